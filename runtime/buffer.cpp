@@ -1,0 +1,21 @@
+#include "runtime/buffer.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace troupe {
+
+Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const std::size_t rounded = (bytes + 63) / 64 * 64;
+  if (rounded < bytes) throw std::bad_alloc();
+  auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
+  if (!p) throw std::bad_alloc();
+  std::memset(p, 0, rounded);
+  data_.reset(p);
+}
+
+void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+
+}  // namespace troupe

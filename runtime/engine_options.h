@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/numerics.h"
+
+namespace troupe {
+
+/// The engine flags of `up`, `head` and `generate`; the head's values hold for the whole cluster.
+struct EngineOptions {
+  std::string model;                             ///< checkpoint folder
+  std::string served_model_name;                 ///< default: the folder's name
+  std::int64_t max_model_len = 0;                ///< 0: the model's own
+  std::int32_t max_num_seqs = 256;               ///< sequences in one step of a replica
+  std::int32_t max_num_batched_tokens = 2048;    ///< tokens in one step of a replica
+  std::int32_t block_size = 16;                  ///< KV positions a block
+  std::uint64_t kv_cache_memory = 0;             ///< bytes a shard; 0: from what the device has left
+  std::string kv_cache_dtype = "auto";           ///< auto: the numerics' wire type
+  std::optional<std::uint64_t> seed;             ///< default seed of requests that have none
+  std::int32_t request_timeout_s = 600;
+  std::int32_t tensor_parallel_size = 1;
+  std::int32_t pipeline_parallel_size = 1;
+  std::int32_t data_parallel_size = 0;           ///< 0: one replica a device, if it fits
+  std::int32_t redundant_experts = 0;            ///< extra copies of experts, a layer
+  std::int32_t min_devices = 1;
+  std::optional<Numerics> numerics;              ///< none: the fastest that every member has
+};
+
+}  // namespace troupe

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+/// Every bound of the system and its reason, in one place.
+namespace troupe::limits {
+
+using namespace std::chrono_literals;
+
+// --- Membership -------------------------------------------------------------------------------
+/// A worker that has not renewed for this long is lost; it stops itself at the same age.
+inline constexpr auto kLease = 1200ms;
+/// How often a worker renews, if its devices make progress. Four tries fit into a lease.
+inline constexpr auto kRenewEvery = 250ms;
+static_assert(kRenewEvery * 4 <= kLease);
+/// How long a connection may take to prove who it is: TLS handshake and first message.
+inline constexpr auto kHandshakeDeadline = 3000ms;
+/// A worker seeks the head again after this long, doubled up to the maximum.
+inline constexpr auto kSeekBackoffMin = 50ms;
+inline constexpr auto kSeekBackoffMax = 1000ms;
+inline constexpr std::size_t kNodesMax = 4096;
+inline constexpr std::size_t kDevicesPerNodeMax = 64;
+
+// --- Control lane -----------------------------------------------------------------------------
+/// The largest control message; a frame header that claims more closes the connection. A million
+/// prompt tokens take 4 MiB.
+inline constexpr std::size_t kControlFrameBytesMax = 16u << 20;
+/// Bytes a stranger may send before it has authenticated.
+inline constexpr std::size_t kUnauthenticatedBytesMax = 64u << 10;
+inline constexpr std::size_t kUnauthenticatedConnectionsMax = 256;
+/// Unsent bytes of one connection before its peer counts as stuck and is cut off.
+inline constexpr std::size_t kControlUnsentBytesMax = 64u << 20;
+
+// --- Bulk lane --------------------------------------------------------------------------------
+inline constexpr std::size_t kBulkHeaderBytesMax = 16u << 20;
+inline constexpr std::size_t kBulkPayloadBytesMax = 1u << 30;
+/// Frames travel in segments of this size, one posted receive buffer each.
+inline constexpr std::size_t kBulkSegmentBytes = 256u << 10;
+/// Unsent bytes of one bulk connection before a send is refused.
+inline constexpr std::size_t kBulkUnsentBytesMax = 2048ull << 20;
+/// How long a peer may take to answer a connection request.
+inline constexpr auto kBulkConnectDeadline = 2000ms;
+/// What a stranger may hold the fabric's listener for (see transport/README.md).
+inline constexpr auto kListenerReadTimeout = 50ms;
+
+// --- Requests ---------------------------------------------------------------------------------
+inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head
+inline constexpr std::size_t kChoicesMax = 128;           ///< `n` of one request
+inline constexpr std::size_t kStopStringsMax = 16;
+inline constexpr std::size_t kStopStringBytesMax = 1024;
+inline constexpr std::size_t kTopLogprobsMax = 20;
+inline constexpr std::size_t kJournalTokensMax = 64u << 20;  ///< prompt and generated, all requests
+
+// --- Model ------------------------------------------------------------------------------------
+inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound
+inline constexpr std::size_t kConfigBytesMax = 16u << 20;
+inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;
+inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
+inline constexpr int kLayersMax = 1024;
+inline constexpr int kExpertsMax = 65536;
+inline constexpr int kTopKMax = 64;
+/// Products that tensor parallelism may split are summed as this many slices in a binary tree.
+inline constexpr int kSumSlices = 8;
+/// Attention reduces over the context in chunks of this many absolute positions.
+inline constexpr int kAttentionChunk = 64;
+
+// --- Steps ------------------------------------------------------------------------------------
+/// A step that has not come back by then is failed; covers a cold 4k-token chunk on a slow CPU.
+inline constexpr auto kStepDeadline = 60s;
+/// Shards wait this long for experts before the step fails.
+inline constexpr auto kExpertDeadline = 30s;
+inline constexpr std::size_t kComputeQueueMax = 4096;
+
+// --- HTTP -------------------------------------------------------------------------------------
+inline constexpr std::size_t kHttpBodyBytesMax = 32u << 20;
+inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
+inline constexpr std::size_t kHttpConnectionsMax = 16384;
+inline constexpr auto kHttpHeaderDeadline = 10s;
+inline constexpr auto kHttpBodyDeadline = 60s;
+inline constexpr auto kHttpIdleDeadline = 75s;
+inline constexpr int kJsonDepthMax = 64;
+
+// --- Threads ----------------------------------------------------------------------------------
+inline constexpr int kThreadsMax = 256;
+
+}  // namespace troupe::limits

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace troupe {
+
+/// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its compute
+/// thread only. Which thread runs which index changes no result, because kernels never sum across
+/// indices.
+class ThreadPool {
+ public:
+  /// `threads` counts the caller: 1 means that everything runs inline.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  /// Calls body(thread, i) once for every i in [0, count), and returns when all are done.
+  /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate.
+  template <class Body>
+  void parallel_for(std::size_t count, const Body& body) {
+    run(count, [](const void* b, int thread, std::size_t i) {
+          (*static_cast<const Body*>(b))(thread, i);
+        }, &body);
+  }
+
+ private:
+  using Call = void (*)(const void* body, int thread, std::size_t index);
+  void run(std::size_t count, Call call, const void* body);
+
+  struct State;
+  int threads_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,32 @@
+#include "runtime/thread_pool.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <vector>
+
+using namespace troupe;
+
+TEST_CASE("every index runs once, whatever the number of threads") {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (std::size_t count : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> seen(count);
+      std::atomic<bool> thread_in_range = true;
+      pool.parallel_for(count, [&](int thread, std::size_t i) {
+        seen[i].fetch_add(1);
+        if (thread < 0 || thread >= threads) thread_in_range = false;
+      });
+      for (auto& n : seen) CHECK(n == 1);
+      CHECK(thread_in_range);
+    }
+  }
+}
+
+TEST_CASE("many short rounds follow one another") {
+  ThreadPool pool(2);
+  std::atomic<long> sum = 0;
+  for (int round = 0; round < 20000; ++round)
+    pool.parallel_for(4, [&](int, std::size_t i) { sum += static_cast<long>(i); });
+  CHECK(sum == 20000 * 6);
+}
