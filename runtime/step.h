@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/ids.h"
+#include "runtime/sampling_params.h"
+
+namespace troupe {
+
+/// One sequence's share of a step: some consecutive positions of it, as rows to compute.
+struct StepSequence {
+  SequenceId id;
+  /// Block of every position from 0 on, as far as this step reaches: position p lives in
+  /// block_table[p / block_size], slot p % block_size. Blocks are those of every shard's pool alike.
+  std::vector<std::int32_t> block_table;
+  std::int32_t first_position = 0;   ///< position of tokens[0]; everything before it is in the KV cache
+  std::vector<TokenId> tokens;       ///< the rows of this step, at least one
+  std::int32_t prompt_length = 0;    ///< positions below it are prompt; the others were generated
+  SamplingParams sampling;
+  bool sample = false;               ///< the last row yields a new token
+  bool prompt_logprobs = false;      ///< rows with a target also yield that token's log-probability
+  std::vector<TokenId> targets;      ///< with prompt_logprobs: what follows each row, or -1
+  bool operator==(const StepSequence&) const = default;
+};
+
+/// What one pass over the layers computes; the order of sequences changes no number.
+struct StepPlanBody {
+  StepId step;
+  std::vector<StepSequence> sequences;
+  bool operator==(const StepPlanBody&) const = default;
+};
+
+/// What a step found out about one sequence.
+struct SequenceResult {
+  SequenceId id;
+  std::optional<TokenOutput> sampled;               ///< the new token, if the sequence asked for one
+  std::vector<std::optional<TokenOutput>> prompt;   ///< with prompt_logprobs: one a row, none where the target is -1
+  bool operator==(const SequenceResult&) const = default;
+};
+
+}  // namespace troupe
