@@ -40,7 +40,7 @@ enum class ActorKind : std::uint8_t {
   kNodeAgent,    ///< one a worker
   kDevice,       ///< index: the device on its node
   kReplica,      ///< index: the replica in the cluster
-  kLayerShard,   ///< index: replica * kShardStride + pipeline stage * kMaxTp + tensor-parallel rank
+  kLayerShard,   ///< index: shard_index() of runtime/placement.h
   kExpertGroup,  ///< index: the device on its node
   kClient,       ///< a program connected to the head (status, stop, embedding); index: its session
 };

@@ -1,0 +1,330 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/buffer.h"
+#include "runtime/engine_options.h"
+#include "runtime/generation.h"
+#include "runtime/ids.h"
+#include "runtime/placement.h"
+#include "runtime/result.h"
+#include "runtime/step.h"
+
+/// Everything that actors say to each other. In a process a message is one of these structs, immutable
+/// behind a reference count: never copied, never serialised. Between nodes the codec turns it into
+/// Cap'n Proto (transport/schema) and back; it validates there, once.
+namespace troupe {
+
+/// Protocols that a program speaks; two programs talk if their ranges meet. Schemas only grow.
+struct ProtocolRange {
+  std::uint32_t oldest = 1;
+  std::uint32_t newest = 1;
+  bool operator==(const ProtocolRange&) const = default;
+};
+inline constexpr ProtocolRange kProtocol{1, 1};
+
+/// What a bulk-lane connection must present; drawn by the Supervisor for each pair of nodes.
+using FabricToken = std::array<std::byte, 32>;
+
+// --- Formation (control lane) -------------------------------------------------------------------
+
+/// head -> anyone whose TLS handshake succeeded: what this cluster is.
+struct Greeting {
+  ProtocolRange protocol;
+  std::string cluster_id;
+  std::string version;
+  std::string model_path;            ///< the checkpoint's folder on the head
+  std::string checkpoint_hash;       ///< hex; over config.json and the safetensors headers
+  std::optional<Numerics> numerics;  ///< once the head has picked
+};
+
+struct DeviceInventory {
+  std::string kind = "cpu";  ///< cpu | cuda
+  std::uint64_t memory_total = 0;
+  std::uint32_t threads = 1;
+};
+
+/// worker -> head: my inventory.
+struct Join {
+  ProtocolRange protocol;
+  std::string version;
+  std::string host;
+  std::int32_t pid = 0;
+  std::string role = "worker";
+  std::vector<Numerics> numerics;  ///< families that this processor can run
+  std::string checkpoint_hash;
+  std::vector<DeviceInventory> devices;
+  NodeId held_id;            ///< id from an earlier life in this cluster; 0: none
+  std::string held_cluster;  ///< the cluster that gave it
+  std::uint64_t held_weight_bytes = 0;
+  std::string fabric_address;      ///< where peers reach its bulk lane
+  std::string fabric_description;  ///< what was chosen and why, for the status
+};
+
+/// head -> worker or client: no, and why, in one sentence.
+struct Refused {
+  ErrorCode code = ErrorCode::kRefused;
+  std::string reason;
+};
+
+/// head -> worker: you are a member.
+struct Welcome {
+  NodeId id;
+  Incarnation incarnation;
+  std::uint32_t lease_ms = 0;
+};
+
+struct DeviceReport {
+  std::uint64_t memory_used = 0;
+  float utilization = 0;  ///< [0, 1] over the last interval
+};
+
+struct ReplicaReport {
+  std::uint32_t replica = 0;
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  std::int32_t kv_blocks_total = 0;
+  std::int32_t kv_blocks_used = 0;
+  std::uint64_t preemptions = 0;
+};
+
+/// worker -> head, while its devices make progress: renews the lease.
+struct Renew {
+  std::uint64_t sequence = 0;
+  std::vector<DeviceReport> devices;
+  std::vector<ReplicaReport> replicas;
+};
+/// head -> worker: the lease runs anew from when that Renew was sent.
+struct Renewed {
+  std::uint64_t sequence = 0;
+};
+
+/// worker -> head: I go, in order.
+struct Leave {
+  std::string reason;
+};
+
+/// A member as its peers see it.
+struct Peer {
+  NodeId id;
+  Incarnation incarnation;
+  std::string fabric_address;
+  FabricToken token{};  ///< for the connection between the receiver of this and that peer
+};
+
+/// head -> worker: hold what `placement` gives you; load what you do not have yet.
+struct Load {
+  Placement placement;
+  EngineOptions engine;  ///< resolved: max_model_len and block_size are final
+  std::vector<Peer> peers;
+};
+struct LoadProgress {
+  PlacementVersion version;
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+};
+struct Loaded {
+  PlacementVersion version;
+};
+struct LoadFailed {
+  PlacementVersion version;
+  Error error;
+};
+/// head -> worker: every member has loaded that version; begin to serve with it.
+struct Activate {
+  PlacementVersion version;
+};
+/// head -> worker: that version lost a member; stop its replicas and shards, keep the weights.
+struct Deactivate {
+  PlacementVersion version;
+};
+/// head -> worker: end in order.
+struct Stop {
+  std::string reason;
+};
+/// worker -> head: a peer cannot be reached on the bulk lane.
+struct PeerUnreachable {
+  NodeId peer;
+  Incarnation incarnation;
+  std::string reason;
+};
+
+// --- Requests (control lane) --------------------------------------------------------------------
+
+/// Router -> Replica: generate this sequence. `output` is what an earlier attempt already gave.
+struct Submit {
+  SequenceId sequence;
+  std::uint32_t attempt = 0;
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> output;
+  SamplingParams sampling;
+  std::uint32_t max_tokens = 0;       ///< of output, `output` included
+  std::vector<TokenId> stop_tokens;   ///< empty: ignore_eos
+  std::int32_t prompt_logprobs = -1;  ///< as SamplingParams::top_logprobs
+};
+/// Router -> Replica: nobody wants it any more; free its blocks.
+struct Cancel {
+  SequenceId sequence;
+  std::uint32_t attempt = 0;
+};
+
+/// What a step did to one sequence.
+struct SequenceEvent {
+  SequenceId sequence;
+  std::uint32_t attempt = 0;
+  bool started = false;     ///< its first step was planned
+  std::uint32_t index = 0;  ///< of tokens[0] in the output
+  std::vector<TokenOutput> tokens;
+  FinishReason finish = FinishReason::kNone;
+  std::uint32_t prompt_index = 0;  ///< prompt position of prompt_logprobs[0]
+  std::vector<TokenOutput> prompt_logprobs;
+  std::optional<Error> error;  ///< ends the attempt
+};
+/// Replica -> Router: one message a step.
+struct SequenceEvents {
+  std::uint32_t replica = 0;
+  std::vector<SequenceEvent> events;
+};
+
+// --- Steps (bulk lane, or by pointer) -----------------------------------------------------------
+
+/// Replica -> each of its LayerShards.
+struct StepPlan {
+  std::uint32_t replica = 0;
+  PlacementVersion version;
+  StepPlanBody body;
+};
+/// LayerShard -> the next one: float32 [rows, hidden], rows in the order of the plan.
+struct Hidden {
+  std::uint32_t replica = 0;
+  StepId step;
+  std::uint32_t rows = 0;
+  Payload payload;
+};
+/// last LayerShard -> Replica.
+struct StepResult {
+  std::uint32_t replica = 0;
+  StepId step;
+  std::vector<SequenceResult> sequences;
+};
+/// any LayerShard -> Replica: the step cannot be finished; nothing of it counts.
+struct StepFailed {
+  std::uint32_t replica = 0;
+  StepId step;
+  Error error;
+};
+/// Replica -> LayerShards: forget that step.
+struct StepAbort {
+  std::uint32_t replica = 0;
+  StepId step;
+};
+
+/// One (token, expert) product: `row` of the dispatched rows through `expert`.
+struct ExpertPair {
+  std::uint32_t row = 0;
+  std::int32_t expert = 0;
+  bool operator==(const ExpertPair&) const = default;
+};
+/// LayerShard -> ExpertGroup: wire type [rows, hidden].
+struct Dispatch {
+  std::uint64_t call = 0;  ///< the shard's own number for this question
+  PlacementVersion version;
+  std::int32_t layer = 0;
+  std::uint32_t rows = 0;
+  std::vector<ExpertPair> pairs;
+  Payload payload;
+};
+/// ExpertGroup -> LayerShard: wire type [pairs, hidden], in the order of the pairs.
+struct ExpertOutput {
+  std::uint64_t call = 0;
+  std::uint32_t pairs = 0;
+  Payload payload;
+};
+/// ExpertGroup -> LayerShard: it no longer has them (or cannot compute them): ask another copy.
+struct NotHere {
+  std::uint64_t call = 0;
+  std::vector<std::int32_t> experts;
+  std::string reason;
+};
+
+// --- Clients (control lane) ---------------------------------------------------------------------
+
+/// client -> head, instead of Join: a program that asks (status, stop, embedding).
+struct ClientHello {
+  ProtocolRange protocol;
+  std::string program;
+};
+/// head -> client: your session.
+struct ClientWelcome {
+  std::uint32_t session = 0;
+};
+/// client -> head. `query` numbers the client's questions.
+struct StatusQuery {
+  std::uint64_t query = 0;
+};
+struct StatusReply {
+  std::uint64_t query = 0;
+  std::string json;
+};
+struct StopQuery {
+  std::uint64_t query = 0;
+};
+struct StopReply {
+  std::uint64_t query = 0;
+  std::vector<std::int32_t> pids;  ///< the head's and its local workers': gone when the stop is done
+};
+struct ClientGenerate {
+  std::uint64_t query = 0;
+  GenerationRequest request;
+};
+struct ClientCancel {
+  std::uint64_t query = 0;
+};
+struct ClientGeneration {
+  std::uint64_t query = 0;
+  GenerationEvent event;
+};
+/// client -> head: send me cluster events from now on.
+struct Subscribe {};
+struct ClusterNews {
+  ClusterEvent event;
+};
+
+// --- Delivery -----------------------------------------------------------------------------------
+
+/// to the sender: that message did not arrive.
+struct Undeliverable {
+  Address to;
+  std::uint32_t kind = 0;       ///< index of the message in the variant
+  std::uint64_t reference = 0;  ///< the step, call or sequence it was about
+  Error error;
+};
+
+using Message =
+    std::variant<Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress, Loaded,
+                 LoadFailed, Activate, Deactivate, Stop, PeerUnreachable, Submit, Cancel,
+                 SequenceEvents, StepPlan, Hidden, StepResult, StepFailed, StepAbort, Dispatch,
+                 ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
+                 StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
+                 ClusterNews, Undeliverable>;
+using MessagePtr = std::shared_ptr<const Message>;
+
+/// A message on its way.
+struct Envelope {
+  Address from;
+  Address to;
+  MessagePtr message;
+};
+
+template <class T>
+MessagePtr make_message(T&& content) {
+  return std::make_shared<const Message>(std::forward<T>(content));
+}
+
+}  // namespace troupe
