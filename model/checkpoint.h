@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+#include "model/generation_config.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// Number formats of the safetensors files.
+enum class DType : std::uint8_t { kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kF16, kBf16, kI32, kU32, kF32, kI64, kU64, kF64 };
+
+std::size_t dtype_size(DType dtype);
+std::string_view to_string(DType dtype);  ///< as in a safetensors header: "BF16"
+
+struct TensorInfo {
+  DType dtype = DType::kBf16;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;  ///< from the start of the data section
+  std::uint64_t bytes = 0;
+};
+
+/// The header of one safetensors file.
+struct SafetensorsHeader {
+  std::map<std::string, TensorInfo, std::less<>> tensors;
+  std::uint64_t data_offset = 0;  ///< of the data section in the file
+};
+
+/// Parses a header from the first bytes of a file of `file_size` bytes. `head` holds at least 8 bytes
+/// and the header's JSON, unless the file is shorter. Checks names, dtypes, shapes against byte
+/// counts, that the tensors neither overlap nor leave gaps, and that the file ends where they end.
+Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> head,
+                                                   std::uint64_t file_size, const std::string& file);
+
+/// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without one.
+/// The files are mapped read-only; nothing is read until someone asks for a tensor. Safe to use from
+/// several threads.
+class Checkpoint {
+ public:
+  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
+  ~Checkpoint();
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  const ModelConfig& config() const { return config_; }
+  const GenerationConfig& generation_config() const { return generation_config_; }
+
+  /// SHA-256 over config.json and the safetensors headers, in hex: members with another one serve
+  /// another model.
+  const std::string& hash() const { return hash_; }
+
+  bool has(std::string_view name) const { return directory_.contains(name); }
+  std::vector<std::string> names() const;
+
+  /// The bytes of a tensor, in the mapping. Errors when it is missing, is of another dtype or shape, or
+  /// when its file has become shorter since it was opened (which would be a bus error later).
+  Result<std::span<const std::byte>> tensor(std::string_view name, DType dtype,
+                                            std::span<const std::int64_t> shape) const;
+  /// Its dtype, for tensors that come in several; kBf16 when it is missing.
+  DType dtype(std::string_view name) const;
+  /// Gives the pages of a tensor back to the system once it is packed.
+  void release(std::string_view name) const;
+
+  /// How often tensor() has handed a tensor out, for the proof that each is read once.
+  std::uint64_t reads(std::string_view name) const;
+  /// Bytes handed out so far, all tensors.
+  std::uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+
+ private:
+  struct File;
+  struct Entry {
+    std::uint32_t file = 0;
+    TensorInfo info;
+    mutable std::atomic<std::uint32_t> reads{0};
+  };
+  Checkpoint();
+  Status open_files(const std::vector<std::string>& names);
+  Status check_index(const std::map<std::string, std::string>& weight_map) const;
+
+  std::string folder_;
+  std::string hash_;
+  ModelConfig config_;
+  GenerationConfig generation_config_;
+  std::vector<std::unique_ptr<File>> files_;
+  std::map<std::string, Entry, std::less<>> directory_;
+  mutable std::atomic<std::uint64_t> bytes_read_{0};
+};
+
+}  // namespace troupe

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/ids.h"
+#include "runtime/sampling_params.h"
+
+namespace troupe {
+
+/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key);
+
+/// The uniform number in [0, 1) that decides the token at `position` of a choice: a pure function, so
+/// that a replay draws the same.
+float sampling_uniform(std::uint64_t seed, std::uint32_t choice, std::int32_t position);
+
+/// A sequence's tokens so far, read through its block table.
+struct TokenHistory {
+  const TokenId* pool = nullptr;              ///< [blocks, block_size]
+  std::span<const std::int32_t> block_table;
+  std::int32_t block_size = 1;
+  std::int32_t length = 0;                    ///< positions 0 .. length - 1
+  std::int32_t prompt_length = 0;
+  TokenId at(std::int32_t position) const {
+    return pool[static_cast<std::size_t>(block_table[position / block_size]) * block_size +
+                position % block_size];
+  }
+};
+
+/// Chooses tokens, one row of logits at a time. Holds scratch; not for several threads at once.
+class Sampler {
+ public:
+  explicit Sampler(std::int32_t vocab_size);
+
+  /// Chooses the token at `history.length`. Order: penalties, temperature, min_p, top_k, top_p. Ties go to the
+  /// lowest id; a NaN logit counts as minus infinity. `logits` [vocab] is left as it was.
+  TokenOutput sample(const float* logits, const SamplingParams& params,
+                     const TokenHistory& history);
+
+  /// The log-probability of `target` and the `top` most likely tokens (none if negative), from raw logits.
+  TokenOutput logprobs(const float* logits, TokenId target, std::int32_t top);
+
+ private:
+  void penalise(const SamplingParams& params, const TokenHistory& history);
+  TokenId draw(const SamplingParams& params, float uniform);
+
+  std::int32_t vocab_size_;
+  std::vector<float> scores_;         // [vocab]
+  std::vector<std::int32_t> order_;   // [vocab]
+  std::vector<std::int32_t> counts_;  // [vocab], zero between calls
+  std::vector<std::uint8_t> seen_;    // [vocab], zero between calls
+};
+
+}  // namespace troupe
