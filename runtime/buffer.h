@@ -13,6 +13,8 @@ class Buffer {
   Buffer() = default;
   /// Zeroed. Throws std::bad_alloc when memory is short.
   explicit Buffer(std::size_t bytes);
+  /// For bytes that are all written before they are read: large buffers cost no pass over memory.
+  static Buffer uninitialized(std::size_t bytes);
 
   std::size_t size() const { return bytes_; }
   std::byte* data() { return data_.get(); }

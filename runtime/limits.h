@@ -42,6 +42,13 @@ inline constexpr std::size_t kBulkSegmentBytes = 256u << 10;
 inline constexpr std::size_t kBulkUnsentBytesMax = 2048ull << 20;
 /// How long a peer may take to answer a connection request.
 inline constexpr auto kBulkConnectDeadline = 2000ms;
+/// How long an expected peer may take to come; it may hear of this node later than this node of it.
+inline constexpr auto kBulkExpectDeadline = 5000ms;
+static_assert(kBulkExpectDeadline > kBulkConnectDeadline);
+/// Received frames that nobody has released yet, all peers; beyond it senders get no more credits.
+inline constexpr std::size_t kBulkReceivedBytesMax = 4096ull << 20;
+/// Segments a sender may have in flight on one connection: 4 MiB cover 100 Gbit/s over 300 us.
+inline constexpr int kBulkCredits = 16;
 /// What a stranger may hold the fabric's listener for (see transport/README.md).
 inline constexpr auto kListenerReadTimeout = 50ms;
 
