@@ -5,14 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/generation.h"
 #include "runtime/result.h"
 
 namespace troupe {
-
-struct ChatMessage {
-  std::string role;  ///< "system", "user" or "assistant"
-  std::string content;
-};
 
 /// How a model wants a conversation written. The checkpoint's chat template is recognised by what it
 /// contains, and rendered by code, byte for byte as the template would.
