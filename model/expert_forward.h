@@ -12,13 +12,6 @@
 
 namespace troupe {
 
-/// A row that goes through an expert: the unit in which shards and expert groups talk.
-struct ExpertPair {
-  std::int32_t row = 0;     ///< of the input
-  std::int32_t expert = 0;  ///< of the layer
-  constexpr auto operator<=>(const ExpertPair&) const = default;
-};
-
 /// One grouped pass of a layer's experts over rows, whichever replicas they came from. Every weight is
 /// read once; no row's result depends on the others. Holds scratch that grows to the largest pass.
 class ExpertForward {
