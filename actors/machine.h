@@ -30,7 +30,7 @@ struct Actions {
 
   template <class T>
   void send(const Address& to, T&& content) {
-    sends.push_back({to, make_message(std::forward<T>(content))});
+    sends.push_back({to, message_of(std::forward<T>(content))});
   }
   void wake_at(TimePoint time) { wake = wake ? std::min(*wake, time) : time; }
 };

@@ -323,7 +323,7 @@ struct Envelope {
 };
 
 template <class T>
-MessagePtr make_message(T&& content) {
+MessagePtr message_of(T&& content) {
   return std::make_shared<const Message>(std::forward<T>(content));
 }
 
