@@ -73,6 +73,9 @@ inline constexpr int kSumSlices = 8;
 /// Attention reduces over the context in chunks of this many absolute positions.
 inline constexpr int kAttentionChunk = 64;
 
+/// Messages that may wait for one actor; beyond it a sender gets an error.
+inline constexpr std::size_t kMailboxMax = 1u << 18;
+
 // --- Steps ------------------------------------------------------------------------------------
 /// A step that has not come back by then is failed; covers a cold 4k-token chunk on a slow CPU.
 inline constexpr auto kStepDeadline = 60s;
