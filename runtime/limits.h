@@ -90,7 +90,20 @@ inline constexpr std::size_t kHttpConnectionsMax = 16384;
 inline constexpr auto kHttpHeaderDeadline = 10s;
 inline constexpr auto kHttpBodyDeadline = 60s;
 inline constexpr auto kHttpIdleDeadline = 75s;
+/// Bodies being received or read, all connections together; beyond it requests get 503.
+inline constexpr std::size_t kHttpBodiesBytesMax = 512u << 20;
+/// How long a client may take to accept the next 256 KiB; covers 70 kbit/s.
+inline constexpr auto kHttpWriteDeadline = 30s;
+/// Of one stream, generated but not accepted by its client; a slower reader is cut off.
+inline constexpr std::size_t kHttpUnsentBytesMax = 4u << 20;
+/// How long a connection that got an error for its body is drained, so that it can read the error.
+inline constexpr auto kHttpLingerDeadline = 2s;
 inline constexpr int kJsonDepthMax = 64;
+/// Values in one body: a million token ids and more; keeps the parsed form within some 200 MB.
+inline constexpr std::size_t kJsonValuesMax = 2u << 20;
+inline constexpr std::size_t kPromptsMax = 1024;          ///< of one completions request
+inline constexpr std::size_t kHttpChoicesMax = 4096;      ///< prompts times `n` of one request
+inline constexpr std::size_t kMessagesMax = 16384;        ///< of one chat request
 
 // --- Threads ----------------------------------------------------------------------------------
 inline constexpr int kThreadsMax = 256;

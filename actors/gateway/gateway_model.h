@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/ids.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What the gateway has to know of the model that is served, beyond what GenerationService does by
+/// itself. Immutable while the gateway runs; every method may be called from any thread.
+class GatewayModel {
+ public:
+  virtual ~GatewayModel() = default;
+
+  /// The name that clients call it by (--served-model-name).
+  virtual std::string_view served_model_name() const = 0;
+  /// Prompt and answer together, in tokens.
+  virtual std::uint32_t max_model_len() const = 0;
+
+  /// False: prompts are ids, answers' text is empty, encode() and decode() fail.
+  virtual bool has_tokenizer() const = 0;
+  virtual Result<std::vector<TokenId>> encode(std::string_view text,
+                                              bool add_special_tokens) const = 0;
+  /// Special tokens are written out. An id that the model does not have is kInvalidArgument.
+  virtual Result<std::string> decode(std::span<const TokenId> ids) const = 0;
+  /// The bytes that this token contributes to a text, possibly a part of a character; empty if there
+  /// is no such token. Valid as long as the model.
+  virtual std::string_view token_bytes(TokenId id) const = 0;
+
+  /// Answers of chats hold a think block that goes to `reasoning_content`.
+  virtual bool reasoning() const = 0;
+  /// The chat's prompt has opened the think block already (ChatFormat::opens_think).
+  virtual bool opens_think() const = 0;
+};
+
+}  // namespace troupe
