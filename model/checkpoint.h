@@ -17,7 +17,9 @@
 namespace troupe {
 
 /// Number formats of the safetensors files.
-enum class DType : std::uint8_t { kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kF16, kBf16, kI32, kU32, kF32, kI64, kU64, kF64 };
+enum class DType : std::uint8_t {
+  kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kF16, kBf16, kI32, kU32, kF32, kI64, kU64, kF64,
+};
 
 std::size_t dtype_size(DType dtype);
 std::string_view to_string(DType dtype);  ///< as in a safetensors header: "BF16"
@@ -29,14 +31,27 @@ struct TensorInfo {
   std::uint64_t bytes = 0;
 };
 
+/// A tensor's bytes, in row-major order, valid as long as the checkpoint.
+struct TensorView {
+  DType dtype = DType::kBf16;
+  std::span<const std::byte> bytes;
+};
+
+/// The formats that weights may have so far.
+inline constexpr DType kWeightDTypes[] = {DType::kBf16, DType::kF32};
+
 /// The header of one safetensors file.
 struct SafetensorsHeader {
   std::map<std::string, TensorInfo, std::less<>> tensors;
   std::uint64_t data_offset = 0;  ///< of the data section in the file
 };
 
-/// Parses a header from the first bytes of a file of `file_size` bytes. `head` holds at least 8 bytes
-/// and the header's JSON, unless the file is shorter. Checks names, dtypes, shapes against byte
+/// The JSON length that the first 8 bytes of a file of `file_size` bytes claim, if it can be true.
+Result<std::uint64_t> safetensors_header_length(std::span<const std::byte> head,
+                                                std::uint64_t file_size, const std::string& file);
+
+/// Parses a header from the first bytes of a file of `file_size` bytes. `head` holds at least the 8
+/// bytes of the length and the JSON. Checks names, dtypes, shapes against byte
 /// counts, that the tensors neither overlap nor leave gaps, and that the file ends where they end.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> head,
                                                    std::uint64_t file_size, const std::string& file);
@@ -55,19 +70,21 @@ class Checkpoint {
   const ModelConfig& config() const { return config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
 
-  /// SHA-256 over config.json and the safetensors headers, in hex: members with another one serve
+  /// SHA-256 over config.json and the safetensors headers by file name, in hex: members with another one serve
   /// another model.
   const std::string& hash() const { return hash_; }
 
   bool has(std::string_view name) const { return directory_.contains(name); }
   std::vector<std::string> names() const;
 
-  /// The bytes of a tensor, in the mapping. Errors when it is missing, is of another dtype or shape, or
-  /// when its file has become shorter since it was opened (which would be a bus error later).
-  Result<std::span<const std::byte>> tensor(std::string_view name, DType dtype,
-                                            std::span<const std::int64_t> shape) const;
-  /// Its dtype, for tensors that come in several; kBf16 when it is missing.
-  DType dtype(std::string_view name) const;
+  /// The bytes of a tensor, in the mapping. Errors when it is missing, when its dtype is none of
+  /// `allowed` or its shape another one, and when its file has become shorter since it was opened
+  /// (reading it would be a bus error).
+  Result<TensorView> tensor(std::string_view name, std::span<const DType> allowed,
+                            std::span<const std::int64_t> shape) const;
+  /// The same checks without handing anything out.
+  Status check_tensor(std::string_view name, std::span<const DType> allowed,
+                      std::span<const std::int64_t> shape) const;
   /// Gives the pages of a tensor back to the system once it is packed.
   void release(std::string_view name) const;
 
@@ -85,7 +102,11 @@ class Checkpoint {
   };
   Checkpoint();
   Status open_files(const std::vector<std::string>& names);
+  Status add_file(const std::string& name);
   Status check_index(const std::map<std::string, std::string>& weight_map) const;
+  /// Its directory entry, if dtype and shape are as expected.
+  Result<const Entry*> expect(std::string_view name, std::span<const DType> allowed,
+                              std::span<const std::int64_t> shape) const;
 
   std::string folder_;
   std::string hash_;
