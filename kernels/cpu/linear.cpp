@@ -1,0 +1,177 @@
+#include "kernels/linear.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/cpu/linear_core.h"
+#include "kernels/cpu/parallel.h"
+#include "runtime/bf16.h"
+
+namespace troupe::kernels {
+namespace cpu {
+namespace {
+
+/// Rows that pass through the temporaries of a sliced or partial panel at once.
+constexpr std::size_t kRowBlock = 32;
+constexpr int kTreeLevels = std::bit_width(static_cast<unsigned>(limits::kSumSlices));
+
+struct Tile {
+  alignas(64) float v[kRowBlock * kPanel];
+};
+
+LinearSlice slice_of(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
+                     std::int64_t panel, int slice) {
+  LinearSlice s;
+  s.bf16_pairs = w.type() == WeightType::kBf16;
+  s.k = w.slice_k();
+  s.k_padded = w.slice_k_padded();
+  s.weights = w.panel(panel) + w.panel_bytes() / static_cast<std::size_t>(w.slices()) *
+                                   static_cast<std::size_t>(slice);
+  const std::int64_t offset =
+      plan.round_x ? slice * s.k_padded * 2 : slice * s.k * std::int64_t{sizeof(float)};
+  s.x = static_cast<const std::byte*>(x.data) + offset;
+  s.x_stride = x.stride;
+  s.rows = x.rows;
+  return s;
+}
+
+void add(const Tile& from, Tile& to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to.v[i] += from.v[i];
+}
+
+/// Sums all slices of a block of at most kRowBlock rows as a binary tree: tiles[l] holds the sum of
+/// 2^l slices until its neighbour is ready, the last one a fresh slice.
+void run_tree(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
+              std::int64_t panel, Tile* tiles) {
+  const std::size_t count = x.rows * kPanel;
+  Tile& sum = tiles[kTreeLevels];
+  for (int s = 0; s < w.slices(); ++s) {
+    LinearSlice slice = slice_of(w, plan, x, panel, s);
+    slice.y = sum.v;
+    slice.y_stride = kPanel;
+    plan.slice(slice);
+    const int completed = std::countr_one(static_cast<unsigned>(s));
+    for (int l = 0; l < completed; ++l) add(tiles[l], sum, count);
+    std::memcpy(tiles[completed].v, sum.v, count * sizeof(float));
+  }
+}
+
+void run_panel(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
+               std::int64_t panel, Rows y) {
+  const auto columns = static_cast<std::size_t>(std::min(kPanel, w.n() - panel * kPanel));
+  float* out = y.data + panel * kPanel;
+  if (w.slices() == 1 && columns == static_cast<std::size_t>(kPanel)) {
+    LinearSlice slice = slice_of(w, plan, x, panel, 0);
+    slice.y = out;
+    slice.y_stride = y.stride;
+    plan.slice(slice);
+    return;
+  }
+  Tile tiles[kTreeLevels + 1];
+  const int result = std::bit_width(static_cast<unsigned>(w.slices())) - 1;
+  for (std::size_t r = 0; r < x.rows; r += kRowBlock) {
+    const PreparedRows block = {static_cast<const std::byte*>(x.data) + r * x.stride,
+                                std::min(kRowBlock, x.rows - r), x.stride};
+    run_tree(w, plan, block, panel, tiles);
+    for (std::size_t i = 0; i < block.rows; ++i)
+      std::memcpy(out + (r + i) * y.stride, tiles[result].v + i * kPanel, columns * sizeof(float));
+  }
+}
+
+}  // namespace
+
+LinearPlan linear_plan(const PackedMatrix&) { return {linear_slice_reference, false}; }
+
+std::size_t prepared_stride(const PackedMatrix& w) {
+  return static_cast<std::size_t>(w.slices() * w.slice_k_padded()) * sizeof(Bf16);
+}
+
+void round_row(const PackedMatrix& w, const float* x, void* out) {
+  auto* to = static_cast<Bf16*>(out);
+  const std::int64_t k = w.slice_k(), padded = w.slice_k_padded();
+  for (int s = 0; s < w.slices(); ++s, x += k, to += padded) {
+    for (std::int64_t i = 0; i < k; ++i) to[i] = to_bf16(x[i]);
+    for (std::int64_t i = k; i < padded; ++i) to[i] = {};
+  }
+}
+
+void run_panels(const PackedMatrix& w, const PreparedRows& x, std::int64_t first, std::int64_t last,
+                Rows y) {
+  const LinearPlan plan = linear_plan(w);
+  // A block of rows stays in the second-level cache while the panels pass.
+  const std::size_t block = std::max<std::size_t>(64, (256u << 10) / std::max<std::size_t>(
+                                                          1, static_cast<std::size_t>(w.k()) * 4));
+  for (std::size_t r = 0; r < x.rows; r += block) {
+    const std::size_t rows = std::min(block, x.rows - r);
+    const PreparedRows part = {static_cast<const std::byte*>(x.data) + r * x.stride, rows,
+                               x.stride};
+    for (std::int64_t p = first; p < last; ++p)
+      run_panel(w, plan, part, p, {y.row(r), rows, y.cols, y.stride});
+  }
+}
+
+double linear_work_ns(const PackedMatrix& w, std::size_t rows) {
+  const double macs = static_cast<double>(w.n()) * static_cast<double>(w.k());
+  const double rate = w.numerics() == Numerics::kReference ? 4 : 40;  // products a ns, roughly
+  return std::max(static_cast<double>(w.bytes()) / 25, macs * static_cast<double>(rows) / rate);
+}
+
+}  // namespace cpu
+
+namespace {
+
+cpu::PreparedRows prepare(const Context& ctx, const PackedMatrix& w, ConstRows x) {
+  if (!cpu::linear_plan(w).round_x) return {x.data, x.rows, x.stride * sizeof(float)};
+  const std::size_t stride = cpu::prepared_stride(w);
+  auto* out = ctx.scratch->take<std::byte>(x.rows * stride);
+  const double work_ns = static_cast<double>(x.rows * x.cols) / 4;
+  parallel_ranges(ctx, x.rows, work_ns, [&](int, std::size_t first, std::size_t last) {
+    for (std::size_t r = first; r < last; ++r) cpu::round_row(w, x.row(r), out + r * stride);
+  });
+  return {out, x.rows, stride};
+}
+
+}  // namespace
+
+void linear(const Context& ctx, const PackedMatrix& w, ConstRows x, Rows y) {
+  assert(w.numerics() == ctx.numerics && x.rows == y.rows);
+  assert(static_cast<std::int64_t>(x.cols) == w.k() && static_cast<std::int64_t>(y.cols) == w.n());
+  if (x.rows == 0) return;
+  Scratch::Scope scope(*ctx.scratch);
+  const cpu::PreparedRows prepared = prepare(ctx, w, x);
+  parallel_ranges(ctx, static_cast<std::size_t>(w.panels()), cpu::linear_work_ns(w, x.rows),
+                  [&](int, std::size_t first, std::size_t last) {
+                    cpu::run_panels(w, prepared, static_cast<std::int64_t>(first),
+                                    static_cast<std::int64_t>(last), y);
+                  });
+}
+
+void linear_heads(const Context& ctx, std::span<const PackedMatrix> weights, ConstHeads x,
+                  Heads y) {
+  assert(weights.size() == x.heads && x.heads == y.heads && x.rows == y.rows);
+  if (x.rows == 0 || weights.empty()) return;
+  const PackedMatrix& one = weights[0];
+  const bool round_x = cpu::linear_plan(one).round_x;
+  const std::size_t stride = round_x ? cpu::prepared_stride(one) : 0;
+  Scratch::Scope scope(*ctx.scratch);
+  std::byte* rounded =
+      round_x ? ctx.scratch->take<std::byte>(x.heads * x.rows * stride) : nullptr;
+  const double work_ns = cpu::linear_work_ns(one, x.rows) * static_cast<double>(x.heads);
+  parallel_ranges(ctx, x.heads, work_ns, [&](int, std::size_t first, std::size_t last) {
+    for (std::size_t h = first; h < last; ++h) {
+      const PackedMatrix& w = weights[h];
+      assert(w.numerics() == ctx.numerics && w.n() == one.n() && w.k() == one.k());
+      cpu::PreparedRows prepared = {x.at(0, h), x.rows, x.row_stride * sizeof(float)};
+      if (round_x) {
+        std::byte* out = rounded + h * x.rows * stride;
+        for (std::size_t r = 0; r < x.rows; ++r) cpu::round_row(w, x.at(r, h), out + r * stride);
+        prepared = {out, x.rows, stride};
+      }
+      cpu::run_panels(w, prepared, 0, w.panels(), y.head(h));
+    }
+  });
+}
+
+}  // namespace troupe::kernels

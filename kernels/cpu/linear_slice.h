@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The contract between the generic part of `linear` and the families' inner kernels. Included by
+/// translation units with wide instructions: plain data only, nothing inline.
+namespace troupe::kernels::cpu {
+
+/// One slice of one panel: y[r][0..31] = sum over k of x[r][k] * w[k][0..31].
+struct LinearSlice {
+  const void* weights = nullptr;  ///< the slice's first element in the panel, 64-byte aligned
+  bool bf16_pairs = false;        ///< [k/2][32][2] bf16, else [k][32] float32
+  std::int64_t k = 0;             ///< terms of the sum
+  std::int64_t k_padded = 0;      ///< the same with padding, for kernels that take rounded rows
+  const void* x = nullptr;        ///< float32 [rows][k], or bf16 [rows][k_padded] zero padded
+  std::size_t x_stride = 0;       ///< bytes between rows of x
+  std::size_t rows = 0;
+  float* y = nullptr;        ///< always 32 columns
+  std::size_t y_stride = 0;  ///< floats between rows of y
+};
+
+/// Adds k in ascending order with a multiplication and an addition each.
+void linear_slice_reference(const LinearSlice& slice);
+
+}  // namespace troupe::kernels::cpu

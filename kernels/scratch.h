@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/buffer.h"
+
+namespace troupe::kernels {
+
+/// A bump arena for the temporaries of one compute thread. It grows while it meets its largest use
+/// and never allocates again after that.
+///
+///     Scratch::Scope scope(*scratch);          // everything taken below is given back at its end
+///     float* t = scratch->take<float>(rows * columns);
+///
+/// Memory is 64-byte aligned and not cleared.
+class Scratch {
+ public:
+  class Scope {
+   public:
+    explicit Scope(Scratch& scratch)
+        : scratch_(scratch), block_(scratch.block_), used_(scratch.used_) {}
+    ~Scope() { scratch_.rewind(block_, used_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Scratch& scratch_;
+    std::size_t block_, used_;
+  };
+
+  /// Uninitialised room for `count` values. Throws std::bad_alloc when memory is short.
+  template <class T>
+  T* take(std::size_t count) {
+    static_assert(alignof(T) <= 64);
+    return static_cast<T*>(take_bytes(count * sizeof(T)));
+  }
+
+  /// Bytes held, for memory accounting.
+  std::size_t bytes() const;
+
+ private:
+  friend class Scope;
+  void* take_bytes(std::size_t bytes);
+  void rewind(std::size_t block, std::size_t used);
+
+  std::vector<Buffer> blocks_;
+  std::size_t block_ = 0;  // the block in use
+  std::size_t used_ = 0;   // bytes used of it
+};
+
+}  // namespace troupe::kernels
