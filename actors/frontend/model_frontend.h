@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/frontend/prepared_request.h"
+#include "model/chat/chat_format.h"
+#include "model/config.h"
+#include "model/generation_config.h"
+#include "model/tokenizer/tokenizer.h"
+#include "runtime/engine_options.h"
+#include "runtime/generation.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What the doors know of the model: turns a GenerationRequest into ids and checked parameters, in the
+/// caller's thread, before the Router sees it. Immutable and shared; every method is thread-safe.
+///
+///     request ─► chat format ─► tokenizer ─► defaults ─► checks ─► PreparedRequest
+class ModelFrontend {
+ public:
+  /// What it is made of; load() reads them from a checkpoint folder.
+  struct Parts {
+    std::string served_model_name;
+    ModelConfig config;
+    GenerationConfig generation;
+    std::shared_ptr<const Tokenizer> tokenizer;  ///< null: prompts are ids, text is empty
+    Result<ChatFormat> chat = not_found("This model has no chat template.");
+    std::int64_t max_model_len = 0;
+    std::optional<std::uint64_t> default_seed;
+    std::int32_t request_timeout_s = 600;
+  };
+
+  /// Reads the checkpoint folder `options.model`. A checkpoint without a tokenizer is served by ids,
+  /// one without a known chat format cannot chat: neither is an error here.
+  static Result<std::shared_ptr<const ModelFrontend>> load(const EngineOptions& options);
+
+  explicit ModelFrontend(Parts parts);
+
+  /// Errors are kInvalidArgument and name the field first: "top_p: must be ...".
+  Result<PreparedRequest> prepare(const GenerationRequest& request) const;
+
+  /// Text to ids. Without a tokenizer: kInvalidArgument.
+  Result<std::vector<TokenId>> tokenize(std::string_view text, bool add_special_tokens) const;
+  /// Ids to text, special tokens included. Ids out of range: kInvalidArgument, as without a tokenizer.
+  Result<std::string> detokenize(std::span<const TokenId> ids) const;
+
+  const std::string& served_model_name() const { return parts_.served_model_name; }
+  const ModelConfig& config() const { return parts_.config; }
+  std::int64_t max_model_len() const { return parts_.max_model_len; }
+  TokenId vocab_size() const { return parts_.config.vocab_size; }
+  /// The tokens that end an answer: generation_config.json's, else config.json's, else the tokenizer's.
+  const std::vector<TokenId>& eos_tokens() const { return eos_tokens_; }
+  /// Null for a checkpoint without a tokenizer.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return parts_.tokenizer; }
+  /// An error if the model cannot chat.
+  const Result<ChatFormat>& chat_format() const { return parts_.chat; }
+
+ private:
+  Result<std::vector<TokenId>> prompt_tokens(const Prompt& prompt) const;
+  Status check_prompt(const std::vector<TokenId>& prompt, bool given_as_ids) const;
+  Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
+  Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;
+  Status fill_max_tokens(const GenerationRequest& request, PreparedRequest& prepared) const;
+
+  Parts parts_;
+  std::vector<TokenId> eos_tokens_;
+  std::vector<TokenId> think_tokens_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/machine.h"
+#include "actors/replica/block_pool.h"
+#include "actors/replica/plan_step.h"
+#include "runtime/step.h"
+
+namespace troupe {
+
+/// What a replica is told when its placement version is activated.
+struct ReplicaConfig {
+  std::uint32_t id = 0;
+  PlacementVersion version;
+  Address router;
+  std::vector<Address> shards;  ///< by (stage, tp_rank): each gets every plan
+  std::int32_t stages = 1;      ///< pipeline stages: steps that may be in flight at once
+  std::int32_t blocks = 0;      ///< KV blocks of every shard's pool
+  std::int32_t block_size = 16;
+  std::int32_t max_num_seqs = 256;
+  std::int32_t max_num_batched_tokens = 2048;
+  std::int64_t max_model_len = 0;
+};
+
+/// The scheduler of one data-parallel replica. A state machine (see actors/machine.h).
+///
+///     Submit ─► waiting ─► running ─ StepPlan ─► shards ─ StepResult ─► tokens ─ SequenceEvents ─► Router
+///                  ▲ preempted │
+///
+/// A step is a transaction: the positions in the KV cache and the new tokens count when its StepResult
+/// comes. A sequence is in one step at a time at most; its blocks are freed only while it is in none.
+class Replica {
+ public:
+  explicit Replica(ReplicaConfig config);
+
+  void on(const Envelope& envelope, TimePoint now, Actions& actions);
+  void on_wake(TimePoint now, Actions& actions);
+
+  ReplicaReport report() const;
+
+ private:
+  struct Sequence {
+    Submit submit;
+    std::vector<TokenId> tokens;       ///< prompt and output
+    std::int32_t prompt_length = 0;
+    std::int32_t computed = 0;         ///< positions in the KV cache
+    std::int32_t prompt_scored = 1;    ///< first prompt position whose log-probability is not sent yet
+    std::vector<std::int32_t> blocks;
+    bool running = false;
+    bool busy = false;                 ///< in a step
+    bool started = false;
+    bool cancelled = false;            ///< to be dropped when its step ends
+    std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
+    std::uint32_t output() const { return static_cast<std::uint32_t>(length() - prompt_length); }
+  };
+  struct StepRows {
+    std::uint64_t key = 0;
+    std::int32_t rows = 0;
+    bool sample = false;
+  };
+  struct Step {
+    TimePoint deadline;
+    std::vector<StepRows> sequences;
+  };
+  /// Sequences by order of arrival.
+  using Sequences = std::map<std::uint64_t, Sequence>;
+
+  void on_submit(const Submit& submit);
+  void on_cancel(const Cancel& cancel);
+  void on_result(const StepResult& result, TimePoint now, Actions& actions);
+  void on_undeliverable(const Undeliverable& lost, Actions& actions);
+  void fail_step(StepId step, const Error& error, Actions& actions);
+  void commit(std::uint64_t key, const StepRows& rows, const SequenceResult& result);
+  void finish_or_go_on(std::uint64_t key, SequenceEvent& event);
+  StepSequence rows_of(Sequence& sequence, std::int32_t rows);
+  bool plan(TimePoint now, Actions& actions);
+  /// Plans what can be planned, sends the Router what there is to say, asks for the next wake-up.
+  void settle(TimePoint now, Actions& actions);
+  std::optional<SequenceEvent> refuse(const Submit& submit) const;
+  void drop(std::uint64_t key);
+  PlanSequence plan_view(std::uint64_t key, const Sequence& sequence) const;
+
+  ReplicaConfig config_;
+  BlockPool pool_;
+  Sequences running_, waiting_;
+  std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of sequences that are not cancelled
+  std::map<StepId, Step> steps_;
+  std::vector<SequenceEvent> events_;  ///< for the Router, at the end of the turn
+  std::uint64_t next_key_ = 1;
+  std::uint64_t next_step_ = 1;
+  std::uint64_t preemptions_ = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "actors/frontend/prepared_request.h"
+#include "actors/machine.h"
+#include "actors/router/journal.h"
+#include "actors/router/stop_matcher.h"
+#include "model/tokenizer/detokenizer.h"
+#include "model/tokenizer/tokenizer.h"
+#include "runtime/generation.h"
+
+namespace troupe {
+
+/// For the metrics: something was measured. Names follow the metrics of the HTTP side.
+struct RequestObservation {
+  enum class Kind : std::uint8_t {
+    kPromptTokens,      ///< value: tokens of an accepted request
+    kGenerationTokens,  ///< value: tokens that came with one event
+    kQueueTime,         ///< value: seconds until a replica began with the request
+    kFirstToken,        ///< value: seconds until its first token
+    kInterToken,        ///< value: seconds between tokens of a choice
+    kEndToEnd,          ///< value: seconds until a request ended without an error
+  };
+  Kind kind = Kind::kPromptTokens;
+  double value = 0;
+};
+
+struct RouterActions : Actions {
+  struct Deliver {
+    std::uint64_t request = 0;
+    GenerationEvent event;
+  };
+  std::vector<Deliver> deliveries;  ///< to the sinks, in order
+  std::vector<RequestObservation> observations;
+};
+
+/// The Router's share of the status.
+struct RequestCounts {
+  std::uint64_t running = 0;  ///< a replica has begun with it
+  std::uint64_t waiting = 0;  ///< accepted, not begun
+  std::uint64_t finished = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t cancelled = 0;
+  std::uint64_t replayed = 0;  ///< sequences that were handed to a replica again
+};
+
+/// A replica that takes sequences.
+struct ReplicaEndpoint {
+  std::uint32_t id = 0;
+  Address address;
+};
+
+/// Owns every accepted request until it ends: journal, choice of the replica, text, stop strings,
+/// deadline. A state machine (see actors/machine.h); one thread calls it.
+///
+///     submit ─► n sequences ─ Submit ─► Replica ─ SequenceEvents ─► journal ─► text ─► deliver
+///
+/// A token counts only if it comes from the replica that holds the sequence, in the sequence's current
+/// attempt, at the index that the journal ends with: duplicates, old attempts and old lives of a node
+/// change nothing. Every accepted request gets exactly one delivery with `request_done`.
+class Router {
+ public:
+  struct Options {
+    std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
+  };
+  explicit Router(Options options);
+
+  /// Accepts a request; its events follow as deliveries under the returned number. `random_seed` is
+  /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; `not_ready` of
+  /// on_replicas says why), kResourceExhausted (limits::kRequestsMax, kJournalTokensMax).
+  Result<std::uint64_t> submit(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now,
+                               RouterActions& actions);
+  /// The client went away: ends the request with kCancelled. Unknown numbers are ignored.
+  void cancel(std::uint64_t request, TimePoint now, RouterActions& actions);
+
+  /// The Supervisor says which replicas serve from now on. Requests on others end with kUnavailable
+  /// and the reason `why`, which submit() also gives while the list is empty. Older versions are
+  /// ignored.
+  void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
+                   const std::string& why, TimePoint now, RouterActions& actions);
+  /// A replica is gone: `why` names the node that was lost. Its requests end with kUnavailable.
+  void on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
+                       RouterActions& actions);
+
+  void on(const Envelope& envelope, TimePoint now, RouterActions& actions);
+  void on_wake(TimePoint now, RouterActions& actions);
+
+  RequestCounts counts() const;
+  const Journal& journal() const { return journal_; }
+
+ private:
+  struct Replica {
+    Address address;
+    std::uint64_t outstanding_tokens = 0;
+  };
+  /// One sequence, beside what the journal keeps of it.
+  struct Choice {
+    SequenceId sequence;
+    std::optional<std::uint32_t> replica;  ///< none: ended
+    std::uint64_t outstanding_tokens = 0;  ///< its share of the replica's
+    bool started = false;
+    std::optional<StreamDecoder> decoder;
+    std::optional<StopMatcher> stops;
+    std::optional<TimePoint> last_token;
+    GenerationEvent pending;  ///< what has not been delivered yet
+    bool dirty = false;       ///< `pending` holds something
+  };
+  struct Request {
+    std::shared_ptr<const PreparedRequest> prepared;
+    std::vector<Choice> choices;
+    std::size_t unfinished = 0;
+    TimePoint accepted, deadline;
+    GenerationTiming timing;
+    bool first_event_sent = false;
+    std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, then in the first event
+    std::size_t journal_tokens_max = 0;
+  };
+
+  void on_events(const Address& from, const SequenceEvents& events, TimePoint now,
+                 RouterActions& actions);
+  void on_event(const Address& from, const SequenceEvent& event, TimePoint now,
+                RouterActions& actions);
+  void on_undeliverable(const Undeliverable& lost, TimePoint now, RouterActions& actions);
+  void accept_tokens(Request& request, Choice& choice, const SequenceEvent& event, TimePoint now,
+                     RouterActions& actions);
+  bool accept_token(Choice& choice, const TokenOutput& token, bool is_stop_token);
+  void accept_prompt_logprobs(Request& request, Choice& choice, const SequenceEvent& event);
+  void finish_choice(Request& request, Choice& choice, FinishReason reason);
+  void flush(std::uint64_t id, TimePoint now, RouterActions& actions);
+  void fail(std::uint64_t id, Error error, TimePoint now, RouterActions& actions);
+  void fail_on(std::uint32_t replica, const std::string& why, TimePoint now, RouterActions& actions);
+  void end(std::uint64_t id);
+  void hand_over(Request& request, Choice& choice, RouterActions& actions);
+  void resubmit(Request& request, Choice& choice, RouterActions& actions);
+  void release(Choice& choice, RouterActions* cancel_with);
+  void settle(Choice& choice, std::uint64_t outstanding_tokens);
+  Error not_ready() const;
+  void ask_wake(RouterActions& actions) const;
+
+  Options options_;
+  PlacementVersion version_;
+  std::map<std::uint32_t, Replica> replicas_;
+  std::string not_ready_why_;
+  Journal journal_;
+  std::unordered_map<std::uint64_t, Request> requests_;
+  std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
+  std::size_t journal_tokens_promised_ = 0;
+  std::uint64_t next_request_ = 1;
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t finished_ = 0, failed_ = 0, cancelled_ = 0, replayed_ = 0;
+};
+
+}  // namespace troupe
