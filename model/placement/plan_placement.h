@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/placement/model_costs.h"
+#include "runtime/engine_options.h"
+#include "runtime/placement.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What a shard's KV cache takes by default at most on a CPU device, whose memory others share too.
+inline constexpr std::uint64_t kCpuKvCacheBytesMax = 4ull << 30;
+/// 1/16 of a device stays free for activations, buffers and the program itself.
+inline constexpr std::uint64_t kPlanReserveDivisor = 16;
+
+struct PlacementDevice {
+  DeviceRef device;
+  std::string kind = "cpu";  ///< cpu | cuda
+  std::uint64_t memory_total = 0;
+};
+
+struct PlacementInput {
+  std::vector<PlacementDevice> devices;  ///< in any order
+  ModelCosts model;
+  EngineOptions engine;  ///< max_model_len must be resolved: above 0
+  Numerics numerics = Numerics::kReference;
+  PlacementVersion version;
+};
+
+/// Decides which device holds what. Pure: the same devices, in whatever order, give the same placement,
+/// so that a node that comes back finds its own weights in its part.
+///
+/// - Replicas: --data-parallel-size, or as many as fit up to one for each --pipeline-parallel-size
+///   devices. Shards go to devices in turn and may share one.
+/// - A replica's stages are contiguous ranges of layers with the least possible heaviest stage, in bytes.
+/// - Experts: every layer has num_experts + --redundant-experts copies over all devices, each device
+///   the floor or the ceiling of copies / devices. Copies of one expert are on different devices, and
+///   on different nodes where it can be; copies that would find no other device are left out.
+/// - KV blocks of a replica: the least over its shards of what --kv-cache-memory holds, or else of what
+///   the device's shards leave each other; on CPU devices half of that and kCpuKvCacheBytesMax at most
+///   (but always one sequence of max_model_len), and never more than max_num_seqs such sequences.
+///
+/// Errors: kInvalidArgument names the flag; kResourceExhausted says how many bytes are missing on
+/// which devices.
+Result<Placement> plan_placement(const PlacementInput& input);
+
+/// What a placement puts on one device, in bytes.
+struct DeviceUse {
+  DeviceRef device;
+  std::uint64_t shard_bytes = 0;
+  std::uint64_t expert_bytes = 0;
+  std::uint64_t kv_bytes = 0;
+  std::uint64_t total() const { return shard_bytes + expert_bytes + kv_bytes; }
+};
+
+/// One entry a device of the input, ordered by device.
+std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placement& placement);
+
+/// What of a device's memory may be planned.
+constexpr std::uint64_t plannable_bytes(std::uint64_t memory_total) {
+  return memory_total - memory_total / kPlanReserveDivisor;
+}
+
+}  // namespace troupe
