@@ -17,8 +17,8 @@ struct CafOptions {
 };
 
 /// The process's CAF runtime, configured once for everyone: shared work queue (idle threads sleep,
-/// they never poll), the middleman's multiplexer on one thread, no automatic connections, no BASP port.
-/// main() makes it and passes it down; it must outlive every actor and the control lane.
+/// they never poll), the middleman's multiplexer on one thread, no automatic connections, no BASP
+/// port. main() makes it and passes it down; it must outlive every actor and the control lane.
 class CafSystem {
  public:
   static Result<std::unique_ptr<CafSystem>> make(const CafOptions& options = {});

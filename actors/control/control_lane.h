@@ -17,8 +17,9 @@ namespace caf {
 class actor_system;
 }
 
-/// The control lane: encoded envelopes over TLS 1.3 on TCP, inside CAF's multiplexer. Both sides show
-/// a certificate of the cluster's CA. See README.md of this folder for the format and the reasons.
+/// The control lane: encoded envelopes over TLS 1.3 on TCP, inside CAF's multiplexer. Both sides
+/// show a certificate of the cluster's CA. See README.md of this folder for the format and the
+/// reasons.
 namespace troupe {
 
 /// A session of one ControlServer or one ControlClient; numbers are not used again in its life.
@@ -85,12 +86,13 @@ class ControlServer {
                                                        const Credentials& credentials,
                                                        ControlEvents& events,
                                                        const ControlOptions& options = {});
-  /// Closes the listener and every session; no event comes after it. Not to be called from an event.
+  /// Closes the listener and every session; no event comes after it. Not to be called from an
+  /// event.
   ~ControlServer();
 
   std::uint16_t port() const { return port_; }
-  /// Errors: kUnavailable (no such session), kResourceExhausted (the session was cut as stuck, or the
-  /// message is longer than a frame may be), kInvalidArgument (not encodable).
+  /// Errors: kUnavailable (no such session), kResourceExhausted (the session was cut as stuck, or
+  /// the message is longer than a frame may be), kInvalidArgument (not encodable).
   Status send(SessionId session, const Envelope& envelope);
   /// Closes after what was sent has left, or after `deadline`; nothing is received any more.
   /// `on_session_down` follows.

@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// What one side of a control session presents and trusts, as PEM text. The CA is the cluster's own:
-/// whoever holds a certificate of it belongs to the cluster, and names are not checked.
+/// What one side of a control session presents and trusts, as PEM text. The CA is the cluster's
+/// own: whoever holds a certificate of it belongs to the cluster, and names are not checked.
 struct Credentials {
   std::string ca_certificate;
   std::string certificate;
@@ -24,10 +24,10 @@ struct ClusterCredentials {
   Credentials worker;
 };
 
-/// The cluster's certificates from `state_dir`/credentials.pem; at first start they are made (EC P-256,
-/// valid for 30 years) and written, mode 0600, in one piece. The folder is made with mode 0700.
-/// Two heads that start at once end up with the same ones.
-/// Errors: kCorrupt (names the file and what to do), kUnavailable (the folder cannot be written).
+/// The cluster's certificates from `state_dir`/credentials.pem; at first start they are made (EC
+/// P-256, valid for 30 years) and written, mode 0600, in one piece. The folder is made with mode
+/// 0700. Two heads that start at once end up with the same ones. Errors: kCorrupt (names the file
+/// and what to do), kUnavailable (the folder cannot be written).
 Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir);
 
 /// New certificates, nowhere written.
@@ -59,7 +59,8 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 inline constexpr std::uint16_t kDefaultHeadPort = 6379;
-Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port = kDefaultHeadPort);
+Result<HostPort> parse_host_port(std::string_view text,
+                                 std::uint16_t default_port = kDefaultHeadPort);
 std::string to_string(const HostPort& address);
 
 }  // namespace troupe

@@ -1,0 +1,177 @@
+#include "tests/transport/message_samples.h"
+
+#include <cmath>
+#include <string>
+
+namespace troupe {
+namespace {
+
+const std::string kText = "Gr\xC3\xBC\xC3\x9F Gott, \xE6\xBC\xA2\xE5\xAD\x97 \xF0\x9F\x8E\xAD";
+const Address kFrom{NodeId{3}, Incarnation{1ull << 40}, {ActorKind::kReplica, 9}};
+const Address kTo{NodeId{4}, Incarnation{77}, {ActorKind::kClient, 0xFFFFFFFF}};
+const Error kError{ErrorCode::kUnavailable, "node-4 is gone; " + kText};
+const PlacementVersion kVersion{12};
+
+Payload payload(std::size_t bytes) {
+  auto buffer = std::make_shared<Buffer>(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) buffer->data()[i] = static_cast<std::byte>(i * 7 + 1);
+  return Payload::of(std::move(buffer));
+}
+
+SamplingParams sampling() { return {0.7f, 0.9f, 40, 0.05f, 1.1f, -1.5f, 1.5f, ~0ull, 5, 20}; }
+
+TokenOutput token(TokenId id) { return {id, -0.25f, {{id, -0.25f}, {id + 1, -INFINITY}}}; }
+
+EngineOptions engine() {
+  EngineOptions e;
+  e.model = "/models/" + kText;
+  e.served_model_name = "deepseek";
+  e.max_model_len = 163840;
+  e.max_num_seqs = 17;
+  e.max_num_batched_tokens = 4096;
+  e.block_size = 32;
+  e.kv_cache_memory = 1ull << 35;
+  e.kv_cache_dtype = "bf16";
+  e.seed = 42;
+  e.request_timeout_s = 30;
+  e.tensor_parallel_size = 2;
+  e.pipeline_parallel_size = 3;
+  e.data_parallel_size = 4;
+  e.redundant_experts = 8;
+  e.min_devices = 5;
+  e.numerics = Numerics::kAmxBf16;
+  return e;
+}
+
+Placement placement() {
+  const DeviceRef device{NodeId{2}, 3}, other{NodeId{5}, 1};
+  return {kVersion,
+          Numerics::kAvx512Bf16,
+          {{0, NodeId{2}, 1000}, {1, NodeId{5}, 2000}},
+          {{0, 0, 0, 0, 30, device}, {0, 1, 0, 31, 60, other}, {1, 0, 1, 0, 60, other}},
+          {{3, {{0, device}, {255, other}}}, {4, {{7, other}}}}};
+}
+
+Load load() {
+  FabricToken secret;
+  for (std::size_t i = 0; i < secret.size(); ++i) secret[i] = static_cast<std::byte>(200 + i);
+  return {placement(), engine(), {{NodeId{5}, Incarnation{8}, "net://10.0.0.1:7", secret}}};
+}
+
+StepPlan plan() {
+  const StepSequence prompt{SequenceId{1}, {4, 5, 6}, 16,   {10, 11, 12}, 99,
+                            sampling(),    true,      true, {11, -1, 13}};
+  const StepSequence decode{SequenceId{2}, {0}, 7, {5}, 6, sampling(), true, false, {}};
+  return {3, kVersion, {StepId{1000}, {prompt, decode}}};
+}
+
+GenerationRequest request(Prompt prompt) {
+  GenerationRequest r;
+  r.prompt = std::move(prompt);
+  r.max_tokens = 100;
+  r.temperature = 0.5f;
+  r.top_p = 0.6f;
+  r.min_p = 0.1f;
+  r.repetition_penalty = 1.2f;
+  r.presence_penalty = 0.3f;
+  r.frequency_penalty = -0.3f;
+  r.top_k = 12;
+  r.seed = 1ull << 63;
+  r.n = 4;
+  r.stop = {"\n\n", kText};
+  r.ignore_eos = true;
+  r.logprobs = 5;
+  r.prompt_logprobs = 7;
+  r.timeout_ms = 1500;
+  return r;
+}
+
+GenerationEvent generation_event() {
+  return {2,     kText,     {token(5), token(6)}, FinishReason::kLength,
+          true,  {1, 2, 3}, {token(9)},           {0.5, 1.5, -1},
+          kError};
+}
+
+std::vector<Message> membership_samples() {
+  const ReplicaReport replica{1, 2, 3, 40, 4, 5};
+  return {
+      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kAvx2},
+      Join{{1, 2},
+           "0.1.0",
+           "host",
+           4711,
+           "worker-x",
+           {Numerics::kReference, Numerics::kAvx512Bf16},
+           "abcdef",
+           {{"cuda", 80ull << 30, 16}, {"cpu", 1, 2}},
+           NodeId{7},
+           "cluster",
+           1ull << 39,
+           "net://10.0.0.2:1",
+           "net (auto: no verbs)"},
+      Refused{ErrorCode::kCorrupt, kText},
+      Welcome{NodeId{8}, Incarnation{9}, 1200},
+      Renew{5, {{1ull << 36, 0.75f}, {1, 1.0f}}, {replica}},
+      Renewed{6},
+      Leave{kText},
+      load(),
+      LoadProgress{kVersion, 5, 1ull << 40},
+      Loaded{kVersion},
+      LoadFailed{kVersion, kError},
+      Activate{kVersion},
+      Deactivate{kVersion},
+      Stop{kText},
+      PeerUnreachable{NodeId{6}, Incarnation{2}, kText},
+  };
+}
+
+std::vector<Message> work_samples() {
+  const SequenceEvent event{
+      SequenceId{5}, 2, true, 7, {token(1)}, FinishReason::kStop, 3, {token(2), token(3)}, kError};
+  return {
+      Submit{SequenceId{1}, 2, {1, 2, 3}, {4, 5}, sampling(), 100, {0, 1}, 3},
+      Cancel{SequenceId{1}, 2},
+      SequenceEvents{4, {event, SequenceEvent{}}},
+      plan(),
+      Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float))},
+      StepResult{
+          1,
+          StepId{2},
+          {{SequenceId{3}, token(1), {std::nullopt, token(2)}}, {SequenceId{4}, std::nullopt, {}}}},
+      StepFailed{1, StepId{2}, kError},
+      StepAbort{1, StepId{2}},
+      Dispatch{9, kVersion, 5, 2, {{0, 3}, {1, 255}, {1, 4}}, payload(2 * 16 * 2)},
+      ExpertOutput{9, 3, payload(3 * 16 * 2)},
+      NotHere{9, {3, 255}, kText},
+  };
+}
+
+std::vector<Message> client_samples() {
+  return {
+      ClientHello{{1, 4}, "troupe status"},
+      ClientWelcome{3},
+      StatusQuery{1},
+      StatusReply{1, "{\"state\": \"ready\"}"},
+      StopQuery{2},
+      StopReply{2, {10, 11}},
+      ClientGenerate{3, request(kText)},
+      ClientGenerate{4, request(std::vector<TokenId>{1, 2, 3})},
+      ClientGenerate{5, request(std::vector<ChatMessage>{{"system", "a"}, {"user", kText}})},
+      ClientCancel{3},
+      ClientGeneration{3, generation_event()},
+      Subscribe{},
+      ClusterNews{{1700000000000, "node_joined", kText}},
+      Undeliverable{kTo, 17, 5, kError},
+  };
+}
+
+}  // namespace
+
+std::vector<Envelope> message_samples() {
+  std::vector<Envelope> samples;
+  for (auto group : {membership_samples(), work_samples(), client_samples()})
+    for (auto& message : group) samples.push_back({kFrom, kTo, message_of(std::move(message))});
+  return samples;
+}
+
+}  // namespace troupe

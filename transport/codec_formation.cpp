@@ -1,0 +1,179 @@
+#include "transport/codec_parts.h"
+
+namespace troupe::transport {
+namespace {
+
+Numerics get_numerics(In& in, wire::Numerics wire) {
+  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
+}
+
+DeviceInventory get_device(In& in, wire::DeviceInventory::Reader wire) {
+  return {in.name(wire.getKind(), "a device's kind"), wire.getMemoryTotalBytes(),
+          in.in_range(wire.getThreads(), 1, static_cast<std::uint32_t>(limits::kThreadsMax),
+                      "a device's thread count")};
+}
+
+ReplicaReport get_replica(In& in, wire::ReplicaReport::Reader wire) {
+  ReplicaReport report{wire.getReplica(),
+                       wire.getRunning(),
+                       wire.getWaiting(),
+                       in.in_range(wire.getKvBlocksTotal(), 0, kInt32Max, "a count of KV blocks"),
+                       in.in_range(wire.getKvBlocksUsed(), 0, kInt32Max, "a count of KV blocks"),
+                       wire.getPreemptions()};
+  in.require(report.kv_blocks_used <= report.kv_blocks_total, "more KV blocks are used than exist");
+  return report;
+}
+
+}  // namespace
+
+void put(Out& out, wire::Greeting::Builder wire, const Greeting& message) {
+  put(out, wire.initProtocol(), message.protocol);
+  wire.setClusterId(out.name(message.cluster_id, "the cluster's id"));
+  wire.setVersion(out.name(message.version, "the version"));
+  wire.setModelPath(out.name(message.model_path, "the model's path"));
+  wire.setCheckpointHash(out.name(message.checkpoint_hash, "the checkpoint's hash"));
+  if (message.numerics) wire.getNumerics().setValue(static_cast<wire::Numerics>(*message.numerics));
+}
+
+Greeting get(In& in, wire::Greeting::Reader wire) {
+  Greeting message;
+  message.protocol = get(in, wire.getProtocol());
+  message.cluster_id = in.name(wire.getClusterId(), "the cluster's id");
+  message.version = in.name(wire.getVersion(), "the version");
+  message.model_path = in.name(wire.getModelPath(), "the model's path");
+  message.checkpoint_hash = in.name(wire.getCheckpointHash(), "the checkpoint's hash");
+  const auto numerics = wire.getNumerics();
+  if (numerics.isValue())
+    message.numerics = get_numerics(in, numerics.getValue());
+  else
+    in.require(numerics.isNone(), "the numerics have an unknown form");
+  return message;
+}
+
+void put(Out& out, wire::Join::Builder wire, const Join& message) {
+  put(out, wire.initProtocol(), message.protocol);
+  wire.setVersion(out.name(message.version, "the version"));
+  wire.setHost(out.name(message.host, "the host"));
+  wire.setPid(message.pid);
+  wire.setRole(out.name(message.role, "the role"));
+  auto numerics = wire.initNumerics(message.numerics.size());
+  for (std::size_t i = 0; i < message.numerics.size(); ++i)
+    numerics.set(i, static_cast<wire::Numerics>(message.numerics[i]));
+  wire.setCheckpointHash(out.name(message.checkpoint_hash, "the checkpoint's hash"));
+  put_list(message.devices, wire.initDevices(message.devices.size()),
+           [&](auto w, const DeviceInventory& device) {
+             w.setKind(out.name(device.kind, "a device's kind"));
+             w.setMemoryTotalBytes(device.memory_total);
+             w.setThreads(device.threads);
+           });
+  wire.setHeldId(message.held_id.value);
+  wire.setHeldCluster(out.name(message.held_cluster, "the held cluster's id"));
+  wire.setHeldWeightBytes(message.held_weight_bytes);
+  wire.setFabricAddress(out.name(message.fabric_address, "the fabric's address"));
+  wire.setFabricDescription(out.name(message.fabric_description, "the fabric's description"));
+}
+
+Join get(In& in, wire::Join::Reader wire) {
+  Join message;
+  message.protocol = get(in, wire.getProtocol());
+  message.version = in.name(wire.getVersion(), "the version");
+  message.host = in.name(wire.getHost(), "the host");
+  message.pid = in.in_range(wire.getPid(), 0, kInt32Max, "the process id");
+  message.role = in.name(wire.getRole(), "the role");
+  // A newer program may know families that this one does not: they are no choice here.
+  for (const wire::Numerics numerics : wire.getNumerics())
+    if (static_cast<int>(numerics) < kNumericsCount && message.numerics.size() < kNumericsCount)
+      message.numerics.push_back(static_cast<Numerics>(numerics));
+  message.checkpoint_hash = in.name(wire.getCheckpointHash(), "the checkpoint's hash");
+  const auto devices = wire.getDevices();
+  in.require(devices.size() <= limits::kDevicesPerNodeMax, "a node has too many devices");
+  message.devices = in.list<DeviceInventory>(devices, [&](auto w) { return get_device(in, w); });
+  message.held_id = NodeId{wire.getHeldId()};
+  message.held_cluster = in.name(wire.getHeldCluster(), "the held cluster's id");
+  message.held_weight_bytes = wire.getHeldWeightBytes();
+  message.fabric_address = in.name(wire.getFabricAddress(), "the fabric's address");
+  message.fabric_description = in.name(wire.getFabricDescription(), "the fabric's description");
+  return message;
+}
+
+void put(Out& out, wire::Refused::Builder wire, const Refused& message) {
+  wire.setCode(static_cast<wire::ErrorCode>(message.code));
+  wire.setReason(out.sentence(message.reason));
+}
+
+Refused get(In& in, wire::Refused::Reader wire) {
+  return {in.enumeration(wire.getCode(), ErrorCode::kInternal, "an error's code"),
+          in.sentence(wire.getReason())};
+}
+
+void put(Out&, wire::Welcome::Builder wire, const Welcome& message) {
+  wire.setId(message.id.value);
+  wire.setIncarnation(message.incarnation.value);
+  wire.setLeaseMs(message.lease_ms);
+}
+
+Welcome get(In& in, wire::Welcome::Reader wire) {
+  in.require(wire.getId() != kHeadNode.value, "a worker was given the head's id");
+  in.require(wire.getLeaseMs() > 0, "a lease has no length");
+  return {NodeId{wire.getId()}, Incarnation{wire.getIncarnation()}, wire.getLeaseMs()};
+}
+
+void put(Out&, wire::Renew::Builder wire, const Renew& message) {
+  wire.setSequence(message.sequence);
+  put_list(message.devices, wire.initDevices(message.devices.size()),
+           [](auto w, const DeviceReport& report) {
+             w.setMemoryUsedBytes(report.memory_used);
+             w.setUtilization(report.utilization);
+           });
+  put_list(message.replicas, wire.initReplicas(message.replicas.size()),
+           [](auto w, const ReplicaReport& report) {
+             w.setReplica(report.replica);
+             w.setRunning(report.running);
+             w.setWaiting(report.waiting);
+             w.setKvBlocksTotal(report.kv_blocks_total);
+             w.setKvBlocksUsed(report.kv_blocks_used);
+             w.setPreemptions(report.preemptions);
+           });
+}
+
+Renew get(In& in, wire::Renew::Reader wire) {
+  Renew message;
+  message.sequence = wire.getSequence();
+  const auto devices = wire.getDevices();
+  in.require(devices.size() <= limits::kDevicesPerNodeMax, "a node has too many devices");
+  message.devices = in.list<DeviceReport>(devices, [&](auto w) {
+    return DeviceReport{w.getMemoryUsedBytes(),
+                        in.in_range(w.getUtilization(), 0, 1, "a device's utilization")};
+  });
+  message.replicas =
+      in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });
+  return message;
+}
+
+void put(Out&, wire::Renewed::Builder wire, const Renewed& message) {
+  wire.setSequence(message.sequence);
+}
+Renewed get(In&, wire::Renewed::Reader wire) { return {wire.getSequence()}; }
+
+void put(Out& out, wire::Leave::Builder wire, const Leave& message) {
+  wire.setReason(out.sentence(message.reason));
+}
+Leave get(In& in, wire::Leave::Reader wire) { return {in.sentence(wire.getReason())}; }
+
+void put(Out& out, wire::Stop::Builder wire, const Stop& message) {
+  wire.setReason(out.sentence(message.reason));
+}
+Stop get(In& in, wire::Stop::Reader wire) { return {in.sentence(wire.getReason())}; }
+
+void put(Out& out, wire::PeerUnreachable::Builder wire, const PeerUnreachable& message) {
+  wire.setPeer(message.peer.value);
+  wire.setIncarnation(message.incarnation.value);
+  wire.setReason(out.sentence(message.reason));
+}
+
+PeerUnreachable get(In& in, wire::PeerUnreachable::Reader wire) {
+  return {NodeId{wire.getPeer()}, Incarnation{wire.getIncarnation()},
+          in.sentence(wire.getReason())};
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,209 @@
+#include "transport/codec_parts.h"
+
+#include <cmath>
+#include <limits>
+
+#include "transport/utf8.h"
+
+namespace troupe::transport {
+namespace {
+
+/// The largest expansion of an honest message is that of many short lists of structs; beyond it a
+/// list's count is a lie about its bytes.
+constexpr std::size_t kExpansionMax = 32;
+constexpr std::size_t kBudgetBytesMin = 64u << 10;
+
+std::string_view view(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
+
+const char* name_fault(std::string_view text) {
+  if (text.size() > wire::NAME_BYTES_MAX) return " is too long";
+  if (text.find('\0') != text.npos) return " has a zero byte";
+  if (!is_utf8(text)) return " is not UTF-8";
+  return nullptr;
+}
+
+float finite(In& in, float value, float low, float high, const char* what) {
+  return in.in_range(value, low, high, what);
+}
+
+/// Rounding may lift the log-probability of a certain token a little above zero.
+float logprob(In& in, float value) {
+  in.require(!std::isnan(value) && value <= 1e-3f, "a log-probability is above zero or no number");
+  return value;
+}
+
+}  // namespace
+
+void Out::fail(std::string reason) {
+  if (!fault_) fault_ = std::move(reason);
+}
+
+capnp::Text::Reader Out::name(const std::string& text, const char* what) {
+  if (const char* fault = name_fault(text)) {
+    fail(std::string(what) + fault);
+    return {};
+  }
+  return {text.c_str(), text.size()};
+}
+
+capnp::Text::Reader Out::text(const std::string& text, const char* what) {
+  if (text.size() > limits::kControlFrameBytesMax || !is_utf8(text)) {
+    fail(std::string(what) + " is too long or not UTF-8");
+    return {};
+  }
+  return {text.c_str(), text.size()};
+}
+
+capnp::Text::Reader Out::sentence(const std::string& text) {
+  if (text.size() <= wire::SENTENCE_BYTES_MAX && is_utf8(text)) return {text.c_str(), text.size()};
+  repaired_.push_back(repair_utf8(text, wire::SENTENCE_BYTES_MAX));
+  return {repaired_.back().c_str(), repaired_.back().size()};
+}
+
+In::In(std::size_t input_bytes, const Payload& payload)
+    : payload_(payload), budget_bytes_(kBudgetBytesMin + kExpansionMax * input_bytes) {}
+
+void In::fail(std::string reason) {
+  if (!fault_) fault_ = std::move(reason);
+}
+
+bool In::take(std::size_t count, std::size_t element_bytes) {
+  if (!ok()) return false;
+  if (count > budget_bytes_ / element_bytes) {
+    fail("a list claims more elements than the message has room for");
+    return false;
+  }
+  budget_bytes_ -= count * element_bytes;
+  return true;
+}
+
+std::string In::name(capnp::Text::Reader text, const char* what) {
+  if (const char* fault = name_fault(view(text))) {
+    fail(std::string(what) + fault);
+    return {};
+  }
+  return std::string(view(text));
+}
+
+std::string In::text(capnp::Text::Reader text, const char* what) {
+  if (!is_utf8(view(text))) {
+    fail(std::string(what) + " is not UTF-8");
+    return {};
+  }
+  return take(text.size(), 1) ? std::string(view(text)) : std::string();
+}
+
+std::string In::sentence(capnp::Text::Reader text) {
+  require(text.size() <= wire::SENTENCE_BYTES_MAX, "an explanation is too long");
+  return ok() ? this->text(text, "an explanation") : std::string();
+}
+
+std::vector<std::int32_t> In::ints(capnp::List<std::int32_t>::Reader wire, std::int32_t low,
+                                   std::int32_t high, const char* what) {
+  return list<std::int32_t>(wire, [&](std::int32_t v) { return in_range(v, low, high, what); });
+}
+
+void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) wire.set(static_cast<unsigned>(i), values[i]);
+}
+
+void put(Out&, wire::Address::Builder wire, const Address& address) {
+  wire.setNode(address.node.value);
+  wire.setIncarnation(address.incarnation.value);
+  wire.setActor(static_cast<wire::ActorKind>(address.actor.kind));
+  wire.setIndex(address.actor.index);
+}
+
+Address get(In& in, wire::Address::Reader wire) {
+  return {
+      NodeId{wire.getNode()},
+      Incarnation{wire.getIncarnation()},
+      {in.enumeration(wire.getActor(), ActorKind::kClient, "an actor's kind"), wire.getIndex()}};
+}
+
+void put(Out&, wire::DeviceRef::Builder wire, const DeviceRef& device) {
+  wire.setNode(device.node.value);
+  wire.setIndex(device.index);
+}
+
+DeviceRef get(In& in, wire::DeviceRef::Reader wire) {
+  return {NodeId{wire.getNode()},
+          in.in_range(wire.getIndex(), 0, limits::kDevicesPerNodeMax - 1, "a device's index")};
+}
+
+void put(Out& out, wire::Error::Builder wire, const Error& error) {
+  wire.setCode(static_cast<wire::ErrorCode>(error.code));
+  wire.setMessage(out.sentence(error.message));
+}
+
+Error get(In& in, wire::Error::Reader wire) {
+  return {in.enumeration(wire.getCode(), ErrorCode::kInternal, "an error's code"),
+          in.sentence(wire.getMessage())};
+}
+
+void put(Out&, wire::SamplingParams::Builder wire, const SamplingParams& sampling) {
+  wire.setTemperature(sampling.temperature);
+  wire.setTopP(sampling.top_p);
+  wire.setTopK(sampling.top_k);
+  wire.setMinP(sampling.min_p);
+  wire.setRepetitionPenalty(sampling.repetition_penalty);
+  wire.setPresencePenalty(sampling.presence_penalty);
+  wire.setFrequencyPenalty(sampling.frequency_penalty);
+  wire.setSeed(sampling.seed);
+  wire.setChoice(sampling.choice);
+  wire.setTopLogprobs(sampling.top_logprobs);
+}
+
+SamplingParams get(In& in, wire::SamplingParams::Reader wire) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  SamplingParams s;
+  s.temperature = finite(in, wire.getTemperature(), 0, kMax, "temperature");
+  s.top_p = finite(in, wire.getTopP(), kTiny, 1, "top_p");
+  s.top_k = in.in_range(wire.getTopK(), 0, kInt32Max, "top_k");
+  s.min_p = finite(in, wire.getMinP(), 0, 1, "min_p");
+  s.repetition_penalty = finite(in, wire.getRepetitionPenalty(), kTiny, kMax, "repetition_penalty");
+  s.presence_penalty = finite(in, wire.getPresencePenalty(), -2, 2, "presence_penalty");
+  s.frequency_penalty = finite(in, wire.getFrequencyPenalty(), -2, 2, "frequency_penalty");
+  s.seed = wire.getSeed();
+  s.choice = in.in_range(wire.getChoice(), 0, limits::kChoicesMax - 1, "choice");
+  s.top_logprobs = in.in_range(wire.getTopLogprobs(), -1,
+                               static_cast<std::int32_t>(limits::kTopLogprobsMax), "top_logprobs");
+  return s;
+}
+
+void put(Out&, wire::TokenOutput::Builder wire, const TokenOutput& token) {
+  wire.setToken(token.token);
+  wire.setLogprob(token.logprob);
+  if (token.top.empty()) return;
+  put_list(token.top, wire.initTop(token.top.size()), [](auto w, const TokenLogprob& top) {
+    w.setToken(top.token);
+    w.setLogprob(top.logprob);
+  });
+}
+
+TokenOutput get(In& in, wire::TokenOutput::Reader wire) {
+  TokenOutput output;
+  output.token = in.in_range(wire.getToken(), 0, kTokenMax, "a token");
+  output.logprob = logprob(in, wire.getLogprob());
+  const auto top = wire.getTop();
+  in.require(top.size() <= limits::kTopLogprobsMax, "a token has too many alternatives");
+  output.top = in.list<TokenLogprob>(top, [&](auto w) {
+    return TokenLogprob{in.in_range(w.getToken(), 0, kTokenMax, "a token"),
+                        logprob(in, w.getLogprob())};
+  });
+  return output;
+}
+
+void put(Out&, wire::ProtocolRange::Builder wire, const ProtocolRange& range) {
+  wire.setOldest(range.oldest);
+  wire.setNewest(range.newest);
+}
+
+ProtocolRange get(In& in, wire::ProtocolRange::Reader wire) {
+  const ProtocolRange range{wire.getOldest(), wire.getNewest()};
+  in.require(range.oldest >= 1 && range.oldest <= range.newest, "a protocol range is empty");
+  return range;
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <capnp/message.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "runtime/limits.h"
+#include "schema/client.capnp.h"
+#include "schema/envelope.capnp.h"
+#include "transport/message.h"
+
+/// The parts of the codec, for its own files only: a `put` and a `get` for every struct.
+namespace troupe::transport {
+
+/// What is checked while a message is written: only what a program could get wrong. The first
+/// fault counts.
+class Out {
+ public:
+  /// Names and paths: short, no zero bytes. Nothing is written if it breaks the rule.
+  capnp::Text::Reader name(const std::string& text, const char* what);
+  /// Content: any UTF-8.
+  capnp::Text::Reader text(const std::string& text, const char* what);
+  /// An explanation, which may quote foreign bytes: repaired and cut rather than refused.
+  capnp::Text::Reader sentence(const std::string& text);
+
+  void fail(std::string reason);
+  const std::optional<std::string>& fault() const { return fault_; }
+
+ private:
+  std::optional<std::string> fault_;
+  std::deque<std::string> repaired_;  ///< kept until the message is written
+};
+
+/// What is checked while a message is read: everything. After the first fault reading goes on with
+/// harmless values and ends soon.
+class In {
+ public:
+  In(std::size_t input_bytes, const Payload& payload);
+
+  bool ok() const { return !fault_; }
+  const std::optional<std::string>& fault() const { return fault_; }
+  const Payload& payload() const { return payload_; }
+
+  void fail(std::string reason);
+  void require(bool condition, const char* reason) {
+    if (!condition) fail(reason);
+  }
+  template <class T>
+  T in_range(T value, std::type_identity_t<T> low, std::type_identity_t<T> high, const char* what) {
+    if (value >= low && value <= high) return value;  // false for NaN
+    fail(std::string(what) + " is out of range");
+    return low;
+  }
+
+  std::string name(capnp::Text::Reader text, const char* what);
+  std::string text(capnp::Text::Reader text, const char* what);
+  std::string sentence(capnp::Text::Reader text);
+
+  template <class E, class WireE>
+  E enumeration(WireE wire, E last, const char* what) {
+    const auto raw = static_cast<std::uint16_t>(wire);
+    if (raw <= static_cast<std::uint16_t>(last)) return static_cast<E>(raw);
+    fail(std::string(what) + " has an unknown value");
+    return E{};
+  }
+
+  /// Vectors grow only as far as a share of the input's size allows, whatever the list claims.
+  template <class T, class List, class Get>
+  std::vector<T> list(const List& wire, Get get) {
+    std::vector<T> values;
+    if (!take(wire.size(), sizeof(T))) return values;
+    values.reserve(wire.size());
+    for (auto element : wire) {
+      if (!ok()) break;
+      values.push_back(get(element));
+    }
+    return values;
+  }
+  std::vector<std::int32_t> ints(capnp::List<std::int32_t>::Reader wire, std::int32_t low,
+                                 std::int32_t high, const char* what);
+
+ private:
+  bool take(std::size_t count, std::size_t element_bytes);
+
+  std::optional<std::string> fault_;
+  const Payload& payload_;
+  std::size_t budget_bytes_;
+};
+
+inline constexpr TokenId kTokenMax = static_cast<TokenId>(limits::kDimensionMax - 1);
+inline constexpr std::int32_t kInt32Max = 0x7fffffff;
+
+template <class T, class WireList, class Put>
+void put_list(const std::vector<T>& values, WireList wire, Put put) {
+  for (std::size_t i = 0; i < values.size(); ++i) put(wire[static_cast<unsigned>(i)], values[i]);
+}
+void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values);
+
+// Shared parts (codec_parts.cpp).
+void put(Out& out, wire::Address::Builder wire, const Address& address);
+Address get(In& in, wire::Address::Reader wire);
+void put(Out& out, wire::DeviceRef::Builder wire, const DeviceRef& device);
+DeviceRef get(In& in, wire::DeviceRef::Reader wire);
+void put(Out& out, wire::Error::Builder wire, const Error& error);
+Error get(In& in, wire::Error::Reader wire);
+void put(Out& out, wire::SamplingParams::Builder wire, const SamplingParams& sampling);
+SamplingParams get(In& in, wire::SamplingParams::Reader wire);
+void put(Out& out, wire::TokenOutput::Builder wire, const TokenOutput& token);
+TokenOutput get(In& in, wire::TokenOutput::Reader wire);
+void put(Out& out, wire::ProtocolRange::Builder wire, const ProtocolRange& range);
+ProtocolRange get(In& in, wire::ProtocolRange::Reader wire);
+
+// One pair a message; each lives in the file of its section.
+#define TROUPE_CODEC_PAIR(Kind)                                      \
+  void put(Out& out, wire::Kind::Builder wire, const Kind& message); \
+  Kind get(In& in, wire::Kind::Reader wire);
+
+TROUPE_CODEC_PAIR(Greeting)
+TROUPE_CODEC_PAIR(Join)
+TROUPE_CODEC_PAIR(Refused)
+TROUPE_CODEC_PAIR(Welcome)
+TROUPE_CODEC_PAIR(Renew)
+TROUPE_CODEC_PAIR(Renewed)
+TROUPE_CODEC_PAIR(Leave)
+TROUPE_CODEC_PAIR(Load)
+TROUPE_CODEC_PAIR(LoadProgress)
+TROUPE_CODEC_PAIR(Loaded)
+TROUPE_CODEC_PAIR(LoadFailed)
+TROUPE_CODEC_PAIR(Activate)
+TROUPE_CODEC_PAIR(Deactivate)
+TROUPE_CODEC_PAIR(Stop)
+TROUPE_CODEC_PAIR(PeerUnreachable)
+TROUPE_CODEC_PAIR(Submit)
+TROUPE_CODEC_PAIR(Cancel)
+TROUPE_CODEC_PAIR(SequenceEvents)
+TROUPE_CODEC_PAIR(StepPlan)
+TROUPE_CODEC_PAIR(Hidden)
+TROUPE_CODEC_PAIR(StepResult)
+TROUPE_CODEC_PAIR(StepFailed)
+TROUPE_CODEC_PAIR(StepAbort)
+TROUPE_CODEC_PAIR(Dispatch)
+TROUPE_CODEC_PAIR(ExpertOutput)
+TROUPE_CODEC_PAIR(NotHere)
+TROUPE_CODEC_PAIR(ClientHello)
+TROUPE_CODEC_PAIR(ClientWelcome)
+TROUPE_CODEC_PAIR(StatusQuery)
+TROUPE_CODEC_PAIR(StatusReply)
+TROUPE_CODEC_PAIR(StopQuery)
+TROUPE_CODEC_PAIR(StopReply)
+TROUPE_CODEC_PAIR(ClientGenerate)
+TROUPE_CODEC_PAIR(ClientCancel)
+TROUPE_CODEC_PAIR(ClientGeneration)
+TROUPE_CODEC_PAIR(Subscribe)
+TROUPE_CODEC_PAIR(ClusterNews)
+TROUPE_CODEC_PAIR(Undeliverable)
+#undef TROUPE_CODEC_PAIR
+
+}  // namespace troupe::transport

@@ -1,0 +1,221 @@
+#include <algorithm>
+
+#include "transport/codec_parts.h"
+
+namespace troupe::transport {
+namespace {
+
+// What shard_index() of runtime/placement.h has bits for.
+constexpr std::uint32_t kReplicasMax = 1u << 16, kStagesMax = 1u << 12, kTpRanksMax = 1u << 4;
+constexpr std::int32_t kCountMax = 1 << 24;
+
+static_assert(std::tuple_size_v<FabricToken> == wire::FABRIC_TOKEN_BYTES);
+
+void put(Out& out, wire::EngineOptions::Builder wire, const EngineOptions& engine) {
+  wire.setModel(out.name(engine.model, "the model's path"));
+  wire.setServedModelName(out.name(engine.served_model_name, "the served model's name"));
+  wire.setMaxModelLen(engine.max_model_len);
+  wire.setMaxNumSeqs(engine.max_num_seqs);
+  wire.setMaxNumBatchedTokens(engine.max_num_batched_tokens);
+  wire.setBlockSize(engine.block_size);
+  wire.setKvCacheMemoryBytes(engine.kv_cache_memory);
+  wire.setKvCacheDtype(out.name(engine.kv_cache_dtype, "the KV cache's type"));
+  if (engine.seed) wire.getSeed().setValue(*engine.seed);
+  wire.setRequestTimeoutS(engine.request_timeout_s);
+  wire.setTensorParallelSize(engine.tensor_parallel_size);
+  wire.setPipelineParallelSize(engine.pipeline_parallel_size);
+  wire.setDataParallelSize(engine.data_parallel_size);
+  wire.setRedundantExperts(engine.redundant_experts);
+  wire.setMinDevices(engine.min_devices);
+  if (engine.numerics) wire.getNumerics().setValue(static_cast<wire::Numerics>(*engine.numerics));
+}
+
+Numerics get_numerics(In& in, wire::Numerics wire) {
+  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
+}
+
+EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
+  EngineOptions engine;
+  engine.model = in.name(wire.getModel(), "the model's path");
+  engine.served_model_name = in.name(wire.getServedModelName(), "the served model's name");
+  engine.max_model_len = in.in_range(wire.getMaxModelLen(), 1, kInt32Max, "max_model_len");
+  engine.max_num_seqs = in.in_range(wire.getMaxNumSeqs(), 1, kCountMax, "max_num_seqs");
+  engine.max_num_batched_tokens =
+      in.in_range(wire.getMaxNumBatchedTokens(), 1, kCountMax, "max_num_batched_tokens");
+  engine.block_size = in.in_range(wire.getBlockSize(), 1, kCountMax, "block_size");
+  engine.kv_cache_memory = wire.getKvCacheMemoryBytes();
+  engine.kv_cache_dtype = in.name(wire.getKvCacheDtype(), "the KV cache's type");
+  const auto seed = wire.getSeed();
+  if (seed.isValue())
+    engine.seed = seed.getValue();
+  else
+    in.require(seed.isNone(), "the seed has an unknown form");
+  engine.request_timeout_s =
+      in.in_range(wire.getRequestTimeoutS(), 0, kInt32Max, "request_timeout_s");
+  engine.tensor_parallel_size =
+      in.in_range(wire.getTensorParallelSize(), 1, kTpRanksMax, "tensor_parallel_size");
+  engine.pipeline_parallel_size =
+      in.in_range(wire.getPipelineParallelSize(), 1, kStagesMax, "pipeline_parallel_size");
+  engine.data_parallel_size =
+      in.in_range(wire.getDataParallelSize(), 0, kReplicasMax, "data_parallel_size");
+  engine.redundant_experts =
+      in.in_range(wire.getRedundantExperts(), 0, limits::kExpertsMax, "redundant_experts");
+  engine.min_devices = in.in_range(wire.getMinDevices(), 0, kCountMax, "min_devices");
+  const auto numerics = wire.getNumerics();
+  if (numerics.isValue())
+    engine.numerics = get_numerics(in, numerics.getValue());
+  else
+    in.require(numerics.isNone(), "the numerics have an unknown form");
+  return engine;
+}
+
+void put(Out& out, wire::Placement::Builder wire, const Placement& placement) {
+  wire.setVersion(placement.version.value);
+  wire.setNumerics(static_cast<wire::Numerics>(placement.numerics));
+  put_list(placement.replicas, wire.initReplicas(placement.replicas.size()),
+           [](auto w, const ReplicaPlacement& replica) {
+             w.setId(replica.id);
+             w.setNode(replica.node.value);
+             w.setKvBlocks(replica.kv_blocks);
+           });
+  put_list(placement.shards, wire.initShards(placement.shards.size()),
+           [&](auto w, const ShardPlacement& shard) {
+             w.setReplica(shard.replica);
+             w.setStage(shard.stage);
+             w.setTpRank(shard.tp_rank);
+             w.setFirstLayer(shard.first_layer);
+             w.setLastLayer(shard.last_layer);
+             transport::put(out, w.initDevice(), shard.device);
+           });
+  put_list(placement.experts, wire.initExperts(placement.experts.size()),
+           [&](auto w, const LayerExperts& layer) {
+             w.setLayer(layer.layer);
+             put_list(layer.slots, w.initSlots(layer.slots.size()),
+                      [&](auto ws, const ExpertSlot& slot) {
+                        ws.setExpert(slot.expert);
+                        transport::put(out, ws.initDevice(), slot.device);
+                      });
+           });
+}
+
+ShardPlacement get_shard(In& in, wire::ShardPlacement::Reader wire) {
+  ShardPlacement shard;
+  shard.replica = in.in_range(wire.getReplica(), 0, kReplicasMax - 1, "a shard's replica");
+  shard.stage = in.in_range(wire.getStage(), 0, kStagesMax - 1, "a shard's stage");
+  shard.tp_rank = in.in_range(wire.getTpRank(), 0, kTpRanksMax - 1, "a shard's rank");
+  shard.first_layer = in.in_range(wire.getFirstLayer(), 0, limits::kLayersMax - 1, "a layer");
+  shard.last_layer =
+      in.in_range(wire.getLastLayer(), shard.first_layer, limits::kLayersMax - 1, "a layer");
+  shard.device = get(in, wire.getDevice());
+  return shard;
+}
+
+LayerExperts get_layer(In& in, wire::LayerExperts::Reader wire) {
+  LayerExperts layer;
+  layer.layer = in.in_range(wire.getLayer(), 0, limits::kLayersMax - 1, "a layer");
+  layer.slots = in.list<ExpertSlot>(wire.getSlots(), [&](auto w) {
+    return ExpertSlot{in.in_range(w.getExpert(), 0, limits::kExpertsMax - 1, "an expert"),
+                      get(in, w.getDevice())};
+  });
+  return layer;
+}
+
+Placement get_placement(In& in, wire::Placement::Reader wire) {
+  Placement placement;
+  placement.version = PlacementVersion{wire.getVersion()};
+  placement.numerics = get_numerics(in, wire.getNumerics());
+  placement.replicas = in.list<ReplicaPlacement>(wire.getReplicas(), [&](auto w) {
+    return ReplicaPlacement{in.in_range(w.getId(), 0, kReplicasMax - 1, "a replica's id"),
+                            NodeId{w.getNode()},
+                            in.in_range(w.getKvBlocks(), 0, kInt32Max, "a count of KV blocks")};
+  });
+  placement.shards =
+      in.list<ShardPlacement>(wire.getShards(), [&](auto w) { return get_shard(in, w); });
+  placement.experts =
+      in.list<LayerExperts>(wire.getExperts(), [&](auto w) { return get_layer(in, w); });
+  const auto by_layer = [](const LayerExperts& a, const LayerExperts& b) {
+    return a.layer >= b.layer;
+  };
+  in.require(std::adjacent_find(placement.experts.begin(), placement.experts.end(), by_layer) ==
+                 placement.experts.end(),
+             "the experts are not in order of their layers");
+  const auto by_place = [](const ShardPlacement& a, const ShardPlacement& b) {
+    return std::tie(a.replica, a.stage, a.tp_rank) >= std::tie(b.replica, b.stage, b.tp_rank);
+  };
+  in.require(std::adjacent_find(placement.shards.begin(), placement.shards.end(), by_place) ==
+                 placement.shards.end(),
+             "the shards are not in order of replica, stage and rank");
+  return placement;
+}
+
+Peer get_peer(In& in, wire::Peer::Reader wire) {
+  Peer peer;
+  peer.id = NodeId{wire.getNode()};
+  peer.incarnation = Incarnation{wire.getIncarnation()};
+  peer.fabric_address = in.name(wire.getFabricAddress(), "the fabric's address");
+  const auto token = wire.getToken();
+  in.require(token.size() == peer.token.size(), "a bulk-lane token has a wrong length");
+  if (in.ok())
+    std::ranges::copy(std::as_bytes(std::span(token.begin(), token.size())), peer.token.begin());
+  return peer;
+}
+
+}  // namespace
+
+void put(Out& out, wire::Load::Builder wire, const Load& message) {
+  put(out, wire.initPlacement(), message.placement);
+  put(out, wire.initEngine(), message.engine);
+  put_list(message.peers, wire.initPeers(message.peers.size()), [&](auto w, const Peer& peer) {
+    w.setNode(peer.id.value);
+    w.setIncarnation(peer.incarnation.value);
+    w.setFabricAddress(out.name(peer.fabric_address, "the fabric's address"));
+    w.setToken({reinterpret_cast<const kj::byte*>(peer.token.data()), peer.token.size()});
+  });
+}
+
+Load get(In& in, wire::Load::Reader wire) {
+  Load message;
+  message.placement = get_placement(in, wire.getPlacement());
+  message.engine = get_engine(in, wire.getEngine());
+  const auto peers = wire.getPeers();
+  in.require(peers.size() <= limits::kNodesMax, "a cluster has too many nodes");
+  message.peers = in.list<Peer>(peers, [&](auto w) { return get_peer(in, w); });
+  return message;
+}
+
+void put(Out&, wire::LoadProgress::Builder wire, const LoadProgress& message) {
+  wire.setVersion(message.version.value);
+  wire.setBytesDone(message.bytes_done);
+  wire.setBytesTotal(message.bytes_total);
+}
+
+LoadProgress get(In& in, wire::LoadProgress::Reader wire) {
+  in.require(wire.getBytesDone() <= wire.getBytesTotal(), "more bytes are loaded than there are");
+  return {PlacementVersion{wire.getVersion()}, wire.getBytesDone(), wire.getBytesTotal()};
+}
+
+void put(Out&, wire::Loaded::Builder wire, const Loaded& message) {
+  wire.setVersion(message.version.value);
+}
+Loaded get(In&, wire::Loaded::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
+void put(Out& out, wire::LoadFailed::Builder wire, const LoadFailed& message) {
+  wire.setVersion(message.version.value);
+  put(out, wire.initError(), message.error);
+}
+
+LoadFailed get(In& in, wire::LoadFailed::Reader wire) {
+  return {PlacementVersion{wire.getVersion()}, get(in, wire.getError())};
+}
+
+void put(Out&, wire::Activate::Builder wire, const Activate& message) {
+  wire.setVersion(message.version.value);
+}
+Activate get(In&, wire::Activate::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
+void put(Out&, wire::Deactivate::Builder wire, const Deactivate& message) {
+  wire.setVersion(message.version.value);
+}
+Deactivate get(In&, wire::Deactivate::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
+}  // namespace troupe::transport

@@ -1,0 +1,58 @@
+# Programs that ask the head: status, stop, embedding.
+@0xe17bd7ab4d0d85a7;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+using import "formation.capnp".ProtocolRange;
+using import "generation.capnp".ClusterEvent;
+using import "generation.capnp".GenerationEvent;
+using import "generation.capnp".GenerationRequest;
+
+struct ClientHello {
+  protocol @0 :ProtocolRange;
+  program @1 :Text;
+}
+
+struct ClientWelcome {
+  session @0 :UInt32;
+}
+
+struct StatusQuery {
+  query @0 :UInt64;
+}
+
+struct StatusReply {
+  query @0 :UInt64;
+  json @1 :Text;
+}
+
+struct StopQuery {
+  query @0 :UInt64;
+}
+
+struct StopReply {
+  query @0 :UInt64;
+  pids @1 :List(Int32);
+}
+
+struct ClientGenerate {
+  query @0 :UInt64;
+  request @1 :GenerationRequest;
+}
+
+struct ClientCancel {
+  query @0 :UInt64;
+}
+
+struct ClientGeneration {
+  query @0 :UInt64;
+  event @1 :GenerationEvent;
+}
+
+struct Subscribe {
+}
+
+struct ClusterNews {
+  event @0 :ClusterEvent;
+}

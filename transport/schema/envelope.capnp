@@ -1,0 +1,71 @@
+# A message on its way: from whom, to whom, what. New kinds get new numbers at the end.
+@0xa2d66502ff39eacf;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+using Client = import "client.capnp";
+using Experts = import "experts.capnp";
+using Formation = import "formation.capnp";
+using Placement = import "placement.capnp";
+using Request = import "request.capnp";
+using Step = import "step.capnp";
+using import "error.capnp".Error;
+using import "ids.capnp".Address;
+
+struct Undeliverable {
+  to @0 :Address;
+  kind @1 :UInt32;
+  reference @2 :UInt64;
+  error @3 :Error;
+}
+
+# Bytes of a text that names something (path, host, version) and of one that explains something.
+const nameBytesMax :UInt32 = 4096;
+const sentenceBytesMax :UInt32 = 65536;
+
+struct Envelope {
+  from @0 :Address;
+  to @1 :Address;
+  union {
+    none @2 :Void;
+    greeting @3 :Formation.Greeting;
+    join @4 :Formation.Join;
+    refused @5 :Formation.Refused;
+    welcome @6 :Formation.Welcome;
+    renew @7 :Formation.Renew;
+    renewed @8 :Formation.Renewed;
+    leave @9 :Formation.Leave;
+    load @10 :Placement.Load;
+    loadProgress @11 :Placement.LoadProgress;
+    loaded @12 :Placement.Loaded;
+    loadFailed @13 :Placement.LoadFailed;
+    activate @14 :Placement.Activate;
+    deactivate @15 :Placement.Deactivate;
+    stop @16 :Formation.Stop;
+    peerUnreachable @17 :Formation.PeerUnreachable;
+    submit @18 :Request.Submit;
+    cancel @19 :Request.Cancel;
+    sequenceEvents @20 :Request.SequenceEvents;
+    stepPlan @21 :Step.StepPlan;
+    hidden @22 :Step.Hidden;
+    stepResult @23 :Step.StepResult;
+    stepFailed @24 :Step.StepFailed;
+    stepAbort @25 :Step.StepAbort;
+    dispatch @26 :Experts.Dispatch;
+    expertOutput @27 :Experts.ExpertOutput;
+    notHere @28 :Experts.NotHere;
+    clientHello @29 :Client.ClientHello;
+    clientWelcome @30 :Client.ClientWelcome;
+    statusQuery @31 :Client.StatusQuery;
+    statusReply @32 :Client.StatusReply;
+    stopQuery @33 :Client.StopQuery;
+    stopReply @34 :Client.StopReply;
+    clientGenerate @35 :Client.ClientGenerate;
+    clientCancel @36 :Client.ClientCancel;
+    clientGeneration @37 :Client.ClientGeneration;
+    subscribe @38 :Client.Subscribe;
+    clusterNews @39 :Client.ClusterNews;
+    undeliverable @40 :Undeliverable;
+  }
+}

@@ -1,0 +1,96 @@
+# How a worker becomes a member, stays one and goes.
+@0xf89d4741f3a24bf8;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+using import "error.capnp".ErrorCode;
+using import "numerics.capnp".Numerics;
+
+struct ProtocolRange {
+  oldest @0 :UInt32;
+  newest @1 :UInt32;
+}
+
+struct Greeting {
+  protocol @0 :ProtocolRange;
+  clusterId @1 :Text;
+  version @2 :Text;
+  modelPath @3 :Text;
+  checkpointHash @4 :Text;
+  numerics :union {
+    none @5 :Void;
+    value @6 :Numerics;
+  }
+}
+
+struct DeviceInventory {
+  kind @0 :Text;
+  memoryTotalBytes @1 :UInt64;
+  threads @2 :UInt32;
+}
+
+struct Join {
+  protocol @0 :ProtocolRange;
+  version @1 :Text;
+  host @2 :Text;
+  pid @3 :Int32;
+  role @4 :Text;
+  numerics @5 :List(Numerics);
+  checkpointHash @6 :Text;
+  devices @7 :List(DeviceInventory);
+  heldId @8 :UInt32;
+  heldCluster @9 :Text;
+  heldWeightBytes @10 :UInt64;
+  fabricAddress @11 :Text;
+  fabricDescription @12 :Text;
+}
+
+struct Refused {
+  code @0 :ErrorCode;
+  reason @1 :Text;
+}
+
+struct Welcome {
+  id @0 :UInt32;
+  incarnation @1 :UInt64;
+  leaseMs @2 :UInt32;
+}
+
+struct DeviceReport {
+  memoryUsedBytes @0 :UInt64;
+  utilization @1 :Float32;
+}
+
+struct ReplicaReport {
+  replica @0 :UInt32;
+  running @1 :UInt32;
+  waiting @2 :UInt32;
+  kvBlocksTotal @3 :Int32;
+  kvBlocksUsed @4 :Int32;
+  preemptions @5 :UInt64;
+}
+
+struct Renew {
+  sequence @0 :UInt64;
+  devices @1 :List(DeviceReport);
+  replicas @2 :List(ReplicaReport);
+}
+
+struct Renewed {
+  sequence @0 :UInt64;
+}
+
+struct Leave {
+  reason @0 :Text;
+}
+
+struct Stop {
+  reason @0 :Text;
+}
+
+struct PeerUnreachable {
+  peer @0 :UInt32;
+  incarnation @1 :UInt64;
+  reason @2 :Text;
+}

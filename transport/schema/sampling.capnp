@@ -1,0 +1,35 @@
+# How a token is chosen, and which one it was.
+@0xbe28923144656aa4;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+struct SamplingParams {
+  temperature @0 :Float32;
+  topP @1 :Float32;
+  topK @2 :Int32;
+  minP @3 :Float32;
+  repetitionPenalty @4 :Float32;
+  presencePenalty @5 :Float32;
+  frequencyPenalty @6 :Float32;
+  seed @7 :UInt64;
+  choice @8 :UInt32;
+  topLogprobs @9 :Int32;
+}
+
+struct TokenLogprob {
+  token @0 :Int32;
+  logprob @1 :Float32;
+}
+
+struct TokenOutput {
+  token @0 :Int32;
+  logprob @1 :Float32;
+  top @2 :List(TokenLogprob);
+}
+
+enum FinishReason {
+  none @0;
+  stop @1;
+  length @2;
+}

@@ -1,0 +1,65 @@
+# A step on its way through the shards.
+@0x955d250570cb58f9;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::wire");
+
+using import "error.capnp".Error;
+using import "sampling.capnp".SamplingParams;
+using import "sampling.capnp".TokenOutput;
+
+struct StepSequence {
+  id @0 :UInt64;
+  blockTable @1 :List(Int32);
+  firstPosition @2 :Int32;
+  tokens @3 :List(Int32);
+  promptLength @4 :Int32;
+  sampling @5 :SamplingParams;
+  sample @6 :Bool;
+  promptLogprobs @7 :Bool;
+  targets @8 :List(Int32);
+}
+
+struct StepPlan {
+  replica @0 :UInt32;
+  version @1 :UInt64;
+  step @2 :UInt64;
+  sequences @3 :List(StepSequence);
+}
+
+# The tensor goes beside the header: float32 [rows, hidden].
+struct Hidden {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  rows @2 :UInt32;
+}
+
+struct MaybeToken {
+  union {
+    none @0 :Void;
+    token @1 :TokenOutput;
+  }
+}
+
+struct SequenceResult {
+  id @0 :UInt64;
+  sampled @1 :MaybeToken;
+  prompt @2 :List(MaybeToken);
+}
+
+struct StepResult {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  sequences @2 :List(SequenceResult);
+}
+
+struct StepFailed {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  error @2 :Error;
+}
+
+struct StepAbort {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+}
