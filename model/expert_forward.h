@@ -14,6 +14,8 @@ namespace troupe {
 
 /// One grouped pass of a layer's experts over rows, whichever replicas they came from. Every weight is
 /// read once; no row's result depends on the others. Holds scratch that grows to the largest pass.
+/// Used from the Device's compute thread only. A pair is a row and one expert for it: the unit in which
+/// shards and expert groups talk.
 class ExpertForward {
  public:
   ExpertForward(const ModelConfig& config, Numerics numerics, ThreadPool& threads);
@@ -32,11 +34,8 @@ class ExpertForward {
   void run(const ExpertSet& experts, const Pass& pass, std::vector<std::int32_t>& missing);
 
  private:
-  struct Scratch;
-  ModelConfig config_;
-  Numerics numerics_;
-  ThreadPool& threads_;
-  std::unique_ptr<Scratch> scratch_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace troupe

@@ -16,7 +16,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 
 /// The uniform number in [0, 1) that decides the token at `position` of a choice: a pure function, so
 /// that a replay draws the same.
-float sampling_uniform(std::uint64_t seed, std::uint32_t choice, std::int32_t position);
+double sampling_uniform(std::uint64_t seed, std::uint32_t choice, std::int32_t position);
 
 /// A sequence's tokens so far, read through its block table.
 struct TokenHistory {
@@ -31,28 +31,35 @@ struct TokenHistory {
   }
 };
 
+/// Log-probabilities are cut off here, so that a token that cannot be has a number too.
+inline constexpr float kLogprobMin = -9999.0f;
+
 /// Chooses tokens, one row of logits at a time. Holds scratch; not for several threads at once.
 class Sampler {
  public:
   explicit Sampler(std::int32_t vocab_size);
 
-  /// Chooses the token at `history.length`. Order: penalties, temperature, min_p, top_k, top_p. Ties go to the
-  /// lowest id; a NaN logit counts as minus infinity. `logits` [vocab] is left as it was.
+  /// Chooses the token at position `history.length` from `logits` [vocab]. Order: penalties, temperature,
+  /// min_p, top_k, top_p, as vLLM has it. Ties go to the lowest id; a NaN logit counts as minus
+  /// infinity. Log-probabilities are those of the logits as they came.
   TokenOutput sample(const float* logits, const SamplingParams& params,
                      const TokenHistory& history);
 
-  /// The log-probability of `target` and the `top` most likely tokens (none if negative), from raw logits.
+  /// The log-probability of `target` and the `top` most likely tokens (none if not positive).
   TokenOutput logprobs(const float* logits, TokenId target, std::int32_t top);
 
  private:
   void penalise(const SamplingParams& params, const TokenHistory& history);
-  TokenId draw(const SamplingParams& params, float uniform);
+  TokenId most_likely() const;
+  TokenId draw(const SamplingParams& params, double uniform);
+  TokenId draw_sorted(const SamplingParams& params, double uniform, double total);
 
   std::int32_t vocab_size_;
-  std::vector<float> scores_;         // [vocab]
-  std::vector<std::int32_t> order_;   // [vocab]
-  std::vector<std::int32_t> counts_;  // [vocab], zero between calls
-  std::vector<std::uint8_t> seen_;    // [vocab], zero between calls
+  std::vector<float> scores_;         // [vocab], after penalties
+  std::vector<double> weights_;       // [vocab], probabilities but for a factor; 0 where ruled out
+  std::vector<TokenId> order_;        // [<= vocab], candidates
+  std::vector<std::int32_t> counts_;  // [vocab], of the output; zero between calls
+  std::vector<std::uint8_t> seen_;    // [vocab], in prompt or output; zero between calls
 };
 
 }  // namespace troupe

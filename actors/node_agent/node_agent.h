@@ -36,8 +36,8 @@ struct NodeProgress {
   std::uint64_t held_weight_bytes = 0;
 };
 
-/// What a worker's shell has to do, in the order of the fields; `sends` come after `joined` and before
-/// `close_session`. Messages to the head go on the current session.
+/// What a worker's shell has to do, in the order of the fields; `sends` come after `joined` and
+/// before `close_session`. Messages to the head go on the current session.
 struct NodeAgentActions : Actions {
   /// Serve no more: replicas, shards and groups of every version stop; weights stay in memory.
   bool stop_serving = false;
@@ -59,8 +59,8 @@ struct NodeAgentActions : Actions {
   std::vector<Peer> expect_peers;   ///< they will come: accept their token
   std::vector<Peer> connect_peers;  ///< go to them; then peer_up() or peer_down()
 
-  /// This node's part of a placement: load what is not held yet, drop what is no longer placed here,
-  /// then call loaded() or load_failed(), and load_progress() meanwhile.
+  /// This node's part of a placement: load what is not held yet, drop what is no longer placed
+  /// here, then call loaded() or load_failed(), and load_progress() meanwhile.
   struct Work {
     PlacementVersion version;
     Placement placement;  ///< whole: routing needs it
@@ -76,7 +76,7 @@ struct NodeAgentActions : Actions {
   std::optional<PlacementVersion> activate;
 
   bool close_session = false;
-  bool connect_head = false;  ///< then session_up(), or session_down() with the reason
+  bool connect_head = false;     ///< then session_up(), or session_down() with the reason
   std::vector<std::string> log;  ///< for people: what it waits for, why it changed its mind
 
   /// The process ends, after what was sent has left.
@@ -121,8 +121,7 @@ class NodeAgent {
                             NodeAgentActions& actions);
   void load_progress(const LoadProgress& progress, TimePoint now, NodeAgentActions& actions);
   void loaded(PlacementVersion version, TimePoint now, NodeAgentActions& actions);
-  void load_failed(PlacementVersion version, Error error, TimePoint now,
-                   NodeAgentActions& actions);
+  void load_failed(PlacementVersion version, Error error, TimePoint now, NodeAgentActions& actions);
   void peer_up(NodeId peer, Incarnation incarnation, TimePoint now, NodeAgentActions& actions);
   void peer_down(NodeId peer, Incarnation incarnation, std::string_view reason, TimePoint now,
                  NodeAgentActions& actions);

@@ -16,8 +16,8 @@ struct RequestCounters {
   std::uint64_t replayed = 0;
 };
 
-/// The JSON of `troupe status --json` and `/cluster/status`; one line. Fields that nothing has measured
-/// yet are null.
+/// The JSON of `troupe status --json` and `/cluster/status`; one line. Fields that nothing has
+/// measured yet are null.
 std::string status_json(const Supervisor& supervisor, const RequestCounters& requests,
                         TimePoint now);
 

@@ -39,8 +39,8 @@ struct SupervisorOptions {
 };
 
 /// The first incarnation of a head's life, larger than all that earlier lives gave: they gave fewer
-/// than 2^32 each. `kept` is the value of the life before, which the shell reads from the state folder
-/// and replaces before it uses the new one; 0 when there is none, then the clock has to do.
+/// than 2^32 each. `kept` is the value of the life before, which the shell reads from the state
+/// folder and replaces before it uses the new one; 0 when there is none, then the clock has to do.
 constexpr std::uint64_t first_incarnation(std::uint64_t kept, std::int64_t unix_us) {
   const std::uint64_t next = kept == 0 ? 1 : kept + (1ull << 32);
   return unix_us > 0 && static_cast<std::uint64_t>(unix_us) > next
@@ -64,8 +64,8 @@ struct ReplicaRoute {
 
 /// What the Supervisor's shell has to do: binds first, then sends, then closes, then the rest.
 struct SupervisorActions : Actions {
-  /// From now on what the session brings comes from (node, incarnation), NodeAgent, and what goes to
-  /// that address goes by the session.
+  /// From now on what the session brings comes from (node, incarnation), NodeAgent, and what goes
+  /// to that address goes by the session.
   struct BindSession {
     std::uint32_t session = 0;
     NodeId node;
@@ -170,7 +170,7 @@ class Supervisor {
   struct Session {
     std::string peer;
     TimePoint opened{};
-    bool client = false;           ///< said ClientHello
+    bool client = false;  ///< said ClientHello
     bool subscribed = false;
     std::optional<NodeId> member;  ///< said Join and was let in
     bool closing = false;

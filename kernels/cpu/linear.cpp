@@ -82,19 +82,29 @@ void run_panel(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows
 
 }  // namespace
 
-LinearPlan linear_plan(const PackedMatrix&) { return {linear_slice_reference, false}; }
+LinearPlan linear_plan(const PackedMatrix& w) {
+  switch (w.numerics()) {
+    case Numerics::kReference: return {linear_slice_reference, false};
+    case Numerics::kAvx2: return {linear_slice_avx2, false};
+    case Numerics::kAvx512Bf16:
+      if (!w.full_precision()) return {linear_slice_avx512_bf16, true};
+      break;
+    case Numerics::kAmxBf16:
+      if (!w.full_precision()) return {linear_slice_amx_bf16, true};
+      break;
+  }
+  return {linear_slice_avx2, false};  // float32 sums are the same in every wider family
+}
 
 std::size_t prepared_stride(const PackedMatrix& w) {
   return static_cast<std::size_t>(w.slices() * w.slice_k_padded()) * sizeof(Bf16);
 }
 
 void round_row(const PackedMatrix& w, const float* x, void* out) {
-  auto* to = static_cast<Bf16*>(out);
+  auto* to = static_cast<std::uint16_t*>(out);
   const std::int64_t k = w.slice_k(), padded = w.slice_k_padded();
-  for (int s = 0; s < w.slices(); ++s, x += k, to += padded) {
-    for (std::int64_t i = 0; i < k; ++i) to[i] = to_bf16(x[i]);
-    for (std::int64_t i = k; i < padded; ++i) to[i] = {};
-  }
+  for (int s = 0; s < w.slices(); ++s, x += k, to += padded)
+    round_slice_avx512_bf16(x, k, padded, to);
 }
 
 void run_panels(const PackedMatrix& w, const PreparedRows& x, std::int64_t first, std::int64_t last,

@@ -23,4 +23,18 @@ struct LinearSlice {
 /// Adds k in ascending order with a multiplication and an addition each.
 void linear_slice_reference(const LinearSlice& slice);
 
+/// Adds k in ascending order with a fused multiplication each.
+void linear_slice_avx2(const LinearSlice& slice);
+
+/// Rounded rows; adds pairs of k in ascending order with one vdpbf16ps each.
+void linear_slice_avx512_bf16(const LinearSlice& slice);
+
+/// Rounded rows; adds 32 k in ascending order with one tdpbf16ps each.
+void linear_slice_amx_bf16(const LinearSlice& slice);
+
+/// Rounds x [k] to bf16 and pads with zeros to k_padded. Numbers below the normal range become
+/// zero, as the bf16 products would treat them anyway.
+void round_slice_avx512_bf16(const float* x, std::int64_t k, std::int64_t k_padded,
+                             std::uint16_t* out);
+
 }  // namespace troupe::kernels::cpu

@@ -33,8 +33,13 @@ std::byte* put(WireType type, const float* from, std::size_t n, std::byte* to) {
 using MlaKernel = void (*)(const cpu::MlaHeads&);
 
 MlaKernel mla_kernel(Numerics numerics) {
-  assert(numerics == Numerics::kReference);
-  return cpu::mla_heads_reference;
+  switch (numerics) {
+    case Numerics::kReference: return cpu::mla_heads_reference;
+    case Numerics::kAvx2: return cpu::mla_heads_avx2;
+    case Numerics::kAvx512Bf16:
+    case Numerics::kAmxBf16: break;
+  }
+  return cpu::mla_heads_avx512_bf16;
 }
 
 }  // namespace

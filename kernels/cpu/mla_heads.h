@@ -35,6 +35,8 @@ constexpr std::size_t mla_room_bytes(std::size_t kv_lora, std::size_t rope) {
   return kMlaHeads * (kv_lora + 2 * (kv_lora + rope) + 256) * sizeof(float);
 }
 
-void mla_heads_reference(const MlaHeads& h);  ///< cache of float32
+void mla_heads_reference(const MlaHeads& h);    ///< cache of float32; plain sums
+void mla_heads_avx2(const MlaHeads& h);         ///< cache of bf16; float32 queries and weights
+void mla_heads_avx512_bf16(const MlaHeads& h);  ///< cache and queries of bf16; float32 weights
 
 }  // namespace troupe::kernels::cpu

@@ -30,18 +30,22 @@ struct PlacementInput {
   PlacementVersion version;
 };
 
-/// Decides which device holds what. Pure: the same devices, in whatever order, give the same placement,
-/// so that a node that comes back finds its own weights in its part.
+/// Decides which device holds what. Pure: the same devices, in whatever order, give the same
+/// placement, so that a node that comes back finds its own weights in its part.
 ///
 /// - Replicas: --data-parallel-size, or as many as fit up to one for each --pipeline-parallel-size
 ///   devices. Shards go to devices in turn and may share one.
-/// - A replica's stages are contiguous ranges of layers with the least possible heaviest stage, in bytes.
-/// - Experts: every layer has num_experts + --redundant-experts copies over all devices, each device
-///   the floor or the ceiling of copies / devices. Copies of one expert are on different devices, and
-///   on different nodes where it can be; copies that would find no other device are left out.
-/// - KV blocks of a replica: the least over its shards of what --kv-cache-memory holds, or else of what
-///   the device's shards leave each other; on CPU devices half of that and kCpuKvCacheBytesMax at most
-///   (but always one sequence of max_model_len), and never more than max_num_seqs such sequences.
+/// - A replica's stages are contiguous ranges of layers with the least possible heaviest stage, in
+/// bytes.
+/// - Experts: every layer has num_experts + --redundant-experts copies over all devices, each
+/// device
+///   the floor or the ceiling of copies / devices. Copies of one expert are on different devices,
+///   and on different nodes where it can be; copies that would find no other device are left out.
+/// - KV blocks of a replica: the least over its shards of what --kv-cache-memory holds, or else of
+/// what
+///   the device's shards leave each other; on CPU devices half of that and kCpuKvCacheBytesMax at
+///   most (but always one sequence of max_model_len), and never more than max_num_seqs such
+///   sequences.
 ///
 /// Errors: kInvalidArgument names the flag; kResourceExhausted says how many bytes are missing on
 /// which devices.

@@ -1,0 +1,92 @@
+#include <immintrin.h>
+
+#include "kernels/cpu/linear_slice.h"
+
+namespace troupe::kernels::cpu {
+namespace {
+
+// Tiles 0..3 hold sums (two blocks of 16 rows by two of 16 outputs), 4 and 5 the rows, 6 and 7 the
+// weights. A product takes as many cycles as it has rows, so tiles are as high as there are rows.
+constexpr std::size_t kTileRows = 16;
+
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+void configure(std::size_t first_rows, std::size_t second_rows) {
+  TileConfig c;
+  for (int t = 0; t < 8; ++t) c.row_bytes[t] = 64;
+  c.rows[0] = c.rows[1] = c.rows[4] = static_cast<std::uint8_t>(first_rows);
+  c.rows[2] = c.rows[3] = c.rows[5] = static_cast<std::uint8_t>(second_rows > 0 ? second_rows : 1);
+  c.rows[6] = c.rows[7] = 16;
+  _tile_loadconfig(&c);
+}
+
+/// 17 to 32 rows.
+void two_blocks(const LinearSlice& s, std::size_t row) {
+  const char* a0 = static_cast<const char*>(s.x) + row * s.x_stride;
+  const char* a1 = a0 + kTileRows * s.x_stride;
+  const char* w = static_cast<const char*>(s.weights);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::int64_t k = 0; k < s.k_padded; k += 32, a0 += 64, a1 += 64, w += 2048) {
+    _tile_loadd(4, a0, s.x_stride);
+    _tile_loadd(6, w, 128);
+    _tile_loadd(7, w + 64, 128);
+    _tile_loadd(5, a1, s.x_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  float* y = s.y + row * s.y_stride;
+  const std::size_t stride = s.y_stride * sizeof(float);
+  _tile_stored(0, y, stride);
+  _tile_stored(1, y + 16, stride);
+  _tile_stored(2, y + kTileRows * s.y_stride, stride);
+  _tile_stored(3, y + kTileRows * s.y_stride + 16, stride);
+}
+
+/// Up to 16 rows.
+void one_block(const LinearSlice& s, std::size_t row) {
+  const char* a = static_cast<const char*>(s.x) + row * s.x_stride;
+  const char* w = static_cast<const char*>(s.weights);
+  _tile_zero(0);
+  _tile_zero(1);
+  for (std::int64_t k = 0; k < s.k_padded; k += 32, a += 64, w += 2048) {
+    _tile_loadd(4, a, s.x_stride);
+    _tile_loadd(6, w, 128);
+    _tile_loadd(7, w + 64, 128);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  float* y = s.y + row * s.y_stride;
+  const std::size_t stride = s.y_stride * sizeof(float);
+  _tile_stored(0, y, stride);
+  _tile_stored(1, y + 16, stride);
+}
+
+}  // namespace
+
+void linear_slice_amx_bf16(const LinearSlice& s) {
+  std::size_t row = 0;
+  if (s.rows >= 2 * kTileRows) {
+    configure(kTileRows, kTileRows);
+    for (; row + 2 * kTileRows <= s.rows; row += 2 * kTileRows) two_blocks(s, row);
+  }
+  const std::size_t left = s.rows - row;
+  if (left > kTileRows) {
+    configure(kTileRows, left - kTileRows);
+    two_blocks(s, row);
+  } else if (left > 0) {
+    configure(left, 0);
+    one_block(s, row);
+  }
+  _tile_release();
+}
+
+}  // namespace troupe::kernels::cpu

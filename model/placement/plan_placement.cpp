@@ -1,0 +1,348 @@
+#include "model/placement/plan_placement.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "model/placement/spread_experts.h"
+#include "runtime/byte_size.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::int64_t kStagesMax = 1 << 12;    // shard_index() gives them 12 bits
+constexpr std::int64_t kReplicasMax = 1 << 16;  // and replicas 16
+constexpr std::size_t kMissingNamedMax = 8;
+
+std::string bytes_text(std::uint64_t bytes) {
+  return std::to_string(bytes) + " bytes (" + format_byte_size(bytes) + ")";
+}
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+std::uint64_t saturating_mul(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::uint64_t>::max()
+                                                : product;
+}
+
+std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+struct Stage {
+  std::int32_t first = 0;
+  std::int32_t last = 0;  // included
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t block_bytes = 0;     // of its KV cache
+  std::uint64_t sequence_bytes = 0;  // of one sequence of max_model_len
+};
+
+/// Weights of each layer's shard part, the embedding and the head with the outer ones.
+std::vector<std::uint64_t> layer_weights(const ModelCosts& model) {
+  std::vector<std::uint64_t> bytes;
+  for (const auto& layer : model.layers) bytes.push_back(layer.bytes);
+  bytes.front() += model.embedding_bytes;
+  bytes.back() += model.head_bytes;
+  return bytes;
+}
+
+/// The ends (excluded) of `parts` contiguous, non-empty ranges whose heaviest is as light as can
+/// be. Dynamic programming over (ranges, layers); the best cut of each state is where the growing
+/// weight before it meets the shrinking one after it, so that a binary search finds it.
+std::vector<std::size_t> cut_evenly(const std::vector<std::uint64_t>& weights, std::size_t parts) {
+  const std::size_t n = weights.size();
+  std::vector<std::uint64_t> sum(n + 1, 0);
+  for (std::size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + weights[i];
+  std::vector<std::uint64_t> best = sum;  // best[i]: the first i layers in `part` ranges
+  std::vector<std::vector<std::size_t>> cuts(parts + 1, std::vector<std::size_t>(n + 1, 0));
+  for (std::size_t part = 2; part <= parts; ++part) {
+    std::vector<std::uint64_t> next(n + 1, std::numeric_limits<std::uint64_t>::max());
+    for (std::size_t i = part; i <= n; ++i) {
+      std::size_t low = part - 1, high = i - 1;  // cuts that leave no range empty
+      while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (best[middle] >= sum[i] - sum[middle])
+          high = middle;
+        else
+          low = middle + 1;
+      }
+      for (const std::size_t cut : {low, low > part - 1 ? low - 1 : low}) {
+        const std::uint64_t heaviest = std::max(best[cut], sum[i] - sum[cut]);
+        if (heaviest < next[i]) {
+          next[i] = heaviest;
+          cuts[part][i] = cut;
+        }
+      }
+    }
+    best = std::move(next);
+  }
+  std::vector<std::size_t> ends(parts);
+  std::size_t end = n;
+  for (std::size_t part = parts; part >= 1; --part) {
+    ends[part - 1] = end;
+    end = cuts[part][end];
+  }
+  return ends;
+}
+
+std::vector<Stage> make_stages(const PlacementInput& input) {
+  const auto& model = input.model;
+  const auto weights = layer_weights(model);
+  const auto ends =
+      cut_evenly(weights, static_cast<std::size_t>(input.engine.pipeline_parallel_size));
+  std::vector<Stage> stages;
+  std::size_t first = 0;
+  for (const std::size_t end : ends) {
+    Stage stage;
+    stage.first = static_cast<std::int32_t>(first);
+    stage.last = static_cast<std::int32_t>(end) - 1;
+    for (std::size_t i = first; i < end; ++i) stage.weight_bytes += weights[i];
+    const std::uint64_t token =
+        model.kv_bytes_per_token_layer * (end - first) + model.kv_bytes_per_token;
+    stage.block_bytes = saturating_mul(token, static_cast<std::uint64_t>(input.engine.block_size));
+    stage.sequence_bytes = saturating_mul(
+        stage.block_bytes, ceil_div(input.engine.max_model_len, input.engine.block_size));
+    stages.push_back(stage);
+    first = end;
+  }
+  return stages;
+}
+
+Status check_input(const PlacementInput& input) {
+  const auto& e = input.engine;
+  const auto layers = static_cast<std::int64_t>(input.model.layers.size());
+  if (layers == 0) return invalid_argument("The model has no layers to place.");
+  if (input.devices.empty()) return unavailable("There is no device to place the model on.");
+  if (e.tensor_parallel_size != 1) {
+    return invalid_argument("--tensor-parallel-size " + std::to_string(e.tensor_parallel_size) +
+                            " is not supported yet; use 1 and spread the model with "
+                            "--pipeline-parallel-size.");
+  }
+  if (e.pipeline_parallel_size < 1 || e.pipeline_parallel_size > std::min(layers, kStagesMax)) {
+    return invalid_argument("--pipeline-parallel-size " + std::to_string(e.pipeline_parallel_size) +
+                            " must be from 1 to the model's number of layers, " +
+                            std::to_string(std::min(layers, kStagesMax)) + ".");
+  }
+  if (e.data_parallel_size < 0 || e.data_parallel_size >= kReplicasMax) {
+    return invalid_argument("--data-parallel-size " + std::to_string(e.data_parallel_size) +
+                            " must be from 0 (as many as fit) to " +
+                            std::to_string(kReplicasMax - 1) + ".");
+  }
+  if (e.redundant_experts < 0 || e.redundant_experts > limits::kExpertsMax) {
+    return invalid_argument("--redundant-experts " + std::to_string(e.redundant_experts) +
+                            " must be from 0 to " + std::to_string(limits::kExpertsMax) + ".");
+  }
+  if (e.block_size < 1) return invalid_argument("--block-size must be at least 1.");
+  if (e.max_num_seqs < 1) return invalid_argument("--max-num-seqs must be at least 1.");
+  if (e.max_model_len < 1 || e.max_model_len > std::numeric_limits<std::int32_t>::max()) {
+    return invalid_argument("--max-model-len " + std::to_string(e.max_model_len) +
+                            " must be from 1 to " +
+                            std::to_string(std::numeric_limits<std::int32_t>::max()) + ".");
+  }
+  return {};
+}
+
+/// Devices in order, and what is on them so far.
+class Planner {
+ public:
+  Planner(const PlacementInput& input, std::vector<Stage> stages)
+      : input_(input), stages_(std::move(stages)) {
+    devices_ = input.devices;
+    std::sort(devices_.begin(), devices_.end(),
+              [](const auto& a, const auto& b) { return a.device < b.device; });
+    for (const auto& d : devices_) free_.push_back(plannable_bytes(d.memory_total));
+    shards_on_.assign(devices_.size(), 0);
+  }
+
+  Result<Placement> plan(std::size_t replicas) {
+    placement_.version = input_.version;
+    placement_.numerics = input_.numerics;
+    if (Status s = place_experts(); !s) return s.error();
+    if (Status s = place_shards(replicas); !s) return s.error();
+    if (Status s = size_caches(replicas); !s) return s.error();
+    return std::move(placement_);
+  }
+
+ private:
+  Status place_experts() {
+    std::vector<DeviceRef> refs;
+    for (const auto& d : devices_) refs.push_back(d.device);
+    std::vector<std::int32_t> layers;
+    for (std::size_t i = 0; i < input_.model.layers.size(); ++i) {
+      if (input_.model.layers[i].has_experts) layers.push_back(static_cast<std::int32_t>(i));
+    }
+    if (layers.empty() || input_.model.num_experts == 0) return {};
+    placement_.experts =
+        spread_experts(layers, input_.model.num_experts, input_.engine.redundant_experts, refs);
+    std::map<DeviceRef, std::uint64_t> slots;
+    for (const auto& layer : placement_.experts) {
+      for (const auto& slot : layer.slots) ++slots[slot.device];
+    }
+    std::string missing;
+    std::size_t named = 0;
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const std::uint64_t count = slots[devices_[d].device];
+      const std::uint64_t bytes = saturating_mul(count, input_.model.expert_bytes);
+      if (bytes <= free_[d]) {
+        free_[d] -= bytes;
+      } else if (named++ < kMissingNamedMax) {
+        missing += (missing.empty() ? "" : "; ") + to_string(devices_[d].device) + " lacks " +
+                   bytes_text(bytes - free_[d]) + " for its " + std::to_string(count) +
+                   " experts of " + bytes_text(input_.model.expert_bytes) + " each";
+      }
+    }
+    if (named == 0) return {};
+    if (named > kMissingNamedMax) {
+      missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
+    }
+    return resource_exhausted("The model's experts do not fit: " + missing +
+                              ". Add devices or memory, or lower --redundant-experts.");
+  }
+
+  /// KV bytes that a shard cannot do without.
+  std::uint64_t least_kv(const Stage& stage) const {
+    return std::max(input_.engine.kv_cache_memory, stage.sequence_bytes);
+  }
+
+  /// Each shard goes to the device with the fewest shards that has room for it, the first of
+  /// equals; so they go round while there is room, and stages that follow each other share a node.
+  Status place_shards(std::size_t replicas) {
+    for (std::size_t r = 0; r < replicas; ++r) {
+      for (std::size_t s = 0; s < stages_.size(); ++s) {
+        const Stage& stage = stages_[s];
+        const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(stage));
+        std::optional<std::size_t> chosen;
+        for (std::size_t d = 0; d < devices_.size(); ++d) {
+          if (free_[d] < need) continue;
+          if (!chosen || shards_on_[d] < shards_on_[*chosen]) chosen = d;
+        }
+        if (!chosen) return no_room(r, s);
+        free_[*chosen] -= need;
+        ++shards_on_[*chosen];
+        shard_device_.push_back(*chosen);
+        placement_.shards.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(s),
+                                     0, stage.first, stage.last, devices_[*chosen].device});
+      }
+    }
+    return {};
+  }
+
+  Error no_room(std::size_t replica, std::size_t s) const {
+    const Stage& stage = stages_[s];
+    const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(stage));
+    const auto most = std::max_element(free_.begin(), free_.end()) - free_.begin();
+    return resource_exhausted(
+        "Replica " + std::to_string(replica) + " does not fit: layers " +
+        std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
+        bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(least_kv(stage)) +
+        " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
+        ", lacks " + bytes_text(need - free_[most]) +
+        ". Add devices or memory, raise --pipeline-parallel-size, or lower --max-model-len, "
+        "--kv-cache-memory or --data-parallel-size.");
+  }
+
+  /// place_shards() has set least_kv() aside; what is left is shared out here.
+  Status size_caches(std::size_t replicas) {
+    for (std::size_t r = 0; r < replicas; ++r) {
+      std::uint64_t blocks = std::numeric_limits<std::int32_t>::max();
+      for (std::size_t s = 0; s < stages_.size(); ++s) {
+        const std::size_t d = shard_device_[r * stages_.size() + s];
+        blocks = std::min(blocks, shard_blocks(stages_[s], d));
+      }
+      const std::uint64_t sequence =
+          ceil_div(input_.engine.max_model_len, input_.engine.block_size);
+      if (blocks < sequence) return cache_too_small();
+      const ShardPlacement& first = placement_.shards[r * stages_.size()];
+      placement_.replicas.push_back(
+          {static_cast<std::uint32_t>(r), first.device.node, static_cast<std::int32_t>(blocks)});
+    }
+    return {};
+  }
+
+  std::uint64_t shard_blocks(const Stage& stage, std::size_t d) const {
+    const auto& engine = input_.engine;
+    if (stage.block_bytes == 0) {
+      return ceil_div(engine.max_model_len, engine.block_size) *
+             static_cast<std::uint64_t>(engine.max_num_seqs);
+    }
+    if (engine.kv_cache_memory > 0) return engine.kv_cache_memory / stage.block_bytes;
+    const std::uint64_t share = stage.sequence_bytes + free_[d] / shards_on_[d];
+    std::uint64_t budget = share;
+    if (devices_[d].kind == "cpu") budget = std::min(share / 2, kCpuKvCacheBytesMax);
+    const std::uint64_t useful =
+        saturating_mul(stage.sequence_bytes, static_cast<std::uint64_t>(engine.max_num_seqs));
+    budget = std::clamp(budget, stage.sequence_bytes, useful);
+    return budget / stage.block_bytes;
+  }
+
+  Error cache_too_small() const {
+    const auto heaviest = std::max_element(
+        stages_.begin(), stages_.end(),
+        [](const Stage& a, const Stage& b) { return a.sequence_bytes < b.sequence_bytes; });
+    const std::uint64_t given = input_.engine.kv_cache_memory;
+    const std::uint64_t lacking =
+        heaviest->sequence_bytes > given ? heaviest->sequence_bytes - given : 0;
+    return resource_exhausted(
+        "--kv-cache-memory " + bytes_text(given) + " does not hold one sequence of " +
+        std::to_string(input_.engine.max_model_len) + " tokens: layers " +
+        std::to_string(heaviest->first) + "-" + std::to_string(heaviest->last) + " lack " +
+        bytes_text(lacking) + "; raise it or lower --max-model-len.");
+  }
+
+  const PlacementInput& input_;
+  std::vector<Stage> stages_;
+  std::vector<PlacementDevice> devices_;
+  std::vector<std::uint64_t> free_;        // of each device
+  std::vector<std::size_t> shards_on_;     // of each device
+  std::vector<std::size_t> shard_device_;  // of each shard, index into devices_
+  Placement placement_;
+};
+
+}  // namespace
+
+Result<Placement> plan_placement(const PlacementInput& input) {
+  if (Status s = check_input(input); !s) return s.error();
+  const std::vector<Stage> stages = make_stages(input);
+  if (input.engine.data_parallel_size > 0) {
+    return Planner(input, stages).plan(static_cast<std::size_t>(input.engine.data_parallel_size));
+  }
+  std::size_t replicas = std::clamp<std::size_t>(input.devices.size() / stages.size(), 1,
+                                                 static_cast<std::size_t>(kReplicasMax) - 1);
+  while (true) {
+    Result<Placement> placement = Planner(input, stages).plan(replicas);
+    if (placement || replicas == 1) return placement;
+    // One less while there are few; in larger steps where one would take long and matters little.
+    replicas -= std::max<std::size_t>(1, replicas / 32);
+  }
+}
+
+std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placement& placement) {
+  std::map<DeviceRef, DeviceUse> uses;
+  for (const auto& d : input.devices) uses[d.device].device = d.device;
+  const auto weights = layer_weights(input.model);
+  for (const auto& shard : placement.shards) {
+    DeviceUse& use = uses[shard.device];
+    for (std::int32_t l = shard.first_layer; l <= shard.last_layer; ++l) {
+      use.shard_bytes += weights[static_cast<std::size_t>(l)];
+    }
+    const auto layers = static_cast<std::uint64_t>(shard.last_layer - shard.first_layer + 1);
+    const std::uint64_t token =
+        input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
+    use.kv_bytes += token * static_cast<std::uint64_t>(input.engine.block_size) *
+                    static_cast<std::uint64_t>(placement.replicas[shard.replica].kv_blocks);
+  }
+  for (const auto& layer : placement.experts) {
+    for (const auto& slot : layer.slots) {
+      uses[slot.device].expert_bytes += input.model.expert_bytes;
+    }
+  }
+  std::vector<DeviceUse> list;
+  for (auto& [device, use] : uses) list.push_back(use);
+  return list;
+}
+
+}  // namespace troupe

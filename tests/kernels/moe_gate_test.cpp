@@ -1,0 +1,143 @@
+#include "kernels/moe_gate.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "support.h"
+
+namespace troupe::kernels {
+namespace {
+
+struct Choice {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+};
+
+Choice gate(const Context& ctx, const GateConfig& c, const std::vector<float>& logits,
+            const float* bias = nullptr) {
+  const std::size_t rows = logits.size() / static_cast<std::size_t>(c.experts);
+  const std::size_t count = rows * static_cast<std::size_t>(c.top_k);
+  Choice out{std::vector<std::int32_t>(count), std::vector<float>(count)};
+  moe_gate(ctx, c, const_rows(logits.data(), rows, static_cast<std::size_t>(c.experts)), bias,
+           out.ids.data(), out.weights.data());
+  return out;
+}
+
+/// Indices by falling value, the lowest first among equals, of which the first k.
+std::vector<std::size_t> best(const std::vector<double>& v, std::size_t k) {
+  std::vector<std::size_t> order(v.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return v[a] > v[b]; });
+  order.resize(k);
+  return order;
+}
+
+/// The published routers, written with sorts in float64.
+std::vector<std::pair<std::size_t, double>> exact(const GateConfig& c, const float* logits,
+                                                  const float* bias) {
+  const auto n = static_cast<std::size_t>(c.experts);
+  std::vector<double> score(n), choice(n);
+  double total = 0;
+  for (std::size_t e = 0; e < n; ++e) total += std::exp(static_cast<double>(logits[e]));
+  for (std::size_t e = 0; e < n; ++e) {
+    const double x = std::exp(static_cast<double>(logits[e]));
+    score[e] = c.scoring == GateScoring::kSigmoid ? x / (1 + x) : x / total;
+    choice[e] = score[e] + (bias != nullptr ? static_cast<double>(bias[e]) : 0);
+  }
+  if (c.method != GateMethod::kGreedy) {
+    const std::size_t size = n / static_cast<std::size_t>(c.n_group);
+    std::vector<double> groups;
+    for (std::size_t g = 0; g < n; g += size) {
+      std::vector<double> in(choice.begin() + static_cast<long>(g),
+                             choice.begin() + static_cast<long>(g + size));
+      std::sort(in.rbegin(), in.rend());
+      groups.push_back(c.method == GateMethod::kNoauxTc && size > 1 ? in[0] + in[1] : in[0]);
+    }
+    const auto kept = best(groups, static_cast<std::size_t>(c.topk_group));
+    for (std::size_t e = 0; e < n; ++e)
+      if (std::find(kept.begin(), kept.end(), e / size) == kept.end()) choice[e] = 0;
+  }
+  auto ids = best(choice, static_cast<std::size_t>(c.top_k));
+  std::sort(ids.begin(), ids.end());
+  double sum = 1e-20;
+  for (std::size_t e : ids) sum += score[e];
+  std::vector<std::pair<std::size_t, double>> out;
+  for (std::size_t e : ids)
+    out.push_back({e, score[e] / (c.norm_topk_prob ? sum : 1) *
+                          static_cast<double>(c.routed_scaling_factor)});
+  return out;
+}
+
+const std::vector<GateConfig> kConfigs = {
+    {GateScoring::kSigmoid, GateMethod::kNoauxTc, 256, 8, 4, 8, true, 2.5f},
+    {GateScoring::kSigmoid, GateMethod::kNoauxTc, 16, 4, 2, 4, true, 1.0f},
+    {GateScoring::kSigmoid, GateMethod::kNoauxTc, 8, 1, 1, 3, false, 1.0f},
+    {GateScoring::kSoftmax, GateMethod::kGreedy, 64, 1, 1, 6, false, 1.0f},
+    {GateScoring::kSoftmax, GateMethod::kGroupLimitedGreedy, 160, 8, 3, 6, false, 16.0f},
+    {GateScoring::kSoftmax, GateMethod::kGreedy, 5, 1, 1, 5, true, 1.0f},
+    {GateScoring::kSigmoid, GateMethod::kNoauxTc, 4, 4, 1, 1, true, 1.0f},
+};
+
+TEST_CASE("the gate chooses what the published routers choose") {
+  TestContext ctx(Numerics::kReference, 2);
+  for (const GateConfig& c : kConfigs) {
+    const auto n = static_cast<std::size_t>(c.experts), k = static_cast<std::size_t>(c.top_k);
+    const auto logits = random_values(50 * n, 1, 4);
+    // Negative biases make masked experts, which score 0, the better choice at times.
+    const auto bias = random_values(n, 2, 0.8f);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      INFO("experts=" << c.experts << " bias=" << (b != nullptr));
+      const Choice got = gate(ctx, c, logits, b);
+      for (std::size_t r = 0; r < 50; ++r) {
+        const auto expected = exact(c, logits.data() + r * n, b);
+        for (std::size_t i = 0; i < k; ++i) {
+          CHECK(got.ids[r * k + i] == static_cast<int>(expected[i].first));
+          CHECK(got.weights[r * k + i] == doctest::Approx(expected[i].second).epsilon(2e-6));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("of equal scores the lowest expert wins") {
+  TestContext ctx(Numerics::kReference);
+  for (GateConfig c : kConfigs) {
+    const Choice got = gate(ctx, c, std::vector<float>(static_cast<std::size_t>(c.experts), 0.5f));
+    for (int i = 0; i < c.top_k; ++i) CHECK(got.ids[static_cast<std::size_t>(i)] == i);
+  }
+}
+
+TEST_CASE("logits that are not numbers still choose distinct experts") {
+  TestContext ctx(Numerics::kReference);
+  for (const GateConfig& c : kConfigs) {
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      std::vector<float> logits(static_cast<std::size_t>(c.experts), bad);
+      const Choice got = gate(ctx, c, logits);
+      const std::set<std::int32_t> distinct(got.ids.begin(), got.ids.end());
+      CHECK(distinct.size() == got.ids.size());
+      CHECK(*distinct.begin() >= 0);
+      CHECK(*distinct.rbegin() < c.experts);
+    }
+  }
+}
+
+TEST_CASE("the gate treats every row by itself") {
+  const GateConfig& c = kConfigs[0];
+  const auto logits = random_values(512 * 256, 3, 4);
+  const auto bias = random_values(256, 4, 0.1f);
+  TestContext one(Numerics::kReference);
+  const Choice all = gate(one, c, logits, bias.data());
+  for (int threads = 1; threads <= 4; ++threads) {
+    TestContext ctx(Numerics::kReference, threads);
+    for (std::size_t rows : kRowCounts) {
+      const std::vector<float> some(logits.begin(), logits.begin() + static_cast<long>(rows * 256));
+      const Choice got = gate(ctx, c, some, bias.data());
+      CHECK(std::equal(got.ids.begin(), got.ids.end(), all.ids.begin()));
+      CHECK(same_bits(got.weights.data(), all.weights.data(), got.weights.size()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::kernels

@@ -1,0 +1,234 @@
+#include "transport/fabric/libfabric.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <utility>
+
+namespace troupe::transport {
+namespace {
+
+/// "net:10.0.0.1:4711" or "net:[::1]:4711".
+Result<SocketAddress> parse_address(const std::string& text, const std::string& provider) {
+  const auto first = text.find(':');
+  const auto last = text.rfind(':');
+  if (first == std::string::npos || first == last) {
+    return invalid_argument("'" + text + "' is not the address of a fabric.");
+  }
+  if (text.substr(0, first) != provider) {
+    return invalid_argument("A peer's fabric is '" + text.substr(0, first) + "' and this node's is '" +
+                            provider + "'; start all nodes with the same --fabric.");
+  }
+  std::string host = text.substr(first + 1, last - first - 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + last + 1, end, port);
+  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) {
+    return invalid_argument("'" + text + "' is not the address of a fabric.");
+  }
+  return parse_socket_address(host, port);
+}
+
+}  // namespace
+
+void Waker::wake() {
+  if (!asleep.exchange(false)) return;
+  const std::uint64_t one = 1;
+  (void)!::write(event.get(), &one, sizeof(one));
+}
+
+Result<std::unique_ptr<Fabric>> make_libfabric(const FabricOptions& options, FabricEvents& events) {
+  return LibfabricFabric::make(options, events);
+}
+
+Result<std::unique_ptr<Fabric>> LibfabricFabric::make(const FabricOptions& options,
+                                                      FabricEvents& events) {
+  std::unique_ptr<LibfabricFabric> fabric(new LibfabricFabric(options, events));
+  if (auto status = fabric->open(); !status.ok()) return status.error();
+  return std::unique_ptr<Fabric>(std::move(fabric));
+}
+
+Status LibfabricFabric::open() {
+  auto provider = open_provider(options_);
+  if (!provider) return provider.error();
+  provider_ = std::move(*provider);
+  epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  waker_->event = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll_ || !waker_->event) return resource_exhausted("There are no file descriptors left.");
+  auto gate = Gate::make(provider_->host, epoll_.get());
+  if (!gate) return gate.error();
+  gate_ = std::move(*gate);
+  budget_ = std::make_shared<ReceiveBudget>(options_.received_bytes_max, [waker = waker_] {
+    waker->room = true;
+    waker->wake();
+  });
+  // Edge-triggered: the provider net leaves its wait descriptors readable for good, and
+  // fi_trywait does not reset them.
+  for (const int fd : {waker_->event.get(), provider_->eq_fd, provider_->cq_fd}) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.fd = fd;
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return internal_error("A descriptor of libfabric cannot be watched.");
+    }
+  }
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "fabric");
+  return {};
+}
+
+LibfabricFabric::~LibfabricFabric() {
+  if (!thread_.joinable()) return;
+  command({Command::Kind::kStop, nullptr});
+  thread_.join();
+}
+
+std::string LibfabricFabric::address() const {
+  return provider_->name + ":" + gate_->address().text();
+}
+
+std::string LibfabricFabric::describe() const {
+  return provider_->name + " at " + gate_->address().text() + " (" + provider_->why + ")";
+}
+
+void LibfabricFabric::command(Command command) {
+  {
+    std::lock_guard lock(commands_mutex_);
+    commands_.push_back(std::move(command));
+    commands_waiting_ = true;
+  }
+  waker_->wake();
+}
+
+Status LibfabricFabric::add(std::shared_ptr<Peer> peer) {
+  const PeerKey key = peer->key;
+  std::shared_ptr<Peer> older;
+  {
+    std::lock_guard lock(mutex_);
+    const auto fence = fences_.find(key.node);
+    if (fence != fences_.end() && key.incarnation <= fence->second) {
+      return refused(to_string(key) + " was given up; a node comes back with a new incarnation.");
+    }
+    auto& known = peers_[key.node];
+    if (known && known->key.incarnation > key.incarnation) {
+      return refused("A newer life than " + to_string(key) + " is known.");
+    }
+    older = std::exchange(known, peer);
+    if (older) older->forgotten = true;
+  }
+  if (older) command({Command::Kind::kForget, std::move(older)});
+  command({Command::Kind::kStart, std::move(peer)});
+  return {};
+}
+
+Status LibfabricFabric::expect(PeerKey key, const FabricToken& token) {
+  if (key.node >= options_.self.node) {
+    return invalid_argument(to_string(key) + " does not call this node: its id is not lower.");
+  }
+  auto peer = std::make_shared<Peer>();
+  peer->key = key;
+  peer->token = token;
+  return add(std::move(peer));
+}
+
+Status LibfabricFabric::connect(PeerKey key, const std::string& address, const FabricToken& token) {
+  if (key.node <= options_.self.node) {
+    return invalid_argument(to_string(key) + " is not called by this node: its id is not higher.");
+  }
+  auto at = parse_address(address, provider_->name);
+  if (!at) return at.error();
+  if (at->storage.ss_family != provider_->host.storage.ss_family) {
+    return invalid_argument("This node cannot reach " + address + " from " +
+                            provider_->host.text() + "; use one address family everywhere.");
+  }
+  auto peer = std::make_shared<Peer>();
+  peer->key = key;
+  peer->token = token;
+  peer->calls = true;
+  peer->address = *at;
+  return add(std::move(peer));
+}
+
+void LibfabricFabric::forget(PeerKey key, bool fence) {
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(mutex_);
+    if (fence) {
+      auto& fenced = fences_[key.node];
+      fenced = std::max(fenced, key.incarnation);
+    }
+    const auto known = peers_.find(key.node);
+    if (known == peers_.end() || known->second->key.incarnation > key.incarnation) return;
+    if (!fence && known->second->key != key) return;
+    peer = std::move(known->second);
+    peers_.erase(known);
+    peer->forgotten = true;
+  }
+  command({Command::Kind::kForget, std::move(peer)});
+}
+
+Status LibfabricFabric::send(PeerKey to, Frame frame) {
+  if (frame.header.bytes.size() > limits::kBulkHeaderBytesMax ||
+      frame.payload.bytes.size() > limits::kBulkPayloadBytesMax) {
+    return invalid_argument("A frame for " + to_string(to) + " is too large to be sent.");
+  }
+  if (frame.header.memory == MemoryKind::kDevice || frame.payload.memory == MemoryKind::kDevice) {
+    return invalid_argument("A frame for " + to_string(to) +
+                            " is in device memory; copy it to the host first.");
+  }
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = peers_.find(to.node);
+    if (known != peers_.end() && known->second->key == to) peer = known->second;
+  }
+  if (!peer) return unavailable(to_string(to) + " is not a peer of this fabric.");
+  if (peer->phase != Peer::Phase::kUp) return unavailable(to_string(to) + " is not connected.");
+  const std::size_t bytes = frame.bytes();
+  std::size_t before = peer->unsent->load();
+  do {
+    if (before + bytes > options_.unsent_bytes_max) {
+      return resource_exhausted("Too much is waiting to be sent to " + to_string(to) + ".");
+    }
+  } while (!peer->unsent->compare_exchange_weak(before, before + bytes));
+  auto out = std::make_shared<OutFrame>(std::move(frame), peer->unsent);
+  bool ask = false;
+  {
+    std::lock_guard lock(peer->mutex);
+    peer->outbox.push_back(std::move(out));
+    ask = !std::exchange(peer->flush_asked, true);
+  }
+  counters_.frames_sent.fetch_add(1, std::memory_order_relaxed);
+  counters_.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  if (ask) command({Command::Kind::kFlush, std::move(peer)});
+  return {};
+}
+
+FabricStats LibfabricFabric::stats() const {
+  FabricStats stats;
+  stats.frames_sent = counters_.frames_sent;
+  stats.frames_received = counters_.frames_received;
+  stats.bytes_sent = counters_.bytes_sent;
+  stats.bytes_received = counters_.bytes_received;
+  stats.strangers_refused = counters_.strangers + gate_->strangers();
+  stats.garbage = counters_.garbage;
+  stats.peers_up = counters_.peers_up;
+  stats.bytes_unreleased = budget_->held();
+  std::lock_guard lock(mutex_);
+  for (const auto& [node, peer] : peers_) stats.bytes_unsent += peer->unsent->load();
+  return stats;
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,286 @@
+#include "transport/fabric/provider.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <rdma/fi_errno.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace troupe::transport {
+namespace {
+
+constexpr std::uint32_t kApiVersion = FI_VERSION(1, 15);
+/// Completions that may wait to be read; enough for hundreds of connections.
+constexpr std::size_t kCompletionQueueSize = 16384;
+constexpr std::size_t kEventQueueSize = 1024;
+
+InfoPtr query(const char* provider, const SocketAddress& host) {
+  InfoPtr hints(fi_allocinfo());
+  if (!hints) return nullptr;
+  hints->caps = FI_MSG;
+  hints->ep_attr->type = FI_EP_MSG;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->fabric_attr->prov_name = strdup(provider);
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* address =
+      host.storage.ss_family == AF_INET
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(host.storage).sin_addr)
+          : &reinterpret_cast<const sockaddr_in6&>(host.storage).sin6_addr;
+  inet_ntop(host.storage.ss_family, address, text.data(), text.size());
+  fi_info* found = nullptr;
+  const int rc = fi_getinfo(kApiVersion, text.data(), "0", FI_SOURCE | FI_NUMERICHOST, hints.get(),
+                            &found);
+  return InfoPtr(rc == 0 ? found : nullptr);
+}
+
+struct Choice {
+  InfoPtr info;
+  std::string name;
+  std::string why;
+};
+
+Result<Choice> choose(FabricKind kind, const SocketAddress& host) {
+  switch (kind) {
+    case FabricKind::kShm:
+    case FabricKind::kEfa:
+      return invalid_argument("The fabric '" + std::string(to_string(kind)) +
+                              "' is not supported yet; use --fabric net or --fabric tcp.");
+    case FabricKind::kAuto: {
+      if (auto info = query("verbs", host)) {
+        return Choice{std::move(info), "verbs", "auto: a verbs device is up"};
+      }
+      if (auto info = query("net", host)) {
+        return Choice{std::move(info), "net", "auto: no verbs device has this address"};
+      }
+      if (auto info = query("tcp", host)) {
+        return Choice{std::move(info), "tcp", "auto: libfabric has neither verbs nor net here"};
+      }
+      return unavailable("libfabric has no provider for " + host.text() +
+                         "; check --bind-interface and that libfabric1 is installed.");
+    }
+    case FabricKind::kNet:
+    case FabricKind::kTcp:
+    case FabricKind::kVerbs: break;
+  }
+  const std::string name(to_string(kind));
+  if (auto info = query(name.c_str(), host)) return Choice{std::move(info), name, "asked for"};
+  return unavailable("libfabric's provider '" + name + "' cannot be used at " + host.text() +
+                     "; use --fabric auto.");
+}
+
+int wait_descriptor(fid* object) {
+  int fd = -1;
+  return fi_control(object, FI_GETWAIT, &fd) == 0 ? fd : -1;
+}
+
+Result<Fid<fid_eq>> open_event_queue(fid_fabric* fabric, int& fd) {
+  fi_eq_attr attributes{};
+  attributes.size = kEventQueueSize;
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_eq* eq = nullptr;
+  if (const int rc = fi_eq_open(fabric, &attributes, &eq, nullptr)) {
+    return libfabric_error("An event queue could not be opened", rc);
+  }
+  Fid<fid_eq> owner(eq);
+  fd = wait_descriptor(&eq->fid);
+  if (fd < 0) return unavailable("libfabric's event queue cannot be waited for.");
+  return owner;
+}
+
+/// The cure for strangers that hang the listener: accepted sockets inherit this timeout, and the
+/// provider reads connection headers with blocking calls. Providers do not show the listener's
+/// descriptor, so it is looked for among the process's.
+void limit_blocking_reads(std::uint16_t port) {
+  DIR* directory = opendir("/proc/self/fd");
+  if (!directory) return;
+  while (const dirent* entry = readdir(directory)) {
+    const int fd = std::atoi(entry->d_name);
+    int listening = 0;
+    socklen_t length = sizeof(listening);
+    if (entry->d_name[0] == '.' ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 || !listening) {
+      continue;
+    }
+    SocketAddress bound;
+    bound.length = sizeof(bound.storage);
+    if (getsockname(fd, bound.get(), &bound.length) != 0 || bound.port() != port) continue;
+    const timeval timeout{0, std::chrono::microseconds(limits::kListenerReadTimeout).count()};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  }
+  closedir(directory);
+}
+
+}  // namespace
+
+Error libfabric_error(const std::string& what, long status) {
+  return unavailable(what + ": " + fi_strerror(static_cast<int>(std::labs(status))) + ".");
+}
+
+std::uint16_t SocketAddress::port() const {
+  if (storage.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+  }
+  if (storage.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  }
+  return 0;
+}
+
+void SocketAddress::set_port(std::uint16_t port) {
+  if (storage.ss_family == AF_INET) {
+    reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+  }
+}
+
+std::string SocketAddress::text() const {
+  std::array<char, INET6_ADDRSTRLEN> host{};
+  if (storage.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, host.data(),
+              host.size());
+    return std::string(host.data()) + ":" + std::to_string(port());
+  }
+  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, host.data(),
+            host.size());
+  return "[" + std::string(host.data()) + "]:" + std::to_string(port());
+}
+
+Result<SocketAddress> parse_socket_address(const std::string& host, std::uint16_t port) {
+  SocketAddress address;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    address.length = sizeof(sockaddr_in);
+  } else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    address.length = sizeof(sockaddr_in6);
+  } else {
+    return invalid_argument("'" + host + "' is not a numeric address.");
+  }
+  address.set_port(port);
+  return address;
+}
+
+Result<SocketAddress> bind_address(const FabricOptions& options) {
+  if (options.bind_interface.empty()) return parse_socket_address(options.host, 0);
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return unavailable("The network interfaces cannot be listed.");
+  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* i = list; i; i = i->ifa_next) {
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family || options.bind_interface != i->ifa_name) {
+        continue;
+      }
+      SocketAddress address;
+      address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      std::memcpy(&address.storage, i->ifa_addr, address.length);
+      address.set_port(0);
+      return address;
+    }
+  }
+  return not_found("There is no interface '" + options.bind_interface +
+                   "' with an address; `ip address` lists them.");
+}
+
+Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
+  auto host = bind_address(options);
+  if (!host) return host.error();
+  auto choice = choose(options.kind, *host);
+  if (!choice) return choice.error();
+  auto provider = std::make_unique<Provider>();
+  provider->name = choice->name;
+  provider->why = choice->why;
+  provider->host = *host;
+  provider->info = std::move(choice->info);
+
+  fid_fabric* fabric = nullptr;
+  if (const int rc = fi_fabric(provider->info->fabric_attr, &fabric, nullptr)) {
+    return libfabric_error(provider->name + " could not be opened", rc);
+  }
+  provider->fabric.reset(fabric);
+  auto eq = open_event_queue(fabric, provider->eq_fd);
+  if (!eq) return eq.error();
+  provider->eq = std::move(*eq);
+  fid_domain* domain = nullptr;
+  if (const int rc = fi_domain(fabric, provider->info.get(), &domain, nullptr)) {
+    return libfabric_error(provider->name + " could not open a domain", rc);
+  }
+  provider->domain.reset(domain);
+  fi_cq_attr attributes{};
+  attributes.size = kCompletionQueueSize;
+  attributes.format = FI_CQ_FORMAT_MSG;
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_cq* cq = nullptr;
+  if (const int rc = fi_cq_open(domain, &attributes, &cq, nullptr)) {
+    return libfabric_error(provider->name + " could not open a completion queue", rc);
+  }
+  provider->cq.reset(cq);
+  provider->cq_fd = wait_descriptor(&cq->fid);
+  if (provider->cq_fd < 0) return unavailable("libfabric's completions cannot be waited for.");
+  return provider;
+}
+
+Result<std::unique_ptr<Doorway>> Doorway::open(const Provider& provider) {
+  std::unique_ptr<Doorway> door(new Doorway);
+  fid_fabric* fabric = nullptr;
+  if (const int rc = fi_fabric(provider.info->fabric_attr, &fabric, nullptr)) {
+    return libfabric_error("A listener's fabric could not be opened", rc);
+  }
+  door->fabric_.reset(fabric);
+  auto eq = open_event_queue(fabric, door->wait_fd_);
+  if (!eq) return eq.error();
+  door->eq_ = std::move(*eq);
+  fid_pep* pep = nullptr;
+  if (const int rc = fi_passive_ep(fabric, provider.info.get(), &pep, nullptr)) {
+    return libfabric_error("A listener could not be made", rc);
+  }
+  door->pep_.reset(pep);
+  int rc = fi_pep_bind(pep, &door->eq_->fid, 0);
+  if (rc == 0) rc = fi_listen(pep);
+  SocketAddress bound;
+  std::size_t length = sizeof(bound.storage);
+  if (rc == 0) rc = fi_getname(&pep->fid, &bound.storage, &length);
+  if (rc != 0) return libfabric_error("The listener does not listen", rc);
+  door->port_ = bound.port();
+  limit_blocking_reads(door->port_);
+  return door;
+}
+
+Doorway::~Doorway() {
+  while (auto request = next()) refuse(std::move(*request));
+}
+
+std::optional<Doorway::Request> Doorway::next() {
+  alignas(fi_eq_cm_entry) std::array<std::byte, 512> event;
+  for (;;) {
+    std::uint32_t kind = 0;
+    const ssize_t n = fi_eq_read(eq_.get(), &kind, event.data(), event.size(), 0);
+    if (n == -FI_EAVAIL) {
+      fi_eq_err_entry error{};
+      fi_eq_readerr(eq_.get(), &error, 0);
+      continue;
+    }
+    if (n < static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) return std::nullopt;
+    if (kind != FI_CONNREQ) continue;
+    fi_eq_cm_entry entry;
+    std::memcpy(&entry, event.data(), sizeof(entry));
+    Request request;
+    request.info.reset(entry.info);
+    request.data.assign(event.begin() + sizeof(entry), event.begin() + n);
+    return request;
+  }
+}
+
+void Doorway::refuse(Request request) {
+  fi_reject(pep_.get(), request.info->handle, nullptr, 0);
+}
+
+}  // namespace troupe::transport
