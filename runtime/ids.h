@@ -24,7 +24,7 @@ using Incarnation = StrongId<struct IncarnationTag, std::uint64_t>;
 using PlacementVersion = StrongId<struct PlacementVersionTag, std::uint64_t>;
 /// A sequence that a replica generates: one choice of one request.
 using SequenceId = StrongId<struct SequenceTag, std::uint64_t>;
-/// A step of one replica, counted from 1 within the replica's life.
+/// A step of one replica: ascending, and never the same in two versions of the placement.
 using StepId = StrongId<struct StepTag, std::uint64_t>;
 
 using TokenId = std::int32_t;

@@ -55,10 +55,14 @@ inline constexpr auto kListenerReadTimeout = 50ms;
 // --- Requests ---------------------------------------------------------------------------------
 inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head
 inline constexpr std::size_t kChoicesMax = 128;           ///< `n` of one request
+inline constexpr std::size_t kSequencesMax = 4 * kRequestsMax;  ///< choices of all requests
+static_assert(kSequencesMax >= kChoicesMax);
+/// How often a sequence is handed to a replica anew before its request fails.
+inline constexpr std::uint32_t kReplaysMax = 8;
 inline constexpr std::size_t kStopStringsMax = 16;
 inline constexpr std::size_t kStopStringBytesMax = 1024;
 inline constexpr std::size_t kTopLogprobsMax = 20;
-inline constexpr std::size_t kJournalTokensMax = 64u << 20;  ///< prompt and generated, all requests
+inline constexpr std::size_t kJournalTokensMax = 64u << 20;  ///< held by all requests before a new one is refused
 
 // --- Model ------------------------------------------------------------------------------------
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound

@@ -45,54 +45,66 @@ class Replica {
 
  private:
   struct Sequence {
-    Submit submit;
-    std::vector<TokenId> tokens;       ///< prompt and output
+    Submit submit;                   ///< without its tokens
+    std::vector<TokenId> tokens;     ///< prompt and output
     std::int32_t prompt_length = 0;
-    std::int32_t computed = 0;         ///< positions in the KV cache
-    std::int32_t prompt_scored = 1;    ///< first prompt position whose log-probability is not sent yet
+    std::int32_t computed = 0;       ///< positions in the KV cache
+    std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
     std::vector<std::int32_t> blocks;
-    bool running = false;
-    bool busy = false;                 ///< in a step
-    bool started = false;
-    bool cancelled = false;            ///< to be dropped when its step ends
+    bool busy = false;       ///< in a step
+    bool started = false;    ///< the Router knows that it began
+    bool cancelled = false;  ///< to be dropped when its step ends
+
     std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
     std::uint32_t output() const { return static_cast<std::uint32_t>(length() - prompt_length); }
+    /// Whether the row at `position` yields the log-probability of the prompt token after it.
+    bool scores(std::int32_t position) const {
+      return submit.prompt_logprobs >= 0 && position + 1 >= prompt_scored &&
+             position + 1 < prompt_length;
+    }
   };
-  struct StepRows {
+  /// What a step computes of one sequence: rows from `computed` on.
+  struct Share {
     std::uint64_t key = 0;
     std::int32_t rows = 0;
     bool sample = false;
   };
   struct Step {
     TimePoint deadline;
-    std::vector<StepRows> sequences;
+    std::vector<Share> shares;
   };
-  /// Sequences by order of arrival.
+  /// Sequences in order of arrival.
   using Sequences = std::map<std::uint64_t, Sequence>;
 
   void on_submit(const Submit& submit);
   void on_cancel(const Cancel& cancel);
-  void on_result(const StepResult& result, TimePoint now, Actions& actions);
+  void on_result(const StepResult& result, Actions& actions);
   void on_undeliverable(const Undeliverable& lost, Actions& actions);
-  void fail_step(StepId step, const Error& error, Actions& actions);
-  void commit(std::uint64_t key, const StepRows& rows, const SequenceResult& result);
-  void finish_or_go_on(std::uint64_t key, SequenceEvent& event);
-  StepSequence rows_of(Sequence& sequence, std::int32_t rows);
+
+  std::optional<Error> refusal(const Submit& submit) const;
+  std::optional<Error> misfit(const Step& step, const StepResult& result) const;
+  void commit(const Share& share, const SequenceResult& result);
+  void fail_step(StepId id, const Error& error, Actions& actions);
+  FinishReason finish_of(const Sequence& sequence) const;
+  bool fits_alone(std::int64_t tokens) const;
+  Error too_long(std::int64_t tokens) const;
+  void forget(std::uint64_t key);
+
   bool plan(TimePoint now, Actions& actions);
-  /// Plans what can be planned, sends the Router what there is to say, asks for the next wake-up.
+  StepChoice choose() const;
+  void preempt(std::uint64_t key);
+  StepSequence rows_of(const Sequence& sequence, const PlannedRows& planned) const;
+  /// Plans what can be planned, tells the Router what there is to tell, asks for the next wake-up.
   void settle(TimePoint now, Actions& actions);
-  std::optional<SequenceEvent> refuse(const Submit& submit) const;
-  void drop(std::uint64_t key);
-  PlanSequence plan_view(std::uint64_t key, const Sequence& sequence) const;
 
   ReplicaConfig config_;
   BlockPool pool_;
   Sequences running_, waiting_;
-  std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of sequences that are not cancelled
+  std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of the sequences that are not cancelled
   std::map<StepId, Step> steps_;
   std::vector<SequenceEvent> events_;  ///< for the Router, at the end of the turn
   std::uint64_t next_key_ = 1;
-  std::uint64_t next_step_ = 1;
+  StepId next_step_;
   std::uint64_t preemptions_ = 0;
 };
 

@@ -1,0 +1,114 @@
+#include "actors/replica/plan_step.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace troupe {
+namespace {
+
+std::int32_t blocks_missing(const PlanSequence& sequence, std::int32_t positions,
+                            std::int32_t block_size) {
+  return std::max(0, blocks_for(positions, block_size) - sequence.blocks);
+}
+
+class Planner {
+ public:
+  Planner(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
+          const PlanLimits& limits)
+      : running_(running),
+        waiting_(waiting),
+        limits_(limits),
+        rows_left_(limits.rows_a_step),
+        sequences_left_(limits.sequences_a_step),
+        blocks_free_(limits.blocks_free) {}
+
+  StepChoice plan() {
+    if (plan_running() && choice_.preempted.empty()) admit_waiting();
+    return std::move(choice_);
+  }
+
+ private:
+  /// False if a sequence lacks blocks.
+  bool plan_running() {
+    std::int32_t reserved = rows_of_decoding();
+    // From `victim` on every sequence is preempted, in a step, or without blocks.
+    std::size_t victim = running_.size();
+    for (std::size_t i = 0; i < victim; ++i) {
+      const PlanSequence& sequence = running_[i];
+      if (sequence.busy) continue;
+      if (rows_left_ == 0 || sequences_left_ == 0) return true;
+      const std::int32_t missing = sequence.length - sequence.computed;
+      std::int32_t rows = 1;
+      if (missing == 1) {
+        reserved = std::max(0, reserved - 1);
+      } else {
+        rows = std::min(missing, rows_left_ - reserved);
+        if (rows <= 0) continue;
+      }
+      while (rows_that_fit(sequence) < 1 && victim > i + 1) preempt(running_[--victim]);
+      rows = std::min(rows, rows_that_fit(sequence));
+      if (rows < 1) return false;
+      add(sequence, rows);
+    }
+    return true;
+  }
+
+  void admit_waiting() {
+    // What the running ones know already must fit too, or a newcomer would soon be preempted.
+    std::int32_t blocks = limits_.blocks_free;
+    for (const PlanSequence& sequence : running_)
+      blocks -= blocks_missing(sequence, sequence.length, limits_.block_size);
+    std::int32_t room = limits_.sequences_running - static_cast<std::int32_t>(running_.size());
+    for (const PlanSequence& sequence : waiting_) {
+      if (room <= 0 || rows_left_ == 0 || sequences_left_ == 0) return;
+      blocks -= blocks_missing(sequence, sequence.length, limits_.block_size);
+      if (blocks < 0) return;
+      add(sequence, std::min(sequence.length - sequence.computed, rows_left_));
+      --room;
+    }
+  }
+
+  std::int32_t rows_of_decoding() const {
+    const auto decoding = std::count_if(
+        running_.begin(), running_.end(),
+        [](const PlanSequence& s) { return !s.busy && s.length - s.computed == 1; });
+    return std::min(static_cast<std::int32_t>(decoding), limits_.sequences_a_step);
+  }
+
+  std::int32_t rows_that_fit(const PlanSequence& sequence) const {
+    const std::int64_t positions =
+        (static_cast<std::int64_t>(sequence.blocks) + blocks_free_) * limits_.block_size;
+    return static_cast<std::int32_t>(
+        std::min<std::int64_t>(positions - sequence.computed, limits_.rows_a_step));
+  }
+
+  void preempt(const PlanSequence& sequence) {
+    if (sequence.busy || sequence.blocks == 0) return;
+    blocks_free_ += sequence.blocks;
+    choice_.preempted.push_back(sequence.key);
+  }
+
+  void add(const PlanSequence& sequence, std::int32_t rows) {
+    const std::int32_t blocks =
+        blocks_missing(sequence, sequence.computed + rows, limits_.block_size);
+    assert(rows >= 1 && rows <= rows_left_ && blocks <= blocks_free_);
+    choice_.rows.push_back({sequence.key, rows, blocks});
+    blocks_free_ -= blocks;
+    rows_left_ -= rows;
+    --sequences_left_;
+  }
+
+  std::span<const PlanSequence> running_, waiting_;
+  const PlanLimits& limits_;
+  std::int32_t rows_left_, sequences_left_, blocks_free_;
+  StepChoice choice_;
+};
+
+}  // namespace
+
+StepChoice plan_step(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
+                     const PlanLimits& limits) {
+  return Planner(running, waiting, limits).plan();
+}
+
+}  // namespace troupe

@@ -1,0 +1,358 @@
+#include "actors/replica/replica.h"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <vector>
+
+#include "runtime/limits.h"
+#include "tests/actors/replica/fake_model.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
+const Address kFirstShard{NodeId{1}, Incarnation{2}, {ActorKind::kLayerShard, 0}};
+const Address kLastShard{NodeId{2}, Incarnation{3}, {ActorKind::kLayerShard, 16}};
+const Address kSelf{NodeId{1}, Incarnation{2}, {ActorKind::kReplica, 0}};
+
+ReplicaConfig small() {
+  ReplicaConfig config;
+  config.version = PlacementVersion{3};
+  config.router = kRouter;
+  config.shards = {kFirstShard, kLastShard};
+  config.blocks = 16;
+  config.block_size = 4;
+  config.max_num_seqs = 8;
+  config.max_num_batched_tokens = 32;
+  config.max_model_len = 64;
+  return config;
+}
+
+Submit request(std::uint64_t id, std::size_t prompt, std::uint32_t max_tokens) {
+  Submit submit;
+  submit.sequence = SequenceId{id};
+  for (std::size_t i = 0; i < prompt; ++i)
+    submit.prompt.push_back(static_cast<TokenId>((id * 31 + i * 7) % kVocab));
+  submit.sampling.seed = id;
+  submit.max_tokens = max_tokens;
+  return submit;
+}
+
+/// A replica with its shards at hand; steps come back only when told to.
+struct Stage {
+  explicit Stage(ReplicaConfig c) : config(c), replica(c), shards(c.blocks, c.block_size) {}
+
+  void send(const Message& message, const Address& from = kRouter) {
+    Actions actions;
+    replica.on({from, kSelf, std::make_shared<const Message>(message)}, now, actions);
+    take(actions);
+  }
+  void wake(Duration later) {
+    now += later;
+    Actions actions;
+    replica.on_wake(now, actions);
+    take(actions);
+  }
+  void take(const Actions& actions) {
+    wake_at = actions.wake;
+    for (const auto& send : actions.sends) {
+      if (const auto* events = std::get_if<SequenceEvents>(send.message.get())) {
+        CHECK(send.to == kRouter);
+        for (const auto& event : events->events) told.push_back(event);
+      } else if (send.to == kLastShard && std::holds_alternative<StepPlan>(*send.message)) {
+        plans.push_back(std::get<StepPlan>(*send.message).body);
+      } else if (send.to == kLastShard && std::holds_alternative<StepAbort>(*send.message)) {
+        aborted.push_back(std::get<StepAbort>(*send.message).step);
+      }
+    }
+  }
+  StepResult result_of(const StepPlanBody& plan) { return {config.id, plan.step, shards.run(plan)}; }
+  void run() {
+    for (; !plans.empty();) {
+      const StepPlanBody plan = plans.front();
+      plans.erase(plans.begin());
+      send(result_of(plan), kLastShard);
+    }
+  }
+  std::vector<TokenOutput> tokens_of(std::uint64_t id) const {
+    std::vector<TokenOutput> tokens;
+    for (const auto& event : told) {
+      if (event.sequence.value != id) continue;
+      if (!event.tokens.empty()) CHECK(event.index >= tokens.size());
+      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+    }
+    return tokens;
+  }
+  const SequenceEvent& last_of(std::uint64_t id) const {
+    const SequenceEvent* last = nullptr;
+    for (const auto& event : told)
+      if (event.sequence.value == id) last = &event;
+    REQUIRE(last);
+    return *last;
+  }
+  void check_empty() const {
+    const ReplicaReport report = replica.report();
+    CHECK(report.running == 0);
+    CHECK(report.waiting == 0);
+    CHECK(report.kv_blocks_used == 0);
+  }
+
+  ReplicaConfig config;
+  Replica replica;
+  FakeShards shards;
+  TimePoint now{};
+  std::vector<SequenceEvent> told;
+  std::vector<StepPlanBody> plans;
+  std::vector<StepId> aborted;
+  std::optional<TimePoint> wake_at;
+};
+
+Expected expected_of(const Submit& submit) {
+  return testing::expected_of(submit.prompt, submit.sampling, submit.max_tokens,
+                              !submit.stop_tokens.empty(), submit.prompt_logprobs);
+}
+
+}  // namespace
+
+TEST_CASE("a sequence is generated, its start told once") {
+  Stage stage(small());
+  const Submit submit = request(1, 9, 12);
+  stage.send(submit);
+  REQUIRE(stage.told.size() == 1);
+  CHECK(stage.told[0].started);
+  stage.run();
+  CHECK(stage.tokens_of(1) == expected_of(submit).output);
+  CHECK(stage.last_of(1).finish == FinishReason::kLength);
+  stage.check_empty();
+  CHECK(!stage.wake_at);
+}
+
+TEST_CASE("a stop token ends a sequence and is part of it") {
+  for (std::uint64_t id = 1; id < 40; ++id) {
+    Stage stage(small());
+    Submit submit = request(id, 5, 50);
+    submit.stop_tokens = {kEos};
+    stage.send(submit);
+    stage.run();
+    const Expected expected = expected_of(submit);
+    CHECK(stage.tokens_of(id) == expected.output);
+    CHECK(stage.last_of(id).finish == expected.finish);
+  }
+}
+
+TEST_CASE("the context's end finishes a sequence") {
+  Stage stage(small());
+  Submit submit = request(1, 60, 50);
+  stage.send(submit);
+  stage.run();
+  CHECK(stage.tokens_of(1).size() == 4);
+  CHECK(stage.last_of(1).finish == FinishReason::kLength);
+}
+
+TEST_CASE("a sequence resumed from any of its tokens gives the rest exactly") {
+  const Submit whole = request(3, 11, 20);
+  const Expected expected = expected_of(whole);
+  for (std::size_t n = 0; n < expected.output.size(); ++n) {
+    Stage stage(small());
+    Submit submit = whole;
+    submit.attempt = 1;
+    for (std::size_t i = 0; i < n; ++i) submit.output.push_back(expected.output[i].token);
+    stage.send(submit);
+    stage.run();
+    const std::vector<TokenOutput> rest(expected.output.begin() + static_cast<std::ptrdiff_t>(n),
+                                        expected.output.end());
+    CHECK(stage.tokens_of(3) == rest);
+    CHECK(stage.told.at(1).index == n);
+    stage.check_empty();
+  }
+}
+
+TEST_CASE("a sequence resumed where it had ended ends at once") {
+  Stage stage(small());
+  Submit submit = request(3, 11, 2);
+  submit.output = {1, 2};
+  stage.send(submit);
+  CHECK(stage.last_of(3).finish == FinishReason::kLength);
+  CHECK(stage.last_of(3).index == 2);
+  stage.check_empty();
+}
+
+TEST_CASE("preemption changes no token") {
+  ReplicaConfig config = small();
+  config.blocks = 9;
+  Stage stage(config);
+  std::vector<Submit> submits;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    submits.push_back(request(id, 10, 20));
+    submits.back().prompt_logprobs = 2;
+    submits.back().sampling.top_logprobs = id % 2 == 0 ? -1 : 3;
+    stage.send(submits.back());
+  }
+  stage.run();
+  CHECK(stage.replica.report().preemptions > 0);
+  for (const Submit& submit : submits) {
+    const Expected expected = expected_of(submit);
+    CHECK(stage.tokens_of(submit.sequence.value) == expected.output);
+    std::vector<TokenOutput> scored;
+    for (const auto& event : stage.told) {
+      if (event.sequence != submit.sequence || event.prompt_logprobs.empty()) continue;
+      CHECK(event.prompt_index == scored.size() + 1);
+      scored.insert(scored.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+    }
+    CHECK(scored == expected.prompt_logprobs);
+  }
+  stage.check_empty();
+}
+
+TEST_CASE("a prompt is scored in chunks, with nothing generated") {
+  ReplicaConfig config = small();
+  config.max_num_batched_tokens = 4;
+  Stage stage(config);
+  Submit submit = request(1, 19, 0);
+  submit.prompt_logprobs = 0;
+  stage.send(submit);
+  stage.run();
+  std::vector<TokenOutput> scored;
+  for (const auto& event : stage.told)
+    scored.insert(scored.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+  CHECK(scored == expected_of(submit).prompt_logprobs);
+  CHECK(stage.tokens_of(1).empty());
+  CHECK(stage.last_of(1).finish == FinishReason::kLength);
+  stage.check_empty();
+}
+
+TEST_CASE("what cannot fit alone is a clear error, when it is known") {
+  ReplicaConfig config = small();
+  config.blocks = 3;
+  Stage stage(config);
+  stage.send(request(1, 13, 1));
+  REQUIRE(stage.last_of(1).error);
+  CHECK(stage.last_of(1).error->code == ErrorCode::kResourceExhausted);
+
+  stage.send(request(2, 10, 9));
+  stage.run();
+  REQUIRE(stage.last_of(2).error);
+  CHECK(stage.tokens_of(2).size() == 3);  // The 13th token has no block.
+  CHECK(stage.last_of(2).error->message.find("--kv-cache-memory") != std::string::npos);
+  stage.check_empty();
+}
+
+TEST_CASE("a cancelled sequence leaves at once, from a step when it ends") {
+  Stage stage(small());
+  stage.send(request(1, 9, 12));
+  stage.send(Submit(request(2, 9, 12)));
+  CHECK(stage.replica.report().waiting == 1);
+  stage.send(Cancel{SequenceId{2}, 0});
+  CHECK(stage.replica.report().waiting == 0);
+  stage.send(Cancel{SequenceId{1}, 0});
+  CHECK(stage.replica.report().kv_blocks_used == 3);
+  stage.told.clear();
+  stage.run();
+  CHECK(stage.told.empty());
+  stage.check_empty();
+}
+
+TEST_CASE("a newer attempt takes the place of an older one; an older or equal one changes nothing") {
+  Stage stage(small());
+  Submit submit = request(1, 9, 6);
+  stage.send(submit);
+  submit.attempt = 2;
+  stage.send(submit);
+  stage.send(submit);
+  submit.attempt = 1;
+  stage.send(submit);
+  stage.send(Cancel{submit.sequence, 1});
+  stage.told.clear();
+  stage.run();
+  for (const auto& event : stage.told) CHECK(event.attempt == 2);
+  CHECK(stage.tokens_of(1) == expected_of(submit).output);
+  stage.check_empty();
+}
+
+TEST_CASE("a failed step is aborted everywhere and ends its sequences") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  const StepPlanBody plan = stage.plans.at(0);
+  const Address stranger{NodeId{9}, Incarnation{1}, {ActorKind::kLayerShard, 0}};
+  stage.send(StepFailed{0, plan.step, unavailable("node-2 is gone")}, stranger);
+  CHECK(stage.aborted.empty());
+  stage.send(StepFailed{0, plan.step, unavailable("node-2 is gone")}, kFirstShard);
+  REQUIRE(stage.aborted.size() == 1);
+  CHECK(stage.last_of(1).error->message == "node-2 is gone");
+  stage.check_empty();
+  stage.told.clear();
+  stage.send(stage.result_of(plan), kLastShard);  // Too late: it no longer counts.
+  CHECK(stage.told.empty());
+}
+
+TEST_CASE("a step that cannot be sent fails") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  Undeliverable lost;
+  lost.to = kFirstShard;
+  lost.kind = static_cast<std::uint32_t>(Message(StepPlan{}).index());
+  lost.reference = stage.plans.at(0).step.value;
+  lost.error = unavailable("node-1 cannot be reached");
+  stage.send(lost, kFirstShard);
+  CHECK(stage.last_of(1).error->message == "node-1 cannot be reached");
+  stage.check_empty();
+}
+
+TEST_CASE("a step that does not come back is given up at its deadline") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  CHECK(stage.wake_at == TimePoint{} + limits::kStepDeadline);
+  stage.wake(limits::kStepDeadline - std::chrono::seconds(1));
+  CHECK(stage.aborted.empty());
+  stage.wake(std::chrono::seconds(1));
+  REQUIRE(stage.aborted.size() == 1);
+  CHECK(stage.last_of(1).error->code == ErrorCode::kDeadlineExceeded);
+  stage.check_empty();
+}
+
+TEST_CASE("a result that is not the step's fails it") {
+  for (int kind = 0; kind < 4; ++kind) {
+    Stage stage(small());
+    Submit submit = request(1, 9, 6);
+    submit.prompt_logprobs = 0;
+    stage.send(submit);
+    StepResult result = stage.result_of(stage.plans.at(0));
+    if (kind == 0) result.sequences.clear();
+    if (kind == 1) result.sequences[0].sampled.reset();
+    if (kind == 2) result.sequences[0].prompt.pop_back();
+    if (kind == 3) result.sequences[0].prompt.clear();
+    stage.send(result, kLastShard);
+    // The last row of a prompt has no target: without it the result is whole.
+    CHECK(stage.last_of(1).error.has_value() == (kind != 2));
+  }
+}
+
+TEST_CASE("a pipeline's steps share the sequences out") {
+  ReplicaConfig config = small();
+  config.stages = 2;
+  Stage stage(config);
+  for (std::uint64_t id = 1; id <= 4; ++id) stage.send(request(id, 2, 6));
+  REQUIRE(stage.plans.size() == 2);
+  while (!stage.plans.empty()) {
+    CHECK(stage.plans.size() <= 2);
+    const StepPlanBody plan = stage.plans.front();
+    stage.plans.erase(stage.plans.begin());
+    stage.send(stage.result_of(plan), kLastShard);
+  }
+  for (std::uint64_t id = 1; id <= 4; ++id)
+    CHECK(stage.tokens_of(id) == expected_of(request(id, 2, 6)).output);
+  stage.check_empty();
+}
+
+TEST_CASE("steps of two versions of a replica have different numbers") {
+  ReplicaConfig config = small();
+  Stage before(config);
+  config.version = PlacementVersion{4};
+  Stage after(config);
+  before.send(request(1, 9, 6));
+  after.send(request(1, 9, 6));
+  CHECK(before.plans.at(0).step < after.plans.at(0).step);
+}
