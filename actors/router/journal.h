@@ -2,9 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -59,8 +57,6 @@ class Journal {
   std::size_t requests() const { return requests_.size(); }
   /// Tokens held: every request's prompt once and every sequence's output.
   std::size_t tokens() const { return tokens_; }
-  /// What a request of this shape takes at most, for the bound limits::kJournalTokensMax.
-  static std::size_t tokens_max(const PreparedRequest& prepared);
 
  private:
   struct Request {

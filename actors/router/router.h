@@ -5,9 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -76,15 +74,16 @@ class Router {
   explicit Router(Options options);
 
   /// Accepts a request; its events follow as deliveries under the returned number. `random_seed` is
-  /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; `not_ready` of
-  /// on_replicas says why), kResourceExhausted (limits::kRequestsMax, kJournalTokensMax).
+  /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; the message is what
+  /// on_replicas said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, kJournalTokensMax).
   Result<std::uint64_t> submit(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now,
                                RouterActions& actions);
   /// The client went away: ends the request with kCancelled. Unknown numbers are ignored.
   void cancel(std::uint64_t request, TimePoint now, RouterActions& actions);
 
   /// The Supervisor says which replicas serve from now on. Requests on others end with kUnavailable
-  /// and the reason `why`, which submit() also gives while the list is empty. Older versions are
+  /// and the reason `why`, which submit() also gives while the list is empty. A replica at the same
+  /// address goes on: one that starts anew there must have been lost before. Older versions are
   /// ignored.
   void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
                    const std::string& why, TimePoint now, RouterActions& actions);
@@ -106,8 +105,9 @@ class Router {
   /// One sequence, beside what the journal keeps of it.
   struct Choice {
     SequenceId sequence;
-    std::optional<std::uint32_t> replica;  ///< none: ended
+    std::optional<std::uint32_t> replica;  ///< none: nobody works on it
     std::uint64_t outstanding_tokens = 0;  ///< its share of the replica's
+    bool finished = false;
     bool started = false;
     std::optional<StreamDecoder> decoder;
     std::optional<StopMatcher> stops;
@@ -123,28 +123,34 @@ class Router {
     GenerationTiming timing;
     bool first_event_sent = false;
     std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, then in the first event
-    std::size_t journal_tokens_max = 0;
   };
 
-  void on_events(const Address& from, const SequenceEvents& events, TimePoint now,
-                 RouterActions& actions);
+  using Requests = std::map<std::uint64_t, Request>;
+
   void on_event(const Address& from, const SequenceEvent& event, TimePoint now,
                 RouterActions& actions);
   void on_undeliverable(const Undeliverable& lost, TimePoint now, RouterActions& actions);
+  /// The choice that an event of `from` may speak of; null if it holds it no longer, or never did.
+  Choice* current(const Address& from, const SequenceEvent& event, RouterActions& actions);
+  void note_start(Request& request, Choice& choice, TimePoint now, RouterActions& actions);
+  void accept_prompt_logprobs(Request& request, const SequenceEvent& event);
   void accept_tokens(Request& request, Choice& choice, const SequenceEvent& event, TimePoint now,
                      RouterActions& actions);
-  bool accept_token(Choice& choice, const TokenOutput& token, bool is_stop_token);
-  void accept_prompt_logprobs(Request& request, Choice& choice, const SequenceEvent& event);
+  void add_text(Choice& choice, const std::string& text);
   void finish_choice(Request& request, Choice& choice, FinishReason reason);
+
+  Status hand_over(Request& request, Choice& choice, RouterActions& actions);
+  void resubmit(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
+                RouterActions& actions);
+  /// The replica need not work on it any longer: its load shrinks; with `cancel` it is told.
+  void release(Choice& choice, bool cancel, RouterActions& actions);
+
   void flush(std::uint64_t id, TimePoint now, RouterActions& actions);
+  void deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
+               RouterActions& actions);
   void fail(std::uint64_t id, Error error, TimePoint now, RouterActions& actions);
-  void fail_on(std::uint32_t replica, const std::string& why, TimePoint now, RouterActions& actions);
+  void fail_lost(const std::string& why, TimePoint now, RouterActions& actions);
   void end(std::uint64_t id);
-  void hand_over(Request& request, Choice& choice, RouterActions& actions);
-  void resubmit(Request& request, Choice& choice, RouterActions& actions);
-  void release(Choice& choice, RouterActions* cancel_with);
-  void settle(Choice& choice, std::uint64_t outstanding_tokens);
-  Error not_ready() const;
   void ask_wake(RouterActions& actions) const;
 
   Options options_;
@@ -152,9 +158,8 @@ class Router {
   std::map<std::uint32_t, Replica> replicas_;
   std::string not_ready_why_;
   Journal journal_;
-  std::unordered_map<std::uint64_t, Request> requests_;
+  Requests requests_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
-  std::size_t journal_tokens_promised_ = 0;
   std::uint64_t next_request_ = 1;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t finished_ = 0, failed_ = 0, cancelled_ = 0, replayed_ = 0;

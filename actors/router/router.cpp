@@ -1,0 +1,396 @@
+#include "actors/router/router.h"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+#include <utility>
+
+#include "actors/router/pick_replica.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
+
+bool ends_attempt(const SequenceEvent& event) {
+  return event.error || event.finish != FinishReason::kNone;
+}
+
+}  // namespace
+
+Router::Router(Options options)
+    : options_(std::move(options)), not_ready_why_("The cluster is not ready yet; try again later.") {}
+
+// --- Requests come ------------------------------------------------------------------------------
+
+Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t random_seed,
+                                     TimePoint now, RouterActions& actions) {
+  assert(!prepared.prompt.empty() && prepared.n >= 1);
+  if (replicas_.empty()) return unavailable(not_ready_why_);
+  if (requests_.size() >= limits::kRequestsMax ||
+      journal_.sequences() + prepared.n > limits::kSequencesMax ||
+      journal_.tokens() + prepared.prompt.size() > limits::kJournalTokensMax)
+    return resource_exhausted("Too many requests are waiting; try again later.");
+
+  if (!prepared.seed) prepared.seed = random_seed;
+  prepared.sampling.seed = *prepared.seed;
+  const std::uint64_t id = next_request_++;
+  Request& request = requests_[id];
+  request.prepared = std::make_shared<const PreparedRequest>(std::move(prepared));
+  request.accepted = now;
+  request.deadline = now + request.prepared->timeout;
+  request.unfinished = request.prepared->n;
+  deadlines_.emplace(request.deadline, id);
+  journal_.append(JournalAccepted{id, SequenceId{next_sequence_}, request.prepared});
+
+  const auto stops = std::make_shared<const StopStrings>(request.prepared->stop);
+  request.choices.resize(request.prepared->n);
+  for (Choice& choice : request.choices) {
+    choice.sequence = SequenceId{next_sequence_++};
+    if (options_.tokenizer) {
+      choice.decoder.emplace(options_.tokenizer,
+                             StreamDecoder::Options{true, request.prepared->keep_special});
+      choice.stops.emplace(stops);
+    }
+    const Status handed = hand_over(request, choice, actions);
+    assert(handed.ok());  // There is a replica.
+  }
+  actions.observations.push_back({RequestObservation::Kind::kPromptTokens,
+                                  static_cast<double>(request.prepared->prompt.size())});
+  ask_wake(actions);
+  return id;
+}
+
+/// Sends what the journal holds of a choice to the replica with the least to do.
+Status Router::hand_over(Request& request, Choice& choice, RouterActions& actions) {
+  std::vector<ReplicaLoad> loads;
+  for (const auto& [id, replica] : replicas_) loads.push_back({id, replica.outstanding_tokens});
+  const auto picked = pick_replica(loads);
+  if (!picked) return unavailable(not_ready_why_);
+  Replica& replica = replicas_.at(*picked);
+
+  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
+  const PreparedRequest& prepared = *request.prepared;
+  Submit submit;
+  submit.sequence = choice.sequence;
+  submit.attempt = sequence.attempt;
+  submit.prompt = prepared.prompt;
+  submit.output = sequence.output;
+  submit.sampling = prepared.sampling;
+  submit.sampling.choice = sequence.choice;
+  submit.max_tokens = prepared.max_tokens;
+  submit.stop_tokens = prepared.stop_tokens;
+  // They are the same for every choice, and they come before the first token.
+  if (sequence.choice == 0 && sequence.output.empty())
+    submit.prompt_logprobs = prepared.prompt_logprobs;
+  actions.send(replica.address, std::move(submit));
+
+  choice.replica = *picked;
+  choice.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
+  replica.outstanding_tokens += choice.outstanding_tokens;
+  return {};
+}
+
+/// Runs a choice on from what the journal holds: the tokens that follow are the same as ever.
+void Router::resubmit(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
+                      RouterActions& actions) {
+  Request& request = requests_.at(id);
+  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
+  if (sequence.attempt >= limits::kReplaysMax) {
+    fail(id, why, now, actions);
+    return;
+  }
+  release(choice, true, actions);
+  journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
+  if (sequence.choice == 0 && sequence.output.empty()) request.prompt_logprobs.clear();
+  choice.started = false;
+  ++replayed_;
+  if (const Status handed = hand_over(request, choice, actions); !handed.ok())
+    fail(id, handed.error(), now, actions);
+}
+
+void Router::release(Choice& choice, bool cancel, RouterActions& actions) {
+  if (!choice.replica) return;
+  if (const auto found = replicas_.find(*choice.replica); found != replicas_.end()) {
+    found->second.outstanding_tokens -= choice.outstanding_tokens;
+    if (cancel) {
+      const std::uint32_t attempt = journal_.find(choice.sequence)->attempt;
+      actions.send(found->second.address, Cancel{choice.sequence, attempt});
+    }
+  }
+  choice.outstanding_tokens = 0;
+  choice.replica.reset();
+}
+
+// --- Replicas answer ----------------------------------------------------------------------------
+
+void Router::on(const Envelope& envelope, TimePoint now, RouterActions& actions) {
+  if (const auto* events = std::get_if<SequenceEvents>(envelope.message.get())) {
+    for (const SequenceEvent& event : events->events) on_event(envelope.from, event, now, actions);
+  } else if (const auto* lost = std::get_if<Undeliverable>(envelope.message.get())) {
+    on_undeliverable(*lost, now, actions);
+  }
+  ask_wake(actions);
+}
+
+Router::Choice* Router::current(const Address& from, const SequenceEvent& event,
+                                RouterActions& actions) {
+  const Journal::Sequence* sequence = journal_.find(event.sequence);
+  if (sequence && sequence->attempt == event.attempt) {
+    Choice& choice = requests_.at(sequence->request).choices[sequence->choice];
+    const auto replica = choice.replica ? replicas_.find(*choice.replica) : replicas_.end();
+    if (replica != replicas_.end() && replica->second.address == from) return &choice;
+  }
+  // Somebody works for nobody, perhaps on a request that was cancelled before it arrived there.
+  if (!ends_attempt(event)) actions.send(from, Cancel{event.sequence, event.attempt});
+  return nullptr;
+}
+
+void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint now,
+                      RouterActions& actions) {
+  Choice* choice = current(from, event, actions);
+  if (!choice) return;
+  const Journal::Sequence& sequence = *journal_.find(event.sequence);
+  const std::uint64_t id = sequence.request;
+  Request& request = requests_.at(id);
+  if (event.error && event.error->code == ErrorCode::kUnavailable && !choice->started) {
+    resubmit(id, *choice, *event.error, now, actions);
+    return;
+  }
+  if (event.index < sequence.output.size()) return;  // A duplicate.
+  if (event.index > sequence.output.size()) {
+    resubmit(id, *choice, internal_error("Tokens of a replica were lost on their way."), now,
+             actions);
+    return;
+  }
+  if (event.started || !event.tokens.empty()) note_start(request, *choice, now, actions);
+  accept_prompt_logprobs(request, event);
+  accept_tokens(request, *choice, event, now, actions);
+  if (choice->finished) release(*choice, event.finish == FinishReason::kNone, actions);
+  flush(id, now, actions);
+  if (event.error && requests_.contains(id)) fail(id, *event.error, now, actions);
+}
+
+void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterActions& actions) {
+  choice.started = true;
+  if (request.timing.queued_ms >= 0) return;
+  request.timing.queued_ms = milliseconds(now - request.accepted);
+  actions.observations.push_back(
+      {RequestObservation::Kind::kQueueTime, seconds(now - request.accepted)});
+}
+
+void Router::accept_prompt_logprobs(Request& request, const SequenceEvent& event) {
+  auto& gathered = request.prompt_logprobs;
+  const std::size_t wanted =
+      request.prepared->prompt_logprobs >= 0 ? request.prepared->prompt.size() - 1 : 0;
+  if (request.first_event_sent || event.prompt_index != gathered.size() + 1) return;  // Known.
+  if (gathered.size() + event.prompt_logprobs.size() > wanted) return;
+  gathered.insert(gathered.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+}
+
+void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent& event,
+                           TimePoint now, RouterActions& actions) {
+  JournalTokens record{event.sequence, event.index, {}};
+  for (const TokenOutput& token : event.tokens) {
+    if (event.index + record.tokens.size() >= request.prepared->max_tokens) break;
+    record.tokens.push_back(token.token);
+    choice.pending.tokens.push_back(token);
+    choice.dirty = true;
+    const bool stop_token =
+        event.finish == FinishReason::kStop && record.tokens.size() == event.tokens.size();
+    if (choice.decoder && !stop_token) add_text(choice, choice.decoder->feed(token.token));
+    if (choice.stops && choice.stops->matched()) break;
+  }
+  const std::size_t count = record.tokens.size();
+  if (count > 0) {
+    using Kind = RequestObservation::Kind;
+    journal_.append(record);
+    actions.observations.push_back({Kind::kGenerationTokens, static_cast<double>(count)});
+    if (request.timing.first_token_ms < 0) {
+      request.timing.first_token_ms = milliseconds(now - request.accepted);
+      actions.observations.push_back({Kind::kFirstToken, seconds(now - request.accepted)});
+    }
+    if (choice.last_token)
+      actions.observations.push_back(
+          {Kind::kInterToken, seconds(now - *choice.last_token) / static_cast<double>(count)});
+    choice.last_token = now;
+  }
+  if (choice.stops && choice.stops->matched()) {
+    finish_choice(request, choice, FinishReason::kStop);
+  } else if (event.finish != FinishReason::kNone) {
+    finish_choice(request, choice, event.finish);
+  } else if (count < event.tokens.size()) {
+    finish_choice(request, choice, FinishReason::kLength);
+  }
+}
+
+void Router::add_text(Choice& choice, const std::string& text) {
+  choice.pending.text += choice.stops->feed(text);
+}
+
+void Router::finish_choice(Request& request, Choice& choice, FinishReason reason) {
+  if (choice.decoder && !choice.stops->matched()) {
+    add_text(choice, choice.decoder->finish());
+    if (choice.stops->matched()) {
+      reason = FinishReason::kStop;
+    } else {
+      choice.pending.text += choice.stops->finish();
+    }
+  }
+  choice.pending.finish = reason;
+  choice.dirty = true;
+  choice.finished = true;
+  --request.unfinished;
+}
+
+void Router::on_undeliverable(const Undeliverable& lost, TimePoint now, RouterActions& actions) {
+  if (lost.kind != Message(Submit{}).index()) return;
+  const Journal::Sequence* sequence = journal_.find(SequenceId{lost.reference});
+  if (!sequence) return;
+  const Choice& choice = requests_.at(sequence->request).choices[sequence->choice];
+  const auto replica = choice.replica ? replicas_.find(*choice.replica) : replicas_.end();
+  if (replica == replicas_.end() || replica->second.address != lost.to) return;
+  fail(sequence->request, unavailable(lost.error.message), now, actions);
+}
+
+// --- News go to the client ----------------------------------------------------------------------
+
+void Router::flush(std::uint64_t id, TimePoint now, RouterActions& actions) {
+  Request& request = requests_.at(id);
+  const PreparedRequest& prepared = *request.prepared;
+  // The first event carries the prompt's log-probabilities: the others wait for them.
+  const bool held = prepared.prompt_logprobs >= 0 && !request.first_event_sent &&
+                    request.prompt_logprobs.size() + 1 < prepared.prompt.size();
+  if (held && !request.choices[0].finished) return;
+  const auto dirty = [](const Choice& choice) { return choice.dirty; };
+  auto& choices = request.choices;
+  for (auto choice = std::find_if(choices.begin(), choices.end(), dirty); choice != choices.end();) {
+    GenerationEvent event = std::exchange(choice->pending, {});
+    choice->dirty = false;
+    event.choice = static_cast<std::uint32_t>(choice - choices.begin());
+    choice = std::find_if(choice, choices.end(), dirty);
+    event.request_done = request.unfinished == 0 && choice == choices.end();
+    deliver(id, request, std::move(event), now, actions);
+  }
+  if (request.unfinished > 0) return;
+  actions.observations.push_back(
+      {RequestObservation::Kind::kEndToEnd, seconds(now - request.accepted)});
+  ++finished_;
+  end(id);
+}
+
+void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
+                     RouterActions& actions) {
+  if (!std::exchange(request.first_event_sent, true)) {
+    event.prompt_tokens = request.prepared->prompt;
+    event.prompt_logprobs = std::exchange(request.prompt_logprobs, {});
+  }
+  if (event.request_done) request.timing.total_ms = milliseconds(now - request.accepted);
+  event.timing = request.timing;
+  actions.deliveries.push_back({id, std::move(event)});
+}
+
+void Router::fail(std::uint64_t id, Error error, TimePoint now, RouterActions& actions) {
+  Request& request = requests_.at(id);
+  for (Choice& choice : request.choices) {
+    const bool wanted = !choice.finished;
+    release(choice, wanted, actions);
+  }
+  if (error.code == ErrorCode::kCancelled) {
+    ++cancelled_;
+  } else {
+    ++failed_;
+  }
+  GenerationEvent event;
+  event.request_done = true;
+  event.error = std::move(error);
+  deliver(id, request, std::move(event), now, actions);
+  end(id);
+}
+
+void Router::end(std::uint64_t id) {
+  const auto found = requests_.find(id);
+  deadlines_.erase({found->second.deadline, id});
+  requests_.erase(found);
+  journal_.append(JournalEnded{id});
+}
+
+void Router::cancel(std::uint64_t request, TimePoint now, RouterActions& actions) {
+  if (requests_.contains(request))
+    fail(request, cancelled("The client cancelled the request."), now, actions);
+  ask_wake(actions);
+}
+
+// --- Replicas come and go, time passes ----------------------------------------------------------
+
+void Router::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
+                         const std::string& why, TimePoint now, RouterActions& actions) {
+  if (version < version_) return;
+  version_ = version;
+  std::map<std::uint32_t, Replica> next;
+  for (const ReplicaEndpoint& endpoint : replicas) {
+    const auto known = replicas_.find(endpoint.id);
+    const bool same = known != replicas_.end() && known->second.address == endpoint.address;
+    // A new one under an old number must not be taken for it: the old one is lost first.
+    if (known != replicas_.end() && !same) on_replica_lost(endpoint.id, why, now, actions);
+    next[endpoint.id] = same ? known->second : Replica{endpoint.address, 0};
+  }
+  replicas_ = std::move(next);
+  if (!why.empty()) not_ready_why_ = why;
+  fail_lost(not_ready_why_, now, actions);
+  ask_wake(actions);
+}
+
+void Router::on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
+                             RouterActions& actions) {
+  replicas_.erase(replica);
+  if (replicas_.empty()) not_ready_why_ = why;
+  fail_lost(why, now, actions);
+  ask_wake(actions);
+}
+
+/// Ends the requests that a replica held which is no longer there.
+void Router::fail_lost(const std::string& why, TimePoint now, RouterActions& actions) {
+  std::vector<std::uint64_t> lost;
+  for (const auto& [id, request] : requests_) {
+    const bool hit = std::any_of(
+        request.choices.begin(), request.choices.end(),
+        [&](const Choice& c) { return c.replica && !replicas_.contains(*c.replica); });
+    if (hit) lost.push_back(id);
+  }
+  for (const std::uint64_t id : lost) fail(id, unavailable(why), now, actions);
+}
+
+void Router::on_wake(TimePoint now, RouterActions& actions) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const std::uint64_t id = deadlines_.begin()->second;
+    const double allowed_s = seconds(requests_.at(id).prepared->timeout);
+    fail(id,
+         deadline_exceeded("The request was not done within " +
+                           std::to_string(static_cast<std::int64_t>(allowed_s)) +
+                           " s; ask for less, or raise --request-timeout."),
+         now, actions);
+  }
+  ask_wake(actions);
+}
+
+void Router::ask_wake(RouterActions& actions) const {
+  if (!deadlines_.empty()) actions.wake_at(deadlines_.begin()->first);
+}
+
+RequestCounts Router::counts() const {
+  RequestCounts counts;
+  for (const auto& [id, request] : requests_) {
+    const bool running = request.timing.queued_ms >= 0;
+    ++(running ? counts.running : counts.waiting);
+  }
+  counts.finished = finished_;
+  counts.failed = failed_;
+  counts.cancelled = cancelled_;
+  counts.replayed = replayed_;
+  return counts;
+}
+
+}  // namespace troupe
