@@ -21,6 +21,21 @@ inline constexpr auto kHandshakeDeadline = 3000ms;
 inline constexpr auto kSeekBackoffMin = 50ms;
 inline constexpr auto kSeekBackoffMax = 1000ms;
 inline constexpr std::size_t kNodesMax = 4096;
+/// A worker that shows no progress of a load for this long has failed it; a cold page of a network file
+/// system takes seconds.
+inline constexpr auto kLoadProgressDeadline = 60s;
+/// A load that failed for a passing reason is tried again after this long, doubled up to the maximum.
+inline constexpr auto kLoadRetryMin = 500ms;
+inline constexpr auto kLoadRetryMax = 30s;
+/// How long the head waits for its workers to end, and a worker for the head to take its leave.
+inline constexpr auto kStopDeadline = 5s;
+inline constexpr auto kLeaveDeadline = 500ms;
+static_assert(kLeaveDeadline < kStopDeadline);
+/// Sessions at the head: workers and the programs that ask.
+inline constexpr std::size_t kSessionsMax = 2 * kNodesMax;
+/// What the status remembers: things that happened, and nodes that were lost.
+inline constexpr std::size_t kClusterEventsMax = 256;
+inline constexpr std::size_t kLostNodesMax = 16;
 inline constexpr std::size_t kDevicesPerNodeMax = 64;
 
 // --- Control lane -----------------------------------------------------------------------------

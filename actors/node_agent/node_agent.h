@@ -93,7 +93,9 @@ struct NodeAgentActions : Actions {
 ///     seeking -> greeting -> inspecting -> joining -> member -> (leaving) -> ended
 ///        ^______________________________________________|  lease over, session down, refused
 ///
-/// Every call may be made at any time; wake() says when on_wake is due next.
+/// Every call may be made at any time and asks for the next on_wake. Session events are those of
+/// the session that the last `connect_head` began: after `close_session` none of an older one comes
+/// in.
 class NodeAgent {
  public:
   enum class State : std::uint8_t {
@@ -144,19 +146,26 @@ class NodeAgent {
   };
 
   bool keep_lease(TimePoint now, NodeAgentActions& actions);
-  void seek(TimePoint now, std::string_view reason, NodeAgentActions& actions);
+  void connect(TimePoint now, NodeAgentActions& actions);
+  void seek(const std::string& reason, TimePoint now, NodeAgentActions& actions);
   void stop_role(NodeAgentActions& actions);
   void end(int code, std::string reason, NodeAgentActions& actions);
   void give_up(const std::string& reason, NodeAgentActions& actions);
-  void on_greeting(const Greeting& greeting, const Envelope& envelope, TimePoint now,
-                   NodeAgentActions& actions);
+  void say(std::string text, NodeAgentActions& actions);
+  void enter(State state, Duration deadline, TimePoint now);
+  void on_greeting(const Envelope& envelope, TimePoint now, NodeAgentActions& actions);
+  void inspect(TimePoint now, NodeAgentActions& actions);
+  void join(TimePoint now, NodeAgentActions& actions);
   void on_welcome(const Welcome& welcome, TimePoint now, NodeAgentActions& actions);
   void on_refused(const Refused& refused, TimePoint now, NodeAgentActions& actions);
-  void on_member_message(const Envelope& envelope, TimePoint now, NodeAgentActions& actions);
+  void on_member_message(const Envelope& envelope, NodeAgentActions& actions);
+  void on_renewed(const Renewed& renewed);
   void on_load(const Load& load, NodeAgentActions& actions);
+  void on_activate(const Envelope& envelope, PlacementVersion version, NodeAgentActions& actions);
+  void on_deactivate(PlacementVersion version, NodeAgentActions& actions);
   void take_peers(const std::vector<Peer>& peers, NodeAgentActions& actions);
   Status check_load(const Load& load) const;
-  void join(TimePoint now, NodeAgentActions& actions);
+  void fail_load(Error error, NodeAgentActions& actions);
   void renew(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions);
   void report_if_loaded(NodeAgentActions& actions);
   void refuse(const Envelope& envelope, std::string reason, NodeAgentActions& actions);
@@ -172,7 +181,7 @@ class NodeAgent {
   Incarnation head_incarnation_;
   Greeting greeting_;
   std::string model_path_;
-  std::string checkpoint_hash_;
+  std::string checkpoint_hash_;  // of model_path_; empty: not known
   std::uint64_t held_weight_bytes_ = 0;
 
   NodeId id_;
@@ -190,9 +199,8 @@ class NodeAgent {
   bool weights_loaded_ = false;
   std::optional<PlacementVersion> loaded_;
   std::optional<PlacementVersion> active_;
+  PlacementVersion newest_;  // of all versions that this membership was told of
   std::uint64_t refused_messages_ = 0;
-  int exit_code_ = 0;
-  std::string exit_reason_;
 };
 
 }  // namespace troupe

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "actors/machine.h"
-#include "model/placement/model_costs.h"
+#include "model/placement/plan_placement.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -160,6 +160,7 @@ class Supervisor {
   std::optional<Numerics> numerics() const { return numerics_; }
   const std::map<NodeId, Member>& members() const { return members_; }
   const std::deque<Member>& gone() const { return gone_; }  ///< lost ones, newest last
+  bool replica_serves() const { return state_ == ClusterState::kReady; }
   /// The version being loaded or served, else the last one.
   const std::optional<Placement>& placement() const { return placement_; }
   const std::deque<ClusterEvent>& events() const { return events_; }
@@ -176,7 +177,7 @@ class Supervisor {
     bool closing = false;
   };
 
-  // supervisor.cpp: membership
+  // supervisor.cpp: sessions and membership
   void on_stranger(std::uint32_t session, const Envelope& envelope, TimePoint now,
                    SupervisorActions& actions);
   void on_member(Member& member, const Envelope& envelope, TimePoint now,
@@ -185,42 +186,49 @@ class Supervisor {
   void on_client(std::uint32_t session, const Envelope& envelope, TimePoint now,
                  SupervisorActions& actions);
   void on_renew(Member& member, const Renew& renew, TimePoint now, SupervisorActions& actions);
-  void on_leave(NodeId id, const Leave& leave, TimePoint now, SupervisorActions& actions);
   Status check_join(const Join& join) const;
   NodeId choose_id(const Join& join, TimePoint now, SupervisorActions& actions);
-  void refuse_join(std::uint32_t session, const Error& error, TimePoint now,
-                   SupervisorActions& actions);
+  void refuse_session(std::uint32_t session, const Error& error, TimePoint now,
+                      SupervisorActions& actions);
   void refuse_message(const Envelope& envelope, std::string reason, SupervisorActions& actions);
   void close(std::uint32_t session, std::string reason, SupervisorActions& actions);
-  void remove_member(NodeId id, std::string reason, bool orderly, TimePoint now,
+  /// Fences the member. The caller considers a new placement once it is done.
+  void remove_member(NodeId id, const std::string& reason, bool orderly, TimePoint now,
                      SupervisorActions& actions);
   void check_leases(TimePoint now, SupervisorActions& actions);
+  void check_strangers(TimePoint now, SupervisorActions& actions);
   void wake(SupervisorActions& actions) const;
   Address session_address(std::uint32_t session) const;
   static Address member_address(const Member& member);
+  std::optional<Numerics> common_numerics() const;
 
   // formation.cpp: placement versions
   void consider(TimePoint now, SupervisorActions& actions);
   void plan(TimePoint now, SupervisorActions& actions);
+  PlacementInput plan_input() const;
   void send_load(SupervisorActions& actions);
   void activate(TimePoint now, SupervisorActions& actions);
   void abandon(const Error& error, TimePoint now, SupervisorActions& actions);
   void fail_load(const Error& error, TimePoint now, SupervisorActions& actions);
   void on_load_progress(Member& member, const LoadProgress& progress, TimePoint now);
   void on_loaded(Member& member, const Loaded& loaded, TimePoint now, SupervisorActions& actions);
-  void on_load_failed(Member& member, const LoadFailed& failed, TimePoint now,
+  void on_load_failed(const Member& member, const LoadFailed& failed, TimePoint now,
                       SupervisorActions& actions);
   void check_loads(TimePoint now, SupervisorActions& actions);
-  bool uses(NodeId node) const;
-  std::optional<Numerics> common_numerics() const;
+  void finish_stop(TimePoint now, SupervisorActions& actions);
+  bool placement_lives() const {
+    return state_ == ClusterState::kLoading || state_ == ClusterState::kReady;
+  }
+  bool uses(NodeId node) const { return used_.contains(node); }
+  std::vector<std::string> parts_on(NodeId node) const;
   std::size_t devices_here() const;
   std::string waiting_message() const;
   const FabricToken& token_between(const Member& a, const Member& b);
-  void finish_stop(TimePoint now, SupervisorActions& actions);
 
   SupervisorOptions options_;
   ClusterState state_ = ClusterState::kForming;
   std::string message_;
+  std::string trouble_;  ///< why the cluster is degraded
   std::vector<std::string> lost_parts_;
   std::optional<Numerics> numerics_;
   std::uint64_t next_incarnation_;
@@ -230,11 +238,11 @@ class Supervisor {
   std::map<NodeId, Member> members_;
   std::deque<Member> gone_;
   std::optional<Placement> placement_;
+  std::set<NodeId> used_;  ///< the nodes of placement_
   /// Drawn once for each pair of lives, so that a connection that stands need not be made anew.
   std::map<std::pair<Incarnation, Incarnation>, FabricToken> tokens_;
   std::optional<TimePoint> retry_at_;
   Duration retry_backoff_{};
-  bool gave_up_ = false;  ///< the plan cannot work until the members change
   std::optional<TimePoint> stop_deadline_;
   std::deque<ClusterEvent> events_;
   Counters counters_;

@@ -1,0 +1,161 @@
+#include "actors/supervisor/status.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace troupe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t milliseconds(Duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
+Json node_json(const Supervisor::Member& member, TimePoint now) {
+  Json devices = Json::array();
+  for (std::size_t i = 0; i < member.inventory.devices.size(); ++i) {
+    const auto& device = member.inventory.devices[i];
+    devices.push_back({{"id", to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)})},
+                       {"kind", device.kind},
+                       {"memory_total", device.memory_total},
+                       {"memory_used", member.devices[i].memory_used},
+                       {"utilization", member.devices[i].utilization},
+                       {"threads", device.threads}});
+  }
+  Json node = {{"id", to_string(member.id)},
+               {"host", member.inventory.host},
+               {"pid", member.inventory.pid},
+               {"role", member.inventory.role},
+               {"state", to_string(member.state)},
+               {"last_seen_ms", milliseconds(now - member.last_renew)},
+               {"devices", std::move(devices)},
+               {"incarnation", member.incarnation.value},
+               {"version", member.inventory.version},
+               {"fabric", member.inventory.fabric_description}};
+  if (member.load_total > 0) {
+    node["load"] = {{"bytes_done", member.load_done}, {"bytes_total", member.load_total}};
+  }
+  if (!member.lost_reason.empty()) node["lost_reason"] = member.lost_reason;
+  return node;
+}
+
+Json nodes_json(const Supervisor& supervisor, TimePoint now) {
+  Json nodes = Json::array();
+  for (const auto& [id, member] : supervisor.members()) nodes.push_back(node_json(member, now));
+  for (const auto& member : supervisor.gone()) nodes.push_back(node_json(member, now));
+  return nodes;
+}
+
+std::string_view replica_state(ClusterState state) {
+  switch (state) {
+    case ClusterState::kReady:
+      return "ready";
+    case ClusterState::kLoading:
+      return "loading";
+    default:
+      return "lost";
+  }
+}
+
+Json replicas_json(const Supervisor& supervisor) {
+  Json replicas = Json::array();
+  if (!supervisor.placement()) return replicas;
+  const Placement& placement = *supervisor.placement();
+  for (const auto& replica : placement.replicas) {
+    ReplicaReport report;
+    const auto member = supervisor.members().find(replica.node);
+    if (member != supervisor.members().end()) {
+      for (const auto& r : member->second.replicas) {
+        if (r.replica == replica.id) report = r;
+      }
+    }
+    Json shards = Json::array();
+    for (const auto& shard : placement.shards) {
+      if (shard.replica != replica.id) continue;
+      shards.push_back({{"layers", {shard.first_layer, shard.last_layer}},
+                        {"tp_rank", shard.tp_rank},
+                        {"device", to_string(shard.device)}});
+    }
+    const auto blocks = report.kv_blocks_total > 0 ? report.kv_blocks_total : replica.kv_blocks;
+    replicas.push_back({{"id", replica.id},
+                        {"state", replica_state(supervisor.state())},
+                        {"shards", std::move(shards)},
+                        {"running", report.running},
+                        {"waiting", report.waiting},
+                        {"kv_blocks_total", blocks},
+                        {"kv_blocks_used", report.kv_blocks_used},
+                        {"preemptions", report.preemptions}});
+  }
+  return replicas;
+}
+
+Json experts_json(const Supervisor& supervisor) {
+  std::size_t copies = 0;
+  std::int32_t experts = 0;
+  Json layers = Json::array();
+  if (supervisor.placement()) {
+    for (const auto& layer : supervisor.placement()->experts) {
+      Json slots = Json::array();
+      for (const auto& slot : layer.slots) {
+        slots.push_back({{"expert", slot.expert}, {"device", to_string(slot.device)}});
+        experts = std::max(experts, slot.expert + 1);
+      }
+      copies = std::max(copies, layer.slots.size());
+      layers.push_back({{"layer", layer.layer}, {"slots", std::move(slots)}});
+    }
+  }
+  return {{"layers", layers.size()},       {"experts", experts}, {"copies", copies},
+          {"imbalance", nullptr},          {"moves_pending", 0}, {"last_rebalance_s", nullptr},
+          {"placement", std::move(layers)}};
+}
+
+}  // namespace
+
+std::string status_json(const Supervisor& supervisor, const RequestCounters& requests,
+                        TimePoint now) {
+  const auto& options = supervisor.options();
+  const auto& counters = supervisor.counters();
+  Json cluster = {{"id", options.cluster_id},
+                  {"state", to_string(supervisor.state())},
+                  {"version", options.version},
+                  {"model", options.model_name},
+                  {"numerics", nullptr},
+                  {"uptime_s", static_cast<double>(milliseconds(now - options.started)) / 1000},
+                  {"message", supervisor.message()},
+                  {"lost", supervisor.lost_parts()},
+                  {"placement_version", nullptr},
+                  {"counters",
+                   {{"joined", counters.joined},
+                    {"lost", counters.lost},
+                    {"refused", counters.refused_joins},
+                    {"refused_messages", counters.refused_messages},
+                    {"garbage", counters.garbage},
+                    {"unreachable_peers", counters.unreachable_peers}}}};
+  if (supervisor.numerics()) cluster["numerics"] = to_string(*supervisor.numerics());
+  if (supervisor.placement()) {
+    cluster["placement_version"] = supervisor.placement()->version.value;
+  }
+  Json events = Json::array();
+  for (const auto& event : supervisor.events()) {
+    events.push_back({{"time", static_cast<double>(event.time_unix_ms) / 1000},
+                      {"kind", event.kind},
+                      {"text", event.text}});
+  }
+  const Json status = {{"cluster", std::move(cluster)},
+                       {"nodes", nodes_json(supervisor, now)},
+                       {"replicas", replicas_json(supervisor)},
+                       {"experts", experts_json(supervisor)},
+                       {"requests",
+                        {{"running", requests.running},
+                         {"waiting", requests.waiting},
+                         {"finished", requests.finished},
+                         {"failed", requests.failed},
+                         {"replayed", requests.replayed}}},
+                       {"events", std::move(events)}};
+  // What came from a worker may be no UTF-8.
+  return status.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace troupe
