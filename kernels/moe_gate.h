@@ -30,10 +30,10 @@ struct GateConfig {
 /// `bias` [experts] (e_score_correction_bias) shifts the choice, never the weight; null is zeros.
 /// Writes ids [rows, top_k] and weights [rows, top_k], sorted by expert id.
 ///
-/// Follows Hugging Face's modeling_deepseek_v3.py (DeepseekV3TopkRouter) and modeling_deepseek_v2.py
-/// (DeepseekV2MoEGate): experts outside the chosen groups score 0.0; the chosen weights are divided
-/// by their sum + 1e-20 if norm_topk_prob, then multiplied by the scaling factor. Of equal scores
-/// the lowest id wins. A NaN counts as the lowest score.
+/// Follows Hugging Face's modeling_deepseek_v3.py (DeepseekV3TopkRouter) and
+/// modeling_deepseek_v2.py (DeepseekV2MoEGate): experts outside the chosen groups score 0.0; the
+/// chosen weights are divided by their sum + 1e-20 if norm_topk_prob, then multiplied by the scaling
+/// factor. Of equal scores the lowest id wins. A NaN counts as the lowest score.
 void moe_gate(const Context& ctx, const GateConfig& config, ConstRows logits, const float* bias,
               std::int32_t* ids, float* weights);
 

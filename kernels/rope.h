@@ -27,7 +27,7 @@ struct RopeTable {
 /// (apply_rotary_pos_emb_interleave) also moves the pairs apart into halves, for q and k alike,
 /// which changes no dot product between them.
 /// positions [rows], each below table.positions.
-void rope(const Context& ctx, const RopeTable& table, RopePairs pairs, const std::int32_t* positions,
-          Heads x);
+void rope(const Context& ctx, const RopeTable& table, RopePairs pairs,
+          const std::int32_t* positions, Heads x);
 
 }  // namespace troupe::kernels

@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include <cassert>
+#include <cstring>
 
 #include "kernels/cpu/parallel.h"
 #include "runtime/bf16.h"
@@ -11,10 +12,16 @@ namespace {
 float widen(float x) { return x; }
 float widen(Bf16 x) { return to_float(x); }
 
+/// Tensors of a mapped file need not be aligned to their elements.
 template <class T>
 void copy_row(const WeightSource& table, std::int32_t id, float* y) {
-  const T* from = static_cast<const T*>(table.data) + id * table.stride_n;
-  for (std::int64_t i = 0; i < table.k; ++i) y[i] = widen(from[i * table.stride_k]);
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  const auto* from = static_cast<const std::byte*>(table.data) + id * table.stride_n * kSize;
+  for (std::int64_t i = 0; i < table.k; ++i) {
+    T value;
+    std::memcpy(&value, from + i * table.stride_k * kSize, sizeof value);
+    y[i] = widen(value);
+  }
 }
 
 }  // namespace

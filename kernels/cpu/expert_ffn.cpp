@@ -29,7 +29,9 @@ struct Tasks {
   std::int64_t last(std::size_t i) const { return edge(i % per_call + 1); }
 
  private:
-  std::int64_t edge(std::size_t j) const { return static_cast<std::int64_t>(panels * j / per_call); }
+  std::int64_t edge(std::size_t j) const {
+    return static_cast<std::int64_t>(panels * j / per_call);
+  }
 };
 
 Tasks split(const Context& ctx, std::size_t calls, std::int64_t panels, double work_ns) {

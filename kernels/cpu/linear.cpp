@@ -111,8 +111,8 @@ void run_panels(const PackedMatrix& w, const PreparedRows& x, std::int64_t first
                 Rows y) {
   const LinearPlan plan = linear_plan(w);
   // A block of rows stays in the second-level cache while the panels pass.
-  const std::size_t block = std::max<std::size_t>(64, (256u << 10) / std::max<std::size_t>(
-                                                          1, static_cast<std::size_t>(w.k()) * 4));
+  constexpr std::size_t kBlockBytes = 1u << 20;
+  const std::size_t block = x.stride == 0 ? 64 : std::max<std::size_t>(64, kBlockBytes / x.stride);
   for (std::size_t r = 0; r < x.rows; r += block) {
     const std::size_t rows = std::min(block, x.rows - r);
     const PreparedRows part = {static_cast<const std::byte*>(x.data) + r * x.stride, rows,

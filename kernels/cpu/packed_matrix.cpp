@@ -1,5 +1,7 @@
 #include "kernels/packed_matrix.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -19,27 +21,96 @@ WeightType packed_type(Numerics numerics, WeightType source, bool full_precision
 Bf16 as_bf16(Bf16 x) { return x; }
 Bf16 as_bf16(float x) { return to_bf16(x); }
 
+/// A slice of a panel: where it begins in the source and how large it is.
+struct Piece {
+  std::int64_t first_n, columns, first_k, k;
+};
+
+/// Tensors of a mapped file need not be aligned to their elements.
+template <class T>
+T element(const WeightSource& s, std::int64_t n, std::int64_t k) {
+  T value;
+  std::memcpy(&value,
+              static_cast<const std::byte*>(s.data) +
+                  (n * s.stride_n + k * s.stride_k) * static_cast<std::int64_t>(sizeof(T)),
+              sizeof(T));
+  return value;
+}
+
 /// One slice of one panel as pairs of k. The destination is zeroed.
 template <class T>
-void pack_pairs(const WeightSource& s, std::int64_t first_n, std::int64_t first_k, std::int64_t k,
-                Bf16* out) {
-  const T* data = static_cast<const T*>(s.data);
-  const std::int64_t columns = std::min(kPanel, s.n - first_n);
-  for (std::int64_t c = 0; c < columns; ++c) {
-    const T* row = data + (first_n + c) * s.stride_n + first_k * s.stride_k;
-    for (std::int64_t i = 0; i < k; ++i)
-      out[(i / 2) * kPanel * 2 + c * 2 + i % 2] = as_bf16(row[i * s.stride_k]);
+void pack_pairs(const WeightSource& s, const Piece& p, Bf16* out) {
+  const auto put = [&](std::int64_t c, std::int64_t i) {
+    out[(i / 2) * kPanel * 2 + c * 2 + i % 2] =
+        as_bf16(element<T>(s, p.first_n + c, p.first_k + i));
+  };
+  // The source is read along its shorter stride.
+  if (s.stride_n < s.stride_k) {
+    for (std::int64_t i = 0; i < p.k; ++i)
+      for (std::int64_t c = 0; c < p.columns; ++c) put(c, i);
+  } else {
+    for (std::int64_t c = 0; c < p.columns; ++c)
+      for (std::int64_t i = 0; i < p.k; ++i) put(c, i);
   }
 }
 
-void pack_f32(const WeightSource& s, std::int64_t first_n, std::int64_t first_k, std::int64_t k,
-              float* out) {
-  const float* data = static_cast<const float*>(s.data);
-  const std::int64_t columns = std::min(kPanel, s.n - first_n);
-  for (std::int64_t c = 0; c < columns; ++c) {
-    const float* row = data + (first_n + c) * s.stride_n + first_k * s.stride_k;
-    for (std::int64_t i = 0; i < k; ++i) out[i * kPanel + c] = row[i * s.stride_k];
+void pack_f32(const WeightSource& s, const Piece& p, float* out) {
+  for (std::int64_t c = 0; c < p.columns; ++c)
+    for (std::int64_t i = 0; i < p.k; ++i)
+      out[i * kPanel + c] = element<float>(s, p.first_n + c, p.first_k + i);
+}
+
+__m128i load4(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+
+/// out[i][column..column + 3] = rows[column..][i] for `count` dwords of four rows `stride` bytes
+/// apart: a pair of bf16 or a float32 moves as one dword.
+void transpose_four(const std::byte* rows, std::int64_t stride, std::int64_t count,
+                    std::uint32_t* out) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const std::byte* at = rows + i * 4;
+    const __m128i a = load4(at), b = load4(at + stride);
+    const __m128i c = load4(at + 2 * stride), d = load4(at + 3 * stride);
+    const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
+    const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
+    const __m128i result[4] = {
+        _mm_unpacklo_epi64(ab_low, cd_low), _mm_unpackhi_epi64(ab_low, cd_low),
+        _mm_unpacklo_epi64(ab_high, cd_high), _mm_unpackhi_epi64(ab_high, cd_high)};
+    for (std::int64_t j = 0; j < 4; ++j)
+      _mm_store_si128(reinterpret_cast<__m128i*>(out + (i + j) * kPanel), result[j]);
   }
+  for (; i < count; ++i)
+    for (std::int64_t c = 0; c < 4; ++c)
+      std::memcpy(out + i * kPanel + c, rows + c * stride + i * 4, 4);
+}
+
+/// Whole panels of dense rows, the common case, move four columns at a time.
+bool pack_dwords(const WeightSource& s, const Piece& p, std::byte* out) {
+  const auto size = static_cast<std::int64_t>(weight_size(s.type));
+  if (s.stride_k != 1 || p.columns != kPanel || p.k * size % 4 != 0) return false;
+  const auto* rows = static_cast<const std::byte*>(s.data) +
+                     (p.first_n * s.stride_n + p.first_k) * size;
+  // A part of the rows at a time, so that what is written together stays in the first-level cache.
+  constexpr std::int64_t kPart = 128;
+  const std::int64_t count = p.k * size / 4;
+  for (std::int64_t i = 0; i < count; i += kPart)
+    for (std::int64_t c = 0; c < kPanel; c += 4)
+      transpose_four(rows + c * s.stride_n * size + i * 4, s.stride_n * size,
+                     std::min(kPart, count - i),
+                     reinterpret_cast<std::uint32_t*>(out) + i * kPanel + c);
+  return true;
+}
+
+void pack_piece(const WeightSource& s, const Piece& p, WeightType type, std::byte* out) {
+  if (type == s.type && pack_dwords(s, p, out)) return;
+  if (type == WeightType::kF32)
+    pack_f32(s, p, reinterpret_cast<float*>(out));
+  else if (s.type == WeightType::kF32)
+    pack_pairs<float>(s, p, reinterpret_cast<Bf16*>(out));
+  else
+    pack_pairs<Bf16>(s, p, reinterpret_cast<Bf16*>(out));
 }
 
 std::string shape(std::int64_t n, std::int64_t k) {
@@ -86,14 +157,9 @@ Result<PackedMatrix> pack_matrix(Numerics numerics, const WeightSource& source,
       static_cast<std::size_t>(m.slice_k_padded() * kPanel) * weight_size(m.type_);
   std::byte* out = m.data_.data();
   for (std::int64_t p = 0; p < m.panels(); ++p) {
-    for (int s = 0; s < m.slices_; ++s, out += slice_bytes) {
-      if (m.type_ == WeightType::kF32)
-        pack_f32(source, p * kPanel, s * slice, slice, reinterpret_cast<float*>(out));
-      else if (source.type == WeightType::kF32)
-        pack_pairs<float>(source, p * kPanel, s * slice, slice, reinterpret_cast<Bf16*>(out));
-      else
-        pack_pairs<Bf16>(source, p * kPanel, s * slice, slice, reinterpret_cast<Bf16*>(out));
-    }
+    const std::int64_t first = p * kPanel, columns = std::min(kPanel, m.n_ - first);
+    for (int i = 0; i < m.slices_; ++i, out += slice_bytes)
+      pack_piece(source, {first, columns, i * slice, slice}, m.type_, out);
   }
   return m;
 }

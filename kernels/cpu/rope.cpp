@@ -20,8 +20,8 @@ void turn(const float* cos, const float* sin, std::size_t half, RopePairs pairs,
 
 }  // namespace
 
-void rope(const Context& ctx, const RopeTable& table, RopePairs pairs, const std::int32_t* positions,
-          Heads x) {
+void rope(const Context& ctx, const RopeTable& table, RopePairs pairs,
+          const std::int32_t* positions, Heads x) {
   assert(x.dim == 2 * table.half);
   const double work_ns = static_cast<double>(x.rows * x.heads * x.dim) / 2;
   parallel_ranges(ctx, x.rows, work_ns, [&](int, std::size_t first, std::size_t last) {

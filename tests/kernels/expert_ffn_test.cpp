@@ -21,7 +21,8 @@ ExpertWeights make_expert(Numerics family, const Sizes& s, unsigned seed) {
 
 /// One row through one expert, by the ops that it is made of.
 std::vector<float> one_by_one(const Context& ctx, const ExpertWeights& w, const float* x) {
-  const auto hidden = static_cast<std::size_t>(w.down.n()), inner = static_cast<std::size_t>(w.up.n());
+  const auto hidden = static_cast<std::size_t>(w.down.n());
+  const auto inner = static_cast<std::size_t>(w.up.n());
   std::vector<float> gate(inner), up(inner), out(hidden);
   const Rows g = make_rows(gate.data(), 1, inner), u = make_rows(up.data(), 1, inner);
   linear(ctx, w.gate, const_rows(x, 1, hidden), g);

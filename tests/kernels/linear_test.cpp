@@ -154,13 +154,36 @@ TEST_CASE("a transposed source packs to the same weight as its copy") {
   std::vector<Bf16> transposed(weights.size());
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < k; ++j)
-      transposed[static_cast<std::size_t>(j * n + i)] = weights[static_cast<std::size_t>(i * k + j)];
+      transposed[static_cast<std::size_t>(j * n + i)] =
+          weights[static_cast<std::size_t>(i * k + j)];
   const auto x = random_values(k, 8);
   for (Numerics family : supported_numerics()) {
     TestContext ctx(family);
     const auto a = run(ctx, pack(family, {weights.data(), WeightType::kBf16, n, k, k, 1}), x, 1);
     const auto b = run(ctx, pack(family, {transposed.data(), WeightType::kBf16, n, k, 1, n}), x, 1);
     CHECK(same_bits(a.data(), b.data(), a.size()));
+  }
+}
+
+TEST_CASE("a source may lie anywhere in a file") {
+  constexpr std::int64_t n = 64, k = 96;
+  const auto values = random_values(n * k, 7);
+  const auto halves = to_bf16(values);
+  const auto x = random_values(k, 8);
+  std::vector<std::byte> file(n * k * 4 + 1);
+  for (Numerics family : supported_numerics()) {
+    TestContext ctx(family);
+    for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+      const void* data = type == WeightType::kF32 ? static_cast<const void*>(values.data())
+                                                  : halves.data();
+      std::memcpy(file.data() + 1, data, n * k * weight_size(type));
+      for (const bool full : {false, true}) {
+        const auto a = run(ctx, pack(family, dense_source(data, type, n, k), {1, full}), x, 1);
+        const auto b =
+            run(ctx, pack(family, dense_source(file.data() + 1, type, n, k), {1, full}), x, 1);
+        CHECK(same_bits(a.data(), b.data(), a.size()));
+      }
+    }
   }
 }
 

@@ -80,7 +80,8 @@ double worst_error(const Problem& p, Numerics family, const std::vector<float>& 
       std::vector<double> score(r + 1), exact(lora);
       for (std::size_t i = 0; i <= r; ++i) {
         for (std::size_t d = 0; d < lora; ++d)
-          score[i] += query(p.q_latent[(r * heads + h) * lora + d]) * stored(p.latent[i * lora + d]);
+          score[i] +=
+              query(p.q_latent[(r * heads + h) * lora + d]) * stored(p.latent[i * lora + d]);
         for (std::size_t d = 0; d < p.s.rope; ++d)
           score[i] += query(p.q_rope[(r * heads + h) * p.s.rope + d]) *
                       stored(p.rope[i * p.s.rope + d]);

@@ -79,7 +79,8 @@ TEST_CASE("silu_mul, also in place and at the ends of the range") {
   TestContext ctx(Numerics::kReference);
   const std::vector<float> gate = {-1000, 1000, INFINITY, std::nanf("")}, up(4, 1.0f);
   std::vector<float> y(4);
-  silu_mul(ctx, const_rows(gate.data(), 1, 4), const_rows(up.data(), 1, 4), make_rows(y.data(), 1, 4));
+  silu_mul(ctx, const_rows(gate.data(), 1, 4), const_rows(up.data(), 1, 4),
+           make_rows(y.data(), 1, 4));
   CHECK(y[0] == 0);
   CHECK(y[1] == 1000);
   CHECK(y[2] == INFINITY);
@@ -124,7 +125,8 @@ TEST_CASE("rope turns pairs by their angle") {
       }
   }
   std::vector<std::int32_t> all(512);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i * 7 % kPositions);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<std::int32_t>(i * 7 % kPositions);
   check_invariance(2 * kHalf, [&](const Context& c, std::size_t first, ConstRows in, Rows y) {
     for (std::size_t r = 0; r < in.rows; ++r) std::copy_n(in.row(r), in.cols, y.row(r));
     rope(c, table, RopePairs::kInterleaved, all.data() + first,
