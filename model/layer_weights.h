@@ -76,6 +76,9 @@ inline kernels::PackOptions o_proj_options(const ModelConfig& c) {
 inline kernels::PackOptions down_proj_options(std::int64_t width) {
   return {.slices = kernels::sum_slices(width, 1), .full_precision = false};
 }
+/// The absorbed form has two products more than the published one, so their inputs are not rounded: each
+/// rounding would be one that the model was not trained with.
+inline kernels::PackOptions absorbed_options() { return {.slices = 1, .full_precision = true}; }
 /// The gate's choice jumps on rounding, so its inputs are never rounded.
 inline kernels::PackOptions gate_options() { return {.slices = 1, .full_precision = true}; }
 

@@ -28,7 +28,8 @@ std::uint64_t attention_bytes(const ModelConfig& c, Numerics numerics) {
     bytes += matrix(heads * c.qk_head_dim(), c.hidden_size);
   bytes += matrix(c.kv_row(), c.hidden_size);
   bytes += static_cast<std::uint64_t>(heads) *
-           (matrix(c.kv_lora_rank, c.qk_nope_head_dim) + matrix(c.v_head_dim, c.kv_lora_rank));
+           (matrix(c.kv_lora_rank, c.qk_nope_head_dim, absorbed_options()) +
+            matrix(c.v_head_dim, c.kv_lora_rank, absorbed_options()));
   return bytes + matrix(c.hidden_size, heads * c.v_head_dim, o_proj_options(c));
 }
 

@@ -76,8 +76,8 @@ class WeightReader {
                                1, c.kv_lora_rank};
       const WeightSource uv = {start + c.qk_nope_head_dim * c.kv_lora_rank * element, whole.type,
                                c.v_head_dim, c.kv_lora_rank, c.kv_lora_rank, 1};
-      out.w_uk.push_back(pack(name, uk, {}));
-      out.w_uv.push_back(pack(name, uv, {}));
+      out.w_uk.push_back(pack(name, uk, absorbed_options()));
+      out.w_uv.push_back(pack(name, uv, absorbed_options()));
     }
     checkpoint_.release(name);
   }
