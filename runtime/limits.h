@@ -100,6 +100,10 @@ inline constexpr std::size_t kMailboxMax = 1u << 18;
 inline constexpr auto kStepDeadline = 60s;
 /// Shards wait this long for experts before the step fails.
 inline constexpr auto kExpertDeadline = 30s;
+/// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight.
+inline constexpr std::size_t kStepsInFlightMax = 64;
+/// Questions that wait for one expert group; a shard asks at most one a step and group.
+inline constexpr std::size_t kDispatchesWaitingMax = 8192;
 inline constexpr std::size_t kComputeQueueMax = 4096;
 
 // --- HTTP -------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,13 +21,18 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
+  /// Grows with every loop that begins or ends: what a stuck device is told by. Any thread may ask.
+  std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
   /// Calls body(thread, i) once for every i in [0, count), and returns when all are done.
   /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate.
   template <class Body>
   void parallel_for(std::size_t count, const Body& body) {
+    progress_.fetch_add(1, std::memory_order_relaxed);
     run(count, [](const void* b, int thread, std::size_t i) {
           (*static_cast<const Body*>(b))(thread, i);
         }, &body);
+    progress_.fetch_add(1, std::memory_order_relaxed);
   }
 
  private:
@@ -35,6 +41,7 @@ class ThreadPool {
 
   struct State;
   int threads_;
+  std::atomic<std::uint64_t> progress_{0};
   std::unique_ptr<State> state_;
 };
 

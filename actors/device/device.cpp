@@ -1,0 +1,118 @@
+#include "actors/device/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/byte_size.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+
+Device::Device(const Options& options)
+    : options_(options),
+      threads_(options.threads),
+      experts_(std::make_shared<const ExpertSet>()),
+      thread_([this] { run(); }) {}
+
+Device::~Device() {
+  std::deque<std::function<void()>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    dropped.swap(jobs_);
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Status Device::submit(std::function<void()> job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return unavailable("The device is being stopped.");
+    if (jobs_.size() >= limits::kComputeQueueMax)
+      return resource_exhausted("The device's compute queue is full.");
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+  return {};
+}
+
+void Device::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    busy_since_ = now();
+    lock.unlock();
+    job();
+    job = nullptr;  // what it holds goes before the device counts as idle
+    lock.lock();
+    busy_ = false;
+    busy_for_ += now() - std::max(busy_since_, measured_at_);
+  }
+}
+
+std::shared_ptr<const ExpertSet> Device::experts() const {
+  std::lock_guard lock(experts_mutex_);
+  return experts_;
+}
+
+void Device::publish(std::shared_ptr<const ExpertSet> experts) {
+  std::lock_guard lock(experts_mutex_);
+  experts_.swap(experts);
+}
+
+Device::Claim& Device::Claim::operator=(Claim&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Device::Claim::~Claim() {
+  if (device_) device_->memory_used_.fetch_sub(bytes_);
+}
+
+Result<Device::Claim> Device::claim(std::uint64_t bytes, const std::string& what) {
+  const std::uint64_t before = memory_used_.fetch_add(bytes);
+  if (before + bytes > options_.memory_total) {
+    memory_used_.fetch_sub(bytes);
+    return resource_exhausted(
+        what + " needs " + format_byte_size(bytes) + ", which is " +
+        format_byte_size(before + bytes - options_.memory_total) + " (" +
+        std::to_string(before + bytes - options_.memory_total) +
+        " bytes) more than device " + std::to_string(options_.index) +
+        " has left; give it more with --device-memory or add devices.");
+  }
+  Claim claim;
+  claim.device_ = this;
+  claim.bytes_ = bytes;
+  return claim;
+}
+
+bool Device::makes_progress(TimePoint now, Duration patience) {
+  std::lock_guard lock(mutex_);
+  const std::uint64_t progress = threads_.progress();
+  if (!busy_ || progress != progress_seen_) {
+    progress_seen_ = progress;
+    progress_at_ = now;
+    return true;
+  }
+  return now - std::max(progress_at_, busy_since_) <= patience;
+}
+
+float Device::take_utilization(TimePoint now) {
+  std::lock_guard lock(mutex_);
+  Duration busy = busy_for_;
+  if (busy_) busy += now - std::max(busy_since_, measured_at_);
+  const Duration span = now - measured_at_;
+  busy_for_ = Duration::zero();
+  measured_at_ = now;
+  if (span <= Duration::zero()) return 0;
+  const double share = std::chrono::duration<double>(busy) / std::chrono::duration<double>(span);
+  return static_cast<float>(std::clamp(share, 0.0, 1.0));
+}
+
+}  // namespace troupe

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "actors/layer_shard/expert_routes.h"
+#include "actors/machine.h"
+
+namespace troupe {
+
+/// Rows of a step that wait for an expert elsewhere: the output of `pair` belongs to (row, slot).
+struct MissingOutput {
+  std::int32_t row = 0;  ///< of the step
+  std::int32_t slot = 0;
+  std::int32_t expert = 0;
+};
+
+/// The experts' inputs of a step at a cut, as far as other devices must compute them.
+struct ExpertCut {
+  std::int32_t layer = 0;
+  std::vector<MissingOutput> missing;  ///< by row and slot
+  std::size_t row_bytes = 0;
+  Payload rows;                        ///< wire type [rows of the step, hidden]
+};
+
+/// An answer, to be copied into the step's run before it goes on.
+struct ExpertArrival {
+  std::vector<MissingOutput> outputs;  ///< in the order of the payload's rows
+  Payload payload;                     ///< wire type [outputs, hidden]
+};
+
+/// How a compute job ended.
+struct ComputeOutcome {
+  std::optional<Error> error;
+  bool done = false;                      ///< the step left the last layer of this shard
+  Payload hidden;                         ///< done, and not the last stage
+  std::vector<SequenceResult> sequences;  ///< done, on the last stage
+};
+
+struct LayerShardActions : Actions {
+  /// Begin a step on the device. `hidden` is empty on the first stage.
+  struct Begin {
+    std::shared_ptr<const Message> plan;  ///< a StepPlan
+    Payload hidden;
+  };
+  /// Go on with a step whose experts' outputs are all here.
+  struct Resume {
+    StepId step;
+    std::vector<ExpertArrival> arrivals;
+  };
+  std::vector<Begin> begins;
+  std::vector<Resume> resumes;
+  std::vector<StepId> releases;  ///< the step's buffers may be used again
+};
+
+struct LayerShardConfig {
+  Address self;
+  Address replica;
+  std::optional<Address> next;  ///< the shard of the next stage; none on the last
+  std::uint32_t replica_id = 0;
+  bool first_stage = true;
+  DeviceRef device;
+  std::shared_ptr<const ExpertRoutes> routes;
+  std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
+};
+
+/// One layer range of one replica: takes step plans (and the hidden rows of the stage before), has the
+/// device compute, sends rows out to the expert groups that hold their experts and collects the
+/// answers, and passes the step on. Waiting for experts is a state, never a blocked thread.
+///
+///     StepPlan (+ Hidden) ──► computing ──on_cut──► waiting for experts ──► computing ... ──► Hidden or
+///                                                      │ NotHere, peer lost: another copy     StepResult
+///                                                      └ none left, or too late: StepFailed
+class LayerShard {
+ public:
+  explicit LayerShard(LayerShardConfig config) : config_(std::move(config)) {}
+
+  void on(const Envelope& envelope, TimePoint now, LayerShardActions& actions);
+  void on_wake(TimePoint now, LayerShardActions& actions);
+
+  /// The running job reached a point where experts of other devices are needed. It goes on with the
+  /// local ones meanwhile, and ends with an outcome that is not done.
+  void on_cut(StepId step, ExpertCut cut, TimePoint now, LayerShardActions& actions);
+  void on_computed(StepId step, ComputeOutcome outcome, TimePoint now, LayerShardActions& actions);
+
+  /// A member cannot be reached any more: ask other copies.
+  void on_peer_down(NodeId node, TimePoint now, LayerShardActions& actions);
+
+  std::size_t steps() const { return steps_.size(); }
+
+ private:
+  struct Call {
+    StepId step;
+    DeviceRef device;
+    TimePoint deadline;
+    std::int32_t layer = 0;
+    std::vector<MissingOutput> outputs;
+  };
+  struct Step {
+    MessagePtr plan;
+    std::optional<Payload> hidden;
+    TimePoint deadline;
+    bool computing = false;  ///< a job has its buffers
+    bool begun = false;
+    bool aborted = false;
+    std::set<std::uint64_t> calls;  ///< unanswered
+    std::vector<ExpertArrival> arrivals;
+    ExpertCut cut;                  ///< kept until all is answered, to ask again
+    std::set<DeviceRef> excluded;   ///< for this cut
+  };
+
+  void on_plan(const MessagePtr& message, TimePoint now, LayerShardActions& actions);
+  void on_hidden(const Hidden& hidden, TimePoint now, LayerShardActions& actions);
+  void on_output(const Envelope& envelope, const ExpertOutput& output, LayerShardActions& actions);
+  void on_refusal(std::uint64_t call, const std::string& reason, TimePoint now,
+                  LayerShardActions& actions);
+  void try_begin(StepId id, Step& step, LayerShardActions& actions);
+  void try_resume(StepId id, Step& step, LayerShardActions& actions);
+  void ask(StepId id, Step& step, const std::vector<MissingOutput>& outputs, TimePoint now,
+           LayerShardActions& actions);
+  void fail(StepId id, Error error, LayerShardActions& actions);
+  void drop(StepId id, LayerShardActions& actions);
+  void plan_wake(LayerShardActions& actions) const;
+
+  LayerShardConfig config_;
+  std::map<StepId, Step> steps_;
+  std::map<std::uint64_t, Call> calls_;
+  std::uint64_t next_call_ = 1;
+};
+
+}  // namespace troupe
