@@ -25,7 +25,10 @@ class Buffer {
   std::span<const std::byte> span() const { return {data_.get(), bytes_}; }
 
  private:
-  struct Free { void operator()(std::byte* p) const; };
+  struct Free {
+    std::size_t mapped_bytes;  // 0: from the heap
+    void operator()(std::byte* p) const;
+  };
   std::unique_ptr<std::byte, Free> data_;
   std::size_t bytes_ = 0;
 };
