@@ -21,6 +21,7 @@ class ShardCompute {
     std::shared_ptr<const ShardWeights> weights;
     KvCache cache;
     bool last_stage = true;
+    Device::Claim memory;  ///< of weights and cache
   };
   ShardCompute(Options options, Device& device);
 
