@@ -72,6 +72,8 @@ inline constexpr auto kListenerReadTimeout = 50ms;
 
 // --- Requests ---------------------------------------------------------------------------------
 inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head
+/// How long a door waits for the Router to accept or refuse a request.
+inline constexpr auto kRouterAnswerDeadline = 10s;
 inline constexpr std::size_t kChoicesMax = 128;           ///< `n` of one request
 inline constexpr std::size_t kSequencesMax = 4 * kRequestsMax;  ///< choices of all requests
 static_assert(kSequencesMax >= kChoicesMax);

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "actors/router/router_actor.h"
+
+namespace troupe {
+
+/// Serves programs that generate over a control session: each ClientGenerate becomes a request of the
+/// Router, each of its events a ClientGeneration. Requests of a session that ends are cancelled.
+class ClientDoor {
+ public:
+  using Send = std::function<void(std::uint32_t session, ClientGeneration)>;
+  ClientDoor(RouterActor& router, Send send);
+
+  /// Handles ClientGenerate and ClientCancel; false for any other message.
+  bool on(std::uint32_t session, const Message& message);
+  void session_down(std::uint32_t session);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,367 @@
+#include "actors/company/head_node.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <future>
+#include <mutex>
+
+#include "actors/company/client_door.h"
+#include "actors/company/session_hub.h"
+#include "actors/gateway/frontend_model.h"
+#include "actors/router/router_actor.h"
+#include "actors/supervisor/status.h"
+#include "actors/supervisor/supervisor.h"
+#include "model/checkpoint.h"
+#include "model/kv_cache.h"
+#include "model/memory_estimate.h"
+#include "runtime/host.h"
+#include "runtime/limits.h"
+#include "runtime/log.h"
+
+namespace troupe {
+namespace {
+
+void fill_random(std::span<std::byte> bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const auto got = getrandom(bytes.data() + done, bytes.size() - done, 0);
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  fill_random(std::as_writable_bytes(std::span(&seed, 1)));
+  return seed;
+}
+
+ModelCosts costs_of(const ModelConfig& config, Numerics numerics) {
+  ModelCosts costs;
+  const std::int32_t n = config.num_layers;
+  for (std::int32_t layer = 0; layer < n; ++layer)
+    costs.layers.push_back({layer_bytes(config, numerics, layer),
+                            config.layer_kind(layer) == LayerKind::kExperts});
+  costs.num_experts = config.num_experts;
+  costs.expert_bytes = expert_bytes(config, numerics);
+  costs.embedding_bytes = shard_bytes(config, numerics, 0, 1) - costs.layers.front().bytes;
+  // With one layer, its shard has both ends: they are counted once, as the embedding.
+  if (n > 1) costs.head_bytes = shard_bytes(config, numerics, n - 1, n) - costs.layers.back().bytes;
+  costs.kv_bytes_per_token_layer = kv_bytes_per_token_layer(config, numerics);
+  costs.kv_bytes_per_token = sizeof(TokenId);
+  return costs;
+}
+
+}  // namespace
+
+struct HeadNode::Impl {
+  Impl(caf::actor_system& system, Post& post) : system(system), post(post) {}
+  ~Impl();
+
+  Status start(HeadOptions options);
+  SupervisorOptions supervisor_options(const HeadOptions& options, const Checkpoint& checkpoint);
+  Status start_gateway(const HeadOptions& options, ClusterView& view);
+
+  /// Has `work` done inside the Supervisor's actor and its actions carried out.
+  template <class Work>
+  void tell(Work work) {
+    (void)handle.call([this, work = std::move(work)]() mutable {
+      SupervisorActions actions;
+      work(*supervisor, actions);
+      carry_out(actions);
+    });
+  }
+  void on_session_message(std::uint32_t session, Envelope envelope);
+  void carry_out(SupervisorActions& actions);
+  void update_metrics();
+  RequestCounters request_counters() const;
+
+  caf::actor_system& system;
+  Post& post;
+  Address self;
+  std::shared_ptr<const ModelFrontend> frontend;
+  std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<RouterActor> router;
+  std::unique_ptr<ClientDoor> clients;
+  std::unique_ptr<SessionHub> hub;
+  ActorHandle handle;
+  std::unique_ptr<GatewayModel> gateway_model;
+  std::unique_ptr<Gateway> gateway;
+
+  // Inside the Supervisor's actor only.
+  std::unique_ptr<Supervisor> supervisor;
+  std::map<std::uint32_t, std::pair<NodeId, Incarnation>> bound;
+  std::vector<std::function<void(const ClusterEvent&)>> listeners;
+
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  ClusterState state = ClusterState::kForming;  // guarded by mutex
+  std::string message;                          // guarded by mutex
+  bool ended = false;                           // guarded by mutex
+};
+
+namespace {
+
+class Body : public ActorBody {
+ public:
+  Body(std::function<void(const Envelope&)> on_message, std::function<void()> on_wake)
+      : on_message_(std::move(on_message)), on_wake_(std::move(on_wake)) {}
+  void on_message(const Envelope& envelope) override { on_message_(envelope); }
+  void on_wake() override { on_wake_(); }
+
+ private:
+  std::function<void(const Envelope&)> on_message_;
+  std::function<void()> on_wake_;
+};
+
+}  // namespace
+
+Status HeadNode::Impl::start(HeadOptions options) {
+  auto checkpoint = Checkpoint::open(options.engine.model);
+  if (!checkpoint.ok()) return checkpoint.error();
+  auto loaded = ModelFrontend::load(options.engine);
+  if (!loaded.ok()) return loaded.error();
+  frontend = std::move(*loaded);
+  options.engine.max_model_len = frontend->max_model_len();
+  options.engine.served_model_name = frontend->served_model_name();
+  if (options.engine.numerics) {
+    const auto& have = supported_numerics();
+    if (std::find(have.begin(), have.end(), *options.engine.numerics) == have.end())
+      spdlog::warn("this machine cannot run {} itself; its workers have to",
+                   to_string(*options.engine.numerics));
+  }
+
+  self = {kHeadNode, options.incarnation, {ActorKind::kSupervisor, 0}};
+  metrics = std::make_unique<Metrics>(frontend->served_model_name());
+  router = std::make_unique<RouterActor>(
+      system, post,
+      RouterActor::Options{{kHeadNode, options.incarnation, {ActorKind::kRouter, 0}},
+                           frontend,
+                           metrics.get(),
+                           random_seed});
+  supervisor = std::make_unique<Supervisor>(supervisor_options(options, **checkpoint));
+  supervisor->set_status_source([this](TimePoint at) {
+    return troupe::status_json(*supervisor, request_counters(), at);
+  });
+  handle = spawn_actor(system, [this](const ActorHandle&) {
+    return std::make_unique<Body>(
+        [this](const Envelope& envelope) {
+          SupervisorActions actions;
+          supervisor->on(envelope, now(), actions);
+          carry_out(actions);
+        },
+        [this] {
+          SupervisorActions actions;
+          supervisor->on_wake(now(), actions);
+          carry_out(actions);
+        });
+  });
+  post.attach(self, handle);
+  hub = std::make_unique<SessionHub>(
+      options.incarnation,
+      SessionHub::Events{
+          .up =
+              [this](std::uint32_t session, std::string peer) {
+                tell([session, peer](Supervisor& s, auto& a) {
+                  s.session_up(session, peer, now(), a);
+                });
+              },
+          .message = [this](std::uint32_t session,
+                            Envelope e) { on_session_message(session, std::move(e)); },
+          .down =
+              [this](std::uint32_t session, std::string reason) {
+                clients->session_down(session);
+                tell([session, reason](Supervisor& s, auto& a) {
+                  s.session_down(session, reason, now(), a);
+                });
+              },
+      });
+  clients = std::make_unique<ClientDoor>(*router, [this](std::uint32_t session, ClientGeneration m) {
+    (void)hub->send(session, {self, hub->address_of(session), message_of(std::move(m))});
+  });
+  if (options.listen) {
+    const Status listening = hub->listen(system, *options.listen, options.credentials);
+    if (!listening.ok()) return listening;
+  }
+  // The first look at the clock arranges all later ones.
+  tell([](Supervisor& s, auto& a) { s.on_wake(now(), a); });
+  return {};
+}
+
+SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
+                                                     const Checkpoint& checkpoint) {
+  SupervisorOptions out;
+  out.cluster_id = options.cluster_id;
+  out.version = options.version;
+  out.model_path = std::filesystem::absolute(options.engine.model).string();
+  out.model_name = frontend->served_model_name();
+  out.checkpoint_hash = checkpoint.hash();
+  out.host = host_name();
+  out.pid = getpid();
+  out.join_line = options.join_line;
+  out.engine = options.engine;
+  out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
+  out.random = fill_random;
+  out.incarnation = options.incarnation;
+  out.started = now();
+  out.started_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  return out;
+}
+
+Status HeadNode::Impl::start_gateway(const HeadOptions& options, ClusterView& view) {
+  if (!options.gateway) return {};
+  gateway_model = make_gateway_model(frontend);
+  auto started = Gateway::start(*options.gateway, *router, view, *gateway_model, *metrics);
+  if (!started.ok()) return started.error();
+  gateway = std::move(*started);
+  return {};
+}
+
+HeadNode::Impl::~Impl() {
+  gateway.reset();
+  hub.reset();
+  if (handle) {
+    post.detach(self);
+    handle.stop_and_wait(limits::kActorStopDeadline);
+  }
+  router.reset();
+}
+
+void HeadNode::Impl::on_session_message(std::uint32_t session, Envelope envelope) {
+  if (clients->on(session, *envelope.message)) return;
+  if (envelope.to.actor.kind == ActorKind::kRouter) return post.deliver(std::move(envelope));
+  tell([envelope = std::move(envelope)](Supervisor& s, auto& a) { s.on(envelope, now(), a); });
+}
+
+void HeadNode::Impl::carry_out(SupervisorActions& actions) {
+  for (const auto& bind : actions.bind_sessions) {
+    hub->bind(bind.session, bind.node, bind.incarnation);
+    bound[bind.session] = {bind.node, bind.incarnation};
+    post.set_lane(bind.node, bind.incarnation, [this, session = bind.session](const Envelope& e) {
+      return hub->send(session, e);
+    });
+  }
+  for (auto& send : actions.sends) {
+    if (send.to.actor.kind == ActorKind::kClient)
+      (void)hub->send(send.to.actor.index, {self, send.to, std::move(send.message)});
+    else
+      post.send(self, std::move(send));
+  }
+  for (const auto& close : actions.close_sessions) {
+    if (const auto it = bound.find(close.session); it != bound.end()) {
+      post.drop_lane(it->second.first, it->second.second);
+      bound.erase(it);
+    }
+    hub->close(close.session);
+  }
+  if (actions.replicas_lost)
+    router->on_replicas(actions.replicas_lost->version, {}, actions.replicas_lost->error.message);
+  if (actions.replicas_changed) {
+    std::vector<ReplicaEndpoint> endpoints;
+    for (const auto& route : actions.replicas_changed->replicas)
+      endpoints.push_back({route.replica, route.address});
+    router->on_replicas(actions.replicas_changed->version, std::move(endpoints), "");
+  }
+  for (const auto& event : actions.events) {
+    spdlog::info("{}: {}", event.kind, event.text);
+    for (const auto& listener : listeners) listener(event);
+  }
+  update_metrics();
+  {
+    std::lock_guard lock(mutex);
+    state = supervisor->state();
+    message = supervisor->message();
+    ended = ended || actions.stop_self;
+  }
+  changed.notify_all();
+  if (actions.wake) handle.wake_at(*actions.wake);
+}
+
+void HeadNode::Impl::update_metrics() {
+  std::uint64_t ready = 0;
+  std::int64_t total = 0, used = 0;
+  for (const auto& [id, member] : supervisor->members()) {
+    ready += member.state == MemberState::kReady;
+    for (const auto& replica : member.replicas) {
+      total += replica.kv_blocks_total;
+      used += replica.kv_blocks_used;
+    }
+  }
+  metrics->set_nodes(ready);
+  metrics->set_kv_cache_usage(total > 0 ? static_cast<double>(used) / static_cast<double>(total)
+                                        : 0.0);
+}
+
+RequestCounters HeadNode::Impl::request_counters() const {
+  const RequestCounts counts = router->counts();
+  return {counts.running, counts.waiting, counts.finished, counts.failed, counts.replayed};
+}
+
+HeadNode::HeadNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HeadNode::~HeadNode() = default;
+
+Result<std::unique_ptr<HeadNode>> HeadNode::start(caf::actor_system& system, Post& post,
+                                                  HeadOptions options) {
+  std::unique_ptr<HeadNode> head(new HeadNode(std::make_unique<Impl>(system, post)));
+  if (const Status started = head->impl_->start(options); !started.ok()) return started.error();
+  if (const Status started = head->impl_->start_gateway(options, *head); !started.ok())
+    return started.error();
+  return head;
+}
+
+GenerationService& HeadNode::service() { return *impl_->router; }
+const ModelFrontend& HeadNode::frontend() const { return *impl_->frontend; }
+Metrics& HeadNode::metrics() { return *impl_->metrics; }
+std::uint16_t HeadNode::control_port() const { return impl_->hub->port(); }
+std::string HeadNode::http_url() const { return impl_->gateway ? impl_->gateway->url() : ""; }
+std::unique_ptr<HeadLink> HeadNode::make_local_link() { return impl_->hub->make_local_link(); }
+
+std::string HeadNode::status_json() const {
+  auto promise = std::make_shared<std::promise<std::string>>();
+  auto future = promise->get_future();
+  (void)impl_->handle.call([impl = impl_.get(), promise] {
+    promise->set_value(
+        troupe::status_json(*impl->supervisor, impl->request_counters(), now()));
+  });
+  if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready) return "{}";
+  return future.get();
+}
+
+bool HeadNode::ready() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->state == ClusterState::kReady;
+}
+
+std::string HeadNode::not_ready_reason() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->message;
+}
+
+void HeadNode::subscribe(std::function<void(const ClusterEvent&)> listener) {
+  (void)impl_->handle.call([impl = impl_.get(), listener = std::move(listener)] {
+    impl->listeners.push_back(listener);
+  });
+}
+
+bool HeadNode::wait_ready(Duration patience) const {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->changed.wait_for(lock, patience, [&] {
+    return impl_->state == ClusterState::kReady || impl_->ended;
+  }) && impl_->state == ClusterState::kReady;
+}
+
+void HeadNode::stop(const std::string& reason) {
+  impl_->tell([reason](Supervisor& s, auto& a) { s.stop(reason, now(), a); });
+}
+
+bool HeadNode::wait(Duration patience) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->changed.wait_for(lock, patience, [&] { return impl_->ended; });
+}
+
+}  // namespace troupe

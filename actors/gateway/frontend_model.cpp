@@ -1,0 +1,43 @@
+#include "actors/gateway/frontend_model.h"
+
+namespace troupe {
+namespace {
+
+class FrontendModel : public GatewayModel {
+ public:
+  explicit FrontendModel(std::shared_ptr<const ModelFrontend> frontend)
+      : frontend_(std::move(frontend)) {}
+
+  std::string_view served_model_name() const override { return frontend_->served_model_name(); }
+  std::uint32_t max_model_len() const override {
+    return static_cast<std::uint32_t>(frontend_->max_model_len());
+  }
+  bool has_tokenizer() const override { return frontend_->tokenizer() != nullptr; }
+  Result<std::vector<TokenId>> encode(std::string_view text,
+                                      bool add_special_tokens) const override {
+    return frontend_->tokenize(text, add_special_tokens);
+  }
+  Result<std::string> decode(std::span<const TokenId> ids) const override {
+    return frontend_->detokenize(ids);
+  }
+  std::string_view token_bytes(TokenId id) const override {
+    return frontend_->tokenizer() ? frontend_->tokenizer()->token_bytes(id) : std::string_view();
+  }
+  bool reasoning() const override {
+    return frontend_->chat_format().ok() && frontend_->chat_format()->reasoning();
+  }
+  bool opens_think() const override {
+    return frontend_->chat_format().ok() && frontend_->chat_format()->opens_think();
+  }
+
+ private:
+  std::shared_ptr<const ModelFrontend> frontend_;
+};
+
+}  // namespace
+
+std::unique_ptr<GatewayModel> make_gateway_model(std::shared_ptr<const ModelFrontend> frontend) {
+  return std::make_unique<FrontendModel>(std::move(frontend));
+}
+
+}  // namespace troupe
