@@ -79,6 +79,10 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
 
+  /// From now on this node is `self`: a worker learns its id only after it has told its address, and
+  /// gets a new life whenever it joins again. All peers are forgotten, without a fence.
+  virtual void identify(PeerKey self) = 0;
+
   /// Where peers find this node, for their `connect`: opaque text that goes over the control lane.
   virtual std::string address() const = 0;
 
@@ -115,7 +119,7 @@ std::string_view to_string(FabricKind kind);            ///< "auto", "net", ...
 Result<FabricKind> parse_fabric_kind(std::string_view text);
 
 struct FabricOptions {
-  PeerKey self;
+  PeerKey self;  ///< may be left for identify()
   /// kAuto: verbs if a device is up, else net, else tcp.
   FabricKind kind = FabricKind::kAuto;
   /// Interface to listen on ("eth0"); if empty, `host` counts.

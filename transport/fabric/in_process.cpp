@@ -66,6 +66,14 @@ class InProcessHub::State {
     members_[options.self] = Member{options, &events, {}, {}, {}};
   }
 
+  void rename(PeerKey from, PeerKey to) {
+    std::lock_guard lock(mutex_);
+    auto member = members_.extract(from);
+    member.mapped().sides.clear();
+    member.key() = to;
+    members_.insert(std::move(member));
+  }
+
   void remove(PeerKey self) {
     std::unique_lock lock(mutex_);
     const auto member = members_.find(self);
@@ -337,6 +345,10 @@ class InProcessFabric final : public Fabric {
   }
   ~InProcessFabric() override { state_->remove(self_); }
 
+  void identify(PeerKey self) override {
+    state_->rename(self_, self);
+    self_ = self;
+  }
   std::string address() const override { return "in-process:" + to_string(self_); }
   std::string describe() const override { return "in-process (for tests)"; }
   Status expect(PeerKey peer, const FabricToken& token) override {

@@ -95,6 +95,21 @@ LibfabricFabric::~LibfabricFabric() {
   thread_.join();
 }
 
+PeerKey LibfabricFabric::self() const {
+  std::lock_guard lock(mutex_);
+  return self_;
+}
+
+void LibfabricFabric::identify(PeerKey self) {
+  std::vector<PeerKey> known;
+  {
+    std::lock_guard lock(mutex_);
+    self_ = self;
+    for (const auto& [node, peer] : peers_) known.push_back(peer->key);
+  }
+  for (const PeerKey& peer : known) forget(peer, false);
+}
+
 std::string LibfabricFabric::address() const {
   return provider_->name + ":" + gate_->address().text();
 }
@@ -134,7 +149,7 @@ Status LibfabricFabric::add(std::shared_ptr<Peer> peer) {
 }
 
 Status LibfabricFabric::expect(PeerKey key, const FabricToken& token) {
-  if (key.node >= options_.self.node) {
+  if (key.node >= self().node) {
     return invalid_argument(to_string(key) + " does not call this node: its id is not lower.");
   }
   auto peer = std::make_shared<Peer>();
@@ -144,7 +159,7 @@ Status LibfabricFabric::expect(PeerKey key, const FabricToken& token) {
 }
 
 Status LibfabricFabric::connect(PeerKey key, const std::string& address, const FabricToken& token) {
-  if (key.node <= options_.self.node) {
+  if (key.node <= self().node) {
     return invalid_argument(to_string(key) + " is not called by this node: its id is not higher.");
   }
   auto at = parse_address(address, provider_->name);

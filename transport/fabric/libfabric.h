@@ -57,6 +57,7 @@ class LibfabricFabric final : public Fabric {
   static Result<std::unique_ptr<Fabric>> make(const FabricOptions& options, FabricEvents& events);
   ~LibfabricFabric() override;
 
+  void identify(PeerKey self) override;
   std::string address() const override;
   std::string describe() const override;
   Status expect(PeerKey peer, const FabricToken& token) override;
@@ -76,8 +77,9 @@ class LibfabricFabric final : public Fabric {
   };
 
   LibfabricFabric(const FabricOptions& options, FabricEvents& events)
-      : options_(options), events_(events) {}
+      : options_(options), events_(events), self_(options.self) {}
   Status open();
+  PeerKey self() const;
 
   // Any thread (libfabric.cpp).
   Status add(std::shared_ptr<Peer> peer);
@@ -122,7 +124,8 @@ class LibfabricFabric final : public Fabric {
   std::unique_ptr<Gate> gate_;
   Counters counters_;
 
-  mutable std::mutex mutex_;  ///< of the peers and fences
+  mutable std::mutex mutex_;  ///< of the peers, the fences and who this node is
+  PeerKey self_;
   std::map<NodeId, std::shared_ptr<Peer>> peers_;
   std::map<NodeId, Incarnation> fences_;  ///< lives up to these are refused
   std::mutex commands_mutex_;

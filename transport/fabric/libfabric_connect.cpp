@@ -59,7 +59,7 @@ void LibfabricFabric::tend_gate() {
 
 void LibfabricFabric::call_gate(Peer& peer, TimePoint time) {
   peer.retry_at = time + kRetryMax;
-  GateHello hello{kFabricProtocol, options_.self, peer.key, peer.token};
+  GateHello hello{kFabricProtocol, self(), peer.key, peer.token};
   auto call = GateCall::start(provider_->host, peer.address, hello, epoll_.get());
   if (!call) {
     peer.last_reason = call.error().message;
@@ -110,7 +110,7 @@ Status LibfabricFabric::dial(Peer& peer, std::uint16_t port) {
   auto connection = Connection::make(*provider_, peer, info.get());
   if (!connection) return connection.error();
   peer.connection = std::move(*connection);
-  return peer.connection->connect(to, DoorPass{options_.self.node, peer.token});
+  return peer.connection->connect(to, DoorPass{self().node, peer.token});
 }
 
 void LibfabricFabric::on_hello(int caller, const GateHello& hello) {
@@ -119,7 +119,7 @@ void LibfabricFabric::on_hello(int caller, const GateHello& hello) {
     return;
   }
   const auto known = active_.find(hello.from.node);
-  if (hello.to != options_.self || known == active_.end() || known->second->key != hello.from ||
+  if (hello.to != self() || known == active_.end() || known->second->key != hello.from ||
       known->second->calls || known->second->phase != Peer::Phase::kWaiting ||
       !same_token(known->second->token, hello.token)) {
     gate_->answer(caller, {GateVerdict::kRefused, 0});
