@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// How a model wants a conversation written. The checkpoint's chat template is recognised by what it
-/// contains, and rendered by code, byte for byte as the template would.
+/// How a model wants a conversation written. The checkpoint's chat template is recognised by what
+/// it contains, and rendered by code, byte for byte as the template would.
 class ChatFormat {
  public:
   /// The family of the template.
@@ -54,9 +54,10 @@ class ChatFormat {
 
   Family family_ = Family::kDeepSeekV3;
   SystemMessages system_messages_ = SystemMessages::kLast;
-  bool assistant_after_user_ = false;  // <｜Assistant｜> ends the user's turn instead of opening its own
-  bool strips_thoughts_ = false;       // History keeps of an answer what follows its last </think>
-  std::string think_opening_;          // What follows <｜Assistant｜> in the generation prompt
+  bool assistant_after_user_ =
+      false;  // <｜Assistant｜> ends the user's turn instead of opening its own
+  bool strips_thoughts_ = false;  // History keeps of an answer what follows its last </think>
+  std::string think_opening_;     // What follows <｜Assistant｜> in the generation prompt
   std::string bos_token_;
   std::string eos_token_;
 };

@@ -17,13 +17,13 @@ struct ReasoningDelta {
 ///     starts_inside ─► [reasoning] ──</think>──► [content]
 ///     otherwise     ─► <think> first? ─yes─► [reasoning], ─no─► [content]
 ///
-/// The tags are special tokens in some tokenizers, so decode with a StreamDecoder whose `keep` holds
-/// the ids of "<think>" and "</think>" (Tokenizer::added_token_id). A tag may be split over pieces:
-/// text that may become one is held back until it is decided.
+/// The tags are special tokens in some tokenizers, so decode with a StreamDecoder whose `keep`
+/// holds the ids of "<think>" and "</think>" (Tokenizer::added_token_id). A tag may be split over
+/// pieces: text that may become one is held back until it is decided.
 class ReasoningParser {
  public:
-  /// `starts_inside`: the generation prompt has opened the block (ChatFormat::opens_think). A <think>
-  /// that the model writes nevertheless as its first word is dropped.
+  /// `starts_inside`: the generation prompt has opened the block (ChatFormat::opens_think). A
+  /// <think> that the model writes nevertheless as its first word is dropped.
   explicit ReasoningParser(bool starts_inside);
 
   ReasoningDelta feed(std::string_view text);
@@ -31,7 +31,9 @@ class ReasoningParser {
   ReasoningDelta finish();
 
   /// Whether text that comes next would be reasoning.
-  bool inside() const { return state_ == State::kReasoning || (state_ == State::kStart && starts_inside_); }
+  bool inside() const {
+    return state_ == State::kReasoning || (state_ == State::kStart && starts_inside_);
+  }
 
  private:
   enum class State : unsigned char { kStart, kReasoning, kContent };

@@ -12,10 +12,10 @@
 
 namespace troupe {
 
-/// Byte-pair merges: of all neighbours that have a merge, the one of the lowest rank is joined first,
-/// the leftmost of equals, until none is left. A heap of candidates over a linked list of symbols, so
-/// a word of n bytes takes O(n log n) however long it is. Mirrors word.rs of Hugging Face's
-/// tokenizers, down to its test for outdated candidates.
+/// Byte-pair merges: of all neighbours that have a merge, the one of the lowest rank is joined
+/// first, the leftmost of equals, until none is left. A heap of candidates over a linked list of
+/// symbols, so a word of n bytes takes O(n log n) however long it is. Mirrors word.rs of Hugging
+/// Face's tokenizers, down to its test for outdated candidates.
 class Bpe {
  public:
   struct Merge {

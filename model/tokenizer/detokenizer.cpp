@@ -10,8 +10,8 @@ StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Options
     : tokenizer_(std::move(tokenizer)), options_(std::move(options)) {}
 
 std::string StreamDecoder::feed(TokenId token) {
-  const bool kept = std::find(options_.keep.begin(), options_.keep.end(), token) !=
-                    options_.keep.end();
+  const bool kept =
+      std::find(options_.keep.begin(), options_.keep.end(), token) != options_.keep.end();
   if (options_.skip_special_tokens && tokenizer_->is_special(token) && !kept) return {};
   pending_ += tokenizer_->token_bytes(token);
   std::string text;

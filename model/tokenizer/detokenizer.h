@@ -8,8 +8,9 @@
 
 namespace troupe {
 
-/// Turns tokens into text as they arrive. It emits whole characters only: bytes that may still become
-/// a character wait for the next token. All deltas together equal Tokenizer::decode of all tokens.
+/// Turns tokens into text as they arrive. It emits whole characters only: bytes that may still
+/// become a character wait for the next token. All deltas together equal Tokenizer::decode of all
+/// tokens.
 class StreamDecoder {
  public:
   struct Options {

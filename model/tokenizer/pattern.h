@@ -31,7 +31,8 @@ class Pattern {
   std::shared_ptr<const Code> code_;
 };
 
-/// Runs patterns for one thread: holds PCRE2's scratch memory, which grows on demand and is bounded.
+/// Runs patterns for one thread: holds PCRE2's scratch memory, which grows on demand and is
+/// bounded.
 class Matcher {
  public:
   Matcher();

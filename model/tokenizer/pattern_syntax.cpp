@@ -111,15 +111,36 @@ class Rewriter {
 
   Status piece() {
     switch (in_[pos_]) {
-      case '\\': return escape_outside();
-      case '[': return char_class();
-      case '(': return group();
-      case '{': return braces();
-      case '.': ++pos_; out_ += "[^\\x{a}]"; return {};
-      case '^': ++pos_; out_ += "(?m:^)"; return {};
-      case '$': ++pos_; out_ += "(?m:$)"; return {};
-      case '*': case '+': case '?': case '|': case ')': out_ += in_[pos_++]; return {};
-      default: out_ += hex(utf8::decode(in_, pos_)); return {};
+      case '\\':
+        return escape_outside();
+      case '[':
+        return char_class();
+      case '(':
+        return group();
+      case '{':
+        return braces();
+      case '.':
+        ++pos_;
+        out_ += "[^\\x{a}]";
+        return {};
+      case '^':
+        ++pos_;
+        out_ += "(?m:^)";
+        return {};
+      case '$':
+        ++pos_;
+        out_ += "(?m:$)";
+        return {};
+      case '*':
+      case '+':
+      case '?':
+      case '|':
+      case ')':
+        out_ += in_[pos_++];
+        return {};
+      default:
+        out_ += hex(utf8::decode(in_, pos_));
+        return {};
     }
   }
 
@@ -192,16 +213,29 @@ class Rewriter {
     if (pos_ + 1 >= in_.size()) return unsupported("'\\' at its end");
     const char c = in_[pos_ + 1];
     switch (c) {
-      case 's': case 'S': set.add(std::string(kSpace), c == 'S'); break;
-      case 'd': case 'D': set.add(property("Nd"), c == 'D'); break;
-      case 'w': case 'W': set.add(word() + std::string(kOnigurumaWordExtras), c == 'W'); break;
-      case 'p': case 'P': {
+      case 's':
+      case 'S':
+        set.add(std::string(kSpace), c == 'S');
+        break;
+      case 'd':
+      case 'D':
+        set.add(property("Nd"), c == 'D');
+        break;
+      case 'w':
+      case 'W':
+        set.add(word() + std::string(kOnigurumaWordExtras), c == 'W');
+        break;
+      case 'p':
+      case 'P': {
         const Status status = property_escape(set);
         if (!status) return status.error();
         return std::optional<char32_t>();
       }
-      case 'x': case 'u': return hex_escape(c);
-      default: return simple_escape(c);
+      case 'x':
+      case 'u':
+        return hex_escape(c);
+      default:
+        return simple_escape(c);
     }
     pos_ += 2;
     return std::optional<char32_t>();

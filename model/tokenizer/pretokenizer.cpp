@@ -29,8 +29,8 @@ std::vector<Section> merge_forward(const std::vector<Section>& sections, bool co
   std::vector<Section> merged;
   bool previous_match = false;
   for (const Section& section : sections) {
-    const bool join = contiguous ? section.match == previous_match
-                                 : section.match && !previous_match;
+    const bool join =
+        contiguous ? section.match == previous_match : section.match && !previous_match;
     if (join && !merged.empty()) {
       merged.back().range.end = section.range.end;
     } else {
@@ -58,13 +58,17 @@ std::vector<Section> merge_with_next(const std::vector<Section>& sections) {
 
 std::vector<Section> apply(SplitBehavior behavior, std::vector<Section> sections) {
   switch (behavior) {
-    case SplitBehavior::kIsolated: return sections;
+    case SplitBehavior::kIsolated:
+      return sections;
     case SplitBehavior::kRemoved:
       std::erase_if(sections, [](const Section& section) { return section.match; });
       return sections;
-    case SplitBehavior::kMergedWithPrevious: return merge_forward(sections, false);
-    case SplitBehavior::kMergedWithNext: return merge_with_next(sections);
-    case SplitBehavior::kContiguous: return merge_forward(sections, true);
+    case SplitBehavior::kMergedWithPrevious:
+      return merge_forward(sections, false);
+    case SplitBehavior::kMergedWithNext:
+      return merge_with_next(sections);
+    case SplitBehavior::kContiguous:
+      return merge_forward(sections, true);
   }
   return sections;
 }

@@ -20,8 +20,9 @@ enum class SplitBehavior : unsigned char {
   kContiguous,
 };
 
-/// Cuts text into the words that BPE runs on: the stages of `pre_tokenizer`, one after the other, each
-/// on every piece that the one before left. Mirrors normalizer.rs of Hugging Face's tokenizers.
+/// Cuts text into the words that BPE runs on: the stages of `pre_tokenizer`, one after the other,
+/// each on every piece that the one before left. Mirrors normalizer.rs of Hugging Face's
+/// tokenizers.
 class PreTokenizer {
  public:
   struct Split {

@@ -36,7 +36,8 @@ class Encoding {
         ids_.push_back(piece.id);
         continue;
       }
-      const Status done = between(text.substr(piece.range.begin, piece.range.end - piece.range.begin));
+      const Status done =
+          between(text.substr(piece.range.begin, piece.range.end - piece.range.begin));
       if (!done) return done;
     }
     return {};
@@ -52,7 +53,8 @@ class Encoding {
         ids_.push_back(piece.id);
         continue;
       }
-      const Status done = words(text.substr(piece.range.begin, piece.range.end - piece.range.begin));
+      const Status done =
+          words(text.substr(piece.range.begin, piece.range.end - piece.range.begin));
       if (!done) return done;
     }
     return {};

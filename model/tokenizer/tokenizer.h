@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// Byte-level BPE as Hugging Face `tokenizers` does it, from a checkpoint's tokenizer.json. Immutable
-/// after loading, so every method may be called from any thread.
+/// Byte-level BPE as Hugging Face `tokenizers` does it, from a checkpoint's tokenizer.json.
+/// Immutable after loading, so every method may be called from any thread.
 ///
 ///     text ─► UTF-8 repair ─► added tokens cut out ─► pre-tokenizer ─► BPE per word ─► BOS/EOS
 class Tokenizer {
@@ -23,23 +23,24 @@ class Tokenizer {
   /// tokenizer.json the error is kNotFound: such a checkpoint serves prompts given as ids.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& dir);
 
-  /// The same from the files' contents; `tokenizer_config_json` may be empty. What the format allows
-  /// but this class does not implement is an error that names the field.
+  /// The same from the files' contents; `tokenizer_config_json` may be empty. What the format
+  /// allows but this class does not implement is an error that names the field.
   static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view tokenizer_json,
                                                             std::string_view tokenizer_config_json);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Text to ids in time linear in the text. Added tokens in the text (special ones too) become their
-  /// ids. Bytes that are not UTF-8 count as U+FFFD, as Python's decode(errors="replace") would.
-  /// `add_special_tokens` adds the BOS (EOS) that the files ask for; leave it off for text that a chat
-  /// format rendered, which has its BOS already. Fails only if a pattern of the tokenizer's files
-  /// needs more steps or memory than it may for this text.
+  /// Text to ids in time linear in the text. Added tokens in the text (special ones too) become
+  /// their ids. Bytes that are not UTF-8 count as U+FFFD, as Python's decode(errors="replace")
+  /// would. `add_special_tokens` adds the BOS (EOS) that the files ask for; leave it off for text
+  /// that a chat format rendered, which has its BOS already. Fails only if a pattern of the
+  /// tokenizer's files needs more steps or memory than it may for this text.
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens) const;
 
-  /// Ids to text, always valid UTF-8: incomplete or invalid bytes become U+FFFD. Ids without a token
-  /// are skipped, as Hugging Face does. For text that arrives token by token see StreamDecoder.
+  /// Ids to text, always valid UTF-8: incomplete or invalid bytes become U+FFFD. Ids without a
+  /// token are skipped, as Hugging Face does. For text that arrives token by token see
+  /// StreamDecoder.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
   /// One past the largest id that has a token.
@@ -48,8 +49,8 @@ class Tokenizer {
   bool has_token(TokenId id) const;
   /// Whether the id is an added token marked special, such as BOS or <｜User｜>.
   bool is_special(TokenId id) const;
-  /// The bytes that this token contributes to decoded text; possibly a part of a character. Empty for
-  /// an id without a token. Valid as long as the tokenizer.
+  /// The bytes that this token contributes to decoded text; possibly a part of a character. Empty
+  /// for an id without a token. Valid as long as the tokenizer.
   std::string_view token_bytes(TokenId id) const;
   /// The id of an added token by its exact text, such as "</think>".
   std::optional<TokenId> added_token_id(std::string_view content) const;

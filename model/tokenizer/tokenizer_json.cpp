@@ -21,7 +21,8 @@ constexpr std::size_t kJsonValuesMax = 16u << 20;
 /// Looking for added tokens takes at most this many steps a byte of text.
 constexpr std::size_t kAddedTokenBytesMax = 1024;
 constexpr std::size_t kAddedTokensMax = 1u << 20;
-/// Ids may have gaps, but not many more than there are tokens: the table of tokens has an entry each.
+/// Ids may have gaps, but not many more than there are tokens: the table of tokens has an entry
+/// each.
 constexpr std::size_t kIdGapsMax = 1u << 16;
 
 /// The pattern of ByteLevel, from GPT-2 (openai/gpt-2, src/encoder.py).
@@ -55,8 +56,8 @@ std::string type_of(const Json& component) {
   return type.is_string() ? type.get<std::string>() : std::string();
 }
 
-/// Commas and opening brackets outside of strings: an upper bound of the values, before any memory is
-/// spent on them.
+/// Commas and opening brackets outside of strings: an upper bound of the values, before any memory
+/// is spent on them.
 bool too_many_values(std::string_view text) {
   std::size_t values = 0;
   bool in_string = false;
@@ -112,8 +113,8 @@ class TokenizerReader {
       token.normalized = reader.boolean_or("normalized", !token.special);
       if (!reader.ok()) return reader.status();
       if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
-        return field_error(where + ".content", "should have 1 to " +
-                                                   std::to_string(kAddedTokenBytesMax) + " bytes");
+        return field_error(where + ".content",
+                           "should have 1 to " + std::to_string(kAddedTokenBytesMax) + " bytes");
       }
       if (!parts_.added_ids.emplace(token.content, token.id).second) {
         return field_error(where, "repeats the token " + in_quotes(token.content));
@@ -155,7 +156,8 @@ class TokenizerReader {
     for (const auto& [content, value] : vocab.items()) {
       if (!value.is_number_unsigned() ||
           value.get<std::uint64_t>() >= static_cast<std::uint64_t>(limits::kDimensionMax)) {
-        return field_error("model.vocab", "gives " + in_quotes(content) + " an id that is not from 0 to " +
+        return field_error("model.vocab", "gives " + in_quotes(content) +
+                                              " an id that is not from 0 to " +
                                               std::to_string(limits::kDimensionMax - 1));
       }
       const TokenId id = value.get<TokenId>();
@@ -165,8 +167,8 @@ class TokenizerReader {
     for (const AddedToken& token : added_) id_max = std::max(id_max, token.id);
     if (static_cast<std::size_t>(id_max) + 1 > 2 * (vocab_.size() + added_.size()) + kIdGapsMax &&
         id_max >= 0) {
-      return field_error("model.vocab", "has too few tokens for its largest id, " +
-                                            std::to_string(id_max));
+      return field_error("model.vocab",
+                         "has too few tokens for its largest id, " + std::to_string(id_max));
     }
     parts_.tokens.resize(static_cast<std::size_t>(id_max + 1));
     return fill_table();
@@ -193,9 +195,10 @@ class TokenizerReader {
     for (const AddedToken& token : added_) {
       const auto known = vocab_.find(token.content);
       if (known == vocab_.end() ? tokens.has(token.id) : known->second != token.id) {
-        return field_error("added_tokens", "gives " + in_quotes(token.content) + " the id " +
-                                               std::to_string(token.id) +
-                                               ", which disagrees with model.vocab or another entry");
+        return field_error("added_tokens",
+                           "gives " + in_quotes(token.content) + " the id " +
+                               std::to_string(token.id) +
+                               ", which disagrees with model.vocab or another entry");
       }
       // The byte-level decoder reads added tokens in its alphabet, too.
       if (known == vocab_.end()) {
@@ -241,11 +244,12 @@ class TokenizerReader {
     const auto left_id = vocab_.find(left);
     const auto right_id = vocab_.find(right);
     const auto merged_id = vocab_.find(left + right);
-    const auto& missing = left_id == vocab_.end() ? left : right_id == vocab_.end() ? right
-                                                                                    : left + right;
+    const auto& missing = left_id == vocab_.end()    ? left
+                          : right_id == vocab_.end() ? right
+                                                     : left + right;
     if (left_id == vocab_.end() || right_id == vocab_.end() || merged_id == vocab_.end()) {
-      return field_error(where, "needs the token " + in_quotes(missing) +
-                                    ", which model.vocab does not have");
+      return field_error(
+          where, "needs the token " + in_quotes(missing) + ", which model.vocab does not have");
     }
     parts_.bpe.add_merge(left_id->second, right_id->second,
                          {static_cast<std::uint32_t>(rank), merged_id->second});
@@ -257,8 +261,9 @@ class TokenizerReader {
     if (normalizer.is_null()) return {};
     const Json& parts = child(normalizer, "normalizers");
     if (type_of(normalizer) == "Sequence" && parts.is_array() && parts.empty()) return {};
-    return unsupported("normalizer", "is " + in_quotes(type_of(normalizer)) +
-                                         (type_of(normalizer) == "Sequence" ? " with members" : ""));
+    return unsupported("normalizer",
+                       "is " + in_quotes(type_of(normalizer)) +
+                           (type_of(normalizer) == "Sequence" ? " with members" : ""));
   }
 
   Status read_pre_tokenizer() {
@@ -337,7 +342,8 @@ class TokenizerReader {
   Status add_split(const std::string& expression, SplitBehavior behavior, bool invert,
                    const std::string& where) {
     Result<Pattern> pattern = Pattern::compile(expression);
-    if (!pattern) return field_error(where + ".pattern", "cannot be used: " + pattern.error().message);
+    if (!pattern)
+      return field_error(where + ".pattern", "cannot be used: " + pattern.error().message);
     parts_.pre_tokenizer.add(PreTokenizer::Split{std::move(*pattern), behavior, invert});
     return {};
   }
@@ -405,8 +411,7 @@ class TokenizerReader {
       return field_error(where, "names a token that special_tokens does not give ids");
     }
     for (const Json& id : ids) {
-      if (!id.is_number_unsigned() ||
-          id.get<std::uint64_t>() >= parts_.tokens.size() ||
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= parts_.tokens.size() ||
           !parts_.tokens.has(id.get<TokenId>())) {
         return field_error(where, "names a token with an id that no token has");
       }

@@ -20,12 +20,12 @@ struct Step {
   std::size_t length = 0;
 };
 
-/// Reads one character of a text that is not empty. Invalid bytes are grouped as the Unicode Standard
-/// recommends ("maximal subparts", chapter 3.9), which is what Python and Rust do.
+/// Reads one character of a text that is not empty. Invalid bytes are grouped as the Unicode
+/// Standard recommends ("maximal subparts", chapter 3.9), which is what Python and Rust do.
 Step next(std::string_view text);
 
-/// Appends `bytes` to `out` with U+FFFD for what is not UTF-8. A character that is still incomplete at
-/// the end is left out; the return value is how many bytes were used.
+/// Appends `bytes` to `out` with U+FFFD for what is not UTF-8. A character that is still incomplete
+/// at the end is left out; the return value is how many bytes were used.
 std::size_t append_complete(std::string& out, std::string_view bytes);
 
 /// Whether all of it is UTF-8.
