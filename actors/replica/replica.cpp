@@ -103,7 +103,9 @@ void Replica::on_submit(const Submit& submit) {
   sequence.tokens.insert(sequence.tokens.end(), submit.output.begin(), submit.output.end());
   sequence.submit.prompt.clear();
   sequence.submit.output.clear();
-  event.finish = sequence.output() > 0 ? finish_of(sequence) : FinishReason::kNone;
+  // A prompt that is to be scored has something to compute even if no token may follow it.
+  const bool scoring = submit.output.empty() && submit.prompt_logprobs >= 0;
+  event.finish = scoring ? FinishReason::kNone : finish_of(sequence);
   if (event.finish != FinishReason::kNone) {
     events_.push_back(std::move(event));
     return;
@@ -115,8 +117,6 @@ void Replica::on_submit(const Submit& submit) {
 std::optional<Error> Replica::refusal(const Submit& submit) const {
   const auto tokens = static_cast<std::int64_t>(submit.prompt.size() + submit.output.size());
   if (submit.prompt.empty()) return invalid_argument("prompt: must hold at least one token.");
-  if (submit.max_tokens == 0 && submit.prompt_logprobs < 0)
-    return invalid_argument("max_tokens: must be at least 1.");
   if (tokens > config_.max_model_len)
     return invalid_argument("prompt: has " + std::to_string(tokens) +
                             " tokens, but the model's context holds " +
@@ -365,7 +365,7 @@ StepSequence Replica::rows_of(const Sequence& sequence, const PlannedRows& plann
   rows.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
   rows.prompt_length = sequence.prompt_length;
   rows.sampling = sequence.submit.sampling;
-  rows.sample = end == sequence.length() && sequence.output() < sequence.submit.max_tokens;
+  rows.sample = end == sequence.length() && finish_of(sequence) == FinishReason::kNone;
   for (std::int32_t position = first; position < end && sequence.submit.prompt_logprobs >= 0;
        ++position) {
     const bool scored = sequence.scores(position);

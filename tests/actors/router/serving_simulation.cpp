@@ -1,0 +1,380 @@
+#include "tests/actors/router/serving_simulation.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "actors/replica/replica.h"
+#include "actors/router/router.h"
+#include "tests/actors/replica/fake_model.h"
+
+namespace troupe::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
+
+/// What a client asked for and what it got.
+struct Client {
+  PreparedRequest prepared;
+  std::vector<std::vector<TokenOutput>> tokens;  ///< by choice
+  std::vector<FinishReason> finish;
+  std::vector<TokenOutput> prompt_logprobs;
+  std::optional<Error> error;
+  bool begun = false, done = false, went_away = false;
+};
+
+/// A replica's machine, its shards, and what is on its way to them.
+struct Worker {
+  explicit Worker(const ReplicaConfig& c)
+      : config(c), machine(c), shards(c.blocks, c.block_size) {}
+  ReplicaConfig config;
+  Replica machine;
+  FakeShards shards;
+  Address address;
+  std::uint64_t last_step = 0;
+  std::set<std::pair<SequenceId, std::uint32_t>> asked;  // Every attempt that arrived.
+  std::map<StepId, std::set<std::int32_t>> blocks_in_flight;
+  bool lost = false;
+};
+
+class Simulation {
+ public:
+  Simulation(std::uint64_t seed, bool faults)
+      : random_(seed), faults_(faults), router_(Router::Options{}) {}
+
+  SimulationReport run() {
+    add_workers();
+    plan_clients();
+    while (!queue_.empty()) {
+      const auto next = queue_.begin();
+      now_ = next->first.first;
+      const Deed deed = std::move(next->second);
+      queue_.erase(next);
+      std::visit([this](const auto& d) { act(d); }, deed);
+    }
+    check_ends();
+    return report_;
+  }
+
+ private:
+  struct Arrival { std::size_t client; };
+  struct Departure { std::size_t client; };
+  struct Loss { std::size_t worker; };
+  struct Wake { std::optional<std::size_t> worker; };  // None: the Router.
+  using Deed = std::variant<Arrival, Departure, Loss, Wake, Envelope>;
+
+  std::int32_t pick(std::int32_t low, std::int32_t high) {
+    return low + static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool chance(std::int32_t percent) { return pick(1, 100) <= percent; }
+  TimePoint later_ms(std::int32_t low, std::int32_t high) {
+    return TimePoint{} + std::chrono::milliseconds(pick(low, high));
+  }
+  void at(TimePoint time, Deed deed) {
+    queue_.emplace(std::pair(time, next_deed_++), std::move(deed));
+  }
+
+  void add_workers() {
+    const std::int32_t sizes[] = {1, 2, 4, 16};
+    ReplicaConfig config;
+    config.version = PlacementVersion{1};
+    config.router = kRouter;
+    config.block_size = sizes[pick(0, 3)];
+    config.max_model_len = 64;
+    config.blocks = (64 / config.block_size) * pick(2, 5) / 2;
+    config.max_num_seqs = pick(1, 10);
+    config.max_num_batched_tokens = chance(50) ? pick(1, 12) : pick(13, 100);
+    config.stages = pick(1, 3);
+    std::vector<ReplicaEndpoint> endpoints;
+    for (std::int32_t i = 0, count = pick(1, 3); i < count; ++i) {
+      config.id = static_cast<std::uint32_t>(i);
+      const NodeId node{config.id + 1};
+      config.shards.clear();
+      for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(config.stages); ++stage)
+        config.shards.push_back(
+            {node, Incarnation{5}, {ActorKind::kLayerShard, shard_index(config.id, stage, 0)}});
+      workers_.push_back(std::make_unique<Worker>(config));
+      workers_.back()->address = {node, Incarnation{5}, {ActorKind::kReplica, config.id}};
+      endpoints.push_back({config.id, workers_.back()->address});
+      if (faults_ && chance(20)) at(later_ms(1, 300), Loss{workers_.size() - 1});
+    }
+    RouterActions actions;
+    router_.on_replicas(PlacementVersion{1}, endpoints, "", now_, actions);
+    carry_out(actions);
+  }
+
+  void plan_clients() {
+    clients_.resize(static_cast<std::size_t>(pick(1, 16)));
+    for (std::size_t i = 0; i < clients_.size(); ++i) {
+      PreparedRequest& prepared = clients_[i].prepared;
+      for (std::int32_t length = pick(1, 40); length > 0; --length)
+        prepared.prompt.push_back(pick(0, kVocab - 1));
+      prepared.max_tokens = static_cast<std::uint32_t>(pick(1, 24));
+      prepared.n = static_cast<std::uint32_t>(chance(80) ? 1 : pick(2, 4));
+      prepared.sampling.temperature = chance(50) ? 1.0f : 0.0f;
+      prepared.sampling.top_logprobs = chance(70) ? -1 : pick(0, 3);
+      prepared.seed = random_();
+      if (chance(60)) prepared.stop_tokens = {kEos};
+      if (chance(30)) prepared.prompt_logprobs = pick(0, 3);
+      if (prepared.prompt_logprobs >= 0 && chance(30)) prepared.max_tokens = 0;
+      prepared.timeout = 3600s;
+      if (faults_ && chance(10)) prepared.timeout = std::chrono::milliseconds(pick(1, 100));
+      const TimePoint arrival = later_ms(0, 200);
+      at(arrival, Arrival{i});
+      if (chance(15)) at(arrival + std::chrono::milliseconds(pick(0, 200)), Departure{i});
+    }
+  }
+
+  // --- Deeds ---
+
+  void act(const Arrival& arrival) {
+    Client& client = clients_[arrival.client];
+    RouterActions actions;
+    const auto id = router_.submit(client.prepared, 1, now_, actions);
+    if (id.ok()) {
+      client.tokens.resize(client.prepared.n);
+      client.finish.resize(client.prepared.n, FinishReason::kNone);
+      ids_[*id] = arrival.client;
+      client.begun = true;
+      ++report_.requests;
+    } else {
+      CHECK(faults_);
+      CHECK(id.error().code == ErrorCode::kUnavailable);
+    }
+    carry_out(actions);
+  }
+
+  void act(const Departure& departure) {
+    for (const auto& [id, client] : ids_) {
+      if (client != departure.client || clients_[client].done) continue;
+      clients_[client].went_away = true;
+      RouterActions actions;
+      router_.cancel(id, now_, actions);
+      carry_out(actions);
+      return;
+    }
+  }
+
+  void act(const Loss& loss) {
+    workers_[loss.worker]->lost = true;
+    RouterActions actions;
+    router_.on_replica_lost(static_cast<std::uint32_t>(loss.worker), "node lost", now_, actions);
+    carry_out(actions);
+  }
+
+  void act(const Wake& wake) {
+    if (!wake.worker) {
+      RouterActions actions;
+      wakes_[kRouter].erase(now_);
+      router_.on_wake(now_, actions);
+      carry_out(actions);
+      return;
+    }
+    Worker& worker = *workers_[*wake.worker];
+    wakes_[worker.address].erase(now_);
+    if (worker.lost) return;
+    Actions actions;
+    worker.machine.on_wake(now_, actions);
+    carry_out(worker, actions);
+  }
+
+  void act(const Envelope& envelope) {
+    if (envelope.to == kRouter) {
+      RouterActions actions;
+      router_.on(envelope, now_, actions);
+      carry_out(actions);
+      return;
+    }
+    Worker& worker = *workers_[envelope.to.node.value - 1];
+    if (worker.lost) return;
+    if (envelope.to.actor.kind != ActorKind::kReplica) {
+      act_as_shard(worker, envelope);
+      return;
+    }
+    const auto* submit = std::get_if<Submit>(envelope.message.get());
+    if (submit && worker.asked.emplace(submit->sequence, submit->attempt).second && chance(3)) {
+      refuse(worker, *submit);
+      return;
+    }
+    forget_blocks(worker, envelope);
+    Actions actions;
+    worker.machine.on(envelope, now_, actions);
+    carry_out(worker, actions);
+  }
+
+  /// The replica is not ready for it yet: nothing has begun, so it may go anywhere again.
+  void refuse(Worker& worker, const Submit& submit) {
+    SequenceEvent event;
+    event.sequence = submit.sequence;
+    event.attempt = submit.attempt;
+    event.index = static_cast<std::uint32_t>(submit.output.size());
+    event.error = unavailable("not started");
+    send(worker.address, kRouter, message_of(SequenceEvents{worker.config.id, {event}}));
+  }
+
+  void act_as_shard(Worker& worker, const Envelope& envelope) {
+    const auto* plan = std::get_if<StepPlan>(envelope.message.get());
+    if (!plan || envelope.to != worker.config.shards.back()) return;
+    if (plan->body.step.value <= worker.last_step) return;  // A duplicate.
+    worker.last_step = plan->body.step.value;
+    if (faults_ && chance(1)) {
+      send(envelope.to, worker.address,
+           message_of(StepFailed{worker.config.id, plan->body.step, unavailable("step failed")}));
+      return;
+    }
+    if (faults_ && pick(1, 500) == 1) return;  // Hung: the deadline has to find out.
+    send(envelope.to, worker.address,
+         message_of(StepResult{worker.config.id, plan->body.step, worker.shards.run(plan->body)}));
+  }
+
+  // --- The network ---
+
+  void send(const Address& from, const Address& to, const MessagePtr& message) {
+    TimePoint& last = links_[{from, to}];
+    for (int copies = chance(5) ? 2 : 1; copies > 0; --copies) {
+      last = std::max(last, now_) + std::chrono::microseconds(pick(0, 4000));
+      at(last, Envelope{from, to, message});
+    }
+  }
+
+  void wake(const Address& who, const Actions& actions, std::optional<std::size_t> worker) {
+    if (actions.wake && wakes_[who].insert(*actions.wake).second)
+      at(std::max(*actions.wake, now_), Wake{worker});
+  }
+
+  void carry_out(const RouterActions& actions) {
+    for (const auto& s : actions.sends) send(kRouter, s.to, s.message);
+    for (const auto& delivery : actions.deliveries) receive(delivery);
+    wake(kRouter, actions, std::nullopt);
+  }
+
+  void carry_out(Worker& worker, const Actions& actions) {
+    for (const auto& s : actions.sends) {
+      if (const auto* plan = std::get_if<StepPlan>(s.message.get())) check_plan(worker, *plan);
+      if (const auto* abort = std::get_if<StepAbort>(s.message.get()))
+        worker.blocks_in_flight.erase(abort->step);
+      send(worker.address, s.to, s.message);
+    }
+    wake(worker.address, actions, worker.config.id);
+  }
+
+  // --- Checks ---
+
+  void check_plan(Worker& worker, const StepPlan& plan) {
+    if (worker.blocks_in_flight.contains(plan.body.step)) return;  // The same for the next shard.
+    std::set<std::int32_t> blocks;
+    std::size_t rows = 0, entries = 0;
+    for (const StepSequence& sequence : plan.body.sequences) {
+      rows += sequence.tokens.size();
+      entries += sequence.block_table.size();
+      blocks.insert(sequence.block_table.begin(), sequence.block_table.end());
+    }
+    CHECK(blocks.size() == entries);
+    for (const auto& [step, others] : worker.blocks_in_flight)
+      for (const std::int32_t block : others) CHECK(!blocks.contains(block));
+    CHECK(rows >= 1);
+    CHECK(rows <= static_cast<std::size_t>(worker.config.max_num_batched_tokens));
+    CHECK(plan.body.sequences.size() <= static_cast<std::size_t>(worker.config.max_num_seqs));
+    worker.blocks_in_flight[plan.body.step] = std::move(blocks);
+    CHECK(worker.blocks_in_flight.size() <= static_cast<std::size_t>(worker.config.stages));
+  }
+
+  void forget_blocks(Worker& worker, const Envelope& envelope) {
+    if (const auto* result = std::get_if<StepResult>(envelope.message.get()))
+      worker.blocks_in_flight.erase(result->step);
+    if (const auto* failed = std::get_if<StepFailed>(envelope.message.get()))
+      worker.blocks_in_flight.erase(failed->step);
+  }
+
+  void receive(const RouterActions::Deliver& delivery) {
+    Client& client = clients_[ids_.at(delivery.request)];
+    const GenerationEvent& event = delivery.event;
+    CHECK(!client.done);
+    if (!event.prompt_tokens.empty()) CHECK(event.prompt_tokens == client.prepared.prompt);
+    client.prompt_logprobs.insert(client.prompt_logprobs.end(), event.prompt_logprobs.begin(),
+                                  event.prompt_logprobs.end());
+    auto& tokens = client.tokens.at(event.choice);
+    if (!event.error) CHECK(client.finish[event.choice] == FinishReason::kNone);
+    tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+    if (event.finish != FinishReason::kNone) client.finish[event.choice] = event.finish;
+    client.error = event.error;
+    client.done = event.request_done;
+  }
+
+  void check_ends() {
+    for (const Client& client : clients_) {
+      if (!client.begun) continue;
+      CHECK(client.done);
+      if (client.error && !faults_ && !client.went_away) FAIL_CHECK(client.error->message);
+      for (std::uint32_t choice = 0; choice < client.prepared.n; ++choice)
+        check_choice(client, choice);
+    }
+    for (const auto& worker : workers_) {
+      const ReplicaReport report = worker->machine.report();
+      report_.preemptions += report.preemptions;
+      if (worker->lost) continue;
+      CHECK(report.running == 0);
+      CHECK(report.waiting == 0);
+      CHECK(report.kv_blocks_used == 0);
+    }
+    const RequestCounts counts = router_.counts();
+    CHECK(counts.running + counts.waiting == 0);
+    CHECK(router_.journal().tokens() == 0);
+    CHECK(router_.journal().sequences() == 0);
+    report_.finished = counts.finished;
+    report_.failed = counts.failed;
+    report_.cancelled = counts.cancelled;
+    report_.replayed = counts.replayed;
+  }
+
+  void check_choice(const Client& client, std::uint32_t choice) {
+    const PreparedRequest& p = client.prepared;
+    SamplingParams sampling = p.sampling;
+    sampling.seed = *p.seed;
+    sampling.choice = choice;
+    const Expected expected =
+        expected_of(p.prompt, sampling, p.max_tokens, !p.stop_tokens.empty(), p.prompt_logprobs);
+    const auto& tokens = client.tokens[choice];
+    report_.tokens += tokens.size();
+    if (client.error) {
+      REQUIRE(tokens.size() <= expected.output.size());
+      CHECK(std::equal(tokens.begin(), tokens.end(), expected.output.begin()));
+      return;
+    }
+    CHECK(tokens == expected.output);
+    CHECK(client.finish[choice] == expected.finish);
+    CHECK(client.prompt_logprobs == expected.prompt_logprobs);
+  }
+
+  std::mt19937_64 random_;
+  bool faults_;
+  TimePoint now_{};
+  Router router_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Client> clients_;
+  std::map<std::uint64_t, std::size_t> ids_;  // Of requests, to clients.
+  std::map<std::pair<Address, Address>, TimePoint> links_;
+  std::map<Address, std::set<TimePoint>> wakes_;
+  std::map<std::pair<TimePoint, std::uint64_t>, Deed> queue_;
+  std::uint64_t next_deed_ = 0;
+  SimulationReport report_;
+};
+
+}  // namespace
+
+SimulationReport simulate_serving(std::uint64_t seed, bool faults) {
+  return Simulation(seed, faults).run();
+}
+
+}  // namespace troupe::testing
