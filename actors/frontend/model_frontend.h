@@ -64,7 +64,7 @@ class ModelFrontend {
 
  private:
   Result<std::vector<TokenId>> prompt_tokens(const Prompt& prompt) const;
-  Status check_prompt(const std::vector<TokenId>& prompt, bool given_as_ids) const;
+  Status check_prompt(const std::vector<TokenId>& prompt) const;
   Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
   Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;
   Status fill_max_tokens(const GenerationRequest& request, PreparedRequest& prepared) const;

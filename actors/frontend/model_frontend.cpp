@@ -1,0 +1,255 @@
+#include "actors/frontend/model_frontend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "model/tokenizer/utf8.h"
+#include "runtime/limits.h"
+
+
+namespace troupe {
+namespace {
+
+/// OpenAI's default for completions without max_tokens.
+constexpr std::int64_t kCompletionTokens = 16;
+/// Lower temperatures would overflow the scaled logits; the answer is as good as greedy there (vLLM
+/// draws the same line).
+constexpr float kTemperatureMin = 0.01f;
+
+Error bad(std::string_view field, std::string_view problem) {
+  return invalid_argument(std::string(field) + ": " + std::string(problem));
+}
+
+std::string number(float value) {
+  std::string text = std::to_string(value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+/// A number's range, closed at both ends unless `above_low`.
+struct Range {
+  std::string_view field;
+  float low, high;
+  bool above_low = false;
+};
+
+Status check(float value, const Range& range) {
+  const bool low = range.above_low ? value > range.low : value >= range.low;
+  if (low && value <= range.high && std::isfinite(value)) return {};
+  std::string wish = range.above_low ? "above " : "at least ";
+  wish += number(range.low);
+  if (std::isfinite(range.high)) wish += " and at most " + number(range.high);
+  return bad(range.field, "must be a number " + wish + ".");
+}
+
+Status check_logprobs(std::string_view field, std::int32_t value) {
+  if (value >= -1 && value <= static_cast<std::int32_t>(limits::kTopLogprobsMax)) return {};
+  return bad(field, "must be from 0 to " + std::to_string(limits::kTopLogprobsMax) + ".");
+}
+
+std::string folder_name(const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::path path = std::filesystem::absolute(folder, failure).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOptions& options) {
+  Parts parts;
+  auto config = load_model_config(options.model);
+  if (!config.ok()) return config.error();
+  parts.config = std::move(*config);
+  auto generation = load_generation_config(options.model);
+  if (!generation.ok()) return generation.error();
+  parts.generation = std::move(*generation);
+
+  auto tokenizer = Tokenizer::load(options.model);
+  if (tokenizer.ok()) {
+    parts.tokenizer = std::move(*tokenizer);
+    parts.chat = ChatFormat::load(options.model);
+  } else if (tokenizer.error().code != ErrorCode::kNotFound) {
+    return tokenizer.error();
+  } else {
+    parts.chat = not_found("This model has no tokenizer, so it takes prompts as token ids only.");
+  }
+
+  const std::int64_t longest = parts.config.max_position_embeddings;
+  if (options.max_model_len < 0 || options.max_model_len > longest)
+    return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
+                            ", the model's max_position_embeddings.");
+  parts.max_model_len = options.max_model_len > 0 ? options.max_model_len : longest;
+  parts.served_model_name = options.served_model_name.empty() ? folder_name(options.model)
+                                                              : options.served_model_name;
+  parts.default_seed = options.seed;
+  parts.request_timeout_s = options.request_timeout_s;
+
+  auto frontend = std::make_shared<const ModelFrontend>(std::move(parts));
+  SamplingParams defaults;
+  if (const Status status = frontend->fill_sampling({}, defaults); !status.ok())
+    return corrupt(options.model + "/generation_config.json: " + status.error().message);
+  return frontend;
+}
+
+ModelFrontend::ModelFrontend(Parts parts) : parts_(std::move(parts)) {
+  eos_tokens_ = parts_.generation.eos_token_ids;
+  if (eos_tokens_.empty()) eos_tokens_ = parts_.config.eos_token_ids;
+  if (!parts_.tokenizer) return;
+  if (const auto eos = parts_.tokenizer->eos(); eos && eos_tokens_.empty())
+    eos_tokens_.push_back(*eos);
+  if (!parts_.chat.ok() || !parts_.chat->reasoning()) return;
+  for (const std::string_view tag : {"<think>", "</think>"})
+    if (const auto id = parts_.tokenizer->added_token_id(tag)) think_tokens_.push_back(*id);
+}
+
+Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request) const {
+  PreparedRequest prepared;
+  // Parameters first: they are cheap to check, and a long text is not worth encoding for a bad one.
+  if (const Status status = fill_sampling(request, prepared.sampling); !status.ok())
+    return status.error();
+  if (request.n < 1 || request.n > limits::kChoicesMax)
+    return bad("n", "must be from 1 to " + std::to_string(limits::kChoicesMax) + ".");
+  prepared.n = request.n;
+  if (const Status status = check_logprobs("prompt_logprobs", request.prompt_logprobs);
+      !status.ok())
+    return status.error();
+  prepared.prompt_logprobs = request.prompt_logprobs;
+  if (const Status status = fill_stops(request, prepared); !status.ok()) return status.error();
+  if (request.timeout_ms && *request.timeout_ms == 0)
+    return bad("timeout_ms", "must be at least 1.");
+  prepared.timeout = std::chrono::seconds(parts_.request_timeout_s);
+  if (request.timeout_ms)
+    prepared.timeout =
+        std::min<Duration>(prepared.timeout, std::chrono::milliseconds(*request.timeout_ms));
+  prepared.seed = request.seed ? request.seed : parts_.default_seed;
+
+  auto prompt = prompt_tokens(request.prompt);
+  if (!prompt.ok()) return prompt.error();
+  prepared.prompt = std::move(*prompt);
+  if (const Status status = check_prompt(prepared.prompt); !status.ok()) return status.error();
+  if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt))
+    prepared.keep_special = think_tokens_;
+  if (const Status status = fill_max_tokens(request, prepared); !status.ok())
+    return status.error();
+  return prepared;
+}
+
+Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const Prompt& prompt) const {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    auto ids = tokenize(*text, true);
+    if (!ids.ok()) return bad("prompt", ids.error().message);
+    return ids;
+  }
+  const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
+  if (messages.empty()) return bad("messages", "must hold at least one message.");
+  if (!parts_.chat.ok()) return bad("messages", parts_.chat.error().message);
+  const auto text = parts_.chat->render(messages, true);
+  if (!text.ok()) {
+    const std::string& message = text.error().message;
+    return message.starts_with("messages") ? invalid_argument(message) : bad("messages", message);
+  }
+  auto ids = tokenize(*text, false);
+  if (!ids.ok()) return bad("messages", ids.error().message);
+  return ids;
+}
+
+Status ModelFrontend::check_prompt(const std::vector<TokenId>& prompt) const {
+  if (prompt.empty()) return bad("prompt", "must hold at least one token.");
+  for (const TokenId token : prompt) {
+    if (token < 0 || token >= vocab_size())
+      return bad("prompt", "token id " + std::to_string(token) + " is not in the vocabulary, 0 to " +
+                               std::to_string(vocab_size() - 1) + ".");
+  }
+  return {};
+}
+
+Status ModelFrontend::fill_sampling(const GenerationRequest& request,
+                                    SamplingParams& sampling) const {
+  const GenerationConfig& defaults = parts_.generation;
+  sampling.temperature = request.temperature.value_or(defaults.temperature.value_or(1.0f));
+  sampling.top_p = request.top_p.value_or(defaults.top_p.value_or(1.0f));
+  sampling.top_k = request.top_k.value_or(defaults.top_k.value_or(0));
+  sampling.min_p = request.min_p.value_or(defaults.min_p.value_or(0.0f));
+  sampling.repetition_penalty =
+      request.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0f));
+  sampling.presence_penalty = request.presence_penalty.value_or(0.0f);
+  sampling.frequency_penalty = request.frequency_penalty.value_or(0.0f);
+  sampling.top_logprobs = request.logprobs;
+
+  const std::pair<float, Range> numbers[] = {
+      {sampling.temperature, {"temperature", 0.0f, INFINITY}},
+      {sampling.top_p, {"top_p", 0.0f, 1.0f, true}},
+      {sampling.min_p, {"min_p", 0.0f, 1.0f}},
+      {sampling.repetition_penalty, {"repetition_penalty", 0.0f, INFINITY, true}},
+      {sampling.presence_penalty, {"presence_penalty", -2.0f, 2.0f}},
+      {sampling.frequency_penalty, {"frequency_penalty", -2.0f, 2.0f}},
+  };
+  for (const auto& [value, range] : numbers)
+    if (Status status = check(value, range); !status.ok()) return status;
+  if (sampling.top_k < -1) return bad("top_k", "must be at least 1, or 0 or -1 for all tokens.");
+  sampling.top_k = std::min(std::max(sampling.top_k, 0), vocab_size());
+  if (sampling.temperature > 0.0f)
+    sampling.temperature = std::max(sampling.temperature, kTemperatureMin);
+  return check_logprobs("logprobs", sampling.top_logprobs);
+}
+
+Status ModelFrontend::fill_stops(const GenerationRequest& request,
+                                 PreparedRequest& prepared) const {
+  if (!request.stop.empty() && !parts_.tokenizer)
+    return bad("stop", "this model has no tokenizer, so its output has no text to stop at.");
+  if (request.stop.size() > limits::kStopStringsMax)
+    return bad("stop", "must hold at most " + std::to_string(limits::kStopStringsMax) + " strings.");
+  for (const std::string& text : request.stop) {
+    if (text.empty()) return bad("stop", "a stop string must not be empty.");
+    if (text.size() > limits::kStopStringBytesMax)
+      return bad("stop", "a stop string must have at most " +
+                             std::to_string(limits::kStopStringBytesMax) + " bytes.");
+    if (!utf8::valid(text)) return bad("stop", "a stop string must be valid UTF-8.");
+  }
+  prepared.stop = request.stop;
+  if (!request.ignore_eos) prepared.stop_tokens = eos_tokens_;
+  return {};
+}
+
+Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
+                                      PreparedRequest& prepared) const {
+  const auto length = static_cast<std::int64_t>(prepared.prompt.size());
+  const std::int64_t room = parts_.max_model_len - length;
+  const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+  const std::int64_t wanted =
+      request.max_tokens ? *request.max_tokens : (chat ? parts_.max_model_len : kCompletionTokens);
+  // A prompt may be scored without generating anything.
+  if (wanted == 0 && prepared.prompt_logprobs < 0) return bad("max_tokens", "must be at least 1.");
+  if (room < (wanted == 0 ? 0 : 1))
+    return bad(chat ? "messages" : "prompt",
+               "has " + std::to_string(length) + " tokens; the context holds " +
+                   std::to_string(parts_.max_model_len) +
+                   ", answer included: shorten it, or raise --max-model-len.");
+  prepared.max_tokens = static_cast<std::uint32_t>(std::min(wanted, room));
+  return {};
+}
+
+Result<std::vector<TokenId>> ModelFrontend::tokenize(std::string_view text,
+                                                     bool add_special_tokens) const {
+  if (!parts_.tokenizer)
+    return invalid_argument("This model has no tokenizer: give the prompt as token ids.");
+  return parts_.tokenizer->encode(text, add_special_tokens);
+}
+
+Result<std::string> ModelFrontend::detokenize(std::span<const TokenId> ids) const {
+  if (!parts_.tokenizer)
+    return invalid_argument("This model has no tokenizer: its tokens have no text.");
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= vocab_size())
+      return bad("tokens", "token id " + std::to_string(id) + " is not in the vocabulary, 0 to " +
+                               std::to_string(vocab_size() - 1) + ".");
+  }
+  return parts_.tokenizer->decode(ids, false);
+}
+
+}  // namespace troupe
