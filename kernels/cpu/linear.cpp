@@ -1,7 +1,6 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -15,69 +14,61 @@ namespace {
 
 /// Rows that pass through the temporaries of a sliced or partial panel at once.
 constexpr std::size_t kRowBlock = 32;
-constexpr int kTreeLevels = std::bit_width(static_cast<unsigned>(limits::kSumSlices));
+constexpr std::size_t kTile = kRowBlock * kPanel;
 
-struct Tile {
-  alignas(64) float v[kRowBlock * kPanel];
-};
-
-LinearSlice slice_of(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
-                     std::int64_t panel, int slice) {
+/// Everything about a piece but how many there are and where its results go.
+LinearSlice first_piece(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
+                        std::int64_t panel) {
   LinearSlice s;
+  s.weights = w.panel(panel);
   s.bf16_pairs = w.type() == WeightType::kBf16;
   s.k = w.slice_k();
   s.k_padded = w.slice_k_padded();
-  s.weights = w.panel(panel) + w.panel_bytes() / static_cast<std::size_t>(w.slices()) *
-                                   static_cast<std::size_t>(slice);
-  const std::int64_t offset =
-      plan.round_x ? slice * s.k_padded * 2 : slice * s.k * std::int64_t{sizeof(float)};
-  s.x = static_cast<const std::byte*>(x.data) + offset;
+  s.x = x.data;
   s.x_stride = x.stride;
   s.rows = x.rows;
+  s.weights_step = w.panel_bytes() / static_cast<std::size_t>(w.slices());
+  s.x_step = static_cast<std::size_t>(plan.round_x ? s.k_padded * 2 : s.k * 4);
   return s;
 }
 
-void add(const Tile& from, Tile& to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to.v[i] += from.v[i];
-}
-
-/// Sums all slices of a block of at most kRowBlock rows as a binary tree: tiles[l] holds the sum of
-/// 2^l slices until its neighbour is ready, the last one a fresh slice.
-void run_tree(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
-              std::int64_t panel, Tile* tiles) {
-  const std::size_t count = x.rows * kPanel;
-  Tile& sum = tiles[kTreeLevels];
-  for (int s = 0; s < w.slices(); ++s) {
-    LinearSlice slice = slice_of(w, plan, x, panel, s);
-    slice.y = sum.v;
-    slice.y_stride = kPanel;
-    plan.slice(slice);
-    const int completed = std::countr_one(static_cast<unsigned>(s));
-    for (int l = 0; l < completed; ++l) add(tiles[l], sum, count);
-    std::memcpy(tiles[completed].v, sum.v, count * sizeof(float));
-  }
-}
-
+/// One panel through temporaries, at most kRowBlock rows at a time: every slice of k by itself, then
+/// their sum as a binary tree.
 void run_panel(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
                std::int64_t panel, Rows y) {
+  alignas(64) float tiles[limits::kSumSlices * kTile];
   const auto columns = static_cast<std::size_t>(std::min(kPanel, w.n() - panel * kPanel));
-  float* out = y.data + panel * kPanel;
-  if (w.slices() == 1 && columns == static_cast<std::size_t>(kPanel)) {
-    LinearSlice slice = slice_of(w, plan, x, panel, 0);
-    slice.y = out;
-    slice.y_stride = y.stride;
-    plan.slice(slice);
-    return;
-  }
-  Tile tiles[kTreeLevels + 1];
-  const int result = std::bit_width(static_cast<unsigned>(w.slices())) - 1;
   for (std::size_t r = 0; r < x.rows; r += kRowBlock) {
     const PreparedRows block = {static_cast<const std::byte*>(x.data) + r * x.stride,
                                 std::min(kRowBlock, x.rows - r), x.stride};
-    run_tree(w, plan, block, panel, tiles);
+    LinearSlice slices = first_piece(w, plan, block, panel);
+    slices.pieces = w.slices();
+    slices.y = tiles;
+    slices.y_stride = kPanel;
+    slices.y_step = kTile;
+    plan.slice(slices);
+    for (int step = 1; step < w.slices(); step *= 2) {
+      for (int s = 0; s < w.slices(); s += 2 * step) {
+        float* left = tiles + static_cast<std::size_t>(s) * kTile;
+        const float* right = left + static_cast<std::size_t>(step) * kTile;
+        for (std::size_t i = 0; i < block.rows * kPanel; ++i) left[i] += right[i];
+      }
+    }
     for (std::size_t i = 0; i < block.rows; ++i)
-      std::memcpy(out + (r + i) * y.stride, tiles[result].v + i * kPanel, columns * sizeof(float));
+      std::memcpy(y.row(r + i) + panel * kPanel, tiles + i * kPanel, columns * sizeof(float));
   }
+}
+
+/// Whole panels of a product that is one slice go straight to y.
+void run_whole_panels(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
+                      std::int64_t first, std::int64_t last, Rows y) {
+  LinearSlice panels = first_piece(w, plan, x, first);
+  panels.pieces = last - first;
+  panels.x_step = 0;
+  panels.y = y.data + first * kPanel;
+  panels.y_stride = y.stride;
+  panels.y_step = kPanel;
+  plan.slice(panels);
 }
 
 }  // namespace
@@ -117,8 +108,14 @@ void run_panels(const PackedMatrix& w, const PreparedRows& x, std::int64_t first
     const std::size_t rows = std::min(block, x.rows - r);
     const PreparedRows part = {static_cast<const std::byte*>(x.data) + r * x.stride, rows,
                                x.stride};
-    for (std::int64_t p = first; p < last; ++p)
-      run_panel(w, plan, part, p, {y.row(r), rows, y.cols, y.stride});
+    const Rows out = {y.row(r), rows, y.cols, y.stride};
+    std::int64_t p = first;
+    if (w.slices() == 1) {
+      p = std::min(last, w.n() / kPanel);
+      if (p > first) run_whole_panels(w, plan, part, first, p, out);
+      p = std::max(p, first);
+    }
+    for (; p < last; ++p) run_panel(w, plan, part, p, out);
   }
 }
 

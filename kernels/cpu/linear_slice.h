@@ -7,9 +7,14 @@
 /// translation units with wide instructions: plain data only, nothing inline.
 namespace troupe::kernels::cpu {
 
-/// One slice of one panel: y[r][0..31] = sum over k of x[r][k] * w[k][0..31].
+/// Some pieces, each a slice of a panel: y[r][0..31] = sum over k of x[r][k] * w[k][0..31].
+/// They are the slices of one panel or panels of one slice each; a step leads to the next piece.
 struct LinearSlice {
-  const void* weights = nullptr;  ///< the slice's first element in the panel, 64-byte aligned
+  std::int64_t pieces = 1;
+  std::size_t weights_step = 0, x_step = 0;  ///< bytes
+  std::size_t y_step = 0;                    ///< floats
+
+  const void* weights = nullptr;  ///< the first piece's first element, 64-byte aligned
   bool bf16_pairs = false;        ///< [k/2][32][2] bf16, else [k][32] float32
   std::int64_t k = 0;             ///< terms of the sum
   std::int64_t k_padded = 0;      ///< the same with padding, for kernels that take rounded rows

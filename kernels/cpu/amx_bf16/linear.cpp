@@ -70,21 +70,47 @@ void one_block(const LinearSlice& s, std::size_t row) {
   _tile_stored(1, y + 16, stride);
 }
 
+/// The i-th piece by itself.
+LinearSlice piece(const LinearSlice& all, std::int64_t i) {
+  LinearSlice s = all;
+  const auto n = static_cast<std::size_t>(i);
+  s.weights = static_cast<const char*>(all.weights) + n * all.weights_step;
+  s.x = static_cast<const char*>(all.x) + n * all.x_step;
+  s.y = all.y + n * all.y_step;
+  return s;
+}
+
+/// Loading a configuration takes as long as a small product, so pieces share it.
+struct Shape {
+  std::size_t first_rows = 0, second_rows = 0;
+
+  void become(std::size_t first, std::size_t second) {
+    if (first == first_rows && second == second_rows) return;
+    first_rows = first;
+    second_rows = second;
+    configure(first, second);
+  }
+};
+
 }  // namespace
 
-void linear_slice_amx_bf16(const LinearSlice& s) {
-  std::size_t row = 0;
-  if (s.rows >= 2 * kTileRows) {
-    configure(kTileRows, kTileRows);
-    for (; row + 2 * kTileRows <= s.rows; row += 2 * kTileRows) two_blocks(s, row);
-  }
-  const std::size_t left = s.rows - row;
-  if (left > kTileRows) {
-    configure(kTileRows, left - kTileRows);
-    two_blocks(s, row);
-  } else if (left > 0) {
-    configure(left, 0);
-    one_block(s, row);
+void linear_slice_amx_bf16(const LinearSlice& all) {
+  Shape shape;
+  for (std::int64_t i = 0; i < all.pieces; ++i) {
+    const LinearSlice s = piece(all, i);
+    std::size_t row = 0;
+    for (; row + 2 * kTileRows <= s.rows; row += 2 * kTileRows) {
+      shape.become(kTileRows, kTileRows);
+      two_blocks(s, row);
+    }
+    const std::size_t left = s.rows - row;
+    if (left > kTileRows) {
+      shape.become(kTileRows, left - kTileRows);
+      two_blocks(s, row);
+    } else if (left > 0) {
+      shape.become(left, 0);
+      one_block(s, row);
+    }
   }
   _tile_release();
 }

@@ -76,16 +76,29 @@ void rows(const LinearSlice& s, std::size_t row) {
                  : f32_block<R, kVectors>(s, row, column);
 }
 
+/// The i-th piece by itself.
+LinearSlice piece(const LinearSlice& all, std::int64_t i) {
+  LinearSlice s = all;
+  const auto n = static_cast<std::size_t>(i);
+  s.weights = static_cast<const char*>(all.weights) + n * all.weights_step;
+  s.x = static_cast<const char*>(all.x) + n * all.x_step;
+  s.y = all.y + n * all.y_step;
+  return s;
+}
+
 }  // namespace
 
-void linear_slice_avx2(const LinearSlice& s) {
-  std::size_t row = 0;
-  for (; row + 4 <= s.rows; row += 4) rows<4>(s, row);
-  if (s.rows - row >= 2) {
-    rows<2>(s, row);
-    row += 2;
+void linear_slice_avx2(const LinearSlice& all) {
+  for (std::int64_t i = 0; i < all.pieces; ++i) {
+    const LinearSlice s = piece(all, i);
+    std::size_t row = 0;
+    for (; row + 4 <= s.rows; row += 4) rows<4>(s, row);
+    if (s.rows - row >= 2) {
+      rows<2>(s, row);
+      row += 2;
+    }
+    if (row < s.rows) rows<1>(s, row);
   }
-  if (row < s.rows) rows<1>(s, row);
 }
 
 }  // namespace troupe::kernels::cpu

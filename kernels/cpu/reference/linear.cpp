@@ -62,12 +62,25 @@ void rows(const LinearSlice& s, std::size_t row) {
     s.bf16_pairs ? rows_pairs<R>(s, row, column) : rows_f32<R>(s, row, column);
 }
 
+/// The i-th piece by itself.
+LinearSlice piece(const LinearSlice& all, std::int64_t i) {
+  LinearSlice s = all;
+  const auto n = static_cast<std::size_t>(i);
+  s.weights = static_cast<const char*>(all.weights) + n * all.weights_step;
+  s.x = static_cast<const char*>(all.x) + n * all.x_step;
+  s.y = all.y + n * all.y_step;
+  return s;
+}
+
 }  // namespace
 
-void linear_slice_reference(const LinearSlice& s) {
-  std::size_t row = 0;
-  for (; row + 4 <= s.rows; row += 4) rows<4>(s, row);
-  for (; row < s.rows; ++row) rows<1>(s, row);
+void linear_slice_reference(const LinearSlice& all) {
+  for (std::int64_t i = 0; i < all.pieces; ++i) {
+    const LinearSlice s = piece(all, i);
+    std::size_t row = 0;
+    for (; row + 4 <= s.rows; row += 4) rows<4>(s, row);
+    for (; row < s.rows; ++row) rows<1>(s, row);
+  }
 }
 
 }  // namespace troupe::kernels::cpu
