@@ -41,6 +41,7 @@ inline constexpr std::size_t kDevicesPerNodeMax = 64;
 /// How long an actor that has been told to end may take over what it is doing.
 inline constexpr auto kActorStopDeadline = 2s;
 
+
 // --- Control lane -----------------------------------------------------------------------------
 /// The largest control message; a frame header that claims more closes the connection. A million
 /// prompt tokens take 4 MiB.

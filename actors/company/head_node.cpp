@@ -355,6 +355,12 @@ bool HeadNode::wait_ready(Duration patience) const {
   }) && impl_->state == ClusterState::kReady;
 }
 
+std::optional<Error> HeadNode::trouble() const {
+  std::lock_guard lock(impl_->mutex);
+  if (impl_->state != ClusterState::kDegraded) return std::nullopt;
+  return unavailable(impl_->message);
+}
+
 void HeadNode::stop(const std::string& reason) {
   impl_->tell([reason](Supervisor& s, auto& a) { s.stop(reason, now(), a); });
 }

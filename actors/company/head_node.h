@@ -62,6 +62,9 @@ class HeadNode : public ClusterView {
 
   /// Waits until requests can be served; false when `patience` passed first.
   bool wait_ready(Duration patience) const;
+  /// Why it cannot serve although devices are here (a plan that does not fit, weights that cannot be
+  /// loaded, a member lost); none while it forms, loads or serves.
+  std::optional<Error> trouble() const;
   /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any thread.
   void stop(const std::string& reason);
   /// Waits until the cluster has ended; false when `patience` passed first.

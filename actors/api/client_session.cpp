@@ -1,0 +1,113 @@
+#include "actors/api/client_session.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "actors/node_agent/head_link.h"
+
+namespace troupe {
+
+struct ClientSession::Impl {
+  Events events;
+  std::string program;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;            // guarded by mutex
+  std::optional<Error> failed;  // guarded by mutex
+  Address self;                 // guarded by mutex
+  Address head;                 // guarded by mutex
+
+  std::unique_ptr<HeadLink> link;  // last: its events use everything above
+
+  Status send(MessagePtr message) {
+    Envelope envelope;
+    {
+      std::lock_guard lock(mutex);
+      if (failed) return *failed;
+      envelope = {self, head, std::move(message)};
+    }
+    return link->send(envelope);
+  }
+
+  void fail(Error error) {
+    bool was_open = false;
+    {
+      std::lock_guard lock(mutex);
+      if (failed) return;
+      was_open = open;
+      failed = std::move(error);
+    }
+    changed.notify_all();
+    if (was_open) events.down(failed->message);
+  }
+
+  void on_message(const Envelope& envelope) {
+    const Message& message = *envelope.message;
+    if (const auto* greeting = std::get_if<Greeting>(&message)) {
+      if (greeting->protocol.oldest > kProtocol.newest ||
+          greeting->protocol.newest < kProtocol.oldest)
+        return fail(refused("The head runs Troupe " + greeting->version +
+                            ", which this program cannot talk to; use the same version."));
+      {
+        std::lock_guard lock(mutex);
+        head = envelope.from;
+        self = envelope.to;
+      }
+      (void)send(message_of(ClientHello{kProtocol, program}));
+    } else if (std::holds_alternative<ClientWelcome>(message)) {
+      {
+        std::lock_guard lock(mutex);
+        open = true;
+      }
+      changed.notify_all();
+    } else if (const auto* no = std::get_if<Refused>(&message)) {
+      fail({no->code, no->reason});
+    } else {
+      events.message(message);
+    }
+  }
+};
+
+ClientSession::ClientSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ClientSession::~ClientSession() { impl_->link->close(); }
+
+Status ClientSession::send_message(MessagePtr message) { return impl_->send(std::move(message)); }
+
+Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& system,
+                                                           const std::string& join_file,
+                                                           const std::string& program,
+                                                           Duration deadline, Events events) {
+  const auto join = read_join_file(join_file);
+  if (!join.ok()) return join.error();
+  std::vector<HostPort> heads;
+  for (const auto& text : join->heads) {
+    auto address = parse_host_port(text);
+    if (!address.ok()) return address.error();
+    heads.push_back(std::move(*address));
+  }
+  std::unique_ptr<ClientSession> session(new ClientSession(std::make_unique<Impl>()));
+  Impl& impl = *session->impl_;
+  impl.events = std::move(events);
+  impl.program = program;
+  auto link = make_tcp_link(system, std::move(heads), join->worker);
+  if (!link.ok()) return link.error();
+  impl.link = std::move(*link);
+  impl.link->listen({
+      .up = [] {},
+      .message = [&impl](Envelope envelope) { impl.on_message(envelope); },
+      .down =
+          [&impl](std::string reason, bool foreign) {
+            impl.fail(foreign ? refused(std::move(reason)) : unavailable(std::move(reason)));
+          },
+  });
+  impl.link->connect();
+  std::unique_lock lock(impl.mutex);
+  if (!impl.changed.wait_for(lock, deadline, [&] { return impl.open || impl.failed; }))
+    return deadline_exceeded("The head at " + join->heads.front() + " did not answer in time.");
+  if (impl.failed) return *impl.failed;
+  return session;
+}
+
+}  // namespace troupe

@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "actors/api/cluster.h"
+#include "actors/company/head_node.h"
+#include "actors/control/caf_system.h"
+#include "actors/node_agent/worker_node.h"
+#include "actors/supervisor/supervisor.h"
+#include "runtime/host.h"
+#include "runtime/version.h"
+
+namespace troupe {
+namespace {
+
+/// Head and worker in this process; they talk by pointer.
+class LocalCluster : public Cluster {
+ public:
+  ~LocalCluster() override {
+    if (head_) {
+      head_->stop("The program ends.");
+      head_->wait(limits::kStopDeadline);
+    }
+    worker_.reset();
+    head_.reset();
+  }
+
+  Status open(const LocalClusterOptions& options) {
+    auto caf = CafSystem::make();
+    if (!caf.ok()) return caf.error();
+    caf_ = std::move(*caf);
+
+    HeadOptions head;
+    head.version = kVersion;
+    head.engine = options.engine;
+    head.engine.min_devices = 1;
+    head.cluster_id = "in-process";
+    head.incarnation = Incarnation{1};
+    auto started = HeadNode::start(caf_->system(), post_, std::move(head));
+    if (!started.ok()) return started.error();
+    head_ = std::move(*started);
+
+    WorkerOptions worker;
+    worker.version = kVersion;
+    worker.head = "this process";
+    Device::Options device;
+    device.threads = options.threads > 0 ? options.threads : host_processors();
+    device.memory_total = options.device_memory > 0 ? options.device_memory : host_memory_bytes();
+    worker.devices = {device};
+    auto joined =
+        WorkerNode::start(caf_->system(), post_, std::move(worker), head_->make_local_link());
+    if (!joined.ok()) return joined.error();
+    worker_ = std::move(*joined);
+    return wait_ready();
+  }
+
+  Result<std::string> status_json() override { return head_->status_json(); }
+  Status subscribe(std::function<void(const ClusterEvent&)> listener) override {
+    head_->subscribe(std::move(listener));
+    return {};
+  }
+  GenerationService& service() override { return head_->service(); }
+  caf::actor_system& system() override { return caf_->system(); }
+
+ private:
+  /// Loading takes as long as the disk needs; what cannot succeed ends the wait.
+  Status wait_ready() {
+    while (!head_->wait_ready(std::chrono::milliseconds(20))) {
+      if (const auto trouble = head_->trouble()) return *trouble;
+      if (const auto exit = worker_->wait(Duration::zero())) return unavailable(exit->reason);
+    }
+    return {};
+  }
+
+  std::unique_ptr<CafSystem> caf_;
+  Post post_;
+  std::unique_ptr<HeadNode> head_;
+  std::unique_ptr<WorkerNode> worker_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Cluster>> Cluster::start(const LocalClusterOptions& options) {
+  auto cluster = std::make_unique<LocalCluster>();
+  if (const Status opened = cluster->open(options); !opened.ok()) return opened.error();
+  return std::unique_ptr<Cluster>(std::move(cluster));
+}
+
+}  // namespace troupe

@@ -1,0 +1,136 @@
+#include <future>
+#include <map>
+#include <mutex>
+
+#include "actors/api/cluster.h"
+#include "actors/api/client_session.h"
+#include "actors/control/caf_system.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+/// A running cluster, as a client of its head.
+class RemoteCluster : public Cluster, private GenerationService {
+ public:
+  Status open(const std::string& join_file, Duration deadline) {
+    auto caf = CafSystem::make();
+    if (!caf.ok()) return caf.error();
+    caf_ = std::move(*caf);
+    auto session = ClientSession::open(
+        caf_->system(), join_file, "embedded client", deadline,
+        {[this](const Message& message) { on_message(message); },
+         [this](const std::string& reason) { on_down(reason); }});
+    if (!session.ok()) return session.error();
+    session_ = std::move(*session);
+    return {};
+  }
+  ~RemoteCluster() override { session_.reset(); }
+
+  Result<std::string> status_json() override {
+    auto promise = std::make_shared<std::promise<std::string>>();
+    auto future = promise->get_future();
+    const std::uint64_t query = next_query();
+    {
+      std::lock_guard lock(mutex_);
+      status_queries_[query] = promise;
+    }
+    if (const Status sent = session_->send(StatusQuery{query}); !sent.ok()) return sent.error();
+    if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready)
+      return deadline_exceeded("The head did not answer in time.");
+    return future.get();
+  }
+
+  Status subscribe(std::function<void(const ClusterEvent&)> listener) override {
+    {
+      std::lock_guard lock(mutex_);
+      listeners_.push_back(std::move(listener));
+    }
+    return session_->send(Subscribe{});
+  }
+
+  GenerationService& service() override { return *this; }
+  caf::actor_system& system() override { return caf_->system(); }
+
+ private:
+  Result<std::uint64_t> submit(GenerationRequest request,
+                               std::shared_ptr<GenerationSink> sink) override {
+    const std::uint64_t query = next_query();
+    {
+      std::lock_guard lock(mutex_);
+      sinks_[query] = std::move(sink);
+    }
+    const Status sent = session_->send(ClientGenerate{query, std::move(request)});
+    if (sent.ok()) return query;
+    std::lock_guard lock(mutex_);
+    sinks_.erase(query);
+    return sent.error();
+  }
+  void cancel(std::uint64_t request) override { (void)session_->send(ClientCancel{request}); }
+
+  std::uint64_t next_query() {
+    std::lock_guard lock(mutex_);
+    return ++last_query_;
+  }
+
+  void on_message(const Message& message) {
+    if (const auto* generation = std::get_if<ClientGeneration>(&message)) {
+      std::shared_ptr<GenerationSink> sink;
+      {
+        std::lock_guard lock(mutex_);
+        const auto it = sinks_.find(generation->query);
+        if (it == sinks_.end()) return;
+        sink = it->second;
+        if (generation->event.request_done || generation->event.error) sinks_.erase(it);
+      }
+      sink->on_event(generation->event);
+    } else if (const auto* reply = std::get_if<StatusReply>(&message)) {
+      std::lock_guard lock(mutex_);
+      const auto it = status_queries_.find(reply->query);
+      if (it == status_queries_.end()) return;
+      it->second->set_value(reply->json);
+      status_queries_.erase(it);
+    } else if (const auto* news = std::get_if<ClusterNews>(&message)) {
+      std::vector<std::function<void(const ClusterEvent&)>> listeners;
+      {
+        std::lock_guard lock(mutex_);
+        listeners = listeners_;
+      }
+      for (const auto& listener : listeners) listener(news->event);
+    }
+  }
+
+  /// Every request that is not over ends here: nothing hangs.
+  void on_down(const std::string& reason) {
+    std::map<std::uint64_t, std::shared_ptr<GenerationSink>> lost;
+    {
+      std::lock_guard lock(mutex_);
+      lost.swap(sinks_);
+    }
+    for (const auto& [query, sink] : lost) {
+      GenerationEvent event;
+      event.error = unavailable("The connection to the head was lost: " + reason);
+      sink->on_event(std::move(event));
+    }
+  }
+
+  std::unique_ptr<CafSystem> caf_;
+  std::mutex mutex_;
+  std::uint64_t last_query_ = 0;                                    // guarded by mutex_
+  std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks_;  // guarded by mutex_
+  std::map<std::uint64_t, std::shared_ptr<std::promise<std::string>>>
+      status_queries_;                                              // guarded by mutex_
+  std::vector<std::function<void(const ClusterEvent&)>> listeners_;  // guarded by mutex_
+  std::unique_ptr<ClientSession> session_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Cluster>> Cluster::connect(const std::string& join_file, Duration deadline) {
+  auto cluster = std::make_unique<RemoteCluster>();
+  if (const Status opened = cluster->open(join_file, deadline); !opened.ok())
+    return opened.error();
+  return std::unique_ptr<Cluster>(std::move(cluster));
+}
+
+}  // namespace troupe
