@@ -8,7 +8,6 @@
 #include "model/tokenizer/utf8.h"
 #include "runtime/limits.h"
 
-
 namespace troupe {
 namespace {
 
@@ -83,8 +82,8 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
     return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
                             ", the model's max_position_embeddings.");
   parts.max_model_len = options.max_model_len > 0 ? options.max_model_len : longest;
-  parts.served_model_name = options.served_model_name.empty() ? folder_name(options.model)
-                                                              : options.served_model_name;
+  parts.served_model_name =
+      options.served_model_name.empty() ? folder_name(options.model) : options.served_model_name;
   parts.default_seed = options.seed;
   parts.request_timeout_s = options.request_timeout_s;
 
@@ -133,8 +132,7 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   if (const Status status = check_prompt(prepared.prompt); !status.ok()) return status.error();
   if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt))
     prepared.keep_special = think_tokens_;
-  if (const Status status = fill_max_tokens(request, prepared); !status.ok())
-    return status.error();
+  if (const Status status = fill_max_tokens(request, prepared); !status.ok()) return status.error();
   return prepared;
 }
 
@@ -162,7 +160,8 @@ Status ModelFrontend::check_prompt(const std::vector<TokenId>& prompt) const {
   if (prompt.empty()) return bad("prompt", "must hold at least one token.");
   for (const TokenId token : prompt) {
     if (token < 0 || token >= vocab_size())
-      return bad("prompt", "token id " + std::to_string(token) + " is not in the vocabulary, 0 to " +
+      return bad("prompt", "token id " + std::to_string(token) +
+                               " is not in the vocabulary, 0 to " +
                                std::to_string(vocab_size() - 1) + ".");
   }
   return {};
@@ -203,7 +202,8 @@ Status ModelFrontend::fill_stops(const GenerationRequest& request,
   if (!request.stop.empty() && !parts_.tokenizer)
     return bad("stop", "this model has no tokenizer, so its output has no text to stop at.");
   if (request.stop.size() > limits::kStopStringsMax)
-    return bad("stop", "must hold at most " + std::to_string(limits::kStopStringsMax) + " strings.");
+    return bad("stop",
+               "must hold at most " + std::to_string(limits::kStopStringsMax) + " strings.");
   for (const std::string& text : request.stop) {
     if (text.empty()) return bad("stop", "a stop string must not be empty.");
     if (text.size() > limits::kStopStringBytesMax)

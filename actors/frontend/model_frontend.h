@@ -19,8 +19,9 @@
 
 namespace troupe {
 
-/// What the doors know of the model: turns a GenerationRequest into ids and checked parameters, in the
-/// caller's thread, before the Router sees it. Immutable and shared; every method is thread-safe.
+/// What the doors know of the model: turns a GenerationRequest into ids and checked parameters, in
+/// the caller's thread, before the Router sees it. Immutable and shared; every method is
+/// thread-safe.
 ///
 ///     request ─► chat format ─► tokenizer ─► defaults ─► checks ─► PreparedRequest
 class ModelFrontend {
@@ -37,8 +38,8 @@ class ModelFrontend {
     std::int32_t request_timeout_s = 600;
   };
 
-  /// Reads the checkpoint folder `options.model`. A checkpoint without a tokenizer is served by ids,
-  /// one without a known chat format cannot chat: neither is an error here.
+  /// Reads the checkpoint folder `options.model`. A checkpoint without a tokenizer is served by
+  /// ids, one without a known chat format cannot chat: neither is an error here.
   static Result<std::shared_ptr<const ModelFrontend>> load(const EngineOptions& options);
 
   explicit ModelFrontend(Parts parts);
@@ -48,14 +49,16 @@ class ModelFrontend {
 
   /// Text to ids. Without a tokenizer: kInvalidArgument.
   Result<std::vector<TokenId>> tokenize(std::string_view text, bool add_special_tokens) const;
-  /// Ids to text, special tokens included. Ids out of range: kInvalidArgument, as without a tokenizer.
+  /// Ids to text, special tokens included. Ids out of range: kInvalidArgument, as without a
+  /// tokenizer.
   Result<std::string> detokenize(std::span<const TokenId> ids) const;
 
   const std::string& served_model_name() const { return parts_.served_model_name; }
   const ModelConfig& config() const { return parts_.config; }
   std::int64_t max_model_len() const { return parts_.max_model_len; }
   TokenId vocab_size() const { return parts_.config.vocab_size; }
-  /// The tokens that end an answer: generation_config.json's, else config.json's, else the tokenizer's.
+  /// The tokens that end an answer: generation_config.json's, else config.json's, else the
+  /// tokenizer's.
   const std::vector<TokenId>& eos_tokens() const { return eos_tokens_; }
   /// Null for a checkpoint without a tokenizer.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return parts_.tokenizer; }

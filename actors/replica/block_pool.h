@@ -5,8 +5,8 @@
 
 namespace troupe {
 
-/// The numbers of the free KV blocks of a replica. Every shard's pool has the same blocks, so one number
-/// stands for one block of each.
+/// The numbers of the free KV blocks of a replica. Every shard's pool has the same blocks, so one
+/// number stands for one block of each.
 class BlockPool {
  public:
   explicit BlockPool(std::int32_t blocks);

@@ -69,9 +69,9 @@ class Planner {
   }
 
   std::int32_t rows_of_decoding() const {
-    const auto decoding = std::count_if(
-        running_.begin(), running_.end(),
-        [](const PlanSequence& s) { return !s.busy && s.length - s.computed == 1; });
+    const auto decoding =
+        std::count_if(running_.begin(), running_.end(),
+                      [](const PlanSequence& s) { return !s.busy && s.length - s.computed == 1; });
     return std::min(static_cast<std::int32_t>(decoding), limits_.sequences_a_step);
   }
 

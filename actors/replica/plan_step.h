@@ -8,11 +8,11 @@ namespace troupe {
 
 /// What the planner needs to know of one sequence.
 struct PlanSequence {
-  std::uint64_t key = 0;       ///< order of arrival: earlier ones go first
-  std::int32_t computed = 0;   ///< positions in the KV cache
-  std::int32_t length = 0;     ///< tokens known: at least one more than `computed`
-  std::int32_t blocks = 0;     ///< KV blocks held
-  bool busy = false;           ///< in a step that has not come back
+  std::uint64_t key = 0;      ///< order of arrival: earlier ones go first
+  std::int32_t computed = 0;  ///< positions in the KV cache
+  std::int32_t length = 0;    ///< tokens known: at least one more than `computed`
+  std::int32_t blocks = 0;    ///< KV blocks held
+  bool busy = false;          ///< in a step that has not come back
   bool operator==(const PlanSequence&) const = default;
 };
 
@@ -39,9 +39,11 @@ struct StepChoice {
 
 /// Plans one step: continuous batching with chunked prefill, first come, first served.
 ///
-///   1. Running sequences in order of arrival. One with a single row to compute (decoding) gets it; the
+///   1. Running sequences in order of arrival. One with a single row to compute (decoding) gets it;
+///   the
 ///      rows that are left over by those are shared out as prefill chunks.
-///   2. If blocks run out, the latest to arrive of the running ones gives its own up and will compute
+///   2. If blocks run out, the latest to arrive of the running ones gives its own up and will
+///   compute
 ///      them again later. While a sequence lacks blocks, later ones do not go ahead of it: so the
 ///      earliest always comes to its end, and blocks free up.
 ///   3. Waiting sequences join, in order, while the limits allow and all that they know fits.

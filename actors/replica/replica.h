@@ -29,11 +29,13 @@ struct ReplicaConfig {
 
 /// The scheduler of one data-parallel replica. A state machine (see actors/machine.h).
 ///
-///     Submit ─► waiting ─► running ─ StepPlan ─► shards ─ StepResult ─► tokens ─ SequenceEvents ─► Router
+///     Submit ─► waiting ─► running ─ StepPlan ─► shards ─ StepResult ─► tokens ─ SequenceEvents ─►
+///     Router
 ///                  ▲ preempted │
 ///
-/// A step is a transaction: the positions in the KV cache and the new tokens count when its StepResult
-/// comes. A sequence is in one step at a time at most; its blocks are freed only while it is in none.
+/// A step is a transaction: the positions in the KV cache and the new tokens count when its
+/// StepResult comes. A sequence is in one step at a time at most; its blocks are freed only while
+/// it is in none.
 class Replica {
  public:
   explicit Replica(ReplicaConfig config);
@@ -45,8 +47,8 @@ class Replica {
 
  private:
   struct Sequence {
-    Submit submit;                   ///< without its tokens
-    std::vector<TokenId> tokens;     ///< prompt and output
+    Submit submit;                ///< without its tokens
+    std::vector<TokenId> tokens;  ///< prompt and output
     std::int32_t prompt_length = 0;
     std::int32_t computed = 0;       ///< positions in the KV cache
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known

@@ -35,9 +35,9 @@ struct JournalEnded {
 };
 using JournalRecord = std::variant<JournalAccepted, JournalSubmitted, JournalTokens, JournalEnded>;
 
-/// What is needed to run every accepted sequence again from where it is: prompt, parameters, seed and
-/// the tokens so far. It changes by appended records only, so that whoever applies the same records
-/// (a standby) holds the same journal.
+/// What is needed to run every accepted sequence again from where it is: prompt, parameters, seed
+/// and the tokens so far. It changes by appended records only, so that whoever applies the same
+/// records (a standby) holds the same journal.
 class Journal {
  public:
   struct Sequence {

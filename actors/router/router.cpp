@@ -21,7 +21,8 @@ bool ends_attempt(const SequenceEvent& event) {
 }  // namespace
 
 Router::Router(Options options)
-    : options_(std::move(options)), not_ready_why_("The cluster is not ready yet; try again later.") {}
+    : options_(std::move(options)),
+      not_ready_why_("The cluster is not ready yet; try again later.") {}
 
 // --- Requests come ------------------------------------------------------------------------------
 
@@ -266,7 +267,8 @@ void Router::flush(std::uint64_t id, TimePoint now, RouterActions& actions) {
   if (held && !request.choices[0].finished) return;
   const auto dirty = [](const Choice& choice) { return choice.dirty; };
   auto& choices = request.choices;
-  for (auto choice = std::find_if(choices.begin(), choices.end(), dirty); choice != choices.end();) {
+  for (auto choice = std::find_if(choices.begin(), choices.end(), dirty);
+       choice != choices.end();) {
     GenerationEvent event = std::exchange(choice->pending, {});
     choice->dirty = false;
     event.choice = static_cast<std::uint32_t>(choice - choices.begin());
@@ -355,9 +357,9 @@ void Router::on_replica_lost(std::uint32_t replica, const std::string& why, Time
 void Router::fail_lost(const std::string& why, TimePoint now, RouterActions& actions) {
   std::vector<std::uint64_t> lost;
   for (const auto& [id, request] : requests_) {
-    const bool hit = std::any_of(
-        request.choices.begin(), request.choices.end(),
-        [&](const Choice& c) { return c.replica && !replicas_.contains(*c.replica); });
+    const bool hit =
+        std::any_of(request.choices.begin(), request.choices.end(),
+                    [&](const Choice& c) { return c.replica && !replicas_.contains(*c.replica); });
     if (hit) lost.push_back(id);
   }
   for (const std::uint64_t id : lost) fail(id, unavailable(why), now, actions);

@@ -63,9 +63,9 @@ struct ReplicaEndpoint {
 ///
 ///     submit ─► n sequences ─ Submit ─► Replica ─ SequenceEvents ─► journal ─► text ─► deliver
 ///
-/// A token counts only if it comes from the replica that holds the sequence, in the sequence's current
-/// attempt, at the index that the journal ends with: duplicates, old attempts and old lives of a node
-/// change nothing. Every accepted request gets exactly one delivery with `request_done`.
+/// A token counts only if it comes from the replica that holds the sequence, in the sequence's
+/// current attempt, at the index that the journal ends with: duplicates, old attempts and old lives
+/// of a node change nothing. Every accepted request gets exactly one delivery with `request_done`.
 class Router {
  public:
   struct Options {
@@ -74,8 +74,9 @@ class Router {
   explicit Router(Options options);
 
   /// Accepts a request; its events follow as deliveries under the returned number. `random_seed` is
-  /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; the message is what
-  /// on_replicas said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, kJournalTokensMax).
+  /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; the message is
+  /// what on_replicas said), kResourceExhausted (limits::kRequestsMax, kSequencesMax,
+  /// kJournalTokensMax).
   Result<std::uint64_t> submit(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now,
                                RouterActions& actions);
   /// The client went away: ends the request with kCancelled. Unknown numbers are ignored.

@@ -23,8 +23,9 @@ class StopStrings {
   std::vector<Pattern> patterns_;
 };
 
-/// Lets text through up to the first stop string. Text that may still become one is held back, so that
-/// no part of a stop string is ever given out; where the text is cut into pieces changes nothing.
+/// Lets text through up to the first stop string. Text that may still become one is held back, so
+/// that no part of a stop string is ever given out; where the text is cut into pieces changes
+/// nothing.
 class StopMatcher {
  public:
   explicit StopMatcher(std::shared_ptr<const StopStrings> strings);

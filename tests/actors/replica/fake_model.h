@@ -72,9 +72,9 @@ inline Expected expected_of(const std::vector<TokenId>& prompt, const SamplingPa
   return expected;
 }
 
-/// The shards of a replica in small. It keeps each row in the slot that the block table names and reads
-/// a row's whole context back from there, as attention does: a wrong table, a block that two sequences
-/// share or a row that was never computed gives other tokens.
+/// The shards of a replica in small. It keeps each row in the slot that the block table names and
+/// reads a row's whole context back from there, as attention does: a wrong table, a block that two
+/// sequences share or a row that was never computed gives other tokens.
 class FakeShards {
  public:
   FakeShards(std::int32_t blocks, std::int32_t block_size)

@@ -69,7 +69,9 @@ struct Stage {
       }
     }
   }
-  StepResult result_of(const StepPlanBody& plan) { return {config.id, plan.step, shards.run(plan)}; }
+  StepResult result_of(const StepPlanBody& plan) {
+    return {config.id, plan.step, shards.run(plan)};
+  }
   void run() {
     for (; !plans.empty();) {
       const StepPlanBody plan = plans.front();
@@ -255,7 +257,8 @@ TEST_CASE("a cancelled sequence leaves at once, from a step when it ends") {
   stage.check_empty();
 }
 
-TEST_CASE("a newer attempt takes the place of an older one; an older or equal one changes nothing") {
+TEST_CASE(
+    "a newer attempt takes the place of an older one; an older or equal one changes nothing") {
   Stage stage(small());
   Submit submit = request(1, 9, 6);
   stage.send(submit);

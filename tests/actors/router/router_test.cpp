@@ -147,8 +147,8 @@ TEST_CASE("what happens to a request is measured") {
   desk.tokens(1, {9, 1}, FinishReason::kStop);
   using Kind = RequestObservation::Kind;
   const std::pair<Kind, double> expected[] = {
-      {Kind::kPromptTokens, 3},      {Kind::kQueueTime, 0.02},  {Kind::kGenerationTokens, 1},
-      {Kind::kFirstToken, 0.02},     {Kind::kGenerationTokens, 2}, {Kind::kInterToken, 0.005},
+      {Kind::kPromptTokens, 3},  {Kind::kQueueTime, 0.02},     {Kind::kGenerationTokens, 1},
+      {Kind::kFirstToken, 0.02}, {Kind::kGenerationTokens, 2}, {Kind::kInterToken, 0.005},
       {Kind::kEndToEnd, 0.03},
   };
   REQUIRE(desk.observed.size() == std::size(expected));

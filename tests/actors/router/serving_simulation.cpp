@@ -36,8 +36,7 @@ struct Client {
 
 /// A replica's machine, its shards, and what is on its way to them.
 struct Worker {
-  explicit Worker(const ReplicaConfig& c)
-      : config(c), machine(c), shards(c.blocks, c.block_size) {}
+  explicit Worker(const ReplicaConfig& c) : config(c), machine(c), shards(c.blocks, c.block_size) {}
   ReplicaConfig config;
   Replica machine;
   FakeShards shards;
@@ -68,10 +67,18 @@ class Simulation {
   }
 
  private:
-  struct Arrival { std::size_t client; };
-  struct Departure { std::size_t client; };
-  struct Loss { std::size_t worker; };
-  struct Wake { std::optional<std::size_t> worker; };  // None: the Router.
+  struct Arrival {
+    std::size_t client;
+  };
+  struct Departure {
+    std::size_t client;
+  };
+  struct Loss {
+    std::size_t worker;
+  };
+  struct Wake {
+    std::optional<std::size_t> worker;
+  };  // None: the Router.
   using Deed = std::variant<Arrival, Departure, Loss, Wake, Envelope>;
 
   std::int32_t pick(std::int32_t low, std::int32_t high) {

@@ -16,9 +16,9 @@ struct SimulationReport {
 };
 
 /// Runs the Router and a few Replicas on a virtual clock, with a network that delays and repeats
-/// messages, tiny KV pools, and clients that come and go; the model is a hash. Checks as it goes that
-/// every accepted request ends exactly once with exactly its tokens, that nothing leaks and that the
-/// bounds hold. With `faults` steps fail, replicas are lost and requests time out.
+/// messages, tiny KV pools, and clients that come and go; the model is a hash. Checks as it goes
+/// that every accepted request ends exactly once with exactly its tokens, that nothing leaks and
+/// that the bounds hold. With `faults` steps fail, replicas are lost and requests time out.
 SimulationReport simulate_serving(std::uint64_t seed, bool faults);
 
 }  // namespace troupe::testing

@@ -17,8 +17,8 @@ StopMatcher matcher(std::vector<std::string> stops) {
   return StopMatcher(std::make_shared<const StopStrings>(std::move(stops)));
 }
 
-/// The same by definition: the text before the first place where a stop string ends; of several that
-/// end there, before the longest.
+/// The same by definition: the text before the first place where a stop string ends; of several
+/// that end there, before the longest.
 std::string cut(const std::string& text, const std::vector<std::string>& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::size_t longest = 0;
