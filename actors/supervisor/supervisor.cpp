@@ -349,6 +349,14 @@ void Supervisor::on_join(std::uint32_t session, const Join& join, TimePoint now,
     refuse_session(session, s.error(), now, actions);
     return;
   }
+  if (options_.restarted && now < options_.started + limits::kLease &&
+      join.held_cluster != options_.cluster_id) {
+    refuse_session(session,
+                   unavailable("The head has just come back and waits for the workers "
+                               "that it had; new ones may join in a moment."),
+                   now, actions);
+    return;
+  }
   const NodeId id = choose_id(join, now, actions);
   std::erase_if(gone_, [&](const Member& m) { return m.id == id; });
   Member& member = members_[id];

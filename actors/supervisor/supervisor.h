@@ -34,6 +34,9 @@ struct SupervisorOptions {
   std::function<void(std::span<std::byte>)> random;
   /// The head's own incarnation; workers get the numbers after it. See first_incarnation().
   Incarnation incarnation;
+  /// An earlier life of this head did not end in order: its workers may still hold ids that this
+  /// one does not know of. New ids are given only when their leases must have ended.
+  bool restarted = false;
   TimePoint started{};
   std::int64_t started_unix_ms = 0;
 };
