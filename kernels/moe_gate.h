@@ -32,8 +32,8 @@ struct GateConfig {
 ///
 /// Follows Hugging Face's modeling_deepseek_v3.py (DeepseekV3TopkRouter) and
 /// modeling_deepseek_v2.py (DeepseekV2MoEGate): experts outside the chosen groups score 0.0; the
-/// chosen weights are divided by their sum + 1e-20 if norm_topk_prob, then multiplied by the scaling
-/// factor. Of equal scores the lowest id wins. A NaN counts as the lowest score.
+/// chosen weights are divided by their sum + 1e-20 if norm_topk_prob, then multiplied by the
+/// scaling factor. Of equal scores the lowest id wins. A NaN counts as the lowest score.
 void moe_gate(const Context& ctx, const GateConfig& config, ConstRows logits, const float* bias,
               std::int32_t* ids, float* weights);
 

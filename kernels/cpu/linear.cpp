@@ -32,8 +32,8 @@ LinearSlice first_piece(const PackedMatrix& w, const LinearPlan& plan, const Pre
   return s;
 }
 
-/// One panel through temporaries, at most kRowBlock rows at a time: every slice of k by itself, then
-/// their sum as a binary tree.
+/// One panel through temporaries, at most kRowBlock rows at a time: every slice of k by itself,
+/// then their sum as a binary tree.
 void run_panel(const PackedMatrix& w, const LinearPlan& plan, const PreparedRows& x,
                std::int64_t panel, Rows y) {
   alignas(64) float tiles[limits::kSumSlices * kTile];
