@@ -5,10 +5,10 @@
 namespace troupe::kernels::cpu {
 namespace {
 
-// Above 16 rows, tiles 0..3 hold sums (two blocks of 16 rows by two of 16 outputs), 4 and 5 the rows,
-// 6 and 7 the weights. Up to 16 rows, two pieces run side by side: tiles 0..3 are their sums, 4 the
-// rows, 5..7 the weights. A product takes as many cycles as it has rows, so tiles are as high as
-// there are rows.
+// Above 16 rows, tiles 0..3 hold sums (two blocks of 16 rows by two of 16 outputs), 4 and 5 the
+// rows, 6 and 7 the weights. Up to 16 rows, two pieces run side by side: tiles 0..3 are their sums,
+// 4 the rows, 5..7 the weights. A product takes as many cycles as it has rows, so tiles are as high
+// as there are rows.
 constexpr std::size_t kTileRows = 16;
 
 struct alignas(64) TileConfig {
