@@ -7,33 +7,36 @@ namespace troupe {
 namespace {
 
 Status check_sequence(const StepSequence& s, const StepBounds& b) {
-  const std::string named = "sequence " + std::to_string(s.id.value) + " of the step ";
-  if (s.tokens.empty()) return invalid_argument(named + "has no tokens");
+  // Made only for an error: a good step allocates nothing.
+  const auto wrong = [&](const std::string& what) {
+    return invalid_argument("sequence " + std::to_string(s.id.value) + " of the step " + what);
+  };
+  if (s.tokens.empty()) return wrong("has no tokens");
   if (s.first_position < 0 || s.prompt_length < 0)
-    return invalid_argument(named + "has a negative position or prompt length");
+    return wrong("has a negative position or prompt length");
   const std::int64_t end =
       std::int64_t{s.first_position} + static_cast<std::int64_t>(s.tokens.size());
   if (end > b.positions)
-    return invalid_argument(named + "reaches position " + std::to_string(end) + " of at most " +
+    return wrong("reaches position " + std::to_string(end) + " of at most " +
                             std::to_string(b.positions));
   const std::int64_t blocks = (end + b.block_size - 1) / b.block_size;
   if (static_cast<std::int64_t>(s.block_table.size()) < blocks)
-    return invalid_argument(named + "has " + std::to_string(s.block_table.size()) +
+    return wrong("has " + std::to_string(s.block_table.size()) +
                             " blocks, but needs " + std::to_string(blocks));
   const auto bad_block = [&](std::int32_t id) { return id < 0 || id >= b.num_blocks; };
   if (std::any_of(s.block_table.begin(), s.block_table.end(), bad_block))
-    return invalid_argument(named + "names a block that the cache of " +
+    return wrong("names a block that the cache of " +
                             std::to_string(b.num_blocks) + " blocks does not have");
   const auto bad_token = [&](TokenId id) { return id < 0 || id >= b.vocab_size; };
   if (std::any_of(s.tokens.begin(), s.tokens.end(), bad_token))
-    return invalid_argument(named + "has a token outside the vocabulary of " +
+    return wrong("has a token outside the vocabulary of " +
                             std::to_string(b.vocab_size));
   if (!s.prompt_logprobs) return {};
   if (s.targets.size() != s.tokens.size())
-    return invalid_argument(named + "should have one target a row");
+    return wrong("should have one target a row");
   if (std::any_of(s.targets.begin(), s.targets.end(),
                   [&](TokenId id) { return id != -1 && bad_token(id); }))
-    return invalid_argument(named + "has a target outside the vocabulary of " +
+    return wrong("has a target outside the vocabulary of " +
                             std::to_string(b.vocab_size));
   return {};
 }
