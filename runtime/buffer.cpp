@@ -16,20 +16,27 @@ constexpr std::size_t kMappedBytesMin = 4u << 20;
 
 }  // namespace
 
-Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
+Buffer::Buffer(std::size_t bytes) : Buffer(uninitialized(bytes)) {
+  // Mapped memory is zero when it is first touched.
+  if (data_ && data_.get_deleter().mapped_bytes == 0) std::memset(data_.get(), 0, bytes);
+}
+
+Buffer Buffer::uninitialized(std::size_t bytes) {
+  Buffer buffer;
+  buffer.bytes_ = bytes;
+  if (bytes == 0) return buffer;
   const std::size_t rounded = (bytes + 63) / 64 * 64;
   if (rounded < bytes) throw std::bad_alloc();
   if (rounded >= kMappedBytesMin) {
     void* p = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
-    data_ = std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(p), Free{rounded});
-    return;
+    buffer.data_ = std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(p), Free{rounded});
+    return buffer;
   }
   auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
   if (!p) throw std::bad_alloc();
-  std::memset(p, 0, rounded);
-  data_ = std::unique_ptr<std::byte, Free>(p, Free{0});
+  buffer.data_ = std::unique_ptr<std::byte, Free>(p, Free{0});
+  return buffer;
 }
 
 void Buffer::Free::operator()(std::byte* p) const {
