@@ -296,6 +296,12 @@ void Supervisor::finish_stop(TimePoint now, SupervisorActions& actions) {
   if (!stop_deadline_) return;
   if (!members_.empty() && now < *stop_deadline_) return;
   for (const auto& [number, session] : sessions_) close(number, "The cluster ends.", actions);
+  const bool nobody_serves =
+      members_.empty() && std::all_of(gone_.begin(), gone_.end(), [&](const Member& m) {
+        return now - m.last_renew >= limits::kLease;
+      });
+  // Everyone is known to have ended: the next life may count from 1 again.
+  if (nobody_serves) actions.keep_next_node = 1;
   stop_deadline_.reset();
   actions.stop_self = true;
 }

@@ -90,6 +90,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)),
       numerics_(options_.engine.numerics),
       next_incarnation_(options_.incarnation.value + 1),
+      next_node_(std::max(1u, options_.next_node)),
       retry_backoff_(limits::kLoadRetryMin) {
   message_ = waiting_message();
 }
@@ -349,15 +350,9 @@ void Supervisor::on_join(std::uint32_t session, const Join& join, TimePoint now,
     refuse_session(session, s.error(), now, actions);
     return;
   }
-  if (options_.restarted && now < options_.started + limits::kLease &&
-      join.held_cluster != options_.cluster_id) {
-    refuse_session(session,
-                   unavailable("The head has just come back and waits for the workers "
-                               "that it had; new ones may join in a moment."),
-                   now, actions);
-    return;
-  }
+  const std::uint32_t next_before = next_node_;
   const NodeId id = choose_id(join, now, actions);
+  if (next_node_ != next_before) actions.keep_next_node = next_node_;
   std::erase_if(gone_, [&](const Member& m) { return m.id == id; });
   Member& member = members_[id];
   member.id = id;

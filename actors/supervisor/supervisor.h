@@ -34,9 +34,9 @@ struct SupervisorOptions {
   std::function<void(std::span<std::byte>)> random;
   /// The head's own incarnation; workers get the numbers after it. See first_incarnation().
   Incarnation incarnation;
-  /// An earlier life of this head did not end in order: its workers may still hold ids that this
-  /// one does not know of. New ids are given only when their leases must have ended.
-  bool restarted = false;
+  /// The next new worker's id, as SupervisorActions::keep_next_node last said; 1 at the first
+  /// start.
+  std::uint32_t next_node = 1;
   TimePoint started{};
   std::int64_t started_unix_ms = 0;
 };
@@ -65,8 +65,12 @@ struct ReplicaRoute {
   bool operator==(const ReplicaRoute&) const = default;
 };
 
-/// What the Supervisor's shell has to do: binds first, then sends, then closes, then the rest.
+/// What the Supervisor's shell has to do: keeps and binds first, then sends, then closes, then the
+/// rest.
 struct SupervisorActions : Actions {
+  /// To be in the state folder before anything is sent: no id is ever given to a second worker, not
+  /// even by a later life of the head, which does not know who is cut off and still serves with it.
+  std::optional<std::uint32_t> keep_next_node;
   /// From now on what the session brings comes from (node, incarnation), NodeAgent, and what goes
   /// to that address goes by the session.
   struct BindSession {
@@ -235,7 +239,7 @@ class Supervisor {
   std::vector<std::string> lost_parts_;
   std::optional<Numerics> numerics_;
   std::uint64_t next_incarnation_;
-  std::uint32_t next_node_ = 1;
+  std::uint32_t next_node_;
   std::uint64_t next_version_ = 1;
   std::map<std::uint32_t, Session> sessions_;
   std::map<NodeId, Member> members_;

@@ -79,7 +79,7 @@ void ClusterSimulation::start_head() {
   options.random = [this](std::span<std::byte> bytes) {
     for (auto& b : bytes) b = static_cast<std::byte>(random_());
   };
-  options.restarted = kept_incarnation_ != 0;
+  options.next_node = kept_next_node_;
   // This machine's clock stands still: what was kept has to do.
   kept_incarnation_ = first_incarnation(kept_incarnation_, 1000);
   if (kept_incarnation_ <= newest_incarnation_) break_rule("A head's life got an old incarnation.");
@@ -260,6 +260,7 @@ void ClusterSimulation::with_head(const HeadCall& call) {
 }
 
 void ClusterSimulation::apply_head(SupervisorActions& actions) {
+  if (actions.keep_next_node) kept_next_node_ = *actions.keep_next_node;
   for (const auto& bind : actions.bind_sessions) {
     links_.at(bind.session).bound = {bind.node, bind.incarnation, {ActorKind::kNodeAgent, 0}};
     if (bind.incarnation.value <= newest_incarnation_) break_rule("An incarnation came again.");

@@ -141,6 +141,7 @@ class ClusterSimulation {
   bool head_wanted_ = true;
   bool head_ended_ = false;
   std::uint64_t kept_incarnation_ = 0;  // on the head's disk
+  std::uint32_t kept_next_node_ = 1;    // there too
   std::optional<TimePoint> head_wake_;
   std::uint32_t next_session_ = 1;
   std::map<std::uint32_t, Link> links_;

@@ -249,6 +249,7 @@ TEST_CASE("an id is kept over lives, an incarnation never") {
   Head h;
   const auto first = h.join(1, good_join(1));
   REQUIRE(first);
+  const auto kept = h.last.keep_next_node;
   Join again = good_join(2);
   again.held_id = first->node;
   again.held_cluster = "c1";
@@ -286,18 +287,17 @@ TEST_CASE("an id is kept over lives, an incarnation never") {
   SUBCASE("an earlier life of this head gave it") {
     auto o = options();
     o.incarnation = Incarnation{first_incarnation(1000, 0)};
-    o.restarted = true;
+    CHECK(kept == 2);
+    o.next_node = 8;
     Head restarted(o);
     again.held_id = NodeId{5};
     const auto second = restarted.join(1, again);
     REQUIRE(second);
     CHECK(second->node == NodeId{5});
     CHECK(second->incarnation > first->incarnation);
-    // Who has none waits until the leases of the earlier life have ended.
-    CHECK(!restarted.join(2, good_join(9)));
-    CHECK(restarted.sent<Refused>()->code == ErrorCode::kUnavailable);
-    restarted.wait(limits::kLease);
-    CHECK(restarted.join(3, good_join(9))->node == NodeId{6});
+    CHECK(!restarted.last.keep_next_node);
+    CHECK(restarted.join(2, good_join(9))->node == NodeId{8});
+    CHECK(restarted.last.keep_next_node == 9);
   }
 }
 
@@ -480,6 +480,7 @@ TEST_CASE("clients: hello, status, news, stop") {
   SUBCASE("the last one leaves") {
     h.from(*b, Leave{"the cluster stops"});
     CHECK(h.last.stop_self);
+    CHECK(h.last.keep_next_node == 1);
   }
   SUBCASE("one does not answer") {
     for (std::uint64_t i = 1; i <= 4; ++i) {
@@ -489,6 +490,7 @@ TEST_CASE("clients: hello, status, news, stop") {
     }
     h.wait(1s);
     CHECK(h.last.stop_self);
+    CHECK(!h.last.keep_next_node);
   }
 }
 
