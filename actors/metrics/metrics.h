@@ -14,7 +14,7 @@ struct FinishedRequest {
   FinishReason reason = FinishReason::kNone;  ///< kNone: failed or cancelled, see `aborted`
   bool aborted = false;                       ///< the client went away
   std::uint64_t prompt_tokens = 0;
-  std::uint64_t generation_tokens = 0;        ///< of all choices
+  std::uint64_t generation_tokens = 0;  ///< of all choices
   GenerationTiming timing;
 };
 
@@ -38,17 +38,17 @@ class Metrics {
   void add_prompt_tokens(std::uint64_t count);
   void add_generation_tokens(std::uint64_t count);
   void add_prefix_cache(std::uint64_t queried_tokens, std::uint64_t hit_tokens);
-  void on_first_token(double seconds);         ///< since the request was accepted
-  void on_inter_token(double seconds);         ///< between two tokens of one choice
+  void on_first_token(double seconds);  ///< since the request was accepted
+  void on_inter_token(double seconds);  ///< between two tokens of one choice
   void on_request_finished(const FinishedRequest& request);
   void on_preemption();
-  void on_recovery();                          ///< the cluster went on after a loss
+  void on_recovery();  ///< the cluster went on after a loss
   void on_replayed_request();
   void on_http_response(int status);
 
   // --- Strangers at the doors ---
-  void on_refused_node();                      ///< wrong certificate, protocol, checkpoint, token
-  void on_garbage_connection();                ///< bytes that are not our protocol
+  void on_refused_node();        ///< wrong certificate, protocol, checkpoint, token
+  void on_garbage_connection();  ///< bytes that are not our protocol
 
   // --- Experts ---
   void add_expert_tokens(int layer, int expert, std::uint64_t count);
