@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/api/generation.h"
+#include "actors/gateway/api_error.h"
+#include "actors/gateway/api_keys.h"
+#include "actors/gateway/api_request.h"
+#include "actors/gateway/gateway_model.h"
+#include "actors/metrics/metrics.h"
+
+namespace troupe {
+
+/// An answer in one piece.
+struct HttpReply {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};  ///< beyond type and length
+};
+
+HttpReply error_reply(const ApiError& error);
+
+/// The things that can be asked for.
+enum class Route : unsigned char {
+  kCompletions,
+  kChat,
+  kTokenize,
+  kDetokenize,  // POST
+  kModels,
+  kModel,
+  kHealth,
+  kMetrics,
+  kStatus,
+  kVersion,  // GET
+};
+
+/// What is known of an HTTP request once its header is read.
+struct HttpHead {
+  std::string method;
+  std::string path;           ///< without the query
+  std::string authorization;  ///< the header's value
+};
+
+/// Where requests go, and the answers that need no generation. Thread-safe.
+class Api {
+ public:
+  Api(std::vector<std::string> api_keys, const ClusterView& cluster, const GatewayModel& model,
+      const Metrics& metrics);
+
+  /// Decides by the header alone, so that a stranger's body is never read: 401, 404, 405.
+  std::optional<ApiError> admit(const HttpHead& head, Route& route) const;
+
+  static bool generates(Route route) {
+    return route == Route::kCompletions || route == Route::kChat;
+  }
+  /// Reads the body of a request that generates.
+  std::optional<ApiError> parse(Route route, std::string_view body, ApiRequest& out) const;
+  /// Answers the others.
+  HttpReply reply(Route route, const HttpHead& head, std::string_view body) const;
+
+ private:
+  ModelFacts facts() const;
+  HttpReply health() const;
+  HttpReply models(const HttpHead& head, Route route) const;
+  HttpReply tokenize(std::string_view body) const;
+  HttpReply detokenize(std::string_view body) const;
+
+  const ApiKeys keys_;
+  const ClusterView& cluster_;
+  const GatewayModel& model_;
+  const Metrics& metrics_;
+  const std::int64_t created_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,102 @@
+#include "actors/gateway/api_error.h"
+
+#include <array>
+#include <string_view>
+
+#include "actors/gateway/json_writer.h"
+
+namespace troupe {
+namespace {
+
+/// The fields that the parts behind the gateway check, since only they know the model.
+constexpr std::array<std::string_view, 18> kFields{"prompt",
+                                                   "messages",
+                                                   "max_tokens",
+                                                   "temperature",
+                                                   "top_p",
+                                                   "top_k",
+                                                   "min_p",
+                                                   "repetition_penalty",
+                                                   "presence_penalty",
+                                                   "frequency_penalty",
+                                                   "seed",
+                                                   "n",
+                                                   "stop",
+                                                   "ignore_eos",
+                                                   "logprobs",
+                                                   "timeout",
+                                                   "tokens",
+                                                   "prompt_logprobs"};
+
+std::string field_named_by(std::string_view message) {
+  const auto word_end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_`");
+  std::string word(message.substr(0, word_end));
+  std::erase(word, '`');
+  for (const std::string_view field : kFields) {
+    if (field == word) return word;
+  }
+  return "";
+}
+
+}  // namespace
+
+ApiError bad_field(std::string field, std::string message) {
+  return {.status = 400,
+          .message = std::move(message),
+          .param = std::move(field),
+          .code = "invalid_value"};
+}
+
+ApiError to_api_error(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+      return bad_field(field_named_by(error.message), error.message);
+    case ErrorCode::kNotFound:
+      return {.status = 404, .message = error.message, .code = "not_found"};
+    case ErrorCode::kResourceExhausted:
+      return {.status = 429,
+              .message = error.message,
+              .type = "rate_limit_error",
+              .code = "queue_full",
+              .retry_after_s = 1};
+    case ErrorCode::kUnavailable:
+      return {.status = 503,
+              .message = error.message,
+              .type = "service_unavailable_error",
+              .code = "not_ready",
+              .retry_after_s = 1};
+    case ErrorCode::kDeadlineExceeded:
+      return {.status = 408, .message = error.message, .type = "timeout_error", .code = "timeout"};
+    case ErrorCode::kCancelled:
+      return {.status = 503,
+              .message = error.message,
+              .type = "service_unavailable_error",
+              .code = "cancelled",
+              .retry_after_s = 1};
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kRefused:
+    case ErrorCode::kInternal:
+      break;
+  }
+  return {.status = 500, .message = error.message, .type = "server_error", .code = "internal"};
+}
+
+std::string render_error(const ApiError& error) {
+  JsonWriter json;
+  json.begin_object().key("error").begin_object();
+  json.member("message", error.message).member("type", error.type);
+  const auto text_or_null = [&](std::string_view name, const std::string& text) {
+    json.key(name);
+    if (text.empty()) {
+      json.null();
+    } else {
+      json.value(text);
+    }
+  };
+  text_or_null("param", error.param);
+  text_or_null("code", error.code);
+  json.end_object().end_object();
+  return std::move(json).text();
+}
+
+}  // namespace troupe

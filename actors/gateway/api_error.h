@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What an HTTP client is told when something fails: OpenAI's error object and a status code.
+struct ApiError {
+  int status = 500;
+  std::string message = {};
+  std::string type = "invalid_request_error";
+  std::string param = {};      ///< the field at fault; empty: null
+  std::string code = {};       ///< for programs; empty: null
+  int retry_after_s = 0;  ///< > 0: sent as Retry-After
+  std::string allow = {};      ///< of a 405: the methods that are taken
+};
+
+/// A field of the request that makes no sense: 400.
+ApiError bad_field(std::string field, std::string message);
+
+/// An error of the inner parts as a client sees it. Messages of kInvalidArgument that begin with
+/// the name of a field name it as `param`.
+ApiError to_api_error(const Error& error);
+
+/// {"error": {"message", "type", "param", "code"}}
+std::string render_error(const ApiError& error);
+
+}  // namespace troupe

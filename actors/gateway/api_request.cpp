@@ -1,0 +1,375 @@
+#include "actors/gateway/api_request.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "actors/gateway/field_reader.h"
+#include "actors/gateway/json_body.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kFloatMax = std::numeric_limits<float>::max();
+constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
+/// OpenAI's default for completions; a chat may use the rest of the context.
+constexpr std::uint32_t kCompletionMaxTokens = 16;
+
+/// A field that would change the answer in a way that Troupe cannot, and the values that ask for
+/// nothing. What is not listed anywhere is ignored, as other servers do.
+struct Unsupported {
+  const char* name;
+  bool (*asks_nothing)(const json&);
+};
+
+bool never(const json&) { return false; }
+bool is_false(const json& v) { return v == false; }
+bool is_true(const json& v) { return v == true; }
+bool is_zero(const json& v) { return v.is_number() && v == 0; }
+bool is_empty(const json& v) { return !v.is_number() && !v.is_boolean() && v.empty(); }
+bool is_empty_text(const json& v) { return v == ""; }
+bool is_text_format(const json& v) { return v.is_object() && v.value("type", json()) == "text"; }
+bool is_text_only(const json& v) { return v == json::array({"text"}); }
+
+constexpr std::array kUnsupported{
+    Unsupported{"logit_bias", is_empty},
+    Unsupported{"response_format", is_text_format},
+    Unsupported{"structured_outputs", never},
+    Unsupported{"guided_json", never},
+    Unsupported{"guided_regex", never},
+    Unsupported{"guided_choice", never},
+    Unsupported{"guided_grammar", never},
+    Unsupported{"min_tokens", is_zero},
+    Unsupported{"stop_token_ids", is_empty},
+    Unsupported{"bad_words", is_empty},
+    Unsupported{"allowed_token_ids", is_empty},
+    Unsupported{"logits_processors", is_empty},
+    Unsupported{"use_beam_search", is_false},
+    Unsupported{"include_stop_str_in_output", is_false},
+    Unsupported{"skip_special_tokens", is_true},
+    Unsupported{"truncate_prompt_tokens", never},
+    Unsupported{"prompt_logprobs", never},
+    Unsupported{"prompt_embeds", is_empty},
+};
+
+constexpr std::array kUnsupportedCompletion{Unsupported{"suffix", is_empty_text}};
+
+constexpr std::array kUnsupportedChat{
+    Unsupported{"functions", is_empty},
+    Unsupported{"function_call", never},
+    Unsupported{"echo", is_false},
+    Unsupported{"add_generation_prompt", is_true},
+    Unsupported{"continue_final_message", is_false},
+    Unsupported{"add_special_tokens", is_false},
+    Unsupported{"chat_template", never},
+    Unsupported{"chat_template_kwargs", is_empty},
+    Unsupported{"documents", is_empty},
+    Unsupported{"modalities", is_text_only},
+    Unsupported{"audio", never},
+    Unsupported{"web_search_options", never},
+};
+
+void refuse(FieldReader& fields, std::span<const Unsupported> unsupported) {
+  for (const Unsupported& field : unsupported) {
+    const json* value = fields.find(field.name);
+    if (value != nullptr && !field.asks_nothing(*value)) {
+      fields.fail(field.name, std::string(field.name) + " is not supported; leave it out.");
+    }
+  }
+}
+
+void refuse_tools(FieldReader& fields) {
+  const json* choice = fields.find("tool_choice");
+  const bool none = choice != nullptr && *choice == "none";
+  if (none) return;
+  const json* tools = fields.find("tools");
+  if (tools != nullptr && !is_empty(*tools)) {
+    fields.fail("tools", "tools is not supported; leave it out or set tool_choice to \"none\".");
+  }
+  if (choice != nullptr && *choice != "auto") {
+    fields.fail("tool_choice", "tool_choice is not supported other than as \"none\".");
+  }
+}
+
+std::optional<ApiError> check_model(FieldReader& fields, const ModelFacts& model) {
+  std::string name(model.served_model_name);
+  fields.text("model", name);
+  if (fields.failed()) return fields.error();
+  if (name == model.served_model_name) return std::nullopt;
+  return ApiError{.status = 404,
+                  .message = "The model '" + name.substr(0, 256) +
+                             "' does not exist; this server has '" +
+                             std::string(model.served_model_name) + "'.",
+                  .param = "model",
+                  .code = "model_not_found"};
+}
+
+void read_sampling(FieldReader& fields, GenerationRequest& out) {
+  fields.number("temperature", {0, kFloatMax}, out.temperature);
+  fields.number("top_p", {0, 1, true}, out.top_p);
+  fields.number("min_p", {0, 1}, out.min_p);
+  fields.number("repetition_penalty", {0, kFloatMax, true}, out.repetition_penalty);
+  fields.number("presence_penalty", {-2, 2}, out.presence_penalty);
+  fields.number("frequency_penalty", {-2, 2}, out.frequency_penalty);
+
+  std::optional<std::int64_t> top_k, seed, n;
+  fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max(), top_k);
+  if (top_k) out.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(*top_k, 0));  // -1: all
+  fields.integer("seed", kInt64Min, kInt64Max, seed);
+  if (seed) out.seed = static_cast<std::uint64_t>(*seed);
+  fields.integer("n", 1, static_cast<std::int64_t>(limits::kChoicesMax), n);
+  if (n) out.n = static_cast<std::uint32_t>(*n);
+
+  std::optional<std::int64_t> best_of;
+  fields.integer("best_of", 0, kInt64Max, best_of);
+  if (best_of && *best_of != out.n) {
+    fields.fail("best_of", "best_of is not supported; leave it out and set n.");
+  }
+  fields.texts("stop", limits::kStopStringsMax, limits::kStopStringBytesMax, out.stop);
+  fields.boolean("ignore_eos", out.ignore_eos);
+}
+
+void read_stream(FieldReader& fields, ApiRequest& out) {
+  fields.boolean("stream", out.stream);
+  fields.boolean("return_token_ids", out.return_token_ids);
+  fields.boolean("return_tokens_as_token_ids", out.tokens_as_ids);
+  const json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) {
+    return fields.fail("stream_options", "stream_options must be an object.");
+  }
+  if (!out.stream) {
+    return fields.fail("stream_options",
+                       "stream_options makes sense only with stream set to true.");
+  }
+  FieldReader inner(*options);
+  inner.boolean("include_usage", out.include_usage);
+  if (inner.failed()) fields.fail("stream_options", "stream_options: " + inner.error()->message);
+}
+
+/// What both endpoints share. `max_tokens_low`: the least that max_tokens may be.
+void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_tokens_low,
+                 ApiRequest& out, GenerationRequest& request) {
+  refuse(fields, kUnsupported);
+  read_sampling(fields, request);
+  read_stream(fields, out);
+  if (!request.stop.empty() && !model.has_tokenizer) {
+    fields.fail("stop", "stop cannot be used: this model has no tokenizer.");
+  }
+  std::optional<std::int64_t> max_tokens;
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  fields.integer("max_tokens", max_tokens_low, kMost, max_tokens);
+  if (out.chat) fields.integer("max_completion_tokens", 1, kMost, max_tokens);
+  if (max_tokens) request.max_tokens = static_cast<std::uint32_t>(*max_tokens);
+}
+
+constexpr const char* kPromptForms =
+    "prompt must be a string, a list of token ids, or a list of either.";
+
+/// One prompt: a text or ids.
+void read_prompt(FieldReader& fields, const ModelFacts& model, const json& value, Prompt& out) {
+  if (value.is_string()) {
+    if (!model.has_tokenizer) {
+      return fields.fail("prompt", "prompt must be token ids: this model has no tokenizer.");
+    }
+    out = value.get<std::string>();
+    return;
+  }
+  std::vector<TokenId> ids;
+  if (!read_token_ids(value, ids)) {
+    const bool ids_meant = value.is_array() && !value.empty() && value.front().is_number();
+    return fields.fail("prompt",
+                       ids_meant ? "prompt holds something that is not a token id." : kPromptForms);
+  }
+  out = std::move(ids);
+}
+
+std::vector<Prompt> read_prompts(FieldReader& fields, const ModelFacts& model) {
+  std::vector<Prompt> prompts;
+  const json* value = fields.find("prompt");
+  if (value == nullptr) {
+    fields.fail("prompt", "prompt is missing.");
+    return prompts;
+  }
+  const bool several = value->is_array() && !value->empty() && !value->front().is_number();
+  if (!several) {
+    read_prompt(fields, model, *value, prompts.emplace_back());
+    return prompts;
+  }
+  if (value->size() > limits::kPromptsMax) {
+    fields.fail("prompt", "prompt must hold at most " + std::to_string(limits::kPromptsMax) +
+                              " prompts; send the rest in another request.");
+    return prompts;
+  }
+  for (const json& item : *value) read_prompt(fields, model, item, prompts.emplace_back());
+  return prompts;
+}
+
+void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
+  GenerationRequest request;
+  fields.boolean("echo", out.echo);
+  read_common(fields, model, out.echo ? 0 : 1, out, request);
+  refuse(fields, kUnsupportedCompletion);
+  fields.boolean("add_special_tokens", out.add_special_tokens);
+  if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
+  if (*request.max_tokens == 0) {
+    out.drop_generated = true;
+    request.max_tokens = 1;
+  }
+  std::optional<std::int64_t> logprobs;
+  fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
+  if (logprobs) {
+    out.logprobs = request.logprobs = static_cast<std::int32_t>(*logprobs);
+    if (out.echo) request.prompt_logprobs = request.logprobs;
+  }
+  std::vector<Prompt> prompts = read_prompts(fields, model);
+  if (prompts.size() * request.n > limits::kHttpChoicesMax) {
+    fields.fail("n", "n times the number of prompts must be at most " +
+                         std::to_string(limits::kHttpChoicesMax) + ".");
+  }
+  if (fields.failed()) return;
+  for (Prompt& prompt : prompts) {
+    out.prompts.push_back(request);
+    out.prompts.back().prompt = std::move(prompt);
+  }
+}
+
+/// A message's content: a text, or parts of type text, which are joined by line breaks.
+void read_content(FieldReader& fields, const std::string& where, const json& value,
+                  std::string& out) {
+  if (value.is_string()) {
+    out = value.get<std::string>();
+    return;
+  }
+  if (!value.is_array()) {
+    return fields.fail("messages", where + ".content must be a string or a list of text parts.");
+  }
+  bool first = true;
+  for (const json& part : value) {
+    const bool text = part.is_object() && part.value("type", json()) == "text" &&
+                      part.contains("text") && part["text"].is_string();
+    if (!text) {
+      return fields.fail("messages", where + ".content may hold parts of type text only.");
+    }
+    if (!first) out += '\n';
+    first = false;
+    out += part["text"].get_ref<const std::string&>();
+  }
+}
+
+void read_message(FieldReader& fields, std::size_t index, const json& value, ChatMessage& out) {
+  const std::string where = "messages[" + std::to_string(index) + "]";
+  if (!value.is_object()) return fields.fail("messages", where + " must be an object.");
+  const auto role = value.find("role");
+  if (role == value.end() || !role->is_string()) {
+    return fields.fail("messages", where + ".role must be a string.");
+  }
+  out.role = role->get<std::string>();
+  if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
+  if (out.role != "system" && out.role != "user" && out.role != "assistant") {
+    return fields.fail("messages", where + ".role must be system, user or assistant, not '" +
+                                       out.role.substr(0, 64) + "'.");
+  }
+  const auto calls = value.find("tool_calls");
+  if (calls != value.end() && !calls->is_null() && !is_empty(*calls)) {
+    return fields.fail("messages", where + ".tool_calls is not supported.");
+  }
+  const auto content = value.find("content");
+  if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
+  read_content(fields, where, *content, out.content);
+}
+
+void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
+  GenerationRequest& request = out.prompts.emplace_back();
+  refuse_tools(fields);
+  refuse(fields, kUnsupportedChat);
+  read_common(fields, model, 1, out, request);
+
+  bool logprobs = false;
+  std::optional<std::int64_t> top;
+  fields.boolean("logprobs", logprobs);
+  fields.integer("top_logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), top);
+  if (top.value_or(0) > 0 && !logprobs) {
+    fields.fail("top_logprobs", "top_logprobs makes sense only with logprobs set to true.");
+  }
+  if (logprobs) out.logprobs = request.logprobs = static_cast<std::int32_t>(top.value_or(0));
+
+  const json* messages = fields.find("messages");
+  if (messages == nullptr || !messages->is_array() || messages->empty()) {
+    return fields.fail("messages", "messages must be a list of at least one message.");
+  }
+  if (messages->size() > limits::kMessagesMax) {
+    return fields.fail("messages", "messages must hold at most " +
+                                       std::to_string(limits::kMessagesMax) + " messages.");
+  }
+  if (!model.has_tokenizer) {
+    return fields.fail("messages", "messages cannot be used: this model has no tokenizer.");
+  }
+  std::vector<ChatMessage> conversation(messages->size());
+  for (std::size_t i = 0; i < conversation.size() && !fields.failed(); ++i) {
+    read_message(fields, i, (*messages)[i], conversation[i]);
+  }
+  request.prompt = std::move(conversation);
+}
+
+/// Reads the body and the model's name, then lets `read` do the rest.
+template <class Read>
+std::optional<ApiError> parse(std::string_view body, const ModelFacts& model, Read read) {
+  const Result<json> object = parse_json_body(body);
+  if (!object) return bad_field("", object.error().message);
+  FieldReader fields(*object);
+  if (auto error = check_model(fields, model)) return error;
+  read(fields);
+  return fields.error();
+}
+
+}  // namespace
+
+std::optional<ApiError> parse_completion(std::string_view body, const ModelFacts& model,
+                                         ApiRequest& out) {
+  out = ApiRequest{};
+  return parse(body, model, [&](FieldReader& fields) { read_completion(fields, model, out); });
+}
+
+std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& model,
+                                   ApiRequest& out) {
+  out = ApiRequest{};
+  out.chat = true;
+  return parse(body, model, [&](FieldReader& fields) { read_chat(fields, model, out); });
+}
+
+std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
+                                       TokenizeRequest& out) {
+  return parse(body, model, [&](FieldReader& fields) {
+    if (!model.has_tokenizer) {
+      return fields.fail("", "This model has no tokenizer; send prompts as token ids.");
+    }
+    if (fields.find("messages") != nullptr) {
+      return fields.fail("messages", "messages is not supported here; send prompt.");
+    }
+    if (fields.find("prompt") == nullptr) return fields.fail("prompt", "prompt is missing.");
+    fields.text("prompt", out.prompt);
+    fields.boolean("add_special_tokens", out.add_special_tokens);
+  });
+}
+
+std::optional<ApiError> parse_detokenize(std::string_view body, const ModelFacts& model,
+                                         DetokenizeRequest& out) {
+  return parse(body, model, [&](FieldReader& fields) {
+    if (!model.has_tokenizer) {
+      return fields.fail("", "This model has no tokenizer, so ids have no text.");
+    }
+    const json* tokens = fields.find("tokens");
+    const bool none = tokens != nullptr && tokens->is_array() && tokens->empty();
+    if (!none && (tokens == nullptr || !read_token_ids(*tokens, out.tokens))) {
+      fields.fail("tokens", "tokens must be a list of token ids.");
+    }
+  });
+}
+
+}  // namespace troupe
