@@ -15,13 +15,14 @@
 
 namespace troupe {
 
-/// How the HTTP door is set up. The limits default to those of runtime/limits.h; tests make them small.
+/// How the HTTP door is set up. The limits default to those of runtime/limits.h; tests make them
+/// small.
 struct GatewayOptions {
-  std::string host = "127.0.0.1";      ///< a name or an address
-  std::uint16_t port = 8000;           ///< 0: any free one, see Gateway::port()
-  std::vector<std::string> api_keys;   ///< empty: everybody may ask
-  std::string tls_cert, tls_key;       ///< PEM files; both or none
-  int threads = 2;                     ///< that read requests (JSON, tokenising), besides the I/O thread
+  std::string host = "127.0.0.1";     ///< a name or an address
+  std::uint16_t port = 8000;          ///< 0: any free one, see Gateway::port()
+  std::vector<std::string> api_keys;  ///< empty: everybody may ask
+  std::string tls_cert, tls_key;      ///< PEM files; both or none
+  int threads = 2;  ///< that read requests (JSON, tokenising), besides the I/O thread
 
   std::size_t connections_max = limits::kHttpConnectionsMax;
   std::size_t body_bytes_max = limits::kHttpBodyBytesMax;

@@ -28,8 +28,8 @@ class GatewayModel {
                                               bool add_special_tokens) const = 0;
   /// Special tokens are written out. An id that the model does not have is kInvalidArgument.
   virtual Result<std::string> decode(std::span<const TokenId> ids) const = 0;
-  /// The bytes that this token contributes to a text, possibly a part of a character; empty if there
-  /// is no such token. Valid as long as the model.
+  /// The bytes that this token contributes to a text, possibly a part of a character; empty if
+  /// there is no such token. Valid as long as the model.
   virtual std::string_view token_bytes(TokenId id) const = 0;
 
   /// Answers of chats hold a think block that goes to `reasoning_content`.

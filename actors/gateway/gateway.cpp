@@ -1,0 +1,216 @@
+#include "actors/gateway/gateway.h"
+
+#include "actors/gateway/server.h"
+#include "actors/gateway/session.h"
+
+#include <sys/resource.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <future>
+#include <thread>
+
+#include "actors/gateway/http_text.h"
+#include "runtime/log.h"
+
+namespace troupe {
+namespace {
+
+/// Descriptors that the rest of the process needs: checkpoints, lanes, logs.
+constexpr std::size_t kDescriptorsKept = 256;
+/// Connections that are told one after another that there are too many; more are just closed.
+constexpr std::size_t kRefusalsMax = 64;
+
+/// No more connections than descriptors allow, so that accept() does not run dry.
+std::size_t affordable_connections(std::size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  const auto descriptors = static_cast<std::size_t>(limit.rlim_cur);
+  const std::size_t affordable = std::max(descriptors, 2 * kDescriptorsKept) - kDescriptorsKept;
+  if (affordable < wanted) {
+    spdlog::warn("The gateway takes {} connections, not {}: raise the limit of open files ({}).",
+                 affordable, wanted, descriptors);
+  }
+  return std::min(wanted, affordable);
+}
+
+/// Says 503 to a connection that is too many, and gives it a moment to read it.
+asio::awaitable<void> refuse(Server& server, tcp::socket socket) {
+  ++server.refusals;
+  const std::string text = [] {
+    const HttpReply reply = error_reply(too_many_connections_error());
+    return response_head(reply, false) + reply.body;
+  }();
+  error_code ec;
+  socket.non_blocking(true, ec);
+  socket.write_some(asio::buffer(text), ec);
+  socket.shutdown(tcp::socket::shutdown_send, ec);
+  asio::steady_timer timer(server.io, std::chrono::milliseconds(250));
+  auto token = asio::redirect_error(asio::use_awaitable, ec);
+  co_await timer.async_wait(token);
+  char ignored[4096];  // Unread bytes would turn the close into a reset.
+  while (socket.read_some(asio::buffer(ignored), ec) > 0) {
+  }
+  --server.refusals;
+}
+
+template <class Session>
+void run_session(Server& server, std::shared_ptr<Session> session) {
+  Session& running = *session;
+  const auto ended = [session = std::move(session)](std::exception_ptr failure) {
+    if (!failure) return;
+    session->on_abort();
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      spdlog::error("An HTTP connection was closed because of an internal error: {}", e.what());
+    }
+  };
+  asio::co_spawn(server.io, running.run(), ended);
+}
+
+void serve(Server& server, tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  if (server.tls) {
+    using TlsStream = asio::ssl::stream<tcp::socket>;
+    run_session(server,
+                std::make_shared<Session<TlsStream>>(server, std::move(socket), *server.tls));
+  } else {
+    run_session(server, std::make_shared<Session<tcp::socket>>(server, std::move(socket)));
+  }
+}
+
+asio::awaitable<void> accept_loop(Server& server, tcp::acceptor& acceptor) {
+  asio::steady_timer pause(server.io);
+  while (acceptor.is_open()) {
+    error_code ec;
+    auto token = asio::redirect_error(asio::use_awaitable, ec);
+    tcp::socket socket = co_await acceptor.async_accept(token);
+    if (!acceptor.is_open()) break;
+    if (ec) {  // Out of descriptors or memory: the connections there are go on.
+      spdlog::warn("The gateway cannot accept a connection: {}", ec.message());
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(token);
+    } else if (server.connections.size() < server.options.connections_max) {
+      serve(server, std::move(socket));
+    } else if (!server.tls && server.refusals < kRefusalsMax) {
+      auto refusal = refuse(server, std::move(socket));
+      asio::co_spawn(server.io, std::move(refusal), [](std::exception_ptr) {});
+    }
+  }
+}
+
+Status set_up_tls(Server& server) {
+  const GatewayOptions& options = server.options;
+  if (options.tls_cert.empty() && options.tls_key.empty()) return {};
+  if (options.tls_cert.empty() || options.tls_key.empty()) {
+    return invalid_argument("TLS needs both --tls-cert and --tls-key.");
+  }
+  asio::ssl::context& tls = server.tls.emplace(asio::ssl::context::tls_server);
+  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                  asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
+                  asio::ssl::context::no_tlsv1_1);
+  error_code ec;
+  tls.use_certificate_chain_file(options.tls_cert, ec);
+  if (ec) {
+    return invalid_argument("The certificate " + options.tls_cert +
+                            " of --tls-cert cannot be used: " + ec.message() + ".");
+  }
+  tls.use_private_key_file(options.tls_key, asio::ssl::context::pem, ec);
+  if (ec) {
+    return invalid_argument("The key " + options.tls_key +
+                            " of --tls-key cannot be used: " + ec.message() + ".");
+  }
+  return {};
+}
+
+Status listen(Server& server, tcp::acceptor& acceptor) {
+  const std::string& host = server.options.host;
+  const std::string port = std::to_string(server.options.port);
+  error_code ec;
+  tcp::resolver resolver(server.io);
+  const auto found = resolver.resolve(host, port, tcp::resolver::passive, ec);
+  if (ec || found.empty()) {
+    return invalid_argument("The address '" + host +
+                            "' of --host cannot be found: " + ec.message() + ".");
+  }
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor.open(endpoint.protocol(), ec);
+  if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+  if (!ec) acceptor.bind(endpoint, ec);
+  if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
+  if (!ec) return {};
+  return invalid_argument("The gateway cannot listen on " + host + ":" + port + " (" +
+                          ec.message() + "); choose another --host or --port.");
+}
+
+}  // namespace
+
+struct Gateway::Impl {
+  Impl(GatewayOptions options, GenerationService& service, const ClusterView& cluster,
+       const GatewayModel& model, Metrics& metrics)
+      : server(std::move(options), service, cluster, model, metrics), acceptor(server.io) {}
+
+  Server server;
+  tcp::acceptor acceptor;
+  std::uint16_t port = 0;
+  std::thread thread;
+  std::future<void> idle;  // Set when the I/O thread has nothing left to do.
+  bool stopped = false;
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, GenerationService& service,
+                                                ClusterView& cluster, const GatewayModel& model,
+                                                Metrics& metrics) {
+  if (options.threads < 1 || options.threads > limits::kThreadsMax) {
+    return invalid_argument("The gateway needs 1 to " + std::to_string(limits::kThreadsMax) +
+                            " threads.");
+  }
+  options.connections_max = affordable_connections(options.connections_max);
+  auto impl = std::make_unique<Impl>(std::move(options), service, cluster, model, metrics);
+  if (Status tls = set_up_tls(impl->server); !tls) return tls.error();
+  if (Status listening = listen(impl->server, impl->acceptor); !listening) return listening.error();
+  error_code ec;
+  impl->port = impl->acceptor.local_endpoint(ec).port();
+
+  asio::co_spawn(impl->server.io, accept_loop(impl->server, impl->acceptor),
+                 [](std::exception_ptr) {});
+  std::packaged_task<void()> run([&io = impl->server.io] { io.run(); });
+  impl->idle = run.get_future();
+  impl->thread = std::thread(std::move(run));
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+Gateway::~Gateway() { stop(std::chrono::milliseconds(0)); }
+
+std::uint16_t Gateway::port() const { return impl_->port; }
+
+std::string Gateway::url() const {
+  const std::string& host = impl_->server.options.host;
+  const bool v6 = host.find(':') != std::string::npos;
+  return (impl_->server.tls ? "https://" : "http://") + (v6 ? "[" + host + "]" : host) + ":" +
+         std::to_string(impl_->port);
+}
+
+void Gateway::stop(std::chrono::milliseconds patience) {
+  if (std::exchange(impl_->stopped, true)) return;
+  Server& server = impl_->server;
+  asio::post(server.io, [this, &server] {
+    server.stopping = true;
+    error_code ignored;
+    impl_->acceptor.close(ignored);
+    for (Connection* connection : server.connections) connection->on_stop();
+  });
+  if (impl_->idle.wait_for(patience) != std::future_status::ready) {
+    asio::post(server.io, [&server] {
+      for (Connection* connection : server.connections) connection->on_abort();
+    });
+  }
+  impl_->thread.join();
+  server.workers.join();
+}
+
+}  // namespace troupe

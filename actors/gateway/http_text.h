@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "actors/gateway/api.h"
+#include "actors/gateway/api_error.h"
+
+namespace troupe {
+
+/// The status line and the fields of an answer in one piece, up to the empty line.
+std::string response_head(const HttpReply& reply, bool keep_alive);
+
+/// The same of a stream of server-sent events, in chunks; `until_close`: for HTTP/1.0, which knows
+/// none.
+std::string stream_head(bool keep_alive, bool until_close);
+
+/// Appends `bytes` as one chunk; nothing if there are none, for an empty chunk would end the
+/// stream.
+void append_chunk(std::string& out, std::string_view bytes);
+inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+// What can be wrong below the API.
+ApiError late_request_error();
+ApiError body_too_large_error(std::size_t bytes_max);
+ApiError header_too_large_error(std::size_t bytes_max);
+ApiError bad_http_error(std::string_view why);
+ApiError too_many_connections_error();
+
+}  // namespace troupe

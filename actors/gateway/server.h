@@ -1,0 +1,63 @@
+#pragma once
+
+// For gateway.cpp alone: it pulls in Asio.
+
+#include <utility>  // Asio 1.74's awaitable.hpp needs it and does not include it.
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/system/error_code.hpp>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <unordered_set>
+
+#include "actors/gateway/api.h"
+#include "actors/gateway/gateway.h"
+
+namespace troupe {
+
+namespace asio = boost::asio;
+using tcp = asio::ip::tcp;
+using boost::system::error_code;
+
+/// A connection as the server sees it. All calls on the I/O thread.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual void on_stop() = 0;   ///< take no further request; close as soon as nothing runs
+  virtual void on_abort() = 0;  ///< cancel what runs and close
+};
+
+/// What the connections of one gateway share. Everything but `io` and `workers` belongs to the I/O
+/// thread.
+struct Server {
+  Server(GatewayOptions o, GenerationService& s, const ClusterView& c, const GatewayModel& m,
+         Metrics& metrics_of)
+      : options(std::move(o)),
+        service(s),
+        model(m),
+        metrics(metrics_of),
+        api(options.api_keys, c, m, metrics_of),
+        workers(static_cast<std::size_t>(options.threads)) {}
+
+  const GatewayOptions options;
+  GenerationService& service;
+  const GatewayModel& model;
+  Metrics& metrics;
+  const Api api;
+
+  asio::io_context io{1};
+  asio::thread_pool workers;  // Read JSON and tokenise, so that big requests do not stall streams.
+  std::optional<asio::ssl::context> tls;
+
+  std::unordered_set<Connection*> connections;
+  std::size_t refusals = 0;      // Connections that are being told that there are too many.
+  std::size_t bodies_bytes = 0;  // Received and not yet answered, all connections.
+  bool stopping = false;
+};
+
+}  // namespace troupe

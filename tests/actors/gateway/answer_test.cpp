@@ -1,0 +1,285 @@
+#include "actors/gateway/answer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tests/actors/gateway/fakes.h"
+#include "tests/actors/gateway/http_client.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+using testing::ByteModel;
+
+ApiRequest completion(std::size_t prompts = 1, std::uint32_t n = 1) {
+  ApiRequest request;
+  GenerationRequest generation;
+  generation.prompt = std::string("pq");
+  generation.n = n;
+  request.prompts.assign(prompts, generation);
+  return request;
+}
+
+GenerationEvent token(char c, float logprob = -0.25f) {
+  GenerationEvent event;
+  event.text = std::string(1, c);
+  event.tokens = {{.token = static_cast<unsigned char>(c), .logprob = logprob, .top = {}}};
+  return event;
+}
+
+GenerationEvent first(GenerationEvent event) {
+  event.prompt_tokens = {256, 'p', 'q'};
+  event.prompt_logprobs = {{.token = 'p', .logprob = -1.5f, .top = {{'x', -0.5f}}},
+                           {.token = 'q', .logprob = -0.75f, .top = {{'q', -0.75f}}}};
+  return event;
+}
+
+GenerationEvent last(GenerationEvent event, FinishReason finish = FinishReason::kStop) {
+  event.finish = finish;
+  event.request_done = true;
+  return event;
+}
+
+std::vector<std::string> events_of(const std::string& body) {
+  testing::HttpResponse response;
+  response.body = body;
+  return response.events();
+}
+
+json event_json(const std::string& sse) {
+  REQUIRE(sse.starts_with("data: "));
+  REQUIRE(sse.find("\n\n") == sse.size() - 2);  // One event.
+  return json::parse(sse.substr(6));
+}
+
+TEST_CASE("JSON strings are escaped and repaired, floats are the shortest that restore them") {
+  CHECK(JsonWriter().value("a\"\\\n\t\x01\x7f").text() == "\"a\\\"\\\\\\n\\t\\u0001\x7f\"");
+  CHECK(JsonWriter().value("\xff\xc3\xa4\xe2\x82").text() ==
+        "\"\xEF\xBF\xBD\xc3\xa4\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  CHECK(JsonWriter().value(0.1f).text() == "0.1");
+  CHECK(JsonWriter().value(-1.0f).text() == "-1.0");
+  CHECK(JsonWriter().value(0.0f).text() == "0.0");
+  CHECK(JsonWriter().value(std::numeric_limits<float>::infinity()).text() == "-9999.0");
+  CHECK(JsonWriter().value(std::nanf("")).text() == "-9999.0");
+  float x = 1e-20f;
+  for (int i = 0; i < 1000; ++i, x *= -1.11f) {
+    const std::string text = JsonWriter().value(x).text();
+    CHECK(json::parse(text).get<float>() == x);
+    CHECK(std::stof(text) == x);
+  }
+}
+
+TEST_CASE("a whole completion") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.logprobs = 1;
+  request.return_token_ids = true;
+  Answer answer(request, model, "cmpl-1", 7);
+  std::string none;
+  answer.add(0, first(token('a')), none);
+  CHECK_FALSE(answer.complete());
+  answer.add(0, last(token('b', -std::numeric_limits<float>::infinity())), none);
+  REQUIRE(answer.complete());
+  CHECK(none.empty());
+  const json whole = json::parse(answer.whole());
+  CHECK(whole["id"] == "cmpl-1");
+  CHECK(whole["object"] == "text_completion");
+  CHECK(whole["created"] == 7);
+  CHECK(whole["model"] == "bytes");
+  const json& choice = whole["choices"][0];
+  CHECK(choice["index"] == 0);
+  CHECK(choice["text"] == "ab");
+  CHECK(choice["finish_reason"] == "stop");
+  CHECK(choice["token_ids"] == json({'a', 'b'}));
+  CHECK(choice["prompt_token_ids"] == json({256, 'p', 'q'}));
+  CHECK(choice["logprobs"]["tokens"] == json({"a", "b"}));
+  CHECK(choice["logprobs"]["token_logprobs"] == json({-0.25, -9999.0}));
+  CHECK(choice["logprobs"]["text_offset"] == json({0, 1}));
+  CHECK(choice["logprobs"]["top_logprobs"][0] == json({{"a", -0.25}}));
+  CHECK(whole["usage"] ==
+        json({{"prompt_tokens", 3}, {"completion_tokens", 2}, {"total_tokens", 5}}));
+}
+
+TEST_CASE("echo puts the prompt before the answer, its first log-probability null") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.logprobs = 1;
+  request.echo = true;
+  SUBCASE("with an answer") {
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string none;
+    answer.add(0, last(first(token('a')), FinishReason::kLength), none);
+    const json choice = json::parse(answer.whole())["choices"][0];
+    CHECK(choice["text"] == "pqa");
+    CHECK(choice["logprobs"]["tokens"] == json({"<s>", "p", "q", "a"}));
+    CHECK(choice["logprobs"]["token_logprobs"] == json({nullptr, -1.5, -0.75, -0.25}));
+    CHECK(choice["logprobs"]["text_offset"] == json({0, 3, 4, 5}));
+    CHECK(choice["logprobs"]["top_logprobs"] ==
+          json({nullptr, {{"x", -0.5}, {"p", -1.5}}, {{"q", -0.75}}, {{"a", -0.25}}}));
+  }
+  SUBCASE("without one") {
+    request.drop_generated = true;
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string none;
+    answer.add(0, last(first(token('a'))), none);
+    const json whole = json::parse(answer.whole());
+    CHECK(whole["choices"][0]["text"] == "pq");
+    CHECK(whole["choices"][0]["finish_reason"] == "length");
+    CHECK(whole["choices"][0]["logprobs"]["tokens"] == json({"<s>", "p", "q"}));
+    CHECK(whole["usage"]["completion_tokens"] == 0);
+  }
+  SUBCASE("of ids, streamed") {
+    request.stream = true;
+    request.prompts[0].prompt = std::vector<TokenId>{256, 'p', 'q'};
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string out;
+    answer.add(0, first(token('a')), out);
+    const json chunk = event_json(out)["choices"][0];
+    CHECK(chunk["text"] == "<s>pqa");
+    CHECK(chunk["logprobs"]["tokens"] == json({"<s>", "p", "q", "a"}));
+    CHECK(chunk["finish_reason"] == nullptr);
+    out.clear();
+    answer.add(0, last(token('b')), out);
+    const json next = event_json(out)["choices"][0];
+    CHECK(next["text"] == "b");
+    CHECK(next["logprobs"]["text_offset"] == json({6}));
+  }
+}
+
+TEST_CASE("choices are counted prompt by prompt") {
+  ByteModel model;
+  Answer answer(completion(2, 2), model, "cmpl-1", 7);
+  std::string none;
+  for (std::uint32_t choice : {1u, 0u}) {
+    for (std::size_t prompt : {1u, 0u}) {
+      GenerationEvent event = token(static_cast<char>('a' + 2 * prompt + choice));
+      if (choice == 1) event = first(event);
+      event.choice = choice;
+      event.finish = FinishReason::kLength;
+      event.request_done = choice == 0;
+      answer.add(prompt, std::move(event), none);
+    }
+  }
+  REQUIRE(answer.complete());
+  const json whole = json::parse(answer.whole());
+  REQUIRE(whole["choices"].size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(whole["choices"][i]["index"] == i);
+    CHECK(whole["choices"][i]["text"] == std::string(1, static_cast<char>('a' + i)));
+  }
+  CHECK(whole["usage"]["prompt_tokens"] == 6);
+  CHECK(whole["usage"]["completion_tokens"] == 4);
+}
+
+TEST_CASE("a chat, whole") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.chat = true;
+  request.logprobs = 0;
+  request.prompts[0].prompt = std::vector<ChatMessage>{{"user", "x"}};
+  Answer answer(request, model, "chatcmpl-1", 7);
+  std::string none;
+  GenerationEvent event = first(token('a'));
+  event.tokens[0].token = 0xC3;  // Half a character.
+  event.tokens[0].top = {{.token = 'z', .logprob = -1.0f}};
+  answer.add(0, last(std::move(event)), none);
+  const json whole = json::parse(answer.whole());
+  CHECK(whole["object"] == "chat.completion");
+  const json& choice = whole["choices"][0];
+  CHECK(choice["message"] == json({{"role", "assistant"}, {"content", "a"}}));
+  const json& position = choice["logprobs"]["content"][0];
+  CHECK(position["token"] == "\xEF\xBF\xBD");
+  CHECK(position["bytes"] == json({0xC3}));
+  CHECK(position["logprob"] == -0.25);
+  CHECK(position["top_logprobs"][0] == json({{"token", "z"}, {"logprob", -1.0}, {"bytes", {'z'}}}));
+}
+
+TEST_CASE("a chat, streamed, begins with the role and ends with the usage") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.chat = request.stream = request.include_usage = true;
+  Answer answer(request, model, "chatcmpl-1", 7);
+  std::string out;
+  GenerationEvent beginning = first(token('a'));
+  beginning.text.clear();  // Half a character: no text yet.
+  answer.add(0, std::move(beginning), out);
+  json chunk = event_json(out);
+  CHECK(chunk["object"] == "chat.completion.chunk");
+  CHECK(chunk["choices"][0]["delta"] == json({{"role", "assistant"}, {"content", ""}}));
+  CHECK(chunk["usage"] == nullptr);
+  out.clear();
+  GenerationEvent silent = token('b');
+  silent.text.clear();
+  answer.add(0, std::move(silent), out);
+  CHECK(out.empty());
+  answer.add(0, token('c'), out);
+  CHECK(event_json(out)["choices"][0]["delta"] == json({{"content", "c"}}));
+  out.clear();
+  answer.add(0, last(GenerationEvent{}), out);
+  CHECK(event_json(out)["choices"][0]["finish_reason"] == "stop");
+  const std::string end = answer.stream_end();
+  CHECK(end.ends_with("data: [DONE]\n\n"));
+  const json usage = json::parse(end.substr(6, end.find("\n\n") - 6));
+  CHECK(usage["choices"] == json::array());
+  CHECK(usage["usage"]["completion_tokens"] == 3);
+}
+
+TEST_CASE("thoughts go to reasoning_content") {
+  ByteModel model;
+  model.thinks = model.opens = true;
+  ApiRequest request = completion();
+  request.chat = true;
+  const std::string text = "hm</think>yes";
+  const auto feed = [&](Answer& answer, std::string& out) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      GenerationEvent event = token(text[i]);
+      if (i == 0) event = first(event);
+      if (i + 1 == text.size()) event = last(event);
+      answer.add(0, std::move(event), out);
+    }
+  };
+  SUBCASE("whole") {
+    Answer answer(request, model, "chatcmpl-1", 7);
+    std::string none;
+    feed(answer, none);
+    const json message = json::parse(answer.whole())["choices"][0]["message"];
+    CHECK(message["reasoning_content"] == "hm");
+    CHECK(message["content"] == "yes");
+  }
+  SUBCASE("streamed") {
+    request.stream = true;
+    Answer answer(request, model, "chatcmpl-1", 7);
+    std::string out, reasoning, content;
+    feed(answer, out);
+    for (const std::string& event : events_of(out)) {
+      const json delta = json::parse(event)["choices"][0]["delta"];
+      reasoning += delta.value("reasoning_content", "");
+      content += delta.value("content", "");
+    }
+    CHECK(reasoning == "hm");
+    CHECK(content == "yes");
+  }
+}
+
+TEST_CASE("without a tokenizer tokens show as their ids") {
+  ByteModel model;
+  model.tokenizer = false;
+  ApiRequest request = completion();
+  request.prompts[0].prompt = std::vector<TokenId>{1, 2};
+  request.logprobs = 1;
+  Answer answer(request, model, "cmpl-1", 7);
+  std::string none;
+  GenerationEvent event = first(token('a'));
+  event.text.clear();
+  answer.add(0, last(std::move(event)), none);
+  const json choice = json::parse(answer.whole())["choices"][0];
+  CHECK(choice["text"] == "");
+  CHECK(choice["logprobs"]["tokens"] == json({"token_id:97"}));
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::testing {
+
+struct HttpResponse {
+  int status = 0;                              ///< 0: the connection ended before an answer
+  std::map<std::string, std::string> headers;  ///< names in lower case
+  std::string body;                            ///< chunks joined
+  nlohmann::json json() const { return nlohmann::json::parse(body); }
+  /// The data of the server-sent events, [DONE] included.
+  std::vector<std::string> events() const;
+};
+
+/// A plain blocking socket to 127.0.0.1; every wait ends after 20 s.
+class HttpClient {
+ public:
+  explicit HttpClient(std::uint16_t port, bool tls = false);
+  ~HttpClient();
+  HttpClient(HttpClient&& other) noexcept;
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  bool connected() const { return fd_ >= 0; }
+  /// False if the peer has closed.
+  bool send(std::string_view bytes);
+  /// Some bytes; empty at the end of the stream or after the wait.
+  std::string receive();
+  /// The end of the stream comes within the wait.
+  bool closed_by_peer();
+  HttpResponse response(bool to_head = false);
+  HttpResponse get(const std::string& path, const std::string& headers = "");
+  HttpResponse post(const std::string& path, const nlohmann::json& body,
+                    const std::string& headers = "");
+  HttpResponse post_text(const std::string& path, std::string_view body,
+                         const std::string& headers = "");
+
+ private:
+  bool fill();  ///< more into inbox_
+  std::string line();
+
+  int fd_ = -1;
+  SSL_CTX* tls_context_ = nullptr;
+  SSL* tls_ = nullptr;
+  std::string inbox_;
+  bool ended_ = false;
+};
+
+std::string post_text(const std::string& path, std::string_view body,
+                      const std::string& headers = "");
+
+}  // namespace troupe::testing
