@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "actors/gateway/json_writer.h"
+#include "runtime/version.h"
 
 namespace troupe {
 namespace {
@@ -114,7 +115,7 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return {.body = cluster_.status_json()};
     case Route::kVersion: {
       JsonWriter json;
-      json.begin_object().member("version", TROUPE_VERSION).end_object();
+      json.begin_object().member("version", kVersion).end_object();
       return {.body = std::move(json).text()};
     }
     case Route::kCompletions:

@@ -11,10 +11,10 @@ struct ApiError {
   int status = 500;
   std::string message = {};
   std::string type = "invalid_request_error";
-  std::string param = {};      ///< the field at fault; empty: null
-  std::string code = {};       ///< for programs; empty: null
-  int retry_after_s = 0;  ///< > 0: sent as Retry-After
-  std::string allow = {};      ///< of a 405: the methods that are taken
+  std::string param = {};  ///< the field at fault; empty: null
+  std::string code = {};   ///< for programs; empty: null
+  int retry_after_s = 0;   ///< > 0: sent as Retry-After
+  std::string allow = {};  ///< of a 405: the methods that are taken
 };
 
 /// A field of the request that makes no sense: 400.

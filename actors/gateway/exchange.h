@@ -36,7 +36,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   struct News {
     std::string bytes;              ///< of a stream: to be sent
     std::optional<ApiError> error;  ///< the end: nothing is left running
-    bool done = false;      ///< all is there: whole() can be called; a stream has all its bytes
+    bool done = false;  ///< all is there: whole() can be called; a stream has all its bytes
   };
   News take();
   /// A stream's client does not read it: cut it off. `wake` was called for it.
