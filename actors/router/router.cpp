@@ -178,6 +178,7 @@ void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterA
   choice.started = true;
   if (request.timing.queued_ms >= 0) return;
   request.timing.queued_ms = milliseconds(now - request.accepted);
+  ++running_;
   actions.observations.push_back(
       {RequestObservation::Kind::kQueueTime, seconds(now - request.accepted)});
 }
@@ -315,6 +316,7 @@ void Router::fail(std::uint64_t id, Error error, TimePoint now, RouterActions& a
 void Router::end(std::uint64_t id) {
   const auto found = requests_.find(id);
   deadlines_.erase({found->second.deadline, id});
+  if (found->second.timing.queued_ms >= 0) --running_;
   requests_.erase(found);
   journal_.append(JournalEnded{id});
 }
@@ -384,10 +386,8 @@ void Router::ask_wake(RouterActions& actions) const {
 
 RequestCounts Router::counts() const {
   RequestCounts counts;
-  for (const auto& [id, request] : requests_) {
-    const bool running = request.timing.queued_ms >= 0;
-    ++(running ? counts.running : counts.waiting);
-  }
+  counts.running = running_;
+  counts.waiting = requests_.size() - running_;
   counts.finished = finished_;
   counts.failed = failed_;
   counts.cancelled = cancelled_;

@@ -163,7 +163,7 @@ class Router {
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
   std::uint64_t next_request_ = 1;
   std::uint64_t next_sequence_ = 1;
-  std::uint64_t finished_ = 0, failed_ = 0, cancelled_ = 0, replayed_ = 0;
+  std::uint64_t running_ = 0, finished_ = 0, failed_ = 0, cancelled_ = 0, replayed_ = 0;
 };
 
 }  // namespace troupe
