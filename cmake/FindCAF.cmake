@@ -21,12 +21,12 @@ find_package_handle_standard_args(CAF
 
 if(CAF_FOUND AND NOT TARGET caf::core)
   find_package(Threads REQUIRED)
-  add_library(caf::core UNKNOWN IMPORTED)
+  add_library(caf::core UNKNOWN IMPORTED GLOBAL)
   set_target_properties(caf::core PROPERTIES
     IMPORTED_LOCATION "${CAF_CORE_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${CAF_INCLUDE_DIR}"
     INTERFACE_LINK_LIBRARIES Threads::Threads)
-  add_library(caf::io UNKNOWN IMPORTED)
+  add_library(caf::io UNKNOWN IMPORTED GLOBAL)
   set_target_properties(caf::io PROPERTIES
     IMPORTED_LOCATION "${CAF_IO_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${CAF_INCLUDE_DIR}"

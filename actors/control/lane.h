@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/control/control_lane.h"
+#include "actors/control/tls_session.h"
+
+/// The broker behind ControlServer and ControlClient.
+namespace troupe::control {
+
+class LaneCore;
+
+/// Owns the broker: sessions of one side over sockets in CAF's multiplexer.
+///
+///     any thread                      multiplexer's thread
+///     send() -> encode -> outbox -> wake -> TLS -> socket
+///     events <- decode <- frames <- TLS <- socket
+class Lane {
+ public:
+  static Result<std::unique_ptr<Lane>> start(caf::actor_system& system,
+                                             const Credentials& credentials, TlsSide side,
+                                             ControlEvents& events, const ControlOptions& options);
+  /// Closes everything and waits until the broker has ended.
+  ~Lane();
+
+  /// Takes over a listening socket.
+  void listen(int fd);
+  /// Announces a session whose socket comes later, by `adopt`, or never, by `give_up`.
+  SessionId announce();
+  void adopt(SessionId session, int fd, std::string peer, TimePoint deadline);
+  void give_up(SessionId session, SessionEnd end);
+
+  Status send(SessionId session, const Envelope& envelope);
+  void close(SessionId session, Duration deadline);
+  ControlStats stats() const;
+
+ private:
+  explicit Lane(std::shared_ptr<LaneCore> core);
+  std::shared_ptr<LaneCore> core_;
+};
+
+}  // namespace troupe::control

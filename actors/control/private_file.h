@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "runtime/result.h"
+
+/// Small files that only their owner may read.
+namespace troupe::control {
+
+enum class IfExists { kReplace, kKeep };
+
+/// Writes it with mode 0600 so that others see all of it or nothing. With kKeep a file that is
+/// there stays as it is, which is no error.
+Status write_private_file(const std::filesystem::path& path, std::string_view content,
+                          IfExists if_exists);
+
+/// Errors: kNotFound, kCorrupt (longer than `bytes_max`, or no regular file), kUnavailable.
+Result<std::string> read_small_file(const std::filesystem::path& path, std::size_t bytes_max);
+
+}  // namespace troupe::control
