@@ -1,0 +1,25 @@
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "actors/gateway/api_request.h"
+
+/// The bodies of every POST of the HTTP API: whatever they are, they end in a request within the
+/// limits or in an error with a status code.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  for (const bool has_tokenizer : {true, false}) {
+    const troupe::ModelFacts model{.served_model_name = "m", .has_tokenizer = has_tokenizer};
+    troupe::ApiRequest request;
+    for (auto* parse : {&troupe::parse_completion, &troupe::parse_chat}) {
+      const auto error = parse(body, model, request);
+      assert(error ? error->status >= 400 && error->status < 500 : !request.prompts.empty());
+    }
+    troupe::TokenizeRequest tokenize;
+    troupe::DetokenizeRequest detokenize;
+    (void)troupe::parse_tokenize(body, model, tokenize);
+    (void)troupe::parse_detokenize(body, model, detokenize);
+  }
+  return 0;
+}
