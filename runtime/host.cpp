@@ -1,9 +1,12 @@
 #include "runtime/host.h"
 
+#include <netdb.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace troupe {
 
@@ -23,6 +26,28 @@ int host_processors() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+std::string local_address_towards(const std::string& host, std::uint16_t port) {
+  const std::string loopback = "127.0.0.1";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return loopback;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return loopback;
+  sockaddr_storage self{};
+  socklen_t size = sizeof self;
+  char text[NI_MAXHOST] = {};
+  // Connecting a datagram socket chooses the route and nothing else.
+  const bool known =
+      connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&self), &size) == 0 &&
+      getnameinfo(reinterpret_cast<sockaddr*>(&self), size, text, sizeof text, nullptr, 0,
+                  NI_NUMERICHOST) == 0;
+  close(fd);
+  return known ? text : loopback;
 }
 
 }  // namespace troupe

@@ -40,17 +40,18 @@ struct Gathering {
 
 }  // namespace
 
-Result<Generation> Cluster::generate(GenerationRequest request) {
+Result<Generation> Cluster::generate(GenerationRequest request, OnEvent on_event) {
   auto gathering = std::make_shared<Gathering>(request.n);
   auto future = gathering->done.get_future();
-  const auto accepted =
-      generate(std::move(request), [gathering](const GenerationEvent& e) { gathering->add(e); });
+  const auto accepted = stream(std::move(request), [gathering, on_event](const GenerationEvent& e) {
+    if (on_event) on_event(e);
+    gathering->add(e);
+  });
   if (!accepted.ok()) return accepted.error();
   return future.get();  // the Router ends every accepted request, by its deadline at the latest
 }
 
-Result<std::uint64_t> Cluster::generate(GenerationRequest request,
-                                        std::function<void(const GenerationEvent&)> on_event) {
+Result<std::uint64_t> Cluster::stream(GenerationRequest request, OnEvent on_event) {
   return service().submit(std::move(request), std::make_shared<CallbackSink>(std::move(on_event)));
 }
 

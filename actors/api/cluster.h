@@ -55,12 +55,13 @@ class Cluster {
                                                   Duration deadline = std::chrono::seconds(5));
   virtual ~Cluster() = default;
 
-  /// Waits for the whole answer.
-  Result<Generation> generate(GenerationRequest request);
-  /// Streams: `on_event` is called for every event, from a thread of the cluster, and must not block.
-  /// Returns the number for cancel().
-  Result<std::uint64_t> generate(GenerationRequest request,
-                                 std::function<void(const GenerationEvent&)> on_event);
+  using OnEvent = std::function<void(const GenerationEvent&)>;
+
+  /// Waits for the whole answer. `on_event`, if given, sees every event meanwhile.
+  Result<Generation> generate(GenerationRequest request, OnEvent on_event = {});
+  /// Streams without waiting: `on_event` is called for every event, from a thread of the cluster, and
+  /// must not block. Returns the number for cancel().
+  Result<std::uint64_t> stream(GenerationRequest request, OnEvent on_event);
   /// What was asked for is no longer wanted; an event with kCancelled ends it.
   void cancel(std::uint64_t request) { service().cancel(request); }
 

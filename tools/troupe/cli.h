@@ -1,0 +1,77 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "actors/device/device.h"
+#include "runtime/engine_options.h"
+#include "runtime/generation.h"
+#include "runtime/result.h"
+
+namespace troupe::cli {
+
+/// Exit codes of every command.
+inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
+
+/// What every command has.
+struct CommonOptions {
+  std::string state_dir;  ///< resolved before a command runs
+  std::string log_level = "info";
+  std::string config_file;
+};
+
+/// The command line being put together: each command adds its part, and sets what to run.
+struct Cli {
+  CLI::App app{"Troupe serves DeepSeek-V3-class mixture-of-experts models over a cluster."};
+  CommonOptions common;
+};
+
+/// Adds a subcommand with the common options. `examples` ends its --help; `run` is called after the
+/// configuration file has been read and logging set up, and returns the exit code.
+CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
+                      const std::string& examples, std::function<int()> run);
+
+/// Prints an error to stderr, as every command does.
+int fail(const Error& error, int code = kFailed);
+/// The exit code that fits: wrong usage for a bad argument, failed for the rest.
+int fail_with(const Error& error);
+
+/// Engine flags, shared by up, head and generate.
+struct EngineFlags {
+  EngineOptions options;
+  std::string kv_cache_memory = "0", numerics = "auto";
+  bool no_enable_prefix_caching = false;
+  std::optional<std::uint64_t> seed;
+};
+void add_engine_flags(CLI::App* command, EngineFlags& flags);
+/// Checks the values; errors name the flag.
+Result<EngineOptions> resolve(const EngineFlags& flags);
+
+/// Network flags, shared by up, head and worker.
+struct NetworkFlags {
+  std::string fabric = "auto";
+  std::string bind_interface;
+};
+void add_network_flags(CLI::App* command, NetworkFlags& flags);
+
+/// Device flags, shared by worker and generate.
+struct DeviceFlags {
+  std::string device = "cpu";
+  std::string device_memory = "0";
+  int threads = 0;
+};
+void add_device_flags(CLI::App* command, DeviceFlags& flags);
+/// Memory is 0 where none was given.
+Result<Device::Options> resolve(const DeviceFlags& flags);
+
+void add_up(Cli& cli);
+void add_head(Cli& cli);
+void add_worker(Cli& cli);
+void add_status(Cli& cli);
+void add_stop(Cli& cli);
+void add_generate(Cli& cli);
+void add_tokenize(Cli& cli);
+
+}  // namespace troupe::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/control/credentials.h"
+#include "runtime/ids.h"
+#include "runtime/result.h"
+
+namespace troupe::cli {
+
+/// What a head keeps in its state folder, and the lock that makes it the only one there. Files:
+/// credentials.pem, join, cluster-id, incarnation, lock.
+class ClusterFiles {
+ public:
+  /// Makes what is missing. kUnavailable when another head uses the folder.
+  static Result<ClusterFiles> open(const std::string& state_dir);
+  ClusterFiles(ClusterFiles&& other) noexcept;
+  ClusterFiles& operator=(ClusterFiles&&) = delete;
+  ~ClusterFiles();
+
+  ClusterCredentials credentials;
+  std::string cluster_id;
+  Incarnation incarnation;  ///< of this life; larger than all before
+
+  /// Where workers and clients find the head.
+  Status write_join(const HostPort& listening) const;
+  std::string join_path() const;
+
+ private:
+  ClusterFiles() = default;
+  std::string state_dir_;
+  int lock_ = -1;
+};
+
+/// STATE/join, for commands that look for a head. An error says that no cluster was started there.
+Result<std::string> find_join_file(const std::string& state_dir);
+
+}  // namespace troupe::cli

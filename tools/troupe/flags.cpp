@@ -1,0 +1,122 @@
+#include "runtime/byte_size.h"
+#include "runtime/host.h"
+#include "runtime/limits.h"
+#include "tools/troupe/cli.h"
+
+namespace troupe::cli {
+namespace {
+
+Status in_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return invalid_argument(std::string(flag) + " must be from " + std::to_string(least) + " to " +
+                          std::to_string(most) + ", not " + std::to_string(value) + ".");
+}
+
+}  // namespace
+
+void add_engine_flags(CLI::App* command, EngineFlags& flags) {
+  auto& o = flags.options;
+  const std::string group = "Engine";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    command->add_option(name, value, help)->group(group);
+  };
+  add("--model", o.model, "The checkpoint: a Hugging Face folder");
+  add("--served-model-name", o.served_model_name, "Its name in the API (default: the folder's)");
+  add("--max-model-len", o.max_model_len, "Longest prompt and answer together (default: the model's)");
+  add("--max-num-seqs", o.max_num_seqs, "Sequences in one step of a replica (default: 256)");
+  add("--max-num-batched-tokens", o.max_num_batched_tokens,
+      "Tokens in one step of a replica; longer prompts are computed in chunks (default: 2048)");
+  add("--block-size", o.block_size, "KV cache positions a block (default: 16)");
+  add("--kv-cache-memory", flags.kv_cache_memory,
+      "KV cache of each shard, as 512MiB, 80GiB or bytes (default: from what the device has)");
+  add("--kv-cache-dtype", o.kv_cache_dtype, "auto: what the numerics ask for");
+  command->add_flag("--no-enable-prefix-caching", flags.no_enable_prefix_caching,
+                    "Accepted for vLLM's users; prefixes are not cached yet")
+      ->group(group);
+  add("--seed", flags.seed, "Seed of requests that have none (default: drawn)");
+  add("--request-timeout", o.request_timeout_s, "Longest a request may take, seconds (default: 600)");
+  add("--tensor-parallel-size", o.tensor_parallel_size, "Only 1 for now");
+  add("--pipeline-parallel-size", o.pipeline_parallel_size, "Shards a replica (default: 1)");
+  add("--data-parallel-size", o.data_parallel_size,
+      "Replicas (default: one a device, as far as they fit)");
+  add("--redundant-experts", o.redundant_experts, "Extra copies of experts in every layer (default: 0)");
+  add("--numerics", flags.numerics,
+      "auto, reference, avx2, avx512_bf16 or amx_bf16: the kernels, and with them every bit of every "
+      "number (default: auto, the fastest that all members have)");
+}
+
+Result<EngineOptions> resolve(const EngineFlags& flags) {
+  EngineOptions o = flags.options;
+  if (o.model.empty())
+    return invalid_argument("Say which checkpoint to serve with --model FOLDER.");
+  const Status checks[] = {
+      in_range("--max-model-len", o.max_model_len, 0, limits::kDimensionMax),
+      in_range("--max-num-seqs", o.max_num_seqs, 1, 65536),
+      in_range("--max-num-batched-tokens", o.max_num_batched_tokens, 1, 1 << 20),
+      in_range("--block-size", o.block_size, 1, 4096),
+      in_range("--request-timeout", o.request_timeout_s, 1, 7 * 24 * 3600),
+      in_range("--tensor-parallel-size", o.tensor_parallel_size, 1, 8),
+      in_range("--pipeline-parallel-size", o.pipeline_parallel_size, 1, limits::kLayersMax),
+      in_range("--data-parallel-size", o.data_parallel_size, 0, 1024),
+      in_range("--redundant-experts", o.redundant_experts, 0, limits::kExpertsMax),
+  };
+  for (const Status& check : checks)
+    if (!check.ok()) return check.error();
+  if (o.tensor_parallel_size != 1)
+    return invalid_argument(
+        "--tensor-parallel-size above 1 is not supported yet; use --pipeline-parallel-size or "
+        "--data-parallel-size.");
+  if (o.kv_cache_dtype != "auto")
+    return invalid_argument("--kv-cache-dtype must be auto, not '" + o.kv_cache_dtype +
+                            "': the numerics decide.");
+  auto memory = parse_byte_size(flags.kv_cache_memory);
+  if (!memory.ok()) return invalid_argument("--kv-cache-memory: " + memory.error().message);
+  o.kv_cache_memory = *memory;
+  o.seed = flags.seed;
+  if (flags.numerics != "auto") {
+    o.numerics = parse_numerics(flags.numerics);
+    if (!o.numerics)
+      return invalid_argument("--numerics must be auto, reference, avx2, avx512_bf16 or amx_bf16, not '" +
+                              flags.numerics + "'.");
+  }
+  return o;
+}
+
+void add_network_flags(CLI::App* command, NetworkFlags& flags) {
+  command
+      ->add_option("--fabric", flags.fabric,
+                   "How workers exchange tensors: auto, net, tcp, shm, verbs or efa (default: auto)")
+      ->group("Network");
+  command
+      ->add_option("--bind-interface", flags.bind_interface,
+                   "The interface whose address peers use, such as eth0")
+      ->group("Network");
+}
+
+void add_device_flags(CLI::App* command, DeviceFlags& flags) {
+  command->add_option("--device", flags.device, "cpu (default)")->group("Device");
+  command
+      ->add_option("--device-memory", flags.device_memory,
+                   "Memory for weights and KV cache, as 80GiB or bytes (default: this machine's)")
+      ->group("Device");
+  command->add_option("--threads", flags.threads, "Compute threads (default: all processors)")
+      ->group("Device");
+}
+
+Result<Device::Options> resolve(const DeviceFlags& flags) {
+  if (flags.device != "cpu")
+    return invalid_argument("--device must be cpu, not '" + flags.device +
+                            "': this build has no other back-end.");
+  if (flags.threads < 0 || flags.threads > limits::kThreadsMax)
+    return invalid_argument("--threads must be from 0 (all processors) to " +
+                            std::to_string(limits::kThreadsMax) + ".");
+  auto memory = parse_byte_size(flags.device_memory);
+  if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
+  Device::Options device;
+  device.kind = flags.device;
+  device.threads = flags.threads > 0 ? flags.threads : host_processors();
+  device.memory_total = *memory > 0 ? *memory : host_memory_bytes();
+  return device;
+}
+
+}  // namespace troupe::cli

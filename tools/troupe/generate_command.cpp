@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "actors/api/cluster.h"
+#include "tools/troupe/cli.h"
+#include "tools/troupe/generation_json.h"
+
+namespace troupe::cli {
+namespace {
+
+struct GenerateOptions {
+  EngineFlags engine;
+  DeviceFlags device;
+  std::string prompt, chat;
+  std::vector<TokenId> prompt_ids;
+  CLI::Option *prompt_given = nullptr, *ids_given = nullptr, *chat_given = nullptr;
+  GenerationRequest request;
+  bool prompt_logprobs = false;
+  bool json = false;
+};
+
+Result<Prompt> prompt_of(const GenerateOptions& o) {
+  const auto given = (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) +
+                     (o.chat_given->count() > 0);
+  if (given != 1)
+    return invalid_argument("Give one prompt: --prompt TEXT, --prompt-ids 1,2,3 or --chat TEXT.");
+  if (o.prompt_given->count() > 0) return Prompt(o.prompt);
+  if (o.ids_given->count() > 0) return Prompt(o.prompt_ids);
+  return Prompt(std::vector<ChatMessage>{{"user", o.chat}});
+}
+
+int run(const CommonOptions&, const GenerateOptions& o) {
+  auto engine = resolve(o.engine);
+  if (!engine.ok()) return fail_with(engine.error());
+  auto device = resolve(o.device);
+  if (!device.ok()) return fail_with(device.error());
+  GenerationRequest request = o.request;
+  auto prompt = prompt_of(o);
+  if (!prompt.ok()) return fail_with(prompt.error());
+  request.prompt = std::move(*prompt);
+  if (o.json && request.logprobs < 0) request.logprobs = 0;
+  if (o.prompt_logprobs) request.prompt_logprobs = std::max(0, request.logprobs);
+
+  auto cluster = Cluster::start({*engine, device->threads, device->memory_total});
+  if (!cluster.ok()) return fail_with(cluster.error());
+
+  const bool has_text = std::filesystem::exists(engine->model + "/tokenizer.json");
+  auto whole = (*cluster)->generate(std::move(request), [&](const GenerationEvent& event) {
+    if (o.json || event.choice != 0) return;
+    if (!has_text)
+      for (const auto& token : event.tokens) std::printf("token_id:%d ", token.token);
+    std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+    std::fflush(stdout);
+  });
+  if (!whole.ok()) return fail_with(whole.error());
+  if (o.json)
+    std::printf("%s\n", generation_json(*whole, o.prompt_logprobs).c_str());
+  else
+    std::printf("\n");
+  return kDone;
+}
+
+}  // namespace
+
+void add_generate(Cli& cli) {
+  auto o = std::make_shared<GenerateOptions>();
+  CLI::App* command = add_command(
+      cli, "generate", "Answer one prompt in this process, streamed to stdout",
+      "  troupe generate --model tools/demo/pocket-dictionary --chat 'What is brandy?'\n"
+      "  troupe generate --model DIR --prompt 'Once upon' --max-tokens 64 --temperature 0\n"
+      "  troupe generate --model DIR --prompt-ids 0,17,42 --json --prompt-logprobs",
+      [&cli, o] { return run(cli.common, *o); });
+  o->prompt_given = command->add_option("--prompt", o->prompt, "Text to go on with");
+  o->ids_given =
+      command->add_option("--prompt-ids", o->prompt_ids, "Token ids to go on with: 1,2,3")
+          ->delimiter(',');
+  o->chat_given = command->add_option("--chat", o->chat, "A user's message to a chat model");
+  command->add_flag("--json", o->json, "Print one JSON object instead");
+  command->add_flag("--prompt-logprobs", o->prompt_logprobs,
+                    "With --json: the prompt's log-probabilities too");
+  auto& r = o->request;
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->group("Sampling");
+  };
+  add("--max-tokens", r.max_tokens, "Most tokens of the answer");
+  add("--temperature", r.temperature, "0 is greedy");
+  add("--top-p", r.top_p, "Share of probability to choose from, (0, 1]");
+  add("--top-k", r.top_k, "Choose from the k most likely; 0: all");
+  add("--min-p", r.min_p, "Least probability, relative to the most likely token's");
+  add("--repetition-penalty", r.repetition_penalty, "Above 1: repeats are less likely");
+  add("--presence-penalty", r.presence_penalty, "-2 to 2");
+  add("--frequency-penalty", r.frequency_penalty, "-2 to 2");
+  add("--stop", r.stop, "A text that ends the answer; may be repeated")->allow_extra_args(false);
+  add("--logprobs", r.logprobs, "With --json: log-probabilities of the k most likely tokens too");
+  command->add_flag("--ignore-eos", r.ignore_eos, "Go on after the end of the answer")
+      ->group("Sampling");
+  add_engine_flags(command, o->engine);
+  add_device_flags(command, o->device);
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,56 @@
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "tools/troupe/head_process.h"
+#include "tools/troupe/signals.h"
+
+namespace troupe::cli {
+namespace {
+
+struct HeadCommandOptions {
+  HeadFlags head;
+  int min_devices = 1;
+};
+
+int run(const CommonOptions& common, const HeadCommandOptions& o) {
+  const Signals signals;
+  const TimePoint started = now();
+  auto process = HeadProcess::start(common, o.head, o.min_devices);
+  if (!process.ok()) return fail_with(process.error());
+  std::fprintf(stderr, "The head listens on %s. On each worker run:\n  troupe worker --head %s\n"
+                       "(on another machine with a copy of %s and --join FILE)\n",
+               to_string((*process)->control_address()).c_str(),
+               to_string((*process)->control_address()).c_str(),
+               (*process)->files().join_path().c_str());
+  std::thread announcer([&] {
+    while (!(*process)->closing() && !(*process)->head().wait_ready(std::chrono::seconds(1))) {
+    }
+    if (!(*process)->closing())
+      announce((*process)->head(), std::chrono::duration<double>(now() - started).count());
+  });
+  while (true) {
+    const auto signal = signals.wait(std::nullopt);
+    if (signal == SIGTERM || signal == SIGINT || (*process)->ended()) break;
+  }
+  (*process)->begin_close();
+  announcer.join();
+  process->reset();
+  return kDone;
+}
+
+}  // namespace
+
+void add_head(Cli& cli) {
+  auto o = std::make_shared<HeadCommandOptions>();
+  CLI::App* command = add_command(
+      cli, "head", "Run the head: it waits for workers, then serves the OpenAI API",
+      "  troupe head --model /models/DeepSeek-V3 --listen 10.0.0.1:6379 --min-devices 8\n"
+      "  troupe head --model DIR --pipeline-parallel-size 2 --port 9000 --api-key SECRET",
+      [&cli, o] { return run(cli.common, *o); });
+  add_head_flags(command, o->head);
+  command->add_option("--min-devices", o->min_devices, "Devices to wait for (default: 1)")
+      ->check(CLI::Range(1, 65536));
+}
+
+}  // namespace troupe::cli

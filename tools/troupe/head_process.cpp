@@ -1,0 +1,102 @@
+#include "tools/troupe/head_process.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/limits.h"
+#include "runtime/version.h"
+#include "transport/fabric/fabric.h"
+#include "tools/troupe/signals.h"
+
+namespace troupe::cli {
+
+void add_head_flags(CLI::App* command, HeadFlags& flags) {
+  add_engine_flags(command, flags.engine);
+  add_network_flags(command, flags.network);
+  command
+      ->add_option("--listen", flags.listen,
+                   "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)")
+      ->group("Network");
+  const auto http = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->group("HTTP");
+  };
+  http("--host", flags.host, "Address of the OpenAI API (default: 127.0.0.1)");
+  http("--port", flags.port, "Its port (default: 8000; 0: any)")->check(CLI::Range(0, 65535));
+  http("--api-key", flags.api_keys,
+       "A key that requests must bear; may be repeated (also: $TROUPE_API_KEY)")
+      ->allow_extra_args(false);
+  http("--tls-cert", flags.tls_cert, "PEM certificate chain, to serve HTTPS");
+  http("--tls-key", flags.tls_key, "Its PEM key");
+}
+
+Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& common,
+                                                        const HeadFlags& flags, int min_devices) {
+  auto engine = resolve(flags.engine);
+  if (!engine.ok()) return engine.error();
+  engine->min_devices = min_devices;
+  if (auto kind = transport::parse_fabric_kind(flags.network.fabric); !kind.ok())
+    return kind.error();
+  auto listen = parse_host_port(flags.listen);
+  if (!listen.ok()) return invalid_argument("--listen: " + listen.error().message);
+  auto files = ClusterFiles::open(common.state_dir);
+  if (!files.ok()) return files.error();
+
+  std::unique_ptr<HeadProcess> process(new HeadProcess(std::move(*files)));
+  auto caf = CafSystem::make();
+  if (!caf.ok()) return caf.error();
+  process->caf_ = std::move(*caf);
+
+  HeadOptions options;
+  options.version = kVersion;
+  options.engine = *engine;
+  options.cluster_id = process->files_.cluster_id;
+  options.incarnation = process->files_.incarnation;
+  options.listen = *listen;
+  options.credentials = process->files_.credentials.head;
+  options.join_line =
+      "troupe worker --head " + to_string(*listen) + " --join " + process->files_.join_path();
+  GatewayOptions gateway;
+  gateway.host = flags.host;
+  gateway.port = static_cast<std::uint16_t>(flags.port);
+  gateway.api_keys = flags.api_keys;
+  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key)
+    gateway.api_keys.push_back(key);
+  gateway.tls_cert = flags.tls_cert;
+  gateway.tls_key = flags.tls_key;
+  options.gateway = std::move(gateway);
+
+  auto head = HeadNode::start(process->caf_->system(), process->post_, std::move(options));
+  if (!head.ok()) return head.error();
+  process->head_ = std::move(*head);
+  process->control_ = {listen->host, process->head_->control_port()};
+  if (const Status written = process->files_.write_join(process->control_); !written.ok())
+    return written.error();
+  process->watcher_ = std::thread([p = process.get()] {
+    while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
+    }
+    if (p->closing_) return;
+    p->ended_ = true;
+    Signals::nudge();
+  });
+  return process;
+}
+
+HeadProcess::~HeadProcess() {
+  if (head_ && watcher_.joinable()) {
+    closing_ = true;
+    head_->stop("The head is being stopped.");
+    head_->wait(limits::kStopDeadline);
+    watcher_.join();
+  }
+  head_.reset();
+}
+
+void announce(const HeadNode& head, double seconds) {
+  std::fprintf(stderr,
+               "Ready after %.1f s: %s serves the OpenAI API.\n"
+               "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+               "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n",
+               seconds, head.http_url().c_str(), head.http_url().c_str());
+}
+
+}  // namespace troupe::cli

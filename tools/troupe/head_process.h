@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "actors/company/head_node.h"
+#include "actors/control/caf_system.h"
+#include "tools/troupe/cli.h"
+#include "tools/troupe/cluster_files.h"
+
+namespace troupe::cli {
+
+/// Flags of the head, shared by up and head.
+struct HeadFlags {
+  EngineFlags engine;
+  NetworkFlags network;
+  std::string listen = "127.0.0.1:6379";
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::vector<std::string> api_keys;
+  std::string tls_cert, tls_key;
+};
+void add_head_flags(CLI::App* command, HeadFlags& flags);
+
+/// A head in this process.
+class HeadProcess {
+ public:
+  static Result<std::unique_ptr<HeadProcess>> start(const CommonOptions& common,
+                                                    const HeadFlags& flags, int min_devices);
+  ~HeadProcess();
+
+  HeadNode& head() { return *head_; }
+  const ClusterFiles& files() const { return files_; }
+  HostPort control_address() const { return control_; }
+  /// Nudges the process's signal loop when the cluster has ended by itself (`troupe stop`).
+  bool ended() const { return ended_; }
+  /// The process is about to end: whoever waits for readiness need not any more.
+  void begin_close() { closing_ = true; }
+  bool closing() const { return closing_ || ended_; }
+
+ private:
+  explicit HeadProcess(ClusterFiles files) : files_(std::move(files)) {}
+  ClusterFiles files_;
+  HostPort control_;
+  std::unique_ptr<CafSystem> caf_;
+  Post post_;
+  std::unique_ptr<HeadNode> head_;
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> closing_{false};
+  std::thread watcher_;
+};
+
+/// Says on stderr when requests can be served, and how to send one.
+void announce(const HeadNode& head, double seconds);
+
+}  // namespace troupe::cli

@@ -1,0 +1,104 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "model/tokenizer/tokenizer.h"
+#include "tools/troupe/cli.h"
+
+namespace troupe::cli {
+namespace {
+
+struct TokenizeOptions {
+  std::string model;
+  bool decode = false, add_special_tokens = false, json = false;
+};
+
+using nlohmann::json;
+
+Result<std::string> encode_line(const Tokenizer& tokenizer, const TokenizeOptions& o,
+                                const std::string& line) {
+  std::string text = line;
+  if (o.json) {
+    const json value = json::parse(line, nullptr, false);
+    if (!value.is_string()) return invalid_argument("A line of input is not a JSON string.");
+    text = value.get<std::string>();
+  }
+  auto ids = tokenizer.encode(text, o.add_special_tokens);
+  if (!ids.ok()) return ids.error();
+  if (o.json) return json(*ids).dump();
+  std::string out;
+  for (const TokenId id : *ids) out += (out.empty() ? "" : " ") + std::to_string(id);
+  return out;
+}
+
+Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOptions& o,
+                                const std::string& line) {
+  std::vector<TokenId> ids;
+  const Error bad = invalid_argument(o.json ? "A line of input is not a JSON array of token ids."
+                                            : "A line of input holds something else than token ids.");
+  if (o.json) {
+    const json value = json::parse(line, nullptr, false);
+    if (!value.is_array()) return bad;
+    for (const auto& item : value) {
+      if (!item.is_number_integer()) return bad;
+      const auto id = item.get<std::int64_t>();
+      if (id < 0 || id >= tokenizer.vocab_size())
+        return invalid_argument("Token id " + std::to_string(id) + " is not in the vocabulary.");
+      ids.push_back(static_cast<TokenId>(id));
+    }
+  } else {
+    std::istringstream in(line);
+    std::int64_t id = 0;
+    while (in >> id) {
+      if (id < 0 || id >= tokenizer.vocab_size())
+        return invalid_argument("Token id " + std::to_string(id) + " is not in the vocabulary.");
+      ids.push_back(static_cast<TokenId>(id));
+    }
+    if (!in.eof()) return bad;
+  }
+  const std::string text = tokenizer.decode(ids, false);
+  return o.json ? json(text).dump() : text;
+}
+
+int run(const TokenizeOptions& o) {
+  if (o.model.empty())
+    return fail(invalid_argument("Say whose tokenizer with --model FOLDER."), kUsage);
+  auto tokenizer = Tokenizer::load(o.model);
+  if (!tokenizer.ok()) return fail(tokenizer.error());
+  std::ios::sync_with_stdio(false);
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    if (o.json && line.empty()) continue;
+    auto out = o.decode ? decode_line(**tokenizer, o, line) : encode_line(**tokenizer, o, line);
+    if (!out.ok()) {
+      std::cout.flush();
+      return fail(out.error());
+    }
+    std::cout << *out << '\n';
+    // Whoever talks to it line by line gets each answer at once.
+    if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();
+  }
+  std::cout.flush();
+  return kDone;
+}
+
+}  // namespace
+
+void add_tokenize(Cli& cli) {
+  auto o = std::make_shared<TokenizeOptions>();
+  CLI::App* command = add_command(
+      cli, "tokenize", "Lines of text in, lines of token ids out, or back",
+      "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
+      "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
+      "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
+      [o] { return run(*o); });
+  command->add_option("--model", o->model, "A folder with tokenizer.json");
+  command->add_flag("--decode", o->decode, "Ids in, text out");
+  command->add_flag("--add-special-tokens", o->add_special_tokens,
+                    "Add what the tokenizer's files ask for, such as the BOS");
+  command->add_flag("--json", o->json, "One JSON string in, one array out, a line each");
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,224 @@
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "runtime/byte_size.h"
+#include "runtime/host.h"
+#include "runtime/log.h"
+#include "tools/troupe/head_process.h"
+#include "tools/troupe/signals.h"
+
+namespace troupe::cli {
+namespace {
+
+struct UpOptions {
+  HeadFlags head;
+  DeviceFlags device;
+  int workers = 2;
+  bool no_respawn = false;
+};
+
+/// The worker processes of `up`: started, watched, started again after they died.
+class Children {
+ public:
+  Children(std::vector<std::string> command, int count, bool respawn)
+      : command_(std::move(command)), slots_(static_cast<std::size_t>(count)), respawn_(respawn) {}
+  ~Children() { end_all(); }
+
+  void start_all() {
+    for (auto& slot : slots_) start(slot);
+  }
+
+  /// Takes note of those that have ended, and starts new ones for them after a while.
+  void reap() {
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+      for (auto& slot : slots_) {
+        if (slot.pid != pid) continue;
+        slot.pid = -1;
+        if (stopping_) break;
+        spdlog::warn("worker process {} has ended ({}){}", pid, describe(status),
+                     respawn_ ? "; a new one is being started" : "");
+        // One that lived for a while is replaced at once; one that keeps dying, ever later.
+        if (now() - slot.started > kSteady) slot.backoff = kBackoffMin;
+        slot.start_at = now() + slot.backoff;
+        slot.backoff = std::min(slot.backoff * 2, kBackoffMax);
+      }
+    }
+  }
+
+  /// Starts what is due; tells how long until the next is.
+  std::optional<Duration> start_due() {
+    std::optional<Duration> next;
+    if (!respawn_ || stopping_) return next;
+    for (auto& slot : slots_) {
+      if (slot.pid > 0) continue;
+      const Duration left = slot.start_at - now();
+      if (left <= Duration::zero())
+        start(slot);
+      else
+        next = next ? std::min(*next, left) : left;
+    }
+    return next;
+  }
+
+  bool all_ended() const {
+    for (const auto& slot : slots_)
+      if (slot.pid > 0) return false;
+    return true;
+  }
+
+  void stopping() { stopping_ = true; }
+
+  /// Within bounds: first as they wish, then SIGTERM, then SIGKILL.
+  void end_all() {
+    stopping_ = true;
+    const TimePoint started = now();
+    bool told = false, killed = false;
+    while (!all_ended()) {
+      reap();
+      const Duration waited = now() - started;
+      if (waited > std::chrono::milliseconds(1000) && !told) told = true, signal_all(SIGTERM);
+      if (waited > std::chrono::milliseconds(2500) && !killed) killed = true, signal_all(SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+ private:
+  static constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
+  static constexpr Duration kBackoffMax = std::chrono::seconds(10);
+  static constexpr Duration kSteady = std::chrono::seconds(10);
+
+  struct Slot {
+    pid_t pid = -1;
+    TimePoint started{}, start_at{};
+    Duration backoff = kBackoffMin;
+  };
+
+  void start(Slot& slot) {
+    std::vector<char*> argv;
+    for (auto& word : command_) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    slot.started = now();
+    const pid_t parent = getpid();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      // Should this process be killed, its workers end too.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(kFailed);
+      setpgid(0, 0);  // Ctrl-C reaches the head alone, which ends them in order
+      sigset_t none;
+      sigemptyset(&none);
+      sigprocmask(SIG_SETMASK, &none, nullptr);
+      execv(argv[0], argv.data());
+      _exit(kFailed);
+    }
+    slot.pid = pid;
+    if (pid < 0) slot.start_at = now() + slot.backoff;
+  }
+
+  void signal_all(int signal) const {
+    for (const auto& slot : slots_)
+      if (slot.pid > 0) kill(slot.pid, signal);
+  }
+
+  static std::string describe(int status) {
+    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+    return "exit code " + std::to_string(WEXITSTATUS(status));
+  }
+
+  std::vector<std::string> command_;
+  std::vector<Slot> slots_;
+  const bool respawn_;
+  bool stopping_ = false;
+};
+
+std::vector<std::string> worker_command(const CommonOptions& common, const UpOptions& o,
+                                        const Device::Options& device, HeadProcess& process) {
+  HostPort head = process.control_address();
+  if (head.host == "0.0.0.0" || head.host.empty()) head.host = "127.0.0.1";
+  return {std::filesystem::read_symlink("/proc/self/exe").string(),
+          "worker",
+          "--head",
+          to_string(head),
+          "--join",
+          process.files().join_path(),
+          "--state-dir",
+          common.state_dir,
+          "--log-level",
+          common.log_level,
+          "--threads",
+          std::to_string(device.threads),
+          "--device-memory",
+          std::to_string(device.memory_total),
+          "--fabric",
+          o.head.network.fabric,
+          "--bind-interface=" + o.head.network.bind_interface};
+}
+
+/// Each worker's share of this machine, unless the flags say otherwise.
+Result<Device::Options> share_of(const UpOptions& o) {
+  auto device = resolve(o.device);
+  if (!device.ok()) return device.error();
+  if (o.device.threads == 0) device->threads = std::max(1, host_processors() / o.workers);
+  if (o.device.device_memory == "0")
+    device->memory_total = host_memory_bytes() / static_cast<std::uint64_t>(o.workers);
+  return device;
+}
+
+int run(const CommonOptions& common, const UpOptions& o) {
+  const Signals signals;
+  const TimePoint started = now();
+  auto device = share_of(o);
+  if (!device.ok()) return fail_with(device.error());
+  auto process = HeadProcess::start(common, o.head, o.workers);
+  if (!process.ok()) return fail_with(process.error());
+  HeadNode& head = (*process)->head();
+  std::fprintf(stderr, "Serving %s with %d workers on this machine.\n",
+               head.frontend().served_model_name().c_str(), o.workers);
+  Children children(worker_command(common, o, *device, **process), o.workers, !o.no_respawn);
+  children.start_all();
+  std::thread announcer([&] {
+    while (!(*process)->closing() && !head.wait_ready(std::chrono::seconds(1))) {
+    }
+    if (!(*process)->closing())
+      announce(head, std::chrono::duration<double>(now() - started).count());
+  });
+  while (!(*process)->ended()) {
+    const auto signal = signals.wait(children.start_due());
+    if (signal == SIGTERM || signal == SIGINT) break;
+    if (signal == SIGCHLD) children.reap();
+  }
+  children.stopping();
+  (*process)->begin_close();
+  announcer.join();
+  process->reset();
+  children.end_all();
+  return kDone;
+}
+
+}  // namespace
+
+void add_up(Cli& cli) {
+  auto o = std::make_shared<UpOptions>();
+  CLI::App* command = add_command(
+      cli, "up", "A whole cluster on this machine: the head here, workers as child processes",
+      "  troupe up --model tools/demo/pocket-dictionary\n"
+      "  troupe up --model DIR --workers 3 --pipeline-parallel-size 3 --port 9000",
+      [&cli, o] { return run(cli.common, *o); });
+  command->add_option("--workers", o->workers, "Worker processes (default: 2)")
+      ->check(CLI::Range(1, 64));
+  command->add_flag("--no-respawn", o->no_respawn, "Start no new worker for one that died");
+  add_head_flags(command, o->head);
+  add_device_flags(command, o->device);
+}
+
+}  // namespace troupe::cli
