@@ -95,6 +95,7 @@ struct HeadNode::Impl {
   std::unique_ptr<Supervisor> supervisor;
   std::map<std::uint32_t, std::pair<NodeId, Incarnation>> bound;
   std::vector<std::function<void(const ClusterEvent&)>> listeners;
+  std::function<void(std::uint32_t)> keep_next_node;
 
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
@@ -134,6 +135,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
                    to_string(*options.engine.numerics));
   }
 
+  keep_next_node = options.keep_next_node;
   self = {kHeadNode, options.incarnation, {ActorKind::kSupervisor, 0}};
   metrics = std::make_unique<Metrics>(frontend->served_model_name());
   router = std::make_unique<RouterActor>(
@@ -206,6 +208,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
   out.random = fill_random;
   out.incarnation = options.incarnation;
+  out.next_node = options.next_node;
   out.started = now();
   out.started_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::system_clock::now().time_since_epoch())
@@ -239,6 +242,7 @@ void HeadNode::Impl::on_session_message(std::uint32_t session, Envelope envelope
 }
 
 void HeadNode::Impl::carry_out(SupervisorActions& actions) {
+  if (actions.keep_next_node) keep_next_node(*actions.keep_next_node);
   for (const auto& bind : actions.bind_sessions) {
     hub->bind(bind.session, bind.node, bind.incarnation);
     bound[bind.session] = {bind.node, bind.incarnation};

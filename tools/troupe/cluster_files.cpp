@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "actors/supervisor/supervisor.h"
 #include "runtime/host.h"
+#include "runtime/log.h"
 
 namespace troupe::cli {
 namespace {
@@ -81,13 +83,23 @@ Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir) {
   if (const Status written = write_word(life_path, std::to_string(files.incarnation.value));
       !written.ok())
     return written.error();
+  const std::string next = read_word(state_dir + "/next-node");
+  if (!next.empty())
+    files.next_node = std::max<std::uint32_t>(
+        1, static_cast<std::uint32_t>(std::strtoul(next.c_str(), nullptr, 10)));
   return files;
+}
+
+void ClusterFiles::keep_next_node(std::uint32_t id) const {
+  const Status written = write_word(state_dir_ + "/next-node", std::to_string(id));
+  if (!written.ok()) spdlog::error("{}", written.error().message);
 }
 
 ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept
     : credentials(std::move(other.credentials)),
       cluster_id(std::move(other.cluster_id)),
       incarnation(other.incarnation),
+      next_node(other.next_node),
       state_dir_(std::move(other.state_dir_)),
       lock_(std::exchange(other.lock_, -1)) {}
 

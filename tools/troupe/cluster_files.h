@@ -10,7 +10,7 @@
 namespace troupe::cli {
 
 /// What a head keeps in its state folder, and the lock that makes it the only one there. Files:
-/// credentials.pem, join, cluster-id, incarnation, lock.
+/// credentials.pem, join, cluster-id, incarnation, next-node, lock.
 class ClusterFiles {
  public:
   /// Makes what is missing. kUnavailable when another head uses the folder.
@@ -22,6 +22,9 @@ class ClusterFiles {
   ClusterCredentials credentials;
   std::string cluster_id;
   Incarnation incarnation;  ///< of this life; larger than all before
+  std::uint32_t next_node = 1;  ///< the next new worker's id
+
+  void keep_next_node(std::uint32_t id) const;
 
   /// Where workers and clients find the head.
   Status write_join(const HostPort& listening) const;

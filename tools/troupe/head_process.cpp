@@ -51,6 +51,8 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   options.engine = *engine;
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
+  options.next_node = process->files_.next_node;
+  options.keep_next_node = [p = process.get()](std::uint32_t id) { p->files_.keep_next_node(id); };
   options.listen = *listen;
   options.credentials = process->files_.credentials.head;
   options.join_line =
