@@ -12,6 +12,7 @@ Result<std::unique_ptr<Serving>> Serving::start(const NodeContext& context, Part
     serving->members_[peer.id] = peer.incarnation;
   if (const Status started = serving->start_groups(); !started.ok()) return started.error();
   if (const Status started = serving->start_shards(); !started.ok()) return started.error();
+  if (const Status started = serving->start_replicas(); !started.ok()) return started.error();
   return serving;
 }
 
@@ -119,8 +120,7 @@ Result<Address> Serving::shard_address(const ShardPlacement& shard) const {
                  {ActorKind::kLayerShard, shard_index(shard.replica, shard.stage, shard.tp_rank)}};
 }
 
-void Serving::activate() {
-  if (!replicas_.empty()) return;
+Status Serving::start_replicas() {
   const auto& work = part_.work;
   for (const auto& replica : work.replicas) {
     ReplicaConfig config;
@@ -131,7 +131,7 @@ void Serving::activate() {
     for (const auto& shard : work.placement.shards) {
       if (shard.replica != replica.id) continue;
       auto address = shard_address(shard);
-      if (!address.ok()) return;
+      if (!address.ok()) return address.error();
       config.shards.push_back(*address);
       config.stages = std::max(config.stages, static_cast<std::int32_t>(shard.stage) + 1);
     }
@@ -144,6 +144,7 @@ void Serving::activate() {
     replicas_.push_back(spawn_replica(context_.system, context_.post, self, config));
     run(self, replicas_.back().handle);
   }
+  return {};
 }
 
 void Serving::peer_down(NodeId node) {

@@ -24,8 +24,9 @@ struct NodeContext {
   std::vector<std::unique_ptr<Device>>& devices;
 };
 
-/// This node's actors of one version of the placement: expert groups and shards from when it is loaded,
-/// replicas once it is active.
+/// This node's actors of one version of the placement: expert groups, shards and replicas. They wait
+/// for work from when their weights are loaded; the Router sends none before the version is active on
+/// every node.
 class Serving {
  public:
   struct Part {
@@ -36,13 +37,12 @@ class Serving {
     ModelConfig model;
     LoadedPart weights;
   };
-  /// Claims memory, makes the KV caches, publishes the experts and starts shards and groups.
+  /// Claims memory, makes the KV caches, publishes the experts and starts the actors.
   static Result<std::unique_ptr<Serving>> start(const NodeContext& context, Part part);
   /// As stop().
   ~Serving();
 
   PlacementVersion version() const { return part_.work.version; }
-  void activate();
   void peer_down(NodeId node);
   std::vector<ReplicaReport> reports() const;
 
@@ -53,6 +53,7 @@ class Serving {
   Serving(const NodeContext& context, Part part) : context_(context), part_(std::move(part)) {}
   Status start_groups();
   Status start_shards();
+  Status start_replicas();
   Status start_shard(const ShardPlacement& placement, std::shared_ptr<const ShardWeights> weights,
                      const std::shared_ptr<const ExpertRoutes>& routes);
   Address here(ActorKind kind, std::uint32_t index) const;

@@ -153,23 +153,20 @@ NodeAgentOptions WorkerNode::Impl::agent_options(const WorkerOptions& options) c
     out.devices.push_back(
         {device.kind, device.memory_total, static_cast<std::uint32_t>(device.threads)});
   out.model_path = options.model_path;
-  if (fabric) {
-    out.fabric_address = fabric->address();
-    out.fabric_description = fabric->describe();
-  }
+  out.fabric_address = fabric ? fabric->address() : "none";
+  out.fabric_description = fabric ? fabric->describe() : "none: a cluster of one node";
   return out;
 }
 
 WorkerNode::Impl::~Impl() {
-  link.reset();  // no event comes from it any more
+  // The actors first: whatever the link or the fabric still has to say is then dropped.
   if (handle) handle.stop_and_wait(limits::kActorStopDeadline);
-  fabric.reset();
-  for (const auto& s : serving)
-    for (auto& actor : s->stop()) ending.push_back(std::move(actor));
+  stop_serving(std::nullopt);
   for (const auto& actor : ending) actor.stop_and_wait(limits::kActorStopDeadline);
-  serving.clear();
   if (agent && agent->id().value != 0) post.detach_node(agent->id(), agent->incarnation());
   post.drop_lane(kHeadNode, head.incarnation);
+  fabric.reset();
+  link.reset();
 }
 
 void WorkerNode::Impl::on_head_message(Envelope envelope) {
@@ -221,9 +218,6 @@ void WorkerNode::Impl::carry_out(NodeAgentActions& actions) {
     if (!sent.ok()) spdlog::debug("not sent to the head: {}", sent.error().message);
   }
   if (actions.load) begin_load(std::move(*actions.load));
-  if (actions.activate)
-    for (const auto& s : serving)
-      if (s->version() == *actions.activate) s->activate();
   if (actions.close_session) link->close();
   if (actions.connect_head) link->connect();
   if (actions.wake) handle.wake_at(*actions.wake);
