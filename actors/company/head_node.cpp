@@ -187,6 +187,9 @@ Status HeadNode::Impl::start(HeadOptions options) {
   if (options.listen) {
     const Status listening = hub->listen(system, *options.listen, options.credentials);
     if (!listening.ok()) return listening;
+    tell([line = options.join_line({options.listen->host, hub->port()})](Supervisor& s, auto&) {
+      s.set_join_line(line);
+    });
   }
   // The first look at the clock arranges all later ones.
   tell([](Supervisor& s, auto& a) { s.on_wake(now(), a); });
@@ -203,7 +206,6 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.checkpoint_hash = checkpoint.hash();
   out.host = host_name();
   out.pid = getpid();
-  out.join_line = options.join_line;
   out.engine = options.engine;
   out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
   out.random = fill_random;

@@ -26,7 +26,8 @@ struct HeadOptions {
   EngineOptions engine;
   std::string cluster_id;
   Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
-  std::string join_line;    ///< what to run on a worker
+  /// What to run on a worker, given where the head listens.
+  std::function<std::string(const HostPort&)> join_line;
   std::uint32_t next_node = 1;  ///< the next new worker's id, as `keep_next_node` was last given it
   /// Keeps it for the head's next life; called before anybody hears of the id.
   std::function<void(std::uint32_t)> keep_next_node = [](std::uint32_t) {};

@@ -154,6 +154,8 @@ class Supervisor {
   /// Anything else that people should know, such as what the control lane refused.
   void record(std::string kind, std::string text, TimePoint now, SupervisorActions& actions);
 
+  /// What to run on a worker; known once the head listens.
+  void set_join_line(std::string line) { options_.join_line = std::move(line); }
   /// Answers StatusQuery: the shell sets it, because the Router's numbers are in it too.
   void set_status_source(std::function<std::string(TimePoint)> source) {
     status_source_ = std::move(source);

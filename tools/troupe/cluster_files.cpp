@@ -36,7 +36,8 @@ Status write_word(const std::string& path, const std::string& word) {
   }
   std::error_code error;
   std::filesystem::rename(next, path, error);
-  if (error) return unavailable("The file " + path + " cannot be written: " + error.message() + ".");
+  if (error)
+    return unavailable("The file " + path + " cannot be written: " + error.message() + ".");
   return {};
 }
 
@@ -111,8 +112,8 @@ std::string ClusterFiles::join_path() const { return state_dir_ + "/join"; }
 
 Status ClusterFiles::write_join(const HostPort& listening) const {
   JoinFile join;
-  const bool everywhere = listening.host == "0.0.0.0" || listening.host == "::" ||
-                          listening.host.empty();
+  const bool everywhere =
+      listening.host == "0.0.0.0" || listening.host == "::" || listening.host.empty();
   if (everywhere) {
     join.heads.push_back(to_string({host_name(), listening.port}));
     join.heads.push_back(to_string({"127.0.0.1", listening.port}));
@@ -126,8 +127,9 @@ Status ClusterFiles::write_join(const HostPort& listening) const {
 Result<std::string> find_join_file(const std::string& state_dir) {
   const std::string path = state_dir + "/join";
   if (std::filesystem::exists(path)) return path;
-  return not_found("No cluster was started with the state folder " + state_dir +
-                   "; start one with `troupe up`, or say where it keeps its state with --state-dir.");
+  return not_found(
+      "No cluster was started with the state folder " + state_dir +
+      "; start one with `troupe up`, or say where it keeps its state with --state-dir.");
 }
 
 }  // namespace troupe::cli

@@ -21,7 +21,7 @@ class ClusterFiles {
 
   ClusterCredentials credentials;
   std::string cluster_id;
-  Incarnation incarnation;  ///< of this life; larger than all before
+  Incarnation incarnation;      ///< of this life; larger than all before
   std::uint32_t next_node = 1;  ///< the next new worker's id
 
   void keep_next_node(std::uint32_t id) const;

@@ -1,9 +1,9 @@
 #include "tools/troupe/config_file.h"
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <numeric>
 #include <sstream>
-#include <toml++/toml.h>
 #include <vector>
 
 namespace troupe::cli {
@@ -32,7 +32,8 @@ Result<std::string> as_text(const toml::node& node, const std::string& key) {
     if (const auto* f = node.as_floating_point()) text << f->get();
     return text.str();
   }
-  return invalid_argument("'" + key + "' must be a text, a number, true or false, or a list of those.");
+  return invalid_argument("'" + key +
+                          "' must be a text, a number, true or false, or a list of those.");
 }
 
 Status apply(CLI::App& command, const std::string& key, const toml::node& node,
@@ -40,8 +41,8 @@ Status apply(CLI::App& command, const std::string& key, const toml::node& node,
   CLI::Option* option = command.get_option_no_throw("--" + key);
   if (!option || key == "config" || key == "help")
     return invalid_argument("'" + key + "' in " + path + " is no flag of `troupe " +
-                            command.get_name() + "`; did you mean '" +
-                            nearest_flag(command, key) + "'?");
+                            command.get_name() + "`; did you mean '" + nearest_flag(command, key) +
+                            "'?");
   if (option->count() > 0) return {};  // the command line has it
   std::vector<std::string> values;
   if (const auto* list = node.as_array()) {

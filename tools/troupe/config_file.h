@@ -8,8 +8,8 @@
 namespace troupe::cli {
 
 /// Reads a TOML file whose keys are a command's flags without the dashes ("max-num-seqs = 64"), and
-/// gives each flag that the command line left out its value. An unknown key is an error that names the
-/// nearest known one; so is a value that the flag does not take.
+/// gives each flag that the command line left out its value. An unknown key is an error that names
+/// the nearest known one; so is a value that the flag does not take.
 Status apply_config_file(CLI::App& command, const std::string& path);
 
 /// The number of single-character edits that turn one word into the other.

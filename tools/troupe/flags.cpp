@@ -22,7 +22,8 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   };
   add("--model", o.model, "The checkpoint: a Hugging Face folder");
   add("--served-model-name", o.served_model_name, "Its name in the API (default: the folder's)");
-  add("--max-model-len", o.max_model_len, "Longest prompt and answer together (default: the model's)");
+  add("--max-model-len", o.max_model_len,
+      "Longest prompt and answer together (default: the model's)");
   add("--max-num-seqs", o.max_num_seqs, "Sequences in one step of a replica (default: 256)");
   add("--max-num-batched-tokens", o.max_num_batched_tokens,
       "Tokens in one step of a replica; longer prompts are computed in chunks (default: 2048)");
@@ -30,18 +31,22 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   add("--kv-cache-memory", flags.kv_cache_memory,
       "KV cache of each shard, as 512MiB, 80GiB or bytes (default: from what the device has)");
   add("--kv-cache-dtype", o.kv_cache_dtype, "auto: what the numerics ask for");
-  command->add_flag("--no-enable-prefix-caching", flags.no_enable_prefix_caching,
-                    "Accepted for vLLM's users; prefixes are not cached yet")
+  command
+      ->add_flag("--no-enable-prefix-caching", flags.no_enable_prefix_caching,
+                 "Accepted for vLLM's users; prefixes are not cached yet")
       ->group(group);
   add("--seed", flags.seed, "Seed of requests that have none (default: drawn)");
-  add("--request-timeout", o.request_timeout_s, "Longest a request may take, seconds (default: 600)");
+  add("--request-timeout", o.request_timeout_s,
+      "Longest a request may take, seconds (default: 600)");
   add("--tensor-parallel-size", o.tensor_parallel_size, "Only 1 for now");
   add("--pipeline-parallel-size", o.pipeline_parallel_size, "Shards a replica (default: 1)");
   add("--data-parallel-size", o.data_parallel_size,
       "Replicas (default: one a device, as far as they fit)");
-  add("--redundant-experts", o.redundant_experts, "Extra copies of experts in every layer (default: 0)");
+  add("--redundant-experts", o.redundant_experts,
+      "Extra copies of experts in every layer (default: 0)");
   add("--numerics", flags.numerics,
-      "auto, reference, avx2, avx512_bf16 or amx_bf16: the kernels, and with them every bit of every "
+      "auto, reference, avx2, avx512_bf16 or amx_bf16: the kernels, and with them every bit of "
+      "every "
       "number (default: auto, the fastest that all members have)");
 }
 
@@ -76,16 +81,18 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   if (flags.numerics != "auto") {
     o.numerics = parse_numerics(flags.numerics);
     if (!o.numerics)
-      return invalid_argument("--numerics must be auto, reference, avx2, avx512_bf16 or amx_bf16, not '" +
-                              flags.numerics + "'.");
+      return invalid_argument(
+          "--numerics must be auto, reference, avx2, avx512_bf16 or amx_bf16, not '" +
+          flags.numerics + "'.");
   }
   return o;
 }
 
 void add_network_flags(CLI::App* command, NetworkFlags& flags) {
   command
-      ->add_option("--fabric", flags.fabric,
-                   "How workers exchange tensors: auto, net, tcp, shm, verbs or efa (default: auto)")
+      ->add_option(
+          "--fabric", flags.fabric,
+          "How workers exchange tensors: auto, net, tcp, shm, verbs or efa (default: auto)")
       ->group("Network");
   command
       ->add_option("--bind-interface", flags.bind_interface,

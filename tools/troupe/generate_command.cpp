@@ -22,8 +22,8 @@ struct GenerateOptions {
 };
 
 Result<Prompt> prompt_of(const GenerateOptions& o) {
-  const auto given = (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) +
-                     (o.chat_given->count() > 0);
+  const auto given =
+      (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) + (o.chat_given->count() > 0);
   if (given != 1)
     return invalid_argument("Give one prompt: --prompt TEXT, --prompt-ids 1,2,3 or --chat TEXT.");
   if (o.prompt_given->count() > 0) return Prompt(o.prompt);

@@ -18,8 +18,9 @@ int run(const CommonOptions& common, const HeadCommandOptions& o) {
   const TimePoint started = now();
   auto process = HeadProcess::start(common, o.head, o.min_devices);
   if (!process.ok()) return fail_with(process.error());
-  std::fprintf(stderr, "The head listens on %s. On each worker run:\n  troupe worker --head %s\n"
-                       "(on another machine with a copy of %s and --join FILE)\n",
+  std::fprintf(stderr,
+               "The head listens on %s. On each worker run:\n  troupe worker --head %s\n"
+               "(on another machine with a copy of %s and --join FILE)\n",
                to_string((*process)->control_address()).c_str(),
                to_string((*process)->control_address()).c_str(),
                (*process)->files().join_path().c_str());

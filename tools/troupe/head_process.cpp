@@ -5,8 +5,8 @@
 
 #include "runtime/limits.h"
 #include "runtime/version.h"
-#include "transport/fabric/fabric.h"
 #include "tools/troupe/signals.h"
+#include "transport/fabric/fabric.h"
 
 namespace troupe::cli {
 
@@ -14,8 +14,9 @@ void add_head_flags(CLI::App* command, HeadFlags& flags) {
   add_engine_flags(command, flags.engine);
   add_network_flags(command, flags.network);
   command
-      ->add_option("--listen", flags.listen,
-                   "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)")
+      ->add_option(
+          "--listen", flags.listen,
+          "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)")
       ->group("Network");
   const auto http = [&](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->group("HTTP");
@@ -55,14 +56,14 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   options.keep_next_node = [p = process.get()](std::uint32_t id) { p->files_.keep_next_node(id); };
   options.listen = *listen;
   options.credentials = process->files_.credentials.head;
-  options.join_line =
-      "troupe worker --head " + to_string(*listen) + " --join " + process->files_.join_path();
+  options.join_line = [path = process->files_.join_path()](const HostPort& at) {
+    return "troupe worker --head " + to_string(at) + " --join " + path;
+  };
   GatewayOptions gateway;
   gateway.host = flags.host;
   gateway.port = static_cast<std::uint16_t>(flags.port);
   gateway.api_keys = flags.api_keys;
-  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key)
-    gateway.api_keys.push_back(key);
+  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) gateway.api_keys.push_back(key);
   gateway.tls_cert = flags.tls_cert;
   gateway.tls_key = flags.tls_key;
   options.gateway = std::move(gateway);
@@ -94,11 +95,12 @@ HeadProcess::~HeadProcess() {
 }
 
 void announce(const HeadNode& head, double seconds) {
-  std::fprintf(stderr,
-               "Ready after %.1f s: %s serves the OpenAI API.\n"
-               "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-               "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n",
-               seconds, head.http_url().c_str(), head.http_url().c_str());
+  std::fprintf(
+      stderr,
+      "Ready after %.1f s: %s serves the OpenAI API.\n"
+      "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n",
+      seconds, head.http_url().c_str(), head.http_url().c_str());
 }
 
 }  // namespace troupe::cli

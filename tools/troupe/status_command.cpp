@@ -38,7 +38,8 @@ void print_nodes(const json& status) {
   for (const auto& node : status["nodes"]) {
     bool first = true;
     for (const auto& device : node["devices"]) {
-      const auto used = device["memory_used"].is_number() ? device["memory_used"].get<std::uint64_t>() : 0;
+      const auto used =
+          device["memory_used"].is_number() ? device["memory_used"].get<std::uint64_t>() : 0;
       std::printf("%-10s %-16s %8s %-9s %-8s %s of %s\n",
                   first ? node["id"].get<std::string>().c_str() : "",
                   first ? node["host"].get<std::string>().c_str() : "",
@@ -89,9 +90,8 @@ void print_for_people(const json& status) {
 }
 
 int run(const CommonOptions& common, const StatusOptions& o) {
-  const auto deadline =
-      now() + std::chrono::duration_cast<Duration>(
-                  std::chrono::duration<double>(std::max(0.0, o.wait_ready_s)));
+  const auto deadline = now() + std::chrono::duration_cast<Duration>(
+                                    std::chrono::duration<double>(std::max(0.0, o.wait_ready_s)));
   while (true) {
     auto answer = ask(common.state_dir);
     json status;
@@ -126,8 +126,9 @@ void add_status(Cli& cli) {
                                   "  troupe status --wait-ready 60",
                                   [&cli, o] { return run(cli.common, *o); });
   command->add_flag("--json", o->json, "Print one JSON object instead");
-  command->add_option("--wait-ready", o->wait_ready_s,
-                      "Wait at most this many seconds until it can serve")
+  command
+      ->add_option("--wait-ready", o->wait_ready_s,
+                   "Wait at most this many seconds until it can serve")
       ->check(CLI::Range(0.0, 1e6));
 }
 

@@ -39,9 +39,7 @@ int run(const CommonOptions& common) {
              if (const auto* reply = std::get_if<StopReply>(&message))
                std::call_once(*once, [&] { answer->set_value(reply->pids); });
            },
-       .down = [=](const std::string&) {
-         std::call_once(*once, [&] { answer->set_value({}); });
-       }});
+       .down = [=](const std::string&) { std::call_once(*once, [&] { answer->set_value({}); }); }});
   if (!session.ok()) return fail(session.error());
   if (const Status sent = (*session)->send(StopQuery{1}); !sent.ok()) return fail(sent.error());
   const auto deadline = now() + limits::kStopDeadline + std::chrono::seconds(2);
@@ -49,11 +47,12 @@ int run(const CommonOptions& common) {
     return fail(deadline_exceeded("The head did not answer; end it with SIGTERM."));
   const auto pids = answered.get();
   for (const std::int32_t pid : pids) {
-    while (alive(pid) && now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    while (alive(pid) && now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (alive(pid))
       return fail(deadline_exceeded("Process " + std::to_string(pid) +
-                                    " has not ended yet; end it with `kill " +
-                                    std::to_string(pid) + "`."));
+                                    " has not ended yet; end it with `kill " + std::to_string(pid) +
+                                    "`."));
   }
   std::fprintf(stderr, "The cluster has stopped.\n");
   return kDone;

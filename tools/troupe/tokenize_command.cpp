@@ -36,8 +36,9 @@ Result<std::string> encode_line(const Tokenizer& tokenizer, const TokenizeOption
 Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOptions& o,
                                 const std::string& line) {
   std::vector<TokenId> ids;
-  const Error bad = invalid_argument(o.json ? "A line of input is not a JSON array of token ids."
-                                            : "A line of input holds something else than token ids.");
+  const Error bad =
+      invalid_argument(o.json ? "A line of input is not a JSON array of token ids."
+                              : "A line of input holds something else than token ids.");
   if (o.json) {
     const json value = json::parse(line, nullptr, false);
     if (!value.is_array()) return bad;

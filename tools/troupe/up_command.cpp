@@ -145,23 +145,27 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
                                         const Device::Options& device, HeadProcess& process) {
   HostPort head = process.control_address();
   if (head.host == "0.0.0.0" || head.host.empty()) head.host = "127.0.0.1";
-  return {std::filesystem::read_symlink("/proc/self/exe").string(),
-          "worker",
-          "--head",
-          to_string(head),
-          "--join",
-          process.files().join_path(),
-          "--state-dir",
-          common.state_dir,
-          "--log-level",
-          common.log_level,
-          "--threads",
-          std::to_string(device.threads),
-          "--device-memory",
-          std::to_string(device.memory_total),
-          "--fabric",
-          o.head.network.fabric,
-          "--bind-interface=" + o.head.network.bind_interface};
+  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                                    "worker",
+                                    "--head",
+                                    to_string(head),
+                                    "--join",
+                                    process.files().join_path(),
+                                    "--state-dir",
+                                    common.state_dir,
+                                    "--log-level",
+                                    common.log_level,
+                                    "--threads",
+                                    std::to_string(device.threads),
+                                    "--device-memory",
+                                    std::to_string(device.memory_total),
+                                    "--fabric",
+                                    o.head.network.fabric};
+  if (!o.head.network.bind_interface.empty()) {
+    words.push_back("--bind-interface");
+    words.push_back(o.head.network.bind_interface);
+  }
+  return words;
 }
 
 /// Each worker's share of this machine, unless the flags say otherwise.

@@ -25,8 +25,9 @@ Result<JoinFile> join_of(const CommonOptions& common, const WorkerCommandOptions
   const std::string path = o.join.empty() ? common.state_dir + "/join" : o.join;
   auto join = read_join_file(path);
   if (!join.ok() && join.error().code == ErrorCode::kNotFound)
-    return not_found("There is no join file " + path +
-                     "; copy the one that the head wrote (STATE/join there) and name it with --join.");
+    return not_found(
+        "There is no join file " + path +
+        "; copy the one that the head wrote (STATE/join there) and name it with --join.");
   return join;
 }
 
@@ -104,14 +105,13 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
 
 void add_worker(Cli& cli) {
   auto o = std::make_shared<WorkerCommandOptions>();
-  CLI::App* command = add_command(
-      cli, "worker", "Run a worker: it joins the head and computes",
-      "  troupe worker --head 127.0.0.1:6379\n"
-      "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3",
-      [&cli, o] { return run(cli.common, *o); });
+  CLI::App* command =
+      add_command(cli, "worker", "Run a worker: it joins the head and computes",
+                  "  troupe worker --head 127.0.0.1:6379\n"
+                  "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3",
+                  [&cli, o] { return run(cli.common, *o); });
   command->add_option("--head", o->head, "HOST:PORT of the head (default: the join file's)");
-  command->add_option("--join", o->join,
-                      "The join file that the head wrote (default: STATE/join)");
+  command->add_option("--join", o->join, "The join file that the head wrote (default: STATE/join)");
   command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
   add_device_flags(command, o->device);
   add_network_flags(command, o->network);
