@@ -238,7 +238,9 @@ void WorkerNode::Impl::carry_out_peers(const NodeAgentActions& actions) {
   };
   const Error none = unavailable("This worker has no bulk lane.");
   for (const auto& peer : actions.forget_peers) {
-    if (fabric) fabric->forget({peer.id, peer.incarnation});
+    // Without a fence: the same life may be a peer again in the next version. Whoever is not expected
+    // cannot come in anyway.
+    if (fabric) fabric->forget({peer.id, peer.incarnation}, false);
     post.drop_lane(peer.id, peer.incarnation);
   }
   for (const auto& peer : actions.expect_peers)
