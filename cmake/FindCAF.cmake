@@ -5,7 +5,8 @@ find_library(CAF_IO_LIBRARY caf_io)
 mark_as_advanced(CAF_INCLUDE_DIR CAF_CORE_LIBRARY CAF_IO_LIBRARY)
 
 if(CAF_INCLUDE_DIR)
-  file(STRINGS "${CAF_INCLUDE_DIR}/caf/config.hpp" caf_version_line REGEX "#define CAF_VERSION [0-9]+")
+  file(STRINGS "${CAF_INCLUDE_DIR}/caf/config.hpp" caf_version_line
+    REGEX "#define CAF_VERSION [0-9]+")
   if(caf_version_line MATCHES "CAF_VERSION ([0-9]+)")
     math(EXPR caf_major "${CMAKE_MATCH_1} / 10000")
     math(EXPR caf_minor "${CMAKE_MATCH_1} / 100 % 100")
