@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// What a state machine wants done. Machines never do anything themselves: they are handed an event and
-/// `now`, and append here; the actor around them carries it out in order. That is what lets a seeded
-/// simulation run the real code.
+/// What a state machine wants done. Machines never do anything themselves: they are handed an event
+/// and `now`, and append here; the actor around them carries it out in order. That is what lets a
+/// seeded simulation run the real code.
 ///
 /// A machine looks like this:
 ///

@@ -54,11 +54,12 @@ Result<std::uint64_t> safetensors_header_length(std::span<const std::byte> head,
 /// bytes of the length and the JSON. Checks names, dtypes, shapes against byte
 /// counts, that the tensors neither overlap nor leave gaps, and that the file ends where they end.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> head,
-                                                   std::uint64_t file_size, const std::string& file);
+                                                   std::uint64_t file_size,
+                                                   const std::string& file);
 
-/// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without one.
-/// The files are mapped read-only; nothing is read until someone asks for a tensor. Safe to use from
-/// several threads.
+/// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without
+/// one. The files are mapped read-only; nothing is read until someone asks for a tensor. Safe to
+/// use from several threads.
 class Checkpoint {
  public:
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
@@ -70,8 +71,8 @@ class Checkpoint {
   const ModelConfig& config() const { return config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
 
-  /// SHA-256 over config.json and the safetensors headers by file name, in hex: members with another one serve
-  /// another model.
+  /// SHA-256 over config.json and the safetensors headers by file name, in hex: members with
+  /// another one serve another model.
   const std::string& hash() const { return hash_; }
 
   bool has(std::string_view name) const { return directory_.contains(name); }

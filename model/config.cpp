@@ -63,8 +63,8 @@ void read_shape(JsonReader& in, ModelConfig& c) {
                                        std::to_string(kDimensionMax) + " numbers a token");
 }
 
-/// The keys of V2 and V3 gates have their family's values as defaults, because transformers leaves them
-/// out of the files that it writes.
+/// The keys of V2 and V3 gates have their family's values as defaults, because transformers leaves
+/// them out of the files that it writes.
 void read_experts(JsonReader& in, ModelConfig& c) {
   const bool v3 = c.architecture == "deepseek_v3";
   c.num_experts = in.int32_or("n_routed_experts", 0, 1, limits::kExpertsMax);
@@ -118,7 +118,8 @@ void check_experts(JsonReader& in, const ModelConfig& c) {
                               std::to_string(c.top_k) + ", experts");
 }
 
-/// Old files have rope_theta and rope_scaling; those of transformers 5 have both in rope_parameters.
+/// Old files have rope_theta and rope_scaling; those of transformers 5 have both in
+/// rope_parameters.
 Status read_rope(JsonReader& in, ModelConfig& c, const std::string& file) {
   const char* key = in.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   c.rope_theta = in.number_or("rope_theta", 10000.0, 1.0 + 1e-6, 1e12);

@@ -91,7 +91,8 @@ struct ModelConfig {
   }
 };
 
-/// Parses config.json from memory. `file` names it in errors, which say the key and what was expected.
+/// Parses config.json from memory. `file` names it in errors, which say the key and what was
+/// expected.
 Result<ModelConfig> parse_model_config(std::string_view json, const std::string& file);
 
 /// Reads FOLDER/config.json.

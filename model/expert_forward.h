@@ -12,10 +12,10 @@
 
 namespace troupe {
 
-/// One grouped pass of a layer's experts over rows, whichever replicas they came from. Every weight is
-/// read once; no row's result depends on the others. Holds scratch that grows to the largest pass.
-/// Used from the Device's compute thread only. A pair is a row and one expert for it: the unit in which
-/// shards and expert groups talk.
+/// One grouped pass of a layer's experts over rows, whichever replicas they came from. Every weight
+/// is read once; no row's result depends on the others. Holds scratch that grows to the largest
+/// pass. Used from the Device's compute thread only. A pair is a row and one expert for it: the
+/// unit in which shards and expert groups talk.
 class ExpertForward {
  public:
   ExpertForward(const ModelConfig& config, Numerics numerics, ThreadPool& threads);

@@ -14,8 +14,8 @@
 namespace troupe {
 namespace {
 
-/// True when brackets outside strings nest deeper than the limit. Runs before the parser, so that depth
-/// costs no memory.
+/// True when brackets outside strings nest deeper than the limit. Runs before the parser, so that
+/// depth costs no memory.
 bool too_deep(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -198,8 +198,9 @@ Result<std::string> read_text_file(const std::string& path, std::size_t bytes_ma
   if (::fstat(fd, &st) != 0) return failed("cannot be examined");
   if (!S_ISREG(st.st_mode)) return corrupt(path + " should be a regular file");
   if (static_cast<std::uint64_t>(st.st_size) > bytes_max)
-    return resource_exhausted(path + " has " + std::to_string(st.st_size) + " bytes, more than the " +
-                              std::to_string(bytes_max) + " that such a file may have");
+    return resource_exhausted(path + " has " + std::to_string(st.st_size) +
+                              " bytes, more than the " + std::to_string(bytes_max) +
+                              " that such a file may have");
   std::string text(static_cast<std::size_t>(st.st_size), '\0');
   std::size_t got = 0;
   while (got < text.size()) {

@@ -14,12 +14,12 @@ namespace troupe {
 /// Parses JSON from outside: bounded depth, no duplicate keys, no exceptions.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& file);
 
-/// Reads the keys of one JSON object, keeping the first error. A failed read returns a harmless value, so
-/// that a parser reads as a list of keys and asks for the status once.
+/// Reads the keys of one JSON object, keeping the first error. A failed read returns a harmless
+/// value, so that a parser reads as a list of keys and asks for the status once.
 class JsonReader {
  public:
-  /// `where` names the object in errors: "config.json", "config.json, rope_scaling". A value that is no
-  /// object is an error.
+  /// `where` names the object in errors: "config.json", "config.json, rope_scaling". A value that
+  /// is no object is an error.
   JsonReader(const nlohmann::json& object, std::string where);
 
   /// True when the key is there and not null.

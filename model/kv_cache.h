@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// One kind of row that a layer keeps per position. MLA keeps one: the normed latent followed by the
-/// rotated key part. Sparse-attention indexers will keep a second.
+/// One kind of row that a layer keeps per position. MLA keeps one: the normed latent followed by
+/// the rotated key part. Sparse-attention indexers will keep a second.
 struct KvPoolSpec {
   std::string_view name;
   std::int32_t row = 0;  ///< numbers a position
@@ -62,8 +62,8 @@ class KvCache {
   std::byte* pool(std::int32_t layer, int pool_index);
   const std::byte* pool(std::int32_t layer, int pool_index) const;
 
-  /// [num_blocks, block_size] token ids, written beside the KV rows. The last shard reads penalties'
-  /// history from it, so that no step ships it.
+  /// [num_blocks, block_size] token ids, written beside the KV rows. The last shard reads
+  /// penalties' history from it, so that no step ships it.
   TokenId* tokens() { return tokens_.as<TokenId>(); }
   const TokenId* tokens() const { return tokens_.as<TokenId>(); }
 

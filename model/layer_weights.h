@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// Multi-head latent attention, in absorbed form: kv_b_proj is split by head into the map of q into the
-/// latent space (W_UK) and the map of the attended latent out of it (W_UV). DeepSeek-V2, arXiv
+/// Multi-head latent attention, in absorbed form: kv_b_proj is split by head into the map of q into
+/// the latent space (W_UK) and the map of the attended latent out of it (W_UV). DeepSeek-V2, arXiv
 /// 2405.04434, section 2.1. Shapes are [outputs, inputs].
 struct AttentionWeights {
   std::vector<float> input_norm;  // [hidden]
@@ -76,8 +76,8 @@ inline kernels::PackOptions o_proj_options(const ModelConfig& c) {
 inline kernels::PackOptions down_proj_options(std::int64_t width) {
   return {.slices = kernels::sum_slices(width, 1), .full_precision = false};
 }
-/// The absorbed form has two products more than the published one, so their inputs are not rounded: each
-/// rounding would be one that the model was not trained with.
+/// The absorbed form has two products more than the published one, so their inputs are not rounded:
+/// each rounding would be one that the model was not trained with.
 inline kernels::PackOptions absorbed_options() { return {.slices = 1, .full_precision = true}; }
 /// The gate's choice jumps on rounding, so its inputs are never rounded.
 inline kernels::PackOptions gate_options() { return {.slices = 1, .full_precision = true}; }

@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-/// Bytes of packed weights, for placement. They are what the loaders allocate, give or take alignment.
+/// Bytes of packed weights, for placement. They are what the loaders allocate, give or take
+/// alignment.
 
 /// Attention, norms, gate, shared experts or dense MLP of one layer; no routed experts.
 std::uint64_t layer_bytes(const ModelConfig& config, Numerics numerics, std::int32_t layer);

@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// The end of the last stage: final norm, logits of the rows that someone asked for, and what is read
-/// from them.
+/// The end of the last stage: final norm, logits of the rows that someone asked for, and what is
+/// read from them.
 class OutputHead {
  public:
   OutputHead(const ModelConfig& config, const ShardWeights& weights, const KvCache& cache,

@@ -12,7 +12,8 @@ using kernels::pow_f64;
 
 constexpr double kTwoPi = 6.28318530717958647692;
 
-// No libm: these two are exact for values that fit an int64, and here they are at most a head's size.
+// No libm: these two are exact for values that fit an int64, and here they are at most a head's
+// size.
 double floor_of(double x) {
   const auto whole = static_cast<double>(static_cast<std::int64_t>(x));
   return whole > x ? whole - 1 : whole;
@@ -83,7 +84,8 @@ RopeTables::RopeTables(const ModelConfig& c, std::int32_t positions)
   const double factor = rope_attention_factor(c);
   for (std::size_t p = 0; p < positions_; ++p)
     for (std::size_t i = 0; i < half_; ++i) {
-      // The product is rounded to float32, because that is what the published models were trained with.
+      // The product is rounded to float32, because that is what the published models were trained
+      // with.
       const float angle = static_cast<float>(p) * frequencies[i];
       const auto turn = kernels::sincos_f64(angle);
       cos_[p * half_ + i] = static_cast<float>(turn.cos * factor);

@@ -103,8 +103,9 @@ Status check_offsets(const SafetensorsHeader& header, std::uint64_t data_bytes,
   for (const auto& [name, info] : by_offset) {
     if (info->offset + info->bytes > data_bytes)
       return corrupt(file + ": tensor " + *name + " should end at byte " +
-                     std::to_string(info->offset + info->bytes) + " of the data, but the file has " +
-                     std::to_string(data_bytes) + "; it is truncated or its offsets are wrong");
+                     std::to_string(info->offset + info->bytes) +
+                     " of the data, but the file has " + std::to_string(data_bytes) +
+                     "; it is truncated or its offsets are wrong");
     if (info->offset < end)
       return corrupt(file + ": tensor " + *name + " overlaps tensor " + *previous);
     if (info->offset > end)

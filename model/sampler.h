@@ -14,8 +14,8 @@ namespace troupe {
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);
 
-/// The uniform number in [0, 1) that decides the token at `position` of a choice: a pure function, so
-/// that a replay draws the same.
+/// The uniform number in [0, 1) that decides the token at `position` of a choice: a pure function,
+/// so that a replay draws the same.
 double sampling_uniform(std::uint64_t seed, std::uint32_t choice, std::int32_t position);
 
 /// A sequence's tokens so far, read through its block table.
@@ -39,9 +39,9 @@ class Sampler {
  public:
   explicit Sampler(std::int32_t vocab_size);
 
-  /// Chooses the token at position `history.length` from `logits` [vocab]. Order: penalties, temperature,
-  /// min_p, top_k, top_p, as vLLM has it. Ties go to the lowest id; a NaN logit counts as minus
-  /// infinity. Log-probabilities are those of the logits as they came.
+  /// Chooses the token at position `history.length` from `logits` [vocab]. Order: penalties,
+  /// temperature, min_p, top_k, top_p, as vLLM has it. Ties go to the lowest id; a NaN logit counts
+  /// as minus infinity. Log-probabilities are those of the logits as they came.
   TokenOutput sample(const float* logits, const SamplingParams& params,
                      const TokenHistory& history);
 

@@ -29,8 +29,8 @@ using kernels::Rows;
 
 namespace {
 
-/// The norms inside attention have the published code's own epsilon, whatever config.json says of the
-/// others (modeling_deepseek_v3.py, DeepseekV3RMSNorm's default).
+/// The norms inside attention have the published code's own epsilon, whatever config.json says of
+/// the others (modeling_deepseek_v3.py, DeepseekV3RMSNorm's default).
 constexpr float kLoraNormEps = 1e-6f;
 
 kernels::GateConfig gate_config(const ModelConfig& c) {
@@ -68,7 +68,8 @@ struct ShardForward::Impl {
             std::int64_t{kv.num_blocks()} * kv.block_size()))),
         rope(config, positions),
         experts(config, n, threads) {
-    if (weights->last == config.num_layers) head.emplace(config, *weights, cache, threads.threads());
+    if (weights->last == config.num_layers)
+      head.emplace(config, *weights, cache, threads.threads());
   }
 
   const LayerWeights& layer(std::int32_t index) const {
@@ -122,7 +123,8 @@ Status ShardForward::begin(StepRun& run, const StepPlanBody& plan, const float* 
 }
 
 /// The layer, as in the paper (arXiv 2412.19437, sec. 2.1):
-///   h += attention(norm(h));  h += dense(norm(h))  or  h += shared(n) + sum_e w_e expert_e(n), n = norm(h)
+///   h += attention(norm(h))
+///   h += dense(norm(h))  or  h += shared(n) + sum_e w_e expert_e(n), n = norm(h)
 Progress ShardForward::advance(StepRun& run) {
   StepRun::State& s = *run.state_;
   Impl& self = *impl_;
@@ -237,8 +239,8 @@ Progress ShardForward::Impl::finish(StepRun::State& s) {
 
 // --- Attention --------------------------------------------------------------------------------
 
-/// h += o(W_UV mla(q W_UK, cache)). The cache holds norm(c) and the turned key part k_r, where (c, k_r) =
-/// kv_a(norm(h)); every head reads the same.
+/// h += o(W_UV mla(q W_UK, cache)). The cache holds norm(c) and the turned key part k_r, where (c,
+/// k_r) = kv_a(norm(h)); every head reads the same.
 void ShardForward::Impl::attention(StepRun::State& s, const AttentionWeights& w) {
   kernels::Scratch::Scope scope(scratch);
   const auto& c = config;

@@ -24,8 +24,8 @@ enum class Progress : std::uint8_t {
   kDone,         ///< hidden() goes to the next stage, or results() to the Replica
 };
 
-/// Everything that a step in flight holds on one shard. Make one per step that may be in flight, and
-/// use it again: once warm, a step allocates nothing but its results.
+/// Everything that a step in flight holds on one shard. Make one per step that may be in flight,
+/// and use it again: once warm, a step allocates nothing but its results.
 ///
 ///     begin ──► advance ──► kNeedExperts ──► run_shared, run_local_experts, remote answers ─┐
 ///                  ▲  └───► kDone                                                           │
@@ -71,8 +71,8 @@ class ShardForward {
                std::shared_ptr<const ShardWeights> weights, KvCache& cache, ThreadPool& threads);
   ~ShardForward();
 
-  /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before sent,
-  /// [rows, hidden] float32; null on the first stage.
+  /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before
+  /// sent, [rows, hidden] float32; null on the first stage.
   Status begin(StepRun& run, const StepPlanBody& plan, const float* hidden);
 
   /// Computes until the next cut.

@@ -25,8 +25,8 @@ class Grown {
   Buffer buffer_;
 };
 
-/// What a step keeps between the cuts of the forward pass. `rows` are all tokens of all sequences, in
-/// the plan's order; `hidden` is the model's width.
+/// What a step keeps between the cuts of the forward pass. `rows` are all tokens of all sequences,
+/// in the plan's order; `hidden` is the model's width.
 struct StepRun::State {
   enum class At : std::uint8_t { kIdle, kAttention, kExperts, kDone };
 

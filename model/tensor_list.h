@@ -27,8 +27,9 @@ std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string
                                     std::int64_t width);
 std::vector<TensorSpec> feed_forward_tensors(const ModelConfig& config, std::int32_t layer);
 
-/// True when every tensor of the model is there with a dtype and shape that will do, so that a defect
-/// shows when a checkpoint is opened, not when some worker loads a part of it. MTP layers are ignored.
+/// True when every tensor of the model is there with a dtype and shape that will do, so that a
+/// defect shows when a checkpoint is opened, not when some worker loads a part of it. MTP layers
+/// are ignored.
 Status check_tensors(const Checkpoint& checkpoint);
 
 }  // namespace troupe

@@ -195,8 +195,9 @@ Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpo
       shard->layers.push_back(read_layer(in, c, layer));
     if (last == c.num_layers) {
       shard->final_norm = in.vector("model.norm.weight", c.hidden_size);
-      shard->head = in.matrix(c.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
-                              c.vocab_size, c.hidden_size);
+      shard->head =
+          in.matrix(c.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
+                    c.vocab_size, c.hidden_size);
     }
     if (!in.status().ok()) return in.status().error();
     return std::shared_ptr<const ShardWeights>(std::move(shard));

@@ -13,8 +13,8 @@ namespace troupe {
 struct ShardWeights;   // layers [first, last) without routed experts
 struct ExpertWeights;  // one routed expert of one layer
 
-/// Reads and packs the layers [first, last) without their routed experts; with the embedding if first
-/// is 0, with final norm and head if last is num_layers. Each tensor is read once.
+/// Reads and packs the layers [first, last) without their routed experts; with the embedding if
+/// first is 0, with final norm and head if last is num_layers. Each tensor is read once.
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
                                                        std::int32_t last);

@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-/// Bytes on a 64-byte boundary, released on destruction; the start of every tensor and packed weight.
+/// Bytes on a 64-byte boundary, released on destruction; the start of every tensor and packed
+/// weight.
 class Buffer {
  public:
   Buffer() = default;

@@ -16,7 +16,7 @@ struct EngineOptions {
   std::int32_t max_num_seqs = 256;               ///< sequences in one step of a replica
   std::int32_t max_num_batched_tokens = 2048;    ///< tokens in one step of a replica
   std::int32_t block_size = 16;                  ///< KV positions a block
-  std::uint64_t kv_cache_memory = 0;             ///< bytes a shard; 0: from what the device has left
+  std::uint64_t kv_cache_memory = 0;  ///< bytes a shard; 0: from what the device has left
   std::string kv_cache_dtype = "auto";           ///< auto: the numerics' wire type
   std::optional<std::uint64_t> seed;             ///< default seed of requests that have none
   std::int32_t request_timeout_s = 600;

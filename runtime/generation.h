@@ -22,8 +22,8 @@ struct ChatMessage {
 /// Text, ids as they are, or a conversation for the model's chat format.
 using Prompt = std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>>;
 
-/// What a client asks for. A field that is not set takes generation_config.json's value, then OpenAI's
-/// default. Validated by the ModelFrontend before the Router sees it.
+/// What a client asks for. A field that is not set takes generation_config.json's value, then
+/// OpenAI's default. Validated by the ModelFrontend before the Router sees it.
 struct GenerationRequest {
   Prompt prompt;
   std::optional<std::uint32_t> max_tokens;

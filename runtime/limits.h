@@ -20,27 +20,33 @@ inline constexpr auto kHandshakeDeadline = 3000ms;
 /// A worker seeks the head again after this long, doubled up to the maximum.
 inline constexpr auto kSeekBackoffMin = 50ms;
 inline constexpr auto kSeekBackoffMax = 1000ms;
+static_assert(kSeekBackoffMin <= kSeekBackoffMax);
+/// Workers of one cluster; far beyond the tens it is made for.
 inline constexpr std::size_t kNodesMax = 4096;
-/// A worker that shows no progress of a load for this long has failed it; a cold page of a network file
-/// system takes seconds.
+/// A worker that shows no progress of a load for this long has failed it; a cold page of a network
+/// file system takes seconds.
 inline constexpr auto kLoadProgressDeadline = 60s;
-/// A load that failed for a passing reason is tried again after this long, doubled up to the maximum.
+/// A load that failed for a passing reason is tried again after this long, doubled up to the
+/// maximum.
 inline constexpr auto kLoadRetryMin = 500ms;
 inline constexpr auto kLoadRetryMax = 30s;
-/// How long the head waits for its workers to end, and a worker for the head to take its leave.
+static_assert(kLoadRetryMin <= kLoadRetryMax);
+/// How long the head waits for its workers to end.
 inline constexpr auto kStopDeadline = 5s;
+/// How long a worker that ends waits for the head to take its leave.
 inline constexpr auto kLeaveDeadline = 500ms;
 static_assert(kLeaveDeadline < kStopDeadline);
 /// Sessions at the head: workers and the programs that ask.
 inline constexpr std::size_t kSessionsMax = 2 * kNodesMax;
-/// What the status remembers: things that happened, and nodes that were lost.
+/// What the status remembers of things that happened; the oldest go first.
 inline constexpr std::size_t kClusterEventsMax = 256;
+/// Lost nodes that the status still shows.
 inline constexpr std::size_t kLostNodesMax = 16;
+/// Devices of one worker; four times the largest machines.
 inline constexpr std::size_t kDevicesPerNodeMax = 64;
 
 /// How long an actor that has been told to end may take over what it is doing.
 inline constexpr auto kActorStopDeadline = 2s;
-
 
 // --- Control lane -----------------------------------------------------------------------------
 /// The largest control message; a frame header that claims more closes the connection. A million
@@ -48,12 +54,16 @@ inline constexpr auto kActorStopDeadline = 2s;
 inline constexpr std::size_t kControlFrameBytesMax = 16u << 20;
 /// Bytes a stranger may send before it has authenticated.
 inline constexpr std::size_t kUnauthenticatedBytesMax = 64u << 10;
+static_assert(kUnauthenticatedBytesMax <= kControlFrameBytesMax);
+/// Connections that have not authenticated; beyond it an older one is closed.
 inline constexpr std::size_t kUnauthenticatedConnectionsMax = 256;
 /// Unsent bytes of one connection before its peer counts as stuck and is cut off.
 inline constexpr std::size_t kControlUnsentBytesMax = 64u << 20;
 
 // --- Bulk lane --------------------------------------------------------------------------------
+/// The largest header of a bulk message: a step plan of many long prompts takes some MiB.
 inline constexpr std::size_t kBulkHeaderBytesMax = 16u << 20;
+/// The largest tensor beside it: a million rows of 512 bf16 numbers.
 inline constexpr std::size_t kBulkPayloadBytesMax = 1u << 30;
 /// Frames travel in segments of this size, one posted receive buffer each.
 inline constexpr std::size_t kBulkSegmentBytes = 256u << 10;
@@ -80,18 +90,21 @@ inline constexpr std::size_t kSequencesMax = 4 * kRequestsMax;  ///< choices of 
 static_assert(kSequencesMax >= kChoicesMax);
 /// How often a sequence is handed to a replica anew before its request fails.
 inline constexpr std::uint32_t kReplaysMax = 8;
+/// Stop strings of one request; every token is matched against all of them.
 inline constexpr std::size_t kStopStringsMax = 16;
 inline constexpr std::size_t kStopStringBytesMax = 1024;
-inline constexpr std::size_t kTopLogprobsMax = 20;
-inline constexpr std::size_t kJournalTokensMax = 64u << 20;  ///< held by all requests before a new one is refused
+inline constexpr std::size_t kTopLogprobsMax = 20;  ///< the bound of OpenAI's API
+/// Tokens of all journals together before a new request is refused.
+inline constexpr std::size_t kJournalTokensMax = 64u << 20;
 
 // --- Model ------------------------------------------------------------------------------------
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound
-inline constexpr std::size_t kConfigBytesMax = 16u << 20;
-inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;
+inline constexpr std::size_t kConfigBytesMax = 16u << 20;  ///< config.json; real ones take 2 KiB
+inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;  ///< real ones take 10 MiB
 inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
+/// Layers, experts of a layer and experts of a token: several times the largest published models.
 inline constexpr int kLayersMax = 1024;
-inline constexpr int kExpertsMax = 65536;
+inline constexpr int kExpertsMax = 65536;  ///< a 16-bit number holds an expert
 inline constexpr int kTopKMax = 64;
 /// Products that tensor parallelism may split are summed as this many slices in a binary tree.
 inline constexpr int kSumSlices = 8;
@@ -106,18 +119,27 @@ inline constexpr std::size_t kMailboxMax = 1u << 18;
 inline constexpr auto kStepDeadline = 60s;
 /// Shards wait this long for experts before the step fails.
 inline constexpr auto kExpertDeadline = 30s;
+static_assert(kExpertDeadline < kStepDeadline);
 /// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight.
 inline constexpr std::size_t kStepsInFlightMax = 64;
 /// Questions that wait for one expert group; a shard asks at most one a step and group.
 inline constexpr std::size_t kDispatchesWaitingMax = 8192;
+/// Jobs that wait for one device; beyond it whoever asks gets an error.
 inline constexpr std::size_t kComputeQueueMax = 4096;
 
 // --- HTTP -------------------------------------------------------------------------------------
+/// One body: a million token ids as text, and room; more is refused with 413.
 inline constexpr std::size_t kHttpBodyBytesMax = 32u << 20;
+/// Request line and header fields together.
 inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
+/// Open connections: a stream each for kRequestsMax; more are answered with 503.
 inline constexpr std::size_t kHttpConnectionsMax = 16384;
+static_assert(kHttpConnectionsMax >= kRequestsMax);
+/// From the first byte of a request to the end of its header; slower clients are cut off.
 inline constexpr auto kHttpHeaderDeadline = 10s;
+/// How long a body may take to arrive; the largest at 4 Mbit/s.
 inline constexpr auto kHttpBodyDeadline = 60s;
+/// How long a connection may wait for its next request; longer than common proxies keep theirs.
 inline constexpr auto kHttpIdleDeadline = 75s;
 /// Bodies being received or read, all connections together; beyond it requests get 503.
 inline constexpr std::size_t kHttpBodiesBytesMax = 512u << 20;
@@ -127,6 +149,7 @@ inline constexpr auto kHttpWriteDeadline = 30s;
 inline constexpr std::size_t kHttpUnsentBytesMax = 4u << 20;
 /// How long a connection that got an error for its body is drained, so that it can read the error.
 inline constexpr auto kHttpLingerDeadline = 2s;
+/// Arrays and objects within each other; the parser's stack is bounded by it.
 inline constexpr int kJsonDepthMax = 64;
 /// Values in one body: a million token ids and more; keeps the parsed form within some 200 MB.
 inline constexpr std::size_t kJsonValuesMax = 2u << 20;
@@ -135,6 +158,7 @@ inline constexpr std::size_t kHttpChoicesMax = 4096;      ///< prompts times `n`
 inline constexpr std::size_t kMessagesMax = 16384;        ///< of one chat request
 
 // --- Threads ----------------------------------------------------------------------------------
+/// Threads of one pool; a socket has fewer cores.
 inline constexpr int kThreadsMax = 256;
 
 }  // namespace troupe::limits

@@ -8,7 +8,8 @@
 
 namespace troupe {
 
-/// A contiguous range of layers of one replica, on one device. Layers count from 0; `last` is included.
+/// A contiguous range of layers of one replica, on one device. Layers count from 0; `last` is
+/// included.
 struct ShardPlacement {
   std::uint32_t replica = 0;
   std::uint32_t stage = 0;    ///< pipeline stage, 0 first
@@ -23,7 +24,8 @@ struct ShardPlacement {
 struct ReplicaPlacement {
   std::uint32_t id = 0;
   NodeId node;
-  std::int32_t kv_blocks = 0;  ///< blocks of every shard's pool: the least that its devices have room for
+  /// Blocks of every shard's pool: the least that its devices have room for.
+  std::int32_t kv_blocks = 0;
   bool operator==(const ReplicaPlacement&) const = default;
 };
 

@@ -10,10 +10,10 @@ namespace troupe {
 
 /// Why something failed, for programs. People read the message.
 enum class ErrorCode : unsigned char {
-  kInvalidArgument,    ///< The caller asked for something that makes no sense.
-  kNotFound,           ///< A file, a name or an actor does not exist.
-  kCorrupt,            ///< Bytes from outside break their format.
-  kRefused,            ///< A peer or a rule said no: wrong certificate, protocol, checkpoint, token.
+  kInvalidArgument,  ///< The caller asked for something that makes no sense.
+  kNotFound,         ///< A file, a name or an actor does not exist.
+  kCorrupt,          ///< Bytes from outside break their format.
+  kRefused,          ///< A peer or a rule said no: wrong certificate, protocol, checkpoint, token.
   kResourceExhausted,  ///< A bound was reached: memory, queue, connections.
   kUnavailable,        ///< Not now: a peer is down, the cluster is not ready.
   kDeadlineExceeded,   ///< It took longer than it may.
@@ -78,7 +78,9 @@ inline Error resource_exhausted(std::string m) {
   return {ErrorCode::kResourceExhausted, std::move(m)};
 }
 inline Error unavailable(std::string m) { return {ErrorCode::kUnavailable, std::move(m)}; }
-inline Error deadline_exceeded(std::string m) { return {ErrorCode::kDeadlineExceeded, std::move(m)}; }
+inline Error deadline_exceeded(std::string m) {
+  return {ErrorCode::kDeadlineExceeded, std::move(m)};
+}
 inline Error cancelled(std::string m) { return {ErrorCode::kCancelled, std::move(m)}; }
 inline Error internal_error(std::string m) { return {ErrorCode::kInternal, std::move(m)}; }
 

@@ -18,7 +18,8 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;   ///< [-2, 2]; over output
   std::uint64_t seed = 0;           ///< the Router draws it when the request has none
   std::uint32_t choice = 0;         ///< which of the request's `n`
-  std::int32_t top_logprobs = -1;   ///< -1: none, 0: the chosen token's only, k: and the k most likely
+  /// -1: none, 0: the chosen token's only, k: and the k most likely.
+  std::int32_t top_logprobs = -1;
   bool operator==(const SamplingParams&) const = default;
 };
 

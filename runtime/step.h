@@ -13,9 +13,11 @@ namespace troupe {
 struct StepSequence {
   SequenceId id;
   /// Block of every position from 0 on, as far as this step reaches: position p lives in
-  /// block_table[p / block_size], slot p % block_size. Blocks are those of every shard's pool alike.
+  /// block_table[p / block_size], slot p % block_size. Blocks are those of every shard's pool
+  /// alike.
   std::vector<std::int32_t> block_table;
-  std::int32_t first_position = 0;   ///< position of tokens[0]; everything before it is in the KV cache
+  /// Position of tokens[0]; everything before it is in the KV cache.
+  std::int32_t first_position = 0;
   std::vector<TokenId> tokens;       ///< the rows of this step, at least one
   std::int32_t prompt_length = 0;    ///< positions below it are prompt; the others were generated
   SamplingParams sampling;
@@ -35,8 +37,9 @@ struct StepPlanBody {
 /// What a step found out about one sequence.
 struct SequenceResult {
   SequenceId id;
-  std::optional<TokenOutput> sampled;               ///< the new token, if the sequence asked for one
-  std::vector<std::optional<TokenOutput>> prompt;   ///< with prompt_logprobs: one a row, none where the target is -1
+  std::optional<TokenOutput> sampled;  ///< the new token, if the sequence asked for one
+  /// With prompt_logprobs: one a row, none where the target is -1.
+  std::vector<std::optional<TokenOutput>> prompt;
   bool operator==(const SequenceResult&) const = default;
 };
 

@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-/// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its compute
-/// thread only. Which thread runs which index changes no result, because kernels never sum across
-/// indices.
+/// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its
+/// compute thread only. Which thread runs which index changes no result, because kernels never sum
+/// across indices.
 class ThreadPool {
  public:
   /// `threads` counts the caller: 1 means that everything runs inline.

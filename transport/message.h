@@ -16,9 +16,9 @@
 #include "runtime/result.h"
 #include "runtime/step.h"
 
-/// Everything that actors say to each other. In a process a message is one of these structs, immutable
-/// behind a reference count: never copied, never serialised. Between nodes the codec turns it into
-/// Cap'n Proto (transport/schema) and back; it validates there, once.
+/// Everything that actors say to each other. In a process a message is one of these structs,
+/// immutable behind a reference count: never copied, never serialised. Between nodes the codec
+/// turns it into Cap'n Proto (transport/schema) and back; it validates there, once.
 namespace troupe {
 
 /// Protocols that a program speaks; two programs talk if their ranges meet. Schemas only grow.
@@ -277,7 +277,8 @@ struct StopQuery {
 };
 struct StopReply {
   std::uint64_t query = 0;
-  std::vector<std::int32_t> pids;  ///< the head's and its local workers': gone when the stop is done
+  std::vector<std::int32_t>
+      pids;  ///< the head's and its local workers': gone when the stop is done
 };
 struct ClientGenerate {
   std::uint64_t query = 0;
@@ -307,8 +308,8 @@ struct Undeliverable {
 };
 
 using Message =
-    std::variant<Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress, Loaded,
-                 LoadFailed, Activate, Deactivate, Stop, PeerUnreachable, Submit, Cancel,
+    std::variant<Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress,
+                 Loaded, LoadFailed, Activate, Deactivate, Stop, PeerUnreachable, Submit, Cancel,
                  SequenceEvents, StepPlan, Hidden, StepResult, StepFailed, StepAbort, Dispatch,
                  ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,

@@ -1,5 +1,5 @@
-// Round trips and throughput of the fabric between two fabrics of this process, next to raw TCP with
-// blocking reads. Prints a table; never part of pass or fail.
+// Round trips and throughput of the fabric between two fabrics of this process, next to raw TCP
+// with blocking reads. Prints a table; never part of pass or fail.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>

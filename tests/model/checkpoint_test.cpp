@@ -261,7 +261,8 @@ TEST_CASE("broken headers") {
     check_says(edited([&](json& t) { t["data_offsets"] = {begin + 2, end + 2}; }),
                {kFile, "tensor"});
     check_says(edited([&](json& t) { t["data_offsets"] = {0, end - begin}; }), {kFile, "overlaps"});
-    check_says(edited([&](json& t) { t["data_offsets"] = {-1, 4}; }), {kFile, kName, "data_offsets"});
+    check_says(edited([&](json& t) { t["data_offsets"] = {-1, 4}; }),
+               {kFile, kName, "data_offsets"});
     check_says(edited([&](json& t) { t["data_offsets"] = {1}; }), {kFile, kName, "data_offsets"});
     check_says(edited([](json& t) { t = 3; }), {kFile, kName, "JSON object"});
   }
@@ -278,7 +279,8 @@ TEST_CASE("broken headers") {
   }
   SUBCASE("a tensor twice") {
     const std::string entry = json::parse(text)[kName].dump();
-    folder.put_header(kFile, "{\"" + std::string(kName) + "\":" + entry + "," + text.substr(1), data);
+    folder.put_header(kFile, "{\"" + std::string(kName) + "\":" + entry + "," + text.substr(1),
+                      data);
     check_says(folder.error(), {kFile, kName, "twice"});
   }
   SUBCASE("nested deep") {
@@ -319,7 +321,8 @@ TEST_CASE("each tensor is read once, and none that is not placed here") {
   const auto first = must(load_shard(*checkpoint, Numerics::kReference, 0, 1));
   for (std::int32_t layer = 1; layer < config.num_layers; ++layer)
     for (std::int32_t e = 0; e < config.num_experts; ++e)
-      if (layer != 2 || e != 5) REQUIRE(load_expert(*checkpoint, Numerics::kReference, layer, e).ok());
+      if (layer != 2 || e != 5)
+        REQUIRE(load_expert(*checkpoint, Numerics::kReference, layer, e).ok());
   std::uint64_t read_once = 0;
   for (const auto& name : checkpoint->names()) {
     const bool mtp = name.starts_with("model.layers.4.");

@@ -140,7 +140,9 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
       {"rope_theta", 0, "a number between"},
       {"rope_scaling", 4, "rope_scaling should be a JSON object"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 2}}, "\"yarn\" or \"default\""},
-      {"rope_scaling", {{"type", "yarn"}, {"factor", 2}}, "original_max_position_embeddings is missing"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 2}},
+       "original_max_position_embeddings is missing"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 0.5}, {"original_max_position_embeddings", 64}},
        "factor should be a number between 1 and"},
@@ -176,7 +178,8 @@ TEST_CASE("a config that is no JSON object") {
 
 TEST_CASE("generation_config.json") {
   auto parse = [](const char* text) { return parse_generation_config(text, "g.json"); };
-  auto config = parse(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.95, "eos_token_id": [1, 2]})");
+  auto config =
+      parse(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.95, "eos_token_id": [1, 2]})");
   REQUIRE(config.ok());
   CHECK(*config->temperature == doctest::Approx(0.6));
   CHECK(*config->top_p == doctest::Approx(0.95));

@@ -23,8 +23,8 @@ struct Compared {
   int greedy_wrong = 0;         // tokens that differ though the reference was sure
 };
 
-/// `sure_nats` is the margin from which a greedy token must be the reference's; once one may differ and
-/// does, the texts part. With a bf16 family only the first token counts.
+/// `sure_nats` is the margin from which a greedy token must be the reference's; once one may differ
+/// and does, the texts part. With a bf16 family only the first token counts.
 Compared compare(LocalModel& model, const nlohmann::json& golden, double sure_nats,
                  bool first_only) {
   std::vector<Request> requests;
@@ -69,9 +69,9 @@ TEST_CASE("golden answers") {
       const bool exact = numerics == Numerics::kReference;
       const auto compared = compare(model, golden, exact ? 0.02 : 0.5, !exact);
       const auto& errors = compared.errors;
-      INFO(std::string(folder) << " " << to_string(numerics) << ": median " << errors[errors.size() / 2]
-                     << ", 95th percentile " << errors[errors.size() * 95 / 100] << ", worst "
-                     << errors.back());
+      INFO(std::string(folder) << " " << to_string(numerics) << ": median "
+                               << errors[errors.size() / 2] << ", 95th percentile "
+                               << errors[errors.size() * 95 / 100] << ", worst " << errors.back());
       CHECK(compared.greedy_wrong == 0);
       if (exact) {
         CHECK(errors.back() < 0.01);

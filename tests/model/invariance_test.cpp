@@ -96,7 +96,8 @@ TEST_CASE("a request resumed from its tokens so far goes on exactly") {
       // A replay computes prompt and generated tokens again; the prompt's length stays what it was.
       StepSequence s;
       s.tokens = request.prompt;
-      for (int i = 0; i < 3; ++i) s.tokens.push_back(whole.tokens[static_cast<std::size_t>(i)].token);
+      for (int i = 0; i < 3; ++i)
+        s.tokens.push_back(whole.tokens[static_cast<std::size_t>(i)].token);
       s.prompt_length = static_cast<std::int32_t>(request.prompt.size());
       s.sampling = request.sampling;
       s.sample = true;

@@ -147,8 +147,8 @@ struct Answer {
   bool operator==(const Answer&) const = default;
 };
 
-/// Runs requests together, `chunk` prompt tokens of each a step. Blocks are handed out backwards and
-/// mixed between the sequences.
+/// Runs requests together, `chunk` prompt tokens of each a step. Blocks are handed out backwards
+/// and mixed between the sequences.
 inline std::vector<Answer> generate(LocalModel& model, const std::vector<Request>& requests,
                                     std::int32_t chunk) {
   struct Running {

@@ -38,7 +38,8 @@ SamplingParams greedy() {
 }
 
 /// How often each token comes over many positions.
-std::map<TokenId, double> frequencies(const std::vector<float>& logits, const SamplingParams& params) {
+std::map<TokenId, double> frequencies(const std::vector<float>& logits,
+                                      const SamplingParams& params) {
   constexpr int kDraws = 20000;
   Sampler sampler(static_cast<std::int32_t>(logits.size()));
   std::map<TokenId, double> found;
@@ -83,7 +84,8 @@ TEST_CASE("greedy takes the highest, of equal ones the lowest id") {
 }
 
 TEST_CASE("draws follow the probabilities") {
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
   SamplingParams params;
   params.seed = 5;
   auto found = frequencies(logits, params);

@@ -79,8 +79,8 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
 
-  /// From now on this node is `self`: a worker learns its id only after it has told its address, and
-  /// gets a new life whenever it joins again. All peers are forgotten, without a fence.
+  /// From now on this node is `self`: a worker learns its id only after it has told its address,
+  /// and gets a new life whenever it joins again. All peers are forgotten, without a fence.
   virtual void identify(PeerKey self) = 0;
 
   /// Where peers find this node, for their `connect`: opaque text that goes over the control lane.
@@ -95,9 +95,9 @@ class Fabric {
   /// Errors: kInvalidArgument (a higher id, or this node itself), kRefused (a newer life is known).
   virtual Status expect(PeerKey peer, const FabricToken& token) = 0;
 
-  /// Connects to a peer with a higher node id; tries again until limits::kBulkConnectDeadline, after
-  /// which the peer is down. An older life of the node is forgotten.
-  /// Errors: as `expect`, and kInvalidArgument for an address that this fabric cannot reach.
+  /// Connects to a peer with a higher node id; tries again until limits::kBulkConnectDeadline,
+  /// after which the peer is down. An older life of the node is forgotten. Errors: as `expect`, and
+  /// kInvalidArgument for an address that this fabric cannot reach.
   virtual Status connect(PeerKey peer, const std::string& address, const FabricToken& token) = 0;
 
   /// Closes the connection and drops frames of that life, arrived or unsent. Lives up to this one

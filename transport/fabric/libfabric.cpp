@@ -20,8 +20,9 @@ Result<SocketAddress> parse_address(const std::string& text, const std::string& 
     return invalid_argument("'" + text + "' is not the address of a fabric.");
   }
   if (text.substr(0, first) != provider) {
-    return invalid_argument("A peer's fabric is '" + text.substr(0, first) + "' and this node's is '" +
-                            provider + "'; start all nodes with the same --fabric.");
+    return invalid_argument("A peer's fabric is '" + text.substr(0, first) +
+                            "' and this node's is '" + provider +
+                            "'; start all nodes with the same --fabric.");
   }
   std::string host = text.substr(first + 1, last - first - 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {

@@ -12,10 +12,11 @@
 namespace troupe::transport {
 namespace {
 
-/// After something happened the thread looks for more for this long before it sleeps: an answer from
-/// a quick peer is not delayed by being woken, and an idle fabric costs nothing. Longer is worse
-/// where threads share cores: who spins is not scheduled first once there is something to do (8-byte
-/// round trips on a machine with four times as many threads as cores: 0 us 41, 10 us 48, 50 us 119).
+/// After something happened the thread looks for more for this long before it sleeps: an answer
+/// from a quick peer is not delayed by being woken, and an idle fabric costs nothing. Longer is
+/// worse where threads share cores: who spins is not scheduled first once there is something to do
+/// (8-byte round trips on a machine with four times as many threads as cores: 0 us 41, 10 us 48, 50
+/// us 119).
 constexpr auto kSpin = std::chrono::microseconds(10);
 constexpr std::size_t kCompletionsAtOnce = 32;
 
@@ -123,7 +124,8 @@ bool LibfabricFabric::read_completions() {
   if (op && !op->connection->closed()) {
     // A segment larger than a posted buffer is garbage too.
     if (error.err == FI_ETRUNC) counters_.garbage.fetch_add(1);
-    on_broken(op->connection->peer(), std::string("the connection broke: ") + fi_strerror(error.err));
+    on_broken(op->connection->peer(),
+              std::string("the connection broke: ") + fi_strerror(error.err));
   }
   return true;
 }

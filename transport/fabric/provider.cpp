@@ -7,8 +7,10 @@
 #include <rdma/fi_errno.h>
 
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace troupe::transport {
 namespace {
@@ -100,10 +102,11 @@ void limit_blocking_reads(std::uint16_t port) {
   DIR* directory = opendir("/proc/self/fd");
   if (!directory) return;
   while (const dirent* entry = readdir(directory)) {
-    const int fd = std::atoi(entry->d_name);
+    const std::string_view name = entry->d_name;
+    int fd = -1;
     int listening = 0;
     socklen_t length = sizeof(listening);
-    if (entry->d_name[0] == '.' ||
+    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc() ||
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 || !listening) {
       continue;
     }
@@ -176,7 +179,8 @@ Result<SocketAddress> bind_address(const FabricOptions& options) {
   std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* i = list; i; i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family || options.bind_interface != i->ifa_name) {
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
+          options.bind_interface != i->ifa_name) {
         continue;
       }
       SocketAddress address;

@@ -35,7 +35,8 @@ std::size_t round64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Owns a received frame's bytes and gives them back to the budget.
 struct Received {
-  Received(Buffer b, std::shared_ptr<ReceiveBudget> g) : buffer(std::move(b)), budget(std::move(g)) {
+  Received(Buffer b, std::shared_ptr<ReceiveBudget> g)
+      : buffer(std::move(b)), budget(std::move(g)) {
     budget->take(buffer.size());
   }
   ~Received() { budget->release(buffer.size()); }

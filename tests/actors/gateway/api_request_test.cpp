@@ -175,7 +175,8 @@ TEST_CASE("the fields of a completion arrive") {
           "min_p": 0.1, "repetition_penalty": 1.5, "presence_penalty": -2, "frequency_penalty": 2,
           "seed": -1, "n": 3, "stop": "end", "ignore_eos": true, "logprobs": 2, "stream": true,
           "stream_options": {"include_usage": true}, "return_token_ids": true, "echo": true,
-          "user": "ignored", "logit_bias": {}, "suffix": null, "best_of": 3, "some_new_field": [1]})",
+          "user": "ignored", "logit_bias": {}, "suffix": null, "best_of": 3,
+          "some_new_field": [1]})",
       kModel, out);
   REQUIRE_FALSE(error);
   REQUIRE(out.prompts.size() == 1);
@@ -225,7 +226,8 @@ TEST_CASE("the fields of a chat arrive") {
   ApiRequest out;
   const auto error = parse_chat(
       R"({"messages": [{"role": "developer", "content": "be brief"},
-                       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                       {"role": "user", "content": [{"type": "text", "text": "a"},
+                                                    {"type": "text", "text": "b"}]},
                        {"role": "assistant", "content": "c", "tool_calls": []}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
           "tools": [{}], "tool_choice": "none", "response_format": {"type": "text"}})",

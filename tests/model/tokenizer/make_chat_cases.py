@@ -36,7 +36,8 @@ R1_TURNS = (
     "{% set content = content.split('</think>')[-1] %}{% endif %}"
     "{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}{%- endif %}{%- endfor -%}")
 R1_0528_TURNS = (
-    "{{ bos_token }}{{ ns.system_prompt }}{%- for message in messages %}{% set content = message['content'] %}"
+    "{{ bos_token }}{{ ns.system_prompt }}{%- for message in messages %}"
+    "{% set content = message['content'] %}"
     "{%- if message['role'] == 'user' %}{%- set ns.is_tool = false -%}{%- set ns.is_first = false -%}"
     "{%- set ns.is_last_user = true -%}{{'<｜User｜>' + content + '<｜Assistant｜>'}}{%- endif %}"
     "{%- if message['role'] == 'assistant' %}{% if '</think>' in content %}"
@@ -73,7 +74,8 @@ TEMPLATES = {
         DEFAULT + NAMESPACE + SYSTEM_LAST + R1_TURNS +
         "{% if add_generation_prompt and not ns.is_tool %}{{'<｜Assistant｜>'}}{% endif %}",
         DEFAULT + NAMESPACE + SYSTEM_BLANK_LINE + R1_0528_TURNS,
-        json.loads((ROOT / "tools/demo/pocket-dictionary/tokenizer_config.json").read_text())["chat_template"]],
+        json.loads((ROOT / "tools/demo/pocket-dictionary/tokenizer_config.json").read_text())[
+            "chat_template"]],
 }
 
 S, U, A = "system", "user", "assistant"
