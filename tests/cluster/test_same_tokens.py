@@ -1,0 +1,141 @@
+"""Tokens and log-probabilities are the same, bit for bit, however the cluster is laid out."""
+
+import dataclasses
+import functools
+import json
+
+import pytest
+
+from running import DEMO, V2_LITE, V3, Cluster, at_once, float32_bits, generate, numerics_here
+
+FAMILIES = numerics_here()
+TOKENS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    prompt: tuple
+    temperature: int
+    seed: int = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    workers: int
+    flags: str
+    preempts: bool = False
+    crowd: bool = False
+
+    def __str__(self):
+        return f"{self.workers} workers {self.flags}".replace(" --", " ")
+
+
+# Every size that must not matter appears with both of its values: pipeline 1, 2 and 3, data 1 and 2,
+# redundant experts 0 and 8, blocks of 4 and 16, steps of 16 and 2048 tokens.
+LAYOUTS = [
+    Layout(2, "--block-size 4 --max-num-batched-tokens 16", crowd=True),
+    Layout(2, "--pipeline-parallel-size 2 --data-parallel-size 1 --redundant-experts 8"),
+    Layout(
+        3,
+        "--pipeline-parallel-size 3 --data-parallel-size 2 --max-num-batched-tokens 16 "
+        "--redundant-experts 8 --block-size 4",
+    ),
+    Layout(3, "--pipeline-parallel-size 3 --data-parallel-size 1", crowd=True),
+    Layout(2, "--data-parallel-size 1 --block-size 4 --redundant-experts 8", preempts=True, crowd=True),
+    Layout(3, "--data-parallel-size 2 --pipeline-parallel-size 2", crowd=True),
+]
+# The fastest family and the reference see all; those between, a layout with everything in it.
+CASES = [
+    (family, layout)
+    for family in FAMILIES
+    for layout in LAYOUTS
+    if family in ("reference", FAMILIES[-1]) or layout is LAYOUTS[2] or layout is LAYOUTS[4]
+]
+
+
+def prompts_of(model):
+    """Made-up words for the demo model, which knows real ones by heart."""
+    if model == DEMO:
+        words = ["What is a blorft?", "Define glimmerquaff and its antonyms.", "zxq " * 40]
+        return [tuple(generate(model, "--chat", w, "--max-tokens", 1)["prompt_tokens"]) for w in words]
+    cases = json.loads((model / "golden.json").read_text())["prompts"]
+    return [tuple(cases[i]["prompt"]) for i in (0, 2, 3)]
+
+
+@functools.cache
+def probes_of(model):
+    return [Probe(p, temperature) for p in prompts_of(model) for temperature in (0, 1)]
+
+
+def comparable(prompt, tokens, prompt_logprobs, logprobs):
+    assert len(tokens) == len(logprobs) == TOKENS
+    assert len(prompt_logprobs) == len(prompt)
+    return tokens, float32_bits(prompt_logprobs), float32_bits(logprobs)
+
+
+@functools.cache
+def alone(model, numerics):
+    """What one process answers to each probe by itself."""
+
+    def one(probe):
+        answer = generate(
+            model, "--prompt-ids", ",".join(map(str, probe.prompt)), "--max-tokens", TOKENS,
+            "--temperature", probe.temperature, "--seed", probe.seed, "--ignore-eos",
+            "--prompt-logprobs", "--numerics", numerics, "--threads", 1, "--top-p", 1,
+        )  # fmt: skip
+        return comparable(
+            probe.prompt, answer["tokens"], answer["prompt_logprobs"], answer["token_logprobs"]
+        )
+
+    return at_once(one, probes_of(model), threads=2)
+
+
+def asked(cluster, probe):
+    """The same over HTTP."""
+    choice = cluster.complete(
+        list(probe.prompt), max_tokens=TOKENS, temperature=probe.temperature, seed=probe.seed,
+        top_p=1, ignore_eos=True, echo=True, logprobs=0, return_token_ids=True,
+    )["choices"][0]  # fmt: skip
+    logprobs = choice["logprobs"]["token_logprobs"]
+    at = len(probe.prompt)
+    return comparable(probe.prompt, choice["token_ids"][-TOKENS:], logprobs[:at], logprobs[at:])
+
+
+def noise(cluster, number):
+    """One of the others in the crowd; it asks for something else."""
+    cluster.complete([5 + number, 9, 11 * number % 500], max_tokens=60, temperature=1, ignore_eos=True)
+
+
+@pytest.mark.parametrize("family, layout", CASES, ids=[f"{f}: {layout}" for f, layout in CASES])
+@pytest.mark.parametrize("model", [V3, V2_LITE, DEMO], ids=lambda path: path.name)
+def test_same_tokens(troupe, model, family, layout):
+    expected = alone(model, family)
+    probes = probes_of(model)
+    flags = layout.flags.split() + ["--numerics", family]
+    if layout.preempts:
+        flags += ["--max-model-len", longest(model), "--kv-cache-memory", kv_cache_for_one(model, family)]
+    with Cluster() as cluster:
+        cluster.up(model, *flags, workers=layout.workers)
+        assert cluster.status()["cluster"]["numerics"] == family
+        assert [asked(cluster, probe) for probe in probes] == expected
+        if layout.crowd:
+            jobs = [functools.partial(noise, cluster, i) for i in range(32)]
+            jobs[8:8] = [functools.partial(asked, cluster, probe) for probe in probes]
+            answers = [answer for answer in at_once(lambda job: job(), jobs) if answer]
+            assert answers == expected
+        if layout.preempts:
+            assert sum(replica["preemptions"] for replica in cluster.status()["replicas"]) > 0
+
+
+def longest(model):
+    return max(len(probe.prompt) for probe in probes_of(model)) + TOKENS
+
+
+@functools.cache
+def kv_cache_for_one(model, numerics):
+    """Memory of a cache that holds the longest probe and little more, so that a crowd preempts."""
+    with Cluster() as cluster:
+        cluster.up(model, "--kv-cache-memory", 1 << 20, "--block-size", 4, "--numerics", numerics,
+                   "--data-parallel-size", 1, "--max-model-len", 64)  # fmt: skip
+        blocks = cluster.status()["replicas"][0]["kv_blocks_total"]
+    return (longest(model) // 4 + 8) * -(-(1 << 20) // blocks)

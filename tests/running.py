@@ -1,0 +1,304 @@
+"""Runs the program as its users do: real processes, real sockets, every wait with a deadline."""
+
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TROUPE = Path(os.environ.get("TROUPE") or ROOT / "build" / "troupe").resolve()
+DEMO = ROOT / "tools" / "demo" / "pocket-dictionary"
+V3 = ROOT / "tests" / "golden" / "v3"
+V2_LITE = ROOT / "tests" / "golden" / "v2-lite"
+# One mark for all clusters of this test run, so that leftovers can be told from strangers' processes.
+MARK = "TROUPE_TEST_CLUSTER"
+
+
+def wait_until(condition, seconds, what):
+    """Waits for a condition; its last value comes back."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return value
+
+
+def run(*words, seconds=60, env=None, stdin=None):
+    """A command to its end. Fails the test when it takes too long or is ended by a signal."""
+    done = subprocess.run(
+        [str(TROUPE), *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, **(env or {})},
+    )
+    assert done.returncode >= 0, f"{words} was ended by signal {-done.returncode}: {done.stderr}"
+    return done
+
+
+def generate(model, *words, seconds=120):
+    """The object of `troupe generate --json`."""
+    done = run("generate", "--model", model, "--json", "--log-level", "warn", *words, seconds=seconds)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def numerics_here():
+    """The kernel families that this processor can run."""
+    flags = set(Path("/proc/cpuinfo").read_text().split("flags")[1].split("\n")[0].split())
+    families = ["reference"]
+    if {"avx2", "fma"} <= flags:
+        families.append("avx2")
+    if "avx512_bf16" in flags:
+        families.append("avx512_bf16")
+    if "amx_bf16" in flags:
+        families.append("amx_bf16")
+    return families
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def float32_bits(values):
+    return [None if v is None else struct.pack("<f", v).hex() for v in values]
+
+
+def get(base_url, path, seconds=30):
+    with urllib.request.urlopen(base_url + path, timeout=seconds) as response:
+        return response.read().decode()
+
+
+def post(base_url, path, body, seconds=120):
+    """Status and JSON of an answer, an error's too."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(base_url + path, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids_marked(mark):
+    """Living processes that were started with a mark in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes() and alive(folder.name):
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+def listening_ports(pids):
+    """Ports on which these processes listen, over IPv4."""
+    inodes = set()
+    for pid in pids:
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(fd)))
+            except OSError:
+                pass
+    return {port for port, inode in tcp_listeners().items() if inode in inodes}
+
+
+def tcp_listeners():
+    ports = {}
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A":
+            ports[int(words[1].split(":")[1], 16)] = words[9]
+    return ports
+
+
+def shared_memory():
+    """Files in /dev/shm, without those that a living process has mapped."""
+    files = {path.name for path in Path("/dev/shm").iterdir()}
+    if not files:
+        return files
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            text = maps.read_text()
+        except OSError:
+            continue
+        files -= {name for name in files if f"/dev/shm/{name}" in text}
+    return files
+
+
+class Process:
+    """A long-running command whose output goes to a file."""
+
+    def __init__(self, words, env, log_path):
+        self.log_path = log_path
+        with open(log_path, "ab") as log:
+            self.popen = subprocess.Popen(
+                [str(TROUPE), *map(str, words)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+            )
+        self.pid = self.popen.pid
+
+    def log(self):
+        return Path(self.log_path).read_text(errors="replace")
+
+    def kill(self, number=signal.SIGKILL):
+        self.popen.send_signal(number)
+
+    def exit_code(self, seconds=10):
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it still runs after {seconds} s:\n{self.log()}") from None
+
+    def wait_log(self, text, seconds=10):
+        wait_until(lambda: text in self.log(), seconds, f"'{text}' in\n{self.log()}")
+
+
+class Cluster:
+    """A cluster with its own state folder and ports. close() leaves nothing of it."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="troupe-test-"))
+        self.state_dir = self.folder / "state"
+        self.mark = uuid.uuid4().hex
+        self.env = {
+            **{k: v for k, v in os.environ.items() if k != "TROUPE_API_KEY"},
+            "TROUPE_STATE_DIR": str(self.state_dir),
+            MARK: self.mark,
+        }
+        self.control_port = free_port()
+        self.http_port = free_port()
+        self.base_url = f"http://127.0.0.1:{self.http_port}"
+        self.processes = []
+        self.shared_memory = shared_memory()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self, *words, env=None):
+        """Any command as a process of this cluster."""
+        log = self.folder / f"{len(self.processes)}-{words[0]}.log"
+        process = Process(words, {**self.env, **(env or {})}, log)
+        self.processes.append(process)
+        return process
+
+    def _head_words(self, model):
+        return ["--model", model, "--listen", f"127.0.0.1:{self.control_port}", "--port", self.http_port]
+
+    def up(self, model, *words, workers=2, ready=True):
+        process = self.start("up", "--workers", workers, *self._head_words(model), *words)
+        if ready:
+            self.wait_ready()
+        return process
+
+    def head(self, model, *words):
+        return self.start("head", *self._head_words(model), *words)
+
+    def worker(self, *words, threads=1):
+        return self.start(
+            "worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words
+        )
+
+    def status(self):
+        return json.loads(get(self.base_url, "/cluster/status", 5))
+
+    def status_or_none(self):
+        """None while the head cannot be asked."""
+        try:
+            return self.status()
+        except OSError:
+            return None
+
+    def state(self):
+        status = self.status_or_none()
+        return status and status["cluster"]["state"]
+
+    def wait_ready(self, seconds=30):
+        try:
+            wait_until(lambda: self.state() == "ready", seconds, "the cluster is ready")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+
+    def logs(self):
+        return "\n".join(f"== {p.log_path.name}\n{p.log()[-4000:]}" for p in self.processes)
+
+    def ready_nodes(self):
+        return [node for node in self.status()["nodes"] if node["state"] == "ready"]
+
+    def post(self, path, body, seconds=120):
+        return post(self.base_url, path, body, seconds)
+
+    def complete(self, prompt, **fields):
+        status, answer = self.post("/v1/completions", {"prompt": prompt, **fields})
+        assert status == 200, f"{answer}\n{self.logs()}"
+        return answer
+
+    def pids(self):
+        return pids_marked(self.mark.encode())
+
+    def stop(self):
+        """`troupe stop`; tells how long it took."""
+        started = time.monotonic()
+        done = run("stop", seconds=20, env=self.env)
+        assert done.returncode == 0, done.stderr
+        return time.monotonic() - started
+
+    def assert_nothing_left(self, ports):
+        """No process, no listening socket, no shared-memory file."""
+        left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.pids()}
+        assert not left, f"processes are left: {left}"
+        assert not ports & set(tcp_listeners()), f"a port of {ports} is still listened on"
+        assert not shared_memory() - self.shared_memory, "shared-memory files are left"
+
+    def close(self):
+        """Ends everything, whatever happened before."""
+        pids = self.pids()
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.kill(signal.SIGCONT)
+                process.kill(signal.SIGTERM)
+        end = time.monotonic() + 10
+        while self.pids() and time.monotonic() < end:
+            time.sleep(0.02)
+        stuck = self.pids()
+        for pid in stuck:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for process in self.processes:
+            process.popen.wait(10)
+        logs = self.logs()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        assert not stuck, f"{stuck} of {pids} did not end within 10 s of SIGTERM\n{logs}"
+
+
+def at_once(function, items, threads=64):
+    """The results of a function on many items, computed together."""
+    items = list(items)
+    with concurrent.futures.ThreadPoolExecutor(min(threads, max(1, len(items)))) as pool:
+        return list(pool.map(function, items))
