@@ -16,7 +16,7 @@ struct Requests {
     std::uint64_t request = 0;  ///< the cluster's number; 0 until it is accepted
   };
   std::mutex mutex;
-  std::uint64_t last = 0;                 // guarded by mutex
+  std::uint64_t last = 0;                  // guarded by mutex
   std::map<std::uint64_t, Entry> running;  // guarded by mutex
 };
 

@@ -11,10 +11,10 @@
 
 // What the embedding API's actors say. These messages stay within the process.
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_api, first_custom_type_id + 200)
-  CAF_ADD_TYPE_ID(troupe_api, (troupe::GenerationRequest))
-  CAF_ADD_TYPE_ID(troupe_api, (troupe::GenerationEvent))
-  CAF_ADD_TYPE_ID(troupe_api, (troupe::ClusterEvent))
-  CAF_ADD_ATOM(troupe_api, troupe, cancel_atom, "cancel")
+CAF_ADD_TYPE_ID(troupe_api, (troupe::GenerationRequest))
+CAF_ADD_TYPE_ID(troupe_api, (troupe::GenerationEvent))
+CAF_ADD_TYPE_ID(troupe_api, (troupe::ClusterEvent))
+CAF_ADD_ATOM(troupe_api, troupe, cancel_atom, "cancel")
 CAF_END_TYPE_ID_BLOCK(troupe_api)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GenerationRequest)

@@ -43,12 +43,12 @@ struct LocalClusterOptions {
   std::uint64_t device_memory = 0;  ///< bytes; 0: this machine's
 };
 
-/// A cluster: one of this process's own (the same actors as everywhere, on one device), or a running
-/// one that the program joins as a client. Thread-safe.
+/// A cluster: one of this process's own (the same actors as everywhere, on one device), or a
+/// running one that the program joins as a client. Thread-safe.
 class Cluster {
  public:
-  /// Starts a cluster within this process and waits until it can serve. Errors say what is wrong with
-  /// the checkpoint or the options.
+  /// Starts a cluster within this process and waits until it can serve. Errors say what is wrong
+  /// with the checkpoint or the options.
   static Result<std::unique_ptr<Cluster>> start(const LocalClusterOptions& options);
   /// Connects to a running head: `join_file` is what it wrote (STATE/join).
   static Result<std::unique_ptr<Cluster>> connect(const std::string& join_file,
@@ -59,8 +59,8 @@ class Cluster {
 
   /// Waits for the whole answer. `on_event`, if given, sees every event meanwhile.
   Result<Generation> generate(GenerationRequest request, OnEvent on_event = {});
-  /// Streams without waiting: `on_event` is called for every event, from a thread of the cluster, and
-  /// must not block. Returns the number for cancel().
+  /// Streams without waiting: `on_event` is called for every event, from a thread of the cluster,
+  /// and must not block. Returns the number for cancel().
   Result<std::uint64_t> stream(GenerationRequest request, OnEvent on_event);
   /// What was asked for is no longer wanted; an event with kCancelled ends it.
   void cancel(std::uint64_t request) { service().cancel(request); }

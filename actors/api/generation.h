@@ -18,15 +18,16 @@ class GenerationSink {
   virtual void on_event(GenerationEvent event) = 0;
 };
 
-/// A door's view of the cluster: what the HTTP gateway, the embedding API and remote clients ask for.
-/// Thread-safe.
+/// A door's view of the cluster: what the HTTP gateway, the embedding API and remote clients ask
+/// for. Thread-safe.
 class GenerationService {
  public:
   virtual ~GenerationService() = default;
 
-  /// Validates, tokenises (in the caller's thread) and accepts the request. Errors: kInvalidArgument
-  /// (a field is bad: the message names it), kResourceExhausted (queue full), kUnavailable (the cluster
-  /// cannot serve now). The sink gets every event until the last; it is then released.
+  /// Validates, tokenises (in the caller's thread) and accepts the request. Errors:
+  /// kInvalidArgument (a field is bad: the message names it), kResourceExhausted (queue full),
+  /// kUnavailable (the cluster cannot serve now). The sink gets every event until the last; it is
+  /// then released.
   virtual Result<std::uint64_t> submit(GenerationRequest request,
                                        std::shared_ptr<GenerationSink> sink) = 0;
   /// The client went away: frees what the request holds within one step. Unknown ids are ignored.

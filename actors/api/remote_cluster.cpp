@@ -2,8 +2,8 @@
 #include <map>
 #include <mutex>
 
-#include "actors/api/cluster.h"
 #include "actors/api/client_session.h"
+#include "actors/api/cluster.h"
 #include "actors/control/caf_system.h"
 #include "runtime/limits.h"
 
@@ -17,10 +17,9 @@ class RemoteCluster : public Cluster, private GenerationService {
     auto caf = CafSystem::make();
     if (!caf.ok()) return caf.error();
     caf_ = std::move(*caf);
-    auto session = ClientSession::open(
-        caf_->system(), join_file, "embedded client", deadline,
-        {[this](const Message& message) { on_message(message); },
-         [this](const std::string& reason) { on_down(reason); }});
+    auto session = ClientSession::open(caf_->system(), join_file, "embedded client", deadline,
+                                       {[this](const Message& message) { on_message(message); },
+                                        [this](const std::string& reason) { on_down(reason); }});
     if (!session.ok()) return session.error();
     session_ = std::move(*session);
     return {};
@@ -119,7 +118,7 @@ class RemoteCluster : public Cluster, private GenerationService {
   std::uint64_t last_query_ = 0;                                    // guarded by mutex_
   std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks_;  // guarded by mutex_
   std::map<std::uint64_t, std::shared_ptr<std::promise<std::string>>>
-      status_queries_;                                              // guarded by mutex_
+      status_queries_;                                               // guarded by mutex_
   std::vector<std::function<void(const ClusterEvent&)>> listeners_;  // guarded by mutex_
   std::unique_ptr<ClientSession> session_;
 };
@@ -128,8 +127,7 @@ class RemoteCluster : public Cluster, private GenerationService {
 
 Result<std::unique_ptr<Cluster>> Cluster::connect(const std::string& join_file, Duration deadline) {
   auto cluster = std::make_unique<RemoteCluster>();
-  if (const Status opened = cluster->open(join_file, deadline); !opened.ok())
-    return opened.error();
+  if (const Status opened = cluster->open(join_file, deadline); !opened.ok()) return opened.error();
   return std::unique_ptr<Cluster>(std::move(cluster));
 }
 

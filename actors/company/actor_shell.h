@@ -14,8 +14,8 @@ class actor_system;
 
 namespace troupe {
 
-/// Reaches an actor of this process. Cheap to copy, usable from any thread; what is sent to an actor
-/// that has ended is dropped.
+/// Reaches an actor of this process. Cheap to copy, usable from any thread; what is sent to an
+/// actor that has ended is dropped.
 class ActorHandle {
  public:
   ActorHandle() = default;
@@ -39,8 +39,8 @@ class ActorHandle {
   std::shared_ptr<Shared> shared_;
 };
 
-/// What is inside an actor: usually a state machine and what carries out its actions. All calls come
-/// one after the other. An exception that leaves a call ends the process: it is a defect.
+/// What is inside an actor: usually a state machine and what carries out its actions. All calls
+/// come one after the other. An exception that leaves a call ends the process: it is a defect.
 class ActorBody {
  public:
   virtual ~ActorBody() = default;

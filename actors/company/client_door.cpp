@@ -68,19 +68,18 @@ bool ClientDoor::on(std::uint32_t session, const Message& message) {
     if (state_->requests.size() >= limits::kRequestsMax || !state_->requests.emplace(key, 0).second)
       return true;  // a duplicate, or more than the Router would take
   }
-  state_->router.submit_async(
-      generate->request, std::make_shared<Sink<State>>(state_, key),
-      [state = state_, key](Result<std::uint64_t> number) {
-        if (!number.ok()) return state->fail(key, number.error());
-        bool gone = false;
-        {
-          std::lock_guard lock(state->mutex);
-          const auto it = state->requests.find(key);
-          gone = it == state->requests.end();
-          if (!gone) it->second = *number;
-        }
-        if (gone) state->router.cancel(*number);
-      });
+  state_->router.submit_async(generate->request, std::make_shared<Sink<State>>(state_, key),
+                              [state = state_, key](Result<std::uint64_t> number) {
+                                if (!number.ok()) return state->fail(key, number.error());
+                                bool gone = false;
+                                {
+                                  std::lock_guard lock(state->mutex);
+                                  const auto it = state->requests.find(key);
+                                  gone = it == state->requests.end();
+                                  if (!gone) it->second = *number;
+                                }
+                                if (gone) state->router.cancel(*number);
+                              });
   return true;
 }
 

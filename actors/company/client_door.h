@@ -9,8 +9,9 @@
 
 namespace troupe {
 
-/// Serves programs that generate over a control session: each ClientGenerate becomes a request of the
-/// Router, each of its events a ClientGeneration. Requests of a session that ends are cancelled.
+/// Serves programs that generate over a control session: each ClientGenerate becomes a request of
+/// the Router, each of its events a ClientGeneration. Requests of a session that ends are
+/// cancelled.
 class ClientDoor {
  public:
   using Send = std::function<void(std::uint32_t session, ClientGeneration)>;

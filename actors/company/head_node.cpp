@@ -43,8 +43,8 @@ ModelCosts costs_of(const ModelConfig& config, Numerics numerics) {
   ModelCosts costs;
   const std::int32_t n = config.num_layers;
   for (std::int32_t layer = 0; layer < n; ++layer)
-    costs.layers.push_back({layer_bytes(config, numerics, layer),
-                            config.layer_kind(layer) == LayerKind::kExperts});
+    costs.layers.push_back(
+        {layer_bytes(config, numerics, layer), config.layer_kind(layer) == LayerKind::kExperts});
   costs.num_experts = config.num_experts;
   costs.expert_bytes = expert_bytes(config, numerics);
   costs.embedding_bytes = shard_bytes(config, numerics, 0, 1) - costs.layers.front().bytes;
@@ -145,9 +145,8 @@ Status HeadNode::Impl::start(HeadOptions options) {
                            metrics.get(),
                            random_seed});
   supervisor = std::make_unique<Supervisor>(supervisor_options(options, **checkpoint));
-  supervisor->set_status_source([this](TimePoint at) {
-    return troupe::status_json(*supervisor, request_counters(), at);
-  });
+  supervisor->set_status_source(
+      [this](TimePoint at) { return troupe::status_json(*supervisor, request_counters(), at); });
   handle = spawn_actor(system, [this](const ActorHandle&) {
     return std::make_unique<Body>(
         [this](const Envelope& envelope) {
@@ -181,9 +180,10 @@ Status HeadNode::Impl::start(HeadOptions options) {
                 });
               },
       });
-  clients = std::make_unique<ClientDoor>(*router, [this](std::uint32_t session, ClientGeneration m) {
-    (void)hub->send(session, {self, hub->address_of(session), message_of(std::move(m))});
-  });
+  clients =
+      std::make_unique<ClientDoor>(*router, [this](std::uint32_t session, ClientGeneration m) {
+        (void)hub->send(session, {self, hub->address_of(session), message_of(std::move(m))});
+      });
   if (options.listen) {
     const Status listening = hub->listen(system, *options.listen, options.credentials);
     if (!listening.ok()) return listening;
@@ -331,8 +331,7 @@ std::string HeadNode::status_json() const {
   auto promise = std::make_shared<std::promise<std::string>>();
   auto future = promise->get_future();
   (void)impl_->handle.call([impl = impl_.get(), promise] {
-    promise->set_value(
-        troupe::status_json(*impl->supervisor, impl->request_counters(), now()));
+    promise->set_value(troupe::status_json(*impl->supervisor, impl->request_counters(), now()));
   });
   if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready) return "{}";
   return future.get();

@@ -41,7 +41,8 @@ struct HeadOptions {
 /// The head: Supervisor, Router and Gateway, and the sessions of workers and clients.
 class HeadNode : public ClusterView {
  public:
-  /// Reads the model's configuration and tokenizer, then listens. `system` and `post` must outlive it.
+  /// Reads the model's configuration and tokenizer, then listens. `system` and `post` must outlive
+  /// it.
   static Result<std::unique_ptr<HeadNode>> start(caf::actor_system& system, Post& post,
                                                  HeadOptions options);
   /// Ends everything at once, if stop() has not been waited for.
@@ -66,10 +67,11 @@ class HeadNode : public ClusterView {
 
   /// Waits until requests can be served; false when `patience` passed first.
   bool wait_ready(Duration patience) const;
-  /// Why it cannot serve although devices are here (a plan that does not fit, weights that cannot be
-  /// loaded, a member lost); none while it forms, loads or serves.
+  /// Why it cannot serve although devices are here (a plan that does not fit, weights that cannot
+  /// be loaded, a member lost); none while it forms, loads or serves.
   std::optional<Error> trouble() const;
-  /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any thread.
+  /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
+  /// thread.
   void stop(const std::string& reason);
   /// Waits until the cluster has ended; false when `patience` passed first.
   bool wait(Duration patience);

@@ -15,8 +15,9 @@ namespace troupe {
 using Lane = std::function<Status(const Envelope&)>;
 
 /// The post office of one process: brings envelopes to the actors of the nodes that live here, by
-/// pointer, and hands the others to the lane that leads to their node. It is the one place that fences:
-/// an envelope to or from a life of a node that is not the known one is refused. Thread-safe.
+/// pointer, and hands the others to the lane that leads to their node. It is the one place that
+/// fences: an envelope to or from a life of a node that is not the known one is refused.
+/// Thread-safe.
 class Post {
  public:
   /// Actors of this process.
@@ -29,8 +30,8 @@ class Post {
   void set_lane(NodeId node, Incarnation incarnation, Lane lane);
   void drop_lane(NodeId node, Incarnation incarnation);
 
-  /// Sends, whatever it takes. If it cannot be delivered, the sender gets Undeliverable (once; what is
-  /// itself Undeliverable is dropped). Never blocks.
+  /// Sends, whatever it takes. If it cannot be delivered, the sender gets Undeliverable (once; what
+  /// is itself Undeliverable is dropped). Never blocks.
   void send(Envelope envelope);
   void send(const Address& from, Actions::Send&& send) {
     this->send(Envelope{from, send.to, std::move(send.message)});
@@ -49,8 +50,8 @@ class Post {
     Lane lane;
   };
   mutable std::shared_mutex mutex_;
-  std::map<Address, ActorHandle> actors_;  // guarded by mutex_
-  std::map<NodeId, std::shared_ptr<const Node>> lanes_;     // guarded by mutex_
+  std::map<Address, ActorHandle> actors_;                // guarded by mutex_
+  std::map<NodeId, std::shared_ptr<const Node>> lanes_;  // guarded by mutex_
   std::atomic<std::uint64_t> fenced_{0};
 };
 

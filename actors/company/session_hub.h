@@ -16,9 +16,9 @@ class actor_system;
 
 namespace troupe {
 
-/// The head's end of every session, whether it came over the control lane or from within the process.
-/// It stamps messages of sessions that are no member's with the session's own address, and drops what
-/// a member sends in another's name. Thread-safe.
+/// The head's end of every session, whether it came over the control lane or from within the
+/// process. It stamps messages of sessions that are no member's with the session's own address, and
+/// drops what a member sends in another's name. Thread-safe.
 class SessionHub : private ControlEvents {
  public:
   /// Told in order of each session, from the lane's threads; must not block.

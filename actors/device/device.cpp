@@ -79,12 +79,11 @@ Result<Device::Claim> Device::claim(std::uint64_t bytes, const std::string& what
   const std::uint64_t before = memory_used_.fetch_add(bytes);
   if (before + bytes > options_.memory_total) {
     memory_used_.fetch_sub(bytes);
-    return resource_exhausted(
-        what + " needs " + format_byte_size(bytes) + ", which is " +
-        format_byte_size(before + bytes - options_.memory_total) + " (" +
-        std::to_string(before + bytes - options_.memory_total) +
-        " bytes) more than device " + std::to_string(options_.index) +
-        " has left; give it more with --device-memory or add devices.");
+    return resource_exhausted(what + " needs " + format_byte_size(bytes) + ", which is " +
+                              format_byte_size(before + bytes - options_.memory_total) + " (" +
+                              std::to_string(before + bytes - options_.memory_total) +
+                              " bytes) more than device " + std::to_string(options_.index) +
+                              " has left; give it more with --device-memory or add devices.");
   }
   Claim claim;
   claim.device_ = this;

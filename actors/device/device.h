@@ -18,9 +18,9 @@
 
 namespace troupe {
 
-/// One CPU socket (later: one GPU): its memory, and the one compute queue that the shards and groups
-/// on it share. An actor with a thread of its own, since what it does takes milliseconds: its mailbox
-/// is the queue, its messages are jobs, run in the order they came.
+/// One CPU socket (later: one GPU): its memory, and the one compute queue that the shards and
+/// groups on it share. An actor with a thread of its own, since what it does takes milliseconds:
+/// its mailbox is the queue, its messages are jobs, run in the order they came.
 ///
 ///     LayerShard ──job──┐
 ///     LayerShard ──job──┼──► queue ──► compute thread ──fork/join──► thread pool
@@ -41,14 +41,15 @@ class Device {
 
   const Options& options() const { return options_; }
 
-  /// Puts a job into the queue; jobs must not throw. kResourceExhausted beyond limits::kComputeQueueMax.
+  /// Puts a job into the queue; jobs must not throw. kResourceExhausted beyond
+  /// limits::kComputeQueueMax.
   Status submit(std::function<void()> job);
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
 
-  /// The experts that this device hosts, as its ExpertGroup published them last; never null. Shards on
-  /// the device run them directly.
+  /// The experts that this device hosts, as its ExpertGroup published them last; never null. Shards
+  /// on the device run them directly.
   std::shared_ptr<const ExpertSet> experts() const;
   void publish(std::shared_ptr<const ExpertSet> experts);
 
@@ -69,8 +70,8 @@ class Device {
   Result<Claim> claim(std::uint64_t bytes, const std::string& what);
   std::uint64_t memory_used() const { return memory_used_.load(); }
 
-  /// Alive means working: false when a job has run since before `since` and no kernel of it has begun
-  /// or ended since then.
+  /// Alive means working: false when a job has run since before `since` and no kernel of it has
+  /// begun or ended since then.
   bool makes_progress(TimePoint now, Duration patience);
 
   /// Share of the time since the last call that the compute thread was busy, [0, 1].

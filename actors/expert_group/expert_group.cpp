@@ -21,8 +21,7 @@ void ExpertGroup::on(const Envelope& envelope) {
   if (!dispatch) return;
   bool fits = dispatch->payload.bytes.size() == dispatch->rows * row_bytes_;
   for (const auto& pair : dispatch->pairs) fits = fits && pair.row < dispatch->rows;
-  if (!fits)
-    return answer_not_here(envelope, {}, "the rows do not have this model's size");
+  if (!fits) return answer_not_here(envelope, {}, "the rows do not have this model's size");
   std::unique_lock lock(mutex_);
   if (waiting_.size() >= limits::kDispatchesWaitingMax) {
     lock.unlock();
@@ -35,8 +34,7 @@ void ExpertGroup::on(const Envelope& envelope) {
 void ExpertGroup::schedule() {
   if (scheduled_) return;
   scheduled_ = true;
-  const Status queued =
-      device_.submit([self = shared_from_this()] { self->run_waiting(); });
+  const Status queued = device_.submit([self = shared_from_this()] { self->run_waiting(); });
   if (queued.ok()) return;
   scheduled_ = false;
   for (const auto& question : waiting_) answer_not_here(question, {}, queued.error().message);
@@ -90,17 +88,18 @@ void ExpertGroup::run_layer(std::int32_t layer, const std::vector<Envelope>& que
   forward_.run(*experts, {layer, rows.data(), ids, outputs.data()}, missing);
   for (auto& [question, buffer] : answers) {
     const auto& dispatch = std::get<Dispatch>(*question->message);
-    post_.send({self_, question->from,
-                message_of(ExpertOutput{dispatch.call,
-                                        static_cast<std::uint32_t>(dispatch.pairs.size()),
-                                        Payload::of(std::move(buffer))})});
+    post_.send(
+        {self_, question->from,
+         message_of(ExpertOutput{dispatch.call, static_cast<std::uint32_t>(dispatch.pairs.size()),
+                                 Payload::of(std::move(buffer))})});
   }
 }
 
 void ExpertGroup::answer_not_here(const Envelope& question, std::vector<std::int32_t> experts,
                                   const std::string& reason) {
   const auto& dispatch = std::get<Dispatch>(*question.message);
-  post_.send({self_, question.from, message_of(NotHere{dispatch.call, std::move(experts), reason})});
+  post_.send(
+      {self_, question.from, message_of(NotHere{dispatch.call, std::move(experts), reason})});
 }
 
 namespace {

@@ -15,19 +15,21 @@ class actor_system;
 
 namespace troupe {
 
-/// The routed experts of one device, as seen by shards elsewhere. While the device computes, questions
-/// gather; the next pass takes everything that waits for a layer at once, whichever replicas it came
-/// from, so that weights are read once. No row's result depends on what it was grouped with.
+/// The routed experts of one device, as seen by shards elsewhere. While the device computes,
+/// questions gather; the next pass takes everything that waits for a layer at once, whichever
+/// replicas it came from, so that weights are read once. No row's result depends on what it was
+/// grouped with.
 ///
 ///     Dispatch ─┐
 ///     Dispatch ─┼─► waiting ──one job──► pass a layer ──► ExpertOutput each, or NotHere
 ///     Dispatch ─┘
 class ExpertGroup : public std::enable_shared_from_this<ExpertGroup> {
  public:
-  ExpertGroup(const ModelConfig& model, Numerics numerics, Address self, Post& post, Device& device);
+  ExpertGroup(const ModelConfig& model, Numerics numerics, Address self, Post& post,
+              Device& device);
 
-  /// Takes a Dispatch; any other message is ignored. Bounded by limits::kDispatchesWaitingMax: beyond
-  /// it the answer is NotHere, so that the asker tries another copy.
+  /// Takes a Dispatch; any other message is ignored. Bounded by limits::kDispatchesWaitingMax:
+  /// beyond it the answer is NotHere, so that the asker tries another copy.
   void on(const Envelope& envelope);
 
  private:

@@ -25,9 +25,9 @@ class ExpertRoutes {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<DeviceRef>> copies_;
 };
 
-/// The copy to ask: one on the asker's own device, else on its node, else the `turn`-th of the others,
-/// so that successive questions spread over the copies. `excluded` are devices that answered NotHere or
-/// cannot be reached. None when no copy is left.
+/// The copy to ask: one on the asker's own device, else on its node, else the `turn`-th of the
+/// others, so that successive questions spread over the copies. `excluded` are devices that
+/// answered NotHere or cannot be reached. None when no copy is left.
 std::optional<DeviceRef> choose_copy(const std::vector<DeviceRef>& copies, const DeviceRef& self,
                                      std::uint64_t turn, const std::set<DeviceRef>& excluded);
 

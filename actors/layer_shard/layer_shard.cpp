@@ -38,8 +38,7 @@ void LayerShard::on_wake(TimePoint now, LayerShardActions& actions) {
   late.clear();
   for (const auto& [id, step] : steps_)
     if (step.deadline <= now && !step.aborted) late.push_back(id);
-  for (const StepId id : late)
-    fail(id, deadline_exceeded("A step did not end in time."), actions);
+  for (const StepId id : late) fail(id, deadline_exceeded("A step did not end in time."), actions);
   plan_wake(actions);
 }
 
@@ -80,12 +79,13 @@ void LayerShard::on_cut(StepId id, ExpertCut cut, TimePoint now, LayerShardActio
 }
 
 /// Sends rows to one expert group each; a row that several experts of a group need travels once.
-void LayerShard::ask(StepId id, Step& step, const std::vector<MissingOutput>& outputs, TimePoint now,
-                     LayerShardActions& actions) {
+void LayerShard::ask(StepId id, Step& step, const std::vector<MissingOutput>& outputs,
+                     TimePoint now, LayerShardActions& actions) {
   std::map<DeviceRef, std::vector<MissingOutput>> by_device;
   for (const auto& output : outputs) {
     const auto& copies = config_.routes->copies(step.cut.layer, output.expert);
-    const auto device = choose_copy(copies, config_.device, id.value + output.expert, step.excluded);
+    const auto device =
+        choose_copy(copies, config_.device, id.value + output.expert, step.excluded);
     if (!device) {
       std::string where;
       for (const auto& copy : copies) where += (where.empty() ? "" : ", ") + to_string(copy);
@@ -100,7 +100,8 @@ void LayerShard::ask(StepId id, Step& step, const std::vector<MissingOutput>& ou
   for (auto& [device, wanted] : by_device) {
     const auto member = config_.members.find(device.node);
     if (member == config_.members.end())
-      return fail(id, internal_error(to_string(device) + " is no member of the placement."), actions);
+      return fail(id, internal_error(to_string(device) + " is no member of the placement."),
+                  actions);
     Dispatch dispatch;
     dispatch.call = next_call_++;
     dispatch.version = config_.routes->version();

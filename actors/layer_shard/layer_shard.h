@@ -24,7 +24,7 @@ struct ExpertCut {
   std::int32_t layer = 0;
   std::vector<MissingOutput> missing;  ///< by row and slot
   std::size_t row_bytes = 0;
-  Payload rows;                        ///< wire type [rows of the step, hidden]
+  Payload rows;  ///< wire type [rows of the step, hidden]
 };
 
 /// An answer, to be copied into the step's run before it goes on.
@@ -68,13 +68,15 @@ struct LayerShardConfig {
   std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
 };
 
-/// One layer range of one replica: takes step plans (and the hidden rows of the stage before), has the
-/// device compute, sends rows out to the expert groups that hold their experts and collects the
+/// One layer range of one replica: takes step plans (and the hidden rows of the stage before), has
+/// the device compute, sends rows out to the expert groups that hold their experts and collects the
 /// answers, and passes the step on. Waiting for experts is a state, never a blocked thread.
 ///
-///     StepPlan (+ Hidden) ──► computing ──on_cut──► waiting for experts ──► computing ... ──► Hidden or
-///                                                      │ NotHere, peer lost: another copy     StepResult
-///                                                      └ none left, or too late: StepFailed
+///     StepPlan (+ Hidden) ──► computing ──on_cut──► waiting for experts ──► computing ... ──►
+///     Hidden or
+///                                                      │ NotHere, peer lost: another copy
+///                                                      StepResult └ none left, or too late:
+///                                                      StepFailed
 class LayerShard {
  public:
   explicit LayerShard(LayerShardConfig config) : config_(std::move(config)) {}
@@ -109,8 +111,8 @@ class LayerShard {
     bool aborted = false;
     std::set<std::uint64_t> calls;  ///< unanswered
     std::vector<ExpertArrival> arrivals;
-    ExpertCut cut;                  ///< kept until all is answered, to ask again
-    std::set<DeviceRef> excluded;   ///< for this cut
+    ExpertCut cut;                 ///< kept until all is answered, to ask again
+    std::set<DeviceRef> excluded;  ///< for this cut
   };
 
   void on_plan(const MessagePtr& message, TimePoint now, LayerShardActions& actions);

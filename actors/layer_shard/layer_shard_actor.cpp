@@ -71,8 +71,8 @@ class Body : public ActorBody {
   /// dropped once the actor has ended.
   template <class Work>
   void compute(StepId step, Work work) {
-    const Status queued = device_.submit(
-        [this, handle = handle_, compute = compute_, step, work = std::move(work)] {
+    const Status queued =
+        device_.submit([this, handle = handle_, compute = compute_, step, work = std::move(work)] {
           auto cut = [&](ExpertCut found) {
             auto shared = std::make_shared<ExpertCut>(std::move(found));
             (void)handle.call([this, step, shared] { on_cut(step, std::move(*shared)); });

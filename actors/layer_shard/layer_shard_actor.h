@@ -19,8 +19,8 @@ struct LayerShardActor {
   std::function<void(NodeId)> peer_down;
 };
 
-/// Starts the actor around a LayerShard: messages go into the machine, its jobs to the device, what it
-/// sends to the post. The device and the post must outlive it.
+/// Starts the actor around a LayerShard: messages go into the machine, its jobs to the device, what
+/// it sends to the post. The device and the post must outlive it.
 LayerShardActor spawn_layer_shard(caf::actor_system& system, Post& post, Device& device,
                                   LayerShardConfig config, std::shared_ptr<ShardCompute> compute);
 

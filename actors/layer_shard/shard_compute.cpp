@@ -45,9 +45,8 @@ ComputeOutcome ShardCompute::begin(const LayerShardActions::Begin& begin, const 
       outcome.error = corrupt("The hidden rows of the stage before do not match the step's plan.");
       return outcome;
     }
-    const auto* hidden = begin.hidden.empty()
-                             ? nullptr
-                             : reinterpret_cast<const float*>(begin.hidden.bytes.data());
+    const auto* hidden =
+        begin.hidden.empty() ? nullptr : reinterpret_cast<const float*>(begin.hidden.bytes.data());
     const Status begun = forward_.begin(*run, plan.body, hidden);
     if (!begun.ok()) {
       outcome.error = begun.error();

@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// The arithmetic of a LayerShard: its forward pass and the buffers of its steps in flight. Used from
-/// the Device's compute thread only.
+/// The arithmetic of a LayerShard: its forward pass and the buffers of its steps in flight. Used
+/// from the Device's compute thread only.
 class ShardCompute {
  public:
   struct Options {
@@ -27,8 +27,9 @@ class ShardCompute {
 
   using OnCut = std::function<void(ExpertCut)>;
 
-  /// Computes a new step from its plan until it is done or waits for other devices' experts. At such a
-  /// cut `on_cut` is called first, so that the question travels while the local experts compute.
+  /// Computes a new step from its plan until it is done or waits for other devices' experts. At
+  /// such a cut `on_cut` is called first, so that the question travels while the local experts
+  /// compute.
   ComputeOutcome begin(const LayerShardActions::Begin& begin, const OnCut& on_cut);
   /// Goes on after a cut, with the outputs that came.
   ComputeOutcome resume(const LayerShardActions::Resume& resume, const OnCut& on_cut);

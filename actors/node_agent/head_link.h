@@ -14,8 +14,8 @@ class actor_system;
 
 namespace troupe {
 
-/// A worker's or a client's way to the head: one session at a time, made anew on demand. Over TCP, or
-/// within the process.
+/// A worker's or a client's way to the head: one session at a time, made anew on demand. Over TCP,
+/// or within the process.
 class HeadLink {
  public:
   /// Told from any thread, in order of each session; must not block.

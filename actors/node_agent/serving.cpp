@@ -8,8 +8,7 @@ namespace troupe {
 Result<std::unique_ptr<Serving>> Serving::start(const NodeContext& context, Part part) {
   std::unique_ptr<Serving> serving(new Serving(context, std::move(part)));
   serving->members_[serving->part_.node] = serving->part_.incarnation;
-  for (const auto& peer : serving->part_.work.peers)
-    serving->members_[peer.id] = peer.incarnation;
+  for (const auto& peer : serving->part_.work.peers) serving->members_[peer.id] = peer.incarnation;
   if (const Status started = serving->start_groups(); !started.ok()) return started.error();
   if (const Status started = serving->start_shards(); !started.ok()) return started.error();
   if (const Status started = serving->start_replicas(); !started.ok()) return started.error();
@@ -33,8 +32,8 @@ Status Serving::start_groups() {
   for (const auto& device : context_.devices) {
     const std::uint32_t index = device->options().index;
     auto experts = part_.weights.experts[index];
-    auto claim = device->claim(experts.size() * each, "Holding " + std::to_string(experts.size()) +
-                                                          " experts");
+    auto claim = device->claim(experts.size() * each,
+                               "Holding " + std::to_string(experts.size()) + " experts");
     if (!claim.ok()) return claim.error();
     expert_claims_.push_back(std::move(*claim));
     device->publish(std::make_shared<const ExpertSet>(work.version, std::move(experts)));
@@ -49,8 +48,7 @@ Status Serving::start_groups() {
 Status Serving::start_shards() {
   const auto routes = std::make_shared<const ExpertRoutes>(part_.work.placement);
   for (std::size_t i = 0; i < part_.work.shards.size(); ++i) {
-    const Status started =
-        start_shard(part_.work.shards[i], part_.weights.shards[i], routes);
+    const Status started = start_shard(part_.work.shards[i], part_.weights.shards[i], routes);
     if (!started.ok()) return started;
   }
   return {};
@@ -71,11 +69,11 @@ Status Serving::start_shard(const ShardPlacement& placement,
 
   const KvCacheSpec spec{placement.first_layer, placement.last_layer + 1, replica->kv_blocks,
                          work.engine.block_size};
-  auto claim = device.claim(
-      kv_cache_bytes(part_.model, numerics, spec) +
-          shard_bytes(part_.model, numerics, spec.first_layer, spec.last_layer),
-      "The shard of layers " + std::to_string(placement.first_layer) + " to " +
-          std::to_string(placement.last_layer));
+  auto claim =
+      device.claim(kv_cache_bytes(part_.model, numerics, spec) +
+                       shard_bytes(part_.model, numerics, spec.first_layer, spec.last_layer),
+                   "The shard of layers " + std::to_string(placement.first_layer) + " to " +
+                       std::to_string(placement.last_layer));
   if (!claim.ok()) return claim.error();
   auto cache = KvCache::create(part_.model, numerics, spec);
   if (!cache.ok()) return cache.error();
@@ -116,7 +114,8 @@ Result<Address> Serving::shard_address(const ShardPlacement& shard) const {
   if (member == members_.end())
     return internal_error("The placement has a shard on " + to_string(shard.device.node) +
                           ", which is no member.");
-  return Address{shard.device.node, member->second,
+  return Address{shard.device.node,
+                 member->second,
                  {ActorKind::kLayerShard, shard_index(shard.replica, shard.stage, shard.tp_rank)}};
 }
 

@@ -24,9 +24,9 @@ struct NodeContext {
   std::vector<std::unique_ptr<Device>>& devices;
 };
 
-/// This node's actors of one version of the placement: expert groups, shards and replicas. They wait
-/// for work from when their weights are loaded; the Router sends none before the version is active on
-/// every node.
+/// This node's actors of one version of the placement: expert groups, shards and replicas. They
+/// wait for work from when their weights are loaded; the Router sends none before the version is
+/// active on every node.
 class Serving {
  public:
   struct Part {

@@ -63,8 +63,8 @@ class TcpLink : public HeadLink, public ControlEvents {
   const std::vector<HostPort> heads_;
   Events events_;
   std::mutex mutex_;
-  std::optional<SessionId> session_;  // guarded by mutex_
-  std::size_t next_ = 0;              // guarded by mutex_
+  std::optional<SessionId> session_;       // guarded by mutex_
+  std::size_t next_ = 0;                   // guarded by mutex_
   std::unique_ptr<ControlClient> client_;  // last: its events use everything above
 };
 

@@ -45,8 +45,7 @@ Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancell
 }  // namespace
 
 Result<LoadedPart> WeightStore::load(const Checkpoint& checkpoint, const WeightPart& part,
-                                     int threads,
-                                     const std::atomic<bool>& cancelled,
+                                     int threads, const std::atomic<bool>& cancelled,
                                      const OnProgress& on_progress) {
   if (checkpoint_hash_ != checkpoint.hash()) {
     shards_.clear();
@@ -101,8 +100,7 @@ Result<LoadedPart> WeightStore::load(const Checkpoint& checkpoint, const WeightP
           advance(shard_size(key));
         } else {
           const HeldExpertKey key = new_experts[i - new_shards.size()];
-          auto weights =
-              load_expert(checkpoint, key.numerics, key.expert.layer, key.expert.expert);
+          auto weights = load_expert(checkpoint, key.numerics, key.expert.layer, key.expert.expert);
           if (!weights.ok()) return weights.error();
           std::lock_guard lock(mutex);
           experts_[key] = std::move(*weights);

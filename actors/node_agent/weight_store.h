@@ -19,8 +19,8 @@ namespace troupe {
 /// What a node must hold under one version of the placement.
 struct WeightPart {
   Numerics numerics = Numerics::kReference;
-  std::vector<ShardPlacement> shards;   ///< of this node
-  std::vector<LayerExperts> experts;    ///< slots of this node's devices only
+  std::vector<ShardPlacement> shards;  ///< of this node
+  std::vector<LayerExperts> experts;   ///< slots of this node's devices only
 };
 
 /// What it holds then.
@@ -29,8 +29,8 @@ struct LoadedPart {
   std::map<std::uint32_t, ExpertSet::Map> experts;          ///< by device
 };
 
-/// The weights of one node, kept in memory while the placement asks for them: what a new version gives
-/// the node again is not read again, and what it does not give any more is let go.
+/// The weights of one node, kept in memory while the placement asks for them: what a new version
+/// gives the node again is not read again, and what it does not give any more is let go.
 class WeightStore {
  public:
   /// Bytes of this load that are done and in all; both count packed weights, held ones included.

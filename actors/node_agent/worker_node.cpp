@@ -172,8 +172,7 @@ WorkerNode::Impl::~Impl() {
 void WorkerNode::Impl::on_head_message(Envelope envelope) {
   if (head.incarnation != envelope.from.incarnation) {
     head = {kHeadNode, envelope.from.incarnation, {ActorKind::kSupervisor, 0}};
-    post.set_lane(kHeadNode, head.incarnation,
-                  [this](const Envelope& e) { return link->send(e); });
+    post.set_lane(kHeadNode, head.incarnation, [this](const Envelope& e) { return link->send(e); });
   }
   NodeAgentActions actions;
   agent->on(envelope, now(), actions);
@@ -207,8 +206,9 @@ void WorkerNode::Impl::carry_out(NodeAgentActions& actions) {
   if (actions.inspect_checkpoint)
     loader.run([this, folder = *actions.inspect_checkpoint](const std::atomic<bool>&) {
       auto opened = open_checkpoint(folder);
-      auto hash = std::make_shared<Result<std::string>>(
-          opened.ok() ? Result<std::string>((*opened)->hash()) : Result<std::string>(opened.error()));
+      auto hash =
+          std::make_shared<Result<std::string>>(opened.ok() ? Result<std::string>((*opened)->hash())
+                                                            : Result<std::string>(opened.error()));
       tell([hash](NodeAgent& a, auto& out) { a.checkpoint_inspected(*hash, now(), out); });
     });
   carry_out_peers(actions);
@@ -238,16 +238,17 @@ void WorkerNode::Impl::carry_out_peers(const NodeAgentActions& actions) {
   };
   const Error none = unavailable("This worker has no bulk lane.");
   for (const auto& peer : actions.forget_peers) {
-    // Without a fence: the same life may be a peer again in the next version. Whoever is not expected
-    // cannot come in anyway.
+    // Without a fence: the same life may be a peer again in the next version. Whoever is not
+    // expected cannot come in anyway.
     if (fabric) fabric->forget({peer.id, peer.incarnation}, false);
     post.drop_lane(peer.id, peer.incarnation);
   }
   for (const auto& peer : actions.expect_peers)
     check(peer, fabric ? fabric->expect({peer.id, peer.incarnation}, peer.token) : none);
   for (const auto& peer : actions.connect_peers)
-    check(peer, fabric ? fabric->connect({peer.id, peer.incarnation}, peer.fabric_address, peer.token)
-                       : none);
+    check(peer, fabric
+                    ? fabric->connect({peer.id, peer.incarnation}, peer.fabric_address, peer.token)
+                    : none);
 }
 
 void WorkerNode::Impl::joined(const NodeAgentActions::Joined& joined) {
@@ -257,18 +258,17 @@ void WorkerNode::Impl::joined(const NodeAgentActions::Joined& joined) {
 
 void WorkerNode::Impl::begin_load(NodeAgentActions::Work work) {
   auto shared = std::make_shared<NodeAgentActions::Work>(std::move(work));
-  loader.run([this, shared, before = std::exchange(ending, {})](const std::atomic<bool>& cancelled) {
+  loader.run([this, shared,
+              before = std::exchange(ending, {})](const std::atomic<bool>& cancelled) {
     settle_devices(before);
     auto loaded = std::make_shared<Result<Loaded>>(internal_error(""));
     if (auto opened = open_checkpoint(shared->model_path); opened.ok()) {
       const WeightPart part{shared->placement.numerics, shared->shards, shared->experts};
-      auto part_loaded = weights.load(**opened, part, load_threads, cancelled,
-                             [&](std::uint64_t done, std::uint64_t total) {
-                               const LoadProgress news{shared->version, done, total};
-                               tell([news](NodeAgent& a, auto& actions) {
-                                 a.load_progress(news, now(), actions);
-                               });
-                             });
+      auto part_loaded = weights.load(
+          **opened, part, load_threads, cancelled, [&](std::uint64_t done, std::uint64_t total) {
+            const LoadProgress news{shared->version, done, total};
+            tell([news](NodeAgent& a, auto& actions) { a.load_progress(news, now(), actions); });
+          });
       if (part_loaded.ok())
         *loaded = Loaded{(*opened)->config(), std::move(*part_loaded)};
       else

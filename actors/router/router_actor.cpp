@@ -59,8 +59,7 @@ struct RouterActor::State {
     FinishedRequest finished = done.totals;
     finished.timing = delivery.event.timing;
     if (delivery.event.error) finished.reason = FinishReason::kNone;
-    finished.aborted =
-        delivery.event.error && delivery.event.error->code == ErrorCode::kCancelled;
+    finished.aborted = delivery.event.error && delivery.event.error->code == ErrorCode::kCancelled;
     if (options.metrics) options.metrics->on_request_finished(finished);
     done.sink->on_event(std::move(delivery.event));
   }
@@ -75,10 +74,15 @@ struct RouterActor::State {
         case Kind::kGenerationTokens:
           options.metrics->add_generation_tokens(static_cast<std::uint64_t>(seen.value));
           break;
-        case Kind::kFirstToken: options.metrics->on_first_token(seen.value); break;
-        case Kind::kInterToken: options.metrics->on_inter_token(seen.value); break;
+        case Kind::kFirstToken:
+          options.metrics->on_first_token(seen.value);
+          break;
+        case Kind::kInterToken:
+          options.metrics->on_inter_token(seen.value);
+          break;
         case Kind::kQueueTime:
-        case Kind::kEndToEnd: break;  // with the finished request
+        case Kind::kEndToEnd:
+          break;  // with the finished request
       }
     }
   }
@@ -125,9 +129,8 @@ class Body : public ActorBody {
 RouterActor::RouterActor(caf::actor_system& system, Post& post, Options options)
     : state_(std::make_shared<State>(post, std::move(options))) {
   auto state = state_;
-  state_->handle = spawn_actor(system, [state](const ActorHandle&) {
-    return std::make_unique<Body<State>>(state);
-  });
+  state_->handle = spawn_actor(
+      system, [state](const ActorHandle&) { return std::make_unique<Body<State>>(state); });
   post.attach(state_->options.self, state_->handle);
 }
 
@@ -174,12 +177,11 @@ void RouterActor::cancel(std::uint64_t request) {
 
 void RouterActor::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
                               std::string why_none) {
-  (void)state_->handle.call(
-      [state = state_, version, replicas = std::move(replicas), why = std::move(why_none)] {
-        turn(*state, [&](Router& m, auto& actions) {
-          m.on_replicas(version, replicas, why, now(), actions);
-        });
-      });
+  (void)state_->handle.call([state = state_, version, replicas = std::move(replicas),
+                             why = std::move(why_none)] {
+    turn(*state,
+         [&](Router& m, auto& actions) { m.on_replicas(version, replicas, why, now(), actions); });
+  });
 }
 
 RequestCounts RouterActor::counts() const {

@@ -16,8 +16,8 @@ class actor_system;
 
 namespace troupe {
 
-/// The Router's actor, and the doors' way to it: prepares requests in the caller's thread, hands them
-/// to the machine, and its deliveries to the sinks.
+/// The Router's actor, and the doors' way to it: prepares requests in the caller's thread, hands
+/// them to the machine, and its deliveries to the sinks.
 ///
 ///     door ── submit ──► prepare ──► Router ──► Replica
 ///      ▲                               │
@@ -37,8 +37,8 @@ class RouterActor : public GenerationService {
 
   Result<std::uint64_t> submit(GenerationRequest request,
                                std::shared_ptr<GenerationSink> sink) override;
-  /// As submit, without waiting for the Router: `accepted` is called from its actor, once, before any
-  /// event. For callers that must not block.
+  /// As submit, without waiting for the Router: `accepted` is called from its actor, once, before
+  /// any event. For callers that must not block.
   void submit_async(GenerationRequest request, std::shared_ptr<GenerationSink> sink,
                     std::function<void(Result<std::uint64_t>)> accepted);
   void cancel(std::uint64_t request) override;

@@ -1,0 +1,93 @@
+#include "actors/device/device.h"
+
+#include <doctest/doctest.h>
+
+#include <future>
+
+#include "runtime/limits.h"
+
+using namespace troupe;
+using namespace std::chrono_literals;
+
+namespace {
+
+Device::Options options(std::uint64_t memory = 1000) {
+  Device::Options o;
+  o.memory_total = memory;
+  o.threads = 2;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("jobs run one after the other, in the order they came") {
+  Device device(options());
+  std::vector<int> order;
+  std::promise<void> done;
+  for (int i = 0; i < 100; ++i) REQUIRE(device.submit([&order, i] { order.push_back(i); }).ok());
+  REQUIRE(device.submit([&] { done.set_value(); }).ok());
+  REQUIRE(done.get_future().wait_for(5s) == std::future_status::ready);
+  for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("the queue is bounded") {
+  Device device(options());
+  std::promise<void> gate;
+  auto opened = gate.get_future().share();
+  std::promise<void> running;
+  REQUIRE(device.submit([&, opened] { running.set_value(), opened.wait(); }).ok());
+  running.get_future().wait();
+  for (std::size_t i = 0; i < limits::kComputeQueueMax; ++i) REQUIRE(device.submit([] {}).ok());
+  const Status refused = device.submit([] {});
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kResourceExhausted);
+  gate.set_value();
+}
+
+TEST_CASE("memory is claimed within the device's and given back") {
+  Device device(options(1000));
+  {
+    auto first = device.claim(600, "First");
+    REQUIRE(first.ok());
+    CHECK(device.memory_used() == 600);
+    const auto second = device.claim(500, "Second");
+    REQUIRE(!second.ok());
+    CHECK(second.error().code == ErrorCode::kResourceExhausted);
+    CHECK(second.error().message.find("100 bytes") != std::string::npos);
+    CHECK(second.error().message.find("--device-memory") != std::string::npos);
+    CHECK(device.memory_used() == 600);
+  }
+  CHECK(device.memory_used() == 0);
+}
+
+TEST_CASE("a stuck job is no progress, a working or an idle device is") {
+  Device device(options());
+  CHECK(device.makes_progress(now(), 0ms));
+  std::promise<void> gate, running;
+  auto opened = gate.get_future().share();
+  REQUIRE(device
+              .submit([&, opened] {
+                device.threads().parallel_for(4, [](int, std::size_t) {});
+                running.set_value();
+                opened.wait();
+              })
+              .ok());
+  running.get_future().wait();
+  const TimePoint seen = now();
+  CHECK(device.makes_progress(seen, 100ms));  // kernels ran since the last look
+  CHECK(device.makes_progress(seen + 50ms, 100ms));
+  CHECK(!device.makes_progress(seen + 200ms, 100ms));
+  gate.set_value();
+  std::promise<void> idle;
+  REQUIRE(device.submit([&] { idle.set_value(); }).ok());
+  idle.get_future().wait();
+}
+
+TEST_CASE("shards see the experts that the group published last") {
+  Device device(options());
+  CHECK(device.experts()->size() == 0);
+  device.publish(
+      std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, nullptr}}));
+  CHECK(device.experts()->version() == PlacementVersion{3});
+  CHECK(device.experts()->has({1, 2}));
+}
