@@ -72,11 +72,9 @@ struct LayerShardConfig {
 /// the device compute, sends rows out to the expert groups that hold their experts and collects the
 /// answers, and passes the step on. Waiting for experts is a state, never a blocked thread.
 ///
-///     StepPlan (+ Hidden) ──► computing ──on_cut──► waiting for experts ──► computing ... ──►
-///     Hidden or
-///                                                      │ NotHere, peer lost: another copy
-///                                                      StepResult └ none left, or too late:
-///                                                      StepFailed
+///     StepPlan (+ Hidden) ─► computing ─on_cut─► waiting for experts ─► computing ... ─► Hidden,
+///                                                   │ NotHere, peer lost: another copy   or StepResult
+///                                                   └ none left, or too late: StepFailed
 class LayerShard {
  public:
   explicit LayerShard(LayerShardConfig config) : config_(std::move(config)) {}
