@@ -73,7 +73,7 @@ struct LayerShardConfig {
 /// answers, and passes the step on. Waiting for experts is a state, never a blocked thread.
 ///
 ///     StepPlan (+ Hidden) ─► computing ─on_cut─► waiting for experts ─► computing ... ─► Hidden,
-///                                                   │ NotHere, peer lost: another copy   or StepResult
+///                                                   │ NotHere, peer lost: another copy  StepResult
 ///                                                   └ none left, or too late: StepFailed
 class LayerShard {
  public:
