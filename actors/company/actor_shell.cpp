@@ -124,6 +124,27 @@ bool ActorHandle::stop_and_wait(Duration deadline) const {
   return shared_->ended_changed.wait_for(lock, deadline, [&] { return shared_->ended; });
 }
 
+namespace {
+
+class CallbackBody : public ActorBody {
+ public:
+  CallbackBody(std::function<void(const Envelope&)> on_message, std::function<void()> on_wake)
+      : on_message_(std::move(on_message)), on_wake_(std::move(on_wake)) {}
+  void on_message(const Envelope& envelope) override { on_message_(envelope); }
+  void on_wake() override { on_wake_(); }
+
+ private:
+  std::function<void(const Envelope&)> on_message_;
+  std::function<void()> on_wake_;
+};
+
+}  // namespace
+
+std::unique_ptr<ActorBody> make_body(std::function<void(const Envelope&)> on_message,
+                                     std::function<void()> on_wake) {
+  return std::make_unique<CallbackBody>(std::move(on_message), std::move(on_wake));
+}
+
 ActorHandle spawn_actor(caf::actor_system& system,
                         std::function<std::unique_ptr<ActorBody>(const ActorHandle&)> make_body) {
   return ActorShell::spawn(system, std::move(make_body));

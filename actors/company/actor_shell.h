@@ -48,6 +48,10 @@ class ActorBody {
   virtual void on_wake() {}
 };
 
+/// A body that is two calls of whoever owns the actor.
+std::unique_ptr<ActorBody> make_body(std::function<void(const Envelope&)> on_message,
+                                     std::function<void()> on_wake);
+
 /// Starts an actor under CAF's scheduler. `make_body` runs inside of it and gets its own handle.
 ActorHandle spawn_actor(caf::actor_system& system,
                         std::function<std::unique_ptr<ActorBody>(const ActorHandle&)> make_body);

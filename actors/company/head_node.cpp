@@ -104,22 +104,6 @@ struct HeadNode::Impl {
   bool ended = false;                           // guarded by mutex
 };
 
-namespace {
-
-class Body : public ActorBody {
- public:
-  Body(std::function<void(const Envelope&)> on_message, std::function<void()> on_wake)
-      : on_message_(std::move(on_message)), on_wake_(std::move(on_wake)) {}
-  void on_message(const Envelope& envelope) override { on_message_(envelope); }
-  void on_wake() override { on_wake_(); }
-
- private:
-  std::function<void(const Envelope&)> on_message_;
-  std::function<void()> on_wake_;
-};
-
-}  // namespace
-
 Status HeadNode::Impl::start(HeadOptions options) {
   auto checkpoint = Checkpoint::open(options.engine.model);
   if (!checkpoint.ok()) return checkpoint.error();
@@ -148,7 +132,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
   supervisor->set_status_source(
       [this](TimePoint at) { return troupe::status_json(*supervisor, request_counters(), at); });
   handle = spawn_actor(system, [this](const ActorHandle&) {
-    return std::make_unique<Body>(
+    return make_body(
         [this](const Envelope& envelope) {
           SupervisorActions actions;
           supervisor->on(envelope, now(), actions);

@@ -86,22 +86,6 @@ struct WorkerNode::Impl : transport::FabricEvents {
   Loader loader;
 };
 
-namespace {
-
-class Body : public ActorBody {
- public:
-  Body(std::function<void(const Envelope&)> on_message, std::function<void()> on_wake)
-      : on_message_(std::move(on_message)), on_wake_(std::move(on_wake)) {}
-  void on_message(const Envelope& envelope) override { on_message_(envelope); }
-  void on_wake() override { on_wake_(); }
-
- private:
-  std::function<void(const Envelope&)> on_message_;
-  std::function<void()> on_wake_;
-};
-
-}  // namespace
-
 Status WorkerNode::Impl::start(WorkerOptions options, std::unique_ptr<HeadLink> head_link) {
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<Device>(device));
@@ -115,7 +99,7 @@ Status WorkerNode::Impl::start(WorkerOptions options, std::unique_ptr<HeadLink> 
   link = std::move(head_link);
   agent = std::make_unique<NodeAgent>(agent_options(options));
   handle = spawn_actor(system, [this](const ActorHandle&) {
-    return std::make_unique<Body>(
+    return make_body(
         [this](const Envelope& envelope) {
           NodeAgentActions actions;
           agent->on(envelope, now(), actions);

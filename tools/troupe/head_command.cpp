@@ -8,15 +8,10 @@
 namespace troupe::cli {
 namespace {
 
-struct HeadCommandOptions {
-  HeadFlags head;
-  int min_devices = 1;
-};
-
-int run(const CommonOptions& common, const HeadCommandOptions& o) {
+int run(const CommonOptions& common, const HeadFlags& flags) {
   const Signals signals;
   const TimePoint started = now();
-  auto process = HeadProcess::start(common, o.head, o.min_devices);
+  auto process = HeadProcess::start(common, flags, 1);
   if (!process.ok()) return fail_with(process.error());
   std::fprintf(stderr,
                "The head listens on %s. On each worker run:\n  troupe worker --head %s\n"
@@ -43,15 +38,13 @@ int run(const CommonOptions& common, const HeadCommandOptions& o) {
 }  // namespace
 
 void add_head(Cli& cli) {
-  auto o = std::make_shared<HeadCommandOptions>();
+  auto o = std::make_shared<HeadFlags>();
   CLI::App* command = add_command(
       cli, "head", "Run the head: it waits for workers, then serves the OpenAI API",
       "  troupe head --model /models/DeepSeek-V3 --listen 10.0.0.1:6379 --min-devices 8\n"
       "  troupe head --model DIR --pipeline-parallel-size 2 --port 9000 --api-key SECRET",
       [&cli, o] { return run(cli.common, *o); });
-  add_head_flags(command, o->head);
-  command->add_option("--min-devices", o->min_devices, "Devices to wait for (default: 1)")
-      ->check(CLI::Range(1, 65536));
+  add_head_flags(command, *o);
 }
 
 }  // namespace troupe::cli

@@ -18,6 +18,10 @@ void add_head_flags(CLI::App* command, HeadFlags& flags) {
           "--listen", flags.listen,
           "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)")
       ->group("Network");
+  command
+      ->add_option("--min-devices", flags.min_devices,
+                   "Devices to wait for before loading (default: 1; under `up`, all workers')")
+      ->check(CLI::Range(1, 65536));
   const auto http = [&](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->group("HTTP");
   };
@@ -34,7 +38,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
                                                         const HeadFlags& flags, int min_devices) {
   auto engine = resolve(flags.engine);
   if (!engine.ok()) return engine.error();
-  engine->min_devices = min_devices;
+  engine->min_devices = flags.min_devices > 0 ? flags.min_devices : min_devices;
   if (auto kind = transport::parse_fabric_kind(flags.network.fabric); !kind.ok())
     return kind.error();
   auto listen = parse_host_port(flags.listen);

@@ -22,6 +22,7 @@ struct HeadFlags {
   int port = 8000;
   std::vector<std::string> api_keys;
   std::string tls_cert, tls_key;
+  int min_devices = 0;  ///< 0: the command's own default
 };
 void add_head_flags(CLI::App* command, HeadFlags& flags);
 
