@@ -246,6 +246,9 @@ class Cluster:
     def logs(self):
         return "\n".join(f"== {p.log_path.name}\n{p.log()[-4000:]}" for p in self.processes)
 
+    def joined_nodes(self):
+        return [node for node in self.status()["nodes"] if node["state"] in ("joining", "ready")]
+
     def ready_nodes(self):
         return [node for node in self.status()["nodes"] if node["state"] == "ready"]
 
