@@ -135,6 +135,8 @@ class NodeAgent {
   Incarnation incarnation() const { return incarnation_; }
   /// The version that this node serves now, if any.
   std::optional<PlacementVersion> active() const { return active_; }
+  /// The version that it is told to load and has not reported yet, if any.
+  std::optional<PlacementVersion> loading() const { return loading_; }
   /// When the lease ends unless renewed; only as a member.
   TimePoint lease_end() const { return lease_end_; }
   std::uint64_t refused_messages() const { return refused_messages_; }

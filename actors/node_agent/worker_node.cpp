@@ -269,6 +269,9 @@ void WorkerNode::Impl::finish_load(const std::shared_ptr<NodeAgentActions::Work>
                                    const std::shared_ptr<Result<Loaded>>& loaded) {
   NodeAgentActions actions;
   const PlacementVersion version = work->version;
+  // Taken back, or the membership ended, while it was read: its actors must not start, since
+  // nobody would ever stop them and what they claim is for the next version.
+  if (agent->loading() != version) return;
   if (!loaded->ok()) {
     agent->load_failed(version, loaded->error(), now(), actions);
     return carry_out(actions);
