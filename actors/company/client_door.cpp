@@ -63,10 +63,16 @@ bool ClientDoor::on(std::uint32_t session, const Message& message) {
   const auto* generate = std::get_if<ClientGenerate>(&message);
   if (!generate) return false;
   const State::Key key{session, generate->query};
+  bool full = false;
   {
     std::lock_guard lock(state_->mutex);
-    if (state_->requests.size() >= limits::kRequestsMax || !state_->requests.emplace(key, 0).second)
-      return true;  // a duplicate, or more than the Router would take
+    if (state_->requests.contains(key)) return true;  // a duplicate
+    full = state_->requests.size() >= limits::kRequestsMax;
+    if (!full) state_->requests.emplace(key, 0);
+  }
+  if (full) {
+    state_->fail(key, resource_exhausted("Too many requests are waiting; try again later."));
+    return true;
   }
   state_->router.submit_async(generate->request, std::make_shared<Sink<State>>(state_, key),
                               [state = state_, key](Result<std::uint64_t> number) {
