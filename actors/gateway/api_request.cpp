@@ -281,6 +281,8 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   }
   const auto content = value.find("content");
   if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
+  // An answer that ended while the model thought has no content, and comes back like that.
+  if (content->is_null() && out.role == "assistant") return;
   read_content(fields, where, *content, out.content);
 }
 

@@ -228,16 +228,18 @@ TEST_CASE("the fields of a chat arrive") {
       R"({"messages": [{"role": "developer", "content": "be brief"},
                        {"role": "user", "content": [{"type": "text", "text": "a"},
                                                     {"type": "text", "text": "b"}]},
-                       {"role": "assistant", "content": "c", "tool_calls": []}],
+                       {"role": "assistant", "content": "c", "tool_calls": []},
+                       {"role": "assistant", "content": null, "reasoning_content": "d"}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
           "tools": [{}], "tool_choice": "none", "response_format": {"type": "text"}})",
       kModel, out);
   REQUIRE_FALSE(error);
   const auto& messages = std::get<std::vector<ChatMessage>>(out.prompts.at(0).prompt);
-  REQUIRE(messages.size() == 3);
+  REQUIRE(messages.size() == 4);
   CHECK(messages[0] == ChatMessage{"system", "be brief"});
   CHECK(messages[1] == ChatMessage{"user", "a\nb"});
   CHECK(messages[2] == ChatMessage{"assistant", "c"});
+  CHECK(messages[3] == ChatMessage{"assistant", ""});
   CHECK(out.prompts[0].max_tokens == 7u);
   CHECK(out.prompts[0].logprobs == 4);
 }
