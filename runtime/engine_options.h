@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/numerics.h"
+#include "runtime/result.h"
 
 namespace troupe {
 
@@ -27,5 +28,8 @@ struct EngineOptions {
   std::int32_t min_devices = 1;
   std::optional<Numerics> numerics;              ///< none: the fastest that every member has
 };
+
+/// Whether every value can be used; the error names the one that cannot, as its flag is called.
+Status check(const EngineOptions& options);
 
 }  // namespace troupe

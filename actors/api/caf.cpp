@@ -1,5 +1,6 @@
 #include "actors/api/caf.h"
 
+#include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
@@ -43,6 +44,13 @@ caf::error to_caf(const Error& error) {
 }
 
 Generator::behavior_type generator(Generator::pointer self, Cluster* cluster) {
+  // Nobody can use it any more once the cluster ends, whoever still has its handle.
+  const auto endings = cluster->endings();
+  const std::uint64_t ending = endings->add([me = caf::actor_addr(self->address())] {
+    if (const auto alive = caf::actor_cast<caf::strong_actor_ptr>(me))
+      caf::anon_send_exit(alive, caf::exit_reason::user_shutdown);
+  });
+  self->attach_functor([endings, ending] { endings->remove(ending); });
   auto requests = std::make_shared<Requests>();
   const auto cancel_if = [cluster, requests](auto wanted) {
     std::vector<std::uint64_t> found;

@@ -71,7 +71,15 @@ struct ClientSession::Impl {
 };
 
 ClientSession::ClientSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ClientSession::~ClientSession() { impl_->link->close(); }
+ClientSession::~ClientSession() { close(); }
+
+void ClientSession::close() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (!impl_->failed) impl_->failed = cancelled("The session was closed.");
+  }
+  if (impl_->link) impl_->link->close();
+}
 
 Status ClientSession::send_message(MessagePtr message) { return impl_->send(std::move(message)); }
 

@@ -31,6 +31,9 @@ class ClientSession {
                                                      Events events);
   ~ClientSession();
 
+  /// Ends the session; later sends fail. `down` may not be told.
+  void close();
+
   template <class T>
   Status send(T&& content) {
     return send_message(message_of(std::forward<T>(content)));

@@ -1,7 +1,8 @@
 #include "actors/api/cluster.h"
 
 #include <future>
-#include <mutex>
+
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -18,13 +19,17 @@ class CallbackSink : public GenerationSink {
 
 /// Gathers a whole answer. Its events come one after the other.
 struct Gathering {
-  explicit Gathering(std::uint32_t n) { answer.choices.resize(n); }
+  explicit Gathering(std::uint32_t n) : choices(n) {}
 
   void add(const GenerationEvent& event) {
+    if (over) return;
+    over = event.error || event.request_done;
     if (event.error) return done.set_value(*event.error);
     if (!event.prompt_tokens.empty()) answer.prompt_tokens = event.prompt_tokens;
     if (!event.prompt_logprobs.empty()) answer.prompt_logprobs = event.prompt_logprobs;
-    if (event.choice < answer.choices.size()) {
+    if (event.choice < choices) {
+      // Not before the request was found good: `n` may be any number until then.
+      if (answer.choices.empty()) answer.choices.resize(choices);
       Completion& choice = answer.choices[event.choice];
       choice.text += event.text;
       choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
@@ -34,11 +39,33 @@ struct Gathering {
     if (event.request_done) done.set_value(std::move(answer));
   }
 
+  const std::uint32_t choices;
+  bool over = false;
   Generation answer;
   std::promise<Result<Generation>> done;
 };
 
 }  // namespace
+
+std::uint64_t Cluster::Endings::add(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  waiting_[++last_] = std::move(work);
+  return last_;
+}
+
+void Cluster::Endings::remove(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  waiting_.erase(number);
+}
+
+void Cluster::Endings::run() {
+  std::map<std::uint64_t, std::function<void()>> now;
+  {
+    std::lock_guard lock(mutex_);
+    now.swap(waiting_);
+  }
+  for (const auto& [number, work] : now) work();
+}
 
 Result<Generation> Cluster::generate(GenerationRequest request, OnEvent on_event) {
   auto gathering = std::make_shared<Gathering>(request.n);
@@ -48,10 +75,19 @@ Result<Generation> Cluster::generate(GenerationRequest request, OnEvent on_event
     gathering->add(e);
   });
   if (!accepted.ok()) return accepted.error();
-  return future.get();  // the Router ends every accepted request, by its deadline at the latest
+  // The Router ends every accepted request, by its deadline at the latest. A head that hangs does
+  // not: so a long silence is broken by asking for the status, which has a deadline.
+  while (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready) {
+    const auto alive = status_json();
+    if (alive.ok()) continue;
+    cancel(*accepted);
+    return alive.error();
+  }
+  return future.get();
 }
 
 Result<std::uint64_t> Cluster::stream(GenerationRequest request, OnEvent on_event) {
+  if (!on_event) return invalid_argument("stream() needs a callback for the events.");
   return service().submit(std::move(request), std::make_shared<CallbackSink>(std::move(on_event)));
 }
 

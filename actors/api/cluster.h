@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "actors/api/generation.h"
 #include "runtime/clock.h"
@@ -16,7 +20,7 @@ class actor_system;
 
 /// The embedding API: Troupe as a library. See tests/embedding for a complete program.
 ///
-///     auto cluster = troupe::Cluster::start({.model = "path/to/checkpoint"});
+///     auto cluster = troupe::Cluster::start({.engine = {.model = "path/to/checkpoint"}});
 ///     auto answer = cluster.value()->generate({.prompt = "Once"});
 ///     puts(answer.value().choices[0].text.c_str());
 namespace troupe {
@@ -45,34 +49,63 @@ struct LocalClusterOptions {
 
 /// A cluster: one of this process's own (the same actors as everywhere, on one device), or a
 /// running one that the program joins as a client. Thread-safe.
+///
+/// Callbacks come from threads of the cluster, one after the other for each request: they must not
+/// block, must not throw, and must not call what waits here (generate, stream, status_json); cancel
+/// is fine. A program may have any number of clusters.
 class Cluster {
  public:
   /// Starts a cluster within this process and waits until it can serve. Errors say what is wrong
   /// with the checkpoint or the options.
   static Result<std::unique_ptr<Cluster>> start(const LocalClusterOptions& options);
-  /// Connects to a running head: `join_file` is what it wrote (STATE/join).
+  /// Connects to a running head: `join_file` is what it wrote (STATE/join). Errors: kNotFound (no
+  /// such file), kCorrupt, kUnavailable (nobody answers), kRefused (it is another cluster's),
+  /// kDeadlineExceeded.
   static Result<std::unique_ptr<Cluster>> connect(const std::string& join_file,
                                                   Duration deadline = std::chrono::seconds(5));
+  /// Ends it: requests that are not over get an event with kCancelled; a cluster of this process's
+  /// own is stopped. No other call may be going on. Actors of the program's own that live in
+  /// system() must have ended or have no handles any more: CAF waits for them.
   virtual ~Cluster() = default;
 
   using OnEvent = std::function<void(const GenerationEvent&)>;
 
-  /// Waits for the whole answer. `on_event`, if given, sees every event meanwhile.
+  /// Waits for the whole answer, or for the error that ends it. `on_event`, if given, sees every
+  /// event meanwhile.
   Result<Generation> generate(GenerationRequest request, OnEvent on_event = {});
-  /// Streams without waiting: `on_event` is called for every event, from a thread of the cluster,
-  /// and must not block. Returns the number for cancel().
+  /// Streams without waiting for the answer: `on_event` is called for every event, until one has
+  /// `request_done` or an error. Returns the number for cancel(). What is wrong with a request is
+  /// an error here; the head of a cluster that was connected to says it with an event instead.
   Result<std::uint64_t> stream(GenerationRequest request, OnEvent on_event);
-  /// What was asked for is no longer wanted; an event with kCancelled ends it.
+  /// What was asked for is no longer wanted; an event with kCancelled ends it. Does not wait.
   void cancel(std::uint64_t request) { service().cancel(request); }
 
   /// The JSON of `troupe status --json`.
   virtual Result<std::string> status_json() = 0;
-  /// Cluster events from now on, from a thread of the cluster; must not block.
+  /// Cluster events from now on, until the cluster object ends.
   virtual Status subscribe(std::function<void(const ClusterEvent&)> listener) = 0;
 
   virtual GenerationService& service() = 0;
   /// The CAF system that the cluster's actors live in: spawn your own there (see actors/api/caf.h).
   virtual caf::actor_system& system() = 0;
+
+  /// Work for when the cluster begins to end, by number, so that it can be taken back: what lives
+  /// in system() for as long as the cluster is told here that it is over.
+  class Endings {
+   public:
+    std::uint64_t add(std::function<void()> work);
+    void remove(std::uint64_t number);
+    void run();  ///< each once
+
+   private:
+    std::mutex mutex_;
+    std::uint64_t last_ = 0;                                  // guarded by mutex_
+    std::map<std::uint64_t, std::function<void()>> waiting_;  // guarded by mutex_
+  };
+  const std::shared_ptr<Endings>& endings() const { return endings_; }
+
+ private:
+  const std::shared_ptr<Endings> endings_ = std::make_shared<Endings>();
 };
 
 }  // namespace troupe

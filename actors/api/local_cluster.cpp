@@ -6,6 +6,7 @@
 #include "actors/node_agent/worker_node.h"
 #include "actors/supervisor/supervisor.h"
 #include "runtime/host.h"
+#include "runtime/limits.h"
 #include "runtime/version.h"
 
 namespace troupe {
@@ -15,6 +16,7 @@ namespace {
 class LocalCluster : public Cluster {
  public:
   ~LocalCluster() override {
+    endings()->run();
     if (head_) {
       head_->stop("The program ends.");
       head_->wait(limits::kStopDeadline);
@@ -24,6 +26,10 @@ class LocalCluster : public Cluster {
   }
 
   Status open(const LocalClusterOptions& options) {
+    if (const Status checked = check(options.engine); !checked.ok()) return checked;
+    if (options.threads < 0 || options.threads > limits::kThreadsMax)
+      return invalid_argument("threads must be from 0 (all processors) to " +
+                              std::to_string(limits::kThreadsMax) + ".");
     auto caf = CafSystem::make();
     if (!caf.ok()) return caf.error();
     caf_ = std::move(*caf);

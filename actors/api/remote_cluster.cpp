@@ -24,20 +24,30 @@ class RemoteCluster : public Cluster, private GenerationService {
     session_ = std::move(*session);
     return {};
   }
-  ~RemoteCluster() override { session_.reset(); }
+  ~RemoteCluster() override {
+    endings()->run();
+    if (!session_) return;
+    // Later sends fail; what is not over is told so.
+    session_->close();
+    end_all(cancelled("The connection to the cluster was closed."));
+  }
 
   Result<std::string> status_json() override {
-    auto promise = std::make_shared<std::promise<std::string>>();
+    auto promise = std::make_shared<StatusPromise>();
     auto future = promise->get_future();
     const std::uint64_t query = next_query();
     {
       std::lock_guard lock(mutex_);
       status_queries_[query] = promise;
     }
-    if (const Status sent = session_->send(StatusQuery{query}); !sent.ok()) return sent.error();
-    if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready)
-      return deadline_exceeded("The head did not answer in time.");
-    return future.get();
+    const Status sent = session_->send(StatusQuery{query});
+    if (sent.ok() &&
+        future.wait_for(limits::kRouterAnswerDeadline) == std::future_status::ready)
+      return future.get();
+    std::lock_guard lock(mutex_);
+    status_queries_.erase(query);
+    if (!sent.ok()) return sent.error();
+    return deadline_exceeded("The head did not answer in time.");
   }
 
   Status subscribe(std::function<void(const ClusterEvent&)> listener) override {
@@ -52,6 +62,8 @@ class RemoteCluster : public Cluster, private GenerationService {
   caf::actor_system& system() override { return caf_->system(); }
 
  private:
+  using StatusPromise = std::promise<Result<std::string>>;
+
   Result<std::uint64_t> submit(GenerationRequest request,
                                std::shared_ptr<GenerationSink> sink) override {
     const std::uint64_t query = next_query();
@@ -62,7 +74,7 @@ class RemoteCluster : public Cluster, private GenerationService {
     const Status sent = session_->send(ClientGenerate{query, std::move(request)});
     if (sent.ok()) return query;
     std::lock_guard lock(mutex_);
-    sinks_.erase(query);
+    if (sinks_.erase(query) == 0) return query;  // the session ended meanwhile: the sink was told
     return sent.error();
   }
   void cancel(std::uint64_t request) override { (void)session_->send(ClientCancel{request}); }
@@ -74,6 +86,7 @@ class RemoteCluster : public Cluster, private GenerationService {
 
   void on_message(const Message& message) {
     if (const auto* generation = std::get_if<ClientGeneration>(&message)) {
+      std::lock_guard one_at_a_time(delivering_);
       std::shared_ptr<GenerationSink> sink;
       {
         std::lock_guard lock(mutex_);
@@ -99,27 +112,35 @@ class RemoteCluster : public Cluster, private GenerationService {
     }
   }
 
-  /// Every request that is not over ends here: nothing hangs.
   void on_down(const std::string& reason) {
-    std::map<std::uint64_t, std::shared_ptr<GenerationSink>> lost;
+    end_all(unavailable("The connection to the head was lost: " + reason));
+  }
+
+  /// Every question that is not answered ends here: nothing hangs.
+  void end_all(const Error& why) {
+    std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks;
+    std::map<std::uint64_t, std::shared_ptr<StatusPromise>> queries;
     {
       std::lock_guard lock(mutex_);
-      lost.swap(sinks_);
+      sinks.swap(sinks_);
+      queries.swap(status_queries_);
     }
-    for (const auto& [query, sink] : lost) {
+    for (const auto& [query, promise] : queries) promise->set_value(why);
+    std::lock_guard one_at_a_time(delivering_);
+    for (const auto& [query, sink] : sinks) {
       GenerationEvent event;
-      event.error = unavailable("The connection to the head was lost: " + reason);
+      event.error = why;
       sink->on_event(std::move(event));
     }
   }
 
   std::unique_ptr<CafSystem> caf_;
+  std::mutex delivering_;  // held while a sink is called; taken before mutex_
   std::mutex mutex_;
   std::uint64_t last_query_ = 0;                                    // guarded by mutex_
   std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks_;  // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<std::promise<std::string>>>
-      status_queries_;                                               // guarded by mutex_
-  std::vector<std::function<void(const ClusterEvent&)>> listeners_;  // guarded by mutex_
+  std::map<std::uint64_t, std::shared_ptr<StatusPromise>> status_queries_;  // guarded by mutex_
+  std::vector<std::function<void(const ClusterEvent&)>> listeners_;         // guarded by mutex_
   std::unique_ptr<ClientSession> session_;
 };
 

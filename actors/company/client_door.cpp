@@ -1,5 +1,7 @@
 #include "actors/company/client_door.h"
 
+#include <shared_mutex>
+
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -7,11 +9,14 @@ namespace troupe {
 struct ClientDoor::State {
   State(RouterActor& router, Send send) : router(router), send(std::move(send)) {}
 
-  using Key = std::pair<std::uint32_t, std::uint64_t>;  // session, query
+  using Key = ClientDoor::Key;
   RouterActor& router;
   const Send send;
   std::mutex mutex;
   std::map<Key, std::uint64_t> requests;  // guarded by mutex; 0 until it is accepted
+
+  std::shared_mutex closing;  // held shared while the Router is called from outside of it
+  bool closed = false;        // guarded by closing
 
   void fail(const Key& key, Error error) {
     {
@@ -50,31 +55,44 @@ ClientDoor::ClientDoor(RouterActor& router, Send send)
     : state_(std::make_shared<State>(router, std::move(send))) {}
 
 bool ClientDoor::on(std::uint32_t session, const Message& message) {
-  if (const auto* cancel = std::get_if<ClientCancel>(&message)) {
-    std::uint64_t request = 0;
-    {
-      std::lock_guard lock(state_->mutex);
-      const auto it = state_->requests.find({session, cancel->query});
-      if (it != state_->requests.end()) request = it->second;
-    }
-    if (request != 0) state_->router.cancel(request);
-    return true;
-  }
+  const auto* cancel = std::get_if<ClientCancel>(&message);
   const auto* generate = std::get_if<ClientGenerate>(&message);
-  if (!generate) return false;
-  const State::Key key{session, generate->query};
+  if (!cancel && !generate) return false;
+  std::shared_lock open(state_->closing);
+  if (state_->closed) return true;
+  if (cancel)
+    this->cancel({session, cancel->query});
+  else
+    this->generate({session, generate->query}, generate->request);
+  return true;
+}
+
+void ClientDoor::cancel(const Key& key) {
+  std::uint64_t request = 0;
+  {
+    std::lock_guard lock(state_->mutex);
+    const auto it = state_->requests.find(key);
+    if (it == state_->requests.end()) return;
+    request = it->second;
+    // The Router has not said yes yet: when it does, the missing entry says that nobody wants it.
+    if (request == 0) state_->requests.erase(it);
+  }
+  if (request != 0) state_->router.cancel(request);
+}
+
+void ClientDoor::generate(const Key& key, const GenerationRequest& request) {
   bool full = false;
   {
     std::lock_guard lock(state_->mutex);
-    if (state_->requests.contains(key)) return true;  // a duplicate
+    // A query's number that is in use: an answer would end the other one.
+    if (state_->requests.contains(key)) return;
     full = state_->requests.size() >= limits::kRequestsMax;
     if (!full) state_->requests.emplace(key, 0);
   }
-  if (full) {
-    state_->fail(key, resource_exhausted("Too many requests are waiting; try again later."));
-    return true;
-  }
-  state_->router.submit_async(generate->request, std::make_shared<Sink<State>>(state_, key),
+  if (full)
+    return state_->fail(
+        key, resource_exhausted("Too many requests are waiting; try again later."));
+  state_->router.submit_async(request, std::make_shared<Sink<State>>(state_, key),
                               [state = state_, key](Result<std::uint64_t> number) {
                                 if (!number.ok()) return state->fail(key, number.error());
                                 bool gone = false;
@@ -86,7 +104,6 @@ bool ClientDoor::on(std::uint32_t session, const Message& message) {
                                 }
                                 if (gone) state->router.cancel(*number);
                               });
-  return true;
 }
 
 void ClientDoor::session_down(std::uint32_t session) {
@@ -99,7 +116,14 @@ void ClientDoor::session_down(std::uint32_t session) {
       return true;
     });
   }
+  std::shared_lock open(state_->closing);
+  if (state_->closed) return;
   for (const std::uint64_t request : gone) state_->router.cancel(request);
+}
+
+void ClientDoor::close() {
+  std::unique_lock lock(state_->closing);
+  state_->closed = true;
 }
 
 }  // namespace troupe

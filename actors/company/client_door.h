@@ -20,9 +20,15 @@ class ClientDoor {
   /// Handles ClientGenerate and ClientCancel; false for any other message.
   bool on(std::uint32_t session, const Message& message);
   void session_down(std::uint32_t session);
+  /// From now on the Router is not called any more, so that it may end; what it still says is sent.
+  void close();
 
  private:
+  using Key = std::pair<std::uint32_t, std::uint64_t>;  // session, query
   struct State;
+  void cancel(const Key& key);
+  void generate(const Key& key, const GenerationRequest& request);
+
   std::shared_ptr<State> state_;
 };
 

@@ -211,14 +211,18 @@ Status HeadNode::Impl::start_gateway(const HeadOptions& options, ClusterView& vi
   return {};
 }
 
+/// Those who call end before those who are called: the doors, the Supervisor, the Router (which
+/// tells the clients that are left), then the sessions.
 HeadNode::Impl::~Impl() {
   gateway.reset();
-  hub.reset();
   if (handle) {
     post.detach(self);
     handle.stop_and_wait(limits::kActorStopDeadline);
   }
+  if (clients) clients->close();
   router.reset();
+  for (const auto& [session, member] : bound) post.drop_lane(member.first, member.second);
+  if (hub) hub->end();
 }
 
 void HeadNode::Impl::on_session_message(std::uint32_t session, Envelope envelope) {

@@ -42,7 +42,9 @@ class SessionHub::LocalLink : public HeadLink {
   std::atomic<std::uint32_t> session_{0};  // 0: none
 };
 
-SessionHub::~SessionHub() { server_.reset(); }
+SessionHub::~SessionHub() { end(); }
+
+void SessionHub::end() { server_.reset(); }
 
 Status SessionHub::listen(caf::actor_system& system, const HostPort& address,
                           const Credentials& credentials) {

@@ -31,6 +31,8 @@ class SessionHub : private ControlEvents {
   ~SessionHub() override;
 
   Status listen(caf::actor_system& system, const HostPort& address, const Credentials& credentials);
+  /// Ends the server and its sessions; `down` may still be told meanwhile, nothing afterwards.
+  void end();
   std::uint16_t port() const { return server_ ? server_->port() : 0; }
   ControlStats stats() const { return server_ ? server_->stats() : ControlStats{}; }
 

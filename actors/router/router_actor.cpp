@@ -1,5 +1,6 @@
 #include "actors/router/router_actor.h"
 
+#include <atomic>
 #include <future>
 #include <mutex>
 #include <unordered_map>
@@ -149,11 +150,21 @@ RouterActor::~RouterActor() {
 
 Result<std::uint64_t> RouterActor::submit(GenerationRequest request,
                                           std::shared_ptr<GenerationSink> sink) {
-  auto promise = std::make_shared<std::promise<Result<std::uint64_t>>>();
-  auto future = promise->get_future();
+  struct Waiting {
+    std::promise<Result<std::uint64_t>> promise;
+    std::atomic<bool> settled{false};  // by the answer or by the end of the wait
+  };
+  auto waiting = std::make_shared<Waiting>();
+  auto future = waiting->promise.get_future();
   submit_async(std::move(request), std::move(sink),
-               [promise](Result<std::uint64_t> number) { promise->set_value(std::move(number)); });
-  if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready)
+               [waiting, state = state_](Result<std::uint64_t> number) {
+                 if (!waiting->settled.exchange(true))
+                   waiting->promise.set_value(std::move(number));
+                 else if (number.ok())
+                   cancel_in(state, *number);  // nobody waits for it any more
+               });
+  if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready &&
+      !waiting->settled.exchange(true))
     return unavailable("The Router is overloaded; try again later.");
   return future.get();
 }
@@ -169,8 +180,10 @@ void RouterActor::submit_async(GenerationRequest request, std::shared_ptr<Genera
   if (!queued.ok()) accepted(queued.error());
 }
 
-void RouterActor::cancel(std::uint64_t request) {
-  (void)state_->handle.call([state = state_, request] {
+void RouterActor::cancel(std::uint64_t request) { cancel_in(state_, request); }
+
+void RouterActor::cancel_in(const std::shared_ptr<State>& state, std::uint64_t request) {
+  (void)state->handle.call([state, request] {
     turn(*state, [&](Router& m, auto& actions) { m.cancel(request, now(), actions); });
   });
 }

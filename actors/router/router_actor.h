@@ -51,6 +51,7 @@ class RouterActor : public GenerationService {
 
  private:
   struct State;
+  static void cancel_in(const std::shared_ptr<State>& state, std::uint64_t request);
   std::shared_ptr<State> state_;
 };
 

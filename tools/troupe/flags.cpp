@@ -4,15 +4,6 @@
 #include "tools/troupe/cli.h"
 
 namespace troupe::cli {
-namespace {
-
-Status in_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return {};
-  return invalid_argument(std::string(flag) + " must be from " + std::to_string(least) + " to " +
-                          std::to_string(most) + ", not " + std::to_string(value) + ".");
-}
-
-}  // namespace
 
 void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   auto& o = flags.options;
@@ -54,26 +45,7 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   EngineOptions o = flags.options;
   if (o.model.empty())
     return invalid_argument("Say which checkpoint to serve with --model FOLDER.");
-  const Status checks[] = {
-      in_range("--max-model-len", o.max_model_len, 0, limits::kDimensionMax),
-      in_range("--max-num-seqs", o.max_num_seqs, 1, 65536),
-      in_range("--max-num-batched-tokens", o.max_num_batched_tokens, 1, 1 << 20),
-      in_range("--block-size", o.block_size, 1, 4096),
-      in_range("--request-timeout", o.request_timeout_s, 1, 7 * 24 * 3600),
-      in_range("--tensor-parallel-size", o.tensor_parallel_size, 1, 8),
-      in_range("--pipeline-parallel-size", o.pipeline_parallel_size, 1, limits::kLayersMax),
-      in_range("--data-parallel-size", o.data_parallel_size, 0, 1024),
-      in_range("--redundant-experts", o.redundant_experts, 0, limits::kExpertsMax),
-  };
-  for (const Status& check : checks)
-    if (!check.ok()) return check.error();
-  if (o.tensor_parallel_size != 1)
-    return invalid_argument(
-        "--tensor-parallel-size above 1 is not supported yet; use --pipeline-parallel-size or "
-        "--data-parallel-size.");
-  if (o.kv_cache_dtype != "auto")
-    return invalid_argument("--kv-cache-dtype must be auto, not '" + o.kv_cache_dtype +
-                            "': the numerics decide.");
+  if (const Status checked = check(o); !checked.ok()) return checked.error();
   auto memory = parse_byte_size(flags.kv_cache_memory);
   if (!memory.ok()) return invalid_argument("--kv-cache-memory: " + memory.error().message);
   o.kv_cache_memory = *memory;
