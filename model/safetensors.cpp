@@ -98,14 +98,16 @@ Status check_offsets(const SafetensorsHeader& header, std::uint64_t data_bytes,
     return std::pair(a.second->offset, a.second->bytes) <
            std::pair(b.second->offset, b.second->bytes);
   });
-  std::uint64_t end = 0;
-  const std::string* previous = nullptr;
-  for (const auto& [name, info] : by_offset) {
+  // All ends first: a tensor that lies beyond the file also leaves a gap where it should be.
+  for (const auto& [name, info] : by_offset)
     if (info->offset + info->bytes > data_bytes)
       return corrupt(file + ": tensor " + *name + " should end at byte " +
                      std::to_string(info->offset + info->bytes) +
                      " of the data, but the file has " + std::to_string(data_bytes) +
                      "; it is truncated or its offsets are wrong");
+  std::uint64_t end = 0;
+  const std::string* previous = nullptr;
+  for (const auto& [name, info] : by_offset) {
     if (info->offset < end)
       return corrupt(file + ": tensor " + *name + " overlaps tensor " + *previous);
     if (info->offset > end)
