@@ -66,8 +66,8 @@ Result<Listening> open_listener(const HostPort& address) {
   const std::string port = std::to_string(address.port);
   const int looked_up = ::getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
   if (looked_up != 0)
-    return invalid_argument("Cannot listen on " + address.host + ": " + ::gai_strerror(looked_up) +
-                            "; name an address of this machine with --listen.");
+    return unavailable("Cannot listen on " + address.host + ": " + ::gai_strerror(looked_up) +
+                       "; name an address of this machine with --listen.");
   const int fd = listen_at(*found);
   const int error = errno;
   ::freeaddrinfo(found);
@@ -75,8 +75,8 @@ Result<Listening> open_listener(const HostPort& address) {
     return unavailable("Port " + port + " on " + address.host +
                        " is in use; choose another with --listen.");
   if (fd < 0 && error == EADDRNOTAVAIL)
-    return invalid_argument("Cannot listen on " + address.host +
-                            ": it is no address of this machine; choose another with --listen.");
+    return unavailable("Cannot listen on " + address.host +
+                       ": it is no address of this machine; choose another with --listen.");
   if (fd < 0)
     return unavailable("Cannot listen on " + to_string(address) + ": " + std::strerror(error) +
                        "; choose another with --listen.");

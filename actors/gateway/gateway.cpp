@@ -132,8 +132,8 @@ Status listen(Server& server, tcp::acceptor& acceptor) {
   tcp::resolver resolver(server.io);
   const auto found = resolver.resolve(host, port, tcp::resolver::passive, ec);
   if (ec || found.empty()) {
-    return invalid_argument("The address '" + host +
-                            "' of --host cannot be found: " + ec.message() + ".");
+    return unavailable("The address '" + host + "' of --host cannot be found: " + ec.message() +
+                       "; name an address of this machine.");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor.open(endpoint.protocol(), ec);
@@ -141,8 +141,8 @@ Status listen(Server& server, tcp::acceptor& acceptor) {
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
   if (!ec) return {};
-  return invalid_argument("The gateway cannot listen on " + host + ":" + port + " (" +
-                          ec.message() + "); choose another --host or --port.");
+  return unavailable("The gateway cannot listen on " + host + ":" + port + " (" + ec.message() +
+                     "); choose another --host or --port.");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ def test_a_head_waits_for_its_devices_and_says_so(cluster):
     head = cluster.head(DEMO, "--min-devices", 2)
     wait_until(cluster.state, 10, "the head answers")
     assert cluster.state() == "forming"
-    assert "troupe worker --head" in head.log()
+    head.wait_log("troupe worker --head")
     assert cluster.post("/v1/completions", {"prompt": "a"})[0] == 503
     cluster.worker()
     wait_until(cluster.joined_nodes, 10, "one has joined")
