@@ -8,7 +8,7 @@ Status init_log(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off")
     return invalid_argument("'" + level +
-                            "' is no log level; use trace, debug, info, warn, error or off.");
+                            "' is no --log-level; use trace, debug, info, warn, error or off.");
   auto logger = spdlog::stderr_color_mt("troupe");
   logger->set_pattern("%H:%M:%S.%e %^%l%$ %v");
   logger->set_level(parsed);

@@ -112,6 +112,12 @@ Status HeadNode::Impl::start(HeadOptions options) {
   frontend = std::move(*loaded);
   options.engine.max_model_len = frontend->max_model_len();
   options.engine.served_model_name = frontend->served_model_name();
+  const int layers = (*checkpoint)->config().num_layers;
+  if (options.engine.pipeline_parallel_size > layers)
+    return invalid_argument("--pipeline-parallel-size " +
+                            std::to_string(options.engine.pipeline_parallel_size) +
+                            " must be from 1 to the model's number of layers, " +
+                            std::to_string(layers) + ".");
   if (options.engine.numerics) {
     const auto& have = supported_numerics();
     if (std::find(have.begin(), have.end(), *options.engine.numerics) == have.end())

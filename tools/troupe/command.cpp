@@ -50,7 +50,10 @@ CLI::App* add_command(Cli& cli, const std::string& name, const std::string& desc
 
 int fail(const Error& error, int code) {
   std::fflush(stdout);
-  std::fprintf(stderr, "troupe: %s\n", error.message.c_str());
+  // Messages that are made to be part of others bring no full stop.
+  const std::string& message = error.message;
+  const bool ends = !message.empty() && std::string(".?!").find(message.back()) != std::string::npos;
+  std::fprintf(stderr, "troupe: %s%s\n", message.c_str(), ends ? "" : ".");
   return code;
 }
 

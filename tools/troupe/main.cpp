@@ -1,8 +1,30 @@
 #include <csignal>
 #include <cstdlib>
+#include <string>
 
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
+
+namespace {
+
+/// An error of the command line as one sentence, with where to read on.
+std::string usage_error(const CLI::App* app, const CLI::Error& error) {
+  std::string what = error.what();
+  while (!what.empty() && (what.back() == '.' || what.back() == '\n')) what.pop_back();
+  std::string command = "troupe";
+  for (const CLI::App* used : app->get_subcommands()) command += " " + used->get_name();
+  return "troupe: " + what + "; `" + command + " --help` tells more.\n";
+}
+
+/// The first word, if it is neither a flag nor a command.
+const char* unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return nullptr;
+  const auto named = app.get_subcommands(
+      [&](const CLI::App* command) { return command->get_name() == argv[1]; });
+  return named.empty() ? argv[1] : nullptr;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace troupe::cli;
@@ -19,6 +41,11 @@ int main(int argc, char** argv) {
   add_stop(cli);
   add_generate(cli);
   add_tokenize(cli);
+  cli.app.failure_message(usage_error);
+  if (const char* word = unknown_command(cli.app, argc, argv))
+    return fail(troupe::invalid_argument("There is no command '" + std::string(word) +
+                                         "'; `troupe --help` lists them."),
+                kUsage);
   try {
     cli.app.parse(argc, argv);
   } catch (const CLI::Success& e) {

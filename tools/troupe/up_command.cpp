@@ -15,6 +15,7 @@
 #include "runtime/log.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/signals.h"
+#include "transport/fabric/fabric.h"
 
 namespace troupe::cli {
 namespace {
@@ -178,11 +179,32 @@ Result<Device::Options> share_of(const UpOptions& o) {
   return device;
 }
 
+/// The bulk lane that the workers would open, tried here when flags ask for a certain one: what no
+/// worker could start with is an error of the command.
+Status check_fabric(const NetworkFlags& network) {
+  if (network.fabric == "auto" && network.bind_interface.empty()) return {};
+  struct Nobody : transport::FabricEvents {
+    void on_frame(transport::PeerKey, transport::Frame) override {}
+    void on_peer_up(transport::PeerKey) override {}
+    void on_peer_down(transport::PeerKey, std::string) override {}
+  } nobody;
+  auto kind = transport::parse_fabric_kind(network.fabric);
+  if (!kind.ok()) return kind.error();
+  transport::FabricOptions options;
+  options.kind = *kind;
+  options.bind_interface = network.bind_interface;
+  auto fabric = transport::make_libfabric(options, nobody);
+  if (!fabric.ok()) return fabric.error();
+  return {};
+}
+
 int run(const CommonOptions& common, const UpOptions& o) {
   const Signals signals;
   const TimePoint started = now();
   auto device = share_of(o);
   if (!device.ok()) return fail_with(device.error());
+  if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
+    return fail_with(fabric.error());
   auto process = HeadProcess::start(common, o.head, o.workers);
   if (!process.ok()) return fail_with(process.error());
   HeadNode& head = (*process)->head();
