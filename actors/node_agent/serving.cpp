@@ -163,6 +163,10 @@ std::vector<ActorHandle> Serving::stop() {
     actor.stop();
     ending.push_back(std::move(actor));
   }
+  // The device would hold experts in memory that the next version does not give it.
+  for (const auto& device : context_.devices)
+    if (device->experts()->version() == version())
+      device->publish(std::make_shared<const ExpertSet>());
   actors_.clear();
   shards_.clear();
   replicas_.clear();
