@@ -53,7 +53,7 @@ struct WorkerNode::Impl : transport::FabricEvents {
 
   // --- On the loader's thread ---
   Result<std::shared_ptr<const Checkpoint>> open_checkpoint(const std::string& folder);
-  void settle_devices(const std::vector<ActorHandle>& ending);
+  void settle_devices(const std::vector<ActorHandle>& ending, const std::atomic<bool>& cancelled);
 
   // --- On the fabric's thread ---
   void on_frame(PeerKey from, transport::Frame frame) override;
@@ -244,7 +244,7 @@ void WorkerNode::Impl::begin_load(NodeAgentActions::Work work) {
   auto shared = std::make_shared<NodeAgentActions::Work>(std::move(work));
   loader.run([this, shared,
               before = std::exchange(ending, {})](const std::atomic<bool>& cancelled) {
-    settle_devices(before);
+    settle_devices(before, cancelled);
     auto loaded = std::make_shared<Result<Loaded>>(internal_error(""));
     if (auto opened = open_checkpoint(shared->model_path); opened.ok()) {
       const WeightPart part{shared->placement.numerics, shared->shards, shared->experts};
@@ -306,13 +306,17 @@ Result<std::shared_ptr<const Checkpoint>> WorkerNode::Impl::open_checkpoint(
 }
 
 /// Waits, within bounds, until what earlier versions held on the devices has been given back.
-void WorkerNode::Impl::settle_devices(const std::vector<ActorHandle>& before) {
+/// A job that runs may be a whole step; its caches are given back after it.
+void WorkerNode::Impl::settle_devices(const std::vector<ActorHandle>& before,
+                                      const std::atomic<bool>& cancelled) {
   for (const auto& actor : before) actor.stop_and_wait(limits::kActorStopDeadline);
+  const TimePoint deadline = now() + limits::kStepDeadline / 2;
   for (const auto& device : devices) {
     auto settled = std::make_shared<std::promise<void>>();
     auto future = settled->get_future();
-    if (device->submit([settled] { settled->set_value(); }).ok())
-      future.wait_for(limits::kActorStopDeadline);
+    if (!device->submit([settled] { settled->set_value(); }).ok()) continue;
+    while (!cancelled && now() < deadline)
+      if (future.wait_for(std::chrono::milliseconds(20)) == std::future_status::ready) break;
   }
 }
 
