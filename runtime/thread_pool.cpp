@@ -61,9 +61,17 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : state_->workers) worker.join();
 }
 
+std::uint64_t ThreadPool::progress() const {
+  const std::uint64_t loops = progress_.load(std::memory_order_relaxed);
+  return (loops << 32) + state_->next.load(std::memory_order_relaxed);
+}
+
 void ThreadPool::run(std::size_t count, Call call, const void* body) {
   if (threads_ == 1 || count <= 1) {
-    for (std::size_t i = 0; i < count; ++i) call(body, 0, i);
+    for (std::size_t i = 0; i < count; ++i) {
+      state_->next.store(i, std::memory_order_relaxed);
+      call(body, 0, i);
+    }
     return;
   }
   State& s = *state_;

@@ -21,8 +21,9 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Grows with every loop that begins or ends: what a stuck device is told by. Any thread may ask.
-  std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  /// Changes with every loop that begins or ends and every index within one: what a stuck device is
+  /// told by. Any thread may ask.
+  std::uint64_t progress() const;
 
   /// Calls body(thread, i) once for every i in [0, count), and returns when all are done.
   /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate.

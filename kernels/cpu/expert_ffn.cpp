@@ -36,14 +36,14 @@ struct Tasks {
 
 Tasks split(const Context& ctx, std::size_t calls, std::int64_t panels, double work_ns) {
   Tasks t{calls, static_cast<std::size_t>(panels), 1};
-  const auto threads = static_cast<std::size_t>(worthwhile_threads(ctx, work_ns));
-  if (threads > 1) t.per_call = std::min(t.panels, (threads * 4 + calls - 1) / calls);
+  const std::size_t pieces = worthwhile_pieces(worthwhile_threads(ctx, work_ns), work_ns);
+  if (pieces > 1 && calls > 0) t.per_call = std::min(t.panels, (pieces + calls - 1) / calls);
   return t;
 }
 
 template <class Body>
 void run_tasks(const Context& ctx, const Tasks& tasks, double work_ns, const Body& body) {
-  if (worthwhile_threads(ctx, work_ns) == 1) {
+  if (ctx.pool == nullptr || work_ns < kParallelAboveNs) {
     for (std::size_t i = 0; i < tasks.count(); ++i) body(i);
   } else {
     ctx.pool->parallel_for(tasks.count(), [&](int, std::size_t i) { body(i); });

@@ -95,7 +95,7 @@ void mla_attention(const Context& ctx, const LatentCache& cache, const PagedRows
     kernel(h);
   };
   const std::size_t tasks = out.rows * groups;
-  if (threads == 1)
+  if (ctx.pool == nullptr || work_ns < kParallelAboveNs)
     for (std::size_t i = 0; i < tasks; ++i) task(0, i);
   else
     ctx.pool->parallel_for(tasks, task);

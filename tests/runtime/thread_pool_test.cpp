@@ -30,3 +30,18 @@ TEST_CASE("many short rounds follow one another") {
     pool.parallel_for(4, [&](int, std::size_t i) { sum += static_cast<long>(i); });
   CHECK(sum == 20000 * 6);
 }
+
+TEST_CASE("each index shows as progress, on one thread too") {
+  for (int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    std::vector<std::uint64_t> seen;  // by the caller's thread
+    const std::uint64_t before = pool.progress();
+    pool.parallel_for(100, [&](int thread, std::size_t) {
+      if (thread == 0) seen.push_back(pool.progress());
+    });
+    REQUIRE_FALSE(seen.empty());
+    CHECK(seen.front() != before);
+    for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] != seen[i - 1]);
+    CHECK(pool.progress() != seen.back());
+  }
+}
