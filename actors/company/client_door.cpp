@@ -25,7 +25,7 @@ struct ClientDoor::State {
     }
     ClientGeneration answer{key.second, {}};
     answer.event.error = std::move(error);
-    send(key.first, std::move(answer));
+    (void)send(key.first, std::move(answer));
   }
 };
 
@@ -37,11 +37,23 @@ class Sink : public GenerationSink {
   Sink(std::shared_ptr<State> state, typename State::Key key)
       : state_(std::move(state)), key_(key) {}
   void on_event(GenerationEvent event) override {
-    if (event.request_done || event.error) {
+    const bool last = event.request_done || event.error;
+    const bool failed = event.error.has_value();
+    std::uint64_t request = 0;
+    {
       std::lock_guard lock(state_->mutex);
-      state_->requests.erase(key_);
+      const auto it = state_->requests.find(key_);
+      if (it != state_->requests.end()) {
+        request = it->second;
+        if (last) state_->requests.erase(it);
+      }
     }
-    state_->send(key_.first, ClientGeneration{key_.second, std::move(event)});
+    const Status sent = state_->send(key_.first, ClientGeneration{key_.second, std::move(event)});
+    if (sent.ok() || failed) return;
+    // What the lane does not take, such as log-probabilities of a very long prompt, must not leave
+    // the client waiting.
+    state_->fail(key_, sent.error());
+    if (!last && request != 0) state_->router.cancel(request);
   }
 
  private:
@@ -54,17 +66,20 @@ class Sink : public GenerationSink {
 ClientDoor::ClientDoor(RouterActor& router, Send send)
     : state_(std::make_shared<State>(router, std::move(send))) {}
 
-bool ClientDoor::on(std::uint32_t session, const Message& message) {
+bool ClientDoor::takes(const Message& message) {
+  return std::holds_alternative<ClientCancel>(message) ||
+         std::holds_alternative<ClientGenerate>(message);
+}
+
+void ClientDoor::on(std::uint32_t session, const Message& message) {
   const auto* cancel = std::get_if<ClientCancel>(&message);
   const auto* generate = std::get_if<ClientGenerate>(&message);
-  if (!cancel && !generate) return false;
   std::shared_lock open(state_->closing);
-  if (state_->closed) return true;
+  if (state_->closed) return;
   if (cancel)
     this->cancel({session, cancel->query});
-  else
+  else if (generate)
     this->generate({session, generate->query}, generate->request);
-  return true;
 }
 
 void ClientDoor::cancel(const Key& key) {
@@ -90,8 +105,7 @@ void ClientDoor::generate(const Key& key, const GenerationRequest& request) {
     if (!full) state_->requests.emplace(key, 0);
   }
   if (full)
-    return state_->fail(
-        key, resource_exhausted("Too many requests are waiting; try again later."));
+    return state_->fail(key, resource_exhausted("Too many requests are waiting; try again later."));
   state_->router.submit_async(request, std::make_shared<Sink<State>>(state_, key),
                               [state = state_, key](Result<std::uint64_t> number) {
                                 if (!number.ok()) return state->fail(key, number.error());

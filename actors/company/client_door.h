@@ -14,11 +14,13 @@ namespace troupe {
 /// cancelled.
 class ClientDoor {
  public:
-  using Send = std::function<void(std::uint32_t session, ClientGeneration)>;
+  using Send = std::function<Status(std::uint32_t session, ClientGeneration)>;
   ClientDoor(RouterActor& router, Send send);
 
-  /// Handles ClientGenerate and ClientCancel; false for any other message.
-  bool on(std::uint32_t session, const Message& message);
+  /// ClientGenerate and ClientCancel.
+  static bool takes(const Message& message);
+  /// Handles what it takes. Tokenises the prompt: not for a thread that others wait for.
+  void on(std::uint32_t session, const Message& message);
   void session_down(std::uint32_t session);
   /// From now on the Router is not called any more, so that it may end; what it still says is sent.
   void close();

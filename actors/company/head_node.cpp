@@ -86,6 +86,7 @@ struct HeadNode::Impl {
   std::unique_ptr<Metrics> metrics;
   std::unique_ptr<RouterActor> router;
   std::unique_ptr<ClientDoor> clients;
+  ActorHandle client_actor;  // in whose turns `clients` reads requests
   std::unique_ptr<SessionHub> hub;
   ActorHandle handle;
   std::unique_ptr<GatewayModel> gateway_model;
@@ -114,10 +115,9 @@ Status HeadNode::Impl::start(HeadOptions options) {
   options.engine.served_model_name = frontend->served_model_name();
   const int layers = (*checkpoint)->config().num_layers;
   if (options.engine.pipeline_parallel_size > layers)
-    return invalid_argument("--pipeline-parallel-size " +
-                            std::to_string(options.engine.pipeline_parallel_size) +
-                            " must be from 1 to the model's number of layers, " +
-                            std::to_string(layers) + ".");
+    return invalid_argument(
+        "--pipeline-parallel-size " + std::to_string(options.engine.pipeline_parallel_size) +
+        " must be from 1 to the model's number of layers, " + std::to_string(layers) + ".");
   if (options.engine.numerics) {
     const auto& have = supported_numerics();
     if (std::find(have.begin(), have.end(), *options.engine.numerics) == have.end())
@@ -172,8 +172,10 @@ Status HeadNode::Impl::start(HeadOptions options) {
       });
   clients =
       std::make_unique<ClientDoor>(*router, [this](std::uint32_t session, ClientGeneration m) {
-        (void)hub->send(session, {self, hub->address_of(session), message_of(std::move(m))});
+        return hub->send(session, {self, hub->address_of(session), message_of(std::move(m))});
       });
+  client_actor = spawn_actor(
+      system, [](const ActorHandle&) { return make_body([](const Envelope&) {}, [] {}); });
   if (options.listen) {
     const Status listening = hub->listen(system, *options.listen, options.credentials);
     if (!listening.ok()) return listening;
@@ -225,6 +227,7 @@ HeadNode::Impl::~Impl() {
     post.detach(self);
     handle.stop_and_wait(limits::kActorStopDeadline);
   }
+  client_actor.stop_and_wait(limits::kActorStopDeadline);
   if (clients) clients->close();
   router.reset();
   for (const auto& [session, member] : bound) post.drop_lane(member.first, member.second);
@@ -232,7 +235,13 @@ HeadNode::Impl::~Impl() {
 }
 
 void HeadNode::Impl::on_session_message(std::uint32_t session, Envelope envelope) {
-  if (clients->on(session, *envelope.message)) return;
+  if (ClientDoor::takes(*envelope.message)) {
+    // Reading a long prompt takes time, which the lane's thread does not have: leases hang on it.
+    const Status queued =
+        client_actor.call([this, session, envelope] { clients->on(session, *envelope.message); });
+    if (!queued.ok()) spdlog::warn("a client's request was dropped: {}", queued.error().message);
+    return;
+  }
   if (envelope.to.actor.kind == ActorKind::kRouter) return post.deliver(std::move(envelope));
   tell([envelope = std::move(envelope)](Supervisor& s, auto& a) { s.on(envelope, now(), a); });
 }

@@ -64,7 +64,8 @@ class SessionHub : private ControlEvents {
 
   const Incarnation head_;
   const Events events_;
-  std::mutex mutex_;
+  /// Recursive: what a local link is handed may come back as a message before `send` has returned.
+  std::recursive_mutex mutex_;
   std::map<std::uint32_t, Binding> bindings_;   // guarded by mutex_
   std::map<std::uint32_t, LocalLink*> locals_;  // guarded by mutex_
   std::uint32_t next_local_ = 1u << 31;         // guarded by mutex_; above the server's numbers

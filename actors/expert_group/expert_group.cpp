@@ -17,9 +17,16 @@ ExpertGroup::ExpertGroup(const ModelConfig& model, Numerics numerics, Address se
       forward_(model, numerics, device.threads()) {}
 
 void ExpertGroup::on(const Envelope& envelope) {
+  if (const auto* lost = std::get_if<Undeliverable>(envelope.message.get())) {
+    // An answer that could not travel (too long, no room): whoever waits for it must not wait on.
+    if (lost->to.actor.kind == ActorKind::kLayerShard)
+      post_.send({self_, lost->to, message_of(NotHere{lost->reference, {}, lost->error.message})});
+    return;
+  }
   const auto* dispatch = std::get_if<Dispatch>(envelope.message.get());
   if (!dispatch) return;
-  bool fits = dispatch->payload.bytes.size() == dispatch->rows * row_bytes_;
+  bool fits = dispatch->payload.bytes.size() == dispatch->rows * row_bytes_ &&
+              dispatch->pairs.size() <= static_cast<std::size_t>(dispatch->rows) * limits::kTopKMax;
   for (const auto& pair : dispatch->pairs) fits = fits && pair.row < dispatch->rows;
   if (!fits) return answer_not_here(envelope, {}, "the rows do not have this model's size");
   std::unique_lock lock(mutex_);

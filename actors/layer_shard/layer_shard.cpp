@@ -12,14 +12,15 @@ void LayerShard::on(const Envelope& envelope, TimePoint now, LayerShardActions& 
     if (plan->replica == config_.replica_id && envelope.from == config_.replica)
       on_plan(envelope.message, now, actions);
   } else if (const auto* hidden = std::get_if<Hidden>(&message)) {
-    if (hidden->replica == config_.replica_id && !config_.first_stage)
+    if (hidden->replica == config_.replica_id && envelope.from == config_.previous)
       on_hidden(*hidden, now, actions);
   } else if (const auto* output = std::get_if<ExpertOutput>(&message)) {
     on_output(envelope, *output, actions);
   } else if (const auto* not_here = std::get_if<NotHere>(&message)) {
     on_refusal(not_here->call, not_here->reason, now, actions);
   } else if (const auto* abort = std::get_if<StepAbort>(&message)) {
-    if (abort->replica == config_.replica_id) drop(abort->step, actions);
+    if (abort->replica == config_.replica_id && envelope.from == config_.replica)
+      on_abort(abort->step, actions);
   } else if (const auto* lost = std::get_if<Undeliverable>(&message)) {
     if (lost->to.actor.kind == ActorKind::kExpertGroup)
       on_refusal(lost->reference, lost->error.message, now, actions);
@@ -51,7 +52,15 @@ void LayerShard::on_plan(const MessagePtr& message, TimePoint now, LayerShardAct
   try_begin(id, step, actions);
 }
 
+/// The hidden rows of an aborted step may come later than the abort, by another lane.
+void LayerShard::on_abort(StepId step, LayerShardActions& actions) {
+  aborted_.insert(step);
+  if (aborted_.size() > limits::kStepsInFlightMax) aborted_.erase(aborted_.begin());
+  drop(step, actions);
+}
+
 void LayerShard::on_hidden(const Hidden& hidden, TimePoint now, LayerShardActions& actions) {
+  if (aborted_.contains(hidden.step)) return;
   if (!steps_.contains(hidden.step) && steps_.size() >= limits::kStepsInFlightMax) return;
   Step& step = steps_[hidden.step];
   if (step.hidden) return;
@@ -61,7 +70,7 @@ void LayerShard::on_hidden(const Hidden& hidden, TimePoint now, LayerShardAction
 }
 
 void LayerShard::try_begin(StepId, Step& step, LayerShardActions& actions) {
-  if (!step.plan || step.begun || (!config_.first_stage && !step.hidden)) return;
+  if (!step.plan || step.begun || (config_.previous && !step.hidden)) return;
   step.begun = step.computing = true;
   actions.begins.push_back({step.plan, step.hidden.value_or(Payload{})});
 }

@@ -60,9 +60,9 @@ struct LayerShardActions : Actions {
 struct LayerShardConfig {
   Address self;
   Address replica;
-  std::optional<Address> next;  ///< the shard of the next stage; none on the last
+  std::optional<Address> previous;  ///< the shard of the stage before; none on the first
+  std::optional<Address> next;      ///< the shard of the next stage; none on the last
   std::uint32_t replica_id = 0;
-  bool first_stage = true;
   DeviceRef device;
   std::shared_ptr<const ExpertRoutes> routes;
   std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
@@ -114,6 +114,7 @@ class LayerShard {
   };
 
   void on_plan(const MessagePtr& message, TimePoint now, LayerShardActions& actions);
+  void on_abort(StepId step, LayerShardActions& actions);
   void on_hidden(const Hidden& hidden, TimePoint now, LayerShardActions& actions);
   void on_output(const Envelope& envelope, const ExpertOutput& output, LayerShardActions& actions);
   void on_refusal(std::uint64_t call, const std::string& reason, TimePoint now,
@@ -128,6 +129,7 @@ class LayerShard {
 
   LayerShardConfig config_;
   std::map<StepId, Step> steps_;
+  std::set<StepId> aborted_;  ///< the newest; what still comes of them is dropped
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_call_ = 1;
 };

@@ -82,7 +82,6 @@ Status Serving::start_shard(const ShardPlacement& placement,
   config.self = here(ActorKind::kLayerShard,
                      shard_index(placement.replica, placement.stage, placement.tp_rank));
   config.replica_id = placement.replica;
-  config.first_stage = placement.stage == 0;
   config.device = placement.device;
   config.routes = routes;
   config.members = members_;
@@ -91,12 +90,12 @@ Status Serving::start_shard(const ShardPlacement& placement,
     return internal_error("The placement has a replica on a node that is no member.");
   config.replica = {replica->node, owner->second, {ActorKind::kReplica, replica->id}};
   for (const auto& other : work.placement.shards) {
-    if (other.replica != placement.replica || other.stage != placement.stage + 1 ||
-        other.tp_rank != placement.tp_rank)
-      continue;
-    auto next = shard_address(other);
-    if (!next.ok()) return next.error();
-    config.next = *next;
+    if (other.replica != placement.replica || other.tp_rank != placement.tp_rank) continue;
+    const bool before = other.stage + 1 == placement.stage;
+    if (!before && other.stage != placement.stage + 1) continue;
+    auto neighbour = shard_address(other);
+    if (!neighbour.ok()) return neighbour.error();
+    (before ? config.previous : config.next) = *neighbour;
   }
   auto compute = std::make_shared<ShardCompute>(
       ShardCompute::Options{part_.model, numerics, std::move(weights), std::move(*cache),

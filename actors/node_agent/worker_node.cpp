@@ -149,7 +149,9 @@ WorkerNode::Impl::~Impl() {
   for (const auto& actor : ending) actor.stop_and_wait(limits::kActorStopDeadline);
   if (agent && agent->id().value != 0) post.detach_node(agent->id(), agent->incarnation());
   post.drop_lane(kHeadNode, head.incarnation);
-  fabric.reset();
+  // Its own thread may still send through `fabric`, so the pointer goes after the object.
+  delete fabric.get();
+  (void)fabric.release();
   link.reset();
 }
 

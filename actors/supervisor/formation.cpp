@@ -215,6 +215,24 @@ void Supervisor::check_loads(TimePoint now, SupervisorActions& actions) {
   }
 }
 
+/// Steps fail for as long as two members that serve cannot reach each other: the version is given up,
+/// and the next one makes their connection anew.
+void Supervisor::check_broken_link(TimePoint now, SupervisorActions& actions) {
+  if (!broken_link_ || now < broken_link_->due) return;
+  const BrokenLink link = std::move(*broken_link_);
+  broken_link_.reset();
+  const auto lives = [&](NodeId node, Incarnation life) {
+    const auto it = members_.find(node);
+    return it != members_.end() && it->second.incarnation == life && uses(node);
+  };
+  if (state_ != ClusterState::kReady || !lives(link.reporter, link.reporter_life) ||
+      !lives(link.peer, link.peer_life))
+    return;
+  fail_load(unavailable(to_string(link.reporter) + " and " + to_string(link.peer) +
+                        " cannot reach each other: " + link.reason + "."),
+            now, actions);
+}
+
 void Supervisor::fail_load(const Error& error, TimePoint now, SupervisorActions& actions) {
   if (!passing(error.code)) {
     abandon(error, now, actions);

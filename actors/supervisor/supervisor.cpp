@@ -400,6 +400,13 @@ void Supervisor::on_member(Member& member, const Envelope& envelope, TimePoint n
            to_string(id) + " cannot reach " + to_string(peer->peer) + ": " +
                peer->reason.substr(0, kTextBytesMax),
            now, actions);
+    if (!broken_link_)
+      broken_link_ = {id,
+                      peer->peer,
+                      member.incarnation,
+                      peer->incarnation,
+                      peer->reason.substr(0, kTextBytesMax),
+                      now + limits::kBrokenLinkPatience};
   } else {
     ++counters_.garbage;
     refuse_message(envelope, "The Supervisor does not take that message from a worker.", actions);
@@ -490,6 +497,7 @@ void Supervisor::on_wake(TimePoint now, SupervisorActions& actions) {
   check_leases(now, actions);
   check_strangers(now, actions);
   check_loads(now, actions);
+  check_broken_link(now, actions);
   if (retry_at_ && now >= *retry_at_) {
     retry_at_.reset();
     consider(now, actions);
@@ -510,6 +518,7 @@ void Supervisor::wake(SupervisorActions& actions) const {
       actions.wake_at(session.opened + limits::kHandshakeDeadline);
     }
   }
+  if (broken_link_) actions.wake_at(broken_link_->due);
   if (retry_at_) actions.wake_at(*retry_at_);
   if (stop_deadline_) actions.wake_at(*stop_deadline_);
 }

@@ -224,6 +224,7 @@ class Supervisor {
   void on_load_failed(const Member& member, const LoadFailed& failed, TimePoint now,
                       SupervisorActions& actions);
   void check_loads(TimePoint now, SupervisorActions& actions);
+  void check_broken_link(TimePoint now, SupervisorActions& actions);
   void finish_stop(TimePoint now, SupervisorActions& actions);
   bool placement_lives() const {
     return state_ == ClusterState::kLoading || state_ == ClusterState::kReady;
@@ -250,6 +251,15 @@ class Supervisor {
   std::set<NodeId> used_;  ///< the nodes of placement_
   /// Drawn once for each pair of lives, so that a connection that stands need not be made anew.
   std::map<std::pair<Incarnation, Incarnation>, FabricToken> tokens_;
+  /// A pair of serving members that cannot reach each other. Often one of them is dead and its session
+  /// says so in a moment; if not, the version cannot go on.
+  struct BrokenLink {
+    NodeId reporter, peer;
+    Incarnation reporter_life, peer_life;
+    std::string reason;
+    TimePoint due{};
+  };
+  std::optional<BrokenLink> broken_link_;
   std::optional<TimePoint> retry_at_;
   Duration retry_backoff_{};
   std::optional<TimePoint> stop_deadline_;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kRowBytes = 8;
 const DeviceRef kOwn{NodeId{1}, 0}, kFirst{NodeId{2}, 0}, kSecond{NodeId{3}, 0};
+const Address kPreviousAddress{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 0}};
 const Address kReplicaAddress{NodeId{1}, Incarnation{10}, {ActorKind::kReplica, 0}};
 
 /// A placement in which expert 0 is here, expert 1 on nodes 2 and 3, expert 2 on node 3 alone.
@@ -26,7 +27,7 @@ LayerShardConfig config(bool first = true, bool last = true) {
   LayerShardConfig c;
   c.self = {NodeId{1}, Incarnation{10}, {ActorKind::kLayerShard, 0}};
   c.replica = kReplicaAddress;
-  c.first_stage = first;
+  if (!first) c.previous = kPreviousAddress;
   if (!last) c.next = Address{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 16}};
   c.device = kOwn;
   c.routes = std::make_shared<const ExpertRoutes>(placement());
@@ -240,7 +241,7 @@ TEST_CASE("an aborted step is forgotten: late answers change nothing") {
 
 TEST_CASE("a later stage begins when both plan and hidden rows are here, in either order") {
   const Envelope hidden =
-      from({NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 0}},
+      from(kPreviousAddress,
            message_of(Hidden{0, StepId{1}, 2, Payload::of(std::make_shared<Buffer>(16))}));
   for (const bool hidden_first : {false, true}) {
     LayerShard shard(config(false));
@@ -254,6 +255,24 @@ TEST_CASE("a later stage begins when both plan and hidden rows are here, in eith
     shard.on(plan(1), kStart, actions);
     CHECK(actions.begins.size() == 1);  // duplicates begin nothing
   }
+}
+
+TEST_CASE("hidden rows of an aborted step, or of a stranger, leave nothing behind") {
+  LayerShard shard(config(false));
+  LayerShardActions actions;
+  const auto hidden =
+      message_of(Hidden{0, StepId{1}, 2, Payload::of(std::make_shared<Buffer>(16))});
+  shard.on(from({NodeId{3}, Incarnation{30}, {ActorKind::kLayerShard, 0}}, hidden), kStart,
+           actions);
+  CHECK(shard.steps() == 0);
+  shard.on(from({NodeId{3}, Incarnation{30}, {ActorKind::kReplica, 0}},
+                message_of(StepAbort{0, StepId{1}})),
+           kStart, actions);
+  shard.on(from(kPreviousAddress, hidden), kStart, actions);
+  CHECK(shard.steps() == 1);  // a stranger's abort does not count
+  shard.on(from(kReplicaAddress, message_of(StepAbort{0, StepId{1}})), kStart, actions);
+  shard.on(from(kPreviousAddress, hidden), kStart, actions);
+  CHECK(shard.steps() == 0);
 }
 
 TEST_CASE("only its own replica plans for a shard") {

@@ -444,6 +444,30 @@ TEST_CASE("a pair that lost its connection gets a new token") {
   CHECK(h.sent<Load>()->peers[0].token != token);
 }
 
+TEST_CASE("two serving members that cannot reach each other end the version, unless one is lost") {
+  auto o = options();
+  o.engine.min_devices = 2;
+  Head h(o);
+  const auto a = h.join(1, good_join(1));
+  const auto b = h.join(2, good_join(2));
+  for (const auto& member : {*a, *b}) h.from(member, Loaded{h.s.placement()->version});
+  REQUIRE(h.s.state() == ClusterState::kReady);
+  h.from(*a, PeerUnreachable{b->node, b->incarnation, "reset"});
+  CHECK(h.s.state() == ClusterState::kReady);
+  SUBCASE("both live: the next version makes their connection anew") {
+    h.wait(limits::kBrokenLinkPatience);
+    CHECK(h.s.state() == ClusterState::kDegraded);
+    CHECK(contains(h.s.message(), "cannot reach each other"));
+    h.wait(limits::kLoadRetryMin);
+    CHECK(h.s.state() == ClusterState::kLoading);
+  }
+  SUBCASE("one was dead: the loss is what people read") {
+    h.down(2);
+    h.wait(limits::kBrokenLinkPatience);
+    CHECK(contains(h.s.message(), "is lost"));
+  }
+}
+
 TEST_CASE("clients: hello, status, news, stop") {
   Head h;
   const auto a = h.join(1, good_join(100));
