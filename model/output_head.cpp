@@ -12,6 +12,11 @@ namespace {
 /// Rows whose logits are in memory together: half a megabyte each for a large vocabulary.
 constexpr std::size_t kLogitRows = 64;
 
+/// Weights that hold a NaN, or overflow, make every logit of a row NaN: nothing can be chosen then.
+bool all_nan(const float* logits, std::int32_t vocab) {
+  return std::all_of(logits, logits + vocab, [](float x) { return x != x; });
+}
+
 }  // namespace
 
 OutputHead::OutputHead(const ModelConfig& config, const ShardWeights& weights,
@@ -69,6 +74,10 @@ void OutputHead::read_row(const StepPlanBody& plan, const Wanted& wanted, const 
     result.prompt[wanted.row] = sampler.logprobs(logits, sequence.targets[wanted.row],
                                                  sequence.sampling.top_logprobs);
   if (!sequence.sample || wanted.row + 1 != sequence.tokens.size()) return;
+  if (all_nan(logits, config_.vocab_size)) {
+    result.sampled = TokenOutput{kNoToken, 0.0f, {}};
+    return;
+  }
   TokenHistory history;
   history.pool = cache_.tokens();
   history.block_table = sequence.block_table;

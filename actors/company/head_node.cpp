@@ -97,6 +97,7 @@ struct HeadNode::Impl {
   std::map<std::uint32_t, std::pair<NodeId, Incarnation>> bound;
   std::vector<std::function<void(const ClusterEvent&)>> listeners;
   std::function<void(std::uint32_t)> keep_next_node;
+  std::uint64_t refused_seen = 0, garbage_seen = 0;  // of the lane's, already in the metrics
 
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
@@ -301,6 +302,9 @@ void HeadNode::Impl::update_metrics() {
       used += replica.kv_blocks_used;
     }
   }
+  const ControlStats lane = hub->stats();
+  for (; refused_seen < lane.strangers_refused; ++refused_seen) metrics->on_refused_node();
+  for (; garbage_seen < lane.garbage; ++garbage_seen) metrics->on_garbage_connection();
   metrics->set_nodes(ready);
   metrics->set_kv_cache_usage(total > 0 ? static_cast<double>(used) / static_cast<double>(total)
                                         : 0.0);

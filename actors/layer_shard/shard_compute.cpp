@@ -3,6 +3,8 @@
 #include <cstring>
 #include <exception>
 
+#include "model/output_head.h"
+
 namespace troupe {
 namespace {
 
@@ -98,6 +100,11 @@ ComputeOutcome ShardCompute::advance(StepRun& run, const OnCut& on_cut) {
   outcome.done = true;
   if (options_.last_stage) {
     outcome.sequences = std::move(run.results());
+    for (const auto& sequence : outcome.sequences)
+      if (sequence.sampled && sequence.sampled->token == kNoToken)
+        outcome.error = internal_error(
+            "The model's numbers overflowed or are not numbers (NaN), so that no token can be chosen; "
+            "check the checkpoint's weights.");
   } else {
     const std::size_t bytes = static_cast<std::size_t>(run.rows()) *
                               static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -41,6 +42,12 @@ Status write_word(const std::string& path, const std::string& word) {
   return {};
 }
 
+bool is_id(const std::string& text) {
+  return text.size() <= 64 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_';
+  });
+}
+
 std::string random_id() {
   unsigned char bytes[8];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) std::memset(bytes, 0, sizeof bytes);
@@ -74,6 +81,9 @@ Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir) {
     if (const Status written = write_word(id_path, files.cluster_id); !written.ok())
       return written.error();
   }
+  if (!is_id(files.cluster_id))
+    return corrupt("The file " + id_path +
+                   " does not hold a cluster's id; delete it, and a new one is made.");
   const std::string life_path = state_dir + "/incarnation";
   const std::string kept = read_word(life_path);
   const std::uint64_t before = kept.empty() ? 0 : std::strtoull(kept.c_str(), nullptr, 10);

@@ -6,6 +6,7 @@
 #include "actors/api/cluster.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/generation_json.h"
+#include "tools/troupe/signals.h"
 
 namespace troupe::cli {
 namespace {
@@ -32,6 +33,7 @@ Result<Prompt> prompt_of(const GenerateOptions& o) {
 }
 
 int run(const CommonOptions&, const GenerateOptions& o) {
+  const EndOnSignal end_on_signal;
   auto engine = resolve(o.engine);
   if (!engine.ok()) return fail_with(engine.error());
   auto device = resolve(o.device);

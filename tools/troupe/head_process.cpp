@@ -67,6 +67,8 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   gateway.host = flags.host;
   gateway.port = static_cast<std::uint16_t>(flags.port);
   gateway.api_keys = flags.api_keys;
+  for (const auto& key : gateway.api_keys)
+    if (key.empty()) return invalid_argument("--api-key must not be empty.");
   if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) gateway.api_keys.push_back(key);
   gateway.tls_cert = flags.tls_cert;
   gateway.tls_key = flags.tls_key;

@@ -1,9 +1,11 @@
 #include <csignal>
-#include <cstdlib>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/signals.h"
 
 namespace {
 
@@ -28,7 +30,15 @@ const char* unknown_command(const CLI::App& app, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace troupe::cli;
+  // Libraries that libfabric brings along install handlers of their own before main.
+  for (const int signal : {SIGINT, SIGTERM, SIGABRT, SIGSEGV, SIGILL, SIGBUS, SIGFPE})
+    std::signal(signal, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
+  // Commands that end in order on a signal take it from the start.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  std::optional<Signals> signals;
+  if (command == "up" || command == "head" || command == "worker" || command == "generate")
+    signals.emplace();
   Cli cli;
   cli.app.name("troupe");
   cli.app.set_version_flag("--version", troupe::kVersion);

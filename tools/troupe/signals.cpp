@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 
 namespace troupe::cli {
 
@@ -31,5 +33,22 @@ std::optional<int> Signals::wait(std::optional<Duration> patience) const {
 }
 
 void Signals::nudge() { kill(getpid(), SIGUSR1); }
+
+EndOnSignal::EndOnSignal() {
+  thread_ = std::thread([this] {
+    while (!over_) {
+      const auto signal = signals_.wait(std::nullopt);
+      if (over_ || (signal != SIGTERM && signal != SIGINT)) continue;
+      std::fflush(stdout);
+      std::_Exit(0);
+    }
+  });
+}
+
+EndOnSignal::~EndOnSignal() {
+  over_ = true;
+  Signals::nudge();
+  thread_.join();
+}
 
 }  // namespace troupe::cli

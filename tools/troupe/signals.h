@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <optional>
+#include <thread>
 
 #include "runtime/clock.h"
 
@@ -19,6 +21,19 @@ class Signals {
 
  private:
   sigset_t set_;
+};
+
+/// For a command that waits for one answer: while it lives, SIGTERM and Ctrl-C end the process with
+/// exit code 0. Nothing outside of the process has to be ended in order.
+class EndOnSignal {
+ public:
+  EndOnSignal();
+  ~EndOnSignal();
+
+ private:
+  const Signals signals_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
 };
 
 }  // namespace troupe::cli
