@@ -253,3 +253,14 @@ def test_a_broken_tokenizer(copy, text):
 def test_a_broken_generation_config(copy, text):
     (copy / "generation_config.json").write_text(text)
     refused(copy, "generation_config.json")
+
+
+def test_weights_that_are_not_numbers_give_an_error_and_no_token(copy):
+    path = copy / SHARD
+    header, body = read_header(path)
+    begin, _ = header["model.norm.weight"]["data_offsets"]
+    body = bytearray(body)
+    body[begin : begin + 2] = struct.pack("<H", 0x7FC0)  # a NaN in bf16
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    refused(copy, "NaN")

@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 import time
 
 import pytest
@@ -232,3 +234,26 @@ def test_status_and_stop(troupe):
         started = time.monotonic()
         assert run("status", "--json", env=cluster.env).returncode == 1
         assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after_s", [0.3, 1.0])
+def test_generate_ends_in_order_on_a_signal(troupe, number, after_s):
+    words = [troupe, "generate", "--model", DEMO, "--prompt", "a", "--max-tokens", "4000"]
+    process = subprocess.Popen(
+        [*map(str, words), "--ignore-eos", "--threads", "1"], stdout=subprocess.DEVNULL
+    )
+    time.sleep(after_s)
+    process.send_signal(number)
+    assert process.wait(timeout=8) == 0
+
+
+def test_what_a_head_keeps_is_checked_when_it_starts(tmp_path):
+    (tmp_path / "cluster-id").write_bytes(b"\0garbage\xff\n")
+    done = run("up", "--model", DEMO, "--state-dir", tmp_path, "--listen", "127.0.0.1:0", "--port", 0)
+    assert done.returncode == 1 and "cluster-id" in one_sentence(done.stderr)
+
+
+def test_an_empty_key_locks_nobody_out(tmp_path):
+    done = run("up", "--model", DEMO, "--state-dir", tmp_path, "--api-key", "")
+    assert done.returncode == 2 and "--api-key" in one_sentence(done.stderr)
