@@ -20,6 +20,14 @@ bool ends_attempt(const SequenceEvent& event) {
 
 }  // namespace
 
+namespace {
+
+/// Prompt tokens of all choices of one request: 16 MiB of a control session's unsent bytes.
+constexpr std::size_t kPromptCopiesTokensMax = 4u << 20;
+static_assert(kPromptCopiesTokensMax * sizeof(TokenId) * 4 <= limits::kControlUnsentBytesMax);
+
+}  // namespace
+
 Router::Router(Options options)
     : options_(std::move(options)),
       not_ready_why_("The cluster is not ready yet; try again later.") {}
@@ -34,6 +42,11 @@ Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t ran
       journal_.sequences() + prepared.n > limits::kSequencesMax ||
       journal_.tokens() + prepared.prompt.size() > limits::kJournalTokensMax)
     return resource_exhausted("Too many requests are waiting; try again later.");
+  // Each choice carries the prompt to its replica: one request must not fill the control lane.
+  if (prepared.prompt.size() * prepared.n > kPromptCopiesTokensMax)
+    return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
+                            std::to_string(prepared.prompt.size()) +
+                            " tokens are too much for one request; send several.");
 
   if (!prepared.seed) prepared.seed = random_seed;
   prepared.sampling.seed = *prepared.seed;

@@ -415,3 +415,15 @@ TEST_CASE("the Router accepts as many requests as it may") {
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kResourceExhausted);
 }
+
+TEST_CASE("one request cannot fill the control lane with copies of its prompt") {
+  Desk desk;
+  PreparedRequest request = prompt_of(163'840, 1);
+  request.n = 128;
+  RouterActions actions;
+  const auto refused = desk.router.submit(std::move(request), 1, desk.now, actions);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+  CHECK(refused.error().message.rfind("n: ", 0) == 0);
+  CHECK(actions.sends.empty());
+}
