@@ -28,8 +28,9 @@ class ExpertGroup : public std::enable_shared_from_this<ExpertGroup> {
   ExpertGroup(const ModelConfig& model, Numerics numerics, Address self, Post& post,
               Device& device);
 
-  /// Takes a Dispatch, and the news that an answer could not be delivered. Bounded by limits::kDispatchesWaitingMax:
-  /// beyond it the answer is NotHere, so that the asker tries another copy.
+  /// Takes a Dispatch, and the news that an answer could not be delivered. Bounded by
+  /// limits::kDispatchesWaitingMax: beyond it the answer is NotHere, so that the asker tries
+  /// another copy.
   void on(const Envelope& envelope);
 
  private:

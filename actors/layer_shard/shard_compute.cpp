@@ -103,8 +103,8 @@ ComputeOutcome ShardCompute::advance(StepRun& run, const OnCut& on_cut) {
     for (const auto& sequence : outcome.sequences)
       if (sequence.sampled && sequence.sampled->token == kNoToken)
         outcome.error = internal_error(
-            "The model's numbers overflowed or are not numbers (NaN), so that no token can be chosen; "
-            "check the checkpoint's weights.");
+            "The model's numbers overflowed or are not numbers (NaN), so that no token can be "
+            "chosen; check the checkpoint's weights.");
   } else {
     const std::size_t bytes = static_cast<std::size_t>(run.rows()) *
                               static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);

@@ -215,8 +215,8 @@ void Supervisor::check_loads(TimePoint now, SupervisorActions& actions) {
   }
 }
 
-/// Steps fail for as long as two members that serve cannot reach each other: the version is given up,
-/// and the next one makes their connection anew.
+/// Steps fail for as long as two members that serve cannot reach each other: the version is given
+/// up, and the next one makes their connection anew.
 void Supervisor::check_broken_link(TimePoint now, SupervisorActions& actions) {
   if (!broken_link_ || now < broken_link_->due) return;
   const BrokenLink link = std::move(*broken_link_);

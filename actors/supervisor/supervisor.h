@@ -251,8 +251,8 @@ class Supervisor {
   std::set<NodeId> used_;  ///< the nodes of placement_
   /// Drawn once for each pair of lives, so that a connection that stands need not be made anew.
   std::map<std::pair<Incarnation, Incarnation>, FabricToken> tokens_;
-  /// A pair of serving members that cannot reach each other. Often one of them is dead and its session
-  /// says so in a moment; if not, the version cannot go on.
+  /// A pair of serving members that cannot reach each other. Often one of them is dead and its
+  /// session says so in a moment; if not, the version cannot go on.
   struct BrokenLink {
     NodeId reporter, peer;
     Incarnation reporter_life, peer_life;

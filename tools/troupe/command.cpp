@@ -52,7 +52,8 @@ int fail(const Error& error, int code) {
   std::fflush(stdout);
   // Messages that are made to be part of others bring no full stop.
   const std::string& message = error.message;
-  const bool ends = !message.empty() && std::string(".?!").find(message.back()) != std::string::npos;
+  const bool ends =
+      !message.empty() && std::string(".?!").find(message.back()) != std::string::npos;
   std::fprintf(stderr, "troupe: %s%s\n", message.c_str(), ends ? "" : ".");
   return code;
 }

@@ -60,8 +60,8 @@ Status apply(CLI::App& command, const std::string& key, const toml::node& node,
     for (const auto& value : values) option->add_result(value);
     if (!values.empty()) option->run_callback();
   } catch (const CLI::Error& e) {
-    return invalid_argument("'" + key + "' in " + path + " has a value that the flag does not take (" +
-                            e.what() + ").");
+    return invalid_argument("'" + key + "' in " + path +
+                            " has a value that the flag does not take (" + e.what() + ").");
   }
   return {};
 }

@@ -1,7 +1,9 @@
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "model/tokenizer/tokenizer.h"
@@ -33,33 +35,37 @@ Result<std::string> encode_line(const Tokenizer& tokenizer, const TokenizeOption
   return out;
 }
 
-Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOptions& o,
-                                const std::string& line) {
-  std::vector<TokenId> ids;
-  const Error bad =
-      invalid_argument(o.json ? "A line of input is not a JSON array of token ids."
-                              : "A line of input holds something else than token ids.");
-  if (o.json) {
+/// The ids of a line; none if it holds something else. Ids without a token are skipped when
+/// decoded, as Hugging Face does.
+std::optional<std::vector<TokenId>> ids_of(const std::string& line, bool as_json) {
+  std::vector<std::int64_t> numbers;
+  if (as_json) {
     const json value = json::parse(line, nullptr, false);
-    if (!value.is_array()) return bad;
+    if (!value.is_array()) return std::nullopt;
     for (const auto& item : value) {
-      if (!item.is_number_integer()) return bad;
-      const auto id = item.get<std::int64_t>();
-      if (id < 0 || id >= tokenizer.vocab_size())
-        return invalid_argument("Token id " + std::to_string(id) + " is not in the vocabulary.");
-      ids.push_back(static_cast<TokenId>(id));
+      if (!item.is_number_integer()) return std::nullopt;
+      numbers.push_back(item.get<std::int64_t>());
     }
   } else {
     std::istringstream in(line);
-    std::int64_t id = 0;
-    while (in >> id) {
-      if (id < 0 || id >= tokenizer.vocab_size())
-        return invalid_argument("Token id " + std::to_string(id) + " is not in the vocabulary.");
-      ids.push_back(static_cast<TokenId>(id));
-    }
-    if (!in.eof()) return bad;
+    for (std::int64_t number = 0; in >> number;) numbers.push_back(number);
+    if (!in.eof()) return std::nullopt;
   }
-  const std::string text = tokenizer.decode(ids, false);
+  std::vector<TokenId> ids;
+  for (const std::int64_t number : numbers) {
+    if (number < 0 || number > std::numeric_limits<TokenId>::max()) return std::nullopt;
+    ids.push_back(static_cast<TokenId>(number));
+  }
+  return ids;
+}
+
+Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOptions& o,
+                                const std::string& line) {
+  const auto ids = ids_of(line, o.json);
+  if (!ids)
+    return invalid_argument(o.json ? "A line of input is not a JSON array of token ids."
+                                   : "A line of input holds something else than token ids.");
+  const std::string text = tokenizer.decode(*ids, false);
   return o.json ? json(text).dump() : text;
 }
 
