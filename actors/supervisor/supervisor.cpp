@@ -393,6 +393,7 @@ void Supervisor::on_member(Member& member, const Envelope& envelope, TimePoint n
     consider(now, actions);
   } else if (const auto* peer = std::get_if<PeerUnreachable>(&message)) {
     ++counters_.unreachable_peers;
+    if (state_ == ClusterState::kStopping) return;  // peers leave one before the other
     // The next load gives that pair a new token, so that both make their connection anew.
     const auto pair = std::minmax(member.incarnation, peer->incarnation);
     tokens_.erase({pair.first, pair.second});
@@ -455,7 +456,9 @@ void Supervisor::remove_member(NodeId id, const std::string& reason, bool orderl
   std::erase_if(tokens_, [&](const auto& entry) {
     return entry.first.first == member.incarnation || entry.first.second == member.incarnation;
   });
-  if (orderly) {
+  if (state_ == ClusterState::kStopping) {
+    record("node_left", to_string(id) + " left, as it was told.", now, actions);
+  } else if (orderly) {
     record("node_left", to_string(id) + " left: " + reason, now, actions);
   } else {
     ++counters_.lost;
