@@ -34,12 +34,14 @@ LaneCore::LaneCore(caf::actor_system& system, std::shared_ptr<TlsContext> contex
 
 void LaneCore::start() {
   std::promise<void> ready;
-  broker_ =
-      system_.middleman().spawn_broker([core = shared_from_this(), &ready](caf::io::broker* self) {
+  // The core goes as an argument: without one CAF would dereference a null pointer to no arguments.
+  broker_ = system_.middleman().spawn_broker(
+      [&ready](caf::io::broker* self, const std::shared_ptr<LaneCore>& core) {
         auto behavior = core->behavior(self);
         ready.set_value();
         return behavior;
-      });
+      },
+      shared_from_this());
   ready.get_future().wait();
 }
 
