@@ -185,16 +185,8 @@ void Answer::write_message(JsonWriter& json, const Choice& choice) const {
   if (!reasoning_) {
     json.member("content", choice.content);
   } else {
-    const auto text_or_null = [&](std::string_view name, const std::string& text) {
-      json.key(name);
-      if (text.empty()) {
-        json.null();
-      } else {
-        json.value(text);
-      }
-    };
-    text_or_null("reasoning_content", choice.reasoning);
-    text_or_null("content", choice.content);
+    json.member_or_null("reasoning_content", choice.reasoning);
+    json.member_or_null("content", choice.content);
   }
   json.end_object();
 }

@@ -85,16 +85,8 @@ std::string render_error(const ApiError& error) {
   JsonWriter json;
   json.begin_object().key("error").begin_object();
   json.member("message", error.message).member("type", error.type);
-  const auto text_or_null = [&](std::string_view name, const std::string& text) {
-    json.key(name);
-    if (text.empty()) {
-      json.null();
-    } else {
-      json.value(text);
-    }
-  };
-  text_or_null("param", error.param);
-  text_or_null("code", error.code);
+  json.member_or_null("param", error.param);
+  json.member_or_null("code", error.code);
   json.end_object().end_object();
   return std::move(json).text();
 }

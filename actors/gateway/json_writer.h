@@ -45,6 +45,12 @@ class JsonWriter {
     return value(std::forward<T>(v));
   }
 
+  /// A member that is null where there is no text.
+  JsonWriter& member_or_null(std::string_view name, std::string_view text) {
+    key(name);
+    return text.empty() ? null() : value(text);
+  }
+
   const std::string& text() const& { return out_; }
   std::string text() && { return std::move(out_); }
 

@@ -72,7 +72,8 @@ struct NodeAgentActions : Actions {
     std::vector<LayerExperts> experts;  ///< slots of this node's devices only
   };
   std::optional<Work> load;
-  /// Every member has loaded it: start this node's replicas.
+  /// Every member has loaded it: requests may come from now on. This node's actors have been up
+  /// since its part was loaded.
   std::optional<PlacementVersion> activate;
 
   bool close_session = false;
