@@ -178,7 +178,9 @@ def test_tokenize(troupe):
     assert json.loads(back) == json.loads(line)
     with_bos = run("tokenize", "--model", DEMO, "--json", "--add-special-tokens", stdin='"a"').stdout
     assert json.loads(with_bos)[0] == 0
-    for bad in ("[4096]", "[-1]", '["a"]', "{}", "nonsense", "[1e99]"):
+    without_a_token = run("tokenize", "--model", DEMO, "--json", "--decode", stdin="[4096]").stdout
+    assert json.loads(without_a_token) == ""
+    for bad in ("[-1]", '["a"]', "{}", "nonsense", "[1e99]"):
         done = run("tokenize", "--model", DEMO, "--decode", "--json", stdin=bad)
         assert done.returncode == 1 and not done.stdout, bad
         one_sentence(done.stderr)
