@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/placement.h"
+
+namespace troupe {
+
+/// What lies between two layouts of one layer, each ordered by (expert, device).
+struct SlotChanges {
+  std::vector<ExpertSlot> added;    ///< copies to be loaded
+  std::vector<ExpertSlot> removed;  ///< copies to be dropped
+  bool empty() const { return added.empty() && removed.empty(); }
+};
+
+SlotChanges slot_changes(const LayerExperts& from, const LayerExperts& to);
+
+}  // namespace troupe
