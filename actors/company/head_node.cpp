@@ -312,7 +312,8 @@ void HeadNode::Impl::update_metrics() {
 
 RequestCounters HeadNode::Impl::request_counters() const {
   const RequestCounts counts = router->counts();
-  return {counts.running, counts.waiting, counts.finished, counts.failed, counts.replayed};
+  return {counts.running,  counts.waiting,  counts.finished, counts.failed,
+          counts.replayed, router->rates(), router->list()};
 }
 
 HeadNode::HeadNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -408,4 +408,24 @@ RequestCounts Router::counts() const {
   return counts;
 }
 
+std::vector<RequestSummary> Router::list(std::size_t count_max) const {
+  std::vector<RequestSummary> list;
+  for (const auto& [id, request] : requests_) {
+    if (list.size() == count_max) break;
+    RequestSummary summary{.id = id,
+                           .running = request.timing.queued_ms >= 0,
+                           .replica = {},
+                           .prompt_tokens = request.prepared->prompt.size(),
+                           .accepted = request.accepted};
+    for (const Choice& choice : request.choices) {
+      if (!summary.replica) summary.replica = choice.replica;
+      const Journal::Sequence& sequence = *journal_.find(choice.sequence);
+      summary.tokens += sequence.output.size();
+      summary.replays += sequence.attempt;
+    }
+    list.push_back(summary);
+  }
+  return list;
+}
+
 }  // namespace troupe

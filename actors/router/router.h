@@ -12,6 +12,7 @@
 #include "actors/frontend/prepared_request.h"
 #include "actors/machine.h"
 #include "actors/router/journal.h"
+#include "actors/router/request_summary.h"
 #include "actors/router/stop_matcher.h"
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
@@ -96,6 +97,8 @@ class Router {
   void on_wake(TimePoint now, RouterActions& actions);
 
   RequestCounts counts() const;
+  /// The oldest requests that are not over, `count_max` at most.
+  std::vector<RequestSummary> list(std::size_t count_max) const;
   const Journal& journal() const { return journal_; }
 
  private:

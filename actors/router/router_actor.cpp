@@ -8,6 +8,14 @@
 #include "runtime/limits.h"
 
 namespace troupe {
+namespace {
+
+/// Requests that the status names: a page of them, so that it stays small under load.
+constexpr std::size_t kListedRequestsMax = 64;
+/// How old that list may be: a person does not see it, and steps come far more often.
+constexpr Duration kListInterval = std::chrono::milliseconds(100);
+
+}  // namespace
 
 struct RouterActor::State {
   State(Post& post, Options o)
@@ -35,16 +43,23 @@ struct RouterActor::State {
   void carry_out(RouterActions& actions) {
     for (auto& send : actions.sends) post.send(options.self, std::move(send));
     for (auto& delivery : actions.deliveries) deliver(delivery);
-    if (options.metrics) observe(actions);
-    {
-      std::lock_guard lock(mutex);
-      newest = machine.counts();
-    }
+    observe(actions);
+    publish();
     if (options.metrics) {
       options.metrics->set_requests_running(newest.running);
       options.metrics->set_requests_waiting(newest.waiting);
     }
     if (actions.wake) handle.wake_at(*actions.wake);
+  }
+
+  /// For those who look on from other threads.
+  void publish() {
+    const TimePoint at = now();
+    std::lock_guard lock(mutex);
+    newest = machine.counts();
+    if (at < list_due) return handle.wake_at(list_due);
+    list_due = at + kListInterval;
+    newest_list = machine.list(kListedRequestsMax);
   }
 
   void deliver(RouterActions::Deliver& delivery) {
@@ -66,20 +81,28 @@ struct RouterActor::State {
   }
 
   void observe(const RouterActions& actions) {
+    if (actions.observations.empty()) return;
     using Kind = RequestObservation::Kind;
+    const TimePoint at = now();
+    std::lock_guard lock(mutex);
     for (const auto& seen : actions.observations) {
+      const auto count = static_cast<std::uint64_t>(seen.value);
       switch (seen.kind) {
         case Kind::kPromptTokens:
-          options.metrics->add_prompt_tokens(static_cast<std::uint64_t>(seen.value));
+          window.add_prompt_tokens(count, at);
+          if (options.metrics) options.metrics->add_prompt_tokens(count);
           break;
         case Kind::kGenerationTokens:
-          options.metrics->add_generation_tokens(static_cast<std::uint64_t>(seen.value));
+          window.add_generation_tokens(count, at);
+          if (options.metrics) options.metrics->add_generation_tokens(count);
           break;
         case Kind::kFirstToken:
-          options.metrics->on_first_token(seen.value);
+          window.add_first_token(seen.value, at);
+          if (options.metrics) options.metrics->on_first_token(seen.value);
           break;
         case Kind::kInterToken:
-          options.metrics->on_inter_token(seen.value);
+          window.add_inter_token(seen.value, at);
+          if (options.metrics) options.metrics->on_inter_token(seen.value);
           break;
         case Kind::kQueueTime:
         case Kind::kEndToEnd:
@@ -95,9 +118,12 @@ struct RouterActor::State {
   // Inside the actor only.
   Router machine;
   std::unordered_map<std::uint64_t, Client> clients;
+  TimePoint list_due{};  // when the list may be made anew
 
   mutable std::mutex mutex;
-  RequestCounts newest;  // guarded by mutex; written inside the actor only
+  RequestCounts newest;                     // guarded by mutex; written inside the actor only
+  std::vector<RequestSummary> newest_list;  // the same
+  RequestWindow window;                     // the same
 };
 
 namespace {
@@ -200,6 +226,16 @@ void RouterActor::on_replicas(PlacementVersion version, std::vector<ReplicaEndpo
 RequestCounts RouterActor::counts() const {
   std::lock_guard lock(state_->mutex);
   return state_->newest;
+}
+
+RequestRates RouterActor::rates() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->window.rates(now());
+}
+
+std::vector<RequestSummary> RouterActor::list() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->newest_list;
 }
 
 const ModelFrontend& RouterActor::frontend() const { return *state_->options.frontend; }

@@ -8,6 +8,7 @@
 #include "actors/company/post.h"
 #include "actors/frontend/model_frontend.h"
 #include "actors/metrics/metrics.h"
+#include "actors/metrics/request_window.h"
 #include "actors/router/router.h"
 
 namespace caf {
@@ -47,6 +48,9 @@ class RouterActor : public GenerationService {
                    std::string why_none);
 
   RequestCounts counts() const;  ///< the newest; any thread
+  RequestRates rates() const;    ///< of the last ten seconds; any thread
+  /// The oldest requests that are not over, as they were a moment ago; any thread.
+  std::vector<RequestSummary> list() const;
   const ModelFrontend& frontend() const;
 
  private:

@@ -111,6 +111,36 @@ Json experts_json(const Supervisor& supervisor) {
           {"placement", std::move(layers)}};
 }
 
+Json quantiles_json(const std::optional<Quantiles>& quantiles) {
+  if (!quantiles) return nullptr;
+  return {{"p50", quantiles->p50}, {"p99", quantiles->p99}};
+}
+
+Json requests_json(const RequestCounters& requests, TimePoint now) {
+  Json list = Json::array();
+  for (const RequestSummary& request : requests.list) {
+    list.push_back({{"id", request.id},
+                    {"state", request.running ? "running" : "waiting"},
+                    {"replica", request.replica ? Json(*request.replica) : Json(nullptr)},
+                    {"prompt_tokens", request.prompt_tokens},
+                    {"tokens", request.tokens},
+                    {"age_s", static_cast<double>(milliseconds(now - request.accepted)) / 1000},
+                    {"replays", request.replays}});
+  }
+  const RequestRates& rates = requests.rates;
+  return {{"running", requests.running},
+          {"waiting", requests.waiting},
+          {"finished", requests.finished},
+          {"failed", requests.failed},
+          {"replayed", requests.replayed},
+          {"rates",
+           {{"prompt_tokens_per_s", rates.prompt_tokens_per_s},
+            {"generation_tokens_per_s", rates.generation_tokens_per_s},
+            {"ttft_ms", quantiles_json(rates.first_token_ms)},
+            {"inter_token_ms", quantiles_json(rates.inter_token_ms)}}},
+          {"list", std::move(list)}};
+}
+
 }  // namespace
 
 std::string status_json(const Supervisor& supervisor, const RequestCounters& requests,
@@ -147,12 +177,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                        {"nodes", nodes_json(supervisor, now)},
                        {"replicas", replicas_json(supervisor)},
                        {"experts", experts_json(supervisor)},
-                       {"requests",
-                        {{"running", requests.running},
-                         {"waiting", requests.waiting},
-                         {"finished", requests.finished},
-                         {"failed", requests.failed},
-                         {"replayed", requests.replayed}}},
+                       {"requests", requests_json(requests, now)},
                        {"events", std::move(events)}};
   // What came from a worker may be no UTF-8.
   return status.dump(-1, ' ', false, Json::error_handler_t::replace);

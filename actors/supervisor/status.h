@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "actors/metrics/request_window.h"
+#include "actors/router/request_summary.h"
 #include "actors/supervisor/supervisor.h"
 
 namespace troupe {
@@ -14,6 +17,8 @@ struct RequestCounters {
   std::uint64_t finished = 0;
   std::uint64_t failed = 0;
   std::uint64_t replayed = 0;
+  RequestRates rates = {};
+  std::vector<RequestSummary> list = {};  ///< the oldest that are not over
 };
 
 /// The JSON of `troupe status --json` and `/cluster/status`; one line. Fields that nothing has

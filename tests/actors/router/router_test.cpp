@@ -101,6 +101,34 @@ struct Desk {
 
 }  // namespace
 
+TEST_CASE("requests are listed, the oldest first, until they are over") {
+  Desk desk;
+  PreparedRequest two = prompt_of(3, 5);
+  two.n = 2;
+  const std::uint64_t first = desk.submit(two);
+  desk.now += 1s;
+  const std::uint64_t second = desk.submit(prompt_of(4, 5));
+  desk.tokens(1, {8, 9});
+  desk.tokens(2, {7});
+  const auto list = desk.router.list(9);
+  REQUIRE(list.size() == 2);
+  CHECK(list[0].id == first);
+  CHECK(list[0].running);
+  CHECK(list[0].replica == 0);
+  CHECK(list[0].prompt_tokens == 3);
+  CHECK(list[0].tokens == 3);
+  CHECK(list[0].accepted == TimePoint{});
+  CHECK(list[1].id == second);
+  CHECK_FALSE(list[1].running);
+  CHECK(list[1].tokens == 0);
+  REQUIRE(desk.router.list(1).size() == 1);
+  CHECK(desk.router.list(1)[0].id == first);
+  desk.tokens(1, {1}, FinishReason::kStop);
+  desk.tokens(2, {1}, FinishReason::kStop);
+  REQUIRE(desk.router.list(9).size() == 1);
+  CHECK(desk.router.list(9)[0].id == second);
+}
+
 TEST_CASE("a request becomes a submission with a seed, and its tokens come back once") {
   Desk desk;
   desk.submit(prompt_of(3, 5));

@@ -533,7 +533,22 @@ TEST_CASE("the status has every field that is promised") {
   h.from(*a, Loaded{h.s.placement()->version});
   h.from(*a, Renew{1, {{3 * kMiB, 0.25f}}, {{0, 2, 1, 100, 40, 5}, {9, 9, 9, 9, 9, 9}}});
   h.s.record("odd", "not \xff UTF-8", h.now, h.last);
-  const auto j = nlohmann::json::parse(status_json(h.s, {1, 2, 3, 4, 5}, h.now + 1500ms));
+  RequestCounters counters{1, 2, 3, 4, 5};
+  counters.rates = {10, 20, Quantiles{30, 40}, std::nullopt};
+  counters.list = {{7, true, 3, 11, 12, 1, h.now}};
+  const auto j = nlohmann::json::parse(status_json(h.s, counters, h.now + 1500ms));
+  const auto& rates = j["requests"]["rates"];
+  CHECK(rates["prompt_tokens_per_s"] == 10);
+  CHECK(rates["generation_tokens_per_s"] == 20);
+  CHECK(rates["ttft_ms"] == nlohmann::json({{"p50", 30}, {"p99", 40}}));
+  CHECK(rates["inter_token_ms"].is_null());
+  CHECK(j["requests"]["list"][0] == nlohmann::json({{"id", 7},
+                                                    {"state", "running"},
+                                                    {"replica", 3},
+                                                    {"prompt_tokens", 11},
+                                                    {"tokens", 12},
+                                                    {"age_s", 1.5},
+                                                    {"replays", 1}}));
   for (const char* key : {"id", "state", "version", "model", "numerics", "uptime_s", "message"}) {
     CHECK(j["cluster"].contains(key));
   }
@@ -574,9 +589,10 @@ TEST_CASE("the status has every field that is promised") {
   CHECK(experts["placement"][0]["layer"] == 1);
   CHECK(experts["placement"][0]["slots"][3]["expert"] == 3);
   CHECK(experts["placement"][0]["slots"][3]["device"] == "node-1/0");
-  CHECK(j["requests"] ==
-        nlohmann::json(
-            {{"running", 1}, {"waiting", 2}, {"finished", 3}, {"failed", 4}, {"replayed", 5}}));
+  int number = 0;
+  for (const char* key : {"running", "waiting", "finished", "failed", "replayed"}) {
+    CHECK(j["requests"][key] == ++number);
+  }
   CHECK(j["events"][0]["kind"] == "node_joined");
   CHECK(j["events"][0]["time"] == 1'700'000'000.0);
   // A lost node stays to be seen.
