@@ -50,6 +50,9 @@ struct Placement {
   std::vector<ReplicaPlacement> replicas;
   std::vector<ShardPlacement> shards;  ///< ordered by (replica, stage, tp_rank)
   std::vector<LayerExperts> experts;   ///< ordered by layer; only layers with routed experts
+  /// Second tier: copies that a node keeps in host memory without serving them, so that the loss of
+  /// another node reads no file. Ordered by layer; a slot's device only names the node.
+  std::vector<LayerExperts> tier;
   bool operator==(const Placement&) const = default;
 };
 

@@ -52,6 +52,9 @@ void put_kind(Out& out, wire::Envelope::Builder wire, const Activate& message) {
 void put_kind(Out& out, wire::Envelope::Builder wire, const Deactivate& message) {
   put(out, wire.initDeactivate(), message);
 }
+void put_kind(Out& out, wire::Envelope::Builder wire, const Retire& message) {
+  put(out, wire.initRetire(), message);
+}
 void put_kind(Out& out, wire::Envelope::Builder wire, const Stop& message) {
   put(out, wire.initStop(), message);
 }
@@ -127,6 +130,30 @@ void put_kind(Out& out, wire::Envelope::Builder wire, const ClusterNews& message
 void put_kind(Out& out, wire::Envelope::Builder wire, const Undeliverable& message) {
   put(out, wire.initUndeliverable(), message);
 }
+void put_kind(Out& out, wire::Envelope::Builder wire, const Activated& message) {
+  put(out, wire.initActivated(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const MemberLost& message) {
+  put(out, wire.initMemberLost(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const Connect& message) {
+  put(out, wire.initConnect(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const ExpertCounts& message) {
+  put(out, wire.initExpertCounts(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const Avoid& message) {
+  put(out, wire.initAvoid(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const DrainQuery& message) {
+  put(out, wire.initDrainQuery(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const RebalanceQuery& message) {
+  put(out, wire.initRebalanceQuery(), message);
+}
+void put_kind(Out& out, wire::Envelope::Builder wire, const OperationProgress& message) {
+  put(out, wire.initOperationProgress(), message);
+}
 
 /// The message in the envelope; null if this program does not know its kind.
 MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
@@ -160,6 +187,8 @@ MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
       return message_of(get(in, wire.getActivate()));
     case Kind::DEACTIVATE:
       return message_of(get(in, wire.getDeactivate()));
+    case Kind::RETIRE:
+      return message_of(get(in, wire.getRetire()));
     case Kind::STOP:
       return message_of(get(in, wire.getStop()));
     case Kind::PEER_UNREACHABLE:
@@ -210,6 +239,22 @@ MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
       return message_of(get(in, wire.getClusterNews()));
     case Kind::UNDELIVERABLE:
       return message_of(get(in, wire.getUndeliverable()));
+    case Kind::ACTIVATED:
+      return message_of(get(in, wire.getActivated()));
+    case Kind::MEMBER_LOST:
+      return message_of(get(in, wire.getMemberLost()));
+    case Kind::CONNECT:
+      return message_of(get(in, wire.getConnect()));
+    case Kind::EXPERT_COUNTS:
+      return message_of(get(in, wire.getExpertCounts()));
+    case Kind::AVOID:
+      return message_of(get(in, wire.getAvoid()));
+    case Kind::DRAIN_QUERY:
+      return message_of(get(in, wire.getDrainQuery()));
+    case Kind::REBALANCE_QUERY:
+      return message_of(get(in, wire.getRebalanceQuery()));
+    case Kind::OPERATION_PROGRESS:
+      return message_of(get(in, wire.getOperationProgress()));
   }
   in.fail("its kind (" + std::to_string(static_cast<unsigned>(wire.which())) +
           ") is not one that this version knows");

@@ -221,4 +221,37 @@ ClusterNews get(In& in, wire::ClusterNews::Reader wire) {
            in.sentence(event.getText())}};
 }
 
+void put(Out&, wire::DrainQuery::Builder wire, const DrainQuery& message) {
+  wire.setQuery(message.query);
+  wire.setNode(message.node.value);
+}
+DrainQuery get(In&, wire::DrainQuery::Reader wire) {
+  return {wire.getQuery(), NodeId{wire.getNode()}};
+}
+
+void put(Out&, wire::RebalanceQuery::Builder wire, const RebalanceQuery& message) {
+  wire.setQuery(message.query);
+}
+RebalanceQuery get(In&, wire::RebalanceQuery::Reader wire) { return {wire.getQuery()}; }
+
+void put(Out& out, wire::OperationProgress::Builder wire, const OperationProgress& message) {
+  wire.setQuery(message.query);
+  wire.setDone(message.done);
+  wire.setTotal(message.total);
+  wire.setText(out.sentence(message.text));
+  wire.setFinished(message.finished);
+  if (message.error) put(out, wire.getError().initValue(), *message.error);
+}
+
+OperationProgress get(In& in, wire::OperationProgress::Reader wire) {
+  OperationProgress message{wire.getQuery(), wire.getDone(), wire.getTotal(),
+                            in.sentence(wire.getText()), wire.getFinished(), {}};
+  const auto error = wire.getError();
+  if (error.isValue())
+    message.error = get(in, error.getValue());
+  else
+    in.require(error.isNone(), "an error has an unknown form");
+  return message;
+}
+
 }  // namespace troupe::transport

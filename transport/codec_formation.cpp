@@ -24,6 +24,18 @@ ReplicaReport get_replica(In& in, wire::ReplicaReport::Reader wire) {
   return report;
 }
 
+LayerRange get_range(In& in, wire::LayerRange::Reader wire) {
+  LayerRange range;
+  range.first = in.in_range(wire.getFirst(), 0, limits::kLayersMax - 1, "a layer");
+  range.last = in.in_range(wire.getLast(), range.first, limits::kLayersMax - 1, "a layer");
+  return range;
+}
+
+HeldExperts get_held(In& in, wire::HeldExperts::Reader wire) {
+  return {in.in_range(wire.getLayer(), 0, limits::kLayersMax - 1, "a layer"),
+          in.ints(wire.getExperts(), 0, limits::kExpertsMax - 1, "an expert")};
+}
+
 }  // namespace
 
 void put(Out& out, wire::Greeting::Builder wire, const Greeting& message) {
@@ -71,6 +83,17 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
   wire.setHeldWeightBytes(message.held_weight_bytes);
   wire.setFabricAddress(out.name(message.fabric_address, "the fabric's address"));
   wire.setFabricDescription(out.name(message.fabric_description, "the fabric's description"));
+  put_list(message.held_shards, wire.initHeldShards(message.held_shards.size()),
+           [](auto w, const LayerRange& range) {
+             w.setFirst(range.first);
+             w.setLast(range.last);
+           });
+  put_list(message.held_experts, wire.initHeldExperts(message.held_experts.size()),
+           [](auto w, const HeldExperts& layer) {
+             w.setLayer(layer.layer);
+             put_ints(w.initExperts(layer.experts.size()), layer.experts);
+           });
+  wire.setTierMemoryBytes(message.tier_memory);
 }
 
 Join get(In& in, wire::Join::Reader wire) {
@@ -93,6 +116,11 @@ Join get(In& in, wire::Join::Reader wire) {
   message.held_weight_bytes = wire.getHeldWeightBytes();
   message.fabric_address = in.name(wire.getFabricAddress(), "the fabric's address");
   message.fabric_description = in.name(wire.getFabricDescription(), "the fabric's description");
+  message.held_shards =
+      in.list<LayerRange>(wire.getHeldShards(), [&](auto w) { return get_range(in, w); });
+  message.held_experts =
+      in.list<HeldExperts>(wire.getHeldExperts(), [&](auto w) { return get_held(in, w); });
+  message.tier_memory = wire.getTierMemoryBytes();
   return message;
 }
 
@@ -118,12 +146,14 @@ Welcome get(In& in, wire::Welcome::Reader wire) {
   return {NodeId{wire.getId()}, Incarnation{wire.getIncarnation()}, wire.getLeaseMs()};
 }
 
-void put(Out&, wire::Renew::Builder wire, const Renew& message) {
+void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
   wire.setSequence(message.sequence);
   put_list(message.devices, wire.initDevices(message.devices.size()),
-           [](auto w, const DeviceReport& report) {
+           [&](auto w, const DeviceReport& report) {
              w.setMemoryUsedBytes(report.memory_used);
              w.setUtilization(report.utilization);
+             w.setProbeUs(report.probe_us);
+             w.setFailed(out.sentence(report.failed));
            });
   put_list(message.replicas, wire.initReplicas(message.replicas.size()),
            [](auto w, const ReplicaReport& report) {
@@ -143,7 +173,8 @@ Renew get(In& in, wire::Renew::Reader wire) {
   in.require(devices.size() <= limits::kDevicesPerNodeMax, "a node has too many devices");
   message.devices = in.list<DeviceReport>(devices, [&](auto w) {
     return DeviceReport{w.getMemoryUsedBytes(),
-                        in.in_range(w.getUtilization(), 0, 1, "a device's utilization")};
+                        in.in_range(w.getUtilization(), 0, 1, "a device's utilization"),
+                        w.getProbeUs(), in.sentence(w.getFailed())};
   });
   message.replicas =
       in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });
@@ -173,6 +204,17 @@ void put(Out& out, wire::PeerUnreachable::Builder wire, const PeerUnreachable& m
 
 PeerUnreachable get(In& in, wire::PeerUnreachable::Reader wire) {
   return {NodeId{wire.getPeer()}, Incarnation{wire.getIncarnation()},
+          in.sentence(wire.getReason())};
+}
+
+void put(Out& out, wire::MemberLost::Builder wire, const MemberLost& message) {
+  wire.setNode(message.node.value);
+  wire.setIncarnation(message.incarnation.value);
+  wire.setReason(out.sentence(message.reason));
+}
+
+MemberLost get(In& in, wire::MemberLost::Reader wire) {
+  return {NodeId{wire.getNode()}, Incarnation{wire.getIncarnation()},
           in.sentence(wire.getReason())};
 }
 

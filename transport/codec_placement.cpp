@@ -69,6 +69,17 @@ EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
   return engine;
 }
 
+void put_experts(Out& out, capnp::List<wire::LayerExperts>::Builder wire,
+                 const std::vector<LayerExperts>& layers) {
+  put_list(layers, wire, [&](auto w, const LayerExperts& layer) {
+    w.setLayer(layer.layer);
+    put_list(layer.slots, w.initSlots(layer.slots.size()), [&](auto ws, const ExpertSlot& slot) {
+      ws.setExpert(slot.expert);
+      transport::put(out, ws.initDevice(), slot.device);
+    });
+  });
+}
+
 void put(Out& out, wire::Placement::Builder wire, const Placement& placement) {
   wire.setVersion(placement.version.value);
   wire.setNumerics(static_cast<wire::Numerics>(placement.numerics));
@@ -87,15 +98,8 @@ void put(Out& out, wire::Placement::Builder wire, const Placement& placement) {
              w.setLastLayer(shard.last_layer);
              transport::put(out, w.initDevice(), shard.device);
            });
-  put_list(placement.experts, wire.initExperts(placement.experts.size()),
-           [&](auto w, const LayerExperts& layer) {
-             w.setLayer(layer.layer);
-             put_list(layer.slots, w.initSlots(layer.slots.size()),
-                      [&](auto ws, const ExpertSlot& slot) {
-                        ws.setExpert(slot.expert);
-                        transport::put(out, ws.initDevice(), slot.device);
-                      });
-           });
+  put_experts(out, wire.initExperts(placement.experts.size()), placement.experts);
+  put_experts(out, wire.initTier(placement.tier.size()), placement.tier);
 }
 
 ShardPlacement get_shard(In& in, wire::ShardPlacement::Reader wire) {
@@ -120,6 +124,16 @@ LayerExperts get_layer(In& in, wire::LayerExperts::Reader wire) {
   return layer;
 }
 
+std::vector<LayerExperts> get_experts(In& in, capnp::List<wire::LayerExperts>::Reader wire) {
+  auto layers = in.list<LayerExperts>(wire, [&](auto w) { return get_layer(in, w); });
+  const auto by_layer = [](const LayerExperts& a, const LayerExperts& b) {
+    return a.layer >= b.layer;
+  };
+  in.require(std::adjacent_find(layers.begin(), layers.end(), by_layer) == layers.end(),
+             "the experts are not in order of their layers");
+  return layers;
+}
+
 Placement get_placement(In& in, wire::Placement::Reader wire) {
   Placement placement;
   placement.version = PlacementVersion{wire.getVersion()};
@@ -131,14 +145,8 @@ Placement get_placement(In& in, wire::Placement::Reader wire) {
   });
   placement.shards =
       in.list<ShardPlacement>(wire.getShards(), [&](auto w) { return get_shard(in, w); });
-  placement.experts =
-      in.list<LayerExperts>(wire.getExperts(), [&](auto w) { return get_layer(in, w); });
-  const auto by_layer = [](const LayerExperts& a, const LayerExperts& b) {
-    return a.layer >= b.layer;
-  };
-  in.require(std::adjacent_find(placement.experts.begin(), placement.experts.end(), by_layer) ==
-                 placement.experts.end(),
-             "the experts are not in order of their layers");
+  placement.experts = get_experts(in, wire.getExperts());
+  placement.tier = get_experts(in, wire.getTier());
   const auto by_place = [](const ShardPlacement& a, const ShardPlacement& b) {
     return std::tie(a.replica, a.stage, a.tp_rank) >= std::tie(b.replica, b.stage, b.tp_rank);
   };
@@ -146,6 +154,13 @@ Placement get_placement(In& in, wire::Placement::Reader wire) {
                  placement.shards.end(),
              "the shards are not in order of replica, stage and rank");
   return placement;
+}
+
+void put_peer(Out& out, wire::Peer::Builder wire, const Peer& peer) {
+  wire.setNode(peer.id.value);
+  wire.setIncarnation(peer.incarnation.value);
+  wire.setFabricAddress(out.name(peer.fabric_address, "the fabric's address"));
+  wire.setToken({reinterpret_cast<const kj::byte*>(peer.token.data()), peer.token.size()});
 }
 
 Peer get_peer(In& in, wire::Peer::Reader wire) {
@@ -165,12 +180,8 @@ Peer get_peer(In& in, wire::Peer::Reader wire) {
 void put(Out& out, wire::Load::Builder wire, const Load& message) {
   put(out, wire.initPlacement(), message.placement);
   put(out, wire.initEngine(), message.engine);
-  put_list(message.peers, wire.initPeers(message.peers.size()), [&](auto w, const Peer& peer) {
-    w.setNode(peer.id.value);
-    w.setIncarnation(peer.incarnation.value);
-    w.setFabricAddress(out.name(peer.fabric_address, "the fabric's address"));
-    w.setToken({reinterpret_cast<const kj::byte*>(peer.token.data()), peer.token.size()});
-  });
+  put_list(message.peers, wire.initPeers(message.peers.size()),
+           [&](auto w, const Peer& peer) { put_peer(out, w, peer); });
 }
 
 Load get(In& in, wire::Load::Reader wire) {
@@ -213,9 +224,53 @@ void put(Out&, wire::Activate::Builder wire, const Activate& message) {
 }
 Activate get(In&, wire::Activate::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
 
+void put(Out&, wire::Activated::Builder wire, const Activated& message) {
+  wire.setVersion(message.version.value);
+}
+Activated get(In&, wire::Activated::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
 void put(Out&, wire::Deactivate::Builder wire, const Deactivate& message) {
   wire.setVersion(message.version.value);
 }
 Deactivate get(In&, wire::Deactivate::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
+void put(Out&, wire::Retire::Builder wire, const Retire& message) {
+  wire.setVersion(message.version.value);
+}
+Retire get(In&, wire::Retire::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
+
+void put(Out& out, wire::Connect::Builder wire, const Connect& message) {
+  put_peer(out, wire.initPeer(), message.peer);
+}
+Connect get(In& in, wire::Connect::Reader wire) { return {get_peer(in, wire.getPeer())}; }
+
+void put(Out&, wire::ExpertCounts::Builder wire, const ExpertCounts& message) {
+  put_list(message.layers, wire.initLayers(message.layers.size()),
+           [](auto w, const ExpertCounts::Layer& layer) {
+             w.setLayer(layer.layer);
+             auto tokens = w.initTokens(layer.tokens.size());
+             for (unsigned i = 0; i < layer.tokens.size(); ++i) tokens.set(i, layer.tokens[i]);
+           });
+}
+
+ExpertCounts get(In& in, wire::ExpertCounts::Reader wire) {
+  ExpertCounts message;
+  message.layers = in.list<ExpertCounts::Layer>(wire.getLayers(), [&](auto w) {
+    const auto tokens = w.getTokens();
+    in.require(tokens.size() <= limits::kExpertsMax, "a layer has too many experts");
+    return ExpertCounts::Layer{
+        in.in_range(w.getLayer(), 0, limits::kLayersMax - 1, "a layer"),
+        in.list<std::uint32_t>(tokens, [](std::uint32_t count) { return count; })};
+  });
+  return message;
+}
+
+void put(Out& out, wire::Avoid::Builder wire, const Avoid& message) {
+  put_list(message.devices, wire.initDevices(message.devices.size()),
+           [&](auto w, const DeviceRef& device) { transport::put(out, w, device); });
+}
+Avoid get(In& in, wire::Avoid::Reader wire) {
+  return {in.list<DeviceRef>(wire.getDevices(), [&](auto w) { return get(in, w); })};
+}
 
 }  // namespace troupe::transport

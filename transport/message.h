@@ -50,6 +50,19 @@ struct DeviceInventory {
   std::uint32_t threads = 1;
 };
 
+/// Layers `first` to `last`, both included.
+struct LayerRange {
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+/// Routed experts of one layer that a node has in memory.
+struct HeldExperts {
+  std::int32_t layer = 0;
+  std::vector<std::int32_t> experts;  ///< rising
+  bool operator==(const HeldExperts&) const = default;
+};
+
 /// worker -> head: my inventory.
 struct Join {
   ProtocolRange protocol;
@@ -63,6 +76,9 @@ struct Join {
   NodeId held_id;            ///< id from an earlier life in this cluster; 0: none
   std::string held_cluster;  ///< the cluster that gave it
   std::uint64_t held_weight_bytes = 0;
+  std::vector<LayerRange> held_shards;    ///< weights still in memory from an earlier membership
+  std::vector<HeldExperts> held_experts;  ///< the same, ordered by layer
+  std::uint64_t tier_memory = 0;   ///< host bytes for experts that others serve (second tier)
   std::string fabric_address;      ///< where peers reach its bulk lane
   std::string fabric_description;  ///< what was chosen and why, for the status
 };
@@ -83,6 +99,8 @@ struct Welcome {
 struct DeviceReport {
   std::uint64_t memory_used = 0;
   float utilization = 0;  ///< [0, 1] over the last interval
+  std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
+  std::string failed;          ///< why it computes no more; empty: it does
 };
 
 struct ReplicaReport {
@@ -136,13 +154,45 @@ struct LoadFailed {
   PlacementVersion version;
   Error error;
 };
-/// head -> worker: every member has loaded that version; begin to serve with it.
+/// head -> worker: every member has loaded that version: from now on steps follow its routes, and
+/// replicas and shards that it lacks end.
 struct Activate {
   PlacementVersion version;
 };
 /// head -> worker: that version lost a member; stop its replicas and shards, keep the weights.
 struct Deactivate {
   PlacementVersion version;
+};
+/// worker -> head: nothing on this node waits for an answer under an older version.
+struct Activated {
+  PlacementVersion version;
+};
+/// head -> worker: no node uses anything older than that version: let go of what it does not give.
+struct Retire {
+  PlacementVersion version;
+};
+/// head -> worker: that life of a node is over, whatever its sockets say.
+struct MemberLost {
+  NodeId node;
+  Incarnation incarnation;
+  std::string reason;
+};
+/// head -> worker: connect to that member anew; the connection before broke.
+struct Connect {
+  Peer peer;
+};
+/// worker -> head, about once a second while tokens flow: how many rows its gates sent to each
+/// expert since the last time.
+struct ExpertCounts {
+  struct Layer {
+    std::int32_t layer = 0;
+    std::vector<std::uint32_t> tokens;  ///< by expert
+  };
+  std::vector<Layer> layers;  ///< ordered by layer
+};
+/// head -> worker: devices that are far slower than they were: ask them only if nobody else can.
+struct Avoid {
+  std::vector<DeviceRef> devices;  ///< all of them; empty: none any more
 };
 /// head -> worker: end in order.
 struct Stop {
@@ -280,6 +330,24 @@ struct StopReply {
   std::vector<std::int32_t>
       pids;  ///< the head's and its local workers': gone when the stop is done
 };
+/// client -> head: move everything off a node, then let it leave.
+struct DrainQuery {
+  std::uint64_t query = 0;
+  NodeId node;
+};
+/// client -> head: move experts now to where the load wants them.
+struct RebalanceQuery {
+  std::uint64_t query = 0;
+};
+/// head -> client: news of a drain or a rebalance; after the one that is finished none follows.
+struct OperationProgress {
+  std::uint64_t query = 0;
+  std::uint64_t done = 0;   ///< of `total` pieces that have to move
+  std::uint64_t total = 0;
+  std::string text;         ///< for people
+  bool finished = false;
+  std::optional<Error> error;  ///< ends it
+};
 struct ClientGenerate {
   std::uint64_t query = 0;
   GenerationRequest request;
@@ -313,7 +381,8 @@ using Message =
                  SequenceEvents, StepPlan, Hidden, StepResult, StepFailed, StepAbort, Dispatch,
                  ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
-                 ClusterNews, Undeliverable>;
+                 ClusterNews, Undeliverable, Activated, Retire, MemberLost, Connect, ExpertCounts, Avoid,
+                 DrainQuery, RebalanceQuery, OperationProgress>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

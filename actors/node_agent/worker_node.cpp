@@ -176,7 +176,7 @@ NodeProgress WorkerNode::Impl::progress() {
   const TimePoint at = now();
   for (const auto& device : devices) {
     out.devices_alive = device->makes_progress(at, limits::kLease / 2) && out.devices_alive;
-    out.devices.push_back({device->memory_used(), device->take_utilization(at)});
+    out.devices.push_back({device->memory_used(), device->take_utilization(at), 0, {}});
   }
   for (const auto& s : serving)
     for (const auto& report : s->reports()) out.replicas.push_back(report);

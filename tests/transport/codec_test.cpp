@@ -235,8 +235,8 @@ TEST_CASE("values that make no sense are refused") {
   CHECK(refusal(Submit{SequenceId{1}, 0, {1}, {}, {}, 1, {}, -1}) == "");
 
   CHECK(refusal(Welcome{kHeadNode, Incarnation{1}, 1200}) != "");
-  CHECK(refusal(Renew{1, {{1, std::nanf("")}}, {}}) != "");
-  CHECK(refusal(Renew{1, {{1, 1.5f}}, {}}) != "");
+  CHECK(refusal(Renew{1, {{1, std::nanf(""), 0, ""}}, {}}) != "");
+  CHECK(refusal(Renew{1, {{1, 1.5f, 0, ""}}, {}}) != "");
   CHECK(refusal(LoadProgress{PlacementVersion{1}, 2, 1}) != "");
   CHECK(refusal(ClientHello{{3, 2}, "x"}) != "");
   CHECK(refusal(StopReply{1, {-1}}) != "");

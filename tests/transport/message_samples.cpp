@@ -49,7 +49,8 @@ Placement placement() {
           Numerics::kAvx512Bf16,
           {{0, NodeId{2}, 1000}, {1, NodeId{5}, 2000}},
           {{0, 0, 0, 0, 30, device}, {0, 1, 0, 31, 60, other}, {1, 0, 1, 0, 60, other}},
-          {{3, {{0, device}, {255, other}}}, {4, {{7, other}}}}};
+          {{3, {{0, device}, {255, other}}}, {4, {{7, other}}}},
+          {{3, {{0, other}}}}};
 }
 
 Load load() {
@@ -107,11 +108,14 @@ std::vector<Message> membership_samples() {
            NodeId{7},
            "cluster",
            1ull << 39,
+           {{0, 30}, {31, 60}},
+           {{3, {0, 1, 255}}, {4, {7}}},
+           1ull << 37,
            "net://10.0.0.2:1",
            "net (auto: no verbs)"},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
-      Renew{5, {{1ull << 36, 0.75f}, {1, 1.0f}}, {replica}},
+      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}},
       Renewed{6},
       Leave{kText},
       load(),
@@ -120,6 +124,12 @@ std::vector<Message> membership_samples() {
       LoadFailed{kVersion, kError},
       Activate{kVersion},
       Deactivate{kVersion},
+      Activated{kVersion},
+      Retire{kVersion},
+      MemberLost{NodeId{6}, Incarnation{2}, kText},
+      Connect{load().peers.front()},
+      ExpertCounts{{{3, {0, 5, 1u << 31}}, {4, {}}}},
+      Avoid{{{NodeId{2}, 3}, {NodeId{5}, 1}}},
       Stop{kText},
       PeerUnreachable{NodeId{6}, Incarnation{2}, kText},
   };
@@ -161,6 +171,10 @@ std::vector<Message> client_samples() {
       ClientGeneration{3, generation_event()},
       Subscribe{},
       ClusterNews{{1700000000000, "node_joined", kText}},
+      DrainQuery{6, NodeId{3}},
+      RebalanceQuery{7},
+      OperationProgress{6, 3, 9, kText, true, kError},
+      OperationProgress{6, 3, 9, kText, false, std::nullopt},
       Undeliverable{kTo, 17, 5, kError},
   };
 }

@@ -4,6 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::wire");
 
+using import "error.capnp".Error;
 using import "formation.capnp".ProtocolRange;
 using import "generation.capnp".ClusterEvent;
 using import "generation.capnp".GenerationEvent;
@@ -55,4 +56,25 @@ struct Subscribe {
 
 struct ClusterNews {
   event @0 :ClusterEvent;
+}
+
+struct DrainQuery {
+  query @0 :UInt64;
+  node @1 :UInt32;
+}
+
+struct RebalanceQuery {
+  query @0 :UInt64;
+}
+
+struct OperationProgress {
+  query @0 :UInt64;
+  done @1 :UInt64;
+  total @2 :UInt64;
+  text @3 :Text;
+  finished @4 :Bool;
+  error :union {
+    none @5 :Void;
+    value @6 :Error;
+  }
 }

@@ -67,5 +67,14 @@ struct Envelope {
     subscribe @38 :Client.Subscribe;
     clusterNews @39 :Client.ClusterNews;
     undeliverable @40 :Undeliverable;
+    activated @41 :Placement.Activated;
+    memberLost @42 :Formation.MemberLost;
+    connect @43 :Placement.Connect;
+    expertCounts @44 :Placement.ExpertCounts;
+    avoid @45 :Placement.Avoid;
+    drainQuery @46 :Client.DrainQuery;
+    rebalanceQuery @47 :Client.RebalanceQuery;
+    operationProgress @48 :Client.OperationProgress;
+    retire @49 :Placement.Retire;
   }
 }

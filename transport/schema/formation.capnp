@@ -44,6 +44,19 @@ struct Join {
   heldWeightBytes @10 :UInt64;
   fabricAddress @11 :Text;
   fabricDescription @12 :Text;
+  heldShards @13 :List(LayerRange);
+  heldExperts @14 :List(HeldExperts);
+  tierMemoryBytes @15 :UInt64;
+}
+
+struct LayerRange {
+  first @0 :Int32;
+  last @1 :Int32;
+}
+
+struct HeldExperts {
+  layer @0 :Int32;
+  experts @1 :List(Int32);
 }
 
 struct Refused {
@@ -60,6 +73,8 @@ struct Welcome {
 struct DeviceReport {
   memoryUsedBytes @0 :UInt64;
   utilization @1 :Float32;
+  probeUs @2 :UInt32;
+  failed @3 :Text;
 }
 
 struct ReplicaReport {
@@ -91,6 +106,12 @@ struct Stop {
 
 struct PeerUnreachable {
   peer @0 :UInt32;
+  incarnation @1 :UInt64;
+  reason @2 :Text;
+}
+
+struct MemberLost {
+  node @0 :UInt32;
   incarnation @1 :UInt64;
   reason @2 :Text;
 }

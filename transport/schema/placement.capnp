@@ -40,6 +40,7 @@ struct Placement {
   replicas @2 :List(ReplicaPlacement);
   shards @3 :List(ShardPlacement);
   experts @4 :List(LayerExperts);
+  tier @5 :List(LayerExperts);
 }
 
 # Bytes of the token that a bulk-lane connection presents.
@@ -79,4 +80,29 @@ struct Activate {
 
 struct Deactivate {
   version @0 :UInt64;
+}
+
+struct Activated {
+  version @0 :UInt64;
+}
+
+struct Retire {
+  version @0 :UInt64;
+}
+
+struct Connect {
+  peer @0 :Peer;
+}
+
+struct LayerCounts {
+  layer @0 :Int32;
+  tokens @1 :List(UInt32);
+}
+
+struct ExpertCounts {
+  layers @0 :List(LayerCounts);
+}
+
+struct Avoid {
+  devices @0 :List(DeviceRef);
 }
