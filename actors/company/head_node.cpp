@@ -269,13 +269,15 @@ void HeadNode::Impl::carry_out(SupervisorActions& actions) {
     }
     hub->close(close.session);
   }
-  if (actions.replicas_lost)
-    router->on_replicas(actions.replicas_lost->version, {}, actions.replicas_lost->error.message);
+  if (actions.replicas_lost) {
+    router->set_admission(false, actions.replicas_lost->error.message);
+    router->on_replicas(actions.replicas_lost->version, {});
+  }
   if (actions.replicas_changed) {
     std::vector<ReplicaEndpoint> endpoints;
     for (const auto& route : actions.replicas_changed->replicas)
       endpoints.push_back({route.replica, route.address});
-    router->on_replicas(actions.replicas_changed->version, std::move(endpoints), "");
+    router->on_replicas(actions.replicas_changed->version, std::move(endpoints));
   }
   for (const auto& event : actions.events) {
     spdlog::info("{}: {}", event.kind, event.text);

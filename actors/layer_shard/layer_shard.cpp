@@ -169,6 +169,22 @@ void LayerShard::on_peer_down(NodeId node, TimePoint now, LayerShardActions& act
   plan_wake(actions);
 }
 
+void LayerShard::on_peer_up(NodeId, TimePoint, LayerShardActions& actions) { plan_wake(actions); }
+
+void LayerShard::on_avoid(std::set<DeviceRef>, TimePoint, LayerShardActions& actions) {
+  plan_wake(actions);
+}
+
+std::uint64_t LayerShard::on_routes(std::shared_ptr<const ExpertRoutes> routes,
+                                    std::map<NodeId, Incarnation> members, TimePoint,
+                                    LayerShardActions& actions) {
+  config_.routes = std::move(routes);
+  config_.members = std::move(members);
+  actions.settled.push_back(++routes_number_);
+  plan_wake(actions);
+  return routes_number_;
+}
+
 void LayerShard::try_resume(StepId id, Step& step, LayerShardActions& actions) {
   if (step.computing || !step.calls.empty()) return;
   step.computing = true;

@@ -55,6 +55,8 @@ struct LayerShardActions : Actions {
   std::vector<Begin> begins;
   std::vector<Resume> resumes;
   std::vector<StepId> releases;  ///< the step's buffers may be used again
+  /// Routes (by the number that on_routes gave) that every open question follows, or newer ones.
+  std::vector<std::uint64_t> settled;
 };
 
 struct LayerShardConfig {
@@ -89,6 +91,14 @@ class LayerShard {
 
   /// A member cannot be reached any more: ask other copies.
   void on_peer_down(NodeId node, TimePoint now, LayerShardActions& actions);
+  void on_peer_up(NodeId node, TimePoint now, LayerShardActions& actions);
+  /// Devices to ask only if nobody else has the expert.
+  void on_avoid(std::set<DeviceRef> devices, TimePoint now, LayerShardActions& actions);
+  /// Every later question follows these. Returns their number, which `settled` names once no
+  /// question by older ones is open.
+  std::uint64_t on_routes(std::shared_ptr<const ExpertRoutes> routes,
+                          std::map<NodeId, Incarnation> members, TimePoint now,
+                          LayerShardActions& actions);
 
   std::size_t steps() const { return steps_.size(); }
 
@@ -132,6 +142,7 @@ class LayerShard {
   std::set<StepId> aborted_;  ///< the newest; what still comes of them is dropped
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_call_ = 1;
+  std::uint64_t routes_number_ = 0;
 };
 
 }  // namespace troupe

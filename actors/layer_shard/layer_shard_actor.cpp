@@ -1,5 +1,8 @@
 #include "actors/layer_shard/layer_shard_actor.h"
 
+#include <map>
+#include <utility>
+
 namespace troupe {
 namespace {
 
@@ -30,9 +33,19 @@ class Body : public ActorBody {
     machine_.on_wake(now(), actions);
     carry_out(actions);
   }
-  void on_peer_down(NodeId node) {
+  /// Runs a turn of the machine.
+  template <class Work>
+  void turn(const Work& work) {
     LayerShardActions actions;
-    machine_.on_peer_down(node, now(), actions);
+    work(machine_, actions);
+    carry_out(actions);
+  }
+  void on_routes(std::shared_ptr<const ExpertRoutes> routes, std::map<NodeId, Incarnation> members,
+                 std::shared_ptr<void> settled) {
+    LayerShardActions actions;
+    const std::uint64_t number =
+        machine_.on_routes(std::move(routes), std::move(members), now(), actions);
+    settled_.emplace(number, std::move(settled));
     carry_out(actions);
   }
 
@@ -65,6 +78,7 @@ class Body : public ActorBody {
     for (const StepId step : actions.releases)
       (void)device_.submit([compute = compute_, step] { compute->release(step); });
     if (actions.wake) handle_.wake_at(*actions.wake);
+    for (const std::uint64_t number : actions.settled) settled_.erase(number);
   }
 
   /// Puts a job into the device's queue; its news come back as calls into this actor, which are
@@ -93,22 +107,50 @@ class Body : public ActorBody {
   const ActorHandle handle_;
   std::shared_ptr<ShardCompute> compute_;
   LayerShard machine_;
+  // By the number of the routes; whoever waits is told when its entry goes.
+  std::map<std::uint64_t, std::shared_ptr<void>> settled_;
 };
 
 }  // namespace
 
 LayerShardActor spawn_layer_shard(caf::actor_system& system, Post& post, Device& device,
                                   LayerShardConfig config, std::shared_ptr<ShardCompute> compute) {
-  auto peer_down = std::make_shared<std::function<void(NodeId)>>();
+  // The body is made inside of the actor, and lives as long as calls into it are run.
+  auto body = std::make_shared<Body*>(nullptr);
   const ActorHandle actor =
-      spawn_actor(system, [&post, &device, config, compute, peer_down](const ActorHandle& handle) {
-        auto body = std::make_unique<Body>(post, device, config, compute, handle);
-        *peer_down = [raw = body.get()](NodeId node) { raw->on_peer_down(node); };
-        return body;
+      spawn_actor(system, [&post, &device, config, compute, body](const ActorHandle& handle) {
+        auto made = std::make_unique<Body>(post, device, config, compute, handle);
+        *body = made.get();
+        return made;
       });
-  return {actor, [actor, peer_down](NodeId node) {
-            (void)actor.call([peer_down, node] { (*peer_down)(node); });
-          }};
+  LayerShardActor shard;
+  shard.handle = actor;
+  shard.peer_down = [actor, body](NodeId node) {
+    (void)actor.call([body, node] {
+      (*body)->turn([&](LayerShard& m, auto& actions) { m.on_peer_down(node, now(), actions); });
+    });
+  };
+  shard.peer_up = [actor, body](NodeId node) {
+    (void)actor.call([body, node] {
+      (*body)->turn([&](LayerShard& m, auto& actions) { m.on_peer_up(node, now(), actions); });
+    });
+  };
+  shard.avoid = [actor, body](std::set<DeviceRef> devices) {
+    (void)actor.call([body, devices = std::move(devices)] {
+      (*body)->turn([&](LayerShard& m, auto& actions) { m.on_avoid(devices, now(), actions); });
+    });
+  };
+  shard.routes = [actor, body](std::shared_ptr<const ExpertRoutes> routes,
+                               std::map<NodeId, Incarnation> members,
+                               std::function<void()> settled) {
+    // Told when the last one lets go of it: also when the actor has ended, since it asks no more.
+    std::shared_ptr<void> told(nullptr, [settled = std::move(settled)](void*) {
+      if (settled) settled();
+    });
+    (void)actor.call([body, routes = std::move(routes), members = std::move(members),
+                      told = std::move(told)] { (*body)->on_routes(routes, members, told); });
+  };
+  return shard;
 }
 
 }  // namespace troupe

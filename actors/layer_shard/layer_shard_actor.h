@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "actors/company/actor_shell.h"
 #include "actors/company/post.h"
@@ -15,8 +17,17 @@ namespace troupe {
 
 struct LayerShardActor {
   ActorHandle handle;
-  /// Tells the shard that a member cannot be reached any more. Any thread.
+  // Any thread may call these.
+  /// A member cannot be reached any more: what it was asked goes to other copies, or waits.
   std::function<void(NodeId)> peer_down;
+  /// It can be reached (again).
+  std::function<void(NodeId)> peer_up;
+  /// Devices to ask only if nobody else has the expert.
+  std::function<void(std::set<DeviceRef>)> avoid;
+  /// New routes; `settled` is called once, when no question by older routes is open any more.
+  std::function<void(std::shared_ptr<const ExpertRoutes>, std::map<NodeId, Incarnation>,
+                     std::function<void()> settled)>
+      routes;
 };
 
 /// Starts the actor around a LayerShard: messages go into the machine, its jobs to the device, what

@@ -15,7 +15,8 @@ ComputeOutcome guarded(const Work& work) {
     return work();
   } catch (const std::exception& e) {
     ComputeOutcome outcome;
-    outcome.error = internal_error(std::string("A step could not be computed: ") + e.what() + ".");
+    // The device may be broken: the step can be run elsewhere.
+    outcome.error = unavailable(std::string("A step could not be computed: ") + e.what() + ".");
     return outcome;
   }
 }
@@ -80,6 +81,7 @@ void ShardCompute::release(StepId step) {
 ComputeOutcome ShardCompute::advance(StepRun& run, const OnCut& on_cut) {
   ComputeOutcome outcome;
   while (forward_.advance(run) == Progress::kNeedExperts) {
+    if (options_.counter) options_.counter->add(run.layer(), run.expert_ids());
     const auto experts = device_.experts();
     bool remote = false;
     for (const std::int32_t expert : run.expert_ids())

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/device/device.h"
+#include "actors/layer_shard/expert_counter.h"
 #include "actors/layer_shard/layer_shard.h"
 #include "model/shard_forward.h"
 
@@ -22,6 +23,7 @@ class ShardCompute {
     KvCache cache;
     bool last_stage = true;
     Device::Claim memory;  ///< of weights and cache
+    std::shared_ptr<ExpertCounter> counter{};  ///< of what the gates choose; may be null
   };
   ShardCompute(Options options, Device& device);
 

@@ -343,7 +343,8 @@ void Router::cancel(std::uint64_t request, TimePoint now, RouterActions& actions
 // --- Replicas come and go, time passes ----------------------------------------------------------
 
 void Router::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
-                         const std::string& why, TimePoint now, RouterActions& actions) {
+                         TimePoint now, RouterActions& actions) {
+  const std::string why = not_ready_why_;
   if (version < version_) return;
   version_ = version;
   std::map<std::uint32_t, Replica> next;
@@ -355,8 +356,18 @@ void Router::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> 
     next[endpoint.id] = same ? known->second : Replica{endpoint.address, 0};
   }
   replicas_ = std::move(next);
-  if (!why.empty()) not_ready_why_ = why;
   fail_lost(not_ready_why_, now, actions);
+  ask_wake(actions);
+}
+
+void Router::on_replicas_lost(const std::vector<std::uint32_t>& replicas, const std::string& why,
+                              TimePoint now, RouterActions& actions) {
+  for (const std::uint32_t replica : replicas) on_replica_lost(replica, why, now, actions);
+}
+
+void Router::set_admission(bool waits, std::string why, TimePoint, RouterActions& actions) {
+  waits_ = waits;
+  not_ready_why_ = std::move(why);
   ask_wake(actions);
 }
 

@@ -57,6 +57,7 @@ struct RequestCounts {
 struct ReplicaEndpoint {
   std::uint32_t id = 0;
   Address address;
+  bool slow = false;  ///< gets new sequences only if no other one serves
 };
 
 /// Owns every accepted request until it ends: journal, choice of the replica, text, stop strings,
@@ -76,22 +77,24 @@ class Router {
 
   /// Accepts a request; its events follow as deliveries under the returned number. `random_seed` is
   /// used if it has no seed of its own. Errors: kUnavailable (no replica is ready; the message is
-  /// what on_replicas said), kResourceExhausted (limits::kRequestsMax, kSequencesMax,
+  /// what set_admission said), kResourceExhausted (limits::kRequestsMax, kSequencesMax,
   /// kJournalTokensMax).
   Result<std::uint64_t> submit(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now,
                                RouterActions& actions);
   /// The client went away: ends the request with kCancelled. Unknown numbers are ignored.
   void cancel(std::uint64_t request, TimePoint now, RouterActions& actions);
 
-  /// The Supervisor says which replicas serve from now on. Requests on others end with kUnavailable
-  /// and the reason `why`, which submit() also gives while the list is empty. A replica at the same
-  /// address goes on: one that starts anew there must have been lost before. Older versions are
-  /// ignored.
-  void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
-                   const std::string& why, TimePoint now, RouterActions& actions);
-  /// A replica is gone: `why` names the node that was lost. Its requests end with kUnavailable.
-  void on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
-                       RouterActions& actions);
+  /// These serve from now on. Sequences on others are replayed on one of them, or wait for one, as
+  /// do those that wait already. A replica at the same address goes on. Older versions are ignored.
+  void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas, TimePoint now,
+                   RouterActions& actions);
+  /// The node of these replicas died; `why` names it. Their sequences are replayed on another
+  /// replica, or wait for one.
+  void on_replicas_lost(const std::vector<std::uint32_t>& replicas, const std::string& why,
+                        TimePoint now, RouterActions& actions);
+  /// What submit() does while there is no replica: accept and let wait, or refuse with
+  /// kUnavailable and `why`. Accepted requests always wait.
+  void set_admission(bool waits, std::string why, TimePoint now, RouterActions& actions);
 
   void on(const Envelope& envelope, TimePoint now, RouterActions& actions);
   void on_wake(TimePoint now, RouterActions& actions);
@@ -153,6 +156,8 @@ class Router {
   void deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
                RouterActions& actions);
   void fail(std::uint64_t id, Error error, TimePoint now, RouterActions& actions);
+  void on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
+                       RouterActions& actions);
   void fail_lost(const std::string& why, TimePoint now, RouterActions& actions);
   void end(std::uint64_t id);
   void ask_wake(RouterActions& actions) const;
@@ -160,6 +165,7 @@ class Router {
   Options options_;
   PlacementVersion version_;
   std::map<std::uint32_t, Replica> replicas_;
+  bool waits_ = false;  ///< requests are accepted without a replica
   std::string not_ready_why_;
   Journal journal_;
   Requests requests_;

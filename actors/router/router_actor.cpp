@@ -214,12 +214,23 @@ void RouterActor::cancel_in(const std::shared_ptr<State>& state, std::uint64_t r
   });
 }
 
-void RouterActor::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
-                              std::string why_none) {
-  (void)state_->handle.call([state = state_, version, replicas = std::move(replicas),
-                             why = std::move(why_none)] {
+void RouterActor::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas) {
+  (void)state_->handle.call([state = state_, version, replicas = std::move(replicas)] {
     turn(*state,
-         [&](Router& m, auto& actions) { m.on_replicas(version, replicas, why, now(), actions); });
+         [&](Router& m, auto& actions) { m.on_replicas(version, replicas, now(), actions); });
+  });
+}
+
+void RouterActor::on_replicas_lost(std::vector<std::uint32_t> replicas, std::string why) {
+  (void)state_->handle.call([state = state_, replicas = std::move(replicas), why = std::move(why)] {
+    turn(*state,
+         [&](Router& m, auto& actions) { m.on_replicas_lost(replicas, why, now(), actions); });
+  });
+}
+
+void RouterActor::set_admission(bool waits, std::string why) {
+  (void)state_->handle.call([state = state_, waits, why = std::move(why)] {
+    turn(*state, [&](Router& m, auto& actions) { m.set_admission(waits, why, now(), actions); });
   });
 }
 

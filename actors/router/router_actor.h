@@ -44,8 +44,10 @@ class RouterActor : public GenerationService {
                     std::function<void(Result<std::uint64_t>)> accepted);
   void cancel(std::uint64_t request) override;
 
-  void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
-                   std::string why_none);
+  // As those of the Router; any thread.
+  void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas);
+  void on_replicas_lost(std::vector<std::uint32_t> replicas, std::string why);
+  void set_admission(bool waits, std::string why);
 
   RequestCounts counts() const;  ///< the newest; any thread
   RequestRates rates() const;    ///< of the last ten seconds; any thread

@@ -40,7 +40,7 @@ struct Desk {
     std::vector<ReplicaEndpoint> endpoints;
     for (std::uint32_t id = 0; id < replicas; ++id) endpoints.push_back({id, replica_address(id)});
     RouterActions actions;
-    router.on_replicas(PlacementVersion{1}, endpoints, "", now, actions);
+    router.on_replicas(PlacementVersion{1}, endpoints, now, actions);
     take(actions);
   }
   std::uint64_t submit(PreparedRequest prepared) {
@@ -383,7 +383,7 @@ TEST_CASE("a lost replica's requests end at once and say which node was lost") {
   desk.submit(prompt_of(3, 5));
   desk.submit(prompt_of(3, 5));
   RouterActions actions;
-  desk.router.on_replica_lost(1, "node-2 was lost; send the request again.", desk.now, actions);
+  desk.router.on_replicas_lost({1}, "node-2 was lost; send the request again.", desk.now, actions);
   desk.take(actions);
   REQUIRE(desk.events.size() == 1);
   CHECK(desk.events[0].error->code == ErrorCode::kUnavailable);
@@ -391,7 +391,8 @@ TEST_CASE("a lost replica's requests end at once and say which node was lost") {
   CHECK(desk.cancels.empty());
 
   RouterActions none;
-  desk.router.on_replicas(PlacementVersion{2}, {}, "Two devices are missing.", desk.now, none);
+  desk.router.set_admission(false, "Two devices are missing.", desk.now, none);
+  desk.router.on_replicas(PlacementVersion{2}, {}, desk.now, none);
   desk.take(none);
   CHECK(desk.events.size() == 2);
   const auto refused = desk.router.submit(prompt_of(3, 5), 1, desk.now, none);
@@ -406,14 +407,14 @@ TEST_CASE("a replica at a new address is not taken for the old one") {
   RouterActions actions;
   Address reborn = replica_address(0);
   ++reborn.incarnation.value;
-  desk.router.on_replicas(PlacementVersion{2}, {{0, reborn}}, "", desk.now, actions);
+  desk.router.on_replicas(PlacementVersion{2}, {{0, reborn}}, desk.now, actions);
   desk.take(actions);
   REQUIRE(desk.events.size() == 1);
   CHECK(desk.events[0].error->code == ErrorCode::kUnavailable);
   desk.submit(prompt_of(3, 5));
   CHECK(desk.submits.back().first == reborn);
   RouterActions stale;
-  desk.router.on_replicas(PlacementVersion{1}, {}, "old news", desk.now, stale);
+  desk.router.on_replicas(PlacementVersion{1}, {}, desk.now, stale);
   CHECK(stale.deliveries.empty());
 }
 

@@ -117,7 +117,7 @@ class Simulation {
       if (faults_ && chance(20)) at(later_ms(1, 300), Loss{workers_.size() - 1});
     }
     RouterActions actions;
-    router_.on_replicas(PlacementVersion{1}, endpoints, "", now_, actions);
+    router_.on_replicas(PlacementVersion{1}, endpoints, now_, actions);
     carry_out(actions);
   }
 
@@ -176,7 +176,7 @@ class Simulation {
   void act(const Loss& loss) {
     workers_[loss.worker]->lost = true;
     RouterActions actions;
-    router_.on_replica_lost(static_cast<std::uint32_t>(loss.worker), "node lost", now_, actions);
+    router_.on_replicas_lost({static_cast<std::uint32_t>(loss.worker)}, "node lost", now_, actions);
     carry_out(actions);
   }
 
