@@ -22,6 +22,9 @@ struct BalanceInput {
   /// What the devices have now, in any order; may name devices that are gone. The answer is the
   /// layout that differs least from it. Empty: nothing yet.
   std::vector<LayerExperts> current;
+  /// A layer stays as it is if it keeps the rules below and its imbalance (layout_measures.h) is
+  /// within this share of the one it could have: 0.1 spares moves that bring less than 10 %.
+  double tolerance = 0;
 };
 
 /// Places `copies` copies of every layer's experts so that devices are loaded evenly. Pure and

@@ -7,9 +7,10 @@
 
 namespace troupe {
 
-/// Layers times replicas, and entries of log2phy, of one plan: ten times the largest published
-/// model over a thousand devices. More is a mistake in the input, not a cluster.
-inline constexpr std::int64_t kEplbEntriesMax = 1 << 24;
+/// Layers times replicas, and entries of log2phy, of one plan: two hundred times the largest
+/// published deployment (58 layers of 288 replicas). More is a mistake in the input, and would take
+/// gigabytes.
+inline constexpr std::int64_t kEplbEntriesMax = 1 << 22;
 
 /// What the published balancer is asked, by its own names.
 struct EplbInput {
@@ -30,8 +31,10 @@ struct EplbPlan {
 };
 
 /// DeepSeek's expert parallelism load balancer, rebalance_experts() of
-/// https://github.com/deepseek-ai/EPLB/blob/main/eplb.py, equal to it number for number: float32
-/// arithmetic, descending stable sorts, the first of equal minima and maxima.
+/// https://github.com/deepseek-ai/EPLB/blob/main/eplb.py, equal to it number for number, run with
+/// PyTorch on a processor: float32 arithmetic, sums in PyTorch's order (float_sum.h), the first of
+/// equal minima and maxima, and equals sorted as libstdc++'s std::sort leaves them, which shows in
+/// the ranks of an expert's copies.
 ///
 /// Hierarchical where num_groups is a multiple of num_nodes: groups are packed to nodes, experts
 /// replicated within a node, replicas packed to its GPUs. Otherwise global: one group, one node.

@@ -9,9 +9,9 @@
 namespace troupe {
 
 struct NextStepInput {
-  std::vector<LayerExperts> current;  ///< slots on devices that live
-  std::vector<LayerExperts> goal;     ///< every layer that shall have slots
-  std::int32_t num_experts = 0;       ///< of a layer
+  /// What devices hold that live: of a version that nothing is older than, ordered by layer.
+  std::vector<LayerExperts> current;
+  std::vector<LayerExperts> goal;  ///< every layer that shall have slots
   std::uint64_t expert_bytes = 0;
   std::int32_t max_layers = 1;  ///< that one step may change
   /// That one step may load, all devices together; one copy is always allowed.

@@ -13,6 +13,9 @@ struct SlotChanges {
   bool empty() const { return added.empty() && removed.empty(); }
 };
 
+/// The slots in the order of (expert, device).
+std::vector<ExpertSlot> ordered_slots(std::vector<ExpertSlot> slots);
+
 SlotChanges slot_changes(const LayerExperts& from, const LayerExperts& to);
 
 }  // namespace troupe
