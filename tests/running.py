@@ -151,11 +151,13 @@ def shared_memory():
 class Process:
     """A long-running command whose output goes to a file."""
 
-    def __init__(self, words, env, log_path):
+    def __init__(self, words, env, log_path, prefix=()):
+        """The prefix is a program that becomes the command, such as `ip netns exec NAME`."""
         self.log_path = log_path
+        words = [*prefix, str(TROUPE), *map(str, words)]
         with open(log_path, "ab") as log:
             self.popen = subprocess.Popen(
-                [str(TROUPE), *map(str, words)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
             )
         self.pid = self.popen.pid
 

@@ -1,0 +1,360 @@
+"""A cluster under constant load while its workers are killed, hung, cut off, added and drained.
+
+Every answer is compared, bit for bit, with the one of a run without faults. Ends with exit code 0 only
+if no request failed, none changed and none hung.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import faults  # noqa: E402
+import measure  # noqa: E402
+import network  # noqa: E402
+import running  # noqa: E402
+from stage import Stage, Watcher  # noqa: E402
+
+# What runs when the load is stopped must be at its end by then.
+LAST_ANSWERS_S = 90
+DIFFERENT_REQUESTS = 96
+
+
+@dataclasses.dataclass
+class Plan:
+    seconds: float = 60
+    seed: int = 1
+    streams: int = 32
+    workers: int = 4
+    kinds: tuple | None = None
+    head_flags: tuple = ()
+    log_level: str = "info"
+    keep: Path | None = None  # where logs go when something was lost
+
+
+class LoadProcess:
+    """load.py as a process, and the newest line that it told."""
+
+    def __init__(self, stage, plan, reference, *words):
+        self.out = stage.folder / f"records-{len(words)}.jsonl"
+        self.errors = stage.folder / "load.log"
+        words = ["--port", stage.http_port, "--seed", plan.seed, "--requests", DIFFERENT_REQUESTS,
+                 "--streams", plan.streams, "--reference", reference, "--out", self.out, *words]  # fmt: skip
+        with open(self.errors, "ab") as errors:
+            self.popen = subprocess.Popen(
+                [sys.executable, str(HERE / "load.py"), *map(str, words)], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            )  # fmt: skip
+        self.told = {}
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self):
+        for line in self.popen.stdout:
+            self.told = json.loads(line)
+
+    def stop(self):
+        try:
+            self.popen.stdin.write("stop\n")
+            self.popen.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    def wait(self, seconds):
+        """Whether it came to its end by itself."""
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+            return False
+        self.thread.join()
+        assert code == 0, f"the load generator failed:\n{self.errors.read_text()}"
+        return True
+
+
+def answers_without_faults(plan, folder):
+    """The answers without faults, from one worker alone; returns the file."""
+    reference = folder / "reference.json"
+    with Stage(network.Direct(), plan.head_flags) as stage:
+        stage.start_head()
+        stage.add_worker()
+        stage.wait_ready()
+        load = LoadProcess(stage, plan, reference, "--once")
+        assert load.wait(300), "the run without faults does not end"
+        assert load.told["finished"] == DIFFERENT_REQUESTS, (
+            f"{load.told}\n{load.out.read_text()[:2000]}\n{stage.logs()}"
+        )
+    return reference
+
+
+# --- The run ----------------------------------------------------------------------------------
+
+
+class View:
+    """What a person sees: a line a second, and one for each fault."""
+
+    HEADS = ("time", "workers", "streams", "tokens/s", "finished", "failed", "changed", "hung", "quiet")
+
+    def __init__(self, out=sys.stdout):
+        self.out = out
+        self.started = time.monotonic()
+        self.lines = 0
+        self.tokens = 0
+        self.told_at = self.started
+
+    def say(self, text):
+        print(text, file=self.out, flush=True)
+
+    def now(self):
+        return f"{time.monotonic() - self.started:7.1f} s"
+
+    def fault(self, fault, nodes):
+        names = [nodes.get(pid) or f"process {pid}" for pid in fault["pids"]]
+        lasts = f" for {fault['lasts_s']:.1f} s" if "lasts_s" in fault else ""
+        self.say(f"{self.now()}  -- {fault['kind'].replace('_', ' ')} {' and '.join(names)}{lasts}")
+
+    def second(self, told, workers, state):
+        if self.lines % 20 == 0:
+            self.say("  ".join(f"{head:>9}" for head in self.HEADS) + "  cluster")
+        self.lines += 1
+        now = time.monotonic()
+        rate = (told.get("tokens", 0) - self.tokens) / max(1e-3, now - self.told_at)
+        self.tokens, self.told_at = told.get("tokens", 0), now
+        values = [self.now(), workers, told.get("running", 0), f"{rate:.0f}", *(
+            told.get(name, 0) for name in ("finished", "failed", "changed", "hung")
+        ), f"{told.get('quiet_s', 0) * 1000:.0f} ms"]  # fmt: skip
+        self.say("  ".join(f"{value!s:>9}" for value in values) + f"  {state}")
+
+
+class Run:
+    def __init__(self, plan, stage, view):
+        self.plan = plan
+        self.stage = stage
+        self.view = view
+        self.nodes = {}
+
+    def state(self):
+        status = self.watcher.status or {}
+        for node in status.get("nodes", []):
+            self.nodes[node["pid"]] = node["id"]
+        return status.get("cluster", {}).get("state", "-")
+
+    def at_rest(self, hand):
+        return self.state() == "ready" and all(c["code"] is not None for c in hand.commands)
+
+    def look_on(self, hand, condition):
+        while condition():
+            hand.turn(time.monotonic())
+            self.tick()
+            time.sleep(0.05)
+
+    def tick(self):
+        if time.monotonic() >= self.next_line:
+            self.next_line = time.monotonic() + 1
+            self.view.second(self.load.told, len(self.stage.living()), self.state())
+
+    def go(self, reference):
+        plan, stage = self.plan, self.stage
+        rng = random.Random(plan.seed)
+        stage.start_head()
+        for _ in range(rng.randint(1, plan.workers)):
+            stage.add_worker()
+        stage.wait_ready()
+        self.watcher = Watcher(stage)
+        self.load = LoadProcess(stage, plan, reference)
+        self.next_line = time.monotonic()
+        clock = time.time() - time.monotonic()
+        hand = faults.Hand(stage, lambda fault: self.view.fault(fault, self.nodes))
+        background = faults.Background(
+            hand, faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers), plan.seconds
+        )
+        try:
+            while background.running():
+                self.tick()
+                time.sleep(0.05)
+            background.wait()
+            hand.settle()
+            self.view.say(f"{self.view.now()}  -- no more faults; what runs comes to its end")
+            self.load.stop()
+            end = time.monotonic() + LAST_ANSWERS_S
+            self.look_on(hand, lambda: self.load.popen.poll() is None and time.monotonic() < end)
+            ended = self.load.wait(1)
+            self.look_on(hand, lambda: not self.at_rest(hand) and time.monotonic() < end)
+        finally:
+            self.watcher.close()
+            hand.close()
+            if self.load.popen.poll() is None:
+                self.load.popen.kill()
+        stage.living()  # notes the last crashes
+        if stage.head_process.popen.poll() is not None:
+            stage.crashes.append("the head ended by itself:\n" + stage.head_process.log()[-2000:])
+        return self.result(hand, ended, clock)
+
+    def result(self, hand, ended, clock):
+        records = measure.read_records(self.load.out)
+        told = self.load.told
+        counts = {name: told[name] for name in ("finished", "failed", "changed", "hung", "refused")}
+        if not ended:
+            counts["hung"] += max(1, told["running"])
+        done = [fault for fault in hand.faults if fault["kind"] not in ("start", "join")]
+        events = self.watcher.all_events()
+        return {
+            "plan": {"seconds": self.plan.seconds, "seed": self.plan.seed, "streams": self.plan.streams,
+                     "workers": self.plan.workers, "network": self.stage.network.name},
+            "counts": counts,
+            "tokens": told["tokens"],
+            "faults": hand.faults,
+            "events": events,
+            "clock": clock,
+            "state": self.state(),
+            "crashes": self.stage.crashes,
+            "requests": (self.watcher.status or {}).get("requests", {}),
+            "commands": [{k: c.get(k) for k in ("words", "code", "said", "took_s")} for c in hand.commands],
+            "bad": [r for r in records if r["verdict"] != "finished"][:20],
+            "figures": figures(done, self.nodes, events, records, clock),
+        }  # fmt: skip
+
+
+def figures(done, nodes, events, records, clock):
+    arrivals = measure.Arrivals(records)
+    noticed = {"killed": [], "hung or cut off": []}
+    recovered, stalls, worst = [], [], []
+    for fault, after in zip(done, [*done[1:], None]):
+        begin = fault["time"]
+        end = after["time"] if after else begin + 10
+        if fault["kind"] in faults.LOSES:
+            name = "killed" if "kill" in fault["kind"] else "hung or cut off"
+            noticed[name] += measure.noticed_in(fault, nodes, events)
+            if (again := measure.serving_again_in(fault, events, end)) is not None:
+                recovered.append(again)
+        seen = arrivals.stalls(begin - clock, min(end, begin + 10) - clock)
+        stalls += seen
+        worst.append(max(seen, default=0))
+    return {
+        **{f"noticed, {name}": measure.distribution(values) for name, values in noticed.items()},
+        "recovered": measure.distribution(recovered),
+        "client stall": measure.distribution(stalls),
+        "client stall, the longest of each fault": measure.distribution(worst),
+        "gap between tokens, at any time": measure.distribution(arrivals.gaps()),
+    }
+
+
+def complaints(result):
+    """What must not be, a line each."""
+    counts = result["counts"]
+    for name in ("failed", "changed", "hung"):
+        if counts[name]:
+            yield f"{counts[name]} requests {name}"
+    if not counts["finished"]:
+        yield "no request finished"
+    if result["state"] != "ready":
+        yield f"the cluster is {result['state']} in the end, with all its workers there"
+    yield from result["crashes"]
+    for command in result["commands"]:
+        if command["code"] in (None, "no end", 2):
+            yield f"`troupe {' '.join(command['words'])}` ended with {command['code']}: {command['said']}"
+    for record in result["bad"][:5]:
+        yield f"request {record['key']} {record['verdict']}: {record['why'][:300]}"
+
+
+def run(plan, view):
+    """The whole of it; the result is plain data."""
+    private = network.enter_private()
+    folder = Path(tempfile.mkdtemp(prefix="troupe-chaos-"))
+    try:
+        view.say(f"-- {DIFFERENT_REQUESTS} answers without faults first, to compare with")
+        reference = answers_without_faults(plan, folder)
+        with Stage(network.best_network(str(os.getpid()), private), plan.head_flags,
+                   log_level=plan.log_level) as stage:  # fmt: skip
+            view.say(f"-- {plan.streams} streams, seed {plan.seed}, network: {stage.network.name}")
+            view.say(f"-- to look on: {watch_line(stage, private)}")
+            result = Run(plan, stage, view).go(reference)
+            if plan.keep:
+                shutil.copytree(stage.folder, plan.keep, dirs_exist_ok=True,
+                                ignore=lambda folder, names: {"state"} & set(names))  # fmt: skip
+        return result
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def watch_line(stage, private):
+    inside = f"nsenter --net=/proc/{os.getpid()}/ns/net " if private else ""
+    return f"{inside}{running.TROUPE} top --state-dir {stage.state_dir}"
+
+
+# --- The command ------------------------------------------------------------------------------
+
+
+def ms(seconds):
+    return "-" if seconds is None else f"{seconds * 1000:.0f} ms"
+
+
+def summary(result):
+    """The result for people, as lines."""
+    counts = result["counts"]
+    kinds = {}
+    for fault in result["faults"]:
+        kinds[fault["kind"]] = kinds.get(fault["kind"], 0) + 1
+    yield ""
+    yield "did " + ", ".join(f"{n} x {kind.replace('_', ' ')}" for kind, n in sorted(kinds.items()))
+    yield f"{'':42} {'count':>7} {'median':>9} {'p99':>9} {'max':>9}"
+    for name, d in result["figures"].items():
+        yield f"{name:42} {d['count']:>7} {ms(d['p50']):>9} {ms(d['p99']):>9} {ms(d['max']):>9}"
+    yield ""
+    wrong = list(complaints(result))
+    yield from wrong
+    verdict = "SOMETHING WAS LOST OR CHANGED" if wrong else "nothing lost, nothing changed"
+    yield (
+        f"{verdict}: {counts['finished']} requests finished, {counts['failed']} failed, "
+        f"{counts['changed']} changed, {counts['hung']} hung; {result['tokens']} tokens, "
+        f"{counts['refused']} times asked to come back later"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, prog="tools/chaos")
+    parser.add_argument("--seconds", type=float, default=60, help="how long faults come (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="of requests and faults (default: 1)")
+    parser.add_argument("--streams", type=int, default=32, help="requests at a time (default: 32)")
+    parser.add_argument("--workers", type=int, default=4, help="at most (default: 4)")
+    parser.add_argument("--kinds", help=f"of {', '.join(faults.WEIGHTS)}; comma-separated (default: all)")
+    parser.add_argument("--report", type=Path, help="a file for the result; JSON if its name ends so")
+    parser.add_argument("--keep", type=Path, help="a folder for the logs of all processes")
+    parser.add_argument("--log-level", default="info", help="of the cluster (default: info)")
+    parser.add_argument("flags", nargs="*", help="flags of `troupe head`, after --")
+    options = parser.parse_args()
+    kinds = tuple(options.kinds.split(",")) if options.kinds else None
+    if unknown := set(kinds or ()) - set(faults.WEIGHTS):
+        parser.error(f"there is no fault {', '.join(unknown)}; there are {', '.join(faults.WEIGHTS)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Requests wait while nothing can serve; the limit of a request is not what is tested here.
+    flags = ("--kv-cache-memory", "256MiB", *options.flags)
+    plan = Plan(options.seconds, options.seed, options.streams, options.workers, kinds, flags,
+                options.log_level, options.keep)  # fmt: skip
+    try:
+        result = run(plan, View())
+    except KeyboardInterrupt:
+        return 130
+    lines = list(summary(result))
+    print("\n".join(lines))
+    if options.report:
+        as_json = options.report.suffix == ".json"
+        options.report.write_text(json.dumps(result) if as_json else "\n".join(lines) + "\n")
+    return 1 if any(complaints(result)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

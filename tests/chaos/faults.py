@@ -1,0 +1,301 @@
+"""What happens to the workers: a seeded schedule, and the hand that carries it out.
+
+The schedule is drawn beforehand from its seed alone. Whom a fault hits is drawn too, as a number that
+is turned into one of the workers of that moment.
+"""
+
+import dataclasses
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import running
+
+# How often each comes, relative to the others.
+WEIGHTS = {
+    "kill": 8,
+    "kill_two": 3,
+    "kill_all": 2,
+    "hang": 4,
+    "pause": 3,
+    "cut_off": 3,
+    "one_way_out": 1,
+    "one_way_in": 1,
+    "reset": 2,
+    "cut_pair": 1,
+    "reset_pair": 2,
+    "join": 4,
+    "drain": 3,
+    "rebalance": 3,
+    "kill_loading": 2,
+    "kill_recovering": 3,
+    "kill_draining": 2,
+    "kill_rebalancing": 2,
+}
+NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair"}
+NEEDS_TWO = {"kill_two", "cut_pair", "reset_pair", "drain", "kill_draining", "kill_recovering"}
+# What kills or silences; drains, joins and rebalances are work, not faults.
+LOSES = {"kill", "kill_two", "kill_all", "hang", "kill_loading", "kill_recovering", "kill_draining",
+         "kill_rebalancing", "cut_off", "one_way_out", "one_way_in"}  # fmt: skip
+DRAIN_PATIENCE_S = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    kind: str
+    gap_s: float  # after the one before
+    who: float  # in [0, 1): which of the workers
+    also: float  # which other one
+    lasts_s: float
+    soon_s: float  # until the second part of a fault with two parts
+    refill_s: float  # until new workers take the places of dead ones
+    wanted: int  # workers from then on
+
+
+def schedule(seed, network, kinds=None, workers=4, pace_s=(0.8, 3.5)):
+    """An endless sequence of faults that this network can do."""
+    rng = random.Random(seed)
+    possible = {
+        kind: weight for kind, weight in WEIGHTS.items()
+        if (kinds is None or kind in kinds) and (kind not in NEEDS_NETWORK or kind in network.can)
+    }  # fmt: skip
+    # Each kind once before any comes twice, so that a short run has seen them all.
+    bag = []
+    while True:
+        if not bag:
+            bag = list(possible)
+            bag += rng.choices(list(possible), possible.values(), k=len(bag))
+            rng.shuffle(bag)
+        kind = bag.pop()
+        lasts = rng.uniform(0.2, 0.8) if kind == "pause" else rng.uniform(1.8, 4)
+        yield Planned(
+            kind, rng.uniform(*pace_s), rng.random(), rng.random(), lasts, rng.uniform(0.01, 0.4),
+            rng.uniform(0, 1.5), rng.randint(2 if kind in NEEDS_TWO else 1, workers),
+        )  # fmt: skip
+
+
+class Hand:
+    """Carries out faults on a stage and notes what it did."""
+
+    def __init__(self, stage, tell=lambda fault: None):
+        self.stage = stage
+        self.tell = tell
+        self.faults = []
+        self.heals = []  # (when, what to do)
+        self.commands = []
+        self.wanted = len(stage.living())
+        self.refill_at = 0
+
+    # --- time passes -------------------------------------------------------------------------
+
+    def until(self, end):
+        """Heals, refills and tidies while time passes."""
+        while (now := time.monotonic()) < end:
+            self.turn(now)
+            time.sleep(max(0, min(0.02, end - now)))
+
+    def turn(self, now):
+        for entry in [entry for entry in self.heals if entry[0] <= now]:
+            self.heals.remove(entry)
+            entry[1]()
+        self.finish_commands()
+        if now >= self.refill_at:
+            missing = self.wanted - len(self.stage.living())
+            if missing > 0:
+                self.note("start", [self.stage.add_worker() for _ in range(missing)])
+
+    def heal_all(self):
+        for _, heal in self.heals:
+            heal()
+        self.heals = []
+
+    def settle(self):
+        """Everything healed, and the workers that are wanted there."""
+        self.heal_all()
+        self.refill_at = 0
+        self.turn(time.monotonic())
+
+    def note(self, kind, workers, at=None, **more):
+        fault = {"kind": kind, "time": at or time.time(), "pids": [w.pid for w in workers], **more}
+        self.faults.append(fault)
+        self.tell(fault)
+        return fault
+
+    # --- commands ----------------------------------------------------------------------------
+
+    def command(self, *words, worker=None):
+        log = self.stage.folder / f"command-{len(self.commands)}-{words[0]}.log"
+        process = running.Process(words, self.stage.env, log)
+        command = {"words": words, "process": process, "worker": worker, "time": time.time(),
+                   "deadline": time.monotonic() + DRAIN_PATIENCE_S, "code": None}  # fmt: skip
+        self.commands.append(command)
+        return command
+
+    def finish_commands(self):
+        for command in self.commands:
+            popen = command["process"].popen
+            if command["code"] is not None:
+                continue
+            code = popen.poll()
+            if code is None and time.monotonic() > command["deadline"]:
+                popen.kill()
+                popen.wait()
+                code = "no end"
+            if code is None:
+                continue
+            command["code"] = code
+            command["said"] = command["process"].log().strip()[-300:]
+            command["took_s"] = time.time() - command["time"]
+            worker = command["worker"]
+            if worker and worker.alive():
+                if code == 0:
+                    worker.kill(signal.SIGTERM)  # it may be switched off now, and is
+                else:
+                    worker.leaving = False
+
+    def drain(self, worker):
+        node = self.stage.node_of(worker.pid)
+        if node is None:
+            return None
+        worker.leaving = True
+        return self.command("drain", node, worker=worker)
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def do(self, planned):
+        workers = self.stage.living()
+        if planned.kind in NEEDS_TWO and len(workers) < 2:
+            planned = dataclasses.replace(planned, kind="join")
+        if not workers:
+            planned = dataclasses.replace(planned, kind="join")
+        self.refill_at = time.monotonic() + planned.refill_s
+        self.wanted = planned.wanted
+        index = int(planned.who * len(workers))
+        victim = workers[index] if workers else None
+        others = [w for w in workers if w is not victim]
+        other = others[int(planned.also * len(others))] if others else None
+        getattr(self, "do_" + planned.kind)(planned, victim, other)
+
+    def kill(self, kind, *workers):
+        at = time.time()
+        for worker in workers:
+            worker.kill()
+        self.note(kind, workers, at)
+
+    def later(self, seconds):
+        self.until(time.monotonic() + seconds)
+
+    def do_kill(self, planned, victim, _):
+        self.kill("kill", victim)
+
+    def do_kill_two(self, planned, victim, other):
+        self.kill("kill_two", victim, other)
+
+    def do_kill_all(self, planned, *_):
+        self.kill("kill_all", *self.stage.living())
+
+    def stop(self, kind, planned, victim):
+        at = time.time()
+        victim.kill(signal.SIGSTOP)
+        self.note(kind, [victim], at, lasts_s=planned.lasts_s)
+        self.heals.append((time.monotonic() + planned.lasts_s, lambda: victim.kill(signal.SIGCONT)))
+
+    def do_hang(self, planned, victim, _):
+        self.stop("hang", planned, victim)
+
+    def do_pause(self, planned, victim, _):
+        self.stop("pause", planned, victim)
+
+    def cut(self, kind, planned, victims, heal):
+        self.note(kind, victims, lasts_s=planned.lasts_s)
+        self.heals.append((time.monotonic() + planned.lasts_s, heal))
+
+    def do_cut_off(self, planned, victim, _):
+        self.cut("cut_off", planned, [victim], victim.link.cut_off())
+
+    def do_one_way_out(self, planned, victim, _):
+        self.cut("one_way_out", planned, [victim], victim.link.one_way_out())
+
+    def do_one_way_in(self, planned, victim, _):
+        self.cut("one_way_in", planned, [victim], victim.link.one_way_in())
+
+    def do_reset(self, planned, victim, _):
+        victim.link.reset()
+        self.note("reset", [victim])
+
+    def do_cut_pair(self, planned, victim, other):
+        self.cut("cut_pair", planned, [victim, other], victim.link.cut_pair(other.link))
+
+    def do_reset_pair(self, planned, victim, other):
+        victim.link.reset_pair(other.link)
+        self.note("reset_pair", [victim, other])
+
+    def do_join(self, planned, *_):
+        self.note("join", [self.stage.add_worker()])
+        self.wanted = max(self.wanted, len(self.stage.living()))
+
+    def do_drain(self, planned, victim, _):
+        self.note("drain", [victim])
+        self.drain(victim)
+        self.wanted = max(1, min(self.wanted, len(self.stage.living())))
+
+    def do_rebalance(self, *_):
+        self.note("rebalance", [])
+        self.command("rebalance")
+
+    def do_kill_loading(self, planned, victim, _):
+        newcomer = self.stage.add_worker()
+        self.note("join", [newcomer])
+        self.later(planned.soon_s)
+        self.kill("kill_loading", victim if planned.also < 0.5 else newcomer)
+
+    def do_kill_recovering(self, planned, victim, other):
+        self.kill("kill", victim)
+        self.later(planned.soon_s)
+        self.kill("kill_recovering", other)
+
+    def do_kill_draining(self, planned, victim, other):
+        self.note("drain", [victim])
+        self.drain(victim)
+        self.later(planned.soon_s)
+        self.kill("kill_draining", victim if planned.also < 0.5 else other)
+
+    def do_kill_rebalancing(self, planned, victim, _):
+        self.do_rebalance()
+        self.later(planned.soon_s)
+        self.kill("kill_rebalancing", victim)
+
+    def close(self):
+        for command in self.commands:
+            command["deadline"] = 0
+        self.finish_commands()
+
+
+class Background:
+    """Runs a hand's schedule in a thread, for tests that look on meanwhile."""
+
+    def __init__(self, hand, plan, seconds):
+        self.error = None
+        self.thread = threading.Thread(target=self._run, args=(hand, plan, seconds))
+        self.thread.start()
+
+    def _run(self, hand, plan, seconds):
+        try:
+            end = time.monotonic() + seconds
+            for planned in plan:
+                hand.until(min(end, time.monotonic() + planned.gap_s))
+                if time.monotonic() >= end:
+                    return
+                hand.do(planned)
+        except Exception as error:  # shown by whoever waits
+            self.error = error
+
+    def running(self):
+        return self.thread.is_alive()
+
+    def wait(self):
+        self.thread.join()
+        if self.error:
+            raise self.error

@@ -1,0 +1,243 @@
+"""Ways to break connections, whatever the machine allows.
+
+With root rights every worker gets a network namespace of its own, joined to the head's by a bridge: its
+link can be taken away without a word (no packet says goodbye), one direction or one pair of workers can
+be cut, and connections can be reset. All of it lies in a private namespace (`enter_private`), so that
+nothing of the machine's own network changes. Without rights, workers reach the head through a proxy in
+this process, which cuts, falls silent, or does so in one direction; workers cannot be cut off from each
+other then.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+INSIDE = "TROUPE_CHAOS_PRIVATE_NETWORK"
+HUB = "10.213.0.1"
+
+
+def ip(*words, check=True):
+    done = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True)
+    assert not check or done.returncode == 0, f"ip {' '.join(map(str, words))}: {done.stderr}"
+    return done
+
+
+def works(words):
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def enter_private():
+    """Starts this program again in a network namespace of its own, where that is allowed. Returns
+    whether it runs in one."""
+    if os.environ.get(INSIDE) == str(os.getpid()):
+        ip("link", "set", "lo", "up")
+        return True
+    tools = all(shutil.which(tool) for tool in ("unshare", "ip", "ss"))
+    probe = "ip link set lo up && ip link add br0 type bridge && ip link add v0 type veth peer name v1"
+    if not tools or os.geteuid() != 0 or not works(["unshare", "--net", "sh", "-c", probe]):
+        return False
+    os.environ[INSIDE] = str(os.getpid())  # exec keeps the process id
+    os.execvp("unshare", ["unshare", "--net", "--", sys.executable, *sys.argv])
+
+
+class Direct:
+    """Workers reach the head over loopback. Nothing can be cut."""
+
+    name = "direct"
+    hub = "127.0.0.1"
+    can = frozenset()
+
+    def join(self, port):
+        """A place for a worker: how it is started, and where it finds the head."""
+        return Link([], f"{self.hub}:{port}")
+
+    def close(self):
+        pass
+
+
+class Link:
+    def __init__(self, prefix, head):
+        self.prefix = prefix
+        self.head = head
+
+    def close(self):
+        pass
+
+
+class Namespaces:
+    """A namespace a worker. Call in a private namespace only."""
+
+    name = "namespaces"
+    hub = HUB
+    can = frozenset({"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair"})
+
+    def __init__(self, mark):
+        self.mark = mark
+        self.count = 0
+        self.links = []
+        ip("link", "add", "br0", "type", "bridge")
+        ip("addr", "add", f"{HUB}/16", "dev", "br0")
+        ip("link", "set", "br0", "up")
+
+    def join(self, port):
+        self.count += 1
+        link = NamespaceLink(f"troupe-{self.mark[:8]}-{self.count}", self.count, f"{HUB}:{port}")
+        self.links.append(link)
+        return link
+
+    def close(self):
+        for link in self.links:
+            link.close()
+        ip("link", "del", "br0", check=False)
+
+
+class NamespaceLink(Link):
+    def __init__(self, name, number, head):
+        super().__init__(["ip", "netns", "exec", name], head)
+        self.name = name
+        self.outside = f"v{number}"
+        self.address = f"10.213.{number // 250 + 1}.{number % 250 + 1}"
+        self.closed = False
+        ip("netns", "add", name)
+        ip("link", "add", self.outside, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("link", "set", self.outside, "master", "br0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", name, "addr", "add", f"{self.address}/16", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+
+    def cut_off(self):
+        ip("link", "set", self.outside, "nomaster")
+        return lambda: ip("link", "set", self.outside, "master", "br0", check=False)
+
+    def _hole(self, where, address):
+        ip(*where, "route", "add", "blackhole", f"{address}/32", check=False)
+        return lambda: ip(*where, "route", "del", "blackhole", f"{address}/32", check=False)
+
+    def one_way_out(self):
+        """What it sends to the head is lost; what the head sends arrives."""
+        return self._hole(["-n", self.name], HUB)
+
+    def one_way_in(self):
+        return self._hole([], self.address)
+
+    def reset(self):
+        """Ends all its connections at once; new ones succeed."""
+        subprocess.run(["ip", "netns", "exec", self.name, "ss", "-K", "-tn"], capture_output=True)
+        return lambda: None
+
+    def cut_pair(self, other):
+        heal = [self._hole(["-n", self.name], other.address), self._hole(["-n", other.name], self.address)]
+        return lambda: [one() for one in heal]
+
+    def reset_pair(self, other):
+        subprocess.run(["ip", "netns", "exec", self.name, "ss", "-K", "-tn", "dst", other.address],
+                       capture_output=True)  # fmt: skip
+        return lambda: None
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+            ip("netns", "del", self.name, check=False)
+            ip("link", "del", self.outside, check=False)
+
+
+class Proxies:
+    """A proxy a worker, between it and the head. They share one thread, which is lively enough as
+    only the control lane passes."""
+
+    name = "proxies"
+    hub = "127.0.0.1"
+    can = frozenset({"cut_off", "one_way_out", "one_way_in", "reset"})
+
+    def __init__(self):
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+
+    def join(self, port):
+        link = ProxyLink(self, port)
+        self.call(link.open())
+        return link
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+
+
+class ProxyLink(Link):
+    def __init__(self, proxies, port):
+        super().__init__([], None)
+        self.proxies = proxies
+        self.port = port
+        self.lost = set()
+        self.writers = set()
+
+    async def open(self):
+        server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.server = server
+        self.head = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def accept(self, reader, writer):
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = (writer, far_writer)
+        self.writers.update(both)
+        try:
+            ways = [self.pump(reader, far_writer, "out"), self.pump(far_reader, writer, "in")]
+            await asyncio.wait(map(asyncio.ensure_future, ways), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.writers.difference_update(both)
+            for one in both:
+                one.transport.abort()
+
+    async def pump(self, reader, writer, way):
+        """Bytes that were lost cannot come later: a stream with a hole in it never goes on."""
+        hole = False
+        try:
+            while data := await reader.read(1 << 16):
+                hole = hole or way in self.lost
+                if not hole:
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass
+        while way in self.lost:
+            await asyncio.sleep(0.05)  # the end of a stream is lost too
+
+    def _lose(self, *ways):
+        self.lost.update(ways)
+        return lambda: self.lost.difference_update(ways)
+
+    def cut_off(self):
+        return self._lose("in", "out")
+
+    def one_way_out(self):
+        return self._lose("out")
+
+    def one_way_in(self):
+        return self._lose("in")
+
+    def reset(self):
+        def abort():
+            for writer in list(self.writers):
+                writer.transport.abort()
+
+        self.proxies.loop.call_soon_threadsafe(abort)
+        return lambda: None
+
+    def close(self):
+        self.lost.clear()
+        self.reset()
+
+
+def best_network(mark, private):
+    return Namespaces(mark) if private else Proxies()
