@@ -9,6 +9,8 @@ other then.
 """
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -17,6 +19,8 @@ import threading
 
 INSIDE = "TROUPE_CHAOS_PRIVATE_NETWORK"
 HUB = "10.213.0.1"
+BRIDGE = "troupe0"
+CLONE_NEWNET = 0x40000000
 
 
 def ip(*words, check=True):
@@ -36,11 +40,27 @@ def enter_private():
         ip("link", "set", "lo", "up")
         return True
     tools = all(shutil.which(tool) for tool in ("unshare", "ip", "ss"))
-    probe = "ip link set lo up && ip link add br0 type bridge && ip link add v0 type veth peer name v1"
+    probe = "ip link set lo up && ip link add troupe0 type bridge && ip link add v0 type veth peer name v1"
     if not tools or os.geteuid() != 0 or not works(["unshare", "--net", "sh", "-c", probe]):
         return False
     os.environ[INSIDE] = str(os.getpid())  # exec keeps the process id
     os.execvp("unshare", ["unshare", "--net", "--", sys.executable, *sys.argv])
+
+
+@contextlib.contextmanager
+def private():
+    """This thread, and what it starts, in a network namespace of its own for a while. Gives whether
+    that is allowed here."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as before:
+        if os.geteuid() != 0 or not shutil.which("ip") or libc.unshare(CLONE_NEWNET) != 0:
+            yield False
+            return
+        try:
+            ip("link", "set", "lo", "up")
+            yield True
+        finally:
+            assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
 
 
 class Direct:
@@ -78,9 +98,9 @@ class Namespaces:
         self.mark = mark
         self.count = 0
         self.links = []
-        ip("link", "add", "br0", "type", "bridge")
-        ip("addr", "add", f"{HUB}/16", "dev", "br0")
-        ip("link", "set", "br0", "up")
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("addr", "add", f"{HUB}/16", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
 
     def join(self, port):
         self.count += 1
@@ -91,7 +111,7 @@ class Namespaces:
     def close(self):
         for link in self.links:
             link.close()
-        ip("link", "del", "br0", check=False)
+        ip("link", "del", BRIDGE, check=False)
 
 
 class NamespaceLink(Link):
@@ -103,14 +123,14 @@ class NamespaceLink(Link):
         self.closed = False
         ip("netns", "add", name)
         ip("link", "add", self.outside, "type", "veth", "peer", "name", "eth0", "netns", name)
-        ip("link", "set", self.outside, "master", "br0", "up")
+        ip("link", "set", self.outside, "master", BRIDGE, "up")
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "addr", "add", f"{self.address}/16", "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
 
     def cut_off(self):
         ip("link", "set", self.outside, "nomaster")
-        return lambda: ip("link", "set", self.outside, "master", "br0", check=False)
+        return lambda: ip("link", "set", self.outside, "master", BRIDGE, check=False)
 
     def _hole(self, where, address):
         ip(*where, "route", "add", "blackhole", f"{address}/32", check=False)
