@@ -130,6 +130,8 @@ LayerPlan plan_layer(const std::vector<float>& weight, const Sizes& sizes) {
 }
 
 Status check_weights(const std::vector<std::vector<float>>& weight) {
+  if (weight.empty() || weight[0].empty())
+    return invalid_argument("weight needs at least one layer with at least one expert.");
   for (Index layer = 0; layer < weight.size(); ++layer) {
     if (weight[layer].size() != weight[0].size()) {
       return invalid_argument("Row " + std::to_string(layer) + " of weight has " +
@@ -153,8 +155,6 @@ Error not_divisible(const std::string& what, std::int64_t a, const std::string& 
 }
 
 Status check_sizes(const EplbInput& in) {
-  if (in.weight.empty() || in.weight[0].empty())
-    return invalid_argument("weight needs at least one layer with at least one expert.");
   const auto layers = static_cast<std::int64_t>(in.weight.size());
   const auto experts = static_cast<std::int64_t>(in.weight[0].size());
   for (const auto& [name, value] :
@@ -188,8 +188,8 @@ Status check_sizes(const EplbInput& in) {
 }  // namespace
 
 Result<EplbPlan> rebalance_experts(const EplbInput& input) {
-  if (Status s = check_sizes(input); !s) return s.error();
   if (Status s = check_weights(input.weight); !s) return s.error();
+  if (Status s = check_sizes(input); !s) return s.error();
   const bool hierarchical = input.num_groups % input.num_nodes == 0;
   const Sizes sizes{input.weight[0].size(), static_cast<Index>(input.num_replicas),
                     hierarchical ? static_cast<Index>(input.num_groups) : 1,

@@ -32,6 +32,9 @@ struct Cli {
 /// configuration file has been read and logging set up, and returns the exit code.
 CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
                       const std::string& examples, std::function<int()> run);
+/// The same for a subcommand that is there already, such as one below another.
+void set_up_command(Cli& cli, CLI::App* command, const std::string& examples,
+                    std::function<int()> run);
 
 /// Prints an error to stderr, as every command does.
 int fail(const Error& error, int code = kFailed);
@@ -73,5 +76,6 @@ void add_status(Cli& cli);
 void add_stop(Cli& cli);
 void add_generate(Cli& cli);
 void add_tokenize(Cli& cli);
+void add_plan(Cli& cli);
 
 }  // namespace troupe::cli

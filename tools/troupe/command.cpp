@@ -23,6 +23,12 @@ Result<std::string> state_dir_of(const std::string& given) {
 CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
                       const std::string& examples, std::function<int()> run) {
   CLI::App* command = cli.app.add_subcommand(name, description);
+  set_up_command(cli, command, examples, std::move(run));
+  return command;
+}
+
+void set_up_command(Cli& cli, CLI::App* command, const std::string& examples,
+                    std::function<int()> run) {
   command->footer("Examples:\n" + examples);
   command->add_option("--state-dir", cli.common.state_dir,
                       "Where certificates and the join file are (default: $TROUPE_STATE_DIR, else "
@@ -45,7 +51,6 @@ CLI::App* add_command(Cli& cli, const std::string& name, const std::string& desc
     cli.common.state_dir = std::move(*dir);
     end(run());
   });
-  return command;
 }
 
 int fail(const Error& error, int code) {

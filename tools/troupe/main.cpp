@@ -14,7 +14,8 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
   std::string what = error.what();
   while (!what.empty() && (what.back() == '.' || what.back() == '\n')) what.pop_back();
   std::string command = "troupe";
-  for (const CLI::App* used : app->get_subcommands()) command += " " + used->get_name();
+  for (auto used = app->get_subcommands(); !used.empty(); used = used.front()->get_subcommands())
+    command += " " + used.front()->get_name();
   return "troupe: " + what + "; `" + command + " --help` tells more.\n";
 }
 
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
   add_stop(cli);
   add_generate(cli);
   add_tokenize(cli);
+  add_plan(cli);
   cli.app.failure_message(usage_error);
   if (const char* word = unknown_command(cli.app, argc, argv))
     return fail(troupe::invalid_argument("There is no command '" + std::string(word) +
