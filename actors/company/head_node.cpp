@@ -200,6 +200,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.host = host_name();
   out.pid = getpid();
   out.engine = options.engine;
+  out.expert_groups = std::max(1, checkpoint.config().num_expert_groups);
   out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
   out.random = fill_random;
   out.incarnation = options.incarnation;
@@ -269,16 +270,17 @@ void HeadNode::Impl::carry_out(SupervisorActions& actions) {
     }
     hub->close(close.session);
   }
-  if (actions.replicas_lost) {
-    router->set_admission(false, actions.replicas_lost->error.message);
-    router->on_replicas(actions.replicas_lost->version, {});
-  }
+  if (actions.replicas_lost)
+    router->on_replicas_lost(std::move(actions.replicas_lost->replicas),
+                             std::move(actions.replicas_lost->why));
   if (actions.replicas_changed) {
     std::vector<ReplicaEndpoint> endpoints;
     for (const auto& route : actions.replicas_changed->replicas)
-      endpoints.push_back({route.replica, route.address});
+      endpoints.push_back({route.replica, route.address, route.slow});
     router->on_replicas(actions.replicas_changed->version, std::move(endpoints));
   }
+  if (actions.admission)
+    router->set_admission(actions.admission->waits, std::move(actions.admission->why));
   for (const auto& event : actions.events) {
     spdlog::info("{}: {}", event.kind, event.text);
     for (const auto& listener : listeners) listener(event);

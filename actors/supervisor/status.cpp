@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <nlohmann/json.hpp>
 
 namespace troupe {
@@ -13,16 +14,19 @@ std::int64_t milliseconds(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }
 
-Json node_json(const Supervisor::Member& member, TimePoint now) {
+Json node_json(const Supervisor& supervisor, const Supervisor::Member& member, TimePoint now) {
   Json devices = Json::array();
   for (std::size_t i = 0; i < member.inventory.devices.size(); ++i) {
     const auto& device = member.inventory.devices[i];
-    devices.push_back({{"id", to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)})},
+    const DeviceRef ref{member.id, static_cast<std::uint32_t>(i)};
+    devices.push_back({{"id", to_string(ref)},
                        {"kind", device.kind},
                        {"memory_total", device.memory_total},
                        {"memory_used", member.devices[i].memory_used},
                        {"utilization", member.devices[i].utilization},
-                       {"threads", device.threads}});
+                       {"threads", device.threads},
+                       {"slow", supervisor.slow(ref)}});
+    if (!member.devices[i].failed.empty()) devices.back()["failed"] = member.devices[i].failed;
   }
   Json node = {{"id", to_string(member.id)},
                {"host", member.inventory.host},
@@ -43,58 +47,67 @@ Json node_json(const Supervisor::Member& member, TimePoint now) {
 
 Json nodes_json(const Supervisor& supervisor, TimePoint now) {
   Json nodes = Json::array();
-  for (const auto& [id, member] : supervisor.members()) nodes.push_back(node_json(member, now));
-  for (const auto& member : supervisor.gone()) nodes.push_back(node_json(member, now));
+  for (const auto& [id, member] : supervisor.members()) nodes.push_back(node_json(supervisor, member, now));
+  for (const auto& member : supervisor.gone()) nodes.push_back(node_json(supervisor, member, now));
   return nodes;
 }
 
-std::string_view replica_state(ClusterState state) {
-  switch (state) {
-    case ClusterState::kReady:
-      return "ready";
-    case ClusterState::kLoading:
-      return "loading";
-    default:
-      return "lost";
+Json replica_json(const Supervisor& supervisor, const Placement& placement,
+                  const ReplicaPlacement& replica, std::string_view state) {
+  ReplicaReport report;
+  const auto member = supervisor.members().find(replica.node);
+  if (member != supervisor.members().end()) {
+    for (const auto& r : member->second.replicas) {
+      if (r.replica == replica.id) report = r;
+    }
   }
+  Json shards = Json::array();
+  for (const auto& shard : placement.shards) {
+    if (shard.replica != replica.id) continue;
+    shards.push_back({{"layers", {shard.first_layer, shard.last_layer}},
+                      {"tp_rank", shard.tp_rank},
+                      {"device", to_string(shard.device)}});
+  }
+  const auto blocks = report.kv_blocks_total > 0 ? report.kv_blocks_total : replica.kv_blocks;
+  return {{"id", replica.id},
+          {"state", state},
+          {"shards", std::move(shards)},
+          {"running", report.running},
+          {"waiting", report.waiting},
+          {"kv_blocks_total", blocks},
+          {"kv_blocks_used", report.kv_blocks_used},
+          {"preemptions", report.preemptions}};
 }
 
+/// Those that serve, then those that the next version adds.
 Json replicas_json(const Supervisor& supervisor) {
   Json replicas = Json::array();
-  if (!supervisor.placement()) return replicas;
-  const Placement& placement = *supervisor.placement();
-  for (const auto& replica : placement.replicas) {
-    ReplicaReport report;
-    const auto member = supervisor.members().find(replica.node);
-    if (member != supervisor.members().end()) {
-      for (const auto& r : member->second.replicas) {
-        if (r.replica == replica.id) report = r;
-      }
+  std::set<std::uint32_t> known;
+  if (const Placement* active = supervisor.active()) {
+    for (const auto& replica : active->replicas) {
+      known.insert(replica.id);
+      replicas.push_back(replica_json(supervisor, *active, replica, "ready"));
     }
-    Json shards = Json::array();
-    for (const auto& shard : placement.shards) {
-      if (shard.replica != replica.id) continue;
-      shards.push_back({{"layers", {shard.first_layer, shard.last_layer}},
-                        {"tp_rank", shard.tp_rank},
-                        {"device", to_string(shard.device)}});
-    }
-    const auto blocks = report.kv_blocks_total > 0 ? report.kv_blocks_total : replica.kv_blocks;
-    replicas.push_back({{"id", replica.id},
-                        {"state", replica_state(supervisor.state())},
-                        {"shards", std::move(shards)},
-                        {"running", report.running},
-                        {"waiting", report.waiting},
-                        {"kv_blocks_total", blocks},
-                        {"kv_blocks_used", report.kv_blocks_used},
-                        {"preemptions", report.preemptions}});
   }
+  if (const Placement* pending = supervisor.pending())
+    for (const auto& replica : pending->replicas)
+      if (known.insert(replica.id).second)
+        replicas.push_back(replica_json(supervisor, *pending, replica, "loading"));
   return replicas;
 }
 
-Json experts_json(const Supervisor& supervisor) {
+Json load_json(const ExpertLoad& load) {
+  Json layers = Json::array();
+  for (const auto& [layer, tokens] : load.tokens())
+    layers.push_back({{"layer", layer}, {"tokens", tokens}});
+  return layers;
+}
+
+Json experts_json(const Supervisor& supervisor, TimePoint now) {
   std::size_t copies = 0;
   std::int32_t experts = 0;
   Json layers = Json::array();
+  Json imbalance = nullptr, since = nullptr;
   if (supervisor.placement()) {
     for (const auto& layer : supervisor.placement()->experts) {
       Json slots = Json::array();
@@ -105,10 +118,31 @@ Json experts_json(const Supervisor& supervisor) {
       copies = std::max(copies, layer.slots.size());
       layers.push_back({{"layer", layer.layer}, {"slots", std::move(slots)}});
     }
+    const double worst =
+        imbalance_of(supervisor.placement()->experts, supervisor.expert_load().tokens());
+    if (worst > 0) imbalance = worst;
   }
-  return {{"layers", layers.size()},       {"experts", experts}, {"copies", copies},
-          {"imbalance", nullptr},          {"moves_pending", 0}, {"last_rebalance_s", nullptr},
+  if (const auto last = supervisor.last_rebalance())
+    since = static_cast<double>(milliseconds(now - *last)) / 1000;
+  return {{"layers", layers.size()},
+          {"experts", experts},
+          {"copies", copies},
+          {"imbalance", imbalance},
+          {"moves_pending", supervisor.moves_pending()},
+          {"last_rebalance_s", since},
+          {"load", load_json(supervisor.expert_load())},
           {"placement", std::move(layers)}};
+}
+
+Json survival_json(const Survival& survival) {
+  const auto names = [](const std::vector<NodeId>& nodes) {
+    Json list = Json::array();
+    for (const NodeId node : nodes) list.push_back(to_string(node));
+    return list;
+  };
+  return {{"at_once", names(survival.at_once)},
+          {"with_reload", names(survival.with_reload)},
+          {"not", names(survival.not_at_all)}};
 }
 
 Json quantiles_json(const std::optional<Quantiles>& quantiles) {
@@ -154,7 +188,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                   {"numerics", nullptr},
                   {"uptime_s", static_cast<double>(milliseconds(now - options.started)) / 1000},
                   {"message", supervisor.message()},
-                  {"lost", supervisor.lost_parts()},
+                  {"survives", survival_json(supervisor.survival())},
                   {"placement_version", nullptr},
                   {"counters",
                    {{"joined", counters.joined},
@@ -162,7 +196,9 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                     {"refused", counters.refused_joins},
                     {"refused_messages", counters.refused_messages},
                     {"garbage", counters.garbage},
-                    {"unreachable_peers", counters.unreachable_peers}}}};
+                    {"unreachable_peers", counters.unreachable_peers},
+                    {"recoveries", counters.recoveries},
+                    {"expert_moves", counters.moves}}}};
   if (supervisor.numerics()) cluster["numerics"] = to_string(*supervisor.numerics());
   if (supervisor.placement()) {
     cluster["placement_version"] = supervisor.placement()->version.value;
@@ -176,7 +212,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
   const Json status = {{"cluster", std::move(cluster)},
                        {"nodes", nodes_json(supervisor, now)},
                        {"replicas", replicas_json(supervisor)},
-                       {"experts", experts_json(supervisor)},
+                       {"experts", experts_json(supervisor, now)},
                        {"requests", requests_json(requests, now)},
                        {"events", std::move(events)}};
   // What came from a worker may be no UTF-8.

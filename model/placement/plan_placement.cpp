@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "model/placement/spread_experts.h"
 #include "runtime/byte_size.h"
@@ -154,16 +155,31 @@ class Planner {
     devices_ = input.devices;
     std::sort(devices_.begin(), devices_.end(),
               [](const auto& a, const auto& b) { return a.device < b.device; });
-    for (const auto& d : devices_) free_.push_back(plannable_bytes(d.memory_total));
+    const auto used = placement_use(input, input.kept);
     shards_on_.assign(devices_.size(), 0);
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const std::uint64_t bytes = plannable_bytes(devices_[d].memory_total);
+      free_.push_back(bytes - std::min(bytes, used[d].total()));
+      for (const auto& shard : input.kept.shards)
+        shards_on_[d] += shard.device == devices_[d].device ? 1 : 0;
+    }
   }
 
+  /// `replicas`: new ones, beside those that are kept.
   Result<Placement> plan(std::size_t replicas) {
+    placement_ = input_.kept;
     placement_.version = input_.version;
     placement_.numerics = input_.numerics;
-    if (Status s = place_experts(); !s) return s.error();
+    if (placement_.experts.empty())
+      if (Status s = place_experts(); !s) return s.error();
     if (Status s = place_shards(replicas); !s) return s.error();
     if (Status s = size_caches(replicas); !s) return s.error();
+    const auto by_place = [](const ShardPlacement& a, const ShardPlacement& b) {
+      return std::tie(a.replica, a.stage, a.tp_rank) < std::tie(b.replica, b.stage, b.tp_rank);
+    };
+    std::sort(placement_.shards.begin(), placement_.shards.end(), by_place);
+    std::sort(placement_.replicas.begin(), placement_.replicas.end(),
+              [](const auto& a, const auto& b) { return a.id < b.id; });
     return std::move(placement_);
   }
 
@@ -208,24 +224,47 @@ class Planner {
     return std::max(input_.engine.kv_cache_memory, stage.sequence_bytes);
   }
 
-  /// Each shard goes to the device with the fewest shards that has room for it, the first of
-  /// equals; so they go round while there is room, and stages that follow each other share a node.
+  bool holds(std::size_t d, const Stage& stage) const {
+    const auto held = input_.held_shards.find(devices_[d].device.node);
+    if (held == input_.held_shards.end()) return false;
+    const auto& ranges = held->second;
+    return std::find(ranges.begin(), ranges.end(), std::pair(stage.first, stage.last)) !=
+           ranges.end();
+  }
+
+  /// An id that no kept replica has and no new one was given.
+  std::uint32_t new_id() {
+    const auto taken = [&](std::uint32_t id) {
+      const auto has = [&](const auto& replica) { return replica.id == id; };
+      return std::any_of(input_.kept.replicas.begin(), input_.kept.replicas.end(), has) ||
+             std::find(ids_.begin(), ids_.end(), id) != ids_.end();
+    };
+    std::uint32_t id = input_.next_replica % kReplicasMax;
+    while (taken(id)) id = (id + 1) % kReplicasMax;
+    return id;
+  }
+
+  /// Each shard goes to the device with the fewest shards that has room for it, among equals to one
+  /// that has its weights in memory, then to the first; so they go round while there is room, and
+  /// stages that follow each other share a node.
   Status place_shards(std::size_t replicas) {
     for (std::size_t r = 0; r < replicas; ++r) {
+      ids_.push_back(new_id());
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         const Stage& stage = stages_[s];
         const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(stage));
         std::optional<std::size_t> chosen;
         for (std::size_t d = 0; d < devices_.size(); ++d) {
-          if (free_[d] < need) continue;
-          if (!chosen || shards_on_[d] < shards_on_[*chosen]) chosen = d;
+          if (free_[d] < need || input_.closed.contains(devices_[d].device)) continue;
+          const auto rank = [&](std::size_t i) { return std::pair(shards_on_[i], !holds(i, stage)); };
+          if (!chosen || rank(d) < rank(*chosen)) chosen = d;
         }
         if (!chosen) return no_room(r, s);
         free_[*chosen] -= need;
         ++shards_on_[*chosen];
         shard_device_.push_back(*chosen);
-        placement_.shards.push_back({static_cast<std::uint32_t>(r), static_cast<std::uint32_t>(s),
-                                     0, stage.first, stage.last, devices_[*chosen].device});
+        placement_.shards.push_back({ids_.back(), static_cast<std::uint32_t>(s), 0, stage.first,
+                                     stage.last, devices_[*chosen].device});
       }
     }
     return {};
@@ -256,9 +295,8 @@ class Planner {
       const std::uint64_t sequence =
           ceil_div(input_.engine.max_model_len, input_.engine.block_size);
       if (blocks < sequence) return cache_too_small();
-      const ShardPlacement& first = placement_.shards[r * stages_.size()];
-      placement_.replicas.push_back(
-          {static_cast<std::uint32_t>(r), first.device.node, static_cast<std::int32_t>(blocks)});
+      const NodeId node = devices_[shard_device_[r * stages_.size()]].device.node;
+      placement_.replicas.push_back({ids_[r], node, static_cast<std::int32_t>(blocks)});
     }
     return {};
   }
@@ -298,7 +336,8 @@ class Planner {
   std::vector<PlacementDevice> devices_;
   std::vector<std::uint64_t> free_;        // of each device
   std::vector<std::size_t> shards_on_;     // of each device
-  std::vector<std::size_t> shard_device_;  // of each shard, index into devices_
+  std::vector<std::size_t> shard_device_;  // of each new shard, index into devices_
+  std::vector<std::uint32_t> ids_;         // of the new replicas
   Placement placement_;
 };
 
@@ -307,14 +346,21 @@ class Planner {
 Result<Placement> plan_placement(const PlacementInput& input) {
   if (Status s = check_input(input); !s) return s.error();
   const std::vector<Stage> stages = make_stages(input);
+  const std::size_t kept = input.kept.replicas.size();
   if (input.engine.data_parallel_size > 0) {
-    return Planner(input, stages).plan(static_cast<std::size_t>(input.engine.data_parallel_size));
+    const auto wanted = static_cast<std::size_t>(input.engine.data_parallel_size);
+    return Planner(input, stages).plan(wanted - std::min(wanted, kept));
   }
-  std::size_t replicas = std::clamp<std::size_t>(input.devices.size() / stages.size(), 1,
-                                                 static_cast<std::size_t>(kReplicasMax) - 1);
+  const auto open = static_cast<std::size_t>(
+      std::count_if(input.devices.begin(), input.devices.end(),
+                    [&](const auto& d) { return !input.closed.contains(d.device); }));
+  const std::size_t wanted = std::clamp<std::size_t>(open / stages.size(), 1,
+                                                     static_cast<std::size_t>(kReplicasMax) - 1);
+  std::size_t replicas = wanted - std::min(wanted, kept);
+  const std::size_t least = kept > 0 ? 0 : 1;
   while (true) {
     Result<Placement> placement = Planner(input, stages).plan(replicas);
-    if (placement || replicas == 1) return placement;
+    if (placement || replicas <= least) return placement;
     // One less while there are few; in larger steps where one would take long and matters little.
     replicas -= std::max<std::size_t>(1, replicas / 32);
   }
@@ -324,7 +370,10 @@ std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placemen
   std::map<DeviceRef, DeviceUse> uses;
   for (const auto& d : input.devices) uses[d.device].device = d.device;
   const auto weights = layer_weights(input.model);
+  std::map<std::uint32_t, std::uint64_t> blocks;
+  for (const auto& r : placement.replicas) blocks[r.id] = static_cast<std::uint64_t>(r.kv_blocks);
   for (const auto& shard : placement.shards) {
+    if (!uses.contains(shard.device)) continue;
     DeviceUse& use = uses[shard.device];
     for (std::int32_t l = shard.first_layer; l <= shard.last_layer; ++l) {
       use.shard_bytes += weights[static_cast<std::size_t>(l)];
@@ -333,11 +382,12 @@ std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placemen
     const std::uint64_t token =
         input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
     use.kv_bytes += token * static_cast<std::uint64_t>(input.engine.block_size) *
-                    static_cast<std::uint64_t>(placement.replicas[shard.replica].kv_blocks);
+                    blocks.at(shard.replica);
   }
   for (const auto& layer : placement.experts) {
     for (const auto& slot : layer.slots) {
-      uses[slot.device].expert_bytes += input.model.expert_bytes;
+      const auto use = uses.find(slot.device);
+      if (use != uses.end()) use->second.expert_bytes += input.model.expert_bytes;
     }
   }
   std::vector<DeviceUse> list;

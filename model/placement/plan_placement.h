@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/placement/model_costs.h"
@@ -28,6 +31,14 @@ struct PlacementInput {
   EngineOptions engine;  ///< max_model_len must be resolved: above 0
   Numerics numerics = Numerics::kReference;
   PlacementVersion version;
+
+  /// What stays as it is: replicas, and experts if there are any (then none are placed). Empty: a
+  /// placement from nothing.
+  Placement kept;
+  std::set<DeviceRef> closed;      ///< of `devices`: they take no new shard
+  std::uint32_t next_replica = 0;  ///< id of the first new replica, unless a kept one has it
+  /// Shards that a node has in memory: it gets such a shard rather than another node.
+  std::map<NodeId, std::vector<std::pair<std::int32_t, std::int32_t>>> held_shards;
 };
 
 /// Decides which device holds what. Pure: the same devices, in whatever order, give the same

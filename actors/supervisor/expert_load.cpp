@@ -1,0 +1,67 @@
+#include "actors/supervisor/expert_load.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+void ExpertLoad::add(const ExpertCounts& counts, std::int32_t num_experts, TimePoint now) {
+  if (now - turned_ >= kHalf) {
+    older_ = now - turned_ >= 2 * kHalf ? Layers{} : std::move(newer_);
+    newer_.clear();
+    turned_ = now;
+  }
+  for (const auto& layer : counts.layers) {
+    if (layer.tokens.size() > static_cast<std::size_t>(num_experts)) continue;
+    auto& sums = newer_[layer.layer];
+    sums.resize(static_cast<std::size_t>(num_experts));
+    for (std::size_t e = 0; e < layer.tokens.size(); ++e) sums[e] += layer.tokens[e];
+  }
+}
+
+std::map<std::int32_t, std::vector<float>> ExpertLoad::tokens() const {
+  std::map<std::int32_t, std::vector<float>> tokens;
+  for (const auto* half : {&older_, &newer_}) {
+    for (const auto& [layer, sums] : *half) {
+      auto& all = tokens[layer];
+      all.resize(std::max(all.size(), sums.size()));
+      for (std::size_t e = 0; e < sums.size(); ++e) all[e] += static_cast<float>(sums[e]);
+    }
+  }
+  return tokens;
+}
+
+std::uint64_t ExpertLoad::total() const {
+  std::uint64_t total = 0;
+  for (const auto* half : {&older_, &newer_})
+    for (const auto& [layer, sums] : *half)
+      for (const std::uint64_t sum : sums) total += sum;
+  return total;
+}
+
+double imbalance_of(const std::vector<LayerExperts>& layers,
+                    const std::map<std::int32_t, std::vector<float>>& tokens) {
+  double sum = 0;
+  std::size_t counted = 0;
+  for (const auto& layer : layers) {
+    const auto load = tokens.find(layer.layer);
+    if (load == tokens.end()) continue;
+    std::map<std::int32_t, double> copies;
+    for (const auto& slot : layer.slots) copies[slot.expert] += 1;
+    std::map<DeviceRef, double> devices;
+    double total = 0;
+    for (const auto& slot : layer.slots) {
+      const auto e = static_cast<std::size_t>(slot.expert);
+      const double share = e < load->second.size() ? load->second[e] / copies[slot.expert] : 0;
+      devices[slot.device] += share;
+      total += share;
+    }
+    if (total <= 0) continue;
+    double most = 0;
+    for (const auto& [device, share] : devices) most = std::max(most, share);
+    sum += most * static_cast<double>(devices.size()) / total;
+    ++counted;
+  }
+  return counted > 0 ? sum / static_cast<double>(counted) : 0;
+}
+
+}  // namespace troupe

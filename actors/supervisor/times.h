@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+
+/// How long the Supervisor waits for what, beside what runtime/limits.h bounds for everyone.
+namespace troupe {
+
+/// New requests may wait this long for a cluster that cannot serve and knows no way back; after it
+/// they are told to come again.
+inline constexpr auto kPatience = std::chrono::seconds(5);
+/// After a change the goal is made anew this much later: changes come in bursts.
+inline constexpr auto kGoalDelay = std::chrono::milliseconds(300);
+/// How often the experts' load is looked at.
+inline constexpr auto kBalanceCheckEvery = std::chrono::seconds(10);
+/// A device that is slow for this long is drained; before, it is only asked less.
+inline constexpr auto kSlowDrainAfter = std::chrono::seconds(30);
+/// A node that was fenced for a link and kept out of trouble for this long is as good as new.
+inline constexpr auto kQuarantineForget = std::chrono::minutes(2);
+
+}  // namespace troupe
