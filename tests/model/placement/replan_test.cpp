@@ -1,0 +1,252 @@
+#include "model/placement/replan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "model/placement/even_out.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint64_t kMiB = 1ull << 20;
+
+DeviceRef device(std::uint32_t node, std::uint32_t index = 0) { return {NodeId{node}, index}; }
+
+ReplanInput cluster(std::uint32_t nodes, std::int32_t redundant = 0) {
+  ReplanInput input;
+  for (std::uint32_t n = 1; n <= nodes; ++n)
+    input.base.devices.push_back({device(n), "cpu", 64 * kMiB});
+  input.base.model.layers = {{kMiB, false}, {kMiB, true}, {kMiB, true}, {kMiB, true}};
+  input.base.model.num_experts = 16;
+  input.base.model.expert_bytes = 100'000;
+  input.base.model.kv_bytes_per_token_layer = 8;
+  input.base.engine.max_model_len = 128;
+  input.base.engine.redundant_experts = redundant;
+  input.base.version = PlacementVersion{1};
+  return input;
+}
+
+std::size_t copies_on(const Placement& placement, NodeId node) {
+  std::size_t n = 0;
+  for (const auto& layer : placement.experts)
+    for (const auto& slot : layer.slots) n += slot.device.node == node ? 1 : 0;
+  return n;
+}
+
+std::size_t moved(const Placement& before, const Placement& after) {
+  std::size_t n = 0;
+  for (std::size_t l = 0; l < after.experts.size(); ++l)
+    for (const auto& slot : after.experts[l].slots) {
+      const auto& old = before.experts[l].slots;
+      n += std::find(old.begin(), old.end(), slot) == old.end() ? 1 : 0;
+    }
+  return n;
+}
+
+void lose(ReplanInput& input, NodeId node) {
+  std::erase_if(input.base.devices, [&](const auto& d) { return d.device.node == node; });
+}
+
+TEST_CASE("even_out: every expert, the right counts, no expert twice on a device, and it rests") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const auto pick = [&](int low, int high) {
+      return std::uniform_int_distribution<int>(low, high)(random);
+    };
+    EvenOutInput input;
+    input.num_experts = pick(1, 24);
+    input.copies = input.num_experts + pick(0, 12);
+    for (int d = 0, n = pick(1, 9); d < n; ++d)
+      input.devices.push_back(device(static_cast<std::uint32_t>(1 + d / 2),
+                                     static_cast<std::uint32_t>(d % 2)));
+    for (int i = 0, n = pick(0, 40); i < n; ++i)
+      input.current.slots.push_back(
+          {pick(0, 30), device(static_cast<std::uint32_t>(pick(1, 6)), 0)});
+    for (int e = 0; e < input.num_experts && pick(0, 1); ++e)
+      input.load.push_back(static_cast<float>(pick(0, 100)));
+    std::map<DeviceRef, std::size_t> totals;
+    const LayerExperts once = even_out(input, totals);
+    const auto devices = input.devices.size();
+    const auto most = std::min<std::size_t>(static_cast<std::size_t>(input.copies),
+                                            static_cast<std::size_t>(input.num_experts) * devices);
+    REQUIRE(once.slots.size() == most);
+    std::map<DeviceRef, std::set<std::int32_t>> on;
+    std::set<std::int32_t> experts;
+    for (const auto& slot : once.slots) {
+      CHECK(on[slot.device].insert(slot.expert).second);
+      experts.insert(slot.expert);
+    }
+    CHECK(experts.size() == static_cast<std::size_t>(input.num_experts));
+    for (const auto& d : input.devices) {
+      CHECK(on[d].size() >= most / devices);
+      CHECK(on[d].size() <= (most + devices - 1) / devices);
+      CHECK(totals[d] == on[d].size());
+    }
+    input.current = once;
+    totals.clear();
+    CHECK(even_out(input, totals) == once);
+  }
+}
+
+TEST_CASE("the goal rests once it is reached") {
+  for (const std::uint32_t nodes : {1u, 2u, 3u, 5u}) {
+    for (const std::int32_t redundant : {0, 4, 16}) {
+      ReplanInput input = cluster(nodes, redundant);
+      input.before = *plan_placement(input.base);
+      const auto goal = goal_placement(input);
+      REQUIRE(goal);
+      CHECK(moved(input.before, *goal) == 0);
+      CHECK(goal->shards == input.before.shards);
+    }
+  }
+}
+
+TEST_CASE("a loss: the repair adds what has no copy, the goal brings the rest back") {
+  ReplanInput input = cluster(4, 8);
+  input.before = *plan_placement(input.base);
+  const Placement all = input.before;
+  lose(input, NodeId{3});
+  const Placement left = living_part(all, input.base.devices);
+  CHECK(left.replicas.size() == 3);
+  CHECK(!can_serve(left, input.base.model));
+  const auto repaired = repair_placement(input);
+  REQUIRE(repaired);
+  CHECK(can_serve(*repaired, input.base.model));
+  CHECK(repaired->replicas == left.replicas);
+  std::size_t without = 0;
+  for (const auto& layer : left.experts) {
+    std::set<std::int32_t> there;
+    for (const auto& slot : layer.slots) there.insert(slot.expert);
+    without += 16 - there.size();
+  }
+  CHECK(moved(left, *repaired) == without);
+  input.before = *repaired;
+  const auto goal = goal_placement(input);
+  REQUIRE(goal);
+  for (const auto& layer : goal->experts) CHECK(layer.slots.size() == 24);
+}
+
+TEST_CASE("what a node has in memory is given to it") {
+  ReplanInput input = cluster(3);
+  input.before = *plan_placement(input.base);
+  lose(input, NodeId{1});
+  std::set<std::pair<std::int32_t, std::int32_t>> lost;
+  for (const auto& layer : input.before.experts)
+    for (const auto& slot : layer.slots)
+      if (slot.device.node == NodeId{1}) {
+        lost.insert({layer.layer, slot.expert});
+        input.held[NodeId{3}].experts[layer.layer].insert(slot.expert);
+      }
+  const auto repaired = repair_placement(input);
+  REQUIRE(repaired);
+  for (const auto& layer : repaired->experts)
+    for (const auto& slot : layer.slots)
+      if (lost.contains({layer.layer, slot.expert})) CHECK(slot.device.node == NodeId{3});
+}
+
+TEST_CASE("no room: the bytes that are missing are said") {
+  ReplanInput input = cluster(2);
+  input.base.model.expert_bytes = 2 * kMiB;
+  input.base.model.layers.resize(3);
+  input.base.model.layers.insert(input.base.model.layers.end(), 1, LayerCosts{kMiB, false});
+  const auto placed = plan_placement(input.base);
+  REQUIRE(placed);
+  input.before = *placed;
+  lose(input, NodeId{2});
+  const auto repaired = repair_placement(input);
+  REQUIRE(!repaired);
+  CHECK(repaired.error().code == ErrorCode::kResourceExhausted);
+  CHECK(repaired.error().message.find(" bytes") != std::string::npos);
+}
+
+TEST_CASE("a replica that is lost gets a new id; ids that live are not given again") {
+  ReplanInput input = cluster(2);
+  input.before = *plan_placement(input.base);
+  input.base.next_replica = 2;
+  lose(input, NodeId{1});
+  input.base.devices.push_back({device(9), "cpu", 64 * kMiB});
+  input.before = *repair_placement(input);
+  CHECK(input.before.replicas.size() == 1);
+  const auto goal = goal_placement(input);
+  REQUIRE(goal);
+  REQUIRE(goal->replicas.size() == 2);
+  CHECK(goal->replicas[0] == input.before.replicas[0]);
+  CHECK(goal->replicas[1].id == 2);
+  input.base.next_replica = 65'535;
+  input.base.devices.push_back({device(10), "cpu", 64 * kMiB});
+  input.base.devices.push_back({device(11), "cpu", 64 * kMiB});
+  std::set<std::uint32_t> ids;
+  const auto more = goal_placement(input);
+  REQUIRE(more);
+  for (const auto& replica : more->replicas) ids.insert(replica.id);
+  CHECK(ids.size() == 4);
+  CHECK(ids.contains(65'535));
+}
+
+TEST_CASE("devices that leave end with nothing, those that are closed keep what they have") {
+  ReplanInput input = cluster(3);
+  input.before = *plan_placement(input.base);
+  SUBCASE("leaving") {
+    input.leaving = {device(2)};
+    const auto goal = goal_placement(input);
+    REQUIRE(goal);
+    CHECK(copies_on(*goal, NodeId{2}) == 0);
+    for (const auto& shard : goal->shards) CHECK(shard.device.node != NodeId{2});
+    CHECK(can_serve(*goal, input.base.model));
+  }
+  SUBCASE("closed, and another is lost") {
+    input.closed = {device(2)};
+    const std::size_t before = copies_on(input.before, NodeId{2});
+    lose(input, NodeId{3});
+    const auto repaired = repair_placement(input);
+    REQUIRE(repaired);
+    CHECK(copies_on(*repaired, NodeId{2}) == before);
+    CHECK(can_serve(*repaired, input.base.model));
+  }
+  SUBCASE("all leave") {
+    input.leaving = {device(1), device(2), device(3)};
+    CHECK(!goal_placement(input));
+  }
+}
+
+TEST_CASE("the second tier holds what one node alone serves, on another") {
+  ReplanInput input = cluster(3, 8);
+  input.before = *plan_placement(input.base);
+  for (std::uint32_t n = 1; n <= 3; ++n) input.tier_bytes[NodeId{n}] = 64 * kMiB;
+  const auto goal = goal_placement(input);
+  REQUIRE(goal);
+  input.before = *goal;
+  const Survival survival = survival_of(input);
+  CHECK(survival.at_once.size() == 3);
+  input.before.tier.clear();
+  CHECK(survival_of(input).with_reload.size() == 3);
+  // Too little room for all: as far as it goes, and never more than was offered.
+  input.before = *goal;
+  input.tier_bytes = {{NodeId{1}, 250'000}};
+  std::size_t held = 0;
+  const auto less = goal_placement(input);
+  REQUIRE(less);
+  for (const auto& layer : less->tier) held += layer.slots.size();
+  CHECK(held == 2);
+}
+
+TEST_CASE("experts are laid out by load only when that is asked for") {
+  ReplanInput input = cluster(4, 16);
+  input.before = *plan_placement(input.base);
+  for (const std::int32_t layer : {1, 2, 3}) {
+    input.load[layer].assign(16, 1);
+    input.load[layer][5] = 1000;
+  }
+  CHECK(moved(input.before, *goal_placement(input)) == 0);
+  input.balance = true;
+  const auto goal = goal_placement(input);
+  REQUIRE(goal);
+  for (const auto& layer : goal->experts)
+    CHECK(std::count_if(layer.slots.begin(), layer.slots.end(),
+                        [](const auto& slot) { return slot.expert == 5; }) == 4);
+}
+
+}  // namespace
+}  // namespace troupe
