@@ -13,7 +13,6 @@
 #include "model/placement/eplb.h"
 #include "model/placement/expert_packs.h"
 #include "model/placement/fewest_moves.h"
-#include "model/placement/layout_measures.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -124,19 +123,12 @@ class Balancer {
            experts_ % static_cast<std::size_t>(input_.num_groups) == 0;
   }
 
-  const LayerExperts* current_of(std::int32_t layer) const {
-    const auto found = current_.find(layer);
-    return found == current_.end() ? nullptr : found->second;
-  }
-
   /// Slots of each device in this layer: those with the fewest so far get the ceiling, of equals
   /// those that have more already.
-  std::vector<std::size_t> share_out(const LayerExperts* current) const {
+  std::vector<std::size_t> share_out(const LayerExperts& current) const {
     const std::size_t n = devices_.size();
     std::map<DeviceRef, std::size_t> now;
-    if (current) {
-      for (const auto& slot : current->slots) ++now[slot.device];
-    }
+    for (const auto& slot : current.slots) ++now[slot.device];
     std::vector<std::size_t> has(n, 0), order(n), room(n, copies_ / n);
     for (std::size_t d = 0; d < n; ++d) {
       const auto found = now.find(devices_[d]);
@@ -192,55 +184,87 @@ class Balancer {
   }
 
   LayerExperts balance_layer(std::size_t index, const EplbPlan* published) {
-    const LayerExperts* current = current_of(input_.layers[index]);
+    const LayerExperts nothing{input_.layers[index], {}};
+    const auto found = current_.find(input_.layers[index]);
+    const LayerExperts& current = found == current_.end() ? nothing : *found->second;
     const auto room = share_out(current);
     ExpertPacks packs = lay_out(index, published, room);
     packs.spread();
     packs.even_out(published && grouped());
-    LayerExperts computed{input_.layers[index], {}};
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      for (const std::size_t e : packs.on()[d])
-        computed.slots.push_back({static_cast<std::int32_t>(e), devices_[d]});
+    FewestMoves best = fewest_moves(current, named(index, packs), kinds_);
+    if (input_.tolerance > 0) {
+      const double bound = packs.last_done() * (1 + input_.tolerance);
+      // As many copies of each expert as now, and if that is not enough, as many as it should have.
+      for (const auto& counts : {counts_now(current), count_copies(weight_[index])}) {
+        if (counts.empty()) continue;
+        ExpertPacks kept = keep(current, index, counts, room);
+        if (!kept.separate()) continue;
+        kept.spread();
+        kept.even_out(false, bound);
+        if (kept.last_done() > bound || kept.crowded() > packs.crowded()) continue;
+        FewestMoves moves = fewest_moves(current, named(index, kept), kinds_);
+        if (moves.changes.added.size() >= best.changes.added.size()) continue;
+        best = std::move(moves);
+        break;
+      }
     }
-    LayerExperts chosen;
-    if (current && may_stay(*current, computed, weight_[index])) {
-      chosen = *current;
-    } else {
-      chosen = fewest_moves(current ? *current : LayerExperts{computed.layer, {}}, computed, kinds_)
-                   .layout;
-    }
-    for (const auto& slot : chosen.slots) {
-      const auto at = std::lower_bound(devices_.begin(), devices_.end(), slot.device);
-      ++taken_[static_cast<std::size_t>(at - devices_.begin())];
-    }
-    return chosen;
+    for (const auto& slot : best.layout.slots) ++taken_[*place_of(slot.device)];
+    return std::move(best.layout);
   }
 
-  /// Whether the current slots keep the rules and are about as even as the computed ones.
-  bool may_stay(const LayerExperts& current, const LayerExperts& computed,
-                const std::vector<float>& weight) const {
-    if (current.slots.size() != copies_) return false;
-    std::vector<std::size_t> count(devices_.size(), 0);
-    std::set<std::pair<std::int32_t, DeviceRef>> seen;
-    std::set<std::int32_t> experts;
+  LayerExperts named(std::size_t index, const ExpertPacks& packs) const {
+    LayerExperts layer{input_.layers[index], {}};
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (const std::size_t e : packs.on()[d])
+        layer.slots.push_back({static_cast<std::int32_t>(e), devices_[d]});
+    }
+    return layer;
+  }
+
+  std::optional<std::size_t> place_of(const DeviceRef& device) const {
+    const auto at = std::lower_bound(devices_.begin(), devices_.end(), device);
+    if (at == devices_.end() || *at != device) return std::nullopt;
+    return static_cast<std::size_t>(at - devices_.begin());
+  }
+
+  bool known(std::int32_t expert) const { return expert >= 0 && expert < input_.num_experts; }
+
+  /// Copies of each expert now; empty if they do not fill a layer, or one has too many.
+  std::vector<std::size_t> counts_now(const LayerExperts& current) const {
+    std::vector<std::size_t> counts(experts_, 0);
+    std::size_t total = 0;
     for (const auto& slot : current.slots) {
-      const auto at = std::lower_bound(devices_.begin(), devices_.end(), slot.device);
-      if (at == devices_.end() || *at != slot.device) return false;
-      if (slot.expert < 0 || slot.expert >= input_.num_experts) return false;
-      if (!seen.insert({slot.expert, slot.device}).second) return false;
-      experts.insert(slot.expert);
-      ++count[static_cast<std::size_t>(at - devices_.begin())];
+      if (!known(slot.expert) || !place_of(slot.device)) continue;
+      ++counts[static_cast<std::size_t>(slot.expert)];
+      ++total;
     }
-    if (experts.size() != experts_) return false;
-    const std::size_t floor = copies_ / devices_.size();
-    const std::size_t ceiling = floor + (copies_ % devices_.size() != 0 ? 1 : 0);
-    for (const std::size_t c : count) {
-      if (c < floor || c > ceiling) return false;
+    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+    if (total != copies_ || *least == 0 || *most > devices_.size()) return {};
+    return counts;
+  }
+
+  /// The current copies as far as counts and room allow, those on nodes of their own first, and the
+  /// missing ones packed.
+  ExpertPacks keep(const LayerExperts& current, std::size_t index,
+                   const std::vector<std::size_t>& counts,
+                   const std::vector<std::size_t>& room) const {
+    ExpertPacks packs(packs_, weight_[index], counts);
+    std::vector<std::size_t> held(experts_, 0);
+    std::set<std::pair<std::int32_t, std::size_t>> on_device, on_node;
+    for (const bool own_node : {true, false}) {
+      for (const auto& slot : current.slots) {
+        const auto d = place_of(slot.device);
+        if (!known(slot.expert) || !d || packs.on()[*d].size() >= room[*d]) continue;
+        const auto expert = static_cast<std::size_t>(slot.expert);
+        if (held[expert] >= counts[expert] || on_device.contains({slot.expert, *d})) continue;
+        if (!on_node.insert({slot.expert, packs_.node[*d]}).second && own_node) continue;
+        on_device.insert({slot.expert, *d});
+        ++held[expert];
+        packs.put(expert, *d);
+      }
     }
-    if (experts_surviving_any_node_loss({current}) < experts_surviving_any_node_loss({computed}))
-      return false;
-    return load_imbalance(current, weight, devices_, packs_.speed) <=
-           load_imbalance(computed, weight, devices_, packs_.speed) * (1 + input_.tolerance);
+    packs.pack(room);
+    return packs;
   }
 
   const BalanceInput& input_;

@@ -22,8 +22,9 @@ struct BalanceInput {
   /// What the devices have now, in any order; may name devices that are gone. The answer is the
   /// layout that differs least from it. Empty: nothing yet.
   std::vector<LayerExperts> current;
-  /// A layer stays as it is if it keeps the rules below and its imbalance (layout_measures.h) is
-  /// within this share of the one it could have: 0.1 spares moves that bring less than 10 %.
+  /// How much longer than with the layout below, as a share, the last device of a layer may take if
+  /// that moves fewer copies: the current layout is then kept and swaps are made in it only until
+  /// it is that good. 0.05 spares most moves; 0 always takes the layout below.
   double tolerance = 0;
 };
 

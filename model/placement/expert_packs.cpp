@@ -42,7 +42,7 @@ void ExpertPacks::pack(const std::vector<std::size_t>& room) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return share_[a] > share_[b]; });
   for (const std::size_t expert : order) {
-    for (std::size_t copy = 0; copy < copies_[expert]; ++copy) {
+    while (holders_[expert].size() < copies_[expert]) {
       std::optional<std::size_t> best;
       int best_near = 0;
       double best_time = 0;
@@ -208,13 +208,26 @@ bool ExpertPacks::relieve(const std::vector<std::size_t>& devices) {
   return best.has_value();
 }
 
-void ExpertPacks::even_out(bool within_nodes) {
+void ExpertPacks::even_out(bool within_nodes, double done_by) {
   std::vector<std::vector<std::size_t>> scopes(within_nodes ? devices_.nodes : 1);
   for (std::size_t d = 0; d < on_.size(); ++d)
     scopes[within_nodes ? devices_.node[d] : 0].push_back(d);
   for (const auto& scope : scopes) {
-    while (!scope.empty() && looks_left_ > 0 && relieve(scope)) continue;
+    while (!scope.empty() && looks_left_ > 0 && last_done() > done_by && relieve(scope)) continue;
   }
+}
+
+double ExpertPacks::last_done() const {
+  double last = 0;
+  for (std::size_t d = 0; d < on_.size(); ++d) last = std::max(last, time(d));
+  return last;
+}
+
+std::size_t ExpertPacks::crowded() const {
+  std::size_t count = 0;
+  for (std::size_t e = 0; e < holders_.size(); ++e)
+    count += nodes_of(e) < std::min(copies_[e], devices_.nodes) ? 1 : 0;
+  return count;
 }
 
 }  // namespace troupe

@@ -17,15 +17,16 @@ struct PackDevices {
 /// expert carries an equal share of its load. Experts and devices are indices.
 class ExpertPacks {
  public:
-  /// `load` of each expert; `copies` of each expert in all. Both outlive nothing: they are copied.
+  /// `load` of each expert, and how many copies it is to have in all.
   ExpertPacks(const PackDevices& devices, const std::vector<float>& load,
               const std::vector<std::size_t>& copies);
 
   void put(std::size_t expert, std::size_t device);
 
-  /// Deals copies out, the heaviest first: to a device with room and without the expert, on a node
-  /// without it if there is one, to the one that is done first. `room` slots a device, as many as
-  /// copies in all. Two copies may meet on a device; separate() follows.
+  /// Deals out the copies that have not been put, the heaviest first: to a device with room and
+  /// without the expert, on a node without it if there is one, to the one that is done first.
+  /// `room` slots a device, as many as copies in all. Two copies may meet on a device; separate()
+  /// follows.
   void pack(const std::vector<std::size_t>& room);
   /// The same without a look at loads: copies of an expert go to devices in turn, so that none has
   /// two where no expert has more copies than there are devices.
@@ -36,10 +37,14 @@ class ExpertPacks {
   /// Swaps copies between nodes while that adds to the nodes that experts are on, the swaps that
   /// unbalance least first.
   void spread();
-  /// Swaps copies while the device that is done last gets done sooner and no expert loses a node.
-  /// `within_nodes`: only between devices of one node.
-  void even_out(bool within_nodes);
+  /// Swaps copies while the device that is done last gets done sooner and no expert loses a node,
+  /// until it is done by `done_by`. `within_nodes`: only between devices of one node.
+  void even_out(bool within_nodes, double done_by = 0);
 
+  /// When the last device is done: its load over its speed.
+  double last_done() const;
+  /// Experts that are on fewer nodes than their copies could be.
+  std::size_t crowded() const;
   /// Experts of each device, in the order of their slots.
   const std::vector<std::vector<std::size_t>>& on() const { return on_; }
 

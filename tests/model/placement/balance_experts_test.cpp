@@ -193,6 +193,58 @@ TEST_CASE("what is balanced stays where it is") {
   check_rules(in, *repaired);
 }
 
+std::size_t copies_moved(const std::vector<LayerExperts>& from,
+                         const std::vector<LayerExperts>& to) {
+  std::size_t moved = 0;
+  for (std::size_t l = 0; l < from.size(); ++l) moved += slot_changes(from[l], to[l]).added.size();
+  return moved;
+}
+
+double mean_imbalance(const BalanceInput& in, const std::vector<LayerExperts>& layers) {
+  double sum = 0;
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    sum += load_imbalance(layers[l], in.weight[l], in.devices);
+  return sum / static_cast<double>(layers.size());
+}
+
+TEST_CASE("with a tolerance, loads that drift and a node that is lost move few copies") {
+  for (const auto& per_node : std::vector<std::vector<int>>{{8, 8, 8, 8}, {5, 3, 4}}) {
+    auto in = input_of(per_node, 256, 288, 8, 0.8);
+    in.num_groups = 8;
+    in.current = *balance_experts(in);
+    std::mt19937 random(17);
+    for (auto& row : in.weight) {
+      for (float& w : row) w *= 0.8f + 0.4f * static_cast<float>(random() % 1000) / 1000;
+    }
+    const double stale = mean_imbalance(in, in.current);
+    const auto anew = *balance_experts(in);
+    in.tolerance = 0.05;
+    const auto drifted = *balance_experts(in);
+    check_rules(in, drifted);
+    CHECK(mean_imbalance(in, drifted) <= mean_imbalance(in, anew) * 1.05);
+    MESSAGE("loads drift by 20 %: imbalance " << stale << " -> " << mean_imbalance(in, drifted)
+                                              << ", " << copies_moved(in.current, drifted) << " of "
+                                              << 288 * 8 << " copies move; laid out anew "
+                                              << mean_imbalance(in, anew) << ", "
+                                              << copies_moved(in.current, anew));
+    CHECK(copies_moved(in.current, drifted) * 3 < copies_moved(in.current, anew));
+
+    in.current = drifted;
+    std::size_t lost = 0;
+    for (const auto& layer : in.current) {
+      for (const auto& slot : layer.slots) lost += slot.device.node == NodeId{2} ? 1 : 0;
+    }
+    in.devices.erase(std::remove_if(in.devices.begin(), in.devices.end(),
+                                    [](const auto& d) { return d.node == NodeId{2}; }),
+                     in.devices.end());
+    const auto recovered = *balance_experts(in);
+    check_rules(in, recovered);
+    MESSAGE("a node is lost: " << copies_moved(in.current, recovered) << " copies are loaded for "
+                               << lost << " that were on it");
+    CHECK(copies_moved(in.current, recovered) < lost * 2);
+  }
+}
+
 TEST_CASE("a device that is gone is left out and one that has come is used") {
   auto in = input_of({2, 2}, 32, 48, 3);
   in.current = *balance_experts(in);
@@ -240,13 +292,6 @@ std::vector<LayerExperts> published_layout(const BalanceInput& in) {
       layers[l].slots.push_back({plan->phy2log[l][p], in.devices[p / per_device]});
   }
   return layers;
-}
-
-double mean_imbalance(const BalanceInput& in, const std::vector<LayerExperts>& layers) {
-  double sum = 0;
-  for (std::size_t l = 0; l < layers.size(); ++l)
-    sum += load_imbalance(layers[l], in.weight[l], in.devices);
-  return sum / static_cast<double>(layers.size());
 }
 
 // The figures of model/placement/README.md.
