@@ -88,3 +88,11 @@ def test_help_and_wrong_usage(troupe):
         done = run(*words, stdin="")
         assert done.returncode == 2 and not done.stdout
         assert len(done.stderr.splitlines()) == 1 and "--help" in done.stderr
+
+
+@pytest.mark.parametrize("preset", ["prefill-ep32", "decode-ep144"])
+def test_presets_hold_flags_that_exist(troupe, tmp_path, preset):
+    config = ROOT / "configs" / f"{preset}.toml"
+    words = ["head", "--config", config, "--model", tmp_path / "none", "--state-dir", tmp_path]
+    done = run(*words, "--listen", "127.0.0.1:0", "--port", 0)
+    assert done.returncode == 1 and "none" in done.stderr  # it got as far as the model
