@@ -98,6 +98,7 @@ struct HeadNode::Impl {
   std::vector<std::function<void(const ClusterEvent&)>> listeners;
   std::function<void(std::uint32_t)> keep_next_node;
   std::uint64_t refused_seen = 0, garbage_seen = 0;  // of the lane's, already in the metrics
+  std::uint64_t recoveries_seen = 0, moves_seen = 0;  // of the Supervisor's
 
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
@@ -285,6 +286,13 @@ void HeadNode::Impl::carry_out(SupervisorActions& actions) {
     spdlog::info("{}: {}", event.kind, event.text);
     for (const auto& listener : listeners) listener(event);
   }
+  if (actions.counted)
+    for (const auto& layer : actions.counted->layers)
+      for (std::size_t e = 0; e < layer.tokens.size(); ++e)
+        if (layer.tokens[e] > 0)
+          metrics->add_expert_tokens(layer.layer, static_cast<int>(e), layer.tokens[e]);
+  for (const auto& [layer, imbalance] : actions.imbalances)
+    metrics->set_expert_imbalance(layer, imbalance);
   update_metrics();
   {
     std::lock_guard lock(mutex);
@@ -309,6 +317,9 @@ void HeadNode::Impl::update_metrics() {
   const ControlStats lane = hub->stats();
   for (; refused_seen < lane.strangers_refused; ++refused_seen) metrics->on_refused_node();
   for (; garbage_seen < lane.garbage; ++garbage_seen) metrics->on_garbage_connection();
+  const auto& counters = supervisor->counters();
+  for (; recoveries_seen < counters.recoveries; ++recoveries_seen) metrics->on_recovery();
+  metrics->add_expert_moves(counters.moves - std::exchange(moves_seen, counters.moves));
   metrics->set_nodes(ready);
   metrics->set_kv_cache_usage(total > 0 ? static_cast<double>(used) / static_cast<double>(total)
                                         : 0.0);

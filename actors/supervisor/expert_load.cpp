@@ -4,16 +4,19 @@
 
 namespace troupe {
 
-void ExpertLoad::add(const ExpertCounts& counts, std::int32_t num_experts, TimePoint now) {
+void ExpertLoad::add(const ExpertCounts& counts, const ModelCosts& model, TimePoint now) {
+  const auto experts = static_cast<std::size_t>(model.num_experts);
   if (now - turned_ >= kHalf) {
     older_ = now - turned_ >= 2 * kHalf ? Layers{} : std::move(newer_);
     newer_.clear();
     turned_ = now;
   }
   for (const auto& layer : counts.layers) {
-    if (layer.tokens.size() > static_cast<std::size_t>(num_experts)) continue;
+    const auto number = static_cast<std::size_t>(layer.layer);
+    const bool known = number < model.layers.size() && model.layers[number].has_experts;
+    if (!known || layer.tokens.size() > experts) continue;
     auto& sums = newer_[layer.layer];
-    sums.resize(static_cast<std::size_t>(num_experts));
+    sums.resize(experts);
     for (std::size_t e = 0; e < layer.tokens.size(); ++e) sums[e] += layer.tokens[e];
   }
 }
@@ -38,28 +41,29 @@ std::uint64_t ExpertLoad::total() const {
   return total;
 }
 
+double imbalance_of(const LayerExperts& layer, const std::vector<float>& tokens) {
+  std::map<std::int32_t, double> copies;
+  for (const auto& slot : layer.slots) copies[slot.expert] += 1;
+  std::map<DeviceRef, double> devices;
+  double total = 0, most = 0;
+  for (const auto& slot : layer.slots) {
+    const auto e = static_cast<std::size_t>(slot.expert);
+    const double share = e < tokens.size() ? tokens[e] / copies[slot.expert] : 0;
+    most = std::max(most, devices[slot.device] += share);
+    total += share;
+  }
+  return total > 0 ? most * static_cast<double>(devices.size()) / total : 0;
+}
+
 double imbalance_of(const std::vector<LayerExperts>& layers,
                     const std::map<std::int32_t, std::vector<float>>& tokens) {
   double sum = 0;
   std::size_t counted = 0;
   for (const auto& layer : layers) {
     const auto load = tokens.find(layer.layer);
-    if (load == tokens.end()) continue;
-    std::map<std::int32_t, double> copies;
-    for (const auto& slot : layer.slots) copies[slot.expert] += 1;
-    std::map<DeviceRef, double> devices;
-    double total = 0;
-    for (const auto& slot : layer.slots) {
-      const auto e = static_cast<std::size_t>(slot.expert);
-      const double share = e < load->second.size() ? load->second[e] / copies[slot.expert] : 0;
-      devices[slot.device] += share;
-      total += share;
-    }
-    if (total <= 0) continue;
-    double most = 0;
-    for (const auto& [device, share] : devices) most = std::max(most, share);
-    sum += most * static_cast<double>(devices.size()) / total;
-    ++counted;
+    const double one = load == tokens.end() ? 0 : imbalance_of(layer, load->second);
+    sum += one;
+    counted += one > 0 ? 1 : 0;
   }
   return counted > 0 ? sum / static_cast<double>(counted) : 0;
 }

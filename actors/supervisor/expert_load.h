@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "model/placement/model_costs.h"
 #include "runtime/clock.h"
 #include "runtime/placement.h"
 #include "transport/message.h"
@@ -16,8 +17,8 @@ class ExpertLoad {
  public:
   static constexpr auto kHalf = std::chrono::seconds(30);
 
-  /// Counts of experts that the model does not have are left out.
-  void add(const ExpertCounts& counts, std::int32_t num_experts, TimePoint now);
+  /// Counts of layers and experts that the model does not have are left out.
+  void add(const ExpertCounts& counts, const ModelCosts& model, TimePoint now);
   /// Tokens by expert of each layer that had any.
   std::map<std::int32_t, std::vector<float>> tokens() const;
   std::uint64_t total() const;
@@ -28,8 +29,10 @@ class ExpertLoad {
   TimePoint turned_{};
 };
 
-/// The load of the busiest device over the mean, averaged over the layers: 1 is perfect. An
-/// expert's tokens are shared by its copies. 0 when nothing was counted.
+/// The load of a layer's busiest device over the mean: 1 is perfect. An expert's tokens are shared
+/// by its copies. 0 when nothing was counted.
+double imbalance_of(const LayerExperts& layer, const std::vector<float>& tokens);
+/// The mean over the layers that were counted.
 double imbalance_of(const std::vector<LayerExperts>& layers,
                     const std::map<std::int32_t, std::vector<float>>& tokens);
 

@@ -139,7 +139,7 @@ void Supervisor::on_member(Member& member, const Envelope& envelope, TimePoint n
   } else if (const auto* activated = std::get_if<Activated>(&message)) {
     on_activated(member, activated->version, now, actions);
   } else if (const auto* counts = std::get_if<ExpertCounts>(&message)) {
-    on_expert_counts(*counts, now);
+    on_expert_counts(*counts, now, actions);
   } else if (const auto* leave = std::get_if<Leave>(&message)) {
     remove_member(id, leave->reason.substr(0, kTextBytesMax), true, now, actions);
     consider(now, actions);
@@ -202,8 +202,11 @@ void Supervisor::on_device_failed(const Member& member, TimePoint now, Superviso
   consider(now, actions);
 }
 
-void Supervisor::on_expert_counts(const ExpertCounts& counts, TimePoint now) {
-  if (numerics_) expert_load_.add(counts, model().num_experts, now);
+void Supervisor::on_expert_counts(const ExpertCounts& counts, TimePoint now,
+                                  SupervisorActions& actions) {
+  if (!numerics_) return;
+  expert_load_.add(counts, model(), now);
+  actions.counted = counts;
 }
 
 /// A device is slow when it is far from its best and from what the others are from theirs: a

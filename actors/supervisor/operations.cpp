@@ -78,7 +78,8 @@ void Supervisor::on_rebalance(std::uint32_t session, const RebalanceQuery& query
     return refuse(resource_exhausted("Too many operations run at once; try again later."));
   operations_.push_back({session, query.query, std::nullopt, 0, 0});
   change_goal(now);
-  balance_wanted_ = true;
+  balance_asked_ = true;
+  for (const auto& layer : active_->experts) balance_left_.insert(layer.layer);
   improve_at_ = now;
   record("rebalance", "A rebalance was asked for.", now, actions);
   consider(now, actions);

@@ -12,7 +12,7 @@ namespace {
 
 /// One background step changes this many layers and loads this much: short enough that a loss or a
 /// drain never waits long for it.
-constexpr std::int32_t kLayersAStep = 4;
+constexpr std::size_t kLayersAStep = 4;
 constexpr std::uint64_t kBytesAStep = 256ull << 20;
 /// What background moves may load in a second, all nodes together; requests read weights too.
 constexpr std::uint64_t kMoveBytesPerSecond = 1ull << 30;
@@ -162,12 +162,7 @@ void Supervisor::cannot(const Error& error, TimePoint now, SupervisorActions& ac
 
 void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
   if (now < improve_at_) return;
-  if (goal_reached_ && now >= next_balance_check_ && balancing_helps()) {
-    goal_reached_ = false;
-    balance_wanted_ = true;
-    record("rebalance", "The experts' load is uneven: laying them out anew.", now, actions);
-  }
-  next_balance_check_ = std::max(next_balance_check_, now + kBalanceCheckEvery);
+  if (goal_reached_ && now >= next_balance_check_) check_balance(now, actions);
   if (goal_reached_ || (!goal_ && !make_goal(now, actions))) return;
   Placement next = step_to_goal();
   if (!same_parts(next, *active_)) {
@@ -180,7 +175,9 @@ void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
     return;
   }
   goal_.reset();
-  goal_reached_ = true;
+  goal_reached_ = balance_left_.empty();
+  if (!goal_reached_) return improve(now, actions);
+  balance_asked_ = false;
   for (auto& [id, member] : members_)
     if (member.state == MemberState::kJoining && !quarantined(id))
       member.state = MemberState::kReady;
@@ -189,11 +186,15 @@ void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
 
 bool Supervisor::make_goal(TimePoint now, SupervisorActions& actions) {
   ReplanInput input = replan_input();
-  input.balance = std::exchange(balance_wanted_, false);
+  // A few layers at a time: it takes milliseconds each in a large cluster.
+  while (!balance_left_.empty() && input.balance_layers.size() < kLayersAStep)
+    input.balance_layers.insert(balance_left_.extract(balance_left_.begin()));
   Result<Placement> goal = goal_placement(input);
   if (!goal && !input.leaving.empty()) {
     fail_drains(goal.error(), now, actions);
+    auto layers = std::exchange(input.balance_layers, {});
     input = replan_input();
+    input.balance_layers = std::move(layers);
     goal = goal_placement(input);
   }
   if (!goal) {
@@ -203,8 +204,11 @@ bool Supervisor::make_goal(TimePoint now, SupervisorActions& actions) {
     report_operations(now, actions);
     return false;
   }
+  if (!input.balance_layers.empty()) {
+    keep_what_helps(*goal, input.balance_layers);
+    if (!input.balance_layers.empty()) last_rebalance_ = now;
+  }
   goal_ = std::move(*goal);
-  if (input.balance) last_rebalance_ = now;
   const std::size_t copies = moves_pending();
   if (copies > 0)
     record("rebalance", std::to_string(copies) + (copies == 1 ? " copy" : " copies") + " of experts to be moved.", now, actions);
@@ -219,7 +223,7 @@ Placement Supervisor::step_to_goal() const {
   step.current = active_->experts;
   step.goal = goal_->experts;
   step.expert_bytes = input.base.model.expert_bytes;
-  step.max_layers = kLayersAStep;
+  step.max_layers = static_cast<std::int32_t>(kLayersAStep);
   step.max_bytes = kBytesAStep;
   std::map<DeviceRef, std::uint64_t> others;
   for (const Placement* placement : {&*active_, &*goal_})
@@ -242,16 +246,38 @@ std::size_t Supervisor::moves_pending() const {
   return goal_ && active_ ? copies_added(*active_, *goal_) : 0;
 }
 
-bool Supervisor::balancing_helps() const {
-  if (expert_load_.total() < kTokensToJudge) return false;
-  const double before = imbalance_of(active_->experts, expert_load_.tokens());
-  if (before < kImbalanceMax) return false;
-  ReplanInput input = replan_input();
-  input.balance = true;
-  const auto goal = goal_placement(input);
-  if (!goal) return false;
-  const double after = imbalance_of(goal->experts, input.load);
-  return before - after >= kGainMin * (before - 1);
+/// Which layers have a device that is far busier than the others.
+void Supervisor::check_balance(TimePoint now, SupervisorActions& actions) {
+  next_balance_check_ = now + kBalanceCheckEvery;
+  const auto tokens = expert_load_.tokens();
+  const bool judge = expert_load_.total() >= kTokensToJudge && now >= next_balance_;
+  for (const auto& layer : active_->experts) {
+    const auto load = tokens.find(layer.layer);
+    if (load == tokens.end()) continue;
+    const double imbalance = imbalance_of(layer, load->second);
+    if (imbalance > 0) actions.imbalances[layer.layer] = imbalance;
+    if (judge && imbalance >= kImbalanceMax) balance_left_.insert(layer.layer);
+  }
+  if (balance_left_.empty()) return;
+  goal_reached_ = false;
+  next_balance_ = now + kBalanceEvery;
+}
+
+/// A layer that would gain little stays as it is.
+void Supervisor::keep_what_helps(Placement& goal, std::set<std::int32_t>& layers) {
+  const auto tokens = expert_load_.tokens();
+  for (std::size_t l = 0; l < goal.experts.size() && l < active_->experts.size(); ++l) {
+    LayerExperts& layer = goal.experts[l];
+    const LayerExperts& now = active_->experts[l];
+    const auto load = tokens.find(layer.layer);
+    if (layer.layer != now.layer || !layers.contains(layer.layer)) continue;
+    const double before = load == tokens.end() ? 1 : imbalance_of(now, load->second);
+    const double after = load == tokens.end() ? 1 : imbalance_of(layer, load->second);
+    const double gain = balance_asked_ ? 1e-6 : kGainMin * (before - 1);
+    if (before - after >= gain || now.slots.size() != layer.slots.size()) continue;
+    layer = now;
+    layers.erase(layer.layer);
+  }
 }
 
 Survival Supervisor::survival() const {

@@ -111,6 +111,11 @@ struct SupervisorActions : Actions {
   };
   std::optional<Admission> admission;
 
+  /// For the metrics: tokens of the experts, as a node has just told, and every few seconds how
+  /// uneven the load is, by layer.
+  std::optional<ExpertCounts> counted;
+  std::map<std::int32_t, double> imbalances;
+
   std::vector<ClusterEvent> events;  ///< to log and to hand to subscribers in this process
   bool stop_self = false;            ///< everyone has left: the head may end
 };
@@ -237,7 +242,7 @@ class Supervisor {
   void on_member(Member& member, const Envelope& envelope, TimePoint now,
                  SupervisorActions& actions);
   void on_renew(Member& member, const Renew& renew, TimePoint now, SupervisorActions& actions);
-  void on_expert_counts(const ExpertCounts& counts, TimePoint now);
+  void on_expert_counts(const ExpertCounts& counts, TimePoint now, SupervisorActions& actions);
   void on_device_failed(const Member& member, TimePoint now, SupervisorActions& actions);
   /// Fences the member. The caller considers what follows once it is done.
   void remove_member(NodeId id, const std::string& reason, bool orderly, TimePoint now,
@@ -260,7 +265,8 @@ class Supervisor {
   void improve(TimePoint now, SupervisorActions& actions);
   bool make_goal(TimePoint now, SupervisorActions& actions);
   Placement step_to_goal() const;
-  bool balancing_helps() const;
+  void check_balance(TimePoint now, SupervisorActions& actions);
+  void keep_what_helps(Placement& goal, std::set<std::int32_t>& layers);
   ReplanInput replan_input() const;
   std::vector<PlacementDevice> devices_here() const;
   void cannot(const Error& error, TimePoint now, SupervisorActions& actions);
@@ -322,7 +328,8 @@ class Supervisor {
   /// Where the placement is to get to, step by step; none: to be made anew when there is time.
   std::optional<Placement> goal_;
   bool goal_reached_ = false;
-  bool balance_wanted_ = false;  ///< the next goal lays the experts out by their load
+  std::set<std::int32_t> balance_left_;  ///< layers still to be laid out by their load
+  bool balance_asked_ = false;           ///< somebody wants it, however little it helps
   TimePoint improve_at_{};       ///< not before
   std::uint32_t next_replica_ = 0;
   bool formed_ = false;  ///< has served once
@@ -332,6 +339,7 @@ class Supervisor {
   ExpertLoad expert_load_;
   std::optional<TimePoint> last_rebalance_;
   TimePoint next_balance_check_{};
+  TimePoint next_balance_{};  ///< by itself, not before
   std::map<DeviceRef, SpeedWatch> speeds_;
   std::set<DeviceRef> slow_;
 

@@ -10,8 +10,9 @@ namespace troupe {
 inline constexpr auto kPatience = std::chrono::seconds(5);
 /// After a change the goal is made anew this much later: changes come in bursts.
 inline constexpr auto kGoalDelay = std::chrono::milliseconds(300);
-/// How often the experts' load is looked at.
-inline constexpr auto kBalanceCheckEvery = std::chrono::seconds(10);
+/// How often the experts' load is looked at, and how often it may have them laid out anew.
+inline constexpr auto kBalanceCheckEvery = std::chrono::seconds(5);
+inline constexpr auto kBalanceEvery = std::chrono::seconds(30);
 /// A device that is slow for this long is drained; before, it is only asked less.
 inline constexpr auto kSlowDrainAfter = std::chrono::seconds(30);
 /// A node that was fenced for a link and kept out of trouble for this long is as good as new.

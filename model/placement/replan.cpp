@@ -170,20 +170,6 @@ Result<std::vector<LayerExperts>> lay_out(const ReplanInput& input, Placement& l
     if (Status filled = Filler(input, living).fill(); !filled) return filled.error();
     return living.experts;
   }
-  if (input.balance && !layers.empty()) {
-    BalanceInput balance;
-    balance.layers = layers;
-    balance.num_experts = model.num_experts;
-    balance.num_groups = input.num_groups;
-    balance.copies = copies;
-    balance.devices = devices;
-    balance.current = living.experts;
-    for (const std::int32_t layer : layers) {
-      const auto load = input.load.find(layer);
-      balance.weight.push_back(load == input.load.end() ? std::vector<float>{} : load->second);
-    }
-    return balance_experts(balance);
-  }
   std::vector<LayerExperts> laid_out;
   std::map<DeviceRef, std::size_t> totals;
   for (const std::int32_t number : layers) {
@@ -191,7 +177,22 @@ Result<std::vector<LayerExperts>> lay_out(const ReplanInput& input, Placement& l
     if (const auto* old = find_layer(living.experts, number)) even.current = *old;
     if (const auto load = input.load.find(number); load != input.load.end())
       even.load = load->second;
-    laid_out.push_back(even_out(even, totals));
+    if (!input.balance_layers.contains(number)) {
+      laid_out.push_back(even_out(even, totals));
+      continue;
+    }
+    BalanceInput balance;
+    balance.layers = {number};
+    balance.num_experts = model.num_experts;
+    balance.num_groups = input.num_groups;
+    balance.copies = copies;
+    balance.devices = devices;
+    balance.current = {even.current};
+    balance.weight = {even.load};
+    auto balanced = balance_experts(balance);
+    if (!balanced) return balanced.error();
+    laid_out.push_back(std::move(balanced->front()));
+    for (const auto& slot : laid_out.back().slots) ++totals[slot.device];
   }
   return laid_out;
 }
@@ -207,6 +208,30 @@ Status check_room(const ReplanInput& input, const Placement& placement) {
             ") for its share of the experts; add a worker or memory, or lower "
             "--redundant-experts.");
   return {};
+}
+
+/// Whether what `left` lacks fits on the devices. Counts rather than plans: this is asked for each
+/// node of the cluster.
+bool others_have_room(const ReplanInput& input, const Placement& left) {
+  if (input.base.devices.empty()) return false;
+  if (left.replicas.empty()) return repair_placement(input).ok();
+  std::uint64_t missing = 0, room = 0;
+  for (const std::int32_t number : expert_layers(input.base.model)) {
+    std::set<std::int32_t> there;
+    if (const auto* layer = find_layer(left.experts, number))
+      for (const auto& slot : layer->slots) there.insert(slot.expert);
+    missing += static_cast<std::uint64_t>(input.base.model.num_experts) - there.size();
+  }
+  const std::uint64_t each = std::max<std::uint64_t>(1, input.base.model.expert_bytes);
+  for (const auto& use : placement_use(input.base, left)) {
+    if (input.closed.contains(use.device) || input.leaving.contains(use.device)) continue;
+    for (const auto& d : input.base.devices) {
+      if (d.device != use.device) continue;
+      const std::uint64_t all = plannable_bytes(d.memory_total);
+      room += (all - std::min(all, use.total())) / each;
+    }
+  }
+  return missing <= room;
 }
 
 }  // namespace
@@ -275,7 +300,7 @@ Survival survival_of(const ReplanInput& input) {
           served.slots.insert(served.slots.end(), layer.slots.begin(), layer.slots.end());
     if (can_serve(left, input.base.model))
       survival.at_once.push_back(lost);
-    else if (!without.base.devices.empty() && repair_placement(without))
+    else if (others_have_room(without, left))
       survival.with_reload.push_back(lost);
     else
       survival.not_at_all.push_back(lost);

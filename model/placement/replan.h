@@ -26,7 +26,8 @@ struct ReplanInput {
   std::int32_t num_groups = 1;                 ///< gate groups of a layer
   /// Tokens of each expert lately, by layer; a layer that is missing counts as even.
   std::map<std::int32_t, std::vector<float>> load;
-  bool balance = false;  ///< lay the experts out anew by their load; else only even them out
+  /// Lay these layers out anew by their load; the others are only evened out.
+  std::set<std::int32_t> balance_layers;
 };
 
 /// What of a placement lives on these devices: replicas with all their shards, and copies.

@@ -46,6 +46,11 @@ class Children {
         if (slot.pid != pid) continue;
         slot.pid = -1;
         if (stopping_) break;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+          spdlog::info("worker process {} has left in order", pid);
+          slot.left = true;
+          break;
+        }
         spdlog::warn("worker process {} has ended ({}){}", pid, describe(status),
                      respawn_ ? "; a new one is being started" : "");
         // One that lived for a while is replaced at once; one that keeps dying, ever later.
@@ -61,7 +66,7 @@ class Children {
     std::optional<Duration> next;
     if (!respawn_ || stopping_) return next;
     for (auto& slot : slots_) {
-      if (slot.pid > 0) continue;
+      if (slot.pid > 0 || slot.left) continue;
       const Duration left = slot.start_at - now();
       if (left <= Duration::zero())
         start(slot);
@@ -102,6 +107,7 @@ class Children {
     pid_t pid = -1;
     TimePoint started{}, start_at{};
     Duration backoff = kBackoffMin;
+    bool left = false;  ///< it was drained: it is not wanted any more
   };
 
   void start(Slot& slot) {

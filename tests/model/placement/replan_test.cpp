@@ -240,7 +240,7 @@ TEST_CASE("experts are laid out by load only when that is asked for") {
     input.load[layer][5] = 1000;
   }
   CHECK(moved(input.before, *goal_placement(input)) == 0);
-  input.balance = true;
+  input.balance_layers = {1, 2, 3};
   const auto goal = goal_placement(input);
   REQUIRE(goal);
   for (const auto& layer : goal->experts)
