@@ -11,6 +11,9 @@
 namespace troupe {
 namespace {
 
+/// A layout that is this near to the best one is kept, mended by swaps: copies that move cost more.
+constexpr double kTolerance = 0.05;
+
 std::vector<std::int32_t> expert_layers(const ModelCosts& model) {
   std::vector<std::int32_t> layers;
   for (std::size_t i = 0; i < model.layers.size(); ++i)
@@ -189,6 +192,7 @@ Result<std::vector<LayerExperts>> lay_out(const ReplanInput& input, Placement& l
     balance.devices = devices;
     balance.current = {even.current};
     balance.weight = {even.load};
+    balance.tolerance = kTolerance;
     auto balanced = balance_experts(balance);
     if (!balanced) return balanced.error();
     laid_out.push_back(std::move(balanced->front()));
