@@ -1,0 +1,71 @@
+#include "tools/troupe/console/facts.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/tools/console/sample.h"
+
+namespace troupe::console {
+
+TEST_CASE("a status is read") {
+  const Facts facts = sample();
+  CHECK(facts.model == "pocket");
+  CHECK(facts.placement_version == 3);
+  CHECK(facts.survives.known);
+  CHECK(facts.survives.with_reload == std::vector<std::string>{"node-10"});
+  REQUIRE(facts.nodes.size() == 3);
+  CHECK(facts.nodes[0].devices[0].slow);
+  CHECK(facts.nodes[1].utilization() == doctest::Approx(0.85));
+  CHECK(facts.nodes[1].memory_used() == 60);
+  CHECK(facts.nodes[1].memory_total() == 200);
+  CHECK(facts.nodes[2].lost_reason == "its lease ended");
+  REQUIRE(facts.replicas.size() == 2);
+  CHECK(facts.replicas[1].id == "7");
+  CHECK(facts.replicas[1].shards[1].first == 2);
+  CHECK(facts.replicas[1].shards[1].device == "node-2/1");
+  REQUIRE(facts.experts.layers.size() == 2);
+  CHECK(facts.experts.experts == 4);
+  CHECK(facts.experts.layers[0].copies(0) == 2);
+  CHECK(facts.experts.layers[0].copies(3) == 1);
+  CHECK(facts.experts.layers[1].copies(3) == 0);
+  CHECK(facts.experts.find(1)->tokens[0] == 900);
+  CHECK_FALSE(facts.experts.find(3));
+  CHECK(facts.rates_known);
+  CHECK(facts.first_token_ms->p99 == 40.1);
+  CHECK_FALSE(facts.inter_token_ms);
+  REQUIRE(facts.requests.size() == 2);
+  CHECK(facts.find_request(51)->replica == 0);
+  CHECK_FALSE(facts.find_request(52)->replica);
+  CHECK(facts.events[1].kind == "node_lost");
+}
+
+TEST_CASE("what is no object is an error") {
+  for (const char* text : {"", "[]", "3", "null", "{", "\xff"}) {
+    const auto facts = read_facts(text);
+    REQUIRE_FALSE(facts.ok());
+    CHECK(facts.error().code == ErrorCode::kCorrupt);
+  }
+}
+
+TEST_CASE("what is missing, or is not what it should be, keeps its default") {
+  CHECK(read_facts("{}").value().nodes.empty());
+  CHECK_FALSE(read_facts("{}").value().survives.known);
+  // Every member as something else: a head of another version must not end the console.
+  const char* odd[] = {
+      R"({"cluster": 3, "nodes": {}, "replicas": "x", "experts": [], "requests": null})",
+      R"({"cluster": {"state": 1.5, "uptime_s": "x", "message": null, "survives": {"at_once": 3}}})",
+      R"({"nodes": [null, 3, {}, {"id": {}, "devices": [{}, 3, {"utilization": 1e300}]}]})",
+      R"({"replicas": [{"shards": [{"layers": [1]}, {"layers": ["a", {}]}, 3]}]})",
+      R"({"experts": {"experts": -1, "placement": [{"slots": [{"expert": -5}, {"expert": 1e18},
+          {"expert": 1000000000}, {}, 3]}, 3],
+          "load": [{"layer": 0, "tokens": ["x", -3, null]}]}})",
+      R"({"requests": {"rates": [], "list": [3, {"id": -1, "age_s": 1e300}]}, "events": [3, {}]})",
+  };
+  for (const char* text : odd) CHECK(read_facts(text).ok());
+  const Facts facts = read_facts(odd[4]).value();
+  REQUIRE(facts.experts.layers.size() == 2);
+  CHECK(facts.experts.layers[0].slots.size() == 2);  // those without a number are expert 0
+  for (const double tokens : facts.experts.layers[0].tokens) CHECK(tokens == 0);
+  CHECK(read_facts(odd[2]).value().nodes[3].devices[2].utilization == 1);
+}
+
+}  // namespace troupe::console

@@ -1,0 +1,85 @@
+#include "tools/troupe/console/format.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/tools/console/sample.h"
+
+namespace troupe::console {
+
+TEST_CASE("bytes, numbers and times are short") {
+  for (const auto& [bytes, text] : {std::pair<std::uint64_t, const char*>{0, "0B"},
+                                    {999, "999B"},
+                                    {1000, "1.0K"},
+                                    {1536, "1.5K"},
+                                    {150 << 10, "150K"},
+                                    {12'670'000'000, "11.8G"},
+                                    {~std::uint64_t{0}, "16.0E"}})
+    CHECK(short_bytes(bytes) == text);
+  for (const auto& [number, text] : {std::pair(0.0, "0"),
+                                     {0.44, "0.4"},
+                                     {12.25, "12.2"},
+                                     {843.4, "843"},
+                                     {999.7, "1.0k"},
+                                     {12345.0, "12.3k"},
+                                     {2e6, "2.0M"}})
+    CHECK(short_number(number) == text);
+  for (const auto& [seconds, text] : {std::pair(0.0, "0.0s"),
+                                      {-1.0, "0.0s"},
+                                      {4.24, "4.2s"},
+                                      {59.9, "59s"},
+                                      {123.4, "2m03s"},
+                                      {7200.0, "2h00m"},
+                                      {90000.0, "1d01h"}})
+    CHECK(short_time(seconds) == text);
+  CHECK(percent(0.455) == "46%");
+  CHECK(quantiles(std::nullopt) == "-");
+  CHECK(quantiles(QuantileFacts{1.25, 40.4}) == "1.2/40 ms");
+  CHECK(clock_time(1000000061.5, 3600) == "02:47:41");
+  CHECK(clock_time(10, -3600) == "23:00:10");
+}
+
+TEST_CASE("ranges and lists") {
+  CHECK(ranges({}) == "");
+  CHECK(ranges({4}) == "4");
+  CHECK(ranges({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8");
+  CHECK(some_of({}, 2) == "");
+  CHECK(some_of({"a", "b", "c"}, 2) == "a, b, c");
+  CHECK(some_of({"a", "b", "c", "d"}, 2) == "a, b and 2 more");
+}
+
+TEST_CASE("what the cluster survives is one clause") {
+  struct Case {
+    std::vector<std::string> at_once, with_reload, not_at_all;
+    const char* text;
+  };
+  const Case cases[] = {
+      {{}, {}, {}, ""},
+      {{"a", "b"}, {}, {}, "survives the loss of any one node at once"},
+      {{}, {"a"}, {}, "survives the loss of any one node with a reload"},
+      {{}, {}, {"a"}, "survives the loss of no node"},
+      {{"a"}, {"b"}, {"c"}, "survives the loss of a at once; b with a reload; c not at all"},
+      {{"a", "b", "c", "d", "e"},
+       {},
+       {"f"},
+       "survives the loss of a, b, c and 2 more at once; f not at all"},
+  };
+  for (const Case& c : cases) {
+    Facts facts;
+    facts.survives = {true, c.at_once, c.with_reload, c.not_at_all};
+    CHECK(survives_text(facts) == c.text);
+    facts.survives.known = false;
+    CHECK(survives_text(facts) == "");
+  }
+}
+
+TEST_CASE("sentences about a cluster") {
+  const Facts facts = sample();
+  CHECK(rates_text(facts) == "tokens/s in 12.2 out 843   first token 12/40 ms   between tokens -");
+  CHECK(rates_text(Facts()) == "");
+  CHECK(requests_text(facts) == "3 running, 1 waiting, 40 finished, 2 failed, 1 replayed");
+  CHECK(experts_text(facts) ==
+        "2 layers of 4, 5 copies a layer, imbalance 1.25, 2 moving, rebalanced 1m01s ago");
+  CHECK(experts_text(Facts()) == "");
+}
+
+}  // namespace troupe::console

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/troupe/console/facts.h"
+
+/// Numbers as people read them, for the console and `troupe status`.
+namespace troupe::console {
+
+std::string short_bytes(std::uint64_t bytes);  ///< "11.8G", six columns at most
+std::string short_time(double seconds);        ///< "4.2s", "2m03s", "5h12m", "3d04h"
+std::string short_number(double number);       ///< "0.4", "843", "12.3k"
+std::string percent(double fraction);          ///< "45%"
+/// "12/40 ms": the median and the 99th percentile; "-" if nothing was measured.
+std::string quantiles(const std::optional<QuantileFacts>& ms);
+std::string clock_time(double unix_s, int utc_offset_s);  ///< "14:03:22"
+
+/// "node-1, node-2 and 3 more": some of a list that may be long.
+std::string some_of(const std::vector<std::string>& words, std::size_t shown_max);
+/// What the cluster survives, as one clause; empty if the head does not say.
+std::string survives_text(const Facts& facts);
+/// "tokens/s in 12 out 843": rates and latencies; empty if the head does not say.
+std::string rates_text(const Facts& facts);
+std::string requests_text(const Facts& facts);
+/// "4 layers of 32 experts, 40 copies a layer, ..."; empty for a model without experts.
+std::string experts_text(const Facts& facts);
+std::string shard_text(const ShardFacts& shard);      ///< "0-4 node-1/0"
+std::string ranges(const std::vector<int>& numbers);  ///< sorted: "0-3,7"
+
+}  // namespace troupe::console

@@ -1,0 +1,189 @@
+#include <algorithm>
+
+#include "tools/troupe/console/format.h"
+#include "tools/troupe/console/view.h"
+
+/// The lists: nodes, replicas, requests, events.
+namespace troupe::console {
+namespace {
+
+/// Marks the row that the keys speak of.
+void mark_chosen(const Area& area, int y, bool active) {
+  if (active) area.paint(y, Style::kSelected);
+}
+
+double share(double used, double total) { return total > 0 ? used / total : 0; }
+
+/// Widths of the columns of the list of nodes, for a width of the whole.
+struct NodeColumns {
+  int id = 9, host = 10, bar = 8;
+  explicit NodeColumns(int width) {
+    // 80 columns take these; what is more goes to the bars and the names.
+    const int more = std::max(0, width - 80);
+    bar += std::min(more / 3, 24);
+    host += std::min(more / 4, 20);
+  }
+};
+
+struct Load {
+  std::string kind;
+  double utilization = 0;
+  std::uint64_t memory_used = 0, memory_total = 0;
+  bool slow = false;
+};
+
+void draw_load(const Area& area, int x, int y, const Load& load, int bar, const Glyphs& glyphs) {
+  x = area.put_left(x, y, 6, load.kind, load.slow ? Style::kWarning : Style::kPlain) + 1;
+  // Work is good: a busy device is no trouble, one without memory is.
+  x = put_bar(area, x, y, bar, load.utilization, Style::kGood, glyphs);
+  x = area.put_right(x, y, 5, percent(load.utilization)) + 1;
+  const double used =
+      share(static_cast<double>(load.memory_used), static_cast<double>(load.memory_total));
+  x = put_bar(area, x, y, bar, used, share_style(used), glyphs) + 1;
+  area.put(x, y, short_bytes(load.memory_used) + "/" + short_bytes(load.memory_total));
+}
+
+void draw_node_row(const Area& area, int y, const NodeFacts& node, const NodeColumns& columns) {
+  int x = area.put_left(1, y, columns.id, node.id) + 1;
+  x = area.put_left(x, y, columns.host, node.host) + 1;
+  const bool loading = node.load_total > node.load_done && node.state != "lost";
+  const std::string state = loading ? "load " + percent(share(static_cast<double>(node.load_done),
+                                                              static_cast<double>(node.load_total)))
+                                    : node.state;
+  x = area.put_left(x, y, 9, state, state_style(loading ? "loading" : node.state));
+  area.put_right(x, y, 5, node.state == "lost" ? "" : short_time(double(node.last_seen_ms) / 1e3));
+}
+
+Load load_of(const DeviceFacts& device) {
+  return {device.slow ? "slow" : device.kind, device.utilization, device.memory_used,
+          device.memory_total, device.slow};
+}
+Load load_of(const NodeFacts& node) {
+  if (node.devices.size() == 1) return load_of(node.devices[0]);
+  const bool slow =
+      std::any_of(node.devices.begin(), node.devices.end(), [](auto& d) { return d.slow; });
+  return {std::to_string(node.devices.size()) + " dev", node.utilization(), node.memory_used(),
+          node.memory_total(), slow};
+}
+
+}  // namespace
+
+void draw_nodes(const Area& area, const Facts& facts, Ui& ui, bool active) {
+  const auto nodes = sorted_nodes(facts, ui);
+  std::size_t devices = 0;
+  for (const auto* node : nodes) devices += std::max<std::size_t>(1, node->devices.size());
+  const NodeColumns columns(area.width());
+  const Area rows =
+      draw_heading(area, ui, "nodes", std::to_string(nodes.size()), List::kNodes, active);
+  const int loads = 1 + columns.id + 1 + columns.host + 1 + 9 + 5 + 1;
+  if (area.width() >= 78) {
+    area.put(loads + 7, 0, " load ", Style::kDim);
+    area.put(loads + 7 + columns.bar + 6, 0, " memory ", Style::kDim);
+  }
+  // A row a device where there is room, else a row a node.
+  const bool by_device = devices <= static_cast<std::size_t>(rows.height());
+  const auto names = rows_of(List::kNodes, facts, ui);
+  const std::size_t at = chosen(List::kNodes, names, ui);
+  const std::size_t first = by_device ? 0 : first_in_sight(at, nodes.size(), rows.height());
+  int y = 0;
+  for (std::size_t i = first; i < nodes.size() && y < rows.height(); ++i) {
+    const NodeFacts& node = *nodes[i];
+    draw_node_row(rows, y, node, columns);
+    const int top = y;
+    if (node.state == "lost") {
+      rows.put_left(loads, y++, rows.width() - loads, node.lost_reason, Style::kDim);
+    } else if (!by_device || node.devices.empty()) {
+      if (!node.devices.empty()) draw_load(rows, loads, y, load_of(node), columns.bar, ui.glyphs);
+      ++y;
+    } else {
+      for (const auto& device : node.devices)
+        draw_load(rows, loads, y++, load_of(device), columns.bar, ui.glyphs);
+    }
+    if (i == at) mark_chosen(rows, top, active);
+  }
+  if (nodes.empty()) rows.put(1, 0, "none has joined yet", Style::kDim);
+}
+
+void draw_replicas(const Area& area, const Facts& facts, Ui& ui, bool active) {
+  const auto replicas = sorted_replicas(facts, ui);
+  const Area rows =
+      draw_heading(area, ui, "replicas", std::to_string(replicas.size()), List::kReplicas, active);
+  const std::size_t at = chosen(List::kReplicas, rows_of(List::kReplicas, facts, ui), ui);
+  const std::size_t first = first_in_sight(at, replicas.size(), rows.height());
+  const int bar = 8 + std::clamp((area.width() - 80) / 4, 0, 16);
+  for (std::size_t i = first; i < replicas.size(); ++i) {
+    const int y = static_cast<int>(i - first);
+    const ReplicaFacts& replica = *replicas[i];
+    int x = rows.put_left(1, y, 5, replica.id) + 1;
+    x = rows.put_left(x, y, 8, replica.state, state_style(replica.state));
+    x = rows.put_right(x, y, 4, std::to_string(replica.running));
+    x = rows.put(x, y, " run");
+    x = rows.put_right(x, y, 4, std::to_string(replica.waiting));
+    x = rows.put(x, y, " wait  KV ");
+    const double used =
+        share(static_cast<double>(replica.kv_used), static_cast<double>(replica.kv_total));
+    x = put_bar(rows, x, y, bar, used, share_style(used), ui.glyphs) + 1;
+    x = rows.put_left(x, y, 12,
+                      short_number(static_cast<double>(replica.kv_used)) + "/" +
+                          short_number(static_cast<double>(replica.kv_total)));
+    std::string shards;
+    for (const auto& shard : replica.shards)
+      shards += (shards.empty() ? "layers " : ", ") + shard_text(shard);
+    rows.put_left(x, y, rows.width() - x, shards);
+    if (i == at) mark_chosen(rows, y, active);
+  }
+  if (replicas.empty()) rows.put(1, 0, "none", Style::kDim);
+}
+
+void draw_events(const Area& area, const Facts& facts, Ui& ui, bool active) {
+  const Area rows = draw_heading(area, ui, "events", "", std::nullopt, active);
+  const auto& events = facts.events;
+  if (events.empty()) return;
+  // Choices count from the newest; rows run from the oldest in sight down to it.
+  const std::size_t back = chosen(List::kEvents, rows_of(List::kEvents, facts, ui), ui);
+  const std::size_t at = events.size() - 1 - back;
+  const auto shown = std::min<std::size_t>(events.size(), static_cast<std::size_t>(rows.height()));
+  const std::size_t first = std::min(at, events.size() - shown);
+  for (std::size_t i = first; i < events.size(); ++i) {
+    const int y = static_cast<int>(i - first);
+    const EventFacts& event = events[i];
+    int x = rows.put(1, y, clock_time(event.time_unix_s, ui.utc_offset_s), Style::kDim) + 1;
+    const bool loss = event.kind.find("lost") != std::string::npos ||
+                      event.kind.find("fail") != std::string::npos;
+    x = rows.put(x, y, event.kind, loss ? Style::kBad : Style::kStrong);
+    x = rows.put(x, y, "  ");
+    rows.put_left(x, y, rows.width() - x, event.text);
+    if (i == at) mark_chosen(rows, y, active && back > 0);
+  }
+}
+
+void draw_requests(const Area& area, const Facts& facts, Ui& ui) {
+  const auto requests = sorted_requests(facts, ui);
+  const auto all =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, facts.running + facts.waiting));
+  std::string more = std::to_string(requests.size());
+  if (all > requests.size()) more += " of " + std::to_string(all) + ", the oldest";
+  const Area page = draw_heading(area, ui, "requests", more, List::kRequests, true);
+  page.put(1, 0, "        id  state     replica    prompt    tokens      age  tokens/s  replays",
+           Style::kDim);
+  const Area rows = page.rows(1, page.height() - 1);
+  const std::size_t at = chosen(List::kRequests, rows_of(List::kRequests, facts, ui), ui);
+  const std::size_t first = first_in_sight(at, requests.size(), rows.height());
+  for (std::size_t i = first; i < requests.size(); ++i) {
+    const int y = static_cast<int>(i - first);
+    const RequestFacts& request = *requests[i];
+    int x = rows.put_right(1, y, 10, std::to_string(request.id)) + 2;
+    x = rows.put_left(x, y, 8, request.state, state_style(request.state)) + 1;
+    x = rows.put_right(x, y, 8, request.replica ? std::to_string(*request.replica) : "-");
+    x = rows.put_right(x, y, 10, std::to_string(request.prompt_tokens));
+    x = rows.put_right(x, y, 10, std::to_string(request.tokens));
+    x = rows.put_right(x, y, 9, short_time(request.age_s));
+    x = rows.put_right(x, y, 10, short_number(share(double(request.tokens), request.age_s)));
+    rows.put_right(x, y, 9, std::to_string(request.replays),
+                   request.replays > 0 ? Style::kWarning : Style::kPlain);
+    if (i == at) mark_chosen(rows, y, true);
+  }
+  if (requests.empty()) rows.put(1, 0, "none is running or waiting", Style::kDim);
+}
+
+}  // namespace troupe::console
