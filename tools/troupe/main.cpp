@@ -49,6 +49,9 @@ int main(int argc, char** argv) {
   add_head(cli);
   add_worker(cli);
   add_status(cli);
+  add_top(cli);
+  add_drain(cli);
+  add_rebalance(cli);
   add_stop(cli);
   add_generate(cli);
   add_tokenize(cli);
