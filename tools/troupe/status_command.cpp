@@ -1,17 +1,21 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "actors/api/cluster.h"
 #include "runtime/byte_size.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/console/canvas.h"
+#include "tools/troupe/console/facts.h"
+#include "tools/troupe/console/format.h"
+#include "tools/troupe/local_time.h"
 
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
+using console::Facts;
 
 struct StatusOptions {
   bool json = false;
@@ -26,67 +30,82 @@ Result<std::string> ask(const std::string& state_dir) {
   return (*cluster)->status_json();
 }
 
-std::string layers_of(const json& shard) {
-  const auto& layers = shard["layers"];
-  return std::to_string(layers[0].get<int>()) + "-" + std::to_string(layers[1].get<int>());
+constexpr std::size_t kEventsShown = 8;
+
+/// What other machines say must not steer the terminal.
+std::string plain(const std::string& text) { return console::plain_text(text); }
+
+void print_line(const char* name, const std::string& text) {
+  if (!text.empty()) std::printf("%-10s %s\n", name, plain(text).c_str());
 }
 
-void print_nodes(const json& status) {
-  if (status["nodes"].empty()) return;
-  std::printf("\n%-10s %-16s %8s %-9s %-8s %s\n", "node", "host", "pid", "state", "device",
-              "memory");
-  for (const auto& node : status["nodes"]) {
-    bool first = true;
-    for (const auto& device : node["devices"]) {
-      const auto used =
-          device["memory_used"].is_number() ? device["memory_used"].get<std::uint64_t>() : 0;
-      std::printf("%-10s %-16s %8s %-9s %-8s %s of %s\n",
-                  first ? node["id"].get<std::string>().c_str() : "",
-                  first ? node["host"].get<std::string>().c_str() : "",
-                  first ? std::to_string(node["pid"].get<int>()).c_str() : "",
-                  first ? node["state"].get<std::string>().c_str() : "",
-                  device["kind"].get<std::string>().c_str(), format_byte_size(used).c_str(),
-                  format_byte_size(device["memory_total"].get<std::uint64_t>()).c_str());
-      first = false;
+void print_nodes(const Facts& facts) {
+  if (facts.nodes.empty()) return;
+  std::printf("\n%-10s %-16s %8s  %-9s %-9s %-7s %5s  %s\n", "node", "host", "process", "state",
+              "seen", "device", "load", "memory");
+  for (const auto& node : facts.nodes) {
+    std::printf("%-10s %-16s %8lld  %-9s ", plain(node.id).c_str(), plain(node.host).c_str(),
+                static_cast<long long>(node.pid), plain(node.state).c_str());
+    if (node.state == "lost") {
+      std::printf("%s\n", plain(node.lost_reason).c_str());
+      continue;
     }
+    std::printf("%-9s ", (console::short_time(double(node.last_seen_ms) / 1e3) + " ago").c_str());
+    const char* indent = "";
+    for (const auto& device : node.devices) {
+      std::printf(
+          "%s%-7s %5s  %s of %s%s\n", indent, device.slow ? "slow" : plain(device.kind).c_str(),
+          console::percent(device.utilization).c_str(),
+          format_byte_size(device.memory_used).c_str(),
+          format_byte_size(device.memory_total).c_str(),
+          node.load_total > node.load_done
+              ? (", loading " + console::percent(double(node.load_done) / double(node.load_total)))
+                    .c_str()
+              : "");
+      indent = "                                                         ";
+    }
+    if (node.devices.empty()) std::printf("\n");
   }
 }
 
-void print_replicas(const json& status) {
-  for (const auto& replica : status["replicas"]) {
+void print_replicas(const Facts& facts) {
+  if (!facts.replicas.empty()) std::printf("\n");
+  for (const auto& replica : facts.replicas) {
     std::string shards;
-    for (const auto& shard : replica["shards"])
-      shards += (shards.empty() ? "" : ", ") + layers_of(shard) + " on " +
-                shard["device"].get<std::string>();
-    std::printf("replica %s  running %d, waiting %d, KV blocks %d of %d  layers %s\n",
-                replica["id"].is_string() ? replica["id"].get<std::string>().c_str()
-                                          : replica["id"].dump().c_str(),
-                replica["running"].get<int>(), replica["waiting"].get<int>(),
-                replica["kv_blocks_used"].get<int>(), replica["kv_blocks_total"].get<int>(),
-                shards.c_str());
+    for (const auto& shard : replica.shards)
+      shards += (shards.empty() ? "" : ", ") + console::shard_text(shard);
+    std::printf("replica %-3s %-8s %lld running, %lld waiting, KV blocks %lld of %lld, layers %s\n",
+                plain(replica.id).c_str(), plain(replica.state).c_str(),
+                static_cast<long long>(replica.running), static_cast<long long>(replica.waiting),
+                static_cast<long long>(replica.kv_used), static_cast<long long>(replica.kv_total),
+                plain(shards).c_str());
   }
 }
 
-void print_for_people(const json& status) {
-  const auto& cluster = status["cluster"];
-  std::printf("%s  %s  numerics %s  up %.0f s\n", cluster["model"].get<std::string>().c_str(),
-              cluster["state"].get<std::string>().c_str(),
-              cluster["numerics"].is_string() ? cluster["numerics"].get<std::string>().c_str()
-                                              : "not chosen yet",
-              cluster["uptime_s"].get<double>());
-  if (const auto message = cluster.value("message", std::string()); !message.empty())
-    std::printf("%s\n", message.c_str());
-  print_nodes(status);
-  if (!status["replicas"].empty()) std::printf("\n");
-  print_replicas(status);
-  const auto& experts = status["experts"];
-  if (experts["experts"].is_number() && experts["experts"].get<int>() > 0)
-    std::printf("experts: %d layers of %d, %d copies a layer\n", experts["layers"].get<int>(),
-                experts["experts"].get<int>(), experts["copies"].get<int>());
-  const auto& requests = status["requests"];
-  std::printf("requests: %d running, %d waiting, %d finished, %d failed\n",
-              requests["running"].get<int>(), requests["waiting"].get<int>(),
-              requests["finished"].get<int>(), requests["failed"].get<int>());
+void print_events(const Facts& facts) {
+  if (!facts.events.empty()) std::printf("\n");
+  const std::size_t all = facts.events.size();
+  for (std::size_t i = all - std::min(all, kEventsShown); i < all; ++i) {
+    const auto& event = facts.events[i];
+    std::printf("%s  %-12s %s\n", console::clock_time(event.time_unix_s, utc_offset_s()).c_str(),
+                plain(event.kind).c_str(), plain(event.text).c_str());
+  }
+}
+
+void print_for_people(const Facts& facts) {
+  std::string line = facts.model + "  " + facts.state;
+  if (facts.placement_version) line += "  version " + std::to_string(*facts.placement_version);
+  line += "  numerics " + (facts.numerics.empty() ? "not chosen yet" : facts.numerics);
+  std::printf("%s  up %s\n", plain(line).c_str(), console::short_time(facts.uptime_s).c_str());
+  if (!facts.message.empty()) std::printf("%s\n", plain(facts.message).c_str());
+  print_nodes(facts);
+  print_replicas(facts);
+  std::printf("\n");
+  print_line("requests", console::requests_text(facts));
+  print_line("rates", console::rates_text(facts));
+  print_line("experts", console::experts_text(facts));
+  print_line("cluster", console::survives_text(facts));
+  print_events(facts);
 }
 
 int run(const CommonOptions& common, const StatusOptions& o) {
@@ -94,22 +113,21 @@ int run(const CommonOptions& common, const StatusOptions& o) {
                                     std::chrono::duration<double>(std::max(0.0, o.wait_ready_s)));
   while (true) {
     auto answer = ask(common.state_dir);
-    json status;
-    bool ready = false;
+    Facts facts;
     if (answer.ok()) {
-      status = json::parse(*answer, nullptr, false);
-      if (!status.is_object()) return fail(internal_error("The head's status is not JSON."));
-      ready = status["cluster"]["state"] == "ready";
+      auto read = console::read_facts(*answer);
+      if (!read.ok()) return fail(read.error());
+      facts = std::move(*read);
     }
+    const bool ready = facts.state == "ready";
     if (o.wait_ready_s < 0 || ready || now() >= deadline) {
       if (!answer.ok()) return fail(answer.error());
       if (o.json)
         std::printf("%s\n", answer->c_str());
       else
-        print_for_people(status);
+        print_for_people(facts);
       if (o.wait_ready_s >= 0 && !ready)
-        return fail(deadline_exceeded("The cluster is not ready: " +
-                                      status["cluster"].value("message", std::string())));
+        return fail(deadline_exceeded("The cluster is not ready: " + facts.message));
       return kDone;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
