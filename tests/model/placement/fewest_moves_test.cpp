@@ -139,7 +139,7 @@ TEST_CASE("144 devices take less than 50 ms a layer, as 18 nodes and as one") {
     }
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(least).count();
     MESSAGE("144 devices on " << per_node.size() << " nodes: " << us << " us a layer");
-#ifdef NDEBUG
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(us < 50'000);
 #endif
   }
