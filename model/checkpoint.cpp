@@ -117,6 +117,7 @@ struct Checkpoint::File {
   std::string name;
   int fd = -1;
   std::uint64_t size = 0;
+  struct stat opened {};
   std::byte* map = nullptr;
   SafetensorsHeader header;
 
@@ -125,13 +126,20 @@ struct Checkpoint::File {
     if (fd >= 0) ::close(fd);
   }
 
-  /// The bytes may be read: the file still reaches as far as `end`.
+  /// The bytes may be read: it is still the file that was opened, and reaches as far as `end`. The
+  /// error goes on after a name.
   Status still_holds(std::uint64_t end) const {
     struct stat st {};
-    if (::fstat(fd, &st) != 0) return system_error(path, "cannot be examined");
+    if (::fstat(fd, &st) != 0) return system_error("its file", "cannot be examined");
     if (static_cast<std::uint64_t>(st.st_size) < end)
-      return corrupt(path + " has shrunk to " + std::to_string(st.st_size) +
-                     " bytes since it was opened; restore it and start again");
+      return corrupt("its file has shrunk to " + std::to_string(st.st_size) +
+                     " bytes since it was opened; restore it");
+    if (::stat(path.c_str(), &st) != 0)
+      return system_error("its file", "is not there any more; restore it");
+    const bool same = st.st_ino == opened.st_ino && st.st_dev == opened.st_dev &&
+                      st.st_mtim.tv_sec == opened.st_mtim.tv_sec &&
+                      st.st_mtim.tv_nsec == opened.st_mtim.tv_nsec;
+    if (!same) return corrupt("its file has changed since it was opened; restore it");
     return {};
   }
 
@@ -200,6 +208,7 @@ Status Checkpoint::add_file(const std::string& name) {
   if (::fstat(file->fd, &st) != 0) return system_error(file->path, "cannot be examined");
   if (!S_ISREG(st.st_mode)) return corrupt(file->path + " should be a regular file");
   file->size = static_cast<std::uint64_t>(st.st_size);
+  file->opened = st;
 
   std::array<std::byte, 8> prefix{};
   const ssize_t got = ::pread(file->fd, prefix.data(), prefix.size(), 0);
@@ -284,7 +293,9 @@ Result<TensorView> Checkpoint::tensor(std::string_view name, std::span<const DTy
   const TensorInfo& info = (*entry)->info;
   const File& file = *files_[(*entry)->file];
   const std::uint64_t begin = file.header.data_offset + info.offset;
-  if (auto status = file.still_holds(begin + info.bytes); !status) return status.error();
+  if (auto status = file.still_holds(begin + info.bytes); !status)
+    return Error{status.error().code, file.path + ": tensor " + std::string(name) +
+                                          " cannot be read: " + status.error().message};
   (*entry)->reads.fetch_add(1, std::memory_order_relaxed);
   bytes_read_.fetch_add(info.bytes, std::memory_order_relaxed);
   return TensorView{info.dtype, {file.map + begin, static_cast<std::size_t>(info.bytes)}};

@@ -61,6 +61,9 @@ class Device {
     Claim& operator=(Claim&& other) noexcept;
     ~Claim();
 
+    /// Takes `bytes` out of it, as a claim of their own; at most what it has.
+    Claim split(std::uint64_t bytes);
+
    private:
     friend class Device;
     Device* device_ = nullptr;
@@ -74,6 +77,20 @@ class Device {
   /// begun or ended since then.
   bool makes_progress(TimePoint now, Duration patience);
 
+  /// Marks it as failed: it computes no more, whoever asks gets an error. The first reason counts.
+  /// Any thread.
+  void fail(const std::string& reason);
+  /// Why it computes no more; empty: it does.
+  std::string failed() const;
+  /// Told once, from the thread that called fail(). Set before the device is used.
+  void on_failed(std::function<void()> told) { on_failed_ = std::move(told); }
+
+  /// Has a small fixed piece of arithmetic run on the compute thread, unless one still waits there:
+  /// how long it takes says how fast the device is now.
+  void probe();
+  /// Of the newest probe; 0: none yet.
+  std::uint32_t probe_us() const { return probe_us_.load(); }
+
   /// Share of the time since the last call that the compute thread was busy, [0, 1].
   float take_utilization(TimePoint now);
 
@@ -83,6 +100,13 @@ class Device {
   const Options options_;
   ThreadPool threads_;
   std::atomic<std::uint64_t> memory_used_{0};
+
+  std::function<void()> on_failed_;
+  mutable std::mutex failed_mutex_;
+  std::string failed_;  // guarded by failed_mutex_
+
+  std::atomic<std::uint32_t> probe_us_{0};
+  std::atomic<bool> probing_{false};
 
   mutable std::mutex experts_mutex_;
   std::shared_ptr<const ExpertSet> experts_;  // guarded by experts_mutex_

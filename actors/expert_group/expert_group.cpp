@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <map>
+#include <new>
 
 #include "runtime/limits.h"
 #include "runtime/log.h"
@@ -59,10 +60,18 @@ void ExpertGroup::run_waiting() {
   for (auto& question : taken)
     by_layer[std::get<Dispatch>(*question.message).layer].push_back(std::move(question));
   for (const auto& [layer, questions] : by_layer) {
+    if (const std::string failed = device_.failed(); !failed.empty()) {
+      for (const auto& question : questions) answer_not_here(question, {}, failed);
+      continue;
+    }
     try {
       run_layer(layer, questions);
+    } catch (const std::bad_alloc&) {
+      spdlog::error("experts of layer {} could not be computed: memory is short", layer);
+      for (const auto& question : questions) answer_not_here(question, {}, "memory is short");
     } catch (const std::exception& e) {
-      spdlog::error("experts of layer {} could not be computed: {}", layer, e.what());
+      // What a kernel throws will not be better the next time.
+      device_.fail(e.what());
       for (const auto& question : questions) answer_not_here(question, {}, e.what());
     }
   }

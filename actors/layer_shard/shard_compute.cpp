@@ -2,23 +2,29 @@
 
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include "model/output_head.h"
 
 namespace troupe {
 namespace {
 
-/// Whatever a kernel or an allocation throws ends the step, not the node.
+/// Whatever a kernel throws ends the step and the device, not the node: the step can be run
+/// elsewhere. Memory may only be short for now.
 template <class Work>
-ComputeOutcome guarded(const Work& work) {
+ComputeOutcome guarded(Device& device, const Work& work) {
+  ComputeOutcome outcome;
   try {
-    return work();
+    const std::string failed = device.failed();
+    if (failed.empty()) return work();
+    outcome.error = unavailable("The device has failed: " + failed + ".");
+  } catch (const std::bad_alloc&) {
+    outcome.error = resource_exhausted("A step could not be computed: memory is short.");
   } catch (const std::exception& e) {
-    ComputeOutcome outcome;
-    // The device may be broken: the step can be run elsewhere.
+    device.fail(e.what());
     outcome.error = unavailable(std::string("A step could not be computed: ") + e.what() + ".");
-    return outcome;
   }
+  return outcome;
 }
 
 }  // namespace
@@ -30,7 +36,7 @@ ShardCompute::ShardCompute(Options options, Device& device)
                device.threads()) {}
 
 ComputeOutcome ShardCompute::begin(const LayerShardActions::Begin& begin, const OnCut& on_cut) {
-  return guarded([&] {
+  return guarded(device_, [&] {
     const auto& plan = std::get<StepPlan>(*begin.plan);
     auto& run = runs_[plan.body.step];
     if (spare_.empty()) {
@@ -60,7 +66,7 @@ ComputeOutcome ShardCompute::begin(const LayerShardActions::Begin& begin, const 
 }
 
 ComputeOutcome ShardCompute::resume(const LayerShardActions::Resume& resume, const OnCut& on_cut) {
-  return guarded([&] {
+  return guarded(device_, [&] {
     StepRun& run = *runs_.at(resume.step);
     const std::size_t row_bytes = run.wire_row_bytes();
     for (const auto& arrival : resume.arrivals)

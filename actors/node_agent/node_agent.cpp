@@ -153,6 +153,9 @@ void NodeAgent::join(TimePoint now, NodeAgentActions& actions) {
   join.held_id = options_.held_id;
   join.held_cluster = options_.held_cluster;
   join.held_weight_bytes = held_weight_bytes_;
+  join.held_shards = held_shards_;
+  join.held_experts = held_experts_;
+  join.tier_memory = options_.tier_memory;
   join.fabric_address = options_.fabric_address;
   join.fabric_description = options_.fabric_description;
   actions.send(head_address(), std::move(join));
@@ -217,10 +220,9 @@ void NodeAgent::stop_role(NodeAgentActions& actions) {
   actions.stop_serving = true;
   for (auto& [node, state] : peers_) actions.forget_peers.push_back(state.peer);
   peers_.clear();
-  loading_.reset();
-  loaded_.reset();
+  pending_.reset();
   active_.reset();
-  weights_loaded_ = false;
+  active_peers_.clear();
   id_ = {};
   incarnation_ = {};
 }
@@ -290,17 +292,11 @@ void NodeAgent::on_member_message(const Envelope& envelope, NodeAgentActions& ac
   const Message& message = *envelope.message;
   if (const auto* renewed = std::get_if<Renewed>(&message)) {
     on_renewed(*renewed);
-  } else if (const auto* load = std::get_if<Load>(&message)) {
-    on_load(*load, actions);
-  } else if (const auto* activate = std::get_if<Activate>(&message)) {
-    on_activate(envelope, activate->version, actions);
-  } else if (const auto* deactivate = std::get_if<Deactivate>(&message)) {
-    on_deactivate(deactivate->version, actions);
   } else if (const auto* stop = std::get_if<Stop>(&message)) {
     say("The head stops the cluster: " + stop->reason, actions);
     actions.send(head_address(), Leave{"the cluster stops"});
     end(0, "the cluster stops", actions);
-  } else {
+  } else if (!on_version_message(envelope, actions)) {
     refuse(envelope, "a NodeAgent does not take that message.", actions);
   }
 }
@@ -314,7 +310,6 @@ void NodeAgent::on_renewed(const Renewed& renewed) {
 
 void NodeAgent::renew(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions) {
   next_renew_ = now + limits::kRenewEvery;
-  held_weight_bytes_ = progress.held_weight_bytes;
   if (!progress.devices_alive) {
     say("A device makes no progress; the lease is not renewed.", actions);
     return;
@@ -324,8 +319,19 @@ void NodeAgent::renew(TimePoint now, const NodeProgress& progress, NodeAgentActi
   actions.send(head_address(), Renew{renew_sequence_, progress.devices, progress.replicas});
 }
 
+void NodeAgent::devices_changed(TimePoint now, const NodeProgress& progress,
+                                NodeAgentActions& actions) {
+  if (keep_lease(now, actions) && state_ == State::kMember) renew(now, progress, actions);
+  wake(actions);
+}
+
 void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions) {
   keep_lease(now, actions);
+  if (state_ != State::kMember) {
+    held_weight_bytes_ = progress.held_weight_bytes;
+    held_shards_ = progress.held_shards;
+    held_experts_ = progress.held_experts;
+  }
   switch (state_) {
     case State::kSeeking:
       if (now >= deadline_) connect(now, actions);
@@ -342,6 +348,7 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, NodeAgentAc
       break;
     case State::kMember:
       if (now >= next_renew_) renew(now, progress, actions);
+      if (!progress.counts.empty()) actions.send(head_address(), ExpertCounts{progress.counts});
       break;
     case State::kLeaving:
       if (now >= deadline_) end(0, "left the cluster", actions);
@@ -355,173 +362,6 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, NodeAgentAc
 void NodeAgent::wake(NodeAgentActions& actions) const {
   if (state_ == State::kEnded) return;
   actions.wake_at(state_ == State::kMember ? std::min(next_renew_, lease_end_) : deadline_);
-}
-
-// --- Placement ----------------------------------------------------------------------------------
-
-Status NodeAgent::check_load(const Load& load) const {
-  const auto mine = [&](const DeviceRef& device) {
-    return device.node != id_ || device.index < options_.devices.size();
-  };
-  for (const auto& shard : load.placement.shards) {
-    if (!mine(shard.device)) return invalid_argument("The placement names a device it has not.");
-  }
-  for (const auto& layer : load.placement.experts) {
-    for (const auto& slot : layer.slots) {
-      if (!mine(slot.device)) return invalid_argument("The placement names a device it has not.");
-    }
-  }
-  for (const auto& peer : load.peers) {
-    if (peer.id == id_) return invalid_argument("The placement names it as its own peer.");
-  }
-  return {};
-}
-
-void NodeAgent::fail_load(Error error, NodeAgentActions& actions) {
-  assert(loading_);
-  say("Could not load version " + std::to_string(loading_->value) + ": " + error.message, actions);
-  actions.send(head_address(), LoadFailed{*loading_, std::move(error)});
-  loading_.reset();
-}
-
-void NodeAgent::on_load(const Load& load, NodeAgentActions& actions) {
-  if (load.placement.version <= newest_) return;  // told before
-  if (active_) actions.deactivate = active_;
-  active_.reset();
-  loaded_.reset();
-  newest_ = load.placement.version;
-  loading_ = newest_;
-  weights_loaded_ = false;
-  if (Status s = check_load(load); !s) {
-    fail_load(s.error(), actions);
-    return;
-  }
-  NodeAgentActions::Work work;
-  work.version = newest_;
-  work.placement = load.placement;
-  work.engine = load.engine;
-  work.model_path = model_path_;
-  work.peers = load.peers;
-  for (const auto& shard : load.placement.shards) {
-    if (shard.device.node == id_) work.shards.push_back(shard);
-  }
-  for (const auto& replica : load.placement.replicas) {
-    if (replica.node == id_) work.replicas.push_back(replica);
-  }
-  for (const auto& layer : load.placement.experts) {
-    LayerExperts own{layer.layer, {}};
-    for (const auto& slot : layer.slots) {
-      if (slot.device.node == id_) own.slots.push_back(slot);
-    }
-    if (!own.slots.empty()) work.experts.push_back(std::move(own));
-  }
-  say("Loading version " + std::to_string(newest_.value) +
-          " of the placement: " + std::to_string(work.shards.size()) + " shards.",
-      actions);
-  actions.load = std::move(work);
-  take_peers(load.peers, actions);
-}
-
-/// A connection that stands for the same lives and token is kept; the node with the lower id goes
-/// to the other.
-void NodeAgent::take_peers(const std::vector<Peer>& peers, NodeAgentActions& actions) {
-  std::map<NodeId, PeerState> next;
-  for (const auto& peer : peers) {
-    const auto it = peers_.find(peer.id);
-    const bool same = it != peers_.end() && it->second.peer.incarnation == peer.incarnation &&
-                      it->second.peer.token == peer.token;
-    if (same) {
-      next[peer.id] = it->second;
-      peers_.erase(it);
-      continue;
-    }
-    next[peer.id] = {peer, false};
-    (id_ < peer.id ? actions.connect_peers : actions.expect_peers).push_back(peer);
-  }
-  for (auto& [node, state] : peers_) actions.forget_peers.push_back(state.peer);
-  peers_ = std::move(next);
-}
-
-void NodeAgent::load_progress(const LoadProgress& progress, TimePoint now,
-                              NodeAgentActions& actions) {
-  if (keep_lease(now, actions) && loading_ == progress.version) {
-    actions.send(head_address(), LoadProgress(progress));
-  }
-  wake(actions);
-}
-
-void NodeAgent::loaded(PlacementVersion version, TimePoint now, NodeAgentActions& actions) {
-  if (keep_lease(now, actions) && loading_ == version) {
-    weights_loaded_ = true;
-    report_if_loaded(actions);
-  }
-  wake(actions);
-}
-
-void NodeAgent::load_failed(PlacementVersion version, Error error, TimePoint now,
-                            NodeAgentActions& actions) {
-  if (keep_lease(now, actions) && loading_ == version) fail_load(std::move(error), actions);
-  wake(actions);
-}
-
-void NodeAgent::report_if_loaded(NodeAgentActions& actions) {
-  if (!loading_ || !weights_loaded_) return;
-  const bool all =
-      std::all_of(peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second.up; });
-  if (!all) return;
-  loaded_ = loading_;
-  loading_.reset();
-  actions.send(head_address(), Loaded{*loaded_});
-}
-
-void NodeAgent::peer_up(NodeId peer, Incarnation incarnation, TimePoint now,
-                        NodeAgentActions& actions) {
-  const auto it = peers_.find(peer);
-  if (keep_lease(now, actions) && it != peers_.end() &&
-      it->second.peer.incarnation == incarnation) {
-    it->second.up = true;
-    report_if_loaded(actions);
-  }
-  wake(actions);
-}
-
-void NodeAgent::peer_down(NodeId peer, Incarnation incarnation, std::string_view reason,
-                          TimePoint now, NodeAgentActions& actions) {
-  const auto it = peers_.find(peer);
-  if (keep_lease(now, actions) && it != peers_.end() &&
-      it->second.peer.incarnation == incarnation) {
-    peers_.erase(it);
-    actions.send(head_address(), PeerUnreachable{peer, incarnation, std::string(reason)});
-    if (loading_) {
-      fail_load(unavailable(to_string(peer) +
-                            " cannot be reached on the bulk lane: " + std::string(reason)),
-                actions);
-    }
-  }
-  wake(actions);
-}
-
-void NodeAgent::on_activate(const Envelope& envelope, PlacementVersion version,
-                            NodeAgentActions& actions) {
-  if (active_ == version) return;
-  if (loaded_ != version) {
-    refuse(envelope, "that version is not loaded here.", actions);
-    return;
-  }
-  active_ = version;
-  actions.activate = version;
-  say("Serving version " + std::to_string(version.value) + " of the placement.", actions);
-}
-
-void NodeAgent::on_deactivate(PlacementVersion version, NodeAgentActions& actions) {
-  if (version != newest_) return;  // an older one is over already
-  actions.deactivate = version;
-  active_.reset();
-  loaded_.reset();
-  loading_.reset();
-  say("Version " + std::to_string(version.value) +
-          " of the placement is over; waiting for the next.",
-      actions);
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ struct NodeAgentOptions {
   std::vector<Numerics> numerics;
   std::vector<DeviceInventory> devices;
   std::string model_path;  ///< --model; empty: the head's path
+  std::uint64_t tier_memory = 0;  ///< host bytes for experts that others serve
   std::string fabric_address;
   std::string fabric_description;
   NodeId held_id;  ///< kept from an earlier life; 0: none
@@ -34,6 +36,12 @@ struct NodeProgress {
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
   std::uint64_t held_weight_bytes = 0;
+  /// What the weights in memory are; wanted while this node is no member.
+  std::vector<LayerRange> held_shards;
+  std::vector<HeldExperts> held_experts;
+  /// Rows that the gates sent to experts since it was last given; the shell gives it about once a
+  /// second.
+  std::vector<ExpertCounts::Layer> counts;
 };
 
 /// What a worker's shell has to do, in the order of the fields; `sends` come after `joined` and
@@ -41,8 +49,6 @@ struct NodeProgress {
 struct NodeAgentActions : Actions {
   /// Serve no more: replicas, shards and groups of every version stop; weights stay in memory.
   bool stop_serving = false;
-  /// A version is taken back: as stop_serving, for that version alone.
-  std::optional<PlacementVersion> deactivate;
 
   /// From now on this node's own address is (id, incarnation).
   struct Joined {
@@ -55,26 +61,47 @@ struct NodeAgentActions : Actions {
   /// Compute the hash of the checkpoint in that folder, then call checkpoint_inspected().
   std::optional<std::string> inspect_checkpoint;
 
+  /// Those lives are over: the bulk lane lets nothing of them in any more.
+  std::vector<Peer> fence_peers;
   std::vector<Peer> forget_peers;   ///< close their bulk connections
   std::vector<Peer> expect_peers;   ///< they will come: accept their token
   std::vector<Peer> connect_peers;  ///< go to them; then peer_up() or peer_down()
 
-  /// This node's part of a placement: load what is not held yet, drop what is no longer placed
-  /// here, then call loaded() or load_failed(), and load_progress() meanwhile.
+  std::vector<NodeId> peers_down;  ///< shards are to ask others
+  std::vector<NodeId> peers_up;    ///< shards may ask them
+
+  /// A life is over: shards ask others, and replicas that had a shard there end, with all of their
+  /// shards here.
+  struct Lost {
+    NodeId node;
+    Incarnation incarnation;
+  };
+  std::vector<Lost> lost;
+  std::optional<std::set<DeviceRef>> avoid;  ///< all devices to ask only if nobody else can
+
+  /// This version will never serve: what was started for it alone ends.
+  std::optional<PlacementVersion> drop;
+  /// This node's part of a placement: load what is not held yet and start what does not live yet,
+  /// beside everything that serves; then call loaded() or load_failed(), and load_progress()
+  /// meanwhile. It takes the place of every version that is not active.
   struct Work {
     PlacementVersion version;
     Placement placement;  ///< whole: routing needs it
     EngineOptions engine;
     std::string model_path;
+    std::string checkpoint_hash;
     std::vector<Peer> peers;  ///< of this placement, with incarnations
     std::vector<ShardPlacement> shards;
     std::vector<ReplicaPlacement> replicas;
     std::vector<LayerExperts> experts;  ///< slots of this node's devices only
+    std::vector<LayerExperts> tier;     ///< to keep in host memory; slots of this node only
   };
   std::optional<Work> load;
-  /// Every member has loaded it: requests may come from now on. This node's actors have been up
-  /// since its part was loaded.
+  /// Every member has loaded it: shards take its routes, replicas and shards that it lacks end;
+  /// then call settled().
   std::optional<PlacementVersion> activate;
+  /// Nobody uses what is older: let go of what this version does not give.
+  std::optional<PlacementVersion> retire;
 
   bool close_session = false;
   bool connect_head = false;     ///< then session_up(), or session_down() with the reason
@@ -90,6 +117,11 @@ struct NodeAgentActions : Actions {
 
 /// The worker's side of membership: seeks the head, joins, keeps the lease while the devices work,
 /// carries out placements, and stops serving when its lease ends.
+///
+/// Versions of the placement coexist: the active one serves while the pending one is loaded.
+///
+///     Load ─► pending ─ weights, actors and peers there ─► Loaded
+///     Activate ─► active ─ no question by older routes is open ─► Activated;  Retire ─► the rest goes
 ///
 ///     seeking -> greeting -> inspecting -> joining -> member -> (leaving) -> ended
 ///        ^______________________________________________|  lease over, session down, refused
@@ -125,6 +157,10 @@ class NodeAgent {
   void load_progress(const LoadProgress& progress, TimePoint now, NodeAgentActions& actions);
   void loaded(PlacementVersion version, TimePoint now, NodeAgentActions& actions);
   void load_failed(PlacementVersion version, Error error, TimePoint now, NodeAgentActions& actions);
+  /// No question by routes older than those of that version is open on this node.
+  void settled(PlacementVersion version, TimePoint now, NodeAgentActions& actions);
+  /// A device has failed: the head is told at once.
+  void devices_changed(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions);
   void peer_up(NodeId peer, Incarnation incarnation, TimePoint now, NodeAgentActions& actions);
   void peer_down(NodeId peer, Incarnation incarnation, std::string_view reason, TimePoint now,
                  NodeAgentActions& actions);
@@ -137,15 +173,27 @@ class NodeAgent {
   /// The version that this node serves now, if any.
   std::optional<PlacementVersion> active() const { return active_; }
   /// The version that it is told to load and has not reported yet, if any.
-  std::optional<PlacementVersion> loading() const { return loading_; }
+  std::optional<PlacementVersion> loading() const {
+    if (!pending_ || pending_->reported) return std::nullopt;
+    return pending_->version;
+  }
   /// When the lease ends unless renewed; only as a member.
   TimePoint lease_end() const { return lease_end_; }
   std::uint64_t refused_messages() const { return refused_messages_; }
 
  private:
+  enum class Reach : std::uint8_t { kTrying, kUp, kDown };
   struct PeerState {
     Peer peer;
-    bool up = false;
+    Reach reach = Reach::kTrying;
+  };
+  using Lives = std::map<NodeId, Incarnation>;
+  /// The version that is being loaded, or has been and waits for its activation.
+  struct Pending {
+    PlacementVersion version;
+    Lives peers;
+    bool here = false;      ///< weights and actors are
+    bool reported = false;  ///< as Loaded
   };
 
   bool keep_lease(TimePoint now, NodeAgentActions& actions);
@@ -163,17 +211,27 @@ class NodeAgent {
   void on_refused(const Refused& refused, TimePoint now, NodeAgentActions& actions);
   void on_member_message(const Envelope& envelope, NodeAgentActions& actions);
   void on_renewed(const Renewed& renewed);
-  void on_load(const Load& load, NodeAgentActions& actions);
-  void on_activate(const Envelope& envelope, PlacementVersion version, NodeAgentActions& actions);
-  void on_deactivate(PlacementVersion version, NodeAgentActions& actions);
-  void take_peers(const std::vector<Peer>& peers, NodeAgentActions& actions);
-  Status check_load(const Load& load) const;
-  void fail_load(Error error, NodeAgentActions& actions);
   void renew(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions);
-  void report_if_loaded(NodeAgentActions& actions);
   void refuse(const Envelope& envelope, std::string reason, NodeAgentActions& actions);
   void wake(NodeAgentActions& actions) const;
   Address head_address() const;
+
+  // node_agent_versions.cpp: versions of the placement and their peers
+  bool on_version_message(const Envelope& envelope, NodeAgentActions& actions);
+  void on_load(const Load& load, NodeAgentActions& actions);
+  void on_activate(const Envelope& envelope, PlacementVersion version, NodeAgentActions& actions);
+  void on_retire(const Envelope& envelope, PlacementVersion version, NodeAgentActions& actions);
+  void on_member_lost(const MemberLost& lost, NodeAgentActions& actions);
+  void on_connect(const Peer& peer, NodeAgentActions& actions);
+  void take_peers(const std::vector<Peer>& peers, NodeAgentActions& actions);
+  void reach(const Peer& peer, NodeAgentActions& actions);
+  /// Ends the connection to a peer whose life goes on.
+  void let_go(const PeerState& state, NodeAgentActions& actions);
+  void lose(const Peer& peer, NodeAgentActions& actions);
+  Status check_load(const Load& load) const;
+  NodeAgentActions::Work work_of(const Load& load) const;
+  void fail_load(Error error, NodeAgentActions& actions);
+  void report_if_loaded(NodeAgentActions& actions);
 
   NodeAgentOptions options_;
   State state_ = State::kSeeking;
@@ -186,6 +244,8 @@ class NodeAgent {
   std::string model_path_;
   std::string checkpoint_hash_;  // of model_path_; empty: not known
   std::uint64_t held_weight_bytes_ = 0;
+  std::vector<LayerRange> held_shards_;
+  std::vector<HeldExperts> held_experts_;
 
   NodeId id_;
   Incarnation incarnation_;
@@ -198,10 +258,9 @@ class NodeAgent {
   std::map<std::uint64_t, TimePoint> renews_;  // sent and not answered; at most kRenewsMax
 
   std::map<NodeId, PeerState> peers_;
-  std::optional<PlacementVersion> loading_;
-  bool weights_loaded_ = false;
-  std::optional<PlacementVersion> loaded_;
+  std::optional<Pending> pending_;
   std::optional<PlacementVersion> active_;
+  Lives active_peers_;
   PlacementVersion newest_;  // of all versions that this membership was told of
   std::uint64_t refused_messages_ = 0;
 };

@@ -17,14 +17,42 @@ namespace troupe {
 
 using transport::PeerKey;
 
+namespace {
+
+/// What the version wants in memory. Experts that this node alone is to have come first: nobody can
+/// stand in for them.
+WeightPart part_of(const NodeAgentActions::Work& work) {
+  std::map<ExpertKey, std::size_t> copies;
+  for (const auto& layer : work.placement.experts)
+    for (const auto& slot : layer.slots) ++copies[{layer.layer, slot.expert}];
+  WeightPart part{work.placement.numerics, work.shards, {}, work.tier};
+  for (const bool alone : {true, false})
+    for (const auto& layer : work.experts) {
+      LayerExperts some{layer.layer, {}};
+      for (const auto& slot : layer.slots)
+        if ((copies[{layer.layer, slot.expert}] == 1) == alone) some.slots.push_back(slot);
+      if (!some.slots.empty()) part.experts.push_back(std::move(some));
+    }
+  return part;
+}
+
+}  // namespace
+
 struct WorkerNode::Impl : transport::FabricEvents {
   Impl(caf::actor_system& system, Post& post) : system(system), post(post) {}
   ~Impl() override;
 
-  struct Loaded {
+  /// A version on its way from the disk to serving.
+  struct Loading {
+    NodeAgentActions::Work work;
+    PlacementVersion version;
+    Incarnation incarnation;  ///< of the membership
     ModelConfig model;
-    LoadedPart part;
+    LoadedPart weights;
+    std::optional<Serving::Preparation> preparation;
+    Status status;
   };
+  using LoadingPtr = std::shared_ptr<Loading>;
 
   // --- Life ---
   Status start(WorkerOptions options, std::unique_ptr<HeadLink> head_link);
@@ -46,13 +74,20 @@ struct WorkerNode::Impl : transport::FabricEvents {
   void carry_out_peers(const NodeAgentActions& actions);
   void joined(const NodeAgentActions::Joined& joined);
   void begin_load(NodeAgentActions::Work work);
-  void finish_load(const std::shared_ptr<NodeAgentActions::Work>& work,
-                   const std::shared_ptr<Result<Loaded>>& loaded);
-  void stop_serving(std::optional<PlacementVersion> version);
+  void start_actors(const LoadingPtr& loading);
+  void finish_load(const LoadingPtr& loading);
+  void fail_load(const LoadingPtr& loading, const Error& error);
+  bool wanted(const Loading& loading) const;
+  void activate(PlacementVersion version);
+  void retire(PlacementVersion version);
+  void stop_serving();
   NodeProgress progress();
+  void once_a_second(NodeProgress& out);
 
   // --- On the loader's thread ---
-  Result<std::shared_ptr<const Checkpoint>> open_checkpoint(const std::string& folder);
+  Status open_checkpoint(const std::string& folder);
+  Status read_weights(Loading& loading, std::optional<PlacementVersion> active,
+                      const std::atomic<bool>& cancelled);
   void settle_devices(const std::vector<ActorHandle>& ending, const std::atomic<bool>& cancelled);
 
   // --- On the fabric's thread ---
@@ -66,31 +101,42 @@ struct WorkerNode::Impl : transport::FabricEvents {
   int load_threads = 1;
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<transport::Fabric> fabric;
-  WeightStore weights;
+  std::unique_ptr<WeightStore> weights;
+  const std::shared_ptr<ExpertCounter> counter = std::make_shared<ExpertCounter>();
   std::unique_ptr<HeadLink> link;
   ActorHandle handle;
 
   // Touched inside the NodeAgent's actor only.
   std::unique_ptr<NodeAgent> agent;
   Address head;  // learnt from its first message
-  std::vector<std::unique_ptr<Serving>> serving;
+  std::unique_ptr<Serving> serving;  // of this membership, once something was placed here
   std::vector<ActorHandle> ending;
+  std::set<DeviceRef> avoided;
+  TimePoint next_second{};
 
   // Touched on the loader's thread only.
   std::shared_ptr<const Checkpoint> checkpoint;
+  bool checkpoint_doubted = false;  // reading from it failed
 
   std::mutex mutex;
   std::condition_variable ended_changed;
   std::optional<Exit> ended;  // guarded by mutex
 
   Loader loader;
+  Loader cleaner;  // frees what is let go, which takes a while for many GiB
 };
 
 Status WorkerNode::Impl::start(WorkerOptions options, std::unique_ptr<HeadLink> head_link) {
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<Device>(device));
     load_threads = std::max(load_threads, device.threads);
+    devices.back()->on_failed([this, failed = devices.back().get()] {
+      spdlog::error("device {} has failed and computes no more: {}", failed->options().index,
+                    failed->failed());
+      tell([this](NodeAgent& a, auto& actions) { a.devices_changed(now(), progress(), actions); });
+    });
   }
+  weights = std::make_unique<WeightStore>(options.expert_tier_memory);
   if (options.fabric) {
     auto made = transport::make_libfabric(*options.fabric, *this);
     if (!made.ok()) return made.error();
@@ -137,6 +183,7 @@ NodeAgentOptions WorkerNode::Impl::agent_options(const WorkerOptions& options) c
     out.devices.push_back(
         {device.kind, device.memory_total, static_cast<std::uint32_t>(device.threads)});
   out.model_path = options.model_path;
+  out.tier_memory = options.expert_tier_memory;
   out.fabric_address = fabric ? fabric->address() : "none";
   out.fabric_description = fabric ? fabric->describe() : "none: a cluster of one node";
   return out;
@@ -145,7 +192,7 @@ NodeAgentOptions WorkerNode::Impl::agent_options(const WorkerOptions& options) c
 WorkerNode::Impl::~Impl() {
   // The actors first: whatever the link or the fabric still has to say is then dropped.
   if (handle) handle.stop_and_wait(limits::kActorStopDeadline);
-  stop_serving(std::nullopt);
+  stop_serving();
   for (const auto& actor : ending) actor.stop_and_wait(limits::kActorStopDeadline);
   if (agent && agent->id().value != 0) post.detach_node(agent->id(), agent->incarnation());
   post.drop_lane(kHeadNode, head.incarnation);
@@ -167,7 +214,9 @@ void WorkerNode::Impl::on_head_message(Envelope envelope) {
 
 void WorkerNode::Impl::on_wake() {
   NodeAgentActions actions;
-  agent->on_wake(now(), progress(), actions);
+  NodeProgress news = progress();
+  once_a_second(news);
+  agent->on_wake(now(), news, actions);
   carry_out(actions);
 }
 
@@ -176,25 +225,38 @@ NodeProgress WorkerNode::Impl::progress() {
   const TimePoint at = now();
   for (const auto& device : devices) {
     out.devices_alive = device->makes_progress(at, limits::kLease / 2) && out.devices_alive;
-    out.devices.push_back({device->memory_used(), device->take_utilization(at), 0, {}});
+    out.devices.push_back({device->memory_used(), device->take_utilization(at),
+                           device->probe_us(), device->failed()});
   }
-  for (const auto& s : serving)
-    for (const auto& report : s->reports()) out.replicas.push_back(report);
-  out.held_weight_bytes = weights.held_bytes();
+  if (serving) out.replicas = serving->reports();
+  out.held_weight_bytes = weights->held_bytes();
+  if (agent->state() != NodeAgent::State::kMember) {
+    HeldWeights held = weights->held();
+    out.held_shards = std::move(held.shards);
+    out.held_experts = std::move(held.experts);
+  }
   return out;
+}
+
+void WorkerNode::Impl::once_a_second(NodeProgress& out) {
+  const TimePoint at = now();
+  if (agent->state() != NodeAgent::State::kMember || at < next_second) return;
+  next_second = at + std::chrono::seconds(1);
+  for (const auto& device : devices) device->probe();
+  if (auto counts = counter->take()) out.counts = std::move(counts->layers);
 }
 
 void WorkerNode::Impl::carry_out(NodeAgentActions& actions) {
   for (const auto& line : actions.log) spdlog::info("{}", line);
-  if (actions.stop_serving) stop_serving(std::nullopt);
-  if (actions.deactivate) stop_serving(actions.deactivate);
+  if (actions.stop_serving) stop_serving();
   if (actions.joined) joined(*actions.joined);
   if (actions.inspect_checkpoint)
     loader.run([this, folder = *actions.inspect_checkpoint](const std::atomic<bool>&) {
-      auto opened = open_checkpoint(folder);
-      auto hash =
-          std::make_shared<Result<std::string>>(opened.ok() ? Result<std::string>((*opened)->hash())
-                                                            : Result<std::string>(opened.error()));
+      checkpoint_doubted = true;  // the head has other files than the ones we know
+      const Status opened = open_checkpoint(folder);
+      auto hash = std::make_shared<Result<std::string>>(
+          opened.ok() ? Result<std::string>(checkpoint->hash())
+                      : Result<std::string>(opened.error()));
       tell([hash](NodeAgent& a, auto& out) { a.checkpoint_inspected(*hash, now(), out); });
     });
   carry_out_peers(actions);
@@ -203,7 +265,10 @@ void WorkerNode::Impl::carry_out(NodeAgentActions& actions) {
     const Status sent = link->send({self, send.to, std::move(send.message)});
     if (!sent.ok()) spdlog::debug("not sent to the head: {}", sent.error().message);
   }
+  if (actions.drop && serving) serving->drop_pending(actions.load ? &*actions.load : nullptr);
   if (actions.load) begin_load(std::move(*actions.load));
+  if (actions.activate) activate(*actions.activate);
+  if (actions.retire) retire(*actions.retire);
   if (actions.close_session) link->close();
   if (actions.connect_head) link->connect();
   if (actions.wake) handle.wake_at(*actions.wake);
@@ -223,6 +288,10 @@ void WorkerNode::Impl::carry_out_peers(const NodeAgentActions& actions) {
     });
   };
   const Error none = unavailable("This worker has no bulk lane.");
+  for (const auto& peer : actions.fence_peers) {
+    if (fabric) fabric->forget({peer.id, peer.incarnation}, true);
+    post.drop_lane(peer.id, peer.incarnation);
+  }
   for (const auto& peer : actions.forget_peers) {
     // Without a fence: the same life may be a peer again in the next version. Whoever is not
     // expected cannot come in anyway.
@@ -235,82 +304,157 @@ void WorkerNode::Impl::carry_out_peers(const NodeAgentActions& actions) {
     check(peer, fabric
                     ? fabric->connect({peer.id, peer.incarnation}, peer.fabric_address, peer.token)
                     : none);
+  if (actions.avoid) avoided = *actions.avoid;
+  if (!serving) return;
+  for (const auto& lost : actions.lost) serving->member_lost(lost.node, lost.incarnation);
+  for (const NodeId node : actions.peers_down) serving->peer_down(node);
+  for (const NodeId node : actions.peers_up) serving->peer_up(node);
+  if (actions.avoid) serving->avoid(*actions.avoid);
 }
 
 void WorkerNode::Impl::joined(const NodeAgentActions::Joined& joined) {
+  weights->forget_versions();
+  avoided.clear();
   if (fabric) fabric->identify({joined.id, joined.incarnation});
   post.attach({joined.id, joined.incarnation, {ActorKind::kNodeAgent, 0}}, handle);
 }
 
+// --- Versions of the placement --------------------------------------------------------------------
+
+/// Reads the weights on the loader's thread; start_actors() and finish_load() follow.
 void WorkerNode::Impl::begin_load(NodeAgentActions::Work work) {
-  auto shared = std::make_shared<NodeAgentActions::Work>(std::move(work));
-  loader.run([this, shared,
-              before = std::exchange(ending, {})](const std::atomic<bool>& cancelled) {
+  if (!serving) {
+    const Address router{kHeadNode, head.incarnation, {ActorKind::kRouter, 0}};
+    serving = std::make_unique<Serving>(
+        NodeContext{system, post, devices, counter},
+        Serving::Self{agent->id(), agent->incarnation(), router});
+    if (!avoided.empty()) serving->avoid(avoided);
+  }
+  auto before = std::exchange(ending, {});
+  for (auto& actor : serving->take_ending()) before.push_back(std::move(actor));
+  auto loading = std::make_shared<Loading>();
+  loading->version = work.version;
+  loading->incarnation = agent->incarnation();
+  loading->work = std::move(work);
+  loader.run([this, loading, before = std::move(before),
+              active = agent->active()](const std::atomic<bool>& cancelled) {
     settle_devices(before, cancelled);
-    auto loaded = std::make_shared<Result<Loaded>>(internal_error(""));
-    if (auto opened = open_checkpoint(shared->model_path); opened.ok()) {
-      const WeightPart part{shared->placement.numerics, shared->shards, shared->experts};
-      auto part_loaded = weights.load(
-          **opened, part, load_threads, cancelled, [&](std::uint64_t done, std::uint64_t total) {
-            const LoadProgress news{shared->version, done, total};
-            tell([news](NodeAgent& a, auto& actions) { a.load_progress(news, now(), actions); });
-          });
-      if (part_loaded.ok())
-        *loaded = Loaded{(*opened)->config(), std::move(*part_loaded)};
-      else
-        *loaded = part_loaded.error();
-    } else {
-      *loaded = opened.error();
-    }
+    loading->status = read_weights(*loading, active, cancelled);
     if (cancelled) return;
-    (void)handle.call([this, shared, loaded] { finish_load(shared, loaded); });
+    (void)handle.call([this, loading] { start_actors(loading); });
   });
 }
 
-void WorkerNode::Impl::finish_load(const std::shared_ptr<NodeAgentActions::Work>& work,
-                                   const std::shared_ptr<Result<Loaded>>& loaded) {
+Status WorkerNode::Impl::read_weights(Loading& loading, std::optional<PlacementVersion> active,
+                                      const std::atomic<bool>& cancelled) {
+  const WeightPart part = part_of(loading.work);
+  // What is in memory already needs no file.
+  if (!checkpoint || weights->lacks(part)) {
+    if (const Status opened = open_checkpoint(loading.work.model_path); !opened.ok())
+      return opened;
+    if (checkpoint->hash() != loading.work.checkpoint_hash) {
+      checkpoint_doubted = true;
+      return corrupt("The checkpoint at " + loading.work.model_path +
+                     " has changed since this worker joined; restore its files, or restart the "
+                     "cluster with the new ones.");
+    }
+  }
+  loading.model = checkpoint->config();
+  auto loaded = weights->load(
+      *checkpoint, loading.version, part, active,
+      {load_threads, cancelled, [&](std::uint64_t done, std::uint64_t total) {
+         const LoadProgress news{loading.version, done, total};
+         tell([news](NodeAgent& a, auto& actions) { a.load_progress(news, now(), actions); });
+       }});
+  if (!loaded.ok()) {
+    checkpoint_doubted = true;
+    return loaded.error();
+  }
+  loading.weights = std::move(*loaded);
+  return {};
+}
+
+/// Says what is to be started, and has its slow part done on the loader's thread, so that leases
+/// are renewed meanwhile.
+void WorkerNode::Impl::start_actors(const LoadingPtr& loading) {
+  if (!wanted(*loading)) return;
+  if (!loading->status.ok()) return fail_load(loading, loading->status.error());
+  auto planned =
+      serving->plan(std::move(loading->work), loading->model, std::move(loading->weights));
+  if (!planned.ok()) return fail_load(loading, planned.error());
+  loading->preparation = std::move(*planned);
+  loader.run([this, loading](const std::atomic<bool>& cancelled) {
+    loading->status = loading->preparation->build();
+    if (cancelled) return;
+    (void)handle.call([this, loading] { finish_load(loading); });
+  });
+}
+
+void WorkerNode::Impl::finish_load(const LoadingPtr& loading) {
+  if (!wanted(*loading)) return;
+  Status started = loading->status;
+  if (started.ok()) started = serving->adopt(std::move(*loading->preparation));
+  if (!started.ok()) return fail_load(loading, started.error());
   NodeAgentActions actions;
-  const PlacementVersion version = work->version;
-  // Taken back, or the membership ended, while it was read: its actors must not start, since
-  // nobody would ever stop them and what they claim is for the next version.
-  if (agent->loading() != version) return;
-  if (!loaded->ok()) {
-    agent->load_failed(version, loaded->error(), now(), actions);
-    return carry_out(actions);
-  }
-  const Address router{kHeadNode, head.incarnation, {ActorKind::kRouter, 0}};
-  auto started = Serving::start({system, post, devices},
-                                {std::move(*work), agent->id(), agent->incarnation(), router,
-                                 loaded->value().model, std::move(loaded->value().part)});
-  if (started.ok()) {
-    serving.push_back(std::move(*started));
-    agent->loaded(version, now(), actions);
-  } else {
-    agent->load_failed(version, started.error(), now(), actions);
-  }
+  agent->loaded(loading->version, now(), actions);
   carry_out(actions);
 }
 
-void WorkerNode::Impl::stop_serving(std::optional<PlacementVersion> version) {
-  std::erase_if(serving, [&](const auto& s) {
-    if (version && s->version() != *version) return false;
-    for (auto& actor : s->stop()) ending.push_back(std::move(actor));
-    return true;
+/// False when it was taken back, or the membership ended, meanwhile: its actors must not start, since
+/// nobody would ever stop them and what they claim is for another version.
+bool WorkerNode::Impl::wanted(const Loading& loading) const {
+  return serving && agent->incarnation() == loading.incarnation &&
+         agent->loading() == loading.version;
+}
+
+void WorkerNode::Impl::fail_load(const LoadingPtr& loading, const Error& error) {
+  NodeAgentActions actions;
+  agent->load_failed(loading->version, error, now(), actions);
+  carry_out(actions);
+}
+
+void WorkerNode::Impl::activate(PlacementVersion version) {
+  serving->activate(version, [this, version, life = agent->incarnation()] {
+    tell([version, life](NodeAgent& a, auto& actions) {
+      if (a.incarnation() == life) a.settled(version, now(), actions);
+    });
   });
 }
 
-Result<std::shared_ptr<const Checkpoint>> WorkerNode::Impl::open_checkpoint(
-    const std::string& folder) {
-  if (checkpoint && checkpoint->folder() == folder) return checkpoint;
+void WorkerNode::Impl::retire(PlacementVersion version) {
+  serving->retire(version);
+  cleaner.run([this, version](const std::atomic<bool>&) { weights->retire(version); });
+  if (agent->loading()) return;  // its own retirement brings the tier up to date
+  loader.run([this, version](const std::atomic<bool>& cancelled) {
+    if (!checkpoint) return;
+    const Status kept = weights->load_tier(*checkpoint, version, {load_threads, cancelled, {}});
+    if (kept.ok() || cancelled) return;
+    checkpoint_doubted = true;
+    spdlog::warn("the second tier of experts could not be read: {}", kept.error().message);
+  });
+}
+
+void WorkerNode::Impl::stop_serving() {
+  if (!serving) return;
+  serving->stop();
+  for (auto& actor : serving->take_ending()) ending.push_back(std::move(actor));
+  serving.reset();
+}
+
+Status WorkerNode::Impl::open_checkpoint(const std::string& folder) {
+  if (checkpoint && !checkpoint_doubted && checkpoint->folder() == folder) return {};
   auto opened = Checkpoint::open(folder);
-  if (opened.ok()) checkpoint = *opened;
-  return opened;
+  if (!opened.ok()) return opened.error();
+  checkpoint = std::move(*opened);
+  checkpoint_doubted = false;
+  return {};
 }
 
 /// Waits, within bounds, until what earlier versions held on the devices has been given back.
 /// A job that runs may be a whole step; its caches are given back after it.
 void WorkerNode::Impl::settle_devices(const std::vector<ActorHandle>& before,
                                       const std::atomic<bool>& cancelled) {
+  if (before.empty()) return;
   for (const auto& actor : before) actor.stop_and_wait(limits::kActorStopDeadline);
   const TimePoint deadline = now() + limits::kStepDeadline / 2;
   for (const auto& device : devices) {
@@ -352,7 +496,6 @@ void WorkerNode::Impl::on_peer_down(PeerKey peer, std::string reason) {
     NodeAgentActions actions;
     agent->peer_down(peer.node, peer.incarnation, reason, now(), actions);
     carry_out(actions);
-    for (const auto& s : serving) s->peer_down(peer.node);
   });
 }
 

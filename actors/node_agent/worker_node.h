@@ -25,12 +25,14 @@ struct WorkerOptions {
   std::vector<Device::Options> devices;
   /// Families offered to the head; a test may offer fewer than the processor has.
   std::vector<Numerics> numerics = supported_numerics();
+  /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.
+  std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
 };
 
 /// A worker: the NodeAgent's actor and everything that lives under it: devices, bulk lane, weights,
-/// and the actors of the placement versions that it serves.
+/// and the actors of the placement's versions.
 ///
 ///     HeadLink ◄──► NodeAgent ──► loader thread ──► weights
 ///                      │ └──────► Serving: ExpertGroups, LayerShards, Replicas ──► Devices

@@ -23,7 +23,8 @@ PROMPT = ["--prompt", "--prompt-ids", "--chat", "--json", "--prompt-logprobs"]
 COMMANDS = {
     "up": ENGINE + NETWORK + HTTP + ["--workers", "--no-respawn", "--listen"],
     "head": ENGINE + NETWORK + HTTP + ["--listen", "--min-devices"],
-    "worker": NETWORK + ["--head", "--join", "--model", "--device", "--device-memory", "--threads"],
+    "worker": NETWORK + ["--head", "--join", "--model", "--device", "--device-memory", "--threads",
+                         "--expert-tier-memory"],
     "status": ["--json", "--wait-ready"],
     "top": [],
     "drain": ["NODE"],

@@ -18,7 +18,8 @@ SAMPLING = """--max-tokens --temperature --top-p --top-k --min-p --seed --stop -
 FLAGS = {
     "up": f"--workers --no-respawn {HEAD}",
     "head": HEAD,
-    "worker": f"--head --join --model --device --device-memory --threads {NETWORK}",
+    "worker": f"--head --join --model --device --device-memory --threads "
+              f"--expert-tier-memory {NETWORK}",
     "status": "--json --wait-ready",
     "top": "",
     "drain": "",

@@ -63,11 +63,15 @@ void add_network_flags(CLI::App* command, NetworkFlags& flags);
 struct DeviceFlags {
   std::string device = "cpu";
   std::string device_memory = "0";
+  std::string expert_tier_memory = "0";
   int threads = 0;
 };
 void add_device_flags(CLI::App* command, DeviceFlags& flags);
 /// Memory is 0 where none was given.
 Result<Device::Options> resolve(const DeviceFlags& flags);
+/// The second tier's flag, of worker and up.
+void add_tier_flag(CLI::App* command, DeviceFlags& flags);
+Result<std::uint64_t> resolve_tier(const DeviceFlags& flags);
 
 void add_up(Cli& cli);
 void add_head(Cli& cli);

@@ -82,6 +82,20 @@ void add_device_flags(CLI::App* command, DeviceFlags& flags) {
       ->group("Device");
 }
 
+void add_tier_flag(CLI::App* command, DeviceFlags& flags) {
+  command
+      ->add_option("--expert-tier-memory", flags.expert_tier_memory,
+                   "Host memory of each worker for copies of experts that others serve, as 64GiB or "
+                   "bytes, so that their loss reads no file (default: 0, none)")
+      ->group("Device");
+}
+
+Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {
+  auto memory = parse_byte_size(flags.expert_tier_memory);
+  if (!memory.ok()) return invalid_argument("--expert-tier-memory: " + memory.error().message);
+  return *memory;
+}
+
 Result<Device::Options> resolve(const DeviceFlags& flags) {
   if (flags.device != "cpu")
     return invalid_argument("--device must be cpu, not '" + flags.device +

@@ -166,6 +166,8 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
                                     std::to_string(device.threads),
                                     "--device-memory",
                                     std::to_string(device.memory_total),
+                                    "--expert-tier-memory",
+                                    o.device.expert_tier_memory,
                                     "--fabric",
                                     o.head.network.fabric};
   if (!o.head.network.bind_interface.empty()) {
@@ -209,6 +211,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   const TimePoint started = now();
   auto device = share_of(o);
   if (!device.ok()) return fail_with(device.error());
+  if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
   auto process = HeadProcess::start(common, o.head, o.workers);
@@ -251,6 +254,7 @@ void add_up(Cli& cli) {
   command->add_flag("--no-respawn", o->no_respawn, "Start no new worker for one that died");
   add_head_flags(command, o->head);
   add_device_flags(command, o->device);
+  add_tier_flag(command, o->device);
 }
 
 }  // namespace troupe::cli

@@ -1,7 +1,11 @@
+#include <unistd.h>
+
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "actors/control/caf_system.h"
@@ -47,6 +51,38 @@ Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const Join
   return heads;
 }
 
+/// Ends the process if the worker does not end within a while of having left: a step that takes
+/// seconds, or a compute thread that hangs, is not waited for. The head knows already.
+class LastResort {
+ public:
+  ~LastResort() {
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void arm(int exit_code) {
+    thread_ = std::thread([this, exit_code] {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, kPatience, [&] { return over_; })) return;
+      spdlog::warn("a computation that still runs is not waited for");
+      _exit(exit_code);
+    });
+  }
+
+ private:
+  static constexpr Duration kPatience = std::chrono::seconds(2);
+  static_assert(kPatience + limits::kStopDeadline < std::chrono::seconds(8));
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   auto join = join_of(common, o);
@@ -55,9 +91,12 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   if (!heads.ok()) return fail_with(heads.error());
   auto device = resolve(o.device);
   if (!device.ok()) return fail_with(device.error());
+  auto tier = resolve_tier(o.device);
+  if (!tier.ok()) return fail_with(tier.error());
   auto kind = transport::parse_fabric_kind(o.network.fabric);
   if (!kind.ok()) return fail_with(kind.error());
 
+  LastResort last_resort;  // what comes after it may take its time to end
   auto caf = CafSystem::make();
   if (!caf.ok()) return fail(caf.error());
   WorkerOptions options;
@@ -65,6 +104,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.head = to_string(heads->front());
   options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();
   options.devices = {*device};
+  options.expert_tier_memory = *tier;
   transport::FabricOptions fabric;
   fabric.kind = *kind;
   fabric.bind_interface = o.network.bind_interface;
@@ -96,9 +136,11 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   }
   over = true;
   watcher.join();
+  const int code = exit ? exit->code : kDone;
+  if (code != kDone) fail({ErrorCode::kRefused, exit->reason}, code);
+  last_resort.arm(code);
   worker->reset();
-  if (!exit || exit->code == 0) return kDone;
-  return fail({ErrorCode::kRefused, exit->reason}, exit->code);
+  return code;
 }
 
 }  // namespace
@@ -114,6 +156,7 @@ void add_worker(Cli& cli) {
   command->add_option("--join", o->join, "The join file that the head wrote (default: STATE/join)");
   command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
   add_device_flags(command, o->device);
+  add_tier_flag(command, o->device);
   add_network_flags(command, o->network);
 }
 

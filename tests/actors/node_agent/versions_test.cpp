@@ -1,0 +1,333 @@
+#include "tests/actors/node_agent/worker_under_test.h"
+
+namespace troupe {
+namespace {
+
+const Peer kOne{NodeId{1}, Incarnation{61}, "b1", token(1)};
+const Peer kThree{NodeId{3}, Incarnation{63}, "b3", token(3)};
+
+Peer with_token(Peer peer, int n) {
+  peer.token = token(n);
+  return peer;
+}
+
+/// A member that serves version 1 with both peers.
+struct ServingWorker : Worker {
+  ServingWorker() {
+    become_member();
+    from_head(load_of(1, {kOne, kThree}));
+    peer_up(1, 61);
+    peer_up(3, 63);
+    loaded(1);
+    from_head(Activate{PlacementVersion{1}});
+    settled(1);
+    from_head(Retire{PlacementVersion{1}});
+    REQUIRE(agent.active() == PlacementVersion{1});
+  }
+};
+
+TEST_CASE("a load is this node's part, and done when weights and peers are there") {
+  Worker w;
+  w.become_member();
+  Load load = load_of(1, {kOne, kThree});
+  load.placement.tier = {{1, {{1, {kSelf, 0}}, {0, {NodeId{3}, 0}}}}};
+  w.from_head(load);
+  REQUIRE(w.last.load);
+  CHECK(w.last.load->shards.size() == 1);
+  CHECK(w.last.load->replicas.size() == 1);
+  REQUIRE(w.last.load->experts.size() == 1);
+  CHECK(w.last.load->experts[0].slots.size() == 2);
+  REQUIRE(w.last.load->tier.size() == 1);
+  REQUIRE(w.last.load->tier[0].slots.size() == 1);
+  CHECK(w.last.load->tier[0].slots[0].expert == 1);
+  CHECK(w.last.load->model_path == "/models/m");
+  CHECK(w.last.load->checkpoint_hash == "abc");
+  REQUIRE(w.last.connect_peers.size() == 1);  // the lower id goes to the other
+  CHECK(w.last.connect_peers[0].id == NodeId{3});
+  REQUIRE(w.last.expect_peers.size() == 1);
+  CHECK(w.last.expect_peers[0].id == NodeId{1});
+
+  w.peer_up(1, 61);
+  CHECK(w.last.peers_up == std::vector{NodeId{1}});
+  w.loaded(1);
+  CHECK(!w.sent<Loaded>());
+  w.peer_up(3, 62);  // an older life
+  CHECK(!w.sent<Loaded>());
+  w.from_head(Activate{PlacementVersion{1}});
+  CHECK(!w.last.activate);
+  CHECK(w.sent<Undeliverable>());
+  w.peer_up(3, 63);
+  REQUIRE(w.sent<Loaded>());
+  CHECK(!w.agent.loading());
+  w.from_head(Activate{PlacementVersion{1}});
+  CHECK(w.last.activate == PlacementVersion{1});
+  CHECK(w.agent.active() == PlacementVersion{1});
+  CHECK(!w.sent<Activated>());
+  w.settled(1);
+  REQUIRE(w.sent<Activated>());
+  CHECK(w.sent<Activated>()->version == PlacementVersion{1});
+  w.from_head(Retire{PlacementVersion{1}});
+  CHECK(w.last.retire == PlacementVersion{1});
+}
+
+TEST_CASE("the active version serves on while the next is loaded") {
+  ServingWorker w;
+  w.from_head(load_of(2, {kOne, kThree}));
+  REQUIRE(w.last.load);
+  CHECK(!w.last.stop_serving);
+  CHECK(!w.last.drop);
+  CHECK(w.last.forget_peers.empty());
+  CHECK(w.last.connect_peers.empty());
+  CHECK(w.last.expect_peers.empty());
+  CHECK(w.agent.active() == PlacementVersion{1});
+  w.loaded(2);
+  REQUIRE(w.sent<Loaded>());
+  CHECK(w.sent<Loaded>()->version == PlacementVersion{2});
+  w.from_head(Retire{PlacementVersion{2}});  // not active yet
+  CHECK(!w.last.retire);
+  CHECK(w.sent<Undeliverable>());
+  w.from_head(Activate{PlacementVersion{2}});
+  CHECK(w.last.activate == PlacementVersion{2});
+  w.settled(1);  // late news
+  CHECK(!w.sent<Activated>());
+  w.settled(2);
+  CHECK(w.sent<Activated>());
+  w.from_head(Retire{PlacementVersion{1}});
+  CHECK(!w.last.retire);
+  w.from_head(Retire{PlacementVersion{2}});
+  CHECK(w.last.retire == PlacementVersion{2});
+}
+
+TEST_CASE("a newer load takes the place of a pending one") {
+  ServingWorker w;
+  w.from_head(load_of(2, {kOne, kThree}));
+  SUBCASE("that is being read") {}
+  SUBCASE("that is loaded") {
+    w.loaded(2);
+    CHECK(w.sent<Loaded>());
+  }
+  w.from_head(load_of(3, {kOne, kThree}));
+  CHECK(w.last.drop == PlacementVersion{2});
+  REQUIRE(w.last.load);
+  CHECK(w.last.load->version == PlacementVersion{3});
+  w.from_head(load_of(2, {kOne, kThree}));  // again
+  CHECK(!w.last.load);
+  w.loaded(2);
+  CHECK(!w.sent<Loaded>());
+  w.from_head(Activate{PlacementVersion{2}});
+  CHECK(!w.last.activate);
+  w.loaded(3);
+  REQUIRE(w.sent<Loaded>());
+  CHECK(w.sent<Loaded>()->version == PlacementVersion{3});
+  CHECK(w.agent.active() == PlacementVersion{1});
+}
+
+TEST_CASE("a load that fails is reported, and the active version serves on") {
+  ServingWorker w;
+  SUBCASE("by the loader") {
+    w.from_head(load_of(2, {kOne, kThree}));
+    w.load_failed(2, corrupt("bad"));
+  }
+  SUBCASE("by a placement that makes no sense") {
+    Load load = load_of(2, {});
+    load.placement.shards[0].device.index = 7;
+    w.from_head(load);
+    CHECK(!w.last.load);
+  }
+  REQUIRE(w.sent<LoadFailed>());
+  CHECK(w.sent<LoadFailed>()->version == PlacementVersion{2});
+  w.loaded(2);
+  CHECK(!w.sent<Loaded>());
+  CHECK(w.agent.active() == PlacementVersion{1});
+}
+
+TEST_CASE("peers that the newest version lacks are let go when it is retired to, not before") {
+  ServingWorker w;
+  w.from_head(load_of(2, {kThree}));
+  CHECK(w.last.forget_peers.empty());
+  w.loaded(2);
+  REQUIRE(w.sent<Loaded>());
+  w.from_head(Activate{PlacementVersion{2}});
+  CHECK(w.last.forget_peers.empty());
+  w.settled(2);
+  SUBCASE("unless the pending one has them") {
+    w.from_head(load_of(3, {kOne, kThree}));
+    CHECK(w.last.expect_peers.empty());
+    w.from_head(Retire{PlacementVersion{2}});
+    CHECK(w.last.forget_peers.empty());
+  }
+  SUBCASE("then") {
+    w.from_head(Retire{PlacementVersion{2}});
+    REQUIRE(w.last.forget_peers.size() == 1);
+    CHECK(w.last.forget_peers[0].id == NodeId{1});
+    CHECK(w.last.peers_down == std::vector{NodeId{1}});
+    CHECK(w.last.fence_peers.empty());
+  }
+}
+
+TEST_CASE("a connection that breaks is reported once, and made anew when the head says so") {
+  ServingWorker w;
+  w.from_head(load_of(2, {kOne, kThree}));
+  w.peer_down(3, 63);
+  REQUIRE(w.sent<PeerUnreachable>());
+  CHECK(w.sent<PeerUnreachable>()->peer == NodeId{3});
+  CHECK(w.sent<PeerUnreachable>()->incarnation == Incarnation{63});
+  CHECK(w.last.peers_down == std::vector{NodeId{3}});
+  CHECK(!w.sent<LoadFailed>());
+  w.peer_down(3, 63);
+  CHECK(!w.sent<PeerUnreachable>());
+  CHECK(w.last.peers_down.empty());
+  w.loaded(2);
+  CHECK(!w.sent<Loaded>());
+  CHECK(w.agent.active() == PlacementVersion{1});
+
+  SUBCASE("by the same nodes as before") {
+    w.from_head(Connect{with_token(kThree, 30)});
+    REQUIRE(w.last.forget_peers.size() == 1);
+    REQUIRE(w.last.connect_peers.size() == 1);
+    CHECK(w.last.connect_peers[0].token == token(30));
+    w.from_head(Connect{with_token(kThree, 30)});  // again
+    CHECK(w.last.connect_peers.empty());
+    SUBCASE("and comes about") {
+      w.peer_up(3, 63);
+      CHECK(w.last.peers_up == std::vector{NodeId{3}});
+      CHECK(w.sent<Loaded>());
+    }
+    SUBCASE("and fails once more") {
+      w.peer_down(3, 63);
+      CHECK(w.sent<PeerUnreachable>());
+      CHECK(!w.sent<LoadFailed>());
+    }
+  }
+  SUBCASE("though only the other end has seen it break") {
+    w.from_head(Connect{with_token(kOne, 10)});
+    CHECK(w.last.peers_down == std::vector{NodeId{1}});
+    REQUIRE(w.last.forget_peers.size() == 1);
+    REQUIRE(w.last.expect_peers.size() == 1);
+    CHECK(w.last.expect_peers[0].token == token(10));
+  }
+  SUBCASE("with the next load") {
+    w.from_head(load_of(3, {kOne, with_token(kThree, 30)}));
+    REQUIRE(w.last.connect_peers.size() == 1);
+    w.peer_up(3, 63);
+    w.loaded(3);
+    CHECK(w.sent<Loaded>());
+  }
+  SUBCASE("but not to a life that is over, or unknown") {
+    w.from_head(Connect{{NodeId{3}, Incarnation{62}, "b3", token(31)}});
+    CHECK(w.last.connect_peers.empty());
+    w.from_head(Connect{{NodeId{5}, Incarnation{65}, "b5", token(32)}});
+    CHECK(w.last.connect_peers.empty());
+  }
+}
+
+TEST_CASE("a lost member is fenced, and what needs it ends") {
+  ServingWorker w;
+  SUBCASE("the active version serves on with what is left") {
+    w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
+    REQUIRE(w.last.fence_peers.size() == 1);
+    CHECK(w.last.fence_peers[0].id == NodeId{3});
+    REQUIRE(w.last.lost.size() == 1);
+    CHECK(w.last.lost[0].node == NodeId{3});
+    CHECK(!w.last.stop_serving);
+    CHECK(w.agent.active() == PlacementVersion{1});
+    w.peer_down(3, 63);  // late news of the same
+    CHECK(!w.sent<PeerUnreachable>());
+  }
+  SUBCASE("a pending load that needs it is over without a word") {
+    w.from_head(load_of(2, {kOne, kThree}));
+    w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
+    CHECK(w.last.drop == PlacementVersion{2});
+    CHECK(!w.sent<LoadFailed>());
+    CHECK(!w.agent.loading());
+    w.loaded(2);
+    CHECK(!w.sent<Loaded>());
+    w.from_head(load_of(3, {kOne}));
+    REQUIRE(w.last.load);
+    w.loaded(3);
+    CHECK(w.sent<Loaded>());
+  }
+  SUBCASE("a pending load that does not need it goes on") {
+    w.from_head(load_of(2, {kOne}));
+    w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
+    CHECK(!w.last.drop);
+    w.loaded(2);
+    CHECK(w.sent<Loaded>());
+  }
+  SUBCASE("news of an older life changes nothing") {
+    w.from_head(MemberLost{NodeId{3}, Incarnation{62}, "it is late"});
+    CHECK(w.last.fence_peers.empty());
+    CHECK(w.last.lost.empty());
+  }
+  SUBCASE("its next life is another peer") {
+    w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "it died"});
+    w.from_head(load_of(2, {kOne, {NodeId{3}, Incarnation{70}, "b3", token(7)}}));
+    REQUIRE(w.last.connect_peers.size() == 1);
+    CHECK(w.last.connect_peers[0].incarnation == Incarnation{70});
+    w.loaded(2);
+    CHECK(!w.sent<Loaded>());
+    w.peer_up(3, 70);
+    CHECK(w.sent<Loaded>());
+  }
+}
+
+TEST_CASE("slow devices are passed on") {
+  ServingWorker w;
+  w.from_head(Avoid{{{NodeId{3}, 0}}});
+  REQUIRE(w.last.avoid);
+  CHECK(*w.last.avoid == std::set<DeviceRef>{{NodeId{3}, 0}});
+  w.from_head(Avoid{});
+  REQUIRE(w.last.avoid);
+  CHECK(w.last.avoid->empty());
+}
+
+TEST_CASE("what the gates counted goes to the head, a member's only") {
+  Worker w;
+  w.start();
+  w.progress.counts = {{1, {3, 0, 4}}};
+  w.wait(1s);
+  CHECK(!w.sent<ExpertCounts>());
+  ServingWorker s;
+  s.progress.counts = {{1, {3, 0, 4}}};
+  s.wait(10ms);
+  REQUIRE(s.sent<ExpertCounts>());
+  CHECK(s.sent<ExpertCounts>()->layers[0].tokens == std::vector<std::uint32_t>{3, 0, 4});
+  s.progress.counts.clear();
+  s.wait(10ms);
+  CHECK(!s.sent<ExpertCounts>());
+}
+
+TEST_CASE("the head hears of a failed device at once") {
+  ServingWorker w;
+  w.wait(250ms);
+  REQUIRE(w.sent<Renew>());
+  w.now += 10ms;
+  w.progress.devices[0].failed = "an uncorrectable error";
+  w.call([&](auto& a, auto& out) { a.devices_changed(w.now, w.progress, out); });
+  REQUIRE(w.sent<Renew>());
+  CHECK(w.sent<Renew>()->devices[0].failed == "an uncorrectable error");
+}
+
+TEST_CASE("the end of the membership forgets peers and versions, and offers what is held") {
+  ServingWorker w;
+  w.from_head(load_of(2, {kOne, kThree}));
+  w.down();
+  CHECK(w.last.stop_serving);
+  CHECK(w.last.forget_peers.size() == 2);
+  CHECK(!w.agent.active());
+  CHECK(!w.agent.loading());
+  w.progress.held_weight_bytes = 77;
+  w.progress.held_shards = {{0, 1}};
+  w.progress.held_experts = {{1, {0, 2}}};
+  w.wait(limits::kSeekBackoffMin);
+  w.up();
+  w.from_head(good_greeting(), Incarnation{90});
+  const auto* join = w.sent<Join>();
+  REQUIRE(join);
+  CHECK(join->held_weight_bytes == 77);
+  CHECK(join->held_shards == std::vector<LayerRange>{{0, 1}});
+  CHECK(join->held_experts == std::vector<HeldExperts>{{1, {0, 2}}});
+}
+
+}  // namespace
+}  // namespace troupe
