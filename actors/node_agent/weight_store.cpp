@@ -155,8 +155,12 @@ WeightStore::Missing WeightStore::missing_of(const WeightPart& part) const {
 
 bool WeightStore::lacks(const WeightPart& part) const {
   std::lock_guard lock(mutex_);
-  const Missing missing = missing_of(part);
-  return !missing.shards.empty() || !missing.experts.empty();
+  const auto shards = shards_of(part);
+  const auto experts = experts_of(part.numerics, part.experts);
+  return std::any_of(shards.begin(), shards.end(),
+                     [&](const auto& key) { return !shards_.contains(key); }) ||
+         std::any_of(experts.begin(), experts.end(),
+                     [&](const auto& key) { return !experts_.contains(key); });
 }
 
 Status WeightStore::read_expert(const Checkpoint& checkpoint, const HeldExpertKey& key) {
