@@ -227,7 +227,7 @@ void NodeAgent::on_member_lost(const MemberLost& lost, NodeAgentActions& actions
     peers_.erase(it);
   }
   lose(peer, actions);
-  say(to_string(lost.node) + " is lost: " + lost.reason, actions);
+  say(lost.reason, actions);
   if (pending_ && pending_->peers.contains(lost.node)) {
     actions.drop = pending_->version;
     pending_.reset();

@@ -374,7 +374,10 @@ void Serving::avoid(std::set<DeviceRef> devices) {
 
 std::vector<ReplicaReport> Serving::reports() const {
   std::vector<ReplicaReport> reports;
-  for (const auto& [id, replica] : replicas_) reports.push_back(replica.report());
+  for (const auto& [id, replica] : replicas_) {
+    reports.push_back(replica.report());
+    reports.back().replica = id;  // it may not have reported yet
+  }
   return reports;
 }
 

@@ -91,3 +91,43 @@ TEST_CASE("shards see the experts that the group published last") {
   CHECK(device.experts()->version() == PlacementVersion{3});
   CHECK(device.experts()->has({1, 2}));
 }
+
+TEST_CASE("a claim is split without a byte lost") {
+  Device device(options(1000));
+  auto whole = device.claim(600, "All");
+  REQUIRE(whole.ok());
+  {
+    const Device::Claim part = whole->split(200);
+    CHECK(device.memory_used() == 600);
+  }
+  CHECK(device.memory_used() == 400);
+  *whole = Device::Claim();
+  CHECK(device.memory_used() == 0);
+}
+
+TEST_CASE("a device fails once, with the first reason, and says so") {
+  Device device(options());
+  int told = 0;
+  device.on_failed([&] { ++told; });
+  CHECK(device.failed().empty());
+  device.fail("an uncorrectable error");
+  device.fail("another");
+  CHECK(device.failed() == "an uncorrectable error");
+  CHECK(told == 1);
+}
+
+TEST_CASE("a probe runs in turn, one at a time, and takes some time") {
+  Device device(options());
+  CHECK(device.probe_us() == 0);
+  std::promise<void> gate;
+  auto opened = gate.get_future().share();
+  REQUIRE(device.submit([opened] { opened.wait(); }).ok());
+  for (std::size_t i = 0; i < 2 * limits::kComputeQueueMax; ++i) device.probe();
+  REQUIRE(device.submit([] {}).ok());  // they did not fill the queue
+  CHECK(device.probe_us() == 0);
+  gate.set_value();
+  std::promise<void> idle;
+  REQUIRE(device.submit([&] { idle.set_value(); }).ok());
+  idle.get_future().wait();
+  CHECK(device.probe_us() > 0);
+}
