@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "actors/gateway/console_page.h"
 #include "actors/gateway/json_writer.h"
 #include "runtime/version.h"
 
@@ -29,6 +30,7 @@ constexpr std::array kRoutes{
     RouteEntry{"/metrics", "GET", Route::kMetrics, true},
     RouteEntry{"/cluster/status", "GET", Route::kStatus, false},
     RouteEntry{"/version", "GET", Route::kVersion, false},
+    RouteEntry{"/", "GET", Route::kConsole, true},  // It knows nothing; it asks for the key.
 };
 
 std::optional<RouteEntry> find_route(std::string_view path) {
@@ -62,6 +64,7 @@ Api::Api(std::vector<std::string> api_keys, const ClusterView& cluster, const Ga
       cluster_(cluster),
       model_(model),
       metrics_(metrics),
+      console_(console_page()),
       created_(unix_time_s()) {}
 
 std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
@@ -113,6 +116,8 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return {.body = metrics_.text(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     case Route::kStatus:
       return {.body = cluster_.status_json()};
+    case Route::kConsole:
+      return console_;
     case Route::kVersion: {
       JsonWriter json;
       json.begin_object().member("version", kVersion).end_object();

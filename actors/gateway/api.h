@@ -37,7 +37,8 @@ enum class Route : unsigned char {
   kHealth,
   kMetrics,
   kStatus,
-  kVersion,  // GET
+  kVersion,
+  kConsole,  // GET
 };
 
 /// What is known of an HTTP request once its header is read.
@@ -75,6 +76,7 @@ class Api {
   const ClusterView& cluster_;
   const GatewayModel& model_;
   const Metrics& metrics_;
+  const HttpReply console_;
   const std::int64_t created_;
 };
 
