@@ -57,6 +57,20 @@ void note_for_crash() {
   for (const int signal : kCrashes) std::signal(signal, on_crash);
 }
 
+/// Terminals send other arrows where TERM does not quite name them; both kinds are taken.
+void learn_arrows() {
+  for (const auto& [sequence, key] : {std::pair("\x1b[A", KEY_UP),
+                                      {"\x1b[B", KEY_DOWN},
+                                      {"\x1bOA", KEY_UP},
+                                      {"\x1bOB", KEY_DOWN},
+                                      {"\x1b[H", KEY_HOME},
+                                      {"\x1b[F", KEY_END},
+                                      {"\x1b[5~", KEY_PPAGE},
+                                      {"\x1b[6~", KEY_NPAGE},
+                                      {"\x1b[Z", KEY_BTAB}})
+    define_key(sequence, key);
+}
+
 bool colour_is_wanted() {
   const char* no = std::getenv("NO_COLOR");
   return no == nullptr || *no == '\0';
@@ -159,6 +173,7 @@ Result<std::unique_ptr<Terminal>> Terminal::open() {
   nonl();
   keypad(stdscr, TRUE);
   nodelay(stdscr, TRUE);
+  learn_arrows();
   curs_set(0);
   impl->make_pairs();
   impl->measure();

@@ -232,6 +232,9 @@ TEST_CASE("a head that is away is said, with what was known") {
   CHECK(has(text, "node-10"));
   text = text_of(draw(nullptr, ui, 100, 24));
   CHECK(has(text, "Looking for the head. Nobody answers."));
+  ui.link_why = "A sentence that is longer than a row goes on in the next one, between words.";
+  text = text_of(draw(nullptr, ui, 50, 24));
+  CHECK(has(text, "Looking for the head. A sentence that is longer\nthan a row goes on in"));
 }
 
 TEST_CASE("the pages of one thing say what is known of it") {

@@ -10,7 +10,8 @@ namespace {
 
 /// Wide enough for two columns of panels.
 constexpr int kTwoColumns = 140;
-constexpr int kHeaderRows = 4, kFooterRows = 1;
+constexpr int kFooterRows = 1;
+constexpr std::size_t kMessageRowsMax = 3;
 
 void draw_title(const Area& area, const Facts* facts, const Ui& ui) {
   area.paint(0, Style::kTitle);
@@ -27,27 +28,48 @@ void draw_title(const Area& area, const Facts* facts, const Ui& ui) {
   area.put(area.width() - clock_width, 0, clock, Style::kTitle);
 }
 
-void draw_message(const Area& area, const Facts* facts, const Ui& ui) {
-  if (!ui.connected) {
-    std::string text = facts ? "No answer from the head for " + short_time(ui.silent_s) +
-                                   "; what is shown was so then."
-                             : "Looking for the head.";
-    if (!ui.link_why.empty()) text += " " + ui.link_why;
-    area.put_left(0, 0, area.width(), text, Style::kBad);
-  } else if (facts) {
-    area.put_left(0, 0, area.width(), facts->message, state_style(facts->state));
-  }
+struct Line {
+  std::string text;
+  Style style = Style::kPlain;
+};
+
+/// What is to be said of the cluster before all else.
+Line message_of(const Facts* facts, const Ui& ui) {
+  if (ui.connected) return facts ? Line{facts->message, state_style(facts->state)} : Line{};
+  std::string text = facts ? "No answer from the head for " + short_time(ui.silent_s) +
+                                 "; what is shown was so then."
+                           : "Looking for the head.";
+  if (!ui.link_why.empty()) text += " " + ui.link_why;
+  return {text, Style::kBad};
 }
 
-void draw_header(const Area& area, const Facts* facts, const Ui& ui) {
-  draw_title(area.rows(0, 1), facts, ui);
-  draw_message(area.rows(1, 1), facts, ui);
-  if (!facts) return;
-  area.put_left(0, 2, area.width(), rates_text(*facts), Style::kStrong);
+/// Broken between words, in `rows_max` rows.
+std::vector<std::string> broken(std::string_view text, int width, std::size_t rows_max) {
+  std::vector<std::string> rows;
+  while (rows.size() + 1 < rows_max && text.size() > static_cast<std::size_t>(width)) {
+    const std::size_t space = text.rfind(' ', static_cast<std::size_t>(width));
+    if (space == text.npos || space == 0) break;
+    rows.emplace_back(text.substr(0, space));
+    text.remove_prefix(space + 1);
+  }
+  rows.emplace_back(text);
+  return rows;
+}
+
+/// Returns how many rows it took.
+int draw_header(const Area& area, const Facts* facts, const Ui& ui) {
+  draw_title(area, facts, ui);
+  const Line message = message_of(facts, ui);
+  int y = 1;
+  for (const auto& row : broken(message.text, area.width(), kMessageRowsMax))
+    area.put_left(0, y++, area.width(), row, message.style);
+  if (!facts) return y;
+  area.put_left(0, y++, area.width(), rates_text(*facts), Style::kStrong);
   std::string counts = requests_text(*facts);
   if (const std::string survives = survives_text(*facts); !survives.empty())
     counts += area.width() >= 110 ? "   " + survives : "";
-  area.put_left(0, 3, area.width(), counts);
+  area.put_left(0, y++, area.width(), counts);
+  return y;
 }
 
 std::string question_text(const Command& question) {
@@ -152,9 +174,9 @@ Canvas draw(const Facts* facts, Ui& ui, int width, int height) {
     area.put(0, 0, "Too small; q quits.");
     return canvas;
   }
-  const Area page = area.rows(kHeaderRows, height - kHeaderRows - kFooterRows);
+  const int header_rows = draw_header(area, facts, ui);
+  const Area page = area.rows(header_rows, height - header_rows - kFooterRows);
   ui.page_rows = std::max(1, page.height() - 1);
-  draw_header(area.rows(0, kHeaderRows), facts, ui);
   draw_footer(area.rows(height - kFooterRows, kFooterRows), ui);
   if (ui.page == Page::kHelp) {
     draw_help(page);
