@@ -17,12 +17,23 @@ void keep_wanted(TokenOutput& output, std::int32_t wanted) {
   if (output.top.size() > count) output.top.resize(count);
 }
 
+template <class Sequence>
+PlanSequence view(std::uint64_t key, const Sequence& s, bool busy) {
+  return {key, s.computed, s.length(), static_cast<std::int32_t>(s.blocks.size()), busy};
+}
+
 const SequenceResult* find_result(const StepResult& result, SequenceId id, std::size_t likely) {
   const auto& all = result.sequences;
   if (likely < all.size() && all[likely].id == id) return &all[likely];
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const SequenceResult& s) { return s.id == id; });
   return found == all.end() ? nullptr : &*found;
+}
+
+/// Whether the same step may well succeed a moment later.
+bool passing(const Error& error) {
+  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded ||
+         error.code == ErrorCode::kResourceExhausted;
 }
 
 }  // namespace
@@ -45,12 +56,12 @@ void Replica::on(const Envelope& envelope, TimePoint now, Actions& actions) {
   } else if (const auto* cancel = std::get_if<Cancel>(&message)) {
     on_cancel(*cancel);
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
-    if (from_shard() && result->replica == config_.id) on_result(*result, actions);
+    if (from_shard() && result->replica == config_.id) on_result(*result, now, actions);
   } else if (const auto* failed = std::get_if<StepFailed>(&message)) {
     if (from_shard() && failed->replica == config_.id)
-      fail_step(failed->step, failed->error, actions);
+      fail_step(failed->step, failed->error, now, actions);
   } else if (const auto* lost = std::get_if<Undeliverable>(&message)) {
-    on_undeliverable(*lost, actions);
+    on_undeliverable(*lost, now, actions);
   }
   settle(now, actions);
 }
@@ -62,8 +73,17 @@ void Replica::on_wake(TimePoint now, Actions& actions) {
     fail_step(id,
               deadline_exceeded("A step of replica " + std::to_string(config_.id) +
                                 " did not come back in time; send the request again."),
-              actions);
+              now, actions);
   }
+  settle(now, actions);
+}
+
+void Replica::on_peer_down(NodeId node, TimePoint now, Actions& actions) {
+  const bool ours = std::any_of(config_.shards.begin(), config_.shards.end(),
+                                [&](const Address& shard) { return shard.node == node; });
+  while (ours && !steps_.empty())
+    fail_step(steps_.begin()->first, unavailable(to_string(node) + " cannot be reached any more."),
+              now, actions);
   settle(now, actions);
 }
 
@@ -168,15 +188,16 @@ void Replica::forget(std::uint64_t key) {
 
 // --- Steps end ----------------------------------------------------------------------------------
 
-void Replica::on_result(const StepResult& result, Actions& actions) {
+void Replica::on_result(const StepResult& result, TimePoint now, Actions& actions) {
   const auto found = steps_.find(result.step);
   if (found == steps_.end()) return;  // Aborted, or a duplicate.
   if (const auto error = misfit(found->second, result)) {
-    fail_step(result.step, *error, actions);
+    fail_step(result.step, *error, now, actions);
     return;
   }
   const Step step = std::move(found->second);
   steps_.erase(found);
+  retry_pause_ = {};
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const SequenceId id = running_.at(step.shares[i].key).submit.sequence;
     commit(step.shares[i], *find_result(result, id, i));
@@ -208,6 +229,7 @@ std::optional<Error> Replica::misfit(const Step& step, const StepResult& result)
 void Replica::commit(const Share& share, const SequenceResult& result) {
   Sequence& sequence = running_.at(share.key);
   sequence.busy = false;
+  sequence.failures = 0;
   if (sequence.cancelled) {
     forget(share.key);
     return;
@@ -248,32 +270,41 @@ FinishReason Replica::finish_of(const Sequence& sequence) const {
   return FinishReason::kNone;
 }
 
-/// The one place where a step's failure is decided on: nothing of it counts, its sequences end.
-void Replica::fail_step(StepId id, const Error& error, Actions& actions) {
+/// The one place where a step's failure is decided on: nothing of it counts. For a passing reason
+/// its sequences are planned again, else they end.
+void Replica::fail_step(StepId id, const Error& error, TimePoint now, Actions& actions) {
   const auto found = steps_.find(id);
   if (found == steps_.end()) return;
   const Step step = std::move(found->second);
   steps_.erase(found);
   // Shards get this before any later plan, so nobody writes to the blocks that are freed here.
   for (const Address& shard : config_.shards) actions.send(shard, StepAbort{config_.id, id});
-  for (const Share& share : step.shares) {
-    Sequence& sequence = running_.at(share.key);
-    sequence.busy = false;
-    if (!sequence.cancelled) {
-      SequenceEvent event;
-      event.sequence = sequence.submit.sequence;
-      event.attempt = sequence.submit.attempt;
-      event.index = sequence.output();
-      event.error = error;
-      events_.push_back(std::move(event));
-    }
-    forget(share.key);
+  if (passing(error)) {
+    retry_pause_ = std::clamp(2 * retry_pause_, kStepRetryMin, kStepRetryMax);
+    plan_after_ = now + retry_pause_;
   }
+  for (const Share& share : step.shares) fail_share(share, error);
 }
 
-void Replica::on_undeliverable(const Undeliverable& lost, Actions& actions) {
+void Replica::fail_share(const Share& share, const Error& error) {
+  Sequence& sequence = running_.at(share.key);
+  sequence.busy = false;
+  if (sequence.cancelled) return forget(share.key);
+  ++sequence.failures;
+  if (passing(error) && sequence.failures < kStepFailuresMax) return;
+  SequenceEvent event;
+  event.sequence = sequence.submit.sequence;
+  event.attempt = sequence.submit.attempt;
+  event.index = sequence.output();
+  // A passing reason, whatever it was the last time: another replica may be better off.
+  event.error = passing(error) ? unavailable(error.message) : error;
+  events_.push_back(std::move(event));
+  forget(share.key);
+}
+
+void Replica::on_undeliverable(const Undeliverable& lost, TimePoint now, Actions& actions) {
   if (lost.kind != Message(StepPlan{}).index()) return;
-  fail_step(StepId{lost.reference}, lost.error, actions);
+  fail_step(StepId{lost.reference}, unavailable(lost.error.message), now, actions);
 }
 
 // --- Steps begin --------------------------------------------------------------------------------
@@ -284,26 +315,44 @@ void Replica::settle(TimePoint now, Actions& actions) {
   if (!events_.empty())
     actions.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
   if (!steps_.empty()) actions.wake_at(steps_.begin()->second.deadline);
+  if (plan_after_ > now && !(running_.empty() && waiting_.empty())) actions.wake_at(plan_after_);
 }
 
-StepChoice Replica::choose() const {
-  const auto view = [](const Sequences::value_type& entry) {
-    const Sequence& s = entry.second;
-    return PlanSequence{entry.first, s.computed, s.length(),
-                        static_cast<std::int32_t>(s.blocks.size()), s.busy};
-  };
+/// Suspects have their turns, so that neither they nor the others wait for ever.
+StepChoice Replica::choose() {
+  StepChoice choice;
+  if (std::exchange(suspect_turn_, false)) choice = choose_suspect();
+  if (!choice.rows.empty()) return choice;
+  choice = choose_together();
+  if (!choice.rows.empty()) {
+    suspect_turn_ = true;
+    return choice;
+  }
+  StepChoice alone = choose_suspect();
+  return alone.rows.empty() ? choice : alone;
+}
+
+PlanLimits Replica::plan_limits() const {
   PlanLimits limits;
   // Each running sequence gets a row whenever it decodes, so there are no more of them than rows.
   limits.sequences_running = std::min(config_.max_num_seqs, config_.max_num_batched_tokens);
   limits.rows_a_step = config_.max_num_batched_tokens;
   limits.block_size = config_.block_size;
   limits.blocks_free = pool_.free();
+  return limits;
+}
+
+/// Everybody who is not suspected of making steps fail.
+StepChoice Replica::choose_together() const {
+  PlanLimits limits = plan_limits();
   std::vector<PlanSequence> running, waiting;
-  for (const auto& entry : running_) running.push_back(view(entry));
-  for (const auto& entry : waiting_) {
+  for (const auto& [key, s] : running_)
+    running.push_back(view(key, s, s.busy || s.suspect()));
+  for (const auto& [key, s] : waiting_) {
+    if (s.suspect()) continue;
     if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
       break;
-    waiting.push_back(view(entry));
+    waiting.push_back(view(key, s, false));
   }
   // A pipeline is full only if its steps share the sequences out.
   const auto sequences = static_cast<std::int32_t>(running.size() + waiting.size());
@@ -311,9 +360,41 @@ StepChoice Replica::choose() const {
   return plan_step(running, waiting, limits);
 }
 
+/// One suspect alone: the one with the fewest failures, which is the likeliest to be innocent.
+StepChoice Replica::choose_suspect() const {
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> suspects;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& [key, s] : *sequences)
+      if (s.suspect() && !s.busy) suspects.emplace_back(s.failures, key);
+  std::sort(suspects.begin(), suspects.end());
+  for (const bool preempting : {false, true})
+    for (const auto& [failures, key] : suspects)
+      if (StepChoice choice = choose_suspect(key, preempting); !choice.rows.empty()) return choice;
+  return {};
+}
+
+StepChoice Replica::choose_suspect(std::uint64_t suspect, bool preempting) const {
+  PlanLimits limits = plan_limits();
+  limits.sequences_a_step = 1;
+  std::vector<PlanSequence> running, waiting;
+  for (const auto& [key, s] : running_) {
+    if (key == suspect) continue;
+    running.push_back(view(key, s, s.busy || !preempting));
+    // It may have to give its blocks up, but no row is kept for it as for one that decodes.
+    if (preempting) running.back().length = s.computed + 2;
+  }
+  if (const auto found = running_.find(suspect); found != running_.end())
+    running.insert(running.begin(), view(suspect, found->second, false));
+  else if (!preempting)
+    waiting.push_back(view(suspect, waiting_.at(suspect), false));
+  StepChoice choice = plan_step(running, waiting, limits);
+  if (choice.rows.empty() || choice.rows[0].key != suspect) return {};
+  return choice;
+}
+
 bool Replica::plan(TimePoint now, Actions& actions) {
   if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
-  if (running_.empty() && waiting_.empty()) return false;
+  if (now < plan_after_ || (running_.empty() && waiting_.empty())) return false;
   const StepChoice choice = choose();
   for (const std::uint64_t key : choice.preempted) preempt(key);
   if (choice.rows.empty()) return false;

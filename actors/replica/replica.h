@@ -13,6 +13,16 @@
 
 namespace troupe {
 
+/// After a step that failed for a passing reason nothing is planned for this long, doubled with
+/// every further one up to the maximum; a step that succeeds starts anew.
+inline constexpr Duration kStepRetryMin = std::chrono::milliseconds(20);
+inline constexpr Duration kStepRetryMax = std::chrono::milliseconds(500);
+/// Steps in a row that may fail under a sequence before the Router has to find another place for it.
+inline constexpr std::uint32_t kStepFailuresMax = 8;
+/// Steps in a row after which a sequence may be what makes them fail: it gets steps of its own.
+inline constexpr std::uint32_t kStepFailuresSuspect = 2;
+static_assert(kStepFailuresSuspect < kStepFailuresMax);
+
 /// What a replica is told when its placement version is activated.
 struct ReplicaConfig {
   std::uint32_t id = 0;
@@ -36,12 +46,19 @@ struct ReplicaConfig {
 /// A step is a transaction: the positions in the KV cache and the new tokens count when its
 /// StepResult comes. A sequence is in one step at a time at most; its blocks are freed only while
 /// it is in none.
+///
+/// A step that fails for a passing reason (a lost node, a deadline, a full queue) is run again after
+/// a pause. So that one poisonous sequence does not hold the others up, those whose steps failed
+/// twice in a row are run one at a time, in turn with the rest. An attempt ends with an error after
+/// kStepFailuresMax of them; the Router then tries elsewhere.
 class Replica {
  public:
   explicit Replica(ReplicaConfig config);
 
   void on(const Envelope& envelope, TimePoint now, Actions& actions);
   void on_wake(TimePoint now, Actions& actions);
+  /// A node cannot be reached any more: plans to its shards, or results of them, may be lost.
+  void on_peer_down(NodeId node, TimePoint now, Actions& actions);
 
   ReplicaReport report() const;
 
@@ -53,10 +70,12 @@ class Replica {
     std::int32_t computed = 0;       ///< positions in the KV cache
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
     std::vector<std::int32_t> blocks;
+    std::uint32_t failures = 0;  ///< steps of it that failed since the last that did not
     bool busy = false;       ///< in a step
     bool started = false;    ///< the Router knows that it began
     bool cancelled = false;  ///< to be dropped when its step ends
 
+    bool suspect() const { return failures >= kStepFailuresSuspect; }
     std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
     std::uint32_t output() const { return static_cast<std::uint32_t>(length() - prompt_length); }
     /// Whether the row at `position` yields the log-probability of the prompt token after it.
@@ -80,20 +99,25 @@ class Replica {
 
   void on_submit(const Submit& submit);
   void on_cancel(const Cancel& cancel);
-  void on_result(const StepResult& result, Actions& actions);
-  void on_undeliverable(const Undeliverable& lost, Actions& actions);
+  void on_result(const StepResult& result, TimePoint now, Actions& actions);
+  void on_undeliverable(const Undeliverable& lost, TimePoint now, Actions& actions);
 
   std::optional<Error> refusal(const Submit& submit) const;
   std::optional<Error> misfit(const Step& step, const StepResult& result) const;
   void commit(const Share& share, const SequenceResult& result);
-  void fail_step(StepId id, const Error& error, Actions& actions);
+  void fail_step(StepId id, const Error& error, TimePoint now, Actions& actions);
+  void fail_share(const Share& share, const Error& error);
   FinishReason finish_of(const Sequence& sequence) const;
   bool fits_alone(std::int64_t tokens) const;
   Error too_long(std::int64_t tokens) const;
   void forget(std::uint64_t key);
 
   bool plan(TimePoint now, Actions& actions);
-  StepChoice choose() const;
+  StepChoice choose();
+  StepChoice choose_together() const;
+  StepChoice choose_suspect() const;
+  StepChoice choose_suspect(std::uint64_t key, bool preempting) const;
+  PlanLimits plan_limits() const;
   void preempt(std::uint64_t key);
   StepSequence rows_of(const Sequence& sequence, const PlannedRows& planned) const;
   /// Plans what can be planned, tells the Router what there is to tell, asks for the next wake-up.
@@ -108,6 +132,9 @@ class Replica {
   std::uint64_t next_key_ = 1;
   StepId next_step_;
   std::uint64_t preemptions_ = 0;
+  Duration retry_pause_{};     ///< after the last step, if that failed
+  TimePoint plan_after_{};     ///< nothing is planned before
+  bool suspect_turn_ = false;  ///< the next step is one suspect's, if there are any
 };
 
 }  // namespace troupe

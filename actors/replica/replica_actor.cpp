@@ -33,6 +33,11 @@ class Body : public ActorBody {
     machine_.on_wake(now(), actions);
     carry_out(actions);
   }
+  void on_peer_down(NodeId node) {
+    Actions actions;
+    machine_.on_peer_down(node, now(), actions);
+    carry_out(actions);
+  }
 
  private:
   void carry_out(Actions& actions) {
@@ -58,13 +63,21 @@ class Body : public ActorBody {
 ReplicaActor spawn_replica(caf::actor_system& system, Post& post, const Address& self,
                            const ReplicaConfig& config) {
   auto report = std::make_shared<Report>();
+  // The body is made inside of the actor, and lives as long as calls into it are run.
+  auto body = std::make_shared<Body*>(nullptr);
   const ActorHandle handle =
-      spawn_actor(system, [&post, self, config, report](const ActorHandle& own) {
-        return std::make_unique<Body>(post, self, config, own, report);
+      spawn_actor(system, [&post, self, config, report, body](const ActorHandle& own) {
+        auto made = std::make_unique<Body>(post, self, config, own, report);
+        *body = made.get();
+        return made;
       });
-  return {handle, [report] {
+  return {handle,
+          [report] {
             std::lock_guard lock(report->mutex);
             return report->latest;
+          },
+          [handle, body](NodeId node) {
+            (void)handle.call([body, node] { (*body)->on_peer_down(node); });
           }};
 }
 

@@ -15,6 +15,8 @@ namespace troupe {
 struct ReplicaActor {
   ActorHandle handle;
   std::function<ReplicaReport()> report;  ///< the newest; any thread
+  /// A node cannot be reached any more: steps that it takes part in are run again. Any thread.
+  std::function<void(NodeId)> peer_down;
 };
 
 /// Starts the actor around a Replica. The post must outlive it.

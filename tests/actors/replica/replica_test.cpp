@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -275,36 +276,158 @@ TEST_CASE(
   stage.check_empty();
 }
 
-TEST_CASE("a failed step is aborted everywhere and ends its sequences") {
-  Stage stage(small());
-  stage.send(request(1, 9, 6));
-  const StepPlanBody plan = stage.plans.at(0);
-  const Address stranger{NodeId{9}, Incarnation{1}, {ActorKind::kLayerShard, 0}};
-  stage.send(StepFailed{0, plan.step, unavailable("node-2 is gone")}, stranger);
-  CHECK(stage.aborted.empty());
-  stage.send(StepFailed{0, plan.step, unavailable("node-2 is gone")}, kFirstShard);
-  REQUIRE(stage.aborted.size() == 1);
-  CHECK(stage.last_of(1).error->message == "node-2 is gone");
-  stage.check_empty();
-  stage.told.clear();
-  stage.send(stage.result_of(plan), kLastShard);  // Too late: it no longer counts.
-  CHECK(stage.told.empty());
+TEST_CASE("a step that fails for a passing reason is aborted everywhere and run again") {
+  for (const auto& reason : {unavailable("node-2 is gone"), deadline_exceeded("too slow"),
+                             resource_exhausted("the queue is full")}) {
+    Stage stage(small());
+    const Submit submit = request(1, 9, 6);
+    stage.send(submit);
+    const StepPlanBody plan = stage.plans.at(0);
+    const Address stranger{NodeId{9}, Incarnation{1}, {ActorKind::kLayerShard, 0}};
+    stage.send(StepFailed{0, plan.step, reason}, stranger);
+    CHECK(stage.aborted.empty());
+    stage.told.clear();
+    stage.send(StepFailed{0, plan.step, reason}, kFirstShard);
+    CHECK(stage.aborted == std::vector<StepId>{plan.step});
+    CHECK(stage.told.empty());
+    stage.send(stage.result_of(plan), kLastShard);  // Too late: it no longer counts.
+    CHECK(stage.told.empty());
+    CHECK(stage.plans.size() == 1);  // Not at once.
+    CHECK(stage.wake_at == stage.now + kStepRetryMin);
+    stage.wake(kStepRetryMin);
+    REQUIRE(stage.plans.size() == 2);
+    CHECK(stage.plans[1].sequences == plan.sequences);
+    stage.plans.erase(stage.plans.begin());
+    stage.run();
+    CHECK(stage.tokens_of(1) == expected_of(submit).output);
+    stage.check_empty();
+  }
 }
 
-TEST_CASE("a step that cannot be sent fails") {
+TEST_CASE("a step that fails for another reason ends its sequences") {
+  for (const auto& reason : {internal_error("NaN"), corrupt("no match"), invalid_argument("odd")}) {
+    Stage stage(small());
+    stage.send(request(1, 9, 6));
+    stage.send(StepFailed{0, stage.plans.at(0).step, reason}, kFirstShard);
+    REQUIRE(stage.aborted.size() == 1);
+    CHECK(stage.last_of(1).error->message == reason.message);
+    CHECK(stage.last_of(1).error->code == reason.code);
+    stage.check_empty();
+  }
+}
+
+TEST_CASE("the pause before the next try grows to a bound, and a success ends it") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  Duration pause = kStepRetryMin;
+  for (std::uint32_t i = 1; i < kStepFailuresMax; ++i) {
+    stage.send(StepFailed{0, stage.plans.back().step, unavailable("gone")}, kLastShard);
+    CHECK(stage.wake_at == stage.now + pause);
+    stage.wake(pause);
+    pause = std::min(2 * pause, kStepRetryMax);
+  }
+  CHECK(pause == kStepRetryMax);
+  stage.send(stage.result_of(stage.plans.back()), kLastShard);
+  stage.send(StepFailed{0, stage.plans.back().step, unavailable("gone")}, kLastShard);
+  CHECK(stage.wake_at == stage.now + kStepRetryMin);
+}
+
+TEST_CASE("a sequence whose steps fail without end is given back to the Router") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  for (std::uint32_t i = 0; i < kStepFailuresMax; ++i) {
+    REQUIRE(!stage.last_of(1).error);
+    stage.send(StepFailed{0, stage.plans.back().step, resource_exhausted("full")}, kLastShard);
+    stage.wake(kStepRetryMax);
+  }
+  REQUIRE(stage.last_of(1).error);
+  CHECK(stage.last_of(1).error->code == ErrorCode::kUnavailable);
+  CHECK(stage.last_of(1).error->message == "full");
+  stage.check_empty();
+}
+
+TEST_CASE("one poisonous sequence does not hold the others up") {
+  for (const std::int32_t blocks : {64, 16}) {  // With 16 they also preempt each other.
+    ReplicaConfig config = small();
+    config.blocks = blocks;
+    Stage stage(config);
+    std::vector<Submit> submits;
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+      submits.push_back(request(id, 10, 12));
+      stage.send(submits.back());
+    }
+    const SequenceId poison{3};
+    std::size_t alone = 0;
+    for (int steps = 0; stage.replica.report().running + stage.replica.report().waiting > 0;
+         ++steps) {
+      REQUIRE(steps < 500);
+      if (stage.plans.empty()) {
+        stage.wake(kStepRetryMax);
+        continue;
+      }
+      const StepPlanBody plan = stage.plans.front();
+      stage.plans.erase(stage.plans.begin());
+      bool poisoned = false;
+      for (const auto& sequence : plan.sequences) poisoned |= sequence.id == poison;
+      if (poisoned && plan.sequences.size() == 1) ++alone;
+      if (poisoned)
+        stage.send(StepFailed{0, plan.step, unavailable("a kernel threw")}, kLastShard);
+      else
+        stage.send(stage.result_of(plan), kLastShard);
+    }
+    CHECK(alone == kStepFailuresMax - kStepFailuresSuspect);
+    for (const Submit& submit : submits) {
+      const std::uint64_t id = submit.sequence.value;
+      if (submit.sequence == poison) {
+        CHECK(stage.last_of(id).error.has_value());
+      } else {
+        CHECK(stage.tokens_of(id) == expected_of(submit).output);
+      }
+    }
+    stage.check_empty();
+  }
+}
+
+TEST_CASE("steps are run again when a node of theirs cannot be reached any more") {
+  Stage stage(small());
+  const Submit submit = request(1, 9, 6);
+  stage.send(submit);
+  for (const NodeId node : {NodeId{7}, NodeId{2}}) {
+    Actions actions;
+    stage.replica.on_peer_down(node, stage.now, actions);
+    stage.take(actions);
+    CHECK(stage.aborted.size() == (node == NodeId{2} ? 1 : 0));
+  }
+  stage.plans.clear();
+  stage.wake(kStepRetryMin);
+  stage.run();
+  CHECK(stage.tokens_of(1) == expected_of(submit).output);
+}
+
+TEST_CASE("a cancelled sequence goes when its step fails") {
+  Stage stage(small());
+  stage.send(request(1, 9, 6));
+  stage.send(Cancel{SequenceId{1}, 0});
+  stage.send(StepFailed{0, stage.plans.at(0).step, unavailable("gone")}, kLastShard);
+  stage.check_empty();
+}
+
+TEST_CASE("a step that cannot be sent is run again") {
   Stage stage(small());
   stage.send(request(1, 9, 6));
   Undeliverable lost;
   lost.to = kFirstShard;
   lost.kind = static_cast<std::uint32_t>(Message(StepPlan{}).index());
   lost.reference = stage.plans.at(0).step.value;
-  lost.error = unavailable("node-1 cannot be reached");
+  lost.error = internal_error("node-1 cannot be reached");
   stage.send(lost, kFirstShard);
-  CHECK(stage.last_of(1).error->message == "node-1 cannot be reached");
-  stage.check_empty();
+  CHECK(stage.aborted.size() == 1);
+  CHECK(!stage.last_of(1).error);
+  stage.wake(kStepRetryMin);
+  CHECK(stage.plans.size() == 2);
 }
 
-TEST_CASE("a step that does not come back is given up at its deadline") {
+TEST_CASE("a step that does not come back is given up at its deadline and run again") {
   Stage stage(small());
   stage.send(request(1, 9, 6));
   CHECK(stage.wake_at == TimePoint{} + limits::kStepDeadline);
@@ -312,8 +435,9 @@ TEST_CASE("a step that does not come back is given up at its deadline") {
   CHECK(stage.aborted.empty());
   stage.wake(std::chrono::seconds(1));
   REQUIRE(stage.aborted.size() == 1);
-  CHECK(stage.last_of(1).error->code == ErrorCode::kDeadlineExceeded);
-  stage.check_empty();
+  CHECK(!stage.last_of(1).error);
+  stage.wake(kStepRetryMin);
+  CHECK(stage.plans.size() == 2);
 }
 
 TEST_CASE("a result that is not the step's fails it") {
