@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "actors/router/pick_replica.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -13,6 +12,16 @@ namespace {
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
+
+Error too_many() {
+  return resource_exhausted("Too many requests are waiting; try again later.");
+}
+
+/// Whether the same sequence may do better elsewhere, or later.
+bool passing(const Error& error) {
+  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded ||
+         error.code == ErrorCode::kResourceExhausted;
+}
 
 bool ends_attempt(const SequenceEvent& event) {
   return event.error || event.finish != FinishReason::kNone;
@@ -37,16 +46,16 @@ Router::Router(Options options)
 Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t random_seed,
                                      TimePoint now, RouterActions& actions) {
   assert(!prepared.prompt.empty() && prepared.n >= 1);
-  if (replicas_.empty()) return unavailable(not_ready_why_);
+  if (replicas_.empty() && !waits_) return unavailable(not_ready_why_);
   if (requests_.size() >= limits::kRequestsMax ||
-      journal_.sequences() + prepared.n > limits::kSequencesMax ||
-      journal_.tokens() + prepared.prompt.size() > limits::kJournalTokensMax)
-    return resource_exhausted("Too many requests are waiting; try again later.");
+      journal_.sequences() + prepared.n > limits::kSequencesMax)
+    return too_many();
   // Each choice carries the prompt to its replica: one request must not fill the control lane.
   if (prepared.prompt.size() * prepared.n > kPromptCopiesTokensMax)
     return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
                             std::to_string(prepared.prompt.size()) +
                             " tokens are too much for one request; send several.");
+  if (!make_room(prepared.prompt.size(), now, actions)) return too_many();
 
   if (!prepared.seed) prepared.seed = random_seed;
   prepared.sampling.seed = *prepared.seed;
@@ -68,74 +77,39 @@ Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t ran
                              StreamDecoder::Options{true, request.prepared->keep_special});
       choice.stops.emplace(stops);
     }
-    const Status handed = hand_over(request, choice, actions);
-    assert(handed.ok());  // There is a replica.
+    waiting_.insert(choice.sequence);
   }
   actions.observations.push_back({RequestObservation::Kind::kPromptTokens,
                                   static_cast<double>(request.prepared->prompt.size())});
-  ask_wake(actions);
+  close_turn(now, actions);
   return id;
 }
 
-/// Sends what the journal holds of a choice to the replica with the least to do.
-Status Router::hand_over(Request& request, Choice& choice, RouterActions& actions) {
-  std::vector<ReplicaLoad> loads;
-  for (const auto& [id, replica] : replicas_) loads.push_back({id, replica.outstanding_tokens});
-  const auto picked = pick_replica(loads);
-  if (!picked) return unavailable(not_ready_why_);
-  Replica& replica = replicas_.at(*picked);
-
-  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-  const PreparedRequest& prepared = *request.prepared;
-  Submit submit;
-  submit.sequence = choice.sequence;
-  submit.attempt = sequence.attempt;
-  submit.prompt = prepared.prompt;
-  submit.output = sequence.output;
-  submit.sampling = prepared.sampling;
-  submit.sampling.choice = sequence.choice;
-  submit.max_tokens = prepared.max_tokens;
-  submit.stop_tokens = prepared.stop_tokens;
-  // They are the same for every choice, and they come before the first token.
-  if (sequence.choice == 0 && sequence.output.empty())
-    submit.prompt_logprobs = prepared.prompt_logprobs;
-  actions.send(replica.address, std::move(submit));
-
-  choice.replica = *picked;
-  choice.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
-  replica.outstanding_tokens += choice.outstanding_tokens;
-  return {};
+/// How many tokens too many the journal would hold with `more`.
+std::size_t Router::excess_tokens(std::size_t more) const {
+  const std::size_t all = journal_.tokens() + more;
+  return all > options_.journal_tokens_max ? all - options_.journal_tokens_max : 0;
 }
 
-/// Runs a choice on from what the journal holds: the tokens that follow are the same as ever.
-void Router::resubmit(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
-                      RouterActions& actions) {
-  Request& request = requests_.at(id);
-  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-  if (sequence.attempt >= limits::kReplaysMax) {
-    fail(id, why, now, actions);
-    return;
-  }
-  release(choice, true, actions);
-  journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
-  if (sequence.choice == 0 && sequence.output.empty()) request.prompt_logprobs.clear();
-  choice.started = false;
-  ++replayed_;
-  if (const Status handed = hand_over(request, choice, actions); !handed.ok())
-    fail(id, handed.error(), now, actions);
+/// Makes room for a newcomer at the expense of those who wait; false, and nothing done, if that is
+/// not enough.
+bool Router::make_room(std::size_t tokens, TimePoint now, RouterActions& actions) {
+  const std::size_t excess = excess_tokens(tokens);
+  if (excess == 0) return true;
+  std::size_t waiting = 0;
+  for (const auto& [id, request] : requests_)
+    if (request.timing.queued_ms < 0) waiting += request.prepared->prompt.size();
+  if (waiting < excess) return false;
+  refuse_waiting(tokens, now, actions);
+  return true;
 }
 
-void Router::release(Choice& choice, bool cancel, RouterActions& actions) {
-  if (!choice.replica) return;
-  if (const auto found = replicas_.find(*choice.replica); found != replicas_.end()) {
-    found->second.outstanding_tokens -= choice.outstanding_tokens;
-    if (cancel) {
-      const std::uint32_t attempt = journal_.find(choice.sequence)->attempt;
-      actions.send(found->second.address, Cancel{choice.sequence, attempt});
-    }
+/// Refuses requests that no replica has begun with, the oldest first, until there is room.
+void Router::refuse_waiting(std::size_t tokens, TimePoint now, RouterActions& actions) {
+  for (auto it = requests_.begin(); it != requests_.end() && excess_tokens(tokens) > 0;) {
+    const auto request = it++;
+    if (request->second.timing.queued_ms < 0) fail(request->first, too_many(), now, actions);
   }
-  choice.outstanding_tokens = 0;
-  choice.replica.reset();
 }
 
 // --- Replicas answer ----------------------------------------------------------------------------
@@ -146,7 +120,7 @@ void Router::on(const Envelope& envelope, TimePoint now, RouterActions& actions)
   } else if (const auto* lost = std::get_if<Undeliverable>(envelope.message.get())) {
     on_undeliverable(*lost, now, actions);
   }
-  ask_wake(actions);
+  close_turn(now, actions);
 }
 
 Router::Choice* Router::current(const Address& from, const SequenceEvent& event,
@@ -169,22 +143,23 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   const Journal::Sequence& sequence = *journal_.find(event.sequence);
   const std::uint64_t id = sequence.request;
   Request& request = requests_.at(id);
-  if (event.error && event.error->code == ErrorCode::kUnavailable && !choice->started) {
-    resubmit(id, *choice, *event.error, now, actions);
-    return;
+  if (event.error && passing(*event.error)) {
+    choice->shunned.insert(*choice->replica);
+    if (event.error->code == ErrorCode::kResourceExhausted)
+      choice->no_room_at.insert(*choice->replica);
+    return retry(id, *choice, *event.error, now, actions);
   }
   if (event.index < sequence.output.size()) return;  // A duplicate.
-  if (event.index > sequence.output.size()) {
-    resubmit(id, *choice, internal_error("Tokens of a replica were lost on their way."), now,
-             actions);
-    return;
-  }
+  if (event.index > sequence.output.size())
+    return retry(id, *choice, internal_error("Tokens of a replica were lost on their way."), now,
+                 actions);
   if (event.started || !event.tokens.empty()) note_start(request, *choice, now, actions);
   accept_prompt_logprobs(request, event);
   accept_tokens(request, *choice, event, now, actions);
   if (choice->finished) release(*choice, event.finish == FinishReason::kNone, actions);
   flush(id, now, actions);
   if (event.error && requests_.contains(id)) fail(id, *event.error, now, actions);
+  if (excess_tokens(0) > 0) refuse_waiting(0, now, actions);
 }
 
 void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterActions& actions) {
@@ -194,6 +169,15 @@ void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterA
   ++running_;
   actions.observations.push_back(
       {RequestObservation::Kind::kQueueTime, seconds(now - request.accepted)});
+}
+
+/// Whatever made it fail before, it is not what it was suspected of.
+void Router::note_progress(Choice& choice) {
+  choice.progressed = true;
+  choice.failures = choice.strikes = choice.strikes_alone = 0;
+  choice.shunned.clear();
+  choice.no_room_at.clear();
+  if (trial_ && trial_->sequence == choice.sequence) trial_.reset();
 }
 
 void Router::accept_prompt_logprobs(Request& request, const SequenceEvent& event) {
@@ -222,6 +206,7 @@ void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent
   if (count > 0) {
     using Kind = RequestObservation::Kind;
     journal_.append(record);
+    note_progress(choice);
     actions.observations.push_back({Kind::kGenerationTokens, static_cast<double>(count)});
     if (request.timing.first_token_ms < 0) {
       request.timing.first_token_ms = milliseconds(now - request.accepted);
@@ -258,16 +243,6 @@ void Router::finish_choice(Request& request, Choice& choice, FinishReason reason
   choice.dirty = true;
   choice.finished = true;
   --request.unfinished;
-}
-
-void Router::on_undeliverable(const Undeliverable& lost, TimePoint now, RouterActions& actions) {
-  if (lost.kind != Message(Submit{}).index()) return;
-  const Journal::Sequence* sequence = journal_.find(SequenceId{lost.reference});
-  if (!sequence) return;
-  const Choice& choice = requests_.at(sequence->request).choices[sequence->choice];
-  const auto replica = choice.replica ? replicas_.find(*choice.replica) : replicas_.end();
-  if (replica == replicas_.end() || replica->second.address != lost.to) return;
-  fail(sequence->request, unavailable(lost.error.message), now, actions);
 }
 
 // --- News go to the client ----------------------------------------------------------------------
@@ -313,6 +288,7 @@ void Router::fail(std::uint64_t id, Error error, TimePoint now, RouterActions& a
   for (Choice& choice : request.choices) {
     const bool wanted = !choice.finished;
     release(choice, wanted, actions);
+    waiting_.erase(choice.sequence);
   }
   if (error.code == ErrorCode::kCancelled) {
     ++cancelled_;
@@ -337,59 +313,10 @@ void Router::end(std::uint64_t id) {
 void Router::cancel(std::uint64_t request, TimePoint now, RouterActions& actions) {
   if (requests_.contains(request))
     fail(request, cancelled("The client cancelled the request."), now, actions);
-  ask_wake(actions);
+  close_turn(now, actions);
 }
 
-// --- Replicas come and go, time passes ----------------------------------------------------------
-
-void Router::on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas,
-                         TimePoint now, RouterActions& actions) {
-  const std::string why = not_ready_why_;
-  if (version < version_) return;
-  version_ = version;
-  std::map<std::uint32_t, Replica> next;
-  for (const ReplicaEndpoint& endpoint : replicas) {
-    const auto known = replicas_.find(endpoint.id);
-    const bool same = known != replicas_.end() && known->second.address == endpoint.address;
-    // A new one under an old number must not be taken for it: the old one is lost first.
-    if (known != replicas_.end() && !same) on_replica_lost(endpoint.id, why, now, actions);
-    next[endpoint.id] = same ? known->second : Replica{endpoint.address, 0};
-  }
-  replicas_ = std::move(next);
-  fail_lost(not_ready_why_, now, actions);
-  ask_wake(actions);
-}
-
-void Router::on_replicas_lost(const std::vector<std::uint32_t>& replicas, const std::string& why,
-                              TimePoint now, RouterActions& actions) {
-  for (const std::uint32_t replica : replicas) on_replica_lost(replica, why, now, actions);
-}
-
-void Router::set_admission(bool waits, std::string why, TimePoint, RouterActions& actions) {
-  waits_ = waits;
-  not_ready_why_ = std::move(why);
-  ask_wake(actions);
-}
-
-void Router::on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
-                             RouterActions& actions) {
-  replicas_.erase(replica);
-  if (replicas_.empty()) not_ready_why_ = why;
-  fail_lost(why, now, actions);
-  ask_wake(actions);
-}
-
-/// Ends the requests that a replica held which is no longer there.
-void Router::fail_lost(const std::string& why, TimePoint now, RouterActions& actions) {
-  std::vector<std::uint64_t> lost;
-  for (const auto& [id, request] : requests_) {
-    const bool hit =
-        std::any_of(request.choices.begin(), request.choices.end(),
-                    [&](const Choice& c) { return c.replica && !replicas_.contains(*c.replica); });
-    if (hit) lost.push_back(id);
-  }
-  for (const std::uint64_t id : lost) fail(id, unavailable(why), now, actions);
-}
+// --- Time passes --------------------------------------------------------------------------------
 
 void Router::on_wake(TimePoint now, RouterActions& actions) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
@@ -401,11 +328,7 @@ void Router::on_wake(TimePoint now, RouterActions& actions) {
                            " s; ask for less, or raise --request-timeout."),
          now, actions);
   }
-  ask_wake(actions);
-}
-
-void Router::ask_wake(RouterActions& actions) const {
-  if (!deadlines_.empty()) actions.wake_at(deadlines_.begin()->first);
+  close_turn(now, actions);
 }
 
 RequestCounts Router::counts() const {

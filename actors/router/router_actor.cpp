@@ -48,6 +48,7 @@ struct RouterActor::State {
     if (options.metrics) {
       options.metrics->set_requests_running(newest.running);
       options.metrics->set_requests_waiting(newest.waiting);
+      for (; replays_told < newest.replayed; ++replays_told) options.metrics->on_replayed_request();
     }
     if (actions.wake) handle.wake_at(*actions.wake);
   }
@@ -118,7 +119,8 @@ struct RouterActor::State {
   // Inside the actor only.
   Router machine;
   std::unordered_map<std::uint64_t, Client> clients;
-  TimePoint list_due{};  // when the list may be made anew
+  std::uint64_t replays_told = 0;  // to the metrics
+  TimePoint list_due{};            // when the list may be made anew
 
   mutable std::mutex mutex;
   RequestCounts newest;                     // guarded by mutex; written inside the actor only
