@@ -205,9 +205,9 @@ void Router::on_replica_lost(std::uint32_t replica, const std::string& why, Time
       ++choice.strikes;
       choice.strikes_alone += started == 1 ? 1 : 0;
     }
+    const bool alone = started == 1 && (choice.strikes_alone >= 2 || choice.strikes >= 3);
     const bool convicted =
-        choice.suspect() &&
-        (started == 1 || (only_suspect && choice.strikes >= kStrikesInCompanyMax));
+        alone || (only_suspect && choice.strikes >= kStrikesInCompanyMax);
     if (struck && convicted)
       guilty.emplace_back(journal_.find(sequence)->request,
                           given_up(choice.strikes, choice.strikes == choice.strikes_alone, why));

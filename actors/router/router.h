@@ -88,8 +88,9 @@ struct ReplicaEndpoint {
 /// A sequence whose replica is gone is replayed on another one from where its journal ends, or waits
 /// for one as long as its deadline allows. Only what seems to kill workers is given up: a sequence is
 /// struck when its replica's node dies while it had begun and no token of it came since it was
-/// handed over; any new token clears it. With kStrikesSuspect strikes it is a suspect. A suspect that
-/// was alone there is given up; several are tried one at a time, and only they wait for that.
+/// handed over; any new token clears it. With kStrikesSuspect strikes it is a suspect. Suspects are
+/// tried one at a time, and only they wait for that. Given up is what was alone there both times, or
+/// kills again when it is tried alone.
 class Router {
  public:
   struct Options {

@@ -22,6 +22,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// No prompt has it but those that kill.
+constexpr TokenId kPoison = kVocab;
+/// Times in a row that a poisonous request may kill before it is given up: what it takes to convict
+/// it, and the deaths of which the Router did not hear that it had begun.
+constexpr std::uint64_t kKillsMax = kStrikesInCompanyMax + 3;
+
+/// With faults: how often a node dies by chance, and for how long requests come.
+constexpr std::int32_t kLossEveryMs = 1000, kSpanMs = 3 * kLossEveryMs;
+
 const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
 
 /// What a client asked for and what it got.
@@ -31,7 +40,7 @@ struct Client {
   std::vector<FinishReason> finish;
   std::vector<TokenOutput> prompt_logprobs;
   std::optional<Error> error;
-  bool begun = false, done = false, went_away = false;
+  bool begun = false, done = false, went_away = false, poison = false, hurried = false;
 };
 
 /// A replica's machine, its shards, and what is on its way to them.
@@ -44,13 +53,17 @@ struct Worker {
   std::uint64_t last_step = 0;
   std::set<std::pair<SequenceId, std::uint32_t>> asked;  // Every attempt that arrived.
   std::map<StepId, std::set<std::int32_t>> blocks_in_flight;
-  bool lost = false;
+  bool lost = false;    // It does nothing any more.
+  bool listed = true;   // The Router is to use it.
 };
 
 class Simulation {
  public:
-  Simulation(std::uint64_t seed, bool faults)
-      : random_(seed), faults_(faults), router_(Router::Options{}) {}
+  Simulation(std::uint64_t seed, Faults faults)
+      : random_(seed),
+        faults_(faults != Faults::kNone),
+        poison_(faults == Faults::kPoison),
+        router_(Router::Options{}) {}
 
   SimulationReport run() {
     add_workers();
@@ -73,13 +86,20 @@ class Simulation {
   struct Departure {
     std::size_t client;
   };
-  struct Loss {
+  struct Loss {};  // Of any that lives.
+  struct Told {
+    std::size_t worker;
+  };  // The Router hears of a loss.
+  struct Recovery {};
+  struct Move {};  // Of any that lives.
+  struct Stop {
     std::size_t worker;
   };
+  struct Cut {};  // A worker's shards cannot be reached for a moment: what was under way is lost.
   struct Wake {
     std::optional<std::size_t> worker;
   };  // None: the Router.
-  using Deed = std::variant<Arrival, Departure, Loss, Wake, Envelope>;
+  using Deed = std::variant<Arrival, Departure, Loss, Told, Recovery, Move, Stop, Cut, Wake, Envelope>;
 
   std::int32_t pick(std::int32_t low, std::int32_t high) {
     return low + static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
@@ -94,35 +114,57 @@ class Simulation {
 
   void add_workers() {
     const std::int32_t sizes[] = {1, 2, 4, 16};
-    ReplicaConfig config;
-    config.version = PlacementVersion{1};
-    config.router = kRouter;
-    config.block_size = sizes[pick(0, 3)];
-    config.max_model_len = 64;
-    config.blocks = (64 / config.block_size) * pick(2, 5) / 2;
-    config.max_num_seqs = pick(1, 10);
-    config.max_num_batched_tokens = chance(50) ? pick(1, 12) : pick(13, 100);
-    config.stages = pick(1, 3);
+    config_.router = kRouter;
+    config_.block_size = sizes[pick(0, 3)];
+    config_.max_model_len = 64;
+    config_.blocks = (64 / config_.block_size) * pick(2, 5) / 2;
+    config_.max_num_seqs = pick(1, 10);
+    config_.max_num_batched_tokens = chance(50) ? pick(1, 12) : pick(13, 100);
+    config_.stages = pick(1, 3);
+    for (std::int32_t count = pick(1, 3); count > 0; --count) add_worker();
+    list_replicas();
+    if (!faults_) return;
+    // Far enough apart that whoever is alone has a token in between: nobody could tell a request
+    // from poison under which workers die by chance each time.
+    hangs_ = !poison_ && chance(30);
+    for (std::int32_t i = 0, count = hangs_ ? 0 : pick(0, 4); i < count; ++i)
+      at(later_ms(1 + i * kLossEveryMs, 200 + i * kLossEveryMs), Loss{});
+    for (std::int32_t count = pick(0, 4); count > 0; --count) at(later_ms(1, kSpanMs), Move{});
+    for (std::int32_t count = pick(0, 4); count > 0; --count) at(later_ms(1, kSpanMs), Cut{});
+  }
+
+  /// A replica of a new version, under a number that no other had.
+  void add_worker() {
+    ReplicaConfig config = config_;
+    config.id = static_cast<std::uint32_t>(workers_.size());
+    config.version = PlacementVersion{config.id + 1};
+    const NodeId node{config.id + 1};
+    for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(config.stages); ++stage)
+      config.shards.push_back(
+          {node, Incarnation{5}, {ActorKind::kLayerShard, shard_index(config.id, stage, 0)}});
+    workers_.push_back(std::make_unique<Worker>(config));
+    workers_.back()->address = {node, Incarnation{5}, {ActorKind::kReplica, config.id}};
+  }
+
+  void list_replicas() {
     std::vector<ReplicaEndpoint> endpoints;
-    for (std::int32_t i = 0, count = pick(1, 3); i < count; ++i) {
-      config.id = static_cast<std::uint32_t>(i);
-      const NodeId node{config.id + 1};
-      config.shards.clear();
-      for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(config.stages); ++stage)
-        config.shards.push_back(
-            {node, Incarnation{5}, {ActorKind::kLayerShard, shard_index(config.id, stage, 0)}});
-      workers_.push_back(std::make_unique<Worker>(config));
-      workers_.back()->address = {node, Incarnation{5}, {ActorKind::kReplica, config.id}};
-      endpoints.push_back({config.id, workers_.back()->address});
-      if (faults_ && chance(20)) at(later_ms(1, 300), Loss{workers_.size() - 1});
-    }
+    for (const auto& worker : workers_)
+      if (worker->listed) endpoints.push_back({worker->config.id, worker->address, chance(10)});
     RouterActions actions;
-    router_.on_replicas(PlacementVersion{1}, endpoints, now_, actions);
+    router_.on_replicas(PlacementVersion{++version_}, endpoints, now_, actions);
     carry_out(actions);
   }
 
+  Worker* any_worker() {
+    std::vector<Worker*> alive;
+    for (const auto& worker : workers_)
+      if (worker->listed && !worker->lost) alive.push_back(worker.get());
+    if (alive.empty()) return nullptr;
+    return alive[static_cast<std::size_t>(pick(0, static_cast<std::int32_t>(alive.size()) - 1))];
+  }
+
   void plan_clients() {
-    clients_.resize(static_cast<std::size_t>(pick(1, 16)));
+    clients_.resize(static_cast<std::size_t>(pick(1, faults_ ? 32 : 16)));
     for (std::size_t i = 0; i < clients_.size(); ++i) {
       PreparedRequest& prepared = clients_[i].prepared;
       for (std::int32_t length = pick(1, 40); length > 0; --length)
@@ -135,9 +177,16 @@ class Simulation {
       if (chance(60)) prepared.stop_tokens = {kEos};
       if (chance(30)) prepared.prompt_logprobs = pick(0, 3);
       if (prepared.prompt_logprobs >= 0 && chance(30)) prepared.max_tokens = 0;
-      prepared.timeout = 3600s;
-      if (faults_ && chance(10)) prepared.timeout = std::chrono::milliseconds(pick(1, 100));
-      const TimePoint arrival = later_ms(0, 200);
+      prepared.timeout = 24h;
+      clients_[i].hurried = faults_ && chance(10);
+      if (clients_[i].hurried) prepared.timeout = std::chrono::milliseconds(pick(1, 100));
+      if (poison_ && i == clients_.size() / 2) {
+        clients_[i].poison = true;
+        prepared.n = 1;
+        prepared.prompt.back() = kPoison;
+        ++report_.poison;
+      }
+      const TimePoint arrival = later_ms(0, faults_ ? kSpanMs : 200);
       at(arrival, Arrival{i});
       if (chance(15)) at(arrival + std::chrono::milliseconds(pick(0, 200)), Departure{i});
     }
@@ -157,6 +206,7 @@ class Simulation {
       ++report_.requests;
     } else {
       CHECK(faults_);
+      CHECK_FALSE(admits_);
       CHECK(id.error().code == ErrorCode::kUnavailable);
     }
     carry_out(actions);
@@ -173,11 +223,56 @@ class Simulation {
     }
   }
 
-  void act(const Loss& loss) {
-    workers_[loss.worker]->lost = true;
+  void act(const Loss&) {
+    Worker* worker = any_worker();
+    if (!worker) return;
+    ++report_.losses;
+    lose(*worker);
+  }
+
+  void lose(Worker& worker) {
+    worker.lost = true;
+    at(now_ + std::chrono::milliseconds(pick(0, 50)), Told{worker.config.id});
+    at(now_ + std::chrono::milliseconds(pick(50, 400)), Recovery{});
+  }
+
+  void act(const Told& told) {
+    workers_[told.worker]->listed = false;
+    admits_ = chance(70);
     RouterActions actions;
-    router_.on_replicas_lost({static_cast<std::uint32_t>(loss.worker)}, "node lost", now_, actions);
+    router_.set_admission(admits_, "recovering", now_, actions);
+    router_.on_replicas_lost({static_cast<std::uint32_t>(told.worker)}, "node lost", now_, actions);
     carry_out(actions);
+  }
+
+  void act(const Recovery&) {
+    add_worker();
+    list_replicas();
+  }
+
+  void act(const Move&) {
+    Worker* worker = any_worker();
+    if (!worker) return;
+    ++report_.moves;
+    worker->listed = false;
+    at(now_ + std::chrono::milliseconds(pick(0, 50)), Stop{worker->config.id});
+    add_worker();
+    list_replicas();
+  }
+
+  void act(const Stop& stop) { workers_[stop.worker]->lost = true; }
+
+  void act(const Cut&) {
+    Worker* worker = any_worker();
+    if (!worker) return;
+    const NodeId node = worker->address.node;
+    std::erase_if(queue_, [&](const auto& entry) {
+      const auto* envelope = std::get_if<Envelope>(&entry.second);
+      return envelope && envelope->from.node == node && envelope->to.node == node;
+    });
+    Actions actions;
+    worker->machine.on_peer_down(worker->config.shards[0].node, now_, actions);
+    carry_out(*worker, actions);
   }
 
   void act(const Wake& wake) {
@@ -204,7 +299,7 @@ class Simulation {
       return;
     }
     Worker& worker = *workers_[envelope.to.node.value - 1];
-    if (worker.lost) return;
+    if (worker.lost) return return_to_sender(envelope);
     if (envelope.to.actor.kind != ActorKind::kReplica) {
       act_as_shard(worker, envelope);
       return;
@@ -218,6 +313,16 @@ class Simulation {
     Actions actions;
     worker.machine.on(envelope, now_, actions);
     carry_out(worker, actions);
+  }
+
+  /// Sometimes the head sees that a node is gone before it says so.
+  void return_to_sender(const Envelope& envelope) {
+    const auto* submit = std::get_if<Submit>(envelope.message.get());
+    if (!submit || !chance(50)) return;
+    send(kRouter, kRouter,
+         message_of(Undeliverable{envelope.to,
+                                  static_cast<std::uint32_t>(envelope.message->index()),
+                                  submit->sequence.value, unavailable("it is gone")}));
   }
 
   /// The replica is not ready for it yet: nothing has begun, so it may go anywhere again.
@@ -235,12 +340,18 @@ class Simulation {
     if (!plan || envelope.to != worker.config.shards.back()) return;
     if (plan->body.step.value <= worker.last_step) return;  // A duplicate.
     worker.last_step = plan->body.step.value;
+    for (const StepSequence& sequence : plan->body.sequences) {
+      if (std::count(sequence.tokens.begin(), sequence.tokens.end(), kPoison) == 0) continue;
+      ++report_.poisoned;
+      REQUIRE(++kills_[sequence.id] <= kKillsMax);
+      return lose(worker);
+    }
     if (faults_ && chance(1)) {
       send(envelope.to, worker.address,
            message_of(StepFailed{worker.config.id, plan->body.step, unavailable("step failed")}));
       return;
     }
-    if (faults_ && pick(1, 500) == 1) return;  // Hung: the deadline has to find out.
+    if (hangs_ && pick(1, 500) == 1) return;  // Hung: the deadline has to find out.
     send(envelope.to, worker.address,
          message_of(StepResult{worker.config.id, plan->body.step, worker.shards.run(plan->body)}));
   }
@@ -323,7 +434,7 @@ class Simulation {
     for (const Client& client : clients_) {
       if (!client.begun) continue;
       CHECK(client.done);
-      if (client.error && !faults_ && !client.went_away) FAIL_CHECK(client.error->message);
+      check_error(client);
       for (std::uint32_t choice = 0; choice < client.prepared.n; ++choice)
         check_choice(client, choice);
     }
@@ -343,6 +454,22 @@ class Simulation {
     report_.failed = counts.failed;
     report_.cancelled = counts.cancelled;
     report_.replayed = counts.replayed;
+  }
+
+  void check_error(const Client& client) {
+    if (client.poison) CHECK(client.error.has_value());
+    if (!client.error) return;
+    const ErrorCode code = client.error->code;
+    if (code == ErrorCode::kDeadlineExceeded && client.hurried) {
+      ++report_.timeouts;
+      return;
+    }
+    if (code == ErrorCode::kCancelled && client.went_away) return;
+    if (client.poison) {
+      CHECK(code == ErrorCode::kInternal);
+      return;
+    }
+    FAIL_CHECK(client.error->message);
   }
 
   void check_choice(const Client& client, std::uint32_t choice) {
@@ -365,7 +492,11 @@ class Simulation {
   }
 
   std::mt19937_64 random_;
-  bool faults_;
+  bool faults_, poison_, hangs_ = false;
+  ReplicaConfig config_;  // Of all, but for their numbers.
+  std::uint64_t version_ = 0;
+  bool admits_ = false;
+  std::map<SequenceId, std::uint64_t> kills_;
   TimePoint now_{};
   Router router_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -380,7 +511,7 @@ class Simulation {
 
 }  // namespace
 
-SimulationReport simulate_serving(std::uint64_t seed, bool faults) {
+SimulationReport simulate_serving(std::uint64_t seed, Faults faults) {
   return Simulation(seed, faults).run();
 }
 
