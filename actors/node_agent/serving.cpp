@@ -360,6 +360,7 @@ void Serving::stop() {
 void Serving::peer_down(NodeId node) {
   down_.insert(node);
   for (const auto& [index, shard] : shards_) shard.actor.peer_down(node);
+  for (const auto& [id, replica] : replicas_) replica.peer_down(node);
 }
 
 void Serving::peer_up(NodeId node) {

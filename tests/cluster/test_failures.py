@@ -1,4 +1,4 @@
-"""What happens when a member dies or hangs: clear errors, and a cluster that comes back."""
+"""What happens when a member dies or hangs: requests go on, and a cluster that comes back."""
 
 import os
 import signal
@@ -8,29 +8,25 @@ import pytest
 
 from running import DEMO, Cluster, at_once, run, wait_until
 
+LONG = 1200
 SPREAD = ["--pipeline-parallel-size", 2, "--data-parallel-size", 1]
-# A lease is 1.2 s; a killed process is noticed at once.
-NOTICED_KILLED_S = 2
-NOTICED_HUNG_S = 2 + 1.2
 
 
 def long_requests(cluster, count=4):
-    """Starts requests that last; gives a function that awaits their answers and how long each took
-    from then on."""
+    """Starts requests that last; gives a function that awaits their answers."""
     import concurrent.futures
 
     pool = concurrent.futures.ThreadPoolExecutor(count)
 
     def one(i):
-        body = {"prompt": [5 + i, 9], "max_tokens": 3500, "temperature": 1, "ignore_eos": True}
-        answer = cluster.post("/v1/completions", body, seconds=60)
-        return time.monotonic(), answer
+        body = {"prompt": [5 + i, 9], "max_tokens": LONG, "seed": i, "ignore_eos": True}
+        return cluster.post("/v1/completions", body, seconds=120)
 
     futures = [pool.submit(one, i) for i in range(count)]
 
     def finish():
         try:
-            return [future.result(60) for future in futures]
+            return [future.result(120) for future in futures]
         finally:
             pool.shutdown()
 
@@ -38,11 +34,13 @@ def long_requests(cluster, count=4):
     return finish
 
 
-def assert_failed_in_time(answers, since, seconds):
-    for ended, (status, answer) in answers:
-        assert ended - since < seconds
-        assert status in (500, 502, 503), answer
-        assert answer["error"]["message"].endswith("."), answer
+def assert_all_finished(cluster, answers):
+    """Nothing of the loss is to be seen: the same tokens as when they run again undisturbed."""
+    again = long_requests(cluster, len(answers))()
+    for (status, answer), (_, undisturbed) in zip(answers, again):
+        assert status == 200, answer
+        assert answer["usage"]["completion_tokens"] == LONG
+        assert answer["choices"][0]["text"] == undisturbed["choices"][0]["text"]
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -50,38 +48,42 @@ def test_a_killed_worker(cluster, which):
     cluster.up(DEMO, *SPREAD)
     nodes = cluster.ready_nodes()
     finish = long_requests(cluster)
-    killed = time.monotonic()
     os.kill(nodes[which]["pid"], signal.SIGKILL)
-    assert_failed_in_time(finish(), killed, NOTICED_KILLED_S)
+    answers = finish()
     texts = [event["text"] for event in cluster.status()["events"]]
     assert any(nodes[which]["id"] in text and "lost" in text for text in texts), texts
     cluster.wait_ready()
     ready = cluster.ready_nodes()
     assert len(ready) == 2
+    assert_all_finished(cluster, answers)
     assert nodes[which]["pid"] not in [node["pid"] for node in ready]
     cluster.complete("brandy", max_tokens=4)
-    assert cluster.status()["replicas"][0]["kv_blocks_used"] == 0
+    wait_until(
+        lambda: cluster.status()["replicas"][0]["kv_blocks_used"] == 0, 5, "its blocks are free"
+    )
 
 
 def test_without_respawn_the_loss_is_told(cluster):
     cluster.up(DEMO, *SPREAD, "--no-respawn")
     node = cluster.ready_nodes()[1]
     os.kill(node["pid"], signal.SIGKILL)
-    wait_until(lambda: cluster.state() != "ready", 2, "it is not ready any more")
-    status = cluster.status()
-    assert node["id"] in str(status["cluster"]) + str(status["events"])
+    wait_until(lambda: len(cluster.ready_nodes()) == 1, 2, "the loss is noticed")
+    texts = [event["text"] for event in cluster.status()["events"]]
+    assert any(node["id"] in text and "lost" in text for text in texts), texts
     told = run("status", env=cluster.env)
     assert told.returncode == 0 and node["id"] in told.stdout
+    cluster.wait_ready()  # with what is left
+    cluster.complete("brandy", max_tokens=4)
 
 
 def test_both_workers_killed_at_once(cluster):
     cluster.up(DEMO)
     finish = long_requests(cluster)
-    killed = time.monotonic()
     for node in cluster.ready_nodes():
         os.kill(node["pid"], signal.SIGKILL)
-    assert_failed_in_time(finish(), killed, NOTICED_KILLED_S)
+    answers = finish()
     cluster.wait_ready()
+    assert_all_finished(cluster, answers)
     cluster.complete("brandy", max_tokens=4)
 
 
@@ -93,12 +95,13 @@ def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
     before = cluster.ready_nodes()
     hung = before[1]
     finish = long_requests(cluster)
-    stopped = time.monotonic()
     os.kill(hung["pid"], signal.SIGSTOP)
-    assert_failed_in_time(finish(), stopped, NOTICED_HUNG_S)
-    wait_until(lambda: cluster.state() != "ready", 1, "the loss is told")
+    wait_until(lambda: len(cluster.ready_nodes()) == 1, 4, "the loss is noticed")
+    answers = finish()  # by the one that is left
     os.kill(hung["pid"], signal.SIGCONT)
+    wait_until(lambda: len(cluster.ready_nodes()) == 2, 10, "it is a member again")
     cluster.wait_ready()
+    assert_all_finished(cluster, answers)
     after = {node["pid"]: node for node in cluster.ready_nodes()}
     assert set(after) == set(workers)
     assert after[hung["pid"]]["incarnation"] > hung["incarnation"]
