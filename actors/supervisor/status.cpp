@@ -1,9 +1,12 @@
 #include "actors/supervisor/status.h"
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
-#include <set>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "actors/supervisor/experts_text.h"
 
 namespace troupe {
 namespace {
@@ -47,7 +50,8 @@ Json node_json(const Supervisor& supervisor, const Supervisor::Member& member, T
 
 Json nodes_json(const Supervisor& supervisor, TimePoint now) {
   Json nodes = Json::array();
-  for (const auto& [id, member] : supervisor.members()) nodes.push_back(node_json(supervisor, member, now));
+  for (const auto& [id, member] : supervisor.members())
+    nodes.push_back(node_json(supervisor, member, now));
   for (const auto& member : supervisor.gone()) nodes.push_back(node_json(supervisor, member, now));
   return nodes;
 }
@@ -96,27 +100,16 @@ Json replicas_json(const Supervisor& supervisor) {
   return replicas;
 }
 
-Json load_json(const ExpertLoad& load) {
-  Json layers = Json::array();
-  for (const auto& [layer, tokens] : load.tokens())
-    layers.push_back({{"layer", layer}, {"tokens", tokens}});
-  return layers;
-}
-
+/// Without the long parts, for which a mark stands at the end.
 Json experts_json(const Supervisor& supervisor, TimePoint now) {
-  std::size_t copies = 0;
+  std::size_t copies = 0, layers = 0;
   std::int32_t experts = 0;
-  Json layers = Json::array();
   Json imbalance = nullptr, since = nullptr;
   if (supervisor.placement()) {
+    layers = supervisor.placement()->experts.size();
     for (const auto& layer : supervisor.placement()->experts) {
-      Json slots = Json::array();
-      for (const auto& slot : layer.slots) {
-        slots.push_back({{"expert", slot.expert}, {"device", to_string(slot.device)}});
-        experts = std::max(experts, slot.expert + 1);
-      }
+      for (const auto& slot : layer.slots) experts = std::max(experts, slot.expert + 1);
       copies = std::max(copies, layer.slots.size());
-      layers.push_back({{"layer", layer.layer}, {"slots", std::move(slots)}});
     }
     const double worst =
         imbalance_of(supervisor.placement()->experts, supervisor.expert_load().tokens());
@@ -124,14 +117,26 @@ Json experts_json(const Supervisor& supervisor, TimePoint now) {
   }
   if (const auto last = supervisor.last_rebalance())
     since = static_cast<double>(milliseconds(now - *last)) / 1000;
-  return {{"layers", layers.size()},
+  return {{"layers", layers},
           {"experts", experts},
           {"copies", copies},
           {"imbalance", imbalance},
           {"moves_pending", supervisor.moves_pending()},
           {"last_rebalance_s", since},
-          {"load", load_json(supervisor.expert_load())},
-          {"placement", std::move(layers)}};
+          {"placement", nullptr}};
+}
+
+/// Puts the long parts in. Quotes within a string are escaped: the mark is the one of above.
+std::string with_long_parts(std::string status, const Supervisor& supervisor) {
+  constexpr std::string_view kMark = "\"placement\":null";
+  const auto at = status.find(kMark);
+  assert(at != status.npos);
+  const std::string placed =
+      supervisor.placement() ? placement_text(supervisor.placement()->experts) : "[]";
+  status.replace(
+      at, kMark.size(),
+      "\"load\":" + load_text(supervisor.expert_load().tokens()) + ",\"placement\":" + placed);
+  return status;
 }
 
 Json survival_json(const Survival& survival) {
@@ -216,7 +221,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                        {"requests", requests_json(requests, now)},
                        {"events", std::move(events)}};
   // What came from a worker may be no UTF-8.
-  return status.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return with_long_parts(status.dump(-1, ' ', false, Json::error_handler_t::replace), supervisor);
 }
 
 }  // namespace troupe
