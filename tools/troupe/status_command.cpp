@@ -54,7 +54,10 @@ void print_nodes(const Facts& facts) {
     const char* indent = "";
     for (const auto& device : node.devices) {
       std::printf(
-          "%s%-7s %5s  %s of %s%s\n", indent, device.slow ? "slow" : plain(device.kind).c_str(),
+          "%s%-7s %5s  %s of %s%s\n", indent,
+          !device.failed.empty() ? "failed"
+          : device.slow          ? "slow"
+                                 : plain(device.kind).c_str(),
           console::percent(device.utilization).c_str(),
           format_byte_size(device.memory_used).c_str(),
           format_byte_size(device.memory_total).c_str(),

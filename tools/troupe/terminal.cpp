@@ -134,7 +134,7 @@ struct Terminal::Impl {
     pair(Style::kGood, {COLOR_GREEN, -1});
     pair(Style::kWarning, {COLOR_YELLOW, -1});
     pair(Style::kBad, {COLOR_RED, -1});
-    pair(Style::kMoved, {COLOR_YELLOW, -1});
+    pair(Style::kMoved, {COLOR_MAGENTA, -1});
     const auto& heats = COLORS >= 256 ? kHeat256 : kHeat8;
     for (int level = 0; level < console::kHeatLevels; ++level)
       pair(console::heat(level), heats[static_cast<std::size_t>(level)]);

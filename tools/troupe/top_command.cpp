@@ -113,7 +113,7 @@ class Top {
   }
 
   void on_status(const Result<std::string>& status) {
-    auto facts = status.ok() ? console::read_facts(*status) : Result<Facts>(status.error());
+    auto facts = status.ok() ? reader_.read(*status) : Result<Facts>(status.error());
     ui_.connected = facts.ok();
     if (!facts.ok()) {
       ui_.link_why = facts.error().message;
@@ -144,6 +144,7 @@ class Top {
   StatusLink& link_;
   const int signals_, news_;
   Ui ui_;
+  console::FactsReader reader_;
   std::optional<Facts> facts_;
   TimePoint heard_ = now();
   bool over_ = false;

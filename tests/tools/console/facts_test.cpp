@@ -38,6 +38,39 @@ TEST_CASE("a status is read") {
   CHECK(facts.events[1].kind == "node_lost");
 }
 
+TEST_CASE("a reader sees what changed, and keeps what did not") {
+  FactsReader reader;
+  const std::string text = kSample;
+  const auto with = [&](std::string_view old, std::string_view now) {
+    std::string changed = text;
+    changed.replace(changed.find(old), old.size(), now);
+    return reader.read(changed);
+  };
+  const auto same = [](const Facts& a, const Facts& b) {
+    return a.experts.layers[0].slots == b.experts.layers[0].slots &&
+           a.experts.layers[1].slots == b.experts.layers[1].slots &&
+           a.experts.devices == b.experts.devices && a.experts.experts == b.experts.experts;
+  };
+  CHECK(same(reader.read(text).value(), sample()));
+  CHECK(same(reader.read(text).value(), sample()));
+  const Facts busier = with("[900, 0, 50, 50]", "[7, 0, 50, 50]").value();
+  CHECK(busier.experts.layers[0].tokens[0] == 7);
+  CHECK(same(busier, sample()));
+  const Facts moved =
+      with(R"({"expert": 1, "device": "node-2/0"})", R"({"expert": 1, "device": "node-2/1"})")
+          .value();
+  CHECK_FALSE(same(moved, sample()));
+  CHECK(moved.experts.devices[moved.experts.layers[0].slots[2].device] == "node-2/1");
+  CHECK(same(reader.read(text).value(), sample()));
+  CHECK(reader.read("{}").value().experts.layers.empty());
+  CHECK_FALSE(with(R"({"expert": 0)", R"({"expert" 0)").ok());
+  // Brackets and names within strings are not taken for those of the list.
+  CHECK(same(with("Serving pocket", R"(a \"placement\":[ ] [[ \" ])").value(), sample()));
+  const Facts odd =
+      with(R"({"expert": 0, "device": "node-2/0"})", R"({"expert": 0, "device": "]\"["})").value();
+  CHECK(odd.experts.devices[0] == "]\"[");
+}
+
 TEST_CASE("what is no object is an error") {
   for (const char* text : {"", "[]", "3", "null", "{", "\xff"}) {
     const auto facts = read_facts(text);

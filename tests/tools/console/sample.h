@@ -31,7 +31,7 @@ inline const char* const kSample = R"({
     {"layers": [2, 4], "tp_rank": 0, "device": "node-2/1"}],
    "running": 0, "waiting": 0, "kv_blocks_total": 1000, "kv_blocks_used": 990}],
 "experts": {"layers": 2, "experts": 4, "copies": 5, "imbalance": 1.25, "moves_pending": 2,
-  "last_rebalance_s": 61, "placement": [
+  "last_rebalance_s": 61, "placement":[
     {"layer": 1, "slots": [{"expert": 0, "device": "node-2/0"}, {"expert": 1, "device": "node-2/0"},
        {"expert": 2, "device": "node-2/1"}, {"expert": 0, "device": "node-10/0"},
        {"expert": 3, "device": "node-10/0"}]},

@@ -266,11 +266,23 @@ TEST_CASE("the pages of one thing say what is known of it") {
     for (const char* words : c.words) CHECK_MESSAGE(has(text, words), words, " is not in\n", text);
   }
   ui.page = Page::kNode;
+  ui.node = "node-10";
+  Facts failed = facts;
+  failed.nodes[0].devices[0].failed = "a kernel threw";
+  CHECK(has(text_of(draw(&failed, ui, 80, 24)), "failed      a kernel threw"));
+  ui.page = Page::kOverview;
+  CHECK(has(text_of(draw(&failed, ui, 80, 24)), " failed "));
+  ui.page = Page::kNode;
   ui.node = "node-99";
   CHECK(has(text_of(draw(&facts, ui, 80, 24)), "no longer a member"));
   ui.page = Page::kRequest;
+  Facts later = facts;
+  later.requests.clear();
+  const std::string over = text_of(draw(&later, ui, 80, 24));
+  CHECK(has(over, "over, or no longer"));
+  CHECK(has(over, "30 tokens so far"));  // as it was last seen
   ui.request = 99;
-  CHECK(has(text_of(draw(&facts, ui, 80, 24)), "It is over"));
+  CHECK(has(text_of(draw(&facts, ui, 80, 24)), "over, or no longer"));
 }
 
 TEST_CASE("a question stands where the keys were") {

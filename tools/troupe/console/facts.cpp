@@ -77,8 +77,9 @@ NodeFacts read_node(const json& j) {
   node.load_total = bytes(member(j, "load"), "bytes_total");
   each(j, "devices", [&](const json& d) {
     const json& slow = member(d, "slow");
-    node.devices.push_back({text(d, "id"), text(d, "kind"), bytes(d, "memory_total"),
-                            bytes(d, "memory_used"), std::clamp(number(d, "utilization"), 0.0, 1.0),
+    node.devices.push_back({text(d, "id"), text(d, "kind"), text(d, "failed"),
+                            bytes(d, "memory_total"), bytes(d, "memory_used"),
+                            std::clamp(number(d, "utilization"), 0.0, 1.0),
                             slow.is_boolean() && slow.get<bool>()});
   });
   return node;
@@ -104,21 +105,18 @@ ReplicaFacts read_replica(const json& j) {
   return replica;
 }
 
-ExpertFacts read_experts(const json& j) {
+/// Where the experts are: a list of layers.
+ExpertFacts read_placement(const json& layers) {
   ExpertFacts experts;
-  experts.copies = integer(j, "copies");
-  experts.imbalance = number_of(member(j, "imbalance"));
-  experts.last_rebalance_s = number_of(member(j, "last_rebalance_s"));
-  experts.moves_pending = integer(j, "moves_pending");
-  std::int64_t count = std::clamp<std::int64_t>(integer(j, "experts"), 0, kExpertsMax);
+  if (!layers.is_array()) return experts;
   std::unordered_map<std::string, std::uint32_t> known;
-  each(j, "placement", [&](const json& l) {
+  for (const auto& l : layers) {
     LayerFacts layer;
     layer.layer = integer(l, "layer");
     each(l, "slots", [&](const json& s) {
       const std::int64_t expert = integer(s, "expert");
       if (expert < 0 || expert >= kExpertsMax) return;
-      count = std::max(count, expert + 1);
+      experts.experts = std::max(experts.experts, static_cast<std::int32_t>(expert) + 1);
       const auto [device, added] =
           known.try_emplace(text(s, "device"), static_cast<std::uint32_t>(known.size()));
       if (added) experts.devices.push_back(device->first);
@@ -126,18 +124,55 @@ ExpertFacts read_experts(const json& j) {
     });
     std::sort(layer.slots.begin(), layer.slots.end());
     experts.layers.push_back(std::move(layer));
-  });
-  experts.experts = static_cast<std::int32_t>(count);
+  }
+  return experts;
+}
+
+ExpertFacts read_experts(const json& j, ExpertFacts placed) {
+  ExpertFacts experts = std::move(placed);
+  experts.copies = integer(j, "copies");
+  experts.imbalance = number_of(member(j, "imbalance"));
+  experts.last_rebalance_s = number_of(member(j, "last_rebalance_s"));
+  experts.moves_pending = integer(j, "moves_pending");
+  experts.experts = std::max(experts.experts, static_cast<std::int32_t>(std::clamp<std::int64_t>(
+                                                  integer(j, "experts"), 0, kExpertsMax)));
+  const auto count = static_cast<std::size_t>(experts.experts);
   each(j, "load", [&](const json& l) {
     for (LayerFacts& layer : experts.layers)
       if (layer.layer == integer(l, "layer"))
         each(l, "tokens", [&](const json& t) {
-          layer.tokens.push_back(std::max(0.0, number_of(t).value_or(0)));
+          if (layer.tokens.size() < count)
+            layer.tokens.push_back(std::max(0.0, number_of(t).value_or(0)));
         });
   });
   for (LayerFacts& layer : experts.layers)
-    if (!layer.tokens.empty()) layer.tokens.resize(static_cast<std::size_t>(count), 0.0);
+    if (!layer.tokens.empty()) layer.tokens.resize(count, 0.0);
   return experts;
+}
+
+/// The list that stands in a status behind "placement", or an empty text. A quote within a string
+/// is escaped, so that only a name can look like this one.
+std::string_view placement_in(std::string_view status) {
+  constexpr std::string_view kName = "\"placement\":[";
+  const std::size_t name = status.find(kName);
+  if (name == status.npos) return {};
+  const std::size_t begin = name + kName.size() - 1;
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = begin; i < status.size(); ++i) {
+    const char c = status[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[') {
+      ++depth;
+    } else if (c == ']' && --depth == 0) {
+      return status.substr(begin, i + 1 - begin);
+    }
+  }
+  return {};
 }
 
 std::optional<QuantileFacts> read_quantiles(const json& j) {
@@ -228,14 +263,29 @@ const RequestFacts* Facts::find_request(std::uint64_t id) const {
   return found == requests.end() ? nullptr : &*found;
 }
 
-Result<Facts> read_facts(std::string_view status_json) {
-  const json j = json::parse(status_json, nullptr, false);
+Result<Facts> read_facts(std::string_view status_json) { return FactsReader().read(status_json); }
+
+Result<Facts> FactsReader::read(std::string_view status_json) {
+  const std::string_view placement = placement_in(status_json);
+  std::string rest(status_json);
+  if (!placement.empty())
+    rest.replace(static_cast<std::size_t>(placement.data() - status_json.data()), placement.size(),
+                 "[]");
+  const json j = json::parse(rest, nullptr, false);
   if (!j.is_object()) return corrupt("The head's status is not JSON.");
+  if (!placement.empty() && placement != placement_) {
+    const json layers = json::parse(placement, nullptr, false);
+    if (layers.is_discarded()) return corrupt("The head's status is not JSON.");
+    placed_ = read_placement(layers);
+    placement_ = placement;
+  }
   Facts facts;
   read_cluster(member(j, "cluster"), facts);
   each(j, "nodes", [&](const json& n) { facts.nodes.push_back(read_node(n)); });
   each(j, "replicas", [&](const json& r) { facts.replicas.push_back(read_replica(r)); });
-  facts.experts = read_experts(member(j, "experts"));
+  const json& experts = member(j, "experts");
+  facts.experts = read_experts(
+      experts, placement.empty() ? read_placement(member(experts, "placement")) : placed_);
   read_requests(member(j, "requests"), facts);
   each(j, "events", [&](const json& e) {
     facts.events.push_back({number(e, "time"), text(e, "kind"), text(e, "text")});

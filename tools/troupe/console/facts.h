@@ -13,7 +13,7 @@
 namespace troupe::console {
 
 struct DeviceFacts {
-  std::string id, kind;
+  std::string id, kind, failed;  ///< `failed`: why it was taken out, if it was
   std::uint64_t memory_total = 0, memory_used = 0;
   double utilization = 0;  ///< 0 to 1
   bool slow = false;       ///< much slower than it was: weighed away from
@@ -110,5 +110,16 @@ struct Facts {
 
 /// Reads the status. Error: kCorrupt, if it is no JSON object.
 Result<Facts> read_facts(std::string_view status_json);
+
+/// Reads one status after the other. Where the experts are is most of the text and seldom changes:
+/// it is only read again when it did.
+class FactsReader {
+ public:
+  Result<Facts> read(std::string_view status_json);
+
+ private:
+  std::string placement_;  ///< as it was last
+  ExpertFacts placed_;     ///< what it says
+};
 
 }  // namespace troupe::console

@@ -52,8 +52,9 @@ void draw_devices(const Area& area, Sheet& sheet, const NodeFacts& node, const U
     x = area.put(x, sheet.y(),
                  short_bytes(device.memory_used) + "/" + short_bytes(device.memory_total)) +
         1;
-    if (device.slow) area.put(x, sheet.y(), "slow", Style::kWarning);
+    if (device.slow) x = area.put(x, sheet.y(), "slow ", Style::kWarning);
     ++sheet.y();
+    sheet.fact(" failed", device.failed, Style::kBad);
   }
 }
 
@@ -146,16 +147,19 @@ void draw_layer_page(const Area& area, const Facts& facts, Ui& ui) {
   }
 }
 
-void draw_request_page(const Area& area, const Facts& facts, const Ui& ui) {
+void draw_request_page(const Area& area, const Facts& facts, Ui& ui) {
   const Area page =
       draw_heading(area, ui, "request " + std::to_string(ui.request), "", std::nullopt, true);
   const RequestFacts* request = facts.find_request(ui.request);
-  if (!request) {
-    page.put(1, 0, "It is over, or no longer among the requests that the head lists.", Style::kDim);
-    return;
-  }
   Sheet sheet(page);
-  sheet.fact("state", request->state, state_style(request->state));
+  if (request) {
+    ui.request_seen = *request;
+    sheet.fact("state", request->state, state_style(request->state));
+  } else {
+    sheet.fact("state", "over, or no longer among the requests that the head lists");
+    if (!ui.request_seen || ui.request_seen->id != ui.request) return;
+    request = &*ui.request_seen;
+  }
   sheet.fact("age", short_time(request->age_s));
   sheet.fact("prompt", std::to_string(request->prompt_tokens) + " tokens");
   sheet.fact("answer", std::to_string(request->tokens) + " tokens so far, " +

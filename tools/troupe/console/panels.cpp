@@ -29,11 +29,11 @@ struct Load {
   std::string kind;
   double utilization = 0;
   std::uint64_t memory_used = 0, memory_total = 0;
-  bool slow = false;
+  Style style = Style::kPlain;
 };
 
 void draw_load(const Area& area, int x, int y, const Load& load, int bar, const Glyphs& glyphs) {
-  x = area.put_left(x, y, 6, load.kind, load.slow ? Style::kWarning : Style::kPlain) + 1;
+  x = area.put_left(x, y, 6, load.kind, load.style) + 1;
   // Work is good: a busy device is no trouble, one without memory is.
   x = put_bar(area, x, y, bar, load.utilization, Style::kGood, glyphs);
   x = area.put_right(x, y, 5, percent(load.utilization)) + 1;
@@ -55,15 +55,23 @@ void draw_node_row(const Area& area, int y, const NodeFacts& node, const NodeCol
 }
 
 Load load_of(const DeviceFacts& device) {
-  return {device.slow ? "slow" : device.kind, device.utilization, device.memory_used,
-          device.memory_total, device.slow};
+  const bool failed = !device.failed.empty();
+  return {failed        ? "failed"
+          : device.slow ? "slow"
+                        : device.kind,
+          device.utilization, device.memory_used, device.memory_total,
+          failed        ? Style::kBad
+          : device.slow ? Style::kWarning
+                        : Style::kPlain};
 }
 Load load_of(const NodeFacts& node) {
   if (node.devices.size() == 1) return load_of(node.devices[0]);
-  const bool slow =
-      std::any_of(node.devices.begin(), node.devices.end(), [](auto& d) { return d.slow; });
-  return {std::to_string(node.devices.size()) + " dev", node.utilization(), node.memory_used(),
-          node.memory_total(), slow};
+  Load load{std::to_string(node.devices.size()) + " dev", node.utilization(), node.memory_used(),
+            node.memory_total()};
+  for (const auto& device : node.devices)
+    if (!device.failed.empty() || (device.slow && load.style == Style::kPlain))
+      load.style = load_of(device).style;
+  return load;
 }
 
 }  // namespace

@@ -64,12 +64,13 @@ struct Ui {
   std::vector<Page> before;  ///< where Back leads
   std::size_t panel = 0;     ///< of the overview, as List
   std::array<Choice, kLists> choices;
-  std::string node;                 ///< that the node page shows
-  std::int64_t layer = 0;           ///< that the layer page shows
-  std::uint64_t request = 0;        ///< that the request page shows
-  std::optional<Command> question;  ///< waits for y or n
-  std::string note;                 ///< what became of the last command
-  int page_rows = 10;               ///< for PageUp and PageDown
+  std::string node;                          ///< that the node page shows
+  std::int64_t layer = 0;                    ///< that the layer page shows
+  std::uint64_t request = 0;                 ///< that the request page shows
+  std::optional<RequestFacts> request_seen;  ///< what was last said of it
+  std::optional<Command> question;           ///< waits for y or n
+  std::string note;                          ///< what became of the last command
+  int page_rows = 10;                        ///< for PageUp and PageDown
 
   // What the terminal and the link know.
   Glyphs glyphs;

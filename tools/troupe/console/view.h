@@ -30,7 +30,7 @@ void draw_events(const Area& area, const Facts& facts, Ui& ui, bool active);
 void draw_requests(const Area& area, const Facts& facts, Ui& ui);
 void draw_node_page(const Area& area, const Facts& facts, const Ui& ui);
 void draw_layer_page(const Area& area, const Facts& facts, Ui& ui);
-void draw_request_page(const Area& area, const Facts& facts, const Ui& ui);
+void draw_request_page(const Area& area, const Facts& facts, Ui& ui);
 void draw_help(const Area& area);
 
 // Shared by the parts.
