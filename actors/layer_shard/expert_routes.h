@@ -30,15 +30,15 @@ class ExpertRoutes {
 
 /// What the choice among an expert's copies goes by.
 struct CopyView {
-  const DeviceRef& self;                             ///< the asker's own device
-  const std::set<DeviceRef>& excluded;               ///< refused, or cannot be reached
-  const std::set<DeviceRef>& avoided;                ///< only if nobody else has it
-  const std::map<DeviceRef, std::uint64_t>& load;    ///< what the asker waits for; else nothing
+  const DeviceRef& self;                           ///< the asker's own device
+  const std::set<DeviceRef>& excluded;             ///< refused, or cannot be reached
+  const std::set<DeviceRef>& avoided;              ///< only if nobody else has it
+  const std::map<DeviceRef, std::uint64_t>& load;  ///< what the asker waits for; else nothing
 };
 
-/// The copy to ask: the one on the asker's own device, which costs no journey; else the one that the
-/// asker waits for least, ties by `turn`, so that successive questions spread over the copies. None
-/// when no copy is left.
+/// The copy to ask: the one on the asker's own device, which costs no journey; else the one that
+/// the asker waits for least, ties by `turn`, so that successive questions spread over the copies.
+/// None when no copy is left.
 std::optional<DeviceRef> choose_copy(const std::vector<DeviceRef>& copies, std::uint64_t turn,
                                      const CopyView& view);
 

@@ -90,7 +90,7 @@ void LayerShard::on_cut(StepId id, ExpertCut cut, TimePoint now, LayerShardActio
   step.arrivals.clear();
   step.pauses = 0;
   step.cut = std::move(cut);
-  ask(id, step, {step.cut.missing, false}, now, actions);
+  ask(id, step, {step.cut.missing, {}}, now, actions);
   close_turn(actions);
 }
 
@@ -111,7 +111,7 @@ void LayerShard::ask(StepId id, Step& step, Wanted wanted, TimePoint now,
   const std::set<DeviceRef> excluded = this->excluded(step);
   const CopyView view{config_.device, excluded, avoided_, load_};
   std::map<DeviceRef, Wanted> by_device;
-  Wanted homeless{{}, wanted.lost};
+  Wanted homeless{{}, wanted.lost_with};
   for (const auto& output : wanted.outputs) {
     const auto& copies = config_.routes->copies(step.cut.layer, output.expert);
     const auto turn = id.value + static_cast<std::uint64_t>(output.expert);
@@ -123,7 +123,7 @@ void LayerShard::ask(StepId id, Step& step, Wanted wanted, TimePoint now,
     }
   }
   for (auto& [device, share] : by_device) {
-    share.lost = wanted.lost;
+    share.lost_with = wanted.lost_with;
     ask_device(id, step, device, std::move(share), now, actions);
   }
   if (!homeless.outputs.empty()) park(step, std::move(homeless), now);
@@ -150,12 +150,8 @@ void LayerShard::ask_device(StepId id, Step& step, const DeviceRef& device, Want
   dispatch.payload = Payload::of(std::move(buffer));
   const Incarnation incarnation = config_.members.at(device.node);
   step.calls.insert(dispatch.call);
-  calls_[dispatch.call] = {id,
-                           device,
-                           incarnation,
-                           now + limits::kExpertDeadline,
-                           routes_number_,
-                           std::move(wanted)};
+  calls_[dispatch.call] = {
+      id, device, incarnation, now + limits::kExpertDeadline, routes_number_, std::move(wanted)};
   actions.send({device.node, incarnation, {ActorKind::kExpertGroup, device.index}},
                std::move(dispatch));
 }
@@ -163,7 +159,7 @@ void LayerShard::ask_device(StepId id, Step& step, const DeviceRef& device, Want
 void LayerShard::park(Step& step, Wanted wanted, TimePoint now) {
   auto& parked = step.parked.outputs;
   parked.insert(parked.end(), wanted.outputs.begin(), wanted.outputs.end());
-  step.parked.lost = step.parked.lost || wanted.lost;
+  if (wanted.lost_with) step.parked.lost_with = wanted.lost_with;
   // Who cannot be reached is waited for; who refused is asked again, but not in a circle.
   if (step.refused.empty() || step.ask_at) return;
   Duration pause = kAskAgainMin;
@@ -226,12 +222,14 @@ void LayerShard::on_lost_call(std::uint64_t number, TimePoint now, LayerShardAct
   const auto it = calls_.find(number);
   if (it == calls_.end()) return;
   Call call = end_call(it);
-  if (call.wanted.lost)
+  const std::pair life{call.device.node, call.incarnation};
+  // With the same one again only the connection was lost.
+  if (call.wanted.lost_with && call.wanted.lost_with != life)
     return fail(call.step,
                 unavailable("Rows of a step were lost with two nodes in a row, the last of them " +
                             to_string(call.device.node) + ", so that no third one is asked."),
                 actions);
-  call.wanted.lost = true;
+  call.wanted.lost_with = life;
   ask(call.step, steps_.at(call.step), std::move(call.wanted), now, actions);
 }
 

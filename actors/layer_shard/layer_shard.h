@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "actors/layer_shard/expert_routes.h"
@@ -116,7 +117,8 @@ class LayerShard {
   /// Outputs that somebody is, or has to be, asked for.
   struct Wanted {
     std::vector<MissingOutput> outputs;
-    bool lost = false;  ///< a node died while it had them
+    /// The life of a node that was lost while it had them.
+    std::optional<std::pair<NodeId, Incarnation>> lost_with;
   };
   struct Call {
     StepId step;
@@ -171,7 +173,7 @@ class LayerShard {
 
   LayerShardConfig config_;
   std::map<StepId, Step> steps_;
-  std::set<StepId> aborted_;  ///< the newest; what still comes of them is dropped
+  std::set<StepId> aborted_;    ///< the newest; what still comes of them is dropped
   std::set<StepId> passed_on_;  ///< the newest whose hidden rows left for the next stage
   Calls calls_;
   std::uint64_t next_call_ = 1;

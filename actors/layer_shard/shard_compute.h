@@ -22,7 +22,7 @@ class ShardCompute {
     std::shared_ptr<const ShardWeights> weights;
     KvCache cache;
     bool last_stage = true;
-    Device::Claim memory;  ///< of weights and cache
+    Device::Claim memory;                      ///< of weights and cache
     std::shared_ptr<ExpertCounter> counter{};  ///< of what the gates choose; may be null
   };
   ShardCompute(Options options, Device& device);

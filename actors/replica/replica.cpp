@@ -346,8 +346,7 @@ PlanLimits Replica::plan_limits() const {
 StepChoice Replica::choose_together() const {
   PlanLimits limits = plan_limits();
   std::vector<PlanSequence> running, waiting;
-  for (const auto& [key, s] : running_)
-    running.push_back(view(key, s, s.busy || s.suspect()));
+  for (const auto& [key, s] : running_) running.push_back(view(key, s, s.busy || s.suspect()));
   for (const auto& [key, s] : waiting_) {
     if (s.suspect()) continue;
     if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)

@@ -17,7 +17,8 @@ namespace troupe {
 /// every further one up to the maximum; a step that succeeds starts anew.
 inline constexpr Duration kStepRetryMin = std::chrono::milliseconds(20);
 inline constexpr Duration kStepRetryMax = std::chrono::milliseconds(500);
-/// Steps in a row that may fail under a sequence before the Router has to find another place for it.
+/// Steps in a row that may fail under a sequence before the Router has to find another place for
+/// it.
 inline constexpr std::uint32_t kStepFailuresMax = 8;
 /// Steps in a row after which a sequence may be what makes them fail: it gets steps of its own.
 inline constexpr std::uint32_t kStepFailuresSuspect = 2;
@@ -47,10 +48,10 @@ struct ReplicaConfig {
 /// StepResult comes. A sequence is in one step at a time at most; its blocks are freed only while
 /// it is in none.
 ///
-/// A step that fails for a passing reason (a lost node, a deadline, a full queue) is run again after
-/// a pause. So that one poisonous sequence does not hold the others up, those whose steps failed
-/// twice in a row are run one at a time, in turn with the rest. An attempt ends with an error after
-/// kStepFailuresMax of them; the Router then tries elsewhere.
+/// A step that fails for a passing reason (a lost node, a deadline, a full queue) is run again
+/// after a pause. So that one poisonous sequence does not hold the others up, those whose steps
+/// failed twice in a row are run one at a time, in turn with the rest. An attempt ends with an
+/// error after kStepFailuresMax of them; the Router then tries elsewhere.
 class Replica {
  public:
   explicit Replica(ReplicaConfig config);
@@ -71,9 +72,9 @@ class Replica {
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
     std::vector<std::int32_t> blocks;
     std::uint32_t failures = 0;  ///< steps of it that failed since the last that did not
-    bool busy = false;       ///< in a step
-    bool started = false;    ///< the Router knows that it began
-    bool cancelled = false;  ///< to be dropped when its step ends
+    bool busy = false;           ///< in a step
+    bool started = false;        ///< the Router knows that it began
+    bool cancelled = false;      ///< to be dropped when its step ends
 
     bool suspect() const { return failures >= kStepFailuresSuspect; }
     std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }

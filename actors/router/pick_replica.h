@@ -16,7 +16,8 @@ struct ReplicaLoad {
 };
 
 /// The replica that gets the next sequence: of those that are neither shunned nor slow, if there
-/// are such, the one with the least outstanding tokens, ties to the lowest id. None if there is no replica.
+/// are such, the one with the least outstanding tokens, ties to the lowest id. None if there is no
+/// replica.
 std::optional<std::uint32_t> pick_replica(std::span<const ReplicaLoad> replicas);
 
 }  // namespace troupe

@@ -127,11 +127,10 @@ TimePoint Router::next_try(Choice& choice, std::uint32_t refusals, TimePoint now
 /// An attempt ended with an error that may pass.
 void Router::retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
                    RouterActions& actions) {
-  const bool no_room =
-      why.code == ErrorCode::kResourceExhausted &&
-      std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) {
-        return choice.no_room_at.contains(replica.first);
-      });
+  const bool no_room = why.code == ErrorCode::kResourceExhausted &&
+                       std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) {
+                         return choice.no_room_at.contains(replica.first);
+                       });
   if (no_room || ++choice.failures >= kAttemptsInVainMax) return fail(id, why, now, actions);
   choice.not_before = next_try(choice, choice.failures, now);
   requeue(requests_.at(id), choice, true, actions);
@@ -206,8 +205,7 @@ void Router::on_replica_lost(std::uint32_t replica, const std::string& why, Time
       choice.strikes_alone += started == 1 ? 1 : 0;
     }
     const bool alone = started == 1 && (choice.strikes_alone >= 2 || choice.strikes >= 3);
-    const bool convicted =
-        alone || (only_suspect && choice.strikes >= kStrikesInCompanyMax);
+    const bool convicted = alone || (only_suspect && choice.strikes >= kStrikesInCompanyMax);
     if (struck && convicted)
       guilty.emplace_back(journal_.find(sequence)->request,
                           given_up(choice.strikes, choice.strikes == choice.strikes_alone, why));

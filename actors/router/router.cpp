@@ -13,9 +13,7 @@ namespace {
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
 
-Error too_many() {
-  return resource_exhausted("Too many requests are waiting; try again later.");
-}
+Error too_many() { return resource_exhausted("Too many requests are waiting; try again later."); }
 
 /// Whether the same sequence may do better elsewhere, or later.
 bool passing(const Error& error) {

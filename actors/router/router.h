@@ -85,12 +85,12 @@ struct ReplicaEndpoint {
 /// current attempt, at the index that the journal ends with: duplicates, old attempts and old lives
 /// of a node change nothing. Every accepted request gets exactly one delivery with `request_done`.
 ///
-/// A sequence whose replica is gone is replayed on another one from where its journal ends, or waits
-/// for one as long as its deadline allows. Only what seems to kill workers is given up: a sequence is
-/// struck when its replica's node dies while it had begun and no token of it came since it was
-/// handed over; any new token clears it. With kStrikesSuspect strikes it is a suspect. Suspects are
-/// tried one at a time, and only they wait for that. Given up is what was alone there both times, or
-/// kills again when it is tried alone.
+/// A sequence whose replica is gone is replayed on another one from where its journal ends, or
+/// waits for one as long as its deadline allows. Only what seems to kill workers is given up: a
+/// sequence is struck when its replica's node dies while it had begun and no token of it came since
+/// it was handed over; any new token clears it. With kStrikesSuspect strikes it is a suspect.
+/// Suspects are tried one at a time, and only they wait for that. Given up is what was alone there
+/// both times, or kills again when it is tried alone.
 class Router {
  public:
   struct Options {
@@ -145,12 +145,12 @@ class Router {
     bool started = false;
     bool progressed = false;  ///< a token came
     // Since the last token:
-    std::uint32_t failures = 0;        ///< attempts that ended with an error
-    std::uint32_t strikes = 0;         ///< workers that died under it
-    std::uint32_t strikes_alone = 0;   ///< of these, while nothing else had begun there
-    std::set<std::uint32_t> shunned;   ///< replicas that refused it; others are better
+    std::uint32_t failures = 0;          ///< attempts that ended with an error
+    std::uint32_t strikes = 0;           ///< workers that died under it
+    std::uint32_t strikes_alone = 0;     ///< of these, while nothing else had begun there
+    std::set<std::uint32_t> shunned;     ///< replicas that refused it; others are better
     std::set<std::uint32_t> no_room_at;  ///< replicas whose bounds it does not fit
-    TimePoint not_before{};            ///< of the next attempt
+    TimePoint not_before{};              ///< of the next attempt
     std::optional<StreamDecoder> decoder;
     std::optional<StopMatcher> stops;
     std::optional<TimePoint> last_token;

@@ -378,6 +378,18 @@ TEST_CASE("rows that were lost with two nodes in a row are not sent to a third")
   CHECK(shard.steps() == 0);
 }
 
+TEST_CASE("a connection that breaks twice is not two dead nodes") {
+  LayerShardActions asked;
+  auto shard = waiting_shard(asked);
+  for (int i = 0; i < 3; ++i) {
+    LayerShardActions down, up;
+    shard.on_peer_down(NodeId{3}, kStart, down);
+    CHECK(!sent<StepFailed>(down));
+    shard.on_peer_up(NodeId{3}, kStart, up);
+    CHECK(dispatch_to(up, NodeId{3}));
+  }
+}
+
 TEST_CASE("devices to avoid are asked only for what nobody else has") {
   LayerShard shard(config());
   LayerShardActions begun, asked;

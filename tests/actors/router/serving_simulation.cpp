@@ -53,8 +53,8 @@ struct Worker {
   std::uint64_t last_step = 0;
   std::set<std::pair<SequenceId, std::uint32_t>> asked;  // Every attempt that arrived.
   std::map<StepId, std::set<std::int32_t>> blocks_in_flight;
-  bool lost = false;    // It does nothing any more.
-  bool listed = true;   // The Router is to use it.
+  bool lost = false;   // It does nothing any more.
+  bool listed = true;  // The Router is to use it.
 };
 
 class Simulation {
@@ -99,7 +99,8 @@ class Simulation {
   struct Wake {
     std::optional<std::size_t> worker;
   };  // None: the Router.
-  using Deed = std::variant<Arrival, Departure, Loss, Told, Recovery, Move, Stop, Cut, Wake, Envelope>;
+  using Deed =
+      std::variant<Arrival, Departure, Loss, Told, Recovery, Move, Stop, Cut, Wake, Envelope>;
 
   std::int32_t pick(std::int32_t low, std::int32_t high) {
     return low + static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
@@ -319,10 +320,10 @@ class Simulation {
   void return_to_sender(const Envelope& envelope) {
     const auto* submit = std::get_if<Submit>(envelope.message.get());
     if (!submit || !chance(50)) return;
-    send(kRouter, kRouter,
-         message_of(Undeliverable{envelope.to,
-                                  static_cast<std::uint32_t>(envelope.message->index()),
-                                  submit->sequence.value, unavailable("it is gone")}));
+    send(
+        kRouter, kRouter,
+        message_of(Undeliverable{envelope.to, static_cast<std::uint32_t>(envelope.message->index()),
+                                 submit->sequence.value, unavailable("it is gone")}));
   }
 
   /// The replica is not ready for it yet: nothing has begun, so it may go anywhere again.

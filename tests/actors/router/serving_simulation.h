@@ -13,11 +13,11 @@ struct SimulationReport {
   std::uint64_t replayed = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t losses = 0;      ///< replicas whose node died
-  std::uint64_t moves = 0;       ///< replicas that gave way to another in order
-  std::uint64_t timeouts = 0;    ///< requests that ended at their deadline
-  std::uint64_t poison = 0;      ///< requests that kill every worker that runs them
-  std::uint64_t poisoned = 0;    ///< replicas that these killed
+  std::uint64_t losses = 0;    ///< replicas whose node died
+  std::uint64_t moves = 0;     ///< replicas that gave way to another in order
+  std::uint64_t timeouts = 0;  ///< requests that ended at their deadline
+  std::uint64_t poison = 0;    ///< requests that kill every worker that runs them
+  std::uint64_t poisoned = 0;  ///< replicas that these killed
 };
 
 enum class Faults : std::uint8_t {

@@ -44,9 +44,10 @@ TEST_CASE("every accepted request ends once with exactly its tokens") {
   CHECK(total.replayed > 100);
 }
 
-// Without replay (every sequence of a lost replica failed at once) 539 of the 24263 requests end with
-// an error that they must not end with, and this test fails.
-TEST_CASE("whatever dies, accepted requests finish with exactly their tokens, or at their deadline") {
+// Without replay (every sequence of a lost replica failed at once) 539 of the 24263 requests end
+// with an error that they must not end with, and this test fails.
+TEST_CASE(
+    "whatever dies, accepted requests finish with exactly their tokens, or at their deadline") {
   const SimulationReport total = run_seeds(5001, 6500, Faults::kLosses);
   CHECK(total.failed == total.timeouts);
   CHECK(total.finished > 8000);
