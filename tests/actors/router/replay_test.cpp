@@ -1,0 +1,393 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/actors/router/desk.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using namespace std::chrono_literals;
+
+TEST_CASE("a sequence is handed over again from where the journal ends") {
+  Desk desk;
+  desk.submit(prompt_of(3, 5));
+  desk.tokens(1, {8, 9});
+  SequenceEvent gap;
+  gap.sequence = SequenceId{1};
+  gap.index = 4;  // Tokens in between are missing.
+  gap.tokens = {{8, 0, {}}};
+  desk.event(gap);
+  REQUIRE(desk.submits.size() == 2);
+  CHECK(desk.submits[1].second.attempt == 1);
+  CHECK(desk.submits[1].second.output == std::vector<TokenId>{8, 9});
+  CHECK(desk.submits[1].second.sampling.seed == 777);
+
+  SequenceEvent refusal;
+  refusal.sequence = SequenceId{1};
+  refusal.attempt = 1;
+  refusal.index = 2;
+  refusal.error = unavailable("not started");
+  desk.event(refusal);
+  CHECK(desk.submits.size() == 2);  // Not at once to where it was refused.
+  CHECK(desk.wake_at == desk.now + 2 * kRetryPauseMin);
+  desk.wake(2 * kRetryPauseMin);
+  REQUIRE(desk.submits.size() == 3);
+  CHECK(desk.router.counts().replayed == 2);
+  CHECK(desk.events.size() == 1);
+  desk.tokens(1, {10, 11, 12}, FinishReason::kLength);
+  CHECK(desk.events.back().request_done);
+}
+
+TEST_CASE("refusals without end fail the request, after pauses that grow") {
+  Desk desk;
+  PreparedRequest patient = prompt_of(3, 5);
+  patient.timeout = 1000s;
+  desk.submit(patient);
+  const TimePoint start = desk.now;
+  for (std::uint32_t attempt = 0; desk.events.empty(); ++attempt) {
+    REQUIRE(attempt <= kAttemptsInVainMax);
+    desk.refuse(1, deadline_exceeded("too slow"));
+    if (!desk.events.empty()) break;
+    REQUIRE(desk.wake_at);
+    CHECK(*desk.wake_at - desk.now <= kRetryPauseMax);
+    desk.wake(*desk.wake_at - desk.now);
+  }
+  CHECK(desk.submits.size() == kAttemptsInVainMax);
+  CHECK(desk.now - start > 10s);
+  CHECK(desk.events[0].error->message == "too slow");
+  CHECK(desk.events[0].request_done);
+  CHECK(desk.router.counts().failed == 1);
+}
+
+TEST_CASE("attempts only count against a request until a token comes") {
+  Desk desk;
+  PreparedRequest patient = prompt_of(3, 100);
+  patient.timeout = 1000s;
+  desk.submit(patient);
+  for (int i = 0; i < 60; ++i) {
+    if (i % 10 == 9) desk.tokens(1, {8});
+    desk.refuse(1, unavailable("no"));
+    desk.wake(kRetryPauseMax);
+  }
+  for (const auto& event : desk.events) CHECK(!event.error);
+  CHECK(desk.submits.size() == 61);
+}
+
+TEST_CASE("a replica that refuses is left alone as long as there is another") {
+  Desk desk(3);
+  desk.submit(prompt_of(3, 5));
+  for (const std::uint32_t replica : {0u, 1u, 2u}) {
+    CHECK(desk.submits.back().first == replica_address(replica));
+    desk.refuse(1, unavailable("no"), replica);
+  }
+  CHECK(desk.submits.size() == 3);
+  desk.wake(kRetryPauseMax);
+  CHECK(desk.submits.size() == 4);
+}
+
+TEST_CASE("what no replica has room for fails when all have said so") {
+  Desk desk(2);
+  desk.submit(prompt_of(3, 5));
+  desk.refuse(1, resource_exhausted("too long"), 0);
+  CHECK(desk.events.empty());
+  desk.refuse(1, resource_exhausted("too long"), 1);
+  REQUIRE(desk.events.size() == 1);
+  CHECK(desk.events[0].error->code == ErrorCode::kResourceExhausted);
+}
+
+TEST_CASE("sequences of a lost replica go on elsewhere, from their last token") {
+  Desk desk(2);
+  desk.submit(prompt_of(3, 5));
+  desk.submit(prompt_of(3, 5));
+  desk.tokens(1, {8}, FinishReason::kNone, 0);
+  desk.tokens(2, {8, 9}, FinishReason::kNone, 1);
+  desk.lose(1);
+  REQUIRE(desk.submits.size() == 3);
+  CHECK(desk.submits[2].first == replica_address(0));
+  CHECK(desk.submits[2].second.sequence == SequenceId{2});
+  CHECK(desk.submits[2].second.attempt == 1);
+  CHECK(desk.submits[2].second.output == std::vector<TokenId>{8, 9});
+  CHECK(desk.submits[2].second.sampling.seed == 777);
+  CHECK(desk.cancels.empty());  // Nobody is there to hear it.
+  CHECK(desk.router.counts().replayed == 1);
+  desk.tokens(2, {1}, FinishReason::kStop, 0);
+  CHECK(desk.events.back().request_done);
+  CHECK(desk.router.counts().failed == 0);
+}
+
+TEST_CASE("without a replica, accepted requests wait; new ones too if that is worth while") {
+  Desk desk(1);
+  desk.submit(prompt_of(3, 5));
+  desk.tokens(1, {8});
+  desk.admit(false);
+  desk.lose(0);
+  CHECK(desk.events.size() == 1);
+  CHECK(desk.submits.size() == 1);
+  CHECK(desk.wake_at == desk.now + 10s);  // Nothing but its deadline.
+  RouterActions actions;
+  const auto refused = desk.router.submit(prompt_of(3, 5), 1, desk.now, actions);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kUnavailable);
+  CHECK(refused.error().message == "Two devices are missing.");
+  desk.admit(true);
+  desk.submit(prompt_of(3, 5));
+  CHECK(desk.submits.size() == 1);
+  desk.admit(false);
+  CHECK(desk.events.size() == 1);
+  desk.serve(3, 2);
+  REQUIRE(desk.submits.size() == 3);
+  CHECK(desk.submits[1].second.sequence == SequenceId{1});  // The oldest first.
+  CHECK(desk.submits[1].second.output == std::vector<TokenId>{8});
+  CHECK(desk.submits[2].second.sequence == SequenceId{2});
+  desk.lose(2);
+  desk.wake(10s);
+  REQUIRE(desk.events.size() == 3);
+  CHECK(desk.events[1].error->code == ErrorCode::kDeadlineExceeded);
+  CHECK(desk.events[2].error->code == ErrorCode::kDeadlineExceeded);
+}
+
+TEST_CASE("a replica that is no longer listed gives its sequences to others") {
+  Desk desk(2);
+  desk.submit(prompt_of(3, 5));
+  desk.submit(prompt_of(3, 5));
+  desk.start(1, 0);
+  desk.serve(3, 1);  // 1 goes on, 2 is new.
+  REQUIRE(desk.submits.size() == 3);
+  CHECK(desk.submits[2].first == replica_address(2));
+  REQUIRE(desk.cancels.size() == 1);  // The old one may live on.
+  CHECK(desk.cancels[0].first == replica_address(0));
+  CHECK(desk.cancels[0].second.attempt == 0);
+  desk.tokens(1, {8, 9, 10, 11, 1}, FinishReason::kStop, 2);
+  desk.tokens(2, {1}, FinishReason::kStop, 1);
+  CHECK(desk.router.counts().finished == 2);
+}
+
+TEST_CASE("a replica at a new address is not taken for the old one") {
+  Desk desk;
+  desk.submit(prompt_of(3, 5));
+  RouterActions actions;
+  Address reborn = replica_address(0);
+  ++reborn.incarnation.value;
+  desk.router.on_replicas(PlacementVersion{2}, {{0, reborn}}, desk.now, actions);
+  desk.take(actions);
+  CHECK(desk.events.empty());
+  REQUIRE(desk.submits.size() == 2);
+  CHECK(desk.submits.back().first == reborn);
+  desk.tokens(1, {8});  // Of the old life.
+  CHECK(desk.events.empty());
+  RouterActions stale;
+  desk.router.on_replicas(PlacementVersion{1}, {}, desk.now, stale);
+  CHECK(stale.sends.empty());
+}
+
+TEST_CASE("slow replicas get something only if there is no other") {
+  Desk desk(0);
+  RouterActions actions;
+  desk.router.on_replicas(PlacementVersion{2},
+                          {{0, replica_address(0), true}, {1, replica_address(1), false}}, desk.now,
+                          actions);
+  for (int i = 0; i < 4; ++i) desk.submit(prompt_of(3, 5));
+  for (const auto& submit : desk.submits) CHECK(submit.first == replica_address(1));
+  desk.lose(1);
+  REQUIRE(desk.submits.size() == 8);
+  CHECK(desk.submits.back().first == replica_address(0));
+}
+
+TEST_CASE("a submission that does not arrive goes elsewhere, or waits a moment") {
+  const auto undeliverable = [](Desk& desk, std::uint32_t replica, std::size_t kind) {
+    Undeliverable lost;
+    lost.to = replica_address(replica);
+    lost.kind = static_cast<std::uint32_t>(kind);
+    lost.reference = 1;
+    lost.error = unavailable("it cannot be reached");
+    RouterActions actions;
+    desk.router.on({replica_address(replica), kRouterSelf, message_of(std::move(lost))}, desk.now,
+                   actions);
+    desk.take(actions);
+  };
+  Desk desk(2);
+  desk.submit(prompt_of(3, 5));
+  undeliverable(desk, 0, Message(Cancel{}).index());
+  CHECK(desk.submits.size() == 1);
+  undeliverable(desk, 0, Message(Submit{}).index());
+  REQUIRE(desk.submits.size() == 2);
+  CHECK(desk.submits[1].first == replica_address(1));
+  CHECK(desk.submits[1].second.attempt == 1);
+  for (std::uint32_t i = 0; i < 3 * kAttemptsInVainMax; ++i) {
+    const std::size_t before = desk.submits.size();
+    // Both refuse in turn: the second time there is nobody to try at once.
+    const auto at = [&] { return desk.submits.back().first.actor.index; };
+    undeliverable(desk, at(), Message(Submit{}).index());
+    if (desk.submits.size() > before) undeliverable(desk, at(), Message(Submit{}).index());
+    REQUIRE(desk.submits.size() <= before + 1);
+    REQUIRE(desk.wake_at == desk.now + kRetryPauseMin);
+    desk.wake(kRetryPauseMin);
+    REQUIRE(desk.submits.size() <= before + 2);
+  }
+  CHECK(desk.events.empty());
+  desk.start(1, desk.submits.back().first.actor.index);
+  const std::size_t before = desk.submits.size();
+  undeliverable(desk, desk.submits.back().first.actor.index, Message(Submit{}).index());
+  CHECK(desk.submits.size() == before);  // An earlier one: this one arrived.
+}
+
+TEST_CASE("what is alone when its worker dies twice without a new token is given up") {
+  for (const bool token : {false, true}) {
+    Desk desk(3);
+    desk.submit(prompt_of(3, 50));
+    desk.start(1, 0);
+    desk.lose(0);
+    CHECK(desk.events.empty());
+    desk.start(1, 1);
+    if (token) desk.tokens(1, {8}, FinishReason::kNone, 1);
+    desk.lose(1);
+    if (token) {
+      // The strike was cleared, and there is no new one.
+      CHECK(desk.submits.size() == 3);
+      desk.start(1, 2);
+      desk.lose(2);
+      CHECK(desk.router.counts().failed == 0);
+      continue;
+    }
+    REQUIRE(desk.events.size() == 1);
+    CHECK(desk.events[0].error->message.find("running alone each time a worker died, 2 times") !=
+          std::string::npos);
+    CHECK(desk.events[0].error->message.find("node-2 was lost") != std::string::npos);
+    CHECK(desk.events[0].request_done);
+    CHECK(desk.submits.size() == 2);
+  }
+}
+
+TEST_CASE("waiting in a replica's queue, or a planned move, is no reason for suspicion") {
+  Desk desk(4);
+  desk.submit(prompt_of(3, 50));
+  for (std::uint32_t replica = 0; replica < 3; ++replica) desk.lose(replica);  // Never begun.
+  desk.start(1, 3);
+  desk.serve(5, 4);
+  desk.start(1, 4);
+  desk.serve(6, 5);
+  desk.start(1, 5);
+  desk.lose(5);
+  CHECK(desk.events.empty());
+  CHECK(desk.router.counts().failed == 0);
+}
+
+TEST_CASE("several suspects are tried one at a time, and only they wait") {
+  Desk desk(1);
+  for (int i = 0; i < 3; ++i) desk.submit(prompt_of(3, 50));
+  for (std::uint32_t replica = 0; replica < 2; ++replica) {
+    for (std::uint64_t id = 1; id <= 3; ++id) desk.start(id, replica);
+    desk.lose(replica);
+    CHECK(desk.events.empty());
+    desk.serve(replica + 2, replica + 1);
+  }
+  // All three have two strikes: one runs, the others wait; a newcomer does not.
+  REQUIRE(desk.submits.size() == 7);
+  CHECK(desk.submits.back().second.sequence == SequenceId{1});
+  desk.submit(prompt_of(3, 50));
+  REQUIRE(desk.submits.size() == 8);
+  desk.tokens(4, {8}, FinishReason::kStop, 2);
+  // A token clears the first: the next one is tried.
+  desk.start(1, 2);
+  CHECK(desk.submits.size() == 8);
+  desk.tokens(1, {8}, FinishReason::kNone, 2);
+  REQUIRE(desk.submits.size() == 9);
+  CHECK(desk.submits.back().second.sequence == SequenceId{2});
+  // It kills its worker in company: one more strike, no proof.
+  desk.start(2, 2);
+  desk.lose(2);
+  CHECK(desk.router.counts().failed == 0);
+  desk.serve(4, 3);
+  // The first goes on elsewhere, the second is tried again, alone after the first has ended.
+  desk.tokens(1, {1}, FinishReason::kStop, 3);
+  desk.start(2, 3);
+  desk.lose(3);
+  CHECK(desk.router.counts().failed == 1);
+  CHECK(desk.events.back().error->message.find("3 times") == std::string::npos);
+  CHECK(desk.events.back().error->message.find("4 times in a row") != std::string::npos);
+  desk.serve(5, 4);
+  CHECK(desk.submits.back().second.sequence == SequenceId{3});
+  desk.tokens(3, {1}, FinishReason::kStop, 4);
+  CHECK(desk.router.counts().finished == 3);
+}
+
+TEST_CASE("newcomers keep away from a suspect as long as there is another replica") {
+  Desk desk(1);
+  desk.submit(prompt_of(3, 50));
+  desk.submit(prompt_of(3, 50));
+  for (std::uint32_t replica = 0; replica < 2; ++replica) {
+    desk.start(1, replica);
+    desk.tokens(2, {8}, FinishReason::kNone, replica);
+    desk.lose(replica);
+    if (replica == 0) desk.serve(2, 1);
+  }
+  desk.serve(4, 2);
+  REQUIRE(desk.submits.size() == 6);
+  CHECK(desk.submits[4].second.sequence == SequenceId{1});
+  const std::uint32_t trial = desk.submits[4].first.actor.index;
+  CHECK(desk.submits[5].first != replica_address(trial));
+  for (int i = 0; i < 3; ++i) {
+    desk.submit(prompt_of(3, 50));
+    CHECK(desk.submits.back().first != replica_address(trial));
+  }
+  desk.tokens(1, {8}, FinishReason::kNone, trial);
+  desk.submit(prompt_of(3, 50));
+  CHECK(desk.submits.back().first == replica_address(trial));
+}
+
+TEST_CASE("under steady traffic a suspect is convicted in company in the end") {
+  Desk desk(1);
+  desk.submit(prompt_of(3, 50));  // Kills every worker.
+  for (std::uint32_t replica = 0; replica < kStrikesInCompanyMax; ++replica) {
+    CHECK(desk.router.counts().failed == 0);
+    desk.submit(prompt_of(3, 50));
+    const std::uint64_t company = replica + 2;
+    desk.start(1, replica);
+    desk.tokens(company, {8}, FinishReason::kNone, replica);
+    desk.lose(replica);
+    desk.serve(replica + 2, replica + 1);
+  }
+  CHECK(desk.router.counts().failed == 1);
+  REQUIRE(desk.events.back().error);
+  CHECK(desk.events.back().error->message.find("4 times in a row") != std::string::npos);
+  CHECK(desk.router.list(99).size() == kStrikesInCompanyMax);
+}
+
+TEST_CASE("prompt log-probabilities and stop strings are exact across replays") {
+  Desk desk(2, demo_tokenizer());
+  PreparedRequest prepared = prompt_of(4, 50);
+  prepared.prompt_logprobs = 1;
+  prepared.stop = {"wörld"};
+  desk.submit(prepared);
+  SequenceEvent e;
+  e.sequence = SequenceId{1};
+  e.prompt_index = 1;
+  e.prompt_logprobs = {{42, -1, {}}, {42, -2, {}}};
+  desk.event(e, 0);
+  desk.lose(0);
+  CHECK(desk.submits.back().second.prompt_logprobs == 1);  // All of them again.
+  e.attempt = 1;
+  e.prompt_logprobs = {{42, -1, {}}, {42, -2, {}}, {42, -3, {}}};
+  desk.event(e, 1);
+  const auto ids = demo_tokenizer()->encode("héllo wo wörld and more", false).value();
+  std::uint32_t at = 1;
+  for (const TokenId id : ids) {
+    if (!desk.router.journal().find(SequenceId{1})) break;
+    desk.tokens(1, {id}, FinishReason::kNone, at);
+    if (!desk.router.journal().find(SequenceId{1})) break;
+    desk.serve(at + 2, at + 1);  // A move after every token.
+    desk.lose(at);
+    ++at;
+    CHECK(desk.submits.back().second.prompt_logprobs == -1);
+  }
+  CHECK(at > 5);
+  CHECK(desk.text() == "héllo wo ");
+  REQUIRE(desk.events[0].prompt_logprobs.size() == 3);
+  CHECK(desk.events[0].prompt_logprobs[2].logprob == -3);
+  for (std::size_t i = 1; i < desk.events.size(); ++i)
+    CHECK(desk.events[i].prompt_logprobs.empty());
+  CHECK(desk.events.back().finish == FinishReason::kStop);
+}
