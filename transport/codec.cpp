@@ -49,9 +49,6 @@ void put_kind(Out& out, wire::Envelope::Builder wire, const LoadFailed& message)
 void put_kind(Out& out, wire::Envelope::Builder wire, const Activate& message) {
   put(out, wire.initActivate(), message);
 }
-void put_kind(Out& out, wire::Envelope::Builder wire, const Deactivate& message) {
-  put(out, wire.initDeactivate(), message);
-}
 void put_kind(Out& out, wire::Envelope::Builder wire, const Retire& message) {
   put(out, wire.initRetire(), message);
 }
@@ -154,6 +151,9 @@ void put_kind(Out& out, wire::Envelope::Builder wire, const RebalanceQuery& mess
 void put_kind(Out& out, wire::Envelope::Builder wire, const OperationProgress& message) {
   put(out, wire.initOperationProgress(), message);
 }
+void put_kind(Out& out, wire::Envelope::Builder wire, const PeerPing& message) {
+  put(out, wire.initPeerPing(), message);
+}
 
 /// The message in the envelope; null if this program does not know its kind.
 MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
@@ -185,8 +185,6 @@ MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
       return message_of(get(in, wire.getLoadFailed()));
     case Kind::ACTIVATE:
       return message_of(get(in, wire.getActivate()));
-    case Kind::DEACTIVATE:
-      return message_of(get(in, wire.getDeactivate()));
     case Kind::RETIRE:
       return message_of(get(in, wire.getRetire()));
     case Kind::STOP:
@@ -255,6 +253,8 @@ MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
       return message_of(get(in, wire.getRebalanceQuery()));
     case Kind::OPERATION_PROGRESS:
       return message_of(get(in, wire.getOperationProgress()));
+    case Kind::PEER_PING:
+      return message_of(get(in, wire.getPeerPing()));
   }
   in.fail("its kind (" + std::to_string(static_cast<unsigned>(wire.which())) +
           ") is not one that this version knows");

@@ -134,7 +134,6 @@ TROUPE_CODEC_PAIR(LoadProgress)
 TROUPE_CODEC_PAIR(Loaded)
 TROUPE_CODEC_PAIR(LoadFailed)
 TROUPE_CODEC_PAIR(Activate)
-TROUPE_CODEC_PAIR(Deactivate)
 TROUPE_CODEC_PAIR(Retire)
 TROUPE_CODEC_PAIR(Stop)
 TROUPE_CODEC_PAIR(PeerUnreachable)
@@ -169,6 +168,7 @@ TROUPE_CODEC_PAIR(Avoid)
 TROUPE_CODEC_PAIR(DrainQuery)
 TROUPE_CODEC_PAIR(RebalanceQuery)
 TROUPE_CODEC_PAIR(OperationProgress)
+TROUPE_CODEC_PAIR(PeerPing)
 #undef TROUPE_CODEC_PAIR
 
 }  // namespace troupe::transport

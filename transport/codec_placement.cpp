@@ -229,11 +229,6 @@ void put(Out&, wire::Activated::Builder wire, const Activated& message) {
 }
 Activated get(In&, wire::Activated::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
 
-void put(Out&, wire::Deactivate::Builder wire, const Deactivate& message) {
-  wire.setVersion(message.version.value);
-}
-Deactivate get(In&, wire::Deactivate::Reader wire) { return {PlacementVersion{wire.getVersion()}}; }
-
 void put(Out&, wire::Retire::Builder wire, const Retire& message) {
   wire.setVersion(message.version.value);
 }

@@ -100,7 +100,7 @@ struct DeviceReport {
   std::uint64_t memory_used = 0;
   float utilization = 0;  ///< [0, 1] over the last interval
   std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
-  std::string failed;          ///< why it computes no more; empty: it does
+  std::string failed = {};     ///< why it computes no more; empty: it does
 };
 
 struct ReplicaReport {
@@ -159,10 +159,6 @@ struct LoadFailed {
 struct Activate {
   PlacementVersion version;
 };
-/// head -> worker: that version lost a member; stop its replicas and shards, keep the weights.
-struct Deactivate {
-  PlacementVersion version;
-};
 /// worker -> head: nothing on this node waits for an answer under an older version.
 struct Activated {
   PlacementVersion version;
@@ -204,6 +200,10 @@ struct PeerUnreachable {
   Incarnation incarnation;
   std::string reason;
 };
+
+/// NodeAgent -> NodeAgent of a peer, on the bulk lane: the connection carries something. A cut that
+/// resets nothing is noticed by its silence.
+struct PeerPing {};
 
 // --- Requests (control lane) --------------------------------------------------------------------
 
@@ -377,12 +377,12 @@ struct Undeliverable {
 
 using Message =
     std::variant<Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress,
-                 Loaded, LoadFailed, Activate, Deactivate, Stop, PeerUnreachable, Submit, Cancel,
+                 Loaded, LoadFailed, Activate, Retire, Stop, PeerUnreachable, Submit, Cancel,
                  SequenceEvents, StepPlan, Hidden, StepResult, StepFailed, StepAbort, Dispatch,
                  ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
-                 ClusterNews, Undeliverable, Activated, Retire, MemberLost, Connect, ExpertCounts, Avoid,
-                 DrainQuery, RebalanceQuery, OperationProgress>;
+                 ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
+                 DrainQuery, RebalanceQuery, OperationProgress, PeerPing>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

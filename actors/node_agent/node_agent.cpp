@@ -268,6 +268,10 @@ void NodeAgent::on(const Envelope& envelope, TimePoint now, NodeAgentActions& ac
   }
   if (std::holds_alternative<Undeliverable>(message)) {
     // The head has no such member: it also closes the session, which says the same.
+  } else if (std::holds_alternative<PeerPing>(message)) {
+    const auto it = peers_.find(envelope.from.node);
+    if (it != peers_.end() && it->second.peer.incarnation == envelope.from.incarnation)
+      it->second.heard = now;
   } else if (envelope.from.node != kHeadNode) {
     refuse(envelope, "only the head speaks to a NodeAgent.", actions);
   } else if (std::holds_alternative<Greeting>(message) && state_ == State::kGreeting) {
@@ -347,7 +351,10 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, NodeAgentAc
            now, actions);
       break;
     case State::kMember:
-      if (now >= next_renew_) renew(now, progress, actions);
+      if (now >= next_renew_) {
+        ping_peers(now, actions);
+        renew(now, progress, actions);
+      }
       if (!progress.counts.empty()) actions.send(head_address(), ExpertCounts{progress.counts});
       break;
     case State::kLeaving:

@@ -67,6 +67,8 @@ struct NodeAgentActions : Actions {
   std::vector<Peer> expect_peers;   ///< they will come: accept their token
   std::vector<Peer> connect_peers;  ///< go to them; then peer_up() or peer_down()
 
+  std::vector<Peer> pings;          ///< to their NodeAgents, on the bulk lane
+
   std::vector<NodeId> peers_down;  ///< shards are to ask others
   std::vector<NodeId> peers_up;    ///< shards may ask them
 
@@ -186,6 +188,7 @@ class NodeAgent {
   struct PeerState {
     Peer peer;
     Reach reach = Reach::kTrying;
+    TimePoint heard{};  ///< its newest ping; while it is up
   };
   using Lives = std::map<NodeId, Incarnation>;
   /// The version that is being loaded, or has been and waits for its activation.
@@ -225,6 +228,8 @@ class NodeAgent {
   void on_connect(const Peer& peer, NodeAgentActions& actions);
   void take_peers(const std::vector<Peer>& peers, NodeAgentActions& actions);
   void reach(const Peer& peer, NodeAgentActions& actions);
+  void ping_peers(TimePoint now, NodeAgentActions& actions);
+  void break_link(PeerState& state, std::string_view reason, NodeAgentActions& actions);
   /// Ends the connection to a peer whose life goes on.
   void let_go(const PeerState& state, NodeAgentActions& actions);
   void lose(const Peer& peer, NodeAgentActions& actions);

@@ -4,6 +4,13 @@
 #include "actors/node_agent/node_agent.h"
 
 namespace troupe {
+namespace {
+
+/// A peer that says nothing for this long cannot be reached; it pings with every renewal. A little
+/// longer than a lease, so that of a node that hangs the head knows first.
+constexpr auto kPeerSilence = limits::kLease + limits::kRenewEvery;
+
+}  // namespace
 
 bool NodeAgent::on_version_message(const Envelope& envelope, NodeAgentActions& actions) {
   const Message& message = *envelope.message;
@@ -241,6 +248,7 @@ void NodeAgent::peer_up(NodeId peer, Incarnation incarnation, TimePoint now,
       it->second.peer.incarnation == incarnation) {
     if (it->second.reach != Reach::kUp) actions.peers_up.push_back(peer);
     it->second.reach = Reach::kUp;
+    it->second.heard = now;
     report_if_loaded(actions);
   }
   wake(actions);
@@ -252,11 +260,29 @@ void NodeAgent::peer_down(NodeId peer, Incarnation incarnation, std::string_view
   const auto it = peers_.find(peer);
   if (keep_lease(now, actions) && it != peers_.end() &&
       it->second.peer.incarnation == incarnation && it->second.reach != Reach::kDown) {
-    it->second.reach = Reach::kDown;
-    actions.peers_down.push_back(peer);
-    actions.send(head_address(), PeerUnreachable{peer, incarnation, std::string(reason)});
+    break_link(it->second, reason, actions);
   }
   wake(actions);
+}
+
+void NodeAgent::break_link(PeerState& state, std::string_view reason, NodeAgentActions& actions) {
+  state.reach = Reach::kDown;
+  actions.peers_down.push_back(state.peer.id);
+  actions.send(head_address(),
+               PeerUnreachable{state.peer.id, state.peer.incarnation, std::string(reason)});
+}
+
+/// With every renewal; whoever was not heard for too long is cut off, though nothing was reset.
+void NodeAgent::ping_peers(TimePoint now, NodeAgentActions& actions) {
+  for (auto& [node, state] : peers_) {
+    if (state.reach != Reach::kUp) continue;
+    if (now - state.heard < kPeerSilence) {
+      actions.pings.push_back(state.peer);
+      continue;
+    }
+    actions.forget_peers.push_back(state.peer);
+    break_link(state, "nothing was heard of it for too long", actions);
+  }
 }
 
 }  // namespace troupe

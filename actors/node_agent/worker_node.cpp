@@ -304,6 +304,10 @@ void WorkerNode::Impl::carry_out_peers(const NodeAgentActions& actions) {
     check(peer, fabric
                     ? fabric->connect({peer.id, peer.incarnation}, peer.fabric_address, peer.token)
                     : none);
+  for (const auto& peer : actions.pings)
+    post.send({{agent->id(), agent->incarnation(), {ActorKind::kNodeAgent, 0}},
+               {peer.id, peer.incarnation, {ActorKind::kNodeAgent, 0}},
+               message_of(PeerPing{})});
   if (actions.avoid) avoided = *actions.avoid;
   if (!serving) return;
   for (const auto& lost : actions.lost) serving->member_lost(lost.node, lost.incarnation);

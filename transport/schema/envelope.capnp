@@ -41,7 +41,7 @@ struct Envelope {
     loaded @12 :Placement.Loaded;
     loadFailed @13 :Placement.LoadFailed;
     activate @14 :Placement.Activate;
-    deactivate @15 :Placement.Deactivate;
+    retire @15 :Placement.Retire;
     stop @16 :Formation.Stop;
     peerUnreachable @17 :Formation.PeerUnreachable;
     submit @18 :Request.Submit;
@@ -75,6 +75,6 @@ struct Envelope {
     drainQuery @46 :Client.DrainQuery;
     rebalanceQuery @47 :Client.RebalanceQuery;
     operationProgress @48 :Client.OperationProgress;
-    retire @49 :Placement.Retire;
+    peerPing @49 :Formation.PeerPing;
   }
 }

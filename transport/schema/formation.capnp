@@ -115,3 +115,6 @@ struct MemberLost {
   incarnation @1 :UInt64;
   reason @2 :Text;
 }
+
+struct PeerPing {
+}

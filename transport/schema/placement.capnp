@@ -78,10 +78,6 @@ struct Activate {
   version @0 :UInt64;
 }
 
-struct Deactivate {
-  version @0 :UInt64;
-}
-
 struct Activated {
   version @0 :UInt64;
 }

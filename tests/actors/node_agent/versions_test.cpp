@@ -308,6 +308,34 @@ TEST_CASE("the head hears of a failed device at once") {
   CHECK(w.sent<Renew>()->devices[0].failed == "an uncorrectable error");
 }
 
+TEST_CASE("a peer that says nothing for longer than a lease is cut off, though nothing was reset") {
+  ServingWorker w;
+  const auto hears = [&](Incarnation life) {
+    const Address one{NodeId{1}, life, {ActorKind::kNodeAgent, 0}};
+    const Address self{kSelf, kLife, {ActorKind::kNodeAgent, 0}};
+    w.call([&](auto& a, auto& out) { a.on({one, self, message_of(PeerPing{})}, w.now, out); });
+  };
+  int pings = 0;
+  const auto pass = [&](Duration d, Incarnation life) {
+    for (const TimePoint end = w.now + d; w.now < end;) {
+      w.wait(50ms);
+      pings += static_cast<int>(w.last.pings.size());
+      if (const auto* cut = w.sent<PeerUnreachable>()) return cut->peer;
+      if (const auto* renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
+      hears(life);
+      hears(life);
+      const Address three{NodeId{3}, Incarnation{63}, {ActorKind::kNodeAgent, 0}};
+      const Address self{kSelf, kLife, {ActorKind::kNodeAgent, 0}};
+      w.call([&](auto& a, auto& out) { a.on({three, self, message_of(PeerPing{})}, w.now, out); });
+    }
+    return NodeId{0};
+  };
+  CHECK(pass(5s, Incarnation{61}) == NodeId{0});
+  CHECK(pings >= 2 * 19);  // two peers, with every renewal
+  CHECK(pass(2s, Incarnation{60}) == NodeId{1});  // an earlier life's do not count
+  CHECK(w.last.peers_down == std::vector{NodeId{1}});
+}
+
 TEST_CASE("the end of the membership forgets peers and versions, and offers what is held") {
   ServingWorker w;
   w.from_head(load_of(2, {kOne, kThree}));
