@@ -105,6 +105,7 @@ struct WorkerNode::Impl : transport::FabricEvents {
   const std::shared_ptr<ExpertCounter> counter = std::make_shared<ExpertCounter>();
   std::unique_ptr<HeadLink> link;
   ActorHandle handle;
+  Address member;  // its own, as long as the head had it for one
 
   // Touched inside the NodeAgent's actor only.
   std::unique_ptr<NodeAgent> agent;
@@ -261,8 +262,11 @@ void WorkerNode::Impl::carry_out(NodeAgentActions& actions) {
     });
   carry_out_peers(actions);
   const Address self{agent->id(), agent->incarnation(), {ActorKind::kNodeAgent, 0}};
+  if (agent->id() != NodeId{}) member = self;
   for (auto& send : actions.sends) {
-    const Status sent = link->send({self, send.to, std::move(send.message)});
+    // Who leaves is no member any more when this is carried out, but it is a member who says so.
+    const bool leaves = std::holds_alternative<Leave>(*send.message);
+    const Status sent = link->send({leaves ? member : self, send.to, std::move(send.message)});
     if (!sent.ok()) spdlog::debug("not sent to the head: {}", sent.error().message);
   }
   if (actions.drop && serving) serving->drop_pending(actions.load ? &*actions.load : nullptr);
