@@ -248,10 +248,13 @@ void Supervisor::check_speed(TimePoint now, SupervisorActions& actions) {
   if (active_) tell_router(actions);
 }
 
-void Supervisor::remove_member(NodeId id, const std::string& reason, bool orderly, TimePoint now,
+void Supervisor::remove_member(NodeId id, const std::string& why_gone, bool orderly, TimePoint now,
                                SupervisorActions& actions) {
   const auto it = members_.find(id);
   assert(it != members_.end());
+  // Its process ends so soon after it was told to that its word may not arrive.
+  orderly = orderly || it->second.told_to_end;
+  const std::string reason = it->second.told_to_end ? "it was drained" : why_gone;
   Member member = std::move(it->second);
   const Incarnation life = member.incarnation;
   members_.erase(it);

@@ -245,7 +245,7 @@ class Supervisor {
   void on_expert_counts(const ExpertCounts& counts, TimePoint now, SupervisorActions& actions);
   void on_device_failed(const Member& member, TimePoint now, SupervisorActions& actions);
   /// Fences the member. The caller considers what follows once it is done.
-  void remove_member(NodeId id, const std::string& reason, bool orderly, TimePoint now,
+  void remove_member(NodeId id, const std::string& why_gone, bool orderly, TimePoint now,
                      SupervisorActions& actions);
   void check_leases(TimePoint now, SupervisorActions& actions);
   void check_speed(TimePoint now, SupervisorActions& actions);

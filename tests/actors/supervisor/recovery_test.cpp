@@ -58,7 +58,12 @@ struct Cluster : Head {
         note();
       } else if (std::holds_alternative<Stop>(*send.message)) {
         stopped.push_back(send.to.node);
-        from(send.to, Leave{"drained"});
+        if (breaks_off) {
+          for (const auto& [w, address] : workers)
+            if (address == send.to) down(static_cast<std::uint32_t>(w));
+        } else {
+          from(send.to, Leave{"drained"});
+        }
         note();
         std::erase_if(workers, [&](const auto& w) { return w.second == send.to; });
       }
@@ -106,6 +111,7 @@ struct Cluster : Head {
   std::uint64_t sequence = 0;
   int loads = 0;
   bool frozen = false;  ///< nobody gets to the end of a load
+  bool breaks_off = false;  ///< who is told to end does so at once
 };
 
 TEST_CASE("a worker is lost: its peers are told, its replica too, and the rest serves on") {
@@ -227,6 +233,8 @@ TEST_CASE("a loss while a version loads") {
 
 TEST_CASE("drain: everything moves, then the node is told to end") {
   Cluster c(2);
+  SUBCASE("and says that it leaves") {}
+  SUBCASE("and its connection ends before its word arrives") { c.breaks_off = true; }
   c.up(9);
   c.from_session(9, ClientHello{kProtocol, "drain"});
   c.from_session(9, DrainQuery{1, NodeId{2}});
