@@ -98,7 +98,9 @@ class Namespaces:
         self.mark = mark
         self.count = 0
         self.links = []
-        ip("link", "add", BRIDGE, "type", "bridge")
+        # A bridge without an address of its own takes a port's, and a new one when that port goes: what
+        # others send to the head is lost then, until they have asked for its address again.
+        ip("link", "add", BRIDGE, "address", "02:00:00:00:00:01", "type", "bridge")
         ip("addr", "add", f"{HUB}/16", "dev", BRIDGE)
         ip("link", "set", BRIDGE, "up")
 

@@ -1,0 +1,37 @@
+"""Constant load while workers are killed, hung, cut off, added, drained: nothing lost, nothing changed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+# Together about three minutes. Layouts in which a loss takes different things along: replicas and
+# experts; only some experts, as the others have copies; replicas of several workers.
+RUNS = [
+    pytest.param(1, 50, [], id="a replica a worker"),
+    pytest.param(2, 40, ["--redundant-experts", "32"], id="two copies of each expert"),
+    pytest.param(3, 40, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
+]
+
+
+@pytest.mark.parametrize("seed, seconds, flags", RUNS)
+def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, seed, seconds, flags):
+    report = tmp_path / "report.json"
+    words = ["--seconds", seconds, "--seed", seed, "--streams", 32, "--report", report, "--", *flags]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "chaos.py"), *map(str, words)],
+        capture_output=True, text=True, timeout=seconds + 240,
+    )  # fmt: skip
+    assert report.exists(), done.stdout[-4000:] + done.stderr[-4000:]
+    result = json.loads(report.read_text())
+    counts = result["counts"]
+    story = done.stdout[-6000:]
+    assert counts["failed"] == counts["changed"] == counts["hung"] == 0, story
+    assert done.returncode == 0, story
+    # That load and faults were there at all.
+    assert counts["finished"] > 100 and result["tokens"] > 10000, story
+    assert len(result["faults"]) >= 10, story
