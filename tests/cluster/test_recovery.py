@@ -1,0 +1,550 @@
+"""Recovery, one test a row of the design's table: requests go on as if nothing had happened, bit for bit."""
+
+import contextlib
+import os
+import shutil
+import signal
+import struct
+import threading
+import time
+
+import pytest
+
+import network
+from answers import make_requests
+from running import DEMO, Cluster, run, wait_until
+from stage import Stage, Watcher
+from streams import Steady, Stream, Streams
+
+# Kept small, so that a worker starts within milliseconds.
+SMALL = ["--kv-cache-memory", "128MiB"]
+ONE_REPLICA = [*SMALL, "--data-parallel-size", 1]
+ALL_TWICE = ["--redundant-experts", 32]
+# The promised times, and what a busy machine of two cores may add to them.
+NOTICED_KILLED_S = 0.05
+NOTICED_HUNG_S = 1.5
+BUSY_S = 0.5
+
+
+def lasting(key):
+    """A stream of some seconds in which any wrong bit shows."""
+    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 1200, "temperature": 1, "top_p": 1,
+            "seed": 40 + key, "ignore_eos": True, "logprobs": 0, "stream": True,
+            "return_token_ids": True}  # fmt: skip
+    return {"key": 1000 + key, "path": "/v1/completions", "body": body}
+
+
+LASTING = [lasting(key) for key in range(6)]
+MIXED = make_requests(7, 16)
+
+
+@pytest.fixture(scope="module")
+def expected(troupe):
+    """Every answer, from one worker without faults."""
+    with Cluster() as cluster:
+        cluster.up(DEMO, *SMALL, workers=1)
+        streams = [Stream(cluster, request).wait() for request in [*LASTING, *MIXED]]
+        assert not [stream.error for stream in streams if stream.error]
+        return {stream.request["key"]: stream.answer for stream in streams}
+
+
+@contextlib.contextmanager
+def making_stages(make_network):
+    """Gives a function that makes stages; they are ended whatever happens."""
+    made = []
+
+    def make(*flags, workers=2):
+        stage = Stage(make_network(), flags)
+        made.append(stage)
+        stage.start_head()
+        for _ in range(workers):
+            stage.add_worker()
+        if workers:
+            stage.wait_ready()
+            wait_until(lambda: len(stage.ready_nodes()) == workers, 20, f"{workers} workers are used")
+            settled(stage)
+        return stage
+
+    try:
+        yield make
+    finally:
+        for stage in made:
+            stage.close()
+
+
+@pytest.fixture
+def stages(troupe):
+    with making_stages(network.Direct) as make:
+        yield make
+
+
+@pytest.fixture
+def namespaces(troupe):
+    """As `stages`, in a network whose links can be cut."""
+    with network.private() as inside:
+        if not inside:
+            pytest.skip("network namespaces need root, ip and unshare")
+        with making_stages(lambda: network.Namespaces(f"{os.getpid():x}")) as make:
+            yield make
+
+
+def settled(stage, seconds=30):
+    """Nothing is being loaded or moved any more."""
+    calm = []
+
+    def look():
+        status = stage.status_or_none()
+        quiet = status and status["cluster"]["state"] == "ready" and not status["experts"]["moves_pending"]
+        calm.append(time.monotonic()) if quiet else calm.clear()
+        return calm and calm[-1] - calm[0] > 0.3
+
+    try:
+        wait_until(look, seconds, "everything is where it belongs")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{stage.logs()}") from None
+    return stage.status()
+
+
+def worker_of(stage, node):
+    return next(worker for worker in stage.workers if worker.pid == node["pid"])
+
+
+def hosts_of_replicas(status):
+    return {shard["device"].split("/")[0] for replica in status["replicas"] for shard in replica["shards"]}
+
+
+def node_with_replica(stage, has=True):
+    status = stage.status()
+    hosts = hosts_of_replicas(status)
+    return next(node for node in status["nodes"] if node["state"] == "ready" and (node["id"] in hosts) == has)
+
+
+def experts_on(status, node_id):
+    return sum(
+        slot["device"].startswith(f"{node_id}/")
+        for layer in status["experts"]["placement"] for slot in layer["slots"]
+    )  # fmt: skip
+
+
+def event_after(stage, kind, since, *words, seconds=10):
+    """The first event of a kind since then that has these words."""
+
+    def find():
+        events = (stage.status_or_none() or {"events": []})["events"]
+        return [e for e in events if e["kind"] == kind and e["time"] >= since - 0.002
+                and all(word in e["text"] for word in words)]  # fmt: skip
+
+    try:
+        return wait_until(find, seconds, f"an event {kind} {words}")[0]
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{stage.status_or_none()}\n{stage.logs()}") from None
+
+
+def hurt(stage, node, number=signal.SIGKILL):
+    """A signal to a node's process; tells when, on both clocks."""
+    at = time.time(), time.monotonic()
+    os.kill(node["pid"], number)
+    return at
+
+
+# --- A worker is killed -----------------------------------------------------------------------
+
+
+def test_experts_with_another_copy(stages, expected):
+    stage = stages(*ONE_REPLICA, *ALL_TWICE)
+    victim = node_with_replica(stage, has=False)
+    streams = Streams(stage, LASTING).flow()
+    at, began = hurt(stage, victim)
+    streams.assert_unchanged(expected)
+    lost = event_after(stage, "node_lost", at, victim["id"])
+    assert lost["time"] - at < NOTICED_KILLED_S + BUSY_S
+    assert streams.stall(began) < 0.25 + BUSY_S
+    status = stage.status()
+    assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
+
+
+def test_experts_without_another_copy_are_loaded(stages, expected):
+    stage = stages(*ONE_REPLICA)
+    victim = node_with_replica(stage, has=False)
+    assert experts_on(stage.status(), victim["id"]) > 0
+    streams = Streams(stage, LASTING).flow()
+    _, began = hurt(stage, victim)
+    streams.assert_unchanged(expected)
+    assert streams.stall(began) < 2
+    status = settled(stage)
+    assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
+    assert all(
+        {slot["expert"] for slot in layer["slots"]} == set(range(32))
+        for layer in status["experts"]["placement"]
+    )
+
+
+def test_a_replica_is_replayed_on_another(stages, expected):
+    stage = stages(*SMALL)
+    streams = Streams(stage, LASTING).flow()
+    _, began = hurt(stage, stage.ready_nodes()[0])
+    streams.assert_unchanged(expected)
+    assert streams.stall(began) < 3
+    requests = stage.status()["requests"]
+    assert requests["failed"] == 0 and requests["replayed"] > 0
+
+
+def test_the_only_replica_is_started_elsewhere(stages, expected):
+    stage = stages(*ONE_REPLICA)
+    victim = node_with_replica(stage)
+    streams = Streams(stage, LASTING).flow()
+    hurt(stage, victim)
+    streams.assert_unchanged(expected)
+    assert victim["id"] not in hosts_of_replicas(settled(stage))
+
+
+def test_a_replica_of_two_workers(stages, expected):
+    stage = stages(*SMALL, "--pipeline-parallel-size", 2, "--data-parallel-size", 1, workers=3)
+    for _ in range(2):
+        streams = Streams(stage, LASTING).flow()
+        hurt(stage, node_with_replica(stage))
+        streams.assert_unchanged(expected)
+
+
+def test_what_was_found_while_tokens_had_gone_out_is_not_sent_twice(stages, expected):
+    """Stop strings, usage and penalties after a replay."""
+    stage = stages(*SMALL)
+    with Steady(stage, MIXED, expected) as load:
+        for _ in range(3):
+            load.go_on(3)
+            hurt(stage, stage.ready_nodes()[-1])
+            stage.add_worker()
+            load.go_on(3)
+            settled(stage)
+
+
+# --- A worker hangs or is cut off -------------------------------------------------------------
+
+
+def test_a_hung_worker(stages, expected):
+    stage = stages(*SMALL)
+    victim = stage.ready_nodes()[1]
+    streams = Streams(stage, LASTING).flow()
+    at, began = hurt(stage, victim, signal.SIGSTOP)
+    streams.assert_unchanged(expected)
+    assert event_after(stage, "node_lost", at, victim["id"])["time"] - at < NOTICED_HUNG_S
+    assert streams.stall(began) < NOTICED_HUNG_S + 3
+    hurt(stage, victim, signal.SIGCONT)
+    back = wait_until(
+        lambda: [n for n in stage.ready_nodes() if n["pid"] == victim["pid"]], 10, "it is back as new"
+    )[0]
+    assert back["incarnation"] > victim["incarnation"]
+    Streams(stage, LASTING).assert_unchanged(expected)
+
+
+def test_a_worker_that_was_only_slow(stages, expected):
+    stage = stages(*SMALL)
+    victim = stage.ready_nodes()[1]
+    streams = Streams(stage, LASTING).flow()
+    hurt(stage, victim, signal.SIGSTOP)
+    time.sleep(0.5)
+    hurt(stage, victim, signal.SIGCONT)
+    streams.assert_unchanged(expected)
+    assert stage.status()["cluster"]["counters"]["lost"] == 0
+
+
+@pytest.mark.parametrize("how", ["cut_off", "one_way_out", "one_way_in"])
+def test_a_worker_that_is_cut_off(namespaces, expected, how):
+    stage = namespaces(*SMALL, workers=3)
+    victim = stage.ready_nodes()[1]
+    streams = Streams(stage, LASTING).flow()
+    at = time.time()
+    heal = getattr(worker_of(stage, victim).link, how)()
+    streams.assert_unchanged(expected)
+    assert event_after(stage, "node_lost", at, victim["id"])["time"] - at < NOTICED_HUNG_S + BUSY_S
+    heal()
+    wait_until(lambda: len(stage.ready_nodes()) == 3, 15, "it is back")
+    Streams(stage, LASTING).assert_unchanged(expected)
+    assert stage.status()["cluster"]["counters"]["lost"] == 1, stage.logs()
+
+
+def test_two_workers_that_are_cut_off_from_each_other(namespaces, expected):
+    stage = namespaces(*SMALL, workers=3)
+    one, other = stage.ready_nodes()[:2]
+    streams = Streams(stage, LASTING).flow()
+    at = time.time()
+    heal = worker_of(stage, one).link.cut_pair(worker_of(stage, other).link)
+    streams.assert_unchanged(expected)
+    lost = event_after(stage, "node_lost", at, seconds=15)
+    assert lost["text"].startswith((one["id"], other["id"]))
+    Streams(stage, LASTING).assert_unchanged(expected)
+    heal()
+    wait_until(lambda: len(stage.ready_nodes()) == 3, 60, "both are used again")
+
+
+def test_connections_between_workers_that_are_reset(namespaces, expected):
+    stage = namespaces(*SMALL, workers=3)
+    one, other = stage.ready_nodes()[:2]
+    streams = Streams(stage, LASTING).flow()
+    for _ in range(3):
+        worker_of(stage, one).link.reset_pair(worker_of(stage, other).link)
+        time.sleep(0.3)
+    streams.assert_unchanged(expected)
+
+
+# --- Many at once, or too few left ------------------------------------------------------------
+
+
+def test_all_workers_killed(troupe, expected):
+    with Cluster() as cluster:
+        cluster.up(DEMO, *SMALL)
+        streams = Streams(cluster, LASTING).flow()
+        for node in cluster.ready_nodes():
+            hurt(cluster, node)
+        late = Streams(cluster, MIXED[:4])
+        streams.assert_unchanged(expected)
+        assert cluster.status()["requests"]["failed"] == 0
+        # Those that came while nothing served were accepted, or told when to come again.
+        for stream in late.streams:
+            stream.wait()
+            assert stream.status == 503 or stream.error is None, stream.error
+        cluster.wait_ready()
+
+
+def test_too_few_devices_until_a_worker_joins(stages, expected):
+    stage = stages(*SMALL, workers=1)
+    streams = Streams(stage, LASTING).flow()
+    (victim,) = stage.ready_nodes()
+    hurt(stage, victim)
+    wait_until(lambda: stage.state() not in (None, "ready"), 5, "it says that it cannot serve")
+    told = stage.status()["cluster"]
+    assert told["state"] == "degraded" and told["message"].endswith("."), told
+    assert victim["id"] in str(stage.status()["events"])
+    assert run("status", env=stage.env).returncode == 0
+    time.sleep(1)
+    assert all(stream.thread.is_alive() for stream in streams.streams), "a request did not wait"
+    stage.add_worker()
+    streams.assert_unchanged(expected)
+
+
+def test_requests_end_at_their_deadline_while_nothing_can_serve(stages):
+    stage = stages(*SMALL, "--request-timeout", 4, workers=1)
+    silent = {**LASTING[0], "body": {**LASTING[0]["body"], "stream": False, "max_tokens": 3900}}
+    streams = Streams(stage, [silent, LASTING[1]])
+    wait_until(lambda: len(streams.streams[1].times) > 5, 10, "tokens come")
+    began = streams.streams[0].started
+    hurt(stage, stage.ready_nodes()[0])
+    whole, stream = (stream.wait(10) for stream in streams.streams)
+    assert whole.status == 408, whole.error
+    assert stream.error and stream.error.endswith("."), stream.error
+    assert 3 < whole.ended - began < 6 and 3 < stream.ended - began < 6
+    wait_until(lambda: not sum(map(stage.status()["requests"].get, ("running", "waiting"))), 3, "none left")
+
+
+def test_killed_while_it_recovers(stages, expected):
+    stage = stages(*SMALL, workers=4)
+    with Steady(stage, MIXED, expected) as load:
+        load.go_on(2)
+        for pause in (0.02, 0.1, 0.3):
+            hurt(stage, stage.ready_nodes()[-1])
+            time.sleep(pause)
+        load.go_on(12)
+    assert len(settled(stage)["replicas"]) >= 1
+
+
+@pytest.mark.parametrize("how", ["truncated", "gone"])
+def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expected, how, tmp_path):
+    """It is named, nobody crashes, and a worker whose files are whole brings everything back."""
+    stage = stages(*ONE_REPLICA, "--min-devices", 3, workers=0)
+    for i in range(3):
+        shutil.copytree(DEMO, tmp_path / f"{i}")
+        stage.add_worker("--model", tmp_path / f"{i}")
+    stage.wait_ready()
+    settled(stage)
+    streams = Streams(stage, LASTING).flow()
+    for weights in tmp_path.glob("*/*.safetensors"):
+        os.truncate(weights, 0) if how == "truncated" else weights.unlink()
+    victim = node_with_replica(stage, has=False)
+    at, _ = hurt(stage, victim)
+    event_after(stage, "node_lost", at, victim["id"])
+    time.sleep(1)
+    assert len([worker for worker in stage.workers if worker.alive()]) == 2, stage.logs()
+    if stage.state() != "ready":  # an unlinked file may still be open, and is whole then
+        assert "safetensors" in str(stage.status()), stage.status()
+    stage.add_worker()
+    streams.assert_unchanged(expected)
+
+
+# --- The head ---------------------------------------------------------------------------------
+
+
+def wipe_weights(folder):
+    """Zeros for every weight of a checkpoint; the headers stay."""
+    for weights in folder.glob("*.safetensors"):
+        with open(weights, "r+b") as file:
+            (header,) = struct.unpack("<Q", file.read(8))
+            size = weights.stat().st_size - header - 8
+            file.seek(header + 8)
+            file.write(bytes(size))
+
+
+def test_the_head_is_killed(stages, expected, tmp_path):
+    """Its workers keep their weights: those in their files are zeros by then."""
+    stage = stages(*SMALL, "--min-devices", 2, workers=0)
+    for i in range(2):
+        shutil.copytree(DEMO, tmp_path / f"{i}")
+        stage.add_worker("--model", tmp_path / f"{i}")
+    stage.wait_ready()
+    settled(stage)
+    before = {node["pid"]: node["incarnation"] for node in stage.ready_nodes()}
+    for folder in tmp_path.iterdir():
+        wipe_weights(folder)
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    time.sleep(2.5)  # longer than a lease, so that the workers have stopped themselves
+    began = time.monotonic()
+    stage.start_head()
+    wait_until(lambda: stage.state() == "ready", 5, "it serves again")
+    assert time.monotonic() - began < 2
+    after = {node["pid"]: node["incarnation"] for node in stage.ready_nodes()}
+    assert set(after) == set(before) and all(after[pid] > before[pid] for pid in after)
+    Streams(stage, LASTING).assert_unchanged(expected)
+    assert all(worker.alive() for worker in stage.workers)
+
+
+# --- Elastic ----------------------------------------------------------------------------------
+
+
+def drain(stage, node_id, seconds=60):
+    return run("drain", node_id, env=stage.env, seconds=seconds)
+
+
+def test_growing_and_shrinking_under_load(stages, expected):
+    stage = stages(*SMALL, workers=1)
+    with Steady(stage, MIXED, expected) as load:
+        load.go_on(4)
+        for count in (2, 3, 4):
+            stage.add_worker()
+            wait_until(lambda: len(stage.ready_nodes()) == count, 15, "the new one is used")
+            load.go_on(4)
+        status = settled(stage)
+        assert all(experts_on(status, node["id"]) > 0 for node in status["nodes"] if node["state"] == "ready")
+        assert len(status["replicas"]) > 1
+        for count in (3, 2, 1):
+            node = stage.ready_nodes()[-1]
+            done = drain(stage, node["id"])
+            assert done.returncode == 0, done.stderr
+            load.go_on(4)
+            assert len(stage.ready_nodes()) == count
+    assert stage.status()["requests"]["failed"] == 0
+
+
+def test_a_new_worker_is_used_within_seconds(stages, expected):
+    stage = stages(*SMALL, workers=1)
+    with Steady(stage, MIXED, expected) as load:
+        load.go_on(4)
+        worker = stage.add_worker()
+
+        def used():
+            status = stage.status()
+            node = [n for n in status["nodes"] if n["pid"] == worker.pid]
+            return node and experts_on(status, node[0]["id"]) > 0
+
+        wait_until(used, 5, "it has experts")
+
+
+def test_drains_that_are_refused(stages):
+    stage = stages(*SMALL, workers=1)
+    (last,) = stage.ready_nodes()
+    for node_id, word in ((last["id"], "last"), ("node-99", "node-99")):
+        done = drain(stage, node_id)
+        assert done.returncode == 1 and word in done.stderr, done.stderr
+        assert done.stderr.startswith("troupe: ") and done.stderr.count("\n") == 1, done.stderr
+    assert drain(stage, "gibberish").returncode in (1, 2)
+    assert len(stage.ready_nodes()) == 1
+    stage.complete("brandy", max_tokens=4)
+
+
+def test_a_drain_that_is_asked_for_twice(stages):
+    stage = stages(*SMALL, workers=2)
+    node = stage.ready_nodes()[0]
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(drain(stage, node["id"]))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 in [answer.returncode for answer in answers], answers
+    again = drain(stage, node["id"])
+    assert again.returncode == 1 and node["id"] in again.stderr
+    wait_until(lambda: len(stage.ready_nodes()) == 1, 5, "one is left")
+    stage.complete("brandy", max_tokens=4)
+
+
+def test_the_drained_node_is_killed_meanwhile(stages, expected):
+    stage = stages(*SMALL, workers=3)
+    node = stage.ready_nodes()[0]
+    with Steady(stage, MIXED, expected) as load:
+        load.go_on(4)
+        thread = threading.Thread(target=drain, args=(stage, node["id"]))
+        thread.start()
+        time.sleep(0.05)
+        hurt(stage, node)
+        thread.join(20)
+        assert not thread.is_alive(), "the drain of a dead node does not end"
+        load.go_on(8)
+
+
+def test_rebalance_while_tokens_flow(stages, expected):
+    stage = stages(*SMALL, "--redundant-experts", 8, workers=3)
+    with Steady(stage, MIXED, expected) as load:
+        load.go_on(30)
+        at = time.time()
+        done = run("rebalance", env=stage.env)
+        assert done.returncode == 0, done.stderr
+        load.go_on(4)
+        event_after(stage, "rebalance", at)
+        load.go_on(8)
+    status = settled(stage)
+    assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
+    assert status["experts"]["last_rebalance_s"] is not None
+
+
+def test_rebalance_without_workers_is_refused(stages):
+    stage = stages(*SMALL, workers=0)
+    done = run("rebalance", env=stage.env)
+    assert done.returncode == 1 and done.stderr.startswith("troupe: "), done.stderr
+
+
+# --- Poison -----------------------------------------------------------------------------------
+
+
+def test_a_request_that_kills_workers_is_given_up(troupe, expected):
+    """Its worker dies each time before it makes a token. The others' requests go on."""
+    # The plain kernels need seconds for such a prompt, so that every kill comes before a token.
+    with Cluster() as cluster:
+        cluster.up(DEMO, *SMALL, "--numerics", "reference", workers=3)
+        watcher = Watcher(cluster, 0.02)
+        poison = Stream(cluster, {"key": 0, "path": "/v1/completions", "body": {
+            "prompt": [0, *(6 + i * 7 % 3900 for i in range(3900))], "max_tokens": 4, "stream": False}})  # fmt: skip
+        killed = set()
+        end = time.monotonic() + 60
+        try:
+            while poison.thread.is_alive() and time.monotonic() < end and len(killed) < 6:
+                watcher.look()
+                for host in hosts_that_run(watcher.status):
+                    if host["pid"] not in killed:
+                        killed.add(host["pid"])
+                        hurt(cluster, host)
+                time.sleep(0.01)
+            poison.wait(30)
+        finally:
+            watcher.close()
+        assert poison.error and "worker" in poison.error and poison.error.endswith("."), poison.error
+        assert 2 <= len(killed) <= 4
+        cluster.wait_ready()
+        cluster.complete("brandy", max_tokens=4)
+
+
+def hosts_that_run(status):
+    """The nodes of replicas that run a sequence now."""
+    devices = {
+        shard["device"].split("/")[0]
+        for replica in status["replicas"] if replica["running"] for shard in replica["shards"][:1]
+    }  # fmt: skip
+    return [node for node in status["nodes"] if node["id"] in devices and node["state"] == "ready"]
