@@ -335,7 +335,7 @@ void Supervisor::stop(std::string reason, TimePoint now, SupervisorActions& acti
   for (const auto& [id, member] : members_) actions.send(member_address(member), Stop{reason});
   stop_deadline_ = now + limits::kStopDeadline;
   finish_stop(now, actions);
-  wake(actions);
+  wake(now, actions);
 }
 
 void Supervisor::finish_stop(TimePoint now, SupervisorActions& actions) {

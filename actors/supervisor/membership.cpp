@@ -291,6 +291,11 @@ void Supervisor::remove_member(NodeId id, const std::string& why_gone, bool orde
       record(orderly ? "placement" : "lost", to_string(id) + " had " + parts + ".", now, actions);
   }
   settling_.erase(id);
+  if (pending_ && loading_.contains(id)) {
+    // Everyone who loads it was told to connect to that node, even if it gets nothing.
+    pending_.reset();
+    loading_.clear();
+  }
   lose_devices(why, now, actions);
   retire_if_settled(now, actions);
 }

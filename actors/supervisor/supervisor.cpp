@@ -91,7 +91,7 @@ void Supervisor::session_up(std::uint32_t session, std::string peer, TimePoint n
                  Greeting{kProtocol, options_.cluster_id, options_.version, options_.model_path,
                           options_.checkpoint_hash, numerics_});
   }
-  wake(actions);
+  wake(now, actions);
 }
 
 void Supervisor::session_down(std::uint32_t session, std::string_view reason, TimePoint now,
@@ -106,7 +106,7 @@ void Supervisor::session_down(std::uint32_t session, std::string_view reason, Ti
     remove_member(*node, "its connection went down: " + std::string(reason), false, now, actions);
     consider(now, actions);
   }
-  wake(actions);
+  wake(now, actions);
 }
 
 void Supervisor::close(std::uint32_t session, std::string reason, SupervisorActions& actions) {
@@ -140,7 +140,7 @@ void Supervisor::on(const Envelope& envelope, TimePoint now, SupervisorActions& 
       on_member(member->second, envelope, now, actions);
     }
   }
-  wake(actions);
+  wake(now, actions);
 }
 
 void Supervisor::on_stranger(std::uint32_t session, const Envelope& envelope, TimePoint now,
@@ -244,10 +244,10 @@ void Supervisor::on_wake(TimePoint now, SupervisorActions& actions) {
     return now >= entry.second.until + kQuarantineForget;
   });
   consider(now, actions);
-  wake(actions);
+  wake(now, actions);
 }
 
-void Supervisor::wake(SupervisorActions& actions) const {
+void Supervisor::wake(TimePoint now, SupervisorActions& actions) const {
   for (const auto& [id, member] : members_) {
     actions.wake_at(member.last_renew + limits::kLease);
     if (pending_ && loading_.contains(id) && !member.loaded) actions.wake_at(member.load_deadline);
@@ -261,10 +261,14 @@ void Supervisor::wake(SupervisorActions& actions) const {
   for (const auto& [node, quarantine] : quarantine_)
     if (!quarantine.over) actions.wake_at(quarantine.until);
   if (!settling_.empty()) actions.wake_at(settle_deadline_);
-  if (unserved_since_) actions.wake_at(*unserved_since_ + kPatience);
+  if (unserved_since_ && now < *unserved_since_ + kPatience)
+    actions.wake_at(*unserved_since_ + kPatience);
   if (state_ != ClusterState::kStopping && !pending_ && settling_.empty() && serves_) {
-    if (!goal_reached_) actions.wake_at(improve_at_);
-    if (goal_reached_ && expert_load_.total() > 0) actions.wake_at(next_balance_check_);
+    // Until a load that failed may be tried again nothing is improved.
+    const TimePoint first = retry_at_.value_or(improve_at_);
+    if (!goal_reached_) actions.wake_at(std::max(first, improve_at_));
+    if (goal_reached_ && expert_load_.total() > 0)
+      actions.wake_at(std::max({first, improve_at_, next_balance_check_}));
   }
   if (retry_at_) actions.wake_at(*retry_at_);
   if (stop_deadline_) actions.wake_at(*stop_deadline_);

@@ -230,7 +230,7 @@ class Supervisor {
   void refuse_message(const Envelope& envelope, std::string reason, SupervisorActions& actions);
   void close(std::uint32_t session, std::string reason, SupervisorActions& actions);
   void check_strangers(TimePoint now, SupervisorActions& actions);
-  void wake(SupervisorActions& actions) const;
+  void wake(TimePoint now, SupervisorActions& actions) const;
   Address session_address(std::uint32_t session) const;
   static Address member_address(const Member& member);
 
