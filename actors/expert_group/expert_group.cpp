@@ -20,7 +20,8 @@ ExpertGroup::ExpertGroup(const ModelConfig& model, Numerics numerics, Address se
 void ExpertGroup::on(const Envelope& envelope) {
   if (const auto* lost = std::get_if<Undeliverable>(envelope.message.get())) {
     // An answer that could not travel (too long, no room): whoever waits for it must not wait on.
-    if (lost->to.actor.kind == ActorKind::kLayerShard)
+    // If the NotHere cannot travel either, nobody is there: another one would come back for ever.
+    if (lost->kind == Message(ExpertOutput{}).index())
       post_.send({self_, lost->to, message_of(NotHere{lost->reference, {}, lost->error.message})});
     return;
   }
