@@ -69,9 +69,9 @@ def noticed_in(fault, nodes, events):
 
 
 def serving_again_in(fault, events, until):
-    """Seconds from a fault to the last event that says that the cluster serves in full again."""
+    """Seconds from a fault to the first event that says that the cluster serves in full again."""
     times = [
         event["time"] - fault["time"] for event in events
         if event["kind"] in ("ready", "recovered") and fault["time"] <= event["time"] <= until
     ]  # fmt: skip
-    return max(times, default=None)
+    return min(times, default=None)

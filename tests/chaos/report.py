@@ -147,6 +147,9 @@ class Series:
         noticed, stalls, worst, loads = [], [], [], []
         for fault in self.done:
             noticed += measure.noticed_in(fault, self.nodes, events)
+            again = measure.serving_again_in(fault, events, fault["time"] + HANG_S + 2)
+            if noticed and again is not None:
+                loads.append(again - noticed[-1])
             begin = fault["time"] - clock
             seen = arrivals.stalls(begin, begin + 1 + HANG_S * (self.scenario.number == signal.SIGSTOP))
             stalls += seen
@@ -162,7 +165,7 @@ class Series:
                 "noticed": measure.distribution(noticed),
                 "stall, each client": measure.distribution(stalls),
                 "stall, the longest of each fault": measure.distribution(worst),
-                "loading": measure.distribution(loads),
+                "from noticed to recovered (planned, loaded, switched)": measure.distribution(loads),
                 "gap between tokens, at any time": measure.distribution(arrivals.gaps()),
             },
         }
