@@ -42,6 +42,7 @@ class Stage(running.Cluster):
         self.worker_flags = [*worker_flags, "--log-level", log_level]
         self.log_level = log_level
         self.workers = []
+        self.lock = threading.Lock()  # a thread may hurt them while another looks on
         self.started = 0
         self.crashes = []
 
@@ -67,12 +68,13 @@ class Stage(running.Cluster):
 
     def living(self):
         """Those that may be made to suffer. Dead ones are tidied away."""
-        for worker in [w for w in self.workers if not w.alive()]:
-            self.workers.remove(worker)
-            worker.link.close()
-            if said := worker.end():
-                self.crashes.append(said)
-        return [worker for worker in self.workers if not worker.leaving]
+        with self.lock:
+            for worker in [w for w in self.workers if not w.alive()]:
+                self.workers.remove(worker)
+                worker.link.close()
+                if said := worker.end():
+                    self.crashes.append(said)
+            return [worker for worker in self.workers if not worker.leaving]
 
     def node_of(self, pid):
         status = self.status_or_none() or {"nodes": []}
