@@ -282,6 +282,7 @@ void HeadNode::Impl::carry_out(SupervisorActions& actions) {
   }
   if (actions.admission)
     router->set_admission(actions.admission->waits, std::move(actions.admission->why));
+  if (actions.requests_end) router->stop(std::move(*actions.requests_end));
   for (const auto& event : actions.events) {
     spdlog::info("{}: {}", event.kind, event.text);
     for (const auto& listener : listeners) listener(event);

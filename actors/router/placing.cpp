@@ -221,6 +221,12 @@ void Router::set_admission(bool waits, std::string why, TimePoint now, RouterAct
   close_turn(now, actions);
 }
 
+void Router::stop(const std::string& why, TimePoint now, RouterActions& actions) {
+  replicas_.clear();
+  set_admission(false, why, now, actions);
+  while (!requests_.empty()) fail(requests_.begin()->first, unavailable(why), now, actions);
+}
+
 void Router::close_turn(TimePoint now, RouterActions& actions) {
   assign(now, actions);
   if (!deadlines_.empty()) actions.wake_at(deadlines_.begin()->first);

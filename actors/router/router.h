@@ -120,6 +120,8 @@ class Router {
   /// What submit() does while there is no replica: accept and let wait, or refuse with
   /// kUnavailable and `why`. Accepted requests always wait.
   void set_admission(bool waits, std::string why, TimePoint now, RouterActions& actions);
+  /// The cluster stops: every request ends with kUnavailable and `why`, and none is accepted.
+  void stop(const std::string& why, TimePoint now, RouterActions& actions);
 
   void on(const Envelope& envelope, TimePoint now, RouterActions& actions);
   void on_wake(TimePoint now, RouterActions& actions);

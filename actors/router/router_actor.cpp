@@ -236,6 +236,12 @@ void RouterActor::set_admission(bool waits, std::string why) {
   });
 }
 
+void RouterActor::stop(std::string why) {
+  (void)state_->handle.call([state = state_, why = std::move(why)] {
+    turn(*state, [&](Router& m, auto& actions) { m.stop(why, now(), actions); });
+  });
+}
+
 RequestCounts RouterActor::counts() const {
   std::lock_guard lock(state_->mutex);
   return state_->newest;

@@ -48,6 +48,7 @@ class RouterActor : public GenerationService {
   void on_replicas(PlacementVersion version, std::vector<ReplicaEndpoint> replicas);
   void on_replicas_lost(std::vector<std::uint32_t> replicas, std::string why);
   void set_admission(bool waits, std::string why);
+  void stop(std::string why);
 
   RequestCounts counts() const;  ///< the newest; any thread
   RequestRates rates() const;    ///< of the last ten seconds; any thread

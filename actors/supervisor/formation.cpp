@@ -330,7 +330,7 @@ void Supervisor::stop(std::string reason, TimePoint now, SupervisorActions& acti
   pending_.reset();
   retry_at_.reset();
   message_ = "Stopping: " + reason;
-  actions.admission = {false, "The cluster is stopping."};
+  actions.requests_end = "The cluster is stopping.";
   record("stopping", message_, now, actions);
   for (const auto& [id, member] : members_) actions.send(member_address(member), Stop{reason});
   stop_deadline_ = now + limits::kStopDeadline;

@@ -110,6 +110,8 @@ struct SupervisorActions : Actions {
     bool operator==(const Admission&) const = default;
   };
   std::optional<Admission> admission;
+  /// Nothing is answered any more, and why.
+  std::optional<std::string> requests_end;
 
   /// For the metrics: tokens of the experts, as a node has just told, and every few seconds how
   /// uneven the load is, by layer.
