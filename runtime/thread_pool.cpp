@@ -9,6 +9,8 @@
 namespace troupe {
 
 struct ThreadPool::State {
+  explicit State(const std::atomic<bool>& interrupted) : interrupted(interrupted) {}
+  const std::atomic<bool>& interrupted;
   std::mutex mutex;
   std::condition_variable start, done;
   std::uint64_t round = 0;  // guarded by mutex; also read by spinning workers
@@ -24,8 +26,10 @@ struct ThreadPool::State {
   std::vector<std::thread> workers;
 
   void work(int thread) {
-    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      if (interrupted.load(std::memory_order_relaxed)) return;
       call(body, thread, i);
+    }
   }
 
   void loop(int thread) {
@@ -46,7 +50,7 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : threads_(threads < 1 ? 1 : threads), state_(new State) {
+ThreadPool::ThreadPool(int threads) : threads_(threads < 1 ? 1 : threads), state_(new State(interrupted_)) {
   for (int i = 1; i < threads_; ++i)
     state_->workers.emplace_back([s = state_.get(), i] { s->loop(i); });
 }
@@ -68,7 +72,7 @@ std::uint64_t ThreadPool::progress() const {
 
 void ThreadPool::run(std::size_t count, Call call, const void* body) {
   if (threads_ == 1 || count <= 1) {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count && !interrupted_.load(std::memory_order_relaxed); ++i) {
       state_->next.store(i, std::memory_order_relaxed);
       call(body, 0, i);
     }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -25,8 +26,15 @@ class ThreadPool {
   /// told by. Any thread may ask.
   std::uint64_t progress() const;
 
+  /// What loops throw once interrupt() has been called.
+  struct Interrupted : std::exception {
+    const char* what() const noexcept override { return "the device is being stopped"; }
+  };
+  /// Ends the loop that runs after the indices at hand, and every later one at once. Any thread.
+  void interrupt() { interrupted_.store(true, std::memory_order_relaxed); }
+
   /// Calls body(thread, i) once for every i in [0, count), and returns when all are done.
-  /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate.
+  /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate. Throws Interrupted.
   template <class Body>
   void parallel_for(std::size_t count, const Body& body) {
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -34,6 +42,7 @@ class ThreadPool {
           (*static_cast<const Body*>(b))(thread, i);
         }, &body);
     progress_.fetch_add(1, std::memory_order_relaxed);
+    if (interrupted_.load(std::memory_order_relaxed)) throw Interrupted();
   }
 
  private:
@@ -43,6 +52,7 @@ class ThreadPool {
   struct State;
   int threads_;
   std::atomic<std::uint64_t> progress_{0};
+  std::atomic<bool> interrupted_{false};
   std::unique_ptr<State> state_;
 };
 

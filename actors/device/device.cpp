@@ -29,6 +29,7 @@ Device::Device(const Options& options)
       thread_([this] { run(); }) {}
 
 Device::~Device() {
+  interrupt();
   std::deque<std::function<void()>> dropped;
   {
     std::lock_guard lock(mutex_);

@@ -34,7 +34,7 @@ class Device {
     int threads = 1;
   };
   explicit Device(const Options& options);
-  /// Drops the jobs that wait, ends the running one first.
+  /// Drops the jobs that wait; ends the running one first, whose kernels throw from now on.
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -44,6 +44,10 @@ class Device {
   /// Puts a job into the queue; jobs must not throw. kResourceExhausted beyond
   /// limits::kComputeQueueMax.
   Status submit(std::function<void()> job);
+
+  /// The device will be destroyed soon: kernels of jobs throw ThreadPool::Interrupted from now on,
+  /// so that no step is waited for. Any thread.
+  void interrupt() { threads_.interrupt(); }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }

@@ -67,6 +67,8 @@ void ExpertGroup::run_waiting() {
     }
     try {
       run_layer(layer, questions);
+    } catch (const ThreadPool::Interrupted& e) {
+      for (const auto& question : questions) answer_not_here(question, {}, e.what());
     } catch (const std::bad_alloc&) {
       spdlog::error("experts of layer {} could not be computed: memory is short", layer);
       for (const auto& question : questions) answer_not_here(question, {}, "memory is short");

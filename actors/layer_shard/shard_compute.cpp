@@ -18,6 +18,8 @@ ComputeOutcome guarded(Device& device, const Work& work) {
     const std::string failed = device.failed();
     if (failed.empty()) return work();
     outcome.error = unavailable("The device has failed: " + failed + ".");
+  } catch (const ThreadPool::Interrupted& e) {
+    outcome.error = unavailable(std::string("A step was given up: ") + e.what() + ".");
   } catch (const std::bad_alloc&) {
     outcome.error = resource_exhausted("A step could not be computed: memory is short.");
   } catch (const std::exception& e) {

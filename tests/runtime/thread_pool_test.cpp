@@ -45,3 +45,20 @@ TEST_CASE("each index shows as progress, on one thread too") {
     CHECK(pool.progress() != seen.back());
   }
 }
+
+TEST_CASE("an interrupted pool ends the loop that runs, and every later one") {
+  for (int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    std::atomic<std::size_t> run = 0;
+    const auto loop = [&] {
+      pool.parallel_for(1000, [&](int, std::size_t) {
+        if (++run == 10) pool.interrupt();
+      });
+    };
+    CHECK_THROWS_AS(loop(), ThreadPool::Interrupted);
+    CHECK(run < 1000);
+    run = 0;
+    CHECK_THROWS_AS(loop(), ThreadPool::Interrupted);
+    CHECK(run == 0);
+  }
+}

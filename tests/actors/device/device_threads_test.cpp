@@ -100,6 +100,26 @@ TEST_CASE("a device that goes drops what waits and ends what runs") {
   CHECK(held.use_count() == 1);
 }
 
+TEST_CASE("a device that goes does not wait for a step of many kernels") {
+  auto owner = std::make_unique<Device>(kOptions);
+  Device& device = *owner;
+  std::promise<void> started;
+  std::atomic<bool> interrupted = false;
+  REQUIRE(device
+              .submit([&] {
+                started.set_value();
+                try {
+                  while (true) device.threads().parallel_for(64, [](int, std::size_t) {});
+                } catch (const ThreadPool::Interrupted&) {
+                  interrupted = true;
+                }
+              })
+              .ok());
+  started.get_future().wait();
+  owner.reset();
+  CHECK(interrupted);
+}
+
 TEST_CASE("experts are published while others read them") {
   Device device(kOptions);
   REQUIRE(device.experts());
