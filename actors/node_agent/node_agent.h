@@ -123,7 +123,8 @@ struct NodeAgentActions : Actions {
 /// Versions of the placement coexist: the active one serves while the pending one is loaded.
 ///
 ///     Load ─► pending ─ weights, actors and peers there ─► Loaded
-///     Activate ─► active ─ no question by older routes is open ─► Activated;  Retire ─► the rest goes
+///     Activate ─► active ─ no question by older routes is open ─► Activated
+///     Retire ─► what it does not give goes
 ///
 ///     seeking -> greeting -> inspecting -> joining -> member -> (leaving) -> ended
 ///        ^______________________________________________|  lease over, session down, refused

@@ -77,8 +77,8 @@ class Serving {
   /// What has to be started for that version; claims the memory of caches and layers.
   Result<Preparation> plan(NodeAgentActions::Work work, const ModelConfig& model,
                            LoadedPart weights);
-  /// Claims the experts' memory, publishes them and starts the actors. An error leaves everything as
-  /// it was.
+  /// Claims the experts' memory, publishes them and starts the actors. An error leaves everything
+  /// as it was.
   Status adopt(Preparation preparation);
   /// From now on shards follow that version's routes, and what it lacks ends. `settled` is called
   /// once, from any thread, when no question by older routes is open any more.

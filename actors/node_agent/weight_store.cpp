@@ -128,7 +128,8 @@ HeldWeights WeightStore::held() const {
   for (const auto& [key, weights] : shards_) held.shards.push_back({key.first, key.last});
   std::map<std::int32_t, std::set<std::int32_t>> experts;
   for (const auto& [key, weights] : experts_) experts[key.expert.layer].insert(key.expert.expert);
-  for (const auto& [layer, ids] : experts) held.experts.push_back({layer, {ids.begin(), ids.end()}});
+  for (const auto& [layer, ids] : experts)
+    held.experts.push_back({layer, {ids.begin(), ids.end()}});
   return held;
 }
 

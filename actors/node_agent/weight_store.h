@@ -42,8 +42,8 @@ struct HeldWeights {
 };
 
 /// The weights of one node, kept in memory while a version of the placement asks for them: what a
-/// new version gives the node again is not read again. Nothing that a version still uses goes before
-/// it is retired. Thread-safe; one load() or load_tier() at a time.
+/// new version gives the node again is not read again. Nothing that a version still uses goes
+/// before it is retired. Thread-safe; one load() or load_tier() at a time.
 class WeightStore {
  public:
   /// `tier_memory`: bytes that experts may take which no version serves here; 0: no second tier.
@@ -64,8 +64,8 @@ class WeightStore {
   /// Reads what is missing of a version's part (without its tier) with several threads, the experts
   /// first. Versions after `active`, the one that serves, are superseded; with none that serves,
   /// what the part does not ask for goes first, since its memory may be needed. kCancelled when
-  /// `cancelled` becomes true: what has been read is kept. Otherwise an error names the file and the
-  /// tensor.
+  /// `cancelled` becomes true: what has been read is kept. Otherwise an error names the file and
+  /// the tensor.
   Result<LoadedPart> load(const Checkpoint& checkpoint, PlacementVersion version,
                           const WeightPart& part, std::optional<PlacementVersion> active,
                           const Progress& progress);

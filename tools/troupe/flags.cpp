@@ -85,8 +85,8 @@ void add_device_flags(CLI::App* command, DeviceFlags& flags) {
 void add_tier_flag(CLI::App* command, DeviceFlags& flags) {
   command
       ->add_option("--expert-tier-memory", flags.expert_tier_memory,
-                   "Host memory of each worker for copies of experts that others serve, as 64GiB or "
-                   "bytes, so that their loss reads no file (default: 0, none)")
+                   "Host memory of each worker for experts that others serve, as 64GiB or bytes, "
+                   "so that their loss reads no file (default: 0, none)")
       ->group("Device");
 }
 

@@ -257,5 +257,42 @@ TEST_CASE("the number of a living replica is not given to another") {
   CHECK(node.replicas() == Replicas{0});
 }
 
+/// The answer to a question for expert 0 of layer 1.
+MessagePtr ask(Node& node) {
+  const Address asker{kSelf, kLife, {ActorKind::kLayerShard, 999}};
+  auto answer = std::make_shared<std::promise<MessagePtr>>();
+  auto future = answer->get_future();
+  const ActorHandle actor = spawn_actor(node.caf->system(), [answer](const ActorHandle&) {
+    return make_body([answer](const Envelope& e) { answer->set_value(e.message); }, [] {});
+  });
+  node.post.attach(asker, actor);
+  Dispatch question;
+  question.call = 7;
+  question.version = PlacementVersion{1};
+  question.layer = 1;
+  question.rows = 1;
+  question.pairs = {{0, 0}};
+  question.payload = Payload::of(std::make_shared<Buffer>(
+      static_cast<std::size_t>(node.checkpoint->config().hidden_size) *
+      wire_size(wire_type(kNumerics))));
+  const Address group{kSelf, kLife, {ActorKind::kExpertGroup, 0}};
+  node.post.send({asker, group, message_of(std::move(question))});
+  REQUIRE(future.wait_for(5s) == std::future_status::ready);
+  node.post.detach(asker);
+  actor.stop_and_wait(5s);
+  return future.get();
+}
+
+TEST_CASE("the group of a failed device has nothing here any more") {
+  Node node;
+  node.make_active(1, {{}, {}, {0}});
+  CHECK(std::holds_alternative<ExpertOutput>(*ask(node)));
+  node.device().fail("an uncorrectable error");
+  const MessagePtr answer = ask(node);
+  REQUIRE(std::holds_alternative<NotHere>(*answer));
+  CHECK(std::get<NotHere>(*answer).call == 7);
+  CHECK(std::get<NotHere>(*answer).reason == "an uncorrectable error");
+}
+
 }  // namespace
 }  // namespace troupe

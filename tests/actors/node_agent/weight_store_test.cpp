@@ -153,7 +153,7 @@ TEST_CASE("a cancelled load keeps what it has read") {
   CHECK(reads(*checkpoint, 0) == 1);
 }
 
-TEST_CASE("the second tier is read after the rest, within its memory, and promoted without a read") {
+TEST_CASE("the second tier is read last, within its memory, and promoted without a read") {
   const auto checkpoint = open();
   const std::uint64_t each = expert_bytes(checkpoint->config(), Numerics::kReference);
   WeightStore store(2 * each);

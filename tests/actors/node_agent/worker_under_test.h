@@ -29,7 +29,9 @@ inline NodeAgentOptions options() {
   return o;
 }
 
-inline Greeting good_greeting() { return {kProtocol, "c1", "0.1.0", "/models/m", "abc", Numerics::kAvx2}; }
+inline Greeting good_greeting() {
+  return {kProtocol, "c1", "0.1.0", "/models/m", "abc", Numerics::kAvx2};
+}
 
 inline constexpr Incarnation kHeadLife{50};
 inline constexpr NodeId kSelf{2};
