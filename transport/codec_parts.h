@@ -117,58 +117,62 @@ TokenOutput get(In& in, wire::TokenOutput::Reader wire);
 void put(Out& out, wire::ProtocolRange::Builder wire, const ProtocolRange& range);
 ProtocolRange get(In& in, wire::ProtocolRange::Reader wire);
 
-// One pair a message; each lives in the file of its section.
-#define TROUPE_CODEC_PAIR(Kind)                                      \
+// Every message, with its name in the schema's union.
+#define TROUPE_CODEC_KINDS(KIND)              \
+  KIND(Greeting, GREETING)                    \
+  KIND(Join, JOIN)                            \
+  KIND(Refused, REFUSED)                      \
+  KIND(Welcome, WELCOME)                      \
+  KIND(Renew, RENEW)                          \
+  KIND(Renewed, RENEWED)                      \
+  KIND(Leave, LEAVE)                          \
+  KIND(Load, LOAD)                            \
+  KIND(LoadProgress, LOAD_PROGRESS)           \
+  KIND(Loaded, LOADED)                        \
+  KIND(LoadFailed, LOAD_FAILED)               \
+  KIND(Activate, ACTIVATE)                    \
+  KIND(Retire, RETIRE)                        \
+  KIND(Stop, STOP)                            \
+  KIND(PeerUnreachable, PEER_UNREACHABLE)     \
+  KIND(Submit, SUBMIT)                        \
+  KIND(Cancel, CANCEL)                        \
+  KIND(SequenceEvents, SEQUENCE_EVENTS)       \
+  KIND(StepPlan, STEP_PLAN)                   \
+  KIND(Hidden, HIDDEN)                        \
+  KIND(StepResult, STEP_RESULT)               \
+  KIND(StepFailed, STEP_FAILED)               \
+  KIND(StepAbort, STEP_ABORT)                 \
+  KIND(Dispatch, DISPATCH)                    \
+  KIND(ExpertOutput, EXPERT_OUTPUT)           \
+  KIND(NotHere, NOT_HERE)                     \
+  KIND(ClientHello, CLIENT_HELLO)             \
+  KIND(ClientWelcome, CLIENT_WELCOME)         \
+  KIND(StatusQuery, STATUS_QUERY)             \
+  KIND(StatusReply, STATUS_REPLY)             \
+  KIND(StopQuery, STOP_QUERY)                 \
+  KIND(StopReply, STOP_REPLY)                 \
+  KIND(ClientGenerate, CLIENT_GENERATE)       \
+  KIND(ClientCancel, CLIENT_CANCEL)           \
+  KIND(ClientGeneration, CLIENT_GENERATION)   \
+  KIND(Subscribe, SUBSCRIBE)                  \
+  KIND(ClusterNews, CLUSTER_NEWS)             \
+  KIND(Undeliverable, UNDELIVERABLE)          \
+  KIND(Activated, ACTIVATED)                  \
+  KIND(MemberLost, MEMBER_LOST)               \
+  KIND(Connect, CONNECT)                      \
+  KIND(ExpertCounts, EXPERT_COUNTS)           \
+  KIND(Avoid, AVOID)                          \
+  KIND(DrainQuery, DRAIN_QUERY)               \
+  KIND(RebalanceQuery, REBALANCE_QUERY)       \
+  KIND(OperationProgress, OPERATION_PROGRESS) \
+  KIND(PeerPing, PEER_PING)
+
+
+// One pair each; they live in the file of their section.
+#define TROUPE_CODEC_PAIR(Kind, TAG)                                 \
   void put(Out& out, wire::Kind::Builder wire, const Kind& message); \
   Kind get(In& in, wire::Kind::Reader wire);
-
-TROUPE_CODEC_PAIR(Greeting)
-TROUPE_CODEC_PAIR(Join)
-TROUPE_CODEC_PAIR(Refused)
-TROUPE_CODEC_PAIR(Welcome)
-TROUPE_CODEC_PAIR(Renew)
-TROUPE_CODEC_PAIR(Renewed)
-TROUPE_CODEC_PAIR(Leave)
-TROUPE_CODEC_PAIR(Load)
-TROUPE_CODEC_PAIR(LoadProgress)
-TROUPE_CODEC_PAIR(Loaded)
-TROUPE_CODEC_PAIR(LoadFailed)
-TROUPE_CODEC_PAIR(Activate)
-TROUPE_CODEC_PAIR(Retire)
-TROUPE_CODEC_PAIR(Stop)
-TROUPE_CODEC_PAIR(PeerUnreachable)
-TROUPE_CODEC_PAIR(Submit)
-TROUPE_CODEC_PAIR(Cancel)
-TROUPE_CODEC_PAIR(SequenceEvents)
-TROUPE_CODEC_PAIR(StepPlan)
-TROUPE_CODEC_PAIR(Hidden)
-TROUPE_CODEC_PAIR(StepResult)
-TROUPE_CODEC_PAIR(StepFailed)
-TROUPE_CODEC_PAIR(StepAbort)
-TROUPE_CODEC_PAIR(Dispatch)
-TROUPE_CODEC_PAIR(ExpertOutput)
-TROUPE_CODEC_PAIR(NotHere)
-TROUPE_CODEC_PAIR(ClientHello)
-TROUPE_CODEC_PAIR(ClientWelcome)
-TROUPE_CODEC_PAIR(StatusQuery)
-TROUPE_CODEC_PAIR(StatusReply)
-TROUPE_CODEC_PAIR(StopQuery)
-TROUPE_CODEC_PAIR(StopReply)
-TROUPE_CODEC_PAIR(ClientGenerate)
-TROUPE_CODEC_PAIR(ClientCancel)
-TROUPE_CODEC_PAIR(ClientGeneration)
-TROUPE_CODEC_PAIR(Subscribe)
-TROUPE_CODEC_PAIR(ClusterNews)
-TROUPE_CODEC_PAIR(Undeliverable)
-TROUPE_CODEC_PAIR(Activated)
-TROUPE_CODEC_PAIR(MemberLost)
-TROUPE_CODEC_PAIR(Connect)
-TROUPE_CODEC_PAIR(ExpertCounts)
-TROUPE_CODEC_PAIR(Avoid)
-TROUPE_CODEC_PAIR(DrainQuery)
-TROUPE_CODEC_PAIR(RebalanceQuery)
-TROUPE_CODEC_PAIR(OperationProgress)
-TROUPE_CODEC_PAIR(PeerPing)
+TROUPE_CODEC_KINDS(TROUPE_CODEC_PAIR)
 #undef TROUPE_CODEC_PAIR
 
 }  // namespace troupe::transport

@@ -181,7 +181,8 @@ void Supervisor::on_activated(const Member& member, PlacementVersion version, Ti
 
 void Supervisor::retire_if_settled(TimePoint now, SupervisorActions& actions) {
   if (!settling_.empty() || !std::exchange(retire_due_, false)) return;
-  for (auto& [id, member] : members_) actions.send(member_address(member), Retire{active_->version});
+  for (auto& [id, member] : members_)
+    actions.send(member_address(member), Retire{active_->version});
   report_operations(now, actions);
   consider(now, actions);
 }
@@ -278,7 +279,8 @@ void Supervisor::note_state(TimePoint now, SupervisorActions& actions) {
   } else {
     if (formed_ && !unserved_since_) unserved_since_ = now;
     if (pending_) {
-      message_ = "Loading version " + std::to_string(pending_->version.value) + " of the placement.";
+      message_ =
+          "Loading version " + std::to_string(pending_->version.value) + " of the placement.";
       state_ = ClusterState::kLoading;
     } else if (formed_ || !trouble_.empty()) {
       message_ = trouble_.empty() ? waiting_message() : trouble_;
@@ -317,8 +319,9 @@ std::vector<std::string> Supervisor::parts_on(NodeId node) const {
     for (const auto& [expert, copy] : copies) only_here += copy.first && !copy.second ? 1 : 0;
   }
   if (here > 0)
-    parts.push_back((here == 1 ? "1 copy of an expert" : std::to_string(here) + " copies of experts") +
-                    ", " + std::to_string(only_here) + " of them without another");
+    parts.push_back(
+        (here == 1 ? "1 copy of an expert" : std::to_string(here) + " copies of experts") + ", " +
+        std::to_string(only_here) + " of them without another");
   return parts;
 }
 

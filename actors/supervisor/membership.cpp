@@ -116,8 +116,7 @@ void Supervisor::on_join(std::uint32_t session, const Join& join, TimePoint now,
              " with " + std::to_string(join.devices.size()) +
              (join.devices.size() == 1 ? " device." : " devices."),
          now, actions);
-  if (!slow_.empty())
-    actions.send(member_address(member), Avoid{{slow_.begin(), slow_.end()}});
+  if (!slow_.empty()) actions.send(member_address(member), Avoid{{slow_.begin(), slow_.end()}});
   change_goal(now);
   retry_at_.reset();
   improve_at_ = std::max(improve_at_, now + kGoalDelay);

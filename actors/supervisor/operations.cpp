@@ -96,8 +96,9 @@ void Supervisor::fail_drains(const Error& error, TimePoint now, SupervisorAction
     record("drain", told.message, now, actions);
     std::erase_if(operations_, [&](const Operation& operation) {
       if (operation.drains != id) return false;
-      actions.send(session_address(operation.session),
-                   OperationProgress{operation.query, 0, operation.total, told.message, true, told});
+      actions.send(
+          session_address(operation.session),
+          OperationProgress{operation.query, 0, operation.total, told.message, true, told});
       return true;
     });
   }
@@ -135,8 +136,9 @@ void Supervisor::node_gone(NodeId node, bool orderly, SupervisorActions& actions
     if (operation.drains != node) return false;
     OperationProgress news{operation.query, operation.total, operation.total, {}, true, {}};
     news.text = orderly ? to_string(node) + " has left; its machine may be switched off."
-                        : to_string(node) + " was lost before it was drained; what it held is "
-                                            "restored elsewhere.";
+                        : to_string(node) +
+                              " was lost before it was drained; what it held is "
+                              "restored elsewhere.";
     actions.send(session_address(operation.session), std::move(news));
     return true;
   });

@@ -122,7 +122,8 @@ void Supervisor::form(TimePoint now, SupervisorActions& actions) {
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
   if (input.base.devices.empty()) {
     for (const auto& [id, member] : members_)
-      if (!member.closed_reason.empty()) return cannot(unavailable(member.closed_reason), now, actions);
+      if (!member.closed_reason.empty())
+        return cannot(unavailable(member.closed_reason), now, actions);
     return;
   }
   bool held = false;
@@ -132,7 +133,8 @@ void Supervisor::form(TimePoint now, SupervisorActions& actions) {
     std::uint32_t turn = 0;
     for (const auto& [layer, experts] : weights.experts)
       for (const std::int32_t expert : experts)
-        layers[layer].slots.push_back({expert, {node, turn++ % static_cast<std::uint32_t>(devices)}});
+        layers[layer].slots.push_back(
+            {expert, {node, turn++ % static_cast<std::uint32_t>(devices)}});
     held = held || !weights.experts.empty();
   }
   for (auto& [number, layer] : layers) {
@@ -170,7 +172,8 @@ void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
     counters_.moves += copies;
     const auto bytes = copies * model().expert_bytes;
     const double seconds = static_cast<double>(bytes) / static_cast<double>(kMoveBytesPerSecond);
-    improve_at_ = now + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    improve_at_ =
+        now + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
     load(std::move(next), now, actions);
     return;
   }
@@ -211,7 +214,10 @@ bool Supervisor::make_goal(TimePoint now, SupervisorActions& actions) {
   goal_ = std::move(*goal);
   const std::size_t copies = moves_pending();
   if (copies > 0)
-    record("rebalance", std::to_string(copies) + (copies == 1 ? " copy" : " copies") + " of experts to be moved.", now, actions);
+    record(
+        "rebalance",
+        std::to_string(copies) + (copies == 1 ? " copy" : " copies") + " of experts to be moved.",
+        now, actions);
   return true;
 }
 

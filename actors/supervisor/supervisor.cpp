@@ -240,9 +240,8 @@ void Supervisor::on_wake(TimePoint now, SupervisorActions& actions) {
     quarantine.over = true;
     change_goal(now);
   }
-  std::erase_if(quarantine_, [&](const auto& entry) {
-    return now >= entry.second.until + kQuarantineForget;
-  });
+  std::erase_if(quarantine_,
+                [&](const auto& entry) { return now >= entry.second.until + kQuarantineForget; });
   consider(now, actions);
   wake(now, actions);
 }

@@ -325,14 +325,14 @@ class Supervisor {
   TimePoint settle_deadline_{};
   bool retire_due_ = false;  ///< the version in force has been activated, older ones not let go
   bool serves_ = false;      ///< requests can be served with active_
-  mutable std::optional<ModelCosts> model_;     ///< options_.costs(*numerics_), once
-  mutable std::optional<Survival> survival_;    ///< of active_, until something changes
+  mutable std::optional<ModelCosts> model_;   ///< options_.costs(*numerics_), once
+  mutable std::optional<Survival> survival_;  ///< of active_, until something changes
   /// Where the placement is to get to, step by step; none: to be made anew when there is time.
   std::optional<Placement> goal_;
   bool goal_reached_ = false;
   std::set<std::int32_t> balance_left_;  ///< layers still to be laid out by their load
   bool balance_asked_ = false;           ///< somebody wants it, however little it helps
-  TimePoint improve_at_{};       ///< not before
+  TimePoint improve_at_{};               ///< not before
   std::uint32_t next_replica_ = 0;
   bool formed_ = false;  ///< has served once
   std::optional<TimePoint> unserved_since_;

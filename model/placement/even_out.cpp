@@ -78,9 +78,7 @@ class Layer {
   /// One more copy of the expert with the most load a copy, of equals the one with fewest copies.
   bool place_further() {
     std::optional<std::int32_t> best;
-    const auto rank = [&](std::int32_t e) {
-      return std::tuple(-share(e), homes_.at(e).size(), e);
-    };
+    const auto rank = [&](std::int32_t e) { return std::tuple(-share(e), homes_.at(e).size(), e); };
     for (const auto& [expert, homes] : homes_) {
       if (homes.empty() || homes.size() >= on_.size()) continue;
       if (!best || rank(expert) < rank(*best)) best = expert;
@@ -104,7 +102,9 @@ class Layer {
   }
 
   bool move_one() {
-    const auto rank = [&](const DeviceRef& d) { return std::tuple(on_.at(d).size(), totals_[d], d); };
+    const auto rank = [&](const DeviceRef& d) {
+      return std::tuple(on_.at(d).size(), totals_[d], d);
+    };
     std::optional<DeviceRef> full, low;
     for (const auto& [device, experts] : on_) {
       if (!full || rank(device) > rank(*full)) full = device;

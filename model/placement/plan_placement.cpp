@@ -256,7 +256,9 @@ class Planner {
         std::optional<std::size_t> chosen;
         for (std::size_t d = 0; d < devices_.size(); ++d) {
           if (free_[d] < need || input_.closed.contains(devices_[d].device)) continue;
-          const auto rank = [&](std::size_t i) { return std::pair(shards_on_[i], !holds(i, stage)); };
+          const auto rank = [&](std::size_t i) {
+            return std::pair(shards_on_[i], !holds(i, stage));
+          };
           if (!chosen || rank(d) < rank(*chosen)) chosen = d;
         }
         if (!chosen) return no_room(r, s);
@@ -354,8 +356,8 @@ Result<Placement> plan_placement(const PlacementInput& input) {
   const auto open = static_cast<std::size_t>(
       std::count_if(input.devices.begin(), input.devices.end(),
                     [&](const auto& d) { return !input.closed.contains(d.device); }));
-  const std::size_t wanted = std::clamp<std::size_t>(open / stages.size(), 1,
-                                                     static_cast<std::size_t>(kReplicasMax) - 1);
+  const std::size_t wanted =
+      std::clamp<std::size_t>(open / stages.size(), 1, static_cast<std::size_t>(kReplicasMax) - 1);
   std::size_t replicas = wanted - std::min(wanted, kept);
   const std::size_t least = kept > 0 ? 0 : 1;
   while (true) {
@@ -381,8 +383,8 @@ std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placemen
     const auto layers = static_cast<std::uint64_t>(shard.last_layer - shard.first_layer + 1);
     const std::uint64_t token =
         input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
-    use.kv_bytes += token * static_cast<std::uint64_t>(input.engine.block_size) *
-                    blocks.at(shard.replica);
+    use.kv_bytes +=
+        token * static_cast<std::uint64_t>(input.engine.block_size) * blocks.at(shard.replica);
   }
   for (const auto& layer : placement.experts) {
     for (const auto& slot : layer.slots) {

@@ -55,11 +55,13 @@ class Filler {
       layers_.push_back(std::move(layer));
     }
     if (lacking_ > 0)
-      return resource_exhausted(
-          std::to_string(lacking_) + " experts have no copy any more and the devices that are left "
-          "lack " + std::to_string(lacking_ * input_.base.model.expert_bytes) + " bytes (" +
-          format_byte_size(lacking_ * input_.base.model.expert_bytes) +
-          ") for them; add a worker or memory.");
+      return resource_exhausted(std::to_string(lacking_) +
+                                " experts have no copy any more and the devices that are left "
+                                "lack " +
+                                std::to_string(lacking_ * input_.base.model.expert_bytes) +
+                                " bytes (" +
+                                format_byte_size(lacking_ * input_.base.model.expert_bytes) +
+                                ") for them; add a worker or memory.");
     placement_.experts = std::move(layers_);
     return {};
   }

@@ -13,7 +13,8 @@ using namespace testing;
 
 /// A head with workers that do at once what they are told.
 struct Cluster : Head {
-  explicit Cluster(int workers, SupervisorOptions o = options()) : Head(with(std::move(o), workers)) {
+  explicit Cluster(int workers, SupervisorOptions o = options())
+      : Head(with(std::move(o), workers)) {
     for (int w = 1; w <= workers; ++w) add(w);
     settle();
     REQUIRE(s.state() == ClusterState::kReady);
@@ -110,7 +111,7 @@ struct Cluster : Head {
   std::vector<NodeId> stopped;
   std::uint64_t sequence = 0;
   int loads = 0;
-  bool frozen = false;  ///< nobody gets to the end of a load
+  bool frozen = false;      ///< nobody gets to the end of a load
   bool breaks_off = false;  ///< who is told to end does so at once
 };
 
@@ -157,7 +158,8 @@ TEST_CASE("experts without another copy are loaded at once, nothing else is") {
   CHECK(c.slots_on(NodeId{1}) + c.slots_on(NodeId{2}) == 4);
 }
 
-TEST_CASE("too few are left: requests wait a while, then are refused, and a worker is used at once") {
+TEST_CASE(
+    "too few are left: requests wait a while, then are refused, and a worker is used at once") {
   auto o = options();
   o.engine.pipeline_parallel_size = 2;
   o.engine.data_parallel_size = 1;
@@ -368,7 +370,8 @@ TEST_CASE("experts follow the load when asked to") {
   c.pass(1s);
   const auto& slots = c.s.active()->experts[0].slots;
   CHECK(slots.size() == 6);
-  CHECK(std::count_if(slots.begin(), slots.end(), [](const auto& s) { return s.expert == 3; }) == 2);
+  CHECK(std::count_if(slots.begin(), slots.end(), [](const auto& s) { return s.expert == 3; }) ==
+        2);
   CHECK(c.s.last_rebalance());
   CHECK(!c.lost);
 }

@@ -59,8 +59,8 @@ TEST_CASE("even_out: every expert, the right counts, no expert twice on a device
     input.num_experts = pick(1, 24);
     input.copies = input.num_experts + pick(0, 12);
     for (int d = 0, n = pick(1, 9); d < n; ++d)
-      input.devices.push_back(device(static_cast<std::uint32_t>(1 + d / 2),
-                                     static_cast<std::uint32_t>(d % 2)));
+      input.devices.push_back(
+          device(static_cast<std::uint32_t>(1 + d / 2), static_cast<std::uint32_t>(d % 2)));
     for (int i = 0, n = pick(0, 40); i < n; ++i)
       input.current.slots.push_back(
           {pick(0, 30), device(static_cast<std::uint32_t>(pick(1, 6)), 0)});
