@@ -50,7 +50,8 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : threads_(threads < 1 ? 1 : threads), state_(new State(interrupted_)) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(threads < 1 ? 1 : threads), state_(new State(interrupted_)) {
   for (int i = 1; i < threads_; ++i)
     state_->workers.emplace_back([s = state_.get(), i] { s->loop(i); });
 }

@@ -17,8 +17,8 @@ namespace troupe {
 
 using transport::PeerKey;
 
-/// What is inside a WorkerNode: worker_node.cpp has its life and its lanes, worker_versions.cpp what
-/// it does with versions of the placement.
+/// What is inside a WorkerNode: worker_node.cpp has its life and its lanes, worker_versions.cpp
+/// what it does with versions of the placement.
 struct WorkerNode::Impl : transport::FabricEvents {
   Impl(caf::actor_system& system, Post& post) : system(system), post(post) {}
   ~Impl() override;
