@@ -48,9 +48,11 @@ class Arrivals:
             stalls.append(longest)
         return stalls
 
-    def gaps(self):
-        """All gaps between tokens of a stream, the wait for the first left out."""
-        return [b - a for times in self.streams for a, b in zip(times[1:], times[2:])]
+    def gaps(self, begin=-math.inf, end=math.inf):
+        """All gaps between tokens of a stream in that time, the wait for the first left out."""
+        return [
+            b - a for times in self.streams for a, b in zip(times[1:], times[2:]) if begin <= a and b <= end
+        ]
 
 
 def noticed_in(fault, nodes, events):

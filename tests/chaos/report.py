@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import chaos  # noqa: E402
 import measure  # noqa: E402
 import network  # noqa: E402
-from running import wait_until  # noqa: E402
+from running import run, wait_until  # noqa: E402
 from stage import Stage, Watcher  # noqa: E402
 
 HANG_S = 3
@@ -33,7 +33,7 @@ HANG_S = 3
 class Scenario:
     title: str
     flags: tuple
-    number: int  # signal
+    number: int | None  # signal; None: a worker joins, then it is drained
     hosts_replica: bool | None  # of the victim; None: as it comes
     promise: str
 
@@ -50,6 +50,8 @@ SCENARIOS = [
              "noticed < 50 ms, stall < loading + 300 ms"),
     Scenario("Hung (SIGSTOP); its experts must be loaded", ONE_REPLICA, signal.SIGSTOP, False,
              "noticed < 1.5 s, stall < 1.5 s + loading + 300 ms"),
+    Scenario("A worker joins, takes its share of the experts, and is drained", ONE_REPLICA, None, None,
+             "no gap between tokens over twice the median because of the moves"),
 ]  # fmt: skip
 
 
@@ -63,6 +65,7 @@ class Series:
         self.rng = random.Random(options.seed)
         self.done = []
         self.nodes = {}
+        self.expected_workers = options.workers
 
     def whole(self):
         """Whether all workers serve and nothing is to be moved any more."""
@@ -72,7 +75,7 @@ class Series:
         ready = [node for node in status["nodes"] if node["state"] == "ready"]
         self.nodes.update({node["pid"]: node["id"] for node in ready})
         replicas = [r for r in status["replicas"] if r["state"] == "ready"]
-        return len(ready) == self.options.workers and len(replicas) >= self.replicas
+        return len(ready) == self.expected_workers and len(replicas) >= self.replicas
 
     def wait_whole(self):
         since = []
@@ -82,7 +85,7 @@ class Series:
                 since.clear()
                 return False
             since.append(time.monotonic())
-            return since[-1] - since[0] > 0.4
+            return since[-1] - since[0] > 0.3
 
         try:
             wait_until(look, 30, "everything is whole again")
@@ -100,7 +103,21 @@ class Series:
         ]  # fmt: skip
         return self.rng.choice(able)
 
+    def join_and_drain(self):
+        self.wait_whole()
+        worker = self.stage.add_worker()
+        at = time.time()
+        self.expected_workers += 1
+        self.wait_whole()
+        self.expected_workers -= 1
+        worker.leaving = True
+        drained = run("drain", self.nodes[worker.pid], env=self.stage.env)
+        assert drained.returncode == 0, drained.stderr
+        self.done.append({"time": at, "pids": [], "until": time.time()})
+
     def one(self):
+        if self.scenario.number is None:
+            return self.join_and_drain()
         self.wait_whole()
         time.sleep(self.rng.uniform(0, 0.3))
         worker = self.victim()
@@ -112,7 +129,7 @@ class Series:
             worker.kill(signal.SIGCONT)
             wait_until(lambda: not self.whole() or time.time() - at > HANG_S + 2, 5, "it is back")
         else:
-            time.sleep(1)
+            time.sleep(0.4)
             self.stage.add_worker()
 
     def go(self, reference):
@@ -144,8 +161,11 @@ class Series:
     def figures(self, records, told, ended, clock):
         events = self.watcher.all_events()
         arrivals = measure.Arrivals(records)
-        noticed, stalls, worst, loads = [], [], [], []
+        noticed, stalls, worst, loads, moving = [], [], [], [], []
         for fault in self.done:
+            if "until" in fault:
+                moving += arrivals.gaps(fault["time"] - clock, fault["until"] - clock)
+                continue
             noticed += measure.noticed_in(fault, self.nodes, events)
             again = measure.serving_again_in(fault, events, fault["time"] + HANG_S + 2)
             if noticed and again is not None:
@@ -166,6 +186,7 @@ class Series:
                 "stall, each client": measure.distribution(stalls),
                 "stall, the longest of each fault": measure.distribution(worst),
                 "from noticed to recovered (planned, loaded, switched)": measure.distribution(loads),
+                "gap between tokens, while experts move": measure.distribution(moving),
                 "gap between tokens, at any time": measure.distribution(arrivals.gaps()),
             },
         }
