@@ -33,37 +33,54 @@ Router::Choice& Router::choice_of(SequenceId sequence) {
 
 // --- To a replica -------------------------------------------------------------------------------
 
+void Router::wait(const Choice& choice) {
+  if (choice.not_before > TimePoint{})
+    pausing_.emplace(choice.not_before, choice.sequence);
+  else
+    waiting_.insert(choice.sequence);
+}
+
+void Router::wait_no_more(const Choice& choice) {
+  pausing_.erase({choice.not_before, choice.sequence});
+  waiting_.erase(choice.sequence);
+}
+
 void Router::assign(TimePoint now, RouterActions& actions) {
+  for (; !pausing_.empty() && pausing_.begin()->first <= now; pausing_.erase(pausing_.begin()))
+    waiting_.insert(pausing_.begin()->second);
   if (replicas_.empty()) return;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     Choice& choice = choice_of(*it);
-    if (choice.not_before > now || (choice.suspect() && trial_)) {
+    if (choice.suspect() && trial_) {
       ++it;
       continue;
     }
+    if (!hand_over(request_of(choice.sequence), choice, actions)) return;
     it = waiting_.erase(it);
-    hand_over(request_of(choice.sequence), choice, actions);
   }
 }
 
-std::uint32_t Router::pick(const Choice& choice) const {
+/// None while every replica has enough to begin with.
+std::optional<std::uint32_t> Router::pick(const Choice& choice, std::size_t tokens) const {
   std::vector<ReplicaLoad> loads;
   for (const auto& [id, replica] : replicas_) {
+    if (replica.unstarted_tokens > 0 && replica.unstarted_tokens + tokens > kUnstartedTokensMax)
+      continue;
     // Who stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.shunned.contains(id) || (trial_ && trial_->replica == id);
     loads.push_back({id, replica.outstanding_tokens, shunned, replica.slow});
   }
-  const auto picked = pick_replica(loads);
-  assert(picked);
-  return *picked;
+  return pick_replica(loads);
 }
 
 /// Sends what the journal holds of a choice to a replica: what follows is the same as ever.
-void Router::hand_over(Request& request, Choice& choice, RouterActions& actions) {
-  const std::uint32_t picked = pick(choice);
-  Replica& replica = replicas_.at(picked);
+bool Router::hand_over(Request& request, Choice& choice, RouterActions& actions) {
   const Journal::Sequence& sequence = *journal_.find(choice.sequence);
   const PreparedRequest& prepared = *request.prepared;
+  const std::size_t tokens = prepared.prompt.size() + sequence.output.size();
+  const auto picked = pick(choice, tokens);
+  if (!picked) return false;
+  Replica& replica = replicas_.at(*picked);
   Submit submit;
   submit.sequence = choice.sequence;
   submit.attempt = sequence.attempt;
@@ -79,9 +96,12 @@ void Router::hand_over(Request& request, Choice& choice, RouterActions& actions)
   actions.send(replica.address, std::move(submit));
 
   choice.replica = picked;
+  choice.submitted_tokens = tokens;
+  replica.unstarted_tokens += tokens;
   choice.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
   replica.outstanding_tokens += choice.outstanding_tokens;
-  if (choice.suspect()) trial_ = Trial{choice.sequence, picked};
+  if (choice.suspect()) trial_ = Trial{choice.sequence, *picked};
+  return true;
 }
 
 // --- And back -----------------------------------------------------------------------------------
@@ -91,6 +111,7 @@ void Router::release(Choice& choice, bool cancel, RouterActions& actions) {
   if (!choice.replica) return;
   if (const auto found = replicas_.find(*choice.replica); found != replicas_.end()) {
     found->second.outstanding_tokens -= choice.outstanding_tokens;
+    if (!choice.started) found->second.unstarted_tokens -= choice.submitted_tokens;
     if (cancel) {
       const std::uint32_t attempt = journal_.find(choice.sequence)->attempt;
       actions.send(found->second.address, Cancel{choice.sequence, attempt});
@@ -107,7 +128,7 @@ void Router::requeue(Request& request, Choice& choice, bool cancel, RouterAction
   if (sequence.choice == 0 && sequence.output.empty()) request.prompt_logprobs.clear();
   journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
   choice.started = choice.progressed = false;
-  waiting_.insert(choice.sequence);
+  wait(choice);
   ++replayed_;
 }
 
@@ -165,12 +186,13 @@ void Router::on_replicas(PlacementVersion version, const std::vector<ReplicaEndp
   version_ = version;
   std::map<std::uint32_t, Replica> next;
   for (const ReplicaEndpoint& endpoint : replicas)
-    next[endpoint.id] = Replica{endpoint.address, 0, endpoint.slow};
+    next[endpoint.id] = Replica{endpoint.address, 0, 0, endpoint.slow};
   for (const auto& [id, replica] : replicas_) {
     const auto kept = next.find(id);
     // A new one under an old number must not be taken for it.
     if (kept != next.end() && kept->second.address == replica.address) {
       kept->second.outstanding_tokens = replica.outstanding_tokens;
+      kept->second.unstarted_tokens = replica.unstarted_tokens;
       continue;
     }
     for (const SequenceId sequence : sequences_on(id))
@@ -230,11 +252,7 @@ void Router::stop(const std::string& why, TimePoint now, RouterActions& actions)
 void Router::close_turn(TimePoint now, RouterActions& actions) {
   assign(now, actions);
   if (!deadlines_.empty()) actions.wake_at(deadlines_.begin()->first);
-  if (replicas_.empty()) return;
-  for (const SequenceId sequence : waiting_) {
-    const Choice& choice = choice_of(sequence);
-    if (choice.not_before > now) actions.wake_at(choice.not_before);
-  }
+  if (!pausing_.empty()) actions.wake_at(pausing_.begin()->first);
 }
 
 }  // namespace troupe

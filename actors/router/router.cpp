@@ -75,7 +75,7 @@ Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t ran
                              StreamDecoder::Options{true, request.prepared->keep_special});
       choice.stops.emplace(stops);
     }
-    waiting_.insert(choice.sequence);
+    wait(choice);
   }
   actions.observations.push_back({RequestObservation::Kind::kPromptTokens,
                                   static_cast<double>(request.prepared->prompt.size())});
@@ -161,7 +161,8 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
 }
 
 void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterActions& actions) {
-  choice.started = true;
+  if (!std::exchange(choice.started, true) && choice.replica)
+    replicas_.at(*choice.replica).unstarted_tokens -= choice.submitted_tokens;
   if (request.timing.queued_ms >= 0) return;
   request.timing.queued_ms = milliseconds(now - request.accepted);
   ++running_;
@@ -286,7 +287,7 @@ void Router::fail(std::uint64_t id, Error error, TimePoint now, RouterActions& a
   for (Choice& choice : request.choices) {
     const bool wanted = !choice.finished;
     release(choice, wanted, actions);
-    waiting_.erase(choice.sequence);
+    wait_no_more(choice);
   }
   if (error.code == ErrorCode::kCancelled) {
     ++cancelled_;

@@ -28,6 +28,11 @@ inline constexpr std::uint32_t kAttemptsInVainMax = 2 * limits::kReplaysMax;
 /// there is no other; doubled with every refusal up to the maximum.
 inline constexpr Duration kRetryPauseMin = std::chrono::milliseconds(50);
 inline constexpr Duration kRetryPauseMax = std::chrono::seconds(2);
+/// Tokens of the sequences that one replica holds and has not begun with; the others wait here.
+/// After a loss everything is handed over anew: that must not fill the unsent bytes of a control
+/// session, even if a node has eight replicas.
+inline constexpr std::size_t kUnstartedTokensMax = 1u << 20;
+static_assert(8 * kUnstartedTokensMax * sizeof(TokenId) * 2 <= limits::kControlUnsentBytesMax);
 /// Workers that died under a sequence, without a new token in between, before it is suspected of
 /// killing them. Coincidence is rare then, and one more death will tell.
 inline constexpr std::uint32_t kStrikesSuspect = 2;
@@ -135,6 +140,7 @@ class Router {
   struct Replica {
     Address address;
     std::uint64_t outstanding_tokens = 0;
+    std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
     bool slow = false;
   };
   /// One sequence, beside what the journal keeps of it.
@@ -144,6 +150,7 @@ class Router {
     std::uint64_t outstanding_tokens = 0;  ///< its share of the replica's
     bool finished = false;
     // Of the current attempt:
+    std::size_t submitted_tokens = 0;  ///< that it came with
     bool started = false;
     bool progressed = false;  ///< a token came
     // Since the last token:
@@ -201,8 +208,10 @@ class Router {
 
   // placing.cpp: where sequences run
   void assign(TimePoint now, RouterActions& actions);
-  void hand_over(Request& request, Choice& choice, RouterActions& actions);
-  std::uint32_t pick(const Choice& choice) const;
+  bool hand_over(Request& request, Choice& choice, RouterActions& actions);
+  std::optional<std::uint32_t> pick(const Choice& choice, std::size_t tokens) const;
+  void wait(const Choice& choice);
+  void wait_no_more(const Choice& choice);
   void requeue(Request& request, Choice& choice, bool cancel, RouterActions& actions);
   void retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
              RouterActions& actions);
@@ -225,7 +234,8 @@ class Router {
   std::string not_ready_why_;
   Journal journal_;
   Requests requests_;
-  std::set<SequenceId> waiting_;  ///< for a replica; the oldest first
+  std::set<SequenceId> waiting_;                        ///< for a replica; the oldest first
+  std::set<std::pair<TimePoint, SequenceId>> pausing_;  ///< before they wait for one again
   std::optional<Trial> trial_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
   std::uint64_t next_request_ = 1;

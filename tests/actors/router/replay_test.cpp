@@ -391,3 +391,34 @@ TEST_CASE("prompt log-probabilities and stop strings are exact across replays") 
     CHECK(desk.events[i].prompt_logprobs.empty());
   CHECK(desk.events.back().finish == FinishReason::kStop);
 }
+
+TEST_CASE("a replica is handed no more than it can soon begin with; the rest waits") {
+  Desk desk(1);
+  for (int i = 0; i < 6; ++i) desk.submit(prompt_of(300'000, 5));
+  CHECK(desk.submits.size() == 3);
+  CHECK(desk.router.counts().waiting == 6);
+  desk.start(1);
+  CHECK(desk.submits.size() == 4);
+  desk.start(1);  // Said twice, it counts once.
+  CHECK(desk.submits.size() == 4);
+  RouterActions cancelled;
+  desk.router.cancel(2, desk.now, cancelled);
+  desk.take(cancelled);
+  CHECK(desk.submits.size() == 5);
+  CHECK(desk.submits.back().second.sequence == SequenceId{5});
+  // After a loss, too; what is longer than the bound goes alone.
+  desk.lose(0);
+  desk.admit(true);
+  desk.submit(prompt_of(2 * kUnstartedTokensMax, 5));
+  desk.serve(2, 1);
+  REQUIRE(desk.submits.size() == 8);
+  CHECK(desk.submits[5].second.sequence == SequenceId{1});
+  for (const std::uint64_t id : {1, 3, 4, 5, 6}) {
+    desk.tokens(id, {1}, FinishReason::kStop, 1);
+    CHECK(desk.router.journal().find(SequenceId{id}) == nullptr);
+  }
+  CHECK(desk.submits.back().second.sequence == SequenceId{7});
+  desk.start(7, 1);
+  desk.tokens(7, {1}, FinishReason::kStop, 1);
+  CHECK(desk.router.counts().finished == 6);
+}
