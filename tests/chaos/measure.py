@@ -55,6 +55,10 @@ class Arrivals:
         ]
 
 
+# One that is told later is about something else: a worker that hung before it was a member, say.
+TOLD_WITHIN_S = 4
+
+
 def noticed_in(fault, nodes, events):
     """Seconds from a fault to the event that tells of each lost node."""
     found = []
@@ -62,7 +66,7 @@ def noticed_in(fault, nodes, events):
         node = nodes.get(pid)
         times = [
             event["time"] - fault["time"] for event in events
-            if event["kind"] == "node_lost" and event["time"] >= fault["time"] - 0.002
+            if event["kind"] == "node_lost" and -0.002 <= event["time"] - fault["time"] < TOLD_WITHIN_S
             and event["text"].startswith(f"{node} ")
         ]  # fmt: skip
         if node and times:
