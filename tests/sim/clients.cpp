@@ -1,0 +1,135 @@
+#include "tests/sim/clients.h"
+
+#include "tests/sim/world.h"
+
+namespace troupe::sim {
+
+void Clients::begin(const std::vector<RequestSpec>& specs) {
+  for (const RequestSpec& spec : specs) {
+    Client client;
+    client.spec = spec;
+    for (std::uint32_t choice = 0; choice < spec.n; ++choice) {
+      SamplingParams sampling = spec.sampling;
+      sampling.choice = choice;
+      client.expected.push_back(expected_of(spec.prompt, sampling, spec.max_tokens, spec.stops));
+    }
+    clients_.push_back(std::move(client));
+    world_.loop.after(spec.at, [this, number = clients_.size() - 1] { ask(number); });
+  }
+}
+
+void Clients::ask(std::size_t number) {
+  Client& client = clients_[number];
+  PreparedRequest request;
+  request.prompt = client.spec.prompt;
+  request.sampling = client.spec.sampling;
+  request.seed = client.spec.sampling.seed;
+  request.max_tokens = client.spec.max_tokens;
+  request.n = client.spec.n;
+  if (client.spec.stops) request.stop_tokens = {kEos};
+  request.timeout = client.spec.timeout;
+  asking_ = number;
+  const auto accepted = world_.head.submit(std::move(request));
+  if (!accepted.ok()) {
+    if (accepted.error().code != ErrorCode::kUnavailable)
+      world_.broken("A request was refused: " + accepted.error().message);
+    world_.loop.after(world_.loop.pick_ms(50, 400), [this, number] { ask(number); });
+    return;
+  }
+  if (client.spec.cancel_after > Duration{})
+    world_.loop.after(client.spec.cancel_after,
+                      [this, number, id = *accepted] { cancel(number, id); });
+}
+
+void Clients::accepted(std::uint64_t request) {
+  Client& client = clients_[asking_];
+  requests_[request] = asking_;
+  client.request = request;
+  client.deadline = world_.loop.now() + client.spec.timeout;
+  client.tokens.assign(client.spec.n, 0);
+  client.finished.assign(client.spec.n, false);
+  ++world_.counters.requests;
+}
+
+void Clients::cancel(std::size_t number, std::uint64_t request) {
+  if (clients_[number].request != request) return;
+  clients_[number].cancelled = true;
+  world_.head.cancel(request);
+}
+
+void Clients::receive(const RouterActions::Deliver& delivery) {
+  const auto it = requests_.find(delivery.request);
+  if (it == requests_.end()) return world_.broken("News of a request that is over.");
+  Client& client = clients_[it->second];
+  const GenerationEvent& event = delivery.event;
+  if (event.choice >= client.spec.n) return world_.broken("News of a choice that there is not.");
+  check_tokens(client, event);
+  client.tokens[event.choice] += event.tokens.size();
+  if (event.finish != FinishReason::kNone) client.finished[event.choice] = true;
+  if (!event.request_done) return;
+  check_end(client, event);
+  end(client);
+}
+
+void Clients::check_tokens(const Client& client, const GenerationEvent& event) {
+  const Expected& expected = client.expected[event.choice];
+  std::size_t at = client.tokens[event.choice];
+  if (client.finished[event.choice] && !event.tokens.empty())
+    world_.broken("Tokens came after the last.");
+  for (const TokenOutput& token : event.tokens) {
+    if (at >= expected.output.size() || !(token == expected.output[at]))
+      return world_.broken("Token " + std::to_string(at) + " of a sequence of " +
+                           std::to_string(expected.output.size()) +
+                           " is not the one that it must be.");
+    ++at;
+    ++world_.counters.tokens;
+  }
+  if (event.finish != FinishReason::kNone &&
+      (at != expected.output.size() || event.finish != expected.finish))
+    world_.broken("A sequence ended at token " + std::to_string(at) + " of " +
+                  std::to_string(expected.output.size()) + ".");
+}
+
+void Clients::check_end(const Client& client, const GenerationEvent& event) {
+  if (event.error) {
+    const bool wanted = event.error->code == ErrorCode::kCancelled && client.cancelled;
+    const bool late =
+        event.error->code == ErrorCode::kDeadlineExceeded && world_.loop.now() >= client.deadline;
+    // Somebody has to be told when what looks like a poison request goes on to look like one.
+    const bool poison = event.error->message.find("The request was given up") == 0 &&
+                        world_.head.supervisor().counters().lost >= 2;
+    if (poison) ++world_.counters.given_up;
+    if (!wanted && !late && !poison) world_.broken("A request failed: " + event.error->message);
+    return;
+  }
+  for (const bool finished : client.finished)
+    if (!finished) world_.broken("A request ended before its choices did.");
+  ++world_.counters.finished;
+}
+
+void Clients::end(Client& client) {
+  requests_.erase(*client.request);
+  client.request.reset();
+  client.over = true;
+  ++over_;
+}
+
+void Clients::head_died() {
+  for (Client& client : clients_)
+    if (client.request) end(client);
+}
+
+std::string Clients::describe() const {
+  std::string text;
+  for (const Client& client : clients_) {
+    if (client.over) continue;
+    text += "  a request of " + std::to_string(client.spec.prompt.size()) + " + " +
+            std::to_string(client.spec.max_tokens) + " tokens ";
+    text += client.request ? "has" : "is not accepted";
+    for (const std::size_t tokens : client.tokens) text += " " + std::to_string(tokens);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace troupe::sim

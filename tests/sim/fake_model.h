@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "model/placement/model_costs.h"
+#include "runtime/ids.h"
+#include "runtime/step.h"
+
+/// A model in small whose numbers can be known without running it: every row is a hash of its
+/// context, layer by layer, and of what its experts make of it.
+namespace troupe::sim {
+
+inline constexpr int kLayers = 4;  ///< the first is dense
+inline constexpr int kExperts = 6;
+inline constexpr int kTopK = 2;
+inline constexpr TokenId kVocab = 50;
+inline constexpr TokenId kEos = 7;
+inline constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
+
+using ExpertKey = std::pair<std::int32_t, std::int32_t>;  ///< layer, expert
+
+ModelCosts costs();
+bool has_experts(std::int32_t layer);
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b);
+/// A token as it enters the first layer. Prompt and output are computed differently.
+std::uint64_t embed(TokenId token, bool prompt);
+/// The experts that a row's gate chooses; all different.
+std::array<std::int32_t, kTopK> gate(std::uint64_t row, std::int32_t layer);
+std::uint64_t expert_output(std::uint64_t row, std::int32_t layer, std::int32_t expert);
+std::uint64_t combine(std::uint64_t row, const std::array<std::uint64_t, kTopK>& outputs);
+TokenOutput scored(std::uint64_t row, TokenId token, std::int32_t top);
+TokenOutput sample(std::uint64_t row, const SamplingParams& sampling, std::int32_t position);
+
+/// What a sequence must become, whatever happens to the cluster meanwhile.
+struct Expected {
+  std::vector<TokenOutput> output;
+  FinishReason finish = FinishReason::kLength;
+};
+Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
+                     std::uint32_t max_tokens, bool stops);
+
+}  // namespace troupe::sim

@@ -1,0 +1,121 @@
+#include "tests/sim/history.h"
+
+#include <array>
+
+#include "tests/sim/fake_model.h"
+#include "tests/sim/loop.h"
+
+namespace troupe::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::array<const char*, kFaultKinds> kNames = {
+    "kill",         "hang",        "cut from the head", "cut to the head", "cut off the head",
+    "cut off",      "cut pair",    "cut pair one way",  "reset pair",      "reset session",
+    "device stuck", "device slow", "device fails",      "disk slow",       "loads fail",
+    "weights gone", "drain",       "rebalance",         "hot experts",     "head dies",
+    "kill all"};
+
+std::int64_t in_ms(Duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
+Shape make_shape(Loop& random) {
+  Shape shape;
+  shape.workers = static_cast<int>(random.pick(2, 5));
+  shape.devices = random.chance(70) ? 1 : 2;
+  shape.min_devices =
+      static_cast<int>(random.pick(1, static_cast<std::uint64_t>(shape.workers * shape.devices)));
+  // The model takes some 7000 bytes with its experts: from two devices for it to room for all.
+  shape.device_memory = random.pick(8, 40) * 1000;
+  shape.tier_memory = random.chance(30) ? random.pick(1, 12) * 100 : 0;
+  shape.pipeline = static_cast<int>(random.pick(1, 2));
+  shape.replicas = random.chance(50) ? 0 : static_cast<int>(random.pick(1, 2));
+  shape.redundant = static_cast<int>(random.pick(0, 4));
+  shape.block_size = 1 << random.pick(0, 4);
+  shape.max_seqs = static_cast<int>(random.pick(1, 8));
+  shape.max_batched = static_cast<int>(random.pick(4, 64));
+  for (int w = 0; w < shape.workers; ++w)
+    shape.starts.push_back(random.chance(80) ? random.pick_ms(0, 300) : random.pick_ms(500, 5000));
+  return shape;
+}
+
+Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
+  Fault fault;
+  fault.at = random.pick_ms(0, 6000);
+  fault.worker = static_cast<int>(random.pick(0, static_cast<std::uint64_t>(shape.workers) - 1));
+  fault.other = static_cast<int>(random.pick(0, static_cast<std::uint64_t>(shape.workers) - 1));
+  if (fault.other == fault.worker) fault.other = (fault.worker + 1) % shape.workers;
+  fault.lasts = random.chance(50) ? random.pick_ms(10, 400) : random.pick_ms(400, 3000);
+  if (!mix.faults) {
+    const FaultKind kinds[] = {FaultKind::kDrain, FaultKind::kRebalance, FaultKind::kHotExperts};
+    fault.kind = kinds[random.pick(0, 2)];
+    return fault;
+  }
+  do {
+    fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
+  } while (fault.kind == FaultKind::kHeadDies && !mix.head_dies);
+  return fault;
+}
+
+RequestSpec make_request(Loop& random, const Mix& mix) {
+  RequestSpec spec;
+  spec.at = random.pick_ms(200, 7000);
+  for (std::uint64_t length = random.pick(1, 30); length > 0; --length)
+    spec.prompt.push_back(static_cast<TokenId>(random.pick(0, kVocab - 1)));
+  spec.max_tokens = static_cast<std::uint32_t>(random.pick(1, 30));
+  spec.n = random.chance(85) ? 1 : static_cast<std::uint32_t>(random.pick(2, 3));
+  spec.sampling.temperature = random.chance(50) ? 1.0f : 0.0f;
+  spec.sampling.top_logprobs = random.chance(70) ? -1 : 2;
+  spec.sampling.seed = random.draw();
+  spec.stops = random.chance(50);
+  spec.timeout = 3600s;
+  if (mix.short_deadlines && random.chance(8)) spec.timeout = random.pick_ms(1, 1000);
+  if (random.chance(10)) spec.cancel_after = random.pick_ms(1, 2000);
+  return spec;
+}
+
+}  // namespace
+
+History make_history(std::uint64_t seed, const Mix& mix) {
+  Loop random(seed * 7919 + 17);
+  History history;
+  history.seed = seed;
+  history.shape = make_shape(random);
+  const auto most = static_cast<std::uint64_t>(mix.faults_most);
+  for (std::uint64_t n = random.pick(0, most); n > 0; --n)
+    history.faults.push_back(make_fault(random, history.shape, mix));
+  for (std::uint64_t n = random.pick(4, 14); n > 0; --n)
+    history.requests.push_back(make_request(random, mix));
+  return history;
+}
+
+std::string to_string(const Fault& fault) {
+  std::string text = std::to_string(in_ms(fault.at)) +
+                     " ms: " + kNames[static_cast<std::size_t>(fault.kind)] + ", worker " +
+                     std::to_string(fault.worker);
+  const bool pair = fault.kind == FaultKind::kCutPair || fault.kind == FaultKind::kCutPairOneWay ||
+                    fault.kind == FaultKind::kResetPair;
+  if (pair) text += " and " + std::to_string(fault.other);
+  return text + ", for " + std::to_string(in_ms(fault.lasts)) + " ms";
+}
+
+std::string to_string(const History& history) {
+  const Shape& s = history.shape;
+  std::string text = "seed " + std::to_string(history.seed) + ": " + std::to_string(s.workers) +
+                     " workers of " + std::to_string(s.devices) + " devices of " +
+                     std::to_string(s.device_memory) + " bytes, at least " +
+                     std::to_string(s.min_devices) + " devices, pipeline " +
+                     std::to_string(s.pipeline) + ", replicas " + std::to_string(s.replicas) +
+                     ", redundant experts " + std::to_string(s.redundant) + ", tier " +
+                     std::to_string(s.tier_memory) + ", " +
+                     std::to_string(history.requests.size()) + " requests\n";
+  for (int w = 0; w < s.workers; ++w)
+    text += "  " + std::to_string(in_ms(s.starts[static_cast<std::size_t>(w)])) + " ms: worker " +
+            std::to_string(w) + " starts\n";
+  for (const Fault& fault : history.faults) text += "  " + to_string(fault) + "\n";
+  return text;
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/clock.h"
+#include "runtime/ids.h"
+#include "runtime/sampling_params.h"
+
+namespace troupe::sim {
+
+enum class FaultKind : std::uint8_t {
+  kKill,         ///< the process dies; its machine starts it again
+  kHang,         ///< the process stands still: SIGSTOP, or a machine that is paused
+  kCut,          ///< a worker and the head, both ways
+  kCutToHead,    ///< one way
+  kCutFromHead,  ///< one way
+  kCutOff,       ///< a worker from everyone
+  kCutPair,      ///< two workers, both ways, while both reach the head
+  kCutPairOneWay,
+  kResetPair,     ///< the connection of two workers ends
+  kResetSession,  ///< a worker's connection to the head ends
+  kStuck,         ///< its compute threads stand still, its sockets live
+  kSlowDevice,    ///< its devices take 8 times as long
+  kDeviceFails,   ///< one of its devices computes no more until the process starts anew
+  kSlowDisk,      ///< reading takes 30 times as long
+  kLoadsFail,     ///< its loads fail, for a reason that passes
+  kWeightsGone,   ///< its loads fail, for one that does not
+  kDrain,         ///< somebody drains it; it comes back as a new process later
+  kRebalance,     ///< somebody asks for it
+  kHotExperts,    ///< some experts get most tokens
+  kHeadDies,      ///< and starts again with the same state folder
+  kKillAll,       ///< every worker at once
+};
+inline constexpr int kFaultKinds = 21;
+
+/// Heals by itself after `lasts`.
+struct Fault {
+  FaultKind kind = FaultKind::kKill;
+  Duration at{};
+  Duration lasts{};
+  int worker = 0;
+  int other = 0;  ///< of a pair
+};
+
+struct RequestSpec {
+  Duration at{};
+  std::vector<TokenId> prompt;
+  std::uint32_t max_tokens = 1;
+  std::uint32_t n = 1;
+  SamplingParams sampling;  ///< with its seed
+  bool stops = false;       ///< at kEos
+  Duration timeout{};
+  Duration cancel_after{};  ///< 0: never
+};
+
+/// What the cluster is made of.
+struct Shape {
+  int workers = 2;
+  int devices = 1;  ///< a worker
+  std::uint64_t device_memory = 0;
+  std::uint64_t tier_memory = 0;
+  int min_devices = 1;
+  int pipeline = 1;
+  int replicas = 0;  ///< as --data-parallel-size
+  int redundant = 0;
+  int block_size = 4;
+  int max_seqs = 8;
+  int max_batched = 32;
+  std::vector<Duration> starts;  ///< of each worker
+};
+
+/// Everything about one life of a cluster that was decided beforehand. With `seed`, which the
+/// network and the disks draw from, it replays exactly.
+struct History {
+  std::uint64_t seed = 0;
+  Shape shape;
+  std::vector<Fault> faults;
+  std::vector<RequestSpec> requests;
+};
+
+/// What a history may have in it.
+struct Mix {
+  bool faults = true;  ///< else only what operators do: joins, drains, rebalances
+  bool head_dies = true;
+  bool short_deadlines = true;
+  int faults_most = 10;
+};
+History make_history(std::uint64_t seed, const Mix& mix);
+
+std::string to_string(const Fault& fault);
+std::string to_string(const History& history);
+
+}  // namespace troupe::sim

@@ -1,0 +1,116 @@
+#include "tests/sim/runner.h"
+
+#include <algorithm>
+
+#include "tests/sim/rules.h"
+
+namespace troupe::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long a cluster may take after its last fault until everything serves and every request is
+/// over. Nodes that were fenced for a link, and those whose weights were gone, are kept out for 30
+/// s.
+constexpr Duration kHealLimit = 150s;
+/// Nothing may change in a cluster that nothing happens to.
+constexpr Duration kCalm = 3s;
+
+Duration end_of(const History& history) {
+  Duration end{};
+  for (const Fault& fault : history.faults) end = std::max(end, fault.at + fault.lasts);
+  for (const RequestSpec& request : history.requests)
+    end = std::max(end, request.at + request.cancel_after);
+  for (const Duration start : history.shape.starts) end = std::max(end, start);
+  return end + 1ms;
+}
+
+void take_counters(World& world) {
+  Counters& c = world.counters;
+  c.events = world.loop.events();
+  if (!world.head.up()) return;
+  const auto& counters = world.head.supervisor().counters();
+  c.versions = counters.placements;
+  c.recoveries = counters.recoveries;
+  c.moves = counters.moves;
+  c.lost = counters.lost;
+  c.replays = world.head.router().counts().replayed;
+}
+
+void live(World& world, const History& history) {
+  world.begin();
+  world.run_for(end_of(history));
+  if (!world.violation().empty()) return;
+  const auto healed = [&] {
+    return world.clients.all_over() && world.head.operations() == 0 && world.all_serve();
+  };
+  if (!world.run_until(healed, kHealLimit))
+    return world.broken("The cluster does not heal, or a request does not end.");
+  // Versions follow each other until it is where it wants to be; then nothing may change.
+  const auto calm = [&] {
+    const auto& counters = world.head.supervisor().counters();
+    const std::uint64_t versions = counters.placements, lost = counters.lost;
+    return !world.run_until(
+               [&] {
+                 return world.head.supervisor().counters().placements != versions ||
+                        world.head.supervisor().counters().lost != lost;
+               },
+               kCalm) &&
+           healed();
+  };
+  int tries = 60;
+  while (world.violation().empty() && !calm())
+    if (--tries == 0) return world.broken("The cluster does not come to rest.");
+  if (!world.violation().empty()) return;
+  check_idle(world);
+  take_counters(world);
+}
+
+void end(World& world) {
+  if (!world.violation().empty()) return;
+  world.stopping = true;
+  world.head.stop("the history is over");
+  const auto ended = [&] {
+    bool all = world.head.ended() && !world.head.up();
+    for (int w = 0; w < world.workers(); ++w) all = all && world.worker(w).exit().has_value();
+    return all;
+  };
+  if (!world.run_until(ended, 8s)) world.broken("The cluster does not end.");
+}
+
+}  // namespace
+
+Outcome run_history(const History& history) {
+  World world(history);
+  live(world, history);
+  end(world);
+  return {world.violation(), world.counters};
+}
+
+History shrink(History history) {
+  const auto breaks = [](const History& h) { return !run_history(h).violation.empty(); };
+  const auto drop_each = [&](auto& list) {
+    for (std::size_t i = list.size(); i-- > 0;) {
+      auto removed = list[i];
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!breaks(history))
+        list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), std::move(removed));
+    }
+  };
+  for (std::size_t before = 0; before != history.faults.size() + history.requests.size();) {
+    before = history.faults.size() + history.requests.size();
+    drop_each(history.faults);
+    drop_each(history.requests);
+  }
+  return history;
+}
+
+std::string explain(const History& history) {
+  const History least = shrink(history);
+  return "Broken: " + run_history(history).violation + "\nThe shortest history found, of " +
+         std::to_string(history.faults.size()) + " faults and " +
+         std::to_string(history.requests.size()) + " requests:\n" + to_string(least) +
+         "It breaks: " + run_history(least).violation;
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,70 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "tests/sim/runner.h"
+
+using namespace troupe::sim;
+
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// TROUPE_SIM_SEED replays one seed; TROUPE_SIM_SEEDS runs that many, TROUPE_SIM_FIRST from there;
+/// with TROUPE_SIM_SURVEY all failing ones are named, not only the first.
+Counters run_seeds(std::uint64_t count, const Mix& mix) {
+  Counters total;
+  std::uint64_t first = from_environment("TROUPE_SIM_FIRST", 1);
+  std::uint64_t last = first + from_environment("TROUPE_SIM_SEEDS", count) - 1;
+  if (const std::uint64_t only = from_environment("TROUPE_SIM_SEED", 0)) first = last = only;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    const History history = make_history(seed, mix);
+    const Outcome outcome = run_history(history);
+    total.add(outcome.counters);
+    if (outcome.violation.empty()) continue;
+    if (std::getenv("TROUPE_SIM_SURVEY"))
+      MESSAGE("seed " << seed << ": " << outcome.violation.substr(0, outcome.violation.find('\n')));
+    else
+      FAIL(explain(history));
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto histories = static_cast<double>(last - first + 1);
+  MESSAGE((last - first + 1) << " histories, " << histories * 60 / seconds << " a minute; "
+                             << total.events << " events, " << total.requests << " requests, "
+                             << total.tokens << " tokens, " << total.steps << " steps, "
+                             << total.steps_failed << " failed, " << total.dispatches
+                             << " questions, " << total.not_here << " refused, " << total.replays
+                             << " replays, " << total.versions << " versions, " << total.recoveries
+                             << " recoveries, " << total.moves << " moves, " << total.lost
+                             << " lost, " << total.too_large << " too large, " << total.given_up
+                             << " given up");
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("nothing is lost, whatever happens to the cluster") {
+  const Counters total = run_seeds(300, Mix{});
+  // It tried what it claims to try.
+  CHECK(total.finished > total.requests / 2);
+  if (std::getenv("TROUPE_SIM_SEED")) return;
+  CHECK(total.replays > 0);
+  CHECK(total.recoveries > 0);
+  CHECK(total.not_here > 0);
+}
+
+TEST_CASE("drains, joins and rebalances let no step ask in vain") {
+  Mix mix;
+  mix.faults = false;
+  const Counters total = run_seeds(100, mix);
+  // Experts go only when every node has said that no question by older routes is open.
+  CHECK(total.not_here == 0);
+  CHECK(total.given_up == 0);
+  if (!std::getenv("TROUPE_SIM_SEED")) CHECK(total.moves > 0);
+}

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/bulk_lane.h"
+#include "tests/sim/clients.h"
+#include "tests/sim/control_lane.h"
+#include "tests/sim/head.h"
+#include "tests/sim/history.h"
+#include "tests/sim/loop.h"
+#include "tests/sim/network.h"
+#include "tests/sim/worker.h"
+
+namespace troupe::sim {
+
+/// What happened in a history, so that a test can see that it tried what it claims to try.
+struct Counters {
+  std::uint64_t requests = 0, finished = 0, tokens = 0;
+  std::uint64_t steps = 0, steps_failed = 0, dispatches = 0, not_here = 0;
+  std::uint64_t replays = 0, versions = 0, recoveries = 0, moves = 0, lost = 0;
+  std::uint64_t given_up = 0;   ///< requests that looked as if they killed their workers
+  std::uint64_t too_large = 0;  ///< versions that did not fit beside those before
+  std::uint64_t events = 0;
+  void add(const Counters& other);
+};
+
+/// A whole cluster: one head, its workers, their machines, what lies between them, and clients.
+class World {
+ public:
+  explicit World(const History& history);
+  World(const World&) = delete;
+
+  const Shape& shape() const { return history_.shape; }
+  Worker& worker(int number) { return *workers_[static_cast<std::size_t>(number)]; }
+  const Worker& worker(int number) const { return *workers_[static_cast<std::size_t>(number)]; }
+  int workers() const { return static_cast<int>(workers_.size()); }
+
+  void begin();  ///< processes, faults and requests take their times
+  /// Runs until `done` holds; false when `limit` passes first or a rule is broken.
+  bool run_until(const std::function<bool()>& done, Duration limit);
+  void run_for(Duration time) {
+    (void)run_until([] { return false; }, time);
+  }
+
+  void strike(const Fault& fault);
+  void heal(const Fault& fault);
+  /// A worker's process ended by itself.
+  void exited(int worker, const NodeAgentActions::Exit& exit);
+
+  /// Everyone is a member, and those that the version in force uses serve it.
+  bool all_serve() const;
+  std::string describe() const;
+
+  void broken(const std::string& rule);
+  /// The first rule that was broken; empty: none.
+  const std::string& violation() const { return violation_; }
+
+  Loop loop;
+  Network network;
+  ControlLane control;
+  BulkLane bulk;
+  Head head;
+  Clients clients;
+  Counters counters;
+  int hot_experts = 0;    ///< faults that make some experts' load high
+  bool stopping = false;  ///< processes may end and stay so
+  bool checks = true;     ///< the rules, after every event
+
+ private:
+  void cut(const Fault& fault, bool heals);
+
+  History history_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::string violation_;
+};
+
+}  // namespace troupe::sim
