@@ -64,6 +64,8 @@ TEST_CASE("drains, joins and rebalances let no step ask in vain") {
   mix.faults = false;
   const Counters total = run_seeds(100, mix);
   // Experts go only when every node has said that no question by older routes is open.
+  // Shown once: with Supervisor::activate() sending Retire at once instead of after Activated from
+  // all, 8 questions of these 100 histories were refused, and this check failed.
   CHECK(total.not_here == 0);
   CHECK(total.given_up == 0);
   if (!std::getenv("TROUPE_SIM_SEED")) CHECK(total.moves > 0);
