@@ -226,8 +226,8 @@ def markdown(options, series, seconds):
         yield ""
         lost = figures["lost"]
         yield (
-            f"{figures['finished']} requests finished, {figures['replayed']} replays; {lost['failed']} failed, "
-            f"{lost['changed']} changed, {lost['hung']} hung."
+            f"{figures['finished']} requests finished, {figures['replayed']} replays; "
+            f"{lost['failed']} failed, {lost['changed']} changed, {lost['hung']} hung."
         )
 
 
