@@ -204,8 +204,8 @@ def markdown(options, series, seconds):
     yield "# What a fault costs"
     yield ""
     yield (
-        f"{faults} faults on the demo model under {options.streams} streams, {options.workers} workers of one "
-        f"thread, head, workers and load on the same {os.cpu_count()} processors ({processor()}); "
+        f"{faults} faults on the demo model under {options.streams} streams, {options.workers} workers "
+        f"of one thread, head, workers and load on the same {os.cpu_count()} processors ({processor()}); "
         f"seed {options.seed}, {seconds / 60:.0f} minutes, {datetime.date.today()}."
     )
     yield "`python3 tests/chaos/report.py` writes this file. Every answer was compared bit for bit with the"
