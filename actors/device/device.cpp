@@ -1,5 +1,7 @@
 #include "actors/device/device.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -18,6 +20,17 @@ float probe_work() {
   float x = start;
   for (int i = 0; i < kSteps; ++i) x = x * 0.999999f + 1e-6f;
   return x;
+}
+
+/// What the calling thread has computed so far.
+Duration computed() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+double ratio(Duration a, Duration b) {
+  return static_cast<double>(a.count()) / static_cast<double>(std::max<std::int64_t>(b.count(), 1));
 }
 
 }  // namespace
@@ -62,9 +75,12 @@ void Device::run() {
     busy_ = true;
     busy_since_ = now();
     lock.unlock();
+    const Duration before = computed();
     job();
     job = nullptr;  // what it holds goes before the device counts as idle
+    jobs_computed_ += computed() - before;
     lock.lock();
+    jobs_took_ += now() - busy_since_;
     busy_ = false;
     busy_for_ += now() - std::max(busy_since_, measured_at_);
   }
@@ -144,10 +160,18 @@ void Device::probe() {
   if (probing_.exchange(true)) return;
   const Status queued = submit([this] {
     const TimePoint start = now();
+    const Duration before = computed();
     volatile float result = probe_work();
     (void)result;
-    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(now() - start);
-    probe_us_ = static_cast<std::uint32_t>(std::max<std::int64_t>(took.count(), 1));
+    const Duration cpu = computed() - before;
+    Duration wall = now() - start;
+    double slowdown = ratio(wall, cpu);
+    // With one thread the jobs since the last probe say more: it is short, and fits between two
+    // interruptions. With several, the time that this one waits for the others would count.
+    if (options_.threads == 1) slowdown = ratio(wall + jobs_took_, cpu + jobs_computed_);
+    jobs_took_ = jobs_computed_ = Duration::zero();
+    const double us = std::chrono::duration<double, std::micro>(cpu).count();
+    probe_us_ = static_cast<std::uint32_t>(std::clamp(us * std::max(1.0, slowdown), 1.0, 1e9));
     probing_ = false;
   });
   if (!queued.ok()) probing_ = false;

@@ -92,7 +92,9 @@ class Device {
   /// Has a small fixed piece of arithmetic run on the compute thread, unless one still waits there:
   /// how long it takes says how fast the device is now.
   void probe();
-  /// Of the newest probe; 0: none yet.
+  /// Time that the newest probe computed, times how much longer than they computed it and the jobs
+  /// before it took: a clock that is throttled shows in the first, a core that is given to others
+  /// in the second. 0: none yet.
   std::uint32_t probe_us() const { return probe_us_.load(); }
 
   /// Share of the time since the last call that the compute thread was busy, [0, 1].
@@ -111,6 +113,8 @@ class Device {
 
   std::atomic<std::uint32_t> probe_us_{0};
   std::atomic<bool> probing_{false};
+  // On the compute thread only, since the last probe.
+  Duration jobs_took_{}, jobs_computed_{};
 
   mutable std::mutex experts_mutex_;
   std::shared_ptr<const ExpertSet> experts_;  // guarded by experts_mutex_

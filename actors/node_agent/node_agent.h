@@ -189,7 +189,9 @@ class NodeAgent {
   struct PeerState {
     Peer peer;
     Reach reach = Reach::kTrying;
-    TimePoint heard{};  ///< its newest ping; while it is up
+    bool anew = false;  ///< the head had both connect anew
+    /// Its newest ping while it is up; while they connect anew, since when.
+    TimePoint heard{};
   };
   using Lives = std::map<NodeId, Incarnation>;
   /// The version that is being loaded, or has been and waits for its activation.

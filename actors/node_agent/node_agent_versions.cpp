@@ -9,6 +9,8 @@ namespace {
 /// A peer that says nothing for this long cannot be reached; it pings with every renewal. A little
 /// longer than a lease, so that of a node that hangs the head knows first.
 constexpr auto kPeerSilence = limits::kLease + limits::kRenewEvery;
+/// Members whose connection broke have this long to make a new one: both are told at once.
+constexpr auto kConnectAnew = std::chrono::milliseconds(750);
 
 }  // namespace
 
@@ -217,6 +219,7 @@ void NodeAgent::on_connect(const Peer& peer, NodeAgentActions& actions) {
   }
   let_go(it->second, actions);
   reach(peer, actions);
+  peers_.at(peer.id).anew = true;
 }
 
 void NodeAgent::lose(const Peer& peer, NodeAgentActions& actions) {
@@ -249,6 +252,7 @@ void NodeAgent::peer_up(NodeId peer, Incarnation incarnation, TimePoint now,
     if (it->second.reach != Reach::kUp) actions.peers_up.push_back(peer);
     it->second.reach = Reach::kUp;
     it->second.heard = now;
+    it->second.anew = false;
     report_if_loaded(actions);
   }
   wake(actions);
@@ -275,6 +279,12 @@ void NodeAgent::break_link(PeerState& state, std::string_view reason, NodeAgentA
 /// With every renewal; whoever was not heard for too long is cut off, though nothing was reset.
 void NodeAgent::ping_peers(TimePoint now, NodeAgentActions& actions) {
   for (auto& [node, state] : peers_) {
+    if (state.reach == Reach::kTrying && state.anew) {
+      if (state.heard == TimePoint{}) state.heard = now;
+      if (now - state.heard < kConnectAnew) continue;
+      actions.forget_peers.push_back(state.peer);
+      break_link(state, "no new connection came about", actions);
+    }
     if (state.reach != Reach::kUp) continue;
     if (now - state.heard < kPeerSilence) {
       actions.pings.push_back(state.peer);

@@ -224,8 +224,9 @@ void Supervisor::check_speed(TimePoint now, SupervisorActions& actions) {
     const double usual = others[others.size() / 2];
     SpeedWatch& watch = speeds_.at(device);
     if (slowdown >= SpeedWatch::kSlow * std::max(1.0, usual / SpeedWatch::kFine)) {
+      if (!watch.slow_since) watch.slow_since = now;
+      if (now - *watch.slow_since < kSlowAfter) continue;
       if (slow_.insert(device).second) {
-        watch.slow_since = now;
         record("device_slow",
                to_string(device) + " takes " + std::to_string(static_cast<int>(slowdown)) +
                    " times as long as at its best; others are asked instead where they can be.",
@@ -235,7 +236,10 @@ void Supervisor::check_speed(TimePoint now, SupervisorActions& actions) {
         watch.drained = true;
         change_goal(now);
       }
-    } else if (slowdown <= SpeedWatch::kFine * std::max(1.0, usual) && slow_.erase(device) > 0) {
+    } else if (!slow_.contains(device)) {
+      watch.slow_since.reset();
+    } else if (slowdown <= SpeedWatch::kFine * std::max(1.0, usual)) {
+      slow_.erase(device);
       watch.slow_since.reset();
       if (std::exchange(watch.drained, false)) change_goal(now);
       record("device_slow", to_string(device) + " is as fast as it was again.", now, actions);

@@ -13,6 +13,8 @@ inline constexpr auto kGoalDelay = std::chrono::milliseconds(300);
 /// How often the experts' load is looked at, and how often it may have them laid out anew.
 inline constexpr auto kBalanceCheckEvery = std::chrono::seconds(5);
 inline constexpr auto kBalanceEvery = std::chrono::seconds(30);
+/// A device that is slow for this long counts as slow: what lasts shorter is noise.
+inline constexpr auto kSlowAfter = std::chrono::seconds(2);
 /// A device that is slow for this long is drained; before, it is only asked less.
 inline constexpr auto kSlowDrainAfter = std::chrono::seconds(30);
 /// A node that was fenced for a link and kept out of trouble for this long is as good as new.

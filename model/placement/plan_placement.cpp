@@ -159,7 +159,9 @@ class Planner {
     shards_on_.assign(devices_.size(), 0);
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::uint64_t bytes = plannable_bytes(devices_[d].memory_total);
-      free_.push_back(bytes - std::min(bytes, used[d].total()));
+      const auto taken = input.taken.find(devices_[d].device);
+      const std::uint64_t use = used[d].total() + (taken == input.taken.end() ? 0 : taken->second);
+      free_.push_back(bytes - std::min(bytes, use));
       for (const auto& shard : input.kept.shards)
         shards_on_[d] += shard.device == devices_[d].device ? 1 : 0;
     }

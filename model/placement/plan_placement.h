@@ -36,6 +36,8 @@ struct PlacementInput {
   /// placement from nothing.
   Placement kept;
   std::set<DeviceRef> closed;      ///< of `devices`: they take no new shard
+  /// Bytes that replicas hold until the new ones serve, beside what is kept.
+  std::map<DeviceRef, std::uint64_t> taken;
   std::uint32_t next_replica = 0;  ///< id of the first new replica, unless a kept one has it
   /// Shards that a node has in memory: it gets such a shard rather than another node.
   std::map<NodeId, std::vector<std::pair<std::int32_t, std::int32_t>>> held_shards;

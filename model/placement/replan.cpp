@@ -288,7 +288,15 @@ Result<Placement> goal_placement(const ReplanInput& input) {
   next.experts = std::move(*layout);
   next.tier = plan_tier(input, next);
   if (Status fits = check_room(input, next); !fits) return fits.error();
-  return plan_placement(plan_input(input, std::move(next)));
+  PlacementInput plan = plan_input(input, next);
+  Placement ending = living_part(input.before, input.base.devices);
+  ending.experts.clear();
+  std::set<std::uint32_t> kept;
+  for (const auto& replica : next.replicas) kept.insert(replica.id);
+  std::erase_if(ending.replicas, [&](const auto& r) { return kept.contains(r.id); });
+  std::erase_if(ending.shards, [&](const auto& s) { return kept.contains(s.replica); });
+  for (const auto& use : placement_use(input.base, ending)) plan.taken[use.device] = use.total();
+  return plan_placement(plan);
 }
 
 Survival survival_of(const ReplanInput& input) {

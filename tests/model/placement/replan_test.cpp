@@ -211,6 +211,32 @@ TEST_CASE("devices that leave end with nothing, those that are closed keep what 
   }
 }
 
+TEST_CASE("a replica that ends keeps its memory until the one in its place serves") {
+  ReplanInput input = cluster(2);
+  input.base.engine.pipeline_parallel_size = 2;
+  input.base.engine.data_parallel_size = 1;
+  input.base.model.expert_bytes = 10'000;
+  input.before = *plan_placement(input.base);
+  REQUIRE(input.before.shards.size() == 2);
+  input.leaving = {input.before.shards[0].device};
+  const auto goal = goal_placement(input);
+  REQUIRE(goal);
+  const DeviceRef stays = input.before.shards[1].device;
+  std::uint64_t together = 0;
+  for (const Placement* placement : std::vector<const Placement*>{&input.before, &goal.value()})
+    for (const auto& use : placement_use(input.base, *placement))
+      if (use.device == stays) together += use.total() - use.expert_bytes;
+  CHECK(together <= plannable_bytes(64 * kMiB));
+  // With memory for one at a time alone it is refused, and the bytes are said.
+  std::uint64_t alone = 0;
+  for (const auto& use : placement_use(input.base, *goal))
+    if (use.device == stays) alone = use.total();
+  for (auto& d : input.base.devices) d.memory_total = alone;
+  const auto refused = goal_placement(input);
+  REQUIRE(!refused);
+  CHECK(refused.error().message.find(" bytes") != std::string::npos);
+}
+
 TEST_CASE("the second tier holds what one node alone serves, on another") {
   ReplanInput input = cluster(3, 8);
   input.before = *plan_placement(input.base);
