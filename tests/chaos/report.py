@@ -245,7 +245,8 @@ def main():
     began = time.monotonic()
     series = []
     with tempfile.TemporaryDirectory(prefix="troupe-report-") as folder:
-        reference = chaos.answers_without_faults(chaos.Plan(seed=options.seed, head_flags=common), Path(folder))
+        plan = chaos.Plan(seed=options.seed, head_flags=common)
+        reference = chaos.answers_without_faults(plan, Path(folder))
         for scenario in SCENARIOS if options.only is None else [SCENARIOS[options.only]]:
             with Stage(network.Direct(), (*common, *scenario.flags)) as stage:
                 series.append((scenario, Series(scenario, options, stage).go(reference)))
