@@ -113,6 +113,7 @@ WeightStore::Dropped WeightStore::drop_unwanted() {
 void WeightStore::retire(PlacementVersion version) {
   Dropped dropped;  // freed after the lock
   std::lock_guard lock(mutex_);
+  if (!parts_.contains(version)) return;  // of an earlier membership
   std::erase_if(parts_, [&](const auto& entry) { return entry.first < version; });
   dropped = drop_unwanted();
 }

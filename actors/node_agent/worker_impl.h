@@ -69,7 +69,7 @@ struct WorkerNode::Impl : transport::FabricEvents {
   Status open_checkpoint(const std::string& folder);
   Status read_weights(Loading& loading, std::optional<PlacementVersion> active,
                       const std::atomic<bool>& cancelled);
-  void settle_devices(const std::vector<ActorHandle>& ending, const std::atomic<bool>& cancelled);
+  void settle_devices(const std::atomic<bool>& cancelled);
 
   // --- On the fabric's thread ---
   void on_frame(PeerKey from, transport::Frame frame) override;
@@ -103,6 +103,9 @@ struct WorkerNode::Impl : transport::FabricEvents {
   std::mutex mutex;
   std::condition_variable ended_changed;
   std::optional<Exit> ended;  // guarded by mutex
+  /// Actors of earlier versions that have not given back yet what they held on the devices; guarded
+  /// by mutex.
+  std::vector<ActorHandle> unsettled;
 
   Loader loader;
   Loader cleaner;  // frees what is let go, which takes a while for many GiB

@@ -32,20 +32,21 @@ WeightPart part_of(const NodeAgentActions::Work& work) {
 void WorkerNode::Impl::begin_load(NodeAgentActions::Work work) {
   if (!serving) {
     const Address router{kHeadNode, head.incarnation, {ActorKind::kRouter, 0}};
-    serving = std::make_unique<Serving>(
-        NodeContext{system, post, devices, counter},
-        Serving::Self{agent->id(), agent->incarnation(), router});
+    serving = std::make_unique<Serving>(NodeContext{system, post, devices, counter},
+                                        Serving::Self{agent->id(), agent->incarnation(), router});
     if (!avoided.empty()) serving->avoid(avoided);
   }
-  auto before = std::exchange(ending, {});
-  for (auto& actor : serving->take_ending()) before.push_back(std::move(actor));
+  for (auto& actor : serving->take_ending()) ending.push_back(std::move(actor));
+  {
+    std::lock_guard lock(mutex);
+    for (auto& actor : std::exchange(ending, {})) unsettled.push_back(std::move(actor));
+  }
   auto loading = std::make_shared<Loading>();
   loading->version = work.version;
   loading->incarnation = agent->incarnation();
   loading->work = std::move(work);
-  loader.run([this, loading, before = std::move(before),
-              active = agent->active()](const std::atomic<bool>& cancelled) {
-    settle_devices(before, cancelled);
+  loader.run([this, loading, active = agent->active()](const std::atomic<bool>& cancelled) {
+    settle_devices(cancelled);
     loading->status = read_weights(*loading, active, cancelled);
     if (cancelled) return;
     (void)handle.call([this, loading] { start_actors(loading); });
@@ -57,8 +58,7 @@ Status WorkerNode::Impl::read_weights(Loading& loading, std::optional<PlacementV
   const WeightPart part = part_of(loading.work);
   // What is in memory already needs no file.
   if (!checkpoint || weights->lacks(part)) {
-    if (const Status opened = open_checkpoint(loading.work.model_path); !opened.ok())
-      return opened;
+    if (const Status opened = open_checkpoint(loading.work.model_path); !opened.ok()) return opened;
     if (checkpoint->hash() != loading.work.checkpoint_hash) {
       checkpoint_doubted = true;
       return corrupt("The checkpoint at " + loading.work.model_path +
@@ -159,8 +159,12 @@ Status WorkerNode::Impl::open_checkpoint(const std::string& folder) {
 
 /// Waits, within bounds, until what earlier versions held on the devices has been given back.
 /// A job that runs may be a whole step; its caches are given back after it.
-void WorkerNode::Impl::settle_devices(const std::vector<ActorHandle>& before,
-                                      const std::atomic<bool>& cancelled) {
+void WorkerNode::Impl::settle_devices(const std::atomic<bool>& cancelled) {
+  std::vector<ActorHandle> before;
+  {
+    std::lock_guard lock(mutex);
+    before = unsettled;
+  }
   if (before.empty()) return;
   for (const auto& actor : before) actor.stop_and_wait(limits::kActorStopDeadline);
   const TimePoint deadline = now() + limits::kStepDeadline / 2;
@@ -171,6 +175,10 @@ void WorkerNode::Impl::settle_devices(const std::vector<ActorHandle>& before,
     while (!cancelled && now() < deadline)
       if (future.wait_for(std::chrono::milliseconds(20)) == std::future_status::ready) break;
   }
+  if (cancelled) return;  // the next load waits for them
+  std::lock_guard lock(mutex);
+  unsettled.erase(unsettled.begin(),
+                  unsettled.begin() + static_cast<std::ptrdiff_t>(before.size()));
 }
 
 }  // namespace troupe

@@ -50,6 +50,8 @@ void Supervisor::load(Placement placement, TimePoint now, SupervisorActions& act
   loading_.clear();
   std::set<NodeId> concerned = nodes_of(*pending_);
   if (active_) concerned.merge(nodes_of(*active_));
+  // Who has lost all of its part must hear that it may let go of it.
+  concerned.insert(served_by_.begin(), served_by_.end());
   for (const NodeId node : concerned) {
     const auto it = members_.find(node);
     if (it == members_.end()) continue;
@@ -156,6 +158,7 @@ void Supervisor::fail_load(Member& member, const Error& error, TimePoint now,
 // --- Activate, retire ---------------------------------------------------------------------------
 
 void Supervisor::activate(TimePoint now, SupervisorActions& actions) {
+  served_by_ = nodes_of(*pending_);
   set_active(std::move(*pending_));
   pending_.reset();
   retire_due_ = true;

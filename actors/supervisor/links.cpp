@@ -39,9 +39,19 @@ void Supervisor::on_unreachable(const Member& reporter, const PeerUnreachable& r
   const auto it = members_.find(report.peer);
   if (it == members_.end() || it->second.incarnation != report.incarnation) return;  // known
   const Member& peer = it->second;
+  std::erase_if(broken_links_,
+                [&](const auto& link) { return now - link.second.since >= kLinkMemory; });
+  const auto takes_part = [&](NodeId node) {
+    return served_by_.contains(node) || loading_.contains(node);
+  };
+  if (!takes_part(reporter.id) || !takes_part(peer.id)) {
+    // Nobody needs that connection; the next version that does makes it anew.
+    const auto lives = std::minmax(reporter.incarnation, peer.incarnation);
+    tokens_.erase({lives.first, lives.second});
+    return;
+  }
   const auto key = std::minmax(reporter.incarnation, peer.incarnation);
   BrokenLink& link = broken_links_[{key.first, key.second}];
-  if (now - link.since >= kLinkMemory) link = {};
   const std::string text = to_string(reporter.id) + " cannot reach " + to_string(peer.id) + ": " +
                            report.reason.substr(0, 1024);
   if (link.reported.empty()) {

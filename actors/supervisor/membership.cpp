@@ -78,7 +78,7 @@ NodeId Supervisor::choose_id(const Join& join, TimePoint now, SupervisorActions&
       // Its machine ended its old life before it sought the head again.
       remove_member(held, "it came back with a new connection", false, now, actions);
     }
-    if (it == members_.end() || same_process) {
+    if (same_process || it == members_.end()) {
       next_node_ = std::max(next_node_, held.value + 1);
       return held;
     }

@@ -88,7 +88,8 @@ void Supervisor::on_rebalance(std::uint32_t session, const RebalanceQuery& query
 
 /// A node cannot be spared: it serves on.
 void Supervisor::fail_drains(const Error& error, TimePoint now, SupervisorActions& actions) {
-  for (auto& [device, speed] : speeds_) speed.drained = false;
+  for (auto& [device, speed] : speeds_)
+    if (std::exchange(speed.drained, false)) speed.slow_since = now;
   for (auto& [id, member] : members_) {
     if (member.state != MemberState::kDraining) continue;
     member.state = MemberState::kReady;
@@ -102,6 +103,16 @@ void Supervisor::fail_drains(const Error& error, TimePoint now, SupervisorAction
       return true;
     });
   }
+}
+
+void Supervisor::fail_rebalances(const Error& error, SupervisorActions& actions) {
+  std::erase_if(operations_, [&](const Operation& operation) {
+    if (operation.drains) return false;
+    actions.send(
+        session_address(operation.session),
+        OperationProgress{operation.query, 0, operation.total, error.message, true, error});
+    return true;
+  });
 }
 
 /// Tells how far they are. A drained node that holds nothing more is told to end.

@@ -143,13 +143,20 @@ void Supervisor::form(TimePoint now, SupervisorActions& actions) {
                        input.base.model.layers[static_cast<std::size_t>(number)].has_experts;
     if (known) input.before.experts.push_back(std::move(layer));
   }
-  const auto placement = held ? repair_placement(input) : plan_placement(input.base);
+  auto placement = held ? repair_placement(input) : plan_placement(input.base);
+  // What they hold may be more than what their devices can serve.
+  if (!placement && held) placement = plan_placement(input.base);
   if (!placement) return cannot(placement.error(), now, actions);
   load(*placement, now, actions);
 }
 
 void Supervisor::repair(TimePoint now, SupervisorActions& actions) {
-  const auto placement = repair_placement(replan_input());
+  auto placement = repair_placement(replan_input());
+  if (!placement && !replan_input().leaving.empty()) {
+    // Who was to leave is needed.
+    fail_drains(placement.error(), now, actions);
+    placement = repair_placement(replan_input());
+  }
   if (!placement) return cannot(placement.error(), now, actions);
   load(*placement, now, actions);
 }
@@ -177,7 +184,16 @@ void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
     load(std::move(next), now, actions);
     return;
   }
+  const bool stuck = goal_->experts != active_->experts;
   goal_.reset();
+  if (stuck && std::any_of(members_.begin(), members_.end(), [&](const auto& m) {
+        return m.second.state == MemberState::kDraining && pieces_on(m.first) > 0;
+      })) {
+    change_goal(now + kGoalDelay);
+    fail_drains(resource_exhausted("There is no memory to exchange experts in; add a worker."), now,
+                actions);
+    return;
+  }
   goal_reached_ = balance_left_.empty();
   if (!goal_reached_) return improve(now, actions);
   balance_asked_ = false;
@@ -204,6 +220,8 @@ bool Supervisor::make_goal(TimePoint now, SupervisorActions& actions) {
     // It serves as it is; more cannot be had until something changes.
     record("plan", goal.error().message, now, actions);
     goal_reached_ = true;
+    balance_left_.clear();
+    fail_rebalances(goal.error(), actions);
     report_operations(now, actions);
     return false;
   }

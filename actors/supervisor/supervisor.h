@@ -304,6 +304,7 @@ class Supervisor {
   void on_rebalance(std::uint32_t session, const RebalanceQuery& query, TimePoint now,
                     SupervisorActions& actions);
   void fail_drains(const Error& error, TimePoint now, SupervisorActions& actions);
+  void fail_rebalances(const Error& error, SupervisorActions& actions);
   void report_operations(TimePoint now, SupervisorActions& actions);
   void node_gone(NodeId node, bool orderly, SupervisorActions& actions);
   std::size_t pieces_on(NodeId node) const;
@@ -321,6 +322,7 @@ class Supervisor {
   std::optional<Placement> active_;
   std::optional<Placement> pending_;
   std::set<NodeId> loading_;   ///< who has to say Loaded before pending_ comes into force
+  std::set<NodeId> served_by_;  ///< who had a part in the version in force when it was activated
   std::set<NodeId> settling_;  ///< who has to say Activated before older versions are let go
   TimePoint settle_deadline_{};
   bool retire_due_ = false;  ///< the version in force has been activated, older ones not let go

@@ -377,35 +377,6 @@ def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expec
     streams.assert_unchanged(expected)
 
 
-# --- A device is slow -------------------------------------------------------------------------
-
-
-def test_a_device_that_has_become_slow(stages, expected):
-    """It is stopped for 18 of 20 ms. Known as slow within 10 s of work; the bits stay the same."""
-    stage = stages(*SMALL)
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(40)
-        time.sleep(3)
-        victim = stage.ready_nodes()[1]
-        done = threading.Event()
-
-        def throttle():
-            while not done.wait(0.0015):
-                os.kill(victim["pid"], signal.SIGSTOP)
-                time.sleep(0.0185)
-                os.kill(victim["pid"], signal.SIGCONT)
-
-        thread = threading.Thread(target=throttle)
-        at = time.time()
-        thread.start()
-        try:
-            assert event_after(stage, "device_slow", at, victim["id"], seconds=14)["time"] - at < 12
-            load.go_on(10)
-        finally:
-            done.set()
-            thread.join()
-
-
 # --- The head ---------------------------------------------------------------------------------
 
 
@@ -576,7 +547,8 @@ def test_a_request_that_kills_workers_is_given_up(troupe, expected):
         cluster.up(DEMO, *SMALL, "--numerics", "reference", workers=3)
         watcher = Watcher(cluster, 0.02)
         poison = Stream(cluster, {"key": 0, "path": "/v1/completions", "body": {
-            "prompt": [0, *(6 + i * 7 % 3900 for i in range(3900))], "max_tokens": 4, "stream": False}})  # fmt: skip
+            "prompt": [0, *(6 + i * 7 % 3900 for i in range(3900))],
+            "max_tokens": 4, "stream": False}})  # fmt: skip
         killed = set()
         end = time.monotonic() + 60
         try:

@@ -1,0 +1,73 @@
+"""A worker that gets little of its processor, as beside a busy neighbour."""
+
+import concurrent.futures
+import contextlib
+import os
+import signal
+import threading
+import time
+
+from running import DEMO, wait_until
+
+
+def request(key):
+    return {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 48, "temperature": 1, "seed": key,
+            "ignore_eos": True, "return_token_ids": True}  # fmt: skip
+
+
+@contextlib.contextmanager
+def throttled(pid):
+    """Stopped for 18 of 20 ms."""
+    done = threading.Event()
+
+    def throttle():
+        while not done.wait(0.0015):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.0185)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=throttle)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_device_that_has_become_slow(cluster):
+    """Known as slow within 10 s of work, and a few for this machine; the tokens stay the same."""
+    cluster.head(DEMO, "--min-devices", 3, "--kv-cache-memory", "128MiB")
+    wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
+    for _ in range(3):
+        cluster.worker()
+    cluster.wait_ready()
+
+    def answer(key):
+        return cluster.complete(**request(key))["choices"][0]["token_ids"]
+
+    expected = {key: answer(key) for key in range(8)}
+    over = threading.Event()
+
+    def ask(key):
+        count = 0
+        while not over.is_set():
+            assert answer(key) == expected[key]
+            count += 1
+        return count
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask, key) for key in range(8)]
+        try:
+            time.sleep(6)  # their usual speed is known then
+            victim = cluster.ready_nodes()[1]
+
+            def told():
+                return any(event["kind"] == "device_slow" and victim["id"] in event["text"]
+                           for event in cluster.status()["events"])  # fmt: skip
+
+            with throttled(victim["pid"]):
+                wait_until(told, 15, "the slow device is found out")
+        finally:
+            over.set()
+        assert all(one.result(60) > 0 for one in asking)
