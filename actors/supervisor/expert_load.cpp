@@ -1,6 +1,9 @@
 #include "actors/supervisor/expert_load.h"
 
 #include <algorithm>
+#include <set>
+
+#include "model/placement/layout_measures.h"
 
 namespace troupe {
 
@@ -42,17 +45,14 @@ std::uint64_t ExpertLoad::total() const {
 }
 
 double imbalance_of(const LayerExperts& layer, const std::vector<float>& tokens) {
-  std::map<std::int32_t, double> copies;
-  for (const auto& slot : layer.slots) copies[slot.expert] += 1;
-  std::map<DeviceRef, double> devices;
-  double total = 0, most = 0;
+  std::set<DeviceRef> devices;
+  bool counted = false;
   for (const auto& slot : layer.slots) {
     const auto e = static_cast<std::size_t>(slot.expert);
-    const double share = e < tokens.size() ? tokens[e] / copies[slot.expert] : 0;
-    most = std::max(most, devices[slot.device] += share);
-    total += share;
+    devices.insert(slot.device);
+    counted = counted || (e < tokens.size() && tokens[e] > 0);
   }
-  return total > 0 ? most * static_cast<double>(devices.size()) / total : 0;
+  return counted ? load_imbalance(layer, tokens, {devices.begin(), devices.end()}) : 0;
 }
 
 double imbalance_of(const std::vector<LayerExperts>& layers,

@@ -41,23 +41,23 @@ void Supervisor::on_unreachable(const Member& reporter, const PeerUnreachable& r
   const Member& peer = it->second;
   std::erase_if(broken_links_,
                 [&](const auto& link) { return now - link.second.since >= kLinkMemory; });
+  const auto lives = std::minmax(reporter.incarnation, peer.incarnation);
+  const std::pair key(lives.first, lives.second);
   const auto takes_part = [&](NodeId node) {
     return served_by_.contains(node) || loading_.contains(node);
   };
   if (!takes_part(reporter.id) || !takes_part(peer.id)) {
     // Nobody needs that connection; the next version that does makes it anew.
-    const auto lives = std::minmax(reporter.incarnation, peer.incarnation);
-    tokens_.erase({lives.first, lives.second});
+    tokens_.erase(key);
     return;
   }
-  const auto key = std::minmax(reporter.incarnation, peer.incarnation);
-  BrokenLink& link = broken_links_[{key.first, key.second}];
+  BrokenLink& link = broken_links_[key];
   const std::string text = to_string(reporter.id) + " cannot reach " + to_string(peer.id) + ": " +
                            report.reason.substr(0, 1024);
   if (link.reported.empty()) {
     link.since = now;
     record("peer_unreachable", text, now, actions);
-    tokens_.erase({key.first, key.second});
+    tokens_.erase(key);
     actions.send(member_address(reporter), Connect{peer_of(reporter, peer)});
     actions.send(member_address(peer), Connect{peer_of(peer, reporter)});
   } else if (link.reported.contains(reporter.id)) {

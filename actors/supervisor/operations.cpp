@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::size_t kOperationsMax = 64;  ///< at a time, of all clients
 
+OperationProgress failed(std::uint64_t query, std::size_t total, const Error& error) {
+  return {query, 0, total, error.message, true, error};
+}
+
 std::string pieces(std::size_t n) { return std::to_string(n) + (n == 1 ? " piece" : " pieces"); }
 
 }  // namespace
@@ -29,9 +33,8 @@ std::size_t Supervisor::pieces_on(NodeId node) const {
 
 void Supervisor::on_drain(std::uint32_t session, const DrainQuery& query, TimePoint now,
                           SupervisorActions& actions) {
-  const auto refuse = [&](Error error) {
-    actions.send(session_address(session),
-                 OperationProgress{query.query, 0, 0, error.message, true, error});
+  const auto refuse = [&](const Error& error) {
+    actions.send(session_address(session), failed(query.query, 0, error));
   };
   const auto it = members_.find(query.node);
   if (it == members_.end()) {
@@ -68,9 +71,8 @@ void Supervisor::on_drain(std::uint32_t session, const DrainQuery& query, TimePo
 
 void Supervisor::on_rebalance(std::uint32_t session, const RebalanceQuery& query, TimePoint now,
                               SupervisorActions& actions) {
-  const auto refuse = [&](Error error) {
-    actions.send(session_address(session),
-                 OperationProgress{query.query, 0, 0, error.message, true, error});
+  const auto refuse = [&](const Error& error) {
+    actions.send(session_address(session), failed(query.query, 0, error));
   };
   if (!active_ || !serves_)
     return refuse(unavailable("There is nothing to rebalance yet: " + message_));
@@ -97,9 +99,8 @@ void Supervisor::fail_drains(const Error& error, TimePoint now, SupervisorAction
     record("drain", told.message, now, actions);
     std::erase_if(operations_, [&](const Operation& operation) {
       if (operation.drains != id) return false;
-      actions.send(
-          session_address(operation.session),
-          OperationProgress{operation.query, 0, operation.total, told.message, true, told});
+      actions.send(session_address(operation.session),
+                   failed(operation.query, operation.total, told));
       return true;
     });
   }
@@ -108,9 +109,8 @@ void Supervisor::fail_drains(const Error& error, TimePoint now, SupervisorAction
 void Supervisor::fail_rebalances(const Error& error, SupervisorActions& actions) {
   std::erase_if(operations_, [&](const Operation& operation) {
     if (operation.drains) return false;
-    actions.send(
-        session_address(operation.session),
-        OperationProgress{operation.query, 0, operation.total, error.message, true, error});
+    actions.send(session_address(operation.session),
+                 failed(operation.query, operation.total, error));
     return true;
   });
 }

@@ -3,6 +3,7 @@
 
 #include "actors/supervisor/supervisor.h"
 #include "model/placement/next_step.h"
+#include "model/placement/slot_changes.h"
 
 // What the next version of the placement is: the first one, what is missing after a loss, or a step
 // on the way to where the experts should be.
@@ -26,13 +27,13 @@ constexpr double kGainMin = 0.25;
 constexpr std::size_t kSurvivalNodesMax = 64;
 
 std::size_t copies_added(const Placement& before, const Placement& after) {
-  std::set<std::tuple<std::int32_t, std::int32_t, DeviceRef>> had;
-  for (const auto& layer : before.experts)
-    for (const auto& slot : layer.slots) had.insert({layer.layer, slot.expert, slot.device});
+  std::map<std::int32_t, const LayerExperts*> had;
+  for (const auto& layer : before.experts) had[layer.layer] = &layer;
   std::size_t added = 0;
-  for (const auto& layer : after.experts)
-    for (const auto& slot : layer.slots)
-      added += had.contains({layer.layer, slot.expert, slot.device}) ? 0 : 1;
+  for (const auto& layer : after.experts) {
+    const auto old = had.find(layer.layer);
+    added += old == had.end() ? layer.slots.size() : slot_changes(*old->second, layer).added.size();
+  }
   return added;
 }
 
@@ -151,8 +152,9 @@ void Supervisor::form(TimePoint now, SupervisorActions& actions) {
 }
 
 void Supervisor::repair(TimePoint now, SupervisorActions& actions) {
-  auto placement = repair_placement(replan_input());
-  if (!placement && !replan_input().leaving.empty()) {
+  const ReplanInput input = replan_input();
+  auto placement = repair_placement(input);
+  if (!placement && !input.leaving.empty()) {
     // Who was to leave is needed.
     fail_drains(placement.error(), now, actions);
     placement = repair_placement(replan_input());

@@ -6,6 +6,7 @@
 
 #include "model/placement/balance_experts.h"
 #include "model/placement/even_out.h"
+#include "model/placement/slot_changes.h"
 #include "runtime/byte_size.h"
 
 namespace troupe {
@@ -27,19 +28,13 @@ const LayerExperts* find_layer(const std::vector<LayerExperts>& layers, std::int
   return nullptr;
 }
 
-void sort_slots(LayerExperts& layer) {
-  std::sort(layer.slots.begin(), layer.slots.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.expert, a.device) < std::tie(b.expert, b.device);
-  });
-}
-
 /// Copies for the experts that have none, device by device as there is room.
 class Filler {
  public:
   Filler(const ReplanInput& input, Placement& placement) : input_(input), placement_(placement) {
-    PlacementInput base = input.base;
-    for (const auto& use : placement_use(base, placement)) {
-      const auto device = std::find_if(base.devices.begin(), base.devices.end(),
+    const auto& devices = input.base.devices;
+    for (const auto& use : placement_use(input.base, placement)) {
+      const auto device = std::find_if(devices.begin(), devices.end(),
                                        [&](const auto& d) { return d.device == use.device; });
       const std::uint64_t bytes = plannable_bytes(device->memory_total);
       if (!input.closed.contains(use.device) && !input.leaving.contains(use.device))
@@ -98,7 +93,7 @@ class Filler {
       ++slots[*best];
       layer.slots.push_back({expert, *best});
     }
-    sort_slots(layer);
+    layer.slots = ordered_slots(std::move(layer.slots));
   }
 
   const ReplanInput& input_;
