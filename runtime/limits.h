@@ -36,9 +36,6 @@ inline constexpr auto kStopDeadline = 5s;
 /// How long a worker that ends waits for the head to take its leave.
 inline constexpr auto kLeaveDeadline = 500ms;
 static_assert(kLeaveDeadline < kStopDeadline);
-/// How long two members that serve may be cut off from each other before their version is given
-/// up. If one of them is dead, its own connection says so sooner.
-inline constexpr auto kBrokenLinkPatience = 300ms;
 /// Sessions at the head: workers and the programs that ask.
 inline constexpr std::size_t kSessionsMax = 2 * kNodesMax;
 /// What the status remembers of things that happened; the oldest go first.
