@@ -55,7 +55,7 @@ class Gate {
   /// Accepts who is waiting.
   void accept_callers(TimePoint now);
   /// Reads from one caller. A hello once it is complete and well-formed; the caller waits for
-  /// `answer`. Whoever sends anything else is hung up on.
+  /// `answer`. Anything else ends the connection.
   std::optional<GateHello> read(int fd);
   void answer(int fd, const GateReply& reply);
   void hang_up_late(TimePoint now);

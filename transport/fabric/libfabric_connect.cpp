@@ -183,7 +183,7 @@ int LibfabricFabric::sleep_ms(TimePoint time) const {
 
 void LibfabricFabric::sleep() {
   waker_->asleep = true;
-  // Whoever leaves a command after this look sees that the thread sleeps.
+  // A command that comes after this look finds the thread asleep and wakes it.
   if (commands_waiting_ || waker_->room) {
     waker_->asleep = false;
     return;
