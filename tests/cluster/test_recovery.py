@@ -2,156 +2,23 @@
 
 Switched off, each once, to see these tests fail:
 - the Router's replay (a lost replica's sequences end): the replica tests fail with "node-1 is lost";
-- asking again when a peer is down (LayerShard::on_peer_down and on_routes leave its calls): where experts
+- asking again when a peer is down (PeerDown and RoutesChanged at a LayerShard leave its calls): where experts
   must be loaded the stall is 30 s, the deadline of a call, instead of milliseconds.
 """
 
-import contextlib
 import os
 import shutil
 import signal
 import struct
-import threading
 import time
 
 import pytest
 
-import network
-from answers import make_requests
+from recovery import (ALL_TWICE, BUSY_S, LASTING, MIXED, NOTICED_HUNG_S, NOTICED_KILLED_S, ONE_REPLICA, SMALL,
+                      event_after, experts_on, hosts_of_replicas, hurt, node_with_replica, settled, worker_of)
 from running import DEMO, Cluster, run, wait_until
-from stage import Stage, Watcher
+from stage import Watcher
 from streams import Steady, Stream, Streams
-
-# Kept small, so that a worker starts within milliseconds.
-SMALL = ["--kv-cache-memory", "128MiB"]
-ONE_REPLICA = [*SMALL, "--data-parallel-size", 1]
-ALL_TWICE = ["--redundant-experts", 32]
-# The promised times, and what a busy machine of two cores may add to them.
-NOTICED_KILLED_S = 0.05
-NOTICED_HUNG_S = 1.5
-BUSY_S = 0.5
-
-
-def lasting(key):
-    """A stream of some seconds in which any wrong bit shows."""
-    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 1200, "temperature": 1, "top_p": 1,
-            "seed": 40 + key, "ignore_eos": True, "logprobs": 0, "stream": True,
-            "return_token_ids": True}  # fmt: skip
-    return {"key": 1000 + key, "path": "/v1/completions", "body": body}
-
-
-LASTING = [lasting(key) for key in range(6)]
-MIXED = make_requests(7, 16)
-
-
-@pytest.fixture(scope="module")
-def expected(troupe):
-    """Every answer, from one worker without faults."""
-    with Cluster() as cluster:
-        cluster.up(DEMO, *SMALL, workers=1)
-        streams = [Stream(cluster, request).wait() for request in [*LASTING, *MIXED]]
-        assert not [stream.error for stream in streams if stream.error]
-        return {stream.request["key"]: stream.answer for stream in streams}
-
-
-@contextlib.contextmanager
-def making_stages(make_network):
-    """Gives a function that makes stages; they are ended whatever happens."""
-    made = []
-
-    def make(*flags, workers=2):
-        stage = Stage(make_network(), flags)
-        made.append(stage)
-        stage.start_head()
-        for _ in range(workers):
-            stage.add_worker()
-        if workers:
-            stage.wait_ready()
-            wait_until(lambda: len(stage.ready_nodes()) == workers, 20, f"{workers} workers are used")
-            settled(stage)
-        return stage
-
-    try:
-        yield make
-    finally:
-        for stage in made:
-            stage.close()
-
-
-@pytest.fixture
-def stages(troupe):
-    with making_stages(network.Direct) as make:
-        yield make
-
-
-@pytest.fixture
-def namespaces(troupe):
-    """As `stages`, in a network whose links can be cut."""
-    with network.private() as inside:
-        if not inside:
-            pytest.skip("network namespaces need root, ip and unshare")
-        with making_stages(lambda: network.Namespaces(f"{os.getpid():x}")) as make:
-            yield make
-
-
-def settled(stage, seconds=30):
-    """Nothing is being loaded or moved any more."""
-    calm = []
-
-    def look():
-        status = stage.status_or_none()
-        quiet = status and status["cluster"]["state"] == "ready" and not status["experts"]["moves_pending"]
-        calm.append(time.monotonic()) if quiet else calm.clear()
-        return calm and calm[-1] - calm[0] > 0.3
-
-    try:
-        wait_until(look, seconds, "everything is where it belongs")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{stage.logs()}") from None
-    return stage.status()
-
-
-def worker_of(stage, node):
-    return next(worker for worker in stage.workers if worker.pid == node["pid"])
-
-
-def hosts_of_replicas(status):
-    return {shard["device"].split("/")[0] for replica in status["replicas"] for shard in replica["shards"]}
-
-
-def node_with_replica(stage, has=True):
-    status = stage.status()
-    hosts = hosts_of_replicas(status)
-    return next(node for node in status["nodes"] if node["state"] == "ready" and (node["id"] in hosts) == has)
-
-
-def experts_on(status, node_id):
-    return sum(
-        slot["device"].startswith(f"{node_id}/")
-        for layer in status["experts"]["placement"] for slot in layer["slots"]
-    )  # fmt: skip
-
-
-def event_after(stage, kind, since, *words, seconds=10):
-    """The first event of a kind since then that has these words."""
-
-    def find():
-        events = (stage.status_or_none() or {"events": []})["events"]
-        return [e for e in events if e["kind"] == kind and e["time"] >= since - 0.002
-                and all(word in e["text"] for word in words)]  # fmt: skip
-
-    try:
-        return wait_until(find, seconds, f"an event {kind} {words}")[0]
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{stage.status_or_none()}\n{stage.logs()}") from None
-
-
-def hurt(stage, node, number=signal.SIGKILL):
-    """A signal to a node's process; tells when, on both clocks."""
-    at = time.time(), time.monotonic()
-    os.kill(node["pid"], number)
-    return at
-
 
 # --- A worker is killed -----------------------------------------------------------------------
 
@@ -412,130 +279,6 @@ def test_the_head_is_killed(stages, expected, tmp_path):
     assert set(after) == set(before) and all(after[pid] > before[pid] for pid in after)
     Streams(stage, LASTING).assert_unchanged(expected)
     assert all(worker.alive() for worker in stage.workers)
-
-
-# --- Elastic ----------------------------------------------------------------------------------
-
-
-def drain(stage, node_id, seconds=60):
-    return run("drain", node_id, env=stage.env, seconds=seconds)
-
-
-def test_growing_and_shrinking_under_load(stages, expected):
-    stage = stages(*SMALL, workers=1)
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(4)
-        for count in (2, 3, 4):
-            stage.add_worker()
-            wait_until(lambda: len(stage.ready_nodes()) == count, 15, "the new one is used")
-            load.go_on(4)
-        status = settled(stage)
-        assert all(experts_on(status, node["id"]) > 0 for node in status["nodes"] if node["state"] == "ready")
-        assert len(status["replicas"]) > 1
-        for count in (3, 2, 1):
-            node = stage.ready_nodes()[-1]
-            done = drain(stage, node["id"])
-            assert done.returncode == 0, done.stderr
-            load.go_on(4)
-            assert len(stage.ready_nodes()) == count
-    assert stage.status()["requests"]["failed"] == 0
-
-
-def test_a_new_worker_is_used_within_seconds(stages, expected):
-    stage = stages(*SMALL, workers=1)
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(4)
-        worker = stage.add_worker()
-
-        def used():
-            status = stage.status()
-            node = [n for n in status["nodes"] if n["pid"] == worker.pid]
-            return node and experts_on(status, node[0]["id"]) > 0
-
-        wait_until(used, 5, "it has experts")
-
-
-def test_drain_under_load(stages, expected):
-    stage = stages(*SMALL, workers=3)
-    node = stage.ready_nodes()[0]
-    worker = worker_of(stage, node)
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(4)
-        done = drain(stage, node["id"])
-        assert done.returncode == 0, done.stderr
-        told = done.stdout + done.stderr
-        assert " of " in told and "left" in told and "lost" not in told, told
-        status = stage.status()
-        assert experts_on(status, node["id"]) == 0 and node["id"] not in hosts_of_replicas(status)
-        worker.kill()  # it may be switched off now
-        load.go_on(8)
-    requests = stage.status()["requests"]
-    assert requests["failed"] == 0
-    assert stage.status()["cluster"]["counters"]["lost"] == 0
-
-
-def test_drains_that_are_refused(stages):
-    stage = stages(*SMALL, workers=1)
-    (last,) = stage.ready_nodes()
-    for node_id, word in ((last["id"], "last"), ("node-99", "node-99")):
-        done = drain(stage, node_id)
-        assert done.returncode == 1 and word in done.stderr, done.stderr
-        assert done.stderr.startswith("troupe: ") and done.stderr.count("\n") == 1, done.stderr
-    assert drain(stage, "gibberish").returncode in (1, 2)
-    assert len(stage.ready_nodes()) == 1
-    stage.complete("brandy", max_tokens=4)
-
-
-def test_a_drain_that_is_asked_for_twice(stages):
-    stage = stages(*SMALL, workers=2)
-    node = stage.ready_nodes()[0]
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(drain(stage, node["id"]))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 0 in [answer.returncode for answer in answers], answers
-    again = drain(stage, node["id"])
-    assert again.returncode == 1 and node["id"] in again.stderr
-    wait_until(lambda: len(stage.ready_nodes()) == 1, 5, "one is left")
-    stage.complete("brandy", max_tokens=4)
-
-
-def test_the_drained_node_is_killed_meanwhile(stages, expected):
-    stage = stages(*SMALL, workers=3)
-    node = stage.ready_nodes()[0]
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(4)
-        thread = threading.Thread(target=drain, args=(stage, node["id"]))
-        thread.start()
-        time.sleep(0.05)
-        hurt(stage, node)
-        thread.join(20)
-        assert not thread.is_alive(), "the drain of a dead node does not end"
-        load.go_on(8)
-
-
-def test_rebalance_while_tokens_flow(stages, expected):
-    stage = stages(*SMALL, "--redundant-experts", 8, workers=3)
-    with Steady(stage, MIXED, expected) as load:
-        load.go_on(30)
-        at = time.time()
-        done = run("rebalance", env=stage.env)
-        assert done.returncode == 0, done.stderr
-        load.go_on(4)
-        event_after(stage, "rebalance", at)
-        load.go_on(8)
-    status = settled(stage)
-    assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
-    assert status["experts"]["last_rebalance_s"] is not None
-
-
-def test_rebalance_without_workers_is_refused(stages):
-    stage = stages(*SMALL, workers=0)
-    done = run("rebalance", env=stage.env)
-    assert done.returncode == 1 and done.stderr.startswith("troupe: "), done.stderr
-
 
 # --- Poison -----------------------------------------------------------------------------------
 

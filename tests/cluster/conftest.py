@@ -1,0 +1,62 @@
+"""Fixtures of the tests that hurt clusters and compare every bit of what they answer."""
+
+import contextlib
+import os
+
+import pytest
+
+import network
+from recovery import LASTING, MIXED, SMALL, settled
+from running import DEMO, Cluster, wait_until
+from stage import Stage
+from streams import Stream
+
+
+@pytest.fixture(scope="session")
+def expected(troupe):
+    """Every answer, from one worker without faults."""
+    with Cluster() as cluster:
+        cluster.up(DEMO, *SMALL, workers=1)
+        streams = [Stream(cluster, request).wait() for request in [*LASTING, *MIXED]]
+        assert not [stream.error for stream in streams if stream.error]
+        return {stream.request["key"]: stream.answer for stream in streams}
+
+
+@contextlib.contextmanager
+def making_stages(make_network):
+    """Gives a function that makes stages; they are ended whatever happens."""
+    made = []
+
+    def make(*flags, workers=2):
+        stage = Stage(make_network(), flags)
+        made.append(stage)
+        stage.start_head()
+        for _ in range(workers):
+            stage.add_worker()
+        if workers:
+            stage.wait_ready()
+            wait_until(lambda: len(stage.ready_nodes()) == workers, 20, f"{workers} workers are used")
+            settled(stage)
+        return stage
+
+    try:
+        yield make
+    finally:
+        for stage in made:
+            stage.close()
+
+
+@pytest.fixture
+def stages(troupe):
+    with making_stages(network.Direct) as make:
+        yield make
+
+
+@pytest.fixture
+def namespaces(troupe):
+    """As `stages`, in a network whose links can be cut."""
+    with network.private() as inside:
+        if not inside:
+            pytest.skip("network namespaces need root, ip and unshare")
+        with making_stages(lambda: network.Namespaces(f"{os.getpid():x}")) as make:
+            yield make

@@ -1,0 +1,88 @@
+"""What the tests of recovery and of elastic membership share."""
+
+import os
+import signal
+import time
+
+from answers import make_requests
+from running import wait_until
+
+# Kept small, so that a worker starts within milliseconds.
+SMALL = ["--kv-cache-memory", "128MiB"]
+ONE_REPLICA = [*SMALL, "--data-parallel-size", 1]
+ALL_TWICE = ["--redundant-experts", 32]
+# The promised times, and what a busy machine of two cores may add to them.
+NOTICED_KILLED_S = 0.05
+NOTICED_HUNG_S = 1.5
+BUSY_S = 0.5
+
+
+def lasting(key):
+    """A stream of some seconds in which any wrong bit shows."""
+    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 1200, "temperature": 1, "top_p": 1,
+            "seed": 40 + key, "ignore_eos": True, "logprobs": 0, "stream": True,
+            "return_token_ids": True}  # fmt: skip
+    return {"key": 1000 + key, "path": "/v1/completions", "body": body}
+
+
+LASTING = [lasting(key) for key in range(6)]
+MIXED = make_requests(7, 16)
+
+
+def settled(stage, seconds=30):
+    """Nothing is being loaded or moved any more."""
+    calm = []
+
+    def look():
+        status = stage.status_or_none()
+        quiet = status and status["cluster"]["state"] == "ready" and not status["experts"]["moves_pending"]
+        calm.append(time.monotonic()) if quiet else calm.clear()
+        return calm and calm[-1] - calm[0] > 0.3
+
+    try:
+        wait_until(look, seconds, "everything is where it belongs")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{stage.logs()}") from None
+    return stage.status()
+
+
+def worker_of(stage, node):
+    return next(worker for worker in stage.workers if worker.pid == node["pid"])
+
+
+def hosts_of_replicas(status):
+    return {shard["device"].split("/")[0] for replica in status["replicas"] for shard in replica["shards"]}
+
+
+def node_with_replica(stage, has=True):
+    status = stage.status()
+    hosts = hosts_of_replicas(status)
+    return next(node for node in status["nodes"] if node["state"] == "ready" and (node["id"] in hosts) == has)
+
+
+def experts_on(status, node_id):
+    return sum(
+        slot["device"].startswith(f"{node_id}/")
+        for layer in status["experts"]["placement"] for slot in layer["slots"]
+    )  # fmt: skip
+
+
+def event_after(stage, kind, since, *words, seconds=10):
+    """The first event of a kind since then that has these words."""
+
+    def find():
+        events = (stage.status_or_none() or {"events": []})["events"]
+        return [e for e in events if e["kind"] == kind and e["time"] >= since - 0.002
+                and all(word in e["text"] for word in words)]  # fmt: skip
+
+    try:
+        return wait_until(find, seconds, f"an event {kind} {words}")[0]
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{stage.status_or_none()}\n{stage.logs()}") from None
+
+
+def hurt(stage, node, number=signal.SIGKILL):
+    """A signal to a node's process; tells when, on both clocks."""
+    at = time.time(), time.monotonic()
+    os.kill(node["pid"], number)
+    return at
