@@ -15,8 +15,8 @@ endfunction()
 function(troupe_install_package)
   install(TARGETS troupe RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   # The public headers, and what they include.
-  install(FILES actors/api/caf.h actors/api/cluster.h actors/api/generation.h
-    DESTINATION include/troupe/actors/api)
+  install(FILES actors/api/caf.h actors/api/cluster.h DESTINATION include/troupe/actors/api)
+  install(FILES actors/frontend/generation_service.h DESTINATION include/troupe/actors/frontend)
   install(DIRECTORY runtime/ DESTINATION include/troupe/runtime FILES_MATCHING PATTERN "*.h")
   install(EXPORT TroupeTargets NAMESPACE Troupe:: DESTINATION "${TROUPE_PACKAGE_DIR}")
   configure_package_config_file(cmake/TroupeConfig.cmake.in

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// The "token" of a row whose logits are all NaN; whoever runs the step must not pass it on.
+/// The "token" of a row whose logits are all NaN; the caller must not pass it on.
 inline constexpr TokenId kNoToken = -1;
 
 /// The end of the last stage: final norm, logits of the rows that someone asked for, and what is

@@ -88,7 +88,7 @@ inline constexpr auto kRouterAnswerDeadline = 10s;
 inline constexpr std::size_t kChoicesMax = 128;           ///< `n` of one request
 inline constexpr std::size_t kSequencesMax = 4 * kRequestsMax;  ///< choices of all requests
 static_assert(kSequencesMax >= kChoicesMax);
-/// How often a sequence is handed to a replica anew before its request fails.
+/// How often a sequence is handed to a replica again before its request fails.
 inline constexpr std::uint32_t kReplaysMax = 8;
 /// Stop strings of one request; every token is matched against all of them.
 inline constexpr std::size_t kStopStringsMax = 16;
@@ -113,6 +113,9 @@ inline constexpr int kAttentionChunk = 64;
 
 /// Messages that may wait for one actor; beyond it a sender gets an error.
 inline constexpr std::size_t kMailboxMax = 1u << 18;
+/// Room beyond it for what only the node itself can say: a shard has at most one such message a
+/// step and peer, an agent one a piece of weights that it reads.
+inline constexpr std::size_t kMailboxReserved = 1u << 18;
 
 // --- Steps ------------------------------------------------------------------------------------
 /// A step that has not come back by then is failed; covers a cold 4k-token chunk on a slow CPU.
@@ -122,9 +125,9 @@ inline constexpr auto kExpertDeadline = 30s;
 static_assert(kExpertDeadline < kStepDeadline);
 /// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight.
 inline constexpr std::size_t kStepsInFlightMax = 64;
-/// Questions that wait for one expert group; a shard asks at most one a step and group.
+/// Questions that one expert group has not answered; a shard asks at most one a step and group.
 inline constexpr std::size_t kDispatchesWaitingMax = 8192;
-/// Jobs that wait for one device; beyond it whoever asks gets an error.
+/// Jobs that wait for one device; beyond it a new one is refused.
 inline constexpr std::size_t kComputeQueueMax = 4096;
 
 // --- HTTP -------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ struct Renew {
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
 };
-/// head -> worker: the lease runs anew from when that Renew was sent.
+/// head -> worker: the lease begins again, from when that Renew was sent.
 struct Renewed {
   std::uint64_t sequence = 0;
 };
@@ -173,7 +173,7 @@ struct MemberLost {
   Incarnation incarnation;
   std::string reason;
 };
-/// head -> worker: connect to that member anew; the connection before broke.
+/// head -> worker: connect to that member again; the last connection broke.
 struct Connect {
   Peer peer;
 };

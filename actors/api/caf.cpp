@@ -44,7 +44,7 @@ caf::error to_caf(const Error& error) {
 }
 
 Generator::behavior_type generator(Generator::pointer self, Cluster* cluster) {
-  // Nobody can use it any more once the cluster ends, whoever still has its handle.
+  // Nobody can use it any more once the cluster ends, even with its handle.
   const auto endings = cluster->endings();
   const std::uint64_t ending = endings->add([me = caf::actor_addr(self->address())] {
     if (const auto alive = caf::actor_cast<caf::strong_actor_ptr>(me))

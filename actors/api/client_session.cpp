@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "actors/node_agent/head_link.h"
+#include "actors/control/head_link.h"
 
 namespace troupe {
 

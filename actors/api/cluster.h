@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/api/generation.h"
+#include "actors/frontend/generation_service.h"
 #include "runtime/clock.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "actors/api/cluster.h"
-#include "actors/company/head_node.h"
+#include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
-#include "actors/node_agent/worker_node.h"
-#include "actors/supervisor/supervisor.h"
+#include "actors/head/head_node.h"
+#include "actors/worker/worker_node.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/version.h"
@@ -33,6 +33,7 @@ class LocalCluster : public Cluster {
     auto caf = CafSystem::make();
     if (!caf.ok()) return caf.error();
     caf_ = std::move(*caf);
+    host_ = std::make_unique<CafHost>(caf_->system(), post_);
 
     HeadOptions head;
     head.version = kVersion;
@@ -40,7 +41,7 @@ class LocalCluster : public Cluster {
     head.engine.min_devices = 1;
     head.cluster_id = "in-process";
     head.incarnation = Incarnation{1};
-    auto started = HeadNode::start(caf_->system(), post_, std::move(head));
+    auto started = HeadNode::start(*host_, std::move(head));
     if (!started.ok()) return started.error();
     head_ = std::move(*started);
 
@@ -51,8 +52,7 @@ class LocalCluster : public Cluster {
     device.threads = options.threads > 0 ? options.threads : host_processors();
     device.memory_total = options.device_memory > 0 ? options.device_memory : host_memory_bytes();
     worker.devices = {device};
-    auto joined =
-        WorkerNode::start(caf_->system(), post_, std::move(worker), head_->make_local_link());
+    auto joined = WorkerNode::start(*host_, std::move(worker), head_->make_local_link());
     if (!joined.ok()) return joined.error();
     worker_ = std::move(*joined);
     return wait_ready();
@@ -78,6 +78,7 @@ class LocalCluster : public Cluster {
 
   std::unique_ptr<CafSystem> caf_;
   Post post_;
+  std::unique_ptr<CafHost> host_;
   std::unique_ptr<HeadNode> head_;
   std::unique_ptr<WorkerNode> worker_;
 };

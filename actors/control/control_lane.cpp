@@ -47,6 +47,10 @@ Status ControlServer::send(SessionId session, const Envelope& envelope) {
   return lane_->send(session, envelope);
 }
 void ControlServer::close(SessionId session, Duration deadline) { lane_->close(session, deadline); }
+Status ControlServer::send(std::uint32_t session, const Envelope& envelope) {
+  return send(SessionId{session}, envelope);
+}
+void ControlServer::close(std::uint32_t session, const std::string&) { close(SessionId{session}); }
 ControlStats ControlServer::stats() const { return lane_->stats(); }
 
 /// The dialer goes first: its thread hands sockets to the lane.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "actors/control/credentials.h"
+#include "actors/control/session_lane.h"
 #include "runtime/clock.h"
 #include "runtime/ids.h"
 #include "runtime/limits.h"
@@ -77,7 +78,7 @@ class Lane;
 }
 
 /// The head's side. All methods are thread-safe and none blocks, except `listen` and destruction.
-class ControlServer {
+class ControlServer final : public SessionLane {
  public:
   /// Port 0 takes a free one. `events` must outlive the server.
   /// Errors: kInvalidArgument (no such address on this machine), kUnavailable (port in use).
@@ -88,7 +89,7 @@ class ControlServer {
                                                        const ControlOptions& options = {});
   /// Closes the listener and every session; no event comes after it. Not to be called from an
   /// event.
-  ~ControlServer();
+  ~ControlServer() override;
 
   std::uint16_t port() const { return port_; }
   /// Errors: kUnavailable (no such session), kResourceExhausted (the session was cut as stuck, or
@@ -98,6 +99,10 @@ class ControlServer {
   /// `on_session_down` follows.
   void close(SessionId session, Duration deadline = std::chrono::seconds(1));
   ControlStats stats() const;
+
+  // SessionLane
+  Status send(std::uint32_t session, const Envelope& envelope) override;
+  void close(std::uint32_t session, const std::string& reason) override;
 
  private:
   ControlServer(std::unique_ptr<control::Lane> lane, std::uint16_t port);

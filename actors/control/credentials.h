@@ -11,7 +11,7 @@
 namespace troupe {
 
 /// What one side of a control session presents and trusts, as PEM text. The CA is the cluster's
-/// own: whoever holds a certificate of it belongs to the cluster, and names are not checked.
+/// own: a holder of its certificate belongs to the cluster, and names are not checked.
 struct Credentials {
   std::string ca_certificate;
   std::string certificate;

@@ -16,7 +16,7 @@ constexpr std::size_t kReadBytes = 64u << 10;
 constexpr std::size_t kStrangerReadBytes = 4u << 10;
 /// How long an alert or a last message may take to reach a peer that is being closed.
 constexpr auto kLinger = std::chrono::seconds(1);
-/// Whoever has a certificate is trusted, but not to the last descriptor.
+/// A peer with a certificate is trusted, but not to the last descriptor.
 constexpr std::size_t kSessionsMax = 2 * limits::kNodesMax;
 /// A buffer that one large message has grown is given back.
 constexpr std::size_t kIdleBufferBytes = 1u << 20;

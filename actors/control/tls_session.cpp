@@ -9,7 +9,7 @@
 
 #include "actors/control/pem.h"
 
-// OpenSSL keeps errors in a queue of the thread, which all sessions share: whoever does not clear
+// OpenSSL keeps errors in a queue of the thread, which all sessions share: code that does not clear
 // it before a call may take another session's error for his own and close a healthy connection.
 
 namespace troupe::control {

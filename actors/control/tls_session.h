@@ -46,7 +46,7 @@ class TlsSession {
     kFailed,  ///< see failure()
   };
   struct Failure {
-    bool foreign = false;  ///< the certificates do not belong together, whoever noticed
+    bool foreign = false;  ///< the certificates do not belong together, as either side noticed
     std::string text;
   };
 

@@ -1,56 +1,47 @@
 #pragma once
 
-#include <memory>
-#include <mutex>
-#include <vector>
+#include <cstddef>
+#include <string>
 
-#include "actors/company/actor_shell.h"
-#include "actors/company/post.h"
-#include "actors/device/device.h"
-#include "model/expert_forward.h"
-
-namespace caf {
-class actor_system;
-}
+#include "actors/base/effects.h"
+#include "actors/expert_group/expert_pass.h"
 
 namespace troupe {
 
-/// The routed experts of one device, as seen by shards elsewhere. While the device computes,
-/// questions gather; the next pass takes everything that waits for a layer at once, whichever
-/// replicas it came from, so that weights are read once. No row's result depends on what it was
-/// grouped with.
-///
-///     Dispatch ─┐
-///     Dispatch ─┼─► waiting ──one job──► pass a layer ──► ExpertOutput each, or NotHere
-///     Dispatch ─┘
-class ExpertGroup : public std::enable_shared_from_this<ExpertGroup> {
- public:
-  ExpertGroup(const ModelConfig& model, Numerics numerics, Address self, Post& post,
-              Device& device);
-
-  /// Takes a Dispatch, and the news that an answer could not be delivered. Bounded by
-  /// limits::kDispatchesWaitingMax: beyond it the answer is NotHere, so that the asker tries
-  /// another copy.
-  void on(const Envelope& envelope);
-
- private:
-  void schedule();  // mutex_ held
-  void run_waiting();
-  void run_layer(std::int32_t layer, const std::vector<Envelope>& questions);
-  void answer_not_here(const Envelope& question, std::vector<std::int32_t> experts,
-                       const std::string& reason);
-
-  const std::size_t row_bytes_;
-  const Address self_;
-  Post& post_;
-  Device& device_;
-  ExpertForward forward_;  // on the device's thread only
-
-  std::mutex mutex_;
-  std::vector<Envelope> waiting_;  // guarded by mutex_
-  bool scheduled_ = false;         // guarded by mutex_
+/// Only an ExpertGroup asks for it; GroupHands carries it out: the next pass takes the question.
+struct AskPass {
+  Envelope question;  ///< a Dispatch that fits the model
 };
 
-ActorHandle spawn_expert_group(caf::actor_system& system, std::shared_ptr<ExpertGroup> group);
+/// The routed experts of one device, as seen by shards elsewhere. While the device computes,
+/// questions gather; the next pass takes everything that waits, whichever replicas it came from.
+///
+///     Dispatch ─┐
+///     Dispatch ─┼─► AskPass ──one job──► pass ──► PassEnded ──► ExpertOutput each, or NotHere
+///     Dispatch ─┘
+class ExpertGroup {
+ public:
+  using Inbox = ExpertGroupInbox;
+  using Effects = troupe::Effects<AskPass>;
+
+  /// `row_bytes`: of one row of a question.
+  explicit ExpertGroup(std::size_t row_bytes) : row_bytes_(row_bytes) {}
+
+  /// The answer is NotHere beyond limits::kDispatchesWaitingMax, so that the asker tries another
+  /// copy.
+  void on(const Dispatch& dispatch, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(PassEnded ended, TimePoint now, Effects& effects);
+  void on_wake(TimePoint, Effects&) {}
+  void end_turn(TimePoint, Effects&) {}
+  std::string violation() const;
+
+ private:
+  bool fits(const Dispatch& dispatch) const;
+  void answer(PassAnswer answer, Effects& effects) const;
+
+  std::size_t row_bytes_;
+  std::size_t open_ = 0;  ///< questions that were handed on and are not answered
+};
 
 }  // namespace troupe

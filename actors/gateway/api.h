@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/api/generation.h"
+#include "actors/frontend/generation_service.h"
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_keys.h"
 #include "actors/gateway/api_request.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/api/generation.h"
+#include "actors/frontend/generation_service.h"
 #include "actors/gateway/answer.h"
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_request.h"
@@ -19,9 +19,8 @@ namespace troupe {
 /// One HTTP request's way through the GenerationService: it submits a request for every prompt,
 /// collects their events from the Router's thread, and hands them to the connection's thread.
 ///
-///     Router's thread ── on_event ──► [pending, coalesced, bounded] ── take ──► connection's
-///     thread
-///                            └── wake, once per batch ──────────────────────────────┘
+///     Router ── on_event ──► [pending, coalesced, bounded] ── take ──► connection's thread
+///                   └── wake, once per batch ─────────────────────────────┘
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   /// `unsent_bytes_max` bounds what a stream may have pending. `wake` is called from any thread

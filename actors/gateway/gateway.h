@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/api/generation.h"
+#include "actors/frontend/generation_service.h"
 #include "actors/gateway/gateway_model.h"
 #include "actors/metrics/metrics.h"
 #include "runtime/limits.h"

@@ -1,13 +1,13 @@
 #include "actors/node_agent/node_agent.h"
 
 #include <algorithm>
-#include <cassert>
+#include <utility>
+
+#include "actors/node_agent/messages.h"
 
 namespace troupe {
 namespace {
 
-/// Renews that wait for their answer; a lease has room for far fewer.
-constexpr std::size_t kRenewsMax = 64;
 /// What a head may offer as a lease.
 constexpr std::uint32_t kLeaseMsMin = 100;
 constexpr std::uint32_t kLeaseMsMax = 60'000;
@@ -24,16 +24,6 @@ bool passing(ErrorCode code) {
 
 }  // namespace
 
-Address NodeAgent::head_address() const {
-  return {kHeadNode, head_incarnation_, {ActorKind::kSupervisor, 0}};
-}
-
-void NodeAgent::say(std::string text, NodeAgentActions& actions) {
-  if (text == said_) return;
-  said_ = text;
-  actions.log.push_back(std::move(text));
-}
-
 void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
   state_ = state;
   deadline_ = now + deadline;
@@ -41,107 +31,91 @@ void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
 
 // --- Seeking the head ---------------------------------------------------------------------------
 
-void NodeAgent::start(TimePoint now, NodeAgentActions& actions) {
-  say("Seeking the head at " + options_.head + ".", actions);
-  connect(now, actions);
-  wake(actions);
-}
-
-void NodeAgent::connect(TimePoint now, NodeAgentActions& actions) {
-  actions.connect_head = true;
+void NodeAgent::connect(TimePoint now, Effects& effects) {
+  effects.add(ConnectHead{});
   // The lane has the same deadline and says why; this one is for when it says nothing.
   enter(State::kConnecting, 2 * limits::kHandshakeDeadline, now);
 }
 
-void NodeAgent::seek(const std::string& reason, TimePoint now, NodeAgentActions& actions) {
-  say("Waiting for the head at " + options_.head + ": " + reason, actions);
+void NodeAgent::seek(const std::string& reason, TimePoint now, Effects& effects) {
+  voice_.say("Waiting for the head at " + options_.head + ": " + reason, effects);
   enter(State::kSeeking, backoff_, now);
   backoff_ = std::min<Duration>(backoff_ * 2, limits::kSeekBackoffMax);
 }
 
-void NodeAgent::session_up(TimePoint now, NodeAgentActions& actions) {
+void NodeAgent::on(const HeadUp&, TimePoint now, Effects&) {
   if (state_ == State::kConnecting) enter(State::kGreeting, limits::kHandshakeDeadline, now);
-  wake(actions);
 }
 
-void NodeAgent::session_down(std::string_view reason, bool foreign, TimePoint now,
-                             NodeAgentActions& actions) {
-  if (state_ == State::kEnded || state_ == State::kSeeking) {
-    wake(actions);
-    return;
-  }
-  if (state_ == State::kLeaving) {
-    end(0, "left the cluster", actions);
-    return;
-  }
-  stop_role(actions);
-  if (foreign) {
+void NodeAgent::on(const HeadDown& down, TimePoint now, Effects& effects) {
+  if (state_ == State::kEnded || state_ == State::kSeeking) return;
+  if (state_ == State::kLeaving) return end(0, "left the cluster", effects);
+  stop_role(effects);
+  if (down.foreign)
     end(1,
-        "The head at " + options_.head + " belongs to another cluster (" + std::string(reason) +
+        "The head at " + options_.head + " belongs to another cluster (" + down.reason +
             "); give --join the join file that this head wrote.",
-        actions);
-  } else {
-    seek(std::string(reason), now, actions);
-  }
-  wake(actions);
+        effects);
+  else
+    seek(down.reason, now, effects);
 }
 
-void NodeAgent::on_greeting(const Envelope& envelope, TimePoint now, NodeAgentActions& actions) {
-  greeting_ = std::get<Greeting>(*envelope.message);
-  head_incarnation_ = envelope.from.incarnation;
+void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint now,
+                   Effects& effects) {
+  if (!listens(now, effects)) return;
+  if (envelope.from.node != kHeadNode || state_ != State::kGreeting) {
+    if (for_member(envelope, effects))
+      voice_.refuse(envelope, "a NodeAgent does not take that message.", effects);
+    return;
+  }
+  greeting_ = greeting;
+  voice_.head = envelope.from.incarnation;
   const auto& protocol = greeting_.protocol;
-  if (protocol.oldest > options_.protocol.newest || options_.protocol.oldest > protocol.newest) {
-    give_up("The head speaks the protocols " + range(protocol) + " and this worker " +
-                range(options_.protocol) + "; run the same version of troupe on both.",
-            actions);
-    return;
-  }
+  if (protocol.oldest > options_.protocol.newest || options_.protocol.oldest > protocol.newest)
+    return give_up("The head speaks the protocols " + range(protocol) + " and this worker " +
+                       range(options_.protocol) + "; run the same version of troupe on both.",
+                   effects);
   if (greeting_.numerics && std::find(options_.numerics.begin(), options_.numerics.end(),
-                                      *greeting_.numerics) == options_.numerics.end()) {
-    give_up("This processor cannot run the cluster's numerics " +
-                std::string(to_string(*greeting_.numerics)) +
-                "; start the head with --numerics that every worker has.",
-            actions);
-    return;
-  }
+                                      *greeting_.numerics) == options_.numerics.end())
+    return give_up("This processor cannot run the cluster's numerics " +
+                       std::string(to_string(*greeting_.numerics)) +
+                       "; start the head with --numerics that every worker has.",
+                   effects);
   const std::string& path =
       options_.model_path.empty() ? greeting_.model_path : options_.model_path;
   const bool known = path == model_path_ && checkpoint_hash_ == greeting_.checkpoint_hash;
   model_path_ = path;
-  if (known) {
-    join(now, actions);
-  } else {
-    inspect(now, actions);
-  }
+  if (known)
+    join(now, effects);
+  else
+    inspect(now, effects);
 }
 
-void NodeAgent::inspect(TimePoint now, NodeAgentActions& actions) {
+void NodeAgent::inspect(TimePoint now, Effects& effects) {
   checkpoint_hash_.clear();
-  actions.inspect_checkpoint = model_path_;
+  effects.add(InspectCheckpoint{model_path_});
   enter(State::kInspecting, limits::kHandshakeDeadline, now);
 }
 
-void NodeAgent::checkpoint_inspected(const Result<std::string>& hash, TimePoint now,
-                                     NodeAgentActions& actions) {
+void NodeAgent::on(const CheckpointInspected& inspected, TimePoint now, Effects& effects) {
   // A late answer is remembered for the next greeting.
-  if (hash) checkpoint_hash_ = *hash;
+  const auto& checkpoint = inspected.checkpoint;
+  if (checkpoint.ok()) checkpoint_hash_ = checkpoint->hash;
   if (state_ != State::kInspecting) return;
-  if (!hash) {
-    give_up("This worker cannot read the checkpoint: " + hash.error().message +
+  if (!checkpoint.ok())
+    give_up("This worker cannot read the checkpoint: " + checkpoint.error().message +
                 " If it lies elsewhere on this machine, say where with --model.",
-            actions);
-  } else if (checkpoint_hash_ != greeting_.checkpoint_hash) {
+            effects);
+  else if (checkpoint_hash_ != greeting_.checkpoint_hash)
     give_up("The checkpoint at " + model_path_ +
                 " is another one than the head's; give it the same files, or --model with the "
                 "folder that has them.",
-            actions);
-  } else {
-    join(now, actions);
-  }
-  wake(actions);
+            effects);
+  else
+    join(now, effects);
 }
 
-void NodeAgent::join(TimePoint now, NodeAgentActions& actions) {
+void NodeAgent::join(TimePoint now, Effects& effects) {
   Join join;
   join.protocol = options_.protocol;
   join.version = options_.version;
@@ -152,223 +126,274 @@ void NodeAgent::join(TimePoint now, NodeAgentActions& actions) {
   join.devices = options_.devices;
   join.held_id = options_.held_id;
   join.held_cluster = options_.held_cluster;
-  join.held_weight_bytes = held_weight_bytes_;
-  join.held_shards = held_shards_;
-  join.held_experts = held_experts_;
+  join.held_weight_bytes = held_.bytes;
+  join.held_shards = held_.shards;
+  join.held_experts = held_.experts;
   join.tier_memory = options_.tier_memory;
   join.fabric_address = options_.fabric_address;
   join.fabric_description = options_.fabric_description;
-  actions.send(head_address(), std::move(join));
-  joined_at_ = now;
+  voice_.tell_head(std::move(join), effects);
+  join_sent_at_ = now;
   enter(State::kJoining, limits::kHandshakeDeadline, now);
 }
 
-void NodeAgent::on_welcome(const Welcome& welcome, TimePoint now, NodeAgentActions& actions) {
-  lease_ = std::chrono::milliseconds(welcome.lease_ms);
-  const bool sane = welcome.id != kHeadNode && welcome.incarnation.value != 0 &&
-                    welcome.lease_ms >= kLeaseMsMin && welcome.lease_ms <= kLeaseMsMax;
-  // The lease runs from when the Join was sent, so that it never ends later here than at the head.
-  if (!sane || now >= joined_at_ + lease_) {
-    actions.close_session = true;
-    seek(sane ? "its welcome came too late." : "its welcome makes no sense.", now, actions);
+void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint now,
+                   Effects& effects) {
+  if (!listens(now, effects)) return;
+  if (state_ != State::kJoining) {
+    if (for_member(envelope, effects))
+      voice_.refuse(envelope, "a NodeAgent does not take that message.", effects);
     return;
   }
+  if (!from_head(envelope, effects)) return;
+  const Duration lease = std::chrono::milliseconds(welcome.lease_ms);
+  const bool sane = welcome.id != kHeadNode && welcome.incarnation.value != 0 &&
+                    welcome.lease_ms >= kLeaseMsMin && welcome.lease_ms <= kLeaseMsMax;
+  if (!sane || now >= join_sent_at_ + lease) {
+    effects.add(CloseHead{});
+    return seek(sane ? "its welcome came too late." : "its welcome makes no sense.", now, effects);
+  }
   state_ = State::kMember;
-  id_ = welcome.id;
-  incarnation_ = welcome.incarnation;
-  lease_end_ = joined_at_ + lease_;
-  next_renew_ = joined_at_ + limits::kRenewEvery;
-  renew_sequence_ = 0;
-  renews_.clear();
-  newest_ = {};
+  voice_.id = welcome.id;
+  voice_.incarnation = welcome.incarnation;
+  lease_.begin(join_sent_at_, lease);
+  versions_.clear();
   backoff_ = limits::kSeekBackoffMin;
-  options_.held_id = id_;
+  options_.held_id = voice_.id;
   options_.held_cluster = greeting_.cluster_id;
-  actions.joined = {id_, incarnation_, greeting_.cluster_id};
-  say("Joined the cluster at " + options_.head + " as " + to_string(id_) +
-          "; waiting for its part of the model.",
-      actions);
+  effects.add(JoinedCluster{voice_.id, voice_.incarnation});
+  voice_.say("Joined the cluster at " + options_.head + " as " + to_string(voice_.id) +
+                 "; waiting for its part of the model.",
+             effects);
 }
 
-void NodeAgent::on_refused(const Refused& refused, TimePoint now, NodeAgentActions& actions) {
+void NodeAgent::on(const Refused& refused, const Envelope& envelope, TimePoint now,
+                   Effects& effects) {
+  if (!listens(now, effects)) return;
+  if (state_ == State::kMember) {
+    if (for_member(envelope, effects))
+      voice_.refuse(envelope, "a NodeAgent does not take that message.", effects);
+    return;
+  }
+  if (!from_head(envelope, effects)) return;
   if (passing(refused.code)) {
-    actions.close_session = true;
-    seek(refused.reason, now, actions);
+    effects.add(CloseHead{});
+    seek(refused.reason, now, effects);
   } else {
-    end(1, "The head at " + options_.head + " refused this worker. " + refused.reason, actions);
+    end(1, "The head at " + options_.head + " refused this worker. " + refused.reason, effects);
   }
 }
 
 // --- Ends ---------------------------------------------------------------------------------------
 
-/// No retry helps. The head is told, so that it can count and log it.
-void NodeAgent::give_up(const std::string& reason, NodeAgentActions& actions) {
-  actions.send(head_address(), Leave{reason});
-  end(1, reason, actions);
+/// No retry helps. The head hears of it, so that it can count and log it.
+void NodeAgent::give_up(const std::string& reason, Effects& effects) {
+  voice_.tell_head(Leave{reason}, effects);
+  end(1, reason, effects);
 }
 
-void NodeAgent::end(int code, std::string reason, NodeAgentActions& actions) {
-  stop_role(actions);
+void NodeAgent::end(int code, std::string reason, Effects& effects) {
+  stop_role(effects);
   state_ = State::kEnded;
-  actions.close_session = true;
-  actions.exit = {code, std::move(reason)};
+  effects.add(CloseHead{});
+  effects.add(WorkerExit{code, std::move(reason)});
 }
 
 /// Ends what this node does as a member; its weights stay, and its id to ask for again.
-void NodeAgent::stop_role(NodeAgentActions& actions) {
-  if (id_ == kHeadNode) return;
-  actions.stop_serving = true;
-  for (auto& [node, state] : peers_) actions.forget_peers.push_back(state.peer);
-  peers_.clear();
-  pending_.reset();
-  active_.reset();
-  active_peers_.clear();
-  id_ = {};
-  incarnation_ = {};
+void NodeAgent::stop_role(Effects& effects) {
+  if (voice_.id == kHeadNode) return;
+  effects.add(StopServing{voice_.id, voice_.incarnation});
+  links_.forget_all(effects);
+  versions_.clear();
+  voice_.id = {};
+  voice_.incarnation = {};
 }
 
-void NodeAgent::leave(std::string_view reason, TimePoint now, NodeAgentActions& actions) {
+void NodeAgent::on(const LeaveCluster& leave, TimePoint now, Effects& effects) {
   if (state_ == State::kEnded || state_ == State::kLeaving) return;
-  if (state_ == State::kMember) {
-    actions.send(head_address(), Leave{std::string(reason)});
-    stop_role(actions);
-    enter(State::kLeaving, limits::kLeaveDeadline, now);
-  } else {
-    end(0, std::string(reason), actions);
-  }
-  wake(actions);
+  if (state_ != State::kMember) return end(0, leave.reason, effects);
+  voice_.tell_head(Leave{leave.reason}, effects);
+  stop_role(effects);
+  enter(State::kLeaving, limits::kLeaveDeadline, now);
 }
 
 // --- Membership ---------------------------------------------------------------------------------
 
 /// False when the lease has just ended: nothing that came since counts.
-bool NodeAgent::keep_lease(TimePoint now, NodeAgentActions& actions) {
-  if (state_ != State::kMember || now < lease_end_) return true;
-  stop_role(actions);
-  actions.close_session = true;
-  seek("the lease ended, so this worker has stopped serving.", now, actions);
+bool NodeAgent::keep_lease(TimePoint now, Effects& effects) {
+  if (state_ != State::kMember || !lease_.over(now)) return true;
+  stop_role(effects);
+  effects.add(CloseHead{});
+  seek("the lease ended, so this worker has stopped serving.", now, effects);
   return false;
 }
 
-void NodeAgent::refuse(const Envelope& envelope, std::string reason, NodeAgentActions& actions) {
-  ++refused_messages_;
-  say("A message was refused: " + reason, actions);
-  actions.send(envelope.from,
-               Undeliverable{envelope.to, static_cast<std::uint32_t>(envelope.message->index()), 0,
-                             refused(std::move(reason))});
+bool NodeAgent::listens(TimePoint now, Effects& effects) {
+  return keep_lease(now, effects) && state_ != State::kEnded && state_ != State::kLeaving;
 }
 
-void NodeAgent::on(const Envelope& envelope, TimePoint now, NodeAgentActions& actions) {
-  assert(envelope.message);
-  const Message& message = *envelope.message;
-  const bool alive = keep_lease(now, actions);
-  if (state_ == State::kEnded || state_ == State::kLeaving || !alive) {
-    wake(actions);
-    return;
+bool NodeAgent::from_head(const Envelope& envelope, Effects& effects) {
+  if (envelope.from.node != kHeadNode) {
+    voice_.refuse(envelope, "only the head speaks to a NodeAgent.", effects);
+    return false;
   }
-  if (std::holds_alternative<Undeliverable>(message)) {
-    // The head has no such member: it also closes the session, which says the same.
-  } else if (std::holds_alternative<PeerPing>(message)) {
-    const auto it = peers_.find(envelope.from.node);
-    if (it != peers_.end() && it->second.peer.incarnation == envelope.from.incarnation)
-      it->second.heard = now;
-  } else if (envelope.from.node != kHeadNode) {
-    refuse(envelope, "only the head speaks to a NodeAgent.", actions);
-  } else if (std::holds_alternative<Greeting>(message) && state_ == State::kGreeting) {
-    on_greeting(envelope, now, actions);
-  } else if (envelope.from.incarnation != head_incarnation_) {
-    refuse(envelope, "it is of an earlier life of the head.", actions);
-  } else if (const auto* no = std::get_if<Refused>(&message); no && state_ != State::kMember) {
-    on_refused(*no, now, actions);
-  } else if (const auto* yes = std::get_if<Welcome>(&message); yes && state_ == State::kJoining) {
-    on_welcome(*yes, now, actions);
-  } else if (state_ != State::kMember) {
-    refuse(envelope, "this worker is no member now.", actions);
-  } else if (envelope.to.node != id_ || envelope.to.incarnation != incarnation_) {
-    refuse(envelope, "it is for an earlier life of this worker.", actions);
-  } else {
-    on_member_message(envelope, actions);
+  if (envelope.from.incarnation != voice_.head) {
+    voice_.refuse(envelope, "it is of an earlier life of the head.", effects);
+    return false;
   }
-  wake(actions);
+  return true;
 }
 
-void NodeAgent::on_member_message(const Envelope& envelope, NodeAgentActions& actions) {
-  const Message& message = *envelope.message;
-  if (const auto* renewed = std::get_if<Renewed>(&message)) {
-    on_renewed(*renewed);
-  } else if (const auto* stop = std::get_if<Stop>(&message)) {
-    say("The head stops the cluster: " + stop->reason, actions);
-    actions.send(head_address(), Leave{"the cluster stops"});
-    end(0, "the cluster stops", actions);
-  } else if (!on_version_message(envelope, actions)) {
-    refuse(envelope, "a NodeAgent does not take that message.", actions);
-  }
-}
-
-void NodeAgent::on_renewed(const Renewed& renewed) {
-  const auto it = renews_.find(renewed.sequence);
-  if (it == renews_.end()) return;  // answered before
-  lease_end_ = std::max(lease_end_, it->second + lease_);
-  renews_.erase(renews_.begin(), std::next(it));
-}
-
-void NodeAgent::renew(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions) {
-  next_renew_ = now + limits::kRenewEvery;
-  if (!progress.devices_alive) {
-    say("A device makes no progress; the lease is not renewed.", actions);
-    return;
-  }
-  renews_[++renew_sequence_] = now;
-  if (renews_.size() > kRenewsMax) renews_.erase(renews_.begin());
-  actions.send(head_address(), Renew{renew_sequence_, progress.devices, progress.replicas});
-}
-
-void NodeAgent::devices_changed(TimePoint now, const NodeProgress& progress,
-                                NodeAgentActions& actions) {
-  if (keep_lease(now, actions) && state_ == State::kMember) renew(now, progress, actions);
-  wake(actions);
-}
-
-void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, NodeAgentActions& actions) {
-  keep_lease(now, actions);
+bool NodeAgent::for_member(const Envelope& envelope, Effects& effects) {
+  if (!from_head(envelope, effects)) return false;
   if (state_ != State::kMember) {
-    held_weight_bytes_ = progress.held_weight_bytes;
-    held_shards_ = progress.held_shards;
-    held_experts_ = progress.held_experts;
+    voice_.refuse(envelope, "this worker is no member now.", effects);
+    return false;
   }
+  if (envelope.to.node != voice_.id || envelope.to.incarnation != voice_.incarnation) {
+    voice_.refuse(envelope, "it is for an earlier life of this worker.", effects);
+    return false;
+  }
+  return true;
+}
+
+void NodeAgent::on(const Undeliverable&, const Envelope&, TimePoint now, Effects& effects) {
+  keep_lease(now, effects);
+}
+
+void NodeAgent::on(const PeerPing&, const Envelope& envelope, TimePoint now, Effects& effects) {
+  if (listens(now, effects)) links_.heard(envelope.from, now);
+}
+
+void NodeAgent::on(const PeerUp& up, TimePoint now, Effects& effects) {
+  if (!keep_lease(now, effects)) return;
+  links_.up(up, now, effects);
+  versions_.report_if_loaded(voice_, links_, effects);
+}
+
+void NodeAgent::on(const PeerDown& down, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects)) links_.down(down, voice_, effects);
+}
+
+void NodeAgent::take(const Renewed& renewed, const Envelope&, Effects&) {
+  lease_.renewed(renewed.sequence);
+}
+
+void NodeAgent::take(const Load& load, const Envelope&, Effects& effects) {
+  versions_.load(load, {options_.devices.size(), model_path_, checkpoint_hash_}, voice_, links_,
+                 effects);
+}
+
+void NodeAgent::take(const Activate& activate, const Envelope& envelope, Effects& effects) {
+  versions_.activate(envelope, activate.version, voice_, effects);
+}
+
+void NodeAgent::take(const Retire& retire, const Envelope& envelope, Effects& effects) {
+  versions_.retire(envelope, retire.version, voice_, links_, effects);
+}
+
+void NodeAgent::take(const MemberLost& lost, const Envelope&, Effects& effects) {
+  if (!links_.lose(lost, voice_, effects)) return;
+  voice_.say(lost.reason, effects);
+  versions_.lose(lost.node, effects);
+}
+
+void NodeAgent::take(const Connect& connect, const Envelope&, Effects& effects) {
+  links_.connect_again(connect.peer, voice_, effects);
+}
+
+void NodeAgent::take(const Avoid& avoid, const Envelope&, Effects& effects) {
+  effects.add(AvoidDevices{{avoid.devices.begin(), avoid.devices.end()}});
+}
+
+void NodeAgent::take(const Stop& stop, const Envelope&, Effects& effects) {
+  voice_.say("The head stops the cluster: " + stop.reason, effects);
+  voice_.tell_head(Leave{"the cluster stops"}, effects);
+  end(0, "the cluster stops", effects);
+}
+
+void NodeAgent::renew(TimePoint now, const NodeProgress& progress, Effects& effects) {
+  if (!progress.devices_alive) {
+    lease_.skip(now);
+    return voice_.say("A device makes no progress; the lease is not renewed.", effects);
+  }
+  voice_.tell_head(Renew{lease_.renew(now), progress.devices, progress.replicas}, effects);
+}
+
+void NodeAgent::load_progress(const LoadProgress& progress, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects)) versions_.progress(progress, voice_, effects);
+}
+
+void NodeAgent::loaded(PlacementVersion version, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects)) versions_.loaded(version, voice_, links_, effects);
+}
+
+void NodeAgent::load_failed(PlacementVersion version, Error error, TimePoint now,
+                            Effects& effects) {
+  if (keep_lease(now, effects)) versions_.load_failed(version, std::move(error), voice_, effects);
+}
+
+void NodeAgent::settled(PlacementVersion version, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects)) versions_.settled(version, voice_, effects);
+}
+
+void NodeAgent::devices_changed(TimePoint now, const NodeProgress& progress, Effects& effects) {
+  if (keep_lease(now, effects) && state_ == State::kMember) renew(now, progress, effects);
+}
+
+void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& effects) {
+  keep_lease(now, effects);
+  if (state_ != State::kMember) held_ = progress.held;
   switch (state_) {
+    case State::kStarting:
+      voice_.say("Seeking the head at " + options_.head + ".", effects);
+      connect(now, effects);
+      break;
     case State::kSeeking:
-      if (now >= deadline_) connect(now, actions);
+      if (now >= deadline_) connect(now, effects);
       break;
     case State::kConnecting:
     case State::kGreeting:
     case State::kInspecting:
     case State::kJoining:
       if (now < deadline_) break;
-      actions.close_session = true;
+      effects.add(CloseHead{});
       seek(state_ == State::kInspecting ? "reading the checkpoint's headers takes too long."
                                         : "it does not answer.",
-           now, actions);
+           now, effects);
       break;
     case State::kMember:
-      if (now >= next_renew_) {
-        ping_peers(now, actions);
-        renew(now, progress, actions);
+      if (lease_.due(now)) {
+        links_.ping(now, voice_, effects);
+        renew(now, progress, effects);
       }
-      if (!progress.counts.empty()) actions.send(head_address(), ExpertCounts{progress.counts});
+      if (!progress.counts.empty()) voice_.tell_head(ExpertCounts{progress.counts}, effects);
       break;
     case State::kLeaving:
-      if (now >= deadline_) end(0, "left the cluster", actions);
+      if (now >= deadline_) end(0, "left the cluster", effects);
       break;
     case State::kEnded:
       break;
   }
-  wake(actions);
 }
 
-void NodeAgent::wake(NodeAgentActions& actions) const {
-  if (state_ == State::kEnded) return;
-  actions.wake_at(state_ == State::kMember ? std::min(next_renew_, lease_end_) : deadline_);
+std::optional<TimePoint> NodeAgent::next_wake() const {
+  if (state_ == State::kEnded) return std::nullopt;
+  return state_ == State::kMember ? lease_.next_wake() : deadline_;
+}
+
+void NodeAgent::end_turn(TimePoint, Effects& effects) const {
+  if (const auto wake = next_wake()) effects.wake_at(*wake);
+}
+
+std::string NodeAgent::violation() const {
+  const bool member = state_ == State::kMember;
+  if (member != (voice_.id != NodeId{})) return "its id does not fit whether it is a member";
+  if (!member && (versions_.active() || versions_.loading()))
+    return "a node that is no member has versions";
+  if (std::string found = lease_.violation(); !found.empty()) return found;
+  if (std::string found = links_.violation(voice_); !found.empty()) return found;
+  return versions_.violation();
 }
 
 }  // namespace troupe

@@ -14,6 +14,7 @@ class BlockPool {
   std::int32_t total() const { return total_; }
   std::int32_t free() const { return static_cast<std::int32_t>(free_.size()); }
   std::int32_t used() const { return total() - free(); }
+  const std::vector<std::int32_t>& free_blocks() const { return free_; }
 
   /// Appends `count` blocks to `table`; there must be as many free ones.
   void take(std::int32_t count, std::vector<std::int32_t>& table);
@@ -22,7 +23,7 @@ class BlockPool {
 
  private:
   std::int32_t total_;
-  std::vector<std::int32_t> free_;  // Used from the back.
+  std::vector<std::int32_t> free_;  ///< used from the back
 };
 
 }  // namespace troupe

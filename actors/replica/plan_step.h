@@ -40,10 +40,8 @@ struct StepChoice {
 /// Plans one step: continuous batching with chunked prefill, first come, first served.
 ///
 ///   1. Running sequences in order of arrival. One with a single row to compute (decoding) gets it;
-///   the
-///      rows that are left over by those are shared out as prefill chunks.
-///   2. If blocks run out, the latest to arrive of the running ones gives its own up and will
-///   compute
+///      the rows that are left over by those are shared out as prefill chunks.
+///   2. If blocks run out, the latest to arrive of the running ones gives its own up and computes
 ///      them again later. While a sequence lacks blocks, later ones do not go ahead of it: so the
 ///      earliest always comes to its end, and blocks free up.
 ///   3. Waiting sequences join, in order, while the limits allow and all that they know fits.

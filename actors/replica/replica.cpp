@@ -17,11 +17,6 @@ void keep_wanted(TokenOutput& output, std::int32_t wanted) {
   if (output.top.size() > count) output.top.resize(count);
 }
 
-template <class Sequence>
-PlanSequence view(std::uint64_t key, const Sequence& s, bool busy) {
-  return {key, s.computed, s.length(), static_cast<std::int32_t>(s.blocks.size()), busy};
-}
-
 const SequenceResult* find_result(const StepResult& result, SequenceId id, std::size_t likely) {
   const auto& all = result.sequences;
   if (likely < all.size() && all[likely].id == id) return &all[likely];
@@ -45,46 +40,9 @@ Replica::Replica(ReplicaConfig config) : config_(std::move(config)), pool_(confi
   next_step_.value = (config_.version.value << 32) + 1;
 }
 
-void Replica::on(const Envelope& envelope, TimePoint now, Actions& actions) {
-  const Message& message = *envelope.message;
-  const auto from_shard = [&] {
-    return std::find(config_.shards.begin(), config_.shards.end(), envelope.from) !=
-           config_.shards.end();
-  };
-  if (const auto* submit = std::get_if<Submit>(&message)) {
-    on_submit(*submit);
-  } else if (const auto* cancel = std::get_if<Cancel>(&message)) {
-    on_cancel(*cancel);
-  } else if (const auto* result = std::get_if<StepResult>(&message)) {
-    if (from_shard() && result->replica == config_.id) on_result(*result, now, actions);
-  } else if (const auto* failed = std::get_if<StepFailed>(&message)) {
-    if (from_shard() && failed->replica == config_.id)
-      fail_step(failed->step, failed->error, now, actions);
-  } else if (const auto* lost = std::get_if<Undeliverable>(&message)) {
-    on_undeliverable(*lost, now, actions);
-  }
-  settle(now, actions);
-}
-
-void Replica::on_wake(TimePoint now, Actions& actions) {
-  // Steps are planned with one deadline each, in order: the first is the oldest.
-  while (!steps_.empty() && steps_.begin()->second.deadline <= now) {
-    const StepId id = steps_.begin()->first;
-    fail_step(id,
-              deadline_exceeded("A step of replica " + std::to_string(config_.id) +
-                                " did not come back in time; send the request again."),
-              now, actions);
-  }
-  settle(now, actions);
-}
-
-void Replica::on_peer_down(NodeId node, TimePoint now, Actions& actions) {
-  const bool ours = std::any_of(config_.shards.begin(), config_.shards.end(),
-                                [&](const Address& shard) { return shard.node == node; });
-  while (ours && !steps_.empty())
-    fail_step(steps_.begin()->first, unavailable(to_string(node) + " cannot be reached any more."),
-              now, actions);
-  settle(now, actions);
+bool Replica::own_shard(const Address& from) const {
+  return std::any_of(config_.shards.begin(), config_.shards.end(),
+                     [&](const auto& shard) { return shard.address == from; });
 }
 
 ReplicaReport Replica::report() const {
@@ -100,12 +58,12 @@ ReplicaReport Replica::report() const {
 
 // --- Sequences come and go ----------------------------------------------------------------------
 
-void Replica::on_submit(const Submit& submit) {
+void Replica::on(const Submit& submit, const Envelope&, TimePoint, Effects&) {
   if (const auto known = keys_.find(submit.sequence); known != keys_.end()) {
     const Sequences& holder = running_.contains(known->second) ? running_ : waiting_;
     const std::uint32_t attempt = holder.at(known->second).submit.attempt;
     if (submit.attempt <= attempt) return;
-    on_cancel({submit.sequence, attempt});
+    cancel(submit.sequence, attempt);
   }
   SequenceEvent event;
   event.sequence = submit.sequence;
@@ -160,13 +118,17 @@ Error Replica::too_long(std::int64_t tokens) const {
                             ": ask for fewer tokens or raise --kv-cache-memory.");
 }
 
-void Replica::on_cancel(const Cancel& cancel) {
-  const auto known = keys_.find(cancel.sequence);
+void Replica::on(const Cancel& wish, const Envelope&, TimePoint, Effects&) {
+  cancel(wish.sequence, wish.attempt);
+}
+
+void Replica::cancel(SequenceId id, std::uint32_t attempt) {
+  const auto known = keys_.find(id);
   if (known == keys_.end()) return;
   const std::uint64_t key = known->second;
   const auto running = running_.find(key);
   Sequence& sequence = running != running_.end() ? running->second : waiting_.at(key);
-  if (cancel.attempt < sequence.submit.attempt) return;
+  if (attempt < sequence.submit.attempt) return;
   if (sequence.busy) {
     // Shards may be writing to its blocks: they are freed when the step ends.
     sequence.cancelled = true;
@@ -188,11 +150,13 @@ void Replica::forget(std::uint64_t key) {
 
 // --- Steps end ----------------------------------------------------------------------------------
 
-void Replica::on_result(const StepResult& result, TimePoint now, Actions& actions) {
+void Replica::on(const StepResult& result, const Envelope& envelope, TimePoint now,
+                 Effects& effects) {
+  if (result.replica != config_.id || !own_shard(envelope.from)) return;
   const auto found = steps_.find(result.step);
   if (found == steps_.end()) return;  // Aborted, or a duplicate.
   if (const auto error = misfit(found->second, result)) {
-    fail_step(result.step, *error, now, actions);
+    fail_step(result.step, *error, now, effects);
     return;
   }
   const Step step = std::move(found->second);
@@ -201,6 +165,36 @@ void Replica::on_result(const StepResult& result, TimePoint now, Actions& action
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const SequenceId id = running_.at(step.shares[i].key).submit.sequence;
     commit(step.shares[i], *find_result(result, id, i));
+  }
+}
+
+void Replica::on(const StepFailed& failed, const Envelope& envelope, TimePoint now,
+                 Effects& effects) {
+  if (failed.replica == config_.id && own_shard(envelope.from))
+    fail_step(failed.step, failed.error, now, effects);
+}
+
+void Replica::on(const Undeliverable& lost, const Envelope&, TimePoint now, Effects& effects) {
+  if (lost.kind == Message(StepPlan{}).index())
+    fail_step(StepId{lost.reference}, unavailable(lost.error.message), now, effects);
+}
+
+void Replica::on(PeerDown down, TimePoint now, Effects& effects) {
+  const bool ours = std::any_of(config_.shards.begin(), config_.shards.end(),
+                                [&](const auto& s) { return s.address.node == down.node; });
+  while (ours && !steps_.empty())
+    fail_step(steps_.begin()->first,
+              unavailable(to_string(down.node) + " cannot be reached any more."), now, effects);
+}
+
+void Replica::on_wake(TimePoint now, Effects& effects) {
+  // Steps are planned with one deadline each, in order: the first is the oldest.
+  while (!steps_.empty() && steps_.begin()->second.deadline <= now) {
+    const StepId id = steps_.begin()->first;
+    fail_step(id,
+              deadline_exceeded("A step of replica " + std::to_string(config_.id) +
+                                " did not come back in time; send the request again."),
+              now, effects);
   }
 }
 
@@ -272,13 +266,13 @@ FinishReason Replica::finish_of(const Sequence& sequence) const {
 
 /// The one place where a step's failure is decided on: nothing of it counts. For a passing reason
 /// its sequences are planned again, else they end.
-void Replica::fail_step(StepId id, const Error& error, TimePoint now, Actions& actions) {
+void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& effects) {
   const auto found = steps_.find(id);
   if (found == steps_.end()) return;
   const Step step = std::move(found->second);
   steps_.erase(found);
   // Shards get this before any later plan, so nobody writes to the blocks that are freed here.
-  for (const Address& shard : config_.shards) actions.send(shard, StepAbort{config_.id, id});
+  for (const auto& shard : config_.shards) effects.send(shard, StepAbort{config_.id, id});
   if (passing(error)) {
     retry_pause_ = std::clamp(2 * retry_pause_, kStepRetryMin, kStepRetryMax);
     plan_after_ = now + retry_pause_;
@@ -300,165 +294,6 @@ void Replica::fail_share(const Share& share, const Error& error) {
   event.error = passing(error) ? unavailable(error.message) : error;
   events_.push_back(std::move(event));
   forget(share.key);
-}
-
-void Replica::on_undeliverable(const Undeliverable& lost, TimePoint now, Actions& actions) {
-  if (lost.kind != Message(StepPlan{}).index()) return;
-  fail_step(StepId{lost.reference}, unavailable(lost.error.message), now, actions);
-}
-
-// --- Steps begin --------------------------------------------------------------------------------
-
-void Replica::settle(TimePoint now, Actions& actions) {
-  while (plan(now, actions)) {
-  }
-  if (!events_.empty())
-    actions.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
-  if (!steps_.empty()) actions.wake_at(steps_.begin()->second.deadline);
-  if (plan_after_ > now && !(running_.empty() && waiting_.empty())) actions.wake_at(plan_after_);
-}
-
-/// Suspects have their turns, so that neither they nor the others wait for ever.
-StepChoice Replica::choose() {
-  StepChoice choice;
-  if (std::exchange(suspect_turn_, false)) choice = choose_suspect();
-  if (!choice.rows.empty()) return choice;
-  choice = choose_together();
-  if (!choice.rows.empty()) {
-    suspect_turn_ = true;
-    return choice;
-  }
-  StepChoice alone = choose_suspect();
-  return alone.rows.empty() ? choice : alone;
-}
-
-PlanLimits Replica::plan_limits() const {
-  PlanLimits limits;
-  // Each running sequence gets a row whenever it decodes, so there are no more of them than rows.
-  limits.sequences_running = std::min(config_.max_num_seqs, config_.max_num_batched_tokens);
-  limits.rows_a_step = config_.max_num_batched_tokens;
-  limits.block_size = config_.block_size;
-  limits.blocks_free = pool_.free();
-  return limits;
-}
-
-/// Everybody who is not suspected of making steps fail.
-StepChoice Replica::choose_together() const {
-  PlanLimits limits = plan_limits();
-  std::vector<PlanSequence> running, waiting;
-  for (const auto& [key, s] : running_) running.push_back(view(key, s, s.busy || s.suspect()));
-  for (const auto& [key, s] : waiting_) {
-    if (s.suspect()) continue;
-    if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
-      break;
-    waiting.push_back(view(key, s, false));
-  }
-  // A pipeline is full only if its steps share the sequences out.
-  const auto sequences = static_cast<std::int32_t>(running.size() + waiting.size());
-  limits.sequences_a_step = (sequences + config_.stages - 1) / config_.stages;
-  return plan_step(running, waiting, limits);
-}
-
-/// One suspect alone: the one with the fewest failures, which is the likeliest to be innocent.
-StepChoice Replica::choose_suspect() const {
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> suspects;
-  for (const Sequences* sequences : {&running_, &waiting_})
-    for (const auto& [key, s] : *sequences)
-      if (s.suspect() && !s.busy) suspects.emplace_back(s.failures, key);
-  std::sort(suspects.begin(), suspects.end());
-  for (const bool preempting : {false, true})
-    for (const auto& [failures, key] : suspects)
-      if (StepChoice choice = choose_suspect(key, preempting); !choice.rows.empty()) return choice;
-  return {};
-}
-
-StepChoice Replica::choose_suspect(std::uint64_t suspect, bool preempting) const {
-  PlanLimits limits = plan_limits();
-  limits.sequences_a_step = 1;
-  std::vector<PlanSequence> running, waiting;
-  for (const auto& [key, s] : running_) {
-    if (key == suspect) continue;
-    running.push_back(view(key, s, s.busy || !preempting));
-    // It may have to give its blocks up, but no row is kept for it as for one that decodes.
-    if (preempting) running.back().length = s.computed + 2;
-  }
-  if (const auto found = running_.find(suspect); found != running_.end())
-    running.insert(running.begin(), view(suspect, found->second, false));
-  else if (!preempting)
-    waiting.push_back(view(suspect, waiting_.at(suspect), false));
-  StepChoice choice = plan_step(running, waiting, limits);
-  if (choice.rows.empty() || choice.rows[0].key != suspect) return {};
-  return choice;
-}
-
-bool Replica::plan(TimePoint now, Actions& actions) {
-  if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
-  if (now < plan_after_ || (running_.empty() && waiting_.empty())) return false;
-  const StepChoice choice = choose();
-  for (const std::uint64_t key : choice.preempted) preempt(key);
-  if (choice.rows.empty()) return false;
-
-  StepPlan plan{config_.id, config_.version, {}};
-  plan.body.step = next_step_;
-  Step step;
-  step.deadline = now + limits::kStepDeadline;
-  for (const PlannedRows& planned : choice.rows) {
-    if (const auto waiting = waiting_.find(planned.key); waiting != waiting_.end())
-      running_.insert(waiting_.extract(waiting));
-    Sequence& sequence = running_.at(planned.key);
-    pool_.take(planned.blocks_new, sequence.blocks);
-    plan.body.sequences.push_back(rows_of(sequence, planned));
-    step.shares.push_back({planned.key, planned.rows, plan.body.sequences.back().sample});
-    sequence.busy = true;
-    if (!std::exchange(sequence.started, true)) {
-      SequenceEvent event;
-      event.sequence = sequence.submit.sequence;
-      event.attempt = sequence.submit.attempt;
-      event.started = true;
-      event.index = sequence.output();
-      events_.push_back(std::move(event));
-    }
-  }
-  const MessagePtr message = message_of(std::move(plan));
-  for (const Address& shard : config_.shards) actions.sends.push_back({shard, message});
-  steps_.emplace(next_step_, std::move(step));
-  ++next_step_.value;
-  return true;
-}
-
-void Replica::preempt(std::uint64_t key) {
-  const auto found = running_.find(key);
-  assert(found != running_.end() && !found->second.busy);
-  pool_.give_back(found->second.blocks);
-  found->second.computed = 0;
-  waiting_.insert(running_.extract(found));
-  ++preemptions_;
-}
-
-StepSequence Replica::rows_of(const Sequence& sequence, const PlannedRows& planned) const {
-  const std::int32_t first = sequence.computed;
-  const std::int32_t end = first + planned.rows;
-  StepSequence rows;
-  rows.id = sequence.submit.sequence;
-  rows.block_table = sequence.blocks;
-  rows.first_position = first;
-  rows.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
-  rows.prompt_length = sequence.prompt_length;
-  rows.sampling = sequence.submit.sampling;
-  rows.sample = end == sequence.length() && finish_of(sequence) == FinishReason::kNone;
-  for (std::int32_t position = first; position < end && sequence.submit.prompt_logprobs >= 0;
-       ++position) {
-    const bool scored = sequence.scores(position);
-    rows.targets.push_back(scored ? sequence.tokens[static_cast<std::size_t>(position) + 1] : -1);
-    rows.prompt_logprobs |= scored;
-  }
-  if (rows.prompt_logprobs) {
-    rows.sampling.top_logprobs =
-        std::max(rows.sampling.top_logprobs, sequence.submit.prompt_logprobs);
-  } else {
-    rows.targets.clear();
-  }
-  return rows;
 }
 
 }  // namespace troupe

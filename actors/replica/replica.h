@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "actors/machine.h"
+#include "actors/base/effects.h"
+#include "actors/interfaces.h"
 #include "actors/replica/block_pool.h"
 #include "actors/replica/plan_step.h"
 #include "runtime/step.h"
@@ -14,7 +16,7 @@
 namespace troupe {
 
 /// After a step that failed for a passing reason nothing is planned for this long, doubled with
-/// every further one up to the maximum; a step that succeeds starts anew.
+/// every further one up to the maximum; a step that succeeds ends that.
 inline constexpr Duration kStepRetryMin = std::chrono::milliseconds(20);
 inline constexpr Duration kStepRetryMax = std::chrono::milliseconds(500);
 /// Steps in a row that may fail under a sequence before the Router has to find another place for
@@ -24,24 +26,29 @@ inline constexpr std::uint32_t kStepFailuresMax = 8;
 inline constexpr std::uint32_t kStepFailuresSuspect = 2;
 static_assert(kStepFailuresSuspect < kStepFailuresMax);
 
-/// What a replica is told when its placement version is activated.
+/// What a replica is started with.
 struct ReplicaConfig {
   std::uint32_t id = 0;
   PlacementVersion version;
-  Address router;
-  std::vector<Address> shards;  ///< by (stage, tp_rank): each gets every plan
-  std::int32_t stages = 1;      ///< pipeline stages: steps that may be in flight at once
-  std::int32_t blocks = 0;      ///< KV blocks of every shard's pool
+  Ref<RouterInbox> router;
+  /// By (stage, tp_rank): each gets every plan.
+  std::vector<Ref<LayerShardInbox>> shards;
+  std::int32_t stages = 1;  ///< pipeline stages: steps that may be in flight at once
+  std::int32_t blocks = 0;  ///< KV blocks of every shard's pool
   std::int32_t block_size = 16;
   std::int32_t max_num_seqs = 256;
   std::int32_t max_num_batched_tokens = 2048;
   std::int64_t max_model_len = 0;
 };
 
-/// The scheduler of one data-parallel replica. A state machine (see actors/machine.h).
+/// The report differs from the last one that was given; ReplicaHands keeps it for the node's agent.
+struct ReportChanged {
+  ReplicaReport report;
+};
+
+/// The scheduler of one data-parallel replica.
 ///
-///     Submit ─► waiting ─► running ─ StepPlan ─► shards ─ StepResult ─► tokens ─ SequenceEvents ─►
-///     Router
+///     Submit ─► waiting ─► running ─ StepPlan ─► shards ─ StepResult ─► tokens ─► SequenceEvents
 ///                  ▲ preempted │
 ///
 /// A step is a transaction: the positions in the KV cache and the new tokens count when its
@@ -54,12 +61,24 @@ struct ReplicaConfig {
 /// error after kStepFailuresMax of them; the Router then tries elsewhere.
 class Replica {
  public:
+  using Inbox = ReplicaInbox;
+  using Effects = troupe::Effects<ReportChanged>;
+
   explicit Replica(ReplicaConfig config);
 
-  void on(const Envelope& envelope, TimePoint now, Actions& actions);
-  void on_wake(TimePoint now, Actions& actions);
-  /// A node cannot be reached any more: plans to its shards, or results of them, may be lost.
-  void on_peer_down(NodeId node, TimePoint now, Actions& actions);
+  void on(const Submit& submit, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const Cancel& cancel, const Envelope& envelope, TimePoint now, Effects& effects);
+  /// Of the replica's own shards; others are ignored.
+  void on(const StepResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const StepFailed& failed, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
+  /// Plans to the node's shards, or results of them, may be lost.
+  void on(PeerDown down, TimePoint now, Effects& effects);
+  void on_wake(TimePoint now, Effects& effects);
+  /// Plans what can be planned, then reports, then tells the Router: so a report is never older
+  /// than the news of its sequences.
+  void end_turn(TimePoint now, Effects& effects);
+  std::string violation() const;
 
   ReplicaReport report() const;
 
@@ -98,22 +117,18 @@ class Replica {
   /// Sequences in order of arrival.
   using Sequences = std::map<std::uint64_t, Sequence>;
 
-  void on_submit(const Submit& submit);
-  void on_cancel(const Cancel& cancel);
-  void on_result(const StepResult& result, TimePoint now, Actions& actions);
-  void on_undeliverable(const Undeliverable& lost, TimePoint now, Actions& actions);
-
+  void cancel(SequenceId id, std::uint32_t attempt);
   std::optional<Error> refusal(const Submit& submit) const;
   std::optional<Error> misfit(const Step& step, const StepResult& result) const;
   void commit(const Share& share, const SequenceResult& result);
-  void fail_step(StepId id, const Error& error, TimePoint now, Actions& actions);
+  void fail_step(StepId id, const Error& error, TimePoint now, Effects& effects);
   void fail_share(const Share& share, const Error& error);
   FinishReason finish_of(const Sequence& sequence) const;
   bool fits_alone(std::int64_t tokens) const;
   Error too_long(std::int64_t tokens) const;
   void forget(std::uint64_t key);
 
-  bool plan(TimePoint now, Actions& actions);
+  bool plan(TimePoint now, Effects& effects);
   StepChoice choose();
   StepChoice choose_together() const;
   StepChoice choose_suspect() const;
@@ -121,8 +136,11 @@ class Replica {
   PlanLimits plan_limits() const;
   void preempt(std::uint64_t key);
   StepSequence rows_of(const Sequence& sequence, const PlannedRows& planned) const;
-  /// Plans what can be planned, tells the Router what there is to tell, asks for the next wake-up.
-  void settle(TimePoint now, Actions& actions);
+
+  bool own_shard(const Address& from) const;
+  std::string violation_of_sequences() const;
+  std::string violation_of_blocks() const;
+  std::string violation_of_steps() const;
 
   ReplicaConfig config_;
   BlockPool pool_;
@@ -136,6 +154,7 @@ class Replica {
   Duration retry_pause_{};     ///< after the last step, if that failed
   TimePoint plan_after_{};     ///< nothing is planned before
   bool suspect_turn_ = false;  ///< the next step is one suspect's, if there are any
+  std::optional<ReplicaReport> reported_;
 };
 
 }  // namespace troupe

@@ -36,8 +36,8 @@ struct JournalEnded {
 using JournalRecord = std::variant<JournalAccepted, JournalSubmitted, JournalTokens, JournalEnded>;
 
 /// What is needed to run every accepted sequence again from where it is: prompt, parameters, seed
-/// and the tokens so far. It changes by appended records only, so that whoever applies the same
-/// records (a standby) holds the same journal.
+/// and the tokens so far. It changes by appended records only: a standby that applies the same
+/// records holds the same journal.
 class Journal {
  public:
   struct Sequence {

@@ -1,11 +1,10 @@
-// Where sequences run: the part of Router that hands them to replicas and takes them back.
+#include "actors/router/placing.h"
+
 #include <algorithm>
-#include <cassert>
 #include <string>
 #include <utility>
 
 #include "actors/router/pick_replica.h"
-#include "actors/router/router.h"
 
 namespace troupe {
 namespace {
@@ -21,62 +20,68 @@ Error given_up(std::uint32_t strikes, bool always_alone, std::string why) {
       "The request was given up: a worker died before it gave a single new token, " + times);
 }
 
-}  // namespace
-
-Router::Request& Router::request_of(SequenceId sequence) {
-  return requests_.at(journal_.find(sequence)->request);
+Ref<ReplicaInbox> replica_at(const Address& address) {
+  return {address.node, address.incarnation, address.actor.index};
 }
 
-Router::Choice& Router::choice_of(SequenceId sequence) {
-  return request_of(sequence).choices[journal_.find(sequence)->choice];
+}  // namespace
+
+bool Placing::runs_at(const Choice& choice, const Address& address) const {
+  const auto replica = choice.run.replica ? replicas_.find(*choice.run.replica) : replicas_.end();
+  return replica != replicas_.end() && replica->second.address == address;
 }
 
 // --- To a replica -------------------------------------------------------------------------------
 
-void Router::wait(const Choice& choice) {
-  if (choice.not_before > TimePoint{})
-    pausing_.emplace(choice.not_before, choice.sequence);
+void Placing::wait(const Choice& choice) {
+  if (choice.run.not_before > TimePoint{})
+    pausing_.emplace(choice.run.not_before, choice.sequence);
   else
     waiting_.insert(choice.sequence);
 }
 
-void Router::wait_no_more(const Choice& choice) {
-  pausing_.erase({choice.not_before, choice.sequence});
+void Placing::wait_no_more(const Choice& choice) {
+  pausing_.erase({choice.run.not_before, choice.sequence});
   waiting_.erase(choice.sequence);
 }
 
-void Router::assign(TimePoint now, RouterActions& actions) {
+void Placing::assign(RequestBook& book, TimePoint now, RouterEffects& effects) {
   for (; !pausing_.empty() && pausing_.begin()->first <= now; pausing_.erase(pausing_.begin()))
     waiting_.insert(pausing_.begin()->second);
   if (replicas_.empty()) return;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    Choice& choice = choice_of(*it);
-    if (choice.suspect() && trial_) {
+    Choice& choice = book.choice_of(*it);
+    if (choice.run.suspect() && trial_) {
       ++it;
       continue;
     }
-    if (!hand_over(request_of(choice.sequence), choice, actions)) return;
+    if (!hand_over(book, choice, effects)) return;
     it = waiting_.erase(it);
   }
 }
 
+std::optional<TimePoint> Placing::next_pause_end() const {
+  if (pausing_.empty()) return std::nullopt;
+  return pausing_.begin()->first;
+}
+
 /// None while every replica has enough to begin with.
-std::optional<std::uint32_t> Router::pick(const Choice& choice, std::size_t tokens) const {
+std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tokens) const {
   std::vector<ReplicaLoad> loads;
   for (const auto& [id, replica] : replicas_) {
     if (replica.unstarted_tokens > 0 && replica.unstarted_tokens + tokens > kUnstartedTokensMax)
       continue;
-    // Who stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
-    const bool shunned = choice.shunned.contains(id) || (trial_ && trial_->replica == id);
+    // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
+    const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
     loads.push_back({id, replica.outstanding_tokens, shunned, replica.slow});
   }
   return pick_replica(loads);
 }
 
 /// Sends what the journal holds of a choice to a replica: what follows is the same as ever.
-bool Router::hand_over(Request& request, Choice& choice, RouterActions& actions) {
-  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-  const PreparedRequest& prepared = *request.prepared;
+bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& effects) {
+  const Journal::Sequence& sequence = *book.journal().find(choice.sequence);
+  const PreparedRequest& prepared = *sequence.prepared;
   const std::size_t tokens = prepared.prompt.size() + sequence.output.size();
   const auto picked = pick(choice, tokens);
   if (!picked) return false;
@@ -93,99 +98,108 @@ bool Router::hand_over(Request& request, Choice& choice, RouterActions& actions)
   // They are the same for every choice, and they come before the first token.
   if (sequence.choice == 0 && sequence.output.empty())
     submit.prompt_logprobs = prepared.prompt_logprobs;
-  actions.send(replica.address, std::move(submit));
+  effects.send(replica_at(replica.address), std::move(submit));
 
-  choice.replica = picked;
-  choice.submitted_tokens = tokens;
+  choice.run.replica = picked;
+  choice.run.submitted_tokens = tokens;
   replica.unstarted_tokens += tokens;
-  choice.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
-  replica.outstanding_tokens += choice.outstanding_tokens;
-  if (choice.suspect()) trial_ = Trial{choice.sequence, *picked};
+  choice.run.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
+  replica.outstanding_tokens += choice.run.outstanding_tokens;
+  if (choice.run.suspect()) trial_ = Trial{choice.sequence, *picked};
   return true;
+}
+
+void Placing::note_start(Choice& choice) {
+  if (!std::exchange(choice.run.started, true) && choice.run.replica)
+    replicas_.at(*choice.run.replica).unstarted_tokens -= choice.run.submitted_tokens;
+}
+
+/// Whatever made it fail before, it is not what it was suspected of.
+void Placing::note_progress(Choice& choice) {
+  choice.run.progressed = true;
+  choice.run.failures = choice.run.strikes = choice.run.strikes_alone = 0;
+  choice.run.shunned.clear();
+  choice.run.no_room_at.clear();
+  if (trial_ && trial_->sequence == choice.sequence) trial_.reset();
 }
 
 // --- And back -----------------------------------------------------------------------------------
 
-void Router::release(Choice& choice, bool cancel, RouterActions& actions) {
+void Placing::release(const Journal& journal, Choice& choice, bool cancel, RouterEffects& effects) {
   if (trial_ && trial_->sequence == choice.sequence) trial_.reset();
-  if (!choice.replica) return;
-  if (const auto found = replicas_.find(*choice.replica); found != replicas_.end()) {
-    found->second.outstanding_tokens -= choice.outstanding_tokens;
-    if (!choice.started) found->second.unstarted_tokens -= choice.submitted_tokens;
+  if (!choice.run.replica) return;
+  if (const auto found = replicas_.find(*choice.run.replica); found != replicas_.end()) {
+    found->second.outstanding_tokens -= choice.run.outstanding_tokens;
+    if (!choice.run.started) found->second.unstarted_tokens -= choice.run.submitted_tokens;
     if (cancel) {
-      const std::uint32_t attempt = journal_.find(choice.sequence)->attempt;
-      actions.send(found->second.address, Cancel{choice.sequence, attempt});
+      const std::uint32_t attempt = journal.find(choice.sequence)->attempt;
+      effects.send(replica_at(found->second.address), Cancel{choice.sequence, attempt});
     }
   }
-  choice.outstanding_tokens = 0;
-  choice.replica.reset();
+  choice.run.outstanding_tokens = 0;
+  choice.run.replica.reset();
 }
 
 /// Takes a choice back to run it on from what the journal holds.
-void Router::requeue(Request& request, Choice& choice, bool cancel, RouterActions& actions) {
-  release(choice, cancel, actions);
-  const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-  if (sequence.choice == 0 && sequence.output.empty()) request.prompt_logprobs.clear();
-  journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
-  choice.started = choice.progressed = false;
+void Placing::requeue(RequestBook& book, Choice& choice, bool cancel, RouterEffects& effects) {
+  release(book.journal(), choice, cancel, effects);
+  book.begin_attempt(choice);
   wait(choice);
-  ++replayed_;
 }
 
 /// When a choice that was refused `refusals` times may be tried again: at once where it was not
 /// refused, else after a pause.
-TimePoint Router::next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const {
+TimePoint Placing::next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const {
   const bool elsewhere = std::any_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) {
-    return !choice.shunned.contains(replica.first);
+    return !choice.run.shunned.contains(replica.first);
   });
   if (elsewhere) return now;
-  choice.shunned.clear();
+  choice.run.shunned.clear();
   Duration pause = kRetryPauseMin;
   for (std::uint32_t i = 1; i < refusals && pause < kRetryPauseMax; ++i) pause *= 2;
   return now + std::min(pause, kRetryPauseMax);
 }
 
-/// An attempt ended with an error that may pass.
-void Router::retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
-                   RouterActions& actions) {
+bool Placing::retry(RequestBook& book, Choice& choice, const Error& why, TimePoint now,
+                    RouterEffects& effects) {
   const bool no_room = why.code == ErrorCode::kResourceExhausted &&
                        std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) {
-                         return choice.no_room_at.contains(replica.first);
+                         return choice.run.no_room_at.contains(replica.first);
                        });
-  if (no_room || ++choice.failures >= kAttemptsInVainMax) return fail(id, why, now, actions);
-  choice.not_before = next_try(choice, choice.failures, now);
-  requeue(requests_.at(id), choice, true, actions);
+  if (no_room || ++choice.run.failures >= kFailedAttemptsMax) return false;
+  choice.run.not_before = next_try(choice, choice.run.failures, now);
+  requeue(book, choice, true, effects);
+  return true;
 }
 
 /// The replica cannot be reached. Whether it is lost is for others to say: until then the sequence
 /// goes elsewhere, or tries again.
-void Router::on_undeliverable(const Undeliverable& lost, TimePoint now, RouterActions& actions) {
+void Placing::on_undeliverable(RequestBook& book, const Undeliverable& lost, TimePoint now,
+                               RouterEffects& effects) {
   const SequenceId id{lost.reference};
-  if (lost.kind != Message(Submit{}).index() || !journal_.find(id)) return;
-  Choice& choice = choice_of(id);
-  const auto replica = choice.replica ? replicas_.find(*choice.replica) : replicas_.end();
-  if (replica == replicas_.end() || replica->second.address != lost.to || choice.started) return;
-  choice.shunned.insert(*choice.replica);
-  choice.not_before = next_try(choice, 1, now);
-  requeue(request_of(id), choice, false, actions);
+  if (lost.kind != Message(Submit{}).index() || !book.journal().find(id)) return;
+  Choice& choice = book.choice_of(id);
+  if (!runs_at(choice, lost.to) || choice.run.started) return;
+  choice.run.shunned.insert(*choice.run.replica);
+  choice.run.not_before = next_try(choice, 1, now);
+  requeue(book, choice, false, effects);
 }
 
 // --- Replicas come and go -----------------------------------------------------------------------
 
-std::vector<SequenceId> Router::sequences_on(std::uint32_t replica) const {
+std::vector<SequenceId> Placing::sequences_on(const RequestBook& book, std::uint32_t replica) {
   std::vector<SequenceId> held;
-  for (const auto& [id, request] : requests_)
+  for (const auto& [id, request] : book.all())
     for (const Choice& choice : request.choices)
-      if (choice.replica == replica) held.push_back(choice.sequence);
+      if (choice.run.replica == replica) held.push_back(choice.sequence);
   return held;
 }
 
-void Router::on_replicas(PlacementVersion version, const std::vector<ReplicaEndpoint>& replicas,
-                         TimePoint now, RouterActions& actions) {
-  if (version < version_) return;
-  version_ = version;
+void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEffects& effects) {
+  if (changed.version < version_) return;
+  version_ = changed.version;
   std::map<std::uint32_t, Replica> next;
-  for (const ReplicaEndpoint& endpoint : replicas)
+  for (const ReplicaEndpoint& endpoint : changed.replicas)
     next[endpoint.id] = Replica{endpoint.address, 0, 0, endpoint.slow};
   for (const auto& [id, replica] : replicas_) {
     const auto kept = next.find(id);
@@ -195,64 +209,79 @@ void Router::on_replicas(PlacementVersion version, const std::vector<ReplicaEndp
       kept->second.unstarted_tokens = replica.unstarted_tokens;
       continue;
     }
-    for (const SequenceId sequence : sequences_on(id))
-      requeue(request_of(sequence), choice_of(sequence), true, actions);
+    for (const SequenceId sequence : sequences_on(book, id))
+      requeue(book, book.choice_of(sequence), true, effects);
   }
   replicas_ = std::move(next);
-  close_turn(now, actions);
 }
 
-void Router::on_replicas_lost(const std::vector<std::uint32_t>& replicas, const std::string& why,
-                              TimePoint now, RouterActions& actions) {
-  for (const std::uint32_t replica : replicas) on_replica_lost(replica, why, now, actions);
-  close_turn(now, actions);
-}
-
-void Router::on_replica_lost(std::uint32_t replica, const std::string& why, TimePoint now,
-                             RouterActions& actions) {
-  if (replicas_.erase(replica) == 0) return;
-  const std::vector<SequenceId> held = sequences_on(replica);
+std::vector<Placing::Convicted> Placing::lose(RequestBook& book, std::uint32_t replica,
+                                              const std::string& why, RouterEffects& effects) {
+  std::vector<Convicted> convicted;
+  if (replicas_.erase(replica) == 0) return convicted;
+  const std::vector<SequenceId> held = sequences_on(book, replica);
   std::size_t started = 0, suspects = 0;
   for (const SequenceId sequence : held) {
-    started += choice_of(sequence).started ? 1 : 0;
-    suspects += choice_of(sequence).suspect() ? 1 : 0;
+    started += book.choice_of(sequence).run.started ? 1 : 0;
+    suspects += book.choice_of(sequence).run.suspect() ? 1 : 0;
   }
-  std::vector<std::pair<std::uint64_t, Error>> guilty;
   for (const SequenceId sequence : held) {
-    Choice& choice = choice_of(sequence);
-    const bool struck = choice.started && !choice.progressed;
-    const bool only_suspect = choice.suspect() && suspects == 1;
+    Choice& choice = book.choice_of(sequence);
+    RequestBook::Run& run = choice.run;
+    const bool struck = run.started && !run.progressed;
+    const bool only_suspect = run.suspect() && suspects == 1;
     if (struck) {
-      ++choice.strikes;
-      choice.strikes_alone += started == 1 ? 1 : 0;
+      ++run.strikes;
+      run.strikes_alone += started == 1 ? 1 : 0;
     }
-    const bool alone = started == 1 && (choice.strikes_alone >= 2 || choice.strikes >= 3);
-    const bool convicted = alone || (only_suspect && choice.strikes >= kStrikesInCompanyMax);
-    if (struck && convicted)
-      guilty.emplace_back(journal_.find(sequence)->request,
-                          given_up(choice.strikes, choice.strikes == choice.strikes_alone, why));
-    requeue(request_of(sequence), choice, false, actions);
+    const bool alone = started == 1 && (run.strikes_alone >= 2 || run.strikes >= 3);
+    const bool guilty = alone || (only_suspect && run.strikes >= kStrikesInCompanyMax);
+    if (struck && guilty)
+      convicted.emplace_back(book.journal().find(sequence)->request,
+                             given_up(run.strikes, run.strikes == run.strikes_alone, why));
+    requeue(book, choice, false, effects);
   }
-  for (auto& [request, error] : guilty)
-    if (requests_.contains(request)) fail(request, std::move(error), now, actions);
+  return convicted;
 }
 
-void Router::set_admission(bool waits, std::string why, TimePoint now, RouterActions& actions) {
-  waits_ = waits;
-  not_ready_why_ = std::move(why);
-  close_turn(now, actions);
-}
+// --- Invariants ---------------------------------------------------------------------------------
 
-void Router::stop(const std::string& why, TimePoint now, RouterActions& actions) {
-  replicas_.clear();
-  set_admission(false, why, now, actions);
-  while (!requests_.empty()) fail(requests_.begin()->first, unavailable(why), now, actions);
-}
-
-void Router::close_turn(TimePoint now, RouterActions& actions) {
-  assign(now, actions);
-  if (!deadlines_.empty()) actions.wake_at(deadlines_.begin()->first);
-  if (!pausing_.empty()) actions.wake_at(pausing_.begin()->first);
+std::string Placing::violation(const RequestBook& book) const {
+  std::map<std::uint32_t, Replica> sums;
+  std::size_t waiting = 0, pausing = 0;
+  for (const auto& [id, request] : book.all()) {
+    for (const Choice& choice : request.choices) {
+      const RequestBook::Run& run = choice.run;
+      const bool waits = waiting_.contains(choice.sequence);
+      const bool pauses = pausing_.contains({run.not_before, choice.sequence});
+      const int places = (waits ? 1 : 0) + (pauses ? 1 : 0) + (run.replica ? 1 : 0);
+      if (places != (choice.finished ? 0 : 1))
+        return "sequence " + std::to_string(choice.sequence.value) + " is in " +
+               std::to_string(places) + " places";
+      waiting += waits ? 1 : 0;
+      pausing += pauses ? 1 : 0;
+      if (!run.replica) continue;
+      Replica& sum = sums[*run.replica];
+      sum.outstanding_tokens += run.outstanding_tokens;
+      sum.unstarted_tokens += run.started ? 0 : run.submitted_tokens;
+    }
+  }
+  if (waiting != waiting_.size() || pausing != pausing_.size())
+    return "a sequence waits that no request has";
+  for (const auto& [id, sum] : sums)
+    if (!replicas_.contains(id))
+      return "sequences are at replica " + std::to_string(id) + ", which does not serve";
+  for (const auto& [id, replica] : replicas_) {
+    const Replica& sum = sums[id];
+    if (replica.outstanding_tokens != sum.outstanding_tokens ||
+        replica.unstarted_tokens != sum.unstarted_tokens)
+      return "the tokens of replica " + std::to_string(id) + " are not those of its sequences";
+  }
+  if (!trial_) return "";
+  const Journal::Sequence* tried = book.journal().find(trial_->sequence);
+  if (!tried || book.all().at(tried->request).choices[tried->choice].run.replica != trial_->replica)
+    return "the suspect is not where it is tried";
+  return "";
 }
 
 }  // namespace troupe

@@ -10,6 +10,12 @@
 namespace troupe {
 namespace {
 
+/// Prompt tokens of all choices of one request: 16 MiB of a control session's unsent bytes.
+constexpr std::size_t kPromptCopiesTokensMax = 4u << 20;
+static_assert(kPromptCopiesTokensMax * sizeof(TokenId) * 4 <= limits::kControlUnsentBytesMax);
+
+using Observed = RequestObservation::Kind;
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
 
@@ -27,156 +33,135 @@ bool ends_attempt(const SequenceEvent& event) {
 
 }  // namespace
 
-namespace {
-
-/// Prompt tokens of all choices of one request: 16 MiB of a control session's unsent bytes.
-constexpr std::size_t kPromptCopiesTokensMax = 4u << 20;
-static_assert(kPromptCopiesTokensMax * sizeof(TokenId) * 4 <= limits::kControlUnsentBytesMax);
-
-}  // namespace
-
-Router::Router(Options options)
-    : options_(std::move(options)),
-      not_ready_why_("The cluster is not ready yet; try again later.") {}
+Router::Router(Options options) : options_(std::move(options)) {}
 
 // --- Requests come ------------------------------------------------------------------------------
 
-Result<std::uint64_t> Router::submit(PreparedRequest prepared, std::uint64_t random_seed,
-                                     TimePoint now, RouterActions& actions) {
+void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
+  auto number = accept(std::move(submit.request), submit.random_seed, now, effects);
+  effects.add(RequestAccepted{submit.ticket, number});
+  if (!number.ok()) return;
+  const Request& request = book_.at(*number);
+  effects.add(RequestObservation{Observed::kPromptTokens,
+                                 static_cast<double>(request.prepared->prompt.size())});
+}
+
+Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t random_seed,
+                                     TimePoint now, Effects& effects) {
   assert(!prepared.prompt.empty() && prepared.n >= 1);
-  if (replicas_.empty() && !waits_) return unavailable(not_ready_why_);
-  if (requests_.size() >= limits::kRequestsMax ||
-      journal_.sequences() + prepared.n > limits::kSequencesMax)
+  if (!placing_.any_replica() && !admission_.waits) return unavailable(admission_.why);
+  if (book_.all().size() >= limits::kRequestsMax ||
+      journal().sequences() + prepared.n > limits::kSequencesMax)
     return too_many();
   // Each choice carries the prompt to its replica: one request must not fill the control lane.
   if (prepared.prompt.size() * prepared.n > kPromptCopiesTokensMax)
     return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
                             std::to_string(prepared.prompt.size()) +
                             " tokens are too much for one request; send several.");
-  if (!make_room(prepared.prompt.size(), now, actions)) return too_many();
+  if (!make_room(prepared.prompt.size(), now, effects)) return too_many();
 
   if (!prepared.seed) prepared.seed = random_seed;
   prepared.sampling.seed = *prepared.seed;
-  const std::uint64_t id = next_request_++;
-  Request& request = requests_[id];
-  request.prepared = std::make_shared<const PreparedRequest>(std::move(prepared));
-  request.accepted = now;
-  request.deadline = now + request.prepared->timeout;
-  request.unfinished = request.prepared->n;
-  deadlines_.emplace(request.deadline, id);
-  journal_.append(JournalAccepted{id, SequenceId{next_sequence_}, request.prepared});
-
-  const auto stops = std::make_shared<const StopStrings>(request.prepared->stop);
-  request.choices.resize(request.prepared->n);
-  for (Choice& choice : request.choices) {
-    choice.sequence = SequenceId{next_sequence_++};
-    if (options_.tokenizer) {
-      choice.decoder.emplace(options_.tokenizer,
-                             StreamDecoder::Options{true, request.prepared->keep_special});
-      choice.stops.emplace(stops);
-    }
-    wait(choice);
-  }
-  actions.observations.push_back({RequestObservation::Kind::kPromptTokens,
-                                  static_cast<double>(request.prepared->prompt.size())});
-  close_turn(now, actions);
+  const std::uint64_t id = book_.add(std::move(prepared), options_.tokenizer, now);
+  for (const Choice& choice : book_.at(id).choices) placing_.wait(choice);
   return id;
 }
 
 /// How many tokens too many the journal would hold with `more`.
 std::size_t Router::excess_tokens(std::size_t more) const {
-  const std::size_t all = journal_.tokens() + more;
+  const std::size_t all = journal().tokens() + more;
   return all > options_.journal_tokens_max ? all - options_.journal_tokens_max : 0;
 }
 
 /// Makes room for a newcomer at the expense of those who wait; false, and nothing done, if that is
 /// not enough.
-bool Router::make_room(std::size_t tokens, TimePoint now, RouterActions& actions) {
+bool Router::make_room(std::size_t tokens, TimePoint now, Effects& effects) {
   const std::size_t excess = excess_tokens(tokens);
   if (excess == 0) return true;
   std::size_t waiting = 0;
-  for (const auto& [id, request] : requests_)
-    if (request.timing.queued_ms < 0) waiting += request.prepared->prompt.size();
+  for (const auto& [id, request] : book_.all())
+    if (!request.begun()) waiting += request.prepared->prompt.size();
   if (waiting < excess) return false;
-  refuse_waiting(tokens, now, actions);
+  refuse_waiting(tokens, now, effects);
   return true;
 }
 
 /// Refuses requests that no replica has begun with, the oldest first, until there is room.
-void Router::refuse_waiting(std::size_t tokens, TimePoint now, RouterActions& actions) {
-  for (auto it = requests_.begin(); it != requests_.end() && excess_tokens(tokens) > 0;) {
+void Router::refuse_waiting(std::size_t tokens, TimePoint now, Effects& effects) {
+  const auto& requests = book_.all();
+  for (auto it = requests.begin(); it != requests.end() && excess_tokens(tokens) > 0;) {
     const auto request = it++;
-    if (request->second.timing.queued_ms < 0) fail(request->first, too_many(), now, actions);
+    if (!request->second.begun()) fail(request->first, too_many(), now, effects);
   }
+}
+
+void Router::on(CancelRequest cancel, TimePoint now, Effects& effects) {
+  if (book_.contains(cancel.request))
+    fail(cancel.request, cancelled("The client cancelled the request."), now, effects);
 }
 
 // --- Replicas answer ----------------------------------------------------------------------------
 
-void Router::on(const Envelope& envelope, TimePoint now, RouterActions& actions) {
-  if (const auto* events = std::get_if<SequenceEvents>(envelope.message.get())) {
-    for (const SequenceEvent& event : events->events) on_event(envelope.from, event, now, actions);
-  } else if (const auto* lost = std::get_if<Undeliverable>(envelope.message.get())) {
-    on_undeliverable(*lost, now, actions);
-  }
-  close_turn(now, actions);
+void Router::on(const SequenceEvents& events, const Envelope& envelope, TimePoint now,
+                Effects& effects) {
+  for (const SequenceEvent& event : events.events) on_event(envelope.from, event, now, effects);
+}
+
+void Router::on(const Undeliverable& lost, const Envelope&, TimePoint now, Effects& effects) {
+  placing_.on_undeliverable(book_, lost, now, effects);
 }
 
 Router::Choice* Router::current(const Address& from, const SequenceEvent& event,
-                                RouterActions& actions) {
-  const Journal::Sequence* sequence = journal_.find(event.sequence);
+                                Effects& effects) {
+  const Journal::Sequence* sequence = journal().find(event.sequence);
   if (sequence && sequence->attempt == event.attempt) {
-    Choice& choice = requests_.at(sequence->request).choices[sequence->choice];
-    const auto replica = choice.replica ? replicas_.find(*choice.replica) : replicas_.end();
-    if (replica != replicas_.end() && replica->second.address == from) return &choice;
+    Choice& choice = book_.choice_of(event.sequence);
+    if (placing_.runs_at(choice, from)) return &choice;
   }
-  // Somebody works for nobody, perhaps on a request that was cancelled before it arrived there.
-  if (!ends_attempt(event)) actions.send(from, Cancel{event.sequence, event.attempt});
+  // A replica works on what nobody wants, such as a request that was cancelled on its way there.
+  if (!ends_attempt(event))
+    effects.send(Ref<ReplicaInbox>(from.node, from.incarnation, from.actor.index),
+                 Cancel{event.sequence, event.attempt});
   return nullptr;
 }
 
 void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint now,
-                      RouterActions& actions) {
-  Choice* choice = current(from, event, actions);
+                      Effects& effects) {
+  Choice* choice = current(from, event, effects);
   if (!choice) return;
-  const Journal::Sequence& sequence = *journal_.find(event.sequence);
+  const Journal::Sequence& sequence = *journal().find(event.sequence);
   const std::uint64_t id = sequence.request;
-  Request& request = requests_.at(id);
+  Request& request = book_.at(id);
   if (event.error && passing(*event.error)) {
-    choice->shunned.insert(*choice->replica);
+    choice->run.shunned.insert(*choice->run.replica);
     if (event.error->code == ErrorCode::kResourceExhausted)
-      choice->no_room_at.insert(*choice->replica);
-    return retry(id, *choice, *event.error, now, actions);
+      choice->run.no_room_at.insert(*choice->run.replica);
+    return retry(id, *choice, *event.error, now, effects);
   }
   if (event.index < sequence.output.size()) return;  // A duplicate.
   if (event.index > sequence.output.size())
     return retry(id, *choice, internal_error("Tokens of a replica were lost on their way."), now,
-                 actions);
-  if (event.started || !event.tokens.empty()) note_start(request, *choice, now, actions);
+                 effects);
+  if (event.started || !event.tokens.empty()) note_start(request, *choice, now, effects);
   accept_prompt_logprobs(request, event);
-  accept_tokens(request, *choice, event, now, actions);
-  if (choice->finished) release(*choice, event.finish == FinishReason::kNone, actions);
-  flush(id, now, actions);
-  if (event.error && requests_.contains(id)) fail(id, *event.error, now, actions);
-  if (excess_tokens(0) > 0) refuse_waiting(0, now, actions);
+  accept_tokens(request, *choice, event, now, effects);
+  if (choice->finished)
+    placing_.release(journal(), *choice, event.finish == FinishReason::kNone, effects);
+  flush(id, now, effects);
+  if (event.error && book_.contains(id)) fail(id, *event.error, now, effects);
+  if (excess_tokens(0) > 0) refuse_waiting(0, now, effects);
 }
 
-void Router::note_start(Request& request, Choice& choice, TimePoint now, RouterActions& actions) {
-  if (!std::exchange(choice.started, true) && choice.replica)
-    replicas_.at(*choice.replica).unstarted_tokens -= choice.submitted_tokens;
-  if (request.timing.queued_ms >= 0) return;
-  request.timing.queued_ms = milliseconds(now - request.accepted);
-  ++running_;
-  actions.observations.push_back(
-      {RequestObservation::Kind::kQueueTime, seconds(now - request.accepted)});
+void Router::retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
+                   Effects& effects) {
+  if (!placing_.retry(book_, choice, why, now, effects)) fail(id, why, now, effects);
 }
 
-/// Whatever made it fail before, it is not what it was suspected of.
-void Router::note_progress(Choice& choice) {
-  choice.progressed = true;
-  choice.failures = choice.strikes = choice.strikes_alone = 0;
-  choice.shunned.clear();
-  choice.no_room_at.clear();
-  if (trial_ && trial_->sequence == choice.sequence) trial_.reset();
+void Router::note_start(Request& request, Choice& choice, TimePoint now, Effects& effects) {
+  placing_.note_start(choice);
+  if (request.begun()) return;
+  book_.note_begun(request, now);
+  effects.add(RequestObservation{Observed::kQueueTime, seconds(now - request.accepted)});
 }
 
 void Router::accept_prompt_logprobs(Request& request, const SequenceEvent& event) {
@@ -189,7 +174,7 @@ void Router::accept_prompt_logprobs(Request& request, const SequenceEvent& event
 }
 
 void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent& event,
-                           TimePoint now, RouterActions& actions) {
+                           TimePoint now, Effects& effects) {
   JournalTokens record{event.sequence, event.index, {}};
   for (const TokenOutput& token : event.tokens) {
     if (event.index + record.tokens.size() >= request.prepared->max_tokens) break;
@@ -203,18 +188,9 @@ void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent
   }
   const std::size_t count = record.tokens.size();
   if (count > 0) {
-    using Kind = RequestObservation::Kind;
-    journal_.append(record);
-    note_progress(choice);
-    actions.observations.push_back({Kind::kGenerationTokens, static_cast<double>(count)});
-    if (request.timing.first_token_ms < 0) {
-      request.timing.first_token_ms = milliseconds(now - request.accepted);
-      actions.observations.push_back({Kind::kFirstToken, seconds(now - request.accepted)});
-    }
-    if (choice.last_token)
-      actions.observations.push_back(
-          {Kind::kInterToken, seconds(now - *choice.last_token) / static_cast<double>(count)});
-    choice.last_token = now;
+    book_.add_tokens(record);
+    placing_.note_progress(choice);
+    measure_tokens(request, choice, count, now, effects);
   }
   if (choice.stops && choice.stops->matched()) {
     finish_choice(request, choice, FinishReason::kStop);
@@ -223,6 +199,20 @@ void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent
   } else if (count < event.tokens.size()) {
     finish_choice(request, choice, FinishReason::kLength);
   }
+}
+
+void Router::measure_tokens(Request& request, Choice& choice, std::size_t count, TimePoint now,
+                            Effects& effects) {
+  const auto tokens = static_cast<double>(count);
+  effects.add(RequestObservation{Observed::kGenerationTokens, tokens});
+  if (request.timing.first_token_ms < 0) {
+    request.timing.first_token_ms = milliseconds(now - request.accepted);
+    effects.add(RequestObservation{Observed::kFirstToken, seconds(now - request.accepted)});
+  }
+  if (choice.last_token)
+    effects.add(RequestObservation{Observed::kInterToken,
+                                   seconds(now - *choice.last_token) / tokens});
+  choice.last_token = now;
 }
 
 void Router::add_text(Choice& choice, const std::string& text) {
@@ -244,10 +234,10 @@ void Router::finish_choice(Request& request, Choice& choice, FinishReason reason
   --request.unfinished;
 }
 
-// --- News go to the client ----------------------------------------------------------------------
+// --- The client hears of it ---------------------------------------------------------------------
 
-void Router::flush(std::uint64_t id, TimePoint now, RouterActions& actions) {
-  Request& request = requests_.at(id);
+void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
+  Request& request = book_.at(id);
   const PreparedRequest& prepared = *request.prepared;
   // The first event carries the prompt's log-probabilities: the others wait for them.
   const bool held = prepared.prompt_logprobs >= 0 && !request.first_event_sent &&
@@ -262,103 +252,88 @@ void Router::flush(std::uint64_t id, TimePoint now, RouterActions& actions) {
     event.choice = static_cast<std::uint32_t>(choice - choices.begin());
     choice = std::find_if(choice, choices.end(), dirty);
     event.request_done = request.unfinished == 0 && choice == choices.end();
-    deliver(id, request, std::move(event), now, actions);
+    deliver(id, request, std::move(event), now, effects);
   }
   if (request.unfinished > 0) return;
-  actions.observations.push_back(
-      {RequestObservation::Kind::kEndToEnd, seconds(now - request.accepted)});
-  ++finished_;
-  end(id);
+  effects.add(RequestObservation{Observed::kEndToEnd, seconds(now - request.accepted)});
+  book_.finish(id);
 }
 
 void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
-                     RouterActions& actions) {
+                     Effects& effects) {
   if (!std::exchange(request.first_event_sent, true)) {
     event.prompt_tokens = request.prepared->prompt;
     event.prompt_logprobs = std::exchange(request.prompt_logprobs, {});
   }
   if (event.request_done) request.timing.total_ms = milliseconds(now - request.accepted);
   event.timing = request.timing;
-  actions.deliveries.push_back({id, std::move(event)});
+  effects.add(DeliverEvent{id, std::move(event)});
 }
 
-void Router::fail(std::uint64_t id, Error error, TimePoint now, RouterActions& actions) {
-  Request& request = requests_.at(id);
+void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects) {
+  Request& request = book_.at(id);
   for (Choice& choice : request.choices) {
     const bool wanted = !choice.finished;
-    release(choice, wanted, actions);
-    wait_no_more(choice);
+    placing_.release(journal(), choice, wanted, effects);
+    placing_.wait_no_more(choice);
   }
-  if (error.code == ErrorCode::kCancelled) {
-    ++cancelled_;
-  } else {
-    ++failed_;
-  }
+  const bool cancelled = error.code == ErrorCode::kCancelled;
   GenerationEvent event;
   event.request_done = true;
   event.error = std::move(error);
-  deliver(id, request, std::move(event), now, actions);
-  end(id);
+  deliver(id, request, std::move(event), now, effects);
+  book_.fail(id, cancelled);
 }
 
-void Router::end(std::uint64_t id) {
-  const auto found = requests_.find(id);
-  deadlines_.erase({found->second.deadline, id});
-  if (found->second.timing.queued_ms >= 0) --running_;
-  requests_.erase(found);
-  journal_.append(JournalEnded{id});
+// --- Replicas come and go -----------------------------------------------------------------------
+
+void Router::on(ReplicasChanged changed, TimePoint, Effects& effects) {
+  placing_.serve(book_, changed, effects);
 }
 
-void Router::cancel(std::uint64_t request, TimePoint now, RouterActions& actions) {
-  if (requests_.contains(request))
-    fail(request, cancelled("The client cancelled the request."), now, actions);
-  close_turn(now, actions);
+void Router::on(ReplicasLost lost, TimePoint now, Effects& effects) {
+  for (const std::uint32_t replica : lost.replicas)
+    for (auto& [request, error] : placing_.lose(book_, replica, lost.why, effects))
+      if (book_.contains(request)) fail(request, std::move(error), now, effects);
+}
+
+void Router::on(AdmissionChanged changed, TimePoint, Effects&) { admission_ = std::move(changed); }
+
+void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
+  placing_.clear();
+  admission_ = {false, end.why};
+  while (!book_.all().empty())
+    fail(book_.all().begin()->first, unavailable(end.why), now, effects);
 }
 
 // --- Time passes --------------------------------------------------------------------------------
 
-void Router::on_wake(TimePoint now, RouterActions& actions) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const std::uint64_t id = deadlines_.begin()->second;
-    const double allowed_s = seconds(requests_.at(id).prepared->timeout);
+void Router::on_wake(TimePoint now, Effects& effects) {
+  for (const auto* next = book_.next_deadline(); next && next->first <= now;
+       next = book_.next_deadline()) {
+    const std::uint64_t id = next->second;
+    const double allowed_s = seconds(book_.at(id).prepared->timeout);
     fail(id,
          deadline_exceeded("The request was not done within " +
                            std::to_string(static_cast<std::int64_t>(allowed_s)) +
                            " s; ask for less, or raise --request-timeout."),
-         now, actions);
+         now, effects);
   }
-  close_turn(now, actions);
 }
 
-RequestCounts Router::counts() const {
-  RequestCounts counts;
-  counts.running = running_;
-  counts.waiting = requests_.size() - running_;
-  counts.finished = finished_;
-  counts.failed = failed_;
-  counts.cancelled = cancelled_;
-  counts.replayed = replayed_;
-  return counts;
+void Router::end_turn(TimePoint now, Effects& effects) {
+  placing_.assign(book_, now, effects);
+  if (const auto* next = book_.next_deadline()) effects.wake_at(next->first);
+  if (const auto pause_end = placing_.next_pause_end()) effects.wake_at(*pause_end);
+  const RequestCounts counts = book_.counts();
+  if (counts == told_ && book_.all().empty()) return;
+  told_ = counts;
+  effects.add(RequestsChanged{});
 }
 
-std::vector<RequestSummary> Router::list(std::size_t count_max) const {
-  std::vector<RequestSummary> list;
-  for (const auto& [id, request] : requests_) {
-    if (list.size() == count_max) break;
-    RequestSummary summary{.id = id,
-                           .running = request.timing.queued_ms >= 0,
-                           .replica = {},
-                           .prompt_tokens = request.prepared->prompt.size(),
-                           .accepted = request.accepted};
-    for (const Choice& choice : request.choices) {
-      if (!summary.replica) summary.replica = choice.replica;
-      const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-      summary.tokens += sequence.output.size();
-      summary.replays += sequence.attempt;
-    }
-    list.push_back(summary);
-  }
-  return list;
+std::string Router::violation() const {
+  std::string invariant = book_.violation();
+  return invariant.empty() ? placing_.violation(book_) : invariant;
 }
 
 }  // namespace troupe

@@ -1,92 +1,95 @@
+#include "actors/supervisor/links.h"
+
 #include <algorithm>
+#include <vector>
 
-#include "actors/supervisor/supervisor.h"
-
-// Pairs of members that reach the head but not each other: first their connection is made anew, and
-// if that fails one of them is fenced and kept out of plans for a while.
+#include "actors/supervisor/times.h"
 
 namespace troupe {
-namespace {
 
-/// A second report within this time means that the new connection broke or never came.
-constexpr auto kLinkMemory = std::chrono::seconds(10);
-/// How long a node that was fenced for a link takes no part, doubled each time.
-constexpr auto kQuarantineMin = std::chrono::seconds(1);
-constexpr auto kQuarantineMax = std::chrono::seconds(30);
-
-}  // namespace
-
-bool Supervisor::quarantined(NodeId node) const {
-  const auto it = quarantine_.find(node);
-  return it != quarantine_.end() && !it->second.over;
+Links::Lives Links::lives_of(const Member& a, const Member& b) {
+  return std::minmax(a.incarnation, b.incarnation);
 }
 
-const FabricToken& Supervisor::token_between(const Member& a, const Member& b) {
-  const auto key = std::minmax(a.incarnation, b.incarnation);
-  const auto [it, is_new] = tokens_.try_emplace({key.first, key.second});
-  if (is_new) options_.random(it->second);
-  return it->second;
+Peer Links::peer_of(const Member& member, const Member& peer, const SupervisorOptions& options) {
+  const auto [it, is_new] = tokens_.try_emplace(lives_of(member, peer));
+  if (is_new) options.random(it->second);
+  return {peer.id, peer.incarnation, peer.inventory.fabric_address, it->second};
 }
 
-Peer Supervisor::peer_of(const Member& member, const Member& peer) {
-  return {peer.id, peer.incarnation, peer.inventory.fabric_address, token_between(member, peer)};
-}
-
-void Supervisor::on_unreachable(const Member& reporter, const PeerUnreachable& report,
-                                TimePoint now, SupervisorActions& actions) {
-  ++counters_.unreachable_peers;
-  if (state_ == ClusterState::kStopping) return;  // peers leave one before the other
-  const auto it = members_.find(report.peer);
-  if (it == members_.end() || it->second.incarnation != report.incarnation) return;  // known
-  const Member& peer = it->second;
-  std::erase_if(broken_links_,
-                [&](const auto& link) { return now - link.second.since >= kLinkMemory; });
-  const auto lives = std::minmax(reporter.incarnation, peer.incarnation);
-  const std::pair key(lives.first, lives.second);
-  const auto takes_part = [&](NodeId node) {
-    return served_by_.contains(node) || loading_.contains(node);
-  };
-  if (!takes_part(reporter.id) || !takes_part(peer.id)) {
-    // Nobody needs that connection; the next version that does makes it anew.
-    tokens_.erase(key);
-    return;
-  }
-  BrokenLink& link = broken_links_[key];
-  const std::string text = to_string(reporter.id) + " cannot reach " + to_string(peer.id) + ": " +
-                           report.reason.substr(0, 1024);
-  if (link.reported.empty()) {
+Links::Report Links::report(const Member& reporter, const Member& peer, TimePoint now) {
+  std::erase_if(broken_, [&](const auto& link) { return now - link.second.since >= kLinkMemory; });
+  const auto [it, is_new] = broken_.try_emplace(lives_of(reporter, peer));
+  BrokenLink& link = it->second;
+  if (is_new) {
     link.since = now;
-    record("peer_unreachable", text, now, actions);
-    tokens_.erase(key);
-    actions.send(member_address(reporter), Connect{peer_of(reporter, peer)});
-    actions.send(member_address(peer), Connect{peer_of(peer, reporter)});
-  } else if (link.reported.contains(reporter.id)) {
-    fence_one_of(reporter.id, peer.id, text, now, actions);
-    return;
+    tokens_.erase(it->first);
   }
-  link.reported.insert(reporter.id);
+  if (!link.reported.insert(reporter.id).second) return Report::kFence;
+  return is_new ? Report::kConnectAgain : Report::kKnown;
 }
 
-/// The one that is cut off from more members goes, else the one whose loss costs less.
-void Supervisor::fence_one_of(NodeId a, NodeId b, const std::string& reason, TimePoint now,
-                              SupervisorActions& actions) {
-  const auto cost = [&](NodeId node) {
-    const Incarnation life = members_.at(node).incarnation;
-    const auto broken = std::count_if(broken_links_.begin(), broken_links_.end(), [&](auto& link) {
-      return link.first.first == life || link.first.second == life;
-    });
-    std::size_t shards = 0;
-    if (active_)
-      for (const auto& shard : active_->shards) shards += shard.device.node == node ? 1 : 0;
-    return std::tuple(-broken, shards, pieces_on(node), -static_cast<std::int64_t>(node.value));
+void Links::drop(const Member& a, const Member& b) { tokens_.erase(lives_of(a, b)); }
+
+std::int64_t Links::broken(const Member& member) const {
+  return std::count_if(broken_.begin(), broken_.end(), [&](const auto& link) {
+    return link.first.first == member.incarnation || link.first.second == member.incarnation;
+  });
+}
+
+void Links::forget(Incarnation life) {
+  const auto is_its = [&](const auto& entry) {
+    return entry.first.first == life || entry.first.second == life;
   };
-  const NodeId fenced = cost(a) < cost(b) ? a : b;
-  Quarantine& quarantine = quarantine_[fenced];
+  std::erase_if(tokens_, is_its);
+  std::erase_if(broken_, is_its);
+}
+
+void Links::quarantine(NodeId node, TimePoint now) {
+  Quarantine& quarantine = quarantines_[node];
   quarantine.length = std::clamp<Duration>(quarantine.length * 2, kQuarantineMin, kQuarantineMax);
   quarantine.until = now + quarantine.length;
   quarantine.over = false;
-  remove_member(fenced, reason, false, now, actions);
-  consider(now, actions);
+}
+
+bool Links::quarantined(NodeId node) const {
+  const auto it = quarantines_.find(node);
+  return it != quarantines_.end() && !it->second.over;
+}
+
+bool Links::end_quarantines(TimePoint now) {
+  bool any = false;
+  for (auto& [node, quarantine] : quarantines_) {
+    if (quarantine.over || now < quarantine.until) continue;
+    quarantine.over = true;
+    any = true;
+  }
+  std::erase_if(quarantines_,
+                [&](const auto& entry) { return now >= entry.second.until + kQuarantineForget; });
+  return any;
+}
+
+void Links::arrange_wake(SupervisorEffects& effects) const {
+  for (const auto& [node, quarantine] : quarantines_)
+    if (!quarantine.over) effects.wake_at(quarantine.until);
+}
+
+std::string Links::violation(const Membership& members) const {
+  std::vector<Incarnation> lives;
+  for (const auto& [id, member] : members.all()) lives.push_back(member.incarnation);
+  std::sort(lives.begin(), lives.end());
+  const auto lives_on = [&](Incarnation life) {
+    return std::binary_search(lives.begin(), lives.end(), life);
+  };
+  for (const auto& [pair, token] : tokens_)
+    if (!lives_on(pair.first) || !lives_on(pair.second))
+      return "A pair has a token though one of them is no member.";
+  for (const auto& [pair, link] : broken_) {
+    if (!lives_on(pair.first) || !lives_on(pair.second))
+      return "A link counts as broken though one of its ends is no member.";
+    if (link.reported.empty()) return "A link counts as broken, and nobody reported it.";
+  }
+  return {};
 }
 
 }  // namespace troupe

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cassert>
 
-#include "actors/supervisor/supervisor.h"
+#include "actors/supervisor/placement_lifecycle.h"
+#include "actors/supervisor/times.h"
 #include "model/placement/next_step.h"
-#include "model/placement/slot_changes.h"
 
 // What the next version of the placement is: the first one, what is missing after a loss, or a step
 // on the way to where the experts should be.
@@ -17,67 +17,52 @@ constexpr std::size_t kLayersAStep = 4;
 constexpr std::uint64_t kBytesAStep = 256ull << 20;
 /// What background moves may load in a second, all nodes together; requests read weights too.
 constexpr std::uint64_t kMoveBytesPerSecond = 1ull << 30;
-/// Tokens that must have been counted before their spread means anything.
-constexpr std::uint64_t kTokensToJudge = 10'000;
-/// Experts are laid out anew when the busiest device has this much more than the mean, and the new
-/// layout takes away this share of the excess at least.
-constexpr double kImbalanceMax = 1.25;
-constexpr double kGainMin = 0.25;
 /// What the loss of each node would mean is a plan a node; with more of them it is not worth it.
 constexpr std::size_t kSurvivalNodesMax = 64;
 
-std::size_t copies_added(const Placement& before, const Placement& after) {
-  std::map<std::int32_t, const LayerExperts*> had;
-  for (const auto& layer : before.experts) had[layer.layer] = &layer;
-  std::size_t added = 0;
-  for (const auto& layer : after.experts) {
-    const auto old = had.find(layer.layer);
-    added += old == had.end() ? layer.slots.size() : slot_changes(*old->second, layer).added.size();
+/// Experts that members still hold of an earlier head's life, as if they were placed there.
+std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membership& members) {
+  std::map<std::int32_t, LayerExperts> layers;
+  for (const auto& [node, pieces] : input.held) {
+    const auto devices = static_cast<std::uint32_t>(members.at(node).inventory.devices.size());
+    std::uint32_t turn = 0;
+    for (const auto& [layer, experts] : pieces.experts)
+      for (const std::int32_t expert : experts)
+        layers[layer].slots.push_back({expert, {node, turn++ % devices}});
   }
-  return added;
+  std::vector<LayerExperts> held;
+  for (auto& [number, layer] : layers) {
+    layer.layer = number;
+    const auto& known = input.base.model.layers;
+    const auto index = static_cast<std::size_t>(number);
+    if (index < known.size() && known[index].has_experts) held.push_back(std::move(layer));
+  }
+  return held;
 }
 
 }  // namespace
 
-std::vector<PlacementDevice> Supervisor::devices_here() const {
-  std::vector<PlacementDevice> devices;
-  for (const auto& [id, member] : members_) {
-    for (std::size_t i = 0; i < member.inventory.devices.size(); ++i) {
-      if (!member.devices[i].failed.empty()) continue;
-      const auto& device = member.inventory.devices[i];
-      devices.push_back({{id, static_cast<std::uint32_t>(i)}, device.kind, device.memory_total});
-    }
-  }
-  return devices;
-}
-
-std::string Supervisor::waiting_message() const {
-  return "Waiting for devices: " + std::to_string(devices_here().size()) + " of " +
-         std::to_string(std::max(1, options_.engine.min_devices)) +
-         " are here; to add a worker run: " + options_.join_line;
-}
-
-ReplanInput Supervisor::replan_input() const {
+ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
+                                             const Membership& members, const Links& links) const {
   ReplanInput input;
-  assert(numerics_);
-  input.base.model = model();
-  input.base.engine = options_.engine;
-  input.base.numerics = *numerics_;
-  input.base.next_replica = next_replica_;
-  input.num_groups = options_.expert_groups;
-  input.load = expert_load_.tokens();
-  if (active_) input.before = *active_;
-  for (const auto& device : devices_here()) {
-    const Member& member = members_.at(device.device.node);
-    if (quarantined(member.id)) continue;
+  assert(members.numerics());
+  input.base.model = model(options, members);
+  input.base.engine = options.engine;
+  input.base.numerics = *members.numerics();
+  input.base.next_replica = versions_.next_replica();
+  input.num_groups = options.expert_groups;
+  input.load = balance_.load().tokens();
+  if (versions_.active()) input.before = *versions_.active();
+  for (const auto& device : members.devices()) {
+    const Member& member = members.at(device.device.node);
+    if (links.quarantined(member.id)) continue;
     input.base.devices.push_back(device);
     if (!member.closed_reason.empty()) input.closed.insert(device.device);
-    const auto speed = speeds_.find(device.device);
-    const bool drained = speed != speeds_.end() && speed->second.drained;
-    if (member.state == MemberState::kDraining || drained) input.leaving.insert(device.device);
+    if (member.state == MemberState::kDraining || members.speeds().drained(device.device))
+      input.leaving.insert(device.device);
   }
-  for (const auto& [id, member] : members_) {
-    HeldWeights& held = input.held[id];
+  for (const auto& [id, member] : members.all()) {
+    HeldPieces& held = input.held[id];
     for (const auto& range : member.inventory.held_shards)
       held.shards.emplace_back(range.first, range.last);
     for (const auto& layer : member.inventory.held_experts)
@@ -92,167 +77,154 @@ ReplanInput Supervisor::replan_input() const {
   return input;
 }
 
-void Supervisor::consider(TimePoint now, SupervisorActions& actions) {
-  if (state_ == ClusterState::kStopping) {
-    finish_stop(now, actions);
-    return;
+void PlacementLifecycle::consider(SupervisorTurn& turn) {
+  if (service_.stopping()) return;
+  if (versions_.may_load(turn.now)) {
+    if (!versions_.active())
+      form(turn);
+    else if (!versions_.serves())
+      repair(turn);
+    else if (!versions_.settling())
+      improve(turn);
   }
-  if (!pending_ && !(retry_at_ && now < *retry_at_)) {
-    retry_at_.reset();
-    if (!active_)
-      form(now, actions);
-    else if (!serves_)
-      repair(now, actions);
-    else if (settling_.empty())
-      improve(now, actions);
-  }
-  note_state(now, actions);
+  service_.note(versions_, turn);
 }
 
 /// The first version of this head's life. What workers still hold of an earlier one is used.
-void Supervisor::form(TimePoint now, SupervisorActions& actions) {
-  if (devices_here().size() < static_cast<std::size_t>(std::max(1, options_.engine.min_devices)))
-    return;
-  if (!numerics_) {
-    numerics_ = common_numerics();
-    assert(numerics_);  // check_join() lets nobody in who has none in common with the others
-    record("numerics", "The cluster computes with " + std::string(to_string(*numerics_)) + ".", now,
-           actions);
+void PlacementLifecycle::form(SupervisorTurn& turn) {
+  const auto enough = static_cast<std::size_t>(std::max(1, turn.options.engine.min_devices));
+  if (turn.members.devices().size() < enough) return;
+  if (!turn.members.numerics()) {
+    turn.members.pick_numerics();
+    turn.record("numerics", "The cluster computes with " +
+                                std::string(to_string(*turn.members.numerics())) + ".");
   }
-  ReplanInput input = replan_input();
+  ReplanInput input = replan_input(turn);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
   if (input.base.devices.empty()) {
-    for (const auto& [id, member] : members_)
-      if (!member.closed_reason.empty())
-        return cannot(unavailable(member.closed_reason), now, actions);
+    for (const auto& [id, member] : turn.members.all())
+      if (!member.closed_reason.empty()) return cannot(unavailable(member.closed_reason), turn);
     return;
   }
-  bool held = false;
-  std::map<std::int32_t, LayerExperts> layers;
-  for (const auto& [node, weights] : input.held) {
-    const auto devices = members_.at(node).inventory.devices.size();
-    std::uint32_t turn = 0;
-    for (const auto& [layer, experts] : weights.experts)
-      for (const std::int32_t expert : experts)
-        layers[layer].slots.push_back(
-            {expert, {node, turn++ % static_cast<std::uint32_t>(devices)}});
-    held = held || !weights.experts.empty();
-  }
-  for (auto& [number, layer] : layers) {
-    layer.layer = number;
-    const bool known = static_cast<std::size_t>(number) < input.base.model.layers.size() &&
-                       input.base.model.layers[static_cast<std::size_t>(number)].has_experts;
-    if (known) input.before.experts.push_back(std::move(layer));
-  }
+  const bool held = std::any_of(input.held.begin(), input.held.end(),
+                                [](const auto& node) { return !node.second.experts.empty(); });
+  input.before.experts = held_experts(input, turn.members);
   auto placement = held ? repair_placement(input) : plan_placement(input.base);
   // What they hold may be more than what their devices can serve.
   if (!placement && held) placement = plan_placement(input.base);
-  if (!placement) return cannot(placement.error(), now, actions);
-  load(*placement, now, actions);
+  if (!placement) return cannot(placement.error(), turn);
+  load(*placement, turn);
 }
 
-void Supervisor::repair(TimePoint now, SupervisorActions& actions) {
-  const ReplanInput input = replan_input();
+void PlacementLifecycle::repair(SupervisorTurn& turn) {
+  const ReplanInput input = replan_input(turn);
   auto placement = repair_placement(input);
   if (!placement && !input.leaving.empty()) {
-    // Who was to leave is needed.
-    fail_drains(placement.error(), now, actions);
-    placement = repair_placement(replan_input());
+    // A node that was to leave is needed.
+    fail_drains(placement.error(), turn);
+    placement = repair_placement(replan_input(turn));
   }
-  if (!placement) return cannot(placement.error(), now, actions);
-  load(*placement, now, actions);
+  if (!placement) return cannot(placement.error(), turn);
+  load(*placement, turn);
 }
 
-void Supervisor::cannot(const Error& error, TimePoint now, SupervisorActions& actions) {
-  if (trouble_ == error.message) return;
-  trouble_ = error.message;
-  record("degraded", trouble_, now, actions);
+void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
+  if (service_.trouble(error.message)) turn.record("degraded", error.message);
 }
 
 // --- In the background --------------------------------------------------------------------------
 
-void Supervisor::improve(TimePoint now, SupervisorActions& actions) {
-  if (now < improve_at_) return;
-  if (goal_reached_ && now >= next_balance_check_) check_balance(now, actions);
-  if (goal_reached_ || (!goal_ && !make_goal(now, actions))) return;
-  Placement next = step_to_goal();
-  if (!same_parts(next, *active_)) {
-    const std::size_t copies = copies_added(*active_, next);
-    counters_.moves += copies;
-    const auto bytes = copies * model().expert_bytes;
-    const double seconds = static_cast<double>(bytes) / static_cast<double>(kMoveBytesPerSecond);
-    improve_at_ =
-        now + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-    load(std::move(next), now, actions);
-    return;
-  }
-  const bool stuck = goal_->experts != active_->experts;
-  goal_.reset();
-  if (stuck && std::any_of(members_.begin(), members_.end(), [&](const auto& m) {
-        return m.second.state == MemberState::kDraining && pieces_on(m.first) > 0;
-      })) {
-    change_goal(now + kGoalDelay);
-    fail_drains(resource_exhausted("There is no memory to exchange experts in; add a worker."), now,
-                actions);
-    return;
-  }
-  goal_reached_ = balance_left_.empty();
-  if (!goal_reached_) return improve(now, actions);
-  balance_asked_ = false;
-  for (auto& [id, member] : members_)
-    if (member.state == MemberState::kJoining && !quarantined(id))
-      member.state = MemberState::kReady;
-  report_operations(now, actions);
+void PlacementLifecycle::improve(SupervisorTurn& turn) {
+  if (turn.now < goal_.not_before()) return;
+  if (goal_.reached() && turn.now >= balance_.next_check() &&
+      balance_.check(*versions_.active(), turn.now, turn.effects))
+    goal_.discard();
+  if (goal_.reached()) return;
+  do {
+    if (goal_.state() == PlacementGoal::State::kToBeMade && !make_goal(turn)) return;
+    if (go_on(turn)) return;
+    const bool short_of_it = goal_.placement().experts != versions_.active()->experts;
+    goal_.discard();
+    const bool drains =
+        std::any_of(turn.members.all().begin(), turn.members.all().end(), [&](const auto& m) {
+          return m.second.state == MemberState::kDraining && versions_.pieces_on(m.first) > 0;
+        });
+    if (short_of_it && drains) {
+      change_goal(turn.now + kGoalDelay);
+      fail_drains(resource_exhausted("There is no memory to exchange experts in; add a worker."),
+                  turn);
+      return;
+    }
+  } while (balance_.layers_left());
+  goal_.reach();
+  balance_.done();
+  for (const auto& [id, member] : turn.members.all())
+    if (member.state == MemberState::kJoining && !turn.links.quarantined(id))
+      turn.members.at(id).state = MemberState::kReady;
+  report_operations(turn);
 }
 
-bool Supervisor::make_goal(TimePoint now, SupervisorActions& actions) {
-  ReplanInput input = replan_input();
+bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
+  const Placement& active = *versions_.active();
+  Placement next = step_to_goal(turn);
+  if (same_parts(next, active)) return false;
+  const std::size_t copies = copies_added(active, next);
+  turn.counters.moves += copies;
+  const auto bytes = copies * model(turn.options, turn.members).expert_bytes;
+  const double seconds = static_cast<double>(bytes) / static_cast<double>(kMoveBytesPerSecond);
+  goal_.wait_until(turn.now +
+                   std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
+  load(std::move(next), turn);
+  return true;
+}
+
+bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
+  ReplanInput input = replan_input(turn);
   // A few layers at a time: it takes milliseconds each in a large cluster.
-  while (!balance_left_.empty() && input.balance_layers.size() < kLayersAStep)
-    input.balance_layers.insert(balance_left_.extract(balance_left_.begin()));
+  input.balance_layers = balance_.take_layers(kLayersAStep);
   Result<Placement> goal = goal_placement(input);
   if (!goal && !input.leaving.empty()) {
-    fail_drains(goal.error(), now, actions);
-    auto layers = std::exchange(input.balance_layers, {});
-    input = replan_input();
+    fail_drains(goal.error(), turn);
+    auto layers = std::move(input.balance_layers);
+    input = replan_input(turn);
     input.balance_layers = std::move(layers);
     goal = goal_placement(input);
   }
   if (!goal) {
     // It serves as it is; more cannot be had until something changes.
-    record("plan", goal.error().message, now, actions);
-    goal_reached_ = true;
-    balance_left_.clear();
-    fail_rebalances(goal.error(), actions);
-    report_operations(now, actions);
+    turn.record("plan", goal.error().message);
+    goal_.reach();
+    balance_.give_up();
+    operations_.fail_rebalances(goal.error(), turn.effects);
+    report_operations(turn);
     return false;
   }
   if (!input.balance_layers.empty()) {
-    keep_what_helps(*goal, input.balance_layers);
-    if (!input.balance_layers.empty()) last_rebalance_ = now;
+    balance_.keep_what_helps(*versions_.active(), *goal, input.balance_layers);
+    if (!input.balance_layers.empty()) balance_.begun(turn.now);
   }
-  goal_ = std::move(*goal);
+  goal_.set(std::move(*goal));
   const std::size_t copies = moves_pending();
   if (copies > 0)
-    record(
-        "rebalance",
-        std::to_string(copies) + (copies == 1 ? " copy" : " copies") + " of experts to be moved.",
-        now, actions);
+    turn.record("rebalance", std::to_string(copies) + (copies == 1 ? " copy" : " copies") +
+                                 " of experts to be moved.");
   return true;
 }
 
 /// Experts first, since they bring redundancy back; then the second tier, then replicas.
-Placement Supervisor::step_to_goal() const {
-  Placement next = *active_;
-  const ReplanInput input = replan_input();
+Placement PlacementLifecycle::step_to_goal(const SupervisorTurn& turn) const {
+  const Placement& active = *versions_.active();
+  const Placement& goal = goal_.placement();
+  Placement next = active;
+  const ReplanInput input = replan_input(turn);
   NextStepInput step;
-  step.current = active_->experts;
-  step.goal = goal_->experts;
+  step.current = active.experts;
+  step.goal = goal.experts;
   step.expert_bytes = input.base.model.expert_bytes;
   step.max_layers = static_cast<std::int32_t>(kLayersAStep);
   step.max_bytes = kBytesAStep;
   std::map<DeviceRef, std::uint64_t> others;
-  for (const Placement* placement : {&*active_, &*goal_})
+  for (const Placement* placement : {&active, &goal})
     for (const auto& use : placement_use(input.base, *placement))
       others[use.device] = std::max(others[use.device], use.total() - use.expert_bytes);
   for (const auto& d : input.base.devices) {
@@ -260,55 +232,18 @@ Placement Supervisor::step_to_goal() const {
     step.memory[d.device] = all - std::min(all, others[d.device]);
   }
   next.experts = next_step(step);
-  if (next.experts != active_->experts) return next;
-  next.tier = goal_->tier;
-  if (next.tier != active_->tier) return next;
-  next.replicas = goal_->replicas;
-  next.shards = goal_->shards;
+  if (next.experts != active.experts) return next;
+  next.tier = goal.tier;
+  if (next.tier != active.tier) return next;
+  next.replicas = goal.replicas;
+  next.shards = goal.shards;
   return next;
 }
 
-std::size_t Supervisor::moves_pending() const {
-  return goal_ && active_ ? copies_added(*active_, *goal_) : 0;
-}
-
-/// Which layers have a device that is far busier than the others.
-void Supervisor::check_balance(TimePoint now, SupervisorActions& actions) {
-  next_balance_check_ = now + kBalanceCheckEvery;
-  const auto tokens = expert_load_.tokens();
-  const bool judge = expert_load_.total() >= kTokensToJudge && now >= next_balance_;
-  for (const auto& layer : active_->experts) {
-    const auto load = tokens.find(layer.layer);
-    if (load == tokens.end()) continue;
-    const double imbalance = imbalance_of(layer, load->second);
-    if (imbalance > 0) actions.imbalances[layer.layer] = imbalance;
-    if (judge && imbalance >= kImbalanceMax) balance_left_.insert(layer.layer);
-  }
-  if (balance_left_.empty()) return;
-  goal_reached_ = false;
-  next_balance_ = now + kBalanceEvery;
-}
-
-/// A layer that would gain little stays as it is.
-void Supervisor::keep_what_helps(Placement& goal, std::set<std::int32_t>& layers) {
-  const auto tokens = expert_load_.tokens();
-  for (std::size_t l = 0; l < goal.experts.size() && l < active_->experts.size(); ++l) {
-    LayerExperts& layer = goal.experts[l];
-    const LayerExperts& now = active_->experts[l];
-    const auto load = tokens.find(layer.layer);
-    if (layer.layer != now.layer || !layers.contains(layer.layer)) continue;
-    const double before = load == tokens.end() ? 1 : imbalance_of(now, load->second);
-    const double after = load == tokens.end() ? 1 : imbalance_of(layer, load->second);
-    const double gain = balance_asked_ ? 1e-6 : kGainMin * (before - 1);
-    if (before - after >= gain || now.slots.size() != layer.slots.size()) continue;
-    layer = now;
-    layers.erase(layer.layer);
-  }
-}
-
-Survival Supervisor::survival() const {
-  if (!active_ || members_.size() > kSurvivalNodesMax) return {};
-  if (!survival_) survival_ = survival_of(replan_input());
+Survival PlacementLifecycle::survival(const SupervisorOptions& options, const Membership& members,
+                                      const Links& links) const {
+  if (!versions_.active() || members.all().size() > kSurvivalNodesMax) return {};
+  if (!survival_) survival_ = survival_of(replan_input(options, members, links));
   return *survival_;
 }
 

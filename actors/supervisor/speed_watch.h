@@ -23,7 +23,7 @@ class SpeedWatch {
   /// Median of the newest probes over the best; none before there are enough of them.
   std::optional<double> slowdown() const;
 
-  // Kept by the Supervisor.
+  // Kept by SlowDevices.
   std::optional<TimePoint> slow_since;
   bool drained = false;  ///< it was slow for too long
 

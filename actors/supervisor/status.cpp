@@ -17,7 +17,7 @@ std::int64_t milliseconds(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }
 
-Json node_json(const Supervisor& supervisor, const Supervisor::Member& member, TimePoint now) {
+Json node_json(const Supervisor& supervisor, const Member& member, TimePoint now) {
   Json devices = Json::array();
   for (std::size_t i = 0; i < member.inventory.devices.size(); ++i) {
     const auto& device = member.inventory.devices[i];

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/metrics/request_summary.h"
 #include "actors/metrics/request_window.h"
-#include "actors/router/request_summary.h"
 #include "actors/supervisor/supervisor.h"
 
 namespace troupe {

@@ -4,273 +4,259 @@
 #include <cassert>
 
 #include "actors/supervisor/check_inventory.h"
+#include "actors/supervisor/tell_router.h"
+#include "runtime/limits.h"
+
+// Who speaks: sessions, programs, and the turn. What members say is in supervisor_members.cpp.
 
 namespace troupe {
-namespace {
-
-constexpr std::size_t kTextBytesMax = 4096;
-
-}  // namespace
-
-std::string_view to_string(ClusterState state) {
-  switch (state) {
-    case ClusterState::kForming:
-      return "forming";
-    case ClusterState::kLoading:
-      return "loading";
-    case ClusterState::kReady:
-      return "ready";
-    case ClusterState::kDegraded:
-      return "degraded";
-    case ClusterState::kStopping:
-      return "stopping";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(MemberState state) {
-  switch (state) {
-    case MemberState::kJoining:
-      return "joining";
-    case MemberState::kReady:
-      return "ready";
-    case MemberState::kDraining:
-      return "draining";
-    case MemberState::kLost:
-      return "lost";
-  }
-  return "unknown";
-}
 
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)),
-      numerics_(options_.engine.numerics),
-      next_incarnation_(options_.incarnation.value + 1),
-      next_node_(std::max(1u, options_.next_node)),
-      retry_backoff_(limits::kLoadRetryMin) {
-  message_ = waiting_message();
-}
-
-Address Supervisor::address() const {
-  return {kHeadNode, options_.incarnation, {ActorKind::kSupervisor, 0}};
-}
-Address Supervisor::session_address(std::uint32_t session) const {
-  return {kHeadNode, options_.incarnation, {ActorKind::kClient, session}};
-}
-Address Supervisor::member_address(const Member& member) {
-  return {member.id, member.incarnation, {ActorKind::kNodeAgent, 0}};
-}
-
-void Supervisor::record(std::string kind, std::string text, TimePoint now,
-                        SupervisorActions& actions) {
-  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - options_.started);
-  ClusterEvent event{options_.started_unix_ms + since.count(), std::move(kind), std::move(text)};
-  for (const auto& [number, session] : sessions_) {
-    if (session.subscribed && !session.closing) {
-      actions.send(session_address(number), ClusterNews{event});
-    }
-  }
-  events_.push_back(event);
-  if (events_.size() > limits::kClusterEventsMax) events_.pop_front();
-  actions.events.push_back(std::move(event));
-}
+      sessions_(options_.started, options_.started_unix_ms),
+      members_(options_),
+      placement_(waiting_message(members_, options_)) {}
 
 // --- Sessions -----------------------------------------------------------------------------------
 
-void Supervisor::session_up(std::uint32_t session, std::string peer, TimePoint now,
-                            SupervisorActions& actions) {
-  Session& s = sessions_[session];
-  s.peer = std::move(peer);
-  s.opened = now;
+void Supervisor::on(SessionUp up, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  sessions_.open(up.session, std::move(up.peer), now);
   if (sessions_.size() > limits::kSessionsMax) {
-    refuse_session(session,
-                   resource_exhausted("The head has as many sessions as it may; try later."), now,
-                   actions);
+    refuse_session(up.session,
+                   resource_exhausted("The head has as many sessions as it may; try later."), turn);
   } else {
-    actions.send(session_address(session),
-                 Greeting{kProtocol, options_.cluster_id, options_.version, options_.model_path,
-                          options_.checkpoint_hash, numerics_});
+    send_to_session(effects, up.session,
+                    Greeting{kProtocol, options_.cluster_id, options_.version, options_.model_path,
+                             options_.checkpoint_hash, members_.numerics()});
   }
-  wake(now, actions);
 }
 
-void Supervisor::session_down(std::uint32_t session, std::string_view reason, TimePoint now,
-                              SupervisorActions& actions) {
-  const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
-  const std::optional<NodeId> node = it->second.member;
-  sessions_.erase(it);
-  std::erase_if(operations_, [&](const auto& operation) { return operation.session == session; });
-  const auto member = node ? members_.find(*node) : members_.end();
-  if (member != members_.end() && member->second.session == session) {
-    remove_member(*node, "its connection went down: " + std::string(reason), false, now, actions);
-    consider(now, actions);
-  }
-  wake(now, actions);
+void Supervisor::on(SessionDown down, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const std::optional<NodeId> node = sessions_.end(down.session);
+  placement_.session_ended(down.session);
+  const Member* member = node ? members_.find(*node) : nullptr;
+  if (!member || member->session != down.session) return;
+  remove(*node, "its connection went down: " + down.reason, false, turn);
+  placement_.consider(turn);
 }
 
-void Supervisor::close(std::uint32_t session, std::string reason, SupervisorActions& actions) {
-  const auto it = sessions_.find(session);
-  if (it == sessions_.end() || it->second.closing) return;
-  it->second.closing = true;
-  actions.close_sessions.push_back({session, std::move(reason)});
-}
-
-void Supervisor::on(const Envelope& envelope, TimePoint now, SupervisorActions& actions) {
+Supervisor::Sender Supervisor::sender_of(const Envelope& envelope, SupervisorTurn& turn) {
   assert(envelope.message);
   const Address& from = envelope.from;
-  if (std::holds_alternative<Undeliverable>(*envelope.message)) {
-    // Whoever it was for is lost by its session or its lease; nothing waits for the answer alone.
-  } else if (from.node == kHeadNode) {
-    if (from.incarnation != options_.incarnation || from.actor.kind != ActorKind::kClient) {
-      refuse_message(envelope, "Only sessions speak to the head's Supervisor.", actions);
-    } else {
-      on_stranger(from.actor.index, envelope, now, actions);
-    }
-  } else {
-    const auto it = members_.find(from.node);
-    if (it != members_.end() && now - it->second.last_renew >= limits::kLease) {
-      check_leases(now, actions);
-    }
-    const auto member = members_.find(from.node);
-    if (member == members_.end() || member->second.incarnation != from.incarnation) {
-      refuse_message(envelope, to_string(from) + " is no member of this cluster; join again.",
-                     actions);
-    } else {
-      on_member(member->second, envelope, now, actions);
-    }
+  if (from.node == kHeadNode) return session_of(envelope, turn);
+  const Member* known = members_.find(from.node);
+  if (known && turn.now - known->last_renew >= limits::kLease) check_leases(turn);
+  Member* member = members_.find(from.node);
+  if (!member || member->incarnation != from.incarnation) {
+    refuse_message(envelope, to_string(from) + " is no member of this cluster; join again.", turn);
+    return {};
   }
-  wake(now, actions);
+  return {Sender::Kind::kMember, member->session, member};
 }
 
-void Supervisor::on_stranger(std::uint32_t session, const Envelope& envelope, TimePoint now,
-                             SupervisorActions& actions) {
-  const auto it = sessions_.find(session);
-  if (it == sessions_.end()) {
-    refuse_message(envelope, "That session is over; connect again.", actions);
-    return;
+Supervisor::Sender Supervisor::session_of(const Envelope& envelope, SupervisorTurn& turn) {
+  const Address& from = envelope.from;
+  if (from.incarnation != options_.incarnation || from.actor.kind != ActorKind::kClient) {
+    refuse_message(envelope, "Only sessions speak to the head's Supervisor.", turn);
+    return {};
   }
-  Session& s = it->second;
-  if (s.closing) return;
-  if (s.client) {
-    on_client(session, envelope, now, actions);
-  } else if (s.member) {
-    ++counters_.garbage;
-    refuse_message(envelope, "A member speaks with its own address.", actions);
-  } else if (const auto* join = std::get_if<Join>(envelope.message.get())) {
-    on_join(session, *join, now, actions);
-  } else if (const auto* hello = std::get_if<ClientHello>(envelope.message.get())) {
-    if (Status status = check_protocol(hello->protocol); !status) {
-      refuse_session(session, status.error(), now, actions);
-      return;
-    }
-    s.client = true;
-    actions.send(session_address(session), ClientWelcome{session});
-  } else if (const auto* leave = std::get_if<Leave>(envelope.message.get())) {
-    // A worker that found by itself that it does not belong here.
-    ++counters_.refused_joins;
-    record("refused",
-           "A worker at " + s.peer + " did not join: " + leave->reason.substr(0, kTextBytesMax),
-           now, actions);
-    close(session, "it did not join", actions);
-  } else {
-    ++counters_.garbage;
-    refuse_session(session, refused("The first message must be Join or ClientHello."), now,
-                   actions);
+  const Sessions::Session* session = sessions_.find(from.actor.index);
+  if (!session) {
+    refuse_message(envelope, "That session is over; connect again.", turn);
+    return {};
   }
+  if (session->closing) return {};
+  switch (session->kind) {
+    case Sessions::Kind::kStranger:
+      return {Sender::Kind::kStranger, from.actor.index, nullptr};
+    case Sessions::Kind::kClient:
+      return {Sender::Kind::kClient, from.actor.index, nullptr};
+    case Sessions::Kind::kMember:
+      break;
+  }
+  ++counters_.garbage;
+  refuse_message(envelope, "A member speaks with its own address.", turn);
+  return {};
 }
 
-void Supervisor::on_client(std::uint32_t session, const Envelope& envelope, TimePoint now,
-                           SupervisorActions& actions) {
-  const Address to = session_address(session);
-  if (const auto* query = std::get_if<StatusQuery>(envelope.message.get())) {
-    assert(status_source_);
-    actions.send(to, StatusReply{query->query, status_source_(now)});
-  } else if (const auto* query = std::get_if<StopQuery>(envelope.message.get())) {
-    StopReply reply{query->query, {options_.pid}};
-    for (const auto& [id, member] : members_) {
-      if (member.inventory.host == options_.host) reply.pids.push_back(member.inventory.pid);
-    }
-    actions.send(to, std::move(reply));
-    stop("A client asked for it.", now, actions);
-  } else if (const auto* query = std::get_if<DrainQuery>(envelope.message.get())) {
-    on_drain(session, *query, now, actions);
-  } else if (const auto* query = std::get_if<RebalanceQuery>(envelope.message.get())) {
-    on_rebalance(session, *query, now, actions);
-  } else if (std::holds_alternative<Subscribe>(*envelope.message)) {
-    sessions_.at(session).subscribed = true;
-  } else {
-    refuse_message(envelope, "The Supervisor does not take that message from a client.", actions);
+/// Whether the sender is of that kind. If not, the message is out of place, and refused.
+bool Supervisor::is(Sender::Kind kind, const Sender& sender, const Envelope& envelope,
+                    SupervisorTurn& turn) {
+  if (sender.kind == kind) return true;
+  switch (sender.kind) {
+    case Sender::Kind::kNobody:
+      break;
+    case Sender::Kind::kStranger:
+      ++counters_.garbage;
+      refuse_session(sender.session, refused("The first message must be Join or ClientHello."),
+                     turn);
+      break;
+    case Sender::Kind::kClient:
+      refuse_message(envelope, "The Supervisor does not take that message from a client.", turn);
+      break;
+    case Sender::Kind::kMember:
+      ++counters_.garbage;
+      refuse_message(envelope, "The Supervisor does not take that message from a worker.", turn);
+      break;
   }
+  return false;
 }
 
-void Supervisor::refuse_session(std::uint32_t session, const Error& error, TimePoint now,
-                                SupervisorActions& actions) {
+Member* Supervisor::member_of(const Envelope& envelope, SupervisorTurn& turn) {
+  const Sender sender = sender_of(envelope, turn);
+  return is(Sender::Kind::kMember, sender, envelope, turn) ? sender.member : nullptr;
+}
+
+std::optional<std::uint32_t> Supervisor::client_of(const Envelope& envelope, SupervisorTurn& turn) {
+  const Sender sender = sender_of(envelope, turn);
+  if (!is(Sender::Kind::kClient, sender, envelope, turn)) return std::nullopt;
+  return sender.session;
+}
+
+void Supervisor::refuse_session(std::uint32_t session, const Error& error, SupervisorTurn& turn) {
   ++counters_.refused_joins;
-  actions.send(session_address(session), Refused{error.code, error.message});
-  record("refused", "The peer at " + sessions_.at(session).peer + " was refused. " + error.message,
-         now, actions);
-  close(session, error.message, actions);
+  send_to_session(turn.effects, session, Refused{error.code, error.message});
+  turn.record("refused",
+              "The peer at " + sessions_.find(session)->peer + " was refused. " + error.message);
+  sessions_.close(session, error.message, turn.effects);
 }
 
 void Supervisor::refuse_message(const Envelope& envelope, std::string reason,
-                                SupervisorActions& actions) {
+                                SupervisorTurn& turn) {
   ++counters_.refused_messages;
-  actions.send(envelope.from,
-               Undeliverable{envelope.to, static_cast<std::uint32_t>(envelope.message->index()), 0,
-                             refused(std::move(reason))});
+  const Address& from = envelope.from;
+  if (from.node == kHeadNode && from.actor.kind == ActorKind::kClient)
+    send_to_session(turn.effects, from.actor.index,
+                    undeliverable(envelope, refused(std::move(reason))));
+  else
+    turn.effects.refuse(envelope, std::move(reason));
 }
 
-// --- Time ---------------------------------------------------------------------------------------
+// --- Programs -----------------------------------------------------------------------------------
 
-void Supervisor::check_strangers(TimePoint now, SupervisorActions& actions) {
-  for (const auto& [number, session] : sessions_) {
-    if (session.client || session.member || session.closing) continue;
-    if (now - session.opened < limits::kHandshakeDeadline) continue;
-    close(number, "It did not say what it wants in time.", actions);
-  }
+void Supervisor::on(const ClientHello& hello, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Sender sender = sender_of(envelope, turn);
+  if (!is(Sender::Kind::kStranger, sender, envelope, turn)) return;
+  if (Status status = check_protocol(hello.protocol); !status)
+    return refuse_session(sender.session, status.error(), turn);
+  sessions_.become_client(sender.session);
+  send_to_session(effects, sender.session, ClientWelcome{sender.session});
 }
 
-void Supervisor::on_wake(TimePoint now, SupervisorActions& actions) {
-  check_leases(now, actions);
-  check_strangers(now, actions);
-  check_loads(now, actions);
-  for (auto& [node, quarantine] : quarantine_) {
-    if (quarantine.over || now < quarantine.until) continue;
-    quarantine.over = true;
-    change_goal(now);
-  }
-  std::erase_if(quarantine_,
-                [&](const auto& entry) { return now >= entry.second.until + kQuarantineForget; });
-  consider(now, actions);
-  wake(now, actions);
+void Supervisor::on(const StatusQuery& query, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const auto session = client_of(envelope, turn))
+    effects.add(AnswerStatus{nullptr, *session, query.query});
 }
 
-void Supervisor::wake(TimePoint now, SupervisorActions& actions) const {
-  for (const auto& [id, member] : members_) {
-    actions.wake_at(member.last_renew + limits::kLease);
-    if (pending_ && loading_.contains(id) && !member.loaded) actions.wake_at(member.load_deadline);
-    if (!member.closed_reason.empty()) actions.wake_at(member.closed_until);
+void Supervisor::on(StatusWanted wanted, TimePoint, Effects& effects) {
+  effects.add(AnswerStatus{std::move(wanted.reply)});
+}
+
+void Supervisor::on(const StopQuery& query, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const auto session = client_of(envelope, turn);
+  if (!session) return;
+  StopReply reply{query.query, {options_.pid}};
+  for (const auto& [id, member] : members_.all())
+    if (member.inventory.host == options_.host) reply.pids.push_back(member.inventory.pid);
+  send_to_session(effects, *session, std::move(reply));
+  stop("A client asked for it.", turn);
+}
+
+void Supervisor::on(const DrainQuery& query, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const auto session = client_of(envelope, turn)) placement_.drain(*session, query, turn);
+}
+
+void Supervisor::on(const RebalanceQuery& query, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const auto session = client_of(envelope, turn)) placement_.rebalance(*session, query, turn);
+}
+
+void Supervisor::on(const Subscribe&, const Envelope& envelope, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const auto session = client_of(envelope, turn)) sessions_.subscribe(*session);
+}
+
+// --- The end ------------------------------------------------------------------------------------
+
+void Supervisor::on(StopCluster wanted, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  stop(wanted.reason, turn);
+}
+
+void Supervisor::stop(const std::string& reason, SupervisorTurn& turn) {
+  if (placement_.service().stopping()) return;
+  placement_.stop(reason);
+  tell_router(RequestsEnd{"The cluster is stopping."}, turn);
+  turn.record("stopping", message());
+  members_.send_all(message_of(Stop{reason}), turn.effects);
+  stop_deadline_ = turn.now + limits::kStopDeadline;
+}
+
+void Supervisor::end_if_all_left(SupervisorTurn& turn) {
+  if (!stop_deadline_) return;
+  if (!members_.empty() && turn.now < *stop_deadline_) return;
+  sessions_.close_all("The cluster ends.", turn.effects);
+  const bool nobody_serves =
+      members_.empty() && std::all_of(gone().begin(), gone().end(), [&](const Member& m) {
+        return turn.now - m.last_renew >= limits::kLease;
+      });
+  // All are known to have ended: the next life may count from 1 again.
+  if (nobody_serves) turn.effects.add(KeepNextNode{1});
+  stop_deadline_.reset();
+  turn.effects.add(HeadMayEnd{});
+}
+
+// --- The turn -----------------------------------------------------------------------------------
+
+void Supervisor::on(Listening listening, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  options_.join_line = std::move(listening.join_line);
+  placement_.consider(turn);  // the message has that line in it
+}
+
+void Supervisor::on_wake(TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  check_leases(turn);
+  sessions_.close_silent(now, effects);
+  placement_.on_wake(turn);
+  if (links_.end_quarantines(now)) placement_.change_goal(now);
+  placement_.consider(turn);
+}
+
+void Supervisor::end_turn(TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  end_if_all_left(turn);
+  members_.arrange_wake(effects);
+  sessions_.arrange_wake(effects);
+  links_.arrange_wake(effects);
+  placement_.arrange_wake(now, effects);
+  if (stop_deadline_) effects.wake_at(*stop_deadline_);
+}
+
+std::string Supervisor::violation() const {
+  if (auto v = sessions_.violation(); !v.empty()) return v;
+  if (auto v = members_.violation(); !v.empty()) return v;
+  if (auto v = links_.violation(members_); !v.empty()) return v;
+  if (auto v = placement_.violation(members_, sessions_); !v.empty()) return v;
+  for (const auto& [id, member] : members_.all()) {
+    const Sessions::Session* session = sessions_.find(member.session);
+    if (!session || session->kind != Sessions::Kind::kMember || session->member != id)
+      return to_string(id) + " is a member without a session.";
   }
-  for (const auto& [number, session] : sessions_) {
-    if (!session.client && !session.member && !session.closing) {
-      actions.wake_at(session.opened + limits::kHandshakeDeadline);
-    }
-  }
-  for (const auto& [node, quarantine] : quarantine_)
-    if (!quarantine.over) actions.wake_at(quarantine.until);
-  if (!settling_.empty()) actions.wake_at(settle_deadline_);
-  if (unserved_since_ && now < *unserved_since_ + kPatience)
-    actions.wake_at(*unserved_since_ + kPatience);
-  if (state_ != ClusterState::kStopping && !pending_ && settling_.empty() && serves_) {
-    // Until a load that failed may be tried again nothing is improved.
-    const TimePoint first = retry_at_.value_or(improve_at_);
-    if (!goal_reached_) actions.wake_at(std::max(first, improve_at_));
-    if (goal_reached_ && expert_load_.total() > 0)
-      actions.wake_at(std::max({first, improve_at_, next_balance_check_}));
-  }
-  if (retry_at_) actions.wake_at(*retry_at_);
-  if (stop_deadline_) actions.wake_at(*stop_deadline_);
+  if (stop_deadline_ && !placement_.service().stopping())
+    return "The cluster waits for its end and does not stop.";
+  return {};
 }
 
 }  // namespace troupe

@@ -8,15 +8,20 @@ namespace troupe {
 /// New requests may wait this long for a cluster that cannot serve and knows no way back; after it
 /// they are told to come again.
 inline constexpr auto kPatience = std::chrono::seconds(5);
-/// After a change the goal is made anew this much later: changes come in bursts.
+/// After a change a new goal is made this much later: changes come in bursts.
 inline constexpr auto kGoalDelay = std::chrono::milliseconds(300);
-/// How often the experts' load is looked at, and how often it may have them laid out anew.
+/// How often the experts' load is looked at, and how often it may give them a new layout.
 inline constexpr auto kBalanceCheckEvery = std::chrono::seconds(5);
 inline constexpr auto kBalanceEvery = std::chrono::seconds(30);
 /// A device that is slow for this long counts as slow: what lasts shorter is noise.
 inline constexpr auto kSlowAfter = std::chrono::seconds(2);
 /// A device that is slow for this long is drained; before, it is only asked less.
 inline constexpr auto kSlowDrainAfter = std::chrono::seconds(30);
+/// A second report within this time means that the new connection broke or never came.
+inline constexpr auto kLinkMemory = std::chrono::seconds(10);
+/// How long a node that was fenced for a link takes no part, doubled each time.
+inline constexpr auto kQuarantineMin = std::chrono::seconds(1);
+inline constexpr auto kQuarantineMax = std::chrono::seconds(30);
 /// A node that was fenced for a link and kept out of trouble for this long is as good as new.
 inline constexpr auto kQuarantineForget = std::chrono::minutes(2);
 

@@ -120,7 +120,7 @@ void ExpertPacks::swap(const Place& a, const Place& b) {
   *std::find(holders_[x].begin(), holders_[x].end(), a.device) = b.device;
   *std::find(holders_[y].begin(), holders_[y].end(), b.device) = a.device;
   std::swap(on_[a.device][a.slot], on_[b.device][b.slot]);
-  for (const std::size_t d : {a.device, b.device}) {  // summed anew: nothing drifts
+  for (const std::size_t d : {a.device, b.device}) {  // summed again: nothing drifts
     load_[d] = 0;
     for (const std::size_t e : on_[d]) load_[d] += share_[e];
   }

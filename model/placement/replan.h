@@ -10,7 +10,7 @@
 namespace troupe {
 
 /// What a node still has in memory, placed there or not.
-struct HeldWeights {
+struct HeldPieces {
   std::vector<std::pair<std::int32_t, std::int32_t>> shards;  ///< first and last layer
   std::map<std::int32_t, std::set<std::int32_t>> experts;     ///< by layer
 };
@@ -21,12 +21,12 @@ struct ReplanInput {
   Placement before;     ///< its devices may be gone; may be empty
   std::set<DeviceRef> closed;   ///< they keep what they have and take nothing new
   std::set<DeviceRef> leaving;  ///< they take nothing new, and the goal gives them nothing
-  std::map<NodeId, HeldWeights> held;
+  std::map<NodeId, HeldPieces> held;
   std::map<NodeId, std::uint64_t> tier_bytes;  ///< what a node offers for the second tier
   std::int32_t num_groups = 1;                 ///< gate groups of a layer
   /// Tokens of each expert lately, by layer; a layer that is missing counts as even.
   std::map<std::int32_t, std::vector<float>> load;
-  /// Lay these layers out anew by their load; the others are only evened out.
+  /// These layers get a new layout by their load; the others are only evened out.
   std::set<std::int32_t> balance_layers;
 };
 

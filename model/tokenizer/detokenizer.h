@@ -25,7 +25,7 @@ class StreamDecoder {
   /// The text that this token completes; may be empty.
   std::string feed(TokenId token);
 
-  /// The end of the stream: an incomplete character comes out as U+FFFD. feed() may start anew.
+  /// The end of the stream: an incomplete character comes out as U+FFFD. feed() may start again.
   std::string finish();
 
  private:

@@ -289,7 +289,7 @@ class Background:
                 if time.monotonic() >= end:
                     return
                 hand.do(planned)
-        except Exception as error:  # shown by whoever waits
+        except Exception as error:  # shown where it is waited for
             self.error = error
 
     def running(self):

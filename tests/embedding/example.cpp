@@ -92,7 +92,7 @@ bool generate_in_an_actor(troupe::Cluster& cluster) {
   return true;
 }
 
-/// An actor that is told of nodes that join and are lost, of placements, of the end.
+/// An actor that hears when nodes join or are lost, when placements change, and of the end.
 caf::behavior watching_actor(caf::event_based_actor*) {
   return {
       [](const troupe::ClusterEvent& event) {

@@ -59,7 +59,7 @@ def connected(cluster):
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=cluster.env
     ) as program:
         lines = []
-        # Whatever it waits for in vain ends with the program.
+        # A wait that never ends ends with the program.
         deadline = threading.Timer(120, program.kill)
         deadline.start()
 

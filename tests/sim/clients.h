@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/router/router.h"
+#include "actors/router/request_desk.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/history.h"
 
@@ -16,19 +16,25 @@ namespace troupe::sim {
 class World;
 
 /// Those who ask, and compare every token that they get with the one that it must be.
-class Clients {
+class Clients final : public RequestDesk {
  public:
   explicit Clients(World& world) : world_(world) {}
 
   /// Each asks at its time, and again as long as it is told to come later.
   void begin(const std::vector<RequestSpec>& specs);
-  /// Of the request that is being submitted now.
-  void accepted(std::uint64_t request);
-  void receive(const RouterActions::Deliver& delivery);
   /// What it had accepted dies with it.
   void head_died();
 
+  // RequestDesk
+  void accepted(RequestAccepted accepted) override;
+  void deliver(DeliverEvent delivery) override;
+  void observe(const RequestObservation&) override {}
+  void changed(const Router&) override {}
+
   bool all_over() const { return over_ == clients_.size(); }
+  /// Since when somebody waits and nobody gets anything; none: nobody waits. (Who waits while
+  /// others are served may just have to wait for its turn.)
+  std::optional<TimePoint> waits_since() const;
   std::string describe() const;
 
  private:
@@ -37,12 +43,15 @@ class Clients {
     std::vector<Expected> expected;  ///< by choice
     std::vector<std::size_t> tokens;
     std::vector<bool> finished;
+    std::optional<std::uint64_t> ticket;   ///< while nobody has answered
     std::optional<std::uint64_t> request;  ///< while it is accepted and not over
     TimePoint deadline{};
+    bool asked = false;
     bool cancelled = false;
     bool over = false;
   };
   void ask(std::size_t number);
+  void ask_again(std::size_t number);
   void cancel(std::size_t number, std::uint64_t request);
   void check_tokens(const Client& client, const GenerationEvent& event);
   void check_end(const Client& client, const GenerationEvent& event);
@@ -50,9 +59,11 @@ class Clients {
 
   World& world_;
   std::vector<Client> clients_;
+  std::uint64_t next_ticket_ = 1;
+  std::map<std::uint64_t, std::size_t> tickets_;   // that are not answered
   std::map<std::uint64_t, std::size_t> requests_;  // that are not over
-  std::size_t asking_ = 0;
   std::size_t over_ = 0;
+  TimePoint progress_{};  // the newest token or acceptance, or the first question after a calm
 };
 
 }  // namespace troupe::sim

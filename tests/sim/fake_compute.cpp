@@ -3,8 +3,12 @@
 #include <cassert>
 #include <cstring>
 
+#include "tests/sim/world.h"
+
 namespace troupe::sim {
 namespace {
+
+constexpr Duration kCountEvery = std::chrono::seconds(1);
 
 std::uint64_t read_row(const Payload& payload, std::size_t row) {
   std::uint64_t value = 0;
@@ -22,31 +26,37 @@ Payload write_rows(const std::vector<std::uint64_t>& rows) {
 
 }  // namespace
 
-FakeCompute::FakeCompute(const Options& options)
-    : options_(options),
-      slots_(static_cast<std::size_t>((options.last_layer - options.first_layer + 1) *
-                                      options.blocks * options.block_size)) {}
+// --- One shard ----------------------------------------------------------------------------------
+
+FakeCompute::FakeCompute(ShardSpec spec, SimHost& host)
+    : spec_(std::move(spec)),
+      host_(host),
+      slots_(static_cast<std::size_t>((spec_.layers.last - spec_.layers.first + 1) * spec_.blocks *
+                                      spec_.block_size)),
+      writers_(static_cast<std::size_t>(spec_.blocks)) {}
 
 std::uint64_t& FakeCompute::slot(std::int32_t layer, const StepSequence& sequence,
                                  std::int32_t position) {
-  const auto index = static_cast<std::size_t>(position / options_.block_size);
+  const auto index = static_cast<std::size_t>(position / spec_.block_size);
   assert(index < sequence.block_table.size());
   const std::int32_t block = sequence.block_table[index];
-  assert(block >= 0 && block < options_.blocks);
-  return slots_[static_cast<std::size_t>(
-      ((layer - options_.first_layer) * options_.blocks + block) * options_.block_size +
-      position % options_.block_size)];
+  assert(block >= 0 && block < spec_.blocks);
+  return slots_[static_cast<std::size_t>(((layer - spec_.layers.first) * spec_.blocks + block) *
+                                             spec_.block_size +
+                                         position % spec_.block_size)];
 }
 
-FakeCompute::Outcome FakeCompute::begin(const LayerShardActions::Begin& begin,
-                                        const std::set<ExpertKey>& held) {
+ComputeOutcome FakeCompute::begin(const BeginStep& begin, const OnCut& on_cut) {
+  if (const std::string failed = spec_.device->failed(); !failed.empty())
+    return error("The device has failed: " + failed + ".");
   const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
   Run& run = runs_[plan.step];
-  run = Run{begin.plan, {}, options_.first_layer};
-  const bool first = options_.first_layer == 0;
+  run = Run{begin.plan, {}, spec_.layers.first};
+  const bool first = spec_.layers.first == 0;
   for (const StepSequence& sequence : plan.sequences) {
     for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
       const auto position = sequence.first_position + static_cast<std::int32_t>(i);
+      if (sequence.tokens[i] == kPoison) host_.world().poisoned(host_.machine());
       Row row;
       if (first) {
         row.value = embed(sequence.tokens[i], position < sequence.prompt_length);
@@ -56,23 +66,17 @@ FakeCompute::Outcome FakeCompute::begin(const LayerShardActions::Begin& begin,
       run.rows.push_back(row);
     }
   }
-  if (!first && begin.hidden.bytes.size() != run.rows.size() * kRowBytes) {
-    Outcome outcome;
-    outcome.wrong = "A step began without the rows of the stage before.";
-    return outcome;
-  }
+  if (!first && begin.hidden.bytes.size() != run.rows.size() * kRowBytes)
+    return wrong("A step began without the rows of the stage before.");
   attend(run);
-  return advance(run, held);
+  return advance(run, on_cut);
 }
 
-FakeCompute::Outcome FakeCompute::resume(const LayerShardActions::Resume& resume,
-                                         const std::set<ExpertKey>& held) {
-  Outcome outcome;
+ComputeOutcome FakeCompute::resume(const ResumeStep& resume, const OnCut& on_cut) {
+  if (const std::string failed = spec_.device->failed(); !failed.empty())
+    return error("The device has failed: " + failed + ".");
   const auto it = runs_.find(resume.step);
-  if (it == runs_.end()) {
-    outcome.wrong = "A step went on that was released.";
-    return outcome;
-  }
+  if (it == runs_.end()) return wrong("A step went on that was released.");
   Run& run = it->second;
   for (const ExpertArrival& arrival : resume.arrivals) {
     for (std::size_t i = 0; i < arrival.outputs.size(); ++i) {
@@ -80,34 +84,38 @@ FakeCompute::Outcome FakeCompute::resume(const LayerShardActions::Resume& resume
       Row& row = run.rows[static_cast<std::size_t>(output.row)];
       const auto slot = static_cast<std::size_t>(output.slot);
       if (row.computed[slot] || row.experts[slot] != output.expert)
-        outcome.wrong = "An expert's output came twice, or to a row that did not ask for it.";
+        return wrong("An expert's output came twice, or to a row that did not ask for it.");
       row.computed[slot] = true;
       row.outputs[slot] = read_row(arrival.payload, i);
     }
   }
   for (Row& row : run.rows) {
     for (const bool computed : row.computed)
-      if (!computed) outcome.wrong = "A step went on without all outputs of its experts.";
+      if (!computed) return wrong("A step went on without all outputs of its experts.");
     row.value = combine(row.value, row.outputs);
   }
-  if (!outcome.wrong.empty()) return outcome;
-  if (++run.layer <= options_.last_layer) attend(run);
-  return advance(run, held);
+  if (++run.layer <= spec_.layers.last) attend(run);
+  return advance(run, on_cut);
 }
 
-FakeCompute::Outcome FakeCompute::advance(Run& run, const std::set<ExpertKey>& held) {
-  Outcome outcome;
-  while (run.layer <= options_.last_layer) {
-    if (has_experts(run.layer) && !use_experts(run, held, outcome)) return outcome;
-    if (++run.layer <= options_.last_layer) attend(run);
+ComputeOutcome FakeCompute::advance(Run& run, const OnCut& on_cut) {
+  while (run.layer <= spec_.layers.last) {
+    if (has_experts(run.layer) && !use_experts(run, on_cut)) return {};
+    if (++run.layer <= spec_.layers.last) attend(run);
   }
-  end(run, outcome);
-  return outcome;
+  return end(run);
 }
 
 void FakeCompute::attend(Run& run) {
   std::size_t next = 0;
-  for (const StepSequence& sequence : std::get<StepPlan>(*run.plan).body.sequences) {
+  const StepPlanBody& plan = std::get<StepPlan>(*run.plan).body;
+  for (const StepSequence& sequence : plan.sequences) {
+    for (const std::int32_t block : sequence.block_table) {
+      StepId& writer = writers_[static_cast<std::size_t>(block)];
+      if (writer > plan.step)
+        host_.world().broken("A step went on in a block that a later step has used.");
+      writer = std::max(writer, plan.step);
+    }
     std::uint64_t chain = 0;
     for (std::int32_t p = 0; p < sequence.first_position; ++p)
       chain = mix(chain, slot(run.layer, sequence, p));
@@ -121,7 +129,8 @@ void FakeCompute::attend(Run& run) {
 }
 
 /// False when rows wait for experts elsewhere.
-bool FakeCompute::use_experts(Run& run, const std::set<ExpertKey>& held, Outcome& outcome) {
+bool FakeCompute::use_experts(Run& run, const OnCut& on_cut) {
+  const auto held = spec_.device->experts();
   ExpertCut cut;
   cut.layer = run.layer;
   cut.row_bytes = kRowBytes;
@@ -131,7 +140,7 @@ bool FakeCompute::use_experts(Run& run, const std::set<ExpertKey>& held, Outcome
     values.push_back(row.value);
     row.experts = gate(row.value, run.layer);
     for (std::size_t k = 0; k < kTopK; ++k) {
-      row.computed[k] = held.contains({run.layer, row.experts[k]});
+      row.computed[k] = held->has({run.layer, row.experts[k]});
       if (row.computed[k]) {
         row.outputs[k] = expert_output(row.value, run.layer, row.experts[k]);
       } else {
@@ -142,20 +151,21 @@ bool FakeCompute::use_experts(Run& run, const std::set<ExpertKey>& held, Outcome
   }
   if (!cut.missing.empty()) {
     cut.rows = write_rows(values);
-    outcome.cut = std::move(cut);
+    on_cut(std::move(cut));
     return false;
   }
   for (Row& row : run.rows) row.value = combine(row.value, row.outputs);
   return true;
 }
 
-void FakeCompute::end(const Run& run, Outcome& outcome) const {
-  outcome.computed.done = true;
-  if (options_.last_layer + 1 < kLayers) {
+ComputeOutcome FakeCompute::end(const Run& run) const {
+  ComputeOutcome outcome;
+  outcome.done = true;
+  if (spec_.layers.last + 1 < kLayers) {
     std::vector<std::uint64_t> values;
     for (const Row& row : run.rows) values.push_back(row.value);
-    outcome.computed.hidden = write_rows(values);
-    return;
+    outcome.hidden = write_rows(values);
+    return outcome;
   }
   std::size_t next = 0;
   for (const StepSequence& sequence : std::get<StepPlan>(*run.plan).body.sequences) {
@@ -169,16 +179,72 @@ void FakeCompute::end(const Run& run, Outcome& outcome) const {
       if (sequence.sample && i + 1 == sequence.tokens.size())
         result.sampled = sample(row, sequence.sampling, position + 1);
     }
-    outcome.computed.sequences.push_back(std::move(result));
+    outcome.sequences.push_back(std::move(result));
   }
+  return outcome;
 }
 
-Payload compute_experts(const Dispatch& dispatch) {
-  std::vector<std::uint64_t> outputs;
-  for (const ExpertPair& pair : dispatch.pairs)
-    outputs.push_back(
-        expert_output(read_row(dispatch.payload, pair.row), dispatch.layer, pair.expert));
-  return write_rows(outputs);
+ComputeOutcome FakeCompute::error(const std::string& text) {
+  ComputeOutcome outcome;
+  outcome.error = unavailable(text);
+  return outcome;
+}
+
+/// What the machine must never have done.
+ComputeOutcome FakeCompute::wrong(const std::string& text) const {
+  host_.world().broken(text);
+  return error(text);
+}
+
+// --- One expert group ---------------------------------------------------------------------------
+
+std::vector<PassAnswer> FakePass::run(std::vector<Envelope> questions) {
+  const auto held = device_.experts();
+  std::vector<PassAnswer> answers;
+  for (Envelope& question : questions) {
+    const auto& dispatch = std::get<Dispatch>(*question.message);
+    std::vector<std::int32_t> absent;
+    for (const ExpertPair& pair : dispatch.pairs)
+      if (!held->has({dispatch.layer, pair.expert})) absent.push_back(pair.expert);
+    if (!device_.failed().empty() || !absent.empty()) {
+      answers.push_back(not_here(question, absent, "not here"));
+      continue;
+    }
+    std::vector<std::uint64_t> outputs;
+    for (const ExpertPair& pair : dispatch.pairs)
+      outputs.push_back(
+          expert_output(read_row(dispatch.payload, pair.row), dispatch.layer, pair.expert));
+    MessagePtr answer = message_of(ExpertOutput{
+        dispatch.call, static_cast<std::uint32_t>(dispatch.pairs.size()), write_rows(outputs)});
+    answers.push_back({std::move(question), std::move(answer)});
+  }
+  return answers;
+}
+
+// --- The factory --------------------------------------------------------------------------------
+
+Result<std::unique_ptr<ShardCompute>> FakeFactory::make_shard(ShardSpec spec) {
+  if (!counter_ && spec.counter) {
+    counter_ = spec.counter;
+    count();
+  }
+  return std::unique_ptr<ShardCompute>(std::make_unique<FakeCompute>(std::move(spec), host_));
+}
+
+Result<MadePass> FakeFactory::make_pass(const PassSpec& spec) {
+  return MadePass{std::make_unique<FakePass>(*spec.device), kRowBytes};
+}
+
+/// The rows that the gates choose for are few; what matters to the plan is how they spread.
+void FakeFactory::count() {
+  for (std::int32_t layer = 0; layer < kLayers; ++layer) {
+    if (!has_experts(layer)) continue;
+    std::vector<std::int32_t> rows;
+    for (std::int32_t expert = 0; expert < kExperts; ++expert)
+      rows.insert(rows.end(), host_.world().hot_experts > 0 && expert < 2 ? 1000 : 20, expert);
+    counter_->add(layer, rows);
+  }
+  host_.later(kCountEvery, [this] { count(); });
 }
 
 }  // namespace troupe::sim

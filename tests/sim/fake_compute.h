@@ -1,39 +1,27 @@
 #pragma once
 
+#include <array>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "actors/layer_shard/layer_shard.h"
+#include "actors/worker/compute_factory.h"
 #include "tests/sim/fake_model.h"
+#include "tests/sim/sim_host.h"
 
 namespace troupe::sim {
 
-/// The arithmetic of one shard: what ShardCompute is for real ones. It keeps each row in the slot
-/// that the block table names, layer by layer, and reads a row's whole context back from there, as
-/// attention does: a wrong table, a block that two sequences share or a row that was never computed
-/// gives other tokens.
-class FakeCompute {
+/// The arithmetic of one shard. It keeps each row in the slot that the block table names, layer by
+/// layer, and reads a row's whole context back from there, as attention does: a wrong table, a
+/// block that two sequences share or a row that was never computed gives other tokens. A step must
+/// not write to a block that a later step has used.
+class FakeCompute final : public ShardCompute {
  public:
-  struct Options {
-    std::int32_t first_layer = 0;
-    std::int32_t last_layer = 0;
-    std::int32_t blocks = 0;
-    std::int32_t block_size = 0;
-  };
-  explicit FakeCompute(const Options& options);
+  FakeCompute(ShardSpec spec, SimHost& host);
 
-  struct Outcome {
-    ComputeOutcome computed;
-    std::optional<ExpertCut> cut;  ///< comes before `computed`
-    std::string wrong;             ///< what the machine must never have done
-  };
-  /// `held`: the experts of this device now.
-  Outcome begin(const LayerShardActions::Begin& begin, const std::set<ExpertKey>& held);
-  Outcome resume(const LayerShardActions::Resume& resume, const std::set<ExpertKey>& held);
-  void release(StepId step) { runs_.erase(step); }
+  ComputeOutcome begin(const BeginStep& begin, const OnCut& on_cut) override;
+  ComputeOutcome resume(const ResumeStep& resume, const OnCut& on_cut) override;
+  void release(StepId step) override { runs_.erase(step); }
 
  private:
   struct Row {
@@ -47,18 +35,42 @@ class FakeCompute {
     std::vector<Row> rows;
     std::int32_t layer = 0;
   };
-  Outcome advance(Run& run, const std::set<ExpertKey>& held);
+  ComputeOutcome advance(Run& run, const OnCut& on_cut);
   void attend(Run& run);
-  bool use_experts(Run& run, const std::set<ExpertKey>& held, Outcome& outcome);
-  void end(const Run& run, Outcome& outcome) const;
+  bool use_experts(Run& run, const OnCut& on_cut);
+  ComputeOutcome end(const Run& run) const;
+  static ComputeOutcome error(const std::string& text);
+  ComputeOutcome wrong(const std::string& text) const;
   std::uint64_t& slot(std::int32_t layer, const StepSequence& sequence, std::int32_t position);
 
-  Options options_;
+  const ShardSpec spec_;
+  SimHost& host_;
   std::vector<std::uint64_t> slots_;  // [layer, block, position]
+  std::vector<StepId> writers_;       // the newest step that wrote to each block
   std::map<StepId, Run> runs_;
 };
 
-/// What an expert group answers: wire rows in the order of the pairs.
-Payload compute_experts(const Dispatch& dispatch);
+/// The arithmetic of an expert group.
+class FakePass final : public ExpertPass {
+ public:
+  explicit FakePass(const Device& device) : device_(device) {}
+  std::vector<PassAnswer> run(std::vector<Envelope> questions) override;
+
+ private:
+  const Device& device_;
+};
+
+class FakeFactory final : public ComputeFactory {
+ public:
+  explicit FakeFactory(SimHost& host) : host_(host) {}
+  Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
+  Result<MadePass> make_pass(const PassSpec& spec) override;
+
+ private:
+  void count();
+
+  SimHost& host_;
+  std::shared_ptr<ExpertCounter> counter_;  // of the node, once it has a shard
+};
 
 }  // namespace troupe::sim

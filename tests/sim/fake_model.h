@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "model/placement/model_costs.h"
@@ -19,9 +17,9 @@ inline constexpr int kExperts = 6;
 inline constexpr int kTopK = 2;
 inline constexpr TokenId kVocab = 50;
 inline constexpr TokenId kEos = 7;
+/// Kills the process that computes it: no other prompt has it.
+inline constexpr TokenId kPoison = kVocab;
 inline constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
-
-using ExpertKey = std::pair<std::int32_t, std::int32_t>;  ///< layer, expert
 
 ModelCosts costs();
 bool has_experts(std::int32_t layer);

@@ -1,5 +1,6 @@
 #include "tests/sim/history.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tests/sim/fake_model.h"
@@ -11,11 +12,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::array<const char*, kFaultKinds> kNames = {
-    "kill",         "hang",        "cut from the head", "cut to the head", "cut off the head",
-    "cut off",      "cut pair",    "cut pair one way",  "reset pair",      "reset session",
-    "device stuck", "device slow", "device fails",      "disk slow",       "loads fail",
-    "weights gone", "drain",       "rebalance",         "hot experts",     "head dies",
-    "kill all"};
+    "kill",         "hang",        "cut from the head", "cut to the head",  "cut off the head",
+    "cut off",      "cut pair",    "cut pair one way",  "reset pair",       "reset session",
+    "device stuck", "device slow", "device fails",      "disk slow",        "loads fail",
+    "weights gone", "drain",       "rebalance",         "hot experts",      "head dies",
+    "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair"};
 
 std::int64_t in_ms(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
@@ -23,14 +24,20 @@ std::int64_t in_ms(Duration d) {
 
 Shape make_shape(Loop& random) {
   Shape shape;
-  shape.workers = static_cast<int>(random.pick(2, 5));
+  shape.workers = static_cast<int>(random.pick(2, 6));
   shape.devices = random.chance(70) ? 1 : 2;
   shape.min_devices =
       static_cast<int>(random.pick(1, static_cast<std::uint64_t>(shape.workers * shape.devices)));
-  // The model takes some 7000 bytes with its experts: from two devices for it to room for all.
-  shape.device_memory = random.pick(8, 40) * 1000;
   shape.tier_memory = random.chance(30) ? random.pick(1, 12) * 100 : 0;
-  shape.pipeline = static_cast<int>(random.pick(1, 2));
+  // One device may be lost for long: the others have to do.
+  const auto stages = static_cast<std::uint64_t>(shape.workers - 1) * shape.devices;
+  const auto most = std::min<std::uint64_t>(4, stages);
+  shape.pipeline = static_cast<int>(random.pick(random.chance(40) ? most : 1, most));
+  // The model takes some 7000 bytes with its experts, a replica of one stage 5400 on one device:
+  // from many devices for one copy of it to room for all of it on each.
+  const auto devices = static_cast<std::uint64_t>(shape.workers * shape.devices);
+  const std::uint64_t least = std::max<std::uint64_t>(shape.pipeline == 1 ? 8 : 6, 24 / devices);
+  shape.device_memory = random.pick(least, random.chance(40) ? least + 2 : 40) * 1000;
   shape.replicas = random.chance(50) ? 0 : static_cast<int>(random.pick(1, 2));
   shape.redundant = static_cast<int>(random.pick(0, 4));
   shape.block_size = 1 << random.pick(0, 4);
@@ -39,6 +46,12 @@ Shape make_shape(Loop& random) {
   for (int w = 0; w < shape.workers; ++w)
     shape.starts.push_back(random.chance(80) ? random.pick_ms(0, 300) : random.pick_ms(500, 5000));
   return shape;
+}
+
+/// Whether the model fits on the machines beside one that is in trouble.
+bool can_do_without_one(const Shape& shape) {
+  const int devices = (shape.workers - 1) * shape.devices;
+  return devices >= shape.pipeline && shape.device_memory >= 16'000;
 }
 
 Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
@@ -55,13 +68,23 @@ Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
   }
   do {
     fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
-  } while (fault.kind == FaultKind::kHeadDies && !mix.head_dies);
+  } while ((fault.kind == FaultKind::kHeadDies && !mix.head_dies) ||
+           fault.kind == FaultKind::kDiskDenied);
+  // What is between workers carries most of what can be lost.
+  const FaultKind links[] = {FaultKind::kCutPair, FaultKind::kCutPairOneWay, FaultKind::kResetPair,
+                             FaultKind::kSlowPair};
+  if (random.chance(20)) fault.kind = links[random.pick(0, 3)];
   return fault;
 }
 
-RequestSpec make_request(Loop& random, const Mix& mix) {
+RequestSpec make_request(Loop& random, const std::vector<Fault>& faults, const Mix& mix) {
   RequestSpec spec;
   spec.at = random.pick_ms(200, 7000);
+  if (!faults.empty() && random.chance(50)) {  // under way during one
+    const Fault& fault = faults[random.pick(0, faults.size() - 1)];
+    const auto lasts = static_cast<std::uint64_t>(in_ms(std::min<Duration>(fault.lasts, 3s)));
+    spec.at = std::max<Duration>(200ms, fault.at - 60ms + random.pick_ms(0, 60 + lasts));
+  }
   for (std::uint64_t length = random.pick(1, 30); length > 0; --length)
     spec.prompt.push_back(static_cast<TokenId>(random.pick(0, kVocab - 1)));
   spec.max_tokens = static_cast<std::uint32_t>(random.pick(1, 30));
@@ -86,8 +109,22 @@ History make_history(std::uint64_t seed, const Mix& mix) {
   const auto most = static_cast<std::uint64_t>(mix.faults_most);
   for (std::uint64_t n = random.pick(0, most); n > 0; --n)
     history.faults.push_back(make_fault(random, history.shape, mix));
+  if (mix.lasting && can_do_without_one(history.shape)) {
+    const int others = (history.shape.workers - 1) * history.shape.devices;
+    history.shape.min_devices = std::min(history.shape.min_devices, others);
+    constexpr FaultKind kinds[] = {
+        FaultKind::kKill,     FaultKind::kHang,     FaultKind::kCutOff,    FaultKind::kStuck,
+        FaultKind::kSlowHead, FaultKind::kSlowDisk, FaultKind::kDiskHangs, FaultKind::kDiskDenied};
+    const FaultKind kind = kinds[random.pick(0, std::size(kinds) - 1)];
+    history.faults.push_back({kind, random.pick_ms(0, 6000), 30s, 0, 1, true});
+  }
   for (std::uint64_t n = random.pick(4, 14); n > 0; --n)
-    history.requests.push_back(make_request(random, mix));
+    history.requests.push_back(make_request(random, history.faults, mix));
+  if (mix.faults && mix.poison && random.chance(5)) {
+    RequestSpec& spec = history.requests[random.pick(0, history.requests.size() - 1)];
+    spec.prompt.back() = kPoison;
+    spec.poison = true;
+  }
   return history;
 }
 
@@ -96,9 +133,14 @@ std::string to_string(const Fault& fault) {
                      " ms: " + kNames[static_cast<std::size_t>(fault.kind)] + ", worker " +
                      std::to_string(fault.worker);
   const bool pair = fault.kind == FaultKind::kCutPair || fault.kind == FaultKind::kCutPairOneWay ||
-                    fault.kind == FaultKind::kResetPair;
+                    fault.kind == FaultKind::kResetPair || fault.kind == FaultKind::kSlowPair;
   if (pair) text += " and " + std::to_string(fault.other);
   return text + ", for " + std::to_string(in_ms(fault.lasts)) + " ms";
+}
+
+bool has_poison(const History& history) {
+  return std::any_of(history.requests.begin(), history.requests.end(),
+                     [](const RequestSpec& request) { return request.poison; });
 }
 
 std::string to_string(const History& history) {
@@ -115,6 +157,9 @@ std::string to_string(const History& history) {
     text += "  " + std::to_string(in_ms(s.starts[static_cast<std::size_t>(w)])) + " ms: worker " +
             std::to_string(w) + " starts\n";
   for (const Fault& fault : history.faults) text += "  " + to_string(fault) + "\n";
+  for (const RequestSpec& request : history.requests)
+    if (request.poison)
+      text += "  " + std::to_string(in_ms(request.at)) + " ms: a request that kills its workers\n";
   return text;
 }
 

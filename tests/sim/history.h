@@ -19,11 +19,11 @@ enum class FaultKind : std::uint8_t {
   kCutOff,       ///< a worker from everyone
   kCutPair,      ///< two workers, both ways, while both reach the head
   kCutPairOneWay,
-  kResetPair,     ///< the connection of two workers ends
+  kResetPair,     ///< the connection of two workers ends, again and again
   kResetSession,  ///< a worker's connection to the head ends
   kStuck,         ///< its compute threads stand still, its sockets live
   kSlowDevice,    ///< its devices take 8 times as long
-  kDeviceFails,   ///< one of its devices computes no more until the process starts anew
+  kDeviceFails,   ///< one of its devices computes no more until the process restarts
   kSlowDisk,      ///< reading takes 30 times as long
   kLoadsFail,     ///< its loads fail, for a reason that passes
   kWeightsGone,   ///< its loads fail, for one that does not
@@ -32,8 +32,12 @@ enum class FaultKind : std::uint8_t {
   kHotExperts,    ///< some experts get most tokens
   kHeadDies,      ///< and starts again with the same state folder
   kKillAll,       ///< every worker at once
+  kDiskHangs,     ///< no read ends
+  kDiskDenied,    ///< no read succeeds; heals only with the end of the history
+  kSlowHead,      ///< everything between a worker and the head takes 20 to 200 ms longer
+  kSlowPair,      ///< the same between two workers
 };
-inline constexpr int kFaultKinds = 21;
+inline constexpr int kFaultKinds = 25;
 
 /// Heals by itself after `lasts`.
 struct Fault {
@@ -41,7 +45,8 @@ struct Fault {
   Duration at{};
   Duration lasts{};
   int worker = 0;
-  int other = 0;  ///< of a pair
+  int other = 0;         ///< of a pair
+  bool lasting = false;  ///< the others have to do without that worker meanwhile
 };
 
 struct RequestSpec {
@@ -53,6 +58,7 @@ struct RequestSpec {
   bool stops = false;       ///< at kEos
   Duration timeout{};
   Duration cancel_after{};  ///< 0: never
+  bool poison = false;      ///< kills the worker that computes it
 };
 
 /// What the cluster is made of.
@@ -85,9 +91,13 @@ struct Mix {
   bool faults = true;  ///< else only what operators do: joins, drains, rebalances
   bool head_dies = true;
   bool short_deadlines = true;
+  bool poison = true;    ///< now and then a request that kills its workers
+  bool lasting = false;  ///< one machine's trouble lasts, and the others have to do without it
   int faults_most = 10;
 };
 History make_history(std::uint64_t seed, const Mix& mix);
+
+bool has_poison(const History& history);
 
 std::string to_string(const Fault& fault);
 std::string to_string(const History& history);

@@ -39,6 +39,8 @@ class Loop {
     task();
     return true;
   }
+  /// Drops what is left.
+  void clear() { const std::vector<Due> dropped = std::exchange(tasks_, {}); }
   std::uint64_t events() const { return events_; }
 
   std::uint64_t draw() { return random_(); }

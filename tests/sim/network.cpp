@@ -20,16 +20,19 @@ void Network::send(std::uint32_t connection, int from, Task arrive) {
 }
 
 void Network::schedule(std::uint32_t connection, int direction, Task arrive) {
-  Direction& way = connections_.at(connection).directions[direction];
-  way.last = std::max(way.last, loop_.now() + delay());
+  Connection& over = connections_.at(connection);
+  Direction& way = over.directions[direction];
+  Duration takes = delay();
+  if (slow_.contains({over.ends[direction], over.ends[1 - direction]}))
+    takes += loop_.pick_ms(20, 200);
+  way.last = std::max(way.last, loop_.now() + takes);
   loop_.after(way.last - loop_.now(), [this, connection, direction, arrive = std::move(arrive)] {
     const auto it = connections_.find(connection);
     if (it == connections_.end()) return;
     Connection& c = it->second;
-    if (!reaches(c.ends[direction], c.ends[1 - direction])) {
-      c.directions[direction].held.push_back(arrive);
-      return;
-    }
+    auto& held = c.directions[direction].held;
+    if (!held.empty() || !reaches(c.ends[direction], c.ends[1 - direction]))
+      return held.push_back(arrive);
     --c.directions[direction].under_way;
     arrive();
   });
@@ -42,9 +45,23 @@ void Network::heal(int from, int to) {
   for (auto& [number, connection] : connections_) {
     for (int d = 0; d < 2; ++d) {
       if (connection.ends[d] != from || connection.ends[1 - d] != to) continue;
-      std::deque<Task> held = std::exchange(connection.directions[d].held, {});
-      for (Task& arrive : held) schedule(number, d, std::move(arrive));
+      loop_.after(delay(), [this, n = number, d] { flush(n, d); });
     }
+  }
+}
+
+/// What was held arrives in order, before anything that was sent later.
+void Network::flush(std::uint32_t connection, int direction) {
+  auto it = connections_.find(connection);
+  while (it != connections_.end()) {
+    Connection& c = it->second;
+    Direction& way = c.directions[direction];
+    if (way.held.empty() || !reaches(c.ends[direction], c.ends[1 - direction])) return;
+    const Task arrive = std::move(way.held.front());
+    way.held.pop_front();
+    --way.under_way;
+    arrive();
+    it = connections_.find(connection);  // it may have been closed
   }
 }
 

@@ -1,8 +1,11 @@
 #include "tests/sim/rules.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "actors/layer_shard/layer_shard.h"
+#include "actors/layer_shard/shard_hands.h"
 #include "runtime/limits.h"
 #include "tests/sim/world.h"
 
@@ -12,52 +15,73 @@ namespace {
 /// What may be under way between two machines: far more means that somebody sends without end.
 constexpr std::size_t kUnderWayMax = 5000;
 
-/// Whoever is past its lease, or stands still, may only not know it yet.
-bool holds_a_role(const Worker& worker) {
-  return worker.alive() && !worker.hung() && worker.agent().state() == NodeAgent::State::kMember &&
-         worker.clock() < worker.agent().lease_end();
+void check_roles(World& world) {
+  std::map<NodeId, Incarnation> roles;
+  std::set<std::pair<std::uint32_t, Incarnation>> shards;  // of one head's life
+  const Supervisor* supervisor = world.head.supervisor();
+  for (int w = 0; w < world.workers(); ++w) {
+    // What is past its lease, or stands still, may only not know it yet.
+    const NodeAgent* agent = world.worker(w).member();
+    if (!agent || world.worker(w).hung()) continue;
+    if (!roles.emplace(agent->id(), agent->incarnation()).second)
+      world.broken("Two live incarnations of " + to_string(agent->id()) + " hold a role.");
+    for (const auto& [address, mailbox] : world.worker(w).host().actors())
+      if (address.actor.kind == ActorKind::kLayerShard &&
+          !shards.insert({address.actor.index, agent->head()}).second)
+        world.broken("Two nodes serve shard " + std::to_string(address.actor.index) + ".");
+    if (!supervisor) continue;
+    for (const auto& gone : supervisor->gone())
+      if (gone.incarnation == agent->incarnation() &&
+          gone.lost_reason.find("did not renew its lease") != std::string::npos)
+        world.broken("A lease ended at the head before it did at " + to_string(gone.id) + ".");
+  }
+}
+
+void check_waits(World& world) {
+  const auto since = world.clients.waits_since();
+  if (!since || world.faults_now() > 0) return;
+  const Duration wait = world.loop.now() - std::max(*since, world.changed_at());
+  world.counters.longest_wait = std::max(world.counters.longest_wait, wait);
+  if (wait <= wait_max(world.struck())) return;
+  world.broken("Requests wait for more than " +
+               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(wait).count()) +
+               " s in a cluster to which nothing happens.");
 }
 
 }  // namespace
 
+Duration wait_max(std::span<const FaultKind> struck) {
+  Duration more{};
+  for (const LongWait& wait : kLongWaits)
+    if (std::find(struck.begin(), struck.end(), wait.after) != struck.end())
+      more = std::max(more, wait.more);
+  return kWaitMax + more;
+}
+
 void check_rules(World& world) {
-  std::map<NodeId, Incarnation> roles;
-  std::set<std::pair<std::uint32_t, Incarnation>> shards;  // of one head's life
-  for (int w = 0; w < world.workers(); ++w) {
-    const Worker& worker = world.worker(w);
-    if (!holds_a_role(worker)) continue;
-    const NodeAgent& agent = worker.agent();
-    if (!roles.emplace(agent.id(), agent.incarnation()).second)
-      world.broken("Two live incarnations of " + to_string(agent.id()) + " hold a role.");
-    if (const NodeActors* actors = worker.actors())
-      for (const auto& [index, shard] : actors->shards())
-        if (!shards.insert({index, worker.head_life()}).second)
-          world.broken("Two nodes serve shard " + std::to_string(index) + ".");
-    if (!world.head.up()) continue;
-    for (const auto& gone : world.head.supervisor().gone())
-      if (gone.incarnation == agent.incarnation() &&
-          gone.lost_reason.find("did not renew its lease") != std::string::npos)
-        world.broken("A lease ended at the head before it did at " + to_string(gone.id) + ".");
-  }
+  check_roles(world);
+  check_waits(world);
   if (world.network.under_way_most() > kUnderWayMax)
     world.broken("A connection carries more messages than there can be.");
 }
 
 void check_idle(World& world) {
-  const RequestCounts counts = world.head.router().counts();
+  const Router& router = *world.head.router();
+  const RequestCounts counts = router.counts();
   if (counts.running + counts.waiting > 0) world.broken("The Router has requests that nobody has.");
-  if (world.head.router().journal().tokens() + world.head.router().journal().sequences() > 0)
+  if (router.journal().tokens() + router.journal().sequences() > 0)
     world.broken("The journal holds what is over.");
   for (int w = 0; w < world.workers(); ++w) {
-    const NodeActors* actors = world.worker(w).actors();
-    if (!actors) continue;
-    for (const ReplicaReport& report : actors->reports())
+    const WorkerMachine& machine = *world.worker(w).machine();
+    if (!machine.serving()) continue;
+    for (const ReplicaReport& report : machine.serving()->reports())
       if (report.running + report.waiting > 0 || report.kv_blocks_used > 0)
         world.broken("Replica " + std::to_string(report.replica) +
                      " works for nobody, or keeps blocks.");
-    for (const auto& [index, shard] : actors->shards())
-      if (shard->machine.steps() > 0)
-        world.broken("Shard " + std::to_string(index) + " keeps a step that is over.");
+    const SimHost& host = world.worker(w).host();
+    for (const auto& [address, mailbox] : host.actors())
+      if (const auto* shard = host.find<LayerShard, ShardHands>(address))
+        if (shard->steps() > 0) world.broken(to_string(address) + " keeps a step that is over.");
   }
 }
 

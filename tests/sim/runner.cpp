@@ -10,9 +10,8 @@ namespace {
 using namespace std::chrono_literals;
 
 /// How long a cluster may take after its last fault until everything serves and every request is
-/// over. Nodes that were fenced for a link, and those whose weights were gone, are kept out for 30
-/// s.
-constexpr Duration kHealLimit = 150s;
+/// over, in waits as the rule about them allows.
+constexpr int kWaitsToHeal = 2;
 /// Nothing may change in a cluster that nothing happens to.
 constexpr Duration kCalm = 3s;
 
@@ -28,13 +27,13 @@ Duration end_of(const History& history) {
 void take_counters(World& world) {
   Counters& c = world.counters;
   c.events = world.loop.events();
-  if (!world.head.up()) return;
-  const auto& counters = world.head.supervisor().counters();
+  if (!world.head.supervisor()) return;
+  const auto& counters = world.head.supervisor()->counters();
   c.versions = counters.placements;
   c.recoveries = counters.recoveries;
   c.moves = counters.moves;
   c.lost = counters.lost;
-  c.replays = world.head.router().counts().replayed;
+  c.replays = world.head.router()->counts().replayed;
 }
 
 void live(World& world, const History& history) {
@@ -42,18 +41,18 @@ void live(World& world, const History& history) {
   world.run_for(end_of(history));
   if (!world.violation().empty()) return;
   const auto healed = [&] {
-    return world.clients.all_over() && world.head.operations() == 0 && world.all_serve();
+    return world.clients.all_over() && world.head.operations_over() && world.all_serve();
   };
-  if (!world.run_until(healed, kHealLimit))
+  if (!world.run_until(healed, kWaitsToHeal * wait_max(world.struck())))
     return world.broken("The cluster does not heal, or a request does not end.");
   // Versions follow each other until it is where it wants to be; then nothing may change.
   const auto calm = [&] {
-    const auto& counters = world.head.supervisor().counters();
+    const auto& counters = world.head.supervisor()->counters();
     const std::uint64_t versions = counters.placements, lost = counters.lost;
     return !world.run_until(
                [&] {
-                 return world.head.supervisor().counters().placements != versions ||
-                        world.head.supervisor().counters().lost != lost;
+                 return world.head.supervisor()->counters().placements != versions ||
+                        world.head.supervisor()->counters().lost != lost;
                },
                kCalm) &&
            healed();

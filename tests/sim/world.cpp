@@ -1,7 +1,9 @@
 #include "tests/sim/world.h"
 
+#include <cstdlib>
 #include <set>
 
+#include "runtime/log.h"
 #include "tests/sim/rules.h"
 
 namespace troupe::sim {
@@ -14,6 +16,15 @@ namespace {
 constexpr int kEventsThenMax = 20'000;
 /// What may happen in a whole history; they have some thousands.
 constexpr std::uint64_t kEventsMax = 1'000'000;
+
+/// How many shards and copies of experts it has there.
+std::size_t pieces_on(const Placement& placement, NodeId node) {
+  std::size_t pieces = 0;
+  for (const auto& shard : placement.shards) pieces += shard.device.node == node;
+  for (const auto& layer : placement.experts)
+    for (const auto& slot : layer.slots) pieces += slot.device.node == node;
+  return pieces;
+}
 
 }  // namespace
 
@@ -31,8 +42,8 @@ void Counters::add(const Counters& other) {
   moves += other.moves;
   lost += other.lost;
   given_up += other.given_up;
-  too_large += other.too_large;
   events += other.events;
+  longest_wait = std::max(longest_wait, other.longest_wait);
 }
 
 World::World(const History& history)
@@ -42,9 +53,19 @@ World::World(const History& history)
       bulk(*this),
       head(*this),
       clients(*this),
+      steps(*this),
       history_(history) {
+  // The actors' own words, for whoever looks at one history.
+  spdlog::set_level(std::getenv("TROUPE_SIM_LOG") ? spdlog::level::info : spdlog::level::off);
   for (int w = 0; w < history.shape.workers; ++w)
-    workers_.push_back(std::make_unique<Worker>(*this, w));
+    workers_.push_back(std::make_unique<WorkerBox>(*this, w));
+}
+
+/// Nothing runs any more; then what was to run goes, while what it refers to is still there.
+World::~World() {
+  head.kill();
+  for (const auto& each : workers_) each->kill();
+  loop.clear();
 }
 
 void World::begin() {
@@ -82,7 +103,10 @@ void World::broken(const std::string& rule) {
 // --- Faults -------------------------------------------------------------------------------------
 
 void World::strike(const Fault& fault) {
-  Worker& w = worker(fault.worker);
+  WorkerBox& w = worker(fault.worker);
+  note_change();
+  if (!fault.lasting) ++faults_now_;
+  struck_.push_back(fault.kind);
   switch (fault.kind) {
     case FaultKind::kKill:
       return w.kill();
@@ -99,27 +123,26 @@ void World::strike(const Fault& fault) {
     case FaultKind::kCutPairOneWay:
       return cut(fault, false);
     case FaultKind::kResetPair:
-      return bulk.reset(fault.worker, fault.other);
+      return flap(fault, loop.now() + fault.lasts);
     case FaultKind::kResetSession:
-      return control.reset(fault.worker);
+      return control.reset(fault.worker + 1);
     case FaultKind::kStuck:
       return w.set_stuck(true);
     case FaultKind::kSlowDevice:
       return w.set_slow(true);
     case FaultKind::kDeviceFails:
-      if (w.alive()) w.fail_device(static_cast<std::uint32_t>(fault.other % shape().devices));
-      return;
+      return w.fail_device(fault.other % shape().devices);
     case FaultKind::kSlowDisk:
-      w.disk().slow = true;
-      return;
     case FaultKind::kLoadsFail:
-      ++w.disk().failing;
-      return;
     case FaultKind::kWeightsGone:
-      ++w.disk().gone;
-      return;
+    case FaultKind::kDiskHangs:
+    case FaultKind::kDiskDenied:
+      return strike_disk(fault);
+    case FaultKind::kSlowHead:
+    case FaultKind::kSlowPair:
+      return slow(fault, false);
     case FaultKind::kDrain:
-      if (w.alive() && w.agent().state() == NodeAgent::State::kMember) head.drain(w.agent().id());
+      if (const NodeAgent* agent = w.member()) head.drain(agent->id());
       return;
     case FaultKind::kRebalance:
       return head.rebalance();
@@ -131,8 +154,19 @@ void World::strike(const Fault& fault) {
   }
 }
 
+void World::strike_disk(const Fault& fault) {
+  DiskFaults& disk = worker(fault.worker).disk;
+  if (fault.kind == FaultKind::kSlowDisk) disk.slow = true;
+  if (fault.kind == FaultKind::kLoadsFail) ++disk.failing;
+  if (fault.kind == FaultKind::kWeightsGone) ++disk.gone;
+  if (fault.kind == FaultKind::kDiskHangs) ++disk.hanging;
+  if (fault.kind == FaultKind::kDiskDenied) disk.denied = true;
+}
+
 void World::heal(const Fault& fault) {
-  Worker& w = worker(fault.worker);
+  WorkerBox& w = worker(fault.worker);
+  note_change();
+  if (!fault.lasting) --faults_now_;
   switch (fault.kind) {
     case FaultKind::kKill:
       return w.start();
@@ -153,20 +187,24 @@ void World::heal(const Fault& fault) {
     case FaultKind::kSlowDevice:
       return w.set_slow(false);
     case FaultKind::kDeviceFails:
-      if (!w.alive() ||
-          w.devices()[static_cast<std::size_t>(fault.other % shape().devices)].failed.empty())
-        return;
+      if (!w.device_failed(fault.other % shape().devices)) return;
       w.kill();
       return w.start();
     case FaultKind::kSlowDisk:
-      w.disk().slow = false;
+      w.disk.slow = false;
       return;
     case FaultKind::kLoadsFail:
-      --w.disk().failing;
+      --w.disk.failing;
       return;
     case FaultKind::kWeightsGone:
-      --w.disk().gone;
+      --w.disk.gone;
       return;
+    case FaultKind::kDiskHangs:
+      --w.disk.hanging;
+      return;
+    case FaultKind::kSlowHead:
+    case FaultKind::kSlowPair:
+      return slow(fault, true);
     case FaultKind::kHotExperts:
       --hot_experts;
       return;
@@ -176,6 +214,7 @@ void World::heal(const Fault& fault) {
     case FaultKind::kResetSession:
     case FaultKind::kDrain:
     case FaultKind::kRebalance:
+    case FaultKind::kDiskDenied:
       return;
   }
 }
@@ -201,30 +240,53 @@ void World::cut(const Fault& fault, bool heals) {
   }
 }
 
-void World::exited(int number, const NodeAgentActions::Exit& exit) {
+void World::slow(const Fault& fault, bool heals) {
+  const int w = fault.worker + 1, other = fault.kind == FaultKind::kSlowHead ? 0 : fault.other + 1;
+  for (const auto& [from, to] : {std::pair(w, other), std::pair(other, w)}) {
+    if (heals)
+      network.speed_up(from, to);
+    else
+      network.slow_down(from, to);
+  }
+}
+
+void World::flap(const Fault& fault, TimePoint end) {
+  if (loop.now() > end) return;
+  bulk.reset(fault.worker + 1, fault.other + 1);
+  loop.after(loop.pick_ms(5, 300), [this, fault, end] { flap(fault, end); });
+}
+
+void World::exited(int number, const WorkerExit& exit) {
   if (exit.code != 0)
     return broken("Worker " + std::to_string(number) + " gave up: " + exit.reason);
   if (!stopping) loop.after(500ms, [this, number] { worker(number).start(); });
 }
 
+void World::poisoned(int machine) {
+  const int number = machine - 1;
+  worker(number).kill();
+  loop.after(loop.pick_ms(100, 500), [this, number] { worker(number).start(); });
+}
+
 // --- Looking at it ------------------------------------------------------------------------------
 
 bool World::all_serve() const {
-  if (!head.up() || head.supervisor().state() != ClusterState::kReady) return false;
-  const Supervisor& supervisor = head.supervisor();
-  if (!supervisor.active() || supervisor.pending()) return false;
+  const Supervisor* supervisor = head.supervisor();
+  if (!supervisor || supervisor->state() != ClusterState::kReady) return false;
+  if (!supervisor->active() || supervisor->pending()) return false;
   std::set<NodeId> used;
-  for (const auto& shard : supervisor.active()->shards) used.insert(shard.device.node);
-  for (const auto& layer : supervisor.active()->experts)
+  for (const auto& shard : supervisor->active()->shards) used.insert(shard.device.node);
+  for (const auto& layer : supervisor->active()->experts)
     for (const auto& slot : layer.slots) used.insert(slot.device.node);
   for (const auto& w : workers_) {
-    if (!w->alive() || w->agent().state() != NodeAgent::State::kMember) return false;
-    const auto member = supervisor.members().find(w->agent().id());
-    if (member == supervisor.members().end() ||
-        member->second.incarnation != w->agent().incarnation() ||
+    const NodeAgent* agent = w->member();
+    if (!agent) return false;
+    const auto member = supervisor->members().find(agent->id());
+    if (member == supervisor->members().end() ||
+        member->second.incarnation != agent->incarnation() ||
         member->second.state == MemberState::kDraining)
       return false;
-    if (used.contains(w->agent().id()) && w->agent().active() != supervisor.active()->version)
+    if (used.contains(agent->id()) && agent->active() != supervisor->active()->version)
       return false;
   }
   return true;
@@ -234,15 +296,19 @@ std::string World::describe() const {
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(loop.now() - TimePoint{} - 1h);
   std::string text = "  at " + std::to_string(ms.count()) + " ms, ";
-  if (head.up()) {
-    const Supervisor& supervisor = head.supervisor();
-    text += "head " + std::string(to_string(supervisor.state())) + ": " + supervisor.message();
-    if (supervisor.pending())
-      text += "; loading " + std::to_string(supervisor.pending()->version.value);
-    if (supervisor.active())
-      text += "; in force " + std::to_string(supervisor.active()->version.value);
+  if (const Supervisor* supervisor = head.supervisor()) {
+    text += "head " + std::string(to_string(supervisor->state())) + ": " + supervisor->message();
+    if (supervisor->pending())
+      text += "; loading " + std::to_string(supervisor->pending()->version.value);
+    if (supervisor->active())
+      text += "; in force " + std::to_string(supervisor->active()->version.value);
+    for (const auto& [id, member] : supervisor->members()) {
+      text += "; " + to_string(id) + " " + std::string(to_string(member.state));
+      if (!member.closed_reason.empty()) text += ", closed";
+      if (supervisor->active()) text += ", " + std::to_string(pieces_on(*supervisor->active(), id));
+    }
     text += "\n";
-    for (const auto& event : supervisor.events())
+    for (const auto& event : supervisor->events())
       text +=
           "    " + std::to_string(event.time_unix_ms) + " " + event.kind + ": " + event.text + "\n";
   } else {

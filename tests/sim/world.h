@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/bulk_lane.h"
+#include "tests/sim/bulk_network.h"
 #include "tests/sim/clients.h"
-#include "tests/sim/control_lane.h"
-#include "tests/sim/head.h"
+#include "tests/sim/control_network.h"
+#include "tests/sim/head_box.h"
 #include "tests/sim/history.h"
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
-#include "tests/sim/worker.h"
+#include "tests/sim/step_watch.h"
+#include "tests/sim/worker_box.h"
 
 namespace troupe::sim {
 
@@ -21,21 +22,23 @@ struct Counters {
   std::uint64_t requests = 0, finished = 0, tokens = 0;
   std::uint64_t steps = 0, steps_failed = 0, dispatches = 0, not_here = 0;
   std::uint64_t replays = 0, versions = 0, recoveries = 0, moves = 0, lost = 0;
-  std::uint64_t given_up = 0;   ///< requests that looked as if they killed their workers
-  std::uint64_t too_large = 0;  ///< versions that did not fit beside those before
+  std::uint64_t given_up = 0;  ///< requests that kill their workers
   std::uint64_t events = 0;
+  Duration longest_wait{};  ///< as check_rules() counts it
   void add(const Counters& other);
 };
 
-/// A whole cluster: one head, its workers, their machines, what lies between them, and clients.
+/// A whole cluster: one head, its workers, what lies between them, and clients.
 class World {
  public:
   explicit World(const History& history);
+  ~World();
   World(const World&) = delete;
 
   const Shape& shape() const { return history_.shape; }
-  Worker& worker(int number) { return *workers_[static_cast<std::size_t>(number)]; }
-  const Worker& worker(int number) const { return *workers_[static_cast<std::size_t>(number)]; }
+  bool has_poison() const { return sim::has_poison(history_); }
+  WorkerBox& worker(int number) { return *workers_[static_cast<std::size_t>(number)]; }
+  const WorkerBox& worker(int number) const { return *workers_[static_cast<std::size_t>(number)]; }
   int workers() const { return static_cast<int>(workers_.size()); }
 
   void begin();  ///< processes, faults and requests take their times
@@ -48,7 +51,9 @@ class World {
   void strike(const Fault& fault);
   void heal(const Fault& fault);
   /// A worker's process ended by itself.
-  void exited(int worker, const NodeAgentActions::Exit& exit);
+  void exited(int worker, const WorkerExit& exit);
+  /// A request killed the process on that machine of the network.
+  void poisoned(int machine);
 
   /// Everyone is a member, and those that the version in force uses serve it.
   bool all_serve() const;
@@ -58,12 +63,23 @@ class World {
   /// The first rule that was broken; empty: none.
   const std::string& violation() const { return violation_; }
 
+  // What the rule about long waits goes by.
+  void note_change() { changed_at_ = loop.now(); }
+  TimePoint changed_at() const { return changed_at_; }  ///< newest fault, end of one, start
+  int faults_now() const { return faults_now_; }        ///< that will heal soon and have not
+  const std::vector<FaultKind>& struck() const { return struck_; }
+
+ private:
+  std::vector<std::unique_ptr<WorkerBox>> workers_;
+
+ public:
   Loop loop;
   Network network;
-  ControlLane control;
-  BulkLane bulk;
-  Head head;
+  ControlNetwork control;
+  BulkNetwork bulk;
+  HeadBox head;
   Clients clients;
+  StepWatch steps;
   Counters counters;
   int hot_experts = 0;    ///< faults that make some experts' load high
   bool stopping = false;  ///< processes may end and stay so
@@ -71,10 +87,15 @@ class World {
 
  private:
   void cut(const Fault& fault, bool heals);
+  void slow(const Fault& fault, bool heals);
+  void flap(const Fault& fault, TimePoint end);
+  void strike_disk(const Fault& fault);
 
   History history_;
-  std::vector<std::unique_ptr<Worker>> workers_;
   std::string violation_;
+  TimePoint changed_at_{};
+  int faults_now_ = 0;
+  std::vector<FaultKind> struck_;
 };
 
 }  // namespace troupe::sim

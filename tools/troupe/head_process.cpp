@@ -50,6 +50,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   process->caf_ = std::move(*caf);
+  process->host_ = std::make_unique<CafHost>(process->caf_->system(), process->post_);
 
   HeadOptions options;
   options.version = kVersion;
@@ -74,7 +75,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   gateway.tls_key = flags.tls_key;
   options.gateway = std::move(gateway);
 
-  auto head = HeadNode::start(process->caf_->system(), process->post_, std::move(options));
+  auto head = HeadNode::start(*process->host_, std::move(options));
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
   process->control_ = {listen->host, process->head_->control_port()};

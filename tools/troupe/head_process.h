@@ -6,8 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include "actors/company/head_node.h"
+#include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
+#include "actors/head/head_node.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
 
@@ -38,7 +39,7 @@ class HeadProcess {
   HostPort control_address() const { return control_; }
   /// Nudges the process's signal loop when the cluster has ended by itself (`troupe stop`).
   bool ended() const { return ended_; }
-  /// The process is about to end: whoever waits for readiness need not any more.
+  /// The process is about to end: waits for readiness end.
   void begin_close() { closing_ = true; }
   bool closing() const { return closing_ || ended_; }
 
@@ -48,6 +49,7 @@ class HeadProcess {
   HostPort control_;
   std::unique_ptr<CafSystem> caf_;
   Post post_;
+  std::unique_ptr<CafHost> host_;
   std::unique_ptr<HeadNode> head_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> closing_{false};

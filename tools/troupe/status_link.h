@@ -19,7 +19,7 @@
 
 namespace troupe::cli {
 
-/// Asks a head for its status again and again, and connects anew when it goes away: it may come
+/// Asks a head for its status again and again, and connects again when it goes away: it may come
 /// back at another address, so the join file is read every time. On a thread of its own, for it
 /// waits; what comes is taken by another.
 class StatusLink {

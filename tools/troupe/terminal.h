@@ -20,7 +20,7 @@ class Terminal {
   int width() const;
   int height() const;
   bool unicode() const;
-  /// The size may have changed: asks anew, and draws everything with the next show().
+  /// The size may have changed: asks again, and draws everything with the next show().
   void resize();
   /// Draws what differs from what is there.
   void show(const console::Canvas& canvas);

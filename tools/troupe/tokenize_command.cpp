@@ -84,7 +84,7 @@ int run(const TokenizeOptions& o) {
       return fail(out.error());
     }
     std::cout << *out << '\n';
-    // Whoever talks to it line by line gets each answer at once.
+    // A program that talks to it line by line gets each answer at once.
     if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();
   }
   std::cout.flush();

@@ -8,8 +8,10 @@
 #include <mutex>
 #include <thread>
 
+#include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
-#include "actors/node_agent/worker_node.h"
+#include "actors/control/head_link.h"
+#include "actors/worker/worker_node.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
@@ -113,7 +115,8 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   auto link = make_tcp_link((*caf)->system(), *heads, join->worker);
   if (!link.ok()) return fail(link.error());
   Post post;
-  auto worker = WorkerNode::start((*caf)->system(), post, std::move(options), std::move(*link));
+  CafHost host((*caf)->system(), post);
+  auto worker = WorkerNode::start(host, std::move(options), std::move(*link));
   if (!worker.ok()) return fail_with(worker.error());
 
   std::atomic<bool> over{false};

@@ -1,4 +1,4 @@
-#include "actors/device/device.h"
+#include "actors/device/cpu_device.h"
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ Device::Options options(std::uint64_t memory = 1000) {
 }  // namespace
 
 TEST_CASE("jobs run one after the other, in the order they came") {
-  Device device(options());
+  CpuDevice device(options());
   std::vector<int> order;
   std::promise<void> done;
   for (int i = 0; i < 100; ++i) REQUIRE(device.submit([&order, i] { order.push_back(i); }).ok());
@@ -31,7 +31,7 @@ TEST_CASE("jobs run one after the other, in the order they came") {
 }
 
 TEST_CASE("the queue is bounded") {
-  Device device(options());
+  CpuDevice device(options());
   std::promise<void> gate;
   auto opened = gate.get_future().share();
   std::promise<void> running;
@@ -45,7 +45,7 @@ TEST_CASE("the queue is bounded") {
 }
 
 TEST_CASE("memory is claimed within the device's and given back") {
-  Device device(options(1000));
+  CpuDevice device(options(1000));
   {
     auto first = device.claim(600, "First");
     REQUIRE(first.ok());
@@ -61,7 +61,7 @@ TEST_CASE("memory is claimed within the device's and given back") {
 }
 
 TEST_CASE("a stuck job is no progress, a working or an idle device is") {
-  Device device(options());
+  CpuDevice device(options());
   CHECK(device.makes_progress(now(), 0ms));
   std::promise<void> gate, running;
   auto opened = gate.get_future().share();
@@ -84,7 +84,7 @@ TEST_CASE("a stuck job is no progress, a working or an idle device is") {
 }
 
 TEST_CASE("shards see the experts that the group published last") {
-  Device device(options());
+  CpuDevice device(options());
   CHECK(device.experts()->size() == 0);
   device.publish(
       std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, nullptr}}));
@@ -93,7 +93,7 @@ TEST_CASE("shards see the experts that the group published last") {
 }
 
 TEST_CASE("a claim is split without a byte lost") {
-  Device device(options(1000));
+  CpuDevice device(options(1000));
   auto whole = device.claim(600, "All");
   REQUIRE(whole.ok());
   {
@@ -106,7 +106,7 @@ TEST_CASE("a claim is split without a byte lost") {
 }
 
 TEST_CASE("a device fails once, with the first reason, and says so") {
-  Device device(options());
+  CpuDevice device(options());
   int told = 0;
   device.on_failed([&] { ++told; });
   CHECK(device.failed().empty());
@@ -117,7 +117,7 @@ TEST_CASE("a device fails once, with the first reason, and says so") {
 }
 
 TEST_CASE("a probe runs in turn, one at a time, and takes some time") {
-  Device device(options());
+  CpuDevice device(options());
   CHECK(device.probe_us() == 0);
   std::promise<void> gate;
   auto opened = gate.get_future().share();

@@ -1,4 +1,4 @@
-#include "actors/device/device.h"
+#include "actors/device/cpu_device.h"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const Device::Options kOptions = {
-    .index = 3, .kind = "cpu", .memory_total = 1000, .threads = 2};
+const Device::Options kOptions = {.index = 3, .kind = "cpu", .memory_total = 1000, .threads = 2};
 
 /// Waits until everything that was submitted before has run.
 void drain(Device& device) {
@@ -43,7 +42,7 @@ struct Gate {
 
 TEST_CASE("jobs of several threads run one at a time, each thread's in order") {
   constexpr int kThreads = 4, kJobs = 500;
-  Device device(kOptions);
+  CpuDevice device(kOptions);
   std::vector<std::vector<int>> seen(kThreads);  // written by jobs only: no lock
   int total = 0;
   std::vector<std::thread> threads;
@@ -67,7 +66,7 @@ TEST_CASE("jobs of several threads run one at a time, each thread's in order") {
 }
 
 TEST_CASE("a job spreads over the device's threads") {
-  Device device(kOptions);
+  CpuDevice device(kOptions);
   std::vector<int> squares(1000);
   REQUIRE(device
               .submit([&] {
@@ -83,8 +82,8 @@ TEST_CASE("a job spreads over the device's threads") {
 TEST_CASE("a device that goes drops what waits and ends what runs") {
   auto held = std::make_shared<int>(0);
   std::atomic<int> run = 0;
-  auto owner = std::make_unique<Device>(kOptions);
-  Device& device = *owner;
+  auto owner = std::make_unique<CpuDevice>(kOptions);
+  CpuDevice& device = *owner;
   Gate gate(device);
   for (int i = 0; i < 10; ++i) REQUIRE(device.submit([&run, held] { ++run; }).ok());
   std::thread destroyer([&] { owner.reset(); });
@@ -101,8 +100,8 @@ TEST_CASE("a device that goes drops what waits and ends what runs") {
 }
 
 TEST_CASE("a device that goes does not wait for a step of many kernels") {
-  auto owner = std::make_unique<Device>(kOptions);
-  Device& device = *owner;
+  auto owner = std::make_unique<CpuDevice>(kOptions);
+  CpuDevice& device = *owner;
   std::promise<void> started;
   std::atomic<bool> interrupted = false;
   REQUIRE(device
@@ -121,7 +120,7 @@ TEST_CASE("a device that goes does not wait for a step of many kernels") {
 }
 
 TEST_CASE("experts are published while others read them") {
-  Device device(kOptions);
+  CpuDevice device(kOptions);
   REQUIRE(device.experts());
   std::atomic<bool> stop = false;
   std::thread reader([&] {
@@ -140,7 +139,7 @@ TEST_CASE("experts are published while others read them") {
 }
 
 TEST_CASE("utilization is the busy share since the last question") {
-  Device device(kOptions);
+  CpuDevice device(kOptions);
   device.take_utilization(now());
   CHECK(device.take_utilization(now() + 1s) == doctest::Approx(0));
   Gate gate(device);

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/api/generation.h"
+#include "actors/frontend/generation_service.h"
 #include "actors/gateway/gateway_model.h"
 
 namespace troupe::testing {

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "actors/layer_shard/layer_shard.h"
+#include "tests/actors/effects.h"
 
 using namespace troupe;
+using namespace troupe::testing;
 using namespace std::chrono_literals;
 
 namespace {
@@ -55,7 +57,7 @@ class Simulation {
     CHECK(ended_ == kSteps);
     CHECK(shard_.steps() == 0);
     CHECK(released_ == begun_);
-    CHECK(settled_ == numbers_);
+    CHECK(settled_ == told_);
     return totals_;
   }
 
@@ -107,8 +109,8 @@ class Simulation {
     for (std::uint32_t n = 1; n <= kNodes; ++n)
       alive_[NodeId{n}] = Incarnation{n == 1 ? 1 : n * 10};
     LayerShardConfig config;
-    config.self = kShardAddress;
-    config.replica = kReplicaAddress;
+    config.self = {NodeId{1}, Incarnation{1}, 0};
+    config.replica = {NodeId{1}, Incarnation{1}, 0};
     config.device = {NodeId{1}, 0};
     const auto placement = make_placement();
     held_[placement->version] = placement;
@@ -140,25 +142,21 @@ class Simulation {
     return it != alive_.end() && it->second == incarnation;
   }
 
-  template <class Work>
-  void turn(const Work& work) {
-    LayerShardActions actions;
-    work(actions);
-    for (const auto& send : actions.sends) carry(send);
-    for (const auto& begin : actions.begins) {
-      const StepId id = std::get<StepPlan>(*begin.plan).body.step;
-      ++begun_;
-      at(later(1, 5), Computed{id, true});
-    }
-    for (const auto& resume : actions.resumes) check(resume);
-    for (const StepId id : actions.releases) {
-      ++released_;
-      steps_.erase(id);
-    }
-    for (const std::uint64_t number : actions.settled) CHECK(settled_.insert(number).second);
-    if (actions.settled.size() > 0 && settled_ == numbers_) retire();
-    if (actions.wake && wakes_.insert(*actions.wake).second)
-      at(std::max(*actions.wake, now_), Wake{});
+  template <class Mail>
+  void play(Mail&& mail) {
+    LayerShard::Effects effects;
+    turn(shard_, std::forward<Mail>(mail), now_, effects);
+    carry_out(effects);
+  }
+  void carry_out(const LayerShard::Effects& effects) {
+    CHECK(shard_.violation() == "");
+    for (const auto& effect : effects.list())
+      std::visit([this](const auto& e) { carry(e); }, effect);
+    const auto settled = told<NodeAgentInbox, RoutesSettled>(effects);
+    for (const auto& news : settled) CHECK(settled_.insert(news.version).second);
+    if (!settled.empty() && settled_ == told_) retire();
+    if (effects.wake() && wakes_.insert(*effects.wake()).second)
+      at(std::max(*effects.wake(), now_), Wake{});
   }
 
   /// All that was asked by older routes is answered: what they alone gave may go.
@@ -166,7 +164,16 @@ class Simulation {
     while (held_.size() > 1 && held_.begin()->first < routed_) held_.erase(held_.begin());
   }
 
-  void carry(const Actions::Send& send) {
+  void carry(const Tell&) {}
+  void carry(const BeginStep& begin) {
+    ++begun_;
+    at(later(1, 5), Computed{std::get<StepPlan>(*begin.plan).body.step, true});
+  }
+  void carry(const ReleaseStep& release) {
+    ++released_;
+    steps_.erase(release.step);
+  }
+  void carry(const Send& send) {
     if (const auto* failed = std::get_if<StepFailed>(send.message.get())) {
       CAPTURE(failed->error.message);
       CHECK(failed->error.message.find("two nodes in a row") != std::string::npos);
@@ -196,7 +203,7 @@ class Simulation {
     plan.body.sequences[0].tokens = {1, 2, 3};
     steps_[plan.body.step];
     const auto message = message_of(std::move(plan));
-    turn([&](auto& a) { shard_.on({kReplicaAddress, kShardAddress, message}, now_, a); });
+    play(Envelope{kReplicaAddress, kShardAddress, message});
   }
 
   void act(const Computed& computed) {
@@ -205,10 +212,10 @@ class Simulation {
     Step& step = found->second;
     ComputeOutcome outcome;
     if (!computed.cut || step.failed) {
-      turn([&](auto& a) { shard_.on_computed(computed.step, outcome, now_, a); });
+      play(StepComputed{computed.step, outcome});
     } else if (step.cut == kCuts) {
       outcome.done = true;
-      turn([&](auto& a) { shard_.on_computed(computed.step, outcome, now_, a); });
+      play(StepComputed{computed.step, outcome});
     } else {
       ++step.cut;
       ExpertCut cut{1, {}, kRowBytes, {}};
@@ -223,7 +230,7 @@ class Simulation {
       cut.rows = Payload::of(std::move(rows));
       step.missing = cut.missing;
       at(later(0, 10), Computed{computed.step, false});
-      turn([&](auto& a) { shard_.on_cut(computed.step, std::move(cut), now_, a); });
+      play(StepCut{computed.step, std::move(cut)});
     }
   }
 
@@ -232,7 +239,7 @@ class Simulation {
   }
 
   /// Every output that was missing came once, and it is the right one.
-  void check(const LayerShardActions::Resume& resume) {
+  void carry(const ResumeStep& resume) {
     const Step& step = steps_.at(resume.step);
     std::map<std::pair<std::int32_t, std::int32_t>, std::uint64_t> came;
     for (const auto& arrival : resume.arrivals)
@@ -281,12 +288,10 @@ class Simulation {
     at(later(1, 50), Up{node, incarnation});
   }
 
-  void act(const Down& down) {
-    turn([&](auto& a) { shard_.on_peer_down(down.node, now_, a); });
-  }
+  void act(const Down& down) { play(PeerDown{down.node, down.incarnation, "it is gone"}); }
 
   void act(const Up& up) {
-    if (lives(up.node, up.incarnation)) turn([&](auto& a) { shard_.on_peer_up(up.node, now_, a); });
+    if (lives(up.node, up.incarnation)) play(PeerUp{up.node, up.incarnation});
   }
 
   void act(const Plan&) {
@@ -299,16 +304,15 @@ class Simulation {
     if (flip.placement->version < routed_) return;
     ++totals_.flips;
     routed_ = flip.placement->version;
-    numbers_.insert(++number_);  // as on_routes will say
-    turn([&](auto& a) {
-      CHECK(shard_.on_routes(std::make_shared<const ExpertRoutes>(*flip.placement), flip.members,
-                             now_, a) == number_);
-    });
+    told_.insert(routed_);
+    play(RoutesChanged{std::make_shared<const ExpertRoutes>(*flip.placement), flip.members});
   }
 
   void act(const Wake&) {
     wakes_.erase(now_);
-    turn([&](auto& a) { shard_.on_wake(now_, a); });
+    LayerShard::Effects effects;
+    wake(shard_, now_, effects);
+    carry_out(effects);
   }
 
   bool holds(NodeId node, std::int32_t expert) const {
@@ -319,7 +323,7 @@ class Simulation {
   }
 
   void act(const Envelope& envelope) {
-    if (envelope.to == kShardAddress) return turn([&](auto& a) { shard_.on(envelope, now_, a); });
+    if (envelope.to == kShardAddress) return play(envelope);
     const auto& dispatch = std::get<Dispatch>(*envelope.message);
     const auto answer = [&](auto&& message) {
       at(now_ + std::chrono::microseconds(pick(50, 5000)),
@@ -354,11 +358,11 @@ class Simulation {
   TimePoint now_{std::chrono::seconds(1)};
   std::map<NodeId, Incarnation> alive_;
   std::map<PlacementVersion, std::shared_ptr<const Placement>> held_;  // Its union is in memory.
-  std::uint64_t version_ = 0, lives_ = 0, number_ = 0;
+  std::uint64_t version_ = 0, lives_ = 0;
   PlacementVersion routed_;
   LayerShard shard_;
   std::map<StepId, Step> steps_;
-  std::set<std::uint64_t> numbers_, settled_;
+  std::set<PlacementVersion> told_, settled_;  // Of the routes.
   std::uint64_t begun_ = 0, released_ = 0;
   std::int32_t ended_ = 0;
   std::set<TimePoint> wakes_;

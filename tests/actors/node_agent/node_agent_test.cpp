@@ -1,34 +1,35 @@
-#include "tests/actors/node_agent/worker_under_test.h"
+#include "tests/actors/node_agent/agent_under_test.h"
 
 namespace troupe {
 namespace {
 
 TEST_CASE("seek, greet, inspect, join") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
-  CHECK(w.last.connect_head);
-  REQUIRE(w.last.log.size() == 1);
-  CHECK(contains(w.last.log[0], "head:6379"));
+  CHECK(w.last.has<ConnectHead>());
+  REQUIRE(w.last.log().size() == 1);
+  CHECK(contains(w.last.log()[0], "head:6379"));
   w.up();
   w.from_head(good_greeting());
-  REQUIRE(w.last.inspect_checkpoint);
-  CHECK(*w.last.inspect_checkpoint == "/models/m");
+  REQUIRE(w.last.has<InspectCheckpoint>());
+  CHECK(w.last.first<InspectCheckpoint>()->folder == "/models/m");
   w.inspected(std::string("abc"));
-  const auto* join = w.sent<Join>();
+  const auto join = w.sent<Join>();
   REQUIRE(join);
   CHECK(join->checkpoint_hash == "abc");
   CHECK(join->held_id == NodeId{0});
-  CHECK(w.last.sends[0].to == Address{kHeadNode, kHeadLife, {ActorKind::kSupervisor, 0}});
+  CHECK(w.last.all<SendAs>()[0].envelope.to ==
+        Address{kHeadNode, kHeadLife, {ActorKind::kSupervisor, 0}});
   w.from_head(Welcome{kSelf, kLife, 1200});
-  REQUIRE(w.last.joined);
-  CHECK(w.last.joined->id == kSelf);
+  REQUIRE(w.last.has<JoinedCluster>());
+  CHECK(w.last.first<JoinedCluster>()->id == kSelf);
   CHECK(w.agent.incarnation() == kLife);
   // It seeks again with what it held, and does not read the same checkpoint twice.
   w.down();
-  CHECK(w.last.stop_serving);
+  CHECK(w.last.has<StopServing>());
   CHECK(w.agent.state() == State::kSeeking);
   w.wait(limits::kSeekBackoffMin);
-  CHECK(w.last.connect_head);
+  CHECK(w.last.has<ConnectHead>());
   w.up();
   w.from_head(good_greeting(), Incarnation{90});
   REQUIRE(w.sent<Join>());
@@ -36,35 +37,36 @@ TEST_CASE("seek, greet, inspect, join") {
   CHECK(w.sent<Join>()->held_cluster == "c1");
 }
 
-TEST_CASE("its own --model is used, and another checkpoint is read anew") {
+TEST_CASE("its own --model is used, and another checkpoint is read again") {
   auto o = options();
   o.model_path = "/mine";
-  Worker w(o);
+  AgentUnderTest w(o);
   w.start();
   w.up();
   w.from_head(good_greeting());
-  CHECK(w.last.inspect_checkpoint == "/mine");
+  REQUIRE(w.last.has<InspectCheckpoint>());
+  CHECK(w.last.first<InspectCheckpoint>()->folder == "/mine");
 }
 
 TEST_CASE("back-off doubles to its maximum and says why once") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
   Duration expected = limits::kSeekBackoffMin;
   for (int i = 0; i < 8; ++i) {
     w.down();
-    CHECK(w.last.log.size() == (i == 0 ? 1 : 0));
-    REQUIRE(w.last.wake);
-    CHECK(*w.last.wake == w.now + expected);
+    CHECK(w.last.log().size() == (i == 0 ? 1 : 0));
+    REQUIRE(w.last.effects.wake());
+    CHECK(*w.last.effects.wake() == w.now + expected);
     w.wait(expected - 1ms);
-    CHECK(!w.last.connect_head);
+    CHECK(!w.last.has<ConnectHead>());
     w.wait(1ms);
-    CHECK(w.last.connect_head);
+    CHECK(w.last.has<ConnectHead>());
     expected = std::min<Duration>(expected * 2, limits::kSeekBackoffMax);
   }
 }
 
 TEST_CASE("every wait for the head ends") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
   SUBCASE("for the connection") {}
   SUBCASE("for the greeting") { w.up(); }
@@ -77,14 +79,14 @@ TEST_CASE("every wait for the head ends") {
     w.from_head(good_greeting());
     w.inspected(std::string("abc"));
   }
-  REQUIRE(w.last.wake);
-  w.wait(*w.last.wake - w.now);
+  REQUIRE(w.last.effects.wake());
+  w.wait(*w.last.effects.wake() - w.now);
   CHECK(w.agent.state() == State::kSeeking);
-  CHECK(w.last.close_session);
+  CHECK(w.last.has<CloseHead>());
 }
 
 TEST_CASE("what no retry can help ends the worker with one sentence") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
   const char* text = "";
   bool told = true;
@@ -127,28 +129,29 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
     text = "--join";
     told = false;
   }
-  REQUIRE(w.last.exit);
-  CHECK(w.last.exit->code == 1);
-  CHECK_MESSAGE(contains(w.last.exit->reason, text), w.last.exit->reason);
-  CHECK((w.sent<Leave>() != nullptr) == told);
+  REQUIRE(w.last.has<WorkerExit>());
+  CHECK(w.last.first<WorkerExit>()->code == 1);
+  CHECK_MESSAGE(contains(w.last.first<WorkerExit>()->reason, text),
+                w.last.first<WorkerExit>()->reason);
+  CHECK(w.sent<Leave>().has_value() == told);
   CHECK(w.agent.state() == State::kEnded);
-  CHECK(!w.last.wake);
+  CHECK(!w.last.effects.wake());
 }
 
 TEST_CASE("a refusal that passes is tried again") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
   w.up();
   w.from_head(good_greeting());
   w.inspected(std::string("abc"));
   w.from_head(Refused{ErrorCode::kUnavailable, "The cluster is stopping."});
-  CHECK(!w.last.exit);
-  CHECK(w.last.close_session);
+  CHECK(!w.last.has<WorkerExit>());
+  CHECK(w.last.has<CloseHead>());
   CHECK(w.agent.state() == State::kSeeking);
 }
 
 TEST_CASE("the lease runs from the sending, is renewed, and ends") {
-  Worker w;
+  AgentUnderTest w;
   w.become_member();
   CHECK(w.agent.lease_end() == w.now + 1200ms);
   w.live(5s, true);
@@ -180,32 +183,32 @@ TEST_CASE("the lease runs from the sending, is renewed, and ends") {
   SUBCASE("what comes after its end is not used") {
     w.now += 3s;  // the process was stopped meanwhile
     w.from_head(load_of(1, {}));
-    CHECK(!w.last.load);
+    CHECK(!w.last.load());
   }
   CHECK(w.agent.state() == State::kSeeking);
-  CHECK(w.last.stop_serving);
-  CHECK(w.last.close_session);
+  CHECK(w.last.has<StopServing>());
+  CHECK(w.last.has<CloseHead>());
   CHECK(w.agent.id() == NodeId{0});
 }
 
 TEST_CASE("messages of other lives are refused with an error and never used") {
-  Worker w;
+  AgentUnderTest w;
   w.become_member();
   w.from_head(load_of(1, {}), Incarnation{49});
-  CHECK(!w.last.load);
+  CHECK(!w.last.load());
   CHECK(w.sent<Undeliverable>());
   w.from_head(load_of(1, {}), kHeadLife, Incarnation{40});
-  CHECK(!w.last.load);
+  CHECK(!w.last.load());
   CHECK(w.sent<Undeliverable>());
   w.from_head(Stop{"no"}, Incarnation{49});
-  CHECK(!w.last.exit);
+  CHECK(!w.last.has<WorkerExit>());
   w.from_head(Welcome{NodeId{8}, Incarnation{80}, 1200});
   CHECK(w.agent.id() == kSelf);
   CHECK(w.agent.refused_messages() == 4);
 }
 
 TEST_CASE("it ends in order") {
-  Worker w;
+  AgentUnderTest w;
   SUBCASE("when the head stops the cluster") {
     w.become_member();
     w.from_head(Stop{"a client asked for it"});
@@ -213,24 +216,42 @@ TEST_CASE("it ends in order") {
   }
   SUBCASE("by a signal, when the head has let it go") {
     w.become_member();
-    w.call([&](auto& a, auto& out) { a.leave("SIGTERM", w.now, out); });
+    w.leave("SIGTERM");
     CHECK(w.sent<Leave>());
-    CHECK(w.last.stop_serving);
-    CHECK(!w.last.exit);
+    CHECK(w.last.has<StopServing>());
+    CHECK(!w.last.has<WorkerExit>());
     w.down();
   }
   SUBCASE("by a signal, when the head does not answer") {
     w.become_member();
-    w.call([&](auto& a, auto& out) { a.leave("SIGTERM", w.now, out); });
+    w.leave("SIGTERM");
     w.wait(limits::kLeaveDeadline);
   }
   SUBCASE("by a signal while it seeks") {
     w.start();
-    w.call([&](auto& a, auto& out) { a.leave("SIGTERM", w.now, out); });
+    w.leave("SIGTERM");
   }
-  REQUIRE(w.last.exit);
-  CHECK(w.last.exit->code == 0);
+  REQUIRE(w.last.has<WorkerExit>());
+  CHECK(w.last.first<WorkerExit>()->code == 0);
   CHECK(w.agent.state() == State::kEnded);
+}
+
+TEST_CASE("a member leaves under the address that it had, before it stops") {
+  AgentUnderTest w;
+  w.become_member();
+  const Address self{kSelf, kLife, {ActorKind::kNodeAgent, 0}};
+  SUBCASE("by a signal") { w.leave("SIGTERM"); }
+  SUBCASE("because the head stops the cluster") {
+    w.from_head(Stop{"a client asked for it"});
+    CHECK(w.last.position<StopServing>() < w.last.position<CloseHead>());
+    CHECK(w.last.position<CloseHead>() < w.last.position<WorkerExit>());
+  }
+  REQUIRE(w.last.envelopes<Leave>().size() == 1);
+  CHECK(w.last.envelopes<Leave>()[0].from == self);
+  CHECK(w.last.position<SendAs>() < w.last.position<StopServing>());
+  REQUIRE(w.last.has<StopServing>());
+  CHECK(w.last.first<StopServing>()->id == kSelf);
+  CHECK(w.last.first<StopServing>()->incarnation == kLife);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tests/actors/node_agent/worker_under_test.h"
+#include "tests/actors/node_agent/agent_under_test.h"
 
 namespace troupe {
 namespace {
@@ -12,8 +12,8 @@ Peer with_token(Peer peer, int n) {
 }
 
 /// A member that serves version 1 with both peers.
-struct ServingWorker : Worker {
-  ServingWorker() {
+struct ServingAgent : AgentUnderTest {
+  ServingAgent() {
     become_member();
     from_head(load_of(1, {kOne, kThree}));
     peer_up(1, 61);
@@ -27,79 +27,79 @@ struct ServingWorker : Worker {
 };
 
 TEST_CASE("a load is this node's part, and done when weights and peers are there") {
-  Worker w;
+  AgentUnderTest w;
   w.become_member();
   Load load = load_of(1, {kOne, kThree});
   load.placement.tier = {{1, {{1, {kSelf, 0}}, {0, {NodeId{3}, 0}}}}};
   w.from_head(load);
-  REQUIRE(w.last.load);
-  CHECK(w.last.load->shards.size() == 1);
-  CHECK(w.last.load->replicas.size() == 1);
-  REQUIRE(w.last.load->experts.size() == 1);
-  CHECK(w.last.load->experts[0].slots.size() == 2);
-  REQUIRE(w.last.load->tier.size() == 1);
-  REQUIRE(w.last.load->tier[0].slots.size() == 1);
-  CHECK(w.last.load->tier[0].slots[0].expert == 1);
-  CHECK(w.last.load->model_path == "/models/m");
-  CHECK(w.last.load->checkpoint_hash == "abc");
-  REQUIRE(w.last.connect_peers.size() == 1);  // the lower id goes to the other
-  CHECK(w.last.connect_peers[0].id == NodeId{3});
-  REQUIRE(w.last.expect_peers.size() == 1);
-  CHECK(w.last.expect_peers[0].id == NodeId{1});
+  REQUIRE(w.last.load());
+  CHECK(w.last.load()->shards.size() == 1);
+  CHECK(w.last.load()->replicas.size() == 1);
+  REQUIRE(w.last.load()->experts.size() == 1);
+  CHECK(w.last.load()->experts[0].slots.size() == 2);
+  REQUIRE(w.last.load()->tier.size() == 1);
+  REQUIRE(w.last.load()->tier[0].slots.size() == 1);
+  CHECK(w.last.load()->tier[0].slots[0].expert == 1);
+  CHECK(w.last.load()->model_path == "/models/m");
+  CHECK(w.last.load()->checkpoint_hash == "abc");
+  REQUIRE(w.last.peers<ConnectPeer>().size() == 1);  // the lower id goes to the other
+  CHECK(w.last.peers<ConnectPeer>()[0].id == NodeId{3});
+  REQUIRE(w.last.peers<ExpectPeer>().size() == 1);
+  CHECK(w.last.peers<ExpectPeer>()[0].id == NodeId{1});
 
   w.peer_up(1, 61);
-  CHECK(w.last.peers_up == std::vector{NodeId{1}});
+  CHECK(w.last.nodes<PeerUp>() == std::vector{NodeId{1}});
   w.loaded(1);
   CHECK(!w.sent<Loaded>());
   w.peer_up(3, 62);  // an older life
   CHECK(!w.sent<Loaded>());
   w.from_head(Activate{PlacementVersion{1}});
-  CHECK(!w.last.activate);
+  CHECK(!w.last.activate());
   CHECK(w.sent<Undeliverable>());
   w.peer_up(3, 63);
   REQUIRE(w.sent<Loaded>());
   CHECK(!w.agent.loading());
   w.from_head(Activate{PlacementVersion{1}});
-  CHECK(w.last.activate == PlacementVersion{1});
+  CHECK(w.last.activate() == PlacementVersion{1});
   CHECK(w.agent.active() == PlacementVersion{1});
   CHECK(!w.sent<Activated>());
   w.settled(1);
   REQUIRE(w.sent<Activated>());
   CHECK(w.sent<Activated>()->version == PlacementVersion{1});
   w.from_head(Retire{PlacementVersion{1}});
-  CHECK(w.last.retire == PlacementVersion{1});
+  CHECK(w.last.retire() == PlacementVersion{1});
 }
 
 TEST_CASE("the active version serves on while the next is loaded") {
-  ServingWorker w;
+  ServingAgent w;
   w.from_head(load_of(2, {kOne, kThree}));
-  REQUIRE(w.last.load);
-  CHECK(!w.last.stop_serving);
-  CHECK(!w.last.drop);
-  CHECK(w.last.forget_peers.empty());
-  CHECK(w.last.connect_peers.empty());
-  CHECK(w.last.expect_peers.empty());
+  REQUIRE(w.last.load());
+  CHECK(!w.last.has<StopServing>());
+  CHECK(!w.last.drop());
+  CHECK(w.last.peers<ForgetPeer>().empty());
+  CHECK(w.last.peers<ConnectPeer>().empty());
+  CHECK(w.last.peers<ExpectPeer>().empty());
   CHECK(w.agent.active() == PlacementVersion{1});
   w.loaded(2);
   REQUIRE(w.sent<Loaded>());
   CHECK(w.sent<Loaded>()->version == PlacementVersion{2});
   w.from_head(Retire{PlacementVersion{2}});  // not active yet
-  CHECK(!w.last.retire);
+  CHECK(!w.last.retire());
   CHECK(w.sent<Undeliverable>());
   w.from_head(Activate{PlacementVersion{2}});
-  CHECK(w.last.activate == PlacementVersion{2});
+  CHECK(w.last.activate() == PlacementVersion{2});
   w.settled(1);  // late news
   CHECK(!w.sent<Activated>());
   w.settled(2);
   CHECK(w.sent<Activated>());
   w.from_head(Retire{PlacementVersion{1}});
-  CHECK(!w.last.retire);
+  CHECK(!w.last.retire());
   w.from_head(Retire{PlacementVersion{2}});
-  CHECK(w.last.retire == PlacementVersion{2});
+  CHECK(w.last.retire() == PlacementVersion{2});
 }
 
 TEST_CASE("a newer load takes the place of a pending one") {
-  ServingWorker w;
+  ServingAgent w;
   w.from_head(load_of(2, {kOne, kThree}));
   SUBCASE("that is being read") {}
   SUBCASE("that is loaded") {
@@ -107,15 +107,15 @@ TEST_CASE("a newer load takes the place of a pending one") {
     CHECK(w.sent<Loaded>());
   }
   w.from_head(load_of(3, {kOne, kThree}));
-  CHECK(w.last.drop == PlacementVersion{2});
-  REQUIRE(w.last.load);
-  CHECK(w.last.load->version == PlacementVersion{3});
+  CHECK(w.last.drop() == PlacementVersion{2});
+  REQUIRE(w.last.load());
+  CHECK(w.last.load()->version == PlacementVersion{3});
   w.from_head(load_of(2, {kOne, kThree}));  // again
-  CHECK(!w.last.load);
+  CHECK(!w.last.load());
   w.loaded(2);
   CHECK(!w.sent<Loaded>());
   w.from_head(Activate{PlacementVersion{2}});
-  CHECK(!w.last.activate);
+  CHECK(!w.last.activate());
   w.loaded(3);
   REQUIRE(w.sent<Loaded>());
   CHECK(w.sent<Loaded>()->version == PlacementVersion{3});
@@ -123,7 +123,7 @@ TEST_CASE("a newer load takes the place of a pending one") {
 }
 
 TEST_CASE("a load that fails is reported, and the active version serves on") {
-  ServingWorker w;
+  ServingAgent w;
   SUBCASE("by the loader") {
     w.from_head(load_of(2, {kOne, kThree}));
     w.load_failed(2, corrupt("bad"));
@@ -132,7 +132,7 @@ TEST_CASE("a load that fails is reported, and the active version serves on") {
     Load load = load_of(2, {});
     load.placement.shards[0].device.index = 7;
     w.from_head(load);
-    CHECK(!w.last.load);
+    CHECK(!w.last.load());
   }
   REQUIRE(w.sent<LoadFailed>());
   CHECK(w.sent<LoadFailed>()->version == PlacementVersion{2});
@@ -142,55 +142,55 @@ TEST_CASE("a load that fails is reported, and the active version serves on") {
 }
 
 TEST_CASE("peers that the newest version lacks are let go when it is retired to, not before") {
-  ServingWorker w;
+  ServingAgent w;
   w.from_head(load_of(2, {kThree}));
-  CHECK(w.last.forget_peers.empty());
+  CHECK(w.last.peers<ForgetPeer>().empty());
   w.loaded(2);
   REQUIRE(w.sent<Loaded>());
   w.from_head(Activate{PlacementVersion{2}});
-  CHECK(w.last.forget_peers.empty());
+  CHECK(w.last.peers<ForgetPeer>().empty());
   w.settled(2);
   SUBCASE("unless the pending one has them") {
     w.from_head(load_of(3, {kOne, kThree}));
-    CHECK(w.last.expect_peers.empty());
+    CHECK(w.last.peers<ExpectPeer>().empty());
     w.from_head(Retire{PlacementVersion{2}});
-    CHECK(w.last.forget_peers.empty());
+    CHECK(w.last.peers<ForgetPeer>().empty());
   }
   SUBCASE("then") {
     w.from_head(Retire{PlacementVersion{2}});
-    REQUIRE(w.last.forget_peers.size() == 1);
-    CHECK(w.last.forget_peers[0].id == NodeId{1});
-    CHECK(w.last.peers_down == std::vector{NodeId{1}});
-    CHECK(w.last.fence_peers.empty());
+    REQUIRE(w.last.peers<ForgetPeer>().size() == 1);
+    CHECK(w.last.peers<ForgetPeer>()[0].id == NodeId{1});
+    CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{1}});
+    CHECK(w.last.peers<FencePeer>().empty());
   }
 }
 
-TEST_CASE("a connection that breaks is reported once, and made anew when the head says so") {
-  ServingWorker w;
+TEST_CASE("a connection that breaks is reported once, and made again when the head says so") {
+  ServingAgent w;
   w.from_head(load_of(2, {kOne, kThree}));
   w.peer_down(3, 63);
   REQUIRE(w.sent<PeerUnreachable>());
   CHECK(w.sent<PeerUnreachable>()->peer == NodeId{3});
   CHECK(w.sent<PeerUnreachable>()->incarnation == Incarnation{63});
-  CHECK(w.last.peers_down == std::vector{NodeId{3}});
+  CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{3}});
   CHECK(!w.sent<LoadFailed>());
   w.peer_down(3, 63);
   CHECK(!w.sent<PeerUnreachable>());
-  CHECK(w.last.peers_down.empty());
+  CHECK(w.last.nodes<PeerDown>().empty());
   w.loaded(2);
   CHECK(!w.sent<Loaded>());
   CHECK(w.agent.active() == PlacementVersion{1});
 
   SUBCASE("by the same nodes as before") {
     w.from_head(Connect{with_token(kThree, 30)});
-    REQUIRE(w.last.forget_peers.size() == 1);
-    REQUIRE(w.last.connect_peers.size() == 1);
-    CHECK(w.last.connect_peers[0].token == token(30));
+    REQUIRE(w.last.peers<ForgetPeer>().size() == 1);
+    REQUIRE(w.last.peers<ConnectPeer>().size() == 1);
+    CHECK(w.last.peers<ConnectPeer>()[0].token == token(30));
     w.from_head(Connect{with_token(kThree, 30)});  // again
-    CHECK(w.last.connect_peers.empty());
+    CHECK(w.last.peers<ConnectPeer>().empty());
     SUBCASE("and comes about") {
       w.peer_up(3, 63);
-      CHECK(w.last.peers_up == std::vector{NodeId{3}});
+      CHECK(w.last.nodes<PeerUp>() == std::vector{NodeId{3}});
       CHECK(w.sent<Loaded>());
     }
     SUBCASE("and fails once more") {
@@ -201,35 +201,35 @@ TEST_CASE("a connection that breaks is reported once, and made anew when the hea
   }
   SUBCASE("though only the other end has seen it break") {
     w.from_head(Connect{with_token(kOne, 10)});
-    CHECK(w.last.peers_down == std::vector{NodeId{1}});
-    REQUIRE(w.last.forget_peers.size() == 1);
-    REQUIRE(w.last.expect_peers.size() == 1);
-    CHECK(w.last.expect_peers[0].token == token(10));
+    CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{1}});
+    REQUIRE(w.last.peers<ForgetPeer>().size() == 1);
+    REQUIRE(w.last.peers<ExpectPeer>().size() == 1);
+    CHECK(w.last.peers<ExpectPeer>()[0].token == token(10));
   }
   SUBCASE("with the next load") {
     w.from_head(load_of(3, {kOne, with_token(kThree, 30)}));
-    REQUIRE(w.last.connect_peers.size() == 1);
+    REQUIRE(w.last.peers<ConnectPeer>().size() == 1);
     w.peer_up(3, 63);
     w.loaded(3);
     CHECK(w.sent<Loaded>());
   }
   SUBCASE("but not to a life that is over, or unknown") {
     w.from_head(Connect{{NodeId{3}, Incarnation{62}, "b3", token(31)}});
-    CHECK(w.last.connect_peers.empty());
+    CHECK(w.last.peers<ConnectPeer>().empty());
     w.from_head(Connect{{NodeId{5}, Incarnation{65}, "b5", token(32)}});
-    CHECK(w.last.connect_peers.empty());
+    CHECK(w.last.peers<ConnectPeer>().empty());
   }
 }
 
 TEST_CASE("a lost member is fenced, and what needs it ends") {
-  ServingWorker w;
+  ServingAgent w;
   SUBCASE("the active version serves on with what is left") {
     w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
-    REQUIRE(w.last.fence_peers.size() == 1);
-    CHECK(w.last.fence_peers[0].id == NodeId{3});
-    REQUIRE(w.last.lost.size() == 1);
-    CHECK(w.last.lost[0].node == NodeId{3});
-    CHECK(!w.last.stop_serving);
+    REQUIRE(w.last.peers<FencePeer>().size() == 1);
+    CHECK(w.last.peers<FencePeer>()[0].id == NodeId{3});
+    REQUIRE(w.last.nodes<PeerLost>().size() == 1);
+    CHECK(w.last.nodes<PeerLost>()[0] == NodeId{3});
+    CHECK(!w.last.has<StopServing>());
     CHECK(w.agent.active() == PlacementVersion{1});
     w.peer_down(3, 63);  // late news of the same
     CHECK(!w.sent<PeerUnreachable>());
@@ -237,33 +237,33 @@ TEST_CASE("a lost member is fenced, and what needs it ends") {
   SUBCASE("a pending load that needs it is over without a word") {
     w.from_head(load_of(2, {kOne, kThree}));
     w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
-    CHECK(w.last.drop == PlacementVersion{2});
+    CHECK(w.last.drop() == PlacementVersion{2});
     CHECK(!w.sent<LoadFailed>());
     CHECK(!w.agent.loading());
     w.loaded(2);
     CHECK(!w.sent<Loaded>());
     w.from_head(load_of(3, {kOne}));
-    REQUIRE(w.last.load);
+    REQUIRE(w.last.load());
     w.loaded(3);
     CHECK(w.sent<Loaded>());
   }
   SUBCASE("a pending load that does not need it goes on") {
     w.from_head(load_of(2, {kOne}));
     w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
-    CHECK(!w.last.drop);
+    CHECK(!w.last.drop());
     w.loaded(2);
     CHECK(w.sent<Loaded>());
   }
   SUBCASE("news of an older life changes nothing") {
     w.from_head(MemberLost{NodeId{3}, Incarnation{62}, "it is late"});
-    CHECK(w.last.fence_peers.empty());
-    CHECK(w.last.lost.empty());
+    CHECK(w.last.peers<FencePeer>().empty());
+    CHECK(w.last.nodes<PeerLost>().empty());
   }
   SUBCASE("its next life is another peer") {
     w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "it died"});
     w.from_head(load_of(2, {kOne, {NodeId{3}, Incarnation{70}, "b3", token(7)}}));
-    REQUIRE(w.last.connect_peers.size() == 1);
-    CHECK(w.last.connect_peers[0].incarnation == Incarnation{70});
+    REQUIRE(w.last.peers<ConnectPeer>().size() == 1);
+    CHECK(w.last.peers<ConnectPeer>()[0].incarnation == Incarnation{70});
     w.loaded(2);
     CHECK(!w.sent<Loaded>());
     w.peer_up(3, 70);
@@ -272,22 +272,22 @@ TEST_CASE("a lost member is fenced, and what needs it ends") {
 }
 
 TEST_CASE("slow devices are passed on") {
-  ServingWorker w;
+  ServingAgent w;
   w.from_head(Avoid{{{NodeId{3}, 0}}});
-  REQUIRE(w.last.avoid);
-  CHECK(*w.last.avoid == std::set<DeviceRef>{{NodeId{3}, 0}});
+  REQUIRE(w.last.has<AvoidDevices>());
+  CHECK(w.last.first<AvoidDevices>()->devices == std::set<DeviceRef>{{NodeId{3}, 0}});
   w.from_head(Avoid{});
-  REQUIRE(w.last.avoid);
-  CHECK(w.last.avoid->empty());
+  REQUIRE(w.last.has<AvoidDevices>());
+  CHECK(w.last.first<AvoidDevices>()->devices.empty());
 }
 
 TEST_CASE("what the gates counted goes to the head, a member's only") {
-  Worker w;
+  AgentUnderTest w;
   w.start();
   w.progress.counts = {{1, {3, 0, 4}}};
   w.wait(1s);
   CHECK(!w.sent<ExpertCounts>());
-  ServingWorker s;
+  ServingAgent s;
   s.progress.counts = {{1, {3, 0, 4}}};
   s.wait(10ms);
   REQUIRE(s.sent<ExpertCounts>());
@@ -298,7 +298,7 @@ TEST_CASE("what the gates counted goes to the head, a member's only") {
 }
 
 TEST_CASE("the head hears of a failed device at once") {
-  ServingWorker w;
+  ServingAgent w;
   w.wait(250ms);
   REQUIRE(w.sent<Renew>());
   w.now += 10ms;
@@ -309,52 +309,80 @@ TEST_CASE("the head hears of a failed device at once") {
 }
 
 TEST_CASE("a peer that says nothing for longer than a lease is cut off, though nothing was reset") {
-  ServingWorker w;
-  const auto hears = [&](Incarnation life) {
-    const Address one{NodeId{1}, life, {ActorKind::kNodeAgent, 0}};
-    const Address self{kSelf, kLife, {ActorKind::kNodeAgent, 0}};
-    w.call([&](auto& a, auto& out) { a.on({one, self, message_of(PeerPing{})}, w.now, out); });
-  };
+  ServingAgent w;
   int pings = 0;
   const auto pass = [&](Duration d, Incarnation life) {
     for (const TimePoint end = w.now + d; w.now < end;) {
       w.wait(50ms);
-      pings += static_cast<int>(w.last.pings.size());
-      if (const auto* cut = w.sent<PeerUnreachable>()) return cut->peer;
-      if (const auto* renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
-      hears(life);
-      hears(life);
-      const Address three{NodeId{3}, Incarnation{63}, {ActorKind::kNodeAgent, 0}};
-      const Address self{kSelf, kLife, {ActorKind::kNodeAgent, 0}};
-      w.call([&](auto& a, auto& out) { a.on({three, self, message_of(PeerPing{})}, w.now, out); });
+      pings += static_cast<int>(w.last.envelopes<PeerPing>().size());
+      if (const auto cut = w.sent<PeerUnreachable>()) return cut->peer;
+      if (const auto renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
+      w.ping_from(1, life);
+      w.ping_from(1, life);
+      w.ping_from(3, Incarnation{63});
     }
     return NodeId{0};
   };
   CHECK(pass(5s, Incarnation{61}) == NodeId{0});
-  CHECK(pings >= 2 * 19);  // two peers, with every renewal
+  CHECK(pings >= 2 * 19);                         // two peers, with every renewal
   CHECK(pass(2s, Incarnation{60}) == NodeId{1});  // an earlier life's do not count
-  CHECK(w.last.peers_down == std::vector{NodeId{1}});
+  CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{1}});
 }
 
 TEST_CASE("the end of the membership forgets peers and versions, and offers what is held") {
-  ServingWorker w;
+  ServingAgent w;
   w.from_head(load_of(2, {kOne, kThree}));
   w.down();
-  CHECK(w.last.stop_serving);
-  CHECK(w.last.forget_peers.size() == 2);
+  CHECK(w.last.has<StopServing>());
+  CHECK(w.last.peers<ForgetPeer>().size() == 2);
   CHECK(!w.agent.active());
   CHECK(!w.agent.loading());
-  w.progress.held_weight_bytes = 77;
-  w.progress.held_shards = {{0, 1}};
-  w.progress.held_experts = {{1, {0, 2}}};
+  w.progress.held.bytes = 77;
+  w.progress.held.shards = {{0, 1}};
+  w.progress.held.experts = {{1, {0, 2}}};
   w.wait(limits::kSeekBackoffMin);
   w.up();
   w.from_head(good_greeting(), Incarnation{90});
-  const auto* join = w.sent<Join>();
+  const auto join = w.sent<Join>();
   REQUIRE(join);
   CHECK(join->held_weight_bytes == 77);
   CHECK(join->held_shards == std::vector<LayerRange>{{0, 1}});
   CHECK(join->held_experts == std::vector<HeldExperts>{{1, {0, 2}}});
+}
+
+TEST_CASE("what ends comes before what may need its memory") {
+  ServingAgent w;
+  w.from_head(load_of(2, {kOne, kThree}));
+  SUBCASE("with a load that takes the place of another, and of a peer's earlier life") {
+    w.from_head(load_of(3, {kOne, {NodeId{3}, Incarnation{70}, "b3", token(7)}}));
+    CHECK(w.last.position<FencePeer>() < w.last.position<PeerLost>());
+    CHECK(w.last.position<FencePeer>() < w.last.position<ConnectPeer>());
+    CHECK(w.last.position<PeerLost>() < w.last.position<DropVersion>());
+    CHECK(w.last.position<DropVersion>() < w.last.position<LoadVersion>());
+    CHECK(w.last.position<FencePeer>() >= 0);
+    CHECK(w.last.first<DropVersion>()->next == w.last.load());
+  }
+  SUBCASE("with a member that is lost") {
+    w.from_head(MemberLost{NodeId{3}, Incarnation{63}, "its lease ended"});
+    CHECK(w.last.position<FencePeer>() >= 0);
+    CHECK(w.last.position<FencePeer>() < w.last.position<PeerLost>());
+    CHECK(w.last.position<PeerLost>() < w.last.position<DropVersion>());
+    CHECK(w.last.first<DropVersion>()->next == nullptr);
+  }
+  SUBCASE("with a load that makes no sense") {
+    Load load = load_of(3, {});
+    load.placement.shards[0].device.index = 7;
+    w.from_head(load);
+    CHECK(w.last.drop() == PlacementVersion{2});
+    CHECK(w.last.first<DropVersion>()->next == nullptr);
+    CHECK(w.sent<LoadFailed>()->version == PlacementVersion{3});
+  }
+  SUBCASE("with a lease") {
+    w.wait(2s);
+    CHECK(w.last.position<StopServing>() >= 0);
+    CHECK(w.last.position<StopServing>() < w.last.position<ForgetPeer>());
+    CHECK(w.last.position<ForgetPeer>() < w.last.position<CloseHead>());
+  }
 }
 
 }  // namespace

@@ -1,124 +1,13 @@
-#include "actors/replica/replica.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "runtime/limits.h"
-#include "tests/actors/replica/fake_model.h"
+#include "tests/actors/replica/stage.h"
 
 using namespace troupe;
 using namespace troupe::testing;
-
-namespace {
-
-const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
-const Address kFirstShard{NodeId{1}, Incarnation{2}, {ActorKind::kLayerShard, 0}};
-const Address kLastShard{NodeId{2}, Incarnation{3}, {ActorKind::kLayerShard, 16}};
-const Address kSelf{NodeId{1}, Incarnation{2}, {ActorKind::kReplica, 0}};
-
-ReplicaConfig small() {
-  ReplicaConfig config;
-  config.version = PlacementVersion{3};
-  config.router = kRouter;
-  config.shards = {kFirstShard, kLastShard};
-  config.blocks = 16;
-  config.block_size = 4;
-  config.max_num_seqs = 8;
-  config.max_num_batched_tokens = 32;
-  config.max_model_len = 64;
-  return config;
-}
-
-Submit request(std::uint64_t id, std::size_t prompt, std::uint32_t max_tokens) {
-  Submit submit;
-  submit.sequence = SequenceId{id};
-  for (std::size_t i = 0; i < prompt; ++i)
-    submit.prompt.push_back(static_cast<TokenId>((id * 31 + i * 7) % kVocab));
-  submit.sampling.seed = id;
-  submit.max_tokens = max_tokens;
-  return submit;
-}
-
-/// A replica with its shards at hand; steps come back only when told to.
-struct Stage {
-  explicit Stage(ReplicaConfig c) : config(c), replica(c), shards(c.blocks, c.block_size) {}
-
-  void send(const Message& message, const Address& from = kRouter) {
-    Actions actions;
-    replica.on({from, kSelf, std::make_shared<const Message>(message)}, now, actions);
-    take(actions);
-  }
-  void wake(Duration later) {
-    now += later;
-    Actions actions;
-    replica.on_wake(now, actions);
-    take(actions);
-  }
-  void take(const Actions& actions) {
-    wake_at = actions.wake;
-    for (const auto& send : actions.sends) {
-      if (const auto* events = std::get_if<SequenceEvents>(send.message.get())) {
-        CHECK(send.to == kRouter);
-        for (const auto& event : events->events) told.push_back(event);
-      } else if (send.to == kLastShard && std::holds_alternative<StepPlan>(*send.message)) {
-        plans.push_back(std::get<StepPlan>(*send.message).body);
-      } else if (send.to == kLastShard && std::holds_alternative<StepAbort>(*send.message)) {
-        aborted.push_back(std::get<StepAbort>(*send.message).step);
-      }
-    }
-  }
-  StepResult result_of(const StepPlanBody& plan) {
-    return {config.id, plan.step, shards.run(plan)};
-  }
-  void run() {
-    for (; !plans.empty();) {
-      const StepPlanBody plan = plans.front();
-      plans.erase(plans.begin());
-      send(result_of(plan), kLastShard);
-    }
-  }
-  std::vector<TokenOutput> tokens_of(std::uint64_t id) const {
-    std::vector<TokenOutput> tokens;
-    for (const auto& event : told) {
-      if (event.sequence.value != id) continue;
-      if (!event.tokens.empty()) CHECK(event.index >= tokens.size());
-      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
-    }
-    return tokens;
-  }
-  const SequenceEvent& last_of(std::uint64_t id) const {
-    const SequenceEvent* last = nullptr;
-    for (const auto& event : told)
-      if (event.sequence.value == id) last = &event;
-    REQUIRE(last);
-    return *last;
-  }
-  void check_empty() const {
-    const ReplicaReport report = replica.report();
-    CHECK(report.running == 0);
-    CHECK(report.waiting == 0);
-    CHECK(report.kv_blocks_used == 0);
-  }
-
-  ReplicaConfig config;
-  Replica replica;
-  FakeShards shards;
-  TimePoint now{};
-  std::vector<SequenceEvent> told;
-  std::vector<StepPlanBody> plans;
-  std::vector<StepId> aborted;
-  std::optional<TimePoint> wake_at;
-};
-
-Expected expected_of(const Submit& submit) {
-  return testing::expected_of(submit.prompt, submit.sampling, submit.max_tokens,
-                              !submit.stop_tokens.empty(), submit.prompt_logprobs);
-}
-
-}  // namespace
 
 TEST_CASE("a sequence is generated, its start told once") {
   Stage stage(small());
@@ -393,9 +282,7 @@ TEST_CASE("steps are run again when a node of theirs cannot be reached any more"
   const Submit submit = request(1, 9, 6);
   stage.send(submit);
   for (const NodeId node : {NodeId{7}, NodeId{2}}) {
-    Actions actions;
-    stage.replica.on_peer_down(node, stage.now, actions);
-    stage.take(actions);
+    stage.peer_down(node);
     CHECK(stage.aborted.size() == (node == NodeId{2} ? 1 : 0));
   }
   stage.plans.clear();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/router/router.h"
+#include "tests/actors/effects.h"
 
 namespace troupe::testing {
 
@@ -43,20 +44,13 @@ struct Desk {
   void serve(std::uint32_t end, std::uint32_t first = 0) {
     std::vector<ReplicaEndpoint> endpoints;
     for (std::uint32_t id = first; id < end; ++id) endpoints.push_back({id, replica_address(id)});
-    RouterActions actions;
-    router.on_replicas(PlacementVersion{++version}, endpoints, now, actions);
-    take(actions);
+    say(ReplicasChanged{PlacementVersion{++version}, std::move(endpoints)});
   }
   void lose(std::uint32_t replica) {
-    RouterActions actions;
-    router.on_replicas_lost({replica}, "node-" + std::to_string(replica + 1) + " was lost.", now,
-                            actions);
-    take(actions);
+    say(ReplicasLost{{replica}, "node-" + std::to_string(replica + 1) + " was lost."});
   }
   void admit(bool waits) {
-    RouterActions actions;
-    router.set_admission(waits, "Two devices are missing.", now, actions);
-    take(actions);
+    say(AdmissionChanged{waits, "Two devices are missing."});
   }
   /// The newest attempt of a sequence has begun.
   void start(std::uint64_t sequence, std::uint32_t replica = 0) {
@@ -75,17 +69,18 @@ struct Desk {
     e.error = std::move(error);
     event(e, replica);
   }
-  std::uint64_t submit(PreparedRequest prepared) {
-    RouterActions actions;
-    const auto id = router.submit(std::move(prepared), 777, now, actions);
-    take(actions);
-    return id.value();
+  std::uint64_t submit(PreparedRequest prepared) { return ask(std::move(prepared)).value(); }
+  /// What the Router answers to a request, which it may refuse.
+  Result<std::uint64_t> ask(PreparedRequest prepared) {
+    const RouterEffects effects = say(SubmitRequest{++ticket, std::move(prepared), 777});
+    const auto answers = all<RequestAccepted>(effects);
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].ticket == ticket);
+    return answers[0].request;
   }
   void event(const SequenceEvent& event, std::uint32_t replica = 0) {
-    RouterActions actions;
-    router.on({replica_address(replica), kRouterSelf, message_of(SequenceEvents{replica, {event}})},
-              now, actions);
-    take(actions);
+    say(Envelope{replica_address(replica), kRouterSelf,
+                 message_of(SequenceEvents{replica, {event}})});
   }
   /// Tokens that follow what has been said of that sequence.
   void tokens(std::uint64_t sequence, std::vector<TokenId> ids,
@@ -102,18 +97,27 @@ struct Desk {
   }
   void wake(Duration later) {
     now += later;
-    RouterActions actions;
-    router.on_wake(now, actions);
-    take(actions);
+    RouterEffects effects;
+    troupe::wake(router, now, effects);
+    take(effects);
   }
-  void take(const RouterActions& actions) {
-    wake_at = actions.wake;
-    for (const auto& send : actions.sends) {
+  /// One turn of the Router: a local message, or an envelope.
+  template <class M>
+  RouterEffects say(M message) {
+    RouterEffects effects;
+    turn(router, std::move(message), now, effects);
+    take(effects);
+    return effects;
+  }
+  void take(const RouterEffects& effects) {
+    CHECK(router.violation() == "");
+    wake_at = effects.wake();
+    for (const auto& send : all<Send>(effects)) {
       if (const auto* s = std::get_if<Submit>(send.message.get())) submits.push_back({send.to, *s});
       if (const auto* c = std::get_if<Cancel>(send.message.get())) cancels.push_back({send.to, *c});
     }
-    for (const auto& delivery : actions.deliveries) events.push_back(delivery.event);
-    observed.insert(observed.end(), actions.observations.begin(), actions.observations.end());
+    for (const auto& delivery : all<DeliverEvent>(effects)) events.push_back(delivery.event);
+    for (const auto& seen : all<RequestObservation>(effects)) observed.push_back(seen);
   }
   std::string text(std::uint32_t choice = 0) const {
     std::string all;
@@ -124,7 +128,7 @@ struct Desk {
 
   Router router;
   TimePoint now{};
-  std::uint64_t version = 0;
+  std::uint64_t version = 0, ticket = 0;
   std::vector<std::pair<Address, Submit>> submits;
   std::vector<std::pair<Address, Cancel>> cancels;
   std::vector<GenerationEvent> events;

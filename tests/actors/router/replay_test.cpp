@@ -48,14 +48,14 @@ TEST_CASE("refusals without end fail the request, after pauses that grow") {
   desk.submit(patient);
   const TimePoint start = desk.now;
   for (std::uint32_t attempt = 0; desk.events.empty(); ++attempt) {
-    REQUIRE(attempt <= kAttemptsInVainMax);
+    REQUIRE(attempt <= kFailedAttemptsMax);
     desk.refuse(1, deadline_exceeded("too slow"));
     if (!desk.events.empty()) break;
     REQUIRE(desk.wake_at);
     CHECK(*desk.wake_at - desk.now <= kRetryPauseMax);
     desk.wake(*desk.wake_at - desk.now);
   }
-  CHECK(desk.submits.size() == kAttemptsInVainMax);
+  CHECK(desk.submits.size() == kFailedAttemptsMax);
   CHECK(desk.now - start > 10s);
   CHECK(desk.events[0].error->message == "too slow");
   CHECK(desk.events[0].request_done);
@@ -127,8 +127,7 @@ TEST_CASE("without a replica, accepted requests wait; new ones too if that is wo
   CHECK(desk.events.size() == 1);
   CHECK(desk.submits.size() == 1);
   CHECK(desk.wake_at == desk.now + 10s);  // Nothing but its deadline.
-  RouterActions actions;
-  const auto refused = desk.router.submit(prompt_of(3, 5), 1, desk.now, actions);
+  const auto refused = desk.ask(prompt_of(3, 5));
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kUnavailable);
   CHECK(refused.error().message == "Two devices are missing.");
@@ -168,27 +167,21 @@ TEST_CASE("a replica that is no longer listed gives its sequences to others") {
 TEST_CASE("a replica at a new address is not taken for the old one") {
   Desk desk;
   desk.submit(prompt_of(3, 5));
-  RouterActions actions;
   Address reborn = replica_address(0);
   ++reborn.incarnation.value;
-  desk.router.on_replicas(PlacementVersion{2}, {{0, reborn}}, desk.now, actions);
-  desk.take(actions);
+  desk.say(ReplicasChanged{PlacementVersion{2}, {{0, reborn}}});
   CHECK(desk.events.empty());
   REQUIRE(desk.submits.size() == 2);
   CHECK(desk.submits.back().first == reborn);
   desk.tokens(1, {8});  // Of the old life.
   CHECK(desk.events.empty());
-  RouterActions stale;
-  desk.router.on_replicas(PlacementVersion{1}, {}, desk.now, stale);
-  CHECK(stale.sends.empty());
+  CHECK(all<Send>(desk.say(ReplicasChanged{PlacementVersion{1}, {}})).empty());
 }
 
 TEST_CASE("slow replicas get something only if there is no other") {
   Desk desk(0);
-  RouterActions actions;
-  desk.router.on_replicas(PlacementVersion{2},
-                          {{0, replica_address(0), true}, {1, replica_address(1), false}}, desk.now,
-                          actions);
+  desk.say(ReplicasChanged{PlacementVersion{2},
+                           {{0, replica_address(0), true}, {1, replica_address(1), false}}});
   for (int i = 0; i < 4; ++i) desk.submit(prompt_of(3, 5));
   for (const auto& submit : desk.submits) CHECK(submit.first == replica_address(1));
   desk.lose(1);
@@ -203,10 +196,7 @@ TEST_CASE("a submission that does not arrive goes elsewhere, or waits a moment")
     lost.kind = static_cast<std::uint32_t>(kind);
     lost.reference = 1;
     lost.error = unavailable("it cannot be reached");
-    RouterActions actions;
-    desk.router.on({replica_address(replica), kRouterSelf, message_of(std::move(lost))}, desk.now,
-                   actions);
-    desk.take(actions);
+    desk.say(Envelope{replica_address(replica), kRouterSelf, message_of(std::move(lost))});
   };
   Desk desk(2);
   desk.submit(prompt_of(3, 5));
@@ -216,7 +206,7 @@ TEST_CASE("a submission that does not arrive goes elsewhere, or waits a moment")
   REQUIRE(desk.submits.size() == 2);
   CHECK(desk.submits[1].first == replica_address(1));
   CHECK(desk.submits[1].second.attempt == 1);
-  for (std::uint32_t i = 0; i < 3 * kAttemptsInVainMax; ++i) {
+  for (std::uint32_t i = 0; i < 3 * kFailedAttemptsMax; ++i) {
     const std::size_t before = desk.submits.size();
     // Both refuse in turn: the second time there is nobody to try at once.
     const auto at = [&] { return desk.submits.back().first.actor.index; };
@@ -401,9 +391,7 @@ TEST_CASE("a replica is handed no more than it can soon begin with; the rest wai
   CHECK(desk.submits.size() == 4);
   desk.start(1);  // Said twice, it counts once.
   CHECK(desk.submits.size() == 4);
-  RouterActions cancelled;
-  desk.router.cancel(2, desk.now, cancelled);
-  desk.take(cancelled);
+  desk.say(CancelRequest{2});
   CHECK(desk.submits.size() == 5);
   CHECK(desk.submits.back().second.sequence == SequenceId{5});
   // After a loss, too; what is longer than the bound goes alone.

@@ -230,10 +230,8 @@ TEST_CASE("deadlines and cancellations end a request and free the replica") {
   Desk desk;
   desk.submit(prompt_of(3, 5));
   const auto second = desk.submit(prompt_of(3, 5));
-  RouterActions actions;
-  desk.router.cancel(second, desk.now, actions);
-  desk.router.cancel(second, desk.now, actions);
-  desk.take(actions);
+  desk.say(CancelRequest{second});
+  desk.say(CancelRequest{second});
   REQUIRE(desk.events.size() == 1);
   CHECK(desk.events[0].error->code == ErrorCode::kCancelled);
   CHECK(desk.wake_at == TimePoint{} + 10s);
@@ -248,9 +246,9 @@ TEST_CASE("deadlines and cancellations end a request and free the replica") {
 }
 
 TEST_CASE("a cluster that was never ready says so") {
-  Router router{Router::Options{}};
-  RouterActions actions;
-  const auto refused = router.submit(prompt_of(3, 5), 1, TimePoint{}, actions);
+  Desk desk;
+  desk.router = Router{Router::Options{}};
+  const auto refused = desk.ask(prompt_of(3, 5));
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kUnavailable);
   CHECK(refused.error().message.find("not ready yet") != std::string::npos);
@@ -277,8 +275,7 @@ TEST_CASE("when the journal is full those who wait longest are refused, never wh
   desk.tokens(1, {8, 9});  // Only running ones are left: they grow on.
   CHECK(desk.router.journal().tokens() == 32);
   CHECK(desk.router.counts().failed == 2);
-  RouterActions actions;
-  const auto refused = desk.router.submit(prompt_of(1, 1), 1, desk.now, actions);
+  const auto refused = desk.ask(prompt_of(1, 1));
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kResourceExhausted);
   CHECK(desk.router.counts().failed == 2);
@@ -286,10 +283,11 @@ TEST_CASE("when the journal is full those who wait longest are refused, never wh
 
 TEST_CASE("the Router accepts as many requests as it may") {
   Desk desk;
-  RouterActions actions;
+  RouterEffects effects;  // carried out by nobody: the Desk's own turns check all that it holds
   for (std::size_t i = 0; i < limits::kRequestsMax; ++i)
-    REQUIRE(desk.router.submit(prompt_of(1, 1), 1, desk.now, actions).ok());
-  const auto refused = desk.router.submit(prompt_of(1, 1), 1, desk.now, actions);
+    turn(desk.router, SubmitRequest{i, prompt_of(1, 1), 1}, desk.now, effects);
+  for (const auto& answer : all<RequestAccepted>(effects)) REQUIRE(answer.request.ok());
+  const auto refused = desk.ask(prompt_of(1, 1));
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kResourceExhausted);
 }
@@ -298,10 +296,44 @@ TEST_CASE("one request cannot fill the control lane with copies of its prompt") 
   Desk desk;
   PreparedRequest request = prompt_of(163'840, 1);
   request.n = 128;
-  RouterActions actions;
-  const auto refused = desk.router.submit(std::move(request), 1, desk.now, actions);
+  const auto refused = desk.ask(std::move(request));
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kInvalidArgument);
   CHECK(refused.error().message.rfind("n: ", 0) == 0);
-  CHECK(actions.sends.empty());
+  CHECK(desk.submits.empty());
+}
+
+TEST_CASE("a request has its number before it is submitted, and its tokens come before its end") {
+  Desk desk;
+  const RouterEffects accepted = desk.say(SubmitRequest{5, prompt_of(3, 1), 1});
+  // RequestAccepted, the measured prompt, Submit, RequestsChanged
+  REQUIRE(accepted.list().size() == 4);
+  CHECK(std::get<RequestAccepted>(accepted.list()[0]).ticket == 5);
+  CHECK(std::holds_alternative<RequestObservation>(accepted.list()[1]));
+  CHECK(std::holds_alternative<Send>(accepted.list()[2]));
+  CHECK(std::holds_alternative<RequestsChanged>(accepted.list()[3]));
+
+  PreparedRequest two = prompt_of(3, 1);
+  two.n = 2;
+  desk.submit(two);
+  SequenceEvent tokens, error;
+  tokens.sequence = SequenceId{2};
+  tokens.tokens = {{8, 0, {}}};
+  error.sequence = SequenceId{3};
+  error.error = internal_error("broken");
+  const RouterEffects ended = desk.say(Envelope{
+      replica_address(0), kRouterSelf, message_of(SequenceEvents{0, {tokens, error}})});
+  const auto events = all<DeliverEvent>(ended);
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].event.tokens.size() == 1);
+  CHECK(events[1].event.error);
+  CHECK(std::holds_alternative<RequestsChanged>(ended.list().back()));
+}
+
+TEST_CASE("a turn in which nothing changes tells nobody") {
+  Desk desk;
+  CHECK(desk.say(CancelRequest{9}).list().empty());
+  const std::uint64_t request = desk.submit(prompt_of(3, 1));
+  CHECK(all<RequestsChanged>(desk.say(CancelRequest{request})).size() == 1);
+  CHECK(desk.say(CancelRequest{request}).list().empty());
 }

@@ -15,7 +15,10 @@
 
 #include "actors/replica/replica.h"
 #include "actors/router/router.h"
+#include "runtime/overloaded.h"
+#include "tests/actors/effects.h"
 #include "tests/actors/replica/fake_model.h"
+#include "tests/actors/router/serving_client.h"
 
 namespace troupe::testing {
 namespace {
@@ -32,16 +35,6 @@ constexpr std::uint64_t kKillsMax = kStrikesInCompanyMax + 3;
 constexpr std::int32_t kLossEveryMs = 1000, kSpanMs = 3 * kLossEveryMs;
 
 const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
-
-/// What a client asked for and what it got.
-struct Client {
-  PreparedRequest prepared;
-  std::vector<std::vector<TokenOutput>> tokens;  ///< by choice
-  std::vector<FinishReason> finish;
-  std::vector<TokenOutput> prompt_logprobs;
-  std::optional<Error> error;
-  bool begun = false, done = false, went_away = false, poison = false, hurried = false;
-};
 
 /// A replica's machine, its shards, and what is on its way to them.
 struct Worker {
@@ -115,7 +108,7 @@ class Simulation {
 
   void add_workers() {
     const std::int32_t sizes[] = {1, 2, 4, 16};
-    config_.router = kRouter;
+    config_.router = {kHeadNode, Incarnation{1}};
     config_.block_size = sizes[pick(0, 3)];
     config_.max_model_len = 64;
     config_.blocks = (64 / config_.block_size) * pick(2, 5) / 2;
@@ -141,8 +134,7 @@ class Simulation {
     config.version = PlacementVersion{config.id + 1};
     const NodeId node{config.id + 1};
     for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(config.stages); ++stage)
-      config.shards.push_back(
-          {node, Incarnation{5}, {ActorKind::kLayerShard, shard_index(config.id, stage, 0)}});
+      config.shards.emplace_back(node, Incarnation{5}, shard_index(config.id, stage, 0));
     workers_.push_back(std::make_unique<Worker>(config));
     workers_.back()->address = {node, Incarnation{5}, {ActorKind::kReplica, config.id}};
   }
@@ -151,10 +143,10 @@ class Simulation {
     std::vector<ReplicaEndpoint> endpoints;
     for (const auto& worker : workers_)
       if (worker->listed) endpoints.push_back({worker->config.id, worker->address, chance(10)});
-    RouterActions actions;
-    router_.on_replicas(PlacementVersion{++version_}, endpoints, now_, actions);
-    carry_out(actions);
+    tell_router(ReplicasChanged{PlacementVersion{++version_}, std::move(endpoints)});
   }
+
+  Client& client(std::uint64_t request) { return clients_[ids_.at(request)]; }
 
   Worker* any_worker() {
     std::vector<Worker*> alive;
@@ -196,31 +188,27 @@ class Simulation {
   // --- Deeds ---
 
   void act(const Arrival& arrival) {
-    Client& client = clients_[arrival.client];
-    RouterActions actions;
-    const auto id = router_.submit(client.prepared, 1, now_, actions);
-    if (id.ok()) {
-      client.tokens.resize(client.prepared.n);
-      client.finish.resize(client.prepared.n, FinishReason::kNone);
-      ids_[*id] = arrival.client;
-      client.begun = true;
-      ++report_.requests;
-    } else {
+    tell_router(SubmitRequest{arrival.client, clients_[arrival.client].prepared, 1});
+  }
+
+  void carry_out(const RequestAccepted& accepted) {
+    Client& client = clients_[accepted.ticket];
+    if (!accepted.request.ok()) {
       CHECK(faults_);
       CHECK_FALSE(admits_);
-      CHECK(id.error().code == ErrorCode::kUnavailable);
+      CHECK(accepted.request.error().code == ErrorCode::kUnavailable);
+      return;
     }
-    carry_out(actions);
+    client.begin();
+    ids_[*accepted.request] = accepted.ticket;
+    ++report_.requests;
   }
 
   void act(const Departure& departure) {
     for (const auto& [id, client] : ids_) {
       if (client != departure.client || clients_[client].done) continue;
       clients_[client].went_away = true;
-      RouterActions actions;
-      router_.cancel(id, now_, actions);
-      carry_out(actions);
-      return;
+      return tell_router(CancelRequest{id});
     }
   }
 
@@ -240,10 +228,8 @@ class Simulation {
   void act(const Told& told) {
     workers_[told.worker]->listed = false;
     admits_ = chance(70);
-    RouterActions actions;
-    router_.set_admission(admits_, "recovering", now_, actions);
-    router_.on_replicas_lost({static_cast<std::uint32_t>(told.worker)}, "node lost", now_, actions);
-    carry_out(actions);
+    tell_router(AdmissionChanged{admits_, "recovering"});
+    tell_router(ReplicasLost{{static_cast<std::uint32_t>(told.worker)}, "node lost"});
   }
 
   void act(const Recovery&) {
@@ -271,49 +257,34 @@ class Simulation {
       const auto* envelope = std::get_if<Envelope>(&entry.second);
       return envelope && envelope->from.node == node && envelope->to.node == node;
     });
-    Actions actions;
-    worker->machine.on_peer_down(worker->config.shards[0].node, now_, actions);
-    carry_out(*worker, actions);
+    tell(*worker, PeerDown{node, worker->address.incarnation, "cut off"});
   }
 
   void act(const Wake& wake) {
     if (!wake.worker) {
-      RouterActions actions;
       wakes_[kRouter].erase(now_);
-      router_.on_wake(now_, actions);
-      carry_out(actions);
-      return;
+      RouterEffects effects;
+      troupe::wake(router_, now_, effects);
+      return carry_out(effects);
     }
     Worker& worker = *workers_[*wake.worker];
     wakes_[worker.address].erase(now_);
     if (worker.lost) return;
-    Actions actions;
-    worker.machine.on_wake(now_, actions);
-    carry_out(worker, actions);
+    Replica::Effects effects;
+    troupe::wake(worker.machine, now_, effects);
+    carry_out(worker, effects);
   }
 
   void act(const Envelope& envelope) {
-    if (envelope.to == kRouter) {
-      RouterActions actions;
-      router_.on(envelope, now_, actions);
-      carry_out(actions);
-      return;
-    }
+    if (envelope.to == kRouter) return tell_router(envelope);
     Worker& worker = *workers_[envelope.to.node.value - 1];
     if (worker.lost) return return_to_sender(envelope);
-    if (envelope.to.actor.kind != ActorKind::kReplica) {
-      act_as_shard(worker, envelope);
-      return;
-    }
+    if (envelope.to.actor.kind != ActorKind::kReplica) return act_as_shard(worker, envelope);
     const auto* submit = std::get_if<Submit>(envelope.message.get());
-    if (submit && worker.asked.emplace(submit->sequence, submit->attempt).second && chance(3)) {
-      refuse(worker, *submit);
-      return;
-    }
+    if (submit && worker.asked.emplace(submit->sequence, submit->attempt).second && chance(3))
+      return refuse(worker, *submit);
     forget_blocks(worker, envelope);
-    Actions actions;
-    worker.machine.on(envelope, now_, actions);
-    carry_out(worker, actions);
+    tell(worker, envelope);
   }
 
   /// Sometimes the head sees that a node is gone before it says so.
@@ -338,7 +309,7 @@ class Simulation {
 
   void act_as_shard(Worker& worker, const Envelope& envelope) {
     const auto* plan = std::get_if<StepPlan>(envelope.message.get());
-    if (!plan || envelope.to != worker.config.shards.back()) return;
+    if (!plan || envelope.to != worker.config.shards.back().address) return;
     if (plan->body.step.value <= worker.last_step) return;  // A duplicate.
     worker.last_step = plan->body.step.value;
     for (const StepSequence& sequence : plan->body.sequences) {
@@ -367,25 +338,47 @@ class Simulation {
     }
   }
 
-  void wake(const Address& who, const Actions& actions, std::optional<std::size_t> worker) {
-    if (actions.wake && wakes_[who].insert(*actions.wake).second)
-      at(std::max(*actions.wake, now_), Wake{worker});
+  void arrange(const Address& who, std::optional<TimePoint> time,
+               std::optional<std::size_t> worker) {
+    if (time && wakes_[who].insert(*time).second) at(std::max(*time, now_), Wake{worker});
   }
 
-  void carry_out(const RouterActions& actions) {
-    for (const auto& s : actions.sends) send(kRouter, s.to, s.message);
-    for (const auto& delivery : actions.deliveries) receive(delivery);
-    wake(kRouter, actions, std::nullopt);
+  // --- Turns ---
+
+  template <class M>
+  void tell_router(M message) {
+    RouterEffects effects;
+    turn(router_, std::move(message), now_, effects);
+    carry_out(effects);
   }
 
-  void carry_out(Worker& worker, const Actions& actions) {
-    for (const auto& s : actions.sends) {
+  template <class M>
+  void tell(Worker& worker, M message) {
+    Replica::Effects effects;
+    turn(worker.machine, std::move(message), now_, effects);
+    carry_out(worker, effects);
+  }
+
+  void carry_out(const RouterEffects& effects) {
+    CHECK(router_.violation() == "");
+    for (const auto& effect : effects.list())
+      std::visit(Overloaded{[&](const Send& e) { send(kRouter, e.to, e.message); },
+                            [&](const RequestAccepted& e) { carry_out(e); },
+                            [&](const DeliverEvent& e) { client(e.request).receive(e.event); },
+                            [](const auto&) {}},
+                 effect);
+    arrange(kRouter, effects.wake(), std::nullopt);
+  }
+
+  void carry_out(Worker& worker, const Replica::Effects& effects) {
+    CHECK(worker.machine.violation() == "");
+    for (const Send& s : all<Send>(effects)) {
       if (const auto* plan = std::get_if<StepPlan>(s.message.get())) check_plan(worker, *plan);
       if (const auto* abort = std::get_if<StepAbort>(s.message.get()))
         worker.blocks_in_flight.erase(abort->step);
       send(worker.address, s.to, s.message);
     }
-    wake(worker.address, actions, worker.config.id);
+    arrange(worker.address, effects.wake(), worker.config.id);
   }
 
   // --- Checks ---
@@ -416,29 +409,8 @@ class Simulation {
       worker.blocks_in_flight.erase(failed->step);
   }
 
-  void receive(const RouterActions::Deliver& delivery) {
-    Client& client = clients_[ids_.at(delivery.request)];
-    const GenerationEvent& event = delivery.event;
-    CHECK(!client.done);
-    if (!event.prompt_tokens.empty()) CHECK(event.prompt_tokens == client.prepared.prompt);
-    client.prompt_logprobs.insert(client.prompt_logprobs.end(), event.prompt_logprobs.begin(),
-                                  event.prompt_logprobs.end());
-    auto& tokens = client.tokens.at(event.choice);
-    if (!event.error) CHECK(client.finish[event.choice] == FinishReason::kNone);
-    tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
-    if (event.finish != FinishReason::kNone) client.finish[event.choice] = event.finish;
-    client.error = event.error;
-    client.done = event.request_done;
-  }
-
   void check_ends() {
-    for (const Client& client : clients_) {
-      if (!client.begun) continue;
-      CHECK(client.done);
-      check_error(client);
-      for (std::uint32_t choice = 0; choice < client.prepared.n; ++choice)
-        check_choice(client, choice);
-    }
+    for (const Client& client : clients_) client.check(report_);
     for (const auto& worker : workers_) {
       const ReplicaReport report = worker->machine.report();
       report_.preemptions += report.preemptions;
@@ -455,41 +427,6 @@ class Simulation {
     report_.failed = counts.failed;
     report_.cancelled = counts.cancelled;
     report_.replayed = counts.replayed;
-  }
-
-  void check_error(const Client& client) {
-    if (client.poison) CHECK(client.error.has_value());
-    if (!client.error) return;
-    const ErrorCode code = client.error->code;
-    if (code == ErrorCode::kDeadlineExceeded && client.hurried) {
-      ++report_.timeouts;
-      return;
-    }
-    if (code == ErrorCode::kCancelled && client.went_away) return;
-    if (client.poison) {
-      CHECK(code == ErrorCode::kInternal);
-      return;
-    }
-    FAIL_CHECK(client.error->message);
-  }
-
-  void check_choice(const Client& client, std::uint32_t choice) {
-    const PreparedRequest& p = client.prepared;
-    SamplingParams sampling = p.sampling;
-    sampling.seed = *p.seed;
-    sampling.choice = choice;
-    const Expected expected =
-        expected_of(p.prompt, sampling, p.max_tokens, !p.stop_tokens.empty(), p.prompt_logprobs);
-    const auto& tokens = client.tokens[choice];
-    report_.tokens += tokens.size();
-    if (client.error) {
-      REQUIRE(tokens.size() <= expected.output.size());
-      CHECK(std::equal(tokens.begin(), tokens.end(), expected.output.begin()));
-      return;
-    }
-    CHECK(tokens == expected.output);
-    CHECK(client.finish[choice] == expected.finish);
-    CHECK(client.prompt_logprobs == expected.prompt_logprobs);
   }
 
   std::mt19937_64 random_;

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <map>
 #include <optional>
 #include <string>
 
+#include "actors/router/messages.h"
 #include "actors/supervisor/status.h"
 #include "actors/supervisor/supervisor.h"
+#include "tests/actors/effects.h"
 
 /// A Supervisor whose door, clock and members the test plays.
 namespace troupe::testing {
@@ -59,27 +63,27 @@ inline Join good_join(std::int32_t pid = 100) {
   return j;
 }
 
-/// A Supervisor and the sessions at its door.
+/// A Supervisor and the sessions at its door. After each turn its invariants must hold.
 struct Head {
   Supervisor s;
   TimePoint now = TimePoint{} + 1h;
-  SupervisorActions last;
+  SupervisorEffects last;  ///< of the newest turn
 
-  explicit Head(SupervisorOptions o = options()) : s(std::move(o)) {
-    s.set_status_source([this](TimePoint t) { return status_json(s, {}, t); });
-  }
-  void up(std::uint32_t session) {
+  explicit Head(SupervisorOptions o = options()) : s(std::move(o)) {}
+
+  template <class T>
+  void tell(T local) {
     last = {};
-    s.session_up(session, "peer", now, last);
+    turn(s, std::move(local), now, last);
+    check();
   }
-  void down(std::uint32_t session) {
-    last = {};
-    s.session_down(session, "reset", now, last);
-  }
+  void up(std::uint32_t session) { tell(SessionUp{session, "peer"}); }
+  void down(std::uint32_t session) { tell(SessionDown{session, "reset"}); }
   template <class T>
   void from(const Address& address, T message) {
     last = {};
-    s.on({address, s.address(), message_of(std::move(message))}, now, last);
+    turn(s, Envelope{address, s.address().address, message_of(std::move(message))}, now, last);
+    check();
   }
   template <class T>
   void from_session(std::uint32_t session, T message) {
@@ -89,28 +93,64 @@ struct Head {
   void wait(Duration d) {
     now += d;
     last = {};
-    s.on_wake(now, last);
+    wake(s, now, last);
+    check();
+  }
+  /// Has an event recorded: a worker that does not join says why.
+  void log(const std::string& text) {
+    constexpr std::uint32_t kSession = 1000;
+    up(kSession);
+    from_session(kSession, Leave{text});
+    const SupervisorEffects kept = last;
+    down(kSession);
+    last = kept;
   }
   /// The address that a worker got, or none if it was refused.
   std::optional<Address> join(std::uint32_t session, const Join& j) {
     up(session);
     from_session(session, j);
-    if (last.bind_sessions.empty()) return std::nullopt;
-    const auto& b = last.bind_sessions[0];
-    return Address{b.node, b.incarnation, {ActorKind::kNodeAgent, 0}};
+    const auto bound = all<BindSession>(last);
+    if (bound.empty()) return std::nullopt;
+    return Address{bound[0].node, bound[0].incarnation, {ActorKind::kNodeAgent, 0}};
+  }
+  /// Messages of a kind, whether they go to members or to sessions.
+  template <class T>
+  std::vector<T> sends() const {
+    std::vector<T> found;
+    for (const auto& effect : last.list()) {
+      const auto* send = std::get_if<Send>(&effect);
+      const auto* to_session = std::get_if<SendToSession>(&effect);
+      if (!send && !to_session) continue;
+      const MessagePtr& message = send ? send->message : to_session->message;
+      if (const auto* m = std::get_if<T>(message.get())) found.push_back(*m);
+    }
+    return found;
   }
   template <class T>
-  const T* sent() const {
-    for (const auto& send : last.sends) {
-      if (const auto* m = std::get_if<T>(send.message.get())) return m;
-    }
-    return nullptr;
+  std::optional<T> sent() const {
+    const auto found = sends<T>();
+    return found.empty() ? std::nullopt : std::optional(found[0]);
   }
   template <class T>
   int count_sent() const {
-    int n = 0;
-    for (const auto& send : last.sends) n += std::holds_alternative<T>(*send.message) ? 1 : 0;
-    return n;
+    return static_cast<int>(sends<T>().size());
+  }
+  /// The newest of those that the Router hears in this turn.
+  template <class T>
+  std::optional<T> router_hears() const {
+    const auto found = told<RouterInbox, T>(last);
+    return found.empty() ? std::nullopt : std::optional(found.back());
+  }
+  std::optional<std::uint32_t> kept_next_node() const {
+    const auto kept = all<KeepNextNode>(last);
+    return kept.empty() ? std::nullopt : std::optional(kept.back().next_node);
+  }
+  bool may_end() const { return !all<HeadMayEnd>(last).empty(); }
+
+ private:
+  void check() const {
+    const std::string violation = s.violation();
+    CHECK_MESSAGE(violation.empty(), violation);
   }
 };
 

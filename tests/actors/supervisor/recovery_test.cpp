@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/supervisor/times.h"
 #include "tests/actors/supervisor/head_fixture.h"
 
 // What the Supervisor does about losses, joins, drains and load, message by message.
@@ -35,16 +36,16 @@ struct Cluster : Head {
   Address add(int w) { return add(w, good_join(100 + w)); }
 
   void note() {
-    for (const auto& send : last.sends) inbox.push_back(send);
-    if (last.replicas_lost) lost = last.replicas_lost;
-    if (last.replicas_changed) routes = *last.replicas_changed;
-    if (last.admission) admission = *last.admission;
+    for (const auto& send : all<Send>(last)) inbox.push_back(send);
+    if (const auto news = router_hears<ReplicasLost>()) lost = news;
+    if (const auto news = router_hears<ReplicasChanged>()) routes = *news;
+    if (const auto news = router_hears<AdmissionChanged>()) admission = *news;
   }
 
   /// Answers what the head sends until it has nothing more to say.
   void settle() {
     while (!inbox.empty()) {
-      const Actions::Send send = inbox.front();
+      const Send send = inbox.front();
       inbox.erase(inbox.begin());
       const bool alive = std::any_of(workers.begin(), workers.end(),
                                      [&](const auto& w) { return w.second == send.to; });
@@ -104,10 +105,10 @@ struct Cluster : Head {
   std::map<int, Address> workers;
   std::map<int, std::uint32_t> probe;
   std::set<int> failed;
-  std::vector<Actions::Send> inbox;
-  std::optional<SupervisorActions::ReplicasLost> lost;
-  SupervisorActions::ReplicasChanged routes;
-  SupervisorActions::Admission admission;
+  std::vector<Send> inbox;
+  std::optional<ReplicasLost> lost;
+  ReplicasChanged routes;
+  AdmissionChanged admission;
   std::vector<NodeId> stopped;
   std::uint64_t sequence = 0;
   int loads = 0;
@@ -121,11 +122,11 @@ TEST_CASE("a worker is lost: its peers are told, its replica too, and the rest s
   Cluster c(2, o);
   REQUIRE(c.routes.replicas.size() == 2);
   const std::uint32_t other = c.routes.replicas[0].address.node == NodeId{1}
-                                  ? c.routes.replicas[0].replica
-                                  : c.routes.replicas[1].replica;
+                                  ? c.routes.replicas[0].id
+                                  : c.routes.replicas[1].id;
   const auto incarnation = c.workers.at(2).incarnation;
   c.kill(2);
-  const auto* told = c.sent<MemberLost>();
+  const auto told = c.sent<MemberLost>();
   REQUIRE(told);
   CHECK(told->node == NodeId{2});
   CHECK(told->incarnation == incarnation);
@@ -133,7 +134,7 @@ TEST_CASE("a worker is lost: its peers are told, its replica too, and the rest s
   CHECK(c.lost->replicas.size() == 1);
   CHECK(contains(c.lost->why, "node-2 is lost"));
   REQUIRE(c.routes.replicas.size() == 1);
-  CHECK(c.routes.replicas[0].replica == other);  // it goes on as it is
+  CHECK(c.routes.replicas[0].id == other);  // it goes on as it is
   CHECK(c.s.state() == ClusterState::kReady);
   CHECK(c.loads == 2);  // nothing to be loaded: the copies are there
   c.pass(2s);
@@ -279,10 +280,9 @@ TEST_CASE("a drain that does not fit is called off, and the node serves on") {
   c.up(9);
   c.from_session(9, ClientHello{kProtocol, "drain"});
   c.from_session(9, DrainQuery{1, NodeId{2}});
-  std::optional<OperationProgress> end;
-  for (const auto& send : c.last.sends)
-    if (const auto* news = std::get_if<OperationProgress>(send.message.get())) end = *news;
-  REQUIRE(end);
+  const auto news = c.sends<OperationProgress>();
+  REQUIRE(!news.empty());
+  const std::optional<OperationProgress> end = news.back();
   CHECK(end->finished);
   REQUIRE(end->error);
   CHECK(contains(end->error->message, "bytes"));
@@ -303,7 +303,7 @@ TEST_CASE("a device fails: it is taken out, its node stays") {
   CHECK(c.slots_on(NodeId{1}) == 4);
 }
 
-TEST_CASE("a pair that cannot reach each other connects anew, then one is fenced for a while") {
+TEST_CASE("a pair that cannot reach each other connects again, then one is fenced for a while") {
   Cluster c(3);
   const Address a = c.workers.at(1), b = c.workers.at(3);
   c.from(a, PeerUnreachable{b.node, b.incarnation, "reset"});
@@ -386,10 +386,11 @@ TEST_CASE("a restarted head uses what its workers hold") {
   second.held_experts = {{1, {0, 1}}};
   const auto a = h.join(1, first);
   const auto b = h.join(2, second);
-  REQUIRE(h.sent<Load>());
-  for (const auto& slot : h.sent<Load>()->placement.experts[0].slots)
+  const auto load = h.sent<Load>();
+  REQUIRE(load);
+  for (const auto& slot : load->placement.experts[0].slots)
     CHECK(slot.device.node == (slot.expert >= 2 ? a->node : b->node));
-  CHECK(h.sent<Load>()->placement.shards[0].device.node == a->node);
+  CHECK(load->placement.shards[0].device.node == a->node);
 }
 
 }  // namespace

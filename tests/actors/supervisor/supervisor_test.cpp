@@ -14,16 +14,16 @@ using namespace testing;
 TEST_CASE("a session is greeted, and closed if it says nothing") {
   Head h;
   h.up(1);
-  const auto* greeting = h.sent<Greeting>();
+  const auto greeting = h.sent<Greeting>();
   REQUIRE(greeting);
   CHECK(greeting->cluster_id == "c1");
   CHECK(greeting->checkpoint_hash == "abc");
   CHECK(!greeting->numerics);
-  REQUIRE(h.last.wake);
-  CHECK(*h.last.wake == h.now + limits::kHandshakeDeadline);
+  REQUIRE(h.last.wake());
+  CHECK(*h.last.wake() == h.now + limits::kHandshakeDeadline);
   h.wait(limits::kHandshakeDeadline);
-  REQUIRE(h.last.close_sessions.size() == 1);
-  CHECK(h.last.close_sessions[0].session == 1);
+  REQUIRE(all<CloseSession>(h.last).size() == 1);
+  CHECK(all<CloseSession>(h.last)[0].session == 1);
 }
 
 TEST_CASE("who may not join is told why, closed, counted and logged") {
@@ -62,14 +62,15 @@ TEST_CASE("who may not join is told why, closed, counted and logged") {
     c.change(j);
     CAPTURE(c.text);
     CHECK(!h.join(1, j));
-    const auto* no = h.sent<Refused>();
+    const auto no = h.sent<Refused>();
     REQUIRE(no);
     CHECK(no->code == c.code);
     CHECK_MESSAGE(contains(no->reason, c.text), no->reason);
-    REQUIRE(h.last.close_sessions.size() == 1);
+    REQUIRE(all<CloseSession>(h.last).size() == 1);
     CHECK(h.s.counters().refused_joins == 1);
-    REQUIRE(h.last.events.size() == 1);
-    CHECK(h.last.events[0].kind == "refused");
+    const auto noted = all<EventNoted>(h.last);
+    REQUIRE(noted.size() == 1);
+    CHECK(noted[0].event.kind == "refused");
     CHECK(h.s.members().empty());
   }
 }
@@ -103,7 +104,7 @@ TEST_CASE("load, activate, route; both ends of a pair get the same token") {
   REQUIRE((a && b));
   CHECK(h.s.state() == ClusterState::kLoading);
   std::map<NodeId, Load> loads;
-  for (const auto& send : h.last.sends) {
+  for (const auto& send : all<Send>(h.last)) {
     if (const auto* load = std::get_if<Load>(send.message.get())) loads[send.to.node] = *load;
   }
   REQUIRE(loads.size() == 2);
@@ -120,17 +121,17 @@ TEST_CASE("load, activate, route; both ends of a pair get the same token") {
   h.from(*b, Loaded{version});
   CHECK(h.s.state() == ClusterState::kReady);
   CHECK(h.count_sent<Activate>() == 2);
-  REQUIRE(h.last.replicas_changed);
-  REQUIRE(h.last.replicas_changed->replicas.size() == 2);
-  CHECK(h.last.replicas_changed->replicas[1].address ==
-        Address{b->node, b->incarnation, {ActorKind::kReplica, 1}});
+  const auto routes = h.router_hears<ReplicasChanged>();
+  REQUIRE(routes);
+  REQUIRE(routes->replicas.size() == 2);
+  CHECK(routes->replicas[1].address == Address{b->node, b->incarnation, {ActorKind::kReplica, 1}});
 }
 
 TEST_CASE("an id is kept over lives, an incarnation never") {
   Head h;
   const auto first = h.join(1, good_join(1));
   REQUIRE(first);
-  const auto kept = h.last.keep_next_node;
+  const auto kept = h.kept_next_node();
   Join again = good_join(2);
   again.held_id = first->node;
   again.held_cluster = "c1";
@@ -152,8 +153,8 @@ TEST_CASE("an id is kept over lives, an incarnation never") {
     REQUIRE(second);
     CHECK(second->node == first->node);
     CHECK(second->incarnation > first->incarnation);
-    REQUIRE(h.last.close_sessions.size() == 1);
-    CHECK(h.last.close_sessions[0].session == 1);
+    REQUIRE(all<CloseSession>(h.last).size() == 1);
+    CHECK(all<CloseSession>(h.last)[0].session == 1);
     CHECK(h.s.members().size() == 1);
     // The old session's end does not touch the new life.
     h.down(1);
@@ -176,9 +177,9 @@ TEST_CASE("an id is kept over lives, an incarnation never") {
     REQUIRE(second);
     CHECK(second->node == NodeId{5});
     CHECK(second->incarnation > first->incarnation);
-    CHECK(!restarted.last.keep_next_node);
+    CHECK(!restarted.kept_next_node());
     CHECK(restarted.join(2, good_join(9))->node == NodeId{8});
-    CHECK(restarted.last.keep_next_node == 9);
+    CHECK(restarted.kept_next_node() == 9);
   }
 }
 
@@ -200,7 +201,7 @@ TEST_CASE("a message of an old life is refused with an error and never used") {
   REQUIRE(young);
   const auto version = h.s.placement()->version;
   h.from(*old, Loaded{version});
-  const auto* error = h.sent<Undeliverable>();
+  const auto error = h.sent<Undeliverable>();
   REQUIRE(error);
   CHECK(error->error.code == ErrorCode::kRefused);
   CHECK(h.s.state() == ClusterState::kLoading);
@@ -234,7 +235,7 @@ TEST_CASE("a lease ends unless renewed, and lies do not count as reports") {
   CHECK(h.s.members().empty());
   CHECK(h.s.counters().lost == 1);
   CHECK(h.s.state() == ClusterState::kForming);
-  REQUIRE(h.last.close_sessions.size() == 1);
+  REQUIRE(all<CloseSession>(h.last).size() == 1);
   CHECK(h.now > start);
   // It comes too late.
   h.from(*a, Renew{4, {report}, {}});
@@ -273,7 +274,7 @@ TEST_CASE("a load that fails") {
     }
     const auto b = h.join(2, good_join(2));
     REQUIRE(b);
-    // Whoever can read takes all of it; the other one is asked again after a while.
+    // The one that can read takes all of it; the other one is asked again after a while.
     REQUIRE(h.sent<Load>());
     for (const auto& shard : h.s.placement()->shards) CHECK(shard.device.node == b->node);
   }
@@ -327,13 +328,14 @@ TEST_CASE("clients: hello, status, news, stop") {
   REQUIRE(h.sent<ClientWelcome>());
   CHECK(h.sent<ClientWelcome>()->session == 4);
   h.from_session(4, StatusQuery{7});
-  REQUIRE(h.sent<StatusReply>());
-  CHECK(h.sent<StatusReply>()->query == 7);
+  REQUIRE(all<AnswerStatus>(h.last).size() == 1);
+  CHECK(!all<AnswerStatus>(h.last)[0].reply);
+  CHECK(all<AnswerStatus>(h.last)[0].session == 4);
+  CHECK(all<AnswerStatus>(h.last)[0].query == 7);
   h.from_session(4, Subscribe{});
-  h.last = {};
-  h.s.record("test", "hello", h.now, h.last);
+  h.log("hello");
   REQUIRE(h.sent<ClusterNews>());
-  CHECK(h.sent<ClusterNews>()->event.text == "hello");
+  CHECK(h.sent<ClusterNews>()->event.text == "A worker at peer did not join: hello");
 
   h.from_session(4, StopQuery{8});
   REQUIRE(h.sent<StopReply>());
@@ -343,31 +345,29 @@ TEST_CASE("clients: hello, status, news, stop") {
   CHECK(!h.join(5, good_join(300)));
   CHECK(h.sent<Refused>()->code == ErrorCode::kUnavailable);
   h.from(*a, Leave{"the cluster stops"});
-  CHECK(!h.last.stop_self);
+  CHECK(!h.may_end());
   SUBCASE("the last one leaves") {
     h.from(*b, Leave{"the cluster stops"});
-    CHECK(h.last.stop_self);
-    CHECK(h.last.keep_next_node == 1);
+    CHECK(h.may_end());
+    CHECK(h.kept_next_node() == 1);
   }
   SUBCASE("one does not answer") {
     for (std::uint64_t i = 1; i <= 4; ++i) {
       h.wait(1s);
       h.from(*b, Renew{i, {{0, 0, 0, ""}}, {}});
-      CHECK(!h.last.stop_self);
+      CHECK(!h.may_end());
     }
     h.wait(1s);
-    CHECK(h.last.stop_self);
-    CHECK(!h.last.keep_next_node);
+    CHECK(h.may_end());
+    CHECK(!h.kept_next_node());
   }
 }
 
 TEST_CASE("the event log is bounded") {
   Head h;
-  for (std::size_t i = 0; i < limits::kClusterEventsMax + 10; ++i) {
-    h.s.record("test", std::to_string(i), h.now, h.last);
-  }
+  for (std::size_t i = 0; i < limits::kClusterEventsMax + 10; ++i) h.log(std::to_string(i));
   CHECK(h.s.events().size() == limits::kClusterEventsMax);
-  CHECK(h.s.events().front().text == "10");
+  CHECK(h.s.events().front().text == "A worker at peer did not join: 10");
 }
 
 TEST_CASE("the status has every field that is promised") {
@@ -375,7 +375,7 @@ TEST_CASE("the status has every field that is promised") {
   const auto a = h.join(1, good_join(100));
   h.from(*a, Loaded{h.s.placement()->version});
   h.from(*a, Renew{1, {{3 * kMiB, 0.25f, 0, ""}}, {{0, 2, 1, 100, 40, 5}, {9, 9, 9, 9, 9, 9}}});
-  h.s.record("odd", "not \xff UTF-8", h.now, h.last);
+  h.log("not \xff UTF-8");
   RequestCounters counters{1, 2, 3, 4, 5};
   counters.rates = {10, 20, Quantiles{30, 40}, std::nullopt};
   counters.list = {{7, true, 3, 11, 12, 1, h.now}};

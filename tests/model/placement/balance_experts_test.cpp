@@ -217,17 +217,17 @@ TEST_CASE("with a tolerance, loads that drift and a node that is lost move few c
       for (float& w : row) w *= 0.8f + 0.4f * static_cast<float>(random() % 1000) / 1000;
     }
     const double stale = mean_imbalance(in, in.current);
-    const auto anew = *balance_experts(in);
+    const auto fresh = *balance_experts(in);
     in.tolerance = 0.05;
     const auto drifted = *balance_experts(in);
     check_rules(in, drifted);
-    CHECK(mean_imbalance(in, drifted) <= mean_imbalance(in, anew) * 1.05);
+    CHECK(mean_imbalance(in, drifted) <= mean_imbalance(in, fresh) * 1.05);
     MESSAGE("loads drift by 20 %: imbalance " << stale << " -> " << mean_imbalance(in, drifted)
                                               << ", " << copies_moved(in.current, drifted) << " of "
-                                              << 288 * 8 << " copies move; laid out anew "
-                                              << mean_imbalance(in, anew) << ", "
-                                              << copies_moved(in.current, anew));
-    CHECK(copies_moved(in.current, drifted) * 3 < copies_moved(in.current, anew));
+                                              << 288 * 8 << " copies move; laid out from scratch "
+                                              << mean_imbalance(in, fresh) << ", "
+                                              << copies_moved(in.current, fresh));
+    CHECK(copies_moved(in.current, drifted) * 3 < copies_moved(in.current, fresh));
 
     in.current = drifted;
     std::size_t lost = 0;

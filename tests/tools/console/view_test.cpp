@@ -246,7 +246,7 @@ TEST_CASE("the pages of one thing say what is known of it") {
   };
   const Case cases[] = {
       {Page::kNode,
-       {"node-10", "c.example, process 30", "tcp on eth0", "survived, after experts were loaded",
+       {"node-10", "c.example, process 30", "tcp on eth0", "survived, once experts are loaded",
         "node-10/0", "10%", "slow", "replica 0", "layers 0-4", "experts L1", "2: 0,3"}},
       {Page::kLayer,
        {"layer 1", "5 copies", "900", "90%", "################", "2  node-2/0, node-10/0"}},

@@ -35,7 +35,7 @@ std::string what_its_loss_means(const Facts& facts, const std::string& node) {
     return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
   };
   if (in(facts.survives.at_once)) return "survived at once";
-  if (in(facts.survives.with_reload)) return "survived, after experts were loaded anew";
+  if (in(facts.survives.with_reload)) return "survived, once experts are loaded again";
   return in(facts.survives.not_at_all) ? "not survived: the rest has no room for its part" : "";
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/control/control_lane.h"
+#include "runtime/result.h"
+#include "transport/message.h"
+
+namespace caf {
+class actor_system;
+}
+
+namespace troupe {
+
+/// A worker's or a client's way to the head: one session at a time, made again on demand. Over TCP,
+/// or within the process.
+class HeadLink {
+ public:
+  /// Called from any thread, in order of each session; must not block.
+  struct Events {
+    std::function<void()> up;
+    std::function<void(Envelope)> message;
+    std::function<void(std::string reason, bool foreign)> down;
+  };
+  virtual ~HeadLink() = default;
+  /// Once, before anything else.
+  virtual void listen(Events events) = 0;
+  /// Begins a session; `up` or `down` follows.
+  virtual void connect() = 0;
+  virtual Status send(const Envelope& envelope) = 0;
+  /// Ends the session after what was sent has left.
+  virtual void close() = 0;
+};
+
+/// Over the control lane; tries the addresses in turn, one a connect().
+Result<std::unique_ptr<HeadLink>> make_tcp_link(caf::actor_system& system,
+                                                std::vector<HostPort> heads,
+                                                const Credentials& credentials);
+
+}  // namespace troupe

@@ -1,0 +1,128 @@
+#include "actors/device/cpu_device.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+/// A chain of dependent multiplications and additions, about 0.2 ms on a core of today at full
+/// speed. Nothing but the core's own speed, and whether it is given to this thread, changes that.
+float probe_work() {
+  constexpr int kSteps = 100'000;
+  volatile float start = 1.0f;
+  float x = start;
+  for (int i = 0; i < kSteps; ++i) x = x * 0.999999f + 1e-6f;
+  return x;
+}
+
+/// What the calling thread has computed so far.
+Duration computed() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+double ratio(Duration a, Duration b) {
+  return static_cast<double>(a.count()) / static_cast<double>(std::max<std::int64_t>(b.count(), 1));
+}
+
+}  // namespace
+
+CpuDevice::CpuDevice(const Options& options)
+    : Device(options), threads_(options.threads), thread_([this] { run(); }) {}
+
+CpuDevice::~CpuDevice() {
+  interrupt();
+  std::deque<std::function<void()>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    dropped.swap(jobs_);
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Status CpuDevice::submit(std::function<void()> job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return unavailable("The device is being stopped.");
+    if (jobs_.size() >= limits::kComputeQueueMax)
+      return resource_exhausted("The device's compute queue is full.");
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+  return {};
+}
+
+void CpuDevice::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    busy_since_ = now();
+    lock.unlock();
+    const Duration before = computed();
+    job();
+    job = nullptr;  // what it holds goes before the device counts as idle
+    jobs_computed_ += computed() - before;
+    lock.lock();
+    jobs_took_ += now() - busy_since_;
+    busy_ = false;
+    busy_for_ += now() - std::max(busy_since_, measured_at_);
+  }
+}
+
+bool CpuDevice::makes_progress(TimePoint now, Duration patience) {
+  std::lock_guard lock(mutex_);
+  const std::uint64_t progress = threads_.progress();
+  if (!busy_ || progress != progress_seen_) {
+    progress_seen_ = progress;
+    progress_at_ = now;
+    return true;
+  }
+  return now - std::max(progress_at_, busy_since_) <= patience;
+}
+
+void CpuDevice::probe() {
+  if (probing_.exchange(true)) return;
+  const Status queued = submit([this] {
+    const TimePoint start = now();
+    const Duration before = computed();
+    volatile float result = probe_work();
+    (void)result;
+    const Duration cpu = computed() - before;
+    Duration wall = now() - start;
+    double slowdown = ratio(wall, cpu);
+    // With one thread the jobs since the last probe say more: it is short, and fits between two
+    // interruptions. With several, the time that this one waits for the others would count.
+    if (options().threads == 1) slowdown = ratio(wall + jobs_took_, cpu + jobs_computed_);
+    jobs_took_ = jobs_computed_ = Duration::zero();
+    const double us = std::chrono::duration<double, std::micro>(cpu).count();
+    probe_us_ = static_cast<std::uint32_t>(std::clamp(us * std::max(1.0, slowdown), 1.0, 1e9));
+    probing_ = false;
+  });
+  if (!queued.ok()) probing_ = false;
+}
+
+float CpuDevice::take_utilization(TimePoint now) {
+  std::lock_guard lock(mutex_);
+  Duration busy = busy_for_;
+  if (busy_) busy += now - std::max(busy_since_, measured_at_);
+  const Duration span = now - measured_at_;
+  busy_for_ = Duration::zero();
+  measured_at_ = now;
+  if (span <= Duration::zero()) return 0;
+  const double share = std::chrono::duration<double>(busy) / std::chrono::duration<double>(span);
+  return static_cast<float>(std::clamp(share, 0.0, 1.0));
+}
+
+}  // namespace troupe

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/generation.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// Receives the events of one request, in order, from the Router's thread: it must not block.
+class GenerationSink {
+ public:
+  virtual ~GenerationSink() = default;
+  virtual void on_event(GenerationEvent event) = 0;
+};
+
+/// A door's view of the cluster: what the HTTP gateway, the embedding API and remote clients ask
+/// for. Thread-safe.
+class GenerationService {
+ public:
+  virtual ~GenerationService() = default;
+
+  /// Validates, tokenises (in the caller's thread) and accepts the request. Errors:
+  /// kInvalidArgument (a field is bad: the message names it), kResourceExhausted (queue full),
+  /// kUnavailable (the cluster cannot serve now). The sink gets every event until the last; it is
+  /// then released.
+  virtual Result<std::uint64_t> submit(GenerationRequest request,
+                                       std::shared_ptr<GenerationSink> sink) = 0;
+  /// The client went away: frees what the request holds within one step. Unknown ids are ignored.
+  virtual void cancel(std::uint64_t request) = 0;
+};
+
+/// What the doors may know of the cluster. Thread-safe.
+class ClusterView {
+ public:
+  virtual ~ClusterView() = default;
+  virtual std::string status_json() const = 0;  ///< the JSON of `troupe status --json`
+  virtual bool ready() const = 0;               ///< requests can be served now
+  virtual std::string not_ready_reason() const = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "actors/base/host.h"
+#include "actors/head/session_hub.h"
+#include "actors/router/request_desk.h"
+#include "actors/router/router.h"
+#include "actors/supervisor/supervisor.h"
+#include "actors/supervisor/supervisor_effects.h"
+
+namespace troupe {
+
+/// What lies around a head's actors: the state folder, the log, the metrics, the program. Called
+/// inside the Supervisor's turns, the first of which may come before Head's constructor returns;
+/// must not block.
+class HeadSurroundings {
+ public:
+  virtual ~HeadSurroundings() = default;
+  virtual void keep_next_node(std::uint32_t next_node) = 0;
+  virtual void noted(const ClusterEvent& event) = 0;
+  virtual void counted(const ExpertCounts& counts) = 0;
+  virtual void measured(const ImbalanceMeasured& imbalance) = 0;
+  virtual std::string status(const Supervisor& supervisor) = 0;
+  /// A turn has ended.
+  virtual void changed(const Supervisor& supervisor) = 0;
+  virtual void may_end() = 0;
+};
+
+/// The Supervisor's hands.
+struct HeadHands {
+  Ref<SupervisorInbox> self;
+  SessionHub* hub;
+  HeadSurroundings* surroundings;
+
+  void carry_out(KeepNextNode&& e, const Supervisor&);
+  void carry_out(BindSession&& e, const Supervisor&);
+  void carry_out(CloseSession&& e, const Supervisor&);
+  void carry_out(SendToSession&& e, const Supervisor&);
+  void carry_out(AnswerStatus&& e, const Supervisor& supervisor);
+  void carry_out(EventNoted&& e, const Supervisor&);
+  void carry_out(TokensCounted&& e, const Supervisor&);
+  void carry_out(ImbalanceMeasured&& e, const Supervisor&);
+  void carry_out(HeadMayEnd&& e, const Supervisor&);
+  void turned(const Supervisor& supervisor);
+};
+
+/// The actors of a head in a host: Supervisor, Router and the sessions. HeadNode makes one in a
+/// process and adds the doors; the simulation makes one of its own.
+class Head {
+ public:
+  struct Parts {
+    SupervisorOptions supervisor;
+    Router::Options router;
+    HeadSurroundings& surroundings;
+    RequestDesk& desk;
+    SessionLane& lane;
+  };
+  /// `host` and what `parts` refers to must outlive it. Both actors run when it returns.
+  Head(Host& host, Parts parts);
+  /// Ends both actors. In a host with threads they must have ended before, and the lane's events.
+  ~Head();
+
+  SessionHub& hub() { return hub_; }
+  Ref<SupervisorInbox> supervisor() const { return supervisor_; }
+  Ref<RouterInbox> router() const { return router_; }
+
+ private:
+  Host& host_;
+  const Ref<SupervisorInbox> supervisor_;
+  const Ref<RouterInbox> router_;
+  SessionHub hub_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/base/caf_host.h"
+#include "actors/control/credentials.h"
+#include "actors/control/head_link.h"
+#include "actors/frontend/generation_service.h"
+#include "actors/frontend/model_frontend.h"
+#include "actors/gateway/gateway.h"
+#include "actors/metrics/metrics.h"
+#include "runtime/engine_options.h"
+
+namespace troupe {
+
+struct HeadOptions {
+  std::string version;
+  EngineOptions engine;
+  std::string cluster_id;
+  Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
+  /// What to run on a worker, given where the head listens.
+  std::function<std::string(const HostPort&)> join_line;
+  std::uint32_t next_node = 1;  ///< the next new worker's id, as `keep_next_node` was last given it
+  /// Keeps it for the head's next life; called before anybody hears of the id.
+  std::function<void(std::uint32_t)> keep_next_node = [](std::uint32_t) {};
+  /// The control lane's listener; none for a cluster within one process.
+  std::optional<HostPort> listen;
+  Credentials credentials;
+  /// The HTTP API; none for an embedded cluster.
+  std::optional<GatewayOptions> gateway;
+};
+
+/// The head: Supervisor, Router and Gateway, and the sessions of workers and clients.
+class HeadNode : public ClusterView {
+ public:
+  /// Reads the model's configuration and tokenizer, then listens. `host` must outlive it.
+  static Result<std::unique_ptr<HeadNode>> start(CafHost& host, HeadOptions options);
+  /// Ends everything at once, if stop() has not been waited for.
+  ~HeadNode() override;
+
+  GenerationService& service();
+  const ModelFrontend& frontend() const;
+  Metrics& metrics();
+  std::uint16_t control_port() const;
+  std::string http_url() const;  ///< empty without a gateway
+
+  /// A worker's way in from within this process.
+  std::unique_ptr<HeadLink> make_local_link();
+
+  // ClusterView
+  std::string status_json() const override;
+  bool ready() const override;
+  std::string not_ready_reason() const override;
+
+  /// Cluster events, from the Supervisor's actor, until the head ends; must not block.
+  void subscribe(std::function<void(const ClusterEvent&)> listener);
+
+  /// Waits until requests can be served; false when `patience` passed first.
+  bool wait_ready(Duration patience) const;
+  /// Why it cannot serve although devices are here (a plan that does not fit, weights that cannot
+  /// be loaded, a member lost); none while it forms, loads or serves.
+  std::optional<Error> trouble() const;
+  /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
+  /// thread.
+  void stop(const std::string& reason);
+  /// Waits until the cluster has ended; false when `patience` passed first.
+  bool wait(Duration patience);
+
+ private:
+  struct Impl;
+  explicit HeadNode(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,224 @@
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/base/inbox.h"
+
+/// Who takes what: every actor's inbox, one sentence a message. `Wire` messages are those of
+/// transport/message.h and may come from another node. `Local` messages are made in this process
+/// only. What an actor's own jobs tell it is declared in its folder; what one actor tells another
+/// is defined here, so that no folder needs the other.
+namespace troupe {
+
+class ExpertRoutes;
+
+// --- What actors of one process tell each other -------------------------------------------------
+
+/// A life of a peer cannot be reached any more.
+struct PeerDown {
+  NodeId node;
+  Incarnation incarnation;
+  std::string reason;
+};
+/// A life of a peer can be reached (again).
+struct PeerUp {
+  NodeId node;
+  Incarnation incarnation;
+};
+
+/// Worker -> LayerShard: later questions follow these routes; RoutesSettled comes back.
+struct RoutesChanged {
+  std::shared_ptr<const ExpertRoutes> routes;
+  std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
+};
+/// Worker -> LayerShard: ask these devices only if nobody else has the expert; no others.
+struct DevicesAvoided {
+  std::set<DeviceRef> devices;
+};
+/// LayerShard -> NodeAgent: no question of this shard by older routes than that version's is open.
+struct RoutesSettled {
+  std::uint32_t shard = 0;  ///< its index
+  PlacementVersion version;
+};
+
+/// A replica that takes sequences.
+struct ReplicaEndpoint {
+  std::uint32_t id = 0;
+  Address address;
+  bool slow = false;  ///< gets new sequences only if no other one serves
+  bool operator==(const ReplicaEndpoint&) const = default;
+};
+/// Supervisor -> Router: these replicas serve from now on, and no others.
+struct ReplicasChanged {
+  PlacementVersion version;
+  std::vector<ReplicaEndpoint> replicas;
+};
+/// Supervisor -> Router: the node of these replicas died; `why` names it.
+struct ReplicasLost {
+  std::vector<std::uint32_t> replicas;
+  std::string why;
+};
+/// Supervisor -> Router: whether new requests may wait although no replica can take them.
+struct AdmissionChanged {
+  bool waits = false;
+  std::string why;  ///< what a request is told that may not wait
+  bool operator==(const AdmissionChanged&) const = default;
+};
+/// Supervisor -> Router: nothing is answered any more.
+struct RequestsEnd {
+  std::string why;
+};
+
+struct SubmitRequest;  // router/messages.h
+/// A door -> Router: the client of that request went away.
+struct CancelRequest {
+  std::uint64_t request = 0;
+};
+
+/// Lane -> Supervisor: an authenticated connection; `peer` says where from, for people.
+struct SessionUp {
+  std::uint32_t session = 0;
+  std::string peer;
+};
+/// Lane -> Supervisor: a session has ended.
+struct SessionDown {
+  std::uint32_t session = 0;
+  std::string reason;
+};
+/// The program -> Supervisor: the head listens; `join_line` is what to run on a worker.
+struct Listening {
+  std::string join_line;
+};
+/// The program -> Supervisor: end the cluster in order.
+struct StopCluster {
+  std::string reason;
+};
+/// A door -> Supervisor: the JSON of `troupe status --json` is wanted.
+struct StatusWanted {
+  std::shared_ptr<std::promise<std::string>> reply;
+};
+
+/// Lane -> NodeAgent: the session that it asked for is up.
+struct HeadUp {};
+/// Lane -> NodeAgent: the session ended, or never began.
+struct HeadDown {
+  std::string reason;
+  bool foreign = false;  ///< the certificates do not belong together; no retry will help
+};
+/// The program -> NodeAgent: leave the cluster in order.
+struct LeaveCluster {
+  std::string reason;
+};
+/// Device -> NodeAgent: a device of this node computes no more.
+struct DeviceFailed {
+  std::uint32_t device = 0;
+};
+
+struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it
+struct PieceRead;
+struct PartRead;
+struct PartBuilt;
+struct StepCut;  // layer_shard/messages.h
+struct StepComputed;
+struct PassEnded;  // expert_group/expert_pass.h
+
+// --- Inboxes ------------------------------------------------------------------------------------
+
+/// Membership and placement of the cluster; on the head.
+struct SupervisorInbox {
+  static constexpr ActorKind kKind = ActorKind::kSupervisor;
+  using wire = Wire<Join,             // a worker wants to become a member
+                    Renew,            // a member's devices made progress: its lease begins again
+                    Leave,            // a member, or a worker that does not belong here, goes
+                    LoadProgress,     // bytes of a version that a member has read
+                    Loaded,           // a member has all of its part of a version
+                    LoadFailed,       // a member cannot load its part, and why
+                    Activated,        // nothing on a member waits by older routes
+                    ExpertCounts,     // rows that a member's gates sent to each expert
+                    PeerUnreachable,  // a member cannot reach another one
+                    ClientHello,      // a program wants to ask
+                    StatusQuery,      // a program wants the status
+                    StopQuery,        // a program ends the cluster
+                    DrainQuery,       // a program wants a node to move everything off and leave
+                    RebalanceQuery,   // a program wants the experts' load evened out now
+                    Subscribe,        // a program wants to hear cluster events
+                    Undeliverable>;   // ignored: the receiver is lost by session or lease
+  using local = Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted>;
+};
+
+/// Every accepted request until it ends; on the head.
+struct RouterInbox {
+  static constexpr ActorKind kKind = ActorKind::kRouter;
+  using wire = Wire<SequenceEvents,  // what a replica's step did to its sequences
+                    Undeliverable>;  // a Submit did not reach its replica
+  using local =
+      Local<SubmitRequest, CancelRequest, ReplicasChanged, ReplicasLost, AdmissionChanged,
+            RequestsEnd>;
+};
+
+/// A worker: its membership, what it serves, its weights. One a node.
+struct NodeAgentInbox {
+  static constexpr ActorKind kKind = ActorKind::kNodeAgent;
+  using wire = Wire<Greeting,        // what cluster this is
+                    Refused,         // the head does not take this worker, and why
+                    Welcome,         // it is a member now: its id, life and lease
+                    Renewed,         // the lease begins again from when that Renew was sent
+                    Load,            // hold what this version gives, beside what serves
+                    Activate,        // every member has loaded that version: follow its routes
+                    Retire,          // nobody uses an older one: let go of what it alone gave
+                    MemberLost,      // a life of a node is over, whatever its sockets say
+                    Connect,         // connect to that peer again: the old connection broke
+                    Avoid,           // devices to ask only if nobody else can
+                    Stop,            // end in order
+                    PeerPing,        // a peer's connection still carries something
+                    Undeliverable>;  // the head has no such member
+  using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, RoutesSettled,
+                      CheckpointInspected, PieceRead, PartRead, PartBuilt, Ended>;
+};
+
+/// The scheduler of one data-parallel replica.
+struct ReplicaInbox {
+  static constexpr ActorKind kKind = ActorKind::kReplica;
+  using wire = Wire<Submit,          // generate this sequence
+                    Cancel,          // nobody wants it any more
+                    StepResult,      // a step is done
+                    StepFailed,      // a step cannot be finished
+                    Undeliverable>;  // a plan did not reach its shard
+  using local = Local<PeerDown>;
+};
+
+/// A range of layers of one replica.
+struct LayerShardInbox {
+  static constexpr ActorKind kKind = ActorKind::kLayerShard;
+  using wire = Wire<StepPlan,        // what the next step computes
+                    StepAbort,       // forget that step
+                    Hidden,          // its rows, from the stage before
+                    ExpertOutput,    // what experts elsewhere made of rows
+                    NotHere,         // they are not there (any more): ask another copy
+                    Undeliverable>;  // a question, or hidden rows, did not arrive
+  using local = Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged>;
+};
+
+/// The routed experts of one device, for shards elsewhere.
+struct ExpertGroupInbox {
+  static constexpr ActorKind kKind = ActorKind::kExpertGroup;
+  using wire = Wire<Dispatch,        // rows for experts of one layer
+                    Undeliverable>;  // an answer did not arrive
+  using local = Local<PassEnded>;
+};
+
+/// The other end of a session that is not (yet) a member's: a program, or a worker that seeks.
+struct SessionInbox {
+  static constexpr ActorKind kKind = ActorKind::kClient;
+  using wire = Wire<Greeting, Refused, ClientWelcome, StatusReply, StopReply, OperationProgress,
+                    ClientGeneration, ClusterNews, Undeliverable>;
+  using local = Local<>;
+};
+
+}  // namespace troupe

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+
+#include "actors/base/host.h"
+#include "actors/device/device.h"
+#include "actors/layer_shard/messages.h"
+#include "actors/layer_shard/shard_compute.h"
+
+namespace troupe {
+
+class LayerShard;
+
+/// Carries a LayerShard's own effects out: jobs in its device's queue, whose news come back as
+/// StepCut and StepComputed. The compute, and with it what it claims of the device, is freed in the
+/// device's queue after the last job; the shard's life ends then.
+class ShardHands {
+ public:
+  ShardHands(Host& host, const Ref<LayerShardInbox>& self, Device& device,
+             std::unique_ptr<ShardCompute> compute, const Life& life);
+  ShardHands(ShardHands&&) = default;
+  ~ShardHands();
+
+  void carry_out(BeginStep&& begin, const LayerShard& shard);
+  void carry_out(ResumeStep&& resume, const LayerShard& shard);
+  void carry_out(ReleaseStep&& release, const LayerShard& shard);
+
+ private:
+  template <class Work>
+  void submit(StepId step, Work work);
+
+  struct Seat;  // what jobs share: post, self, compute, life
+  Device* device_;
+  std::shared_ptr<Seat> seat_;
+};
+
+}  // namespace troupe

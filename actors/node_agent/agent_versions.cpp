@@ -1,0 +1,158 @@
+#include "actors/node_agent/agent_versions.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace troupe {
+namespace {
+
+Status check(const Load& load, NodeId self, std::size_t devices) {
+  const auto strange = [&](const DeviceRef& device) {
+    return device.node == self && device.index >= devices;
+  };
+  bool fits = std::none_of(load.placement.shards.begin(), load.placement.shards.end(),
+                           [&](const auto& shard) { return strange(shard.device); });
+  for (const auto& layer : load.placement.experts)
+    fits = fits && std::none_of(layer.slots.begin(), layer.slots.end(),
+                                [&](const auto& slot) { return strange(slot.device); });
+  if (!fits) return invalid_argument("The placement names a device it has not.");
+  for (const auto& peer : load.peers)
+    if (peer.id == self) return invalid_argument("The placement names it as its own peer.");
+  return {};
+}
+
+std::vector<LayerExperts> own(const std::vector<LayerExperts>& layers, NodeId self) {
+  std::vector<LayerExperts> out;
+  for (const auto& layer : layers) {
+    LayerExperts here{layer.layer, {}};
+    for (const auto& slot : layer.slots)
+      if (slot.device.node == self) here.slots.push_back(slot);
+    if (!here.slots.empty()) out.push_back(std::move(here));
+  }
+  return out;
+}
+
+VersionWorkPtr work_of(const Load& load, NodeId self, const AgentVersions::Fit& fit) {
+  auto work = std::make_shared<VersionWork>();
+  work->version = load.placement.version;
+  work->placement = load.placement;
+  work->engine = load.engine;
+  work->model_path = fit.model_path;
+  work->checkpoint_hash = fit.checkpoint_hash;
+  work->peers = load.peers;
+  for (const auto& shard : load.placement.shards)
+    if (shard.device.node == self) work->shards.push_back(shard);
+  for (const auto& replica : load.placement.replicas)
+    if (replica.node == self) work->replicas.push_back(replica);
+  work->experts = own(load.placement.experts, self);
+  work->tier = own(load.placement.tier, self);
+  return work;
+}
+
+std::string text_of(PlacementVersion version) { return std::to_string(version.value); }
+
+}  // namespace
+
+// --- Loading ------------------------------------------------------------------------------------
+
+void AgentVersions::load(const Load& load, const Fit& fit, AgentVoice& voice, PeerLinks& links,
+                         AgentEffects& effects) {
+  if (load.placement.version <= newest_) return;  // known already
+  newest_ = load.placement.version;
+  const auto before = std::exchange(pending_, Pending{newest_, {}, false, false});
+  if (const Status s = check(load, voice.id, fit.devices); !s.ok()) {
+    if (before) effects.add(DropVersion{before->version, nullptr});
+    return fail(s.error(), voice, effects);
+  }
+  for (const auto& peer : load.peers) pending_->peers[peer.id] = peer.incarnation;
+  const VersionWorkPtr work = work_of(load, voice.id, fit);
+  voice.say("Loading version " + text_of(newest_) +
+                " of the placement: " + std::to_string(work->shards.size()) + " shards.",
+            effects);
+  // Replicas of peers that are lost end before anything is begun that may need their memory.
+  links.take(load.peers, voice, effects);
+  if (before) effects.add(DropVersion{before->version, work});
+  effects.add(LoadVersion{work});
+}
+
+void AgentVersions::fail(Error error, AgentVoice& voice, AgentEffects& effects) {
+  assert(pending_);
+  voice.say("Could not load version " + text_of(pending_->version) + ": " + error.message, effects);
+  voice.tell_head(LoadFailed{pending_->version, std::move(error)}, effects);
+  pending_.reset();
+}
+
+void AgentVersions::progress(const LoadProgress& progress, const AgentVoice& voice,
+                             AgentEffects& effects) const {
+  if (loading() == progress.version) voice.tell_head(LoadProgress(progress), effects);
+}
+
+void AgentVersions::loaded(PlacementVersion version, const AgentVoice& voice,
+                           const PeerLinks& links, AgentEffects& effects) {
+  if (loading() != version) return;
+  pending_->here = true;
+  report_if_loaded(voice, links, effects);
+}
+
+void AgentVersions::load_failed(PlacementVersion version, Error error, AgentVoice& voice,
+                                AgentEffects& effects) {
+  if (loading() == version) fail(std::move(error), voice, effects);
+}
+
+void AgentVersions::report_if_loaded(const AgentVoice& voice, const PeerLinks& links,
+                                     AgentEffects& effects) {
+  if (!pending_ || !pending_->here || pending_->reported) return;
+  for (const auto& [node, life] : pending_->peers)
+    if (!links.reaches(node)) return;
+  pending_->reported = true;
+  voice.tell_head(Loaded{pending_->version}, effects);
+}
+
+// --- Serving ------------------------------------------------------------------------------------
+
+void AgentVersions::activate(const Envelope& envelope, PlacementVersion version, AgentVoice& voice,
+                             AgentEffects& effects) {
+  if (active_ == version) return;
+  if (!pending_ || pending_->version != version || !pending_->reported)
+    return voice.refuse(envelope, "that version is not loaded here.", effects);
+  active_ = version;
+  active_peers_ = std::move(pending_->peers);
+  pending_.reset();
+  voice.say("Serving version " + text_of(version) + " of the placement.", effects);
+  effects.add(ActivateVersion{version});
+}
+
+void AgentVersions::settled(PlacementVersion version, const AgentVoice& voice,
+                            AgentEffects& effects) const {
+  if (active_ == version) voice.tell_head(Activated{version}, effects);
+}
+
+void AgentVersions::retire(const Envelope& envelope, PlacementVersion version, AgentVoice& voice,
+                           PeerLinks& links, AgentEffects& effects) {
+  if (active_ && version < *active_) return;  // a newer one has taken its place
+  if (active_ != version)
+    return voice.refuse(envelope, "that version is not active here.", effects);
+  links.keep_only(active_peers_, pending_ ? pending_->peers : PeerLinks::Lives{}, effects);
+  effects.add(RetireVersion{version});
+}
+
+void AgentVersions::lose(NodeId node, AgentEffects& effects) {
+  if (!pending_ || !pending_->peers.contains(node)) return;
+  effects.add(DropVersion{pending_->version, nullptr});
+  pending_.reset();
+}
+
+void AgentVersions::clear() { *this = {}; }
+
+std::string AgentVersions::violation() const {
+  if (pending_ && active_ && pending_->version <= *active_)
+    return "a pending version is not newer than the active one";
+  if (pending_ && pending_->version > newest_) return "a pending version was never sent";
+  if (active_ && *active_ > newest_) return "an active version was never sent";
+  if (pending_ && pending_->reported && !pending_->here)
+    return "a version was reported that is not here";
+  return {};
+}
+
+}  // namespace troupe

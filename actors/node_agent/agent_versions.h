@@ -1,0 +1,72 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/node_agent/agent_voice.h"
+#include "actors/node_agent/peer_links.h"
+
+namespace troupe {
+
+/// The versions of the placement that a member knows: one is active while another one is loaded.
+///
+///     Load ─► pending ─ weights, actors and peers there ─► Loaded
+///     Activate ─► active ─ no question by older routes is open ─► Activated
+///     Retire ─► what it does not give goes
+class AgentVersions {
+ public:
+  /// What of a worker a placement must fit.
+  struct Fit {
+    std::size_t devices = 0;
+    const std::string& model_path;
+    const std::string& checkpoint_hash;
+  };
+
+  void load(const Load& load, const Fit& fit, AgentVoice& voice, PeerLinks& links,
+            AgentEffects& effects);
+  void activate(const Envelope& envelope, PlacementVersion version, AgentVoice& voice,
+                AgentEffects& effects);
+  void retire(const Envelope& envelope, PlacementVersion version, AgentVoice& voice,
+              PeerLinks& links, AgentEffects& effects);
+  /// A pending version that needs that node is over; the head sends another.
+  void lose(NodeId node, AgentEffects& effects);
+  /// The membership begins or ends.
+  void clear();
+
+  void progress(const LoadProgress& progress, const AgentVoice& voice, AgentEffects& effects) const;
+  void loaded(PlacementVersion version, const AgentVoice& voice, const PeerLinks& links,
+              AgentEffects& effects);
+  void load_failed(PlacementVersion version, Error error, AgentVoice& voice,
+                   AgentEffects& effects);
+  void settled(PlacementVersion version, const AgentVoice& voice, AgentEffects& effects) const;
+  /// Says Loaded once all is there. Only the peers of that version count: others may be lost, or
+  /// never come.
+  void report_if_loaded(const AgentVoice& voice, const PeerLinks& links, AgentEffects& effects);
+
+  std::optional<PlacementVersion> active() const { return active_; }
+  /// The version that is to be loaded and has not been reported yet, if any.
+  std::optional<PlacementVersion> loading() const {
+    if (!pending_ || pending_->reported) return std::nullopt;
+    return pending_->version;
+  }
+  std::string violation() const;
+
+ private:
+  /// The version that is being loaded, or has been and waits for its activation.
+  struct Pending {
+    PlacementVersion version;
+    PeerLinks::Lives peers;
+    bool here = false;      ///< weights and actors are
+    bool reported = false;  ///< as Loaded
+  };
+  void fail(Error error, AgentVoice& voice, AgentEffects& effects);
+
+  std::optional<Pending> pending_;
+  std::optional<PlacementVersion> active_;
+  PeerLinks::Lives active_peers_;
+  PlacementVersion newest_;  // of all versions that this membership heard of
+};
+
+}  // namespace troupe

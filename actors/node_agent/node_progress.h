@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/message.h"
+
+namespace troupe {
+
+/// The weights that a node has in memory.
+struct HeldInventory {
+  std::uint64_t bytes = 0;
+  std::vector<LayerRange> shards;
+  std::vector<HeldExperts> experts;  ///< ordered by layer
+};
+
+/// What the devices and replicas of this node do now. WorkerMachine takes it when it wakes the
+/// agent.
+struct NodeProgress {
+  bool devices_alive = true;  ///< every compute thread is idle or moved on since the last snapshot
+  std::vector<DeviceReport> devices;
+  std::vector<ReplicaReport> replicas;
+  HeldInventory held;  ///< wanted while this node is no member
+  /// Rows that the gates sent to experts since it was last given: about once a second.
+  std::vector<ExpertCounts::Layer> counts;
+};
+
+}  // namespace troupe

@@ -1,0 +1,100 @@
+// What always holds of a Replica between two turns.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "actors/replica/replica.h"
+
+namespace troupe {
+
+std::string Replica::violation() const {
+  if (!events_.empty()) return "events for the Router were kept back";
+  if (auto found = violation_of_sequences(); !found.empty()) return found;
+  if (auto found = violation_of_blocks(); !found.empty()) return found;
+  return violation_of_steps();
+}
+
+std::string Replica::violation_of_sequences() const {
+  std::size_t wanted = 0;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& [key, s] : *sequences) {
+      const std::string name = "sequence " + std::to_string(s.submit.sequence.value);
+      if (sequences == &waiting_ && (running_.contains(key) || s.busy || s.computed != 0))
+        return name + " waits and runs";
+      if (s.computed >= s.length()) return name + " has nothing to compute and has not ended";
+      if (s.cancelled) {
+        if (!s.busy) return name + " was cancelled, is in no step and did not end";
+        continue;
+      }
+      ++wanted;
+      const auto known = keys_.find(s.submit.sequence);
+      if (known == keys_.end() || known->second != key) return name + " is not found by its id";
+    }
+  if (wanted != keys_.size()) return "an id stands for a sequence that is not here";
+  if (static_cast<std::int32_t>(running_.size()) > plan_limits().sequences_running)
+    return "more sequences run than may";
+  return {};
+}
+
+std::string Replica::violation_of_blocks() const {
+  std::vector<bool> seen(static_cast<std::size_t>(pool_.total()));
+  std::size_t count = 0;
+  const auto take = [&](const std::vector<std::int32_t>& blocks) {
+    for (const std::int32_t block : blocks) {
+      if (block < 0 || block >= pool_.total() || seen[static_cast<std::size_t>(block)])
+        return false;
+      seen[static_cast<std::size_t>(block)] = true;
+    }
+    count += blocks.size();
+    return true;
+  };
+  for (const auto& [key, s] : running_) {
+    const std::string name = "sequence " + std::to_string(s.submit.sequence.value);
+    if (!take(s.blocks)) return name + " has a block twice, or another's";
+    if (static_cast<std::int32_t>(s.blocks.size()) < blocks_for(s.computed, config_.block_size))
+      return name + " has fewer blocks than computed positions";
+  }
+  for (const auto& [key, s] : waiting_)
+    if (!s.blocks.empty())
+      return "sequence " + std::to_string(s.submit.sequence.value) + " waits and has blocks";
+  if (!take(pool_.free_blocks())) return "a block is free and used, or free twice";
+  if (count != seen.size()) return "a block is neither free nor used";
+  return {};
+}
+
+std::string Replica::violation_of_steps() const {
+  if (static_cast<std::int32_t>(steps_.size()) > config_.stages)
+    return "more steps are in flight than there are stages";
+  std::vector<std::uint64_t> keys;
+  TimePoint deadline{};
+  for (const auto& [id, step] : steps_) {
+    const std::string name = "step " + std::to_string(id.value);
+    if (id >= next_step_) return name + " has a number that will be given again";
+    if (step.shares.empty()) return name + " computes nothing";
+    if (step.deadline < deadline) return name + " ends before an earlier one";
+    deadline = step.deadline;
+    std::int32_t rows = 0;
+    for (const Share& share : step.shares) {
+      const auto found = running_.find(share.key);
+      if (found == running_.end() || !found->second.busy)
+        return name + " computes a sequence that is not in a step";
+      const Sequence& s = found->second;
+      const std::int32_t end = s.computed + share.rows;
+      if (share.rows < 1 || end > s.length()) return name + " computes rows that are not there";
+      if (static_cast<std::int32_t>(s.blocks.size()) < blocks_for(end, config_.block_size))
+        return name + " computes rows that have no block";
+      rows += share.rows;
+      keys.push_back(share.key);
+    }
+    if (rows > config_.max_num_batched_tokens) return name + " has more rows than a step may";
+  }
+  std::sort(keys.begin(), keys.end());
+  if (std::adjacent_find(keys.begin(), keys.end()) != keys.end())
+    return "two steps compute the same sequence";
+  const auto busy =
+      std::count_if(running_.begin(), running_.end(), [](const auto& s) { return s.second.busy; });
+  if (static_cast<std::size_t>(busy) != keys.size()) return "a sequence is in a step that is gone";
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,184 @@
+// How a Replica's steps begin: what it decides at the end of every turn.
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+#include <utility>
+
+#include "actors/replica/replica.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+template <class Sequence>
+PlanSequence view(std::uint64_t key, const Sequence& s, bool busy) {
+  return {key, s.computed, s.length(), static_cast<std::int32_t>(s.blocks.size()), busy};
+}
+
+bool same(const ReplicaReport& a, const ReplicaReport& b) {
+  const auto fields = [](const ReplicaReport& r) {
+    return std::tie(r.replica, r.running, r.waiting, r.kv_blocks_total, r.kv_blocks_used,
+                    r.preemptions);
+  };
+  return fields(a) == fields(b);
+}
+
+}  // namespace
+
+void Replica::end_turn(TimePoint now, Effects& effects) {
+  while (plan(now, effects)) {
+  }
+  if (const ReplicaReport newest = report(); !reported_ || !same(*reported_, newest)) {
+    reported_ = newest;
+    effects.add(ReportChanged{newest});
+  }
+  if (!events_.empty())
+    effects.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
+  if (!steps_.empty()) effects.wake_at(steps_.begin()->second.deadline);
+  if (plan_after_ > now && !(running_.empty() && waiting_.empty())) effects.wake_at(plan_after_);
+}
+
+/// Suspects have their turns, so that neither they nor the others starve.
+StepChoice Replica::choose() {
+  StepChoice choice;
+  if (std::exchange(suspect_turn_, false)) choice = choose_suspect();
+  if (!choice.rows.empty()) return choice;
+  choice = choose_together();
+  if (!choice.rows.empty()) {
+    suspect_turn_ = true;
+    return choice;
+  }
+  StepChoice alone = choose_suspect();
+  return alone.rows.empty() ? choice : alone;
+}
+
+PlanLimits Replica::plan_limits() const {
+  PlanLimits limits;
+  // Each running sequence gets a row whenever it decodes, so there are no more of them than rows.
+  limits.sequences_running = std::min(config_.max_num_seqs, config_.max_num_batched_tokens);
+  limits.rows_a_step = config_.max_num_batched_tokens;
+  limits.block_size = config_.block_size;
+  limits.blocks_free = pool_.free();
+  return limits;
+}
+
+/// Everybody who is not suspected of making steps fail.
+StepChoice Replica::choose_together() const {
+  PlanLimits limits = plan_limits();
+  std::vector<PlanSequence> running, waiting;
+  for (const auto& [key, s] : running_) running.push_back(view(key, s, s.busy || s.suspect()));
+  for (const auto& [key, s] : waiting_) {
+    if (s.suspect()) continue;
+    if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
+      break;
+    waiting.push_back(view(key, s, false));
+  }
+  // A pipeline is full only if its steps share the sequences out.
+  const auto sequences = static_cast<std::int32_t>(running.size() + waiting.size());
+  limits.sequences_a_step = (sequences + config_.stages - 1) / config_.stages;
+  return plan_step(running, waiting, limits);
+}
+
+/// One suspect alone: the one with the fewest failures, which is the likeliest to be innocent.
+StepChoice Replica::choose_suspect() const {
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> suspects;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& [key, s] : *sequences)
+      if (s.suspect() && !s.busy) suspects.emplace_back(s.failures, key);
+  std::sort(suspects.begin(), suspects.end());
+  for (const bool preempting : {false, true})
+    for (const auto& [failures, key] : suspects)
+      if (StepChoice choice = choose_suspect(key, preempting); !choice.rows.empty()) return choice;
+  return {};
+}
+
+StepChoice Replica::choose_suspect(std::uint64_t suspect, bool preempting) const {
+  PlanLimits limits = plan_limits();
+  limits.sequences_a_step = 1;
+  std::vector<PlanSequence> running, waiting;
+  for (const auto& [key, s] : running_) {
+    if (key == suspect) continue;
+    running.push_back(view(key, s, s.busy || !preempting));
+    // It may have to give its blocks up, but no row is kept for it as for one that decodes.
+    if (preempting) running.back().length = s.computed + 2;
+  }
+  if (const auto found = running_.find(suspect); found != running_.end())
+    running.insert(running.begin(), view(suspect, found->second, false));
+  else if (!preempting)
+    waiting.push_back(view(suspect, waiting_.at(suspect), false));
+  StepChoice choice = plan_step(running, waiting, limits);
+  if (choice.rows.empty() || choice.rows[0].key != suspect) return {};
+  return choice;
+}
+
+bool Replica::plan(TimePoint now, Effects& effects) {
+  if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
+  if (now < plan_after_ || (running_.empty() && waiting_.empty())) return false;
+  const StepChoice choice = choose();
+  for (const std::uint64_t key : choice.preempted) preempt(key);
+  if (choice.rows.empty()) return false;
+
+  StepPlan plan{config_.id, config_.version, {}};
+  plan.body.step = next_step_;
+  Step step;
+  step.deadline = now + limits::kStepDeadline;
+  for (const PlannedRows& planned : choice.rows) {
+    if (const auto waiting = waiting_.find(planned.key); waiting != waiting_.end())
+      running_.insert(waiting_.extract(waiting));
+    Sequence& sequence = running_.at(planned.key);
+    pool_.take(planned.blocks_new, sequence.blocks);
+    plan.body.sequences.push_back(rows_of(sequence, planned));
+    step.shares.push_back({planned.key, planned.rows, plan.body.sequences.back().sample});
+    sequence.busy = true;
+    if (!std::exchange(sequence.started, true)) {
+      SequenceEvent event;
+      event.sequence = sequence.submit.sequence;
+      event.attempt = sequence.submit.attempt;
+      event.started = true;
+      event.index = sequence.output();
+      events_.push_back(std::move(event));
+    }
+  }
+  const MessagePtr message = message_of(std::move(plan));
+  for (const auto& shard : config_.shards) effects.send(shard, message);
+  steps_.emplace(next_step_, std::move(step));
+  ++next_step_.value;
+  return true;
+}
+
+void Replica::preempt(std::uint64_t key) {
+  const auto found = running_.find(key);
+  assert(found != running_.end() && !found->second.busy);
+  pool_.give_back(found->second.blocks);
+  found->second.computed = 0;
+  waiting_.insert(running_.extract(found));
+  ++preemptions_;
+}
+
+StepSequence Replica::rows_of(const Sequence& sequence, const PlannedRows& planned) const {
+  const std::int32_t first = sequence.computed;
+  const std::int32_t end = first + planned.rows;
+  StepSequence rows;
+  rows.id = sequence.submit.sequence;
+  rows.block_table = sequence.blocks;
+  rows.first_position = first;
+  rows.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
+  rows.prompt_length = sequence.prompt_length;
+  rows.sampling = sequence.submit.sampling;
+  rows.sample = end == sequence.length() && finish_of(sequence) == FinishReason::kNone;
+  for (std::int32_t position = first; position < end && sequence.submit.prompt_logprobs >= 0;
+       ++position) {
+    const bool scored = sequence.scores(position);
+    rows.targets.push_back(scored ? sequence.tokens[static_cast<std::size_t>(position) + 1] : -1);
+    rows.prompt_logprobs |= scored;
+  }
+  if (rows.prompt_logprobs) {
+    rows.sampling.top_logprobs =
+        std::max(rows.sampling.top_logprobs, sequence.submit.prompt_logprobs);
+  } else {
+    rows.targets.clear();
+  }
+  return rows;
+}
+
+}  // namespace troupe

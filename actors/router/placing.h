@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/router/messages.h"
+#include "actors/router/request_book.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+
+/// Attempts of a sequence in a row that may end with a passing error, without a new token in
+/// between, before its request fails. A replica has tried for seconds before it gives one up.
+inline constexpr std::uint32_t kFailedAttemptsMax = 2 * limits::kReplaysMax;
+/// A replica that refused a sequence, or could not be reached, is tried again after this long if
+/// there is no other; doubled with every refusal up to the maximum.
+inline constexpr Duration kRetryPauseMin = std::chrono::milliseconds(50);
+inline constexpr Duration kRetryPauseMax = std::chrono::seconds(2);
+/// Tokens of the sequences that one replica holds and has not begun with; the others wait here.
+/// After a loss everything is handed over again: that must not fill the unsent bytes of a control
+/// session, even if a node has eight replicas.
+inline constexpr std::size_t kUnstartedTokensMax = 1u << 20;
+static_assert(8 * kUnstartedTokensMax * sizeof(TokenId) * 2 <= limits::kControlUnsentBytesMax);
+/// As many strikes convict a suspect although innocent sequences ran beside it: under steady
+/// traffic it would never be alone.
+inline constexpr std::uint32_t kStrikesInCompanyMax = 4;
+
+/// Where sequences run: hands them to replicas and takes them back. A part of the Router.
+///
+///     wait ─► waiting ─ assign: Submit ─► at a replica ─ release ─►
+///                ▲                             │
+///                └── pausing ◄── replica lost, moved or refusing
+class Placing {
+ public:
+  using Choice = RequestBook::Choice;
+  /// A request that must not run again, and why.
+  using Convicted = std::pair<std::uint64_t, Error>;
+
+  bool any_replica() const { return !replicas_.empty(); }
+  /// Whether the choice runs at that address.
+  bool runs_at(const Choice& choice, const Address& address) const;
+
+  void wait(const Choice& choice);
+  void wait_no_more(const Choice& choice);
+  /// Hands over those who wait, as far as there is room.
+  void assign(RequestBook& book, TimePoint now, RouterEffects& effects);
+  /// When the first pause ends.
+  std::optional<TimePoint> next_pause_end() const;
+
+  void note_start(Choice& choice);
+  void note_progress(Choice& choice);
+  /// The replica need not work on it any longer: its load shrinks; with `cancel` it hears of it.
+  void release(const Journal& journal, Choice& choice, bool cancel, RouterEffects& effects);
+  /// An attempt ended with a passing error: it is tried again. False: give it up.
+  bool retry(RequestBook& book, Choice& choice, const Error& why, TimePoint now,
+             RouterEffects& effects);
+  void on_undeliverable(RequestBook& book, const Undeliverable& lost, TimePoint now,
+                        RouterEffects& effects);
+
+  /// These serve from now on, and no others.
+  void serve(RequestBook& book, const ReplicasChanged& changed, RouterEffects& effects);
+  /// The node of that replica died. Its sequences wait for another one, also the convicted ones.
+  std::vector<Convicted> lose(RequestBook& book, std::uint32_t replica, const std::string& why,
+                              RouterEffects& effects);
+  /// Nobody serves any more. What they hold is not taken back.
+  void clear() { replicas_.clear(); }
+
+  /// See Router::violation().
+  std::string violation(const RequestBook& book) const;
+
+ private:
+  struct Replica {
+    Address address;
+    std::uint64_t outstanding_tokens = 0;
+    std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
+    bool slow = false;
+  };
+  /// The suspect that is being tried, and where.
+  struct Trial {
+    SequenceId sequence;
+    std::uint32_t replica = 0;
+  };
+
+  bool hand_over(const RequestBook& book, Choice& choice, RouterEffects& effects);
+  std::optional<std::uint32_t> pick(const Choice& choice, std::size_t tokens) const;
+  void requeue(RequestBook& book, Choice& choice, bool cancel, RouterEffects& effects);
+  TimePoint next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const;
+  static std::vector<SequenceId> sequences_on(const RequestBook& book, std::uint32_t replica);
+
+  PlacementVersion version_;
+  std::map<std::uint32_t, Replica> replicas_;
+  std::set<SequenceId> waiting_;                        ///< for a replica; the oldest first
+  std::set<std::pair<TimePoint, SequenceId>> pausing_;  ///< before they wait for one again
+  std::optional<Trial> trial_;
+};
+
+}  // namespace troupe

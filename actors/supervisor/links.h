@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "actors/supervisor/membership.h"
+
+namespace troupe {
+
+/// Pairs of members: the token of each pair's connection, pairs that reach the head but not each
+/// other, and nodes that were fenced for that and take no part for a while.
+///
+///     whole ── a side reports ──► broken: both connect again ── kLinkMemory passes ──► whole
+///                                   └── the same side reports again ──► one of them is fenced
+class Links {
+ public:
+  /// `peer` as `member` sees it. The pair's token is drawn at first and after each break.
+  Peer peer_of(const Member& member, const Member& peer, const SupervisorOptions& options);
+
+  enum class Report : std::uint8_t {
+    kConnectAgain,  ///< the first one: both are to connect with a new token
+    kKnown,         ///< the other side of the same break
+    kFence,         ///< the new connection broke too, or never came
+  };
+  Report report(const Member& reporter, const Member& peer, TimePoint now);
+  /// Nobody needs that connection: the next version that does makes it with a new token.
+  void drop(const Member& a, const Member& b);
+  /// Broken links of that member.
+  std::int64_t broken(const Member& member) const;
+  /// That life is over.
+  void forget(Incarnation life);
+
+  /// The node takes no part for a while, longer each time.
+  void quarantine(NodeId node, TimePoint now);
+  bool quarantined(NodeId node) const;
+  /// True if a node may take part again.
+  bool end_quarantines(TimePoint now);
+
+  void arrange_wake(SupervisorEffects& effects) const;
+  std::string violation(const Membership& members) const;
+
+ private:
+  using Lives = std::pair<Incarnation, Incarnation>;  ///< the older one first
+  static Lives lives_of(const Member& a, const Member& b);
+
+  /// A pair whose connection broke, and that was told to connect again.
+  struct BrokenLink {
+    std::set<NodeId> reported;  ///< who has said so since then
+    TimePoint since{};
+  };
+  struct Quarantine {
+    TimePoint until{};
+    Duration length{};
+    bool over = false;  ///< only remembered, in case it happens again
+  };
+
+  std::map<Lives, FabricToken> tokens_;
+  std::map<Lives, BrokenLink> broken_;
+  std::map<NodeId, Quarantine> quarantines_;
+};
+
+}  // namespace troupe

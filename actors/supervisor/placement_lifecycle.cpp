@@ -1,0 +1,291 @@
+#include "actors/supervisor/placement_lifecycle.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "actors/supervisor/counted.h"
+#include "actors/supervisor/tell_router.h"
+#include "actors/supervisor/times.h"
+
+// How a version of the placement comes into force, and what a loss takes out of it.
+
+namespace troupe {
+namespace {
+
+/// How long a member that could not load takes nothing new, if it may be able to later.
+constexpr auto kClosedFor = std::chrono::seconds(30);
+
+/// Another try may end otherwise, though nothing changes.
+bool passing(ErrorCode code) {
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
+         code == ErrorCode::kCancelled || code == ErrorCode::kInternal;
+}
+
+}  // namespace
+
+const ModelCosts& PlacementLifecycle::model(const SupervisorOptions& options,
+                                            const Membership& members) const {
+  assert(members.numerics());
+  if (!model_) model_ = options.costs(*members.numerics());
+  return *model_;
+}
+
+// --- Load ---------------------------------------------------------------------------------------
+
+void PlacementLifecycle::load(Placement placement, SupervisorTurn& turn) {
+  ++turn.counters.placements;
+  service_.no_trouble();
+  versions_.load(std::move(placement), turn);
+}
+
+void PlacementLifecycle::on_progress(Member& member, const LoadProgress& progress,
+                                     SupervisorTurn& turn) {
+  const Placement* pending = versions_.pending();
+  if (!pending || progress.version != pending->version) return;
+  if (progress.bytes_done > progress.bytes_total) {
+    ++turn.counters.garbage;
+    return;
+  }
+  if (progress.bytes_done > member.load_done) versions_.progress(member.id, turn.now);
+  member.load_done = std::max(member.load_done, progress.bytes_done);
+  member.load_total = progress.bytes_total;
+}
+
+void PlacementLifecycle::on_loaded(const Member& member, PlacementVersion version,
+                                   SupervisorTurn& turn) {
+  const Placement* pending = versions_.pending();
+  if (!pending || version != pending->version || !versions_.loads_on(member.id)) return;
+  if (versions_.loaded(member.id)) activate(turn);
+}
+
+void PlacementLifecycle::on_load_failed(Member& member, const LoadFailed& failed,
+                                        SupervisorTurn& turn) {
+  const Placement* pending = versions_.pending();
+  if (!pending || failed.version != pending->version || !versions_.loads_on(member.id)) return;
+  fail_load(member,
+            {failed.error.code, to_string(member.id) + " on " + member.inventory.host +
+                                    " could not load its part: " + failed.error.message},
+            turn);
+}
+
+void PlacementLifecycle::on_wake(SupervisorTurn& turn) {
+  if (turn.members.reopen(turn.now)) change_goal(turn.now);
+  versions_.settle_by_deadline(turn.now);
+  retire_if_settled(turn);
+  if (const auto node = versions_.stuck(turn.now)) {
+    Member& member = turn.members.at(*node);
+    fail_load(member,
+              resource_exhausted(to_string(*node) + " on " + member.inventory.host +
+                                 " made no progress with its load; look at its log."),
+              turn);
+  }
+}
+
+/// The version is given up; what serves goes on. A member that cannot take its part is given
+/// nothing new for a while.
+void PlacementLifecycle::fail_load(Member& member, const Error& error, SupervisorTurn& turn) {
+  versions_.abandon();
+  change_goal(turn.now);
+  if (passing(error.code)) {
+    const auto wait =
+        std::chrono::duration_cast<std::chrono::milliseconds>(versions_.wait_for_retry(turn.now));
+    turn.record("load_failed",
+                error.message + " Trying again in " + std::to_string(wait.count()) + " ms.");
+  } else {
+    turn.record("load_failed", error.message);
+    member.closed_reason = error.message;
+    member.closed_until = turn.now + kClosedFor;
+  }
+  if (!versions_.serves()) service_.trouble(error.message);
+  consider(turn);
+}
+
+// --- Activate, retire ---------------------------------------------------------------------------
+
+void PlacementLifecycle::activate(SupervisorTurn& turn) {
+  versions_.activate(model(turn.options, turn.members), turn);
+  survival_.reset();
+  send_replicas(turn);
+  report_operations(turn);
+  service_.note(versions_, turn);
+}
+
+void PlacementLifecycle::on_activated(const Member& member, PlacementVersion version,
+                                      SupervisorTurn& turn) {
+  if (!versions_.active() || version != versions_.active()->version) return;
+  versions_.settled(member.id);
+  retire_if_settled(turn);
+}
+
+void PlacementLifecycle::retire_if_settled(SupervisorTurn& turn) {
+  if (!versions_.retire_if_settled(turn)) return;
+  report_operations(turn);
+  consider(turn);
+}
+
+void PlacementLifecycle::send_replicas(SupervisorTurn& turn) const {
+  const Placement& active = *versions_.active();
+  ReplicasChanged change{active.version, {}};
+  for (const auto& replica : active.replicas) {
+    const Member* member = turn.members.find(replica.node);
+    if (!member) continue;
+    const bool slow =
+        std::any_of(active.shards.begin(), active.shards.end(), [&](const auto& shard) {
+          return shard.replica == replica.id && turn.members.speeds().slow(shard.device);
+        });
+    const Ref<ReplicaInbox> to(replica.node, member->incarnation, replica.id);
+    change.replicas.push_back({replica.id, to.address, slow});
+  }
+  tell_router(std::move(change), turn);
+}
+
+// --- Losses -------------------------------------------------------------------------------------
+
+void PlacementLifecycle::member_joined(TimePoint now) {
+  change_goal(now + kGoalDelay);
+  versions_.retry_now();
+}
+
+void PlacementLifecycle::member_gone(NodeId node, bool orderly, SupervisorTurn& turn) {
+  operations_.node_gone(node, orderly, turn.effects);
+  if (service_.stopping()) return;
+  versions_.settled(node);
+  // All who load it were told to connect to that node, even if it gets nothing.
+  if (versions_.loads_on(node)) versions_.abandon();
+}
+
+void PlacementLifecycle::devices_lost(const std::string& why, SupervisorTurn& turn) {
+  change_goal(turn.now + kGoalDelay);
+  versions_.retry_now();
+  if (versions_.active() || versions_.pending()) {
+    auto lost = versions_.keep_living(turn.members.devices(), model(turn.options, turn.members));
+    if (!lost.empty()) {
+      tell_router(ReplicasLost{std::move(lost), why}, turn);
+      send_replicas(turn);
+    }
+  }
+  retire_if_settled(turn);
+}
+
+void PlacementLifecycle::on_slow_devices(const SlowDevices::Changes& changes,
+                                         SupervisorTurn& turn) {
+  if (changes.drained) change_goal(turn.now);
+  if (changes.slow && versions_.active()) send_replicas(turn);
+}
+
+void PlacementLifecycle::change_goal(TimePoint not_before) {
+  goal_.change(not_before);
+  survival_.reset();
+}
+
+// --- Operations ---------------------------------------------------------------------------------
+
+void PlacementLifecycle::drain(std::uint32_t session, const DrainQuery& query,
+                               SupervisorTurn& turn) {
+  if (Status s = operations_.check_drain(query.node, turn.members, service_.stopping()); !s)
+    return Operations::refuse(session, query.query, s.error(), turn.effects);
+  turn.members.at(query.node).state = MemberState::kDraining;
+  change_goal(turn.now);
+  operations_.drain(session, query, versions_);
+  turn.record("drain", to_string(query.node) + " is being drained.");
+  const std::size_t total = versions_.pieces_on(query.node);
+  send_to_session(
+      turn.effects, session,
+      OperationProgress{query.query, 0, total,
+                        counted(total, "piece") + " to move off " + to_string(query.node) + ".",
+                        false, std::nullopt});
+  consider(turn);
+  report_operations(turn);
+}
+
+void PlacementLifecycle::rebalance(std::uint32_t session, const RebalanceQuery& query,
+                                   SupervisorTurn& turn) {
+  if (!versions_.serves())
+    return Operations::refuse(
+        session, query.query,
+        unavailable("There is nothing to rebalance yet: " + service_.message()), turn.effects);
+  if (Status s = operations_.check_room(); !s)
+    return Operations::refuse(session, query.query, s.error(), turn.effects);
+  operations_.rebalance(session, query);
+  change_goal(turn.now);
+  balance_.ask(*versions_.active());
+  goal_.wait_until(turn.now);
+  turn.record("rebalance", "A rebalance was asked for.");
+  consider(turn);
+  report_operations(turn);
+}
+
+/// The nodes and devices that were to be drained are needed: they serve on.
+void PlacementLifecycle::fail_drains(const Error& error, SupervisorTurn& turn) {
+  turn.members.speeds().keep_drained(turn.now);
+  for (const auto& [id, drained] : turn.members.all()) {
+    if (drained.state != MemberState::kDraining) continue;
+    turn.members.at(id).state = MemberState::kReady;
+    const Error told{error.code, to_string(id) + " cannot be drained: " + error.message};
+    turn.record("drain", told.message);
+    operations_.fail_drain(id, told, turn.effects);
+  }
+}
+
+/// A drained node that holds nothing more is told to end.
+void PlacementLifecycle::report_operations(SupervisorTurn& turn) {
+  for (const auto& [id, member] : turn.members.all()) {
+    if (member.state != MemberState::kDraining || member.told_to_end || !versions_.quiet())
+      continue;
+    if (versions_.pieces_on(id) > 0) continue;
+    turn.members.at(id).told_to_end = true;
+    turn.effects.send(member.agent(), Stop{"it was drained"});
+  }
+  operations_.report(versions_, goal_, turn);
+}
+
+// ------------------------------------------------------------------------------------------------
+
+void PlacementLifecycle::stop(const std::string& reason) {
+  versions_.stop();
+  service_.stop(reason);
+}
+
+void PlacementLifecycle::on_counts(const ExpertCounts& counts, SupervisorTurn& turn) {
+  if (!turn.members.numerics()) return;
+  balance_.add(counts, model(turn.options, turn.members), turn.now);
+  turn.effects.add(TokensCounted{counts});
+}
+
+void PlacementLifecycle::arrange_wake(TimePoint now, SupervisorEffects& effects) const {
+  versions_.arrange_wake(effects);
+  service_.arrange_wake(now, effects);
+  if (service_.stopping() || !versions_.quiet() || !versions_.serves()) return;
+  // Until a load that failed may be tried again nothing is improved.
+  const TimePoint first =
+      std::max(versions_.retry_at().value_or(goal_.not_before()), goal_.not_before());
+  if (!goal_.reached())
+    effects.wake_at(first);
+  else if (balance_.load().total() > 0)
+    effects.wake_at(std::max(first, balance_.next_check()));
+}
+
+std::string PlacementLifecycle::violation(const Membership& members,
+                                          const Sessions& sessions) const {
+  if (auto v = versions_.violation(members); !v.empty()) return v;
+  if (auto v = goal_.violation(); !v.empty()) return v;
+  if (auto v = operations_.violation(members, sessions); !v.empty()) return v;
+  if (auto v = service_.violation(versions_); !v.empty()) return v;
+  if (service_.stopping() || !versions_.active()) return {};
+  const auto lives = [&](const DeviceRef& device) {
+    const Member* member = members.find(device.node);
+    return member && device.index < member->devices.size() &&
+           member->devices[device.index].failed.empty();
+  };
+  const Placement& active = *versions_.active();
+  for (const auto& shard : active.shards)
+    if (!lives(shard.device))
+      return "A shard in force is on " + to_string(shard.device) + ", which does not live.";
+  for (const auto& layer : active.experts)
+    for (const auto& slot : layer.slots)
+      if (!lives(slot.device))
+        return "An expert in force is on " + to_string(slot.device) + ", which does not live.";
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "actors/supervisor/balance.h"
+#include "actors/supervisor/goal.h"
+#include "actors/supervisor/operations.h"
+#include "actors/supervisor/service.h"
+#include "actors/supervisor/versions.h"
+
+namespace troupe {
+
+/// Which version of the placement comes next, and when: the first one, what is missing after a
+/// loss, or a step towards the goal. A change is a version that shares what lives with the one in
+/// force, which serves on meanwhile:
+///
+///     plan ─► Load ─► Loaded from all ─► Activate ─► Activated from all ─► Retire ─► plan ...
+///       ▲ a member joins, is lost, drains; a device fails; the load moves
+class PlacementLifecycle {
+ public:
+  explicit PlacementLifecycle(std::string message) : service_(std::move(message)) {}
+
+  /// After anything that may ask for another version: begins one if it is time, and says how the
+  /// cluster is.
+  void consider(SupervisorTurn& turn);
+  /// Loads without progress, and waits that have ended. consider() follows.
+  void on_wake(SupervisorTurn& turn);
+  void stop(const std::string& reason);
+
+  // --- What members say
+  void on_progress(Member& member, const LoadProgress& progress, SupervisorTurn& turn);
+  void on_loaded(const Member& member, PlacementVersion version, SupervisorTurn& turn);
+  void on_load_failed(Member& member, const LoadFailed& failed, SupervisorTurn& turn);
+  void on_activated(const Member& member, PlacementVersion version, SupervisorTurn& turn);
+  void on_counts(const ExpertCounts& counts, SupervisorTurn& turn);
+  /// A load that failed need not be waited for any more.
+  void member_joined(TimePoint now);
+  /// Its part in loads and operations is over. devices_lost() follows once all are named that go
+  /// in this turn.
+  void member_gone(NodeId node, bool orderly, SupervisorTurn& turn);
+  /// Takes what is on no living device out of the versions; `why` is for clients.
+  void devices_lost(const std::string& why, SupervisorTurn& turn);
+  /// Other devices are slow, or are to be drained for it.
+  void on_slow_devices(const SlowDevices::Changes& changes, SupervisorTurn& turn);
+  /// The goal is planned again.
+  void change_goal(TimePoint not_before);
+
+  // --- What clients ask for
+  void drain(std::uint32_t session, const DrainQuery& query, SupervisorTurn& turn);
+  void rebalance(std::uint32_t session, const RebalanceQuery& query, SupervisorTurn& turn);
+  void session_ended(std::uint32_t session) { operations_.session_ended(session); }
+
+  const PlacementVersions& versions() const { return versions_; }
+  const ServiceState& service() const { return service_; }
+  const ExpertBalance& balance() const { return balance_; }
+  std::size_t moves_pending() const { return goal_.moves_pending(versions_.active()); }
+  /// What the loss of each node would mean, of the version in force.
+  Survival survival(const SupervisorOptions& options, const Membership& members,
+                    const Links& links) const;
+
+  void arrange_wake(TimePoint now, SupervisorEffects& effects) const;
+  std::string violation(const Membership& members, const Sessions& sessions) const;
+
+ private:
+  // placement_lifecycle.cpp: how a version comes into force
+  void load(Placement placement, SupervisorTurn& turn);
+  void fail_load(Member& member, const Error& error, SupervisorTurn& turn);
+  void activate(SupervisorTurn& turn);
+  void retire_if_settled(SupervisorTurn& turn);
+  void send_replicas(SupervisorTurn& turn) const;
+  void fail_drains(const Error& error, SupervisorTurn& turn);
+  void report_operations(SupervisorTurn& turn);
+  const ModelCosts& model(const SupervisorOptions& options, const Membership& members) const;
+
+  // planning.cpp: what it is
+  void form(SupervisorTurn& turn);
+  void repair(SupervisorTurn& turn);
+  void improve(SupervisorTurn& turn);
+  bool make_goal(SupervisorTurn& turn);
+  Placement step_to_goal(const SupervisorTurn& turn) const;
+  /// Loads the step if there is one.
+  bool go_on(SupervisorTurn& turn);
+  void cannot(const Error& error, SupervisorTurn& turn);
+  ReplanInput replan_input(const SupervisorOptions& options, const Membership& members,
+                           const Links& links) const;
+  ReplanInput replan_input(const SupervisorTurn& turn) const {
+    return replan_input(turn.options, turn.members, turn.links);
+  }
+
+  PlacementVersions versions_;
+  PlacementGoal goal_;
+  ExpertBalance balance_;
+  Operations operations_;
+  ServiceState service_;
+  mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
+  mutable std::optional<Survival> survival_;  ///< until something changes
+};
+
+}  // namespace troupe

@@ -1,0 +1,92 @@
+#include "actors/supervisor/service.h"
+
+#include <algorithm>
+
+#include "actors/supervisor/counted.h"
+#include "actors/supervisor/tell_router.h"
+#include "actors/supervisor/times.h"
+
+namespace troupe {
+
+std::string_view to_string(ClusterState state) {
+  switch (state) {
+    case ClusterState::kForming:
+      return "forming";
+    case ClusterState::kLoading:
+      return "loading";
+    case ClusterState::kReady:
+      return "ready";
+    case ClusterState::kDegraded:
+      return "degraded";
+    case ClusterState::kStopping:
+      return "stopping";
+  }
+  return "unknown";
+}
+
+std::string waiting_message(const Membership& members, const SupervisorOptions& options) {
+  return "Waiting for devices: " + std::to_string(members.devices().size()) + " of " +
+         std::to_string(std::max(1, options.engine.min_devices)) +
+         " are here; to add a worker run: " + options.join_line;
+}
+
+bool ServiceState::trouble(const std::string& why) {
+  if (trouble_ == why) return false;
+  trouble_ = why;
+  return true;
+}
+
+void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn) {
+  if (stopping()) return;
+  const Placement* pending = versions.pending();
+  if (versions.serves()) {
+    message_ = "Serving " + turn.options.model_name + " with " +
+               counted(versions.active()->replicas.size(), "replica") + ".";
+    if (state_ != ClusterState::kReady) {
+      if (formed_) ++turn.counters.recoveries;
+      turn.record(formed_ ? "recovered" : "ready", message_);
+    }
+    state_ = ClusterState::kReady;
+    formed_ = true;
+    unserved_since_.reset();
+  } else {
+    if (formed_ && !unserved_since_) unserved_since_ = turn.now;
+    if (pending) {
+      message_ = "Loading version " + std::to_string(pending->version.value) + " of the placement.";
+      state_ = ClusterState::kLoading;
+    } else {
+      message_ = trouble_.empty() ? waiting_message(turn.members, turn.options) : trouble_;
+      state_ = formed_ || !trouble_.empty() ? ClusterState::kDegraded : ClusterState::kForming;
+    }
+  }
+  const bool soon = pending || (unserved_since_ && turn.now - *unserved_since_ < kPatience);
+  AdmissionChanged admission{versions.serves() || (formed_ && soon), message_};
+  if (admission.waits) admission.why.clear();
+  if (admission == admission_) return;
+  admission_ = admission;
+  tell_router(std::move(admission), turn);
+}
+
+void ServiceState::stop(const std::string& reason) {
+  state_ = ClusterState::kStopping;
+  message_ = "Stopping: " + reason;
+}
+
+void ServiceState::arrange_wake(TimePoint now, SupervisorEffects& effects) const {
+  if (unserved_since_ && now < *unserved_since_ + kPatience)
+    effects.wake_at(*unserved_since_ + kPatience);
+}
+
+std::string ServiceState::violation(const PlacementVersions& versions) const {
+  if (stopping()) return {};
+  if ((state_ == ClusterState::kReady) != versions.serves())
+    return "The cluster is " + std::string(to_string(state_)) + " and " +
+           (versions.serves() ? "serves." : "does not serve.");
+  if (state_ == ClusterState::kLoading && !versions.pending())
+    return "The cluster is loading, and no version loads.";
+  if (state_ == ClusterState::kReady && !admission_.waits)
+    return "The cluster serves, and requests may not wait.";
+  return {};
+}
+
+}  // namespace troupe

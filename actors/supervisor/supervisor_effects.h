@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/base/effects.h"
+#include "actors/interfaces.h"
+
+namespace troupe {
+
+// What only the Supervisor asks for; the head's hands carry it out (actors/head).
+
+/// To be in the state folder before anything that follows: no id is ever given to a second worker,
+/// not even by a later life of the head, which does not know who is cut off and still serves.
+struct KeepNextNode {
+  std::uint32_t next_node = 1;
+};
+/// From now on what the session brings comes from (node, incarnation), NodeAgent, and what goes to
+/// that address goes by the session.
+struct BindSession {
+  std::uint32_t session = 0;
+  NodeId node;
+  Incarnation incarnation;
+};
+/// After what was sent has left; a binding of that session ends.
+struct CloseSession {
+  std::uint32_t session = 0;
+  std::string reason;
+};
+/// To the other end of a session that is not a member's; see SessionInbox.
+struct SendToSession {
+  std::uint32_t session = 0;
+  MessagePtr message;
+};
+/// The status is wanted: by a door of this process, or by a session's query.
+struct AnswerStatus {
+  std::shared_ptr<std::promise<std::string>> reply;  ///< null: the session
+  std::uint32_t session = 0;
+  std::uint64_t query = 0;
+};
+/// To log, and to hand to subscribers in this process.
+struct EventNoted {
+  ClusterEvent event;
+};
+/// For the metrics: tokens of the experts, as a node has just told.
+struct TokensCounted {
+  ExpertCounts counts;
+};
+/// For the metrics, every few seconds: how uneven a layer's load is.
+struct ImbalanceMeasured {
+  std::int32_t layer = 0;
+  double imbalance = 1;
+};
+/// Everyone has left: the head may end.
+struct HeadMayEnd {};
+
+using SupervisorEffects =
+    Effects<KeepNextNode, BindSession, CloseSession, SendToSession, AnswerStatus, EventNoted,
+            TokensCounted, ImbalanceMeasured, HeadMayEnd>;
+
+template <class T>
+  requires TakesWire<SessionInbox, T>
+void send_to_session(SupervisorEffects& effects, std::uint32_t session, T&& message) {
+  effects.add(SendToSession{session, message_of(std::forward<T>(message))});
+}
+
+}  // namespace troupe

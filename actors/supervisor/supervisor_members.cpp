@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "actors/supervisor/check_inventory.h"
+#include "actors/supervisor/counted.h"
+#include "actors/supervisor/supervisor.h"
+#include "runtime/limits.h"
+
+// What members say, how a worker becomes one, and how it ceases to be one.
+
+namespace troupe {
+namespace {
+
+constexpr std::size_t kTextBytesMax = 4096;
+constexpr std::size_t kLinkTextBytesMax = 1024;
+
+}  // namespace
+
+// --- Joining ------------------------------------------------------------------------------------
+
+void Supervisor::on(const Join& join, const Envelope& envelope, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Sender sender = sender_of(envelope, turn);
+  if (!is(Sender::Kind::kStranger, sender, envelope, turn)) return;
+  if (placement_.service().stopping())
+    return refuse_session(sender.session, unavailable("The cluster is stopping."), turn);
+  if (Status s = members_.check(join, options_); !s)
+    return refuse_session(sender.session, s.error(), turn);
+  let_in(sender.session, join, turn);
+}
+
+/// The id is kept before anyone hears it, and the session bound before the member is welcomed.
+void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn& turn) {
+  if (const auto former = members_.former_life(join, options_.cluster_id)) {
+    // Its machine ended its old life before it sought the head again.
+    remove(*former, "it came back with a new connection", false, turn);
+  }
+  const std::uint32_t next_before = members_.next_node();
+  const NodeId id = members_.choose_id(join, options_.cluster_id);
+  if (members_.next_node() != next_before) turn.effects.add(KeepNextNode{members_.next_node()});
+  const Member& member = members_.add(id, session, join, turn.now);
+  sessions_.become_member(session, id);
+  ++counters_.joined;
+  turn.effects.add(BindSession{session, id, member.incarnation});
+  const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(limits::kLease);
+  turn.effects.send(member.agent(),
+                    Welcome{id, member.incarnation, static_cast<std::uint32_t>(lease.count())});
+  turn.record("node_joined", to_string(id) + " joined: process " + std::to_string(join.pid) +
+                                 " on " + join.host + " with " +
+                                 counted(join.devices.size(), "device") + ".");
+  const auto& slow_ones = members_.speeds().slow();
+  if (!slow_ones.empty())
+    turn.effects.send(member.agent(), Avoid{{slow_ones.begin(), slow_ones.end()}});
+  placement_.member_joined(turn.now);
+  placement_.consider(turn);
+}
+
+void Supervisor::on(const Leave& leave, const Envelope& envelope, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Sender sender = sender_of(envelope, turn);
+  const std::string reason = leave.reason.substr(0, kTextBytesMax);
+  if (sender.kind == Sender::Kind::kStranger) {
+    // A worker that found by itself that it does not belong here.
+    ++counters_.refused_joins;
+    turn.record("refused",
+                "A worker at " + sessions_.find(sender.session)->peer + " did not join: " + reason);
+    sessions_.close(sender.session, "it did not join", effects);
+  } else if (is(Sender::Kind::kMember, sender, envelope, turn)) {
+    remove(sender.member->id, reason, true, turn);
+    placement_.consider(turn);
+  }
+}
+
+// --- Reports ------------------------------------------------------------------------------------
+
+void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  Member* member = member_of(envelope, turn);
+  if (!member) return;
+  if (!members_.renew(*member, renew.sequence, now)) {
+    ++counters_.garbage;
+    return;
+  }
+  effects.send(member->agent(), Renewed{renew.sequence});
+  const auto result = members_.take_report(*member, renew.devices);
+  if (result == Membership::ReportResult::kLies) {
+    ++counters_.garbage;
+    return;
+  }
+  member->replicas.clear();
+  for (const auto& report : renew.replicas)
+    if (placement_.versions().has_replica(report.replica, member->id))
+      member->replicas.push_back(report);
+  check_speed(turn);
+  if (result == Membership::ReportResult::kDeviceFailed) device_failed(*member, turn);
+}
+
+void Supervisor::check_speed(SupervisorTurn& turn) {
+  const SlowDevices::Changes changes = members_.speeds().check(turn.now);
+  for (const std::string& text : changes.texts) turn.record("device_slow", text);
+  if (changes.slow) {
+    const auto& slow_ones = members_.speeds().slow();
+    members_.send_all(message_of(Avoid{{slow_ones.begin(), slow_ones.end()}}), turn.effects);
+  }
+  placement_.on_slow_devices(changes, turn);
+}
+
+/// The device is taken out, the node stays.
+void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
+  std::string why;
+  for (std::size_t i = 0; i < member.devices.size(); ++i)
+    if (!member.devices[i].failed.empty())
+      why = to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)}) +
+            " failed: " + member.devices[i].failed.substr(0, kTextBytesMax);
+  turn.record("device_failed", why);
+  placement_.devices_lost(why, turn);
+  placement_.consider(turn);
+}
+
+void Supervisor::on(const LoadProgress& progress, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (Member* member = member_of(envelope, turn)) placement_.on_progress(*member, progress, turn);
+}
+
+void Supervisor::on(const Loaded& loaded, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const Member* member = member_of(envelope, turn))
+    placement_.on_loaded(*member, loaded.version, turn);
+}
+
+void Supervisor::on(const LoadFailed& failed, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (Member* member = member_of(envelope, turn)) placement_.on_load_failed(*member, failed, turn);
+}
+
+void Supervisor::on(const Activated& activated, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (const Member* member = member_of(envelope, turn))
+    placement_.on_activated(*member, activated.version, turn);
+}
+
+void Supervisor::on(const ExpertCounts& counts, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (member_of(envelope, turn)) placement_.on_counts(counts, turn);
+}
+
+// --- Links --------------------------------------------------------------------------------------
+
+void Supervisor::on(const PeerUnreachable& report, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Member* reporter = member_of(envelope, turn);
+  if (!reporter) return;
+  ++counters_.unreachable_peers;
+  if (placement_.service().stopping()) return;  // peers leave one before the other
+  const Member* peer = members_.find(report.peer);
+  if (!peer || peer->incarnation != report.incarnation) return;  // known
+  const PlacementVersions& versions = placement_.versions();
+  if (!versions.takes_part(reporter->id) || !versions.takes_part(peer->id))
+    return links_.drop(*reporter, *peer);
+  const std::string text = to_string(reporter->id) + " cannot reach " + to_string(peer->id) + ": " +
+                           report.reason.substr(0, kLinkTextBytesMax);
+  switch (links_.report(*reporter, *peer, now)) {
+    case Links::Report::kConnectAgain:
+      turn.record("peer_unreachable", text);
+      effects.send(reporter->agent(), Connect{links_.peer_of(*reporter, *peer, options_)});
+      effects.send(peer->agent(), Connect{links_.peer_of(*peer, *reporter, options_)});
+      break;
+    case Links::Report::kKnown:
+      break;
+    case Links::Report::kFence:
+      fence_one_of(*reporter, *peer, text, turn);
+      break;
+  }
+}
+
+/// The one that is cut off from more members goes, else the one whose loss costs less.
+void Supervisor::fence_one_of(const Member& a, const Member& b, const std::string& reason,
+                              SupervisorTurn& turn) {
+  const auto cost = [&](const Member& member) {
+    const PlacementVersions& versions = placement_.versions();
+    return std::tuple(-links_.broken(member), versions.shards_on(member.id),
+                      versions.pieces_on(member.id), -static_cast<std::int64_t>(member.id.value));
+  };
+  const NodeId fenced = cost(a) < cost(b) ? a.id : b.id;
+  links_.quarantine(fenced, turn.now);
+  remove(fenced, reason, false, turn);
+  placement_.consider(turn);
+}
+
+// --- Losses -------------------------------------------------------------------------------------
+
+/// All whose lease has ended are fenced before anything is planned or sent to the Router: what one
+/// of them had must not move to another.
+void Supervisor::check_leases(SupervisorTurn& turn) {
+  const auto late = members_.late(turn.now);
+  if (late.empty()) return;
+  std::string why;  // of the replicas' loss: names a node that had a shard, if one had
+  for (const NodeId id : late) {
+    const std::string its_why =
+        fence(id, "it did not renew its lease, so it hangs or is cut off", false, turn);
+    if (why.empty() || placement_.versions().shards_on(id) > 0) why = its_why;
+  }
+  if (placement_.service().stopping()) return;
+  placement_.devices_lost(why, turn);
+  placement_.consider(turn);
+}
+
+void Supervisor::remove(NodeId id, const std::string& why_gone, bool orderly,
+                        SupervisorTurn& turn) {
+  const std::string why = fence(id, why_gone, orderly, turn);
+  if (!placement_.service().stopping()) placement_.devices_lost(why, turn);
+}
+
+/// That life counts no more, and all hear it. Returns the reason for clients; devices_lost()
+/// follows.
+std::string Supervisor::fence(NodeId id, const std::string& why_gone, bool orderly,
+                              SupervisorTurn& turn) {
+  Member member = members_.remove(id);
+  const Incarnation life = member.incarnation;
+  // Its process ends so soon after it was told to that its word may not arrive.
+  orderly = orderly || member.told_to_end;
+  const std::string reason = member.told_to_end ? "it was drained" : why_gone;
+  const bool stopping = placement_.service().stopping();
+  sessions_.close(member.session, reason, turn.effects);
+  links_.forget(life);
+  if (stopping) {
+    turn.record("node_left", to_string(id) + " left, as it was told.");
+  } else if (orderly) {
+    turn.record("node_left", to_string(id) + " left: " + reason);
+  } else {
+    ++counters_.lost;
+    turn.record("node_lost", to_string(id) + " is lost: " + reason);
+    member.lost_reason = reason;
+    members_.remember(std::move(member));
+  }
+  placement_.member_gone(id, orderly, turn);
+  const std::string why = to_string(id) + (orderly ? " left" : " is lost") + " (" + reason + ")";
+  if (stopping) return why;
+  members_.send_all(message_of(MemberLost{id, life, why}), turn.effects);
+  std::string parts;
+  for (const auto& part : placement_.versions().parts_on(id))
+    parts += (parts.empty() ? "" : ", ") + part;
+  if (!parts.empty())
+    turn.record(orderly ? "placement" : "lost", to_string(id) + " had " + parts + ".");
+  return why;
+}
+
+}  // namespace troupe

@@ -1,0 +1,25 @@
+#include "actors/supervisor/tell_router.h"
+
+namespace troupe {
+namespace {
+
+Ref<RouterInbox> router(const SupervisorTurn& turn) {
+  return {kHeadNode, turn.options.incarnation};
+}
+
+}  // namespace
+
+void tell_router(ReplicasLost lost, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(lost));
+}
+void tell_router(ReplicasChanged changed, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(changed));
+}
+void tell_router(AdmissionChanged changed, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(changed));
+}
+void tell_router(RequestsEnd end, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(end));
+}
+
+}  // namespace troupe

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "actors/supervisor/turn.h"
+
+namespace troupe {
+
+// What the Supervisor says to the Router.
+void tell_router(ReplicasLost lost, SupervisorTurn& turn);
+void tell_router(ReplicasChanged changed, SupervisorTurn& turn);
+void tell_router(AdmissionChanged changed, SupervisorTurn& turn);
+void tell_router(RequestsEnd end, SupervisorTurn& turn);
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+
+#include "transport/message.h"
+
+namespace troupe {
+
+/// What a bulk lane tells its worker, from a thread of its own; must not block. Of one peer life:
+/// `on_peer_up`, then `on_envelope` in the order sent, then `on_peer_down` once; or only
+/// `on_peer_down` when no connection came about. After `BulkLane::forget` nothing more.
+class BulkEvents {
+ public:
+  virtual ~BulkEvents() = default;
+  virtual void on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) = 0;
+  virtual void on_peer_up(NodeId node, Incarnation incarnation) = 0;
+  virtual void on_peer_down(NodeId node, Incarnation incarnation, std::string reason) = 0;
+};
+
+/// The way to other workers: envelopes over one connection per pair of nodes. In a process it is
+/// FabricLane (libfabric and the codec); the simulation has a network of its own. Thread-safe; no
+/// call blocks.
+class BulkLane {
+ public:
+  virtual ~BulkLane() = default;
+
+  /// Once, before anything else.
+  virtual void listen(BulkEvents& events) = 0;
+  virtual std::string address() const = 0;   ///< where peers find this node; opaque
+  virtual std::string describe() const = 0;  ///< what was chosen and why, for the status
+
+  /// From now on this node is that life of it. All peers are forgotten, without a fence.
+  virtual void identify(NodeId node, Incarnation incarnation) = 0;
+  /// Admits a peer with a lower node id that comes with the peer's token.
+  virtual Status expect(const Peer& peer) = 0;
+  /// Goes to a peer with a higher node id.
+  virtual Status connect(const Peer& peer) = 0;
+  /// Closes the connection. Lives up to this one stay refused when `fence` is set.
+  virtual void forget(NodeId node, Incarnation incarnation, bool fence) = 0;
+  virtual Status send(NodeId node, Incarnation incarnation, const Envelope& envelope) = 0;
+};
+
+}  // namespace troupe

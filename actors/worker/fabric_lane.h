@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "actors/worker/bulk_lane.h"
+#include "transport/fabric/fabric.h"
+
+namespace troupe {
+
+/// The bulk lane of a process: frames of libfabric, read and written by the codec.
+class FabricLane final : public BulkLane, private transport::FabricEvents {
+ public:
+  static Result<std::unique_ptr<FabricLane>> make(const transport::FabricOptions& options);
+  ~FabricLane() override;
+
+  void listen(BulkEvents& events) override { events_ = &events; }
+  std::string address() const override { return fabric_->address(); }
+  std::string describe() const override { return fabric_->describe(); }
+  void identify(NodeId node, Incarnation incarnation) override;
+  Status expect(const Peer& peer) override;
+  Status connect(const Peer& peer) override;
+  void forget(NodeId node, Incarnation incarnation, bool fence) override;
+  Status send(NodeId node, Incarnation incarnation, const Envelope& envelope) override;
+
+ private:
+  FabricLane() = default;
+  void on_frame(transport::PeerKey from, transport::Frame frame) override;
+  void on_peer_up(transport::PeerKey peer) override;
+  void on_peer_down(transport::PeerKey peer, std::string reason) override;
+
+  BulkEvents* events_ = nullptr;  // set before there are peers
+  std::unique_ptr<transport::Fabric> fabric_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "actors/device/cpu_device.h"
+#include "actors/worker/compute_factory.h"
+
+namespace troupe {
+
+/// The process's arithmetic: forward passes of a checkpoint's model. Specs name a CheckpointModel.
+class ModelFactory final : public ComputeFactory {
+ public:
+  /// By their index; they must outlive what is made.
+  explicit ModelFactory(std::vector<CpuDevice*> devices) : devices_(std::move(devices)) {}
+
+  Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
+  Result<MadePass> make_pass(const PassSpec& spec) override;
+
+ private:
+  const std::vector<CpuDevice*> devices_;
+};
+
+}  // namespace troupe

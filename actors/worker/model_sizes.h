@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/numerics.h"
+#include "transport/message.h"
+
+namespace troupe {
+
+/// What the pieces of a checkpoint's model take in memory.
+class ModelSizes {
+ public:
+  virtual ~ModelSizes() = default;
+  virtual std::uint64_t expert_bytes(Numerics numerics) const = 0;
+  /// Weights of those layers without routed experts; with the embedding and the head at the ends.
+  virtual std::uint64_t shard_bytes(Numerics numerics, const LayerRange& layers) const = 0;
+  /// KV cache of those layers.
+  virtual std::uint64_t cache_bytes(Numerics numerics, const LayerRange& layers,
+                                    std::int32_t blocks, std::int32_t block_size) const = 0;
+};
+
+}  // namespace troupe

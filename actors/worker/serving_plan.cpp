@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "actors/layer_shard/expert_routes.h"
+#include "actors/worker/serving.h"
+
+namespace troupe {
+namespace {
+
+std::uint32_t index_of(const ShardPlacement& shard) {
+  return shard_index(shard.replica, shard.stage, shard.tp_rank);
+}
+
+std::string layers_text(const ShardPlacement& shard) {
+  return "layers " + std::to_string(shard.first_layer) + " to " + std::to_string(shard.last_layer);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Preparation>> Serving::plan(VersionWorkPtr work,
+                                                   std::shared_ptr<const ModelSizes> model,
+                                                   LoadedPart weights) {
+  auto out = std::make_shared<Preparation>();
+  out->work = std::move(work);
+  out->model = std::move(model);
+  out->experts = std::move(weights.experts);
+  out->factory = context_.factory;
+  out->members[self_.node] = self_.incarnation;
+  for (const auto& peer : out->work->peers) out->members[peer.id] = peer.incarnation;
+  const Numerics numerics = out->work->placement.numerics;
+  for (const auto& [index, group] : groups_)
+    if (group.numerics != numerics)
+      return invalid_argument("The placement changes the numerics of a cluster that serves.");
+  if (groups_.empty())
+    for (Device* device : context_.devices)
+      out->groups.push_back({device->options().index, {out->model, numerics, device}, {}});
+  for (std::size_t i = 0; i < out->work->shards.size(); ++i) {
+    const Status planned = plan_shard(out->work->shards[i], std::move(weights.shards[i]), *out);
+    if (!planned.ok()) return planned.error();
+  }
+  for (const auto& replica : out->work->replicas)
+    if (const Status planned = plan_replica(replica, *out); !planned.ok()) return planned.error();
+  return out;
+}
+
+Result<Ref<LayerShardInbox>> Serving::shard_address(const ShardPlacement& shard,
+                                                    const Preparation& of) const {
+  const auto member = of.members.find(shard.device.node);
+  if (member == of.members.end())
+    return internal_error("The placement has a shard on " + to_string(shard.device.node) +
+                          ", which is no member.");
+  return Ref<LayerShardInbox>(shard.device.node, member->second, index_of(shard));
+}
+
+Result<std::shared_ptr<const Device::Claim>> Serving::claim_layers(Device& device,
+                                                                   const ShardPlacement& shard,
+                                                                   const Preparation& of) {
+  std::erase_if(layers_, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = layers_[{shard.device.index, shard.first_layer, shard.last_layer}];
+  if (auto claimed = known.lock()) return claimed;
+  auto claim = device.claim(
+      of.model->shard_bytes(of.work->placement.numerics, {shard.first_layer, shard.last_layer}),
+      "The weights of " + layers_text(shard));
+  if (!claim.ok()) return claim.error();
+  auto shared = std::make_shared<const Device::Claim>(std::move(*claim));
+  known = shared;
+  return shared;
+}
+
+Status Serving::plan_shard(const ShardPlacement& placement,
+                           std::shared_ptr<const ShardWeights> weights, Preparation& out) {
+  if (const auto live = shards_.find(index_of(placement)); live != shards_.end()) {
+    if (live->second == placement) return {};
+    return invalid_argument("The placement gives the number of a replica that lives to another.");
+  }
+  const auto& work = *out.work;
+  if (placement.device.index >= context_.devices.size())
+    return internal_error("The placement names a device that this node does not have.");
+  const auto replica =
+      std::find_if(work.placement.replicas.begin(), work.placement.replicas.end(),
+                   [&](const ReplicaPlacement& r) { return r.id == placement.replica; });
+  if (replica == work.placement.replicas.end())
+    return internal_error("The placement has a shard of a replica that it lacks.");
+  const auto owner = out.members.find(replica->node);
+  if (owner == out.members.end())
+    return internal_error("The placement has a replica on a node that is no member.");
+
+  Device& device = *context_.devices[placement.device.index];
+  auto layers = claim_layers(device, placement, out);
+  if (!layers.ok()) return layers.error();
+  ShardSpec spec;
+  spec.layers = {placement.first_layer, placement.last_layer};
+  auto memory = device.claim(out.model->cache_bytes(work.placement.numerics, spec.layers,
+                                                    replica->kv_blocks, work.engine.block_size),
+                             "The KV cache of " + layers_text(placement));
+  if (!memory.ok()) return memory.error();
+
+  LayerShardConfig config;
+  config.self = here<LayerShardInbox>(index_of(placement));
+  config.replica = {replica->node, owner->second, replica->id};
+  config.replica_id = placement.replica;
+  config.device = placement.device;
+  config.members = out.members;
+  if (const Status s = plan_neighbours(placement, out, config); !s.ok()) return s;
+
+  spec.model = out.model;
+  spec.numerics = work.placement.numerics;
+  spec.blocks = replica->kv_blocks;
+  spec.block_size = work.engine.block_size;
+  spec.last_stage = !config.next;
+  spec.device = &device;
+  spec.weights = std::move(weights);
+  spec.counter = context_.counter;
+  spec.cache_memory = std::move(*memory);
+  spec.weight_memory = std::move(*layers);
+  out.shards.push_back({placement, std::move(config), std::move(spec), nullptr});
+  return {};
+}
+
+Status Serving::plan_neighbours(const ShardPlacement& placement, const Preparation& of,
+                                LayerShardConfig& config) const {
+  for (const auto& other : of.work->placement.shards) {
+    if (other.replica != placement.replica || other.tp_rank != placement.tp_rank) continue;
+    const bool before = other.stage + 1 == placement.stage;
+    if (!before && other.stage != placement.stage + 1) continue;
+    auto neighbour = shard_address(other, of);
+    if (!neighbour.ok()) return neighbour.error();
+    (before ? config.previous : config.next) = *neighbour;
+  }
+  return {};
+}
+
+Status Serving::plan_replica(const ReplicaPlacement& replica, Preparation& out) const {
+  if (replicas_.contains(replica.id)) return {};
+  const auto& work = *out.work;
+  ReplicaConfig config;
+  config.id = replica.id;
+  config.version = work.version;
+  config.router = self_.router;
+  config.stages = 0;
+  for (const auto& shard : work.placement.shards) {
+    if (shard.replica != replica.id) continue;
+    auto address = shard_address(shard, out);
+    if (!address.ok()) return address.error();
+    config.shards.push_back(*address);
+    config.stages = std::max(config.stages, static_cast<std::int32_t>(shard.stage) + 1);
+  }
+  config.blocks = replica.kv_blocks;
+  config.block_size = work.engine.block_size;
+  config.max_num_seqs = work.engine.max_num_seqs;
+  config.max_num_batched_tokens = work.engine.max_num_batched_tokens;
+  config.max_model_len = work.engine.max_model_len;
+  out.replicas.push_back(std::move(config));
+  return {};
+}
+
+Status Preparation::build() {
+  try {
+    routes = std::make_shared<const ExpertRoutes>(work->placement);
+    for (auto& group : groups) {
+      auto made_pass = factory->make_pass(group.spec);
+      if (!made_pass.ok()) return made_pass.error();
+      group.made = std::move(*made_pass);
+    }
+    for (auto& shard : shards) {
+      shard.config.routes = routes;
+      auto made = factory->make_shard(std::move(shard.spec));
+      if (!made.ok()) return made.error();
+      shard.compute = std::move(*made);
+    }
+    return {};
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted(
+        "There is not enough memory to start the shards of this node; lower --device-memory.");
+  }
+}
+
+}  // namespace troupe

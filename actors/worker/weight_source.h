@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/node_agent/messages.h"
+#include "actors/worker/model_sizes.h"
+
+namespace troupe {
+
+/// What is to be read for a version, in this order.
+struct ReadOrder {
+  PlacementVersion version;
+  bool tier = false;  ///< for the second tier: to be locked into memory
+  Numerics numerics = Numerics::kReference;
+  std::string model_path;
+  std::string checkpoint_hash;
+  std::vector<ExpertKey> experts;
+  std::vector<LayerRange> shards;
+};
+
+/// Weights and pieces that nobody uses any more, to be freed off the actor's thread.
+using Garbage = std::vector<std::shared_ptr<const void>>;
+
+/// Where weights come from, and what else takes long: what it finds comes back to the NodeAgent as
+/// messages. In a process it is a FileSource, with threads; the simulation has a disk of its own.
+/// No call blocks. News of an earlier call come before those of a later one, and what a superseded
+/// build had claimed is given back before them.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Once, before anything else: who is told.
+  virtual void listen(const Ref<NodeAgentInbox>& agent) = 0;
+  /// CheckpointInspected follows.
+  virtual void inspect(const std::string& folder) = 0;
+  /// Supersedes the order and the build before. PieceReads follow, then PartRead.
+  virtual void read(ReadOrder order) = 0;
+  /// Supersedes as well. PartBuilt follows.
+  virtual void build(std::shared_ptr<Preparation> preparation) = 0;
+  /// What was ordered is not wanted any more.
+  virtual void cancel() = 0;
+  virtual void free(Garbage garbage) = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,215 @@
+#include "actors/worker/weight_store.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace troupe {
+
+/// In their order, each once.
+std::vector<WeightStore::HeldExpertKey> WeightStore::experts_of(
+    Numerics numerics, const std::vector<LayerExperts>& layers) {
+  std::vector<HeldExpertKey> keys;
+  std::set<HeldExpertKey> seen;
+  for (const auto& layer : layers)
+    for (const auto& slot : layer.slots)
+      if (const HeldExpertKey key{numerics, {layer.layer, slot.expert}}; seen.insert(key).second)
+        keys.push_back(key);
+  return keys;
+}
+
+WeightStore::Version WeightStore::version_of(const WeightPart& part) {
+  Version version{
+      part, {}, experts_of(part.numerics, part.experts), experts_of(part.numerics, part.tier),
+      {},   {}};
+  for (const auto& shard : part.shards)
+    version.shards.insert({part.numerics, shard.first_layer, shard.last_layer});
+  version.served = {version.experts.begin(), version.experts.end()};
+  version.kept = version.served;
+  version.kept.insert(version.tier.begin(), version.tier.end());
+  return version;
+}
+
+std::uint64_t WeightStore::size_of(const ShardKey& key) const {
+  return checkpoint_.sizes->shard_bytes(key.numerics, {key.first, key.last});
+}
+std::uint64_t WeightStore::size_of(const HeldExpertKey& key) const {
+  return checkpoint_.sizes->expert_bytes(key.numerics);
+}
+
+bool WeightStore::wanted(const ShardKey& key) const {
+  return std::any_of(versions_.begin(), versions_.end(),
+                     [&](const auto& entry) { return entry.second.shards.contains(key); });
+}
+bool WeightStore::wanted(const HeldExpertKey& key) const {
+  return std::any_of(versions_.begin(), versions_.end(),
+                     [&](const auto& entry) { return entry.second.kept.contains(key); });
+}
+
+// --- What is held -------------------------------------------------------------------------------
+
+template <class Held>
+void WeightStore::drop_if(Held& held, bool all) {
+  std::erase_if(held, [&](auto& entry) {
+    if (!all && wanted(entry.first)) return false;
+    held_bytes_ -= size_of(entry.first);
+    garbage_.push_back(std::move(entry.second));
+    return true;
+  });
+}
+
+void WeightStore::use(const InspectedCheckpoint& checkpoint) {
+  if (checkpoint_.hash == checkpoint.hash) return;
+  drop_if(shards_, true);
+  drop_if(experts_, true);
+  versions_.clear();
+  checkpoint_ = checkpoint;
+}
+
+void WeightStore::retire(PlacementVersion version) {
+  if (!versions_.contains(version)) return;  // of an earlier membership
+  std::erase_if(versions_, [&](const auto& entry) { return entry.first < version; });
+  drop_if(shards_, false);
+  drop_if(experts_, false);
+}
+
+void WeightStore::forget_versions() { versions_.clear(); }
+
+HeldInventory WeightStore::held() const {
+  HeldInventory held;
+  held.bytes = held_bytes_;
+  for (const auto& [key, weights] : shards_) held.shards.push_back({key.first, key.last});
+  std::map<std::int32_t, std::set<std::int32_t>> experts;
+  for (const auto& [key, weights] : experts_) experts[key.expert.layer].insert(key.expert.expert);
+  for (const auto& [layer, ids] : experts)
+    held.experts.push_back({layer, {ids.begin(), ids.end()}});
+  return held;
+}
+
+// --- Loading ------------------------------------------------------------------------------------
+
+void WeightStore::begin(PlacementVersion version, const WeightPart& part,
+                        std::optional<PlacementVersion> active) {
+  assert(checkpoint_.sizes);
+  std::erase_if(versions_, [&](const auto& entry) { return !active || entry.first > *active; });
+  versions_[version] = version_of(part);
+  if (versions_.size() == 1) {
+    drop_if(shards_, false);
+    drop_if(experts_, false);
+  }
+  const Version& content = versions_.at(version);
+  progress_ = {version, 0, 0};
+  for (const auto& key : content.shards) {
+    progress_.bytes_total += size_of(key);
+    if (shards_.contains(key)) progress_.bytes_done += size_of(key);
+  }
+  for (const auto& key : content.experts) {
+    progress_.bytes_total += size_of(key);
+    if (experts_.contains(key)) progress_.bytes_done += size_of(key);
+  }
+}
+
+ReadOrder WeightStore::order_of(PlacementVersion version, const Version& content) const {
+  ReadOrder order;
+  order.version = version;
+  order.numerics = content.part.numerics;
+  order.checkpoint_hash = checkpoint_.hash;
+  return order;
+}
+
+ReadOrder WeightStore::missing(PlacementVersion version) const {
+  const Version& content = versions_.at(version);
+  ReadOrder order = order_of(version, content);
+  for (const auto& key : content.experts)
+    if (!experts_.contains(key)) order.experts.push_back(key.expert);
+  for (const auto& key : content.shards)
+    if (!shards_.contains(key)) order.shards.push_back({key.first, key.last});
+  return order;
+}
+
+bool WeightStore::complete(PlacementVersion version) const {
+  const auto found = versions_.find(version);
+  if (found == versions_.end()) return false;
+  const Version& content = found->second;
+  const auto has_expert = [&](const auto& key) { return experts_.contains(key); };
+  const auto has_shard = [&](const auto& key) { return shards_.contains(key); };
+  return std::all_of(content.experts.begin(), content.experts.end(), has_expert) &&
+         std::all_of(content.shards.begin(), content.shards.end(), has_shard);
+}
+
+template <class Key, class Held>
+bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type weights) {
+  // Between two memberships nobody has said yet what is wanted: everything stays.
+  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, weights).second) {
+    garbage_.push_back(std::move(weights));
+    return false;
+  }
+  held_bytes_ += size_of(key);
+  return true;
+}
+
+bool WeightStore::take(PieceRead piece) {
+  const auto newest = versions_.find(progress_.version);
+  bool counts = false;
+  std::uint64_t bytes = 0;
+  if (piece.is_expert) {
+    const HeldExpertKey key{piece.numerics, piece.expert};
+    bytes = size_of(key);
+    counts = keep(key, experts_, std::move(piece.expert_weights)) && newest != versions_.end() &&
+             newest->second.served.contains(key);
+  } else {
+    const ShardKey key{piece.numerics, piece.layers.first, piece.layers.last};
+    bytes = size_of(key);
+    counts = keep(key, shards_, std::move(piece.shard_weights)) && newest != versions_.end() &&
+             newest->second.shards.contains(key);
+  }
+  if (counts) progress_.bytes_done += bytes;
+  return counts;
+}
+
+LoadedPart WeightStore::part(PlacementVersion version) const {
+  assert(complete(version));
+  const WeightPart& part = versions_.at(version).part;
+  LoadedPart loaded;
+  for (const auto& shard : part.shards)
+    loaded.shards.push_back(shards_.at({part.numerics, shard.first_layer, shard.last_layer}));
+  for (const auto& layer : part.experts)
+    for (const auto& slot : layer.slots)
+      loaded.experts[slot.device.index][{layer.layer, slot.expert}] =
+          experts_.at({part.numerics, {layer.layer, slot.expert}});
+  return loaded;
+}
+
+// --- The second tier ----------------------------------------------------------------------------
+
+ReadOrder WeightStore::missing_tier(PlacementVersion version) const {
+  const auto found = versions_.find(version);
+  if (found == versions_.end()) return {};
+  ReadOrder order = order_of(version, found->second);
+  order.tier = true;
+  const auto served = [&](const HeldExpertKey& key) {
+    return std::any_of(versions_.begin(), versions_.end(),
+                       [&](const auto& entry) { return entry.second.served.contains(key); });
+  };
+  std::uint64_t used = 0;
+  for (const auto& [key, weights] : experts_)
+    if (!served(key)) used += size_of(key);
+  for (const auto& key : found->second.tier) {
+    if (experts_.contains(key)) continue;
+    if (used + size_of(key) > tier_memory_) break;
+    used += size_of(key);
+    order.experts.push_back(key.expert);
+  }
+  return order;
+}
+
+std::string WeightStore::violation() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [key, weights] : shards_) bytes += size_of(key);
+  for (const auto& [key, weights] : experts_) bytes += size_of(key);
+  if (bytes != held_bytes_) return "held bytes are not the sum of what is held";
+  if (progress_.bytes_done > progress_.bytes_total) return "more of a load is done than it has";
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/node_agent/node_progress.h"
+#include "actors/worker/weight_source.h"
+#include "runtime/placement.h"
+
+namespace troupe {
+
+/// What a node must hold under one version of the placement.
+struct WeightPart {
+  Numerics numerics = Numerics::kReference;
+  std::vector<ShardPlacement> shards;  ///< of this node
+  /// Slots of this node's devices only. Read in this order; a layer may come twice.
+  std::vector<LayerExperts> experts;
+  /// Second tier: experts to keep in host memory without serving them, read in this order.
+  std::vector<LayerExperts> tier;
+};
+
+/// What it holds then.
+struct LoadedPart {
+  std::vector<std::shared_ptr<const ShardWeights>> shards;  ///< as WeightPart::shards
+  std::map<std::uint32_t, ExpertSet::Map> experts;          ///< by device
+};
+
+/// The weights of one node, kept in memory while a version of the placement asks for them: what a
+/// new version gives the node again is not read again. Nothing that a version still uses goes
+/// before it is retired. It decides what to read and what to let go; a WeightSource reads.
+///
+///     begin ─► missing ─► ReadOrder ─► source ─► PieceRead ─► take ─► part
+///     retire ─► garbage ─► source                missing_tier ─► ReadOrder
+class WeightStore {
+ public:
+  /// `tier_memory`: bytes that experts may take which no version serves here; 0: no second tier.
+  explicit WeightStore(std::uint64_t tier_memory = 0) : tier_memory_(tier_memory) {}
+
+  /// What is read from now on is of that checkpoint. Weights of another one go.
+  void use(const InspectedCheckpoint& checkpoint);
+  /// Whether it can tell sizes: a checkpoint is in use.
+  const std::shared_ptr<const ModelSizes>& sizes() const { return checkpoint_.sizes; }
+
+  /// A version is to be loaded. Versions after `active`, the one that serves, are superseded; what
+  /// was read for them stays. With none that serves, what the part does not ask for goes first,
+  /// since its memory may be needed.
+  void begin(PlacementVersion version, const WeightPart& part,
+             std::optional<PlacementVersion> active);
+  /// What has to be read of that version's part, without its tier: the experts first.
+  ReadOrder missing(PlacementVersion version) const;
+  /// Of its tier's experts that are not held, as many as `tier_memory` has room for.
+  ReadOrder missing_tier(PlacementVersion version) const;
+  /// Keeps a piece. What no version asks for (any more), or is held already, becomes garbage.
+  /// True: it counts for the load that was begun last.
+  bool take(PieceRead piece);
+  /// Bytes of the load that was begun last, done and in all; held ones included.
+  const LoadProgress& progress() const { return progress_; }
+  /// Everything of that version is held.
+  bool complete(PlacementVersion version) const;
+  LoadedPart part(PlacementVersion version) const;
+
+  /// Nobody uses what is older than that version: what no version asks for any more goes.
+  void retire(PlacementVersion version);
+  /// The versions are of an earlier membership; everything stays until it is known what for.
+  void forget_versions();
+
+  HeldInventory held() const;
+  std::uint64_t held_bytes() const { return held_bytes_; }
+  /// What was let go since the last call.
+  Garbage take_garbage() { return std::exchange(garbage_, {}); }
+  std::string violation() const;
+
+ private:
+  struct ShardKey {
+    Numerics numerics;
+    std::int32_t first, last;
+    auto operator<=>(const ShardKey&) const = default;
+  };
+  struct HeldExpertKey {
+    Numerics numerics;
+    ExpertKey expert;
+    auto operator<=>(const HeldExpertKey&) const = default;
+  };
+  /// A part, and what it asks for.
+  struct Version {
+    WeightPart part;
+    std::set<ShardKey> shards;
+    std::vector<HeldExpertKey> experts;  ///< in the order of reading, each once
+    std::vector<HeldExpertKey> tier;     ///< the same
+    std::set<HeldExpertKey> served;      ///< as `experts`
+    std::set<HeldExpertKey> kept;        ///< `experts` and `tier`
+  };
+
+  static Version version_of(const WeightPart& part);
+  static std::vector<HeldExpertKey> experts_of(Numerics numerics,
+                                               const std::vector<LayerExperts>& layers);
+  std::uint64_t size_of(const ShardKey& key) const;
+  std::uint64_t size_of(const HeldExpertKey& key) const;
+  bool wanted(const ShardKey& key) const;
+  bool wanted(const HeldExpertKey& key) const;
+  template <class Key, class Held>
+  bool keep(const Key& key, Held& held, typename Held::mapped_type weights);
+  template <class Held>
+  void drop_if(Held& held, bool all);
+  ReadOrder order_of(PlacementVersion version, const Version& content) const;
+
+  std::uint64_t tier_memory_;
+  InspectedCheckpoint checkpoint_;
+  std::map<PlacementVersion, Version> versions_;
+  std::map<ShardKey, std::shared_ptr<const ShardWeights>> shards_;
+  std::map<HeldExpertKey, std::shared_ptr<const ExpertWeights>> experts_;
+  std::uint64_t held_bytes_ = 0;
+  LoadProgress progress_;
+  Garbage garbage_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,117 @@
+#include "actors/worker/worker.h"
+
+#include <limits>
+#include <utility>
+
+#include "runtime/log.h"
+
+namespace troupe {
+namespace {
+
+/// No node of a cluster has that id: a worker's own address in its process.
+constexpr NodeId kThisProcess{std::numeric_limits<std::uint32_t>::max()};
+
+/// The first that no other worker of this process has.
+Ref<NodeAgentInbox> free_address(const Post& post) {
+  std::uint64_t number = 1;
+  while (post.find(Ref<NodeAgentInbox>(kThisProcess, Incarnation{number}).address)) ++number;
+  return {kThisProcess, Incarnation{number}};
+}
+
+NodeAgentOptions options_of(WorkerSetup& setup) {
+  NodeAgentOptions options = std::move(setup.agent);
+  options.devices.clear();
+  for (const Device* device : setup.around.devices)
+    options.devices.push_back({device->options().kind, device->options().memory_total,
+                               static_cast<std::uint32_t>(device->options().threads)});
+  const BulkLane* lane = setup.around.lane;
+  options.fabric_address = lane ? lane->address() : "none";
+  options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";
+  return options;
+}
+
+}  // namespace
+
+Worker::Worker(Host& host, WorkerSetup setup)
+    : host_(host), post_(host.post()), around_(setup.around), agent_(free_address(host.post())) {
+  for (Device* device : around_.devices)
+    device->on_failed([&post = post_, self = agent_, index = device->options().index] {
+      post.tell(self, DeviceFailed{index});
+    });
+  around_.source->listen(agent_);
+  if (around_.lane) around_.lane->listen(*this);
+  around_.link->listen({
+      .up = [&post = post_, self = agent_] { post.tell(self, HeadUp{}); },
+      .message = [this](Envelope envelope) { on_head_message(std::move(envelope)); },
+      .down =
+          [&post = post_, self = agent_](std::string reason, bool foreign) {
+            post.tell(self, HeadDown{std::move(reason), foreign});
+          },
+  });
+  NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>()};
+  host_.spawn(
+      agent_.address,
+      [&host, self = agent_, around = around_, options = options_of(setup),
+       context = std::move(context)](const Life&) {
+        return std::make_unique<AgentShell>(host, self.address, WorkerMachine(options, context),
+                                            WorkerHands(host, self, around));
+      },
+      Mail());
+}
+
+Worker::~Worker() { end(); }
+
+void Worker::end() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(ended_, true)) return;
+    post_.drop_lane(kHeadNode, head_);
+  }
+  host_.end(agent_.address);
+}
+
+void Worker::leave(const std::string& reason) { post_.tell(agent_, LeaveCluster{reason}); }
+
+/// A head of this process needs no lane.
+void Worker::find_head(Incarnation head) {
+  std::lock_guard lock(mutex_);
+  if (ended_ || head_ == head || post_.find(Ref<SupervisorInbox>(kHeadNode, head).address)) return;
+  head_ = head;
+  post_.set_lane(kHeadNode, head,
+                 [link = around_.link](const Envelope& e) { return link->send(e); });
+}
+
+/// A worker that is no member yet has no address that the head could know: what is not for another
+/// actor is the agent's.
+void Worker::on_head_message(Envelope envelope) {
+  const auto mailbox = post_.find(agent_.address);
+  if (!mailbox) return;  // it has ended
+  find_head(envelope.from.incarnation);
+  if (envelope.to.actor.kind == ActorKind::kReplica) return post_.deliver(std::move(envelope));
+  if (!mailbox->put(Mail(std::move(envelope))).ok())
+    spdlog::error("lost a message of the head: the worker is overloaded");
+}
+
+void Worker::on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) {
+  if (envelope.from.node != node || envelope.from.incarnation != incarnation) {
+    spdlog::warn("{} sent a message in the name of {}; it is dropped", to_string(node),
+                 to_string(envelope.from));
+    return;
+  }
+  post_.deliver(std::move(envelope));
+}
+
+void Worker::on_peer_up(NodeId node, Incarnation incarnation) {
+  post_.set_lane(node, incarnation,
+                 [lane = around_.lane, node, incarnation](const Envelope& envelope) {
+                   return lane->send(node, incarnation, envelope);
+                 });
+  post_.tell(agent_, PeerUp{node, incarnation});
+}
+
+void Worker::on_peer_down(NodeId node, Incarnation incarnation, std::string reason) {
+  post_.drop_lane(node, incarnation);
+  post_.tell(agent_, PeerDown{node, incarnation, std::move(reason)});
+}
+
+}  // namespace troupe

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/base/host.h"
+#include "actors/control/head_link.h"
+#include "actors/worker/bulk_lane.h"
+#include "actors/worker/worker_machine.h"
+
+namespace troupe {
+
+/// Starts and ends a node's actors, and hands experts to devices.
+class ActorHands {
+ public:
+  /// `agent` hears of every actor's end.
+  ActorHands(Host& host, const Ref<NodeAgentInbox>& agent, std::vector<Device*> devices)
+      : host_(&host), agent_(agent), devices_(std::move(devices)) {}
+
+  void carry_out(StartGroup&& start);
+  void carry_out(StartShard&& start);
+  void carry_out(StartReplica&& start);
+  void carry_out(EndActor&& end);
+  void carry_out(PublishExperts&& publish);
+
+ private:
+  Mail ended(const Address& actor) const;
+
+  Host* host_;
+  Ref<NodeAgentInbox> agent_;
+  std::vector<Device*> devices_;
+};
+
+/// What lies around a WorkerMachine. All of it must outlive the actor.
+struct WorkerSurroundings {
+  std::vector<Device*> devices;  ///< by their index
+  HeadLink* link = nullptr;
+  BulkLane* lane = nullptr;  ///< null: a cluster of one node
+  WeightSource* source = nullptr;
+  /// The process is to end. Called inside the actor's turn, once; must not block.
+  std::function<void(const WorkerExit&)> on_exit;
+};
+
+/// Carries a WorkerMachine's effects out. What fails comes back as a message: a peer that cannot be
+/// expected or gone to is PeerDown.
+class WorkerHands {
+ public:
+  WorkerHands(Host& host, const Ref<NodeAgentInbox>& self, WorkerSurroundings around);
+  WorkerHands(WorkerHands&& other) noexcept;
+  ~WorkerHands();
+
+  template <class Effect>
+  void carry_out(Effect&& effect, const WorkerMachine&) {
+    if constexpr (requires { actors_.carry_out(std::move(effect)); })
+      actors_.carry_out(std::move(effect));
+    else
+      carry_out(std::move(effect));
+  }
+
+ private:
+  void carry_out(ConnectHead&&);
+  void carry_out(CloseHead&&);
+  void carry_out(SendAs&& send);
+  void carry_out(JoinedCluster&& joined);
+  void carry_out(LeaveAddress&& leave);
+  void carry_out(InspectCheckpoint&& inspect);
+  void carry_out(WorkerExit&& exit);
+  void carry_out(LogLine&& line);
+  void carry_out(FencePeer&& fence);
+  void carry_out(ForgetPeer&& forget);
+  void carry_out(ExpectPeer&& expect);
+  void carry_out(ConnectPeer&& connect);
+  void carry_out(ReadWeights&& read);
+  void carry_out(BuildPart&& build);
+  void carry_out(CancelReading&&);
+  void carry_out(FreeWeights&& free);
+  void carry_out(ProbeDevices&&);
+  void check(const Peer& peer, const Status& status);
+  void forget(const Peer& peer, bool fence);
+
+  Host* host_;
+  Ref<NodeAgentInbox> self_;
+  WorkerSurroundings around_;
+  ActorHands actors_;
+  std::optional<Ref<NodeAgentInbox>> member_;  ///< its address in the cluster, as a member
+};
+
+}  // namespace troupe

@@ -1,0 +1,260 @@
+#include "actors/worker/worker_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe {
+namespace {
+
+/// What the version wants in memory. Experts that this node alone is to have come first: nobody can
+/// stand in for them.
+WeightPart part_of(const VersionWork& work) {
+  std::map<ExpertKey, std::size_t> copies;
+  for (const auto& layer : work.placement.experts)
+    for (const auto& slot : layer.slots) ++copies[{layer.layer, slot.expert}];
+  WeightPart part{work.placement.numerics, work.shards, {}, work.tier};
+  for (const bool alone : {true, false})
+    for (const auto& layer : work.experts) {
+      LayerExperts some{layer.layer, {}};
+      for (const auto& slot : layer.slots)
+        if ((copies[{layer.layer, slot.expert}] == 1) == alone) some.slots.push_back(slot);
+      if (!some.slots.empty()) part.experts.push_back(std::move(some));
+    }
+  return part;
+}
+
+void erase_one(std::multiset<Address>& set, const Address& address) {
+  if (const auto it = set.find(address); it != set.end()) set.erase(it);
+}
+
+}  // namespace
+
+WorkerMachine::WorkerMachine(NodeAgentOptions options, NodeContext context)
+    : agent_(std::move(options)),
+      context_(std::move(context)),
+      weights_(agent_.options().tier_memory) {}
+
+// --- News ---------------------------------------------------------------------------------------
+
+void WorkerMachine::on(HeadUp up, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(up, now, a); });
+}
+void WorkerMachine::on(HeadDown down, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(down, now, a); });
+}
+void WorkerMachine::on(LeaveCluster leave, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(leave, now, a); });
+}
+void WorkerMachine::on(PeerUp up, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(up, now, a); });
+}
+void WorkerMachine::on(PeerDown down, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(down, now, a); });
+}
+
+void WorkerMachine::on(DeviceFailed failed, TimePoint now, Effects& effects) {
+  effects.add(
+      LogLine{"device " + std::to_string(failed.device) +
+                  " has failed and computes no more: " + context_.devices[failed.device]->failed(),
+              LogLine::Level::kError});
+  ask(now, effects, [&](AgentEffects& a) { agent_.devices_changed(now, progress(now), a); });
+}
+
+void WorkerMachine::on(RoutesSettled settled, TimePoint, Effects&) {
+  if (serving_) serving_->on(settled);  // end_turn() looks whether it was the last
+}
+
+void WorkerMachine::on(CheckpointInspected inspected, TimePoint now, Effects& effects) {
+  if (inspected.checkpoint.ok()) checkpoint_ = *inspected.checkpoint;
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(inspected, now, a); });
+}
+
+void WorkerMachine::on(Ended ended, TimePoint, Effects&) {
+  erase_one(ending_, ended.actor);
+  if (loading_) erase_one(loading_->awaited, ended.actor);
+}
+
+void WorkerMachine::on_wake(TimePoint now, Effects& effects) {
+  NodeProgress news = progress(now);
+  if (agent_.state() == NodeAgent::State::kMember && now >= next_second_) {
+    next_second_ = now + std::chrono::seconds(1);
+    effects.add(ProbeDevices{});
+    if (auto counts = context_.counter->take()) news.counts = std::move(counts->layers);
+  }
+  ask(now, effects, [&](AgentEffects& a) { agent_.on_wake(now, news, a); });
+}
+
+NodeProgress WorkerMachine::progress(TimePoint now) {
+  NodeProgress out;
+  for (Device* device : context_.devices) {
+    out.devices_alive = device->makes_progress(now, limits::kLease / 2) && out.devices_alive;
+    out.devices.push_back({device->memory_used(), device->take_utilization(now), device->probe_us(),
+                           device->failed()});
+  }
+  if (serving_) out.replicas = serving_->reports();
+  if (agent_.state() != NodeAgent::State::kMember) out.held = weights_.held();
+  return out;
+}
+
+/// What other parts of the turn have led to.
+void WorkerMachine::end_turn(TimePoint now, Effects& effects) {
+  if (serving_)
+    if (const auto version = serving_->take_settled())
+      ask(now, effects, [&](AgentEffects& a) { agent_.settled(*version, now, a); });
+  note_ending();
+  if (loading_ && loading_->state == Loading::State::kWaiting) {
+    if (loading_->awaited.empty() || now >= loading_->deadline)
+      begin_reading(now, effects);
+    else
+      effects.wake_at(loading_->deadline);
+  }
+  if (Garbage garbage = weights_.take_garbage(); !garbage.empty())
+    effects.add(FreeWeights{std::move(garbage)});
+  if (const auto wake = agent_.next_wake()) effects.wake_at(*wake);
+}
+
+void WorkerMachine::note_ending() {
+  if (!serving_) return;
+  for (const Address& actor : serving_->take_ending()) ending_.insert(actor);
+}
+
+// --- What the agent wants -----------------------------------------------------------------------
+
+void WorkerMachine::carry_out(JoinedCluster joined, TimePoint, Effects& effects) {
+  weights_.forget_versions();
+  serving_.emplace(context_, Serving::Self{joined.id, joined.incarnation,
+                                           Ref<RouterInbox>(kHeadNode, agent_.head())});
+  effects.add(std::move(joined));
+}
+
+/// What is being read is read on: the next membership may want it.
+void WorkerMachine::carry_out(StopServing stop, TimePoint, Effects& effects) {
+  serving_->stop(effects);
+  note_ending();
+  serving_.reset();
+  loading_.reset();
+  effects.add(LeaveAddress{stop.id, stop.incarnation});
+}
+
+void WorkerMachine::carry_out(WorkerExit exit, TimePoint, Effects& effects) {
+  effects.add(CancelReading{});
+  effects.add(std::move(exit));
+}
+
+void WorkerMachine::carry_out(PeerLost lost, TimePoint, Effects& effects) {
+  serving_->member_lost(lost, effects);
+}
+void WorkerMachine::carry_out(PeerDown down, TimePoint, Effects& effects) {
+  serving_->peer_down(down, effects);
+}
+void WorkerMachine::carry_out(PeerUp up, TimePoint, Effects& effects) {
+  serving_->peer_up(up, effects);
+}
+void WorkerMachine::carry_out(AvoidDevices avoid, TimePoint, Effects& effects) {
+  serving_->avoid(std::move(avoid.devices), effects);
+}
+
+void WorkerMachine::carry_out(DropVersion drop, TimePoint, Effects& effects) {
+  loading_.reset();
+  serving_->drop_pending(drop.next.get(), effects);
+}
+
+void WorkerMachine::carry_out(ActivateVersion activate, TimePoint, Effects& effects) {
+  serving_->activate(activate.version, effects);
+}
+
+void WorkerMachine::carry_out(RetireVersion retire, TimePoint, Effects& effects) {
+  serving_->retire(retire.version, effects);
+  weights_.retire(retire.version);
+  if (agent_.loading()) return;  // its own retirement brings the tier up to date
+  ReadOrder order = weights_.missing_tier(retire.version);
+  if (order.experts.empty()) return;
+  order.model_path = agent_.model_path();
+  effects.add(ReadWeights{std::move(order)});
+}
+
+// --- Loading ------------------------------------------------------------------------------------
+
+/// Reading begins when actors of earlier versions have given back what they held: end_turn() looks
+/// whether they have. A job that runs may be a whole step.
+void WorkerMachine::carry_out(LoadVersion load, TimePoint now, Effects&) {
+  note_ending();
+  const TimePoint deadline = now + limits::kActorStopDeadline + limits::kStepDeadline / 2;
+  loading_ = Loading{std::move(load.work), Loading::State::kWaiting, ending_, deadline, nullptr};
+}
+
+void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {
+  for (const Address& actor : std::exchange(loading_->awaited, {}))
+    erase_one(ending_, actor);  // it was waited for once
+  loading_->state = Loading::State::kReading;
+  const VersionWork& work = *loading_->work;
+  weights_.use(checkpoint_);
+  weights_.begin(work.version, part_of(work), agent_.active());
+  report_progress(now, effects);
+  if (!loading_) return;  // the lease has just ended
+  ReadOrder order = weights_.missing(work.version);
+  order.model_path = work.model_path;
+  effects.add(ReadWeights{std::move(order)});
+}
+
+void WorkerMachine::report_progress(TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.load_progress(weights_.progress(), now, a); });
+}
+
+void WorkerMachine::on(PieceRead piece, TimePoint now, Effects& effects) {
+  if (weights_.take(std::move(piece))) report_progress(now, effects);
+}
+
+void WorkerMachine::on(PartRead read, TimePoint now, Effects& effects) {
+  if (read.tier) {
+    if (!read.status.ok())
+      effects.add(
+          LogLine{"the second tier of experts could not be read: " + read.status.error().message,
+                  LogLine::Level::kWarning});
+    return;
+  }
+  if (!loading_ || loading_->state != Loading::State::kReading ||
+      loading_->work->version != read.version)
+    return;
+  if (!read.status.ok()) return fail_load(read.status.error(), now, effects);
+  if (!weights_.complete(read.version))
+    return fail_load(unavailable("Some of the weights that were read were lost on their way."), now,
+                     effects);
+  auto planned = serving_->plan(loading_->work, weights_.sizes(), weights_.part(read.version));
+  if (!planned.ok()) return fail_load(planned.error(), now, effects);
+  loading_->state = Loading::State::kBuilding;
+  loading_->preparation = *planned;
+  effects.add(BuildPart{std::move(*planned)});
+}
+
+/// If it was taken back meanwhile, or the membership ended, its actors must not start: nobody would
+/// ever stop them, and what they claim is for another version.
+void WorkerMachine::on(PartBuilt built, TimePoint now, Effects& effects) {
+  if (!loading_ || loading_->preparation != built.preparation) return;
+  const PlacementVersion version = loading_->work->version;
+  Status started = built.status;
+  if (started.ok()) started = serving_->adopt(*built.preparation, effects);
+  if (!started.ok()) return fail_load(started.error(), now, effects);
+  loading_.reset();
+  ask(now, effects, [&](AgentEffects& a) { agent_.loaded(version, now, a); });
+}
+
+void WorkerMachine::fail_load(const Error& error, TimePoint now, Effects& effects) {
+  const PlacementVersion version = loading_->work->version;
+  loading_.reset();
+  ask(now, effects, [&](AgentEffects& a) { agent_.load_failed(version, error, now, a); });
+}
+
+std::string WorkerMachine::violation() const {
+  const bool member = agent_.state() == NodeAgent::State::kMember;
+  if (member != serving_.has_value()) return "its actors do not fit whether it is a member";
+  if (loading_ && agent_.loading() != loading_->work->version)
+    return "a version is loaded that the agent does not want";
+  if (loading_ && loading_->state != Loading::State::kWaiting && !loading_->awaited.empty())
+    return "actors are waited for though the load goes on";
+  if (std::string found = agent_.violation(); !found.empty()) return found;
+  if (std::string found = weights_.violation(); !found.empty()) return found;
+  return serving_ ? serving_->violation() : std::string();
+}
+
+}  // namespace troupe

@@ -1,0 +1,116 @@
+#include "actors/worker/worker_node.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "actors/device/cpu_device.h"
+#include "actors/worker/fabric_lane.h"
+#include "actors/worker/file_source.h"
+#include "actors/worker/model_factory.h"
+#include "actors/worker/worker.h"
+#include "runtime/host.h"
+#include "runtime/log.h"
+
+namespace troupe {
+
+struct WorkerNode::Impl {
+  explicit Impl(CafHost& outer) : host(std::make_unique<CafHost>(outer.system(), outer.post())) {}
+  ~Impl();
+
+  Status start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link);
+  void on_exit(const WorkerExit& exit);
+
+  std::mutex mutex;
+  std::condition_variable ended_changed;
+  std::optional<Exit> ended;  // guarded by mutex
+
+  std::unique_ptr<HeadLink> link;
+  std::unique_ptr<FabricLane> lane;
+  std::vector<std::unique_ptr<CpuDevice>> devices;
+  std::unique_ptr<ModelFactory> factory;
+  std::unique_ptr<FileSource> source;
+  std::unique_ptr<CafHost> host;  ///< of this node's actors
+  std::unique_ptr<Worker> worker;
+};
+
+Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link) {
+  WorkerSetup setup;
+  std::vector<CpuDevice*> cpus;
+  int threads = 1;
+  for (const auto& device : options.devices) {
+    devices.push_back(std::make_unique<CpuDevice>(device));
+    threads = std::max(threads, device.threads);
+    cpus.push_back(devices.back().get());
+    setup.around.devices.push_back(cpus.back());
+  }
+  if (options.fabric) {
+    auto made = FabricLane::make(*options.fabric);
+    if (!made.ok()) return made.error();
+    lane = std::move(*made);
+  }
+  link = std::move(head_link);
+  factory = std::make_unique<ModelFactory>(std::move(cpus));
+  source = std::make_unique<FileSource>(host->post(), threads);
+
+  setup.agent.version = options.version;
+  setup.agent.host = host_name();
+  setup.agent.pid = getpid();
+  setup.agent.head = options.head;
+  setup.agent.numerics = options.numerics;
+  setup.agent.model_path = options.model_path;
+  setup.agent.tier_memory = options.expert_tier_memory;
+  setup.around.link = link.get();
+  setup.around.lane = lane.get();
+  setup.around.source = source.get();
+  setup.around.on_exit = [this](const WorkerExit& exit) { on_exit(exit); };
+  setup.factory = factory.get();
+  worker = std::make_unique<Worker>(*host, std::move(setup));
+  return {};
+}
+
+void WorkerNode::Impl::on_exit(const WorkerExit& exit) {
+  std::lock_guard lock(mutex);
+  if (!ended) ended = Exit{exit.code, exit.reason};
+  ended_changed.notify_all();
+}
+
+WorkerNode::Impl::~Impl() {
+  // No step is waited for: nobody wants its result any more.
+  for (const auto& device : devices) device->interrupt();
+  // The actors first: what the link or the lane still has to say is then dropped. The agent before
+  // the others, so that it starts no more of them.
+  if (worker) {
+    worker->end();
+    if (!host->wait_ended(worker->agent().address, limits::kActorStopDeadline))
+      spdlog::error("the worker's agent does not end");
+  }
+  host.reset();  // ends the others, and waits until what they held on the devices is free
+  source.reset();
+  lane.reset();
+  link.reset();
+}
+
+WorkerNode::WorkerNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerNode::~WorkerNode() = default;
+
+Result<std::unique_ptr<WorkerNode>> WorkerNode::start(CafHost& host, WorkerOptions options,
+                                                      std::unique_ptr<HeadLink> link) {
+  auto impl = std::make_unique<Impl>(host);
+  if (const Status started = impl->start(options, std::move(link)); !started.ok())
+    return started.error();
+  return std::unique_ptr<WorkerNode>(new WorkerNode(std::move(impl)));
+}
+
+void WorkerNode::leave(const std::string& reason) { impl_->worker->leave(reason); }
+
+std::optional<WorkerNode::Exit> WorkerNode::wait(Duration patience) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->ended_changed.wait_for(lock, patience, [&] { return impl_->ended.has_value(); });
+  return impl_->ended;
+}
+
+}  // namespace troupe

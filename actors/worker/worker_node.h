@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/base/caf_host.h"
+#include "actors/control/head_link.h"
+#include "actors/device/device.h"
+#include "runtime/clock.h"
+#include "runtime/numerics.h"
+#include "transport/fabric/fabric.h"
+
+namespace troupe {
+
+struct WorkerOptions {
+  std::string version;
+  std::string head;        ///< as people write it, for messages
+  std::string model_path;  ///< empty: the head's path
+  std::vector<Device::Options> devices;
+  /// Families offered to the head; a test may offer fewer than the processor has.
+  std::vector<Numerics> numerics = supported_numerics();
+  /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.
+  std::uint64_t expert_tier_memory = 0;
+  /// The bulk lane; none for a cluster of one node.
+  std::optional<transport::FabricOptions> fabric;
+};
+
+/// A worker process: a Worker with everything that lies around it.
+///
+///     Worker ─┬─► HeadLink ◄──► the head
+///             ├─► FabricLane ◄──► other workers
+///             ├─► FileSource: threads that read and build
+///             └─► CpuDevices, one a socket
+class WorkerNode {
+ public:
+  struct Exit {
+    int code = 0;
+    std::string reason;
+  };
+
+  /// Starts to seek the head. `host` gives the actor system and the post; it must outlive the node.
+  static Result<std::unique_ptr<WorkerNode>> start(CafHost& host, WorkerOptions options,
+                                                   std::unique_ptr<HeadLink> link);
+  /// Ends everything at once, if it has not ended in order.
+  ~WorkerNode();
+
+  /// Leaves the cluster in order; wait() then returns. Any thread.
+  void leave(const std::string& reason);
+  /// Waits until the worker has ended; none when `patience` passed first.
+  std::optional<Exit> wait(Duration patience);
+
+ private:
+  struct Impl;
+  explicit WorkerNode(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,131 @@
+#include "actors/expert_group/expert_group.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "actors/base/undeliverable.h"
+#include "runtime/limits.h"
+#include "tests/actors/effects.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr std::size_t kRowBytes = 8;
+const Address kShard{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 3}};
+const Address kGroup{NodeId{1}, Incarnation{10}, {ActorKind::kExpertGroup, 0}};
+
+/// A question of two rows with three pairs.
+Dispatch fitting(std::uint64_t call) {
+  Dispatch dispatch;
+  dispatch.call = call;
+  dispatch.layer = 1;
+  dispatch.rows = 2;
+  dispatch.pairs = {{0, 4}, {1, 4}, {1, 5}};
+  dispatch.payload = Payload::of(std::make_shared<Buffer>(2 * kRowBytes));
+  return dispatch;
+}
+
+template <class T>
+Envelope from_shard(T message) {
+  return {kShard, kGroup, message_of(std::move(message))};
+}
+
+/// One turn; all invariants hold after it.
+template <class Mail>
+ExpertGroup::Effects play(ExpertGroup& group, Mail&& mail) {
+  ExpertGroup::Effects effects;
+  turn(group, std::forward<Mail>(mail), TimePoint{}, effects);
+  CHECK(group.violation() == "");
+  return effects;
+}
+
+/// The one NotHere that goes to the shard.
+NotHere refusal(const ExpertGroup::Effects& effects) {
+  CHECK(effects.list().size() == 1);
+  const auto refusals = sent<NotHere>(effects);
+  REQUIRE(refusals.size() == 1);
+  CHECK(all<Send>(effects)[0].to == kShard);
+  return refusals[0];
+}
+
+}  // namespace
+
+TEST_CASE("a question that fits is handed on as it came, and answered when its pass has ended") {
+  ExpertGroup group(kRowBytes);
+  const Envelope question = from_shard(fitting(7));
+  const auto asked = all<AskPass>(play(group, question));
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].question.message == question.message);
+  CHECK(asked[0].question.from == kShard);
+
+  const MessagePtr answer = message_of(ExpertOutput{7, 3, {}});
+  PassEnded ended;
+  ended.answers.push_back({question, answer});
+  ended.answers.push_back(not_here(from_shard(fitting(8)), {5}, "gone"));
+  (void)play(group, from_shard(fitting(8)));
+  const auto effects = play(group, std::move(ended));
+  const auto sends = all<Send>(effects);
+  REQUIRE(sends.size() == 2);
+  CHECK(sends[0].to == kShard);
+  CHECK(sends[0].message == answer);  // by pointer
+  const auto& refused = std::get<NotHere>(*sends[1].message);
+  CHECK(refused.call == 8);
+  CHECK(refused.experts == std::vector<std::int32_t>{5});
+  CHECK(refused.reason == "gone");
+}
+
+TEST_CASE("a question that does not fit the model is answered at once") {
+  ExpertGroup group(kRowBytes);
+  Dispatch too_short = fitting(1), stray_row = fitting(2), too_many = fitting(3);
+  too_short.payload = Payload::of(std::make_shared<Buffer>(2 * kRowBytes - 1));
+  stray_row.pairs.push_back({2, 4});
+  too_many.pairs.assign(2 * static_cast<std::size_t>(limits::kTopKMax) + 1, {0, 4});
+  for (const auto& dispatch : {too_short, stray_row, too_many}) {
+    const NotHere answer = refusal(play(group, from_shard(dispatch)));
+    CHECK(answer.call == dispatch.call);
+    CHECK(answer.experts.empty());
+    CHECK(answer.reason == "the rows do not have this model's size");
+  }
+  too_many.pairs.pop_back();
+  CHECK(all<AskPass>(play(group, from_shard(too_many))).size() == 1);
+}
+
+TEST_CASE("what waits is bounded; a pass that ends makes room") {
+  ExpertGroup group(kRowBytes);
+  const Envelope question = from_shard(fitting(1));
+  for (std::size_t i = 0; i < limits::kDispatchesWaitingMax; ++i)
+    REQUIRE(all<AskPass>(play(group, question)).size() == 1);
+  CHECK(refusal(play(group, question)).reason == "too many questions wait");
+  PassEnded ended;
+  for (int i = 0; i < 2; ++i)
+    ended.answers.push_back({question, message_of(ExpertOutput{1, 3, {}})});
+  (void)play(group, std::move(ended));
+  for (int i = 0; i < 2; ++i) CHECK(all<AskPass>(play(group, question)).size() == 1);
+  CHECK(refusal(play(group, question)).reason == "too many questions wait");
+}
+
+TEST_CASE("an answer that does not arrive becomes NotHere, once") {
+  ExpertGroup group(kRowBytes);
+  const auto lost = [](MessagePtr answer) {
+    const Envelope unsent{kGroup, kShard, std::move(answer)};
+    return from_shard(undeliverable(unsent, resource_exhausted("too long")));
+  };
+  const NotHere told = refusal(play(group, lost(message_of(ExpertOutput{7, 3, {}}))));
+  CHECK(told.call == 7);
+  CHECK(told.reason == "too long");
+  CHECK(play(group, lost(message_of(NotHere{7, {}, "too long"}))).list().empty());
+}
+
+TEST_CASE("more answers than questions are noticed") {
+  ExpertGroup group(kRowBytes);
+  ExpertGroup::Effects effects;
+  PassEnded ended;
+  ended.answers.push_back(not_here(from_shard(fitting(1)), {}, "odd"));
+  turn(group, std::move(ended), TimePoint{}, effects);
+  CHECK(group.violation() != "");
+}

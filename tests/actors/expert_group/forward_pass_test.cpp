@@ -1,0 +1,124 @@
+#include "actors/expert_group/forward_pass.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/weights.h"
+#include "tests/model/local_model.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+const Address kShard{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 3}};
+const Address kGroup{NodeId{1}, Incarnation{10}, {ActorKind::kExpertGroup, 0}};
+constexpr Numerics kNumerics = Numerics::kReference;
+
+/// A small model's experts 0 and 1 of its last layer on a device.
+struct Stand {
+  std::shared_ptr<const Checkpoint> checkpoint =
+      must(Checkpoint::open(source_path("tests/golden/v3")));
+  const ModelConfig& config = checkpoint->config();
+  const std::int32_t layer = config.num_layers - 1;
+  CpuDevice device{{.index = 0, .kind = "cpu", .memory_total = 0, .threads = 2}};
+  ForwardPass pass{config, kNumerics, device};
+
+  Stand() {
+    ExpertSet::Map experts;
+    for (const std::int32_t expert : {0, 1})
+      experts[{layer, expert}] = must(load_expert(*checkpoint, kNumerics, layer, expert));
+    device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
+  }
+
+  /// Two rows that depend on the call, for these experts.
+  Envelope question(std::uint64_t call, std::vector<ExpertPair> pairs) const {
+    const auto hidden = static_cast<std::size_t>(config.hidden_size);
+    auto rows = std::make_shared<Buffer>(2 * ForwardPass::row_bytes(config, kNumerics));
+    for (std::size_t i = 0; i < 2 * hidden; ++i)
+      rows->as<float>()[i] = static_cast<float>((call * 31 + i * 7) % 17) / 17.0f - 0.5f;
+    Dispatch dispatch;
+    dispatch.call = call;
+    dispatch.layer = layer;
+    dispatch.rows = 2;
+    dispatch.pairs = std::move(pairs);
+    dispatch.payload = Payload::of(std::move(rows));
+    return {kShard, kGroup, message_of(std::move(dispatch))};
+  }
+};
+
+const PassAnswer& answer_to(const std::vector<PassAnswer>& answers, const Envelope& question) {
+  for (const auto& answer : answers)
+    if (answer.question.message == question.message) return answer;
+  FAIL("a question has no answer");
+  return answers.front();
+}
+
+std::vector<std::byte> bytes_of(const PassAnswer& answer) {
+  const auto* output = std::get_if<ExpertOutput>(answer.answer.get());
+  REQUIRE(output);
+  return {output->payload.bytes.begin(), output->payload.bytes.end()};
+}
+
+}  // namespace
+
+TEST_CASE("a row's output does not depend on what it was grouped with") {
+  Stand stand;
+  const Envelope first = stand.question(1, {{0, 0}, {0, 1}, {1, 1}});
+  const Envelope second = stand.question(2, {{0, 1}, {1, 0}});
+  const auto together = stand.pass.run({first, second});
+  REQUIRE(together.size() == 2);
+  for (const auto& question : {first, second}) {
+    const auto alone = stand.pass.run({question});
+    REQUIRE(alone.size() == 1);
+    const auto bytes = bytes_of(answer_to(alone, question));
+    CHECK(bytes == bytes_of(answer_to(together, question)));
+    CHECK(bytes != std::vector<std::byte>(bytes.size()));
+    const auto& output = std::get<ExpertOutput>(*answer_to(alone, question).answer);
+    const auto& dispatch = std::get<Dispatch>(*question.message);
+    CHECK(output.call == dispatch.call);
+    CHECK(output.pairs == dispatch.pairs.size());
+    CHECK(bytes.size() == output.pairs * ForwardPass::row_bytes(stand.config, kNumerics));
+  }
+}
+
+TEST_CASE("a question for an absent expert is refused by name; the others are computed") {
+  Stand stand;
+  const Envelope odd = stand.question(1, {{0, 0}, {0, 3}, {1, 2}});
+  const Envelope even = stand.question(2, {{0, 0}, {1, 1}});
+  const auto answers = stand.pass.run({odd, even});
+  REQUIRE(answers.size() == 2);
+  const auto& refusal = std::get<NotHere>(*answer_to(answers, odd).answer);
+  CHECK(refusal.call == 1);
+  CHECK(refusal.experts == std::vector<std::int32_t>{3, 2});
+  CHECK(refusal.reason == "this device does not hold them");
+  CHECK(std::holds_alternative<ExpertOutput>(*answer_to(answers, even).answer));
+}
+
+TEST_CASE("a device that has failed, or is being stopped, refuses every question") {
+  for (const bool stopped : {false, true}) {
+    Stand stand;
+    if (stopped)
+      stand.device.interrupt();
+    else
+      stand.device.fail("an uncorrectable error");
+    // So many rows that the device's threads share them: there it is interrupted.
+    std::vector<Envelope> questions;
+    for (std::uint64_t call = 1; call <= 400; ++call)
+      questions.push_back(stand.question(call, {{0, 0}, {1, 1}}));
+    const auto answers = stand.pass.run(questions);
+    REQUIRE(answers.size() == questions.size());
+    for (const auto& answer : answers) {
+      const auto* refusal = std::get_if<NotHere>(answer.answer.get());
+      REQUIRE(refusal);
+      CHECK(refusal->reason ==
+            (stopped ? "the device is being stopped" : "an uncorrectable error"));
+    }
+    CHECK(stand.device.failed() == (stopped ? "" : "an uncorrectable error"));
+  }
+}

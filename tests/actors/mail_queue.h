@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "actors/base/mailbox.h"
+
+namespace troupe::testing {
+
+/// A mailbox whose mail the test takes out itself. Thread-safe.
+class MailQueue final : public Mailbox {
+ public:
+  void end() override {}
+
+  /// The oldest mail; none if none comes in time.
+  std::optional<Mail> next(std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, patience, [&] { return !mail_.empty(); })) return std::nullopt;
+    Mail mail = std::move(mail_.front());
+    mail_.pop_front();
+    taken();
+    return mail;
+  }
+
+  /// All that came so far.
+  std::vector<Mail> take() {
+    std::vector<Mail> all;
+    while (auto mail = next(std::chrono::milliseconds(0))) all.push_back(std::move(*mail));
+    return all;
+  }
+  bool empty() {
+    std::lock_guard lock(mutex_);
+    return mail_.empty();
+  }
+
+ private:
+  void enqueue(Mail mail) override {
+    std::lock_guard lock(mutex_);
+    mail_.push_back(std::move(mail));
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Mail> mail_;  // guarded by mutex_
+};
+
+}  // namespace troupe::testing

@@ -1,0 +1,139 @@
+#include "actors/router/request_door.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/base/shell.h"
+#include "tests/actors/effects.h"
+#include "tests/actors/base/kept_mail.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+const Ref<RouterInbox> kRouter{kHeadNode, Incarnation{1}};
+
+std::shared_ptr<const ModelFrontend> by_ids() {
+  ModelFrontend::Parts parts;
+  parts.config.vocab_size = 100;
+  parts.max_model_len = 64;
+  return std::make_shared<const ModelFrontend>(std::move(parts));
+}
+
+GenerationRequest request_of(std::vector<TokenId> prompt) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  return request;
+}
+
+/// Notes what a client hears.
+struct Heard {
+  std::vector<std::string> all;
+  std::uint64_t number = 0;
+};
+class NotingSink final : public GenerationSink {
+ public:
+  explicit NotingSink(Heard& heard) : heard_(heard) {}
+  void on_event(GenerationEvent event) override {
+    heard_.all.push_back(event.error ? event.error->message : "event");
+  }
+
+ private:
+  Heard& heard_;
+};
+
+/// A door whose Router is played by the test.
+struct Fixture {
+  Fixture() { post.attach(kRouter.address, mailbox); }
+  void submit(std::vector<TokenId> prompt = {1, 2}) {
+    door.submit_async(request_of(std::move(prompt)), std::make_shared<NotingSink>(heard),
+                      [this](const Result<std::uint64_t>& number) {
+                        heard.all.push_back(number.ok() ? "accepted" : number.error().message);
+                        if (number.ok()) heard.number = *number;
+                      });
+  }
+  template <class T>
+  T told() {
+    REQUIRE(!mailbox->kept.empty());
+    const Mail mail = mailbox->take();
+    T* content = local<RouterInbox, T>(mail);
+    REQUIRE(content);
+    return std::move(*content);
+  }
+  Heard heard;
+  Post post;
+  std::shared_ptr<KeptMail> mailbox = std::make_shared<KeptMail>();
+  RequestDoor door{post, kRouter, {by_ids(), nullptr, [] { return std::uint64_t{7}; }}};
+};
+
+using Hears = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a request gets its number by its ticket, and its events by its number") {
+  Fixture f;
+  f.submit();
+  const auto submitted = f.told<SubmitRequest>();
+  CHECK(submitted.random_seed == 7);
+  CHECK(submitted.request.prompt == std::vector<TokenId>{1, 2});
+  CHECK(f.heard.all.empty());
+  f.door.accepted({submitted.ticket, std::uint64_t{40}});
+  f.door.accepted({submitted.ticket, std::uint64_t{41}});  // nobody has that ticket any more
+  CHECK(f.heard.number == 40);
+  f.door.deliver({41, {}});
+  f.door.deliver({40, {}});
+  GenerationEvent last;
+  last.request_done = true;
+  f.door.deliver({40, last});
+  f.door.deliver({40, {}});
+  CHECK(f.heard.all == Hears{"accepted", "event", "event"});
+  f.door.cancel(40);
+  CHECK(f.told<CancelRequest>().request == 40);
+}
+
+TEST_CASE("what is wrong with a request, the Router does not hear of") {
+  Fixture f;
+  f.submit({1, 1000});
+  REQUIRE(f.heard.all.size() == 1);
+  CHECK(f.heard.all[0] != "accepted");
+  CHECK(f.mailbox->kept.empty());
+}
+
+TEST_CASE("when the cluster stops, whoever still waits hears of it") {
+  Fixture f;
+  f.submit();
+  f.door.accepted({f.told<SubmitRequest>().ticket, std::uint64_t{40}});
+  f.submit();
+  f.door.close();
+  f.submit();
+  CHECK(f.heard.all == Hears{"accepted", "The cluster was stopped.", "The cluster was stopped.",
+                             "The cluster was stopped."});
+  f.door.accepted({f.told<SubmitRequest>().ticket, std::uint64_t{41}});
+  f.door.deliver({40, {}});
+  CHECK(f.heard.all.size() == 4);
+  CHECK(f.mailbox->kept.empty());
+}
+
+TEST_CASE("the door shows what the Router holds") {
+  Fixture f;
+  Router router{Router::Options{}};
+  RouterEffects effects;
+  turn(router, AdmissionChanged{true, ""}, {}, effects);
+  PreparedRequest prepared;
+  prepared.prompt = {1, 2, 3};
+  prepared.max_tokens = 4;
+  prepared.timeout = std::chrono::seconds(1);
+  turn(router, SubmitRequest{1, prepared, 1}, {}, effects);
+  f.door.changed(router);
+  CHECK(f.door.counts().waiting == 1);
+  REQUIRE(f.door.list().size() == 1);
+  CHECK(f.door.list()[0].prompt_tokens == 3);
+  turn(router, CancelRequest{1}, {}, effects);
+  f.door.changed(router);  // an end shows at once
+  CHECK(f.door.counts().cancelled == 1);
+  CHECK(f.door.list().empty());
+}

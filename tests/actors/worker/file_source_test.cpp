@@ -1,0 +1,239 @@
+#include "actors/worker/file_source.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "actors/worker/checkpoint_model.h"
+#include "actors/worker/preparation.h"
+#include "model/kv_cache.h"
+#include "model/memory_estimate.h"
+#include "tests/actors/effects.h"
+#include "tests/actors/mail_queue.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr const char* kModel = TROUPE_SOURCE_DIR "/tests/golden/v2-lite";
+
+/// A copy of the model that a test may spoil.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "troupe-weights-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+    for (const auto& entry : fs::directory_iterator(kModel))
+      fs::copy_file(entry.path(), path_ / entry.path().filename());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string string() const { return path_.string(); }
+  fs::path weights() const { return path_ / "model.safetensors"; }
+
+ private:
+  fs::path path_;
+};
+
+struct Source {
+  Post post;
+  Ref<NodeAgentInbox> agent{NodeId{9}, Incarnation{1}};
+  std::shared_ptr<testing::MailQueue> mail = std::make_shared<testing::MailQueue>();
+  FileSource source;
+  std::vector<PieceRead> pieces;  ///< that came before the news that was waited for
+
+  explicit Source(int threads = 2) : source(post, threads) {
+    post.attach(agent.address, mail);
+    source.listen(agent);
+  }
+
+  /// Waits for news of that kind.
+  template <class T>
+  T wait() {
+    while (const auto next = mail->next()) {
+      if (const auto* found = testing::local<NodeAgentInbox, T>(*next)) return *found;
+      if (const auto* piece = testing::local<NodeAgentInbox, PieceRead>(*next))
+        pieces.push_back(*piece);
+      else
+        FAIL("other news came first");
+    }
+    FAIL("nothing came");
+    std::abort();
+  }
+  Result<InspectedCheckpoint> inspect(const std::string& folder = kModel) {
+    source.inspect(folder);
+    return wait<CheckpointInspected>().checkpoint;
+  }
+  PartRead read(const ReadOrder& order) {
+    pieces.clear();
+    source.read(order);
+    return wait<PartRead>();
+  }
+};
+
+ReadOrder order_of(std::uint64_t version, const std::string& hash,
+                   std::vector<std::int32_t> experts, std::vector<LayerRange> shards = {},
+                   const std::string& folder = kModel) {
+  ReadOrder order;
+  order.version = PlacementVersion{version};
+  order.model_path = folder;
+  order.checkpoint_hash = hash;
+  for (const auto e : experts) order.experts.push_back({1, e});
+  order.shards = std::move(shards);
+  return order;
+}
+
+TEST_CASE("a checkpoint is inspected: its hash, and what its model takes") {
+  Source s;
+  const auto found = s.inspect();
+  REQUIRE(found.ok());
+  const auto checkpoint = *Checkpoint::open(kModel);
+  CHECK(found->hash == checkpoint->hash());
+  const ModelConfig& config = checkpoint->config();
+  CHECK(found->sizes->expert_bytes(Numerics::kReference) ==
+        expert_bytes(config, Numerics::kReference));
+  CHECK(found->sizes->shard_bytes(Numerics::kReference, {0, 1}) ==
+        shard_bytes(config, Numerics::kReference, 0, 2));
+  CHECK(found->sizes->cache_bytes(Numerics::kReference, {0, 1}, 8, 16) ==
+        kv_cache_bytes(config, Numerics::kReference, {0, 2, 8, 16}));
+  const auto missing = s.inspect("/nowhere");
+  REQUIRE(!missing.ok());
+  CHECK(missing.error().message.find("/nowhere") != std::string::npos);
+}
+
+TEST_CASE("every piece of an order comes before the order is done, in its order") {
+  Source s(1);
+  const std::string hash = s.inspect()->hash;
+  const PartRead read = s.read(order_of(1, hash, {3, 0}, {{0, 0}}));
+  CHECK(read.status.ok());
+  CHECK(read.version == PlacementVersion{1});
+  CHECK(!read.tier);
+  REQUIRE(s.pieces.size() == 3);
+  CHECK(s.pieces[0].expert == ExpertKey{1, 3});
+  CHECK(s.pieces[0].expert_weights != nullptr);
+  CHECK(s.pieces[1].expert == ExpertKey{1, 0});
+  CHECK(!s.pieces[2].is_expert);
+  CHECK(s.pieces[2].layers == LayerRange{0, 0});
+  CHECK(s.pieces[2].shard_weights != nullptr);
+}
+
+TEST_CASE("several threads read all pieces, each once") {
+  Source s(4);
+  const std::string hash = s.inspect()->hash;
+  REQUIRE(s.read(order_of(1, hash, {0, 1, 2, 3, 4, 5, 6, 7})).status.ok());
+  std::set<std::int32_t> read;
+  for (const auto& piece : s.pieces) read.insert(piece.expert.expert);
+  CHECK(s.pieces.size() == 8);
+  CHECK(read.size() == 8);
+}
+
+TEST_CASE("an order for nothing needs no file") {
+  Source s;
+  CHECK(s.read(order_of(1, "abc", {}, {}, "/nowhere")).status.ok());
+}
+
+TEST_CASE("a checkpoint that has changed since the worker joined is not read") {
+  Source s;
+  REQUIRE(s.inspect().ok());
+  const PartRead read = s.read(order_of(1, "other", {0}));
+  REQUIRE(!read.status.ok());
+  CHECK(read.status.error().message.find("has changed since this worker joined") !=
+        std::string::npos);
+  CHECK(s.pieces.empty());
+}
+
+TEST_CASE("the second tier is read as the rest") {
+  Source s;
+  ReadOrder order = order_of(2, s.inspect()->hash, {4});
+  order.tier = true;
+  const PartRead read = s.read(order);
+  CHECK(read.tier);
+  CHECK(read.status.ok());
+  CHECK(s.pieces.size() == 1);
+}
+
+TEST_CASE("a superseded order says nothing of its end, and its pieces come first") {
+  Source s(1);
+  const std::string hash = s.inspect()->hash;
+  s.source.read(order_of(1, hash, {0, 1, 2, 3, 4, 5, 6, 7}));
+  s.source.read(order_of(2, hash, {6}));
+  CHECK(s.wait<PartRead>().version == PlacementVersion{2});
+  REQUIRE(!s.pieces.empty());
+  CHECK(s.pieces.back().expert == ExpertKey{1, 6});
+  s.source.read(order_of(3, hash, {0, 1, 2, 3}));
+  s.source.cancel();
+  s.source.read(order_of(4, hash, {}));
+  CHECK(s.wait<PartRead>().version == PlacementVersion{4});
+}
+
+TEST_CASE("a part is built after what was ordered before it") {
+  Source s;
+  auto preparation = std::make_shared<Preparation>();
+  preparation->work = std::make_shared<const VersionWork>();
+  s.source.build(preparation);
+  const PartBuilt built = s.wait<PartBuilt>();
+  CHECK(built.preparation == preparation);
+  CHECK(built.status.ok());
+  CHECK(preparation->routes != nullptr);
+}
+
+TEST_CASE("what is let go is freed by another thread") {
+  Source s;
+  std::promise<std::thread::id> freed;
+  std::shared_ptr<const void> piece(
+      nullptr, [&](const void*) { freed.set_value(std::this_thread::get_id()); });
+  Garbage garbage;
+  garbage.push_back(std::move(piece));
+  s.source.free(std::move(garbage));
+  auto where = freed.get_future();
+  REQUIRE(where.wait_for(5s) == std::future_status::ready);
+  CHECK(where.get() != std::this_thread::get_id());
+}
+
+TEST_CASE("a checkpoint that is not what it was is an error that names file and tensor") {
+  const Folder folder;
+  Source s;
+  const std::string hash = s.inspect(folder.string())->hash;
+  REQUIRE(s.read(order_of(1, hash, {0, 1}, {{0, 0}}, folder.string())).status.ok());
+  const char* why = "";
+  SUBCASE("gone") {
+    fs::remove(folder.weights());
+    why = "is not there any more";
+  }
+  SUBCASE("replaced") {
+    fs::rename(folder.weights(), folder.string() + "/old");
+    fs::copy_file(kModel + std::string("/model.safetensors"), folder.weights());
+    why = "has changed";
+  }
+  SUBCASE("written over") {
+    std::ofstream(folder.weights(), std::ios::in | std::ios::binary).seekp(-4, std::ios::end)
+        << "abcd";
+    fs::last_write_time(folder.weights(), fs::file_time_type::clock::now() + std::chrono::hours(1));
+    why = "has changed";
+  }
+  SUBCASE("shorter") {
+    fs::resize_file(folder.weights(), 4096);
+    why = "has shrunk";
+  }
+  const PartRead broken = s.read(order_of(2, hash, {2}, {}, folder.string()));
+  REQUIRE(!broken.status.ok());
+  const std::string& text = broken.status.error().message;
+  CAPTURE(text);
+  CHECK(text.find(why) != std::string::npos);
+  CHECK(text.find("model.safetensors") != std::string::npos);
+  CHECK(text.find("model.layers.1.mlp.experts.2.") != std::string::npos);
+  CHECK(s.pieces.empty());
+  // And what needs no file can still be had.
+  CHECK(s.read(order_of(3, hash, {}, {}, folder.string())).status.ok());
+}
+
+}  // namespace
+}  // namespace troupe

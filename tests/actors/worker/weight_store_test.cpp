@@ -1,0 +1,258 @@
+#include "actors/worker/weight_store.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "model/layer_weights.h"
+#include "tests/actors/worker/fake_sizes.h"
+
+namespace troupe {
+namespace {
+
+constexpr DeviceRef kHere{NodeId{1}, 0};
+using Sizes = testing::FakeSizes;
+constexpr std::uint64_t kExpertBytes = Sizes::kExpert, kLayerBytes = Sizes::kLayer;
+
+WeightPart part_of(std::vector<std::int32_t> experts, std::vector<std::int32_t> tier = {}) {
+  WeightPart part;
+  part.shards = {{0, 0, 0, 0, 0, kHere}};
+  part.experts = {{1, {}}};
+  for (const auto e : experts) part.experts[0].slots.push_back({e, kHere});
+  if (!tier.empty()) part.tier = {{1, {}}};
+  for (const auto e : tier) part.tier[0].slots.push_back({e, kHere});
+  return part;
+}
+
+std::uint64_t bytes(std::uint64_t experts) { return kLayerBytes + experts * kExpertBytes; }
+
+using Ids = std::vector<std::int32_t>;
+
+/// A store, and a source that counts what it reads.
+struct Weights {
+  WeightStore store;
+  std::map<std::int32_t, int> reads;  ///< by expert of layer 1
+  int shard_reads = 0;
+
+  explicit Weights(std::uint64_t tier_memory = 0, const std::string& hash = "abc")
+      : store(tier_memory) {
+    store.use({hash, std::make_shared<const Sizes>()});
+  }
+
+  bool take(PieceRead piece) {
+    const bool counts = store.take(std::move(piece));
+    CHECK(store.violation() == "");
+    return counts;
+  }
+  bool take_expert(std::int32_t expert) {
+    ++reads[expert];
+    return take({Numerics::kReference,
+                 {1, expert},
+                 {},
+                 true,
+                 std::make_shared<const ExpertWeights>(),
+                 nullptr});
+  }
+  bool take_shard(const LayerRange& layers) {
+    ++shard_reads;
+    return take(
+        {Numerics::kReference, {}, layers, false, nullptr, std::make_shared<const ShardWeights>()});
+  }
+  /// Reads at most that many pieces of an order.
+  void read(const ReadOrder& order, std::size_t most = 1000) {
+    for (const auto& key : order.experts)
+      if (most > 0 && most-- > 0) take_expert(key.expert);
+    for (const auto& layers : order.shards)
+      if (most > 0 && most-- > 0) take_shard(layers);
+  }
+  void begin(std::uint64_t version, const WeightPart& part,
+             std::optional<std::uint64_t> active = {}) {
+    std::optional<PlacementVersion> serving;
+    if (active) serving = PlacementVersion{*active};
+    store.begin(PlacementVersion{version}, part, serving);
+    CHECK(store.violation() == "");
+  }
+  LoadedPart load(std::uint64_t version, const WeightPart& part,
+                  std::optional<std::uint64_t> active = {}) {
+    begin(version, part, active);
+    read(store.missing(PlacementVersion{version}));
+    REQUIRE(store.complete(PlacementVersion{version}));
+    return store.part(PlacementVersion{version});
+  }
+  void load_tier(std::uint64_t version) { read(store.missing_tier(PlacementVersion{version})); }
+  void retire(std::uint64_t version) {
+    store.retire(PlacementVersion{version});
+    CHECK(store.violation() == "");
+  }
+  Ids held() const {
+    const auto held = store.held();
+    return held.experts.empty() ? Ids{} : held.experts[0].experts;
+  }
+};
+
+TEST_CASE("the next version reads only what it adds, and nothing goes before it is retired to") {
+  Weights w;
+  const auto first = w.load(1, part_of({0, 1}));
+  CHECK(w.store.held_bytes() == bytes(2));
+  const auto second = w.load(2, part_of({1, 2}), 1);
+  CHECK(w.reads[0] == 1);
+  CHECK(w.reads[1] == 1);
+  CHECK(w.reads[2] == 1);
+  CHECK(w.shard_reads == 1);
+  CHECK(second.shards[0] == first.shards[0]);
+  CHECK(second.experts.at(0).at({1, 1}) == first.experts.at(0).at({1, 1}));
+  CHECK(w.held() == Ids{0, 1, 2});
+  CHECK(w.store.held_bytes() == bytes(3));
+  w.retire(2);
+  CHECK(w.held() == Ids{1, 2});
+  CHECK(w.store.held_bytes() == bytes(2));
+  CHECK(w.store.held().bytes == bytes(2));
+  CHECK(w.store.held().shards == std::vector<LayerRange>{{0, 0}});
+}
+
+TEST_CASE("experts are read before shards, in the order of the part, each once") {
+  Weights w;
+  WeightPart part = part_of({3, 1});
+  part.experts.push_back({1, {{1, {NodeId{1}, 1}}, {2, kHere}}});
+  w.begin(1, part);
+  const ReadOrder order = w.store.missing(PlacementVersion{1});
+  CHECK(order.version == PlacementVersion{1});
+  CHECK(order.checkpoint_hash == "abc");
+  CHECK(!order.tier);
+  CHECK(order.experts == std::vector<ExpertKey>{{1, 3}, {1, 1}, {1, 2}});
+  CHECK(order.shards == std::vector<LayerRange>{{0, 0}});
+  CHECK(!w.store.complete(PlacementVersion{1}));
+  w.read(order);
+  CHECK(w.store.missing(PlacementVersion{1}).experts.empty());
+  const auto loaded = w.store.part(PlacementVersion{1});
+  CHECK(loaded.experts.at(0).size() == 3);
+  CHECK(loaded.experts.at(1).size() == 1);  // a copy on each device, one in memory
+  CHECK(loaded.experts.at(1).at({1, 1}) == loaded.experts.at(0).at({1, 1}));
+}
+
+TEST_CASE("what is let go is handed out to be freed, once") {
+  Weights w;
+  const auto first = w.load(1, part_of({0, 1}));
+  CHECK(w.store.take_garbage().empty());
+  w.load(2, part_of({1}), 1);
+  w.retire(2);
+  const Garbage garbage = w.store.take_garbage();
+  REQUIRE(garbage.size() == 1);
+  CHECK(garbage[0] == first.experts.at(0).at({1, 0}));
+  CHECK(w.store.take_garbage().empty());
+}
+
+TEST_CASE("a retirement keeps what a pending version has read") {
+  Weights w;
+  w.load(1, part_of({0, 1}));
+  w.load(2, part_of({1}), 1);
+  w.load(3, part_of({3}), 2);
+  w.retire(2);
+  CHECK(w.held() == Ids{1, 3});
+}
+
+TEST_CASE("what a superseded version has read is kept for the one that takes its place") {
+  Weights w;
+  w.load(1, part_of({0}));
+  w.load(2, part_of({0, 5, 6}), 1);
+  w.load(3, part_of({0, 6}), 1);
+  CHECK(w.reads[6] == 1);
+  w.retire(3);
+  CHECK(w.held() == Ids{0, 6});
+}
+
+TEST_CASE("with nothing that serves, memory goes before more is read") {
+  Weights w;
+  w.load(7, part_of({0, 1}));
+  w.store.forget_versions();  // another membership: its versions count from the start
+  CHECK(w.held() == Ids{0, 1});
+  w.begin(1, part_of({1, 2}));
+  CHECK(w.held() == Ids{1});
+  w.read(w.store.missing(PlacementVersion{1}));
+  CHECK(w.held() == Ids{1, 2});
+  CHECK(w.reads[1] == 1);
+}
+
+TEST_CASE("a cancelled load keeps what it has read") {
+  Weights w;
+  w.begin(1, part_of({0, 1, 2, 3}));
+  w.read(w.store.missing(PlacementVersion{1}), 1);
+  CHECK(!w.store.complete(PlacementVersion{1}));
+  CHECK(w.held() == Ids{0});  // experts come first, in their order
+  w.load(2, part_of({0, 1}));
+  CHECK(w.reads[0] == 1);
+}
+
+TEST_CASE("a piece that comes late is kept if a version asks for it, and else freed") {
+  Weights w;
+  w.load(1, part_of({0}));
+  w.begin(2, part_of({0, 5, 6}), 1);
+  w.begin(3, part_of({0, 6}), 1);
+  CHECK(!w.take_expert(5));
+  CHECK(w.store.take_garbage().size() == 1);
+  CHECK(w.take_expert(6));
+  CHECK(w.held() == Ids{0, 6});
+  CHECK(!w.take_expert(6));  // the order that took the place of the first reads it as well
+  CHECK(w.store.take_garbage().size() == 1);
+  CHECK(w.store.progress().bytes_done == w.store.progress().bytes_total);
+  // After the end of a membership nobody can say yet whether it is wanted.
+  w.store.forget_versions();
+  CHECK(!w.take_expert(9));
+  CHECK(w.held() == Ids{0, 6, 9});
+}
+
+TEST_CASE("progress counts the bytes of the newest load, held ones included") {
+  Weights w;
+  w.load(1, part_of({0, 1}));
+  w.begin(2, part_of({1, 2, 3}, {7}), 1);
+  CHECK(w.store.progress().version == PlacementVersion{2});
+  CHECK(w.store.progress().bytes_total == bytes(3));
+  CHECK(w.store.progress().bytes_done == bytes(1));
+  CHECK(w.take_expert(2));
+  CHECK(w.store.progress().bytes_done == bytes(2));
+  CHECK(!w.take_expert(7));  // of its tier
+  CHECK(w.held() == Ids{0, 1, 2, 7});
+  CHECK(w.store.progress().bytes_done == bytes(2));
+}
+
+TEST_CASE("the second tier is read last, within its memory, and promoted without a read") {
+  Weights w(2 * kExpertBytes);
+  w.load(1, part_of({0}, {0, 4, 5, 6}));
+  CHECK(w.held() == Ids{0});
+  CHECK(w.store.missing_tier(PlacementVersion{1}).tier);
+  w.load_tier(1);
+  CHECK(w.held() == Ids{0, 4, 5});  // 6 has no room; 0 is served and takes none
+  w.load_tier(1);
+  CHECK(w.reads[4] == 1);
+  w.retire(1);
+  CHECK(w.held() == Ids{0, 4, 5});
+
+  w.begin(2, part_of({0, 4}, {6}), 1);
+  CHECK(w.store.complete(PlacementVersion{2}));
+  CHECK(w.store.part(PlacementVersion{2}).experts.at(0).contains({1, 4}));
+  CHECK(w.reads[4] == 1);
+  w.retire(2);
+  w.load_tier(2);
+  CHECK(w.held() == Ids{0, 4, 6});
+}
+
+TEST_CASE("without memory of its own there is no second tier") {
+  Weights w;
+  w.load(1, part_of({0}, {4}));
+  w.load_tier(1);
+  CHECK(w.held() == Ids{0});
+}
+
+TEST_CASE("weights of another checkpoint go") {
+  Weights w;
+  w.load(1, part_of({0, 1}));
+  w.store.use({"abc", std::make_shared<const Sizes>()});
+  CHECK(w.held() == Ids{0, 1});
+  w.store.use({"xyz", std::make_shared<const Sizes>()});
+  CHECK(w.held().empty());
+  CHECK(w.store.held_bytes() == 0);
+  CHECK(w.store.take_garbage().size() == 3);
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,154 @@
+#include "tests/sim/bulk_network.h"
+
+#include "runtime/limits.h"
+#include "tests/sim/world.h"
+
+namespace troupe::sim {
+
+bool BulkNetwork::Pair::has(const SimLane& lane) const {
+  const auto it = ends.find(lane.host().machine());
+  return it != ends.end() && it->second.lane == &lane;
+}
+
+void BulkNetwork::open(SimLane& lane, const Peer& peer, Duration deadline) {
+  Pair& pair = pairs_[peer.token];
+  pair.ends[lane.host().machine()] = {&lane, peer};
+  if (pair.ends.size() > 2) world_.broken("Three nodes have the same token.");
+  world_.loop.after(world_.network.delay(), [this, token = peer.token] { meet(token); });
+  world_.loop.after(deadline, [this, &lane, token = peer.token] { give_up(lane, token); });
+}
+
+void BulkNetwork::meet(const FabricToken& token) {
+  const auto it = pairs_.find(token);
+  if (it == pairs_.end() || it->second.up || it->second.ends.size() != 2) return;
+  Pair& pair = it->second;
+  const int a = pair.ends.begin()->first, b = pair.ends.rbegin()->first;
+  if (!world_.network.both_reach(a, b)) return;
+  pair.up = true;
+  pair.connection = world_.network.open(a, b);
+  const std::map<int, End> ends = pair.ends;
+  for (const auto& [machine, end] : ends) end.lane->up(end.peer);
+}
+
+void BulkNetwork::give_up(const SimLane& lane, const FabricToken& token) {
+  const auto it = pairs_.find(token);
+  if (it == pairs_.end() || it->second.up || !it->second.has(lane)) return;
+  const auto gone = it->second.ends.extract(lane.host().machine()).mapped();
+  if (it->second.ends.empty()) pairs_.erase(it);
+  gone.lane->down(gone.peer, "it did not come in time");
+}
+
+bool BulkNetwork::send(const SimLane& lane, const FabricToken& token, const Envelope& envelope) {
+  const auto it = pairs_.find(token);
+  if (it == pairs_.end() || !it->second.up || !it->second.has(lane)) return false;
+  const int from = lane.host().machine();
+  world_.network.send(it->second.connection, from, [this, from, token, envelope] {
+    const auto found = pairs_.find(token);
+    if (found == pairs_.end()) return;
+    for (const auto& [machine, end] : found->second.ends)
+      if (machine != from) end.lane->arrive(end.peer, envelope);
+  });
+  return true;
+}
+
+void BulkNetwork::close(const SimLane& lane, const FabricToken& token) {
+  const auto it = pairs_.find(token);
+  if (it == pairs_.end() || !it->second.has(lane)) return;
+  it->second.ends.erase(lane.host().machine());
+  if (!it->second.up) {
+    if (it->second.ends.empty()) pairs_.erase(it);
+    return;
+  }
+  // What was sent before arrives before.
+  world_.network.send(it->second.connection, lane.host().machine(), [this, token] {
+    const auto found = pairs_.find(token);
+    if (found == pairs_.end()) return;
+    const Pair pair = found->second;
+    pairs_.erase(found);
+    world_.network.close(pair.connection);
+    for (const auto& [machine, end] : pair.ends) end.lane->down(end.peer, "the connection ended");
+  });
+}
+
+void BulkNetwork::died(const SimLane& lane) {
+  std::vector<FabricToken> tokens;
+  for (const auto& [token, pair] : pairs_)
+    if (pair.has(lane)) tokens.push_back(token);
+  for (const FabricToken& token : tokens) close(lane, token);
+}
+
+void BulkNetwork::reset(int a, int b) {
+  std::vector<FabricToken> tokens;
+  for (const auto& [token, pair] : pairs_)
+    if (pair.up && pair.ends.contains(a) && pair.ends.contains(b)) tokens.push_back(token);
+  for (const FabricToken& token : tokens) {
+    const Pair pair = pairs_.at(token);
+    pairs_.erase(token);
+    world_.network.close(pair.connection);
+    for (const auto& [machine, end] : pair.ends)
+      world_.loop.after(world_.network.delay(),
+                        [end = end] { end.lane->down(end.peer, "the connection was reset"); });
+  }
+}
+
+// --- One end of it ------------------------------------------------------------------------------
+
+void SimLane::identify(NodeId, Incarnation) {
+  for (const auto& [life, token] : std::exchange(known_, {})) network_.close(*this, token);
+  fenced_.clear();
+}
+
+Status SimLane::expect(const Peer& peer) { return seek(peer, limits::kBulkExpectDeadline); }
+
+Status SimLane::connect(const Peer& peer) { return seek(peer, limits::kBulkConnectDeadline); }
+
+Status SimLane::seek(const Peer& peer, Duration deadline) {
+  if (!host_.alive()) return {};
+  if (const auto it = fenced_.find(peer.id); it != fenced_.end() && peer.incarnation <= it->second)
+    return unavailable("That life of the peer is over.");
+  known_[{peer.id, peer.incarnation}] = peer.token;
+  network_.open(*this, peer, deadline);
+  return {};
+}
+
+void SimLane::forget(NodeId node, Incarnation incarnation, bool fence) {
+  if (!host_.alive()) return;
+  if (const auto it = known_.find({node, incarnation}); it != known_.end()) {
+    network_.close(*this, it->second);
+    known_.erase(it);
+  }
+  if (fence) fenced_[node] = std::max(fenced_[node], incarnation);
+}
+
+Status SimLane::send(NodeId node, Incarnation incarnation, const Envelope& envelope) {
+  const auto it = known_.find({node, incarnation});
+  if (host_.alive() && it != known_.end() && network_.send(*this, it->second, envelope)) return {};
+  return unavailable(to_string(node) + " cannot be reached.");
+}
+
+bool SimLane::knows(const Peer& peer) const {
+  const auto it = known_.find({peer.id, peer.incarnation});
+  return it != known_.end() && it->second == peer.token;
+}
+
+void SimLane::up(const Peer& peer) {
+  host_.run([this, peer] {
+    if (knows(peer)) events_->on_peer_up(peer.id, peer.incarnation);
+  });
+}
+
+void SimLane::down(const Peer& peer, const std::string& reason) {
+  host_.run([this, peer, reason] {
+    if (!knows(peer)) return;
+    known_.erase({peer.id, peer.incarnation});
+    events_->on_peer_down(peer.id, peer.incarnation, reason);
+  });
+}
+
+void SimLane::arrive(const Peer& peer, const Envelope& envelope) {
+  host_.run([this, peer, envelope] {
+    if (knows(peer)) events_->on_envelope(peer.id, peer.incarnation, envelope);
+  });
+}
+
+}  // namespace troupe::sim

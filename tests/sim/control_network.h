@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "actors/control/head_link.h"
+#include "actors/control/session_lane.h"
+#include "tests/sim/sim_host.h"
+
+namespace troupe {
+class SessionHub;
+}
+
+namespace troupe::sim {
+
+class SimLink;
+
+/// Sessions between workers and the head: in order, each with two ends that learn of its end in
+/// their own time.
+class ControlNetwork final : public SessionLane {
+ public:
+  explicit ControlNetwork(World& world) : world_(world) {}
+
+  // The head's end.
+  void serve(SimHost& head, SessionHub& hub);
+  Status send(std::uint32_t session, const Envelope& envelope) override;
+  void close(std::uint32_t session, const std::string& reason) override;
+  /// Its process died: its kernel says so for it.
+  void head_died();
+
+  // The worker's end.
+  std::uint32_t dial(SimLink& link);
+  /// False when there is no such session (any more) at that end.
+  bool to_head(std::uint32_t session, const Envelope& envelope);
+  void close_by_worker(std::uint32_t session, const std::string& reason);
+  void died(const SimLink& link);
+
+  /// Somebody in between resets the machine's sessions.
+  void reset(int machine);
+
+  std::uint64_t sent() const { return sent_; }          ///< by the head
+  std::uint64_t received() const { return received_; }  ///< by the head
+
+ private:
+  struct Session {
+    SimLink* link = nullptr;
+    std::uint32_t connection = 0;
+    bool up_at_head = false;
+    bool up_at_worker = false;
+    bool heard = false;  ///< the worker heard of the head
+  };
+  void answer(std::uint32_t session);
+  void arrive(std::uint32_t session, const Envelope& envelope);
+  void down_at_worker(std::uint32_t session, const std::string& reason);
+  void down_at_head(std::uint32_t session, const std::string& reason);
+  void forget_if_over(std::uint32_t session);
+
+  World& world_;
+  SimHost* head_ = nullptr;  // null: it is dead
+  SessionHub* hub_ = nullptr;
+  std::uint32_t next_ = 1;
+  std::map<std::uint32_t, Session> sessions_;
+  std::uint64_t sent_ = 0, received_ = 0;
+};
+
+/// One process's way to the head.
+class SimLink final : public HeadLink {
+ public:
+  SimLink(SimHost& host, ControlNetwork& network) : host_(host), network_(network) {}
+
+  void listen(Events events) override { events_ = std::move(events); }
+  void connect() override;
+  Status send(const Envelope& envelope) override;
+  void close() override;
+
+  SimHost& host() const { return host_; }
+  void arrive(std::uint32_t session, bool first, const Envelope& envelope);
+  void down(std::uint32_t session, const std::string& reason);
+
+ private:
+  SimHost& host_;
+  ControlNetwork& network_;
+  Events events_;
+  std::optional<std::uint32_t> session_;
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,144 @@
+#include "tests/sim/head_box.h"
+
+#include "actors/supervisor/status.h"
+#include "tests/sim/fake_model.h"
+#include "tests/sim/world.h"
+
+namespace troupe::sim {
+
+using namespace std::chrono_literals;
+
+// --- The process --------------------------------------------------------------------------------
+
+HeadBox::Life::Life(HeadBox& box, SupervisorOptions options)
+    : host(box.world_, 0),
+      head(host, {std::move(options), {}, box, box.world_.clients, box.world_.control}) {}
+
+HeadBox::Life::~Life() { host.clear(); }
+
+void HeadBox::start() {
+  if (up() || ended_) return;
+  lives_.push_back(std::make_unique<Life>(*this, options()));
+  life_ = lives_.back().get();
+  world_.control.serve(life_->host, life_->head.hub());
+}
+
+SupervisorOptions HeadBox::options() {
+  const Shape& shape = world_.shape();
+  SupervisorOptions options;
+  options.cluster_id = "cluster";
+  options.checkpoint_hash = "hash";
+  options.model_path = "/model";
+  options.model_name = "model";
+  options.host = "head";
+  options.pid = 1;
+  options.engine.min_devices = shape.min_devices;
+  options.engine.max_model_len = 64;
+  options.engine.block_size = shape.block_size;
+  options.engine.max_num_seqs = shape.max_seqs;
+  options.engine.max_num_batched_tokens = shape.max_batched;
+  options.engine.pipeline_parallel_size = shape.pipeline;
+  options.engine.data_parallel_size = shape.replicas;
+  options.engine.redundant_experts = shape.redundant;
+  options.costs = [](Numerics) { return costs(); };
+  options.random = [this](std::span<std::byte> bytes) {
+    for (auto& b : bytes) b = static_cast<std::byte>(world_.loop.draw());
+  };
+  options.next_node = kept_next_node_;
+  // The calendar's clock steps: it may stand before what it showed in the life before.
+  kept_incarnation_ = first_incarnation(
+      kept_incarnation_, static_cast<std::int64_t>(world_.loop.pick(0, 1'000'000'000'000)));
+  if (kept_incarnation_ <= newest_incarnation_)
+    world_.broken("A head's life got an old incarnation.");
+  newest_incarnation_ = kept_incarnation_;
+  options.incarnation = Incarnation{kept_incarnation_};
+  return options;
+}
+
+void HeadBox::kill() {
+  if (!up()) return;
+  life_->host.kill();
+  life_ = nullptr;
+  world_.control.head_died();
+  world_.clients.head_died();
+}
+
+const Supervisor* HeadBox::supervisor() const {
+  if (!up()) return nullptr;
+  return life_->host.find<Supervisor, HeadHands>(life_->head.supervisor().address);
+}
+
+const Router* HeadBox::router() const {
+  if (!up()) return nullptr;
+  return life_->host.find<Router, RouterHands>(life_->head.router().address);
+}
+
+void HeadBox::stop(const std::string& reason) {
+  if (up()) life_->host.post().tell(life_->head.supervisor(), StopCluster{reason});
+}
+
+// --- Programs -----------------------------------------------------------------------------------
+
+template <class Query>
+void HeadBox::ask(Query query) {
+  if (!up()) return;
+  life_->programs.push_back(std::make_unique<Program>());
+  Program& program = *life_->programs.back();
+  program.query = query.query = next_query_++;
+  program.link = life_->head.hub().make_local_link();
+  program.link->listen({[] {}, [this, &program](const Envelope& e) { answer(program, *e.message); },
+                        [](const std::string&, bool) {}});
+  program.link->connect();
+  const Address to = life_->head.supervisor().address;
+  (void)program.link->send({{}, to, message_of(ClientHello{kProtocol, "simulation"})});
+  (void)program.link->send({{}, to, message_of(StatusQuery{next_query_++})});
+  (void)program.link->send({{}, to, message_of(std::move(query))});
+}
+
+void HeadBox::answer(Program& program, const Message& message) {
+  const auto* news = std::get_if<OperationProgress>(&message);
+  if (!news) return;
+  if (news->query != program.query || program.over)
+    world_.broken("News of an operation that is over.");
+  if (!news->finished) return;
+  program.over = true;
+  life_->host.later({}, [&program] { program.link->close(); });
+}
+
+void HeadBox::drain(NodeId node) { ask(DrainQuery{0, node}); }
+
+void HeadBox::rebalance() { ask(RebalanceQuery{0}); }
+
+bool HeadBox::operations_over() const {
+  if (!up()) return true;
+  for (const auto& program : life_->programs)
+    if (!program->over) return false;
+  return true;
+}
+
+// --- What lies around its actors ----------------------------------------------------------------
+
+std::string HeadBox::status(const Supervisor& supervisor) {
+  return status_json(supervisor, {}, life_->host.now());
+}
+
+void HeadBox::changed(const Supervisor& supervisor) {
+  for (const auto& [id, member] : supervisor.members()) {
+    if (const auto it = given_.find(member.incarnation); it != given_.end()) {
+      if (it->second != id) world_.broken("Two nodes got the same incarnation.");
+      continue;
+    }
+    if (member.incarnation.value <= newest_incarnation_)
+      world_.broken("An incarnation came again.");
+    newest_incarnation_ = member.incarnation.value;
+    given_[member.incarnation] = id;
+  }
+}
+
+void HeadBox::may_end() {
+  ended_ = true;
+  // After what was sent has left.
+  world_.loop.after(1ms, [this] { kill(); });
+}
+
+}  // namespace troupe::sim

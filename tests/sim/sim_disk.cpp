@@ -1,0 +1,104 @@
+#include "tests/sim/sim_disk.h"
+
+#include "actors/worker/preparation.h"
+#include "tests/sim/fake_model.h"
+
+namespace troupe::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What a slow disk's reads take, in what they usually do.
+constexpr int kSlowness = 30;
+/// How soon a read that hangs sees that the disk answers again.
+constexpr Duration kLook = 50ms;
+
+class Sizes final : public ModelSizes {
+ public:
+  std::uint64_t expert_bytes(Numerics) const override { return costs_.expert_bytes; }
+  std::uint64_t shard_bytes(Numerics, const LayerRange& layers) const override {
+    std::uint64_t bytes = layers.first == 0 ? costs_.embedding_bytes : 0;
+    if (layers.last + 1 == kLayers) bytes += costs_.head_bytes;
+    for (std::int32_t layer = layers.first; layer <= layers.last; ++layer)
+      bytes += costs_.layers[static_cast<std::size_t>(layer)].bytes;
+    return bytes;
+  }
+  std::uint64_t cache_bytes(Numerics, const LayerRange& layers, std::int32_t blocks,
+                            std::int32_t block_size) const override {
+    const auto positions = static_cast<std::uint64_t>(blocks) * static_cast<unsigned>(block_size);
+    return positions * static_cast<unsigned>(layers.last - layers.first + 1) *
+           costs_.kv_bytes_per_token_layer;
+  }
+
+ private:
+  const ModelCosts costs_ = costs();
+};
+
+}  // namespace
+
+void SimDisk::inspect(const std::string&) {
+  host_.later(host_.loop().pick_ms(0, 20), [this] {
+    host_.post().tell(
+        agent_, CheckpointInspected{InspectedCheckpoint{"hash", std::make_shared<const Sizes>()}});
+  });
+}
+
+/// What a superseded build had claimed is given back at once.
+std::uint64_t SimDisk::begin_job() {
+  building_.reset();
+  return ++job_;
+}
+
+void SimDisk::read(ReadOrder order) {
+  const auto shared = std::make_shared<const ReadOrder>(std::move(order));
+  host_.later(host_.loop().pick_us(100, 2000),
+              [this, job = begin_job(), shared] { next(job, shared, 0); });
+}
+
+void SimDisk::next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& order,
+                   std::size_t piece) {
+  if (job != job_) return;
+  if (piece == order->experts.size() + order->shards.size()) return end(*order, {});
+  if (faults_.hanging > 0)
+    return host_.later(kLook, [this, job, order, piece] { next(job, order, piece); });
+  if (faults_.gone > 0) return end(*order, not_found("The checkpoint's files are gone."));
+  if (faults_.denied) return end(*order, unavailable("The checkpoint cannot be read: EACCES."));
+  if (faults_.failing > 0 && host_.loop().chance(70))
+    return end(*order, unavailable("The file system hiccups."));
+  const bool expert = piece < order->experts.size();
+  const Duration time = (faults_.slow ? kSlowness : 1) *
+                        (expert ? host_.loop().pick_us(300, 8000) : host_.loop().pick_ms(3, 60));
+  host_.later(time, [this, job, order, piece, expert] {
+    if (job != job_) return;
+    PieceRead read;
+    read.numerics = order->numerics;
+    read.is_expert = expert;
+    if (expert)
+      read.expert = order->experts[piece];
+    else
+      read.layers = order->shards[piece - order->experts.size()];
+    host_.post().tell(agent_, std::move(read));
+    next(job, order, piece + 1);
+  });
+}
+
+void SimDisk::end(const ReadOrder& order, Status status) {
+  host_.post().tell(agent_, PartRead{order.version, order.tier, std::move(status)});
+}
+
+void SimDisk::build(std::shared_ptr<Preparation> preparation) {
+  const std::uint64_t job = begin_job();
+  building_ = std::move(preparation);
+  host_.later(host_.loop().pick_us(50, 3000), [this, job] {
+    if (job != job_) return;
+    Status built = building_->build();
+    host_.post().tell(agent_, PartBuilt{std::exchange(building_, nullptr), std::move(built)});
+  });
+}
+
+void SimDisk::free(Garbage garbage) {
+  host_.later(1ms, [garbage = std::move(garbage)]() mutable { garbage.clear(); });
+}
+
+}  // namespace troupe::sim
