@@ -49,6 +49,10 @@ def code_only(text):
     return "".join(part if i % 2 else LITERALS.sub(blank, part) for i, part in enumerate(parts))
 
 
+def lines_of(text, pattern):
+    return [text.count("\n", 0, match.start()) + 1 for match in re.finditer(pattern, text)]
+
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -92,3 +96,28 @@ def functions(text):
                 head_line = line
             head += char
     return found
+
+
+TYPE = re.compile(
+    r"\bnamespace\s+(?P<space>[\w:]*)\s*\{"
+    r"|\b(?:struct|class|union|enum(?:\s+class)?)\s+(?P<type>[\w:]+)\s*(?:final\s*)?(?::[^;{}()]*)?\{"
+    r"|[{}]")
+
+
+def types(text):
+    """(full name, body) of every type that stands in a named namespace, not in another type."""
+    code = code_only(text)
+    open_braces = []
+    for match in TYPE.finditer(code):
+        if match[0] == "}":
+            if open_braces:
+                kind, name, start = open_braces.pop()
+                named = all(k == "space" and n for k, n, _ in open_braces)
+                if kind == "type" and named and "::" not in name:
+                    yield "::".join([*(n for _, n, _ in open_braces), name]), code[start:match.start()]
+        elif match["space"] is not None:
+            open_braces.append(("space", match["space"], match.end()))
+        elif match["type"]:
+            open_braces.append(("type", match["type"], match.end()))
+        else:
+            open_braces.append(("block", "", match.end()))
