@@ -75,19 +75,23 @@ Seat::behavior_type seat(Seat::stateful_pointer<SeatState> self,
 /// Takes the life of each new actor, and lets it go when CAF says that the actor is down.
 using Watcher = caf::typed_actor<caf::reacts_to<caf::strong_actor_ptr, Life>>;
 
-struct WatcherState {
-  static inline const char* name = "watcher";
-  std::map<caf::actor_addr, Life> lives;
-};
+class WatcherActor final : public Watcher::base {
+ public:
+  explicit WatcherActor(caf::actor_config& config) : Watcher::base(config) {
+    set_down_handler([this](const caf::down_msg& down) { lives_.erase(down.source); });
+  }
+  const char* name() const override { return "watcher"; }
+  Watcher::behavior_type make_behavior() override {
+    return {[this](const caf::strong_actor_ptr& actor, const Life& life) {
+      lives_.emplace(actor->address(), life);
+      monitor(actor->address());
+    }};
+  }
+  void on_exit() override { lives_.clear(); }
 
-Watcher::behavior_type watcher(Watcher::stateful_pointer<WatcherState> self) {
-  self->set_down_handler(
-      [self](const caf::down_msg& down) { self->state.lives.erase(down.source); });
-  return {[self](const caf::strong_actor_ptr& actor, const Life& life) {
-    self->state.lives.emplace(actor->address(), life);
-    self->monitor(actor->address());
-  }};
-}
+ private:
+  std::map<caf::actor_addr, Life> lives_;
+};
 
 }  // namespace
 
@@ -102,7 +106,7 @@ struct CafHost::Monitor {
 
 CafHost::CafHost(caf::actor_system& system, Post& post)
     : Host(post), system_(system), monitor_(std::make_shared<Monitor>()) {
-  monitor_->watcher = system.spawn(watcher);
+  monitor_->watcher = system.spawn<WatcherActor>();
 }
 
 CafHost::~CafHost() {
