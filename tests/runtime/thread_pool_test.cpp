@@ -36,8 +36,15 @@ TEST_CASE("each index shows as progress, on one thread too") {
     ThreadPool pool(threads);
     std::vector<std::uint64_t> seen;  // by the caller's thread
     const std::uint64_t before = pool.progress();
+    std::atomic<bool> begun{false};  // the caller's thread has an index
     pool.parallel_for(100, [&](int thread, std::size_t) {
-      if (thread == 0) seen.push_back(pool.progress());
+      if (thread == 0) {
+        seen.push_back(pool.progress());
+        begun = true;
+        begun.notify_all();
+      } else {
+        begun.wait(false);  // or it might take them all
+      }
     });
     REQUIRE_FALSE(seen.empty());
     CHECK(seen.front() != before);
