@@ -11,6 +11,7 @@
 #include "actors/interfaces.h"
 #include "actors/replica/block_pool.h"
 #include "actors/replica/plan_step.h"
+#include "actors/replica/replica_config.h"
 #include "runtime/step.h"
 
 namespace troupe {
@@ -25,21 +26,6 @@ inline constexpr std::uint32_t kStepFailuresMax = 8;
 /// Steps in a row after which a sequence may be what makes them fail: it gets steps of its own.
 inline constexpr std::uint32_t kStepFailuresSuspect = 2;
 static_assert(kStepFailuresSuspect < kStepFailuresMax);
-
-/// What a replica is started with.
-struct ReplicaConfig {
-  std::uint32_t id = 0;
-  PlacementVersion version;
-  Ref<RouterInbox> router;
-  /// By (stage, tp_rank): each gets every plan.
-  std::vector<Ref<LayerShardInbox>> shards;
-  std::int32_t stages = 1;  ///< pipeline stages: steps that may be in flight at once
-  std::int32_t blocks = 0;  ///< KV blocks of every shard's pool
-  std::int32_t block_size = 16;
-  std::int32_t max_num_seqs = 256;
-  std::int32_t max_num_batched_tokens = 2048;
-  std::int64_t max_model_len = 0;
-};
 
 /// The report differs from the last one that was given; ReplicaHands keeps it for the node's agent.
 struct ReportChanged {

@@ -7,7 +7,7 @@
 
 #include "actors/layer_shard/layer_shard.h"
 #include "actors/node_agent/agent_effects.h"
-#include "actors/replica/replica.h"
+#include "actors/replica/replica_config.h"
 #include "actors/worker/compute_factory.h"
 #include "model/expert_set.h"
 

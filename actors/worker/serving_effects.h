@@ -8,8 +8,8 @@
 #include "actors/expert_group/expert_pass.h"
 #include "actors/layer_shard/layer_shard.h"
 #include "actors/layer_shard/shard_compute.h"
-#include "actors/replica/replica.h"
-#include "actors/replica/replica_hands.h"
+#include "actors/replica/replica_config.h"
+#include "actors/replica/report_slot.h"
 #include "model/expert_set.h"
 
 namespace troupe {
