@@ -82,7 +82,7 @@ OUTSIDE = r"_clock::now|(?<![\w.:>])now\(\)|\bstd::(?:thread|mutex|atomic)\b|\bf
 
 
 # What carries out, or computes, beside the machines.
-HANDS = re.compile(r"_hands\.|/forward_|/expert_counter\.|/request_door\.|/cpu_device\.")
+HANDS = re.compile(r"_hands\.|/report_slot\.|/forward_|/expert_counter\.|/request_door\.|/cpu_device\.")
 
 
 def pure_machines(sources):
