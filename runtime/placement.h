@@ -61,5 +61,8 @@ constexpr std::uint32_t shard_index(std::uint32_t replica, std::uint32_t stage,
                                     std::uint32_t tp_rank) {
   return (replica << 16) | (stage << 4) | tp_rank;
 }
+inline std::uint32_t shard_index(const ShardPlacement& shard) {
+  return shard_index(shard.replica, shard.stage, shard.tp_rank);
+}
 
 }  // namespace troupe

@@ -23,6 +23,12 @@ enum class ErrorCode : unsigned char {
 
 std::string_view to_string(ErrorCode code);
 
+/// Whether the same request may well succeed a moment later, or elsewhere: it is not at fault.
+constexpr bool passing(ErrorCode code) {
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
+         code == ErrorCode::kResourceExhausted;
+}
+
 /// What happened, to what, and what to do: one sentence for people and a code for programs.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;

@@ -1,26 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 
 #include "actors/layer_shard/expert_calls.h"
+#include "actors/layer_shard/layer_shard_config.h"
 #include "actors/layer_shard/step_order.h"
 
 namespace troupe {
-
-struct LayerShardConfig {
-  Ref<LayerShardInbox> self;
-  Ref<ReplicaInbox> replica;
-  std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
-  std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
-  std::uint32_t replica_id = 0;
-  DeviceRef device;
-  std::shared_ptr<const ExpertRoutes> routes;
-  std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
-};
 
 /// One layer range of one replica: takes step plans (and the hidden rows of the stage before), has
 /// the device compute, sends rows out to the expert groups that hold their experts and collects the

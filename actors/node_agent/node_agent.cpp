@@ -16,12 +16,6 @@ std::string range(ProtocolRange r) {
   return std::to_string(r.oldest) + " to " + std::to_string(r.newest);
 }
 
-/// The head may say yes another time.
-bool passing(ErrorCode code) {
-  return code == ErrorCode::kUnavailable || code == ErrorCode::kResourceExhausted ||
-         code == ErrorCode::kDeadlineExceeded;
-}
-
 }  // namespace
 
 void NodeAgent::enter(State state, Duration deadline, TimePoint now) {

@@ -25,12 +25,6 @@ const SequenceResult* find_result(const StepResult& result, SequenceId id, std::
   return found == all.end() ? nullptr : &*found;
 }
 
-/// Whether the same step may well succeed a moment later.
-bool passing(const Error& error) {
-  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded ||
-         error.code == ErrorCode::kResourceExhausted;
-}
-
 }  // namespace
 
 Replica::Replica(ReplicaConfig config) : config_(std::move(config)), pool_(config_.blocks) {
@@ -273,7 +267,7 @@ void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& e
   steps_.erase(found);
   // Shards get this before any later plan, so nobody writes to the blocks that are freed here.
   for (const auto& shard : config_.shards) effects.send(shard, StepAbort{config_.id, id});
-  if (passing(error)) {
+  if (passing(error.code)) {
     retry_pause_ = std::clamp(2 * retry_pause_, kStepRetryMin, kStepRetryMax);
     plan_after_ = now + retry_pause_;
   }
@@ -285,13 +279,13 @@ void Replica::fail_share(const Share& share, const Error& error) {
   sequence.busy = false;
   if (sequence.cancelled) return forget(share.key);
   ++sequence.failures;
-  if (passing(error) && sequence.failures < kStepFailuresMax) return;
+  if (passing(error.code) && sequence.failures < kStepFailuresMax) return;
   SequenceEvent event;
   event.sequence = sequence.submit.sequence;
   event.attempt = sequence.submit.attempt;
   event.index = sequence.output();
   // A passing reason, whatever it was the last time: another replica may be better off.
-  event.error = passing(error) ? unavailable(error.message) : error;
+  event.error = passing(error.code) ? unavailable(error.message) : error;
   events_.push_back(std::move(event));
   forget(share.key);
 }

@@ -21,12 +21,6 @@ double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
 
 Error too_many() { return resource_exhausted("Too many requests are waiting; try again later."); }
 
-/// Whether the same sequence may do better elsewhere, or later.
-bool passing(const Error& error) {
-  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded ||
-         error.code == ErrorCode::kResourceExhausted;
-}
-
 bool ends_attempt(const SequenceEvent& event) {
   return event.error || event.finish != FinishReason::kNone;
 }
@@ -132,7 +126,7 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   const Journal::Sequence& sequence = *journal().find(event.sequence);
   const std::uint64_t id = sequence.request;
   Request& request = book_.at(id);
-  if (event.error && passing(*event.error)) {
+  if (event.error && passing(event.error->code)) {
     choice->run.shunned.insert(*choice->run.replica);
     if (event.error->code == ErrorCode::kResourceExhausted)
       choice->run.no_room_at.insert(*choice->run.replica);

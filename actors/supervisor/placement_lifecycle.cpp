@@ -15,8 +15,8 @@ namespace {
 /// How long a member that could not load takes nothing new, if it may be able to later.
 constexpr auto kClosedFor = std::chrono::seconds(30);
 
-/// Another try may end otherwise, though nothing changes.
-bool passing(ErrorCode code) {
+/// Whether another load by the same member may end otherwise, though nothing changes.
+bool worth_another_load(ErrorCode code) {
   return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
          code == ErrorCode::kCancelled || code == ErrorCode::kInternal;
 }
@@ -86,7 +86,7 @@ void PlacementLifecycle::on_wake(SupervisorTurn& turn) {
 void PlacementLifecycle::fail_load(Member& member, const Error& error, SupervisorTurn& turn) {
   versions_.abandon();
   change_goal(turn.now);
-  if (passing(error.code)) {
+  if (worth_another_load(error.code)) {
     const auto wait =
         std::chrono::duration_cast<std::chrono::milliseconds>(versions_.wait_for_retry(turn.now));
     turn.record("load_failed",

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/layer_shard/layer_shard.h"
+#include "actors/layer_shard/layer_shard_config.h"
 #include "actors/node_agent/agent_effects.h"
 #include "actors/replica/replica_config.h"
 #include "actors/worker/compute_factory.h"

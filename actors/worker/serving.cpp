@@ -4,13 +4,6 @@
 #include <utility>
 
 namespace troupe {
-namespace {
-
-std::uint32_t index_of(const ShardPlacement& shard) {
-  return shard_index(shard.replica, shard.stage, shard.tp_rank);
-}
-
-}  // namespace
 
 // --- Versions -----------------------------------------------------------------------------------
 
@@ -70,7 +63,7 @@ void Serving::start_shards(Preparation& preparation, WorkerEffects& effects) {
                            std::move(shard.compute)});
     for (const auto& [node, down] : down_) effects.send(self, PeerDown{down});
     if (!avoided_.empty()) effects.send(self, DevicesAvoided{avoided_});
-    shards_[index_of(shard.placement)] = shard.placement;
+    shards_[shard_index(shard.placement)] = shard.placement;
   }
 }
 
@@ -88,7 +81,7 @@ Status Serving::adopt(Preparation& p, WorkerEffects& effects) {
   start_groups(p, effects);
   if (const Status claimed = claim_experts(p); !claimed.ok()) return claimed;
   Version& version = versions_[p.work->version];
-  for (const auto& shard : p.work->shards) version.shards.insert(index_of(shard));
+  for (const auto& shard : p.work->shards) version.shards.insert(shard_index(shard));
   for (const auto& replica : p.work->replicas) version.replicas.insert(replica.id);
   version.experts = std::move(p.experts);
   version.routes = p.routes;
@@ -139,7 +132,7 @@ void Serving::drop_pending(const VersionWork* next, WorkerEffects& effects) {
     replicas = versions_.at(*active_).replicas;
   }
   if (next) {
-    for (const auto& shard : next->shards) shards.insert(index_of(shard));
+    for (const auto& shard : next->shards) shards.insert(shard_index(shard));
     for (const auto& replica : next->replicas) replicas.insert(replica.id);
   }
   std::erase_if(versions_, [&](const auto& entry) { return !active_ || entry.first > *active_; });

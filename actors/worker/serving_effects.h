@@ -6,7 +6,7 @@
 
 #include "actors/base/effects.h"
 #include "actors/expert_group/expert_pass.h"
-#include "actors/layer_shard/layer_shard.h"
+#include "actors/layer_shard/layer_shard_config.h"
 #include "actors/layer_shard/shard_compute.h"
 #include "actors/replica/replica_config.h"
 #include "actors/replica/report_slot.h"

@@ -8,10 +8,6 @@
 namespace troupe {
 namespace {
 
-std::uint32_t index_of(const ShardPlacement& shard) {
-  return shard_index(shard.replica, shard.stage, shard.tp_rank);
-}
-
 std::string layers_text(const ShardPlacement& shard) {
   return "layers " + std::to_string(shard.first_layer) + " to " + std::to_string(shard.last_layer);
 }
@@ -50,7 +46,7 @@ Result<Ref<LayerShardInbox>> Serving::shard_address(const ShardPlacement& shard,
   if (member == of.members.end())
     return internal_error("The placement has a shard on " + to_string(shard.device.node) +
                           ", which is no member.");
-  return Ref<LayerShardInbox>(shard.device.node, member->second, index_of(shard));
+  return Ref<LayerShardInbox>(shard.device.node, member->second, shard_index(shard));
 }
 
 Result<std::shared_ptr<const Device::Claim>> Serving::claim_layers(Device& device,
@@ -70,7 +66,7 @@ Result<std::shared_ptr<const Device::Claim>> Serving::claim_layers(Device& devic
 
 Status Serving::plan_shard(const ShardPlacement& placement,
                            std::shared_ptr<const ShardWeights> weights, Preparation& out) {
-  if (const auto live = shards_.find(index_of(placement)); live != shards_.end()) {
+  if (const auto live = shards_.find(shard_index(placement)); live != shards_.end()) {
     if (live->second == placement) return {};
     return invalid_argument("The placement gives the number of a replica that lives to another.");
   }
@@ -97,7 +93,7 @@ Status Serving::plan_shard(const ShardPlacement& placement,
   if (!memory.ok()) return memory.error();
 
   LayerShardConfig config;
-  config.self = here<LayerShardInbox>(index_of(placement));
+  config.self = here<LayerShardInbox>(shard_index(placement));
   config.replica = {replica->node, owner->second, replica->id};
   config.replica_id = placement.replica;
   config.device = placement.device;

@@ -4,6 +4,7 @@
 
 #include "actors/base/shell.h"
 #include "actors/expert_group/group_hands.h"
+#include "actors/layer_shard/layer_shard.h"
 #include "actors/layer_shard/shard_hands.h"
 #include "actors/replica/replica_hands.h"
 #include "runtime/log.h"

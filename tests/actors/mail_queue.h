@@ -38,9 +38,25 @@ class MailQueue final : public Mailbox {
     return mail_.empty();
   }
 
+  /// Whether who brings mail waits at the door.
+  void hold(bool shut) {
+    std::lock_guard lock(mutex_);
+    shut_ = shut;
+    changed_.notify_all();
+  }
+  /// Waits until someone waits at the door; false if nobody comes in time.
+  bool held(std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] { return waiting_ > 0; });
+  }
+
  private:
   void enqueue(Mail mail) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !shut_; });
+    --waiting_;
     mail_.push_back(std::move(mail));
     changed_.notify_all();
   }
@@ -48,6 +64,8 @@ class MailQueue final : public Mailbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Mail> mail_;  // guarded by mutex_
+  bool shut_ = false;      // guarded by mutex_
+  int waiting_ = 0;        // guarded by mutex_
 };
 
 }  // namespace troupe::testing

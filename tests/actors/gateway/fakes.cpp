@@ -56,6 +56,12 @@ void FakeService::set(Script script) {
   script_ = std::move(script);
 }
 
+void FakeService::go_on() {
+  std::lock_guard lock(mutex_);
+  for (auto& [id, job] : jobs_) job.script.wait_to_fail = false;
+  changed_.notify_all();
+}
+
 Result<std::uint64_t> FakeService::submit(GenerationRequest request,
                                           std::shared_ptr<GenerationSink> sink) {
   std::lock_guard lock(mutex_);
@@ -150,7 +156,7 @@ void FakeService::run() {
     std::vector<std::shared_ptr<GenerationSink>> over;  // Released without the lock.
     for (auto it = jobs_.begin(); it != jobs_.end();) {
       Job& job = it->second;
-      if (job.script.hold) {
+      if (job.script.hold || (job.script.wait_to_fail && job.step == job.script.fail_at)) {
         ++it;
         continue;
       }

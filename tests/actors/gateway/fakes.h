@@ -53,12 +53,14 @@ class FakeService : public GenerationService {
     std::optional<Error> refuse;  ///< by submit
     std::optional<Error> fail;    ///< instead of the token `fail_at`
     std::uint32_t fail_at = 0;
+    bool wait_to_fail = false;  ///< until go_on()
   };
 
   explicit FakeService(const GatewayModel& model) : model_(model), thread_([this] { run(); }) {}
   ~FakeService() override;
 
   void set(Script script);
+  void go_on();
   Result<std::uint64_t> submit(GenerationRequest request,
                                std::shared_ptr<GenerationSink> sink) override;
   void cancel(std::uint64_t request) override;

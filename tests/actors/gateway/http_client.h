@@ -34,6 +34,8 @@ class HttpClient {
   bool connected() const { return fd_ >= 0; }
   /// False if the peer has closed.
   bool send(std::string_view bytes);
+  /// Bytes are here, or come within the wait. They stay unread.
+  bool arrived() { return !inbox_.empty() || fill(); }
   /// Some bytes; empty at the end of the stream or after the wait.
   std::string receive();
   /// The end of the stream comes within the wait.

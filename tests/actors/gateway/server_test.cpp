@@ -192,9 +192,13 @@ TEST_CASE("an error within a stream is its last event") {
   FakeService::Script script;
   script.fail = unavailable("node-1 was lost.");
   script.fail_at = 2;
-  script.tick = 1ms;
+  script.wait_to_fail = true;
   stand.service.set(script);
-  HttpResponse answer = stand.client().post("/v1/completions", {{"prompt", "a"}, {"stream", true}});
+  HttpClient client = stand.client();
+  client.send(post_text("/v1/completions", R"({"prompt": "a", "stream": true})"));
+  REQUIRE(client.arrived());
+  stand.service.go_on();
+  HttpResponse answer = client.response();
   CHECK(answer.status == 200);
   const std::vector<std::string> events = answer.events();
   REQUIRE(events.size() >= 3);
@@ -306,7 +310,7 @@ TEST_CASE("stopping lets answers finish, and cuts those that take too long") {
   FakeService::Script script;
   {
     Stand stand;
-    script.tick = 5ms;
+    script.tick = 50ms;
     stand.service.set(script);
     HttpClient idle = stand.client();
     CHECK(idle.get("/health").status == 200);

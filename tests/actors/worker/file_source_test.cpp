@@ -54,6 +54,7 @@ struct Source {
     post.attach(agent.address, mail);
     source.listen(agent);
   }
+  ~Source() { mail->hold(false); }
 
   /// Waits for news of that kind.
   template <class T>
@@ -163,15 +164,28 @@ TEST_CASE("the second tier is read as the rest") {
 TEST_CASE("a superseded order says nothing of its end, and its pieces come first") {
   Source s(1);
   const std::string hash = s.inspect()->hash;
+  s.mail->hold(true);  // the reading waits with its first piece until the next order is there
   s.source.read(order_of(1, hash, {0, 1, 2, 3, 4, 5, 6, 7}));
+  REQUIRE(s.mail->held());
   s.source.read(order_of(2, hash, {6}));
+  s.mail->hold(false);
   CHECK(s.wait<PartRead>().version == PlacementVersion{2});
-  REQUIRE(!s.pieces.empty());
-  CHECK(s.pieces.back().expert == ExpertKey{1, 6});
+  REQUIRE(s.pieces.size() == 2);
+  CHECK(s.pieces[0].expert == ExpertKey{1, 0});
+  CHECK(s.pieces[1].expert == ExpertKey{1, 6});
+}
+
+TEST_CASE("a cancelled order says nothing of its end") {
+  Source s(1);
+  const std::string hash = s.inspect()->hash;
+  s.mail->hold(true);
   s.source.read(order_of(3, hash, {0, 1, 2, 3}));
+  REQUIRE(s.mail->held());
   s.source.cancel();
+  s.mail->hold(false);
   s.source.read(order_of(4, hash, {}));
   CHECK(s.wait<PartRead>().version == PlacementVersion{4});
+  CHECK(s.pieces.size() == 1);
 }
 
 TEST_CASE("a part is built after what was ordered before it") {

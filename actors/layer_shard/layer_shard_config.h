@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "actors/interfaces.h"
+#include "actors/layer_shard/expert_routes.h"
+
+namespace troupe {
+
+/// What a shard is started with.
+struct LayerShardConfig {
+  Ref<LayerShardInbox> self;
+  Ref<ReplicaInbox> replica;
+  std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
+  std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
+  std::uint32_t replica_id = 0;
+  DeviceRef device;
+  std::shared_ptr<const ExpertRoutes> routes;
+  std::map<NodeId, Incarnation> members;  ///< of the placement, this node included
+};
+
+}  // namespace troupe
