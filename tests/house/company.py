@@ -7,9 +7,9 @@ from sources import code_only, includes, is_cpp, is_test, lines_of, types
 # The folders of actors/ from the cellar to the roof. Each includes only what stands before it. What
 # one actor tells another is in actors/interfaces.h, so that actors need not see each other.
 #
-#     base ─ interfaces ─┬─ device ─ layer_shard, expert_group ─┬─ replica, node_agent ─ worker ─┬─ api
-#                        ├─ control ──────────────────────────────────────────────────────────────┤
-#                        └─ frontend ─ metrics ─ supervisor, router ─ gateway ─ head ────────────┘
+#     base ─ interfaces.h ─┬─ device ─ layer_shard, expert_group, replica, node_agent ─┬─ worker ─┬─ api
+#                          ├─ control ─────────────────────────────────────────────────┼──────────┤
+#                          └─ frontend ─ metrics ─ supervisor, router ─ gateway ───────┴─ head ───┘
 ORDER = ["base", "interfaces.h", "control", "device", "frontend", "metrics", "layer_shard",
          "expert_group", "replica", "node_agent", "worker", "supervisor", "router", "gateway", "head",
          "api"]
