@@ -16,6 +16,7 @@ struct ShardWeights;
 struct InspectedCheckpoint {
   std::string hash;
   std::shared_ptr<const ModelSizes> sizes;
+  std::string folder;
 };
 /// Its job -> NodeAgent: the checkpoint has been inspected.
 struct CheckpointInspected {

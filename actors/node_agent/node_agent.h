@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/node_agent/agent_effects.h"
@@ -87,7 +88,8 @@ class NodeAgent {
   void end_turn(TimePoint now, Effects& effects) const;
   std::optional<TimePoint> next_wake() const;
 
-  // What WorkerMachine has to say of the versions.
+  // What WorkerMachine has to say of the weights and the versions.
+  void holds(HeldInventory held) { held_ = std::move(held); }
   void load_progress(const LoadProgress& progress, TimePoint now, Effects& effects);
   void loaded(PlacementVersion version, TimePoint now, Effects& effects);
   void load_failed(PlacementVersion version, Error error, TimePoint now, Effects& effects);

@@ -28,7 +28,8 @@ std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membershi
     std::uint32_t turn = 0;
     for (const auto& [layer, experts] : pieces.experts)
       for (const std::int32_t expert : experts)
-        layers[layer].slots.push_back({expert, {node, turn++ % devices}});
+        if (expert < input.base.model.num_experts)
+          layers[layer].slots.push_back({expert, {node, turn++ % devices}});
   }
   std::vector<LayerExperts> held;
   for (auto& [number, layer] : layers) {

@@ -70,9 +70,10 @@ void FileSource::inspect(const std::string& folder) {
       post_.tell(agent_, CheckpointInspected{opened.error()});
       return;
     }
-    post_.tell(agent_, CheckpointInspected{InspectedCheckpoint{
-                           checkpoint_->hash(),
-                           std::make_shared<const CheckpointModel>(checkpoint_->config())}});
+    post_.tell(agent_,
+               CheckpointInspected{InspectedCheckpoint{
+                   checkpoint_->hash(),
+                   std::make_shared<const CheckpointModel>(checkpoint_->config()), folder}});
   });
 }
 

@@ -59,7 +59,7 @@ void WeightStore::drop_if(Held& held, bool all) {
 }
 
 void WeightStore::use(const InspectedCheckpoint& checkpoint) {
-  if (checkpoint_.hash == checkpoint.hash) return;
+  if (checkpoint_.hash == checkpoint.hash && checkpoint_.folder == checkpoint.folder) return;
   drop_if(shards_, true);
   drop_if(experts_, true);
   versions_.clear();

@@ -41,7 +41,8 @@ class WeightStore {
   /// `tier_memory`: bytes that experts may take which no version serves here; 0: no second tier.
   explicit WeightStore(std::uint64_t tier_memory = 0) : tier_memory_(tier_memory) {}
 
-  /// What is read from now on is of that checkpoint. Weights of another one go.
+  /// What is read from now on is of that checkpoint. Weights of another one go: of another folder,
+  /// too, since the hash does not cover their bytes.
   void use(const InspectedCheckpoint& checkpoint);
   /// Whether it can tell sizes: a checkpoint is in use.
   const std::shared_ptr<const ModelSizes>& sizes() const { return checkpoint_.sizes; }

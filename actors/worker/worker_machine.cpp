@@ -65,7 +65,12 @@ void WorkerMachine::on(RoutesSettled settled, TimePoint, Effects&) {
 }
 
 void WorkerMachine::on(CheckpointInspected inspected, TimePoint now, Effects& effects) {
-  if (inspected.checkpoint.ok()) checkpoint_ = *inspected.checkpoint;
+  // Before the agent joins with what is held. Nothing is served meanwhile, and what was still being
+  // read has ended: a WeightSource does one thing after the other.
+  if (inspected.checkpoint.ok()) {
+    weights_.use(*inspected.checkpoint);
+    agent_.holds(weights_.held());
+  }
   ask(now, effects, [&](AgentEffects& a) { agent_.on(inspected, now, a); });
 }
 
@@ -188,7 +193,6 @@ void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {
     erase_one(ending_, actor);  // it was waited for once
   loading_->state = Loading::State::kReading;
   const VersionWork& work = *loading_->work;
-  weights_.use(checkpoint_);
   weights_.begin(work.version, part_of(work), agent_.active());
   report_progress(now, effects);
   if (!loading_) return;  // the lease has just ended

@@ -107,7 +107,6 @@ class WorkerMachine {
   NodeAgent agent_;
   NodeContext context_;
   WeightStore weights_;
-  InspectedCheckpoint checkpoint_;  ///< the newest that was inspected
   std::optional<Serving> serving_;
   std::optional<Loading> loading_;
   std::multiset<Address> ending_;  ///< actors that were told to end, and may hold memory

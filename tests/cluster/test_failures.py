@@ -1,12 +1,15 @@
 """What happens when a member dies or hangs: requests go on, and a cluster that comes back."""
 
+import json
 import os
+import shutil
 import signal
+import struct
 import time
 
 import pytest
 
-from running import DEMO, Cluster, at_once, run, wait_until
+from running import DEMO, V2_LITE, Cluster, at_once, generate, run, wait_until
 
 LONG = 1200
 SPREAD = ["--pipeline-parallel-size", 2, "--data-parallel-size", 1]
@@ -125,6 +128,60 @@ def test_a_head_that_is_killed_and_comes_back_finds_its_workers(cluster):
     assert set(again) == set(incarnations) == {worker.pid for worker in workers}
     assert all(again[pid] > incarnations[pid] for pid in again)
     cluster.complete("brandy", max_tokens=4)
+
+
+def exchange_experts(folder):
+    """The experts of each layer take the weights of their neighbours: another model, of the same shape."""
+    weights = folder / "model.safetensors"
+    with weights.open("r+b") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        tensors = json.loads(file.read(length))
+        for name, even in tensors.items():
+            parts = name.split(".")
+            if "experts" not in parts or int(parts[5]) % 2:
+                continue
+            odd = tensors[".".join([*parts[:5], str(int(parts[5]) + 1), *parts[6:]])]
+            places = [8 + length + tensor["data_offsets"][0] for tensor in (even, odd)]
+            size = even["data_offsets"][1] - even["data_offsets"][0]
+            contents = []
+            for place in places:
+                file.seek(place)
+                contents.append(file.read(size))
+            for place, content in zip(places, reversed(contents)):
+                file.seek(place)
+                file.write(content)
+
+
+@pytest.mark.parametrize("other", ["same shape", "fewer experts"])
+def test_a_head_that_comes_back_with_another_model(cluster, other, tmp_path):
+    """What the workers hold of the first one serves no request for the second."""
+    second = V2_LITE
+    if other == "same shape":
+        second = tmp_path / "second"
+        shutil.copytree(DEMO, second)
+        exchange_experts(second)
+    flags = [*SPREAD, "--min-devices", 2, "--kv-cache-memory", "64MiB"]
+    head = cluster.head(DEMO, *flags)
+    wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
+    cluster.worker(), cluster.worker()
+    ids = [0, 5, 9]
+
+    def tokens():
+        answer = cluster.complete(ids, max_tokens=24, temperature=0, ignore_eos=True, return_token_ids=True)
+        return answer["choices"][0]["token_ids"]
+
+    def alone(model):
+        words = ["--prompt-ids", "0,5,9", "--max-tokens", 24, "--temperature", 0, "--ignore-eos"]
+        return generate(model, *words)["tokens"]
+
+    cluster.wait_ready()
+    first = tokens()
+    assert first == alone(DEMO)
+    head.kill(signal.SIGKILL)
+    head.popen.wait()
+    cluster.head(second, *flags)
+    cluster.wait_ready()
+    assert tokens() == alone(second) != first
 
 
 def test_up_killed_takes_its_workers_along(cluster):

@@ -39,8 +39,8 @@ class Sizes final : public ModelSizes {
 
 void SimDisk::inspect(const std::string&) {
   host_.later(host_.loop().pick_ms(0, 20), [this] {
-    host_.post().tell(
-        agent_, CheckpointInspected{InspectedCheckpoint{"hash", std::make_shared<const Sizes>()}});
+    host_.post().tell(agent_, CheckpointInspected{InspectedCheckpoint{
+                                  "hash", std::make_shared<const Sizes>(), ""}});
   });
 }
 

@@ -153,7 +153,7 @@ struct AgentUnderTest {
   void inspected(const Result<std::string>& hash) {
     CheckpointInspected found{Error{}};
     if (hash.ok())
-      found.checkpoint = InspectedCheckpoint{*hash, nullptr};
+      found.checkpoint = InspectedCheckpoint{*hash, nullptr, ""};
     else
       found.checkpoint = hash.error();
     call([&](auto& a, auto& out) { a.on(found, now, out); });

@@ -383,7 +383,7 @@ TEST_CASE("a restarted head uses what its workers hold") {
   Join first = good_join(1), second = good_join(2);
   first.held_shards = {{0, 1}};
   first.held_experts = {{1, {2, 3}}};
-  second.held_experts = {{1, {0, 1}}};
+  second.held_experts = {{1, {0, 1, 4000}}};  // no such expert
   const auto a = h.join(1, first);
   const auto b = h.join(2, second);
   const auto load = h.sent<Load>();

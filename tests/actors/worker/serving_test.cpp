@@ -82,7 +82,7 @@ struct Node {
   std::multiset<Address> ending;
 
   explicit Node(std::uint64_t memory = std::uint64_t{1} << 30) : cpu({0, "cpu", memory, 1}) {
-    weights.use({"golden", sizes});
+    weights.use({"golden", sizes, ""});
     post.attach(agent.address, mail);
   }
   ~Node() { end(); }

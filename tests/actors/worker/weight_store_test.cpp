@@ -36,7 +36,7 @@ struct Weights {
 
   explicit Weights(std::uint64_t tier_memory = 0, const std::string& hash = "abc")
       : store(tier_memory) {
-    store.use({hash, std::make_shared<const Sizes>()});
+    store.use({hash, std::make_shared<const Sizes>(), ""});
   }
 
   bool take(PieceRead piece) {
@@ -246,9 +246,10 @@ TEST_CASE("without memory of its own there is no second tier") {
 TEST_CASE("weights of another checkpoint go") {
   Weights w;
   w.load(1, part_of({0, 1}));
-  w.store.use({"abc", std::make_shared<const Sizes>()});
+  w.store.use({"abc", std::make_shared<const Sizes>(), ""});
   CHECK(w.held() == Ids{0, 1});
-  w.store.use({"xyz", std::make_shared<const Sizes>()});
+  SUBCASE("with another hash") { w.store.use({"xyz", std::make_shared<const Sizes>(), ""}); }
+  SUBCASE("in another folder") { w.store.use({"abc", std::make_shared<const Sizes>(), "/b"}); }
   CHECK(w.held().empty());
   CHECK(w.store.held_bytes() == 0);
   CHECK(w.store.take_garbage().size() == 3);

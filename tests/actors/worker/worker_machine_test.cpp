@@ -139,7 +139,7 @@ struct Stand {
     hear(HeadUp{});
     from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt});
     REQUIRE(wants<InspectCheckpoint>().size() == 1);
-    hear(CheckpointInspected{InspectedCheckpoint{"abc", sizes}});
+    hear(CheckpointInspected{InspectedCheckpoint{"abc", sizes, "/models/m"}});
     REQUIRE(said<Join>().size() == 1);
     from_head(Welcome{kSelf, kLife, 60'000});
     REQUIRE(wants<JoinedCluster>().size() == 1);
@@ -283,6 +283,40 @@ TEST_CASE("a load reads when actors of earlier versions have ended, or have take
     s.hear(Ended{ended[1]});
     CHECK(s.wants<ReadWeights>().empty());
   }
+}
+
+TEST_CASE("a head that comes back is offered what is held of its model, of no other") {
+  Stand s;
+  s.join();
+  s.serve(1, {0}, {4, 5});
+  s.hear(HeadDown{"reset", false});
+  s.now += 60s;
+  s.wake_up();
+  s.hear(HeadUp{});
+  std::size_t held = 0;
+  SUBCASE("the same") {
+    s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt});
+    held = 2;
+  }
+  SUBCASE("one in another folder, with the same headers") {
+    s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/tuned", "abc", std::nullopt});
+    REQUIRE(s.wants<InspectCheckpoint>().size() == 1);
+    s.wake_up();
+    s.hear(CheckpointInspected{InspectedCheckpoint{"abc", s.sizes, "/models/tuned"}});
+  }
+  SUBCASE("one with other headers") {
+    s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "xyz", std::nullopt});
+    REQUIRE(s.wants<InspectCheckpoint>().size() == 1);
+    s.wake_up();
+    s.hear(CheckpointInspected{InspectedCheckpoint{"xyz", s.sizes, "/models/m"}});
+  }
+  REQUIRE(s.said<Join>().size() == 1);
+  const Join join = s.said<Join>()[0];
+  CHECK(join.held_shards.size() == (held > 0 ? 1 : 0));
+  CHECK((join.held_weight_bytes > 0) == (held > 0));
+  std::size_t experts = 0;
+  for (const auto& layer : join.held_experts) experts += layer.experts.size();
+  CHECK(experts == held);
 }
 
 TEST_CASE("what a superseded load still brings starts nothing") {

@@ -90,8 +90,8 @@ struct Source final : WeightSource {
   explicit Source(Post& p) : post(p) {}
   void listen(const Ref<NodeAgentInbox>& a) override { agent = a; }
   void inspect(const std::string&) override {
-    post.tell(agent, CheckpointInspected{
-                         InspectedCheckpoint{"abc", std::make_shared<const testing::FakeSizes>()}});
+    post.tell(agent, CheckpointInspected{InspectedCheckpoint{
+                         "abc", std::make_shared<const testing::FakeSizes>(), ""}});
   }
   void read(ReadOrder) override {}
   void build(std::shared_ptr<Preparation>) override {}
