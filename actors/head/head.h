@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "actors/base/host.h"
+#include "actors/head/head_surroundings.h"
 #include "actors/head/session_hub.h"
 #include "actors/router/request_desk.h"
 #include "actors/router/router.h"
@@ -11,22 +9,6 @@
 #include "actors/supervisor/supervisor_effects.h"
 
 namespace troupe {
-
-/// What lies around a head's actors: the state folder, the log, the metrics, the program. Called
-/// inside the Supervisor's turns, the first of which may come before Head's constructor returns;
-/// must not block.
-class HeadSurroundings {
- public:
-  virtual ~HeadSurroundings() = default;
-  virtual void keep_next_node(std::uint32_t next_node) = 0;
-  virtual void noted(const ClusterEvent& event) = 0;
-  virtual void counted(const ExpertCounts& counts) = 0;
-  virtual void measured(const ImbalanceMeasured& imbalance) = 0;
-  virtual std::string status(const Supervisor& supervisor) = 0;
-  /// A turn has ended.
-  virtual void changed(const Supervisor& supervisor) = 0;
-  virtual void may_end() = 0;
-};
 
 /// The Supervisor's hands.
 struct HeadHands {

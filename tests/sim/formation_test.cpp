@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "actors/supervisor/supervisor.h"
 #include "tests/sim/world.h"
 
 using namespace troupe::sim;

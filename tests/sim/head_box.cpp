@@ -1,5 +1,6 @@
 #include "tests/sim/head_box.h"
 
+#include "actors/head/head.h"
 #include "actors/supervisor/status.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/world.h"
@@ -10,11 +11,28 @@ using namespace std::chrono_literals;
 
 // --- The process --------------------------------------------------------------------------------
 
-HeadBox::Life::Life(HeadBox& box, SupervisorOptions options)
-    : host(box.world_, 0),
-      head(host, {std::move(options), {}, box, box.world_.clients, box.world_.control}) {}
+struct HeadBox::Program {
+  std::unique_ptr<HeadLink> link;
+  std::uint64_t query = 0;
+  bool over = false;
+};
 
-HeadBox::Life::~Life() { host.clear(); }
+struct HeadBox::Life {
+  Life(HeadBox& box, SupervisorOptions options)
+      : host(box.world_, 0),
+        head(host, {std::move(options), {}, box, box.world_.clients, box.world_.control}) {}
+  ~Life() { host.clear(); }
+
+  SimHost host;
+  Head head;
+  std::vector<std::unique_ptr<Program>> programs;
+};
+
+HeadBox::HeadBox(World& world) : world_(world) {}
+HeadBox::~HeadBox() = default;
+
+Post& HeadBox::post() { return life_->host.post(); }
+Ref<RouterInbox> HeadBox::router_address() const { return life_->head.router(); }
 
 void HeadBox::start() {
   if (up() || ended_) return;

@@ -6,8 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "actors/head/head.h"
+#include "actors/head/head_surroundings.h"
+#include "actors/supervisor/options.h"
 #include "tests/sim/sim_host.h"
+
+namespace troupe {
+class Router;
+}
 
 namespace troupe::sim {
 
@@ -15,7 +20,8 @@ namespace troupe::sim {
 /// rebalances.
 class HeadBox final : private HeadSurroundings {
  public:
-  explicit HeadBox(World& world) : world_(world) {}
+  explicit HeadBox(World& world);
+  ~HeadBox() override;
 
   void start();
   void kill();
@@ -27,7 +33,7 @@ class HeadBox final : private HeadSurroundings {
 
   template <class T>
   void tell_router(T&& message) {
-    if (up()) life_->host.post().tell(life_->head.router(), std::forward<T>(message));
+    if (up()) post().tell(router_address(), std::forward<T>(message));
   }
   void stop(const std::string& reason);
 
@@ -37,20 +43,10 @@ class HeadBox final : private HeadSurroundings {
   bool operations_over() const;
 
  private:
-  /// A program with one question.
-  struct Program {
-    std::unique_ptr<HeadLink> link;
-    std::uint64_t query = 0;
-    bool over = false;
-  };
-  /// Of the process.
-  struct Life {
-    Life(HeadBox& box, SupervisorOptions options);
-    ~Life();
-    SimHost host;
-    Head head;
-    std::vector<std::unique_ptr<Program>> programs;
-  };
+  struct Program;  ///< with one question
+  struct Life;     ///< of the process
+  Post& post();
+  Ref<RouterInbox> router_address() const;
   SupervisorOptions options();
   template <class Query>
   void ask(Query query);

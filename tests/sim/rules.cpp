@@ -6,6 +6,8 @@
 
 #include "actors/layer_shard/layer_shard.h"
 #include "actors/layer_shard/shard_hands.h"
+#include "actors/router/router.h"
+#include "actors/supervisor/supervisor.h"
 #include "runtime/limits.h"
 #include "tests/sim/world.h"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/router/router.h"
+#include "actors/supervisor/supervisor.h"
 #include "tests/sim/rules.h"
 
 namespace troupe::sim {

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "actors/router/router.h"
+#include "actors/supervisor/supervisor.h"
 #include "runtime/log.h"
 #include "tests/sim/rules.h"
 

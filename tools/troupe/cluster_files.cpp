@@ -13,7 +13,7 @@
 #include <fstream>
 #include <utility>
 
-#include "actors/supervisor/supervisor.h"
+#include "actors/supervisor/options.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
 
