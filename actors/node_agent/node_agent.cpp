@@ -92,8 +92,9 @@ void NodeAgent::inspect(TimePoint now, Effects& effects) {
 }
 
 void NodeAgent::on(const CheckpointInspected& inspected, TimePoint now, Effects& effects) {
-  // A late answer is remembered for the next greeting.
+  // A late answer is remembered for the next greeting, if that names the same folder.
   const auto& checkpoint = inspected.checkpoint;
+  if (checkpoint.ok() && checkpoint->folder != model_path_) return;
   if (checkpoint.ok()) checkpoint_hash_ = checkpoint->hash;
   if (state_ != State::kInspecting) return;
   if (!checkpoint.ok())

@@ -65,9 +65,10 @@ void WorkerMachine::on(RoutesSettled settled, TimePoint, Effects&) {
 }
 
 void WorkerMachine::on(CheckpointInspected inspected, TimePoint now, Effects& effects) {
-  // Before the agent joins with what is held. Nothing is served meanwhile, and what was still being
-  // read has ended: a WeightSource does one thing after the other.
-  if (inspected.checkpoint.ok()) {
+  // Before the agent joins with what is held. What was still being read has ended: a WeightSource
+  // does one thing after the other. The weights of a member that serves are not touched by an
+  // answer that came twice.
+  if (inspected.checkpoint.ok() && !serving_) {
     weights_.use(*inspected.checkpoint);
     agent_.holds(weights_.held());
   }

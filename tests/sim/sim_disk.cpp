@@ -37,10 +37,10 @@ class Sizes final : public ModelSizes {
 
 }  // namespace
 
-void SimDisk::inspect(const std::string&) {
-  host_.later(host_.loop().pick_ms(0, 20), [this] {
+void SimDisk::inspect(const std::string& folder) {
+  host_.later(host_.loop().pick_ms(0, 20), [this, folder] {
     host_.post().tell(agent_, CheckpointInspected{InspectedCheckpoint{
-                                  "hash", std::make_shared<const Sizes>(), ""}});
+                                  "hash", std::make_shared<const Sizes>(), folder}});
   });
 }
 

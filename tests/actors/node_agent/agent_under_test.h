@@ -150,10 +150,11 @@ struct AgentUnderTest {
   void down(bool foreign = false) {
     call([&](auto& a, auto& out) { a.on(HeadDown{"reset", foreign}, now, out); });
   }
-  void inspected(const Result<std::string>& hash) {
+  void inspected(const Result<std::string>& hash) { inspected(hash, agent.model_path()); }
+  void inspected(const Result<std::string>& hash, const std::string& folder) {
     CheckpointInspected found{Error{}};
     if (hash.ok())
-      found.checkpoint = InspectedCheckpoint{*hash, nullptr, ""};
+      found.checkpoint = InspectedCheckpoint{*hash, nullptr, folder};
     else
       found.checkpoint = hash.error();
     call([&](auto& a, auto& out) { a.on(found, now, out); });

@@ -85,6 +85,25 @@ TEST_CASE("every wait for the head ends") {
   CHECK(w.last.has<CloseHead>());
 }
 
+TEST_CASE("an inspection of another folder that answers late does not let it join") {
+  AgentUnderTest w;
+  w.start();
+  w.up();
+  w.from_head(good_greeting());
+  w.wait(*w.last.effects.wake() - w.now);
+  REQUIRE(w.agent.state() == State::kSeeking);
+  w.wait(*w.last.effects.wake() - w.now);
+  w.up();
+  auto other = good_greeting();
+  other.model_path = "/models/tuned";
+  w.from_head(other);
+  w.inspected(std::string("abc"), "/models/m");
+  CHECK(!w.sent<Join>());
+  CHECK(w.agent.state() == State::kInspecting);
+  w.inspected(std::string("abc"), "/models/tuned");
+  CHECK(w.sent<Join>());
+}
+
 TEST_CASE("what no retry can help ends the worker with one sentence") {
   AgentUnderTest w;
   w.start();

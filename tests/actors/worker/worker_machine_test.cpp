@@ -319,6 +319,15 @@ TEST_CASE("a head that comes back is offered what is held of its model, of no ot
   CHECK(experts == held);
 }
 
+TEST_CASE("an inspection that answers late touches nothing that serves") {
+  Stand s;
+  s.join();
+  s.serve(1, {0}, {4});
+  s.hear(CheckpointInspected{InspectedCheckpoint{"xyz", s.sizes, "/models/m"}});
+  s.from_head(load_of(2, {0}, {4, 5}));
+  CHECK(s.order().experts == std::vector<ExpertKey>{{1, 5}});  // the rest is held
+}
+
 TEST_CASE("what a superseded load still brings starts nothing") {
   Stand s;
   s.join();

@@ -89,9 +89,9 @@ struct Lane final : BulkLane {
 struct Source final : WeightSource {
   explicit Source(Post& p) : post(p) {}
   void listen(const Ref<NodeAgentInbox>& a) override { agent = a; }
-  void inspect(const std::string&) override {
+  void inspect(const std::string& folder) override {
     post.tell(agent, CheckpointInspected{InspectedCheckpoint{
-                         "abc", std::make_shared<const testing::FakeSizes>(), ""}});
+                         "abc", std::make_shared<const testing::FakeSizes>(), folder}});
   }
   void read(ReadOrder) override {}
   void build(std::shared_ptr<Preparation>) override {}
