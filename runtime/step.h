@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/ids.h"
@@ -24,6 +25,7 @@ struct StepSequence {
   bool sample = false;               ///< the last row yields a new token
   bool prompt_logprobs = false;      ///< rows with a target also yield that token's log-probability
   std::vector<TokenId> targets;      ///< with prompt_logprobs: what follows each row, or -1
+  bool canary = false;               ///< its rows are hashed at the boundaries of layers
   bool operator==(const StepSequence&) const = default;
 };
 
@@ -40,6 +42,7 @@ struct SequenceResult {
   std::optional<TokenOutput> sampled;  ///< the new token, if the sequence asked for one
   /// With prompt_logprobs: one a row, none where the target is -1.
   std::vector<std::optional<TokenOutput>> prompt;
+  std::string trouble = {};  ///< why this sequence has no numbers in this step; empty: it has
   bool operator==(const SequenceResult&) const = default;
 };
 

@@ -221,6 +221,19 @@ ClusterNews get(In& in, wire::ClusterNews::Reader wire) {
            in.sentence(event.getText())}};
 }
 
+void put(Out& out, wire::CrashReport::Builder wire, const CrashReport& message) {
+  wire.setQuery(message.query);
+  wire.setNode(message.node.value);
+  wire.setIncarnation(message.incarnation.value);
+  wire.setSignal(message.signal);
+  wire.setReason(out.sentence(message.reason));
+}
+
+CrashReport get(In& in, wire::CrashReport::Reader wire) {
+  return {wire.getQuery(), NodeId{wire.getNode()}, Incarnation{wire.getIncarnation()},
+          wire.getSignal(), in.sentence(wire.getReason())};
+}
+
 void put(Out&, wire::DrainQuery::Builder wire, const DrainQuery& message) {
   wire.setQuery(message.query);
   wire.setNode(message.node.value);

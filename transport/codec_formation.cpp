@@ -164,6 +164,7 @@ void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
              w.setKvBlocksUsed(report.kv_blocks_used);
              w.setPreemptions(report.preemptions);
            });
+  put(out, wire.initProofs(), message.proofs);
 }
 
 Renew get(In& in, wire::Renew::Reader wire) {
@@ -178,6 +179,7 @@ Renew get(In& in, wire::Renew::Reader wire) {
   });
   message.replicas =
       in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });
+  message.proofs = get(in, wire.getProofs());
   return message;
 }
 

@@ -103,6 +103,14 @@ std::vector<std::int32_t> In::ints(capnp::List<std::int32_t>::Reader wire, std::
   return list<std::int32_t>(wire, [&](std::int32_t v) { return in_range(v, low, high, what); });
 }
 
+void put_words(capnp::List<std::uint64_t>::Builder wire, const std::vector<std::uint64_t>& values) {
+  for (unsigned i = 0; i < values.size(); ++i) wire.set(i, values[i]);
+}
+
+std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader wire) {
+  return in.list<std::uint64_t>(wire, [](std::uint64_t value) { return value; });
+}
+
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) wire.set(static_cast<unsigned>(i), values[i]);
 }

@@ -96,12 +96,15 @@ class In {
 
 inline constexpr TokenId kTokenMax = static_cast<TokenId>(limits::kDimensionMax - 1);
 inline constexpr std::int32_t kInt32Max = 0x7fffffff;
+inline constexpr std::uint32_t kCanaryTokensMax = 4096;
 
 template <class T, class WireList, class Put>
 void put_list(const std::vector<T>& values, WireList wire, Put put) {
   for (std::size_t i = 0; i < values.size(); ++i) put(wire[static_cast<unsigned>(i)], values[i]);
 }
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values);
+void put_words(capnp::List<std::uint64_t>::Builder wire, const std::vector<std::uint64_t>& values);
+std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader wire);
 
 // Shared parts (codec_parts.cpp).
 void put(Out& out, wire::Address::Builder wire, const Address& address);
@@ -116,6 +119,8 @@ void put(Out& out, wire::TokenOutput::Builder wire, const TokenOutput& token);
 TokenOutput get(In& in, wire::TokenOutput::Reader wire);
 void put(Out& out, wire::ProtocolRange::Builder wire, const ProtocolRange& range);
 ProtocolRange get(In& in, wire::ProtocolRange::Reader wire);
+void put(Out& out, wire::ProofReport::Builder wire, const ProofReport& report);
+ProofReport get(In& in, wire::ProofReport::Reader wire);
 
 // Every message, with its name in the schema's union.
 #define TROUPE_CODEC_KINDS(KIND)              \
@@ -165,7 +170,15 @@ ProtocolRange get(In& in, wire::ProtocolRange::Reader wire);
   KIND(DrainQuery, DRAIN_QUERY)               \
   KIND(RebalanceQuery, REBALANCE_QUERY)       \
   KIND(OperationProgress, OPERATION_PROGRESS) \
-  KIND(PeerPing, PEER_PING)
+  KIND(PeerPing, PEER_PING)                   \
+  KIND(TensorProofs, TENSOR_PROOFS)           \
+  KIND(Prove, PROVE)                          \
+  KIND(ProofFailed, PROOF_FAILED)             \
+  KIND(RunCanary, RUN_CANARY)                 \
+  KIND(CanaryResult, CANARY_RESULT)           \
+  KIND(StepProgress, STEP_PROGRESS)           \
+  KIND(ExpertProgress, EXPERT_PROGRESS)       \
+  KIND(CrashReport, CRASH_REPORT)
 
 
 // One pair each; they live in the file of their section.

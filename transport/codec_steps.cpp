@@ -13,6 +13,7 @@ void put(Out& out, wire::StepSequence::Builder wire, const StepSequence& sequenc
   wire.setSample(sequence.sample);
   wire.setPromptLogprobs(sequence.prompt_logprobs);
   put_ints(wire.initTargets(sequence.targets.size()), sequence.targets);
+  wire.setCanary(sequence.canary);
 }
 
 StepSequence get_sequence(In& in, wire::StepSequence::Reader wire) {
@@ -30,6 +31,7 @@ StepSequence get_sequence(In& in, wire::StepSequence::Reader wire) {
   s.sample = wire.getSample();
   s.prompt_logprobs = wire.getPromptLogprobs();
   s.targets = in.ints(wire.getTargets(), -1, kTokenMax, "a target");
+  s.canary = wire.getCanary();
   in.require(s.targets.size() == (s.prompt_logprobs ? s.tokens.size() : 0),
              "a sequence has not as many targets as rows");
   return s;
@@ -51,6 +53,7 @@ SequenceResult get_result(In& in, wire::SequenceResult::Reader wire) {
   result.sampled = get_maybe(in, wire.getSampled());
   result.prompt = in.list<std::optional<TokenOutput>>(wire.getPrompt(),
                                                       [&](auto w) { return get_maybe(in, w); });
+  result.trouble = in.sentence(wire.getTrouble());
   return result;
 }
 
@@ -90,29 +93,42 @@ void put(Out&, wire::Hidden::Builder wire, const Hidden& message) {
   wire.setReplica(message.replica);
   wire.setStep(message.step.value);
   wire.setRows(message.rows);
+  put_words(wire.initDigests(message.digests.size()), message.digests);
 }
 
 Hidden get(In& in, wire::Hidden::Reader wire) {
   in.require(wire.getRows() > 0, "a step has no rows");
   check_rows(in, wire.getRows(), sizeof(float));
-  return {wire.getReplica(), StepId{wire.getStep()}, wire.getRows(), in.payload()};
+  return {wire.getReplica(), StepId{wire.getStep()}, wire.getRows(), in.payload(),
+          get_words(in, wire.getDigests())};
 }
 
 void put(Out& out, wire::StepResult::Builder wire, const StepResult& message) {
   wire.setReplica(message.replica);
   wire.setStep(message.step.value);
+  put_words(wire.initDigests(message.digests.size()), message.digests);
   put_list(message.sequences, wire.initSequences(message.sequences.size()),
            [&](auto w, const SequenceResult& result) {
              w.setId(result.id.value);
              put(out, w.initSampled(), result.sampled);
              put_list(result.prompt, w.initPrompt(result.prompt.size()),
                       [&](auto wt, const auto& token) { put(out, wt, token); });
+             w.setTrouble(out.sentence(result.trouble));
            });
 }
 
 StepResult get(In& in, wire::StepResult::Reader wire) {
   return {wire.getReplica(), StepId{wire.getStep()},
-          in.list<SequenceResult>(wire.getSequences(), [&](auto w) { return get_result(in, w); })};
+          in.list<SequenceResult>(wire.getSequences(), [&](auto w) { return get_result(in, w); }),
+          get_words(in, wire.getDigests())};
+}
+
+void put(Out&, wire::StepProgress::Builder wire, const StepProgress& message) {
+  wire.setReplica(message.replica);
+  wire.setStep(message.step.value);
+}
+StepProgress get(In&, wire::StepProgress::Reader wire) {
+  return {wire.getReplica(), StepId{wire.getStep()}};
 }
 
 void put(Out& out, wire::StepFailed::Builder wire, const StepFailed& message) {
@@ -171,6 +187,11 @@ ExpertOutput get(In& in, wire::ExpertOutput::Reader wire) {
   check_rows(in, wire.getPairs(), wire_size(WireType::kBf16));
   return {wire.getCall(), wire.getPairs(), in.payload()};
 }
+
+void put(Out&, wire::ExpertProgress::Builder wire, const ExpertProgress& message) {
+  wire.setCall(message.call);
+}
+ExpertProgress get(In&, wire::ExpertProgress::Reader wire) { return {wire.getCall()}; }
 
 void put(Out& out, wire::NotHere::Builder wire, const NotHere& message) {
   wire.setCall(message.call);

@@ -15,6 +15,7 @@
 #include "runtime/placement.h"
 #include "runtime/result.h"
 #include "runtime/step.h"
+#include "runtime/tensor_proof.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
@@ -112,11 +113,20 @@ struct ReplicaReport {
   std::uint64_t preemptions = 0;
 };
 
+/// What a node knows of the copies that it holds.
+struct ProofReport {
+  std::uint32_t parts = 0;     ///< tensors in memory
+  std::uint32_t proven = 0;    ///< of them, found as they were loaded in the last whole round
+  std::uint32_t oldest_s = 0;  ///< since the last proof of the part that has waited longest
+  std::uint32_t round_s = 0;   ///< that a round through all parts takes; 0: none has ended yet
+};
+
 /// worker -> head, while its devices make progress: renews the lease.
 struct Renew {
   std::uint64_t sequence = 0;
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
+  ProofReport proofs = {};
 };
 /// head -> worker: the lease begins again, from when that Renew was sent.
 struct Renewed {
@@ -205,6 +215,42 @@ struct PeerUnreachable {
 /// resets nothing is noticed by its silence.
 struct PeerPing {};
 
+// --- Proofs (control lane) ----------------------------------------------------------------------
+
+/// worker -> head: before a Loaded, in portions: what was read for it, and what is held from
+/// before, once a membership. Or, `fresh`, the answer to a Prove.
+struct TensorProofs {
+  bool fresh = false;  ///< read again past the page cache
+  std::vector<TensorProof> tensors;
+  std::optional<Error> error = {};  ///< of a fresh one: why they cannot be read
+};
+/// head -> worker: read these tensors again, past the page cache.
+struct Prove {
+  std::vector<std::string> tensors;
+};
+/// worker -> head: a copy in this node's memory is not what was loaded; it computes with none of
+/// its copies until they are proven.
+struct ProofFailed {
+  std::string tensor;
+  std::string reason;            ///< for people
+  std::uint32_t last_good_s = 0; ///< since its last good proof
+};
+/// Supervisor -> Replica: compute these tokens and some more, greedily.
+struct RunCanary {
+  std::uint32_t replica = 0;
+  std::uint64_t run = 0;
+  std::vector<TokenId> prompt;
+  std::uint32_t generate = 0;
+};
+/// Replica -> Supervisor: what came of it.
+struct CanaryResult {
+  std::uint32_t replica = 0;
+  std::uint64_t run = 0;
+  std::vector<TokenId> tokens;         ///< the generated ones
+  std::vector<std::uint64_t> digests;  ///< as StepResult's, folded over its steps
+  std::optional<Error> error = {};
+};
+
 // --- Requests (control lane) --------------------------------------------------------------------
 
 /// Router -> Replica: generate this sequence. `output` is what an earlier attempt already gave.
@@ -256,12 +302,21 @@ struct Hidden {
   StepId step;
   std::uint32_t rows = 0;
   Payload payload;
+  std::vector<std::uint64_t> digests = {};  ///< as StepResult's, of the layers so far
 };
 /// last LayerShard -> Replica.
 struct StepResult {
   std::uint32_t replica = 0;
   StepId step;
   std::vector<SequenceResult> sequences;
+  /// Of the canary's rows, if it is in the step: XXH3-64 of what each layer's attention and then
+  /// its feed-forward part gave, by layer.
+  std::vector<std::uint64_t> digests = {};
+};
+/// LayerShard -> Replica, about once a second while a step takes longer: it is being computed.
+struct StepProgress {
+  std::uint32_t replica = 0;
+  StepId step;
 };
 /// any LayerShard -> Replica: the step cannot be finished; nothing of it counts.
 struct StepFailed {
@@ -295,6 +350,10 @@ struct ExpertOutput {
   std::uint64_t call = 0;
   std::uint32_t pairs = 0;
   Payload payload;
+};
+/// ExpertGroup -> LayerShard, about once a second while an answer takes longer: its device works.
+struct ExpertProgress {
+  std::uint64_t call = 0;
 };
 /// ExpertGroup -> LayerShard: it no longer has them (or cannot compute them): ask another copy.
 struct NotHere {
@@ -359,6 +418,14 @@ struct ClientGeneration {
   std::uint64_t query = 0;
   GenerationEvent event;
 };
+/// client -> head: how a worker ended, said by what it left behind: it crashed by itself.
+struct CrashReport {
+  std::uint64_t query = 0;
+  NodeId node;
+  Incarnation incarnation;
+  std::int32_t signal = 0;
+  std::string reason;
+};
 /// client -> head: send me cluster events from now on.
 struct Subscribe {};
 struct ClusterNews {
@@ -382,7 +449,8 @@ using Message =
                  ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
-                 DrainQuery, RebalanceQuery, OperationProgress, PeerPing>;
+                 DrainQuery, RebalanceQuery, OperationProgress, PeerPing, TensorProofs, Prove,
+                 ProofFailed, RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

@@ -61,7 +61,7 @@ Load load() {
 
 StepPlan plan() {
   const StepSequence prompt{SequenceId{1}, {4, 5, 6}, 16,   {10, 11, 12}, 99,
-                            sampling(),    true,      true, {11, -1, 13}};
+                            sampling(),    true,      true, {11, -1, 13}, true};
   const StepSequence decode{SequenceId{2}, {0}, 7, {5}, 6, sampling(), true, false, {}};
   return {3, kVersion, {StepId{1000}, {prompt, decode}}};
 }
@@ -115,7 +115,7 @@ std::vector<Message> membership_samples() {
            "net (auto: no verbs)"},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
-      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}},
+      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}, {9, 8, 7, 6}},
       Renewed{6},
       Leave{kText},
       load(),
@@ -134,6 +134,20 @@ std::vector<Message> membership_samples() {
   };
 }
 
+std::vector<Message> proof_samples() {
+  const TensorProof whole{"model.norm.weight", "model.safetensors", {{1, 2}}, Digest{~0ull, 4}};
+  const TensorProof bare{"lm_head.weight", "b.safetensors", {{5, 6}, {7, 8}}, std::nullopt};
+  return {
+      TensorProofs{false, {whole, bare}},
+      TensorProofs{true, {}, kError},
+      Prove{{"model.norm.weight", "lm_head.weight"}},
+      ProofFailed{"lm_head.weight", kText, 12},
+      RunCanary{1, 5, {3, 1, 4}, 8},
+      CanaryResult{1, 5, {9, 2}, {1ull << 63, 7}},
+      CanaryResult{1, 6, {}, {}, kError},
+  };
+}
+
 std::vector<Message> work_samples() {
   const SequenceEvent event{
       SequenceId{5}, 2, true, 7, {token(1)}, FinishReason::kStop, 3, {token(2), token(3)}, kError};
@@ -142,13 +156,17 @@ std::vector<Message> work_samples() {
       Cancel{SequenceId{1}, 2},
       SequenceEvents{4, {event, SequenceEvent{}}},
       plan(),
-      Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float))},
+      Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float)), {1, ~0ull}},
       StepResult{
           1,
           StepId{2},
-          {{SequenceId{3}, token(1), {std::nullopt, token(2)}}, {SequenceId{4}, std::nullopt, {}}}},
+          {{SequenceId{3}, token(1), {std::nullopt, token(2)}},
+           {SequenceId{4}, std::nullopt, {}, kText}},
+          {3, 4}},
       StepFailed{1, StepId{2}, kError},
       StepAbort{1, StepId{2}},
+      StepProgress{1, StepId{2}},
+      ExpertProgress{9},
       Dispatch{9, kVersion, 5, 2, {{0, 3}, {1, 255}, {1, 4}}, payload(2 * 16 * 2)},
       ExpertOutput{9, 3, payload(3 * 16 * 2)},
       NotHere{9, {3, 255}, kText},
@@ -173,6 +191,7 @@ std::vector<Message> client_samples() {
       DrainQuery{6, NodeId{3}},
       RebalanceQuery{7},
       PeerPing{},
+      CrashReport{8, NodeId{3}, Incarnation{4}, 11, kText},
       OperationProgress{6, 3, 9, kText, true, kError},
       OperationProgress{6, 3, 9, kText, false, std::nullopt},
       Undeliverable{kTo, 17, 5, kError},
@@ -183,7 +202,7 @@ std::vector<Message> client_samples() {
 
 std::vector<Envelope> message_samples() {
   std::vector<Envelope> samples;
-  for (auto group : {membership_samples(), work_samples(), client_samples()})
+  for (auto group : {membership_samples(), work_samples(), client_samples(), proof_samples()})
     for (auto& message : group) samples.push_back({kFrom, kTo, message_of(std::move(message))});
   return samples;
 }

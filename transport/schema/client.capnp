@@ -78,3 +78,11 @@ struct OperationProgress {
     value @6 :Error;
   }
 }
+
+struct CrashReport {
+  query @0 :UInt64;
+  node @1 :UInt32;
+  incarnation @2 :UInt64;
+  signal @3 :Int32;
+  reason @4 :Text;
+}

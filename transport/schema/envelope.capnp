@@ -8,6 +8,7 @@ using Client = import "client.capnp";
 using Experts = import "experts.capnp";
 using Formation = import "formation.capnp";
 using Placement = import "placement.capnp";
+using Proofs = import "proofs.capnp";
 using Request = import "request.capnp";
 using Step = import "step.capnp";
 using import "error.capnp".Error;
@@ -76,5 +77,13 @@ struct Envelope {
     rebalanceQuery @47 :Client.RebalanceQuery;
     operationProgress @48 :Client.OperationProgress;
     peerPing @49 :Formation.PeerPing;
+    tensorProofs @50 :Proofs.TensorProofs;
+    prove @51 :Proofs.Prove;
+    proofFailed @52 :Proofs.ProofFailed;
+    runCanary @53 :Proofs.RunCanary;
+    canaryResult @54 :Proofs.CanaryResult;
+    stepProgress @55 :Step.StepProgress;
+    expertProgress @56 :Experts.ExpertProgress;
+    crashReport @57 :Client.CrashReport;
   }
 }

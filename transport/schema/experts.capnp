@@ -29,3 +29,7 @@ struct NotHere {
   experts @1 :List(Int32);
   reason @2 :Text;
 }
+
+struct ExpertProgress {
+  call @0 :UInt64;
+}

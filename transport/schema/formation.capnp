@@ -6,6 +6,7 @@ $Cxx.namespace("troupe::wire");
 
 using import "error.capnp".ErrorCode;
 using import "numerics.capnp".Numerics;
+using import "proofs.capnp".ProofReport;
 
 struct ProtocolRange {
   oldest @0 :UInt32;
@@ -90,6 +91,7 @@ struct Renew {
   sequence @0 :UInt64;
   devices @1 :List(DeviceReport);
   replicas @2 :List(ReplicaReport);
+  proofs @3 :ProofReport;
 }
 
 struct Renewed {

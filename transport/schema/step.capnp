@@ -18,6 +18,7 @@ struct StepSequence {
   sample @6 :Bool;
   promptLogprobs @7 :Bool;
   targets @8 :List(Int32);
+  canary @9 :Bool;
 }
 
 struct StepPlan {
@@ -32,6 +33,7 @@ struct Hidden {
   replica @0 :UInt32;
   step @1 :UInt64;
   rows @2 :UInt32;
+  digests @3 :List(UInt64);
 }
 
 struct MaybeToken {
@@ -45,12 +47,14 @@ struct SequenceResult {
   id @0 :UInt64;
   sampled @1 :MaybeToken;
   prompt @2 :List(MaybeToken);
+  trouble @3 :Text;
 }
 
 struct StepResult {
   replica @0 :UInt32;
   step @1 :UInt64;
   sequences @2 :List(SequenceResult);
+  digests @3 :List(UInt64);
 }
 
 struct StepFailed {
@@ -60,6 +64,11 @@ struct StepFailed {
 }
 
 struct StepAbort {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+}
+
+struct StepProgress {
   replica @0 :UInt32;
   step @1 :UInt64;
 }
