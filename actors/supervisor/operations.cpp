@@ -69,8 +69,8 @@ void Operations::report(const PlacementVersions& versions, const PlacementGoal& 
     operation.said = left;
     OperationProgress news{operation.query, operation.total - left, operation.total, {}, done, {}};
     news.text = done ? (operation.total == 0 ? "Nothing had to move."
-                                             : "Moved " + counted(operation.total, "piece") + ".")
-                     : counted(left, "piece") + " left to move.";
+                                             : "Moved " + counted_copies(operation.total) + ".")
+                     : counted_copies(left) + " left to move.";
     if (done) turn.record("rebalance", news.text);
     send_to_session(turn.effects, operation.session, std::move(news));
     return done;

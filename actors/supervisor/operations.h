@@ -40,8 +40,8 @@ class Operations {
     std::uint32_t session = 0;
     std::uint64_t query = 0;
     std::optional<NodeId> drains;  ///< none: it rebalances
-    std::size_t total = 0;         ///< pieces that have to move
-    std::size_t said = 0;          ///< pieces left, as told last
+    std::size_t total = 0;         ///< copies that have to move
+    std::size_t said = 0;          ///< copies left, as told last
   };
   std::vector<Operation> operations_;
 };

@@ -192,7 +192,7 @@ void PlacementLifecycle::drain(std::uint32_t session, const DrainQuery& query,
   send_to_session(
       turn.effects, session,
       OperationProgress{query.query, 0, total,
-                        counted(total, "piece") + " to move off " + to_string(query.node) + ".",
+                        counted_copies(total) + " to move off " + to_string(query.node) + ".",
                         false, std::nullopt});
   consider(turn);
   report_operations(turn);

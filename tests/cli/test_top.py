@@ -35,7 +35,9 @@ def test_it_shows_the_cluster_in_80_by_24(troupe, served):
         assert DEMO.name in text and "ready" in text and "version 1" in text
         assert re.search(r"nodes by id\s+2", text) and re.search(r"replicas by id\s+2", text)
         assert "4 layers of 32" in text and re.search(r"L4", text)
-        assert "first token" in text and "tokens/s in" in text
+        assert "ms p50/p99: first token" in text and "tokens/s in" in text
+        assert "survives the loss of any one node" in text
+        assert "~" not in text  # nothing is cut
         assert text.split("\n")[23].startswith("Tab") and text.split("\n")[23].endswith("q quit")
         screen.press("q")
         assert screen.exit_code() == 0
@@ -90,7 +92,11 @@ def test_it_follows_the_size_of_the_terminal(troupe, served):
         screen.wait("node-1")
         screen.resize(160, 45)
         screen.wait_match(r"nodes by id.*experts  4 layers")  # beside each other
+        screen.resize(60, 15)
+        screen.wait(">nodes by id", "4 layers of 32", "q quit")
         screen.resize(30, 8)
+        screen.wait("ready", ">nodes by id", "node-1", "q quit")
+        screen.resize(20, 5)
         screen.wait("Too small")
         screen.resize(80, 24)
         screen.wait("nodes by id", "q quit")

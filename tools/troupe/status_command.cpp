@@ -106,8 +106,9 @@ void print_for_people(const Facts& facts) {
   std::printf("\n");
   print_line("requests", console::requests_text(facts));
   print_line("rates", console::rates_text(facts));
-  print_line("experts", console::experts_text(facts));
+  print_line("experts", console::joined(console::expert_clauses(facts), ", "));
   print_line("cluster", console::survives_text(facts));
+  print_line("weights", console::proofs_text(facts));
   print_events(facts);
 }
 

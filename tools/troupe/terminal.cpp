@@ -76,21 +76,12 @@ bool colour_is_wanted() {
   return no == nullptr || *no == '\0';
 }
 
-struct Colours {
-  short foreground, background;
-};
-
-/// Of the heat levels, coldest first: on the 256 colours that most terminals know, and on eight.
-constexpr std::array<Colours, console::kHeatLevels> kHeat256{
-    {{240, -1}, {250, 17}, {252, 18}, {255, 24}, {255, 29}, {16, 178}, {16, 208}, {231, 160}}};
-constexpr std::array<Colours, console::kHeatLevels> kHeat8{{{COLOR_WHITE, -1},
-                                                            {COLOR_BLUE, -1},
-                                                            {COLOR_BLUE, -1},
-                                                            {COLOR_CYAN, -1},
-                                                            {COLOR_GREEN, -1},
-                                                            {COLOR_YELLOW, -1},
-                                                            {COLOR_MAGENTA, -1},
-                                                            {COLOR_WHITE, COLOR_RED}}};
+/// Letters of the heat levels, coldest first: of the 256 colours that most terminals know, and of
+/// eight. Blue up to twice the mean, warm above. The glyphs get denser with it, so that the ground
+/// shows through the lesser ones.
+constexpr std::array<short, console::kHeatLevels> kHeat256{240, 32, 39, 45, 214, 196};
+constexpr std::array<short, console::kHeatLevels> kHeat8{COLOR_WHITE, COLOR_BLUE,   COLOR_CYAN,
+                                                         COLOR_CYAN,  COLOR_YELLOW, COLOR_RED};
 
 attr_t attributes_of(Style style, bool colour) {
   switch (style) {
@@ -109,7 +100,7 @@ attr_t attributes_of(Style style, bool colour) {
     case Style::kMoved:
       return A_REVERSE | (style == Style::kMoved ? A_BOLD : A_NORMAL);
     default:
-      return style == Style::kHeat7 ? A_BOLD : A_NORMAL;
+      return style == Style::kHeat5 ? A_BOLD : A_NORMAL;
   }
 }
 
@@ -127,14 +118,14 @@ struct Terminal::Impl {
     if (!colour) return;
     use_default_colors();
     short next = 1;
-    const auto pair = [&](Style style, Colours colours) {
-      init_pair(next, colours.foreground, colours.background);
+    const auto pair = [&](Style style, short letters) {
+      init_pair(next, letters, -1);
       pairs[static_cast<std::size_t>(style)] = next++;
     };
-    pair(Style::kGood, {COLOR_GREEN, -1});
-    pair(Style::kWarning, {COLOR_YELLOW, -1});
-    pair(Style::kBad, {COLOR_RED, -1});
-    pair(Style::kMoved, {COLOR_MAGENTA, -1});
+    pair(Style::kGood, COLOR_GREEN);
+    pair(Style::kWarning, COLOR_YELLOW);
+    pair(Style::kBad, COLOR_RED);
+    pair(Style::kMoved, COLOR_MAGENTA);
     const auto& heats = COLORS >= 256 ? kHeat256 : kHeat8;
     for (int level = 0; level < console::kHeatLevels; ++level)
       pair(console::heat(level), heats[static_cast<std::size_t>(level)]);

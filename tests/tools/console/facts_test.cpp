@@ -36,6 +36,11 @@ TEST_CASE("a status is read") {
   CHECK(facts.find_request(51)->replica == 0);
   CHECK_FALSE(facts.find_request(52)->replica);
   CHECK(facts.events[1].kind == "node_lost");
+  CHECK(facts.proofs.parts == 312);
+  CHECK(facts.proofs.proven == 312);
+  CHECK(facts.proofs.oldest_s == 41.5);
+  CHECK(facts.proofs.refused == 1);
+  CHECK_FALSE(facts.proofs.round_s);
 }
 
 TEST_CASE("a reader sees what changed, and keeps what did not") {

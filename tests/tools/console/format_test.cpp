@@ -33,7 +33,7 @@ TEST_CASE("bytes, numbers and times are short") {
     CHECK(short_time(seconds) == text);
   CHECK(percent(0.455) == "46%");
   CHECK(quantiles(std::nullopt) == "-");
-  CHECK(quantiles(QuantileFacts{1.25, 40.4}) == "1.2/40 ms");
+  CHECK(quantiles(QuantileFacts{1.25, 40.4}) == "1.2/40");
   CHECK(clock_time(1000000061.5, 3600) == "02:47:41");
   CHECK(clock_time(10, -3600) == "23:00:10");
 }
@@ -74,12 +74,32 @@ TEST_CASE("what the cluster survives is one clause") {
 
 TEST_CASE("sentences about a cluster") {
   const Facts facts = sample();
-  CHECK(rates_text(facts) == "tokens/s in 12.2 out 843   first token 12/40 ms   between tokens -");
+  CHECK(rates_text(facts) == "tokens/s in 12.2 out 843   ms p50/p99: first token 12/40, between -");
   CHECK(rates_text(Facts()) == "");
   CHECK(requests_text(facts) == "3 running, 1 waiting, 40 finished, 2 failed, 1 replayed");
-  CHECK(experts_text(facts) ==
-        "2 layers of 4, 5 copies a layer, imbalance 1.25, 2 moving, rebalanced 1m01s ago");
-  CHECK(experts_text(Facts()) == "");
+  CHECK(joined(expert_clauses(facts), ", ") ==
+        "2 layers of 4, 5 copies a layer, imbalance 1.25, 2 moving, balanced 1m01s ago");
+  CHECK(expert_clauses(Facts()).empty());
+}
+
+TEST_CASE("how much is proven is one clause") {
+  struct Case {
+    ProofFacts proofs;
+    const char* text;
+  };
+  const Case cases[] = {
+      {{}, ""},
+      {{312, 0, 0, {}, {}}, "0 of 312 parts proven"},
+      {{312, 312, 0, 41.2, {}}, "312 of 312 parts proven, the oldest 41s ago"},
+      {{312, 300, 1, 700, 720},
+       "300 of 312 parts proven, the oldest 11m40s ago, a round takes 12m00s, 1 copy taken out"},
+      {{9, 9, 2, 3, {}}, "9 of 9 parts proven, the oldest 3.0s ago, 2 copies taken out"},
+  };
+  for (const Case& c : cases) {
+    Facts facts;
+    facts.proofs = c.proofs;
+    CHECK(proofs_text(facts) == c.text);
+  }
 }
 
 }  // namespace troupe::console

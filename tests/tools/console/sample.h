@@ -45,6 +45,7 @@ inline const char* const kSample = R"({
             "age_s": 1.5, "replays": 2},
            {"id": 52, "state": "waiting", "replica": null, "prompt_tokens": 9, "tokens": 0,
             "age_s": 0.5, "replays": 0}]},
+"proofs": {"parts": 312, "proven": 312, "oldest_s": 41.5, "refused": 1},
 "events": [{"time": 1000000000, "kind": "node_joined", "text": "node-1 joined."},
            {"time": 1000000061.5, "kind": "node_lost", "text": "node-1 is lost."}]})";
 

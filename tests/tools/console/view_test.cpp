@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -78,8 +79,10 @@ TEST_CASE("the overview fits 80 by 24 and shows everything") {
                             "01:48:20",
                             "Serving pocket",
                             "in 12.2 out 843",
-                            "12/40 ms",
+                            "ms p50/p99: first token 12/40, between -",
                             "3 running, 1 waiting, 40 finished, 2 failed, 1 replayed",
+                            "survives the loss of node-1, node-2 at once; node-10 with a reload",
+                            "312 of 312 parts proven, the oldest 41s ago, 1 copy taken out",
                             "nodes by id",
                             "node-1 ",
                             "its lease ended",
@@ -93,7 +96,9 @@ TEST_CASE("the overview fits 80 by 24 and shows everything") {
                             "3 run",
                             "1 wait",
                             "250/1.0k",
-                            "layers 0-4 node-10/0",
+                            " layers ",
+                            "250/1.0k   0-4 node-10/0",
+                            "990/1.0k   0-1 node-2/0, +1",
                             "loading",
                             "experts",
                             "2 layers of 4, 5 copies",
@@ -108,6 +113,87 @@ TEST_CASE("the overview fits 80 by 24 and shows everything") {
                             "? help",
                             "q quit"})
     CHECK_MESSAGE(has(text, words), words, " is not in\n", text);
+}
+
+TEST_CASE("nothing is cut at 80 by 24") {
+  Facts facts = sample();
+  facts.model = "DeepSeek-V3-0324-of-some-team";
+  facts.uptime_s = 400000;
+  facts.numerics = "avx512_bf16";
+  facts.prompt_tokens_per_s = facts.generation_tokens_per_s = 12345;
+  facts.first_token_ms = QuantileFacts{1234, 12345};
+  facts.inter_token_ms = QuantileFacts{123, 1234};
+  facts.experts.moves_pending = 0;
+  facts.experts.experts = 32;
+  facts.experts.copies = 40;
+  facts.experts.last_rebalance_s = 170;
+  facts.events.push_back({1000000062, "node_lost",
+                          "node-1 had layers 0-4 of replica 0, 64 copies of experts, 64 of them "
+                          "without another."});
+  Ui ui = connected();
+  for (const Page page : {Page::kOverview, Page::kEvents, Page::kMap, Page::kHelp}) {
+    ui.page = page;
+    const Canvas canvas = draw(&facts, ui, 80, 24);
+    const std::string text = text_of(canvas);
+    CHECK_MESSAGE(!has(text, "~"), text);  // how put_left shows a cut
+    if (page == Page::kOverview || page == Page::kMap)
+      CHECK_MESSAGE(has(text, "imbalance 1.25, balanced 2m50s ago"), text);
+    if (page == Page::kOverview) CHECK_MESSAGE(has(text, "312 of 312 parts proven"), text);
+    if (page == Page::kOverview || page == Page::kEvents)
+      CHECK_MESSAGE(has(text, "of experts,\n                       64 of them without"), text);
+    CHECK_MESSAGE(has(canvas.row(0), "DeepSeek-V3-0324-of-some-team  ready  up 4d15h"), text);
+    CHECK(canvas.row(0).size() == 79);  // the time ends it
+  }
+  ui.page = Page::kHelp;
+  const std::string help = text_of(draw(&facts, ui, 80, 24));
+  for (const char* words :
+       {"the next panel: nodes, replicas, experts, events", "larger its share of the layer's load",
+        "stands out", "and are what they were"})
+    CHECK_MESSAGE(has(help, words), words, " is not in\n", help);
+}
+
+TEST_CASE("small screens show the active panel, and what is whole") {
+  const Facts facts = sample();
+  Ui ui = connected();
+  for (const auto& [width, height] : {std::pair(60, 15), {44, 12}, {30, 8}}) {
+    for (const char* panel : {">nodes", ">replicas", ">experts", ">events"}) {
+      const Canvas canvas = draw(&facts, ui, width, height);
+      const std::string text = text_of(canvas);
+      CHECK_MESSAGE(has(text, panel), panel, " is not in\n", text);
+      CHECK_MESSAGE(has(canvas.row(0), "pocket  ready"), text);
+      CHECK_MESSAGE(has(canvas.row(height - 1), "? help  q quit"), text);
+      on_key(ui, &facts, {Key::kNext});
+    }
+  }
+  const std::string text = text_of(draw(&facts, ui, 30, 8));
+  CHECK_MESSAGE(has(text, "node-2   ready      85%  30%"), text);
+  CHECK(has(text_of(draw(&facts, ui, 60, 15)), "node-10   ready     0.1s slow"));
+  CHECK(has(text_of(draw(&facts, ui, 29, 8)), "Too small; q quits."));
+}
+
+TEST_CASE("a wide screen is filled") {
+  const Facts facts = sample();
+  Ui ui = connected();
+  const Canvas canvas = draw(&facts, ui, 200, 50);
+  int left = 0, right = 0;
+  for (int y = 0; y < 50; ++y) {
+    left += canvas.row(y).substr(0, 100).find_first_not_of(' ') != std::string::npos;
+    right += canvas.row(y).size() > 101;
+  }
+  CHECK(left >= 25);
+  CHECK(right >= 13);
+  const std::string text = text_of(canvas);
+  CHECK(has(text, "its loss is  survived at once"));  // of the chosen node
+  CHECK(has(text, "requests by age"));
+  on_key(ui, &facts, {Key::kDown});
+  CHECK(has(text_of(draw(&facts, ui, 200, 50)), "survived, once experts are loaded again"));
+}
+
+TEST_CASE("texts of events stand below each other") {
+  const Facts facts = sample();
+  Ui ui = connected();
+  const Canvas canvas = draw(&facts, ui, 80, 24);
+  CHECK(place_of(canvas, "node-1 joined.").first == place_of(canvas, "node-1 is lost.").first);
 }
 
 TEST_CASE("every page draws at every size without leaving it") {
@@ -177,47 +263,58 @@ TEST_CASE("the map shows load, copies, losses and moves without colour") {
   Canvas canvas = draw(&facts, ui, 80, 24);
   auto [x, y] = place_of(canvas, "L1 ");
   x = 5;
-  CHECK(canvas.at(x, y).style == heat(5));  // 900 of a mean of 250
-  CHECK(canvas.at(x, y).glyph == U'+');
+  CHECK(canvas.at(x, y).style == heat(4));  // 900 of a mean of 250
+  CHECK(canvas.at(x, y).glyph == U'*');
   CHECK(canvas.at(x, y).mark);
   CHECK(canvas.at(x + 1, y).glyph == U'2');  // copies
-  CHECK(canvas.at(x + 2, y).glyph == U' ');  // nothing to do
-  CHECK_FALSE(canvas.at(x + 2, y).mark);
-  CHECK(canvas.at(x + 3, y).glyph == U' ');
-  CHECK(canvas.at(x + 4, y).glyph == U'.');      // a fifth of the mean
-  CHECK(canvas.at(x + 6, y + 1).glyph == U'X');  // expert 3 of layer 2 is nowhere
-  CHECK(canvas.at(x + 6, y + 1).style == Style::kBad);
+  CHECK(canvas.at(x + 3, y).glyph == U' ');  // nothing to do
+  CHECK_FALSE(canvas.at(x + 3, y).mark);
+  CHECK(canvas.at(x + 4, y).glyph == U' ');
+  CHECK(canvas.at(x + 6, y).glyph == U'.');      // a fifth of the mean
+  CHECK(canvas.at(x + 9, y + 1).glyph == U'X');  // expert 3 of layer 2 is nowhere
+  CHECK(canvas.at(x + 9, y + 1).style == Style::kBad);
 
   Facts after = facts;
   after.experts.layers[0].slots[2].device = after.experts.layers[0].slots[1].device;
   ui.moves.add(facts.experts, after.experts, TimePoint{1s});
   canvas = draw(&after, ui, 80, 24);
   std::tie(std::ignore, y) = place_of(canvas, "L1 ");
-  CHECK(canvas.at(x, y).style == heat(5));
+  CHECK(canvas.at(x, y).style == heat(4));
   const std::string text = text_of(canvas);
   CHECK(has(text, "moved 1 just now: layer 1 expert 1 "));
   CHECK(has(text, " -> "));
+  for (auto& slot : after.experts.layers[1].slots) slot.device = 1 - slot.device % 2;
+  ui.moves.add(facts.experts, after.experts, TimePoint{1s});
+  CHECK_FALSE(has(text_of(draw(&after, ui, 80, 24)), "~"));  // more moves than fit: whole ones
 
   for (auto& layer : facts.experts.layers) layer.tokens.clear();
   canvas = draw(&facts, ui = connected(), 80, 24);
   CHECK(canvas.at(x, place_of(canvas, "L1 ").second).glyph == U'o');
 }
 
-TEST_CASE("levels of the load: quarters, halves, doubles of the mean") {
+TEST_CASE("levels of the load: to half of the mean, to the mean, to 2 and 4 times, more") {
   for (const auto& [tokens, level] : {std::pair(0.0, 0),
                                       {1.0, 1},
-                                      {12.4, 1},
-                                      {12.5, 1},
-                                      {25.0, 2},
-                                      {50.0, 3},
-                                      {99.0, 3},
-                                      {100.0, 4},
-                                      {200.0, 5},
-                                      {400.0, 6},
-                                      {800.0, 7},
-                                      {1e9, 7}})
+                                      {49.0, 1},
+                                      {50.0, 2},
+                                      {99.0, 2},
+                                      {100.0, 3},
+                                      {199.0, 3},
+                                      {200.0, 4},
+                                      {399.0, 4},
+                                      {400.0, 5},
+                                      {1e9, 5}})
     CHECK(heat_level(tokens, 100) == level);
   CHECK(heat_level(5, 0) == 1);
+}
+
+TEST_CASE("levels of the load are told apart without colour, on any terminal") {
+  for (const Glyphs& glyphs : {ascii_glyphs(), unicode_glyphs()}) {
+    CHECK(glyphs.heat.size() == kHeatLevels);
+    const std::set<char32_t> kinds(glyphs.heat.begin(), glyphs.heat.end());
+    CHECK(kinds.size() == kHeatLevels);
+    CHECK(kinds.count(U'X') + kinds.count(U'o') == 0);  // these mean something else
+  }
 }
 
 TEST_CASE("a head that is away is said, with what was known") {
@@ -290,7 +387,7 @@ TEST_CASE("a question stands where the keys were") {
   Ui ui = connected();
   on_key(ui, &facts, {U'd'});
   const Canvas canvas = draw(&facts, ui, 80, 24);
-  CHECK(has(canvas.row(23), "Move everything off node-1 and let it leave? (y or n)"));
+  CHECK(has(canvas.row(23), "Move everything off node-2 and let it leave? (y or n)"));
   CHECK(canvas.at(0, 23).style == Style::kSelected);
 }
 

@@ -127,8 +127,7 @@ std::string plain_text(std::string_view text) {
 
 Glyphs ascii_glyphs() { return {}; }
 Glyphs unicode_glyphs() {
-  return {U'\u2588', U'\u2591', U'\u2500', U" \u00B7\u2591\u2591\u2592\u2592\u2593\u2588",
-          "\u2192"};
+  return {U'\u2588', U'\u2591', U'\u2500', U" \u00B7\u2591\u2592\u2593\u2588", "\u2192"};
 }
 
 int put_bar(const Area& area, int x, int y, int width, double fraction, Style style,

@@ -23,12 +23,10 @@ enum class Style : std::uint8_t {
   kHeat2,
   kHeat3,
   kHeat4,
-  kHeat5,
-  kHeat6,
-  kHeat7,  ///< ... far too much
+  kHeat5,  ///< ... far too much
 };
-inline constexpr int kHeatLevels = 8;
-inline constexpr int kStyles = static_cast<int>(Style::kHeat7) + 1;
+inline constexpr int kHeatLevels = 6;
+inline constexpr int kStyles = static_cast<int>(Style::kHeat5) + 1;
 Style heat(int level);  ///< 0 to kHeatLevels - 1
 
 struct Cell {
@@ -93,7 +91,7 @@ std::string plain_text(std::string_view text);
 /// What is drawn with: plain ASCII, or blocks where the terminal knows them.
 struct Glyphs {
   char32_t bar = U'#', no_bar = U'-', line = U'-';
-  std::u32string_view heat = U" .:-=+*#";  ///< kHeatLevels of them
+  std::u32string_view heat = U" .-=*#";  ///< kHeatLevels of them, no two alike
   std::string_view arrow = "->";
 };
 Glyphs ascii_glyphs();

@@ -207,6 +207,11 @@ void read_requests(const json& j, Facts& facts) {
   });
 }
 
+ProofFacts read_proofs(const json& j) {
+  return {integer(j, "parts"), integer(j, "proven"), integer(j, "refused"),
+          number_of(member(j, "oldest_s")), number_of(member(j, "round_s"))};
+}
+
 void read_cluster(const json& j, Facts& facts) {
   facts.id = text(j, "id");
   facts.state = text(j, "state");
@@ -287,6 +292,7 @@ Result<Facts> FactsReader::read(std::string_view status_json) {
   facts.experts = read_experts(
       experts, placement.empty() ? read_placement(member(experts, "placement")) : placed_);
   read_requests(member(j, "requests"), facts);
+  facts.proofs = read_proofs(member(j, "proofs"));
   each(j, "events", [&](const json& e) {
     facts.events.push_back({number(e, "time"), text(e, "kind"), text(e, "text")});
   });

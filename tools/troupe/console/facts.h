@@ -89,6 +89,15 @@ struct SurvivesFacts {
   std::vector<std::string> at_once, with_reload, not_at_all;
 };
 
+/// How much of the weights was read again and found as it was.
+struct ProofFacts {
+  std::int64_t parts = 0;          ///< pieces of weights that the cluster knows; 0: it does not say
+  std::int64_t proven = 0;         ///< of these, in the last round
+  std::int64_t refused = 0;        ///< copies taken out so far
+  std::optional<double> oldest_s;  ///< age of the oldest last good proof
+  std::optional<double> round_s;   ///< what a round in the background takes
+};
+
 struct Facts {
   std::string id, state, version, model, numerics, message;
   double uptime_s = 0;
@@ -102,6 +111,7 @@ struct Facts {
   double prompt_tokens_per_s = 0, generation_tokens_per_s = 0;
   std::optional<QuantileFacts> first_token_ms, inter_token_ms;
   std::vector<RequestFacts> requests;
+  ProofFacts proofs;
   std::vector<EventFacts> events;  ///< the newest last
 
   const NodeFacts* find_node(std::string_view id) const;

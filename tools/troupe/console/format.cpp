@@ -52,7 +52,7 @@ std::string percent(double fraction) {
 std::string quantiles(const std::optional<QuantileFacts>& ms) {
   if (!ms) return "-";
   const auto one = [](double x) { return format(x < 9.95 ? "%.1f" : "%.0f", x); };
-  return one(ms->p50) + "/" + one(ms->p99) + " ms";
+  return one(ms->p50) + "/" + one(ms->p99);
 }
 
 std::string clock_time(double unix_s, int utc_offset_s) {
@@ -91,11 +91,23 @@ std::string survives_text(const Facts& facts) {
   return "survives the loss of " + out;
 }
 
+std::string proofs_text(const Facts& facts) {
+  const ProofFacts& p = facts.proofs;
+  if (p.parts <= 0) return "";
+  std::string out = std::to_string(p.proven) + " of " + std::to_string(p.parts) + " parts proven";
+  if (p.oldest_s) out += ", the oldest " + short_time(*p.oldest_s) + " ago";
+  if (p.round_s) out += ", a round takes " + short_time(*p.round_s);
+  if (p.refused > 0)
+    out += p.refused == 1 ? ", 1 copy taken out"
+                          : ", " + std::to_string(p.refused) + " copies taken out";
+  return out;
+}
+
 std::string rates_text(const Facts& facts) {
   if (!facts.rates_known) return "";
   return "tokens/s in " + short_number(facts.prompt_tokens_per_s) + " out " +
-         short_number(facts.generation_tokens_per_s) + "   first token " +
-         quantiles(facts.first_token_ms) + "   between tokens " + quantiles(facts.inter_token_ms);
+         short_number(facts.generation_tokens_per_s) + "   ms p50/p99: first token " +
+         quantiles(facts.first_token_ms) + ", between " + quantiles(facts.inter_token_ms);
 }
 
 std::string requests_text(const Facts& facts) {
@@ -105,14 +117,21 @@ std::string requests_text(const Facts& facts) {
          number(facts.replayed) + " replayed";
 }
 
-std::string experts_text(const Facts& facts) {
+std::vector<std::string> expert_clauses(const Facts& facts) {
   const ExpertFacts& e = facts.experts;
-  if (e.experts == 0 || e.layers.empty()) return "";
-  std::string out = std::to_string(e.layers.size()) + " layers of " + std::to_string(e.experts) +
-                    ", " + std::to_string(e.copies) + " copies a layer";
-  if (e.imbalance) out += format(", imbalance %.2f", *e.imbalance);
-  if (e.moves_pending > 0) out += ", " + std::to_string(e.moves_pending) + " moving";
-  if (e.last_rebalance_s) out += ", rebalanced " + short_time(*e.last_rebalance_s) + " ago";
+  if (e.experts == 0 || e.layers.empty()) return {};
+  std::vector<std::string> out{
+      std::to_string(e.layers.size()) + " layers of " + std::to_string(e.experts),
+      std::to_string(e.copies) + " copies a layer"};
+  if (e.imbalance) out.push_back(format("imbalance %.2f", *e.imbalance));
+  if (e.moves_pending > 0) out.push_back(std::to_string(e.moves_pending) + " moving");
+  if (e.last_rebalance_s) out.push_back("balanced " + short_time(*e.last_rebalance_s) + " ago");
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view separator) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : std::string(separator)) + word;
   return out;
 }
 

@@ -14,7 +14,7 @@ std::string short_bytes(std::uint64_t bytes);  ///< "11.8G", six columns at most
 std::string short_time(double seconds);        ///< "4.2s", "2m03s", "5h12m", "3d04h"
 std::string short_number(double number);       ///< "0.4", "843", "12.3k"
 std::string percent(double fraction);          ///< "45%"
-/// "12/40 ms": the median and the 99th percentile; "-" if nothing was measured.
+/// "12/40": the median and the 99th percentile; "-" if nothing was measured.
 std::string quantiles(const std::optional<QuantileFacts>& ms);
 std::string clock_time(double unix_s, int utc_offset_s);  ///< "14:03:22"
 
@@ -22,11 +22,16 @@ std::string clock_time(double unix_s, int utc_offset_s);  ///< "14:03:22"
 std::string some_of(const std::vector<std::string>& words, std::size_t shown_max);
 /// What the cluster survives, as one clause; empty if the head does not say.
 std::string survives_text(const Facts& facts);
-/// "tokens/s in 12 out 843": rates and latencies; empty if the head does not say.
+/// "312 of 312 parts proven, ...": how much of the weights, and when; empty if the head does not
+/// say.
+std::string proofs_text(const Facts& facts);
+/// "tokens/s in 12 out 843   ms p50/p99: ...": rates, latencies; empty if the head does not say.
 std::string rates_text(const Facts& facts);
 std::string requests_text(const Facts& facts);
-/// "4 layers of 32 experts, 40 copies a layer, ..."; empty for a model without experts.
-std::string experts_text(const Facts& facts);
+/// "4 layers of 32", "40 copies a layer", ..., the weightiest first; none for a model without
+/// experts.
+std::vector<std::string> expert_clauses(const Facts& facts);
+std::string joined(const std::vector<std::string>& words, std::string_view separator);
 std::string shard_text(const ShardFacts& shard);      ///< "0-4 node-1/0"
 std::string ranges(const std::vector<int>& numbers);  ///< sorted: "0-3,7"
 

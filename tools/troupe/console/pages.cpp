@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tools/troupe/console/fitting.h"
 #include "tools/troupe/console/format.h"
 #include "tools/troupe/console/view.h"
 
@@ -72,9 +73,10 @@ void draw_experts_of(Sheet& sheet, const Facts& facts, const NodeFacts& node) {
 
 }  // namespace
 
-void draw_node_page(const Area& area, const Facts& facts, const Ui& ui) {
-  const Area page = draw_heading(area, ui, ui.node, "", std::nullopt, true);
-  const NodeFacts* node = facts.find_node(ui.node);
+void draw_node(const Area& area, const Facts& facts, const Ui& ui, const std::string& name,
+               bool active) {
+  const Area page = draw_heading(area, ui, name, {}, std::nullopt, active);
+  const NodeFacts* node = facts.find_node(name);
   if (!node) {
     page.put(1, 0, "It is no longer a member of the cluster.", Style::kWarning);
     return;
@@ -105,7 +107,7 @@ void draw_layer_page(const Area& area, const Facts& facts, Ui& ui) {
   const LayerFacts* layer = facts.experts.find(ui.layer);
   const std::string name = "layer " + std::to_string(ui.layer);
   const Area page =
-      draw_heading(area, ui, name, layer ? std::to_string(layer->slots.size()) + " copies" : "",
+      draw_heading(area, ui, name, {layer ? std::to_string(layer->slots.size()) + " copies" : ""},
                    List::kExperts, true);
   if (!layer) {
     page.put(1, 0, "It has no experts now.", Style::kWarning);
@@ -117,7 +119,7 @@ void draw_layer_page(const Area& area, const Facts& facts, Ui& ui) {
       layer->tokens.empty() ? 0 : *std::max_element(layer->tokens.begin(), layer->tokens.end());
   page.put(1, 0, "expert    tokens  share                    copies on", Style::kDim);
   const Area rows = page.rows(1, page.height() - 1);
-  const std::size_t at = chosen(List::kExperts, rows_of(List::kExperts, facts, ui), ui);
+  const std::size_t at = chosen(List::kExperts, facts, ui);
   const std::size_t first = first_in_sight(at, experts.size(), rows.height());
   const auto moved = ui.moves.moved(layer->layer, facts.experts.experts);
   for (std::size_t i = first; i < experts.size(); ++i) {
@@ -149,7 +151,7 @@ void draw_layer_page(const Area& area, const Facts& facts, Ui& ui) {
 
 void draw_request_page(const Area& area, const Facts& facts, Ui& ui) {
   const Area page =
-      draw_heading(area, ui, "request " + std::to_string(ui.request), "", std::nullopt, true);
+      draw_heading(area, ui, "request " + std::to_string(ui.request), {}, std::nullopt, true);
   const RequestFacts* request = facts.find_request(ui.request);
   Sheet sheet(page);
   if (request) {
@@ -180,25 +182,41 @@ void draw_request_page(const Area& area, const Facts& facts, Ui& ui) {
 }
 
 void draw_help(const Area& area) {
-  constexpr std::string_view kLines[] = {
-      "Tab, Shift-Tab     the next panel: nodes, replicas, experts, events",
-      "Up Down PgUp PgDn  choose a row (also k and j, Home and End)",
-      "Enter              look at the chosen node, layer or request",
-      "Backspace, Esc     back            o  the overview",
-      "s                  sort the list another way",
-      "m                  the expert map on the whole screen",
-      "r                  the requests    e  the event log",
-      "d                  drain the chosen node: move everything off it, let it leave (asks)",
-      "b                  rebalance: move experts now, so that the load is even (asks)",
-      "?                  this help       q  quit; the cluster does not notice",
-      "",
-      "The map has a row a layer and a column an expert, coloured by its share of the load.",
-      "A digit (or a line below) marks experts with several copies; X is an expert that is",
-      "placed nowhere; what moved in the last 8 seconds stands out.",
-      "In the bars of a node, load is time spent computing.",
+  struct Entry {
+    std::string_view keys, text;
   };
+  constexpr Entry kEntries[] = {
+      {"Tab, Shift-Tab", "the next panel: nodes, replicas, experts, events"},
+      {"Up Down PgUp PgDn", "choose a row (also k and j, Home and End)"},
+      {"Enter", "look at the chosen node, layer or request"},
+      {"Backspace, Esc", "back"},
+      {"o", "the overview"},
+      {"s", "sort the list another way"},
+      {"m", "the expert map on the whole screen"},
+      {"r, e", "the requests; the event log"},
+      {"d", "drain the chosen node: its copies move, then it leaves (asks)"},
+      {"b", "rebalance: move experts now, so that the load is even (asks)"},
+      {"q", "quit; the cluster does not notice"},
+      {"", ""},
+      {"the map",
+       "a row a layer, a column an expert; the denser a tile, the larger its share of "
+       "the layer's load"},
+      {"",
+       "a digit, or a line below: so many copies; X: placed nowhere; what moved in the last 8 "
+       "seconds stands out"},
+      {"a node's load", "the share of its time that it spends computing"},
+      {"parts proven", "weights that were read again and are what they were"},
+  };
+  const bool narrow = area.width() < 50;  // the keys then have a row of their own
+  const int text_at = narrow ? 3 : 19;
   int y = 0;
-  for (const std::string_view line : kLines) area.put(1, y++, line);
+  for (const auto& [keys, text] : kEntries) {
+    const auto rows = broken(text, area.width() - text_at - 1, 9);
+    if (y + static_cast<int>(rows.size()) > area.height()) return;
+    area.put(1, y, keys, Style::kStrong);
+    if (narrow && !keys.empty()) ++y;
+    for (const auto& row : rows) area.put(text_at, y++, row);
+  }
 }
 
 }  // namespace troupe::console

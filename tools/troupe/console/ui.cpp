@@ -70,7 +70,7 @@ Number number_of(const std::string& text) {
 void look(Ui& ui, const Facts& facts, List list) {
   const auto rows = rows_of(list, facts, ui);
   if (rows.empty()) return;
-  const std::string& row = rows[chosen(list, rows, ui)];
+  const std::string& row = rows[chosen(list, facts, ui)];
   switch (list) {
     case List::kNodes:
       ui.node = row;
@@ -98,7 +98,7 @@ void move_choice(Ui& ui, const Facts& facts, List list, char32_t key) {
   const auto rows = rows_of(list, facts, ui);
   if (rows.empty()) return;
   const auto last = static_cast<std::ptrdiff_t>(rows.size()) - 1;
-  auto at = static_cast<std::ptrdiff_t>(chosen(list, rows, ui));
+  auto at = static_cast<std::ptrdiff_t>(chosen(list, facts, ui));
   switch (key) {
     case Key::kUp:
       at -= 1;
@@ -136,8 +136,7 @@ Command answer(Ui& ui, char32_t key) {
 std::string node_in_sight(const Ui& ui, const Facts& facts) {
   if (ui.page == Page::kNode) return ui.node;
   if (ui.page != Page::kOverview || ui.panel != static_cast<std::size_t>(List::kNodes)) return "";
-  const auto rows = rows_of(List::kNodes, facts, ui);
-  return rows.empty() ? "" : rows[chosen(List::kNodes, rows, ui)];
+  return chosen_node(facts, ui);
 }
 
 void ask_drain(Ui& ui, const Facts& facts) {
@@ -254,12 +253,25 @@ std::vector<std::string> rows_of(List list, const Facts& facts, const Ui& ui) {
   return rows;
 }
 
-std::size_t chosen(List list, const std::vector<std::string>& rows, const Ui& ui) {
+std::size_t chosen(List list, const Facts& facts, const Ui& ui) {
   const Choice& choice = ui.choice(list);
-  if (rows.empty() || choice.row.empty()) return 0;
+  const auto rows = rows_of(list, facts, ui);
+  if (rows.empty()) return 0;
+  if (choice.row.empty()) {
+    if (list != List::kNodes) return 0;
+    const auto nodes = sorted_nodes(facts, ui);
+    const auto living =
+        std::find_if(nodes.begin(), nodes.end(), [](auto* n) { return n->state != "lost"; });
+    return living == nodes.end() ? 0 : static_cast<std::size_t>(living - nodes.begin());
+  }
   const auto found = std::find(rows.begin(), rows.end(), choice.row);
   if (found != rows.end()) return static_cast<std::size_t>(found - rows.begin());
   return std::min(choice.place, rows.size() - 1);
+}
+
+std::string chosen_node(const Facts& facts, const Ui& ui) {
+  const auto nodes = sorted_nodes(facts, ui);
+  return nodes.empty() ? "" : nodes[chosen(List::kNodes, facts, ui)]->id;
 }
 
 std::optional<List> active_list(const Ui& ui) {

@@ -54,7 +54,7 @@ struct Command {
 /// How a list is walked: by what names a row, so that the choice stays on it when others come, go
 /// or are sorted.
 struct Choice {
-  std::string row;        ///< empty: the first
+  std::string row;        ///< empty: none yet
   std::size_t place = 0;  ///< where it was last, for when it is gone
   std::uint8_t order = 0;
 };
@@ -87,8 +87,11 @@ struct Ui {
 
 /// The names of a list's rows, in the order in which they are shown.
 std::vector<std::string> rows_of(List list, const Facts& facts, const Ui& ui);
-/// Where the chosen row is; 0 in an empty list.
-std::size_t chosen(List list, const std::vector<std::string>& rows, const Ui& ui);
+/// Where the chosen row is; 0 in an empty list. Before a choice it is the first, of the nodes the
+/// first that lives.
+std::size_t chosen(List list, const Facts& facts, const Ui& ui);
+/// Empty if there is none.
+std::string chosen_node(const Facts& facts, const Ui& ui);
 /// How a list can be sorted: what to call it. The first is how it begins.
 std::vector<std::string_view> orders(List list);
 /// The list that the keys move in.

@@ -10,7 +10,9 @@
 namespace troupe::console {
 
 /// The least that it can be drawn in; below that it says so.
-inline constexpr int kWidthMin = 40, kHeightMin = 10;
+inline constexpr int kWidthMin = 30, kHeightMin = 8;
+/// Rows that a layer takes in the map at most.
+inline constexpr int kTileRowsMax = 3;
 
 /// Draws what `ui` looks at. Pure: the same facts, state and size give the same cells. `facts` is
 /// null before the first status. `ui.page_rows` is set to what a page of its list shows.
@@ -27,17 +29,18 @@ void draw_nodes(const Area& area, const Facts& facts, Ui& ui, bool active);
 void draw_replicas(const Area& area, const Facts& facts, Ui& ui, bool active);
 void draw_heat_map(const Area& area, const Facts& facts, Ui& ui, bool active);
 void draw_events(const Area& area, const Facts& facts, Ui& ui, bool active);
-void draw_requests(const Area& area, const Facts& facts, Ui& ui);
-void draw_node_page(const Area& area, const Facts& facts, const Ui& ui);
+void draw_requests(const Area& area, const Facts& facts, Ui& ui, bool active);
+void draw_node(const Area& area, const Facts& facts, const Ui& ui, const std::string& name,
+               bool active);
 void draw_layer_page(const Area& area, const Facts& facts, Ui& ui);
 void draw_request_page(const Area& area, const Facts& facts, Ui& ui);
 void draw_help(const Area& area);
 
 // Shared by the parts.
 
-/// The line above a list: its name, how it is sorted, and something more; returns the rest.
-Area draw_heading(const Area& area, const Ui& ui, std::string_view name, std::string_view more,
-                  std::optional<List> list, bool active);
+/// The line above a list: its name, how it is sorted, and as much more as fits; returns the rest.
+Area draw_heading(const Area& area, const Ui& ui, std::string_view name,
+                  const std::vector<std::string>& more, std::optional<List> list, bool active);
 /// The rows of a list that are in sight: the first one, so that the chosen one is among them.
 std::size_t first_in_sight(std::size_t chosen, std::size_t rows, int height);
 Style state_style(std::string_view state);
