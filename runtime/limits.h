@@ -60,6 +60,9 @@ inline constexpr std::size_t kUnauthenticatedConnectionsMax = 256;
 /// Unsent bytes of one connection before its peer counts as stuck and is cut off.
 inline constexpr std::size_t kControlUnsentBytesMax = 64u << 20;
 
+/// A name or a path within a message, bytes: the longest path that Linux knows.
+inline constexpr std::size_t kNameBytesMax = 4096;
+
 // --- Bulk lane --------------------------------------------------------------------------------
 /// The largest header of a bulk message: a step plan of many long prompts takes some MiB.
 inline constexpr std::size_t kBulkHeaderBytesMax = 16u << 20;
@@ -150,6 +153,14 @@ inline constexpr std::size_t kHttpBodiesBytesMax = 512u << 20;
 inline constexpr auto kHttpWriteDeadline = 30s;
 /// Of one stream, generated but not accepted by its client; a slower reader is cut off.
 inline constexpr std::size_t kHttpUnsentBytesMax = 4u << 20;
+/// What the tokens and log-probabilities of one answer that is not streamed may take until it is
+/// sent; a request that could need more is refused. A context of 160k tokens with 20 alternatives.
+inline constexpr std::size_t kHttpAnswerBytesMax = 32u << 20;
+/// The same of all answers, with their texts; beyond it newcomers get 429.
+inline constexpr std::size_t kHttpAnswersBytesMax = 512u << 20;
+static_assert(kHttpAnswerBytesMax <= kHttpAnswersBytesMax);
+/// An answer is written as JSON in pieces of about this size, the next when the client took one.
+inline constexpr std::size_t kHttpPieceBytes = 256u << 10;
 /// How long a connection that got an error for its body is drained, so that it can read the error.
 inline constexpr auto kHttpLingerDeadline = 2s;
 /// Arrays and objects within each other; the parser's stack is bounded by it.

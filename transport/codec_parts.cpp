@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kExpansionMax = 32;
 constexpr std::size_t kBudgetBytesMin = 64u << 10;
 
+static_assert(wire::NAME_BYTES_MAX == limits::kNameBytesMax);
+
 std::string_view view(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
 
 const char* name_fault(std::string_view text) {

@@ -38,7 +38,7 @@ class ClusterView {
   virtual ~ClusterView() = default;
   virtual std::string status_json() const = 0;  ///< the JSON of `troupe status --json`
   virtual bool ready() const = 0;               ///< requests can be served now
-  virtual std::string not_ready_reason() const = 0;
+  virtual std::string state() const = 0;        ///< forming, loading, ready, degraded or stopping
 };
 
 }  // namespace troupe

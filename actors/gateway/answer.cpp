@@ -1,8 +1,10 @@
 #include "actors/gateway/answer.h"
 
-#include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
+
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -29,11 +31,16 @@ void write_finish(JsonWriter& json, FinishReason finish) {
   }
 }
 
-std::vector<TokenId> ids_of(const std::vector<TokenOutput>& tokens) {
-  std::vector<TokenId> ids;
-  ids.reserve(tokens.size());
-  for (const TokenOutput& token : tokens) ids.push_back(token.token);
-  return ids;
+void write_token_ids(JsonWriter& json, std::string_view name, const std::vector<TokenId>& ids) {
+  json.key(name).begin_array();
+  for (const TokenId id : ids) json.value(id);
+  json.end_array();
+}
+
+void write_token_ids(JsonWriter& json, std::string_view name, const KeptTokens& tokens) {
+  json.key(name).begin_array();
+  for (std::size_t i = 0; i < tokens.size(); ++i) json.value(tokens.chosen(i).token);
+  json.end_array();
 }
 
 }  // namespace
@@ -43,19 +50,18 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
     : model_(model),
       id_(std::move(id)),
       created_(created_unix_s),
-      chat_(request.chat),
-      stream_(request.stream),
-      include_usage_(request.include_usage),
-      echo_(request.echo),
-      drop_generated_(request.drop_generated),
-      return_token_ids_(request.return_token_ids),
-      tokens_as_ids_(request.tokens_as_ids || !model.has_tokenizer()),
-      logprobs_(request.logprobs),
-      n_(request.n()),
-      reasoning_(request.chat && model.reasoning()),
-      prompts_(request.prompts.size()) {
-  choices_.assign(prompts_.size() * n_, Choice(model.opens_think()));
-  if (!echo_) return;
+      wishes_{request.chat,
+              request.stream,
+              request.include_usage,
+              request.echo,
+              request.return_token_ids,
+              request.chat && model.reasoning(),
+              request.logprobs,
+              request.n()},
+      names_{model, request.tokens_as_ids || !model.has_tokenizer()},
+      prompts_(request.prompts.size(), PromptState(request.logprobs)) {
+  choices_.assign(prompts_.size() * wishes_.n, Choice(model.opens_think(), request.logprobs));
+  if (!wishes_.echo) return;
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i].prompt);
     if (text != nullptr) prompts_[i].text = *text;
@@ -64,20 +70,18 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
   prompt.tokens = std::move(event.prompt_tokens);
-  prompt.logprobs = std::move(event.prompt_logprobs);
-  if (!echo_ || !prompt.text.empty() || !model_.has_tokenizer()) return;
+  if (!wishes_.echo) return;
+  if (wishes_.logprobs >= 0)
+    for (const TokenOutput& token : event.prompt_logprobs) prompt.logprobs.add(token);
+  if (!prompt.text.empty() || !model_.has_tokenizer()) return;
   Result<std::string> text = model_.decode(prompt.tokens);
   if (text) prompt.text = std::move(text).value();
 }
 
 void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) choice.finish = event.finish;
-  if (drop_generated_) {
-    if (choice.finish != FinishReason::kNone) choice.finish = FinishReason::kLength;
-    return;
-  }
   completion_tokens_ += event.tokens.size();
-  if (reasoning_) {
+  if (wishes_.reasoning) {
     ReasoningDelta delta = choice.parser.feed(event.text);
     choice.reasoning += delta.reasoning;
     choice.content += delta.content;
@@ -89,26 +93,26 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   } else {
     choice.content += event.text;
   }
-  if (logprobs_ >= 0 || return_token_ids_) {
-    std::move(event.tokens.begin(), event.tokens.end(), std::back_inserter(choice.tokens));
-  }
+  if (wishes_.logprobs >= 0 || wishes_.return_token_ids)
+    for (const TokenOutput& token : event.tokens) choice.tokens.add(token);
 }
 
 void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& out) {
   assert(prompt_index < prompts_.size() && !event.error);
   PromptState& prompt = prompts_[prompt_index];
-  if (prompt.done || event.choice >= n_) return;
+  if (prompt.done || event.choice >= wishes_.n) return;
   if (!event.prompt_tokens.empty()) take_prompt(prompt, event);
-  const std::size_t index = prompt_index * n_ + event.choice;
+  const std::size_t index = prompt_index * wishes_.n + event.choice;
   Choice& choice = choices_[index];
-  const bool new_tokens = !event.tokens.empty() && !drop_generated_;
+  const bool new_tokens = !event.tokens.empty();
   take_tokens(choice, event);
   if (event.request_done) {
     prompt.done = true;
     ++prompts_done_;
   }
-  if (!stream_) return;
-  const bool shows_tokens = new_tokens && (logprobs_ >= 0 || return_token_ids_ || tokens_as_ids_);
+  if (!wishes_.stream) return;
+  const bool shows_tokens =
+      new_tokens && (wishes_.logprobs >= 0 || wishes_.return_token_ids || names_.as_ids);
   if (!choice.begun || shows_tokens || event.finish != FinishReason::kNone ||
       !choice.content.empty() || !choice.reasoning.empty()) {
     write_chunk(index, out);
@@ -132,36 +136,35 @@ void Answer::write_usage(JsonWriter& json) const {
 
 void Answer::write_chunk(std::size_t index, std::string& out) {
   Choice& choice = choices_[index];
-  const PromptState& prompt = prompts_[index / n_];
-  const PromptState* echoed = echo_ && !choice.begun ? &prompt : nullptr;
+  const PromptState& prompt = prompts_[index / wishes_.n];
+  const PromptState* echoed = wishes_.echo && !choice.begun ? &prompt : nullptr;
   JsonWriter json;
-  begin(json, chat_ ? "chat.completion.chunk" : "text_completion");
+  begin(json, wishes_.chat ? "chat.completion.chunk" : "text_completion");
   // A chat's prompt is the same for all choices: it goes with the first chunk.
-  if (chat_ && return_token_ids_ && !choice.begun) {
+  if (wishes_.chat && wishes_.return_token_ids && !choice.begun) {
     write_token_ids(json, "prompt_token_ids", prompt.tokens);
   }
   json.key("choices").begin_array().begin_object().member("index", index);
-  if (chat_) {
+  if (wishes_.chat) {
     write_delta(json, choice);
   } else {
     json.member("text", echoed != nullptr ? prompt.text + choice.content : choice.content);
   }
   json.key("logprobs");
-  if (logprobs_ < 0 || (choice.tokens.empty() && echoed == nullptr)) {
+  if (wishes_.logprobs < 0 || (choice.tokens.empty() && echoed == nullptr)) {
     json.null();
-  } else if (chat_) {
-    write_chat_logprobs(json, choice);
   } else {
-    write_completion_logprobs(json, choice, echoed, choice.text_offset);
-    choice.text_offset += characters(choice, echoed);
+    LogprobsPlace from_the_beginning;
+    write_logprobs(json, choice, echoed, from_the_beginning,
+                   std::numeric_limits<std::size_t>::max());
   }
   write_finish(json, choice.finish);
-  if (return_token_ids_) {
-    if (!chat_ && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
-    write_token_ids(json, "token_ids", ids_of(choice.tokens));
+  if (wishes_.return_token_ids) {
+    if (!wishes_.chat && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
+    write_token_ids(json, "token_ids", choice.tokens);
   }
   json.end_object().end_array();
-  if (include_usage_) json.key("usage").null();
+  if (wishes_.include_usage) json.key("usage").null();
   json.end_object();
   out += event_line(json.text());
   choice.begun = true;
@@ -182,7 +185,7 @@ void Answer::write_delta(JsonWriter& json, const Choice& choice) const {
 
 void Answer::write_message(JsonWriter& json, const Choice& choice) const {
   json.key("message").begin_object().member("role", "assistant");
-  if (!reasoning_) {
+  if (!wishes_.reasoning) {
     json.member("content", choice.content);
   } else {
     json.member_or_null("reasoning_content", choice.reasoning);
@@ -191,51 +194,76 @@ void Answer::write_message(JsonWriter& json, const Choice& choice) const {
   json.end_object();
 }
 
-void Answer::write_choice(JsonWriter& json, std::size_t index) const {
-  const Choice& choice = choices_[index];
-  const PromptState& prompt = prompts_[index / n_];
-  json.begin_object().member("index", index);
-  if (chat_) {
-    write_message(json, choice);
-  } else {
-    json.member("text", echo_ ? prompt.text + choice.content : choice.content);
-  }
-  json.key("logprobs");
-  if (logprobs_ < 0) {
-    json.null();
-  } else if (chat_) {
-    write_chat_logprobs(json, choice);
-  } else {
-    write_completion_logprobs(json, choice, echo_ ? &prompt : nullptr, 0);
-  }
-  write_finish(json, choice.finish);
-  if (return_token_ids_) {
-    if (!chat_) write_token_ids(json, "prompt_token_ids", prompt.tokens);
-    write_token_ids(json, "token_ids", ids_of(choice.tokens));
-  }
-  json.end_object();
+bool Answer::write_logprobs(JsonWriter& json, Choice& choice, const PromptState* echoed,
+                            LogprobsPlace& place, std::size_t bytes_max) const {
+  if (wishes_.chat) return write_chat_logprobs(json, names_, choice.tokens, place, bytes_max);
+  std::optional<EchoedPrompt> prompt;
+  if (echoed != nullptr)
+    prompt.emplace(EchoedPrompt{echoed->text, echoed->tokens, echoed->logprobs});
+  return CompletionLogprobs(names_, choice.tokens, prompt ? &*prompt : nullptr, choice.offsets)
+      .write(json, place, bytes_max);
 }
 
-std::string Answer::whole() const {
+/// The choice that is next, or more of it; false if the piece is full before its end.
+bool Answer::write_choice() {
+  JsonWriter& json = writing_.json;
+  Choice& choice = choices_[writing_.choice];
+  const PromptState& prompt = prompts_[writing_.choice / wishes_.n];
+  if (!std::exchange(writing_.choice_begun, true)) {
+    json.begin_object().member("index", writing_.choice);
+    if (wishes_.chat) {
+      write_message(json, choice);
+    } else {
+      json.member("text", wishes_.echo ? prompt.text + choice.content : choice.content);
+    }
+    json.key("logprobs");
+  }
+  if (wishes_.logprobs < 0) {
+    json.null();
+  } else if (!write_logprobs(json, choice, wishes_.echo ? &prompt : nullptr, writing_.logprobs,
+                             limits::kHttpPieceBytes)) {
+    return false;
+  }
+  write_finish(json, choice.finish);
+  if (wishes_.return_token_ids) {
+    if (!wishes_.chat) write_token_ids(json, "prompt_token_ids", prompt.tokens);
+    write_token_ids(json, "token_ids", choice.tokens);
+  }
+  json.end_object();
+  choice = Choice(false, wishes_.logprobs);
+  writing_.choice_begun = false;
+  writing_.logprobs = {};
+  ++writing_.choice;
+  return json.text().size() < limits::kHttpPieceBytes;
+}
+
+bool Answer::write_piece(std::string& out) {
   assert(complete());
-  JsonWriter json;
-  begin(json, chat_ ? "chat.completion" : "text_completion");
-  json.key("choices").begin_array();
-  for (std::size_t i = 0; i < choices_.size(); ++i) write_choice(json, i);
+  JsonWriter& json = writing_.json;
+  if (!std::exchange(writing_.begun, true)) {
+    begin(json, wishes_.chat ? "chat.completion" : "text_completion");
+    json.key("choices").begin_array();
+  }
+  while (writing_.choice < choices_.size()) {
+    if (write_choice()) continue;
+    out += json.take();
+    return false;
+  }
   json.end_array();
   write_usage(json);
-  if (chat_ && return_token_ids_) {
+  if (wishes_.chat && wishes_.return_token_ids) {
     write_token_ids(json, "prompt_token_ids", prompts_.front().tokens);
   }
   json.end_object();
-  return std::move(json).text();
+  out += json.take();
+  return true;
 }
 
 std::string Answer::stream_end() const {
   std::string out;
-  if (include_usage_) {
+  if (wishes_.include_usage) {
     JsonWriter json;
-    begin(json, chat_ ? "chat.completion.chunk" : "text_completion");
+    begin(json, wishes_.chat ? "chat.completion.chunk" : "text_completion");
     json.key("choices").begin_array().end_array();
     write_usage(json);
     json.end_object();
@@ -246,112 +274,6 @@ std::string Answer::stream_end() const {
 
 std::string Answer::stream_error(const ApiError& error) {
   return event_line(render_error(error)) + event_line("[DONE]");
-}
-
-std::string Answer::token_text(TokenId id) const {
-  if (tokens_as_ids_) return "token_id:" + std::to_string(id);
-  return valid_utf8(model_.token_bytes(id));
-}
-
-void Answer::write_chat_logprobs(JsonWriter& json, const Choice& choice) const {
-  const auto entry = [&](TokenId id, float logprob) {
-    json.member("token", token_text(id)).member("logprob", logprob).key("bytes");
-    if (!model_.has_tokenizer()) {
-      json.null();
-      return;
-    }
-    json.begin_array();
-    for (const char c : model_.token_bytes(id))
-      json.value(static_cast<int>(static_cast<unsigned char>(c)));
-    json.end_array();
-  };
-  json.begin_object().key("content").begin_array();
-  for (const TokenOutput& token : choice.tokens) {
-    json.begin_object();
-    entry(token.token, token.logprob);
-    json.key("top_logprobs").begin_array();
-    for (const TokenLogprob& top : token.top) {
-      json.begin_object();
-      entry(top.token, top.logprob);
-      json.end_object();
-    }
-    json.end_array().end_object();
-  }
-  json.end_array().end_object();
-}
-
-namespace {
-
-/// One position of a completion's log-probabilities; the first token of a prompt has none.
-struct Position {
-  TokenId token;
-  const TokenOutput* outcome;
-};
-
-}  // namespace
-
-void Answer::write_completion_logprobs(JsonWriter& json, const Choice& choice,
-                                       const PromptState* prompt, std::size_t offset) const {
-  std::vector<Position> positions;
-  if (prompt != nullptr) {
-    for (std::size_t i = 0; i < prompt->tokens.size(); ++i) {
-      const bool known = i > 0 && i - 1 < prompt->logprobs.size();
-      positions.push_back({prompt->tokens[i], known ? &prompt->logprobs[i - 1] : nullptr});
-    }
-  }
-  for (const TokenOutput& token : choice.tokens) positions.push_back({token.token, &token});
-
-  json.begin_object().key("text_offset").begin_array();
-  for (const Position& position : positions) {
-    json.value(offset);
-    offset += utf8_length(token_text(position.token));
-  }
-  json.end_array().key("token_logprobs").begin_array();
-  for (const Position& position : positions) {
-    if (position.outcome == nullptr) {
-      json.null();
-    } else {
-      json.value(position.outcome->logprob);
-    }
-  }
-  json.end_array().key("tokens").begin_array();
-  for (const Position& position : positions) json.value(token_text(position.token));
-  json.end_array().key("top_logprobs").begin_array();
-  std::vector<std::string> seen;  // Different tokens may read the same; JSON names must not repeat.
-  for (const Position& position : positions) {
-    if (position.outcome == nullptr) {
-      json.null();
-      continue;
-    }
-    seen.clear();
-    json.begin_object();
-    const auto entry = [&](TokenId id, float logprob) {
-      std::string text = token_text(id);
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) return;
-      json.member(text, logprob);
-      seen.push_back(std::move(text));
-    };
-    for (const TokenLogprob& top : position.outcome->top) entry(top.token, top.logprob);
-    entry(position.token, position.outcome->logprob);
-    json.end_object();
-  }
-  json.end_array().end_object();
-}
-
-std::size_t Answer::characters(const Choice& choice, const PromptState* prompt) const {
-  std::size_t count = 0;
-  if (prompt != nullptr) {
-    for (const TokenId id : prompt->tokens) count += utf8_length(token_text(id));
-  }
-  for (const TokenOutput& token : choice.tokens) count += utf8_length(token_text(token.token));
-  return count;
-}
-
-void Answer::write_token_ids(JsonWriter& json, std::string_view name,
-                             const std::vector<TokenId>& ids) const {
-  json.key(name).begin_array();
-  for (const TokenId id : ids) json.value(id);
-  json.end_array();
 }
 
 }  // namespace troupe

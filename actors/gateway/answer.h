@@ -5,10 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/gateway/answer_logprobs.h"
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_request.h"
 #include "actors/gateway/gateway_model.h"
 #include "actors/gateway/json_writer.h"
+#include "actors/gateway/kept_tokens.h"
+#include "actors/gateway/text_offsets.h"
 #include "model/chat/reasoning_parser.h"
 #include "runtime/generation.h"
 
@@ -29,26 +32,43 @@ class Answer {
   /// Every prompt's last event has been added.
   bool complete() const { return prompts_done_ == prompts_.size(); }
 
-  std::string whole() const;       ///< the answer in one object; once complete
+  /// Appends the next piece of the answer in one object, about kHttpPieceBytes, and lets go what it
+  /// was made of; true with the last. Once complete.
+  bool write_piece(std::string& out);
   std::string stream_end() const;  ///< the usage, if asked for, and [DONE]; once complete
   /// Ends a stream that has begun; an error cannot change its status code any more.
   static std::string stream_error(const ApiError& error);
 
  private:
+  /// What the request asked for.
+  struct Wishes {
+    bool chat, stream, include_usage, echo, return_token_ids, reasoning;
+    std::int32_t logprobs;
+    std::uint32_t n;
+  };
   struct Choice {
-    explicit Choice(bool opens_think) : parser(opens_think) {}
+    Choice(bool opens_think, std::int32_t alternatives)
+        : parser(opens_think), tokens(alternatives) {}
     ReasoningParser parser;
-    std::string reasoning, content;   // All of it, or in a stream what is new.
-    std::vector<TokenOutput> tokens;  // The same.
+    std::string reasoning, content;  // All of it, or in a stream what is new.
+    KeptTokens tokens;               // The same.
+    TextOffsets offsets;             // At the next token's.
     FinishReason finish = FinishReason::kNone;
-    std::size_t text_offset = 0;  // Characters before the next token's.
-    bool begun = false;           // A chunk was sent.
+    bool begun = false;  // A chunk was sent.
   };
   struct PromptState {
+    explicit PromptState(std::int32_t alternatives) : logprobs(alternatives) {}
     std::string text;  // For echo.
     std::vector<TokenId> tokens;
-    std::vector<TokenOutput> logprobs;  // Of tokens 1, 2, ...
+    KeptTokens logprobs;  // Of tokens 1, 2, ...
     bool done = false;
+  };
+  /// Where the writing of the whole answer stands.
+  struct Writing {
+    JsonWriter json;
+    bool begun = false, choice_begun = false;
+    std::size_t choice = 0;
+    LogprobsPlace logprobs;
   };
 
   void take_prompt(PromptState& prompt, GenerationEvent& event);
@@ -56,31 +76,22 @@ class Answer {
   void write_chunk(std::size_t index, std::string& out);
   void begin(JsonWriter& json, std::string_view object) const;
   void write_usage(JsonWriter& json) const;
-  void write_choice(JsonWriter& json, std::size_t index) const;
+  bool write_choice();
   void write_message(JsonWriter& json, const Choice& choice) const;
   void write_delta(JsonWriter& json, const Choice& choice) const;
-  void write_chat_logprobs(JsonWriter& json, const Choice& choice) const;
-  /// `with_prompt`: the echoed prompt's tokens come first. Offsets count from `offset`, in
-  /// characters.
-  void write_completion_logprobs(JsonWriter& json, const Choice& choice, const PromptState* prompt,
-                                 std::size_t offset) const;
-  void write_token_ids(JsonWriter& json, std::string_view name,
-                       const std::vector<TokenId>& ids) const;
-  std::string token_text(TokenId id) const;
-  std::size_t characters(const Choice& choice, const PromptState* prompt) const;
+  bool write_logprobs(JsonWriter& json, Choice& choice, const PromptState* echoed,
+                      LogprobsPlace& place, std::size_t bytes_max) const;
 
   const GatewayModel& model_;
   const std::string id_;
   const std::int64_t created_;
-  const bool chat_, stream_, include_usage_, echo_, drop_generated_, return_token_ids_,
-      tokens_as_ids_;
-  const std::int32_t logprobs_;
-  const std::uint32_t n_;
-  const bool reasoning_;
+  const Wishes wishes_;
+  const TokenNames names_;
   std::vector<PromptState> prompts_;
   std::vector<Choice> choices_;  // Prompt-major.
   std::size_t prompts_done_ = 0;
   std::uint64_t completion_tokens_ = 0;
+  Writing writing_;
 };
 
 }  // namespace troupe

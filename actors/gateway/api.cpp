@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "actors/gateway/console_page.h"
+#include "actors/gateway/http_target.h"
 #include "actors/gateway/json_writer.h"
 #include "runtime/version.h"
 
@@ -17,7 +18,7 @@ struct RouteEntry {
   std::string_view path;
   std::string_view method;
   Route route;
-  bool open;  // Without a key: probes and scrapers have none.
+  bool open;  // Without a key: probes have none.
 };
 
 constexpr std::array kRoutes{
@@ -27,7 +28,7 @@ constexpr std::array kRoutes{
     RouteEntry{"/detokenize", "POST", Route::kDetokenize, false},
     RouteEntry{"/v1/models", "GET", Route::kModels, false},
     RouteEntry{"/health", "GET", Route::kHealth, true},
-    RouteEntry{"/metrics", "GET", Route::kMetrics, true},
+    RouteEntry{"/metrics", "GET", Route::kMetrics, false},
     RouteEntry{"/cluster/status", "GET", Route::kStatus, false},
     RouteEntry{"/version", "GET", Route::kVersion, false},
     RouteEntry{"/", "GET", Route::kConsole, true},  // It knows nothing; it asks for the key.
@@ -58,9 +59,10 @@ HttpReply error_reply(const ApiError& error) {
   return reply;
 }
 
-Api::Api(std::vector<std::string> api_keys, const ClusterView& cluster, const GatewayModel& model,
-         const Metrics& metrics)
-    : keys_(api_keys),
+Api::Api(Doors doors, const ClusterView& cluster, const GatewayModel& model, const Metrics& metrics)
+    : keys_(doors.api_keys),
+      sites_(std::move(doors.sites)),
+      metrics_without_key_(doors.metrics_without_key),
       cluster_(cluster),
       model_(model),
       metrics_(metrics),
@@ -68,8 +70,15 @@ Api::Api(std::vector<std::string> api_keys, const ClusterView& cluster, const Ga
       created_(unix_time_s()) {}
 
 std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
+  if (auto refusal = sites_.admit(head.host, head.origin)) return refusal;
+  if (head.method == "OPTIONS" && !head.origin.empty() && !head.requested_method.empty()) {
+    route = Route::kPreflight;
+    return std::nullopt;
+  }
   const std::optional<RouteEntry> entry = find_route(head.path);
-  if ((!entry || !entry->open) && !keys_.admit(head.authorization)) {
+  const bool open =
+      entry && (entry->open || (entry->route == Route::kMetrics && metrics_without_key_));
+  if (!open && !keys_.admit(head.authorization)) {
     return ApiError{.status = 401,
                     .message = "The API key is missing or wrong; send Authorization: Bearer KEY.",
                     .code = "invalid_api_key"};
@@ -88,12 +97,28 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
         .code = "method_not_allowed",
         .allow = std::string(entry->method)};
   }
+  if (entry->method == "POST" && !is_json_type(head.content_type)) {
+    return ApiError{.status = 415,
+                    .message = "The body must be JSON: send Content-Type: application/json.",
+                    .code = "unsupported_media_type"};
+  }
   route = entry->route;
   return std::nullopt;
 }
 
+HttpFields Api::fields_for(const HttpHead& head) const {
+  if (!sites_.lets_others_in()) return {};
+  HttpFields fields{{"Vary", "Origin"}};
+  if (head.origin.empty() || sites_.admit(head.host, head.origin)) return fields;
+  fields.emplace_back("Access-Control-Allow-Origin", head.origin);
+  fields.emplace_back("Access-Control-Expose-Headers", "Retry-After");
+  return fields;
+}
+
 ModelFacts Api::facts() const {
-  return {.served_model_name = model_.served_model_name(), .has_tokenizer = model_.has_tokenizer()};
+  return {.served_model_name = model_.served_model_name(),
+          .has_tokenizer = model_.has_tokenizer(),
+          .reasoning = model_.reasoning()};
 }
 
 std::optional<ApiError> Api::parse(Route route, std::string_view body, ApiRequest& out) const {
@@ -123,6 +148,8 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       json.begin_object().member("version", kVersion).end_object();
       return {.body = std::move(json).text()};
     }
+    case Route::kPreflight:
+      return preflight(head);
     case Route::kCompletions:
     case Route::kChat:
       break;
@@ -130,9 +157,19 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
   return error_reply({.message = "This path generates.", .type = "server_error"});
 }
 
+/// Its state and nothing else: anybody may ask.
 HttpReply Api::health() const {
-  if (!cluster_.ready()) return error_reply(to_api_error(unavailable(cluster_.not_ready_reason())));
-  return {.body = "{\"status\":\"ok\"}"};
+  if (cluster_.ready()) return {.body = "{\"status\":\"ok\"}"};
+  return error_reply(to_api_error(unavailable("The cluster is " + cluster_.state() + ".")));
+}
+
+HttpReply Api::preflight(const HttpHead& head) const {
+  HttpReply reply{.content_type = "text/plain"};
+  reply.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+                   {"Access-Control-Max-Age", "600"}};
+  if (!head.requested_headers.empty())
+    reply.headers.emplace_back("Access-Control-Allow-Headers", head.requested_headers);
+  return reply;
 }
 
 HttpReply Api::models(const HttpHead& head, Route route) const {

@@ -12,16 +12,20 @@
 #include "actors/gateway/api_keys.h"
 #include "actors/gateway/api_request.h"
 #include "actors/gateway/gateway_model.h"
+#include "actors/gateway/site_rules.h"
 #include "actors/metrics/metrics.h"
 
 namespace troupe {
+
+/// Header fields, by name.
+using HttpFields = std::vector<std::pair<std::string, std::string>>;
 
 /// An answer in one piece.
 struct HttpReply {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};  ///< beyond type and length
+  HttpFields headers = {};  ///< beyond type and length
 };
 
 HttpReply error_reply(const ApiError& error);
@@ -38,24 +42,35 @@ enum class Route : unsigned char {
   kMetrics,
   kStatus,
   kVersion,
-  kConsole,  // GET
+  kConsole,    // GET
+  kPreflight,  // OPTIONS: a browser asks whether a page of another site may ask.
 };
 
 /// What is known of an HTTP request once its header is read.
 struct HttpHead {
   std::string method;
-  std::string path;           ///< without the query
-  std::string authorization;  ///< the header's value
+  std::string path;                 ///< percent-decoded, without the query
+  std::optional<std::string> host;  ///< none only with HTTP/1.0
+  // The values of header fields; empty: not there.
+  std::string authorization, content_type, origin;
+  std::string requested_method, requested_headers;  ///< Access-Control-Request-...
 };
 
 /// Where requests go, and the answers that need no generation. Thread-safe.
 class Api {
  public:
-  Api(std::vector<std::string> api_keys, const ClusterView& cluster, const GatewayModel& model,
-      const Metrics& metrics);
+  /// Who may ask.
+  struct Doors {
+    std::vector<std::string> api_keys;  ///< empty: everybody
+    SiteRules::Options sites;
+    bool metrics_without_key = false;
+  };
+  Api(Doors doors, const ClusterView& cluster, const GatewayModel& model, const Metrics& metrics);
 
-  /// Decides by the header alone, so that a stranger's body is never read: 401, 404, 405.
+  /// Decides by the header alone, so that a stranger's body is never read: 401, 403, 404, 405, 415.
   std::optional<ApiError> admit(const HttpHead& head, Route& route) const;
+  /// What the answer to it says to a browser, whatever else it says.
+  HttpFields fields_for(const HttpHead& head) const;
 
   static bool generates(Route route) {
     return route == Route::kCompletions || route == Route::kChat;
@@ -68,11 +83,14 @@ class Api {
  private:
   ModelFacts facts() const;
   HttpReply health() const;
+  HttpReply preflight(const HttpHead& head) const;
   HttpReply models(const HttpHead& head, Route route) const;
   HttpReply tokenize(std::string_view body) const;
   HttpReply detokenize(std::string_view body) const;
 
   const ApiKeys keys_;
+  const SiteRules sites_;
+  const bool metrics_without_key_;
   const ClusterView& cluster_;
   const GatewayModel& model_;
   const Metrics& metrics_;

@@ -1,12 +1,11 @@
 #include "actors/gateway/api_request.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <span>
 
 #include "actors/gateway/field_reader.h"
 #include "actors/gateway/json_body.h"
+#include "actors/gateway/unsupported_fields.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -19,82 +18,6 @@ constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 /// OpenAI's default for completions; a chat may use the rest of the context.
 constexpr std::uint32_t kCompletionMaxTokens = 16;
-
-/// A field that would change the answer in a way that Troupe cannot, and the values that ask for
-/// nothing. What is not listed anywhere is ignored, as other servers do.
-struct Unsupported {
-  const char* name;
-  bool (*asks_nothing)(const json&);
-};
-
-bool never(const json&) { return false; }
-bool is_false(const json& v) { return v == false; }
-bool is_true(const json& v) { return v == true; }
-bool is_zero(const json& v) { return v.is_number() && v == 0; }
-bool is_empty(const json& v) { return !v.is_number() && !v.is_boolean() && v.empty(); }
-bool is_empty_text(const json& v) { return v == ""; }
-bool is_text_format(const json& v) { return v.is_object() && v.value("type", json()) == "text"; }
-bool is_text_only(const json& v) { return v == json::array({"text"}); }
-
-constexpr std::array kUnsupported{
-    Unsupported{"logit_bias", is_empty},
-    Unsupported{"response_format", is_text_format},
-    Unsupported{"structured_outputs", never},
-    Unsupported{"guided_json", never},
-    Unsupported{"guided_regex", never},
-    Unsupported{"guided_choice", never},
-    Unsupported{"guided_grammar", never},
-    Unsupported{"min_tokens", is_zero},
-    Unsupported{"stop_token_ids", is_empty},
-    Unsupported{"bad_words", is_empty},
-    Unsupported{"allowed_token_ids", is_empty},
-    Unsupported{"logits_processors", is_empty},
-    Unsupported{"use_beam_search", is_false},
-    Unsupported{"include_stop_str_in_output", is_false},
-    Unsupported{"skip_special_tokens", is_true},
-    Unsupported{"truncate_prompt_tokens", never},
-    Unsupported{"prompt_logprobs", never},
-    Unsupported{"prompt_embeds", is_empty},
-};
-
-constexpr std::array kUnsupportedCompletion{Unsupported{"suffix", is_empty_text}};
-
-constexpr std::array kUnsupportedChat{
-    Unsupported{"functions", is_empty},
-    Unsupported{"function_call", never},
-    Unsupported{"echo", is_false},
-    Unsupported{"add_generation_prompt", is_true},
-    Unsupported{"continue_final_message", is_false},
-    Unsupported{"add_special_tokens", is_false},
-    Unsupported{"chat_template", never},
-    Unsupported{"chat_template_kwargs", is_empty},
-    Unsupported{"documents", is_empty},
-    Unsupported{"modalities", is_text_only},
-    Unsupported{"audio", never},
-    Unsupported{"web_search_options", never},
-};
-
-void refuse(FieldReader& fields, std::span<const Unsupported> unsupported) {
-  for (const Unsupported& field : unsupported) {
-    const json* value = fields.find(field.name);
-    if (value != nullptr && !field.asks_nothing(*value)) {
-      fields.fail(field.name, std::string(field.name) + " is not supported; leave it out.");
-    }
-  }
-}
-
-void refuse_tools(FieldReader& fields) {
-  const json* choice = fields.find("tool_choice");
-  const bool none = choice != nullptr && *choice == "none";
-  if (none) return;
-  const json* tools = fields.find("tools");
-  if (tools != nullptr && !is_empty(*tools)) {
-    fields.fail("tools", "tools is not supported; leave it out or set tool_choice to \"none\".");
-  }
-  if (choice != nullptr && *choice != "auto") {
-    fields.fail("tool_choice", "tool_choice is not supported other than as \"none\".");
-  }
-}
 
 std::optional<ApiError> check_model(FieldReader& fields, const ModelFacts& model) {
   std::string name(model.served_model_name);
@@ -149,13 +72,16 @@ void read_stream(FieldReader& fields, ApiRequest& out) {
   }
   FieldReader inner(*options);
   inner.boolean("include_usage", out.include_usage);
+  bool usage_always = false;
+  inner.boolean("continuous_usage_stats", usage_always);
+  if (usage_always) inner.fail("", "continuous_usage_stats is not supported; leave it out.");
   if (inner.failed()) fields.fail("stream_options", "stream_options: " + inner.error()->message);
 }
 
 /// What both endpoints share. `max_tokens_low`: the least that max_tokens may be.
 void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_tokens_low,
                  ApiRequest& out, GenerationRequest& request) {
-  refuse(fields, kUnsupported);
+  refuse_unsupported(fields, model, out.chat);
   read_sampling(fields, request);
   read_stream(fields, out);
   if (!request.stop.empty() && !model.has_tokenizer) {
@@ -214,19 +140,16 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   GenerationRequest request;
   fields.boolean("echo", out.echo);
   read_common(fields, model, out.echo ? 0 : 1, out, request);
-  refuse(fields, kUnsupportedCompletion);
   fields.boolean("add_special_tokens", out.add_special_tokens);
   if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
-  if (*request.max_tokens == 0) {
-    out.drop_generated = true;
-    request.max_tokens = 1;
-  }
   std::optional<std::int64_t> logprobs;
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
   if (logprobs) {
     out.logprobs = request.logprobs = static_cast<std::int32_t>(*logprobs);
     if (out.echo) request.prompt_logprobs = request.logprobs;
   }
+  // A request that generates nothing scores its prompt.
+  if (*request.max_tokens == 0) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
   std::vector<Prompt> prompts = read_prompts(fields, model);
   if (prompts.size() * request.n > limits::kHttpChoicesMax) {
     fields.fail("n", "n times the number of prompts must be at most " +
@@ -275,10 +198,7 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
     return fields.fail("messages", where + ".role must be system, user or assistant, not '" +
                                        out.role.substr(0, 64) + "'.");
   }
-  const auto calls = value.find("tool_calls");
-  if (calls != value.end() && !calls->is_null() && !is_empty(*calls)) {
-    return fields.fail("messages", where + ".tool_calls is not supported.");
-  }
+  refuse_unsupported_in_message(fields, where, value);
   const auto content = value.find("content");
   if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
   // An answer that ended while the model thought has no content, and comes back like that.
@@ -288,8 +208,6 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
 
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   GenerationRequest& request = out.prompts.emplace_back();
-  refuse_tools(fields);
-  refuse(fields, kUnsupportedChat);
   read_common(fields, model, 1, out, request);
 
   bool logprobs = false;
@@ -357,6 +275,9 @@ std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& 
     if (fields.find("prompt") == nullptr) return fields.fail("prompt", "prompt is missing.");
     fields.text("prompt", out.prompt);
     fields.boolean("add_special_tokens", out.add_special_tokens);
+    bool strings = false;
+    fields.boolean("return_token_strs", strings);
+    if (strings) fields.fail("return_token_strs", "return_token_strs is not supported.");
   });
 }
 

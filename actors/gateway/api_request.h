@@ -15,6 +15,7 @@ namespace troupe {
 struct ModelFacts {
   std::string_view served_model_name;
   bool has_tokenizer = true;
+  bool reasoning = false;  ///< a chat's answer begins with a block of thoughts
 };
 
 /// A POST to /v1/completions or /v1/chat/completions, read and checked as far as it can be without
@@ -24,9 +25,8 @@ struct ApiRequest {
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
   bool add_special_tokens = true;          ///< of text prompts
   bool stream = false;
-  bool include_usage = false;   ///< a last chunk with the usage
-  bool echo = false;            ///< completions: the prompt comes before the answer
-  bool drop_generated = false;  ///< echo with max_tokens 0: one token is generated and left out
+  bool include_usage = false;  ///< a last chunk with the usage
+  bool echo = false;           ///< completions: the prompt comes before the answer
   bool return_token_ids = false;
   bool tokens_as_ids = false;  ///< tokens show as token_id:N
   std::int32_t logprobs = -1;  ///< -1: none, k: chosen and the k most likely

@@ -3,8 +3,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <random>
 #include <utility>
+
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -55,14 +58,16 @@ class Exchange::Sink : public GenerationSink {
 };
 
 Exchange::Exchange(GenerationService& service, const GatewayModel& model,
-                   std::size_t unsent_bytes_max, std::function<void()> wake)
+                   std::size_t unsent_bytes_max, AnswerRoom& room, std::function<void()> wake)
     : service_(service),
       model_(model),
       unsent_bytes_max_(unsent_bytes_max),
+      room_(room),
       wake_(std::move(wake)) {}
 
 std::optional<ApiError> Exchange::submit(ApiRequest request) {
   stream_ = request.stream;
+  if (auto error = reserve(request)) return error;
   answer_ = std::make_unique<Answer>(request, model_, new_answer_id(request.chat), unix_time_s());
   {
     std::lock_guard lock(mutex_);
@@ -103,6 +108,12 @@ std::optional<ApiError> Exchange::submit(ApiRequest request) {
   return std::nullopt;
 }
 
+std::optional<ApiError> Exchange::reserve(const ApiRequest& request) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return to_api_error(cancelled("The client closed the connection."));
+  return room_.take(request, model_.max_model_len(), kept_bytes_);
+}
+
 void Exchange::put(std::size_t prompt, GenerationEvent event) {
   pending_bytes_ += bytes_of(event);
   const std::size_t choice = prompt * n_ + event.choice;
@@ -120,6 +131,10 @@ void Exchange::on_event(std::size_t prompt, GenerationEvent event) {
   std::lock_guard lock(mutex_);
   if (event.request_done || event.error) ended_[prompt] = true;
   if (closed_ || too_slow_ || event.choice >= n_) return;
+  if (!stream_) {
+    kept_bytes_ += event.text.size();
+    room_.add(event.text.size());
+  }
   put(prompt, std::move(event));
   if (stream_ && pending_bytes_ > unsent_bytes_max_) {
     too_slow_ = true;
@@ -137,16 +152,20 @@ bool Exchange::too_slow() {
 }
 
 Exchange::News Exchange::take() {
-  std::vector<Pending> pending;
   News news;
   {
     std::lock_guard lock(mutex_);
     woken_ = false;
-    pending.swap(pending_);
+    std::move(pending_.begin(), pending_.end(), std::back_inserter(taken_));
+    pending_.clear();
     pending_of_.assign(pending_of_.size(), -1);
-    pending_bytes_ = 0;
+    pending_bytes_ -= std::exchange(told_bytes_, 0);
   }
-  for (Pending& item : pending) {
+  // One batch may hold the beginnings of many choices, each with the prompt that it echoes.
+  while (!taken_.empty() && news.bytes.size() < limits::kHttpPieceBytes) {
+    Pending item = std::move(taken_.front());
+    taken_.pop_front();
+    told_bytes_ += bytes_of(item.event);
     if (item.event.error) {
       news.error = to_api_error(*item.event.error);
       cancel();
@@ -166,6 +185,7 @@ void Exchange::cancel() {
     closed_ = true;
     wake_ = nullptr;
     pending_.clear();
+    room_.give_back(std::exchange(kept_bytes_, 0));
     for (std::size_t i = 0; i < running_.size(); ++i) {
       if (running_[i] && !ended_[i]) running.push_back(*running_[i]);
       running_[i].reset();

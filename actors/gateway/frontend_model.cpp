@@ -23,6 +23,9 @@ class FrontendModel : public GatewayModel {
   std::string_view token_bytes(TokenId id) const override {
     return frontend_->tokenizer() ? frontend_->tokenizer()->token_bytes(id) : std::string_view();
   }
+  bool is_special(TokenId id) const override {
+    return frontend_->tokenizer() && frontend_->tokenizer()->is_special(id);
+  }
   bool reasoning() const override {
     return frontend_->chat_format().ok() && frontend_->chat_format()->reasoning();
   }

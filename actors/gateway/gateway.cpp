@@ -4,6 +4,8 @@
 #include "actors/gateway/session.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -39,7 +41,7 @@ asio::awaitable<void> refuse(Server& server, tcp::socket socket) {
   ++server.refusals;
   const std::string text = [] {
     const HttpReply reply = error_reply(too_many_connections_error());
-    return response_head(reply, false) + reply.body;
+    return response_head(reply, BodyEnd::kLength, false) + reply.body;
   }();
   error_code ec;
   socket.non_blocking(true, ec);
@@ -81,13 +83,28 @@ void serve(Server& server, tcp::socket socket) {
   }
 }
 
+/// Asio's own accept() leaves the socket to every program that this one starts.
+void accept(tcp::acceptor& acceptor, tcp::socket& socket, error_code& ec) {
+  const auto protocol = acceptor.local_endpoint(ec).protocol();
+  if (ec) return;
+  const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0)
+    ec = error_code(errno, boost::system::system_category());
+  else
+    socket.assign(protocol, fd, ec);
+  if (ec && fd >= 0) ::close(fd);
+}
+
 asio::awaitable<void> accept_loop(Server& server, tcp::acceptor& acceptor) {
   asio::steady_timer pause(server.io);
   while (acceptor.is_open()) {
     error_code ec;
     auto token = asio::redirect_error(asio::use_awaitable, ec);
-    tcp::socket socket = co_await acceptor.async_accept(token);
+    co_await acceptor.async_wait(tcp::acceptor::wait_read, token);
     if (!acceptor.is_open()) break;
+    tcp::socket socket(server.io);
+    if (!ec) accept(acceptor, socket, ec);
+    if (ec == asio::error::would_block || ec == asio::error::connection_aborted) continue;
     if (ec) {  // Out of descriptors or memory: the connections there are go on.
       spdlog::warn("The gateway cannot accept a connection: {}", ec.message());
       pause.expires_after(std::chrono::milliseconds(100));
@@ -136,7 +153,12 @@ Status listen(Server& server, tcp::acceptor& acceptor) {
                        "; name an address of this machine.");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor.open(endpoint.protocol(), ec);
+  const int fd =
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0)
+    ec = error_code(errno, boost::system::system_category());
+  else
+    acceptor.assign(endpoint.protocol(), fd, ec);
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
@@ -169,6 +191,8 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, Generati
     return invalid_argument("The gateway needs 1 to " + std::to_string(limits::kThreadsMax) +
                             " threads.");
   }
+  if (Status sites = SiteRules::check(options.doors.sites); !sites) return sites.error();
+  options.doors.sites.hosts.push_back(options.host);
   options.connections_max = affordable_connections(options.connections_max);
   auto impl = std::make_unique<Impl>(std::move(options), service, cluster, model, metrics);
   if (Status tls = set_up_tls(impl->server); !tls) return tls.error();

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "actors/frontend/generation_service.h"
+#include "actors/gateway/answer_room.h"
+#include "actors/gateway/api.h"
 #include "actors/gateway/gateway_model.h"
 #include "actors/metrics/metrics.h"
 #include "runtime/limits.h"
@@ -18,10 +19,10 @@ namespace troupe {
 /// How the HTTP door is set up. The limits default to those of runtime/limits.h; tests make them
 /// small.
 struct GatewayOptions {
-  std::string host = "127.0.0.1";     ///< a name or an address
-  std::uint16_t port = 8000;          ///< 0: any free one, see Gateway::port()
-  std::vector<std::string> api_keys;  ///< empty: everybody may ask
-  std::string tls_cert, tls_key;      ///< PEM files; both or none
+  std::string host = "127.0.0.1";  ///< a name or an address
+  std::uint16_t port = 8000;       ///< 0: any free one, see Gateway::port()
+  Api::Doors doors;                ///< who may ask
+  std::string tls_cert, tls_key;   ///< PEM files; both or none
   int threads = 2;  ///< that read requests (JSON, tokenising), besides the I/O thread
 
   std::size_t connections_max = limits::kHttpConnectionsMax;
@@ -29,17 +30,21 @@ struct GatewayOptions {
   std::size_t bodies_bytes_max = limits::kHttpBodiesBytesMax;
   std::size_t header_bytes_max = limits::kHttpHeaderBytesMax;
   std::size_t unsent_bytes_max = limits::kHttpUnsentBytesMax;
-  std::chrono::milliseconds header_deadline = limits::kHttpHeaderDeadline;
-  std::chrono::milliseconds body_deadline = limits::kHttpBodyDeadline;
-  std::chrono::milliseconds idle_deadline = limits::kHttpIdleDeadline;
-  std::chrono::milliseconds write_deadline = limits::kHttpWriteDeadline;
+  AnswerRoom::Limits answers;
+  struct Deadlines {
+    std::chrono::milliseconds header = limits::kHttpHeaderDeadline;
+    std::chrono::milliseconds body = limits::kHttpBodyDeadline;
+    std::chrono::milliseconds idle = limits::kHttpIdleDeadline;
+    std::chrono::milliseconds write = limits::kHttpWriteDeadline;
+  };
+  Deadlines deadlines = {};
 };
 
 /// The OpenAI-compatible HTTP server. Owns its threads; one thread does all I/O.
 class Gateway {
  public:
   /// Listens when it returns. What is passed in must outlive the gateway. Errors: kInvalidArgument
-  /// (host, port in use, certificate), each naming the flag to change.
+  /// (host, port in use, certificate, names), each naming the flag to change.
   static Result<std::unique_ptr<Gateway>> start(GatewayOptions options, GenerationService& service,
                                                 ClusterView& cluster, const GatewayModel& model,
                                                 Metrics& metrics);

@@ -31,6 +31,8 @@ class GatewayModel {
   /// The bytes that this token contributes to a text, possibly a part of a character; empty if
   /// there is no such token. Valid as long as the model.
   virtual std::string_view token_bytes(TokenId id) const = 0;
+  /// A token that is left out of an answer's text, such as the end of it.
+  virtual bool is_special(TokenId id) const = 0;
 
   /// Answers of chats hold a think block that goes to `reasoning_content`.
   virtual bool reasoning() const = 0;

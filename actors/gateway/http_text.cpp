@@ -13,6 +13,8 @@ std::string_view reason(int status) {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -21,6 +23,8 @@ std::string_view reason(int status) {
       return "Request Timeout";
     case 413:
       return "Payload Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 429:
       return "Too Many Requests";
     case 431:
@@ -32,29 +36,25 @@ std::string_view reason(int status) {
   }
 }
 
-std::string_view connection(bool keep_alive) { return keep_alive ? "keep-alive" : "close"; }
-
 }  // namespace
 
-std::string response_head(const HttpReply& reply, bool keep_alive) {
-  std::string head = "HTTP/1.1 " + std::to_string(reply.status) + ' ';
+std::string response_head(const HttpReply& reply, BodyEnd end, bool keep_alive) {
+  std::string head(kHeadBegin);
+  head += std::to_string(reply.status);
+  head += ' ';
   head += reason(reply.status);
   head += "\r\nServer: troupe\r\nContent-Type: " + reply.content_type;
-  head += "\r\nContent-Length: " + std::to_string(reply.body.size());
   for (const auto& [name, value] : reply.headers) head += "\r\n" + name + ": " + value;
+  if (end == BodyEnd::kLength) head += "\r\nContent-Length: " + std::to_string(reply.body.size());
+  if (end == BodyEnd::kChunks) head += "\r\nTransfer-Encoding: chunked";
   head += "\r\nConnection: ";
-  head += connection(keep_alive);
+  head += keep_alive && end != BodyEnd::kClose ? "keep-alive" : "close";
   return head + "\r\n\r\n";
 }
 
-std::string stream_head(bool keep_alive, bool until_close) {
-  std::string head =
-      "HTTP/1.1 200 OK\r\nServer: troupe\r\nContent-Type: text/event-stream; charset=utf-8"
-      "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no";
-  if (!until_close) head += "\r\nTransfer-Encoding: chunked";
-  head += "\r\nConnection: ";
-  head += connection(keep_alive && !until_close);
-  return head + "\r\n\r\n";
+HttpReply stream_reply() {
+  return {.content_type = "text/event-stream; charset=utf-8",
+          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
 }
 
 void append_chunk(std::string& out, std::string_view bytes) {

@@ -8,12 +8,19 @@
 
 namespace troupe {
 
-/// The status line and the fields of an answer in one piece, up to the empty line.
-std::string response_head(const HttpReply& reply, bool keep_alive);
+/// How a client tells where the answer's body ends.
+enum class BodyEnd : unsigned char {
+  kLength,
+  kChunks,
+  kClose,  ///< with the connection, for HTTP/1.0, which knows no chunks
+};
+/// What every head begins with, whatever its status.
+inline constexpr std::string_view kHeadBegin = "HTTP/1.1 ";
+/// The status line and the fields of an answer, up to the empty line.
+std::string response_head(const HttpReply& reply, BodyEnd end, bool keep_alive);
 
-/// The same of a stream of server-sent events, in chunks; `until_close`: for HTTP/1.0, which knows
-/// none.
-std::string stream_head(bool keep_alive, bool until_close);
+/// A stream of server-sent events, without its body.
+HttpReply stream_reply();
 
 /// Appends `bytes` as one chunk; nothing if there are none, for an empty chunk would end the
 /// stream.

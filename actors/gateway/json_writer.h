@@ -4,6 +4,7 @@
 #include <concepts>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe {
 
@@ -53,6 +54,8 @@ class JsonWriter {
 
   const std::string& text() const& { return out_; }
   std::string text() && { return std::move(out_); }
+  /// What was written since the last time; writing goes on.
+  std::string take() { return std::exchange(out_, {}); }
 
  private:
   JsonWriter& open(char bracket);

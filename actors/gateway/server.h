@@ -32,8 +32,8 @@ class Connection {
   virtual void on_abort() = 0;  ///< cancel what runs and close
 };
 
-/// What the connections of one gateway share. Everything but `io` and `workers` belongs to the I/O
-/// thread.
+/// What the connections of one gateway share. Everything but `io`, `workers` and `answers` belongs
+/// to the I/O thread.
 struct Server {
   Server(GatewayOptions o, GenerationService& s, const ClusterView& c, const GatewayModel& m,
          Metrics& metrics_of)
@@ -41,7 +41,8 @@ struct Server {
         service(s),
         model(m),
         metrics(metrics_of),
-        api(options.api_keys, c, m, metrics_of),
+        api(options.doors, c, m, metrics_of),
+        answers(options.answers),
         workers(static_cast<std::size_t>(options.threads)) {}
 
   const GatewayOptions options;
@@ -49,6 +50,7 @@ struct Server {
   const GatewayModel& model;
   Metrics& metrics;
   const Api api;
+  AnswerRoom answers;
 
   asio::io_context io{1};
   asio::thread_pool workers;  // Read JSON and tokenise, so that big requests do not stall streams.

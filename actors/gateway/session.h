@@ -2,243 +2,126 @@
 
 // For gateway.cpp alone: it pulls in Asio and Beast.
 
-#include "actors/gateway/server.h"
+#include "actors/gateway/http_wire.h"
 
-#include <algorithm>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <exception>
 #include <string>
-#include <type_traits>
 
 #include "actors/gateway/exchange.h"
+#include "actors/gateway/http_target.h"
 #include "actors/gateway/http_text.h"
-#include "runtime/clock.h"
-#include "runtime/limits.h"
-#include "runtime/log.h"
 
 namespace troupe {
 
 namespace http = boost::beast::http;
 
-/// One HTTP/1 connection. The coroutine run() reads a request, answers it, and begins again. A
-/// single read is always under way while a request is computed: its end is how a client's leaving
-/// shows.
+/// One HTTP/1 connection. The coroutine run() reads a request, answers it, and begins again.
 ///
 ///     idle ─► header ─► (admit) ─► body ─► workers: parse, submit ─► whole answer ──┐
 ///      ▲                                                         └─► stream of SSE ─┤
 ///      └────────────────────────── keep-alive ──────────────────────────────────────┘
-///
-/// GCC 12 miscompiles temporaries in co_await expressions: completion tokens and buffers are named.
 template <class Stream>
-class Session final : public Connection, public std::enable_shared_from_this<Session<Stream>> {
+class Session final : public HttpWire<Stream> {
  public:
-  /// `stream`: what the stream is made of.
   template <class... Args>
   explicit Session(Server& server, Args&&... stream)
-      : server_(server),
-        stream_(std::forward<Args>(stream)...),
-        changed_(server.io),
-        write_guard_(server.io),
-        chunk_(new char[kChunkBytes]) {
-    server_.connections.insert(this);
-    server_.metrics.set_http_connections(server_.connections.size());
-  }
-  ~Session() override {
-    server_.connections.erase(this);
-    server_.metrics.set_http_connections(server_.connections.size());
-  }
+      : Base(server, std::forward<Args>(stream)...) {}
 
   void on_stop() override { notify(); }
   void on_abort() override {
     aborted_ = true;
-    if (exchange_) exchange_->cancel();
+    on_gone();
     close();
     notify();
   }
 
   asio::awaitable<void> run() {
-    bool keep = true;
-    if constexpr (kTls) keep = co_await handshake();
-    while (keep) keep = co_await serve_one();
+    bool keep = co_await Base::handshake();
+    if (keep) {
+      while (keep) keep = co_await serve_one();
+      co_await Base::say_goodbye();
+    }
     close();
   }
 
  private:
+  using Base = HttpWire<Stream>;
+  using Fill = typename Base::Fill;
   using Parser = http::request_parser<http::string_body>;
-  static constexpr bool kTls = !std::is_same_v<Stream, tcp::socket>;
-  static constexpr std::size_t kChunkBytes = 16u << 10;
-  static constexpr std::size_t kPipelinedBytesMax = 64u << 10;
-  static constexpr std::size_t kWriteBytes = 256u << 10;
-  static constexpr TimePoint kForever = TimePoint::max();
+  using Base::aborted_;
+  using Base::changed;
+  using Base::close;
+  using Base::fill;
+  using Base::inbox_;
+  using Base::input_ended_;
+  using Base::kForever;
+  using Base::notify;
+  using Base::on_worker;
+  using Base::peer_gone_;
+  using Base::send;
+  using Base::send_head;
+  using Base::server_;
 
-  tcp::socket& socket() {
-    if constexpr (kTls) {
-      return stream_.next_layer();
-    } else {
-      return stream_;
-    }
+  void on_gone() override {
+    if (exchange_) exchange_->cancel();
   }
-
-  void close() {
-    error_code ignored;
-    socket().close(ignored);
-  }
-
-  // --- Waiting --------------------------------------------------------------------------------
-
-  void notify() { changed_.cancel(); }
+  bool computing() const override { return exchange_ != nullptr; }
 
   void on_news() {
     if (exchange_ && exchange_->too_slow()) on_abort();
     notify();
   }
 
-  /// Waits for notify(), or the deadline: then false.
-  asio::awaitable<bool> changed(TimePoint deadline) {
-    error_code ec;
-    changed_.expires_at(deadline);
-    auto token = asio::redirect_error(asio::use_awaitable, ec);
-    co_await changed_.async_wait(token);
-    co_return ec == asio::error::operation_aborted;
-  }
+  // --- Answers --------------------------------------------------------------------------------
 
-  /// Has one read under way; what it brings goes to inbox_.
-  void start_fill() {
-    if (filling_ || peer_gone_) return;
-    filling_ = true;
-    stream_.async_read_some(asio::buffer(chunk_.get(), kChunkBytes),
-                            [self = this->shared_from_this()](error_code ec, std::size_t bytes) {
-                              self->on_filled(ec, bytes);
-                            });
-  }
-
-  void on_filled(error_code ec, std::size_t bytes) {
-    filling_ = false;
-    const auto room = inbox_.prepare(bytes);
-    asio::buffer_copy(room, asio::buffer(chunk_.get(), bytes));
-    inbox_.commit(bytes);
-    if (ec) {
-      peer_gone_ = true;
-      if (exchange_) exchange_->cancel();
-    } else if (exchange_ && inbox_.size() < kPipelinedBytesMax) {
-      start_fill();
-    }
-    notify();
-  }
-
-  enum class Fill : unsigned char { kOk, kLate, kGone };
-  /// Waits for more bytes than inbox_ has.
-  asio::awaitable<Fill> fill(TimePoint deadline) {
-    const std::size_t before = inbox_.size();
-    start_fill();
-    while (inbox_.size() == before) {
-      if (peer_gone_ || aborted_) co_return Fill::kGone;
-      const bool in_time = co_await changed(deadline);
-      if (!in_time) co_return Fill::kLate;
-    }
-    co_return Fill::kOk;
-  }
-
-  /// Runs `work` on a worker thread.
-  template <class Work>
-  asio::awaitable<void> on_worker(Work work) {
-    bool done = false;
-    std::exception_ptr failure;
-    // The references live until `done` is set. `self` moves on, so that no session ends on a
-    // worker.
-    asio::post(server_.workers, [&, self = this->shared_from_this()]() mutable {
-      try {
-        work();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      asio::post(server_.io, [&done, self = std::move(self)] {
-        done = true;
-        self->notify();
-      });
-    });
-    while (!done) co_await changed(kForever);
-    if (failure) std::rethrow_exception(failure);
-  }
-
-  // --- Writing --------------------------------------------------------------------------------
-
-  /// Sends it all; false if the client is gone or did not read in time.
-  asio::awaitable<bool> send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const std::size_t size = std::min(bytes.size(), kWriteBytes);
-      write_guard_.expires_after(server_.options.write_deadline);
-      write_guard_.async_wait([self = this->shared_from_this()](error_code ec) {
-        if (!ec) self->close();
-      });
-      error_code ec;
-      auto token = asio::redirect_error(asio::use_awaitable, ec);
-      const auto buffer = asio::buffer(bytes.data(), size);
-      co_await asio::async_write(stream_, buffer, token);
-      write_guard_.cancel();
-      if (ec || !socket().is_open()) co_return false;
-      bytes.remove_prefix(size);
-    }
-    co_return true;
-  }
-
-  asio::awaitable<bool> respond(const HttpReply& reply) {
+  asio::awaitable<bool> respond(HttpReply reply) {
     server_.metrics.on_http_response(reply.status);
-    std::string text = response_head(reply, keep_alive_);
+    add_fields(reply);
+    std::string text = response_head(reply, BodyEnd::kLength, keep_alive_);
     if (!head_only_) text += reply.body;
-    const bool sent = co_await send(text);
+    const bool sent = co_await send_head(text);
     co_return sent&& keep_alive_;
   }
 
-  /// For a request whose body is not read: says why, then drains for a while, so that the answer is
-  /// not lost to a reset.
+  void add_fields(HttpReply& reply) const {
+    reply.headers.insert(reply.headers.end(), fields_.begin(), fields_.end());
+  }
+
+  /// Of an answer without a length.
+  std::string open_head(HttpReply reply) {
+    server_.metrics.on_http_response(reply.status);
+    add_fields(reply);
+    return response_head(reply, version_1_0_ ? BodyEnd::kClose : BodyEnd::kChunks, keep_alive_);
+  }
+  void append_body(std::string& out, std::string_view bytes, bool last) const {
+    if (version_1_0_) {
+      out += bytes;
+      return;
+    }
+    append_chunk(out, bytes);
+    if (last) out += kLastChunk;
+  }
+
+  /// For a request whose body is not read: says why, and ends the connection.
   asio::awaitable<bool> turn_away(ApiError error) {
     keep_alive_ = false;
-    const HttpReply reply = error_reply(error);
-    co_await respond(reply);
-    error_code ignored;
-    socket().shutdown(tcp::socket::shutdown_send, ignored);
-    const TimePoint deadline = now() + limits::kHttpLingerDeadline;
-    Fill filled = Fill::kOk;
-    while (filled == Fill::kOk && !server_.stopping) {
-      inbox_.consume(inbox_.size());
-      filled = co_await fill(deadline);
-    }
+    HttpReply reply = error_reply(error);
+    co_await respond(std::move(reply));
+    co_await Base::linger();
     co_return false;
   }
 
   // --- A request ------------------------------------------------------------------------------
 
-  asio::awaitable<bool> handshake() {
-    write_guard_.expires_after(limits::kHandshakeDeadline);
-    write_guard_.async_wait([self = this->shared_from_this()](error_code ec) {
-      if (!ec) self->close();
-    });
-    error_code ec;
-    if constexpr (kTls) {
-      auto token = asio::redirect_error(asio::use_awaitable, ec);
-      co_await stream_.async_handshake(asio::ssl::stream_base::server, token);
-    }
-    write_guard_.cancel();
-    if (ec) server_.metrics.on_garbage_connection();
-    co_return !ec;
-  }
-
   /// One request and its answer; whether the connection goes on.
   asio::awaitable<bool> serve_one() {
-    const TimePoint idle_until = now() + server_.options.idle_deadline;
-    while (inbox_.size() == 0) {
-      if (server_.stopping || peer_gone_) co_return false;
-      start_fill();
+    const TimePoint idle_until = now() + server_.options.deadlines.idle;
+    bool skipped = false;
+    while (!begun(skipped)) {
+      if (server_.stopping || input_ended_) co_return false;
+      Base::start_fill();
       const bool in_time = co_await changed(idle_until);
       if (!in_time) co_return false;
     }
@@ -246,16 +129,24 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     parser.header_limit(static_cast<std::uint32_t>(server_.options.header_bytes_max));
     parser.body_limit(server_.options.body_bytes_max);
     keep_alive_ = head_only_ = false;
-    const Read head_read = co_await read_until(parser, server_.options.header_deadline, true);
+    fields_.clear();
+    const Read head_read = co_await read_until(parser, server_.options.deadlines.header, true);
     if (head_read.gone) co_return false;
     if (head_read.error) {
       const bool on = co_await turn_away(*head_read.error);
       co_return on;
     }
-    const HttpHead head = head_of(parser);
     version_1_0_ = parser.get().version() < 11;
+    HttpHead head;
+    if (const std::string fault = read_head(parser, head); !fault.empty()) {
+      server_.metrics.on_garbage_connection();
+      ApiError error = bad_http_error(fault);
+      const bool on = co_await turn_away(std::move(error));
+      co_return on;
+    }
     keep_alive_ = parser.keep_alive() && !server_.stopping;
     head_only_ = head.method == "HEAD";
+    fields_ = server_.api.fields_for(head);
 
     Route route{};
     std::optional<ApiError> refusal = server_.api.admit(head, route);
@@ -268,8 +159,8 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
       co_return on;
     }
     if (refusal) {
-      const HttpReply reply = error_reply(*refusal);
-      const bool on = co_await respond(reply);
+      HttpReply reply = error_reply(*refusal);
+      const bool on = co_await respond(std::move(reply));
       co_return on;
     }
     const bool on = co_await serve_admitted(parser, head, route);
@@ -289,7 +180,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
         if (!sent) co_return false;
       }
       const Read body_read =
-          co_await read_until(parser, server_.options.body_deadline, false, &share.bytes);
+          co_await read_until(parser, server_.options.deadlines.body, false, &share.bytes);
       if (body_read.gone) co_return false;
       if (body_read.error) {
         const bool on = co_await turn_away(*body_read.error);
@@ -307,8 +198,20 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
       const auto work = [&] { reply = server_.api.reply(route, head, parser.get().body()); };
       co_await on_worker(work);
     }
-    const bool on = co_await respond(reply);
+    const bool on = co_await respond(std::move(reply));
     co_return on;
+  }
+
+  /// Whether a request has begun to arrive. One empty line before it is skipped (RFC 9112, 2.2).
+  bool begun(bool& skipped) {
+    const auto bytes = inbox_.data();
+    const std::string_view text(static_cast<const char*>(bytes.data()), bytes.size());
+    if (!skipped && text == "\r") return false;
+    if (!skipped && text.starts_with("\r\n")) {
+      skipped = true;
+      inbox_.consume(2);
+    }
+    return inbox_.size() > 0;
   }
 
   struct Read {
@@ -355,14 +258,31 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     return bad_http_error(ec.message());
   }
 
-  static HttpHead head_of(const Parser& parser) {
+  /// What is wrong with it, or nothing.
+  static std::string read_head(const Parser& parser, HttpHead& head) {
     const auto& request = parser.get();
-    const std::string_view target(request.target().data(), request.target().size());
-    const auto authorization = request[http::field::authorization];
-    const auto method = request.method_string();
-    return {.method = std::string(method.data(), method.size()),
-            .path = std::string(target.substr(0, target.find_first_of("?#"))),
-            .authorization = std::string(authorization.data(), authorization.size())};
+    const auto text = [](auto view) { return std::string(view.data(), view.size()); };
+    const auto field = [&](http::field name) { return text(request[name]); };
+    // Whoever reads another end of the body than a proxy before us would take its rest for a
+    // request.
+    const auto codings = request.count(http::field::transfer_encoding);
+    if (codings > 0 && (codings > 1 || request.version() < 11 ||
+                        !boost::beast::iequals(request[http::field::transfer_encoding], "chunked")))
+      return "Transfer-Encoding may be chunked and nothing else";
+    const auto hosts = request.count(http::field::host);
+    if (hosts > 1 || (hosts == 0 && request.version() >= 11)) return "it must have one Host field";
+    auto target = parse_target({request.target().data(), request.target().size()});
+    if (!target) return "its path has a percent sign that no two hexadecimal digits follow";
+    head.method = text(request.method_string());
+    head.path = std::move(target->path);
+    if (hosts == 1) head.host = field(http::field::host);
+    if (!target->authority.empty()) head.host = std::move(target->authority);
+    head.authorization = field(http::field::authorization);
+    head.content_type = field(http::field::content_type);
+    head.origin = field(http::field::origin);
+    head.requested_method = field(http::field::access_control_request_method);
+    head.requested_headers = field(http::field::access_control_request_headers);
+    return "";
   }
 
   // --- Generation -----------------------------------------------------------------------------
@@ -372,10 +292,10 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     Session& session;
     explicit ExchangeScope(Session& s) : session(s) {
       session.exchange_ = std::make_shared<Exchange>(
-          s.server_.service, s.server_.model, s.server_.options.unsent_bytes_max,
+          s.server_.service, s.server_.model, s.server_.options.unsent_bytes_max, s.server_.answers,
           [weak = s.weak_from_this(), io = &s.server_.io] {
             asio::post(*io, [weak] {
-              if (const auto self = weak.lock()) self->on_news();
+              if (const auto self = weak.lock()) static_cast<Session&>(*self).on_news();
             });
           });
     }
@@ -387,7 +307,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
 
   asio::awaitable<bool> generate(Route route, std::string& body) {
     const ExchangeScope scope(*this);
-    start_fill();
+    Base::start_fill();
     std::optional<ApiError> error = {};
     const auto submit = [&] {
       ApiRequest request;
@@ -398,8 +318,8 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     co_await on_worker(submit);
     if (peer_gone_ || aborted_) co_return false;
     if (error) {
-      const HttpReply reply = error_reply(*error);
-      const bool on = co_await respond(reply);
+      HttpReply reply = error_reply(*error);
+      const bool on = co_await respond(std::move(reply));
       co_return on;
     }
     bool on = false;
@@ -415,62 +335,85 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     Exchange::News news = exchange_->take();
     while (!news.done && !news.error) {
       if (peer_gone_ || aborted_) co_return false;
-      co_await changed(kForever);
+      if (Base::wants_head_early()) {
+        const bool there = co_await Base::begin_head_early();
+        if (!there) co_return false;
+      } else {
+        co_await changed(kForever);
+      }
       news = exchange_->take();
     }
     HttpReply reply;
     if (news.error) {
       reply = error_reply(*news.error);
     } else {
-      const auto render = [&] { reply.body = exchange_->whole(); };
-      co_await on_worker(render);
+      bool last = false;
+      const auto write = [&] { last = exchange_->write_piece(reply.body); };
+      co_await on_worker(write);
+      if (!last) {
+        const bool on = co_await send_in_pieces(std::move(reply.body));
+        co_return on;
+      }
     }
-    const bool on = co_await respond(reply);
+    const bool on = co_await respond(std::move(reply));
     co_return on;
   }
 
-  /// The header goes out with the first news, so that an error before it has its own status code.
+  /// An answer that is too large to be held twice, as tokens and as JSON: the next piece is written
+  /// when the client has taken one.
+  asio::awaitable<bool> send_in_pieces(std::string piece) {
+    std::string out = open_head({});
+    bool sent = co_await send_head(out);
+    for (bool last = false;;) {
+      out.clear();
+      append_body(out, piece, last);
+      if (sent) sent = co_await send(out);
+      if (!sent) co_return false;
+      if (last) co_return keep_alive_ && !version_1_0_;
+      piece.clear();
+      const auto write = [&] { last = exchange_->write_piece(piece); };
+      co_await on_worker(write);
+    }
+  }
+
+  /// The head goes out with the first news, so that an error before it has its own status code.
   asio::awaitable<bool> stream_answer() {
     bool begun = false;
     for (;;) {
       Exchange::News news = exchange_->take();
       if (peer_gone_ || aborted_) co_return false;
       if (news.error && !begun) {
-        const HttpReply reply = error_reply(*news.error);
-        const bool on = co_await respond(reply);
+        HttpReply reply = error_reply(*news.error);
+        const bool on = co_await respond(std::move(reply));
         co_return on;
       }
       if (news.error) news.bytes += Answer::stream_error(*news.error);
-      std::string out;
-      if (!begun && !news.bytes.empty()) {
-        begun = true;
-        server_.metrics.on_http_response(200);
-        out = stream_head(keep_alive_, version_1_0_);
-      }
-      if (version_1_0_) {
-        out += news.bytes;
-      } else {
-        append_chunk(out, news.bytes);
-      }
       const bool last = news.done || news.error.has_value();
-      if (last && !version_1_0_) out += kLastChunk;
-      const bool sent = co_await send(out);
+      if (news.bytes.empty() && !last) {
+        if (begun || !Base::wants_head_early()) {
+          co_await changed(kForever);
+          continue;
+        }
+        const bool there = co_await Base::begin_head_early();
+        if (!there) co_return false;
+        continue;
+      }
+      std::string out;
+      if (!begun) out = open_head(stream_reply());
+      append_body(out, news.bytes, last);
+      bool sent = false;
+      if (std::exchange(begun, true)) {
+        sent = co_await send(out);
+      } else {
+        sent = co_await send_head(out);
+      }
       if (!sent) co_return false;
       if (last) co_return keep_alive_ && !version_1_0_;
-      if (out.empty()) co_await changed(kForever);
     }
   }
 
-  Server& server_;
-  Stream stream_;
-  asio::steady_timer changed_;      // Never for its time only: cancelled when something changed.
-  asio::steady_timer write_guard_;  // Closes the connection of a client that does not read.
-  const std::unique_ptr<char[]> chunk_;
-  boost::beast::flat_buffer inbox_;  // Received and not yet parsed.
   std::shared_ptr<Exchange> exchange_;
-  bool filling_ = false;
-  bool peer_gone_ = false;
-  bool aborted_ = false;
+  HttpFields fields_;  // Of every answer to the request.
   bool keep_alive_ = false;
   bool head_only_ = false;
   bool version_1_0_ = false;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <mutex>
 #include <shared_mutex>
 
@@ -20,6 +21,7 @@
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
+#include "transport/utf8.h"
 
 namespace troupe {
 namespace {
@@ -52,6 +54,17 @@ ModelCosts costs_of(const ModelConfig& config, Numerics numerics) {
   costs.kv_bytes_per_token_layer = kv_bytes_per_token_layer(config, numerics);
   costs.kv_bytes_per_token = sizeof(TokenId);
   return costs;
+}
+
+/// Names travel to the workers, and stand in metrics and answers.
+Status check_name(const std::string& flag, const std::string& name) {
+  if (!transport::is_utf8(name) || name.find('\0') != name.npos)
+    return invalid_argument(flag + " must be UTF-8 text, and '" +
+                            transport::repair_utf8(name, 256) + "' is not; rename it.");
+  if (name.size() > limits::kNameBytesMax)
+    return invalid_argument(flag + " may have at most " + std::to_string(limits::kNameBytesMax) +
+                            " bytes, not " + std::to_string(name.size()) + ".");
+  return {};
 }
 
 /// The control lane of a head, if it listens. Thread-safe.
@@ -131,8 +144,10 @@ struct HeadNode::Impl final : HeadSurroundings {
   std::unique_ptr<Gateway> gateway;
 
   // What the metrics know already. Inside the Supervisor's actor only.
-  std::uint64_t refused_seen = 0, garbage_seen = 0;   // of the lane's
+  std::uint64_t refused_seen = 0;                     // of the lane's and the Supervisor's
+  std::uint64_t garbage_seen = 0;                     // of the lane's
   std::uint64_t recoveries_seen = 0, moves_seen = 0;  // of the Supervisor's
+  std::map<std::uint32_t, std::uint64_t> preemptions_seen;  // by replica
 
   mutable std::mutex mutex;
   mutable std::condition_variable turned;
@@ -143,6 +158,11 @@ struct HeadNode::Impl final : HeadSurroundings {
 };
 
 Status HeadNode::Impl::start(HeadOptions options) {
+  const std::string path = std::filesystem::absolute(options.engine.model).string();
+  if (const Status named = check_name("--model", path); !named.ok()) return named;
+  if (const Status named = check_name("--served-model-name", options.engine.served_model_name);
+      !named.ok())
+    return named;
   auto checkpoint = Checkpoint::open(options.engine.model);
   if (!checkpoint.ok()) return checkpoint.error();
   auto loaded = ModelFrontend::load(options.engine);
@@ -285,17 +305,23 @@ void HeadNode::Impl::may_end() {
 void HeadNode::Impl::update_metrics(const Supervisor& supervisor) {
   std::uint64_t ready = 0;
   std::int64_t total = 0, used = 0;
+  std::map<std::uint32_t, std::uint64_t> preemptions;
   for (const auto& [id, member] : supervisor.members()) {
     ready += member.state == MemberState::kReady;
     for (const auto& replica : member.replicas) {
       total += replica.kv_blocks_total;
       used += replica.kv_blocks_used;
+      preemptions[replica.replica] = replica.preemptions;
     }
   }
+  for (const auto& [replica, count] : preemptions)
+    metrics->add_preemptions(count - std::min(count, preemptions_seen[replica]));
+  preemptions_seen.swap(preemptions);
   const ControlStats seen = lane.stats();
-  for (; refused_seen < seen.strangers_refused; ++refused_seen) metrics->on_refused_node();
-  for (; garbage_seen < seen.garbage; ++garbage_seen) metrics->on_garbage_connection();
   const auto& counters = supervisor.counters();
+  const std::uint64_t refused = seen.strangers_refused + counters.refused_joins;
+  for (; refused_seen < refused; ++refused_seen) metrics->on_refused_node();
+  for (; garbage_seen < seen.garbage; ++garbage_seen) metrics->on_garbage_connection();
   for (; recoveries_seen < counters.recoveries; ++recoveries_seen) metrics->on_recovery();
   metrics->add_expert_moves(counters.moves - std::exchange(moves_seen, counters.moves));
   metrics->set_nodes(ready);
@@ -338,9 +364,9 @@ bool HeadNode::ready() const {
   return impl_->state == ClusterState::kReady;
 }
 
-std::string HeadNode::not_ready_reason() const {
+std::string HeadNode::state() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->message;
+  return std::string(to_string(impl_->state));
 }
 
 void HeadNode::subscribe(std::function<void(const ClusterEvent&)> listener) {

@@ -54,7 +54,7 @@ class HeadNode : public ClusterView {
   // ClusterView
   std::string status_json() const override;
   bool ready() const override;
-  std::string not_ready_reason() const override;
+  std::string state() const override;
 
   /// Cluster events, from the Supervisor's actor, until the head ends; must not block.
   void subscribe(std::function<void(const ClusterEvent&)> listener);

@@ -44,7 +44,11 @@ std::uint64_t expert_key(int layer, int expert) {
 }  // namespace
 
 struct Metrics::Impl {
-  explicit Impl(const std::string& model_name) : labels{{"model_name", model_name}} {}
+  explicit Impl(const std::string& model_name) : labels{{"model_name", model_name}} {
+    // Prefixes are not cached yet: zero, as vLLM tells where caching is off.
+    counter("troupe:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
+    counter("troupe:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  }
 
   Gauge& gauge(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Labels(labels).Register(registry).Add({});
@@ -72,10 +76,6 @@ struct Metrics::Impl {
       counter("troupe:prompt_tokens_total", "Prompt tokens that were computed.");
   Counter& generation_tokens =
       counter("troupe:generation_tokens_total", "Tokens that were generated.");
-  Counter& prefix_queries =
-      counter("troupe:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
-  Counter& prefix_hits =
-      counter("troupe:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
   Counter& preemptions =
       counter("troupe:num_preemptions_total", "Sequences put back because KV blocks ran out.");
   Counter& recoveries =
@@ -145,10 +145,6 @@ void Metrics::add_prompt_tokens(std::uint64_t count) {
 void Metrics::add_generation_tokens(std::uint64_t count) {
   impl_->generation_tokens.Increment(static_cast<double>(count));
 }
-void Metrics::add_prefix_cache(std::uint64_t queried_tokens, std::uint64_t hit_tokens) {
-  impl_->prefix_queries.Increment(static_cast<double>(queried_tokens));
-  impl_->prefix_hits.Increment(static_cast<double>(hit_tokens));
-}
 void Metrics::on_first_token(double seconds) { impl_->first_token.Observe(seconds); }
 void Metrics::on_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
 
@@ -164,7 +160,9 @@ void Metrics::on_request_finished(const FinishedRequest& request) {
   if (request.timing.total_ms >= 0) impl_->e2e.Observe(request.timing.total_ms / 1e3);
 }
 
-void Metrics::on_preemption() { impl_->preemptions.Increment(); }
+void Metrics::add_preemptions(std::uint64_t count) {
+  impl_->preemptions.Increment(static_cast<double>(count));
+}
 void Metrics::on_recovery() { impl_->recoveries.Increment(); }
 void Metrics::on_replayed_request() { impl_->replayed.Increment(); }
 void Metrics::on_refused_node() { impl_->refused.Increment(); }

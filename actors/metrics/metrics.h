@@ -37,11 +37,10 @@ class Metrics {
   // --- What has happened ---
   void add_prompt_tokens(std::uint64_t count);
   void add_generation_tokens(std::uint64_t count);
-  void add_prefix_cache(std::uint64_t queried_tokens, std::uint64_t hit_tokens);
   void on_first_token(double seconds);  ///< since the request was accepted
   void on_inter_token(double seconds);  ///< between two tokens of one choice
   void on_request_finished(const FinishedRequest& request);
-  void on_preemption();
+  void add_preemptions(std::uint64_t count);
   void on_recovery();  ///< the cluster went on after a loss
   void on_replayed_request();
   void on_http_response(int status);

@@ -30,6 +30,16 @@ std::string waiting_message(const Membership& members, const SupervisorOptions& 
          " are here; to add a worker run: " + options.join_line;
 }
 
+namespace {
+
+/// What those who ask for an answer are told. Addresses and paths are for the status.
+std::string refusal(ClusterState state) {
+  return "The cluster cannot serve yet: it is " + std::string(to_string(state)) +
+         "; try again in a moment, or look at its status.";
+}
+
+}  // namespace
+
 bool ServiceState::trouble(const std::string& why) {
   if (trouble_ == why) return false;
   trouble_ = why;
@@ -60,8 +70,8 @@ void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn)
     }
   }
   const bool soon = pending || (unserved_since_ && turn.now - *unserved_since_ < kPatience);
-  AdmissionChanged admission{versions.serves() || (formed_ && soon), message_};
-  if (admission.waits) admission.why.clear();
+  AdmissionChanged admission{versions.serves() || (formed_ && soon), {}};
+  if (!admission.waits) admission.why = refusal(state_);
   if (admission == admission_) return;
   admission_ = admission;
   tell_router(std::move(admission), turn);

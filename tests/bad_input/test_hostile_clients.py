@@ -10,6 +10,8 @@ import pytest
 
 from running import DEMO, Cluster, at_once, listening_ports, run, wait_until
 
+POST = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
 
 @pytest.fixture(scope="module")
 def cluster(troupe):
@@ -120,7 +122,7 @@ def test_an_unknown_model_and_path(cluster):
 
 def test_a_body_of_100_mb(cluster):
     with nobody_is_harmed(cluster), connect(cluster.http_port, 30) as s:
-        head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"
+        head = POST + "Content-Length: 100000000\r\n\r\n"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             s.sendall(head.encode())
             for _ in range(100):
@@ -208,7 +210,7 @@ def test_a_flood_of_control_connections(cluster):
 
 def test_clients_that_vanish_in_the_middle(cluster):
     body = json.dumps({"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"{POST}Content-Length: {len(body)}\r\n\r\n".encode()
     with nobody_is_harmed(cluster):
         for cut in (len(head) // 2, len(head) + 5, len(head) + len(body)):
             for _ in range(8):

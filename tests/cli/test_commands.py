@@ -16,7 +16,8 @@ ENGINE = """--model --max-model-len --max-num-seqs --max-num-batched-tokens --bl
 --tensor-parallel-size --pipeline-parallel-size --data-parallel-size --redundant-experts
 --numerics""".split()
 NETWORK = ["--fabric", "--bind-interface"]
-HTTP = ["--host", "--port", "--api-key", "--tls-cert", "--tls-key"]
+HTTP = ["--host", "--port", "--api-key", "--tls-cert", "--tls-key", "--allowed-host", "--allowed-origin",
+        "--metrics-without-key"]
 SAMPLING = """--max-tokens --temperature --top-p --top-k --min-p --seed --stop --repetition-penalty
 --presence-penalty --frequency-penalty --logprobs --ignore-eos""".split()
 PROMPT = ["--prompt", "--prompt-ids", "--chat", "--json", "--prompt-logprobs"]

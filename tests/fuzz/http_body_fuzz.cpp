@@ -4,9 +4,11 @@
 #include <string_view>
 
 #include "actors/gateway/api_request.h"
+#include "actors/gateway/http_target.h"
+#include "actors/gateway/site_rules.h"
 
 /// The bodies of every POST of the HTTP API: whatever they are, they end in a request within the
-/// limits or in an error with a status code.
+/// limits or in an error with a status code. So do the fields of a header.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const bool has_tokenizer : {true, false}) {
@@ -21,5 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)troupe::parse_tokenize(body, model, tokenize);
     (void)troupe::parse_detokenize(body, model, detokenize);
   }
+  const troupe::SiteRules sites({.hosts = {"name"}, .origins = {"https://name"}});
+  const auto refusal = sites.admit(std::string(body), body);
+  assert(!refusal || refusal->status == 403);
+  const auto target = troupe::parse_target(body);
+  assert(!target || target->path.size() <= size + 1);
+  (void)troupe::is_json_type(body);
   return 0;
 }

@@ -11,7 +11,8 @@ ENGINE = """--max-model-len --max-num-seqs --max-num-batched-tokens --block-size
     --tensor-parallel-size --pipeline-parallel-size --data-parallel-size --redundant-experts
     --numerics"""
 NETWORK = "--fabric --bind-interface"
-HTTP = "--host --port --api-key --tls-cert --tls-key"
+HTTP = """--host --port --api-key --tls-cert --tls-key --allowed-host --allowed-origin
+    --metrics-without-key"""
 HEAD = f"--model --listen --min-devices {ENGINE} {NETWORK} {HTTP}"
 SAMPLING = """--max-tokens --temperature --top-p --top-k --min-p --seed --stop --repetition-penalty
     --presence-penalty --frequency-penalty --logprobs --ignore-eos"""

@@ -27,9 +27,21 @@ void add_head_flags(CLI::App* command, HeadFlags& flags) {
   };
   http("--host", flags.host, "Address of the OpenAI API (default: 127.0.0.1)");
   http("--port", flags.port, "Its port (default: 8000; 0: any)")->check(CLI::Range(0, 65535));
-  http("--api-key", flags.api_keys,
-       "A key that requests must bear; may be repeated (also: $TROUPE_API_KEY)")
-      ->allow_extra_args(false);
+  const auto list = [&](const char* name, auto& value, const char* help) {
+    http(name, value, help)->allow_extra_args(false);
+  };
+  list("--api-key", flags.doors.api_keys,
+       "A key that requests must bear; may be repeated (also: $TROUPE_API_KEY)");
+  list("--allowed-host", flags.doors.sites.hosts,
+       "A name by which clients reach the API, besides addresses, localhost and this machine's "
+       "name; may be repeated");
+  list("--allowed-origin", flags.doors.sites.origins,
+       "A web site whose pages may use the API, such as https://chat.example.com, or '*' for all; "
+       "may be repeated");
+  command
+      ->add_flag("--metrics-without-key", flags.doors.metrics_without_key,
+                 "Let /metrics be read without an API key")
+      ->group("HTTP");
   http("--tls-cert", flags.tls_cert, "PEM certificate chain, to serve HTTPS");
   http("--tls-key", flags.tls_key, "Its PEM key");
 }
@@ -67,10 +79,11 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   GatewayOptions gateway;
   gateway.host = flags.host;
   gateway.port = static_cast<std::uint16_t>(flags.port);
-  gateway.api_keys = flags.api_keys;
-  for (const auto& key : gateway.api_keys)
+  gateway.doors = flags.doors;
+  auto& keys = gateway.doors.api_keys;
+  for (const auto& key : keys)
     if (key.empty()) return invalid_argument("--api-key must not be empty.");
-  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) gateway.api_keys.push_back(key);
+  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) keys.push_back(key);
   gateway.tls_cert = flags.tls_cert;
   gateway.tls_key = flags.tls_key;
   options.gateway = std::move(gateway);

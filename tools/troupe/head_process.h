@@ -21,7 +21,7 @@ struct HeadFlags {
   std::string listen = "127.0.0.1:6379";
   std::string host = "127.0.0.1";
   int port = 8000;
-  std::vector<std::string> api_keys;
+  Api::Doors doors;
   std::string tls_cert, tls_key;
   int min_devices = 0;  ///< 0: the command's own default
 };

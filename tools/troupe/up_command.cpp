@@ -125,6 +125,7 @@ class Children {
       sigset_t none;
       sigemptyset(&none);
       sigprocmask(SIG_SETMASK, &none, nullptr);
+      close_range(STDERR_FILENO + 1, ~0U, 0);  // files and sockets of the head are no worker's
       execv(argv[0], argv.data());
       _exit(kFailed);
     }

@@ -44,6 +44,14 @@ GenerationEvent last(GenerationEvent event, FinishReason finish = FinishReason::
   return event;
 }
 
+/// The whole answer of a complete one.
+json whole_of(Answer& answer) {
+  std::string text;
+  while (!answer.write_piece(text)) {
+  }
+  return json::parse(text);
+}
+
 std::vector<std::string> events_of(const std::string& body) {
   testing::HttpResponse response;
   response.body = body;
@@ -85,7 +93,7 @@ TEST_CASE("a whole completion") {
   answer.add(0, last(token('b', -std::numeric_limits<float>::infinity())), none);
   REQUIRE(answer.complete());
   CHECK(none.empty());
-  const json whole = json::parse(answer.whole());
+  const json whole = whole_of(answer);
   CHECK(whole["id"] == "cmpl-1");
   CHECK(whole["object"] == "text_completion");
   CHECK(whole["created"] == 7);
@@ -113,20 +121,19 @@ TEST_CASE("echo puts the prompt before the answer, its first log-probability nul
     Answer answer(request, model, "cmpl-1", 7);
     std::string none;
     answer.add(0, last(first(token('a')), FinishReason::kLength), none);
-    const json choice = json::parse(answer.whole())["choices"][0];
+    const json choice = whole_of(answer)["choices"][0];
     CHECK(choice["text"] == "pqa");
     CHECK(choice["logprobs"]["tokens"] == json({"<s>", "p", "q", "a"}));
     CHECK(choice["logprobs"]["token_logprobs"] == json({nullptr, -1.5, -0.75, -0.25}));
-    CHECK(choice["logprobs"]["text_offset"] == json({0, 3, 4, 5}));
+    CHECK(choice["logprobs"]["text_offset"] == json({0, 0, 1, 2}));
     CHECK(choice["logprobs"]["top_logprobs"] ==
           json({nullptr, {{"x", -0.5}, {"p", -1.5}}, {{"q", -0.75}}, {{"a", -0.25}}}));
   }
   SUBCASE("without one") {
-    request.drop_generated = true;
     Answer answer(request, model, "cmpl-1", 7);
     std::string none;
-    answer.add(0, last(first(token('a'))), none);
-    const json whole = json::parse(answer.whole());
+    answer.add(0, last(first({}), FinishReason::kLength), none);
+    const json whole = whole_of(answer);
     CHECK(whole["choices"][0]["text"] == "pq");
     CHECK(whole["choices"][0]["finish_reason"] == "length");
     CHECK(whole["choices"][0]["logprobs"]["tokens"] == json({"<s>", "p", "q"}));
@@ -150,6 +157,59 @@ TEST_CASE("echo puts the prompt before the answer, its first log-probability nul
   }
 }
 
+TEST_CASE("text_offset is a place in the text, in characters") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.logprobs = 0;
+  request.echo = true;
+  const std::string prompt = "h\xc3\xa9 \xf0\x9f\x99\x82";  // h, e with an accent, space, a face
+  std::vector<TokenId> ids{256};
+  for (const char c : prompt) ids.push_back(static_cast<unsigned char>(c));
+  const auto events = [&] {
+    std::vector<GenerationEvent> events;
+    for (const char c : std::string("x\xc3\xa4"
+                                    "\xe2"
+                                    "yz"))
+      events.push_back(token(c));
+    events[0].prompt_tokens = ids;
+    // As the decoder tells it: whole characters, and U+FFFD for the half one.
+    const char* texts[] = {"x", "", "\xc3\xa4", "", "\xef\xbf\xbdy", "z"};
+    for (std::size_t i = 0; i < events.size(); ++i) events[i].text = texts[i];
+    GenerationEvent end = token('z');
+    end.tokens[0].token = 256;  // A special token: it adds nothing.
+    end.text.clear();
+    events.push_back(last(std::move(end)));
+    return events;
+  };
+  const json answer_offsets{4, 5, 5, 6, 7, 8, 9};
+  SUBCASE("of a text, whose BOS is not in it") {
+    request.prompts[0].prompt = prompt;
+    json expected{0, 0, 1, 1, 2, 3, 3, 3, 3};
+    expected.insert(expected.end(), answer_offsets.begin(), answer_offsets.end());
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string none;
+    for (GenerationEvent& event : events()) answer.add(0, std::move(event), none);
+    const json choice = whole_of(answer)["choices"][0];
+    CHECK(choice["text"] == prompt + "x\xc3\xa4\xef\xbf\xbdyz");
+    CHECK(choice["logprobs"]["text_offset"] == expected);
+  }
+  SUBCASE("of ids, which are written out, streamed") {
+    request.prompts[0].prompt = ids;
+    request.stream = true;
+    json expected{0, 3, 4, 4, 5, 6, 6, 6, 6}, offsets = json::array();
+    for (const json& offset : answer_offsets) expected.push_back(offset.get<int>() + 3);
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string out;
+    for (GenerationEvent& event : events()) answer.add(0, std::move(event), out);
+    for (const std::string& event : events_of(out)) {
+      const json chunk = json::parse(event);
+      const json& some = chunk["choices"][0]["logprobs"]["text_offset"];
+      offsets.insert(offsets.end(), some.begin(), some.end());
+    }
+    CHECK(offsets == expected);
+  }
+}
+
 TEST_CASE("choices are counted prompt by prompt") {
   ByteModel model;
   Answer answer(completion(2, 2), model, "cmpl-1", 7);
@@ -165,7 +225,7 @@ TEST_CASE("choices are counted prompt by prompt") {
     }
   }
   REQUIRE(answer.complete());
-  const json whole = json::parse(answer.whole());
+  const json whole = whole_of(answer);
   REQUIRE(whole["choices"].size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(whole["choices"][i]["index"] == i);
@@ -179,7 +239,7 @@ TEST_CASE("a chat, whole") {
   ByteModel model;
   ApiRequest request = completion();
   request.chat = true;
-  request.logprobs = 0;
+  request.logprobs = 1;
   request.prompts[0].prompt = std::vector<ChatMessage>{{"user", "x"}};
   Answer answer(request, model, "chatcmpl-1", 7);
   std::string none;
@@ -187,7 +247,7 @@ TEST_CASE("a chat, whole") {
   event.tokens[0].token = 0xC3;  // Half a character.
   event.tokens[0].top = {{.token = 'z', .logprob = -1.0f}};
   answer.add(0, last(std::move(event)), none);
-  const json whole = json::parse(answer.whole());
+  const json whole = whole_of(answer);
   CHECK(whole["object"] == "chat.completion");
   const json& choice = whole["choices"][0];
   CHECK(choice["message"] == json({{"role", "assistant"}, {"content", "a"}}));
@@ -246,7 +306,7 @@ TEST_CASE("thoughts go to reasoning_content") {
     Answer answer(request, model, "chatcmpl-1", 7);
     std::string none;
     feed(answer, none);
-    const json message = json::parse(answer.whole())["choices"][0]["message"];
+    const json message = whole_of(answer)["choices"][0]["message"];
     CHECK(message["reasoning_content"] == "hm");
     CHECK(message["content"] == "yes");
   }
@@ -276,7 +336,7 @@ TEST_CASE("without a tokenizer tokens show as their ids") {
   GenerationEvent event = first(token('a'));
   event.text.clear();
   answer.add(0, last(std::move(event)), none);
-  const json choice = json::parse(answer.whole())["choices"][0];
+  const json choice = whole_of(answer)["choices"][0];
   CHECK(choice["text"] == "");
   CHECK(choice["logprobs"]["tokens"] == json({"token_id:97"}));
 }

@@ -118,6 +118,16 @@ TEST_CASE("a bad field of a completion is named") {
       {R"({"prompt": "a", "stop_token_ids": [3]})", "stop_token_ids"},
       {R"({"prompt": "a", "skip_special_tokens": false})", "skip_special_tokens"},
       {R"({"prompt": "a", "use_beam_search": true})", "use_beam_search"},
+      {R"({"prompt": "a", "length_penalty": 2})", "length_penalty"},
+      {R"({"prompt": "a", "prefix": true})", "prefix"},
+      {R"({"prompt": "a", "include_reasoning": 0})", "include_reasoning"},
+      {R"({"prompt": "a", "thinking": {"type": "enabled"}})", "thinking"},
+      {R"({"prompt": "a", "max_completion_tokens": 5})", "max_completion_tokens"},
+      {R"({"prompt": "a", "top_logprobs": 5})", "top_logprobs"},
+      {R"({"prompt": "a", "structural_tag": "x"})", "structural_tag"},
+      {R"({"prompt": "a", "kv_transfer_params": {"a": 1}})", "kv_transfer_params"},
+      {R"({"prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true}})",
+       "stream_options"},
   };
   for (const BadField& bad : cases) {
     CAPTURE(bad.body);
@@ -156,6 +166,29 @@ TEST_CASE("a bad field of a chat is named") {
        "response_format"},
       {R"({"messages": [{"role": "user", "content": "x"}], "chat_template": "x"})",
        "chat_template"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "include_reasoning": "yes"})",
+       "include_reasoning"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "thinking": {"type": "enabled"}})",
+       "thinking"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "thinking": true})", "thinking"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "enable_thinking": true})",
+       "enable_thinking"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "high"})",
+       "reasoning_effort"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "reasoning": {"effort": "low"}})",
+       "reasoning"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "verbosity": "low"})", "verbosity"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "thinking_token_budget": 5})",
+       "thinking_token_budget"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "mm_processor_kwargs": {"a": 1}})",
+       "mm_processor_kwargs"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "vllm_xargs": {"a": 1}})", "vllm_xargs"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "prefix": true}]})", "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]})",
+       "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "audio": {"id": "a"}}]})",
+       "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "refusal": "no"}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": 1}})", "logit_bias"},
   };
   for (const BadField& bad : cases) {
@@ -202,6 +235,26 @@ TEST_CASE("the fields of a completion arrive") {
   CHECK(out.echo);
 }
 
+TEST_CASE("fields that ask for what is done anyway are taken") {
+  const std::string messages = R"("messages": [{"role": "assistant", "content": "x", "name": "n",
+      "prefix": false, "refusal": null, "audio": null, "function_call": null, "tool_calls": []}])";
+  const std::string anyway = R"("verbosity": "medium", "prefix": false, "length_penalty": 1.0,
+      "include_reasoning": true, "user": "u", "service_tier": "auto", "parallel_tool_calls": true,
+      "metadata": {}, "priority": 3, "cache_salt": "s")";
+  const std::string thinks = R"("thinking": {"type": "enabled"}, "enable_thinking": true)";
+  const std::string answers = R"("thinking": {"type": "disabled"}, "enable_thinking": false,
+      "include_reasoning": false, "reasoning_effort": "none")";
+  const ModelFacts reasoner{.served_model_name = "m", .has_tokenizer = true, .reasoning = true};
+  ApiRequest out;
+  CHECK_FALSE(parse_chat("{" + messages + "," + anyway + "}", kModel, out));
+  CHECK_FALSE(parse_chat("{" + messages + "," + anyway + "," + thinks + "}", reasoner, out));
+  CHECK_FALSE(parse_chat("{" + messages + "," + answers + "}", kModel, out));
+  CHECK(parse_chat("{" + messages + "," + thinks + "}", kModel, out)->param == "thinking");
+  CHECK(parse_chat("{" + messages + "," + answers + "}", reasoner, out)->param == "thinking");
+  CHECK(parse_chat("{" + messages + R"(, "include_reasoning": false})", reasoner, out)->param ==
+        "include_reasoning");
+}
+
 TEST_CASE("what a completion leaves out stays open, except for OpenAI's 16 tokens") {
   ApiRequest out;
   REQUIRE_FALSE(parse_completion(R"({"prompt": [[1, 2], "x", [0]]})", kModel, out));
@@ -218,8 +271,9 @@ TEST_CASE("what a completion leaves out stays open, except for OpenAI's 16 token
 TEST_CASE("echo may ask for no new token") {
   ApiRequest out;
   REQUIRE_FALSE(parse_completion(R"({"prompt": [1], "max_tokens": 0, "echo": true})", kModel, out));
-  CHECK(out.drop_generated);
-  CHECK(out.prompts[0].max_tokens == 1u);
+  CHECK(out.prompts[0].max_tokens == 0u);
+  CHECK(out.logprobs == -1);
+  CHECK(out.prompts[0].prompt_logprobs == 0);  // A request that generates nothing must score.
 }
 
 TEST_CASE("the fields of a chat arrive") {

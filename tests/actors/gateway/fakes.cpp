@@ -127,10 +127,16 @@ bool FakeService::advance(Job& job) {
   }
   const std::uint32_t length =
       request.max_tokens.value_or(static_cast<std::uint32_t>(script.text.size()));
-  const bool last = job.step + 1 >= length;
+  const bool last = job.step + 1 >= length;  // A prompt without an answer has one empty event.
   for (std::uint32_t choice = 0; choice < request.n; ++choice) {
     GenerationEvent event = event_of(choice);
     const char c = script.text[job.step % script.text.size()];
+    if (length == 0) {
+      event.finish = FinishReason::kLength;
+      event.request_done = choice + 1 == request.n;
+      job.sink->on_event(std::move(event));
+      continue;
+    }
     TokenOutput token{.token = static_cast<unsigned char>(c),
                       .logprob = -0.1f * static_cast<float>(job.step + 1),
                       .top = {}};

@@ -30,6 +30,7 @@ class ByteModel : public GatewayModel {
                                       bool add_special_tokens) const override;
   Result<std::string> decode(std::span<const TokenId> ids) const override;
   std::string_view token_bytes(TokenId id) const override;
+  bool is_special(TokenId id) const override { return id == 256; }
   bool reasoning() const override { return thinks; }
   bool opens_think() const override { return opens; }
 };
@@ -39,7 +40,7 @@ class FakeCluster : public ClusterView {
   std::atomic<bool> is_ready{true};
   std::string status_json() const override { return "{\"cluster\":{\"state\":\"ready\"}}"; }
   bool ready() const override { return is_ready; }
-  std::string not_ready_reason() const override { return "Waiting for 1 more device."; }
+  std::string state() const override { return is_ready ? "ready" : "forming"; }
 };
 
 /// A cluster that answers every prompt with the same text, a character a token and a tick, all

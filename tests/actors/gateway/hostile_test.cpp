@@ -19,16 +19,16 @@ void check_alive(const Stand& stand) {
 
 TEST_CASE("slow headers and bodies end at their deadline") {
   GatewayOptions options;
-  options.header_deadline = 100ms;
-  options.body_deadline = 100ms;
-  options.idle_deadline = 200ms;
+  options.deadlines.header = 100ms;
+  options.deadlines.body = 100ms;
+  options.deadlines.idle = 200ms;
   Stand stand(std::move(options));
   HttpClient header = stand.client();
   header.send("GET /health HTT");
   CHECK(header.response().status == 408);
   CHECK(header.closed_by_peer());
   HttpClient body = stand.client();
-  body.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n{");
+  body.send(kPostCompletion + "Content-Length: 100\r\n\r\n{");
   CHECK(body.response().status == 408);
   HttpClient trickle = stand.client();
   std::thread drip([&] {
@@ -43,7 +43,7 @@ TEST_CASE("slow headers and bodies end at their deadline") {
 TEST_CASE("a body over the limit is refused before it is read") {
   Stand stand;
   HttpClient declared = stand.client();
-  declared.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 104857600\r\n\r\n");
+  declared.send(kPostCompletion + "Content-Length: 104857600\r\n\r\n");
   HttpResponse answer = declared.response();
   CHECK(answer.status == 413);
   CHECK(answer.json()["error"]["code"] == "body_too_large");
@@ -53,7 +53,7 @@ TEST_CASE("a body over the limit is refused before it is read") {
   Stand small(std::move(options));
   HttpClient sender = small.client();
   const std::string mebibyte(1u << 20, ' ');
-  sender.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+  sender.send(kPostCompletion + "Transfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 100 && sender.send("100000\r\n" + mebibyte + "\r\n"); ++i) {
   }
   CHECK(sender.response().status == 413);
@@ -73,10 +73,15 @@ TEST_CASE("bytes that are not HTTP") {
       "GET\r\n\r\n",
       "GET /health HTTP/9.9\r\n\r\n",
       "GET /health HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-      "GET /health HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-      "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-      "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
-      std::string("GET /\0health HTTP/1.1\r\n\r\n", 25),
+      "GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n",
+      kPostCompletion + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
+      kPostCompletion + "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+      "GET /health HTTP/1.1\r\n\r\n",
+      "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+      "GET /v1/models/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+      "GET /v1/models/%4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+      std::string("GET /\0health HTTP/1.1\r\nHost: localhost\r\n\r\n", 42),
       "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
       "GET /health HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n",
   };
@@ -116,7 +121,7 @@ TEST_CASE("10,000 levels of nesting are refused at once") {
 TEST_CASE("a reader that does not read is cut off and its request cancelled") {
   GatewayOptions options;
   SUBCASE("because too much is unsent") { options.unsent_bytes_max = 64u << 10; }
-  SUBCASE("because it takes too long") { options.write_deadline = 200ms; }
+  SUBCASE("because it takes too long") { options.deadlines.write = 200ms; }
   Stand stand(std::move(options));
   FakeService::Script script;
   script.tick = 10us;

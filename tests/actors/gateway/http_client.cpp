@@ -75,6 +75,8 @@ bool HttpClient::send(std::string_view bytes) {
   return true;
 }
 
+void HttpClient::half_close() { shutdown(fd_, SHUT_WR); }
+
 bool HttpClient::fill() {
   if (ended_) return false;
   char bytes[65536];
@@ -153,12 +155,12 @@ HttpResponse HttpClient::response(bool to_head) {
 
 std::string post_text(const std::string& path, std::string_view body, const std::string& headers) {
   return "POST " + path +
-         " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n" + headers + "\r\n" + std::string(body);
 }
 
 HttpResponse HttpClient::get(const std::string& path, const std::string& headers) {
-  send("GET " + path + " HTTP/1.1\r\nHost: test\r\n" + headers + "\r\n");
+  send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
   return response();
 }
 

@@ -33,6 +33,8 @@ class HttpClient {
 
   bool connected() const { return fd_ >= 0; }
   /// False if the peer has closed.
+  /// Sends no more, and still reads.
+  void half_close();
   bool send(std::string_view bytes);
   /// Bytes are here, or come within the wait. They stay unread.
   bool arrived() { return !inbox_.empty() || fill(); }
@@ -40,6 +42,10 @@ class HttpClient {
   std::string receive();
   /// The end of the stream comes within the wait.
   bool closed_by_peer();
+  /// TLS: the server said that nothing follows.
+  bool ended_in_order() const {
+    return tls_ != nullptr && (SSL_get_shutdown(tls_) & SSL_RECEIVED_SHUTDOWN) != 0;
+  }
   HttpResponse response(bool to_head = false);
   HttpResponse get(const std::string& path, const std::string& headers = "");
   HttpResponse post(const std::string& path, const nlohmann::json& body,
@@ -58,6 +64,9 @@ class HttpClient {
   bool ended_ = false;
 };
 
+/// The beginning of a completion's header.
+inline const std::string kPostCompletion =
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 std::string post_text(const std::string& path, std::string_view body,
                       const std::string& headers = "");
 

@@ -23,7 +23,7 @@ TEST_CASE("the exposition has vLLM's names with our prefix") {
   metrics.set_nodes(2);
   metrics.add_prompt_tokens(10);
   metrics.add_generation_tokens(20);
-  metrics.add_prefix_cache(7, 5);
+  metrics.add_preemptions(3);
   metrics.on_first_token(0.015);
   metrics.on_inter_token(0.003);
   metrics.on_request_finished(
@@ -44,8 +44,9 @@ TEST_CASE("the exposition has vLLM's names with our prefix") {
   CHECK(value_of(text, "troupe:nodes" + label) == "2");
   CHECK(value_of(text, "troupe:prompt_tokens_total" + label) == "10");
   CHECK(value_of(text, "troupe:generation_tokens_total" + label) == "20");
-  CHECK(value_of(text, "troupe:prefix_cache_queries_total" + label) == "7");
-  CHECK(value_of(text, "troupe:prefix_cache_hits_total" + label) == "5");
+  CHECK(value_of(text, "troupe:prefix_cache_queries_total" + label) == "0");
+  CHECK(value_of(text, "troupe:prefix_cache_hits_total" + label) == "0");
+  CHECK(value_of(text, "troupe:num_preemptions_total" + label) == "3");
   CHECK(value_of(text, "troupe:recoveries_total" + label) == "0");
   CHECK(value_of(text, "troupe:replayed_requests_total" + label) == "1");
   CHECK(value_of(text, "troupe:time_to_first_token_seconds_count" + label) == "1");

@@ -110,8 +110,8 @@ TEST_CASE("the small answers") {
   answer = client.get("/health");
   CHECK(answer.status == 503);
   CHECK(answer.headers.contains("retry-after"));
-  CHECK(answer.json()["error"]["message"] == "Waiting for 1 more device.");
-  client.send("HEAD /v1/models HTTP/1.1\r\nHost: t\r\n\r\n");
+  CHECK(answer.json()["error"]["message"] == "The cluster is forming.");
+  client.send("HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
   answer = client.response(true);
   CHECK(answer.status == 200);
   CHECK(client.get("/health").status == 503);  // The answer to HEAD had no body.
@@ -133,13 +133,14 @@ TEST_CASE("paths, methods and models that are not there") {
   CHECK(client.get("/health").status == 200);
 }
 
-TEST_CASE("keys open everything but health and metrics") {
+TEST_CASE("keys open everything but health") {
   GatewayOptions options;
-  options.api_keys = {"first-key", "second-key"};
+  options.doors.api_keys = {"first-key", "second-key"};
   Stand stand(std::move(options));
   HttpClient client = stand.client();
   CHECK(client.get("/health").status == 200);
-  CHECK(client.get("/metrics").status == 200);
+  CHECK(client.get("/metrics").status == 401);
+  CHECK(client.get("/metrics", "Authorization: Bearer first-key\r\n").status == 200);
   CHECK(client.get("/v1/models", "Authorization: Bearer first-key\r\n").status == 200);
   CHECK(client.get("/v1/models", "authorization: bearer second-key\r\n").status == 200);
   for (const char* header :
@@ -152,7 +153,7 @@ TEST_CASE("keys open everything but health and metrics") {
   }
   // A stranger's body is not waited for.
   HttpClient stranger = stand.client();
-  stranger.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n{");
+  stranger.send(kPostCompletion + "Content-Length: 1000000\r\n\r\n{");
   CHECK(stranger.response().status == 401);
 }
 
@@ -287,20 +288,20 @@ TEST_CASE("HTTP/1.0, Connection: close and Expect") {
   const std::string body = R"({"prompt": "a", "max_tokens": 2, "stream": true})";
   const std::string length = "Content-Length: " + std::to_string(body.size());
   HttpClient old = stand.client();
-  old.send("POST /v1/completions HTTP/1.0\r\n" + length + "\r\n\r\n" + body);
+  old.send("POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n" + length +
+           "\r\n\r\n" + body);
   HttpResponse answer = old.response();
   CHECK(answer.status == 200);
   CHECK(answer.headers["transfer-encoding"].empty());
   CHECK(text_of(answer.events()) == "ab");
 
   HttpClient closing = stand.client();
-  closing.send("GET /health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+  closing.send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   CHECK(closing.response().headers["connection"] == "close");
   CHECK(closing.closed_by_peer());
 
   HttpClient patient = stand.client();
-  patient.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n" + length +
-               "\r\n\r\n");
+  patient.send(kPostCompletion + "Expect: 100-continue\r\n" + length + "\r\n\r\n");
   CHECK(patient.receive() == "HTTP/1.1 100 Continue\r\n\r\n");
   patient.send(body);
   CHECK(patient.response().status == 200);
@@ -375,6 +376,22 @@ TEST_CASE("over TLS") {
         client.post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 3}, {"stream", true}});
     CHECK(text_of(streamed.events()) == "abc");
   }
+  // The end of an answer without a length is the end that TLS has, not that of the socket.
+  {
+    HttpClient client = stand.client(true);
+    const std::string body = R"({"prompt": "a", "max_tokens": 3, "stream": true})";
+    client.send(
+        "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+        "Content-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body);
+    CHECK(text_of(client.response().events()) == "abc");
+    CHECK(client.ended_in_order());
+  }
+  HttpClient refused = stand.client(true);
+  refused.send("nonsense\r\n\r\n");
+  CHECK(refused.response().status == 400);
+  CHECK(refused.closed_by_peer());
+  CHECK(refused.ended_in_order());
   HttpClient plain = stand.client();
   plain.send("GET /health HTTP/1.1\r\n\r\n");
   CHECK(plain.closed_by_peer());

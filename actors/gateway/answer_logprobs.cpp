@@ -1,0 +1,121 @@
+#include "actors/gateway/answer_logprobs.h"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe {
+namespace {
+
+constexpr std::array<std::string_view, 4> kLists{"text_offset", "token_logprobs", "tokens",
+                                                 "top_logprobs"};
+
+void write_token(JsonWriter& json, const TokenNames& names, const TokenLogprob& token) {
+  json.member("token", names.of(token.token)).member("logprob", token.logprob).key("bytes");
+  if (!names.model.has_tokenizer()) {
+    json.null();
+    return;
+  }
+  json.begin_array();
+  for (const char c : names.model.token_bytes(token.token))
+    json.value(static_cast<int>(static_cast<unsigned char>(c)));
+  json.end_array();
+}
+
+}  // namespace
+
+std::string TokenNames::of(TokenId id) const {
+  return as_ids ? "token_id:" + std::to_string(id) : valid_utf8(model.token_bytes(id));
+}
+
+bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
+                         LogprobsPlace& place, std::size_t bytes_max) {
+  if (!std::exchange(place.open, true)) json.begin_object().key("content").begin_array();
+  for (; place.row < tokens.size(); ++place.row) {
+    if (json.text().size() >= bytes_max) return false;
+    json.begin_object();
+    write_token(json, names, tokens.chosen(place.row));
+    json.key("top_logprobs").begin_array();
+    tokens.each_alternative(place.row, [&](const TokenLogprob& token) {
+      json.begin_object();
+      write_token(json, names, token);
+      json.end_object();
+    });
+    json.end_array().end_object();
+  }
+  json.end_array().end_object();
+  return true;
+}
+
+bool CompletionLogprobs::write(JsonWriter& json, LogprobsPlace& place,
+                               std::size_t bytes_max) const {
+  const std::size_t rows = prompt_rows() + tokens_.size();
+  if (!std::exchange(place.open, true)) json.begin_object().key(kLists[0]).begin_array();
+  for (;;) {
+    for (; place.row < rows; ++place.row) {
+      if (json.text().size() >= bytes_max) return false;
+      write_cell(json, place.list, place.row);
+    }
+    json.end_array();
+    if (++place.list == kLists.size()) break;
+    place.row = 0;
+    json.key(kLists[place.list]).begin_array();
+  }
+  json.end_object();
+  return true;
+}
+
+TokenId CompletionLogprobs::token(std::size_t row) const {
+  return row < prompt_rows() ? prompt_->tokens[row] : tokens_.chosen(row - prompt_rows()).token;
+}
+
+void CompletionLogprobs::write_cell(JsonWriter& json, std::size_t list, std::size_t row) const {
+  if (list == 0) return write_offset(json, row);
+  if (list == 2) {
+    json.value(names_.of(token(row)));
+    return;
+  }
+  const bool of_prompt = row < prompt_rows();
+  const KeptTokens& of = of_prompt ? prompt_->logprobs : tokens_;
+  // A prompt's first token has no log-probability.
+  const std::size_t i = of_prompt ? row - 1 : row - prompt_rows();
+  if (i >= of.size()) {
+    json.null();
+  } else if (list == 1) {
+    json.value(of.chosen(i).logprob);
+  } else {
+    write_top(json, of, i);
+  }
+}
+
+void CompletionLogprobs::write_offset(JsonWriter& json, std::size_t row) const {
+  const TokenId id = token(row);
+  std::string_view bytes = names_.model.token_bytes(id);
+  if (row < prompt_rows()) {
+    // What the tokenizer added to a client's text, its BOS or EOS, is not in that text.
+    const bool last = row + 1 == prompt_rows();
+    const bool begins = row == 0 && !prompt_->text.starts_with(bytes);
+    const bool ends = last && !prompt_->text.ends_with(bytes);
+    if ((begins || ends) && names_.model.is_special(id)) bytes = {};
+    json.value(offsets_.next(bytes));
+    if (last) offsets_.end_text();
+  } else {
+    if (names_.model.is_special(id)) bytes = {};
+    json.value(offsets_.next(bytes));
+  }
+}
+
+void CompletionLogprobs::write_top(JsonWriter& json, const KeptTokens& of, std::size_t i) const {
+  std::vector<std::string> seen;  // Different tokens may read the same; JSON names must not repeat.
+  const auto entry = [&](const TokenLogprob& token) {
+    std::string text = names_.of(token.token);
+    if (std::find(seen.begin(), seen.end(), text) != seen.end()) return;
+    json.member(text, token.logprob);
+    seen.push_back(std::move(text));
+  };
+  json.begin_object();
+  of.each_alternative(i, entry);
+  entry(of.chosen(i));
+  json.end_object();
+}
+
+}  // namespace troupe

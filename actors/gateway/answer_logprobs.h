@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/gateway/gateway_model.h"
+#include "actors/gateway/json_writer.h"
+#include "actors/gateway/kept_tokens.h"
+#include "actors/gateway/text_offsets.h"
+
+namespace troupe {
+
+/// How tokens are shown: as their text, or as "token_id:N".
+struct TokenNames {
+  const GatewayModel& model;
+  bool as_ids;
+  std::string of(TokenId id) const;
+};
+
+/// How far a `logprobs` object has been written.
+struct LogprobsPlace {
+  bool open = false;
+  std::size_t list = 0, row = 0;
+};
+
+/// A prompt that is shown before an answer's tokens.
+struct EchoedPrompt {
+  const std::string& text;
+  const std::vector<TokenId>& tokens;
+  const KeptTokens& logprobs;  ///< of tokens 1, 2, ...
+};
+
+/// `logprobs` of a chat: {"content": [...]}. Both write until it is all there (true), or until the
+/// JSON holds `bytes_max`, and go on from `place` when they are called again.
+bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
+                         LogprobsPlace& place, std::size_t bytes_max);
+
+/// `logprobs` of a completion: the lists text_offset, token_logprobs, tokens and top_logprobs.
+class CompletionLogprobs {
+ public:
+  /// `prompt` may be null. `offsets` says where the tokens begin, and is moved past them.
+  CompletionLogprobs(const TokenNames& names, const KeptTokens& tokens, const EchoedPrompt* prompt,
+                     TextOffsets& offsets)
+      : names_(names), tokens_(tokens), prompt_(prompt), offsets_(offsets) {}
+  bool write(JsonWriter& json, LogprobsPlace& place, std::size_t bytes_max) const;
+
+ private:
+  std::size_t prompt_rows() const { return prompt_ == nullptr ? 0 : prompt_->tokens.size(); }
+  TokenId token(std::size_t row) const;
+  void write_cell(JsonWriter& json, std::size_t list, std::size_t row) const;
+  void write_offset(JsonWriter& json, std::size_t row) const;
+  void write_top(JsonWriter& json, const KeptTokens& of, std::size_t i) const;
+
+  const TokenNames& names_;
+  const KeptTokens& tokens_;
+  const EchoedPrompt* const prompt_;
+  TextOffsets& offsets_;
+};
+
+}  // namespace troupe

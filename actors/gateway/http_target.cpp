@@ -1,0 +1,58 @@
+#include "actors/gateway/http_target.h"
+
+#include <strings.h>
+
+#include <charconv>
+
+namespace troupe {
+namespace {
+
+bool begins_with(std::string_view text, std::string_view beginning) {
+  return text.size() >= beginning.size() &&
+         strncasecmp(text.data(), beginning.data(), beginning.size()) == 0;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    if (text.front() != '%') {
+      out += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    unsigned byte = 0;
+    const char* const digits = text.data() + 1;
+    if (text.size() < 3 || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
+      return std::nullopt;
+    out += static_cast<char>(byte);
+    text.remove_prefix(3);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<HttpTarget> parse_target(std::string_view target) {
+  HttpTarget out;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!begins_with(target, scheme)) continue;
+    target.remove_prefix(scheme.size());
+    out.authority = target.substr(0, target.find_first_of("/?#"));
+    target.remove_prefix(out.authority.size());
+    break;
+  }
+  auto path = percent_decoded(target.substr(0, target.find_first_of("?#")));
+  if (!path) return std::nullopt;
+  out.path = path->empty() && !out.authority.empty() ? "/" : std::move(*path);
+  return out;
+}
+
+bool is_json_type(std::string_view content_type) {
+  constexpr std::string_view kJson = "application/json";
+  if (!begins_with(content_type, kJson)) return false;
+  content_type.remove_prefix(kJson.size());
+  const auto next = content_type.find_first_not_of(" \t");
+  return next == std::string_view::npos || content_type[next] == ';';
+}
+
+}  // namespace troupe
