@@ -1,6 +1,6 @@
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include <spdlog/logger.h>
 
 #include <string>
 
@@ -8,8 +8,16 @@
 
 namespace troupe {
 
-/// Sends the process's log to stderr, one line a record, at `level`
-/// (trace, debug, info, warn, error, off). Call once, from main.
-Status init_log(const std::string& level);
+/// The log: to stderr, one record a line and a write, so that lines of processes that share a
+/// terminal or a file stay whole. The library's own: an embedding program's spdlog is left alone.
+spdlog::logger& logger();
+
+struct LogOptions {
+  std::string level = "info";  ///< and worse: trace, debug, info, warn, error or off
+  std::string who;             ///< begins every record, such as "worker-1"
+  bool colour = false;
+};
+/// Call it before other threads log.
+Status init_log(const LogOptions& options);
 
 }  // namespace troupe

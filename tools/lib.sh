@@ -1,6 +1,6 @@
 # What the scripts of this folder share; sourced, never run. Works from any folder.
 
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 VENV=$ROOT/build/venv
 # A compiler of this code base may take half a gigabyte.
 JOBS=${TROUPE_JOBS:-$(nproc)}
@@ -8,13 +8,23 @@ JOBS=${TROUPE_JOBS:-$(nproc)}
 say() { printf '%s\n' "-- $*" >&2; }
 die() { printf '%s\n' "$(basename "$0"): $*" >&2; exit 1; }
 
+# wants_help "$@": whether help is all that is asked for.
+wants_help() {
+  local word
+  for word; do
+    [[ $word == -h || $word == --help ]] && return 0
+  done
+  return 1
+}
+
 # The packages of packages.txt that this machine lacks, one a line.
 missing_packages() {
   local wanted
   wanted=$(sed 's/#.*//' "$ROOT/tools/packages.txt" | awk 'NF {print $1}' | sort)
+  # The second letter says what is there, the first what is wanted: "ii", on hold "hi".
   # dpkg-query complains about packages it has never heard of: they are the missing ones.
   { dpkg-query --show --showformat '${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null || true; } |
-    awk '$1 == "ii" {print $2}' | sort | comm -23 <(echo "$wanted") -
+    awk '$1 ~ /^.i$/ {print $2}' | sort | comm -23 <(echo "$wanted") -
 }
 
 # Installs what is missing; takes no time and no rights when nothing is.

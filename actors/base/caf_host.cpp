@@ -118,7 +118,7 @@ CafHost::~CafHost() {
   for (const auto& address : left) end(address);
   for (const auto& address : left) {
     if (!wait_ended(address, limits::kActorStopDeadline))
-      spdlog::error("{} does not end", to_string(address));
+      logger().error("{} does not end", to_string(address));
   }
   {
     std::lock_guard lock(monitor_->mutex);
@@ -170,7 +170,7 @@ bool CafHost::checks_invariants() const {
 }
 
 void CafHost::broken(const Address& actor, const std::string& invariant) {
-  spdlog::critical("{}: {}", to_string(actor), invariant);
+  logger().critical("{}: {}", to_string(actor), invariant);
   std::abort();
 }
 

@@ -64,7 +64,7 @@ void Post::answer(const Envelope& envelope, Error why) {
   if (std::holds_alternative<Undeliverable>(*envelope.message)) return;
   const Status told = route(
       {envelope.to, envelope.from, message_of(undeliverable(envelope, std::move(why)))});
-  if (!told.ok()) spdlog::debug("dropped a message for {}", to_string(envelope.to));
+  if (!told.ok()) logger().debug("dropped a message for {}", to_string(envelope.to));
 }
 
 void Post::send(Envelope envelope) {
@@ -83,7 +83,7 @@ bool Post::tell(Mail mail) {
   if (!mailbox) return false;
   const Address to = mail.envelope.to;
   const Status told = mailbox->put(std::move(mail));
-  if (!told.ok()) spdlog::error("lost a node's own message for {}", to_string(to));
+  if (!told.ok()) logger().error("lost a node's own message for {}", to_string(to));
   return told.ok();
 }
 

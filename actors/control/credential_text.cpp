@@ -22,6 +22,10 @@ bool is_plain(std::string_view text) {
       text, [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
 std::string format_entries(std::string_view title, const std::vector<Entry>& entries) {
@@ -37,7 +41,11 @@ std::string format_entries(std::string_view title, const std::vector<Entry>& ent
 Result<std::vector<Entry>> parse_entries(std::string_view title, std::string_view text) {
   if (!is_plain(text)) return corrupt("holds bytes that are no plain text");
   std::string_view line;
-  if (!next_line(text, line) || line != title)
+  const bool titled = next_line(text, line);
+  const auto name = title.substr(0, title.rfind(' ') + 1);
+  if (titled && line != title && line.starts_with(name) && is_number(line.substr(name.size())))
+    return refused("was written by another version of Troupe");
+  if (!titled || line != title)
     return corrupt("does not begin with the line \"" + std::string(title) + "\"");
   std::vector<Entry> entries;
   while (next_line(text, line)) {

@@ -22,7 +22,8 @@ namespace troupe::control {
 using Entry = std::pair<std::string, std::string>;
 
 std::string format_entries(std::string_view title, const std::vector<Entry>& entries);
-/// The error is the end of a sentence about the file.
+/// The error is the end of a sentence about the file; kRefused if only the number in its title is
+/// another: another version of Troupe wrote it.
 Result<std::vector<Entry>> parse_entries(std::string_view title, std::string_view text);
 
 /// The one value of `key`; empty if there is none or more than one.

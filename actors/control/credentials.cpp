@@ -3,11 +3,8 @@
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "actors/control/credential_text.h"
 #include "actors/control/pem.h"
@@ -104,15 +101,6 @@ std::string format(const ClusterCredentials& credentials) {
                                           {"worker-key", credentials.worker.private_key}});
 }
 
-Status make_private_folder(const std::filesystem::path& folder) {
-  std::error_code failed;
-  if (std::filesystem::is_directory(folder, failed)) return {};
-  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), failed);
-  if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return unavailable("Cannot make the state folder " + folder.string() + ": " +
-                     std::strerror(errno) + "; choose another with --state-dir.");
-}
-
 }  // namespace
 
 Result<ClusterCredentials> make_cluster_credentials() {
@@ -142,7 +130,7 @@ Result<ClusterCredentials> make_cluster_credentials() {
 }
 
 Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir) {
-  if (const Status made = make_private_folder(state_dir); !made.ok()) return made.error();
+  if (const Status made = control::make_private_folder(state_dir); !made.ok()) return made.error();
   const std::filesystem::path path = state_dir / "credentials.pem";
   auto text = control::read_small_file(path, kCredentialsBytesMax);
   if (!text.ok() && text.error().code == ErrorCode::kNotFound) {
@@ -157,6 +145,9 @@ Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir
   if (!text.ok()) return text.error();
   auto credentials = parse(*text);
   if (credentials.ok()) return credentials;
+  if (credentials.error().code == ErrorCode::kRefused)
+    return refused("The file " + path.string() + " " + credentials.error().message +
+                   "; use that version, or another state folder with --state-dir.");
   return corrupt("The cluster's certificates in " + path.string() + " cannot be used: the file " +
                  credentials.error().message +
                  "; remove it to make new ones, and copy the join file to the workers again.");

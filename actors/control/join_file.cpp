@@ -68,6 +68,9 @@ Result<JoinFile> parse_join_file(std::string_view text, const std::string& name)
   };
   if (text.size() > kJoinFileBytesMax) return wrong("is too long");
   const auto entries = control::parse_entries(kTitle, text);
+  if (!entries.ok() && entries.error().code == ErrorCode::kRefused)
+    return refused("The join file " + name + " " + entries.error().message +
+                   "; use the head's version here too.");
   if (!entries.ok()) return wrong(entries.error().message);
   JoinFile join;
   for (const auto& [key, value] : *entries) {

@@ -120,7 +120,7 @@ caf::behavior LaneCore::behavior(caf::io::broker* self) {
       },
       [core](const caf::io::connection_closed_msg& message) { core->on_closed(message.handle); },
       [core](const caf::io::acceptor_closed_msg&) {
-        if (core->running_) spdlog::error("The control lane's listener has failed.");
+        if (core->running_) logger().error("The control lane's listener has failed.");
       },
       [core](Tick) { core->on_tick(); },
       [core](Quit) { core->on_quit(); },
@@ -243,7 +243,7 @@ void LaneCore::authenticated(Connection& connection) {
     return;
   }
   if (sessions_.size() >= kSessionsMax) {
-    spdlog::warn("{} is turned away: the head has {} control sessions.", connection.peer,
+    logger().warn("{} is turned away: the head has {} control sessions.", connection.peer,
                  sessions_.size());
     return hard_close(connection);
   }
@@ -332,7 +332,7 @@ void LaneCore::broken(Connection& connection, const std::string& what) {
     ++stats_.garbage;
   }
   const std::string text = connection.peer + " broke the control lane's format: " + what;
-  spdlog::warn("{} Its session is closed.", text);
+  logger().warn("{} Its session is closed.", text);
   end(connection, {SessionEndKind::kGarbage, text}, true);
 }
 
@@ -340,7 +340,7 @@ void LaneCore::fail_handshake(Connection& connection) {
   const TlsSession::Failure& failure = connection.tls.failure();
   if (server()) {
     if (failure.foreign)
-      spdlog::warn("{} was refused: its certificate is not of this cluster ({}).", connection.peer,
+      logger().warn("{} was refused: its certificate is not of this cluster ({}).", connection.peer,
                    failure.text);
     return end(connection, {SessionEndKind::kForeign, failure.text}, true);
   }
@@ -348,9 +348,8 @@ void LaneCore::fail_handshake(Connection& connection) {
     return end(connection,
                {SessionEndKind::kForeign,
                 "The head at " + connection.peer +
-                    " does not know this worker's certificate (or this worker does not know the "
-                    "head's): " +
-                    failure.text + "; copy the head's join file again."},
+                    " belongs to another cluster than the join file (" + failure.text +
+                    "); use the join file that this head wrote."},
                true);
   end(connection,
       {SessionEndKind::kGarbage, "What answers at " + connection.peer + " is no head of Troupe: " +

@@ -34,10 +34,26 @@ bool write_all(int fd, std::string_view content) {
 
 }  // namespace
 
+Status make_private_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(folder, failed)) return {};
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), failed);
+  if (::mkdir(folder.c_str(), 0700) == 0) return {};
+  const std::string why = errno == EEXIST ? "a file is in its place" : reason();
+  if (std::filesystem::is_directory(folder, failed)) return {};  // another process was faster
+  return unavailable("The state folder " + folder.string() + " cannot be made: " + why +
+                     "; choose another with --state-dir.");
+}
+
 Status write_private_file(const std::filesystem::path& path, std::string_view content,
                           IfExists if_exists) {
   const std::string target = path.string();
-  const auto failed = [&] { return unavailable("Cannot write " + target + ": " + reason() + "."); };
+  const auto failed = [&] {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
+    return unavailable("The file " + target + " cannot be written: " + reason() + "; " +
+                       (full ? "make room, or " : "") +
+                       "choose another state folder with --state-dir.");
+  };
   std::string temporary = target + ".XXXXXX";
   const Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};  // with mode 0600
   if (file.fd < 0) return failed();

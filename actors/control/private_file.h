@@ -10,6 +10,9 @@
 /// Small files that only their owner may read.
 namespace troupe::control {
 
+/// Makes the folder, for its owner only, and those above it.
+Status make_private_folder(const std::filesystem::path& folder);
+
 enum class IfExists { kReplace, kKeep };
 
 /// Writes it with mode 0600 so that others see all of it or nothing. With kKeep a file that is

@@ -37,7 +37,7 @@ std::vector<PassAnswer> ForwardPass::run(std::vector<Envelope> questions) {
     } catch (const ThreadPool::Interrupted& e) {
       refuse(e.what());
     } catch (const std::bad_alloc&) {
-      spdlog::error("experts of layer {} could not be computed: memory is short", layer);
+      logger().error("experts of layer {} could not be computed: memory is short", layer);
       refuse("memory is short");
     } catch (const std::exception& e) {
       // What a kernel throws will not be better the next time.

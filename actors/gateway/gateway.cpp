@@ -30,7 +30,7 @@ std::size_t affordable_connections(std::size_t wanted) {
   const auto descriptors = static_cast<std::size_t>(limit.rlim_cur);
   const std::size_t affordable = std::max(descriptors, 2 * kDescriptorsKept) - kDescriptorsKept;
   if (affordable < wanted) {
-    spdlog::warn("The gateway takes {} connections, not {}: raise the limit of open files ({}).",
+    logger().warn("The gateway takes {} connections, not {}: raise the limit of open files ({}).",
                  affordable, wanted, descriptors);
   }
   return std::min(wanted, affordable);
@@ -65,7 +65,7 @@ void run_session(Server& server, std::shared_ptr<Session> session) {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& e) {
-      spdlog::error("An HTTP connection was closed because of an internal error: {}", e.what());
+      logger().error("An HTTP connection was closed because of an internal error: {}", e.what());
     }
   };
   asio::co_spawn(server.io, running.run(), ended);
@@ -106,7 +106,7 @@ asio::awaitable<void> accept_loop(Server& server, tcp::acceptor& acceptor) {
     if (!ec) accept(acceptor, socket, ec);
     if (ec == asio::error::would_block || ec == asio::error::connection_aborted) continue;
     if (ec) {  // Out of descriptors or memory: the connections there are go on.
-      spdlog::warn("The gateway cannot accept a connection: {}", ec.message());
+      logger().warn("The gateway cannot accept a connection: {}", ec.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(token);
     } else if (server.connections.size() < server.options.connections_max) {

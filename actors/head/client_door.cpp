@@ -25,7 +25,7 @@ ClientDoor::ClientDoor(RequestDoor& requests, Send send)
 void ClientDoor::add(std::function<void()> job) {
   const Status queued = queue_.add(std::move(job));
   if (!queued.ok() && queued.error().code == ErrorCode::kResourceExhausted)
-    spdlog::warn("a client's request was dropped: {}", queued.error().message);
+    logger().warn("a client's request was dropped: {}", queued.error().message);
 }
 
 void ClientDoor::on_request(std::uint32_t session, MessagePtr message) {

@@ -153,6 +153,8 @@ struct HeadNode::Impl final : HeadSurroundings {
   mutable std::condition_variable turned;
   ClusterState state = ClusterState::kForming;                       // guarded by mutex
   std::string message;                                               // guarded by mutex
+  std::optional<Error> trouble;                                      // guarded by mutex
+  std::size_t devices = 0;                                           // guarded by mutex
   bool ended = false;                                                // guarded by mutex
   std::vector<std::function<void(const ClusterEvent&)>> listeners;  // guarded by mutex
 };
@@ -163,14 +165,18 @@ Status HeadNode::Impl::start(HeadOptions options) {
   if (const Status named = check_name("--served-model-name", options.engine.served_model_name);
       !named.ok())
     return named;
-  auto checkpoint = Checkpoint::open(options.engine.model);
-  if (!checkpoint.ok()) return checkpoint.error();
+  if (!options.checkpoint) {
+    auto opened = Checkpoint::open(options.engine.model);
+    if (!opened.ok()) return opened.error();
+    options.checkpoint = std::move(*opened);
+  }
+  const Checkpoint& checkpoint = *options.checkpoint;
   auto loaded = ModelFrontend::load(options.engine);
   if (!loaded.ok()) return loaded.error();
   frontend = std::move(*loaded);
   options.engine.max_model_len = frontend->max_model_len();
   options.engine.served_model_name = frontend->served_model_name();
-  const int layers = (*checkpoint)->config().num_layers;
+  const int layers = checkpoint.config().num_layers;
   if (options.engine.pipeline_parallel_size > layers)
     return invalid_argument(
         "--pipeline-parallel-size " + std::to_string(options.engine.pipeline_parallel_size) +
@@ -178,7 +184,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
   if (options.engine.numerics) {
     const auto& have = supported_numerics();
     if (std::find(have.begin(), have.end(), *options.engine.numerics) == have.end())
-      spdlog::warn("this machine cannot run {} itself; its workers have to",
+      logger().warn("this machine cannot run {} itself; its workers have to",
                    to_string(*options.engine.numerics));
   }
 
@@ -187,7 +193,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
   requests = std::make_unique<RequestDoor>(
       host.post(), Ref<RouterInbox>(kHeadNode, options.incarnation),
       RequestDoor::Options{frontend, metrics.get(), random_seed});
-  head = std::make_unique<Head>(host, Head::Parts{supervisor_options(options, **checkpoint),
+  head = std::make_unique<Head>(host, Head::Parts{supervisor_options(options, checkpoint),
                                                   {frontend->tokenizer()},
                                                   *this,
                                                   *requests,
@@ -252,13 +258,13 @@ HeadNode::Impl::~Impl() {
 void HeadNode::Impl::end(const Address& actor) {
   host.end(actor);
   if (!host.wait_ended(actor, limits::kActorStopDeadline))
-    spdlog::error("{} does not end", to_string(actor));
+    logger().error("{} does not end", to_string(actor));
 }
 
 // --- The Supervisor's surroundings --------------------------------------------------------------
 
 void HeadNode::Impl::noted(const ClusterEvent& event) {
-  spdlog::info("{}: {}", event.kind, event.text);
+  logger().info("{}: {}", event.kind, event.text);
   std::unique_lock lock(mutex);
   const auto hearing = listeners;
   lock.unlock();
@@ -290,6 +296,9 @@ void HeadNode::Impl::changed(const Supervisor& supervisor) {
     std::lock_guard lock(mutex);
     state = supervisor.state();
     message = supervisor.message();
+    trouble = supervisor.trouble();
+    devices = 0;
+    for (const auto& [id, member] : supervisor.members()) devices += member.devices.size();
   }
   turned.notify_all();
 }
@@ -384,7 +393,12 @@ bool HeadNode::wait_ready(Duration patience) const {
 std::optional<Error> HeadNode::trouble() const {
   std::lock_guard lock(impl_->mutex);
   if (impl_->state != ClusterState::kDegraded) return std::nullopt;
-  return unavailable(impl_->message);
+  return impl_->trouble ? *impl_->trouble : unavailable(impl_->message);
+}
+
+std::size_t HeadNode::devices() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->devices;
 }
 
 void HeadNode::stop(const std::string& reason) {

@@ -13,6 +13,7 @@
 #include "actors/frontend/model_frontend.h"
 #include "actors/gateway/gateway.h"
 #include "actors/metrics/metrics.h"
+#include "model/checkpoint.h"
 #include "runtime/engine_options.h"
 
 namespace troupe {
@@ -20,6 +21,7 @@ namespace troupe {
 struct HeadOptions {
   std::string version;
   EngineOptions engine;
+  std::shared_ptr<const Checkpoint> checkpoint;  ///< engine.model, if it is open already
   std::string cluster_id;
   Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
   /// What to run on a worker, given where the head listens.
@@ -61,9 +63,12 @@ class HeadNode : public ClusterView {
 
   /// Waits until requests can be served; false when `patience` passed first.
   bool wait_ready(Duration patience) const;
-  /// Why it cannot serve although devices are here (a plan that does not fit, weights that cannot
-  /// be loaded, a member lost); none while it forms, loads or serves.
+  /// Why it cannot serve although devices are here: kResourceExhausted or kInvalidArgument if the
+  /// devices that are here are no use to it, kUnavailable for what may pass (weights that cannot be
+  /// loaded, a member lost). None while it forms, loads or serves.
   std::optional<Error> trouble() const;
+  /// Devices that are here.
+  std::size_t devices() const;
   /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
   /// thread.
   void stop(const std::string& reason);

@@ -136,7 +136,7 @@ void SessionHub::on_message(SessionId session, Envelope envelope) {
     } else if (envelope.from.node != it->second.node ||
                envelope.from.incarnation != it->second.incarnation) {
       // A Join from before the Welcome came, or a life that is over.
-      spdlog::debug("dropped a message of {} on the session of {}", to_string(envelope.from),
+      logger().debug("dropped a message of {} on the session of {}", to_string(envelope.from),
                     to_string(it->second.node));
       return;
     }

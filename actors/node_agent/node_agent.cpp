@@ -46,10 +46,7 @@ void NodeAgent::on(const HeadDown& down, TimePoint now, Effects& effects) {
   if (state_ == State::kLeaving) return end(0, "left the cluster", effects);
   stop_role(effects);
   if (down.foreign)
-    end(1,
-        "The head at " + options_.head + " belongs to another cluster (" + down.reason +
-            "); give --join the join file that this head wrote.",
-        effects);
+    end(1, down.reason, effects);
   else
     seek(down.reason, now, effects);
 }

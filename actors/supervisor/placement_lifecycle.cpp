@@ -96,7 +96,7 @@ void PlacementLifecycle::fail_load(Member& member, const Error& error, Superviso
     member.closed_reason = error.message;
     member.closed_until = turn.now + kClosedFor;
   }
-  if (!versions_.serves()) service_.trouble(error.message);
+  if (!versions_.serves()) service_.trouble(unavailable(error.message));
   consider(turn);
 }
 

@@ -130,7 +130,7 @@ void PlacementLifecycle::repair(SupervisorTurn& turn) {
 }
 
 void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
-  if (service_.trouble(error.message)) turn.record("degraded", error.message);
+  if (service_.trouble(error)) turn.record("degraded", error.message);
 }
 
 // --- In the background --------------------------------------------------------------------------

@@ -40,8 +40,8 @@ std::string refusal(ClusterState state) {
 
 }  // namespace
 
-bool ServiceState::trouble(const std::string& why) {
-  if (trouble_ == why) return false;
+bool ServiceState::trouble(const Error& why) {
+  if (trouble_ && trouble_->message == why.message) return false;
   trouble_ = why;
   return true;
 }
@@ -65,16 +65,27 @@ void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn)
       message_ = "Loading version " + std::to_string(pending->version.value) + " of the placement.";
       state_ = ClusterState::kLoading;
     } else {
-      message_ = trouble_.empty() ? waiting_message(turn.members, turn.options) : trouble_;
-      state_ = formed_ || !trouble_.empty() ? ClusterState::kDegraded : ClusterState::kForming;
+      message_ = trouble_ ? trouble_->message : waiting_message(turn.members, turn.options);
+      state_ = formed_ || trouble_ ? ClusterState::kDegraded : ClusterState::kForming;
     }
   }
+  count_replicas(versions.serves() ? versions.active()->replicas.size() : 0, turn);
   const bool soon = pending || (unserved_since_ && turn.now - *unserved_since_ < kPatience);
   AdmissionChanged admission{versions.serves() || (formed_ && soon), {}};
   if (!admission.waits) admission.why = refusal(state_);
   if (admission == admission_) return;
   admission_ = admission;
   tell_router(std::move(admission), turn);
+}
+
+void ServiceState::count_replicas(std::size_t serving, SupervisorTurn& turn) {
+  if (serving < replicas_) replicas_lost_ = std::max(replicas_lost_, replicas_);
+  if (replicas_lost_ > 0 && serving >= replicas_lost_) {
+    turn.record("restored", serving == 1 ? "The replica is back."
+                                         : "All " + counted(serving, "replica") + " are back.");
+    replicas_lost_ = 0;
+  }
+  replicas_ = serving;
 }
 
 void ServiceState::stop(const std::string& reason) {

@@ -23,10 +23,12 @@ class ServiceState {
   bool stopping() const { return state_ == ClusterState::kStopping; }
   const std::string& message() const { return message_; }
 
-  /// No plan could be made, or it could not be loaded. False if that is known.
-  bool trouble(const std::string& why);
+  /// No plan could be made (kResourceExhausted: it does not fit, kInvalidArgument), or it could not
+  /// be loaded (kUnavailable). False if that is known.
+  bool trouble(const Error& why);
+  const std::optional<Error>& trouble() const { return trouble_; }
   /// Another plan is under way.
-  void no_trouble() { trouble_.clear(); }
+  void no_trouble() { trouble_.reset(); }
   /// After anything that may have changed it. Tells the Router when requests may not wait, or may.
   void note(const PlacementVersions& versions, SupervisorTurn& turn);
   void stop(const std::string& reason);
@@ -35,11 +37,15 @@ class ServiceState {
   std::string violation(const PlacementVersions& versions) const;
 
  private:
+  void count_replicas(std::size_t serving, SupervisorTurn& turn);
+
   ClusterState state_ = ClusterState::kForming;
   std::string message_;
   bool formed_ = false;  ///< has served once
   std::optional<TimePoint> unserved_since_;
-  std::string trouble_;
+  std::optional<Error> trouble_;
+  std::size_t replicas_ = 0;      ///< that serve
+  std::size_t replicas_lost_ = 0;  ///< how many served before some were lost; 0: none is missing
   AdmissionChanged admission_;  ///< as the Router heard last
 };
 

@@ -198,7 +198,7 @@ void Supervisor::stop(const std::string& reason, SupervisorTurn& turn) {
   if (placement_.service().stopping()) return;
   placement_.stop(reason);
   tell_router(RequestsEnd{"The cluster is stopping."}, turn);
-  turn.record("stopping", message());
+  turn.record("stopping", reason);
   members_.send_all(message_of(Stop{reason}), turn.effects);
   stop_deadline_ = turn.now + limits::kStopDeadline;
 }

@@ -60,6 +60,7 @@ class Supervisor {
   // What the status is made of.
   ClusterState state() const { return placement_.service().state(); }
   const std::string& message() const { return placement_.service().message(); }
+  const std::optional<Error>& trouble() const { return placement_.service().trouble(); }
   const SupervisorOptions& options() const { return options_; }
   std::optional<Numerics> numerics() const { return members_.numerics(); }
   const std::map<NodeId, Member>& members() const { return members_.all(); }

@@ -55,7 +55,7 @@ Status FabricLane::send(NodeId node, Incarnation incarnation, const Envelope& en
 void FabricLane::on_frame(PeerKey from, Frame frame) {
   auto decoded = transport::decode(frame.header.bytes, frame.payload);
   if (!decoded.ok()) {
-    spdlog::warn("{} sent a message that cannot be read: {}", to_string(from.node),
+    logger().warn("{} sent a message that cannot be read: {}", to_string(from.node),
                  decoded.error().message);
     fabric_->forget(from, false);
     return on_peer_down(from, decoded.error().message);

@@ -131,7 +131,7 @@ void FileSource::lock_into_memory(const ExpertWeights& weights) {
     if (matrix->bytes() >= kOwnPagesBytesMin)
       locked = mlock(matrix->panel(0), matrix->bytes()) == 0 && locked;
   if (!locked && !lock_failed_.exchange(true))
-    spdlog::info(
+    logger().info(
         "the second tier of experts cannot be locked into memory and may be swapped out; raise the "
         "limit with ulimit -l");
 }

@@ -89,12 +89,12 @@ void Worker::on_head_message(Envelope envelope) {
   find_head(envelope.from.incarnation);
   if (envelope.to.actor.kind == ActorKind::kReplica) return post_.deliver(std::move(envelope));
   if (!mailbox->put(Mail(std::move(envelope))).ok())
-    spdlog::error("lost a message of the head: the worker is overloaded");
+    logger().error("lost a message of the head: the worker is overloaded");
 }
 
 void Worker::on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) {
   if (envelope.from.node != node || envelope.from.incarnation != incarnation) {
-    spdlog::warn("{} sent a message in the name of {}; it is dropped", to_string(node),
+    logger().warn("{} sent a message in the name of {}; it is dropped", to_string(node),
                  to_string(envelope.from));
     return;
   }

@@ -86,7 +86,7 @@ void WorkerHands::carry_out(CloseHead&&) { around_.link->close(); }
 void WorkerHands::carry_out(SendAs&& send) {
   if (send.envelope.to.node != kHeadNode) return host_->post().send(std::move(send.envelope));
   const Status sent = around_.link->send(send.envelope);
-  if (!sent.ok()) spdlog::debug("not sent to the head: {}", sent.error().message);
+  if (!sent.ok()) logger().debug("not sent to the head: {}", sent.error().message);
 }
 
 void WorkerHands::carry_out(JoinedCluster&& joined) {
@@ -106,11 +106,11 @@ void WorkerHands::carry_out(WorkerExit&& exit) { around_.on_exit(exit); }
 void WorkerHands::carry_out(LogLine&& line) {
   switch (line.level) {
     case LogLine::Level::kInfo:
-      return spdlog::info("{}", line.text);
+      return logger().info("{}", line.text);
     case LogLine::Level::kWarning:
-      return spdlog::warn("{}", line.text);
+      return logger().warn("{}", line.text);
     case LogLine::Level::kError:
-      return spdlog::error("{}", line.text);
+      return logger().error("{}", line.text);
   }
 }
 

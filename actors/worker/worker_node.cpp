@@ -86,7 +86,7 @@ WorkerNode::Impl::~Impl() {
   if (worker) {
     worker->end();
     if (!host->wait_ended(worker->agent().address, limits::kActorStopDeadline))
-      spdlog::error("the worker's agent does not end");
+      logger().error("the worker's agent does not end");
   }
   host.reset();  // ends the others, and waits until what they held on the devices is free
   source.reset();

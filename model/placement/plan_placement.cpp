@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "model/placement/advice.h"
 #include "model/placement/spread_experts.h"
 #include "runtime/byte_size.h"
 #include "runtime/limits.h"
@@ -218,7 +219,7 @@ class Planner {
       missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
     }
     return resource_exhausted("The model's experts do not fit: " + missing +
-                              ". Add devices or memory, or lower --redundant-experts.");
+                              ". " + advice_for_experts(input_.engine));
   }
 
   /// KV bytes that a shard cannot do without.
@@ -283,9 +284,9 @@ class Planner {
         std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
         bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(least_kv(stage)) +
         " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
-        ", lacks " + bytes_text(need - free_[most]) +
-        ". Add devices or memory, raise --pipeline-parallel-size, or lower --max-model-len, "
-        "--kv-cache-memory or --data-parallel-size.");
+        ", lacks " + bytes_text(need - free_[most]) + ". " +
+        advice_for_shards(
+            input_.engine, {input_.model.layers.size(), stage.sequence_bytes, need - free_[most]}));
   }
 
   /// place_shards() has set least_kv() aside; what is left is shared out here.

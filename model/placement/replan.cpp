@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "model/placement/advice.h"
 #include "model/placement/balance_experts.h"
 #include "model/placement/even_out.h"
 #include "model/placement/slot_changes.h"
@@ -206,8 +207,7 @@ Status check_room(const ReplanInput& input, const Placement& placement) {
             to_string(d.device) + " lacks " +
             std::to_string(use.total() - plannable_bytes(d.memory_total)) + " bytes (" +
             format_byte_size(use.total() - plannable_bytes(d.memory_total)) +
-            ") for its share of the experts; add a worker or memory, or lower "
-            "--redundant-experts.");
+            ") for its share of the experts. " + advice_for_experts(input.base.engine));
   return {};
 }
 

@@ -132,6 +132,7 @@ int main(int argc, char** argv) {
     const auto cluster = troupe::Cluster::start(options);
     if (!cluster.ok()) return fail(cluster.error());
     if (!run(**cluster)) return 1;
+    std::cin.get();  // what the program's signals do is seen from outside
   } else if (mode == "connect") {
     const auto cluster = troupe::Cluster::connect(argv[2]);
     if (!cluster.ok()) return fail(cluster.error());

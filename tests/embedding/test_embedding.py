@@ -3,9 +3,13 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
+import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +37,9 @@ def check_tour(output):
 
 
 def example(*words):
-    return subprocess.run([EXAMPLE, *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [EXAMPLE, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_a_cluster_within_the_program():
@@ -52,11 +58,10 @@ def test_what_cannot_be_opened_is_an_error():
 
 
 @contextlib.contextmanager
-def connected(cluster):
-    """The example as a client of a cluster, and a function that reads its lines up to one."""
-    words = [EXAMPLE, "connect", cluster.state_dir / "join"]
+def running_example(*words):
+    """The example, and a function that reads its lines up to one."""
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=cluster.env
+        [EXAMPLE, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
         lines = []
         # A wait that never ends ends with the program.
@@ -74,6 +79,22 @@ def connected(cluster):
         finally:
             deadline.cancel()
             program.kill()
+
+
+def connected(cluster):
+    return running_example("connect", cluster.state_dir / "join")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGSEGV])
+def test_a_program_keeps_its_own_signals(number):
+    with running_example("start", DEMO) as (program, read_until):
+        read_until("status: ")
+        lines = Path(f"/proc/{program.pid}/status").read_text().splitlines()
+        caught = next(line for line in lines if line.startswith("SigCgt:"))
+        # What glibc uses for threads of its own is above 31.
+        assert int(caught.split()[1], 16) & 0x7FFF_FFFF == 0, "a library handles signals"
+        program.send_signal(number)
+        assert program.wait(timeout=20) == -number
 
 
 def test_a_client_of_a_running_cluster(cluster):
@@ -115,6 +136,13 @@ def test_the_example_configurations_are_understood(command, words, complaint, tm
     assert complaint in done.stderr
 
 
+def readme_program():
+    """The C++ program that the README shows."""
+    text = (ROOT / "README.md").read_text().split("## As a library")[1]
+    program = re.search(r"(?:^    .*\n|^\n)+", text[text.index("    #include") :], re.MULTILINE)[0]
+    return textwrap.dedent(program)
+
+
 def test_outside_the_tree(tmp_path):
     prefix, build = tmp_path / "prefix", tmp_path / "build"
 
@@ -125,7 +153,15 @@ def test_outside_the_tree(tmp_path):
 
     call("cmake", "--install", BUILD, "--prefix", prefix)
     assert call(prefix / "bin" / "troupe", "--version").strip()
-    source = ROOT / "tests" / "embedding" / "outside"
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "tests" / "embedding" / "outside", source)
+    (source / "readme.cpp").write_text(readme_program())
     call("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
     call("cmake", "--build", build)
-    assert BRANDY in call(build / "outside", DEMO, "What is brandy?")
+    answer = call(build / "outside", DEMO, "What is brandy?")
+    assert answer.startswith("brandy: a noun"), "standard output is the program's"
+    assert answer.endswith(BRANDY + "\n")
+    # The program of the README, from a folder where the demo is not.
+    done = subprocess.run([build / "readme"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "pocket-dictionary" in done.stderr and not done.stdout
+    assert BRANDY in call(build / "readme", DEMO)

@@ -62,6 +62,7 @@ VIOLATIONS = [
     (rules.banned_calls, {"tests/a.cpp": "std::random_device device;\n"}, 1),
     (rules.banned_calls, {"actors/a/a.cpp": "std::this_thread::sleep_for(1s);\nusleep(3);\n"}, 2),
     (rules.banned_calls, {"actors/a/a.cpp": "std::cout << 1;\nprintf(text);\n"}, 2),
+    (rules.banned_calls, {"actors/a/a.cpp": 'spdlog::info("hello");\n'}, 1),
     (rules.banned_calls, {"tools/a.cpp": "int n = atoi(text);\n"}, 1),
     (rules.banned_calls, {"tools/a.cpp": "sprintf(to, text);\nstd::system(text);\n"}, 2),
     (rules.banned_calls, {"runtime/a.cpp": "auto a = getenv(text);\nthread.detach();\n"}, 2),

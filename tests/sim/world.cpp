@@ -58,7 +58,7 @@ World::World(const History& history)
       steps(*this),
       history_(history) {
   // The actors' own words, for whoever looks at one history.
-  spdlog::set_level(std::getenv("TROUPE_SIM_LOG") ? spdlog::level::info : spdlog::level::off);
+  logger().set_level(std::getenv("TROUPE_SIM_LOG") ? spdlog::level::info : spdlog::level::off);
   for (int w = 0; w < history.shape.workers; ++w)
     workers_.push_back(std::make_unique<WorkerBox>(*this, w));
 }

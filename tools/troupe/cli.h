@@ -18,7 +18,8 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 /// What every command has.
 struct CommonOptions {
   std::string state_dir;  ///< resolved before a command runs
-  std::string log_level = "info";
+  bool state_dir_given = false;  ///< by a flag
+  std::string log_level;  ///< resolved too
   std::string config_file;
 };
 
@@ -28,13 +29,22 @@ struct Cli {
   CommonOptions common;
 };
 
-/// Adds a subcommand with the common options. `examples` ends its --help; `run` is called after the
-/// configuration file has been read and logging set up, and returns the exit code.
+/// What a command does.
+struct Action {
+  /// Called after the configuration file has been read and logging set up; returns the exit code.
+  std::function<int()> run;
+  /// Else SIGTERM and Ctrl-C end it where it is, with exit code 0.
+  bool takes_signals = false;
+  std::string log_level = "info";
+};
+/// Adds a subcommand with the common options. `examples` ends its --help.
 CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
-                      const std::string& examples, std::function<int()> run);
+                      const std::string& examples, Action action);
 /// The same for a subcommand that is there already, such as one below another.
-void set_up_command(Cli& cli, CLI::App* command, const std::string& examples,
-                    std::function<int()> run);
+void set_up_command(Cli& cli, CLI::App* command, const std::string& examples, Action action);
+
+/// Lines of the log begin with that name from now on.
+Status speak_as(const std::string& who, const CommonOptions& common);
 
 /// Prints an error to stderr, as every command does.
 int fail(const Error& error, int code = kFailed);

@@ -1,18 +1,21 @@
 #include "tools/troupe/cluster_files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <limits>
+#include <string_view>
 #include <utility>
 
+#include "actors/control/private_file.h"
 #include "actors/supervisor/options.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
@@ -20,26 +23,35 @@
 namespace troupe::cli {
 namespace {
 
-std::string read_word(const std::string& path) {
-  std::ifstream in(path);
-  std::string word;
-  in >> word;
-  return word;
+/// Longer than any of them.
+constexpr std::size_t kWordBytesMax = 4096;
+/// What is in the folder, and how. Another version of Troupe may keep other things.
+constexpr std::string_view kFormat = "troupe-state-1";
+
+/// The first word of a small file; empty if there is no such file.
+Result<std::string> read_word(const std::string& path) {
+  auto text = control::read_small_file(path, kWordBytesMax);
+  if (!text.ok() && text.error().code == ErrorCode::kNotFound) return std::string();
+  if (!text.ok()) return text.error();
+  const auto first = text->find_first_not_of(" \r\n\t");
+  if (first == text->npos) return std::string();
+  return text->substr(first, text->find_first_of(" \r\n\t", first) - first);
 }
 
-/// In one piece: a crash leaves the old file or the new one.
 Status write_word(const std::string& path, const std::string& word) {
-  const std::string next = path + ".new";
-  {
-    std::ofstream out(next, std::ios::trunc);
-    out << word << '\n';
-    if (!out.flush()) return unavailable("The file " + next + " cannot be written.");
-  }
-  std::error_code error;
-  std::filesystem::rename(next, path, error);
-  if (error)
-    return unavailable("The file " + path + " cannot be written: " + error.message() + ".");
-  return {};
+  return control::write_private_file(path, word + '\n', control::IfExists::kReplace);
+}
+
+/// A number that a head has kept; 0 if it has kept none.
+Result<std::uint64_t> read_number(const std::string& path) {
+  const auto word = read_word(path);
+  if (!word.ok()) return word.error();
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(word->data(), word->data() + word->size(), number);
+  if (!word->empty() && (error != std::errc() || end != word->data() + word->size()))
+    return corrupt("The file " + path +
+                   " does not hold a number; delete the state folder once its cluster has ended.");
+  return number;
 }
 
 bool is_id(const std::string& text) {
@@ -64,46 +76,83 @@ std::string random_id() {
 Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir) {
   ClusterFiles files;
   files.state_dir_ = state_dir;
-  auto credentials = load_or_create(state_dir);
-  if (!credentials.ok()) return credentials.error();
-  files.credentials = std::move(*credentials);
+  if (const Status made = control::make_private_folder(state_dir); !made.ok()) return made.error();
+  // Nothing is written before the folder is known to be ours.
+  if (const Status locked = files.lock(); !locked.ok()) return locked.error();
+  if (const Status checked = files.check_format(); !checked.ok()) return checked.error();
+  if (const Status loaded = files.load(); !loaded.ok()) return loaded.error();
+  return files;
+}
 
-  const std::string lock_path = state_dir + "/lock";
-  files.lock_ = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (files.lock_ < 0 || flock(files.lock_, LOCK_EX | LOCK_NB) != 0)
-    return unavailable("Another head uses the state folder " + state_dir +
-                       "; stop it with `troupe stop`, or choose another with --state-dir.");
+/// A lock of fcntl's tells who holds it, and goes with its process.
+Status ClusterFiles::lock() {
+  const std::string path = state_dir_ + "/lock";
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_ < 0)
+    return unavailable("The state folder " + state_dir_ + " cannot be used: " +
+                       std::strerror(errno) + "; choose another with --state-dir.");
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(lock_, F_SETLK, &whole) == 0) return {};
+  if (errno != EACCES && errno != EAGAIN)
+    return unavailable("The state folder " + state_dir_ + " cannot be locked: " +
+                       std::strerror(errno) + "; choose another with --state-dir.");
+  std::string who = "Another head";
+  if (::fcntl(lock_, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK && whole.l_pid > 0)
+    who += " (process " + std::to_string(whole.l_pid) + ")";
+  return unavailable(who + " uses the state folder " + state_dir_ +
+                     "; stop it with `troupe stop`, or choose another with --state-dir.");
+}
 
-  const std::string id_path = state_dir + "/cluster-id";
-  files.cluster_id = read_word(id_path);
-  if (files.cluster_id.empty()) {
-    files.cluster_id = random_id();
-    if (const Status written = write_word(id_path, files.cluster_id); !written.ok())
+Status ClusterFiles::check_format() {
+  const std::string path = state_dir_ + "/format";
+  const auto format = read_word(path);
+  if (!format.ok()) return format.error();
+  if (format->empty()) return write_word(path, std::string(kFormat));
+  if (*format == kFormat) return {};
+  return corrupt("The state folder " + state_dir_ +
+                 " was written by another version of Troupe; use that version, or another folder "
+                 "with --state-dir.");
+}
+
+Status ClusterFiles::load() {
+  auto loaded = load_or_create(state_dir_);
+  if (!loaded.ok()) return loaded.error();
+  credentials = std::move(*loaded);
+
+  const std::string id_path = state_dir_ + "/cluster-id";
+  auto id = read_word(id_path);
+  if (!id.ok()) return id.error();
+  cluster_id = std::move(*id);
+  if (cluster_id.empty()) {
+    cluster_id = random_id();
+    if (const Status written = write_word(id_path, cluster_id); !written.ok())
       return written.error();
   }
-  if (!is_id(files.cluster_id))
+  if (!is_id(cluster_id))
     return corrupt("The file " + id_path +
                    " does not hold a cluster's id; delete it, and a new one is made.");
-  const std::string life_path = state_dir + "/incarnation";
-  const std::string kept = read_word(life_path);
-  const std::uint64_t before = kept.empty() ? 0 : std::strtoull(kept.c_str(), nullptr, 10);
+  const std::string life_path = state_dir_ + "/incarnation";
+  const auto before = read_number(life_path);
+  if (!before.ok()) return before.error();
   const auto unix_us = std::chrono::duration_cast<std::chrono::microseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  files.incarnation = Incarnation{first_incarnation(before, unix_us)};
-  if (const Status written = write_word(life_path, std::to_string(files.incarnation.value));
+  incarnation = Incarnation{first_incarnation(*before, unix_us)};
+  if (const Status written = write_word(life_path, std::to_string(incarnation.value));
       !written.ok())
     return written.error();
-  const std::string next = read_word(state_dir + "/next-node");
-  if (!next.empty())
-    files.next_node = std::max<std::uint32_t>(
-        1, static_cast<std::uint32_t>(std::strtoul(next.c_str(), nullptr, 10)));
-  return files;
+  const auto next = read_number(state_dir_ + "/next-node");
+  if (!next.ok()) return next.error();
+  next_node = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      *next, 1, std::numeric_limits<std::uint32_t>::max()));
+  return {};
 }
 
 void ClusterFiles::keep_next_node(std::uint32_t id) const {
   const Status written = write_word(state_dir_ + "/next-node", std::to_string(id));
-  if (!written.ok()) spdlog::error("{}", written.error().message);
+  if (!written.ok()) logger().error("{}", written.error().message);
 }
 
 ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept

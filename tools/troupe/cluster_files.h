@@ -10,10 +10,11 @@
 namespace troupe::cli {
 
 /// What a head keeps in its state folder, and the lock that makes it the only one there. Files:
-/// credentials.pem, join, cluster-id, incarnation, next-node, lock.
+/// credentials.pem, join, cluster-id, incarnation, next-node, format, lock.
 class ClusterFiles {
  public:
-  /// Makes what is missing. kUnavailable when another head uses the folder.
+  /// Makes what is missing. kUnavailable when another head uses the folder, or when it cannot be
+  /// written; kCorrupt when it holds what is not ours. Either way nothing is left half-written.
   static Result<ClusterFiles> open(const std::string& state_dir);
   ClusterFiles(ClusterFiles&& other) noexcept;
   ClusterFiles& operator=(ClusterFiles&&) = delete;
@@ -32,6 +33,10 @@ class ClusterFiles {
 
  private:
   ClusterFiles() = default;
+  Status lock();
+  Status check_format();
+  Status load();
+
   std::string state_dir_;
   int lock_ = -1;
 };

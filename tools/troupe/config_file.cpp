@@ -1,25 +1,18 @@
 #include "tools/troupe/config_file.h"
 
 #include <toml++/toml.h>
-#include <algorithm>
-#include <numeric>
 #include <sstream>
 #include <vector>
+
+#include "tools/troupe/usage.h"
 
 namespace troupe::cli {
 namespace {
 
 std::string nearest_flag(const CLI::App& command, const std::string& key) {
-  std::string best;
-  int best_distance = 0;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_lnames().empty()) continue;
-    const std::string& name = option->get_lnames().front();
-    if (name == "help" || name == "config") continue;
-    const int distance = edit_distance(key, name);
-    if (best.empty() || distance < best_distance) best = name, best_distance = distance;
-  }
-  return best;
+  auto names = flag_names(command);
+  std::erase_if(names, [](const auto& name) { return name == "help" || name == "config"; });
+  return nearest(key, names);
 }
 
 /// A TOML value as the command line would write it.
@@ -67,21 +60,6 @@ Status apply(CLI::App& command, const std::string& key, const toml::node& node,
 }
 
 }  // namespace
-
-int edit_distance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 Status apply_config_file(CLI::App& command, const std::string& path) {
   toml::table table;

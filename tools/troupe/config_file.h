@@ -12,7 +12,4 @@ namespace troupe::cli {
 /// the nearest known one; so is a value that the flag does not take.
 Status apply_config_file(CLI::App& command, const std::string& path);
 
-/// The number of single-character edits that turn one word into the other.
-int edit_distance(const std::string& a, const std::string& b);
-
 }  // namespace troupe::cli

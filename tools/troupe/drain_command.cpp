@@ -3,7 +3,6 @@
 
 #include "tools/troupe/cli.h"
 #include "tools/troupe/operation.h"
-#include "tools/troupe/signals.h"
 
 namespace troupe::cli {
 namespace {
@@ -11,7 +10,6 @@ namespace {
 int run(const CommonOptions& common, const std::string& name) {
   const auto node = parse_node(name);
   if (!node.ok()) return fail(node.error(), kUsage);
-  const EndOnSignal end_on_signal;  // the head goes on with it
   const auto done = follow_operation(common.state_dir, "troupe drain", [&](ClientSession& head) {
     return head.send(DrainQuery{kOperationQuery, *node});
   });
@@ -32,7 +30,7 @@ void add_drain(Cli& cli) {
       "  troupe drain 3 && ssh host-of-node-3 poweroff\n\n"
       "Running requests go on elsewhere. It shows how far it is, and ends when the node may be\n"
       "switched off; Ctrl-C ends the watching only.",
-      [&cli, node] { return run(cli.common, *node); });
+      {[&cli, node] { return run(cli.common, *node); }});
   command->add_option("NODE", *node, "The node, as `troupe status` prints it: node-3, or 3")
       ->required();
 }

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 
 #include "actors/api/cluster.h"
+#include "actors/frontend/model_frontend.h"
+#include "runtime/limits.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/generation_json.h"
-#include "tools/troupe/signals.h"
 
 namespace troupe::cli {
 namespace {
@@ -22,18 +24,38 @@ struct GenerateOptions {
   bool json = false;
 };
 
+/// As long as a request may be over HTTP.
+constexpr std::size_t kPromptBytesMax = limits::kHttpBodyBytesMax;
+
+/// What was given, or all of the standard input for "-", without the end of its last line.
+Result<std::string> text_of(const std::string& given) {
+  if (given != "-") return given;
+  std::string text;
+  char buffer[64 << 10];
+  while (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0) {
+    text.append(buffer, static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > kPromptBytesMax)
+      return invalid_argument("The standard input holds more than " +
+                              std::to_string(kPromptBytesMax) + " bytes, too many for a prompt.");
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 Result<Prompt> prompt_of(const GenerateOptions& o) {
   const auto given =
       (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) + (o.chat_given->count() > 0);
   if (given != 1)
     return invalid_argument("Give one prompt: --prompt TEXT, --prompt-ids 1,2,3 or --chat TEXT.");
-  if (o.prompt_given->count() > 0) return Prompt(o.prompt);
   if (o.ids_given->count() > 0) return Prompt(o.prompt_ids);
-  return Prompt(std::vector<ChatMessage>{{"user", o.chat}});
+  const bool chat = o.chat_given->count() > 0;
+  auto text = text_of(chat ? o.chat : o.prompt);
+  if (!text.ok()) return text.error();
+  if (chat) return Prompt(std::vector<ChatMessage>{{"user", std::move(*text)}});
+  return Prompt(std::move(*text));
 }
 
 int run(const CommonOptions&, const GenerateOptions& o) {
-  const EndOnSignal end_on_signal;
   auto engine = resolve(o.engine);
   if (!engine.ok()) return fail_with(engine.error());
   auto device = resolve(o.device);
@@ -44,6 +66,11 @@ int run(const CommonOptions&, const GenerateOptions& o) {
   request.prompt = std::move(*prompt);
   if (o.json && request.logprobs < 0) request.logprobs = 0;
   if (o.prompt_logprobs) request.prompt_logprobs = std::max(0, request.logprobs);
+  // What is wrong with the request is said before weights are loaded for it.
+  const auto frontend = ModelFrontend::load(*engine);
+  if (!frontend.ok()) return fail_with(frontend.error());
+  if (const auto prepared = (*frontend)->prepare(request); !prepared.ok())
+    return fail_with(prepared.error());
 
   auto cluster = Cluster::start({*engine, device->threads, device->memory_total});
   if (!cluster.ok()) return fail_with(cluster.error());
@@ -72,13 +99,16 @@ void add_generate(Cli& cli) {
       cli, "generate", "Answer one prompt in this process, streamed to stdout",
       "  troupe generate --model tools/demo/pocket-dictionary --chat 'What is brandy?'\n"
       "  troupe generate --model DIR --prompt 'Once upon' --max-tokens 64 --temperature 0\n"
+      "  troupe generate --model DIR --chat - < question.txt\n"
       "  troupe generate --model DIR --prompt-ids 0,17,42 --json --prompt-logprobs",
-      [&cli, o] { return run(cli.common, *o); });
-  o->prompt_given = command->add_option("--prompt", o->prompt, "Text to go on with");
+      {[&cli, o] { return run(cli.common, *o); }, false, "warn"});
+  o->prompt_given =
+      command->add_option("--prompt", o->prompt, "Text to go on with; - reads it from stdin");
   o->ids_given =
       command->add_option("--prompt-ids", o->prompt_ids, "Token ids to go on with: 1,2,3")
           ->delimiter(',');
-  o->chat_given = command->add_option("--chat", o->chat, "A user's message to a chat model");
+  o->chat_given = command->add_option("--chat", o->chat,
+                                      "A user's message to a chat model; - reads it from stdin");
   command->add_flag("--json", o->json, "Print one JSON object instead");
   command->add_flag("--prompt-logprobs", o->prompt_logprobs,
                     "With --json: the prompt's log-probabilities too");

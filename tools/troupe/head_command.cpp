@@ -10,6 +10,7 @@ namespace {
 
 int run(const CommonOptions& common, const HeadFlags& flags) {
   const Signals signals;
+  (void)speak_as("head", common);
   const TimePoint started = now();
   auto process = HeadProcess::start(common, flags, 1);
   if (!process.ok()) return fail_with(process.error());
@@ -23,7 +24,9 @@ int run(const CommonOptions& common, const HeadFlags& flags) {
     while (!(*process)->closing() && !(*process)->head().wait_ready(std::chrono::seconds(1))) {
     }
     if (!(*process)->closing())
-      announce((*process)->head(), std::chrono::duration<double>(now() - started).count());
+      std::fputs(
+          ready_message((*process)->head().http_url(), now() - started, common, flags).c_str(),
+          stderr);
   });
   while (true) {
     const auto signal = signals.wait(std::nullopt);
@@ -43,7 +46,7 @@ void add_head(Cli& cli) {
       cli, "head", "Run the head: it waits for workers, then serves the OpenAI API",
       "  troupe head --model /models/DeepSeek-V3 --listen 10.0.0.1:6379 --min-devices 8\n"
       "  troupe head --model DIR --pipeline-parallel-size 2 --port 9000 --api-key SECRET",
-      [&cli, o] { return run(cli.common, *o); });
+      {[&cli, o] { return run(cli.common, *o); }, true});
   add_head_flags(command, *o);
 }
 

@@ -3,12 +3,26 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/version.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
 namespace troupe::cli {
+namespace {
+
+/// The API's address as others can use it: "any" is no place to go to.
+std::string reachable(std::string url, const std::string& host) {
+  const std::string shown = host.find(':') != std::string::npos ? "[" + host + "]" : host;
+  if (host != "0.0.0.0" && host != "::") return url;
+  const auto at = url.find(shown);
+  // Which of this machine's addresses leads out; nothing is sent to that one.
+  return at == url.npos ? url
+                        : url.replace(at, shown.size(), local_address_towards("192.0.2.1", 9));
+}
+
+}  // namespace
 
 void add_head_flags(CLI::App* command, HeadFlags& flags) {
   add_engine_flags(command, flags.engine);
@@ -55,6 +69,11 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
     return kind.error();
   auto listen = parse_host_port(flags.listen);
   if (!listen.ok()) return invalid_argument("--listen: " + listen.error().message);
+  for (const auto& key : flags.doors.api_keys)
+    if (key.empty()) return invalid_argument("--api-key must not be empty.");
+  auto checkpoint = Checkpoint::open(engine->model);
+  if (!checkpoint.ok()) return checkpoint.error();
+  // The state folder is touched once all is known to be right.
   auto files = ClusterFiles::open(common.state_dir);
   if (!files.ok()) return files.error();
 
@@ -67,6 +86,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   HeadOptions options;
   options.version = kVersion;
   options.engine = *engine;
+  options.checkpoint = std::move(*checkpoint);
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
   options.next_node = process->files_.next_node;
@@ -80,10 +100,8 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   gateway.host = flags.host;
   gateway.port = static_cast<std::uint16_t>(flags.port);
   gateway.doors = flags.doors;
-  auto& keys = gateway.doors.api_keys;
-  for (const auto& key : keys)
-    if (key.empty()) return invalid_argument("--api-key must not be empty.");
-  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) keys.push_back(key);
+  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key)
+    gateway.doors.api_keys.push_back(key);
   gateway.tls_cert = flags.tls_cert;
   gateway.tls_key = flags.tls_key;
   options.gateway = std::move(gateway);
@@ -114,13 +132,27 @@ HeadProcess::~HeadProcess() {
   head_.reset();
 }
 
-void announce(const HeadNode& head, double seconds) {
-  std::fprintf(
-      stderr,
-      "Ready after %.1f s: %s serves the OpenAI API.\n"
-      "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n",
-      seconds, head.http_url().c_str(), head.http_url().c_str());
+std::string ready_message(const std::string& http_url, Duration took, const CommonOptions& common,
+                          const HeadFlags& flags) {
+  const std::string url = reachable(http_url, flags.host);
+  const char* variable = std::getenv("TROUPE_API_KEY");
+  std::string curl = "curl";
+  if (!flags.tls_cert.empty()) curl += " --insecure";  // its issuer may be unknown to curl
+  if (variable && *variable)
+    curl += " -H \"Authorization: Bearer $TROUPE_API_KEY\"";
+  else if (!flags.doors.api_keys.empty())
+    curl += " -H 'Authorization: Bearer YOUR-KEY'";
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", std::chrono::duration<double>(took).count());
+  const std::string state =
+      common.state_dir_given ? " --state-dir '" + common.state_dir + "'" : std::string();
+  return "Ready after " + std::string(seconds) + " s: " + url +
+         "/v1 serves the OpenAI API.\n"
+         "  Look at it: " + url + "/ in a browser, or run: troupe top" + state +
+         "\n"
+         "  " + curl + " " + url +
+         "/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n";
 }
 
 }  // namespace troupe::cli

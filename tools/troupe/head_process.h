@@ -9,6 +9,7 @@
 #include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
 #include "actors/head/head_node.h"
+#include "runtime/clock.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
 
@@ -56,7 +57,8 @@ class HeadProcess {
   std::thread watcher_;
 };
 
-/// Says on stderr when requests can be served, and how to send one.
-void announce(const HeadNode& head, double seconds);
+/// What a head says when requests can be served: where, and how to send one. No key is in it.
+std::string ready_message(const std::string& http_url, Duration took, const CommonOptions& common,
+                          const HeadFlags& flags);
 
 }  // namespace troupe::cli

@@ -106,7 +106,7 @@ void add_plan(Cli& cli) {
                  "  troupe plan eplb < loads.json\n"
                  "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"
                  " \"num_nodes\": 1, \"num_gpus\": 2}' | troupe plan eplb",
-                 run_eplb);
+                 {run_eplb});
 }
 
 }  // namespace troupe::cli

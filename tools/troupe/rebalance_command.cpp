@@ -2,13 +2,11 @@
 
 #include "tools/troupe/cli.h"
 #include "tools/troupe/operation.h"
-#include "tools/troupe/signals.h"
 
 namespace troupe::cli {
 namespace {
 
 int run(const CommonOptions& common) {
-  const EndOnSignal end_on_signal;  // the head goes on with it
   const auto done = follow_operation(common.state_dir, "troupe rebalance", [](ClientSession& head) {
     return head.send(RebalanceQuery{kOperationQuery});
   });
@@ -25,7 +23,7 @@ void add_rebalance(Cli& cli) {
               "  troupe rebalance\n\n"
               "No request waits for it. It shows how far it is, and ends when the last expert has\n"
               "moved; Ctrl-C ends the watching only. The cluster also does it by itself.",
-              [&cli] { return run(cli.common); });
+              {[&cli] { return run(cli.common); }});
 }
 
 }  // namespace troupe::cli

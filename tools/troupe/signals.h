@@ -10,7 +10,8 @@
 namespace troupe::cli {
 
 /// Takes the signals that end a process, its children's ends, and a nudge from its own threads as
-/// events. Make it in main's thread before any other thread starts, so that all inherit the mask.
+/// events. main() makes the first one before anything else, so that no moment is without it and all
+/// threads inherit the mask.
 class Signals {
  public:
   Signals();

@@ -146,7 +146,7 @@ void add_status(Cli& cli) {
                                   "  troupe status\n"
                                   "  troupe status --json | jq .cluster.state\n"
                                   "  troupe status --wait-ready 60",
-                                  [&cli, o] { return run(cli.common, *o); });
+                                  {[&cli, o] { return run(cli.common, *o); }});
   command->add_flag("--json", o->json, "Print one JSON object instead");
   command
       ->add_option("--wait-ready", o->wait_ready_s,

@@ -1,19 +1,30 @@
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "actors/api/client_session.h"
 #include "actors/control/caf_system.h"
-#include "runtime/limits.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/worker_registry.h"
 
 namespace troupe::cli {
 namespace {
+
+constexpr Duration kAnswerDeadline = std::chrono::seconds(2);
+/// Members have so long to leave as they were told, then to end on a signal.
+constexpr Duration kWish = std::chrono::milliseconds(1000);
+constexpr Duration kPatience = std::chrono::milliseconds(2500);
+constexpr Duration kDeadline = std::chrono::milliseconds(5500);
+static_assert(kAnswerDeadline + kDeadline < std::chrono::seconds(8));
 
 /// Ended processes whose parent has not asked for them yet do not count.
 bool alive(std::int32_t pid) {
@@ -24,36 +35,84 @@ bool alive(std::int32_t pid) {
   return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z';
 }
 
-int run(const CommonOptions& common) {
-  auto join = find_join_file(common.state_dir);
-  if (!join.ok()) return fail(join.error());
+/// Whether it is a worker of Troupe. What the head says of its members may be about another
+/// machine of the same name.
+bool is_worker(std::int32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::string program, command;
+  return std::getline(file, program, '\0') && std::getline(file, command, '\0') &&
+         command == "worker" && std::filesystem::path(program).filename() == "troupe";
+}
+
+/// Asks the head to stop. Its process and those of its members on this machine.
+Result<std::vector<std::int32_t>> ask(const std::string& join) {
   auto caf = CafSystem::make();
-  if (!caf.ok()) return fail(caf.error());
+  if (!caf.ok()) return caf.error();
   auto answer = std::make_shared<std::promise<std::vector<std::int32_t>>>();
   auto answered = answer->get_future();
   auto once = std::make_shared<std::once_flag>();
   auto session = ClientSession::open(
-      (*caf)->system(), *join, "troupe stop", std::chrono::seconds(3),
+      (*caf)->system(), join, "troupe stop", std::chrono::seconds(3),
       {.message =
            [=](const Message& message) {
              if (const auto* reply = std::get_if<StopReply>(&message))
                std::call_once(*once, [&] { answer->set_value(reply->pids); });
            },
        .down = [=](const std::string&) { std::call_once(*once, [&] { answer->set_value({}); }); }});
-  if (!session.ok()) return fail(session.error());
-  if (const Status sent = (*session)->send(StopQuery{1}); !sent.ok()) return fail(sent.error());
-  const auto deadline = now() + limits::kStopDeadline + std::chrono::seconds(2);
-  if (answered.wait_for(limits::kStopDeadline) != std::future_status::ready)
-    return fail(deadline_exceeded("The head did not answer; end it with SIGTERM."));
-  const auto pids = answered.get();
-  for (const std::int32_t pid : pids) {
-    while (alive(pid) && now() < deadline)
+  if (!session.ok()) return session.error();
+  if (const Status sent = (*session)->send(StopQuery{1}); !sent.ok()) return sent.error();
+  if (answered.wait_for(kAnswerDeadline) != std::future_status::ready)
+    return deadline_exceeded("The head did not answer; end it with SIGTERM.");
+  return answered.get();
+}
+
+/// The processes of a cluster that has been told to stop.
+class Ending {
+ public:
+  Ending(const std::string& state_dir, std::vector<std::int32_t> told)
+      : state_dir_(state_dir), told_(std::move(told)) {}
+
+  /// Members leave as the head tells them. Workers that it did not know are told here, and those
+  /// that do not listen are ended.
+  Status wait() {
+    const TimePoint started = now();
+    std::set<std::int32_t> asked, killed;
+    while (true) {
+      const auto registered = registered_workers(state_dir_);
+      std::set<std::int32_t> left(registered.begin(), registered.end());
+      for (const std::int32_t pid : told_)
+        if (alive(pid)) left.insert(pid);
+      if (left.empty()) return {};
+      const Duration waited = now() - started;
+      for (const std::int32_t pid : left) {
+        const bool known = std::find(told_.begin(), told_.end(), pid) != told_.end();
+        if (!is_worker(pid)) continue;
+        if ((!known || waited > kWish) && asked.insert(pid).second) {
+          kill(pid, SIGTERM);
+          kill(pid, SIGCONT);  // it may have been stopped
+        }
+        if (waited > kPatience && killed.insert(pid).second) kill(pid, SIGKILL);
+      }
+      if (waited > kDeadline)
+        return deadline_exceeded("Process " + std::to_string(*left.begin()) +
+                                 " has not ended yet; end it with `kill " +
+                                 std::to_string(*left.begin()) + "`.");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (alive(pid))
-      return fail(deadline_exceeded("Process " + std::to_string(pid) +
-                                    " has not ended yet; end it with `kill " + std::to_string(pid) +
-                                    "`."));
+    }
   }
+
+ private:
+  const std::string state_dir_;
+  const std::vector<std::int32_t> told_;
+};
+
+int run(const CommonOptions& common) {
+  auto join = find_join_file(common.state_dir);
+  if (!join.ok()) return fail(join.error());
+  auto told = ask(*join);
+  if (!told.ok()) return fail(told.error());
+  if (const Status ended = Ending(common.state_dir, std::move(*told)).wait(); !ended.ok())
+    return fail(ended.error());
   std::fprintf(stderr, "The cluster has stopped.\n");
   return kDone;
 }
@@ -64,7 +123,7 @@ void add_stop(Cli& cli) {
   add_command(cli, "stop", "End the cluster in order: head and workers",
               "  troupe stop\n"
               "  troupe stop --state-dir /var/lib/troupe",
-              [&cli] { return run(cli.common); });
+              {[&cli] { return run(cli.common); }});
 }
 
 }  // namespace troupe::cli

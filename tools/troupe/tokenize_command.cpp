@@ -100,7 +100,7 @@ void add_tokenize(Cli& cli) {
       "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
       "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
       "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
-      [o] { return run(*o); });
+      {[o] { return run(*o); }});
   command->add_option("--model", o->model, "A folder with tokenizer.json");
   command->add_flag("--decode", o->decode, "Ids in, text out");
   command->add_flag("--add-special-tokens", o->add_special_tokens,

@@ -158,7 +158,7 @@ int run(const CommonOptions& common) {
   if (!caf.ok()) return fail(caf.error());
   auto terminal = Terminal::open();
   if (!terminal.ok()) return fail(terminal.error());
-  spdlog::set_level(spdlog::level::off);  // a line of the log would land on the screen
+  logger().set_level(spdlog::level::off);  // a line of the log would land on the screen
   StatusLink link(**caf, common.state_dir, kInterval, [&news] {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = write(news.get(), &one, sizeof one);
@@ -181,7 +181,7 @@ void add_top(Cli& cli) {
       "  troupe top --state-dir /var/lib/troupe\n\n"
       "`?` shows the keys, q ends it. It reads the status once a second, and finds the head\n"
       "again when that was restarted.",
-      [&cli] { return run(cli.common); });
+      {[&cli] { return run(cli.common); }, true});
 }
 
 }  // namespace troupe::cli

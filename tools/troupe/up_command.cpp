@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -35,7 +36,10 @@ class Children {
   ~Children() { end_all(); }
 
   void start_all() {
-    for (auto& slot : slots_) start(slot);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      slots_[i].name = "worker-" + std::to_string(i + 1);
+      start(slots_[i]);
+    }
   }
 
   /// Takes note of those that have ended, and starts new ones for them after a while.
@@ -47,11 +51,11 @@ class Children {
         slot.pid = -1;
         if (stopping_) break;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-          spdlog::info("worker process {} has left in order", pid);
+          logger().info("{} (process {}) has left in order", slot.name, pid);
           slot.left = true;
           break;
         }
-        spdlog::warn("worker process {} has ended ({}){}", pid, describe(status),
+        logger().warn("{} (process {}) has ended ({}){}", slot.name, pid, describe(status),
                      respawn_ ? "; a new one is being started" : "");
         // One that lived for a while is replaced at once; one that keeps dying, ever later.
         if (now() - slot.started > kSteady) slot.backoff = kBackoffMin;
@@ -82,6 +86,7 @@ class Children {
     return true;
   }
 
+  /// Nobody is replaced any more. Any thread.
   void stopping() { stopping_ = true; }
 
   /// Within bounds: first as they wish, then SIGTERM, then SIGKILL.
@@ -104,6 +109,7 @@ class Children {
   static constexpr Duration kSteady = std::chrono::seconds(10);
 
   struct Slot {
+    std::string name;
     pid_t pid = -1;
     TimePoint started{}, start_at{};
     Duration backoff = kBackoffMin;
@@ -113,6 +119,8 @@ class Children {
   void start(Slot& slot) {
     std::vector<char*> argv;
     for (auto& word : command_) argv.push_back(word.data());
+    std::string name_flag = "--log-name=" + slot.name;
+    argv.push_back(name_flag.data());
     argv.push_back(nullptr);
     slot.started = now();
     const pid_t parent = getpid();
@@ -122,9 +130,7 @@ class Children {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(kFailed);
       setpgid(0, 0);  // Ctrl-C reaches the head alone, which ends them in order
-      sigset_t none;
-      sigemptyset(&none);
-      sigprocmask(SIG_SETMASK, &none, nullptr);
+      // Signals stay blocked: one that comes before the worker's main() waits for it.
       close_range(STDERR_FILENO + 1, ~0U, 0);  // files and sockets of the head are no worker's
       execv(argv[0], argv.data());
       _exit(kFailed);
@@ -146,7 +152,7 @@ class Children {
   std::vector<std::string> command_;
   std::vector<Slot> slots_;
   const bool respawn_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
 };
 
 std::vector<std::string> worker_command(const CommonOptions& common, const UpOptions& o,
@@ -207,8 +213,22 @@ Status check_fabric(const NetworkFlags& network) {
   return {};
 }
 
+/// Waits until the cluster serves and says so. With all workers here a model that does not fit will
+/// never: then that error comes back.
+Status wait_ready(HeadProcess& process, int workers, const std::function<std::string()>& message) {
+  HeadNode& head = process.head();
+  while (!process.closing() && !head.wait_ready(std::chrono::milliseconds(100))) {
+    const auto trouble = head.trouble();
+    const bool lasting = trouble && trouble->code != ErrorCode::kUnavailable;
+    if (lasting && head.devices() >= static_cast<std::size_t>(workers)) return *trouble;
+  }
+  if (!process.closing()) std::fputs(message().c_str(), stderr);
+  return {};
+}
+
 int run(const CommonOptions& common, const UpOptions& o) {
   const Signals signals;
+  (void)speak_as("head", common);
   const TimePoint started = now();
   auto device = share_of(o);
   if (!device.ok()) return fail_with(device.error());
@@ -222,13 +242,19 @@ int run(const CommonOptions& common, const UpOptions& o) {
                head.frontend().served_model_name().c_str(), o.workers);
   Children children(worker_command(common, o, *device, **process), o.workers, !o.no_respawn);
   children.start_all();
-  std::thread announcer([&] {
-    while (!(*process)->closing() && !head.wait_ready(std::chrono::seconds(1))) {
-    }
-    if (!(*process)->closing())
-      announce(head, std::chrono::duration<double>(now() - started).count());
+  head.subscribe([&](const ClusterEvent& event) {
+    if (event.kind == "stopping") children.stopping();
   });
-  while (!(*process)->ended()) {
+  std::atomic<bool> hopeless{false};
+  Status ready;
+  std::thread announcer([&] {
+    ready = wait_ready(**process, o.workers, [&] {
+      return ready_message(head.http_url(), now() - started, common, o.head);
+    });
+    hopeless = !ready.ok();
+    if (hopeless) Signals::nudge();
+  });
+  while (!(*process)->ended() && !hopeless) {
     const auto signal = signals.wait(children.start_due());
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
@@ -238,7 +264,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   announcer.join();
   process->reset();
   children.end_all();
-  return kDone;
+  return ready.ok() ? kDone : fail(ready.error());
 }
 
 }  // namespace
@@ -249,7 +275,7 @@ void add_up(Cli& cli) {
       cli, "up", "A whole cluster on this machine: the head here, workers as child processes",
       "  troupe up --model tools/demo/pocket-dictionary\n"
       "  troupe up --model DIR --workers 3 --pipeline-parallel-size 3 --port 9000",
-      [&cli, o] { return run(cli.common, *o); });
+      {[&cli, o] { return run(cli.common, *o); }, true});
   command->add_option("--workers", o->workers, "Worker processes (default: 2)")
       ->check(CLI::Range(1, 64));
   command->add_flag("--no-respawn", o->no_respawn, "Start no new worker for one that died");

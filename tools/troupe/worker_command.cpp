@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <mutex>
 #include <thread>
 
@@ -17,12 +18,14 @@
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/signals.h"
+#include "tools/troupe/worker_registry.h"
 
 namespace troupe::cli {
 namespace {
 
 struct WorkerCommandOptions {
   std::string head, join, model;
+  std::string log_name = "worker";
   DeviceFlags device;
   NetworkFlags network;
 };
@@ -35,6 +38,13 @@ Result<JoinFile> join_of(const CommonOptions& common, const WorkerCommandOptions
         "There is no join file " + path +
         "; copy the one that the head wrote (STATE/join there) and name it with --join.");
   return join;
+}
+
+/// Whether it joins by the file of its own state folder: `troupe stop` there ends it.
+bool is_own_join(const CommonOptions& common, const WorkerCommandOptions& o) {
+  std::error_code failed;
+  const std::string own = common.state_dir + "/join";
+  return std::filesystem::equivalent(o.join.empty() ? own : o.join, own, failed);
 }
 
 Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const JoinFile& join) {
@@ -70,7 +80,7 @@ class LastResort {
     thread_ = std::thread([this, exit_code] {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, kPatience, [&] { return over_; })) return;
-      spdlog::warn("a computation that still runs is not waited for");
+      logger().warn("a computation that still runs is not waited for");
       _exit(exit_code);
     });
   }
@@ -87,6 +97,9 @@ class LastResort {
 
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
+  (void)speak_as(o.log_name, common);
+  std::optional<WorkerRegistration> registration;
+  if (is_own_join(common, o)) registration.emplace(common.state_dir);
   auto join = join_of(common, o);
   if (!join.ok()) return fail(join.error());
   auto heads = heads_of(o, *join);
@@ -154,10 +167,11 @@ void add_worker(Cli& cli) {
       add_command(cli, "worker", "Run a worker: it joins the head and computes",
                   "  troupe worker --head 127.0.0.1:6379\n"
                   "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3",
-                  [&cli, o] { return run(cli.common, *o); });
+                  {[&cli, o] { return run(cli.common, *o); }, true});
   command->add_option("--head", o->head, "HOST:PORT of the head (default: the join file's)");
   command->add_option("--join", o->join, "The join file that the head wrote (default: STATE/join)");
   command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
+  command->add_option("--log-name", o->log_name, "What lines of its log begin with")->group("");
   add_device_flags(command, o->device);
   add_tier_flag(command, o->device);
   add_network_flags(command, o->network);

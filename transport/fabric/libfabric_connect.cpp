@@ -98,7 +98,7 @@ void LibfabricFabric::on_gate_answer(Peer& peer) {
 }
 
 Status LibfabricFabric::dial(Peer& peer, std::uint16_t port) {
-  InfoPtr info(fi_dupinfo(provider_->info.get()));
+  InfoPtr info(libfabric().dupinfo(provider_->info.get()));
   if (!info) return resource_exhausted("There is no memory for a connection.");
   SocketAddress to = peer.address;
   to.set_port(port);

@@ -125,7 +125,7 @@ bool LibfabricFabric::read_completions() {
     // A segment larger than a posted buffer is garbage too.
     if (error.err == FI_ETRUNC) counters_.garbage.fetch_add(1);
     on_broken(op->connection->peer(),
-              std::string("the connection broke: ") + fi_strerror(error.err));
+              std::string("the connection broke: ") + libfabric().strerror(error.err));
   }
   return true;
 }
@@ -137,7 +137,7 @@ bool LibfabricFabric::read_events() {
   if (n == -FI_EAVAIL) {
     fi_eq_err_entry error{};
     if (fi_eq_readerr(provider_->eq.get(), &error, 0) <= 0) return false;
-    if (Peer* peer = find(error.fid)) on_broken(*peer, fi_strerror(error.err));
+    if (Peer* peer = find(error.fid)) on_broken(*peer, libfabric().strerror(error.err));
     return true;
   }
   if (n < static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) return n > 0;

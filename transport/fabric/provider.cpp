@@ -21,7 +21,7 @@ constexpr std::size_t kCompletionQueueSize = 16384;
 constexpr std::size_t kEventQueueSize = 1024;
 
 InfoPtr query(const char* provider, const SocketAddress& host) {
-  InfoPtr hints(fi_allocinfo());
+  InfoPtr hints(libfabric().dupinfo(nullptr));  // an empty one
   if (!hints) return nullptr;
   hints->caps = FI_MSG;
   hints->ep_attr->type = FI_EP_MSG;
@@ -36,8 +36,8 @@ InfoPtr query(const char* provider, const SocketAddress& host) {
           : &reinterpret_cast<const sockaddr_in6&>(host.storage).sin6_addr;
   inet_ntop(host.storage.ss_family, address, text.data(), text.size());
   fi_info* found = nullptr;
-  const int rc = fi_getinfo(kApiVersion, text.data(), "0", FI_SOURCE | FI_NUMERICHOST, hints.get(),
-                            &found);
+  const int rc = libfabric().getinfo(kApiVersion, text.data(), "0", FI_SOURCE | FI_NUMERICHOST,
+                                     hints.get(), &found);
   return InfoPtr(rc == 0 ? found : nullptr);
 }
 
@@ -122,7 +122,7 @@ void limit_blocking_reads(std::uint16_t port) {
 }  // namespace
 
 Error libfabric_error(const std::string& what, long status) {
-  return unavailable(what + ": " + fi_strerror(static_cast<int>(std::labs(status))) + ".");
+  return unavailable(what + ": " + libfabric().strerror(static_cast<int>(std::labs(status))) + ".");
 }
 
 std::uint16_t SocketAddress::port() const {
@@ -195,6 +195,7 @@ Result<SocketAddress> bind_address(const FabricOptions& options) {
 }
 
 Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
+  if (const Status loaded = load_libfabric(); !loaded.ok()) return loaded.error();
   auto host = bind_address(options);
   if (!host) return host.error();
   auto choice = choose(options.kind, *host);
@@ -206,7 +207,7 @@ Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
   provider->info = std::move(choice->info);
 
   fid_fabric* fabric = nullptr;
-  if (const int rc = fi_fabric(provider->info->fabric_attr, &fabric, nullptr)) {
+  if (const int rc = libfabric().fabric(provider->info->fabric_attr, &fabric, nullptr)) {
     return libfabric_error(provider->name + " could not be opened", rc);
   }
   provider->fabric.reset(fabric);
@@ -235,7 +236,7 @@ Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
 Result<std::unique_ptr<Doorway>> Doorway::open(const Provider& provider) {
   std::unique_ptr<Doorway> door(new Doorway);
   fid_fabric* fabric = nullptr;
-  if (const int rc = fi_fabric(provider.info->fabric_attr, &fabric, nullptr)) {
+  if (const int rc = libfabric().fabric(provider.info->fabric_attr, &fabric, nullptr)) {
     return libfabric_error("A listener's fabric could not be opened", rc);
   }
   door->fabric_.reset(fabric);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/fabric/fabric.h"
+#include "transport/fabric/libfabric_api.h"
 #include "transport/fabric/wire.h"
 
 namespace troupe::transport {
@@ -26,7 +27,7 @@ template <class T>
 using Fid = std::unique_ptr<T, FidClose<T>>;
 
 struct InfoFree {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
+  void operator()(fi_info* info) const { libfabric().freeinfo(info); }
 };
 using InfoPtr = std::unique_ptr<fi_info, InfoFree>;
 

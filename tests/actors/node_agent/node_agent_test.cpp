@@ -145,7 +145,7 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
   }
   SUBCASE("a foreign certificate") {
     w.down(true);
-    text = "--join";
+    text = "reset";  // as the link says it
     told = false;
   }
   REQUIRE(w.last.has<WorkerExit>());

@@ -285,6 +285,11 @@ TEST_CASE("what does not fit is said in bytes and where") {
     const std::uint64_t lacking = 64 * 100'000 - plannable_bytes(4 * kMiB);
     CHECK(contains(p.error().message, "node-1/0 lacks " + std::to_string(lacking) + " bytes"));
     CHECK(contains(p.error().message, "node-2/0 lacks"));
+    // What is as low as it can be is no advice.
+    CHECK(contains(p.error().message, "each. Add devices or memory."));
+    in.engine.redundant_experts = 3;
+    CHECK(contains(plan_placement(in).error().message,
+                   "Add devices or memory, or lower --redundant-experts."));
   }
   SUBCASE("a shard") {
     auto in = small_input(2, 1, 16 * kMiB);
@@ -298,6 +303,19 @@ TEST_CASE("what does not fit is said in bytes and where") {
     CHECK_MESSAGE(
         contains(p.error().message, "node-1/0, lacks " + std::to_string(need - room) + " bytes"),
         p.error().message);
+    CHECK(contains(p.error().message,
+                   "Add devices or memory, or raise --pipeline-parallel-size."));
+    in.engine.redundant_experts = 1;
+    in.engine.data_parallel_size = 2;
+    CHECK(contains(plan_placement(in).error().message,
+                   "raise --pipeline-parallel-size, or lower --data-parallel-size or "
+                   "--redundant-experts."));
+    in.engine.redundant_experts = 0;
+    in.engine.data_parallel_size = 1;
+    in.engine.max_model_len = 1 << 20;  // a fifth of 800 MiB of KV cache a stage
+    in.engine.pipeline_parallel_size = static_cast<std::int32_t>(in.model.layers.size());
+    CHECK(contains(plan_placement(in).error().message,
+                   "Add devices or memory, or lower --max-model-len."));
   }
   SUBCASE("a cache that does not hold one sequence") {
     auto in = small_input(1, 1);

@@ -1,0 +1,257 @@
+"""What somebody meets who runs the program for the first time, and ends it at any moment."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from running import DEMO, free_port, run, wait_until
+from screen import Screen
+
+UP = ["up", "--model", DEMO, "--threads", 1, "--port", 0, "--listen", "127.0.0.1:0"]
+HEAD = ["head", "--model", DEMO, "--port", 0, "--listen", "127.0.0.1:0"]
+GENERATE = ["generate", "--model", DEMO, "--prompt", "a", "--max-tokens", 4000, "--ignore-eos"]
+# A millisecond, what the program's libraries once slept before main(), and what comes after.
+DELAYS_S = {
+    signal.SIGINT: [0, 0.001, 0.01, 0.03, 0.1, 0.15, 0.2, 0.3],
+    signal.SIGTERM: [0, 0.02, 0.2],
+}
+
+
+def one_sentence(stderr):
+    lines = [line for line in stderr.splitlines() if line.startswith("troupe: ")]
+    assert len(lines) == 1 and lines[0].endswith((".", "?")), stderr
+    return lines[0]
+
+
+def test_the_program_starts_at_once(troupe):
+    """No library sleeps before main(): 0.2 s they were."""
+    took = []
+    for _ in range(5):
+        started = time.monotonic()
+        run("--version")
+        took.append(time.monotonic() - started)
+    assert min(took) < 0.15, took
+
+
+def test_no_command_loads_the_fabric_that_needs_none(troupe):
+    loaded = subprocess.run(["ldd", troupe], capture_output=True, text=True, check=True).stdout
+    assert "libfabric" not in loaded and "psm" not in loaded
+
+
+def test_a_missing_fabric_is_a_sentence(troupe, tmp_path):
+    find = "ldconfig -p | awk '/libfabric.so.1 / {print $NF; exit}'"
+    hide = f'mount --bind /dev/null "$(readlink -f "$({find})")"'
+    start = f'exec "{troupe}" up --model "{DEMO}" --fabric net --state-dir "{tmp_path}/state"'
+    script = f"{hide} && {start}"
+    words = ["unshare", "--mount", "sh", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip("needs root, to hide the library")
+    assert done.returncode == 1
+    assert "install the package libfabric1" in one_sentence(done.stderr)
+    assert not (tmp_path / "state").exists()
+
+
+def signal_mask(pid):
+    """Blocked signals of a process, once its main() has begun; 0 before."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(re.search(r"^SigBlk:\s*(\w+)", status, re.MULTILINE)[1], 16)
+
+
+def begun(process):
+    """Waits until main() has begun: what the loader does before takes a few milliseconds."""
+    bit = 1 << (signal.SIGINT - 1)
+    end = time.monotonic() + 10
+    while not signal_mask(process.pid) & bit:
+        assert time.monotonic() < end and process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize("number", DELAYS_S)
+@pytest.mark.parametrize("words", [UP, HEAD, GENERATE, ["status", "--wait-ready", 30], ["worker"]],
+                         ids=lambda words: words[0])
+def test_a_signal_ends_it_with_0_at_any_moment(troupe, cluster, words, number):
+    if words == ["worker"]:
+        # Of a head that has gone: it seeks it for ever.
+        head = cluster.start(*HEAD)
+        wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        head.kill()
+        head.popen.wait()
+    for delay_s in DELAYS_S[number]:
+        process = begun(cluster.start(*words).popen)
+        time.sleep(delay_s)
+        process.send_signal(number)
+        assert process.wait(10) == 0, f"{words[0]} after {delay_s} s\n{cluster.logs()}"
+    assert not cluster.pids()
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.01, 0.1, 0.3])
+def test_ctrl_c_ends_top_with_0(troupe, cluster, delay_s):
+    with Screen([troupe, "top"], cluster.env) as screen:
+        begun(screen.popen)
+        time.sleep(delay_s)
+        screen.popen.send_signal(signal.SIGINT)
+        assert screen.popen.wait(10) == 0
+
+
+# --- What cannot be ---------------------------------------------------------------------------
+
+
+def test_up_with_a_model_that_does_not_fit_ends(cluster):
+    started = time.monotonic()
+    up = cluster.up(DEMO, "--device-memory", "1MiB", ready=False)
+    assert up.exit_code(20) == 1
+    assert time.monotonic() - started < 15
+    line = one_sentence(up.log())
+    assert re.search(r"lacks \d+ bytes", line)
+    assert "--redundant-experts" not in line, "it is 0 already"
+    assert not cluster.pids()
+
+
+def test_up_names_what_is_set_and_can_be_lowered(cluster):
+    up = cluster.up(DEMO, "--device-memory", "1MiB", "--redundant-experts", 8, ready=False)
+    assert up.exit_code(20) == 1
+    assert "lower --redundant-experts" in one_sentence(up.log())
+
+
+def test_a_head_waits_for_what_would_make_it_fit(cluster):
+    head = cluster.head(DEMO, "--kv-cache-memory", "1MiB")
+    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    cluster.worker("--device-memory", "4MiB")
+    wait_until(lambda: cluster.state() == "degraded", 20, "it does not fit")
+    assert re.search(r"lacks \d+ bytes", cluster.status()["cluster"]["message"])
+    time.sleep(1)
+    assert head.popen.poll() is None
+
+
+def test_a_wrong_path_is_told_before_the_state_folder_is_touched(troupe, cluster):
+    for command in ("up", "head"):
+        done = run(command, "--model", "/no/such/folder", env=cluster.env)
+        assert done.returncode == 1 and "/no/such/folder" in one_sentence(done.stderr)
+        assert not cluster.state_dir.exists()
+    cluster.up(DEMO)
+    done = run("up", "--model", "/no/such/folder", env=cluster.env)
+    assert done.returncode == 1 and "/no/such/folder" in one_sentence(done.stderr)
+
+
+def test_generate_checks_the_request_before_it_loads_anything(troupe, tmp_path):
+    # Without its weights the model cannot be served.
+    for file in DEMO.iterdir():
+        if file.suffix == ".json":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    done = run("generate", "--model", tmp_path, "--prompt", "a", "--temperature", -1)
+    assert done.returncode == 2 and "temperature" in one_sentence(done.stderr)
+
+
+def test_generate_is_quiet_and_reads_the_prompt_from_stdin(troupe):
+    words = ["generate", "--model", DEMO, "--temperature", 0]
+    given = run(*words, "--chat", "What is brandy?")
+    assert given.returncode == 0 and not given.stderr
+    read = run(*words, "--chat", "-", stdin="What is brandy?\n")
+    assert read.stdout == given.stdout and "distilled" in read.stdout
+    assert run(*words, "--prompt", "-", stdin="Once\n").stdout == run(*words, "--prompt", "Once").stdout
+
+
+# --- What was meant ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["up", "--modle", "DIR"], "'--modle' is no flag of `troupe up`; did you mean '--model'?"),
+        (["status", "--josn=1"], "did you mean '--json'?"),
+        (["drain", "--stat-dir", "x"], "did you mean '--state-dir'?"),
+        (["--verison"], "did you mean '--version'?"),
+        (["stauts"], "There is no command 'stauts'; did you mean 'status'?"),
+        (["plan", "elpb"], "did you mean 'eplb'?"),
+        (["help", "genrate"], "did you mean 'generate'?"),
+        (["status", "now"], "'now' is not expected; "),
+    ],
+)
+def test_what_was_meant(troupe, words, said):
+    done = run(*words)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("troupe: ") and said in done.stderr
+
+
+def test_nothing_far_fetched_is_meant(troupe):
+    for words in (["up", "--xyzzy-plugh"], ["xyzzy"]):
+        done = run(*words)
+        assert done.returncode == 2 and "did you mean" not in done.stderr
+
+
+def test_help_is_a_command_too(troupe):
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "up").stdout == run("up", "--help").stdout
+    assert run("help", "plan", "eplb").stdout == run("plan", "eplb", "--help").stdout
+
+
+# --- What a cluster says ------------------------------------------------------------------------
+
+
+def printed_curl(log):
+    """The command of the ready message."""
+    return re.search(r"^  (curl .* \\\n.*)$", log, re.MULTILINE)[1]
+
+
+def certificate(folder):
+    files = [folder / "cert.pem", folder / "key.pem"]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=elsewhere"]
+    subprocess.run([*words, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+    return files
+
+
+@pytest.mark.parametrize(
+    "case", ["plain", "every address", "every address, IPv6", "a key", "a key of the environment", "TLS"]
+)
+def test_the_curl_of_the_ready_message_works(cluster, tmp_path, case):
+    flags, env = [], dict(cluster.env)
+    if case.startswith("every address"):
+        flags = ["--host", "::" if "IPv6" in case else "0.0.0.0"]
+    if case == "a key":
+        flags = ["--api-key", "SECRET-1"]
+    if case == "a key of the environment":
+        env["TROUPE_API_KEY"] = "SECRET-2"
+    if case == "TLS":
+        cert, key = certificate(tmp_path)
+        flags = ["--tls-cert", cert, "--tls-key", key]
+    words = ["up", "--model", DEMO, "--workers", 1, "--threads", 1, "--port", free_port()]
+    up = cluster.start(*words, "--listen", "127.0.0.1:0", *flags, env=env)
+    up.wait_log("\n    -d ", 30)
+    log = up.log()
+    assert "SECRET" not in log and "troupe top" in log
+    url = re.search(r"Look at it: (\S+/) in a browser", log)[1]
+    command = printed_curl(log).replace("YOUR-KEY", "SECRET-1")
+    words = ["bash", "-c", command + " -sS"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=30)
+    assert "distilled" in json.loads(done.stdout)["choices"][0]["message"]["content"], done
+    page = subprocess.run(["curl", "-sk", url], capture_output=True, text=True, timeout=30).stdout
+    assert "<html" in page
+
+
+LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} (?:info|warning|error) (head|worker-\d): \S.*[^\s]$")
+
+
+def test_lines_of_several_processes_are_whole_and_say_who_speaks(cluster):
+    up = cluster.up(DEMO, "--kv-cache-memory", "8MiB", workers=4)
+    for _ in range(2):
+        os.kill(cluster.ready_nodes()[0]["pid"], signal.SIGKILL)
+        wait_until(lambda: len(cluster.ready_nodes()) < 4, 5, "a loss is noticed")
+        wait_until(lambda: len(cluster.ready_nodes()) == 4, 20, "it is replaced")
+    up.wait_log("restored: All 4 replicas are back.")
+    cluster.stop()
+    up.exit_code()
+    lines = [line for line in up.log().splitlines() if re.match(r"\d\d:\d\d", line)]
+    assert not [line for line in lines if not LINE.match(line)]
+    speakers = {LINE.match(line)[1] for line in lines}
+    assert speakers == {"head", "worker-1", "worker-2", "worker-3", "worker-4"}
+    assert "head: stopping: A client asked for it." in up.log()

@@ -1,0 +1,98 @@
+#include "tools/troupe/usage.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace troupe::cli {
+namespace {
+
+/// The number of single-character edits that turn one word into the other; neighbours that have
+/// changed places are one.
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before, above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({row[j - 1] + 1, above[j] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = std::exchange(above, row);
+  }
+  return above[b.size()];
+}
+
+/// "; did you mean 'status'?", or nothing if no name is like the word.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
+                         const std::string& dashes = "") {
+  const std::string name = nearest(word, names);
+  const int edits_max = std::max(1, static_cast<int>(word.size()) / 3);
+  if (name.empty() || edit_distance(word, name) > edits_max) return {};
+  return "; did you mean '" + dashes + name + "'?";
+}
+
+/// The last command that the line names, and all of its words: "troupe plan eplb".
+std::pair<const CLI::App*, std::string> last_command(const CLI::App* app) {
+  std::string words = "troupe";
+  for (auto used = app->get_subcommands(); !used.empty(); used = app->get_subcommands()) {
+    app = used.front();
+    words += " " + app->get_name();
+  }
+  return {app, words};
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+}  // namespace
+
+std::string usage_error(const CLI::App* app, const CLI::Error& error) {
+  const auto [command, words] = last_command(app);
+  // Words that nobody takes are the cause of most that is missing.
+  const auto left = app->remaining(true);
+  const auto flag = std::find_if(left.begin(), left.end(),
+                                 [](const auto& word) { return word.starts_with("-"); });
+  std::string text;
+  if (flag != left.end()) {
+    const std::string name = flag->substr(0, flag->find('='));
+    const auto first = std::min(name.find_first_not_of('-'), name.size());
+    text = "'" + name + "' is no flag of `" + words + "`" +
+           did_you_mean(name.substr(first), flag_names(*command), "--");
+  } else if (!left.empty()) {
+    text = "'" + left.front() + "' is not expected" +
+           did_you_mean(left.front(), command_names(*command));
+  } else {
+    text = error.what();
+    while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
+  }
+  return "troupe: " + text + (text.ends_with('?') ? " `" : "; `") + words +
+         " --help` tells more.\n";
+}
+
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const std::string hint = did_you_mean(word, command_names(app));
+  return "There is no command '" + word + "'" +
+         (hint.empty() ? "; `troupe --help` lists them." : hint);
+}
+
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_lnames().empty() && !option->get_group().empty())
+      names.push_back(option->get_lnames().front());
+  return names;
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& names) {
+  const auto best = std::min_element(names.begin(), names.end(), [&](auto& a, auto& b) {
+    return edit_distance(word, a) < edit_distance(word, b);
+  });
+  return best == names.end() ? "" : *best;
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,74 @@
+#include "tools/troupe/worker_registry.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+
+#include "actors/control/private_file.h"
+#include "runtime/host.h"
+
+namespace troupe::cli {
+namespace {
+
+std::string folder_of(const std::string& state_dir) { return state_dir + "/workers"; }
+
+/// A state folder may be shared by machines.
+std::string prefix() { return host_name() + "."; }
+
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+/// Whether that process holds the file's lock.
+bool holds(pid_t pid, const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct flock lock = whole_file();
+  const bool held =
+      ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == pid;
+  ::close(fd);
+  return held;
+}
+
+}  // namespace
+
+WorkerRegistration::WorkerRegistration(const std::string& state_dir) {
+  if (!control::make_private_folder(folder_of(state_dir)).ok()) return;
+  path_ = folder_of(state_dir) + "/" + prefix() + std::to_string(getpid());
+  lock_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  struct flock lock = whole_file();
+  if (lock_ >= 0) ::fcntl(lock_, F_SETLK, &lock);
+}
+
+WorkerRegistration::~WorkerRegistration() {
+  if (lock_ < 0) return;
+  ::unlink(path_.c_str());
+  ::close(lock_);
+}
+
+std::vector<pid_t> registered_workers(const std::string& state_dir) {
+  std::vector<pid_t> workers;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_of(state_dir), failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix())) continue;
+    const char* end = name.data() + name.size();
+    pid_t pid = 0;
+    const auto parsed = std::from_chars(name.data() + prefix().size(), end, pid);
+    if (parsed.ec != std::errc() || parsed.ptr != end || pid <= 0) continue;
+    if (holds(pid, entry.path().string()))
+      workers.push_back(pid);
+    else if (::kill(pid, 0) != 0 && errno == ESRCH)
+      ::unlink(entry.path().c_str());
+  }
+  return workers;
+}
+
+}  // namespace troupe::cli
