@@ -141,6 +141,7 @@ struct SupervisorInbox {
                     LoadFailed,       // a member cannot load its part, and why
                     Activated,        // nothing on a member waits by older routes
                     ExpertCounts,     // rows that a member's gates sent to each expert
+                    CanaryResult,     // what a replica made of a canary
                     PeerUnreachable,  // a member cannot reach another one
                     ClientHello,      // a program wants to ask
                     StatusQuery,      // a program wants the status
@@ -187,6 +188,7 @@ struct ReplicaInbox {
   static constexpr ActorKind kKind = ActorKind::kReplica;
   using wire = Wire<Submit,          // generate this sequence
                     Cancel,          // nobody wants it any more
+                    RunCanary,       // compute these tokens beside the sequences, with digests
                     StepResult,      // a step is done
                     StepFailed,      // a step cannot be finished
                     Undeliverable>;  // a plan did not reach its shard

@@ -21,6 +21,7 @@
 #include "model/output_head.h"
 #include "model/rope_table.h"
 #include "model/step_state.h"
+#include "runtime/xxh3.h"
 
 namespace troupe {
 
@@ -90,6 +91,7 @@ struct ShardForward::Impl {
   void route(StepRun::State& s, const LayerWeights& w);
   void shared_expert(StepRun::State& s);
   void gather(StepRun::State& s);
+  void note_canary(StepRun::State& s) const;
   Progress finish(StepRun::State& s);
 
   const ModelConfig config;
@@ -134,6 +136,7 @@ Progress ShardForward::advance(StepRun& run) {
   for (; s.layer < self.weights->last; ++s.layer) {
     const LayerWeights& w = self.layer(s.layer);
     self.attention(s, w.attention);
+    self.note_canary(s);
     kernels::rms_norm(self.context, self.rows_of(s, s.hidden), w.post_attention_norm.data(),
                       static_cast<float>(self.config.rms_norm_eps), self.rows_of(s, s.normed));
     if (w.kind == LayerKind::kExperts) {
@@ -143,6 +146,7 @@ Progress ShardForward::advance(StepRun& run) {
     }
     self.mlp(w.mlp, self.rows_of(s, s.normed), self.rows_of(s, s.shared));
     kernels::residual_add(self.context, self.rows_of(s, s.shared), self.rows_of(s, s.hidden));
+    self.note_canary(s);
   }
   return self.finish(s);
 }
@@ -192,9 +196,12 @@ void ShardForward::Impl::list_rows(StepRun::State& s) {
   s.tokens.clear();
   s.positions.clear();
   s.tables.clear();
+  s.canary = false;
+  s.digests.clear();
   const std::int32_t size = cache.block_size();
   for (const auto& sequence : s.plan.sequences) {
     std::int32_t position = sequence.first_position;
+    s.canary |= sequence.canary;
     for (const TokenId token : sequence.tokens) {
       s.tokens.push_back(token);
       s.positions.push_back(position);
@@ -339,8 +346,23 @@ void ShardForward::Impl::gather(StepRun::State& s) {
   for (std::size_t i = 0; i < s.combined.size(); ++i)
     s.combined[i] = {s.pair_outputs[i], s.expert_weights[i]};
   kernels::combine(context, wire, s.combined, s.top_k, hidden);
+  note_canary(s);
   ++s.layer;
   s.at = StepRun::State::At::kAttention;
+}
+
+/// What the canary's rows have become at a boundary of the layer.
+void ShardForward::Impl::note_canary(StepRun::State& s) const {
+  if (!s.canary) return;
+  std::uint64_t sum = 0;
+  std::size_t row = 0;
+  for (const StepSequence& sequence : s.plan.sequences) {
+    for (std::size_t i = 0; i < sequence.tokens.size() && sequence.canary; ++i)
+      sum += xxh3_64(s.hidden.data() + (row + i) * s.hidden_size, s.hidden_size * sizeof(float),
+                     static_cast<std::uint64_t>(s.positions[row + i]));
+    row += sequence.tokens.size();
+  }
+  s.digests.push_back(sum);
 }
 
 }  // namespace troupe

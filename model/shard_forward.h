@@ -56,6 +56,10 @@ class StepRun {
   /// One a sequence of the plan; on the last stage only.
   const std::vector<SequenceResult>& results() const;
   std::vector<SequenceResult>& results();
+  /// Of the canary's rows, if the plan has one, else nothing: of each layer of the shard, what its
+  /// attention and then its feed-forward part gave. A digest is the sum of its rows' XXH3-64, each
+  /// keyed by the row's position, so that chunks add up to the same.
+  const std::vector<std::uint64_t>& digests() const;
 
  private:
   friend class ShardForward;

@@ -30,5 +30,6 @@ std::byte* StepRun::expert_output(std::int32_t row, std::int32_t slot) {
 const float* StepRun::hidden() const { return state_->hidden.data(); }
 const std::vector<SequenceResult>& StepRun::results() const { return state_->results; }
 std::vector<SequenceResult>& StepRun::results() { return state_->results; }
+const std::vector<std::uint64_t>& StepRun::digests() const { return state_->digests; }
 
 }  // namespace troupe

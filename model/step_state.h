@@ -58,6 +58,8 @@ struct StepRun::State {
   std::vector<std::int32_t> missing;
 
   std::vector<SequenceResult> results;
+  bool canary = false;                          // a sequence of the plan is one
+  std::vector<std::uint64_t> digests;           // [2 a finished layer]
 
   kernels::PagedRows where() const { return {tables.data(), positions.data()}; }
 };

@@ -123,6 +123,8 @@ inline constexpr std::size_t kMailboxReserved = 1u << 18;
 // --- Steps ------------------------------------------------------------------------------------
 /// A step that has not come back by then is failed; covers a cold 4k-token chunk on a slow CPU.
 inline constexpr auto kStepDeadline = 60s;
+/// A canary that has not come to its end for this long has failed: it is run once a minute.
+inline constexpr auto kCanaryDeadline = 45s;
 /// Shards wait this long for experts before the step fails.
 inline constexpr auto kExpertDeadline = 30s;
 static_assert(kExpertDeadline < kStepDeadline);
@@ -130,6 +132,10 @@ static_assert(kExpertDeadline < kStepDeadline);
 inline constexpr std::size_t kStepsInFlightMax = 64;
 /// Questions that one expert group has not answered; a shard asks at most one a step and group.
 inline constexpr std::size_t kDispatchesWaitingMax = 8192;
+/// Every compute thread answers all questions whose answers are known within this time.
+inline constexpr auto kKnownAnswersEvery = 60s;
+/// The first time takes milliseconds; a device that needs as long as this cannot be used.
+inline constexpr auto kProveDeadline = 30s;
 /// Jobs that wait for one device; beyond it a new one is refused.
 inline constexpr std::size_t kComputeQueueMax = 4096;
 

@@ -108,6 +108,7 @@ ComputeOutcome ForwardCompute::advance(StepRun& run, const OnCut& on_cut) {
     if (remote) return outcome;
   }
   outcome.done = true;
+  outcome.digests = run.digests();
   if (options_.last_stage) {
     outcome.sequences = std::move(run.results());
     for (const auto& sequence : outcome.sequences)

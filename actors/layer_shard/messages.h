@@ -36,6 +36,7 @@ struct ComputeOutcome {
   bool done = false;                      ///< the step left the last layer of this shard
   Payload hidden;                         ///< done, and not the last stage
   std::vector<SequenceResult> sequences;  ///< done, on the last stage
+  std::vector<std::uint64_t> digests;     ///< done: of the canary's rows, by layer of this shard
 };
 
 /// Its job -> LayerShard: the step reached a point where experts of other devices are needed. The

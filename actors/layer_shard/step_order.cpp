@@ -38,6 +38,7 @@ void StepOrder::on(const Hidden& hidden, const Envelope& envelope, TimePoint now
   if (step.hidden) return;
   if (!step.plan) step.deadline = now + limits::kStepDeadline;
   step.hidden = hidden.payload;
+  step.digests = hidden.digests;
   try_begin(step, effects);
 }
 
@@ -74,15 +75,16 @@ StepOrder::Computed StepOrder::on(StepComputed computed, ShardEffects& effects) 
   return Computed::kEnded;
 }
 
-void StepOrder::pass_on(StepId id, const Step& step, ComputeOutcome outcome,
-                        ShardEffects& effects) {
+void StepOrder::pass_on(StepId id, Step& step, ComputeOutcome outcome, ShardEffects& effects) {
+  std::vector<std::uint64_t>& digests = step.digests;
+  digests.insert(digests.end(), outcome.digests.begin(), outcome.digests.end());
   if (!place_.next)
-    return effects.send(place_.replica,
-                        StepResult{place_.replica_id, id, std::move(outcome.sequences)});
+    return effects.send(place_.replica, StepResult{place_.replica_id, id,
+                                                   std::move(outcome.sequences), digests});
   std::size_t rows = 0;
   for (const auto& s : std::get<StepPlan>(*step.plan).body.sequences) rows += s.tokens.size();
   effects.send(*place_.next, Hidden{place_.replica_id, id, static_cast<std::uint32_t>(rows),
-                                    std::move(outcome.hidden)});
+                                    std::move(outcome.hidden), digests});
   remember(passed_on_, id);
 }
 

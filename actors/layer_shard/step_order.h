@@ -75,13 +75,14 @@ class StepOrder {
   struct Step {
     MessagePtr plan;
     std::optional<Payload> hidden;
+    std::vector<std::uint64_t> digests;  ///< of the stages before
     TimePoint deadline;
     bool begun = false;
     bool computing = false;  ///< a job has its buffers
     bool aborted = false;
   };
   void try_begin(Step& step, ShardEffects& effects);
-  void pass_on(StepId id, const Step& step, ComputeOutcome outcome, ShardEffects& effects);
+  void pass_on(StepId id, Step& step, ComputeOutcome outcome, ShardEffects& effects);
   void tell_failed(StepId step, Error error, ShardEffects& effects) const;
 
   ShardPlace place_;

@@ -42,7 +42,7 @@ bool Replica::own_shard(const Address& from) const {
 ReplicaReport Replica::report() const {
   ReplicaReport report;
   report.replica = config_.id;
-  report.running = static_cast<std::uint32_t>(running_.size());
+  report.running = static_cast<std::uint32_t>(running_.size() - running_.count(kCanaryKey));
   report.waiting = static_cast<std::uint32_t>(waiting_.size());
   report.kv_blocks_total = pool_.total();
   report.kv_blocks_used = pool_.used();
@@ -158,7 +158,11 @@ void Replica::on(const StepResult& result, const Envelope& envelope, TimePoint n
   retry_pause_ = {};
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const SequenceId id = running_.at(step.shares[i].key).submit.sequence;
-    commit(step.shares[i], *find_result(result, id, i));
+    const SequenceResult& found_result = *find_result(result, id, i);
+    if (step.shares[i].key == kCanaryKey)
+      commit_canary(step.shares[i], result, found_result, effects);
+    else
+      commit(step.shares[i], found_result);
   }
 }
 
@@ -182,6 +186,8 @@ void Replica::on(PeerDown down, TimePoint now, Effects& effects) {
 }
 
 void Replica::on_wake(TimePoint now, Effects& effects) {
+  if (canary_ && canary_->deadline <= now)
+    end_canary(deadline_exceeded("A canary did not come to its end in time."), effects);
   // Steps are planned with one deadline each, in order: the first is the oldest.
   while (!steps_.empty() && steps_.begin()->second.deadline <= now) {
     const StepId id = steps_.begin()->first;
@@ -271,7 +277,14 @@ void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& e
     retry_pause_ = std::clamp(2 * retry_pause_, kStepRetryMin, kStepRetryMax);
     plan_after_ = now + retry_pause_;
   }
-  for (const Share& share : step.shares) fail_share(share, error);
+  for (const Share& share : step.shares) {
+    if (share.key == kCanaryKey) {
+      running_.at(kCanaryKey).busy = false;
+      end_canary(error, effects);
+    } else {
+      fail_share(share, error);
+    }
+  }
 }
 
 void Replica::fail_share(const Share& share, const Error& error) {

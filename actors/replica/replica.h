@@ -27,6 +27,9 @@ inline constexpr std::uint32_t kStepFailuresMax = 8;
 inline constexpr std::uint32_t kStepFailuresSuspect = 2;
 static_assert(kStepFailuresSuspect < kStepFailuresMax);
 
+/// The canary's in plans and results; the Router gives ids from 1 up.
+inline constexpr SequenceId kCanarySequence{~std::uint64_t{0}};
+
 /// The report differs from the last one that was given; ReplicaHands keeps it for the node's agent.
 struct ReportChanged {
   ReplicaReport report;
@@ -54,6 +57,8 @@ class Replica {
 
   void on(const Submit& submit, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Cancel& cancel, const Envelope& envelope, TimePoint now, Effects& effects);
+  /// Of the Supervisor; one at a time.
+  void on(const RunCanary& order, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Of the replica's own shards; others are ignored.
   void on(const StepResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StepFailed& failed, const Envelope& envelope, TimePoint now, Effects& effects);
@@ -102,6 +107,15 @@ class Replica {
   };
   /// Sequences in order of arrival.
   using Sequences = std::map<std::uint64_t, Sequence>;
+  /// A sequence of the Supervisor's, in running_ as kCanaryKey once there is room for all of it.
+  /// The Router does not know of it; it is never why another is preempted, and a step that fails
+  /// ends it.
+  struct Canary {
+    RunCanary order;
+    TimePoint deadline;
+    std::vector<std::uint64_t> digests;  ///< of its steps so far, added up by boundary
+  };
+  static constexpr std::uint64_t kCanaryKey = 0;  ///< before all others
 
   void cancel(SequenceId id, std::uint32_t attempt);
   std::optional<Error> refusal(const Submit& submit) const;
@@ -113,6 +127,13 @@ class Replica {
   bool fits_alone(std::int64_t tokens) const;
   Error too_long(std::int64_t tokens) const;
   void forget(std::uint64_t key);
+
+  void admit_canary();
+  bool set_canary_aside();
+  void commit_canary(const Share& share, const StepResult& step, const SequenceResult& result,
+                     Effects& effects);
+  void end_canary(std::optional<Error> error, Effects& effects);
+  void tell_canary(CanaryResult result, Effects& effects) const;
 
   bool plan(TimePoint now, Effects& effects);
   StepChoice choose();
@@ -132,6 +153,7 @@ class Replica {
   BlockPool pool_;
   Sequences running_, waiting_;
   std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of the sequences that are not cancelled
+  std::optional<Canary> canary_;  ///< until its result has been told
   std::map<StepId, Step> steps_;
   std::vector<SequenceEvent> events_;  ///< for the Router, at the end of the turn
   std::uint64_t next_key_ = 1;

@@ -19,6 +19,8 @@ std::string Replica::violation_of_sequences() const {
   for (const Sequences* sequences : {&running_, &waiting_})
     for (const auto& [key, s] : *sequences) {
       const std::string name = "sequence " + std::to_string(s.submit.sequence.value);
+      if (key == kCanaryKey && (sequences == &waiting_ || !(canary_ || (s.busy && s.cancelled))))
+        return "a canary is kept that nobody waits for";
       if (sequences == &waiting_ && (running_.contains(key) || s.busy || s.computed != 0))
         return name + " waits and runs";
       if (s.computed >= s.length()) return name + " has nothing to compute and has not ended";
@@ -26,6 +28,7 @@ std::string Replica::violation_of_sequences() const {
         if (!s.busy) return name + " was cancelled, is in no step and did not end";
         continue;
       }
+      if (key == kCanaryKey) continue;
       ++wanted;
       const auto known = keys_.find(s.submit.sequence);
       if (known == keys_.end() || known->second != key) return name + " is not found by its id";

@@ -26,6 +26,7 @@ bool same(const ReplicaReport& a, const ReplicaReport& b) {
 }  // namespace
 
 void Replica::end_turn(TimePoint now, Effects& effects) {
+  admit_canary();
   while (plan(now, effects)) {
   }
   if (const ReplicaReport newest = report(); !reported_ || !same(*reported_, newest)) {
@@ -35,6 +36,7 @@ void Replica::end_turn(TimePoint now, Effects& effects) {
   if (!events_.empty())
     effects.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
   if (!steps_.empty()) effects.wake_at(steps_.begin()->second.deadline);
+  if (canary_) effects.wake_at(canary_->deadline);
   if (plan_after_ > now && !(running_.empty() && waiting_.empty())) effects.wake_at(plan_after_);
 }
 
@@ -115,6 +117,7 @@ bool Replica::plan(TimePoint now, Effects& effects) {
   if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
   if (now < plan_after_ || (running_.empty() && waiting_.empty())) return false;
   const StepChoice choice = choose();
+  if (!choice.preempted.empty() && set_canary_aside()) return true;
   for (const std::uint64_t key : choice.preempted) preempt(key);
   if (choice.rows.empty()) return false;
 
@@ -130,7 +133,7 @@ bool Replica::plan(TimePoint now, Effects& effects) {
     plan.body.sequences.push_back(rows_of(sequence, planned));
     step.shares.push_back({planned.key, planned.rows, plan.body.sequences.back().sample});
     sequence.busy = true;
-    if (!std::exchange(sequence.started, true)) {
+    if (!std::exchange(sequence.started, true) && planned.key != kCanaryKey) {
       SequenceEvent event;
       event.sequence = sequence.submit.sequence;
       event.attempt = sequence.submit.attempt;
@@ -165,6 +168,7 @@ StepSequence Replica::rows_of(const Sequence& sequence, const PlannedRows& plann
   rows.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
   rows.prompt_length = sequence.prompt_length;
   rows.sampling = sequence.submit.sampling;
+  rows.canary = sequence.submit.sequence == kCanarySequence;
   rows.sample = end == sequence.length() && finish_of(sequence) == FinishReason::kNone;
   for (std::int32_t position = first; position < end && sequence.submit.prompt_logprobs >= 0;
        ++position) {

@@ -54,14 +54,20 @@ class LocalModel {
 
   std::vector<SequenceResult> step(const StepPlanBody& plan) {
     const float* hidden = nullptr;
+    digests_.clear();
     for (auto& shard : shards_) {
       const Status begun = shard->forward.begin(shard->run, plan, hidden);
       if (!begun) FAIL(begun.error().message);
       while (shard->forward.advance(shard->run) == Progress::kNeedExperts) serve(*shard);
       hidden = shard->run.hidden();
+      const auto& digests = shard->run.digests();
+      digests_.insert(digests_.end(), digests.begin(), digests.end());
     }
     return shards_.back()->run.results();
   }
+
+  /// Of the newest step, over all shards.
+  const std::vector<std::uint64_t>& digests() const { return digests_; }
 
   ShardForward& first_shard() { return shards_.front()->forward; }
 
@@ -132,6 +138,7 @@ class LocalModel {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;
+  std::vector<std::uint64_t> digests_;
 };
 
 struct Request {

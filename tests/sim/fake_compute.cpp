@@ -94,6 +94,7 @@ ComputeOutcome FakeCompute::resume(const ResumeStep& resume, const OnCut& on_cut
       if (!computed) return wrong("A step went on without all outputs of its experts.");
     row.value = combine(row.value, row.outputs);
   }
+  note_canary(run);
   if (++run.layer <= spec_.layers.last) attend(run);
   return advance(run, on_cut);
 }
@@ -101,6 +102,7 @@ ComputeOutcome FakeCompute::resume(const ResumeStep& resume, const OnCut& on_cut
 ComputeOutcome FakeCompute::advance(Run& run, const OnCut& on_cut) {
   while (run.layer <= spec_.layers.last) {
     if (has_experts(run.layer) && !use_experts(run, on_cut)) return {};
+    note_canary(run);
     if (++run.layer <= spec_.layers.last) attend(run);
   }
   return end(run);
@@ -126,6 +128,22 @@ void FakeCompute::attend(Run& run) {
       row.value = mix(chain, static_cast<std::uint64_t>(run.layer));
     }
   }
+  note_canary(run);
+}
+
+/// As the model does: after attention and at the end of the layer.
+void FakeCompute::note_canary(Run& run) {
+  std::uint64_t sum = 0;
+  bool canary = false;
+  std::size_t next = 0;
+  for (const StepSequence& sequence : std::get<StepPlan>(*run.plan).body.sequences) {
+    canary |= sequence.canary;
+    for (std::size_t i = 0; i < sequence.tokens.size(); ++i, ++next)
+      if (sequence.canary)
+        sum += mix(run.rows[next].value,
+                   static_cast<std::uint64_t>(sequence.first_position) + i);
+  }
+  if (canary) run.digests.push_back(sum);
 }
 
 /// False when rows wait for experts elsewhere.
@@ -161,6 +179,7 @@ bool FakeCompute::use_experts(Run& run, const OnCut& on_cut) {
 ComputeOutcome FakeCompute::end(const Run& run) const {
   ComputeOutcome outcome;
   outcome.done = true;
+  outcome.digests = run.digests;
   if (spec_.layers.last + 1 < kLayers) {
     std::vector<std::uint64_t> values;
     for (const Row& row : run.rows) values.push_back(row.value);

@@ -34,9 +34,11 @@ class FakeCompute final : public ShardCompute {
     MessagePtr plan;
     std::vector<Row> rows;
     std::int32_t layer = 0;
+    std::vector<std::uint64_t> digests{};
   };
   ComputeOutcome advance(Run& run, const OnCut& on_cut);
   void attend(Run& run);
+  static void note_canary(Run& run);
   bool use_experts(Run& run, const OnCut& on_cut);
   ComputeOutcome end(const Run& run) const;
   static ComputeOutcome error(const std::string& text);

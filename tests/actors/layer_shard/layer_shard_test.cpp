@@ -117,6 +117,28 @@ TEST_CASE("a later stage begins when both plan and hidden rows are here, in eith
   }
 }
 
+TEST_CASE("a canary's digests travel from stage to stage, and to the replica at the end") {
+  for (const bool last : {false, true}) {
+    LayerShard shard(config(false, last));
+    LayerShard::Effects actions;
+    Hidden hidden{0, StepId{1}, 2, Payload::of(std::make_shared<Buffer>(16)), {1, 2}};
+    play(shard, from(kPreviousAddress, message_of(std::move(hidden))), kStart, actions);
+    play(shard, plan(1), kStart, actions);
+    ComputeOutcome done;
+    done.done = true;
+    done.digests = {3, 4};
+    play(shard, StepComputed{StepId{1}, std::move(done)}, kStart, actions);
+    const std::vector<std::uint64_t> expected = {1, 2, 3, 4};
+    if (last) {
+      REQUIRE(heard<StepResult>(actions));
+      CHECK(heard<StepResult>(actions)->digests == expected);
+    } else {
+      REQUIRE(heard<Hidden>(actions));
+      CHECK(heard<Hidden>(actions)->digests == expected);
+    }
+  }
+}
+
 TEST_CASE("hidden rows of an aborted step, or of a stranger, leave nothing behind") {
   LayerShard shard(config(false));
   LayerShard::Effects actions;

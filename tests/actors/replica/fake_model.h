@@ -82,9 +82,12 @@ class FakeShards {
 
   std::vector<SequenceResult> run(const StepPlanBody& plan) {
     std::vector<SequenceResult> results;
+    digests_.clear();
     for (const StepSequence& sequence : plan.sequences) results.push_back(run(sequence));
     return results;
   }
+  /// Of the canary in the newest plan: one boundary.
+  const std::vector<std::uint64_t>& digests() const { return digests_; }
 
  private:
   struct Slot {
@@ -102,6 +105,10 @@ class FakeShards {
       const auto p = sequence.first_position + static_cast<std::int32_t>(row);
       slot(sequence, p) = {sequence.tokens[row], p < sequence.prompt_length};
       hash = row_hash(hash, sequence.tokens[row], p < sequence.prompt_length);
+      if (sequence.canary) {
+        digests_.resize(1);
+        digests_[0] += mix(hash, static_cast<std::uint64_t>(p));
+      }
       if (sequence.prompt_logprobs && sequence.targets[row] >= 0)
         result.prompt[row] = scored(hash, sequence.targets[row], sequence.sampling.top_logprobs);
       if (sequence.sample && row + 1 == sequence.tokens.size())
@@ -119,6 +126,7 @@ class FakeShards {
 
   std::int32_t block_size_;
   std::vector<Slot> slots_;
+  std::vector<std::uint64_t> digests_;
 };
 
 }  // namespace troupe::testing

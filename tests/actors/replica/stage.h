@@ -13,6 +13,7 @@
 namespace troupe::testing {
 
 inline const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
+inline const Address kSupervisor{kHeadNode, Incarnation{1}, {ActorKind::kSupervisor, 0}};
 inline const Address kFirstShard{NodeId{1}, Incarnation{2}, {ActorKind::kLayerShard, 0}};
 inline const Address kLastShard{NodeId{2}, Incarnation{3}, {ActorKind::kLayerShard, 16}};
 inline const Address kSelf{NodeId{1}, Incarnation{2}, {ActorKind::kReplica, 0}};
@@ -69,6 +70,9 @@ struct Stage {
       if (const auto* events = std::get_if<SequenceEvents>(send.message.get())) {
         CHECK(send.to == kRouter);
         for (const auto& event : events->events) told.push_back(event);
+      } else if (const auto* canary = std::get_if<CanaryResult>(send.message.get())) {
+        CHECK(send.to == kSupervisor);
+        canaries.push_back(*canary);
       } else if (send.to == kLastShard && std::holds_alternative<StepPlan>(*send.message)) {
         plans.push_back(std::get<StepPlan>(*send.message).body);
       } else if (send.to == kLastShard && std::holds_alternative<StepAbort>(*send.message)) {
@@ -77,7 +81,9 @@ struct Stage {
     }
   }
   StepResult result_of(const StepPlanBody& plan) {
-    return {config.id, plan.step, shards.run(plan)};
+    StepResult result{config.id, plan.step, shards.run(plan)};
+    result.digests = shards.digests();
+    return result;
   }
   void run() {
     for (; !plans.empty();) {
@@ -117,6 +123,7 @@ struct Stage {
   std::vector<StepPlanBody> plans;
   std::vector<StepId> aborted;
   std::vector<ReplicaReport> reports;
+  std::vector<CanaryResult> canaries;
   std::optional<TimePoint> wake_at;
 };
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
 #include <set>
 
 #include "actors/base/caf_host.h"
@@ -26,10 +27,11 @@ constexpr Incarnation kLife{11}, kPeerLife{12};
 constexpr Numerics kNumerics = Numerics::kReference;
 
 /// What a version gives this node: whole replicas, or the first stage of ones that the peer shares,
-/// and experts of layer 1.
+/// and experts of layer 1, or of both layers that have some.
 struct Part {
   std::vector<std::uint32_t> whole, shared;
   std::vector<std::int32_t> experts;
+  bool in_layer_2_too = false;
 };
 
 std::shared_ptr<VersionWork> work_of(std::uint64_t version, const Part& part) {
@@ -59,7 +61,8 @@ std::shared_ptr<VersionWork> work_of(std::uint64_t version, const Part& part) {
   LayerExperts layer{1, {}};
   for (const auto e : part.experts) layer.slots.push_back({e, {kSelf, 0}});
   p.experts = {layer};
-  work.experts = {layer};
+  if (part.in_layer_2_too) p.experts.push_back({2, layer.slots});
+  work.experts = p.experts;
   return made;
 }
 
@@ -322,6 +325,33 @@ TEST_CASE("a shard that ends settles too") {
   node.begin_activation(2);
   node.member_lost(kPeer, kPeerLife);
   node.wait_settled(2);
+}
+
+TEST_CASE("a canary goes through real actors; two replicas make the same of it") {
+  Node node;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(node.checkpoint->config().num_experts));
+  std::iota(all.begin(), all.end(), 0);
+  node.make_active(1, {{0, 1}, {}, all, true});
+  const Address supervisor = Ref<SupervisorInbox>(kHeadNode, Incarnation{1}).address;
+  auto head = std::make_shared<testing::MailQueue>();
+  node.post.attach(supervisor, head);
+  std::vector<CanaryResult> results;
+  for (const std::uint32_t replica : {0u, 1u}) {
+    RunCanary order{replica, 7, {}, 4};
+    for (TokenId token = 0; token < 20; ++token) order.prompt.push_back(token * 3 % 50);
+    node.post.deliver({supervisor, Ref<ReplicaInbox>(kSelf, kLife, replica).address,
+                       message_of(std::move(order))});
+    const auto mail = head->next();
+    REQUIRE(mail);
+    results.push_back(std::get<CanaryResult>(*mail->envelope.message));
+  }
+  node.post.detach(supervisor);
+  CHECK(!results[0].error);
+  CHECK(results[0].tokens.size() == 4);
+  CHECK(results[0].digests.size() ==
+        2 * static_cast<std::size_t>(node.checkpoint->config().num_layers));
+  CHECK(results[0].digests == results[1].digests);
+  CHECK(results[0].tokens == results[1].tokens);
 }
 
 TEST_CASE("a node without shards settles at once") {
