@@ -11,6 +11,7 @@ struct Context {
   Numerics numerics = Numerics::kReference;
   ThreadPool* pool = nullptr;  ///< null: everything runs on the calling thread
   Scratch* scratch = nullptr;  ///< never null when an op is called
+  const Fault* fault = nullptr;
 };
 
 }  // namespace troupe::kernels

@@ -20,7 +20,7 @@ constexpr std::size_t kParallelAbove = 1 << 16;
 struct ExpertForward::Impl {
   Impl(const ModelConfig& config, Numerics numerics, ThreadPool& threads)
       : hidden(static_cast<std::size_t>(config.hidden_size)), wire(wire_type(numerics)) {
-    context = {numerics, &threads, &scratch};
+    context = {numerics, &threads, &scratch, &threads.fault()};
   }
 
   /// Lists the pairs whose experts are here, by expert and then in the order they came.

@@ -61,7 +61,7 @@ struct ShardForward::Impl {
         wire(wire_type(n)),
         weights(std::move(w)),
         cache(kv),
-        context{n, &threads, &scratch},
+        context{n, &threads, &scratch, &threads.fault()},
         gate(gate_config(config)),
         scale(attention_scale(config)),
         positions(static_cast<std::int32_t>(std::min<std::int64_t>(

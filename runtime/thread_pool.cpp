@@ -19,6 +19,7 @@ struct ThreadPool::State {
   bool stop = false;
 
   std::size_t count = 0;
+  Share share = Share::kNext;
   Call call = nullptr;
   const void* body = nullptr;
   std::atomic<std::size_t> next{0};
@@ -26,6 +27,7 @@ struct ThreadPool::State {
   std::vector<std::thread> workers;
 
   void work(int thread) {
+    if (share == Share::kOwn) return call(body, thread, static_cast<std::size_t>(thread));
     for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       if (interrupted.load(std::memory_order_relaxed)) return;
       call(body, thread, i);
@@ -71,7 +73,7 @@ std::uint64_t ThreadPool::progress() const {
   return (loops << 32) + state_->next.load(std::memory_order_relaxed);
 }
 
-void ThreadPool::run(std::size_t count, Call call, const void* body) {
+void ThreadPool::run(std::size_t count, Share share, Call call, const void* body) {
   if (threads_ == 1 || count <= 1) {
     for (std::size_t i = 0; i < count && !interrupted_.load(std::memory_order_relaxed); ++i) {
       state_->next.store(i, std::memory_order_relaxed);
@@ -83,6 +85,7 @@ void ThreadPool::run(std::size_t count, Call call, const void* body) {
   {
     std::lock_guard lock(s.mutex);
     s.count = count;
+    s.share = share;
     s.call = call;
     s.body = body;
     s.next.store(0, std::memory_order_relaxed);

@@ -3,11 +3,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 
 namespace troupe {
+
+/// For tests of what finds a broken core: the kernels that run on a pool spoil the answers of the
+/// op that this names; null: they do not.
+using Fault = std::atomic<const char*>;
 
 /// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its
 /// compute thread only. Which thread runs which index changes no result, because kernels never sum
@@ -37,22 +42,41 @@ class ThreadPool {
   /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate. Throws Interrupted.
   template <class Body>
   void parallel_for(std::size_t count, const Body& body) {
-    progress_.fetch_add(1, std::memory_order_relaxed);
-    run(count, [](const void* b, int thread, std::size_t i) {
-          (*static_cast<const Body*>(b))(thread, i);
-        }, &body);
-    progress_.fetch_add(1, std::memory_order_relaxed);
-    if (interrupted_.load(std::memory_order_relaxed)) throw Interrupted();
+    fork(count, Share::kNext, [](const void* b, int thread, std::size_t i) {
+      (*static_cast<const Body*>(b))(thread, i);
+    }, &body);
   }
+
+  /// Calls body(thread) once on every thread. Throws Interrupted.
+  template <class Body>
+  void on_each_thread(const Body& body) {
+    fork(static_cast<std::size_t>(threads_), Share::kOwn,
+         [](const void* b, int thread, std::size_t) { (*static_cast<const Body*>(b))(thread); },
+         &body);
+  }
+
+  /// What the kernels that run here are to spoil. Any thread may set it.
+  Fault& fault() { return fault_; }
 
  private:
   using Call = void (*)(const void* body, int thread, std::size_t index);
-  void run(std::size_t count, Call call, const void* body);
+  enum class Share : std::uint8_t {
+    kNext,  ///< a thread takes the next index
+    kOwn,   ///< it takes that of its own number
+  };
+  void fork(std::size_t count, Share share, Call call, const void* body) {
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    run(count, share, call, body);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    if (interrupted_.load(std::memory_order_relaxed)) throw Interrupted();
+  }
+  void run(std::size_t count, Share share, Call call, const void* body);
 
   struct State;
   int threads_;
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> interrupted_{false};
+  Fault fault_{nullptr};
   std::unique_ptr<State> state_;
 };
 

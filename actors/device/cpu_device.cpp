@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "runtime/limits.h"
@@ -34,7 +35,10 @@ double ratio(Duration a, Duration b) {
 }  // namespace
 
 CpuDevice::CpuDevice(const Options& options)
-    : Device(options), threads_(options.threads), thread_([this] { run(); }) {}
+    : Device(options),
+      threads_(options.threads),
+      answers_(threads_),
+      thread_([this] { run(); }) {}
 
 CpuDevice::~CpuDevice() {
   interrupt();
@@ -73,9 +77,12 @@ void CpuDevice::run() {
     const Duration before = computed();
     job();
     job = nullptr;  // what it holds goes before the device counts as idle
-    jobs_computed_ += computed() - before;
+    const Duration cpu = computed() - before;
     lock.lock();
-    jobs_took_ += now() - busy_since_;
+    if (!std::exchange(spent_.probe, false)) {
+      spent_.computed += cpu;
+      spent_.took += now() - busy_since_;
+    }
     busy_ = false;
     busy_for_ += now() - std::max(busy_since_, measured_at_);
   }
@@ -84,12 +91,12 @@ void CpuDevice::run() {
 bool CpuDevice::makes_progress(TimePoint now, Duration patience) {
   std::lock_guard lock(mutex_);
   const std::uint64_t progress = threads_.progress();
-  if (!busy_ || progress != progress_seen_) {
-    progress_seen_ = progress;
-    progress_at_ = now;
+  if (!busy_ || progress != progress_.seen) {
+    progress_.seen = progress;
+    progress_.at = now;
     return true;
   }
-  return now - std::max(progress_at_, busy_since_) <= patience;
+  return now - std::max(progress_.at, busy_since_) <= patience;
 }
 
 void CpuDevice::probe() {
@@ -104,13 +111,42 @@ void CpuDevice::probe() {
     double slowdown = ratio(wall, cpu);
     // With one thread the jobs since the last probe say more: it is short, and fits between two
     // interruptions. With several, the time that this one waits for the others would count.
-    if (options().threads == 1) slowdown = ratio(wall + jobs_took_, cpu + jobs_computed_);
-    jobs_took_ = jobs_computed_ = Duration::zero();
+    if (options().threads == 1) slowdown = ratio(wall + spent_.took, cpu + spent_.computed);
+    spent_ = {};
     const double us = std::chrono::duration<double, std::micro>(cpu).count();
     probe_us_ = static_cast<std::uint32_t>(std::clamp(us * std::max(1.0, slowdown), 1.0, 1e9));
+    ask_known();
+    spent_.probe = true;
     probing_ = false;
   });
   if (!queued.ok()) probing_ = false;
+}
+
+Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> families) {
+  using Proven = Result<std::vector<std::string>>;
+  auto proven = std::make_shared<std::promise<Proven>>();
+  auto answer = proven->get_future();
+  const Status queued =
+      submit([this, proven, asked = std::vector(families.begin(), families.end())] {
+        spent_.probe = true;
+        try {
+          proven->set_value(answers_.begin(asked));
+        } catch (const ThreadPool::Interrupted& e) {
+          proven->set_value(unavailable(e.what()));
+        }
+      });
+  if (!queued.ok()) return queued.error();
+  if (answer.wait_for(limits::kProveDeadline) != std::future_status::ready)
+    return deadline_exceeded("it did not answer questions whose answers are known in time");
+  return answer.get();
+}
+
+void CpuDevice::ask_known() {
+  try {
+    if (const Status right = answers_.next(); !right.ok()) fail(right.error().message);
+  } catch (const ThreadPool::Interrupted&) {
+    return;  // the device is being stopped
+  }
 }
 
 float CpuDevice::take_utilization(TimePoint now) {

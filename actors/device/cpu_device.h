@@ -6,8 +6,12 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "actors/device/answer_check.h"
 #include "actors/device/device.h"
 #include "runtime/thread_pool.h"
 
@@ -28,11 +32,19 @@ class CpuDevice final : public Device {
   /// so that no step is waited for. Any thread.
   void interrupt() { threads_.interrupt(); }
 
+  /// Whether it computes what it must, in all these families, on every thread. Once, before it is
+  /// used; from then on each probe asks some of it again, and a wrong answer is the device's end.
+  /// Gives what people should know.
+  Result<std::vector<std::string>> prove(std::span<const Numerics> families);
+  /// For tests of that; before prove().
+  void break_down(const Breakage& breakage) { answers_.break_down(breakage); }
+
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
 
   bool makes_progress(TimePoint now, Duration patience) override;
-  /// Does nothing while an earlier probe still waits in the queue.
+  /// Does nothing while an earlier probe still waits in the queue. Also asks some questions whose
+  /// answers are known.
   void probe() override;
   /// Time that the newest probe computed, times how much longer than they computed it and the jobs
   /// before it took: a clock that is throttled shows in the first, a core that is given to others
@@ -42,13 +54,20 @@ class CpuDevice final : public Device {
 
  private:
   void run();
+  void ask_known();
 
   ThreadPool threads_;
 
   std::atomic<std::uint32_t> probe_us_{0};
   std::atomic<bool> probing_{false};
-  // On the compute thread only, since the last probe.
-  Duration jobs_took_{}, jobs_computed_{};
+  /// What jobs other than probes cost since the last probe.
+  struct Spent {
+    Duration took{}, computed{};
+    bool probe = false;  ///< the job that runs is one
+  };
+  // On the compute thread only.
+  Spent spent_;
+  AnswerCheck answers_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -58,8 +77,10 @@ class CpuDevice final : public Device {
   TimePoint busy_since_{};                  // guarded by mutex_
   Duration busy_for_{};                     // guarded by mutex_; since the last take_utilization
   TimePoint measured_at_ = now();           // guarded by mutex_
-  std::uint64_t progress_seen_ = 0;         // guarded by mutex_
-  TimePoint progress_at_{};                 // guarded by mutex_
+  struct Progress {
+    std::uint64_t seen = 0;
+    TimePoint at{};
+  } progress_;                              // guarded by mutex_
 
   std::thread thread_;  // last: it uses everything above
 };

@@ -17,6 +17,21 @@
 
 namespace troupe {
 
+namespace {
+
+/// A device that computes wrongly is offered to nobody.
+Status prove(CpuDevice& device, std::span<const Numerics> families) {
+  const auto proven = device.prove(families);
+  const std::string name = "Device " + std::to_string(device.options().index) + " of this machine";
+  if (!proven.ok())
+    return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
+                                          ". Replace the processor, or leave it out."};
+  for (const std::string& note : *proven) spdlog::warn("{}: {}", name, note);
+  return {};
+}
+
+}  // namespace
+
 struct WorkerNode::Impl {
   explicit Impl(CafHost& outer) : host(std::make_unique<CafHost>(outer.system(), outer.post())) {}
   ~Impl();
@@ -45,6 +60,8 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     devices.push_back(std::make_unique<CpuDevice>(device));
     threads = std::max(threads, device.threads);
     cpus.push_back(devices.back().get());
+    if (options.breakage) cpus.back()->break_down(*options.breakage);
+    if (const Status proven = prove(*cpus.back(), options.numerics); !proven.ok()) return proven;
     setup.around.devices.push_back(cpus.back());
   }
   if (options.fabric) {

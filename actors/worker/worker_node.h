@@ -7,6 +7,7 @@
 
 #include "actors/base/caf_host.h"
 #include "actors/control/head_link.h"
+#include "actors/device/answer_check.h"
 #include "actors/device/device.h"
 #include "runtime/clock.h"
 #include "runtime/numerics.h"
@@ -21,6 +22,8 @@ struct WorkerOptions {
   std::vector<Device::Options> devices;
   /// Families offered to the head; a test may offer fewer than the processor has.
   std::vector<Numerics> numerics = supported_numerics();
+  /// For tests of what finds it: kernels whose answers become wrong.
+  std::optional<Breakage> breakage;
   /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/cpu/fault.h"
 #include "kernels/cpu/linear_core.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/silu_row.h"
@@ -139,6 +140,7 @@ void expert_ffn(const Context& ctx, std::span<const ExpertCall> calls, ConstRows
     cpu::run_panels(part.weights->down, middle.of(part), second.first(i), second.last(i),
                     {out.row(part.first), part.rows, out.cols, out.stride});
   });
+  apply_fault(ctx, "expert_ffn", out.data);
 }
 
 }  // namespace troupe::kernels

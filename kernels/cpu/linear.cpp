@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/cpu/fault.h"
 #include "kernels/cpu/linear_core.h"
 #include "kernels/cpu/parallel.h"
 #include "runtime/bf16.h"
@@ -153,6 +154,7 @@ void linear(const Context& ctx, const PackedMatrix& w, ConstRows x, Rows y) {
                     cpu::run_panels(w, prepared, static_cast<std::int64_t>(first),
                                     static_cast<std::int64_t>(last), y);
                   });
+  apply_fault(ctx, "linear", y.data);
 }
 
 void linear_heads(const Context& ctx, std::span<const PackedMatrix> weights, ConstHeads x,
@@ -179,6 +181,7 @@ void linear_heads(const Context& ctx, std::span<const PackedMatrix> weights, Con
       cpu::run_panels(w, prepared, 0, w.panels(), y.head(h));
     }
   });
+  apply_fault(ctx, "linear_heads", y.data);
 }
 
 }  // namespace troupe::kernels

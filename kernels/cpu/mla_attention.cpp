@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/cpu/fault.h"
 #include "kernels/cpu/mla_heads.h"
 #include "kernels/cpu/parallel.h"
 #include "runtime/bf16.h"
@@ -99,6 +100,7 @@ void mla_attention(const Context& ctx, const LatentCache& cache, const PagedRows
     for (std::size_t i = 0; i < tasks; ++i) task(0, i);
   else
     ctx.pool->parallel_for(tasks, task);
+  apply_fault(ctx, "mla_attention", out.data);
 }
 
 }  // namespace troupe::kernels

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <thread>
 #include <vector>
 
 using namespace troupe;
@@ -20,6 +22,26 @@ TEST_CASE("every index runs once, whatever the number of threads") {
       for (auto& n : seen) CHECK(n == 1);
       CHECK(thread_in_range);
     }
+  }
+}
+
+TEST_CASE("something runs once on every thread, each time, between loops that share out") {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    std::vector<std::atomic<int>> runs(static_cast<std::size_t>(threads));
+    std::vector<std::thread::id> ids(runs.size());
+    for (int round = 1; round <= 50; ++round) {
+      pool.parallel_for(3, [](int, std::size_t) {});
+      pool.on_each_thread([&](int thread) {
+        const auto i = static_cast<std::size_t>(thread);
+        ++runs[i];
+        if (round == 1) ids[i] = std::this_thread::get_id();
+        CHECK(ids[i] == std::this_thread::get_id());
+      });
+      for (const auto& count : runs) CHECK(count == round);
+    }
+    std::sort(ids.begin(), ids.end());
+    CHECK(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
   }
 }
 

@@ -1,12 +1,16 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "actors/base/caf_host.h"
@@ -95,6 +99,33 @@ class LastResort {
   std::thread thread_;
 };
 
+/// OP[:SECONDS[:ROUND]], for tests (tests/README.md).
+Result<std::optional<Breakage>> breakage_of(const char* text) {
+  if (text == nullptr || *text == 0) return std::optional<Breakage>();
+  Breakage breakage;
+  std::string_view rest = text;
+  const auto field = [&] {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const std::string_view found = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    return found;
+  };
+  breakage.op = field();
+  bool good = breakage.known();
+  const auto number = [&](auto& value) {
+    const std::string_view digits = field();
+    if (digits.empty()) return;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    good = good && error == std::errc() && end == digits.end();
+  };
+  number(breakage.calls);
+  number(breakage.round);
+  if (!good || !rest.empty() || breakage.round == 0)
+    return invalid_argument("TROUPE_TEST_BREAK is OP[:SECONDS[:ROUND]], and for tests only.");
+  spdlog::warn("for a test, {} computes wrongly after {} s", breakage.op, breakage.calls);
+  return std::optional(std::move(breakage));
+}
+
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   (void)speak_as(o.log_name, common);
@@ -115,6 +146,9 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   auto caf = CafSystem::make();
   if (!caf.ok()) return fail(caf.error());
   WorkerOptions options;
+  auto breakage = breakage_of(std::getenv("TROUPE_TEST_BREAK"));
+  if (!breakage.ok()) return fail_with(breakage.error());
+  options.breakage = std::move(*breakage);
   options.version = kVersion;
   options.head = to_string(heads->front());
   options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();

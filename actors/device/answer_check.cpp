@@ -1,0 +1,135 @@
+#include "actors/device/answer_check.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+
+namespace troupe {
+namespace {
+
+constexpr std::array<const char*, 4> kBreakable = {"linear", "linear_heads", "expert_ffn",
+                                                   "mla_attention"};
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
+
+/// The calling thread stays on one core meanwhile. Where that is not allowed, it runs where it is.
+class Pinned {
+ public:
+  explicit Pinned(int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    pinned_ = sched_getaffinity(0, sizeof before_, &before_) == 0 &&
+              sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~Pinned() {
+    if (pinned_) (void)sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Pinned(const Pinned&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool pinned_ = false;
+};
+
+}  // namespace
+
+bool Breakage::known() const {
+  return std::find(kBreakable.begin(), kBreakable.end(), op) != kBreakable.end();
+}
+
+AnswerCheck::AnswerCheck(ThreadPool& threads, bool (*compared)(Numerics))
+    : threads_(threads),
+      compared_(compared),
+      cores_(allowed_cores()),
+      given_(static_cast<std::size_t>(threads.threads())) {
+  if (cores_.empty()) cores_.push_back(0);
+}
+
+Result<std::vector<std::string>> AnswerCheck::begin(std::span<const Numerics> families) {
+  std::vector<std::string> notes;
+  items_.clear();
+  for (const Numerics numerics : families) {
+    bool adopted = false;
+    for (std::size_t i = 0; i < kernels::known_questions().size(); ++i) {
+      items_.push_back({numerics, i, kernels::known_answer(numerics, i)});
+      Item& item = items_.back();
+      ask(item);
+      const bool agree = std::all_of(given_.begin(), given_.end(), [&](const Given& given) {
+        return given.answer == given_[0].answer;
+      });
+      if (agree && given_[0].answer != item.answer && !compared_(numerics)) {
+        item.answer = given_[0].answer;
+        adopted = true;
+      }
+      if (const Status right = compare(item); !right.ok()) return right.error();
+    }
+    if (adopted)
+      notes.push_back("The numbers of " + std::string(to_string(numerics)) +
+                      " differ here from those that were foreseen for it, on all threads alike; "
+                      "what they are now is what they must stay.");
+  }
+  return notes;
+}
+
+void AnswerCheck::break_down(const Breakage& breakage) {
+  breakage_ = breakage;
+  spoil();
+}
+
+void AnswerCheck::spoil() {
+  for (const char* op : kBreakable)
+    if (breakage_.op == op && calls_ >= breakage_.calls) threads_.fault() = op;
+}
+
+Status AnswerCheck::next() {
+  ++calls_;
+  spoil();
+  const std::size_t count = (items_.size() + breakage_.round - 1) / breakage_.round;
+  for (std::size_t i = 0; i < count; ++i) {
+    Item& item = items_[next_];
+    ask(item);
+    if (const Status right = compare(item); !right.ok()) return right;
+    next_ = (next_ + 1) % items_.size();
+    if (next_ == 0) ++round_;
+  }
+  return {};
+}
+
+/// Where there are more cores than threads, each round takes the next ones.
+void AnswerCheck::ask(const Item& item) {
+  threads_.on_each_thread([&](int thread) {
+    const auto index = static_cast<std::size_t>(thread);
+    const Pinned pinned(cores_[(index + round_ * given_.size()) % cores_.size()]);
+    kernels::Scratch scratch;
+    const kernels::Context context{item.numerics, nullptr, &scratch, &threads_.fault()};
+    given_[index] = {kernels::ask(context, item.question), sched_getcpu()};
+  });
+}
+
+Status AnswerCheck::compare(Item& item) {
+  const TimePoint time = now();
+  for (std::size_t thread = 0; thread < given_.size(); ++thread) {
+    if (given_[thread].answer == item.answer) continue;
+    const auto since = std::chrono::duration_cast<std::chrono::seconds>(time - item.last_good);
+    return internal_error(
+        to_string(kernels::known_questions()[item.question]) + " of " +
+        std::string(to_string(item.numerics)) + " gave a wrong result on core " +
+        std::to_string(given_[thread].core) + " (compute thread " + std::to_string(thread) + "); " +
+        (item.last_good == TimePoint{}
+             ? "it has given no right one since the start"
+             : "its last right one was " + std::to_string(since.count()) + " s ago"));
+  }
+  item.last_good = time;
+  return {};
+}
+
+}  // namespace troupe

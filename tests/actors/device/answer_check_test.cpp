@@ -1,0 +1,118 @@
+// Cores and kernels that compute wrongly are found: known answers on every thread.
+#include "actors/device/answer_check.h"
+
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <future>
+
+#include "actors/device/cpu_device.h"
+
+using namespace troupe;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string families_found(const Breakage& breakage, int threads = 2) {
+  ThreadPool pool(threads);
+  AnswerCheck check(pool);
+  check.break_down(breakage);
+  const auto begun = check.begin(supported_numerics());
+  return begun.ok() ? "" : begun.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("a processor that computes as it must is found to, by any number of threads") {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    AnswerCheck check(pool);
+    const auto begun = check.begin(supported_numerics());
+    REQUIRE(begun.ok());
+    CHECK(begun->empty());
+    for (int call = 0; call < 200; ++call) CHECK(check.next().ok());
+  }
+}
+
+TEST_CASE("the threads run where they did before") {
+  cpu_set_t before, after;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  ThreadPool pool(1);
+  AnswerCheck check(pool);
+  CHECK(check.begin(supported_numerics()).ok());
+  REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+}
+
+TEST_CASE("an op that is broken at the start is named, with family, core and thread") {
+  for (const char* op : {"linear", "linear_heads", "expert_ffn", "mla_attention"}) {
+    const std::string found = families_found({op});
+    CAPTURE(found);
+    CHECK(has(found, std::string(op) + " ("));
+    CHECK(has(found, " of reference gave a wrong result on core "));
+    CHECK(has(found, "(compute thread 0)"));
+    CHECK(has(found, "no right one since the start"));
+  }
+  CHECK(!Breakage{"abacus"}.known());
+}
+
+TEST_CASE("an op that breaks later is found within a round, with its last right answer") {
+  for (const char* op : {"linear", "expert_ffn", "mla_attention"}) {
+    ThreadPool pool(2);
+    AnswerCheck check(pool);
+    check.break_down({op, 70, 60});
+    REQUIRE(check.begin(supported_numerics()).ok());
+    int calls = 0;
+    Status right;
+    while ((right = check.next()).ok()) REQUIRE(++calls < 200);
+    CHECK(calls >= 69);
+    CHECK(calls < 70 + 60);
+    CHECK(has(right.error().message, op));
+    CHECK(has(right.error().message, "its last right one was 0 s ago"));
+  }
+}
+
+TEST_CASE("where the table was never compared, what all threads agree on is what must stay") {
+  ThreadPool pool(3);
+  AnswerCheck check(pool, [](Numerics) { return false; });
+  pool.fault() = "linear";  // as if the table were wrong
+  const auto begun = check.begin(supported_numerics());
+  REQUIRE(begun.ok());
+  CHECK(begun->size() == supported_numerics().size());
+  CHECK(has(begun->at(0), "reference"));
+  for (int call = 0; call < 60; ++call) CHECK(check.next().ok());
+  pool.fault() = nullptr;
+  Status right;
+  for (int call = 0; call < 60 && right.ok(); ++call) right = check.next();
+  REQUIRE(!right.ok());
+  CHECK(has(right.error().message, "linear ("));
+}
+
+TEST_CASE("a device whose answers become wrong fails, and says so once") {
+  CpuDevice device({.index = 0, .kind = "cpu", .memory_total = 0, .threads = 2});
+  int told = 0;
+  device.on_failed([&] { ++told; });
+  device.break_down({"linear", 5, 10});
+  REQUIRE(device.prove(supported_numerics()).ok());
+  CHECK(device.failed().empty());
+  for (int probe = 0; probe < 40; ++probe) {
+    device.probe();
+    std::promise<void> idle;
+    REQUIRE(device.submit([&] { idle.set_value(); }).ok());
+    idle.get_future().wait();
+    if (probe < 3) CHECK(device.failed().empty());
+  }
+  CHECK(has(device.failed(), "linear ("));
+  CHECK(told == 1);
+}
+
+TEST_CASE("a device that computes wrongly from the start does not prove itself") {
+  CpuDevice device({.index = 0, .kind = "cpu", .memory_total = 0, .threads = 1});
+  device.break_down({"mla_attention"});
+  const auto proven = device.prove(supported_numerics());
+  REQUIRE(!proven.ok());
+  CHECK(has(proven.error().message, "mla_attention"));
+}

@@ -1,0 +1,85 @@
+"""A core or kernel that computes wrongly is found by known answers: real processes, a debug hook."""
+
+import os
+import time
+
+from recovery import SMALL
+from running import DEMO, wait_until
+
+
+def broken_worker(cluster, breakage):
+    return cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
+                         env={"TROUPE_TEST_BREAK": breakage})  # fmt: skip
+
+
+def answer(cluster, key):
+    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 48, "temperature": 1, "seed": key,
+            "ignore_eos": True, "return_token_ids": True}  # fmt: skip
+    return cluster.complete(**body)["choices"][0]["token_ids"]
+
+
+def test_a_worker_that_is_broken_at_the_start_says_so_and_is_not_taken(cluster):
+    cluster.head(DEMO, *SMALL, "--min-devices", 1)
+    wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
+    for op in ("linear", "mla_attention"):
+        worker = broken_worker(cluster, op)
+        assert worker.exit_code(20) != 0
+        assert f"{op} (" in worker.log() and "gave a wrong result on core " in worker.log(), worker.log()
+    assert not cluster.status()["nodes"]
+    cluster.worker()
+    cluster.wait_ready()
+    assert len(answer(cluster, 1)) == 48
+
+
+def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_tokens(cluster):
+    cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32)
+    wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
+    for _ in range(2):
+        cluster.worker()
+    # It breaks 8 s after it became a member; its round of questions takes 4 s instead of a minute.
+    broken = broken_worker(cluster, "expert_ffn:8:4")
+    cluster.wait_ready()
+    expected = {key: answer(cluster, key) for key in range(4)}
+    victim = next(node for node in cluster.status()["nodes"] if node["pid"] == broken.pid)
+
+    def found():
+        return [event["text"] for event in cluster.status()["events"] if event["kind"] == "device_failed"]
+
+    text = wait_until(found, 8 + 4 + 10, "the broken device is found")[0]
+    assert victim["id"] in text and "expert_ffn (" in text and "its last right one was" in text, text
+
+    def taken_out():
+        status = cluster.status()
+        used = {slot["device"] for layer in status["experts"]["placement"] for slot in layer["slots"]}
+        used |= {shard["device"] for replica in status["replicas"] for shard in replica["shards"]}
+        return status["cluster"]["state"] == "ready" and not any(
+            device.startswith(f"{victim['id']}/") for device in used)  # fmt: skip
+
+    wait_until(taken_out, 20, "nothing is on the broken device")
+    assert {key: answer(cluster, key) for key in range(4)} == expected
+
+
+def test_a_breakage_that_makes_no_sense_is_refused(cluster):
+    cluster.head(DEMO, *SMALL)
+    wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
+    for text in ("abacus", "linear:soon", "linear:1:0", "linear:1:2:3"):
+        worker = broken_worker(cluster, text)
+        assert worker.exit_code(10) == 2
+        assert "TROUPE_TEST_BREAK" in worker.log()
+
+
+def test_the_check_costs_less_than_a_hundredth_of_a_core(cluster):
+    cluster.up(DEMO, *SMALL, workers=1)
+    node = cluster.ready_nodes()[0]
+    tick = os.sysconf("SC_CLK_TCK")
+
+    def spent():
+        fields = open(f"/proc/{node['pid']}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / tick
+
+    time.sleep(2)  # what it still does for its start
+    before, began = spent(), time.monotonic()
+    time.sleep(10)
+    share = (spent() - before) / (time.monotonic() - began)
+    print(f"an idle worker takes {100 * share:.2f} % of a core")
+    assert share < 0.01
