@@ -177,7 +177,6 @@ struct NodeAgentInbox {
                     Connect,         // connect to that peer again: the old connection broke
                     Avoid,           // devices to ask only if nobody else can
                     Stop,            // end in order
-                    PeerPing,        // a peer's connection still carries something
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, RoutesSettled,
                       CheckpointInspected, PieceRead, PartRead, PartBuilt, Ended>;

@@ -10,11 +10,20 @@ namespace troupe::limits {
 using namespace std::chrono_literals;
 
 // --- Membership -------------------------------------------------------------------------------
-/// A worker that has not renewed for this long is lost; it stops itself at the same age.
+/// A worker that has not renewed for this long is lost; at the same age it sends nothing any more.
 inline constexpr auto kLease = 1200ms;
+/// So long it then asks the head to be renewed, and goes on if it is. Covers a head that stands
+/// still for seconds, and a lid that was closed.
+inline constexpr auto kLeasePause = 5s;
+/// A wake-up that comes so much too late means that the process stood still; the head looks often
+/// enough to see it before a lease ends.
+inline constexpr auto kOversleep = kLease / 4;
+/// Its looks are no further apart.
+inline constexpr auto kSleepLook = kLease / 8;
 /// How often a worker renews, if its devices make progress. Four tries fit into a lease.
 inline constexpr auto kRenewEvery = 250ms;
 static_assert(kRenewEvery * 4 <= kLease);
+static_assert(kOversleep + kSleepLook + kRenewEvery < kLease);
 /// How long a connection may take to prove who it is: TLS handshake and first message.
 inline constexpr auto kHandshakeDeadline = 3000ms;
 /// A worker seeks the head again after this long, doubled up to the maximum.

@@ -24,6 +24,7 @@ TROUPE_CODEC_KINDS(TROUPE_CODEC_PUT_KIND)
 MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
   switch (wire.which()) {
     case wire::Envelope::NONE:
+    case wire::Envelope::PEER_PING:  // of older programs
       break;
 #define TROUPE_CODEC_GET_KIND(Kind, TAG) \
   case wire::Envelope::TAG:              \

@@ -220,7 +220,5 @@ MemberLost get(In& in, wire::MemberLost::Reader wire) {
           in.sentence(wire.getReason())};
 }
 
-void put(Out&, wire::PeerPing::Builder, const PeerPing&) {}
-PeerPing get(In&, wire::PeerPing::Reader) { return {}; }
 
 }  // namespace troupe::transport

@@ -170,7 +170,6 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(DrainQuery, DRAIN_QUERY)               \
   KIND(RebalanceQuery, REBALANCE_QUERY)       \
   KIND(OperationProgress, OPERATION_PROGRESS) \
-  KIND(PeerPing, PEER_PING)                   \
   KIND(TensorProofs, TENSOR_PROOFS)           \
   KIND(Prove, PROVE)                          \
   KIND(ProofFailed, PROOF_FAILED)             \

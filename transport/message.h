@@ -150,7 +150,7 @@ struct Peer {
 struct Load {
   Placement placement;
   EngineOptions engine;  ///< resolved: max_model_len and block_size are final
-  std::vector<Peer> peers;
+  std::vector<Peer> peers;  ///< those on its routes that the receiver was not told of before
 };
 struct LoadProgress {
   PlacementVersion version;
@@ -210,10 +210,6 @@ struct PeerUnreachable {
   Incarnation incarnation;
   std::string reason;
 };
-
-/// NodeAgent -> NodeAgent of a peer, on the bulk lane: the connection carries something. A cut that
-/// resets nothing is noticed by its silence.
-struct PeerPing {};
 
 // --- Proofs (control lane) ----------------------------------------------------------------------
 
@@ -324,7 +320,7 @@ struct StepFailed {
   StepId step;
   Error error;
 };
-/// Replica -> LayerShards: forget that step.
+/// Replica -> LayerShards, and on to the stage that has its hidden rows: forget that step.
 struct StepAbort {
   std::uint32_t replica = 0;
   StepId step;
@@ -449,8 +445,8 @@ using Message =
                  ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
-                 DrainQuery, RebalanceQuery, OperationProgress, PeerPing, TensorProofs, Prove,
-                 ProofFailed, RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport>;
+                 DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
+                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

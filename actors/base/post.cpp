@@ -6,6 +6,12 @@
 #include "runtime/log.h"
 
 namespace troupe {
+namespace {
+
+/// Steps and answers that a node may have under way are far fewer.
+constexpr std::size_t kHeldMax = 1u << 16;
+
+}  // namespace
 
 void Post::attach(const Address& address, std::shared_ptr<Mailbox> mailbox) {
   std::unique_lock lock(mutex_);
@@ -38,6 +44,48 @@ void Post::drop_lane(NodeId node, Incarnation incarnation) {
   if (it != lanes_.end() && it->second->incarnation == incarnation) lanes_.erase(it);
 }
 
+// --- Mail that waits ----------------------------------------------------------------------------
+
+void Post::hold(NodeId node, Incarnation incarnation) {
+  std::unique_lock lock(mutex_);
+  held_.try_emplace(node, Held{incarnation, {}});
+  holding_ = true;
+}
+
+/// Until nothing waits any more, what is sent meanwhile waits behind it.
+void Post::end_hold(NodeId node, Incarnation incarnation, bool send_it) {
+  for (;;) {
+    std::vector<Envelope> mail;
+    {
+      std::unique_lock lock(mutex_);
+      const auto it = held_.find(node);
+      if (it == held_.end() || it->second.incarnation != incarnation) return;
+      mail.swap(it->second.mail);
+      if (mail.empty() || !send_it) {
+        held_.erase(it);
+        holding_ = !held_.empty();
+        return;
+      }
+    }
+    for (const Envelope& envelope : mail)
+      if (const Status sent = route(envelope); !sent.ok()) answer(envelope, sent.error());
+  }
+}
+
+/// None: it does not have to wait.
+std::optional<Status> Post::keep(const Envelope& envelope) {
+  if (!holding_ || envelope.to.node == envelope.from.node) return std::nullopt;
+  std::unique_lock lock(mutex_);
+  const auto it = held_.find(envelope.from.node);
+  if (it == held_.end() || it->second.incarnation != envelope.from.incarnation) return std::nullopt;
+  if (it->second.mail.size() >= kHeldMax)
+    return resource_exhausted("Too much waits until the head has renewed this worker's lease.");
+  it->second.mail.push_back(envelope);
+  return Status();
+}
+
+// --- Mail that goes -----------------------------------------------------------------------------
+
 Status Post::route(const Envelope& envelope) {
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<const Node> node;
@@ -68,14 +116,18 @@ void Post::answer(const Envelope& envelope, Error why) {
 }
 
 void Post::send(Envelope envelope) {
-  if (const Status sent = route(envelope); !sent.ok()) answer(envelope, sent.error());
+  const std::optional<Status> kept = keep(envelope);
+  const Status sent = kept ? *kept : route(envelope);
+  if (!sent.ok()) answer(envelope, sent.error());
 }
 
 void Post::deliver(Envelope envelope) {
   const auto mailbox = find(envelope.to);
-  if (mailbox && mailbox->put(Mail(envelope)).ok()) return;
-  fenced_.fetch_add(1, std::memory_order_relaxed);
-  answer(envelope, unavailable(to_string(envelope.to) + " does not live here."));
+  if (!mailbox) {
+    fenced_.fetch_add(1, std::memory_order_relaxed);
+    return answer(envelope, unavailable(to_string(envelope.to) + " does not live here."));
+  }
+  if (const Status put = mailbox->put(Mail(envelope)); !put.ok()) answer(envelope, put.error());
 }
 
 bool Post::tell(Mail mail) {

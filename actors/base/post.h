@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
+#include <vector>
 
 #include "actors/base/mailbox.h"
 
@@ -33,6 +35,11 @@ class Post {
   /// is itself Undeliverable is dropped). Never blocks.
   void send(Envelope envelope);
 
+  /// What actors of that life of a node send to other nodes waits from now on.
+  void hold(NodeId node, Incarnation incarnation);
+  /// It is sent, in its order, or dropped.
+  void end_hold(NodeId node, Incarnation incarnation, bool send);
+
   /// An envelope that a lane brought: delivered only if its receiver lives here.
   void deliver(Envelope envelope);
 
@@ -48,15 +55,22 @@ class Post {
 
  private:
   Status route(const Envelope& envelope);
+  std::optional<Status> keep(const Envelope& envelope);
   void answer(const Envelope& envelope, Error why);
 
   struct Node {
     Incarnation incarnation;
     SendByLane lane;
   };
+  struct Held {
+    Incarnation incarnation;
+    std::vector<Envelope> mail;  ///< at most kHeldMax
+  };
   mutable std::shared_mutex mutex_;
   std::map<Address, std::shared_ptr<Mailbox>> actors_;   // guarded by mutex_
   std::map<NodeId, std::shared_ptr<const Node>> lanes_;  // guarded by mutex_
+  std::map<NodeId, Held> held_;                          // guarded by mutex_
+  std::atomic<bool> holding_{false};                     // held_ is not empty
   std::atomic<std::uint64_t> fenced_{0};
 };
 

@@ -125,6 +125,11 @@ ExpertCalls::Call ExpertCalls::end_call(Calls::iterator it) {
   return call;
 }
 
+std::optional<ExpertCalls::Call> ExpertCalls::end_call(std::uint64_t number) {
+  const auto it = calls_.find(number);
+  return it == calls_.end() ? std::nullopt : std::optional(end_call(it));
+}
+
 std::optional<StepId> ExpertCalls::on_output(const ExpertOutput& output, const Address& from,
                                              FailedSteps& failed) {
   const auto it = calls_.find(output.call);
@@ -142,47 +147,44 @@ std::optional<StepId> ExpertCalls::on_output(const ExpertOutput& output, const A
 }
 
 void ExpertCalls::on_refusal(std::uint64_t number, TimePoint now, ShardEffects& effects) {
-  const auto it = calls_.find(number);
-  if (it == calls_.end()) return;
-  Call call = end_call(it);
-  waiting_.at(call.step).refused.insert(call.device);
-  ask(call.step, std::move(call.wanted), now, effects);
+  auto call = end_call(number);
+  if (!call) return;
+  waiting_.at(call->step).refused.insert(call->device);
+  ask(call->step, std::move(call->wanted), now, effects);
 }
 
 /// Its node died, or cannot be reached, with the rows.
 void ExpertCalls::on_lost_call(std::uint64_t number, TimePoint now, FailedSteps& failed,
                                ShardEffects& effects) {
-  const auto it = calls_.find(number);
-  if (it == calls_.end()) return;
-  Call call = end_call(it);
-  const NodeLife life{call.device.node, call.incarnation};
+  auto call = end_call(number);
+  if (!call) return;
+  const NodeLife life{call->device.node, call->incarnation};
   // With the same one again only the connection was lost.
-  if (call.wanted.lost_with && call.wanted.lost_with != life)
-    return fail(call.step,
+  if (call->wanted.lost_with && call->wanted.lost_with != life)
+    return fail(call->step,
                 unavailable("Rows of a step were lost with two nodes in a row, the last of them " +
-                            to_string(call.device.node) + ", so that no third one is asked."),
+                            to_string(call->device.node) + ", so that no third one is asked."),
                 failed);
-  call.wanted.lost_with = life;
-  ask(call.step, std::move(call.wanted), now, effects);
+  call->wanted.lost_with = life;
+  ask(call->step, std::move(call->wanted), now, effects);
 }
 
 /// Silence: another copy is asked if every output has one.
 void ExpertCalls::on_late_call(std::uint64_t number, TimePoint now, FailedSteps& failed,
                                ShardEffects& effects) {
-  const auto it = calls_.find(number);
-  if (it == calls_.end()) return;
-  Call call = end_call(it);
-  Waiting& waiting = waiting_.at(call.step);
-  waiting.refused.insert(call.device);
+  auto call = end_call(number);
+  if (!call) return;
+  Waiting& waiting = waiting_.at(call->step);
+  waiting.refused.insert(call->device);
   const std::set<DeviceRef> excluded = this->excluded(waiting);
   const CopyView view{options_.device, excluded, avoided_, load_};
-  for (const auto& output : call.wanted.outputs)
+  for (const auto& output : call->wanted.outputs)
     if (!choose_copy(options_.routes->copies(waiting.cut.layer, output.expert), 0, view))
-      return fail(call.step,
-                  deadline_exceeded("The experts on " + to_string(call.device) +
+      return fail(call->step,
+                  deadline_exceeded("The experts on " + to_string(call->device) +
                                     " did not answer in time."),
                   failed);
-  ask(call.step, std::move(call.wanted), now, effects);
+  ask(call->step, std::move(call->wanted), now, effects);
 }
 
 FailedSteps ExpertCalls::end_late_calls(TimePoint now, ShardEffects& effects) {

@@ -121,6 +121,8 @@ class ExpertCalls {
   void on_lost_call(std::uint64_t call, TimePoint now, FailedSteps& failed, ShardEffects& effects);
   void on_late_call(std::uint64_t call, TimePoint now, FailedSteps& failed, ShardEffects& effects);
   Call end_call(Calls::iterator call);
+  /// The same, if that question is still open.
+  std::optional<Call> end_call(std::uint64_t call);
   void fail(StepId step, Error error, FailedSteps& failed);
   std::string violation_of(StepId step, const Waiting& waiting) const;
 

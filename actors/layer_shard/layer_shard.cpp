@@ -20,7 +20,7 @@ void LayerShard::on(const Hidden& hidden, const Envelope& envelope, TimePoint no
 }
 
 void LayerShard::on(const StepAbort& abort, const Envelope& envelope, TimePoint, Effects& effects) {
-  if (!order_.on(abort, envelope)) return;
+  if (!order_.on(abort, envelope, effects)) return;
   calls_.forget(abort.step);
   order_.drop(abort.step, effects);
 }
@@ -66,7 +66,8 @@ void LayerShard::on(StepComputed computed, TimePoint, Effects& effects) {
 void LayerShard::on(PeerDown down, TimePoint now, Effects& effects) {
   fail(calls_.on_peer_down(down.node, now, effects), effects);
   order_.lose_passed_on(down.node, effects);
-  for (const StepId step : order_.lose_replica(down.node))
+  order_.lose_previous(down.node, effects);
+  for (const StepId step : order_.lose_replica(down.node, effects))
     fail(step, unavailable(to_string(down.node) + " cannot be reached any more."), effects);
 }
 

@@ -20,6 +20,7 @@ void remember(std::set<StepId>& steps, StepId step) {
 void StepOrder::on(const StepPlan& plan, const Envelope& envelope, TimePoint now,
                    ShardEffects& effects) {
   if (plan.replica != place_.replica_id || envelope.from != place_.replica.address) return;
+  if (aborted_.contains(plan.body.step)) return;
   Step& step = steps_[plan.body.step];
   if (step.plan) return;  // a duplicate
   step.plan = envelope.message;
@@ -43,10 +44,13 @@ void StepOrder::on(const Hidden& hidden, const Envelope& envelope, TimePoint now
 }
 
 /// The hidden rows of an aborted step may come later than the abort, by another lane.
-bool StepOrder::on(const StepAbort& abort, const Envelope& envelope) {
-  if (abort.replica != place_.replica_id || envelope.from != place_.replica.address) return false;
+bool StepOrder::on(const StepAbort& abort, const Envelope& envelope, ShardEffects& effects) {
+  const bool from_previous = place_.previous && envelope.from == place_.previous->address;
+  if (abort.replica != place_.replica_id ||
+      (envelope.from != place_.replica.address && !from_previous))
+    return false;
   remember(aborted_, abort.step);
-  passed_on_.erase(abort.step);
+  if (passed_on_.erase(abort.step) > 0) effects.send(*place_.next, StepAbort(abort));
   return true;
 }
 
@@ -106,15 +110,24 @@ void StepOrder::lose_passed_on(StepId step, const Error& error, ShardEffects& ef
   tell_failed(step, error, effects);
 }
 
-std::vector<StepId> StepOrder::lose_replica(NodeId node) {
+std::vector<StepId> StepOrder::lose_replica(NodeId node, ShardEffects& effects) {
   std::vector<StepId> lost;
   if (place_.replica.address.node != node) return lost;
   for (const auto& [id, step] : steps_) {
     remember(aborted_, id);
     if (!step.aborted) lost.push_back(id);
   }
-  passed_on_.clear();
+  for (const StepId step : std::exchange(passed_on_, {}))
+    effects.send(*place_.next, StepAbort{place_.replica_id, step});
   return lost;
+}
+
+void StepOrder::lose_previous(NodeId node, ShardEffects& effects) {
+  if (!place_.previous || place_.previous->address.node != node) return;
+  std::vector<StepId> unplanned;
+  for (const auto& [id, step] : steps_)
+    if (!step.plan) unplanned.push_back(id);
+  for (const StepId step : unplanned) drop(step, effects);
 }
 
 void StepOrder::fail(StepId step, Error error, ShardEffects& effects) {

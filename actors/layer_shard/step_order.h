@@ -32,8 +32,9 @@ class StepOrder {
   /// Messages of others than the shard's own replica and neighbour are ignored.
   void on(const StepPlan& plan, const Envelope& envelope, TimePoint now, ShardEffects& effects);
   void on(const Hidden& hidden, const Envelope& envelope, TimePoint now, ShardEffects& effects);
-  /// Whether that step is to be forgotten.
-  bool on(const StepAbort& abort, const Envelope& envelope);
+  /// Whether that step is to be forgotten. The next stage hears of it where its hidden rows went:
+  /// what the Replica sent there may be lost with their link.
+  bool on(const StepAbort& abort, const Envelope& envelope, ShardEffects& effects);
 
   enum class Computed {
     kWaits,  ///< for the experts' outputs
@@ -51,7 +52,9 @@ class StepOrder {
   void lose_passed_on(StepId step, const Error& error, ShardEffects& effects);
   /// The Replica's node cannot be reached any more: the Replica fails its steps as well and reuses
   /// their blocks, but the StepAborts may be lost. These must not go on.
-  std::vector<StepId> lose_replica(NodeId node);
+  std::vector<StepId> lose_replica(NodeId node, ShardEffects& effects);
+  /// Hidden rows that came from that node without a plan so far: their end may be lost with it.
+  void lose_previous(NodeId node, ShardEffects& effects);
   /// Nothing happens if the step is gone, or given up.
   void fail(StepId step, Error error, ShardEffects& effects);
   /// Forgets a step; while a job has its buffers, that waits for the job.

@@ -55,6 +55,17 @@ struct StopServing {
   NodeId id;
   Incarnation incarnation;  ///< nobody has those addresses any more
 };
+/// What this node's actors send to others waits.
+struct HoldMail {
+  NodeId id;
+  Incarnation incarnation;
+};
+/// It leaves, in its order, or is dropped: then nobody is to have it any more.
+struct EndHold {
+  NodeId id;
+  Incarnation incarnation;
+  bool send = true;
+};
 /// The process ends, after what was sent has left.
 struct WorkerExit {
   int code = 0;
@@ -83,6 +94,10 @@ struct ExpectPeer {
 };
 /// Go to it. PeerUp or PeerDown follows.
 struct ConnectPeer {
+  Peer peer;
+};
+/// Have it send a sign of life.
+struct AskPeer {
   Peer peer;
 };
 /// A life is over: shards ask others, and replicas that had a shard there end, with all of their
@@ -123,7 +138,8 @@ struct RetireVersion {
 /// PeerDown and PeerUp are for the node's actors: whom they may ask.
 using AgentEffects =
     Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, InspectCheckpoint, StopServing,
-            WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer, ConnectPeer, PeerLost, PeerDown,
-            PeerUp, AvoidDevices, DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
+            HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer, ConnectPeer,
+            AskPeer, PeerLost, PeerDown, PeerUp, AvoidDevices, DropVersion, LoadVersion,
+            ActivateVersion, RetireVersion>;
 
 }  // namespace troupe

@@ -15,6 +15,7 @@ void AgentLease::begin(TimePoint from, Duration length) {
   length_ = length;
   end_ = from + length;
   next_renew_ = from + limits::kRenewEvery;
+  waits_since_.reset();
   number_ = 0;
   renews_.clear();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "runtime/clock.h"
@@ -11,7 +12,11 @@
 namespace troupe {
 
 /// A member's lease. It counts from when what renews it was sent, so that it never ends later here
-/// than at the head.
+/// than at the head. When it has ended, the member waits for a while to be renewed all the same: it
+/// may be that everybody stood still.
+///
+///     runs ── over ──► waits ── renewed ──► runs
+///                        └── limits::kLeasePause ──► lost
 class AgentLease {
  public:
   /// A membership begins: its Join was sent at `from`.
@@ -24,15 +29,23 @@ class AgentLease {
   void skip(TimePoint now) { next_renew_ = now + limits::kRenewEvery; }
 
   bool over(TimePoint now) const { return now >= end_; }
+  /// It has ended, and nothing is sent until it is renewed; at once a Renew.
+  void wait(TimePoint now) { waits_since_ = next_renew_ = now; }
+  void go_on() { waits_since_.reset(); }
+  bool waits() const { return waits_since_.has_value(); }
+  bool lost(TimePoint now) const {
+    return waits_since_ && now - *waits_since_ >= limits::kLeasePause;
+  }
   bool due(TimePoint now) const { return now >= next_renew_; }
   TimePoint end() const { return end_; }
-  TimePoint next_wake() const { return std::min(next_renew_, end_); }
+  TimePoint next_wake() const { return waits() ? next_renew_ : std::min(next_renew_, end_); }
   std::string violation() const;
 
  private:
   Duration length_{};
   TimePoint end_{};
   TimePoint next_renew_{};
+  std::optional<TimePoint> waits_since_;
   std::uint64_t number_ = 0;
   std::map<std::uint64_t, TimePoint> renews_;  // sent and not answered; at most kRenewsMax
 };

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "model/placement/route_peers.h"
+
 namespace troupe {
 namespace {
 
@@ -33,14 +35,23 @@ std::vector<LayerExperts> own(const std::vector<LayerExperts>& layers, NodeId se
   return out;
 }
 
-VersionWorkPtr work_of(const Load& load, NodeId self, const AgentVersions::Fit& fit) {
+PeerLinks::Nodes nodes_of(const Placement& placement) {
+  PeerLinks::Nodes nodes;
+  for (const auto& shard : placement.shards) nodes.insert(shard.device.node);
+  for (const auto& layer : placement.experts)
+    for (const auto& slot : layer.slots) nodes.insert(slot.device.node);
+  return nodes;
+}
+
+VersionWorkPtr work_of(const Load& load, std::vector<Peer> peers, NodeId self,
+                       const AgentVersions::Fit& fit) {
   auto work = std::make_shared<VersionWork>();
   work->version = load.placement.version;
   work->placement = load.placement;
   work->engine = load.engine;
   work->model_path = fit.model_path;
   work->checkpoint_hash = fit.checkpoint_hash;
-  work->peers = load.peers;
+  work->peers = std::move(peers);
   for (const auto& shard : load.placement.shards)
     if (shard.device.node == self) work->shards.push_back(shard);
   for (const auto& replica : load.placement.replicas)
@@ -60,18 +71,23 @@ void AgentVersions::load(const Load& load, const Fit& fit, AgentVoice& voice, Pe
                          AgentEffects& effects) {
   if (load.placement.version <= newest_) return;  // known already
   newest_ = load.placement.version;
-  const auto before = std::exchange(pending_, Pending{newest_, {}, false, false});
-  if (const Status s = check(load, voice.id, fit.devices); !s.ok()) {
+  const Placement& placement = load.placement;
+  const auto before = std::exchange(
+      pending_, Pending{newest_, nodes_of(placement), route_peers(placement, voice.id)});
+  // Replicas of peers that are lost end before anything is begun that may need their memory.
+  links.learn(load.peers, voice, effects);
+  Status fits = check(load, voice.id, fit.devices);
+  auto peers = links.known(pending_->peers);
+  if (fits.ok() && !peers) fits = invalid_argument("The placement has a peer it was not told of.");
+  if (!fits.ok()) {
     if (before) effects.add(DropVersion{before->version, nullptr});
-    return fail(s.error(), voice, effects);
+    return fail(fits.error(), voice, effects);
   }
-  for (const auto& peer : load.peers) pending_->peers[peer.id] = peer.incarnation;
-  const VersionWorkPtr work = work_of(load, voice.id, fit);
+  const VersionWorkPtr work = work_of(load, std::move(*peers), voice.id, fit);
   voice.say("Loading version " + text_of(newest_) +
                 " of the placement: " + std::to_string(work->shards.size()) + " shards.",
             effects);
-  // Replicas of peers that are lost end before anything is begun that may need their memory.
-  links.take(load.peers, voice, effects);
+  links.reach(pending_->peers, voice, effects);
   if (before) effects.add(DropVersion{before->version, work});
   effects.add(LoadVersion{work});
 }
@@ -103,7 +119,7 @@ void AgentVersions::load_failed(PlacementVersion version, Error error, AgentVoic
 void AgentVersions::report_if_loaded(const AgentVoice& voice, const PeerLinks& links,
                                      AgentEffects& effects) {
   if (!pending_ || !pending_->here || pending_->reported) return;
-  for (const auto& [node, life] : pending_->peers)
+  for (const NodeId node : pending_->peers)
     if (!links.reaches(node)) return;
   pending_->reported = true;
   voice.tell_head(Loaded{pending_->version}, effects);
@@ -133,12 +149,12 @@ void AgentVersions::retire(const Envelope& envelope, PlacementVersion version, A
   if (active_ && version < *active_) return;  // a newer one has taken its place
   if (active_ != version)
     return voice.refuse(envelope, "that version is not active here.", effects);
-  links.keep_only(active_peers_, pending_ ? pending_->peers : PeerLinks::Lives{}, effects);
+  links.keep_only(active_peers_, pending_ ? pending_->peers : PeerLinks::Nodes{}, effects);
   effects.add(RetireVersion{version});
 }
 
 void AgentVersions::lose(NodeId node, AgentEffects& effects) {
-  if (!pending_ || !pending_->peers.contains(node)) return;
+  if (!pending_ || !pending_->nodes.contains(node)) return;
   effects.add(DropVersion{pending_->version, nullptr});
   pending_.reset();
 }

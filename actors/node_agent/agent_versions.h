@@ -57,7 +57,8 @@ class AgentVersions {
   /// The version that is being loaded, or has been and waits for its activation.
   struct Pending {
     PlacementVersion version;
-    PeerLinks::Lives peers;
+    PeerLinks::Nodes nodes;  ///< of all its placement
+    PeerLinks::Nodes peers;  ///< of them, those on this node's routes
     bool here = false;      ///< weights and actors are
     bool reported = false;  ///< as Loaded
   };
@@ -65,7 +66,7 @@ class AgentVersions {
 
   std::optional<Pending> pending_;
   std::optional<PlacementVersion> active_;
-  PeerLinks::Lives active_peers_;
+  PeerLinks::Nodes active_peers_;
   PlacementVersion newest_;  // of all versions that this membership heard of
 };
 

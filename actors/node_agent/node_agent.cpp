@@ -194,6 +194,7 @@ void NodeAgent::end(int code, std::string reason, Effects& effects) {
 /// Ends what this node does as a member; its weights stay, and its id to ask for again.
 void NodeAgent::stop_role(Effects& effects) {
   if (voice_.id == kHeadNode) return;
+  if (lease_.waits()) effects.add(EndHold{voice_.id, voice_.incarnation, false});
   effects.add(StopServing{voice_.id, voice_.incarnation});
   links_.forget_all(effects);
   versions_.clear();
@@ -211,13 +212,29 @@ void NodeAgent::on(const LeaveCluster& leave, TimePoint now, Effects& effects) {
 
 // --- Membership ---------------------------------------------------------------------------------
 
-/// False when the lease has just ended: nothing that came since counts.
+/// False when the membership has just ended with the lease: nothing that came since counts.
 bool NodeAgent::keep_lease(TimePoint now, Effects& effects) {
   if (state_ != State::kMember || !lease_.over(now)) return true;
+  if (!lease_.waits()) {
+    lease_.wait(now);
+    effects.add(HoldMail{voice_.id, voice_.incarnation});
+    voice_.say("The lease has ended; nothing is sent until the head has renewed it.", effects);
+  }
+  if (!lease_.lost(now)) return true;
   stop_role(effects);
   effects.add(CloseHead{});
-  seek("the lease ended, so this worker has stopped serving.", now, effects);
+  seek("the lease was not renewed, so this worker has stopped serving.", now, effects);
   return false;
+}
+
+void NodeAgent::on(const Renewed& renewed, const Envelope& envelope, TimePoint now,
+                   Effects& effects) {
+  if (!listens(now, effects) || !for_member(envelope, effects)) return;
+  lease_.renewed(renewed.sequence);
+  if (!lease_.waits() || lease_.over(now)) return;
+  lease_.go_on();
+  effects.add(EndHold{voice_.id, voice_.incarnation});
+  voice_.say("The head has renewed the lease; this worker goes on.", effects);
 }
 
 bool NodeAgent::listens(TimePoint now, Effects& effects) {
@@ -253,10 +270,6 @@ void NodeAgent::on(const Undeliverable&, const Envelope&, TimePoint now, Effects
   keep_lease(now, effects);
 }
 
-void NodeAgent::on(const PeerPing&, const Envelope& envelope, TimePoint now, Effects& effects) {
-  if (listens(now, effects)) links_.heard(envelope.from, now);
-}
-
 void NodeAgent::on(const PeerUp& up, TimePoint now, Effects& effects) {
   if (!keep_lease(now, effects)) return;
   links_.up(up, now, effects);
@@ -265,10 +278,6 @@ void NodeAgent::on(const PeerUp& up, TimePoint now, Effects& effects) {
 
 void NodeAgent::on(const PeerDown& down, TimePoint now, Effects& effects) {
   if (keep_lease(now, effects)) links_.down(down, voice_, effects);
-}
-
-void NodeAgent::take(const Renewed& renewed, const Envelope&, Effects&) {
-  lease_.renewed(renewed.sequence);
 }
 
 void NodeAgent::take(const Load& load, const Envelope&, Effects& effects) {
@@ -334,6 +343,7 @@ void NodeAgent::devices_changed(TimePoint now, const NodeProgress& progress, Eff
 }
 
 void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& effects) {
+  if (sleep_.overslept(now)) links_.slept(now);
   keep_lease(now, effects);
   if (state_ != State::kMember) held_ = progress.held;
   switch (state_) {
@@ -356,7 +366,7 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
       break;
     case State::kMember:
       if (lease_.due(now)) {
-        links_.ping(now, voice_, effects);
+        links_.watch(now, progress.traffic, voice_, effects);
         renew(now, progress, effects);
       }
       if (!progress.counts.empty()) voice_.tell_head(ExpertCounts{progress.counts}, effects);
@@ -367,6 +377,7 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
     case State::kEnded:
       break;
   }
+  sleep_.expect(next_wake());
 }
 
 std::optional<TimePoint> NodeAgent::next_wake() const {

@@ -13,6 +13,7 @@
 #include "actors/node_agent/node_progress.h"
 #include "actors/node_agent/peer_links.h"
 #include "runtime/limits.h"
+#include "runtime/sleep_watch.h"
 
 namespace troupe {
 
@@ -34,12 +35,12 @@ struct NodeAgentOptions {
 };
 
 /// The worker's side of membership: seeks the head, joins, keeps the lease while the devices work,
-/// carries out placements (AgentVersions), reaches peers (PeerLinks), and stops serving when its
-/// lease ends.
+/// carries out placements (AgentVersions), reaches peers (PeerLinks), holds back what it has to say
+/// when its lease has ended, and stops serving when it is not renewed.
 ///
 ///     starting -> seeking -> connecting -> greeting -> inspecting -> joining -> member -> leaving
 ///                    ^_________________________________________________________|           |
-///                          lease over, session down, refused                             ended
+///                          lease lost, session down, refused                             ended
 ///
 /// A part of WorkerMachine, which hands it what concerns it, and does what it asks for. Session
 /// events are those of the session that the last ConnectHead began: after CloseHead none of an
@@ -66,7 +67,7 @@ class NodeAgent {
   void on(const Greeting& greeting, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Refused& refused, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Welcome& welcome, const Envelope& envelope, TimePoint now, Effects& effects);
-  void on(const PeerPing& ping, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const Renewed& renewed, const Envelope& envelope, TimePoint now, Effects& effects);
   /// The head has no such member: it also closes the session, which says the same.
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
   /// What only a member takes, from the head that it is a member of.
@@ -120,7 +121,6 @@ class NodeAgent {
   bool listens(TimePoint now, Effects& effects);
   bool from_head(const Envelope& envelope, Effects& effects);
   bool for_member(const Envelope& envelope, Effects& effects);
-  void take(const Renewed& renewed, const Envelope& envelope, Effects& effects);
   void take(const Load& load, const Envelope& envelope, Effects& effects);
   void take(const Activate& activate, const Envelope& envelope, Effects& effects);
   void take(const Retire& retire, const Envelope& envelope, Effects& effects);
@@ -152,6 +152,7 @@ class NodeAgent {
   TimePoint join_sent_at_{};
 
   AgentLease lease_;
+  SleepWatch sleep_;
   PeerLinks links_;
   AgentVersions versions_;
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "transport/message.h"
 
 namespace troupe {
@@ -14,12 +15,21 @@ struct HeldInventory {
   std::vector<HeldExperts> experts;  ///< ordered by layer
 };
 
+/// When something was sent to a peer, and when anything last came from it, whole or not.
+struct PeerTraffic {
+  NodeId node;
+  Incarnation incarnation;
+  TimePoint sent{};
+  TimePoint heard{};
+};
+
 /// What the devices and replicas of this node do now. WorkerMachine takes it when it wakes the
 /// agent.
 struct NodeProgress {
   bool devices_alive = true;  ///< every compute thread is idle or moved on since the last snapshot
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
+  std::vector<PeerTraffic> traffic;  ///< of peers that are up
   HeldInventory held;  ///< wanted while this node is no member
   /// Rows that the gates sent to experts since it was last given: about once a second.
   std::vector<ExpertCounts::Layer> counts;

@@ -1,13 +1,20 @@
 #include "actors/node_agent/peer_links.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "runtime/limits.h"
 
 namespace troupe {
 namespace {
 
-/// A peer that says nothing for this long cannot be reached; it pings with every renewal. A little
-/// longer than a lease, so that of a node that hangs the head knows first.
+/// A peer that owes a sign of life for this long cannot be reached. A little longer than a lease,
+/// so that of a node that hangs the head knows first.
 constexpr auto kPeerSilence = limits::kLease + limits::kRenewEvery;
+/// Who was heard of within this time need not be asked.
+constexpr auto kHeardLately = limits::kRenewEvery / 2;
+/// So many are asked at a time: of a thousand peers that do nothing each every four seconds.
+constexpr std::size_t kAskedMax = 64;
 /// Members whose connection broke have this long to make a new one: both are told at once.
 constexpr auto kConnectAgain = std::chrono::milliseconds(750);
 
@@ -23,43 +30,65 @@ PeerLinks::Link* PeerLinks::find(NodeId node, Incarnation incarnation) {
   return it != links_.end() && it->second.peer.incarnation == incarnation ? &it->second : nullptr;
 }
 
-void PeerLinks::reach(const Peer& peer, const AgentVoice& voice, AgentEffects& effects) {
-  links_[peer.id] = {peer};
-  if (voice.id < peer.id)
-    effects.add(ConnectPeer{peer});
+void PeerLinks::go(Link& link, const AgentVoice& voice, AgentEffects& effects) {
+  link = {link.peer, Reach::kTrying};
+  if (voice.id < link.peer.id)
+    effects.add(ConnectPeer{link.peer});
   else
-    effects.add(ExpectPeer{peer});
+    effects.add(ExpectPeer{link.peer});
 }
 
-void PeerLinks::let_go(const Link& link, AgentEffects& effects) {
+void PeerLinks::let_go(Link& link, AgentEffects& effects) {
+  if (link.reach == Reach::kTold) return;
   effects.add(ForgetPeer{link.peer});
-  if (link.reach == Reach::kUp)
+  // While it is tried, it may have come up and taken messages.
+  if (link.reach != Reach::kDown)
     effects.add(PeerDown{link.peer.id, link.peer.incarnation, "its connection was let go"});
+  link = {link.peer};
 }
 
-void PeerLinks::take(const std::vector<Peer>& peers, const AgentVoice& voice,
-                     AgentEffects& effects) {
-  for (const auto& peer : peers) {
+void PeerLinks::learn(const std::vector<Peer>& peers, const AgentVoice& voice,
+                      AgentEffects& effects) {
+  for (const Peer& peer : peers) {
+    if (peer.id == voice.id) continue;
     if (const auto it = links_.find(peer.id); it != links_.end()) {
-      const Peer& known = it->second.peer;
-      if (known.incarnation == peer.incarnation && known.token == peer.token) continue;
-      if (known.incarnation == peer.incarnation)
-        let_go(it->second, effects);
+      Link& link = it->second;
+      if (link.peer.incarnation != peer.incarnation)
+        lose_life(link.peer, "it lives as a newer one", effects);
+      else if (link.peer.token != peer.token)
+        let_go(link, effects);
       else
-        lose_life(known, "it lives as a newer one", effects);
+        continue;
     }
-    reach(peer, voice, effects);
+    links_[peer.id] = {peer};
   }
 }
 
+std::optional<std::vector<Peer>> PeerLinks::known(const Nodes& nodes) const {
+  std::vector<Peer> peers;
+  for (const NodeId node : nodes) {
+    const auto it = links_.find(node);
+    if (it == links_.end()) return std::nullopt;
+    peers.push_back(it->second.peer);
+  }
+  return peers;
+}
+
+void PeerLinks::reach(const Nodes& nodes, const AgentVoice& voice, AgentEffects& effects) {
+  for (const NodeId node : nodes)
+    if (Link& link = links_.at(node); link.reach == Reach::kTold) go(link, voice, effects);
+}
+
 void PeerLinks::connect_again(const Peer& peer, const AgentVoice& voice, AgentEffects& effects) {
-  const Link* link = find(peer.id, peer.incarnation);
-  // A node that is no peer (any more) is not worth a connection. The token says whether this was
-  // said before.
+  Link* link = find(peer.id, peer.incarnation);
+  // The token says whether this was said before.
   if (!link || link->peer.token == peer.token) return;
+  const bool wanted = link->reach != Reach::kTold;
   let_go(*link, effects);
-  reach(peer, voice, effects);
-  links_.at(peer.id).again = true;
+  link->peer = peer;
+  if (!wanted) return;
+  go(*link, voice, effects);
+  link->again = true;
 }
 
 bool PeerLinks::lose(const MemberLost& lost, const AgentVoice& voice, AgentEffects& effects) {
@@ -75,65 +104,88 @@ bool PeerLinks::lose(const MemberLost& lost, const AgentVoice& voice, AgentEffec
   return true;
 }
 
-void PeerLinks::keep_only(const Lives& active, const Lives& pending, AgentEffects& effects) {
-  std::erase_if(links_, [&](const auto& entry) {
-    if (active.contains(entry.first) || pending.contains(entry.first)) return false;
-    let_go(entry.second, effects);
-    return true;
-  });
+void PeerLinks::keep_only(const Nodes& active, const Nodes& pending, AgentEffects& effects) {
+  for (auto& [node, link] : links_)
+    if (!active.contains(node) && !pending.contains(node)) let_go(link, effects);
 }
 
 void PeerLinks::forget_all(AgentEffects& effects) {
-  for (const auto& [node, link] : links_) effects.add(ForgetPeer{link.peer});
+  for (const auto& [node, link] : links_)
+    if (link.reach != Reach::kTold) effects.add(ForgetPeer{link.peer});
   links_.clear();
 }
 
 void PeerLinks::up(const PeerUp& peer, TimePoint now, AgentEffects& effects) {
   Link* link = find(peer.node, peer.incarnation);
-  if (!link) return;
+  if (!link || link->reach == Reach::kTold) return;
   if (link->reach != Reach::kUp) effects.add(PeerUp{peer});
-  link->reach = Reach::kUp;
-  link->heard = now;
-  link->again = false;
+  *link = {link->peer, Reach::kUp, false, now};
 }
 
 /// A load that needs the peer waits on: the head has both connect once more, or says that one is
 /// lost.
 void PeerLinks::down(const PeerDown& peer, const AgentVoice& voice, AgentEffects& effects) {
   Link* link = find(peer.node, peer.incarnation);
-  if (link && link->reach != Reach::kDown) cut(*link, peer.reason, voice, effects);
+  if (link && (link->reach == Reach::kTrying || link->reach == Reach::kUp))
+    cut(*link, peer.reason, voice, effects);
 }
 
 void PeerLinks::cut(Link& link, const std::string& reason, const AgentVoice& voice,
                     AgentEffects& effects) {
   link.reach = Reach::kDown;
+  link.asked.reset();
   effects.add(PeerDown{link.peer.id, link.peer.incarnation, reason});
   voice.tell_head(PeerUnreachable{link.peer.id, link.peer.incarnation, reason}, effects);
 }
 
-void PeerLinks::heard(const Address& from, TimePoint now) {
-  if (Link* link = find(from.node, from.incarnation)) link->heard = now;
+// --- Signs of life ------------------------------------------------------------------------------
+
+void PeerLinks::watch(TimePoint now, const std::vector<PeerTraffic>& traffic,
+                      const AgentVoice& voice, AgentEffects& effects) {
+  for (const PeerTraffic& seen : traffic) {
+    Link* link = find(seen.node, seen.incarnation);
+    if (!link || link->reach != Reach::kUp) continue;
+    link->heard = std::max(link->heard, seen.heard);
+    link->sent = seen.sent;
+    if (link->asked && link->heard >= *link->asked) link->asked.reset();
+  }
+  std::vector<Link*> quiet;
+  for (auto& [node, link] : links_) {
+    cut_silent(link, now, voice, effects);
+    if (link.reach == Reach::kUp && now - link.heard >= kHeardLately) quiet.push_back(&link);
+  }
+  const auto first = [](const Link* link) {
+    return std::tuple(!link->asked && link->sent <= link->heard, link->heard, link->peer.id);
+  };
+  const auto end = quiet.begin() + static_cast<std::ptrdiff_t>(std::min(quiet.size(), kAskedMax));
+  std::partial_sort(quiet.begin(), end, quiet.end(),
+                    [&](const Link* a, const Link* b) { return first(a) < first(b); });
+  for (auto it = quiet.begin(); it != end; ++it) {
+    Link& link = **it;
+    effects.add(AskPeer{link.peer});
+    if (!link.asked) link.asked = now;
+  }
 }
 
-void PeerLinks::ping(TimePoint now, const AgentVoice& voice, AgentEffects& effects) {
-  for (auto& [node, link] : links_) {
-    const Peer& peer = link.peer;
-    if (link.reach == Reach::kTrying && link.again) {
-      if (link.heard == TimePoint{}) link.heard = now;
-      if (now - link.heard < kConnectAgain) continue;
-      effects.add(ForgetPeer{peer});
-      cut(link, "no new connection came about", voice, effects);
-    }
-    if (link.reach != Reach::kUp) continue;
-    if (now - link.heard < kPeerSilence) {
-      const Ref<NodeAgentInbox> agent(peer.id, peer.incarnation);
-      effects.add(SendAs{{voice.self(), agent.address, message_of(PeerPing{})}});
-      continue;
-    }
-    effects.add(ForgetPeer{peer});
+void PeerLinks::cut_silent(Link& link, TimePoint now, const AgentVoice& voice,
+                           AgentEffects& effects) {
+  if (link.reach == Reach::kTrying && link.again) {
+    if (link.heard == TimePoint{}) link.heard = now;
+    if (now - link.heard < kConnectAgain) return;
+    effects.add(ForgetPeer{link.peer});
+    cut(link, "no new connection came about", voice, effects);
+  } else if (link.reach == Reach::kUp && link.asked && now - *link.asked >= kPeerSilence) {
+    effects.add(ForgetPeer{link.peer});
     cut(link, "nothing was heard of it for too long", voice, effects);
   }
 }
+
+void PeerLinks::slept(TimePoint now) {
+  for (auto& [node, link] : links_)
+    if (link.asked) link.asked = now;
+}
+
+// ------------------------------------------------------------------------------------------------
 
 bool PeerLinks::reaches(NodeId node) const {
   const auto it = links_.find(node);
@@ -145,6 +197,8 @@ std::string PeerLinks::violation(const AgentVoice& voice) const {
   for (const auto& [node, link] : links_) {
     if (link.peer.id != node) return "a peer is known by the id of another";
     if (node == voice.id) return "a node is its own peer";
+    if (link.asked && link.reach != Reach::kUp)
+      return "a peer owes a sign of life without a connection";
   }
   return {};
 }

@@ -1,58 +1,74 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "actors/node_agent/agent_voice.h"
+#include "actors/node_agent/node_progress.h"
 #include "runtime/clock.h"
 
 namespace troupe {
 
-/// The bulk connections to the peers that versions of the placement name. The node with the lower
-/// id goes to the other. A connection stays as long as both lives and the pair's token do.
+/// The peers that the head told of, and the bulk connections to those on routes of a version that
+/// is here. The node with the lower id goes to the other. A connection stays as long as routes need
+/// it and both lives and the pair's token do.
 ///
-///     trying ─ up ─► up ─ down, or silent for too long ─► down: the head hears of it once
-///       ▲                                                  │
-///       └────────── a new token (Connect, Load) ◄──────────┘
+///     told ─ on a route ─► trying ─ up ─► up ─ down, or silent ─► down: the head hears of it once
+///      ▲ ▲                   ▲                                     │
+///      │ └───────────────────┴───── a new token (Connect, Load) ◄──┘
+///      └─ on no route any more
 class PeerLinks {
  public:
-  using Lives = std::map<NodeId, Incarnation>;
+  using Nodes = std::set<NodeId>;
 
-  /// Peers of a version. Those that it does not name stay: the active version may need them.
-  void take(const std::vector<Peer>& peers, const AgentVoice& voice, AgentEffects& effects);
+  /// What the head tells of peers that it did not tell before. A newer life ends the older one.
+  void learn(const std::vector<Peer>& peers, const AgentVoice& voice, AgentEffects& effects);
+  /// All of these, as the head told; none if one is not known.
+  std::optional<std::vector<Peer>> known(const Nodes& nodes) const;
+  /// Connects to those of them to which there is no connection.
+  void reach(const Nodes& nodes, const AgentVoice& voice, AgentEffects& effects);
   /// The head has both ends connect once more.
   void connect_again(const Peer& peer, const AgentVoice& voice, AgentEffects& effects);
   /// That life is over. False: a newer one is known, or it is this node.
   bool lose(const MemberLost& lost, const AgentVoice& voice, AgentEffects& effects);
-  /// Lets go of peers that neither of these has.
-  void keep_only(const Lives& active, const Lives& pending, AgentEffects& effects);
+  /// Ends the connections to all others.
+  void keep_only(const Nodes& active, const Nodes& pending, AgentEffects& effects);
   /// The membership is over.
   void forget_all(AgentEffects& effects);
 
   void up(const PeerUp& peer, TimePoint now, AgentEffects& effects);
   void down(const PeerDown& peer, const AgentVoice& voice, AgentEffects& effects);
-  void heard(const Address& from, TimePoint now);
-  /// With every renewal. A peer that was silent for too long is cut off, though nothing was reset.
-  void ping(TimePoint now, const AgentVoice& voice, AgentEffects& effects);
+  /// With every renewal: those that said nothing lately are asked for a sign of life, some at a
+  /// time and those first that something was sent to. One that owes it for too long is cut off,
+  /// though nothing was reset.
+  void watch(TimePoint now, const std::vector<PeerTraffic>& traffic, const AgentVoice& voice,
+             AgentEffects& effects);
+  /// This process stood still: what came meanwhile is not known yet.
+  void slept(TimePoint now);
 
   bool reaches(NodeId node) const;
   std::string violation(const AgentVoice& voice) const;
 
  private:
-  enum class Reach : std::uint8_t { kTrying, kUp, kDown };
+  enum class Reach : std::uint8_t { kTold, kTrying, kUp, kDown };
   struct Link {
     Peer peer;
-    Reach reach = Reach::kTrying;
+    Reach reach = Reach::kTold;
     bool again = false;  ///< the head had both connect once more
-    /// Its newest ping while it is up; while they connect once more, since when.
+    /// The newest sign of life while it is up; while they connect once more, since when.
     TimePoint heard{};
+    TimePoint sent{};
+    std::optional<TimePoint> asked = {};  ///< since when it owes a sign of life
   };
 
-  void reach(const Peer& peer, const AgentVoice& voice, AgentEffects& effects);
+  void go(Link& link, const AgentVoice& voice, AgentEffects& effects);
   void cut(Link& link, const std::string& reason, const AgentVoice& voice, AgentEffects& effects);
+  void cut_silent(Link& link, TimePoint now, const AgentVoice& voice, AgentEffects& effects);
   /// Ends the connection to a peer whose life goes on.
-  void let_go(const Link& link, AgentEffects& effects);
+  void let_go(Link& link, AgentEffects& effects);
   Link* find(NodeId node, Incarnation incarnation);
 
   std::map<NodeId, Link> links_;

@@ -11,10 +11,17 @@ Links::Lives Links::lives_of(const Member& a, const Member& b) {
   return std::minmax(a.incarnation, b.incarnation);
 }
 
-Peer Links::peer_of(const Member& member, const Member& peer, const SupervisorOptions& options) {
-  const auto [it, is_new] = tokens_.try_emplace(lives_of(member, peer));
-  if (is_new) options.random(it->second);
-  return {peer.id, peer.incarnation, peer.inventory.fabric_address, it->second};
+Peer Links::tell(const Member& member, const Member& peer, const SupervisorOptions& options) {
+  const auto [it, is_new] = known_.try_emplace(lives_of(member, peer));
+  Known& pair = it->second;
+  if (is_new) options.random(pair.token);
+  pair.told.insert(member.id);
+  return {peer.id, peer.incarnation, peer.inventory.fabric_address, pair.token};
+}
+
+bool Links::told(const Member& member, const Member& peer) const {
+  const auto it = known_.find(lives_of(member, peer));
+  return it != known_.end() && it->second.told.contains(member.id);
 }
 
 Links::Report Links::report(const Member& reporter, const Member& peer, TimePoint now) {
@@ -23,13 +30,13 @@ Links::Report Links::report(const Member& reporter, const Member& peer, TimePoin
   BrokenLink& link = it->second;
   if (is_new) {
     link.since = now;
-    tokens_.erase(it->first);
+    known_.erase(it->first);
   }
   if (!link.reported.insert(reporter.id).second) return Report::kFence;
   return is_new ? Report::kConnectAgain : Report::kKnown;
 }
 
-void Links::drop(const Member& a, const Member& b) { tokens_.erase(lives_of(a, b)); }
+void Links::drop(const Member& a, const Member& b) { known_.erase(lives_of(a, b)); }
 
 std::int64_t Links::broken(const Member& member) const {
   return std::count_if(broken_.begin(), broken_.end(), [&](const auto& link) {
@@ -41,7 +48,7 @@ void Links::forget(Incarnation life) {
   const auto is_its = [&](const auto& entry) {
     return entry.first.first == life || entry.first.second == life;
   };
-  std::erase_if(tokens_, is_its);
+  std::erase_if(known_, is_its);
   std::erase_if(broken_, is_its);
 }
 
@@ -81,9 +88,11 @@ std::string Links::violation(const Membership& members) const {
   const auto lives_on = [&](Incarnation life) {
     return std::binary_search(lives.begin(), lives.end(), life);
   };
-  for (const auto& [pair, token] : tokens_)
+  for (const auto& [pair, known] : known_) {
     if (!lives_on(pair.first) || !lives_on(pair.second))
       return "A pair has a token though one of them is no member.";
+    if (known.told.empty()) return "A pair has a token that nobody was told.";
+  }
   for (const auto& [pair, link] : broken_) {
     if (!lives_on(pair.first) || !lives_on(pair.second))
       return "A link counts as broken though one of its ends is no member.";

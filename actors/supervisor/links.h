@@ -17,8 +17,10 @@ namespace troupe {
 ///                                   └── the same side reports again ──► one of them is fenced
 class Links {
  public:
-  /// `peer` as `member` sees it. The pair's token is drawn at first and after each break.
-  Peer peer_of(const Member& member, const Member& peer, const SupervisorOptions& options);
+  /// `peer` as `member` is to see it. The pair's token is drawn at first and after each break.
+  Peer tell(const Member& member, const Member& peer, const SupervisorOptions& options);
+  /// Whether `member` has been told of `peer` as it is now.
+  bool told(const Member& member, const Member& peer) const;
 
   enum class Report : std::uint8_t {
     kConnectAgain,  ///< the first one: both are to connect with a new token
@@ -46,6 +48,11 @@ class Links {
   using Lives = std::pair<Incarnation, Incarnation>;  ///< the older one first
   static Lives lives_of(const Member& a, const Member& b);
 
+  /// A pair that one of them has been told of.
+  struct Known {
+    FabricToken token{};
+    std::set<NodeId> told;
+  };
   /// A pair whose connection broke, and that was told to connect again.
   struct BrokenLink {
     std::set<NodeId> reported;  ///< who has said so since then
@@ -57,7 +64,7 @@ class Links {
     bool over = false;  ///< only remembered, in case it happens again
   };
 
-  std::map<Lives, FabricToken> tokens_;
+  std::map<Lives, Known> known_;
   std::map<Lives, BrokenLink> broken_;
   std::map<NodeId, Quarantine> quarantines_;
 };

@@ -142,6 +142,10 @@ std::vector<NodeId> Membership::late(TimePoint now) const {
   return late;
 }
 
+void Membership::renew_all(TimePoint now) {
+  for (auto& [id, member] : members_) member.last_renew = now;
+}
+
 bool Membership::renew(Member& member, std::uint64_t sequence, TimePoint now) {
   if (sequence <= member.last_sequence) return false;
   member.last_sequence = sequence;

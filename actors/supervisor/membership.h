@@ -66,6 +66,8 @@ class Membership {
   const Member& at(NodeId id) const { return members_.at(id); }
   bool empty() const { return members_.empty(); }
   std::vector<NodeId> late(TimePoint now) const;  ///< whose lease has ended
+  /// All leases begin again: nobody could renew.
+  void renew_all(TimePoint now);
   /// Renews the lease. False if the sequence is an old one.
   bool renew(Member& member, std::uint64_t sequence, TimePoint now);
   enum class ReportResult : std::uint8_t { kTaken, kDeviceFailed, kLies };

@@ -219,6 +219,18 @@ void Supervisor::end_if_all_left(SupervisorTurn& turn) {
 
 // --- The turn -----------------------------------------------------------------------------------
 
+/// When the head itself stood still, nobody's lease has ended: first of all they begin again.
+SupervisorTurn Supervisor::turn_of(TimePoint now, Effects& effects) {
+  SupervisorTurn turn{now, effects, options_, sessions_, members_, links_, counters_};
+  const auto late = sleep_.overslept(now);
+  if (!late || members_.empty()) return turn;
+  members_.renew_all(now);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(*late);
+  turn.record("head_paused", "The head stood still for " + std::to_string(ms.count()) +
+                                 " ms and more; all leases begin again.");
+  return turn;
+}
+
 void Supervisor::on(Listening listening, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   options_.join_line = std::move(listening.join_line);
@@ -242,6 +254,8 @@ void Supervisor::end_turn(TimePoint now, Effects& effects) {
   links_.arrange_wake(effects);
   placement_.arrange_wake(now, effects);
   if (stop_deadline_) effects.wake_at(*stop_deadline_);
+  if (!members_.empty()) effects.wake_at(now + limits::kSleepLook);
+  sleep_.expect(effects.wake());
 }
 
 std::string Supervisor::violation() const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "actors/supervisor/placement_lifecycle.h"
+#include "runtime/sleep_watch.h"
 
 namespace troupe {
 
@@ -83,9 +84,7 @@ class Supervisor {
   Ref<SupervisorInbox> address() const { return {kHeadNode, options_.incarnation}; }
 
  private:
-  SupervisorTurn turn_of(TimePoint now, Effects& effects) {
-    return {now, effects, options_, sessions_, members_, links_, counters_};
-  }
+  SupervisorTurn turn_of(TimePoint now, Effects& effects);
 
   // Who speaks; anyone else is answered, and null comes back.
   struct Sender {
@@ -119,6 +118,7 @@ class Supervisor {
   Links links_;
   PlacementLifecycle placement_;
   SupervisorCounters counters_;
+  SleepWatch sleep_;
   std::optional<TimePoint> stop_deadline_;  ///< while it waits for members to leave
 };
 

@@ -161,16 +161,15 @@ void Supervisor::on(const PeerUnreachable& report, const Envelope& envelope, Tim
   if (placement_.service().stopping()) return;  // peers leave one before the other
   const Member* peer = members_.find(report.peer);
   if (!peer || peer->incarnation != report.incarnation) return;  // known
-  const PlacementVersions& versions = placement_.versions();
-  if (!versions.takes_part(reporter->id) || !versions.takes_part(peer->id))
+  if (!placement_.versions().connects(reporter->id, peer->id))
     return links_.drop(*reporter, *peer);
   const std::string text = to_string(reporter->id) + " cannot reach " + to_string(peer->id) + ": " +
                            report.reason.substr(0, kLinkTextBytesMax);
   switch (links_.report(*reporter, *peer, now)) {
     case Links::Report::kConnectAgain:
       turn.record("peer_unreachable", text);
-      effects.send(reporter->agent(), Connect{links_.peer_of(*reporter, *peer, options_)});
-      effects.send(peer->agent(), Connect{links_.peer_of(*peer, *reporter, options_)});
+      effects.send(reporter->agent(), Connect{links_.tell(*reporter, *peer, options_)});
+      effects.send(peer->agent(), Connect{links_.tell(*peer, *reporter, options_)});
       break;
     case Links::Report::kKnown:
       break;

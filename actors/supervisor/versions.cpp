@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/supervisor/counted.h"
+#include "model/placement/route_peers.h"
 
 namespace troupe {
 namespace {
@@ -73,9 +74,11 @@ void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
     const Member& member = turn.members.at(node);
     Load load{pending_, turn.options.engine, {}};
     load.engine.numerics = turn.members.numerics();
-    for (const auto& [other, its_state] : loading_)
-      if (other != node)
-        load.peers.push_back(turn.links.peer_of(member, turn.members.at(other), turn.options));
+    for (const NodeId other : route_peers(pending_, node)) {
+      const Member& peer = turn.members.at(other);
+      if (!turn.links.told(member, peer))
+        load.peers.push_back(turn.links.tell(member, peer, turn.options));
+    }
     turn.effects.send(member.agent(), std::move(load));
   }
 }
@@ -169,6 +172,10 @@ void PlacementVersions::stop() {
 }
 
 // --- What lies where ----------------------------------------------------------------------------
+
+bool PlacementVersions::connects(NodeId a, NodeId b) const {
+  return route_peers(active_, a).contains(b) || route_peers(pending_, a).contains(b);
+}
 
 std::size_t PlacementVersions::pieces_on(NodeId node) const {
   std::size_t count = 0;

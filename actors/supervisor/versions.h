@@ -83,9 +83,8 @@ class PlacementVersions {
   void stop();
 
   // --- What lies where
-  bool takes_part(NodeId node) const {
-    return served_by_.contains(node) || loading_.contains(node);
-  }
+  /// Whether routes of a version lead from one to the other.
+  bool connects(NodeId a, NodeId b) const;
   /// Shards and copies of experts that lie on a node.
   std::size_t pieces_on(NodeId node) const;
   std::size_t shards_on(NodeId node) const;

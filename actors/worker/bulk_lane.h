@@ -1,14 +1,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "actors/node_agent/node_progress.h"
 #include "transport/message.h"
 
 namespace troupe {
 
 /// What a bulk lane tells its worker, from a thread of its own; must not block. Of one peer life:
-/// `on_peer_up`, then `on_envelope` in the order sent, then `on_peer_down` once; or only
-/// `on_peer_down` when no connection came about. After `BulkLane::forget` nothing more.
+/// `on_peer_up`, then `on_envelope` in the order sent (of messages with a tensor, and of those
+/// without, which overtake), then `on_peer_down` once; or only `on_peer_down` when no connection
+/// came about. After `BulkLane::forget` nothing more.
 class BulkEvents {
  public:
   virtual ~BulkEvents() = default;
@@ -38,6 +41,10 @@ class BulkLane {
   /// Closes the connection. Lives up to this one stay refused when `fence` is set.
   virtual void forget(NodeId node, Incarnation incarnation, bool fence) = 0;
   virtual Status send(NodeId node, Incarnation incarnation, const Envelope& envelope) = 0;
+
+  /// Has a peer that is up send a sign of life, whatever its actors are at.
+  virtual void ask(NodeId node, Incarnation incarnation) = 0;
+  virtual std::vector<PeerTraffic> traffic() const = 0;  ///< of all peers that are up
 };
 
 }  // namespace troupe

@@ -52,6 +52,13 @@ Status FabricLane::send(NodeId node, Incarnation incarnation, const Envelope& en
   return fabric_->send({node, incarnation}, std::move(frame));
 }
 
+std::vector<PeerTraffic> FabricLane::traffic() const {
+  std::vector<PeerTraffic> traffic;
+  for (const auto& [peer, sent, heard] : fabric_->traffic())
+    traffic.push_back({peer.node, peer.incarnation, sent, heard});
+  return traffic;
+}
+
 void FabricLane::on_frame(PeerKey from, Frame frame) {
   auto decoded = transport::decode(frame.header.bytes, frame.payload);
   if (!decoded.ok()) {

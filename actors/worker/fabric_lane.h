@@ -22,6 +22,8 @@ class FabricLane final : public BulkLane, private transport::FabricEvents {
   Status connect(const Peer& peer) override;
   void forget(NodeId node, Incarnation incarnation, bool fence) override;
   Status send(NodeId node, Incarnation incarnation, const Envelope& envelope) override;
+  void ask(NodeId node, Incarnation incarnation) override { fabric_->ask({node, incarnation}); }
+  std::vector<PeerTraffic> traffic() const override;
 
  private:
   FabricLane() = default;

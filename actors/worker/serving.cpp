@@ -74,7 +74,7 @@ void Serving::note_spans(const Preparation& preparation) {
   for (const auto& shard : preparation.work->shards) own.insert(shard.replica);
   for (const auto& shard : preparation.work->placement.shards)
     if (own.contains(shard.replica))
-      spans_[shard.replica][shard.device.node] = preparation.members.at(shard.device.node);
+      spans_[shard.replica].insert(shard.device.node);
 }
 
 Status Serving::adopt(Preparation& p, WorkerEffects& effects) {
@@ -169,9 +169,9 @@ void Serving::end_unless(const Keep& keep_shard, const Keep& keep_replica, Worke
 
 void Serving::member_lost(const PeerLost& peer, WorkerEffects& effects) {
   std::set<std::uint32_t> lost;
+  // The head says that a life is over before it gives its next one a part.
   for (const auto& [replica, nodes] : spans_)
-    if (const auto it = nodes.find(peer.node); it != nodes.end() && it->second <= peer.incarnation)
-      lost.insert(replica);
+    if (nodes.contains(peer.node)) lost.insert(replica);
   end_unless([&](std::uint32_t shard) { return !lost.contains(shards_.at(shard).replica); },
              [&](std::uint32_t replica) { return !lost.contains(replica); }, effects);
   for (const auto& [index, shard] : shards_)

@@ -13,6 +13,7 @@
 
 #include "actors/device/device.h"
 #include "actors/layer_shard/expert_counter.h"
+#include "actors/worker/bulk_lane.h"
 #include "actors/worker/preparation.h"
 #include "actors/worker/weight_store.h"
 #include "actors/worker/worker_effects.h"
@@ -24,6 +25,7 @@ struct NodeContext {
   std::vector<Device*> devices;  ///< by their index
   ComputeFactory* factory = nullptr;
   std::shared_ptr<ExpertCounter> counter;  ///< of what the gates of this node's shards choose
+  const BulkLane* lane = nullptr;          ///< null: a cluster of one node
 };
 
 /// This node's actors during one membership: an expert group a device, and the shards and replicas
@@ -127,7 +129,7 @@ class Serving {
   std::map<std::uint32_t, Group> groups_;             ///< by device
   std::map<std::uint32_t, ShardPlacement> shards_;    ///< that live, by shard_index()
   std::map<std::uint32_t, std::shared_ptr<ReportSlot>> replicas_;  ///< that live, by id
-  std::map<std::uint32_t, std::map<NodeId, Incarnation>> spans_;   ///< a replica's nodes, by its id
+  std::map<std::uint32_t, std::set<NodeId>> spans_;  ///< a replica's nodes, by its id
   std::map<Layers, std::weak_ptr<const Device::Claim>> layers_;
   std::map<NodeId, PeerDown> down_;  ///< peers that cannot be reached now
   std::set<DeviceRef> avoided_;

@@ -48,7 +48,8 @@ Worker::Worker(Host& host, WorkerSetup setup)
             post.tell(self, HeadDown{std::move(reason), foreign});
           },
   });
-  NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>()};
+  NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>(),
+                      around_.lane};
   host_.spawn(
       agent_.address,
       [&host, self = agent_, around = around_, options = options_of(setup),

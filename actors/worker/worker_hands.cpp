@@ -101,6 +101,11 @@ void WorkerHands::carry_out(LeaveAddress&& leave) {
   member_.reset();
 }
 
+void WorkerHands::carry_out(HoldMail&& hold) { host_->post().hold(hold.id, hold.incarnation); }
+void WorkerHands::carry_out(EndHold&& end) {
+  host_->post().end_hold(end.id, end.incarnation, end.send);
+}
+
 void WorkerHands::carry_out(WorkerExit&& exit) { around_.on_exit(exit); }
 
 void WorkerHands::carry_out(LogLine&& line) {
@@ -138,6 +143,10 @@ void WorkerHands::carry_out(ExpectPeer&& expect) {
 void WorkerHands::carry_out(ConnectPeer&& connect) {
   check(connect.peer, around_.lane ? around_.lane->connect(connect.peer)
                                    : unavailable("This worker has no bulk lane."));
+}
+
+void WorkerHands::carry_out(AskPeer&& ask) {
+  if (around_.lane) around_.lane->ask(ask.peer.id, ask.peer.incarnation);
 }
 
 // --- Weights and devices ---

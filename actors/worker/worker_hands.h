@@ -65,6 +65,8 @@ class WorkerHands {
   void carry_out(SendAs&& send);
   void carry_out(JoinedCluster&& joined);
   void carry_out(LeaveAddress&& leave);
+  void carry_out(HoldMail&& hold);
+  void carry_out(EndHold&& end);
   void carry_out(InspectCheckpoint&& inspect);
   void carry_out(WorkerExit&& exit);
   void carry_out(LogLine&& line);
@@ -72,6 +74,7 @@ class WorkerHands {
   void carry_out(ForgetPeer&& forget);
   void carry_out(ExpectPeer&& expect);
   void carry_out(ConnectPeer&& connect);
+  void carry_out(AskPeer&& ask);
   void carry_out(ReadWeights&& read);
   void carry_out(BuildPart&& build);
   void carry_out(CancelReading&&);

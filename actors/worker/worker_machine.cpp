@@ -98,6 +98,7 @@ NodeProgress WorkerMachine::progress(TimePoint now) {
                            device->failed()});
   }
   if (serving_) out.replicas = serving_->reports();
+  if (serving_ && context_.lane) out.traffic = context_.lane->traffic();
   if (agent_.state() != NodeAgent::State::kMember) out.held = weights_.held();
   return out;
 }

@@ -38,17 +38,35 @@ void BulkNetwork::give_up(const SimLane& lane, const FabricToken& token) {
   gone.lane->down(gone.peer, "it did not come in time");
 }
 
-bool BulkNetwork::send(const SimLane& lane, const FabricToken& token, const Envelope& envelope) {
+bool BulkNetwork::carry(int from, const FabricToken& token, Arrive arrive) {
   const auto it = pairs_.find(token);
-  if (it == pairs_.end() || !it->second.up || !it->second.has(lane)) return false;
-  const int from = lane.host().machine();
-  world_.network.send(it->second.connection, from, [this, from, token, envelope] {
+  if (it == pairs_.end() || !it->second.up || !it->second.ends.contains(from)) return false;
+  world_.network.send(it->second.connection, from, [this, from, token, arrive = std::move(arrive)] {
     const auto found = pairs_.find(token);
     if (found == pairs_.end()) return;
-    for (const auto& [machine, end] : found->second.ends)
-      if (machine != from) end.lane->arrive(end.peer, envelope);
+    const std::map<int, End> ends = found->second.ends;
+    for (const auto& [machine, end] : ends)
+      if (machine != from) arrive(end);
   });
   return true;
+}
+
+bool BulkNetwork::send(const SimLane& lane, const FabricToken& token, const Envelope& envelope) {
+  const auto it = pairs_.find(token);
+  if (it == pairs_.end() || !it->second.has(lane)) return false;
+  return carry(lane.host().machine(), token,
+               [envelope](const End& at) { at.lane->arrive(at.peer, envelope); });
+}
+
+void BulkNetwork::ask(const SimLane& lane, const FabricToken& token) {
+  carry(lane.host().machine(), token, [this, token](const End& at) {
+    at.lane->host().run([this, token, at] {
+      at.lane->heard(at.peer);
+      carry(at.lane->host().machine(), token, [](const End& asker) {
+        asker.lane->host().run([asker] { asker.lane->heard(asker.peer); });
+      });
+    });
+  });
 }
 
 void BulkNetwork::close(const SimLane& lane, const FabricToken& token) {
@@ -95,6 +113,7 @@ void BulkNetwork::reset(int a, int b) {
 
 void SimLane::identify(NodeId, Incarnation) {
   for (const auto& [life, token] : std::exchange(known_, {})) network_.close(*this, token);
+  traffic_.clear();
   fenced_.clear();
 }
 
@@ -115,6 +134,7 @@ void SimLane::forget(NodeId node, Incarnation incarnation, bool fence) {
   if (!host_.alive()) return;
   if (const auto it = known_.find({node, incarnation}); it != known_.end()) {
     network_.close(*this, it->second);
+    traffic_.erase(it->first);
     known_.erase(it);
   }
   if (fence) fenced_[node] = std::max(fenced_[node], incarnation);
@@ -122,8 +142,26 @@ void SimLane::forget(NodeId node, Incarnation incarnation, bool fence) {
 
 Status SimLane::send(NodeId node, Incarnation incarnation, const Envelope& envelope) {
   const auto it = known_.find({node, incarnation});
-  if (host_.alive() && it != known_.end() && network_.send(*this, it->second, envelope)) return {};
-  return unavailable(to_string(node) + " cannot be reached.");
+  if (!host_.alive() || it == known_.end() || !network_.send(*this, it->second, envelope))
+    return unavailable(to_string(node) + " cannot be reached.");
+  if (const auto up = traffic_.find(it->first); up != traffic_.end()) up->second.sent = host_.now();
+  return {};
+}
+
+void SimLane::ask(NodeId node, Incarnation incarnation) {
+  const auto it = known_.find({node, incarnation});
+  if (host_.alive() && it != known_.end()) network_.ask(*this, it->second);
+}
+
+std::vector<PeerTraffic> SimLane::traffic() const {
+  std::vector<PeerTraffic> all;
+  for (const auto& [life, traffic] : traffic_) all.push_back(traffic);
+  return all;
+}
+
+void SimLane::heard(const Peer& peer) {
+  const auto up = traffic_.find({peer.id, peer.incarnation});
+  if (knows(peer) && up != traffic_.end()) up->second.heard = host_.now();
 }
 
 bool SimLane::knows(const Peer& peer) const {
@@ -133,7 +171,9 @@ bool SimLane::knows(const Peer& peer) const {
 
 void SimLane::up(const Peer& peer) {
   host_.run([this, peer] {
-    if (knows(peer)) events_->on_peer_up(peer.id, peer.incarnation);
+    if (!knows(peer)) return;
+    traffic_[{peer.id, peer.incarnation}] = {peer.id, peer.incarnation, {}, host_.now()};
+    events_->on_peer_up(peer.id, peer.incarnation);
   });
 }
 
@@ -141,12 +181,14 @@ void SimLane::down(const Peer& peer, const std::string& reason) {
   host_.run([this, peer, reason] {
     if (!knows(peer)) return;
     known_.erase({peer.id, peer.incarnation});
+    traffic_.erase({peer.id, peer.incarnation});
     events_->on_peer_down(peer.id, peer.incarnation, reason);
   });
 }
 
 void SimLane::arrive(const Peer& peer, const Envelope& envelope) {
   host_.run([this, peer, envelope] {
+    heard(peer);
     if (knows(peer)) events_->on_envelope(peer.id, peer.incarnation, envelope);
   });
 }

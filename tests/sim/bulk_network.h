@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -21,6 +22,8 @@ class BulkNetwork {
   void open(SimLane& lane, const Peer& peer, Duration deadline);
   /// False when the connection is not there.
   bool send(const SimLane& lane, const FabricToken& token, const Envelope& envelope);
+  /// The other end's fabric answers, whatever its process is at, unless it stands still.
+  void ask(const SimLane& lane, const FabricToken& token);
   /// A worker ends it; the other end hears of that.
   void close(const SimLane& lane, const FabricToken& token);
   /// Its process died: its kernel closes what it had.
@@ -40,6 +43,9 @@ class BulkNetwork {
 
     bool has(const SimLane& lane) const;
   };
+  /// Runs at the other end of it, if it still has one.
+  using Arrive = std::function<void(const End& at)>;
+  bool carry(int from, const FabricToken& token, Arrive arrive);
   void meet(const FabricToken& token);
   void give_up(const SimLane& lane, const FabricToken& token);
 
@@ -60,8 +66,11 @@ class SimLane final : public BulkLane {
   Status connect(const Peer& peer) override;
   void forget(NodeId node, Incarnation incarnation, bool fence) override;
   Status send(NodeId node, Incarnation incarnation, const Envelope& envelope) override;
+  void ask(NodeId node, Incarnation incarnation) override;
+  std::vector<PeerTraffic> traffic() const override;
 
   SimHost& host() const { return host_; }
+  void heard(const Peer& peer);
   void up(const Peer& peer);
   void down(const Peer& peer, const std::string& reason);
   void arrive(const Peer& peer, const Envelope& envelope);
@@ -74,7 +83,8 @@ class SimLane final : public BulkLane {
   SimHost& host_;
   BulkNetwork& network_;
   BulkEvents* events_ = nullptr;
-  std::map<Life, FabricToken> known_;  // what was not forgotten: no news of others
+  std::map<Life, FabricToken> known_;   // what was not forgotten: no news of others
+  std::map<Life, PeerTraffic> traffic_;  // of those that are up
   std::map<NodeId, Incarnation> fenced_;
 };
 

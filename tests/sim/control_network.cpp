@@ -3,6 +3,7 @@
 #include "actors/head/session_hub.h"
 #include "runtime/limits.h"
 #include "tests/sim/world.h"
+#include "transport/codec.h"
 
 namespace troupe::sim {
 
@@ -18,6 +19,7 @@ Status ControlNetwork::send(std::uint32_t session, const Envelope& envelope) {
   if (!head_ || it == sessions_.end() || !it->second.up_at_head)
     return unavailable("The session has ended.");
   ++sent_;
+  if (measures) sent_bytes_ += transport::encode(envelope)->size();
   world_.network.send(it->second.connection, 0,
                       [this, session, envelope] { arrive(session, envelope); });
   return {};

@@ -40,7 +40,9 @@ class ControlNetwork final : public SessionLane {
   /// Somebody in between resets the machine's sessions.
   void reset(int machine);
 
+  bool measures = false;                                ///< bytes, as the codec writes them
   std::uint64_t sent() const { return sent_; }          ///< by the head
+  std::uint64_t sent_bytes() const { return sent_bytes_; }
   std::uint64_t received() const { return received_; }  ///< by the head
 
  private:
@@ -62,7 +64,7 @@ class ControlNetwork final : public SessionLane {
   SessionHub* hub_ = nullptr;
   std::uint32_t next_ = 1;
   std::map<std::uint32_t, Session> sessions_;
-  std::uint64_t sent_ = 0, received_ = 0;
+  std::uint64_t sent_ = 0, received_ = 0, sent_bytes_ = 0;
 };
 
 /// One process's way to the head.

@@ -81,6 +81,16 @@ void HeadBox::kill() {
   world_.clients.head_died();
 }
 
+void HeadBox::hang() {
+  if (up()) life_->host.hang();
+}
+
+void HeadBox::go_on(bool clock_stood) {
+  if (!up() || !life_->host.hung()) return;
+  if (clock_stood) life_->host.forget_hang();
+  life_->host.go_on();
+}
+
 const Supervisor* HeadBox::supervisor() const {
   if (!up()) return nullptr;
   return life_->host.find<Supervisor, HeadHands>(life_->head.supervisor().address);

@@ -25,6 +25,8 @@ class HeadBox final : private HeadSurroundings {
 
   void start();
   void kill();
+  void hang();
+  void go_on(bool clock_stood);
   bool up() const { return life_ != nullptr; }
   bool ended() const { return ended_; }  ///< in order
   /// While it is up; null until its first turn.

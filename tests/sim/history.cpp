@@ -16,7 +16,8 @@ constexpr std::array<const char*, kFaultKinds> kNames = {
     "cut off",      "cut pair",    "cut pair one way",  "reset pair",       "reset session",
     "device stuck", "device slow", "device fails",      "disk slow",        "loads fail",
     "weights gone", "drain",       "rebalance",         "hot experts",      "head dies",
-    "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair"};
+    "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair",
+    "sleep",        "head hangs",  "all sleep"};
 
 std::int64_t in_ms(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
@@ -66,6 +67,11 @@ Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
     fault.kind = kinds[random.pick(0, 2)];
     return fault;
   }
+  if (mix.sleeps_only) {
+    fault.kind = random.chance(50) ? FaultKind::kHeadHangs : FaultKind::kAllSleep;
+    fault.lasts = random.pick_ms(10, 3000);
+    return fault;  // one after the other: make_history() says when
+  }
   do {
     fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
   } while ((fault.kind == FaultKind::kHeadDies && !mix.head_dies) ||
@@ -109,6 +115,9 @@ History make_history(std::uint64_t seed, const Mix& mix) {
   const auto most = static_cast<std::uint64_t>(mix.faults_most);
   for (std::uint64_t n = random.pick(0, most); n > 0; --n)
     history.faults.push_back(make_fault(random, history.shape, mix));
+  if (mix.sleeps_only)
+    for (std::size_t i = 0; i < history.faults.size(); ++i)
+      history.faults[i].at = 500ms + static_cast<int>(i) * 3500ms + random.pick_ms(0, 400);
   if (mix.lasting && can_do_without_one(history.shape)) {
     const int others = (history.shape.workers - 1) * history.shape.devices;
     history.shape.min_devices = std::min(history.shape.min_devices, others);

@@ -36,8 +36,11 @@ enum class FaultKind : std::uint8_t {
   kDiskDenied,    ///< no read succeeds; heals only with the end of the history
   kSlowHead,      ///< everything between a worker and the head takes 20 to 200 ms longer
   kSlowPair,      ///< the same between two workers
+  kSleep,         ///< the process stands still, and its clock too: a machine that is suspended
+  kHeadHangs,     ///< the head stands still
+  kAllSleep,      ///< everybody stands still, with the clocks of half of them
 };
-inline constexpr int kFaultKinds = 25;
+inline constexpr int kFaultKinds = 28;
 
 /// Heals by itself after `lasts`.
 struct Fault {
@@ -93,6 +96,7 @@ struct Mix {
   bool short_deadlines = true;
   bool poison = true;    ///< now and then a request that kills its workers
   bool lasting = false;  ///< one machine's trouble lasts, and the others have to do without it
+  bool sleeps_only = false;  ///< no faults but that the head, or all, stand still
   int faults_most = 10;
 };
 History make_history(std::uint64_t seed, const Mix& mix);

@@ -16,19 +16,13 @@ struct Known {
 
 /// Of "nothing is lost, whatever happens to the cluster".
 inline constexpr Known kKnown[] = {
-    {398, "A request failed: The request was given up",
+    {3392, "A request failed: The request was given up",
      "two deaths that have nothing to do with it convict a request that ran alone both times"},
-    {2966, "The cluster does not heal",
-     "a rebalance that helps little puts back what a drain moves (ExpertBalance::keep_what_helps), "
-     "and the drain neither ends nor fails"},
 };
 
 /// Of "one machine whose trouble lasts is done without".
 inline constexpr Known kKnownLasting[] = {
-    {3, "Requests wait",
-     "a member whose loads fail with kUnavailable is part of every plan, however often they fail: "
-     "the cluster does not form, repair or drain without it"},
-    {30, "Requests wait",
+    {9, "Requests wait",
      "a version that one hanging disk keeps from being loaded is waited for until "
      "limits::kLoadProgressDeadline, though the others could hold the model"},
 };

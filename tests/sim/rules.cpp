@@ -24,7 +24,7 @@ void check_roles(World& world) {
   for (int w = 0; w < world.workers(); ++w) {
     // What is past its lease, or stands still, may only not know it yet.
     const NodeAgent* agent = world.worker(w).member();
-    if (!agent || world.worker(w).hung()) continue;
+    if (!agent || world.worker(w).hung() || world.worker(w).host().clock_stood()) continue;
     if (!roles.emplace(agent->id(), agent->incarnation()).second)
       world.broken("Two live incarnations of " + to_string(agent->id()) + " hold a role.");
     for (const auto& [address, mailbox] : world.worker(w).host().actors())

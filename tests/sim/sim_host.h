@@ -29,6 +29,12 @@ class SimHost final : private OwnPost, public Host {
 
   /// The process's own monotonic clock; no two machines' agree.
   TimePoint now() const override { return loop_.now() + clock_offset_; }
+  /// The clock stands still with the process: what has passed since it hung never was.
+  void forget_hang() {
+    clock_offset_ -= loop_.now() - hung_at_;
+    clock_stood_ = true;
+  }
+  bool clock_stood() const { return clock_stood_; }
   void spawn(const Address& address, const Make& make, Mail ended) override;
   void end(const Address& address) override;
   bool checks_invariants() const override;
@@ -38,7 +44,10 @@ class SimHost final : private OwnPost, public Host {
   void run(Task task);
   void later(Duration delay, Task task);
 
-  void hang() { hung_ = alive_; }
+  void hang() {
+    if (!hung_) hung_at_ = loop_.now();
+    hung_ = alive_;
+  }
   void go_on();
   void kill();
   bool alive() const { return alive_; }
@@ -65,7 +74,9 @@ class SimHost final : private OwnPost, public Host {
   World& world_;
   Loop& loop_;
   const int machine_;
-  const Duration clock_offset_;
+  Duration clock_offset_;
+  TimePoint hung_at_{};
+  bool clock_stood_ = false;
   bool alive_ = true;
   bool hung_ = false;
   std::vector<Task> held_;  // while it hangs

@@ -95,6 +95,16 @@ TEST_CASE("drains, joins and rebalances let no question be refused") {
   if (!std::getenv("TROUPE_SIM_SEED")) CHECK(total.moves > 0);
 }
 
+TEST_CASE("while the head, or everybody, stands still for seconds, nobody is lost") {
+  Mix mix;
+  mix.sleeps_only = true;
+  mix.poison = mix.short_deadlines = false;
+  mix.faults_most = 3;
+  const Counters total = run_seeds(150, mix);
+  CHECK(total.lost == 0);
+  CHECK(total.replays == 0);
+}
+
 TEST_CASE("one machine whose trouble lasts is done without") {
   Mix mix;
   mix.lasting = true;

@@ -83,8 +83,10 @@ void WorkerBox::hang() {
   if (alive()) life_->host.hang();
 }
 
-void WorkerBox::go_on() {
-  if (alive()) life_->host.go_on();
+void WorkerBox::go_on(bool clock_stood) {
+  if (!hung()) return;
+  if (clock_stood) life_->host.forget_hang();
+  life_->host.go_on();
 }
 
 /// Called in the agent's turn: the process ends after it.

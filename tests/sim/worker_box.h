@@ -23,7 +23,8 @@ class WorkerBox {
   void start();
   void kill();
   void hang();
-  void go_on();
+  /// `clock_stood`: its clock did not go on meanwhile either.
+  void go_on(bool clock_stood = false);
   bool alive() const { return life_ != nullptr; }
   bool hung() const { return alive() && life_->host.hung(); }
   /// While it is alive; null until its first turn.

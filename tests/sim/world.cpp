@@ -153,6 +153,14 @@ void World::strike(const Fault& fault) {
       return;
     case FaultKind::kHeadDies:
       return head.kill();
+    case FaultKind::kSleep:
+      return w.hang();
+    case FaultKind::kHeadHangs:
+      return head.hang();
+    case FaultKind::kAllSleep:
+      head.hang();
+      for (auto& each : workers_) each->hang();
+      return;
   }
 }
 
@@ -212,6 +220,12 @@ void World::heal(const Fault& fault) {
       return;
     case FaultKind::kHeadDies:
       return head.start();
+    case FaultKind::kSleep:
+      return w.go_on(true);
+    case FaultKind::kHeadHangs:
+      return head.go_on(false);
+    case FaultKind::kAllSleep:
+      return wake_all();
     case FaultKind::kResetPair:
     case FaultKind::kResetSession:
     case FaultKind::kDrain:
@@ -219,6 +233,13 @@ void World::heal(const Fault& fault) {
     case FaultKind::kDiskDenied:
       return;
   }
+}
+
+/// One after the other, within a moment.
+void World::wake_all() {
+  loop.after(loop.pick_ms(0, 50), [this] { head.go_on(loop.chance(50)); });
+  for (auto& each : workers_)
+    loop.after(loop.pick_ms(0, 50), [this, w = each.get()] { w->go_on(loop.chance(50)); });
 }
 
 void World::cut(const Fault& fault, bool heals) {

@@ -90,6 +90,7 @@ class World {
   void slow(const Fault& fault, bool heals);
   void flap(const Fault& fault, TimePoint end);
   void strike_disk(const Fault& fault);
+  void wake_all();
 
   History history_;
   std::string violation_;

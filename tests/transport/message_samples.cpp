@@ -190,7 +190,6 @@ std::vector<Message> client_samples() {
       ClusterNews{{1700000000000, "node_joined", kText}},
       DrainQuery{6, NodeId{3}},
       RebalanceQuery{7},
-      PeerPing{},
       CrashReport{8, NodeId{3}, Incarnation{4}, 11, kText},
       OperationProgress{6, 3, 9, kText, true, kError},
       OperationProgress{6, 3, 9, kText, false, std::nullopt},

@@ -9,10 +9,12 @@ namespace troupe::transport {
 namespace {
 
 /// Receive buffers and send slots for segments that take no credit.
-constexpr int kCreditSegments = 4;
+constexpr int kCreditSegments = 6;
+/// Of the credits, these are for frames without a payload only.
+constexpr int kQuickCredits = 2;
 constexpr std::uint32_t kSlots = limits::kBulkCredits + kCreditSegments;
 constexpr int kCreditsDue = limits::kBulkCredits / 2;
-static_assert(limits::kBulkCredits >= 2);
+static_assert(limits::kBulkCredits - kQuickCredits >= kCreditsDue, "or credits never come back");
 
 }  // namespace
 
@@ -82,7 +84,7 @@ Status Connection::accept() {
 
 void Connection::close() {
   endpoint_.reset();
-  queue_.clear();
+  for (Outgoing& out : outgoing_) out.queue.clear();
 }
 
 Status Connection::post_receive(std::uint32_t slot) {
@@ -93,68 +95,104 @@ Status Connection::post_receive(std::uint32_t slot) {
   return rc == 0 ? Status() : libfabric_error("A receive buffer could not be posted", rc);
 }
 
+void Connection::enqueue(std::shared_ptr<OutFrame> frame) {
+  const Track track = frame->frame.payload.bytes.empty() ? Track::kQuick : Track::kBulk;
+  outgoing_[static_cast<std::size_t>(track)].queue.push_back(std::move(frame));
+}
+
+std::optional<Track> Connection::next_track() const {
+  if (free_slots_.size() <= kCreditSegments) return std::nullopt;
+  const auto has = [&](Track track) {
+    return !outgoing_[static_cast<std::size_t>(track)].queue.empty();
+  };
+  if (credits_ > 0 && has(Track::kQuick)) return Track::kQuick;
+  if (credits_ > kQuickCredits && has(Track::kBulk)) return Track::kBulk;
+  return std::nullopt;
+}
+
 Status Connection::pump(bool withhold) {
-  while (!queue_.empty() && credits_ > 0 && free_slots_.size() > kCreditSegments) {
-    auto posted = post_segment(started_ ? SegmentKind::kMore : SegmentKind::kFirst, withhold);
+  while (const auto track = next_track()) {
+    auto posted = post_frame(*track, withhold);
     if (!posted) return posted.error();
     if (!*posted) return {};
-    --credits_;
   }
-  if (due_ >= kCreditsDue && !withhold && !free_slots_.empty()) {
-    auto posted = post_segment(SegmentKind::kCredit, withhold);
+  if ((asks_ || asked_ || (due_ >= kCreditsDue && !withhold)) && !free_slots_.empty()) {
+    auto posted = post_credits(asks_ ? SegmentKind::kAsk : SegmentKind::kCredit, withhold);
     if (!posted) return posted.error();
+    if (*posted) asks_ = asked_ = false;
   }
   return {};
 }
 
-Result<bool> Connection::post_segment(SegmentKind kind, bool withhold) {
-  SendSlot& slot = send_slots_[free_slots_.back()];
-  std::array<iovec, 3> parts{};
-  std::size_t count = 1;
-  std::size_t prefix_bytes = kSegmentHeadBytes;
-  std::size_t body = 0;
-  if (kind != SegmentKind::kCredit) {
-    const Frame& frame = queue_.front()->frame;
-    const auto header = frame.header.bytes;
-    if (kind == SegmentKind::kFirst) {
-      prefix_bytes += kFramePrefixBytes;
-      encode(FramePrefix{static_cast<std::uint32_t>(header.size()), frame.payload.bytes.size(),
-                         sent_frames_},
-             slot.prefix.data() + kSegmentHeadBytes);
-    }
-    body = std::min(frame.bytes() - posted_, limits::kBulkSegmentBytes - prefix_bytes);
-    std::size_t from_header = 0;
-    if (posted_ < header.size()) {
-      from_header = std::min(body, header.size() - posted_);
-      parts[count++] = {const_cast<std::byte*>(header.data() + posted_), from_header};
-    }
-    if (body > from_header) {
-      const auto offset = posted_ + from_header - header.size();
-      parts[count++] = {const_cast<std::byte*>(frame.payload.bytes.data() + offset),
-                        body - from_header};
-    }
-  }
+SegmentHead Connection::head(SegmentKind kind, bool withhold) const {
   SegmentHead head;
   head.kind = kind;
   head.credits = static_cast<std::uint16_t>(withhold ? 0 : due_);
-  head.body_bytes = static_cast<std::uint32_t>(prefix_bytes - kSegmentHeadBytes + body);
   head.sequence = sent_segments_;
-  encode(head, slot.prefix.data());
-  parts[0] = {slot.prefix.data(), prefix_bytes};
+  return head;
+}
 
-  auto posted = post(slot, {parts.data(), count});
-  if (!posted || !*posted) return posted;
+void Connection::posted(const SegmentHead& head) {
   free_slots_.pop_back();
   ++sent_segments_;
   due_ -= head.credits;
-  if (kind == SegmentKind::kCredit) return true;
-  slot.frame = queue_.front();
-  posted_ += body;
-  started_ = posted_ < slot.frame->frame.bytes();
-  if (!started_) {
-    posted_ = 0;
-    ++sent_frames_;
-    queue_.pop_front();
+}
+
+Result<bool> Connection::post_credits(SegmentKind kind, bool withhold) {
+  SendSlot& slot = send_slots_[free_slots_.back()];
+  const SegmentHead head = this->head(kind, withhold);
+  encode(head, slot.prefix.data());
+  std::array<iovec, 1> parts = {iovec{slot.prefix.data(), kSegmentHeadBytes}};
+  auto sent = post(slot, parts);
+  if (sent && *sent) posted(head);
+  return sent;
+}
+
+/// What fits of the track's first frame.
+Result<bool> Connection::post_frame(Track track, bool withhold) {
+  Outgoing& out = outgoing_[static_cast<std::size_t>(track)];
+  SendSlot& slot = send_slots_[free_slots_.back()];
+  const std::shared_ptr<OutFrame> whole = out.queue.front();
+  const Frame& frame = whole->frame;
+  const auto header = frame.header.bytes;
+  SegmentHead head = this->head(out.started ? SegmentKind::kMore : SegmentKind::kFirst, withhold);
+  head.track = track;
+  std::size_t prefix_bytes = kSegmentHeadBytes;
+  if (!out.started) {
+    prefix_bytes += kFramePrefixBytes;
+    encode(FramePrefix{static_cast<std::uint32_t>(header.size()), frame.payload.bytes.size(),
+                       out.sent_frames},
+           slot.prefix.data() + kSegmentHeadBytes);
+  }
+  const std::size_t body =
+      std::min(frame.bytes() - out.posted, pace_.segment_bytes() - prefix_bytes);
+  head.body_bytes = static_cast<std::uint32_t>(prefix_bytes - kSegmentHeadBytes + body);
+  encode(head, slot.prefix.data());
+  std::array<iovec, 3> parts{};
+  std::size_t count = 0;
+  parts[count++] = {slot.prefix.data(), prefix_bytes};
+  std::size_t from_header = 0;
+  if (out.posted < header.size()) {
+    from_header = std::min(body, header.size() - out.posted);
+    parts[count++] = {const_cast<std::byte*>(header.data() + out.posted), from_header};
+  }
+  if (body > from_header) {
+    const auto offset = out.posted + from_header - header.size();
+    parts[count++] = {const_cast<std::byte*>(frame.payload.bytes.data() + offset),
+                      body - from_header};
+  }
+  auto sent = post(slot, {parts.data(), count});
+  if (!sent || !*sent) return sent;
+  posted(head);
+  --credits_;
+  pace_.sent(now());
+  slot.frame = whole;
+  out.posted += body;
+  out.started = out.posted < frame.bytes();
+  if (!out.started) {
+    out.posted = 0;
+    ++out.sent_frames;
+    out.queue.pop_front();
   }
   return true;
 }
@@ -192,13 +230,16 @@ Result<std::optional<Frame>> Connection::on_received(const Op& op, std::size_t b
   if (head->sequence != received_segments_++) return corrupt("A segment is out of sequence.");
   credits_ += head->credits;
   if (credits_ > limits::kBulkCredits) return corrupt("More credits came back than were taken.");
+  pace_.returned(head->credits, now());
   std::optional<Frame> frame;
-  if (head->kind != SegmentKind::kCredit) {
-    auto complete = assembler_.take(head->kind, segment.subspan(kSegmentHeadBytes));
+  if (carries_frame(head->kind)) {
+    FrameAssembler& assembler = assemblers_[static_cast<std::size_t>(head->track)];
+    auto complete = assembler.take(head->kind, segment.subspan(kSegmentHeadBytes));
     if (!complete) return complete.error();
-    if (*complete) frame = assembler_.finish(budget);
+    if (*complete) frame = assembler.finish(budget);
     ++due_;
   }
+  if (head->kind == SegmentKind::kAsk) asked_ = true;
   if (auto status = post_receive(op.slot); !status.ok()) return status.error();
   return frame;
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/fabric/pace.h"
 #include "transport/fabric/provider.h"
 #include "transport/fabric/wire.h"
 
@@ -33,10 +34,13 @@ struct OutFrame {
 ///       | credits = kBulkCredits                    |
 ///       |-- segment (takes one credit) -----------> |  copied out, buffer posted again
 ///       | <----- credits ride on any segment, or ---|
-///       |        on a credit segment, once half of them are due
+///       |        on a credit segment, once half of them are due, or one is asked for
 ///
-/// A credit segment takes no credit. At most two of them can be under way at a time, since each
-/// returns half of the credits; the extra buffers are for these.
+/// A credit segment takes no credit. Two of them that return half of the credits each can be under
+/// way at a time, and some that ask for one or are asked for; the extra buffers are for these.
+///
+/// Frames without a payload overtake the others: they go between two segments, and have credits
+/// that the others leave them.
 ///
 /// Used by one thread. After `close` it must stay until the completion queue has been drained.
 class Connection {
@@ -61,7 +65,9 @@ class Connection {
   Peer& peer() const { return peer_; }
   const fid* id() const { return endpoint_ ? &endpoint_->fid : nullptr; }
 
-  void enqueue(std::shared_ptr<OutFrame> frame) { queue_.push_back(std::move(frame)); }
+  void enqueue(std::shared_ptr<OutFrame> frame);
+  /// Has the other side send something, whatever its owner does, with the next pump.
+  void ask() { asks_ = true; }
   /// Sends what credits allow. `withhold`: return no credits, since too much is unreleased.
   Status pump(bool withhold);
   void on_sent(const Op& op);
@@ -76,11 +82,24 @@ class Connection {
     std::shared_ptr<OutFrame> frame;
   };
 
+  /// Frames that are to go, in order.
+  struct Outgoing {
+    std::deque<std::shared_ptr<OutFrame>> queue;
+    std::size_t posted = 0;  ///< bytes of the first frame that are in segments already
+    bool started = false;    ///< the first frame's first segment is posted
+    std::uint64_t sent_frames = 0;
+  };
+
   Connection(const Provider& provider, Peer& peer) : provider_(provider), peer_(peer) {}
   Status open(fi_info* info);
   Status post_receive(std::uint32_t slot);
-  /// Posts one segment, with what fits of the first frame; false: try again later.
-  Result<bool> post_segment(SegmentKind kind, bool withhold);
+  /// The track whose turn it is, if it has a frame and the credits for one.
+  std::optional<Track> next_track() const;
+  /// Each posts one segment; false: try again later.
+  Result<bool> post_frame(Track track, bool withhold);
+  Result<bool> post_credits(SegmentKind kind, bool withhold);
+  SegmentHead head(SegmentKind kind, bool withhold) const;
+  void posted(const SegmentHead& head);
   Result<bool> post(SendSlot& slot, std::span<iovec> parts);
 
   const Provider& provider_;
@@ -91,15 +110,15 @@ class Connection {
   std::vector<Op> receive_ops_;
   std::vector<SendSlot> send_slots_;
   std::vector<std::uint32_t> free_slots_;
-  std::deque<std::shared_ptr<OutFrame>> queue_;
-  std::size_t posted_ = 0;  ///< bytes of the first frame that are in segments already
-  bool started_ = false;    ///< the first frame's first segment is posted
-  FrameAssembler assembler_;
+  std::array<Outgoing, kTracks> outgoing_;
+  std::array<FrameAssembler, kTracks> assemblers_;
+  Pace pace_;
   int credits_ = limits::kBulkCredits;
-  int due_ = 0;  ///< credits to return
+  int due_ = 0;         ///< credits to return
+  bool asks_ = false;   ///< a sign of life is to be asked for
+  bool asked_ = false;  ///< the other side wants one
   std::uint32_t sent_segments_ = 0;
   std::uint32_t received_segments_ = 0;
-  std::uint64_t sent_frames_ = 0;
 };
 
 }  // namespace troupe::transport

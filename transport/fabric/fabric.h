@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/buffer.h"
 #include "runtime/clock.h"
@@ -40,15 +41,24 @@ using FabricToken = std::array<std::byte, 32>;
 /// What a fabric tells its owner, always from the fabric's own thread. The calls must not block and
 /// must not destroy the fabric; they may call any other method of it.
 ///
-/// Of one peer life: `on_peer_up`, then `on_frame` in the order sent, then `on_peer_down` once; or
-/// only `on_peer_down` when no connection came about. After `Fabric::forget` nothing more (a call
-/// that is running at that moment still ends).
+/// Of one peer life: `on_peer_up`, then `on_frame` in the order sent (of frames with a payload, and
+/// of those without, which overtake), then `on_peer_down` once; or only `on_peer_down` when no
+/// connection came about. After `Fabric::forget` nothing more (a call that runs at that moment
+/// still ends).
 class FabricEvents {
  public:
   virtual ~FabricEvents() = default;
   virtual void on_frame(PeerKey from, Frame frame) = 0;
   virtual void on_peer_up(PeerKey peer) = 0;
   virtual void on_peer_down(PeerKey peer, std::string reason) = 0;
+};
+
+/// When something went to a peer that is up, and when anything came from it: a frame, part of one,
+/// or what the fabrics tell each other.
+struct PeerTraffic {
+  PeerKey peer;
+  TimePoint sent{};
+  TimePoint heard{};
 };
 
 /// Totals since the fabric was made.
@@ -64,8 +74,9 @@ struct FabricStats {
   std::uint64_t bytes_unreleased = 0;  ///< now: received frames that somebody still holds
 };
 
-/// Carries frames between this node and its peers, in order per pair, at most once. There is one
-/// connection per pair of nodes: the node with the lower id connects, the other one expects it.
+/// Carries frames between this node and its peers, at most once; those with a payload are in order
+/// per pair, and so are those without. There is one connection per pair of nodes: the node with the
+/// lower id connects, the other one expects it.
 ///
 ///     node 1                                  control lane           node 2
 ///       |  <- "node-2 is at A, token T" ----------+---- "node-1 comes with T" ->  |
@@ -109,6 +120,10 @@ class Fabric {
   /// limits::kBulkUnsentBytesMax are waiting), kInvalidArgument (too large, or memory that the
   /// fabric cannot read).
   virtual Status send(PeerKey to, Frame frame) = 0;
+
+  /// Has a peer that is up send a sign of life. Its fabric does that, whatever its owner is at.
+  virtual void ask(PeerKey peer) = 0;
+  virtual std::vector<PeerTraffic> traffic() const = 0;  ///< of all peers that are up
 
   virtual FabricStats stats() const = 0;
 };

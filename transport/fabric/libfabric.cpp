@@ -204,18 +204,14 @@ Status LibfabricFabric::send(PeerKey to, Frame frame) {
     return invalid_argument("A frame for " + to_string(to) +
                             " is in device memory; copy it to the host first.");
   }
-  std::shared_ptr<Peer> peer;
-  {
-    std::lock_guard lock(mutex_);
-    const auto known = peers_.find(to.node);
-    if (known != peers_.end() && known->second->key == to) peer = known->second;
-  }
-  if (!peer) return unavailable(to_string(to) + " is not a peer of this fabric.");
-  if (peer->phase != Peer::Phase::kUp) return unavailable(to_string(to) + " is not connected.");
+  const std::shared_ptr<Peer> peer = find_up(to);
+  if (!peer) return unavailable(to_string(to) + " is not connected.");
   const std::size_t bytes = frame.bytes();
+  // That a step has failed must be told, however much else there is.
+  const std::size_t reserve = frame.payload.bytes.empty() ? limits::kBulkHeaderBytesMax : 0;
   std::size_t before = peer->unsent->load();
   do {
-    if (before + bytes > options_.unsent_bytes_max) {
+    if (before + bytes > options_.unsent_bytes_max + reserve) {
       return resource_exhausted("Too much is waiting to be sent to " + to_string(to) + ".");
     }
   } while (!peer->unsent->compare_exchange_weak(before, before + bytes));
@@ -226,10 +222,31 @@ Status LibfabricFabric::send(PeerKey to, Frame frame) {
     peer->outbox.push_back(std::move(out));
     ask = !std::exchange(peer->flush_asked, true);
   }
+  peer->sent = now();
   counters_.frames_sent.fetch_add(1, std::memory_order_relaxed);
   counters_.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
-  if (ask) command({Command::Kind::kFlush, std::move(peer)});
+  if (ask) command({Command::Kind::kFlush, peer});
   return {};
+}
+
+std::shared_ptr<Peer> LibfabricFabric::find_up(PeerKey key) const {
+  std::lock_guard lock(mutex_);
+  const auto known = peers_.find(key.node);
+  const bool up = known != peers_.end() && known->second->key == key &&
+                  known->second->phase == Peer::Phase::kUp;
+  return up ? known->second : nullptr;
+}
+
+void LibfabricFabric::ask(PeerKey peer) {
+  if (auto known = find_up(peer)) command({Command::Kind::kAsk, std::move(known)});
+}
+
+std::vector<PeerTraffic> LibfabricFabric::traffic() const {
+  std::vector<PeerTraffic> traffic;
+  std::lock_guard lock(mutex_);
+  for (const auto& [node, peer] : peers_)
+    if (peer->phase == Peer::Phase::kUp) traffic.push_back({peer->key, peer->sent, peer->heard});
+  return traffic;
 }
 
 FabricStats LibfabricFabric::stats() const {

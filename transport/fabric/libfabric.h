@@ -24,6 +24,8 @@ struct Peer {
   SocketAddress address;  ///< of the peer's gate, if this node connects
 
   std::atomic<Phase> phase{Phase::kWaiting};
+  std::atomic<TimePoint> sent{};   ///< the newest frame was taken
+  std::atomic<TimePoint> heard{};  ///< the newest segment of any kind came
   std::atomic<bool> forgotten{false};
   std::mutex mutex;  ///< of the two below
   std::vector<std::shared_ptr<OutFrame>> outbox;
@@ -64,11 +66,13 @@ class LibfabricFabric final : public Fabric {
   Status connect(PeerKey peer, const std::string& address, const FabricToken& token) override;
   void forget(PeerKey peer, bool fence) override;
   Status send(PeerKey to, Frame frame) override;
+  void ask(PeerKey peer) override;
+  std::vector<PeerTraffic> traffic() const override;
   FabricStats stats() const override;
 
  private:
   struct Command {
-    enum class Kind : std::uint8_t { kStart, kForget, kFlush, kStop } kind;
+    enum class Kind : std::uint8_t { kStart, kForget, kFlush, kAsk, kStop } kind;
     std::shared_ptr<Peer> peer;
   };
   struct Counters {
@@ -84,6 +88,7 @@ class LibfabricFabric final : public Fabric {
   // Any thread (libfabric.cpp).
   Status add(std::shared_ptr<Peer> peer);
   void command(Command command);
+  std::shared_ptr<Peer> find_up(PeerKey key) const;
 
   // The progress thread (libfabric_progress.cpp).
   void run();

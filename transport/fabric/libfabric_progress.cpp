@@ -69,6 +69,10 @@ bool LibfabricFabric::run_commands() {
     switch (command.kind) {
       case Command::Kind::kStart: start_peer(command.peer); break;
       case Command::Kind::kFlush: flush(*command.peer); break;
+      case Command::Kind::kAsk:
+        if (command.peer->connection) command.peer->connection->ask();
+        pump(*command.peer);
+        break;
       case Command::Kind::kForget: fail(*command.peer, "forgotten"); break;
       case Command::Kind::kStop: stop_ = true; break;
     }
@@ -172,6 +176,7 @@ void LibfabricFabric::on_completion(const Connection::Op& op, std::size_t bytes)
   }
   // The first segment can be read before the event that says the connection is there.
   if (peer.phase == Peer::Phase::kWaiting) on_connected(peer);
+  peer.heard = now();
   auto frame = connection.on_received(op, bytes, budget_);
   if (!frame) {
     if (frame.error().code == ErrorCode::kCorrupt) counters_.garbage.fetch_add(1);
@@ -188,6 +193,7 @@ void LibfabricFabric::on_connected(Peer& peer) {
   --waiting_;
   peer.admitted = false;
   peer.call.reset();
+  peer.heard = now();
   peer.phase = Peer::Phase::kUp;
   counters_.peers_up.fetch_add(1);
   if (!peer.forgotten) events_.on_peer_up(peer.key);

@@ -129,7 +129,7 @@ bool same_token(const FabricToken& a, const FabricToken& b) {
 void encode(const SegmentHead& head, std::byte* to) {
   put(to, kSegmentMagic);
   put(to, static_cast<std::uint8_t>(head.kind));
-  put(to, std::uint8_t{0});
+  put(to, static_cast<std::uint8_t>(head.track));
   put(to, head.credits);
   put(to, head.body_bytes);
   put(to, head.sequence);
@@ -147,17 +147,19 @@ Result<SegmentHead> parse_segment(std::span<const std::byte> segment) {
   const std::byte* p = segment.data();
   if (get<std::uint32_t>(p) != kSegmentMagic) return corrupt("A segment has a wrong magic number.");
   const auto kind = get<std::uint8_t>(p);
-  if (kind < 1 || kind > 3) return corrupt("A segment is of an unknown kind.");
-  if (get<std::uint8_t>(p) != 0) return corrupt("A segment has unknown fields.");
+  if (kind < 1 || kind > 4) return corrupt("A segment is of an unknown kind.");
+  const auto track = get<std::uint8_t>(p);
+  if (track >= kTracks) return corrupt("A segment is of an unknown track.");
   SegmentHead head;
   head.kind = static_cast<SegmentKind>(kind);
+  head.track = static_cast<Track>(track);
   head.credits = get<std::uint16_t>(p);
   head.body_bytes = get<std::uint32_t>(p);
   head.sequence = get<std::uint32_t>(p);
   if (head.body_bytes != segment.size() - kSegmentHeadBytes) {
     return corrupt("A segment's length is not what it says.");
   }
-  if (head.kind == SegmentKind::kCredit && head.body_bytes != 0) {
+  if (!carries_frame(head.kind) && head.body_bytes != 0) {
     return corrupt("A credit segment carries data.");
   }
   return head;
@@ -189,7 +191,7 @@ Status FrameAssembler::start(std::span<const std::byte> body) {
 }
 
 Result<bool> FrameAssembler::take(SegmentKind kind, std::span<const std::byte> body) {
-  assert(kind != SegmentKind::kCredit);
+  assert(carries_frame(kind));
   if ((kind == SegmentKind::kMore) != open_) {
     return corrupt(open_ ? "A frame starts within another." : "A segment belongs to no frame.");
   }

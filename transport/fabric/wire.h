@@ -14,7 +14,7 @@
 /// does I/O. Bytes of peers are validated here and nowhere else.
 namespace troupe::transport {
 
-inline constexpr std::uint16_t kFabricProtocol = 1;
+inline constexpr std::uint16_t kFabricProtocol = 2;
 
 // --- The gate: who comes --------------------------------------------------------------------
 
@@ -57,14 +57,24 @@ bool same_token(const FabricToken& a, const FabricToken& b);
 // --- Segments and frames --------------------------------------------------------------------
 
 /// Every segment starts with it:
-///     magic u32 | kind u8 | zero u8 | credits u16 | body bytes u32 | segment sequence u32
+///     magic u32 | kind u8 | track u8 | credits u16 | body bytes u32 | segment sequence u32
 enum class SegmentKind : std::uint8_t {
   kFirst = 1,   ///< starts a frame: a frame prefix, then header and payload bytes
   kMore = 2,    ///< goes on with the frame
   kCredit = 3,  ///< only returns credits; takes none itself
+  kAsk = 4,     ///< as kCredit, and wants a kCredit back, as a sign of life
 };
+/// Frames of one track are in order and never mixed; the other's may come between two segments.
+enum class Track : std::uint8_t {
+  kBulk = 0,   ///< frames with a payload
+  kQuick = 1,  ///< frames without: they overtake
+};
+inline constexpr std::size_t kTracks = 2;
+/// The others take no credit and carry nothing.
+constexpr bool carries_frame(SegmentKind kind) { return kind <= SegmentKind::kMore; }
 struct SegmentHead {
   SegmentKind kind = SegmentKind::kFirst;
+  Track track = Track::kBulk;
   std::uint16_t credits = 0;  ///< receive buffers that are free again since the last segment
   std::uint32_t body_bytes = 0;
   std::uint32_t sequence = 0;
@@ -105,7 +115,7 @@ class ReceiveBudget {
   std::atomic<std::size_t> held_{0};
 };
 
-/// Puts one connection's segments together. After an error it is of no more use.
+/// Puts the segments of one track together. After an error it is of no more use.
 class FrameAssembler {
  public:
   /// Takes the body of a kFirst or kMore segment; true when a frame is complete.

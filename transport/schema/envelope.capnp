@@ -76,7 +76,7 @@ struct Envelope {
     drainQuery @46 :Client.DrainQuery;
     rebalanceQuery @47 :Client.RebalanceQuery;
     operationProgress @48 :Client.OperationProgress;
-    peerPing @49 :Formation.PeerPing;
+    peerPing @49 :Formation.PeerPing;  # no more: the fabric asks for signs of life
     tensorProofs @50 :Proofs.TensorProofs;
     prove @51 :Proofs.Prove;
     proofFailed @52 :Proofs.ProofFailed;

@@ -120,6 +120,56 @@ TEST_CASE("what a lane brings for an actor that is not here is refused and count
   CHECK(f.mailbox->kept.empty());
 }
 
+TEST_CASE("a full mailbox is said to be full, and is no fence") {
+  Fixture f;
+  std::vector<Envelope> answers;
+  f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
+    answers.push_back(e);
+    return Status();
+  });
+  const auto message = message_of(Cancel{SequenceId{5}, 0});
+  for (std::size_t i = 0; i < limits::kMailboxMax; ++i)
+    f.post.deliver({at(2, 8), at(1, 7), message});
+  CHECK(answers.empty());
+  f.post.deliver({at(2, 8), at(1, 7), message});
+  REQUIRE(answers.size() == 1);
+  CHECK(std::get<Undeliverable>(*answers[0].message).error.code == ErrorCode::kResourceExhausted);
+  CHECK(f.post.fenced() == 0);
+}
+
+TEST_CASE("mail that is held leaves in its order, or never") {
+  Fixture f;
+  std::vector<std::uint64_t> carried;
+  f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
+    carried.push_back(std::get<StepAbort>(*e.message).step.value);
+    return Status();
+  });
+  const auto send = [&](std::uint64_t life, std::uint64_t step) {
+    f.post.send({at(1, life), at(2, 8), message_of(StepAbort{0, StepId{step}})});
+  };
+  f.post.hold(NodeId{1}, Incarnation{7});
+  send(7, 1);
+  send(7, 2);
+  CHECK(carried.empty());
+  // Within the node it goes on, and so does what others say.
+  f.post.send({at(1, 7), at(1, 7), message_of(Stop{"x"})});
+  CHECK(f.mailbox->kept.size() == 1);
+  send(6, 9);
+  CHECK(carried == std::vector<std::uint64_t>{9});
+  SUBCASE("it goes on") {
+    f.post.end_hold(NodeId{1}, Incarnation{7}, true);
+    send(7, 3);
+    CHECK(carried == std::vector<std::uint64_t>{9, 1, 2, 3});
+  }
+  SUBCASE("it was fenced") {
+    f.post.end_hold(NodeId{1}, Incarnation{6}, true);  // another life's: nothing happens
+    CHECK(carried.size() == 1);
+    f.post.end_hold(NodeId{1}, Incarnation{7}, false);
+    send(7, 3);
+    CHECK(carried == std::vector<std::uint64_t>{9, 3});
+  }
+}
+
 TEST_CASE("a detached actor gets nothing more") {
   Fixture f;
   CHECK(f.post.detach(at(1, 7)) == f.mailbox);

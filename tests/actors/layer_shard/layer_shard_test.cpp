@@ -168,6 +168,42 @@ TEST_CASE("only its own replica plans for a shard") {
   CHECK(shard.steps() == 0);
 }
 
+TEST_CASE("an abort follows hidden rows to the next stage, whose own may be lost with a link") {
+  LayerShard shard(config(true, false));
+  LayerShard::Effects passed, aborted, again;
+  play(shard, plan(3), kStart, passed);
+  ComputeOutcome done;
+  done.done = true;
+  play(shard, StepComputed{StepId{3}, std::move(done)}, kStart, passed);
+  const Send hidden = all<Send>(passed).at(0);
+  REQUIRE(std::holds_alternative<Hidden>(*hidden.message));
+  const auto abort = from(kReplicaAddress, message_of(StepAbort{0, StepId{3}}));
+  play(shard, abort, kStart, aborted);
+  REQUIRE(heard<StepAbort>(aborted));
+  CHECK(heard<StepAbort>(aborted)->step == StepId{3});
+  CHECK(all<Send>(aborted).at(0).to == hidden.to);
+  play(shard, abort, kStart, again);
+  CHECK(!heard<StepAbort>(again));
+}
+
+TEST_CASE("hidden rows without a plan go with an abort or the link of the stage before") {
+  const Envelope hidden =
+      from(kPreviousAddress,
+           message_of(Hidden{0, StepId{1}, 2, Payload::of(std::make_shared<Buffer>(16))}));
+  LayerShard shard(config(false));
+  LayerShard::Effects actions;
+  play(shard, hidden, kStart, actions);
+  REQUIRE(shard.steps() == 1);
+  SUBCASE("with its abort: a plan that comes later begins nothing") {
+    play(shard, from(kPreviousAddress, message_of(StepAbort{0, StepId{1}})), kStart, actions);
+    CHECK(shard.steps() == 0);
+    play(shard, plan(1), kStart, actions);
+  }
+  SUBCASE("with its link") { play(shard, down(kPreviousAddress.node.value), kStart, actions); }
+  CHECK(shard.steps() == 0);
+  CHECK(all<BeginStep>(actions).empty());
+}
+
 TEST_CASE("a middle stage passes its hidden rows on") {
   LayerShard shard(config(true, false));
   LayerShard::Effects actions;

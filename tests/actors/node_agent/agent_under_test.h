@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,6 +53,17 @@ inline Load load_of(std::uint64_t version, std::vector<Peer> peers) {
   load.placement.replicas = {{0, kSelf, 10}, {1, NodeId{3}, 10}};
   load.placement.shards = {{0, 0, 0, 0, 1, {kSelf, 0}}, {1, 0, 0, 0, 1, {NodeId{3}, 0}}};
   load.placement.experts = {{1, {{0, {kSelf, 0}}, {1, {NodeId{3}, 0}}, {2, {kSelf, 0}}}}};
+  // The others have a copy too, so that routes lead there.
+  for (const Peer& peer : peers)
+    if (peer.id != NodeId{3} && peer.id != kSelf)
+      load.placement.experts[0].slots.push_back({0, {peer.id, 0}});
+  const bool alone = std::none_of(peers.begin(), peers.end(),
+                                  [](const Peer& peer) { return peer.id == NodeId{3}; });
+  if (alone) {
+    load.placement.replicas.pop_back();
+    load.placement.shards.pop_back();
+    load.placement.experts[0].slots[1].device.node = kSelf;
+  }
   load.peers = std::move(peers);
   return load;
 }
@@ -204,9 +216,11 @@ struct AgentUnderTest {
     hears(message, {kHeadNode, head, {ActorKind::kSupervisor, 0}},
           {kSelf, self, {ActorKind::kNodeAgent, 0}});
   }
-  void ping_from(std::uint32_t node, Incarnation life) {
-    hears(PeerPing{}, {NodeId{node}, life, {ActorKind::kNodeAgent, 0}},
-          {kSelf, kLife, {ActorKind::kNodeAgent, 0}});
+  /// Something came from that peer now.
+  void signs_of_life(std::vector<std::pair<std::uint32_t, std::uint64_t>> peers) {
+    progress.traffic.clear();
+    for (const auto& [node, life] : peers)
+      progress.traffic.push_back({NodeId{node}, Incarnation{life}, {}, now});
   }
   /// The first message of that kind that was sent in the last turn.
   template <class T>

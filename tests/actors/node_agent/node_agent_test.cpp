@@ -177,9 +177,9 @@ TEST_CASE("the lease runs from the sending, is renewed, and ends") {
   CHECK(w.agent.state() == State::kMember);
   SUBCASE("unanswered renews do not count") {
     const TimePoint end = w.agent.lease_end();
-    w.live(5s, false);
-    CHECK(w.now >= end);
-    CHECK(w.now < end + 51ms);
+    w.live(8s, false);
+    CHECK(w.now >= end + limits::kLeasePause);
+    CHECK(w.now < end + limits::kLeasePause + 251ms);
   }
   SUBCASE("a late answer counts from when its renew was sent") {
     w.wait(250ms);
@@ -193,14 +193,15 @@ TEST_CASE("the lease runs from the sending, is renewed, and ends") {
     w.from_head(Renewed{sequence});
     w.from_head(Renewed{9999});
     CHECK(w.agent.lease_end() == end);
-    w.wait(2s);
+    w.live(8s, false);
   }
   SUBCASE("a stuck device does not renew") {
     w.progress.devices_alive = false;
-    w.live(5s, true);
+    w.live(8s, true);
   }
   SUBCASE("what comes after its end is not used") {
-    w.now += 3s;  // the process was stopped meanwhile
+    w.wait(2s);
+    w.now += limits::kLeasePause;
     w.from_head(load_of(1, {}));
     CHECK(!w.last.load());
   }
@@ -208,6 +209,42 @@ TEST_CASE("the lease runs from the sending, is renewed, and ends") {
   CHECK(w.last.has<StopServing>());
   CHECK(w.last.has<CloseHead>());
   CHECK(w.agent.id() == NodeId{0});
+}
+
+TEST_CASE("when its lease has ended a worker sends nothing, asks, and goes on if it is renewed") {
+  AgentUnderTest w;
+  w.become_member();
+  w.live(5s, true);
+  w.wait(3s);  // the process stood still
+  CHECK(w.agent.state() == State::kMember);
+  REQUIRE(w.last.first<HoldMail>());
+  CHECK(w.last.first<HoldMail>()->incarnation == kLife);
+  const auto renew = w.sent<Renew>();
+  REQUIRE(renew);
+  SUBCASE("an answer to what it sent before is too old") {
+    w.from_head(Renewed{renew->sequence - 1});
+    CHECK(!w.last.has<EndHold>());
+    w.wait(250ms);
+    CHECK(!w.last.has<HoldMail>());  // once
+    CHECK(w.sent<Renew>());
+  }
+  SUBCASE("it is renewed") {
+    w.from_head(Renewed{renew->sequence});
+    REQUIRE(w.last.first<EndHold>());
+    CHECK(w.last.first<EndHold>()->send);
+    CHECK(w.agent.id() == kSelf);
+    CHECK(w.agent.incarnation() == kLife);
+    w.live(5s, true);
+    CHECK(w.agent.state() == State::kMember);
+    CHECK(!w.last.has<HoldMail>());
+  }
+  SUBCASE("it was fenced") {
+    w.down();
+    REQUIRE(w.last.first<EndHold>());
+    CHECK(!w.last.first<EndHold>()->send);
+    CHECK(w.last.has<StopServing>());
+    CHECK(w.agent.state() == State::kSeeking);
+  }
 }
 
 TEST_CASE("messages of other lives are refused with an error and never used") {

@@ -308,25 +308,116 @@ TEST_CASE("the head hears of a failed device at once") {
   CHECK(w.sent<Renew>()->devices[0].failed == "an uncorrectable error");
 }
 
-TEST_CASE("a peer that says nothing for longer than a lease is cut off, though nothing was reset") {
+TEST_CASE("a peer that owes a sign of life for too long is cut off, though nothing was reset") {
   ServingAgent w;
-  int pings = 0;
-  const auto pass = [&](Duration d, Incarnation life) {
+  std::size_t asked = 0;
+  const auto pass = [&](Duration d, std::uint64_t life_of_one) {
     for (const TimePoint end = w.now + d; w.now < end;) {
       w.wait(50ms);
-      pings += static_cast<int>(w.last.envelopes<PeerPing>().size());
+      const std::size_t now_asked = w.last.peers<AskPeer>().size();
+      asked += now_asked;
       if (const auto cut = w.sent<PeerUnreachable>()) return cut->peer;
       if (const auto renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
-      w.ping_from(1, life);
-      w.ping_from(1, life);
-      w.ping_from(3, Incarnation{63});
+      if (now_asked > 0 || life_of_one != 61) w.signs_of_life({{1, life_of_one}, {3, 63}});
     }
     return NodeId{0};
   };
-  CHECK(pass(5s, Incarnation{61}) == NodeId{0});
-  CHECK(pings >= 2 * 19);                         // two peers, with every renewal
-  CHECK(pass(2s, Incarnation{60}) == NodeId{1});  // an earlier life's do not count
-  CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{1}});
+  CHECK(pass(5s, 61) == NodeId{0});
+  CHECK(asked >= 2 * 19);  // two idle peers, with every renewal
+  const TimePoint cut = w.now;
+  SUBCASE("an earlier life's do not count") {
+    CHECK(pass(3s, 60) == NodeId{1});
+    CHECK(w.now - cut < 2200ms);
+    CHECK(w.last.nodes<PeerDown>() == std::vector{NodeId{1}});
+    CHECK(w.last.peers<ForgetPeer>().size() == 1);
+  }
+  SUBCASE("one whose bytes trickle lives, and is not asked") {
+    for (int i = 0; i < 100; ++i) {
+      w.wait(100ms);
+      CHECK(!w.sent<PeerUnreachable>());
+      CHECK(!w.last.has<AskPeer>());
+      if (const auto renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
+      w.signs_of_life({{1, 61}, {3, 63}});
+    }
+  }
+  SUBCASE("time in which this process stood still does not count") {
+    w.wait(250ms);
+    CHECK(w.last.peers<AskPeer>().size() == 2);
+    w.from_head(Renewed{w.sent<Renew>()->sequence});
+    w.wait(3s);
+    CHECK(!w.sent<PeerUnreachable>());
+    w.from_head(Renewed{w.sent<Renew>()->sequence});
+    CHECK(pass(3s, 60) == NodeId{1});
+  }
+}
+
+TEST_CASE("of a thousand idle peers some are asked at a time, and those in use first") {
+  AgentUnderTest w;
+  w.become_member();
+  std::vector<Peer> peers = {kThree};
+  for (std::uint32_t id = 4; id < 1000; ++id)
+    peers.push_back({NodeId{id}, Incarnation{1000 + id}, "b", token(1)});
+  w.from_head(load_of(1, peers));
+  for (const Peer& peer : peers) w.peer_up(peer.id.value, peer.incarnation.value);
+  std::set<NodeId> asked;
+  for (int round = 0; round < 17; ++round) {
+    w.progress.traffic.clear();
+    for (const Peer& peer : peers)  // who is asked answers
+      w.progress.traffic.push_back(
+          {peer.id, peer.incarnation, {}, asked.contains(peer.id) ? w.now : TimePoint{}});
+    // Something was sent to this one, and nothing came.
+    w.progress.traffic[900].sent = w.now + 1ms;
+    w.progress.traffic[900].heard = {};
+    w.wait(250ms);
+    const auto now_asked = w.last.peers<AskPeer>();
+    const auto cut = w.sent<PeerUnreachable>();
+    w.from_head(Renewed{w.sent<Renew>()->sequence});
+    CHECK(now_asked.size() <= 64);
+    if (round == 0) CHECK(now_asked.at(0).id == peers[900].id);
+    for (const Peer& peer : now_asked) asked.insert(peer.id);
+    if (cut) {
+      CHECK(cut->peer == peers[900].id);
+      CHECK(round <= 7);
+      return;
+    }
+  }
+  FAIL("the one that never answers was not cut off");
+}
+
+TEST_CASE("peers are told as differences, and connected only where routes lead") {
+  ServingAgent w;
+  const Peer four{NodeId{4}, Incarnation{64}, "b4", token(4)};
+  w.from_head(load_of(2, {kThree}));  // it knows it already
+  CHECK(w.last.peers<ConnectPeer>().empty());
+  Load more = load_of(3, {kThree, four});
+  more.peers = {four};
+  w.from_head(more);
+  REQUIRE(w.last.peers<ConnectPeer>().size() == 1);
+  CHECK(w.last.peers<ConnectPeer>()[0].id == four.id);
+  REQUIRE(w.last.load());
+  CHECK(w.last.load()->peers.size() == 2);
+  SUBCASE("one that is on no route is let go, and connected again without being told again") {
+    w.peer_up(4, 64);
+    w.loaded(3);
+    CHECK(w.sent<Loaded>());
+    w.from_head(Activate{PlacementVersion{3}});
+    w.settled(3);
+    w.from_head(Retire{PlacementVersion{3}});
+    REQUIRE(w.last.peers<ForgetPeer>().size() == 1);
+    CHECK(w.last.peers<ForgetPeer>()[0].id == kOne.id);
+    Load back = load_of(4, {kOne, kThree, four});
+    back.peers.clear();
+    w.from_head(back);
+    REQUIRE(w.last.peers<ExpectPeer>().size() == 1);
+    CHECK(w.last.peers<ExpectPeer>()[0].token == kOne.token);
+  }
+  SUBCASE("one that it was never told of cannot be a peer") {
+    Load strange = load_of(4, {kThree, {NodeId{5}, Incarnation{65}, "b5", token(5)}});
+    strange.peers.clear();
+    w.from_head(strange);
+    CHECK(!w.last.load());
+    CHECK(w.sent<LoadFailed>());
+  }
 }
 
 TEST_CASE("the end of the membership forgets peers and versions, and offers what is held") {
@@ -379,6 +470,7 @@ TEST_CASE("what ends comes before what may need its memory") {
   }
   SUBCASE("with a lease") {
     w.wait(2s);
+    w.wait(limits::kLeasePause);
     CHECK(w.last.position<StopServing>() >= 0);
     CHECK(w.last.position<StopServing>() < w.last.position<ForgetPeer>());
     CHECK(w.last.position<ForgetPeer>() < w.last.position<CloseHead>());

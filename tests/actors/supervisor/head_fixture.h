@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -89,6 +90,11 @@ struct Head {
   void from_session(std::uint32_t session, T message) {
     from(Address{kHeadNode, s.options().incarnation, {ActorKind::kClient, session}},
          std::move(message));
+  }
+  /// Time passes for a head that is woken as it asked.
+  void pass(Duration d) {
+    for (const TimePoint end = now + d; now < end;)
+      wait(std::min<Duration>(limits::kSleepLook, end - now));
   }
   void wait(Duration d) {
     now += d;

@@ -212,11 +212,30 @@ TEST_CASE("a message of an old life is refused with an error and never used") {
   CHECK(h.s.counters().refused_messages == 3);
 }
 
+TEST_CASE("a head that stood still itself lets all leases begin again") {
+  Head h;
+  const auto a = h.join(1, good_join(1));
+  h.pass(limits::kLease / 2);
+  SUBCASE("and notices when it is woken") { h.wait(3s); }
+  SUBCASE("and notices when something comes") {
+    h.now += 3s;
+    h.from(*a, Renew{1, {DeviceReport{}}, {}});
+    CHECK(h.sent<Renewed>());
+  }
+  CHECK(h.s.members().size() == 1);
+  CHECK(h.s.counters().lost == 0);
+  CHECK(h.s.events().back().kind == "head_paused");
+  h.pass(limits::kLease - 1ms);
+  CHECK(h.s.members().size() == 1);
+  h.pass(1ms);
+  CHECK(h.s.members().empty());
+}
+
 TEST_CASE("a lease ends unless renewed, and lies do not count as reports") {
   Head h;
   const auto a = h.join(1, good_join(1));
   const auto start = h.now;
-  h.wait(1000ms);
+  h.pass(1000ms);
   DeviceReport report{5 * kMiB, 0.5f, 0, ""};
   h.from(*a, Renew{1, {report}, {}});
   REQUIRE(h.sent<Renewed>());
@@ -229,7 +248,7 @@ TEST_CASE("a lease ends unless renewed, and lies do not count as reports") {
   CHECK(h.sent<Renewed>());
   CHECK(h.s.counters().garbage == 3);
   CHECK(h.s.members().at(a->node).devices[0].memory_used == 5 * kMiB);
-  h.wait(limits::kLease - 1ms);
+  h.pass(limits::kLease - 1ms);
   CHECK(h.s.members().size() == 1);
   h.wait(1ms);
   CHECK(h.s.members().empty());

@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -38,13 +39,19 @@ TEST_CASE("frames of every size arrive bit for bit and in order") {
     }
     REQUIRE(b.events.wait_frames(a.self, sizes.size()));
     const auto got = b.events.take_frames(a.self);
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
+    // Those without a payload may have overtaken the others.
+    std::array<std::size_t, 2> at{};
+    for (const Frame& came : got) {
+      std::size_t& i = at[came.payload.bytes.empty() ? 1 : 0];
+      while (i < sizes.size() && (sizes[i].second == 0) != came.payload.bytes.empty()) ++i;
+      REQUIRE(i < sizes.size());
       CAPTURE(i);
       const Frame want = frame(sizes[i].first, sizes[i].second, i);
-      CHECK(same(got[i].header, want.header));
-      CHECK(same(got[i].payload, want.payload));
-      CHECK(reinterpret_cast<std::uintptr_t>(got[i].payload.bytes.data()) % 64 == 0);
-      CHECK(reinterpret_cast<std::uintptr_t>(got[i].header.bytes.data()) % 8 == 0);
+      CHECK(same(came.header, want.header));
+      CHECK(same(came.payload, want.payload));
+      CHECK(reinterpret_cast<std::uintptr_t>(came.payload.bytes.data()) % 64 == 0);
+      CHECK(reinterpret_cast<std::uintptr_t>(came.header.bytes.data()) % 8 == 0);
+      ++i;
     }
     CHECK(b.fabric->stats().frames_received == sizes.size());
     CHECK(b.fabric->stats().garbage == 0);
@@ -218,6 +225,49 @@ TEST_CASE("what is unsent is bounded, and what is unreleased stops the sender") 
     return arrived == accepted;
   }));
   CHECK(a.fabric->send(b.self, frame(0, 1 << 20, 1)).ok());
+}
+
+TEST_CASE("a frame without a payload overtakes, whatever lies before it") {
+  Node a(1), b(2);
+  join(a, b);
+  const std::size_t bytes = 256u << 20;
+  REQUIRE(a.fabric->send(b.self, {{}, payload(bytes, 1)}).ok());
+  std::this_thread::sleep_for(5ms);  // it is under way
+  REQUIRE(a.fabric->send(b.self, frame(100, 0, 2)).ok());
+  REQUIRE(b.events.wait_frames(a.self, 1));
+  const auto first = b.events.take_frames(a.self);
+  REQUIRE(first.size() == 1);
+  CHECK(same(first[0].header, frame(100, 0, 2).header));
+  REQUIRE(b.events.wait_frames(a.self, 1));
+  CHECK(same(b.events.take_frames(a.self)[0].payload, payload(bytes, 1)));
+}
+
+TEST_CASE("a peer gives a sign of life when it is asked, even when it takes no more") {
+  FabricOptions small;
+  small.received_bytes_max = 1;
+  Node a(1), b(2, small);
+  join(a, b);
+  SUBCASE("idle") {}
+  SUBCASE("with all credits gone") {
+    for (int i = 0; i < 20; ++i) REQUIRE(a.fabric->send(b.self, frame(0, 1 << 20, 1)).ok());
+    REQUIRE(b.events.wait_frames(a.self, 1));
+  }
+  std::this_thread::sleep_for(100ms);
+  const auto heard = [&] { return a.fabric->traffic().at(0).heard; };
+  CHECK(a.fabric->traffic().at(0).peer == b.self);
+  const TimePoint before = heard();
+  std::this_thread::sleep_for(50ms);
+  CHECK(heard() == before);
+  for (int i = 0; i < 50; ++i) {
+    const TimePoint asked = now();
+    a.fabric->ask(b.self);
+    REQUIRE(eventually([&] { return heard() >= asked; }, 1s));
+  }
+  CHECK(a.fabric->stats().garbage == 0);
+  a.fabric->ask(key(9));  // nobody
+  b.fabric.reset();
+  REQUIRE(a.events.wait_down(b.self));
+  CHECK(a.fabric->traffic().empty());
 }
 
 TEST_CASE("an idle fabric costs nothing, after traffic too") {

@@ -1,6 +1,7 @@
 #include "transport/fabric/wire.h"
 
 #include "tests/transport/fabric/support.h"
+#include "transport/fabric/pace.h"
 
 namespace troupe::transport::testing {
 namespace {
@@ -38,7 +39,7 @@ TEST_CASE("tokens differ in any byte") {
 
 TEST_CASE("any damaged byte of a segment's head is seen or harmless") {
   std::vector<std::byte> segment(kSegmentHeadBytes + 5);
-  encode(SegmentHead{SegmentKind::kMore, 3, 5, 77}, segment.data());
+  encode(SegmentHead{SegmentKind::kMore, Track::kQuick, 3, 5, 77}, segment.data());
   REQUIRE(parse_segment(segment).ok());
   for (const std::size_t at : {0, 1, 2, 3, 4, 5, 8, 9, 10, 11}) {
     auto damaged = segment;
@@ -92,6 +93,38 @@ TEST_CASE("noise never breaks the assembler") {
       }
     }
   }
+}
+
+TEST_CASE("segments that take no credit carry nothing") {
+  for (const SegmentKind kind : {SegmentKind::kCredit, SegmentKind::kAsk}) {
+    std::vector<std::byte> segment(kSegmentHeadBytes);
+    encode(SegmentHead{kind, Track::kBulk, 3, 0, 77}, segment.data());
+    CHECK(parse_segment(segment).ok());
+    segment.resize(kSegmentHeadBytes + 1);
+    encode(SegmentHead{kind, Track::kBulk, 3, 1, 77}, segment.data());
+    CHECK_FALSE(parse_segment(segment).ok());
+  }
+}
+
+TEST_CASE("segments are small on a slow link, and large on a quick one") {
+  // What 14 segments under way take, at so many bytes a second.
+  const auto settles_at = [](double bytes_per_s) {
+    Pace pace;
+    TimePoint now{};
+    for (int round = 0; round < 40; ++round) {
+      for (int i = 0; i < 14; ++i) pace.sent(now);
+      now += std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
+          14 * static_cast<double>(pace.segment_bytes()) / bytes_per_s));
+      pace.returned(14, now);
+    }
+    return pace.segment_bytes();
+  };
+  CHECK(settles_at(1.25e9) == limits::kBulkSegmentBytes);
+  CHECK(settles_at(125e6) == limits::kBulkSegmentBytes);
+  CHECK(settles_at(1e6) == 16u << 10);
+  Pace pace;
+  pace.returned(3, TimePoint{});  // what was never sent
+  CHECK(pace.segment_bytes() == limits::kBulkSegmentBytes / 4);
 }
 
 TEST_CASE("the budget tells when there is room again") {
