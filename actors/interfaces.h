@@ -120,6 +120,14 @@ struct DeviceFailed {
   std::uint32_t device = 0;
 };
 
+/// The head's hands -> Supervisor: tensors of its own checkpoint, as they are now.
+struct TensorsRead {
+  std::uint64_t reading = 0;  ///< as it was asked
+  bool fresh = false;
+  std::vector<TensorProof> tensors;
+  std::optional<Error> error;  ///< why the rest could not be read
+};
+
 struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it
 struct PieceRead;
 struct PartRead;
@@ -140,8 +148,10 @@ struct SupervisorInbox {
                     Loaded,           // a member has all of its part of a version
                     LoadFailed,       // a member cannot load its part, and why
                     Activated,        // nothing on a member waits by older routes
+                    TensorProofs,     // what a member read of the weights
+                    ProofFailed,      // a copy in a member's memory is not what it was
+                    CanaryResult,     // what a replica computed of the canary
                     ExpertCounts,     // rows that a member's gates sent to each expert
-                    CanaryResult,     // what a replica made of a canary
                     PeerUnreachable,  // a member cannot reach another one
                     ClientHello,      // a program wants to ask
                     StatusQuery,      // a program wants the status
@@ -150,7 +160,8 @@ struct SupervisorInbox {
                     RebalanceQuery,   // a program wants the experts' load evened out now
                     Subscribe,        // a program wants to hear cluster events
                     Undeliverable>;   // ignored: the receiver is lost by session or lease
-  using local = Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted>;
+  using local =
+      Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted, TensorsRead>;
 };
 
 /// Every accepted request until it ends; on the head.
@@ -176,6 +187,7 @@ struct NodeAgentInbox {
                     MemberLost,      // a life of a node is over, whatever its sockets say
                     Connect,         // connect to that peer again: the old connection broke
                     Avoid,           // devices to ask only if nobody else can
+                    Prove,           // read these tensors again
                     Stop,            // end in order
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, RoutesSettled,

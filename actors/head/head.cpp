@@ -7,10 +7,6 @@
 
 namespace troupe {
 
-void HeadHands::carry_out(KeepNextNode&& e, const Supervisor&) {
-  surroundings->keep_next_node(e.next_node);
-}
-
 void HeadHands::carry_out(BindSession&& e, const Supervisor&) {
   hub->bind(e.session, e.node, e.incarnation);
 }

@@ -16,7 +16,7 @@ struct HeadHands {
   SessionHub* hub;
   HeadSurroundings* surroundings;
 
-  void carry_out(KeepNextNode&& e, const Supervisor&);
+  void carry_out(KeepNextNode&& e, const Supervisor&) { surroundings->keep(e); }
   void carry_out(BindSession&& e, const Supervisor&);
   void carry_out(CloseSession&& e, const Supervisor&);
   void carry_out(SendToSession&& e, const Supervisor&);
@@ -25,6 +25,11 @@ struct HeadHands {
   void carry_out(TokensCounted&& e, const Supervisor&);
   void carry_out(ImbalanceMeasured&& e, const Supervisor&);
   void carry_out(HeadMayEnd&& e, const Supervisor&);
+  void carry_out(KeepNumerics&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(KeepTensors&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(KeepCanary&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(ForgetKnown&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(ReadTensors&& e, const Supervisor&) { surroundings->read(std::move(e)); }
   void turned(const Supervisor& supervisor);
 };
 

@@ -12,6 +12,7 @@
 #include <shared_mutex>
 
 #include "actors/gateway/frontend_model.h"
+#include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
 #include "actors/head/head.h"
 #include "actors/supervisor/status.h"
@@ -123,7 +124,12 @@ struct HeadNode::Impl final : HeadSurroundings {
   }
 
   // HeadSurroundings
-  void keep_next_node(std::uint32_t next_node) override { keep(next_node); }
+  void keep(const KeepNextNode& e) override { kept([&](auto& k) { k.keep_next_node(e.next_node); }); }
+  void keep(const KeepNumerics& e) override { kept([&](auto& k) { k.keep_numerics(e.numerics); }); }
+  void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
+  void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }
+  void keep(const ForgetKnown&) override { kept([](auto& k) { k.forget_known(); }); }
+  void read(ReadTensors wanted) override;
   void noted(const ClusterEvent& event) override;
   void counted(const ExpertCounts& counts) override;
   void measured(const ImbalanceMeasured& imbalance) override;
@@ -133,13 +139,17 @@ struct HeadNode::Impl final : HeadSurroundings {
   void update_metrics(const Supervisor& supervisor);
 
   CafHost& host;
-  std::function<void(std::uint32_t)> keep;
+  void kept(auto change) {
+    if (keeper) change(*keeper);
+  }
+  StateKeeper* keeper = nullptr;
   std::shared_ptr<const ModelFrontend> frontend;
   std::unique_ptr<Metrics> metrics;
   ServerLane lane;
   std::unique_ptr<RequestDoor> requests;
   std::unique_ptr<Head> head;
   std::unique_ptr<ClientDoor> clients;
+  std::unique_ptr<CheckpointReader> reader;
   std::unique_ptr<GatewayModel> gateway_model;
   std::unique_ptr<Gateway> gateway;
 
@@ -188,12 +198,19 @@ Status HeadNode::Impl::start(HeadOptions options) {
                    to_string(*options.engine.numerics));
   }
 
-  keep = options.keep_next_node;
+  keeper = options.keeper;
+  reader = std::make_unique<CheckpointReader>(options.checkpoint);
   metrics = std::make_unique<Metrics>(frontend->served_model_name());
   requests = std::make_unique<RequestDoor>(
       host.post(), Ref<RouterInbox>(kHeadNode, options.incarnation),
       RequestDoor::Options{frontend, metrics.get(), random_seed});
-  head = std::make_unique<Head>(host, Head::Parts{supervisor_options(options, checkpoint),
+  SupervisorOptions supervisor = supervisor_options(options, checkpoint);
+  if (keeper) {
+    auto known = keeper->known(supervisor.checkpoint_hash);
+    if (!known.ok()) return known.error();
+    supervisor.known = std::move(*known);
+  }
+  head = std::make_unique<Head>(host, Head::Parts{std::move(supervisor),
                                                   {frontend->tokenizer()},
                                                   *this,
                                                   *requests,
@@ -223,6 +240,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.host = host_name();
   out.pid = getpid();
   out.engine = options.engine;
+  out.vocab_size = static_cast<std::int32_t>(checkpoint.config().vocab_size);
   out.expert_groups = std::max(1, checkpoint.config().num_expert_groups);
   out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
   out.random = fill_random;
@@ -253,6 +271,11 @@ HeadNode::Impl::~Impl() {
   if (head) end(head->router().address);
   if (requests) requests->close();
   lane.end();
+  reader.reset();
+}
+
+void HeadNode::Impl::read(ReadTensors wanted) {
+  reader->read(std::move(wanted), [this](TensorsRead read) { tell_supervisor(std::move(read)); });
 }
 
 void HeadNode::Impl::end(const Address& actor) {

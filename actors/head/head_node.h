@@ -12,6 +12,7 @@
 #include "actors/frontend/generation_service.h"
 #include "actors/frontend/model_frontend.h"
 #include "actors/gateway/gateway.h"
+#include "actors/head/state_keeper.h"
 #include "actors/metrics/metrics.h"
 #include "model/checkpoint.h"
 #include "runtime/engine_options.h"
@@ -26,9 +27,8 @@ struct HeadOptions {
   Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
   /// What to run on a worker, given where the head listens.
   std::function<std::string(const HostPort&)> join_line;
-  std::uint32_t next_node = 1;  ///< the next new worker's id, as `keep_next_node` was last given it
-  /// Keeps it for the head's next life; called before anybody hears of the id.
-  std::function<void(std::uint32_t)> keep_next_node = [](std::uint32_t) {};
+  std::uint32_t next_node = 1;  ///< the next new worker's id, as the keeper was last given it
+  StateKeeper* keeper = nullptr;  ///< null: nothing is kept for a next life
   /// The control lane's listener; none for a cluster within one process.
   std::optional<HostPort> listen;
   Credentials credentials;

@@ -15,7 +15,13 @@ class Supervisor;
 class HeadSurroundings {
  public:
   virtual ~HeadSurroundings() = default;
-  virtual void keep_next_node(std::uint32_t next_node) = 0;
+  virtual void keep(const KeepNextNode& next_node) = 0;
+  virtual void keep(const KeepNumerics& numerics) = 0;
+  virtual void keep(const KeepTensors& tensors) = 0;
+  virtual void keep(const KeepCanary& canary) = 0;
+  virtual void keep(const ForgetKnown&) = 0;
+  /// The Supervisor hears what was read.
+  virtual void read(ReadTensors wanted) = 0;
   virtual void noted(const ClusterEvent& event) = 0;
   virtual void counted(const ExpertCounts& counts) = 0;
   virtual void measured(const ImbalanceMeasured& imbalance) = 0;

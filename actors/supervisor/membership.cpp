@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "actors/supervisor/check_inventory.h"
+#include "actors/supervisor/times.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -40,7 +41,7 @@ std::string_view to_string(MemberState state) {
 Membership::Membership(const SupervisorOptions& options)
     : next_incarnation_(options.incarnation.value + 1),
       next_node_(std::max(1u, options.next_node)),
-      numerics_(options.engine.numerics) {}
+      numerics_(options.engine.numerics ? options.engine.numerics : options.known.numerics) {}
 
 // --- Joining ------------------------------------------------------------------------------------
 
@@ -121,6 +122,10 @@ Member& Membership::add(NodeId id, std::uint32_t session, const Join& join, Time
   member.inventory = join;
   member.last_renew = now;
   member.devices.resize(join.devices.size());
+  if (const auto doubt = doubts_.find(id); doubt != doubts_.end() && now < doubt->second.until) {
+    member.closed_reason = doubt->second.why;
+    member.closed_until = doubt->second.until;
+  }
   return member;
 }
 
@@ -190,6 +195,15 @@ Member Membership::remove(NodeId id) {
   speeds_.forget(id);
   node.mapped().state = MemberState::kLost;
   return std::move(node.mapped());
+}
+
+void Membership::doubt(const Member& member, const std::string& why, TimePoint now) {
+  Doubt& doubt = doubts_[member.id];
+  doubt.why = why;
+  if (++doubt.times > 1)
+    doubt.until = now + std::min<Duration>(kDoubtMin * (1u << std::min(doubt.times - 2, 16u)),
+                                           kDoubtMax);
+  if (doubts_.size() > limits::kNodesMax) doubts_.erase(doubts_.begin());
 }
 
 void Membership::remember(Member lost) {

@@ -29,6 +29,7 @@ struct Member {
   std::uint64_t last_sequence = 0;  ///< of its Renew
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
+  ProofReport proofs;
   std::string lost_reason;
   /// Why it takes nothing new: its checkpoint cannot be read any more, or it has less memory than
   /// it said. Until then.
@@ -80,6 +81,9 @@ class Membership {
 
   // --- Leaving
   Member remove(NodeId id);
+  /// It failed a proof: the same process, or one that takes its place, is given nothing new for a
+  /// while, from the second time on.
+  void doubt(const Member& member, const std::string& why, TimePoint now);
   /// Keeps it to be seen in the status.
   void remember(Member lost);
   const std::deque<Member>& gone() const { return gone_; }  ///< newest last
@@ -96,6 +100,11 @@ class Membership {
   std::string violation() const;
 
  private:
+  struct Doubt {
+    std::string why;
+    std::uint32_t times = 0;
+    TimePoint until{};
+  };
   std::optional<Numerics> common_numerics() const;
   Status check_numerics(const Join& join) const;
 
@@ -105,6 +114,7 @@ class Membership {
   std::uint32_t next_node_;
   std::optional<Numerics> numerics_;
   SlowDevices speeds_;
+  std::map<NodeId, Doubt> doubts_;
 };
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "actors/supervisor/known_state.h"
 #include "model/placement/model_costs.h"
 #include "runtime/clock.h"
 #include "runtime/engine_options.h"
@@ -27,12 +28,15 @@ struct SupervisorOptions {
   /// The model's bytes with a kernel family.
   std::function<ModelCosts(Numerics)> costs;
   std::int32_t expert_groups = 1;  ///< gate groups of a layer
+  std::int32_t vocab_size = 1;
   /// Fills with bits that nobody can guess.
   std::function<void(std::span<std::byte>)> random;
   /// The head's own incarnation; workers get the numbers after it. See first_incarnation().
   Incarnation incarnation;
   /// The next new worker's id, as the last KeepNextNode said; 1 at the first start.
   std::uint32_t next_node = 1;
+  /// As the Keep effects of earlier lives said, since the cluster was last stopped.
+  KnownState known = {};
   TimePoint started{};
   std::int64_t started_unix_ms = 0;
 };

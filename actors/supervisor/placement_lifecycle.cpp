@@ -55,7 +55,8 @@ void PlacementLifecycle::on_loaded(const Member& member, PlacementVersion versio
                                    SupervisorTurn& turn) {
   const Placement* pending = versions_.pending();
   if (!pending || version != pending->version || !versions_.loads_on(member.id)) return;
-  if (versions_.loaded(member.id)) activate(turn);
+  versions_.loaded(member.id);
+  activate_if_proven(turn);
 }
 
 void PlacementLifecycle::on_load_failed(Member& member, const LoadFailed& failed,
@@ -71,6 +72,9 @@ void PlacementLifecycle::on_load_failed(Member& member, const LoadFailed& failed
 void PlacementLifecycle::on_wake(SupervisorTurn& turn) {
   if (turn.members.reopen(turn.now)) change_goal(turn.now);
   versions_.settle_by_deadline(turn.now);
+  proofs_.on_wake(turn);
+  hear_verdicts(turn);
+  canaries_.on_wake(turn);
   retire_if_settled(turn);
   if (const auto node = versions_.stuck(turn.now)) {
     Member& member = turn.members.at(*node);
@@ -100,14 +104,63 @@ void PlacementLifecycle::fail_load(Member& member, const Error& error, Superviso
   consider(turn);
 }
 
+// --- Proofs -------------------------------------------------------------------------------------
+
+void PlacementLifecycle::on_proofs(const Member& member, const TensorProofs& proofs,
+                                   SupervisorTurn& turn) {
+  proofs_.take(member, proofs, turn);
+  hear_verdicts(turn);
+}
+
+void PlacementLifecycle::on_read(const TensorsRead& read, SupervisorTurn& turn) {
+  proofs_.take(read, turn);
+  hear_verdicts(turn);
+}
+
+/// What nobody serves with yet is not loaded; a member that is wrong has to go with all it holds.
+void PlacementLifecycle::hear_verdicts(SupervisorTurn& turn) {
+  for (Verdict& verdict : proofs_.take_verdicts()) {
+    Member* member = turn.members.find(verdict.node);
+    if (!member) continue;
+    ++turn.counters.refused_copies;
+    turn.record("proof_failed", verdict.why.message);
+    if (!verdict.may_serve_on)
+      wrong_.push_back(std::move(verdict));
+    else if (versions_.loads_on(verdict.node))
+      fail_load(*member, verdict.why, turn);
+  }
+  activate_if_proven(turn);
+}
+
+void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& result,
+                                   SupervisorTurn& turn) {
+  if (!versions_.active()) return;
+  const bool changed = canaries_.take(result, member.id, *versions_.active(), turn);
+  for (const Canaries::Verdict& verdict : canaries_.take_verdicts()) {
+    ++turn.counters.refused_copies;
+    turn.record("proof_failed", verdict.why.message);
+    tell_router(ReplicasLost{{verdict.replica}, verdict.why.message}, turn);
+    if (verdict.node) wrong_.push_back({*verdict.node, verdict.why});
+  }
+  if (!changed) return;
+  send_replicas(turn);
+  consider(turn);
+}
+
 // --- Activate, retire ---------------------------------------------------------------------------
+
+void PlacementLifecycle::activate_if_proven(SupervisorTurn& turn) {
+  if (versions_.all_loaded() && !proofs_.open_on(versions_.loaders())) activate(turn);
+}
 
 void PlacementLifecycle::activate(SupervisorTurn& turn) {
   versions_.activate(model(turn.options, turn.members), turn);
   survival_.reset();
+  canaries_.follow(*versions_.active(), turn.now);
+  canaries_.on_wake(turn);
   send_replicas(turn);
   report_operations(turn);
-  service_.note(versions_, turn);
+  note(turn);
 }
 
 void PlacementLifecycle::on_activated(const Member& member, PlacementVersion version,
@@ -128,7 +181,7 @@ void PlacementLifecycle::send_replicas(SupervisorTurn& turn) const {
   ReplicasChanged change{active.version, {}};
   for (const auto& replica : active.replicas) {
     const Member* member = turn.members.find(replica.node);
-    if (!member) continue;
+    if (!member || !canaries_.proven(replica.id)) continue;
     const bool slow =
         std::any_of(active.shards.begin(), active.shards.end(), [&](const auto& shard) {
           return shard.replica == replica.id && turn.members.speeds().slow(shard.device);
@@ -148,6 +201,7 @@ void PlacementLifecycle::member_joined(TimePoint now) {
 
 void PlacementLifecycle::member_gone(NodeId node, bool orderly, SupervisorTurn& turn) {
   operations_.node_gone(node, orderly, turn.effects);
+  proofs_.member_gone(node);
   if (service_.stopping()) return;
   versions_.settled(node);
   // All who load it were told to connect to that node, even if it gets nothing.
@@ -159,6 +213,7 @@ void PlacementLifecycle::devices_lost(const std::string& why, SupervisorTurn& tu
   versions_.retry_now();
   if (versions_.active() || versions_.pending()) {
     auto lost = versions_.keep_living(turn.members.devices(), model(turn.options, turn.members));
+    if (versions_.active()) canaries_.follow(*versions_.active(), turn.now);
     if (!lost.empty()) {
       tell_router(ReplicasLost{std::move(lost), why}, turn);
       send_replicas(turn);
@@ -255,7 +310,10 @@ void PlacementLifecycle::on_counts(const ExpertCounts& counts, SupervisorTurn& t
 void PlacementLifecycle::arrange_wake(TimePoint now, SupervisorEffects& effects) const {
   versions_.arrange_wake(effects);
   service_.arrange_wake(now, effects);
-  if (service_.stopping() || !versions_.quiet() || !versions_.serves()) return;
+  if (service_.stopping()) return;
+  proofs_.arrange_wake(now, effects);
+  canaries_.arrange_wake(effects);
+  if (!versions_.quiet() || !versions_.serves()) return;
   // Until a load that failed may be tried again nothing is improved.
   const TimePoint first =
       std::max(versions_.retry_at().value_or(goal_.not_before()), goal_.not_before());
@@ -270,7 +328,9 @@ std::string PlacementLifecycle::violation(const Membership& members,
   if (auto v = versions_.violation(members); !v.empty()) return v;
   if (auto v = goal_.violation(); !v.empty()) return v;
   if (auto v = operations_.violation(members, sessions); !v.empty()) return v;
-  if (auto v = service_.violation(versions_); !v.empty()) return v;
+  if (auto v = service_.violation(versions_, canaries_.any_proven()); !v.empty()) return v;
+  if (auto v = proofs_.violation(); !v.empty()) return v;
+  if (auto v = canaries_.violation(versions_.active()); !v.empty()) return v;
   if (service_.stopping() || !versions_.active()) return {};
   const auto lives = [&](const DeviceRef& device) {
     const Member* member = members.find(device.node);

@@ -3,10 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "actors/supervisor/balance.h"
+#include "actors/supervisor/canaries.h"
 #include "actors/supervisor/goal.h"
 #include "actors/supervisor/operations.h"
+#include "actors/supervisor/proofs.h"
 #include "actors/supervisor/service.h"
 #include "actors/supervisor/versions.h"
 
@@ -16,11 +20,12 @@ namespace troupe {
 /// loss, or a step towards the goal. A change is a version that shares what lives with the one in
 /// force, which serves on meanwhile:
 ///
-///     plan ─► Load ─► Loaded from all ─► Activate ─► Activated from all ─► Retire ─► plan ...
+///     plan ─► Load ─► Loaded from all, and proven ─► Activate ─► Activated from all ─► Retire ─► plan
 ///       ▲ a member joins, is lost, drains; a device fails; the load moves
 class PlacementLifecycle {
  public:
-  explicit PlacementLifecycle(std::string message) : service_(std::move(message)) {}
+  PlacementLifecycle(std::string message, const KnownState& known)
+      : service_(std::move(message)), proofs_(known.tensors), canaries_(known.canary) {}
 
   /// After anything that may ask for another version: begins one if it is time, and says how the
   /// cluster is.
@@ -35,6 +40,11 @@ class PlacementLifecycle {
   void on_load_failed(Member& member, const LoadFailed& failed, SupervisorTurn& turn);
   void on_activated(const Member& member, PlacementVersion version, SupervisorTurn& turn);
   void on_counts(const ExpertCounts& counts, SupervisorTurn& turn);
+  void on_proofs(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn);
+  void on_read(const TensorsRead& read, SupervisorTurn& turn);
+  void on_canary(const Member& member, const CanaryResult& result, SupervisorTurn& turn);
+  /// Members whose copies or devices are wrong, and why: they have to go.
+  std::vector<Verdict> take_wrong() { return std::exchange(wrong_, {}); }
   /// A load that failed need not be waited for any more.
   void member_joined(TimePoint now);
   /// Its part in loads and operations is over. devices_lost() follows once all are named that go
@@ -54,6 +64,8 @@ class PlacementLifecycle {
 
   const PlacementVersions& versions() const { return versions_; }
   const ServiceState& service() const { return service_; }
+  const Proofs& proofs() const { return proofs_; }
+  bool proven(std::uint32_t replica) const { return canaries_.proven(replica); }
   const ExpertBalance& balance() const { return balance_; }
   std::size_t moves_pending() const { return goal_.moves_pending(versions_.active()); }
   /// What the loss of each node would mean, of the version in force.
@@ -67,7 +79,10 @@ class PlacementLifecycle {
   // placement_lifecycle.cpp: how a version comes into force
   void load(Placement placement, SupervisorTurn& turn);
   void fail_load(Member& member, const Error& error, SupervisorTurn& turn);
+  void activate_if_proven(SupervisorTurn& turn);
   void activate(SupervisorTurn& turn);
+  void hear_verdicts(SupervisorTurn& turn);
+  void note(SupervisorTurn& turn) { service_.note(versions_, canaries_.any_proven(), turn); }
   void retire_if_settled(SupervisorTurn& turn);
   void send_replicas(SupervisorTurn& turn) const;
   void fail_drains(const Error& error, SupervisorTurn& turn);
@@ -94,6 +109,9 @@ class PlacementLifecycle {
   ExpertBalance balance_;
   Operations operations_;
   ServiceState service_;
+  Proofs proofs_;
+  Canaries canaries_;
+  std::vector<Verdict> wrong_;
   mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
   mutable std::optional<Survival> survival_;  ///< until something changes
 };

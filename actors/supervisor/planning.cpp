@@ -88,7 +88,7 @@ void PlacementLifecycle::consider(SupervisorTurn& turn) {
     else if (!versions_.settling())
       improve(turn);
   }
-  service_.note(versions_, turn);
+  note(turn);
 }
 
 /// The first version of this head's life. What workers still hold of an earlier one is used.
@@ -97,6 +97,7 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   if (turn.members.devices().size() < enough) return;
   if (!turn.members.numerics()) {
     turn.members.pick_numerics();
+    turn.effects.add(KeepNumerics{*turn.members.numerics()});
     turn.record("numerics", "The cluster computes with " +
                                 std::string(to_string(*turn.members.numerics())) + ".");
   }

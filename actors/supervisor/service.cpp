@@ -46,10 +46,12 @@ bool ServiceState::trouble(const Error& why) {
   return true;
 }
 
-void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn) {
+void ServiceState::note(const PlacementVersions& versions, bool proven, SupervisorTurn& turn) {
   if (stopping()) return;
   const Placement* pending = versions.pending();
-  if (versions.serves()) {
+  const bool serves = versions.serves() && proven;
+  const bool proving = versions.serves() && !proven;
+  if (serves) {
     message_ = "Serving " + turn.options.model_name + " with " +
                counted(versions.active()->replicas.size(), "replica") + ".";
     if (state_ != ClusterState::kReady) {
@@ -61,7 +63,10 @@ void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn)
     unserved_since_.reset();
   } else {
     if (formed_ && !unserved_since_) unserved_since_ = turn.now;
-    if (pending) {
+    if (proving) {
+      message_ = "Proving that the replicas compute what they should.";
+      state_ = formed_ ? ClusterState::kDegraded : ClusterState::kLoading;
+    } else if (pending) {
       message_ = "Loading version " + std::to_string(pending->version.value) + " of the placement.";
       state_ = ClusterState::kLoading;
     } else {
@@ -69,9 +74,10 @@ void ServiceState::note(const PlacementVersions& versions, SupervisorTurn& turn)
       state_ = formed_ || trouble_ ? ClusterState::kDegraded : ClusterState::kForming;
     }
   }
-  count_replicas(versions.serves() ? versions.active()->replicas.size() : 0, turn);
-  const bool soon = pending || (unserved_since_ && turn.now - *unserved_since_ < kPatience);
-  AdmissionChanged admission{versions.serves() || (formed_ && soon), {}};
+  count_replicas(serves ? versions.active()->replicas.size() : 0, turn);
+  const bool soon =
+      pending || proving || (unserved_since_ && turn.now - *unserved_since_ < kPatience);
+  AdmissionChanged admission{serves || (formed_ && soon), {}};
   if (!admission.waits) admission.why = refusal(state_);
   if (admission == admission_) return;
   admission_ = admission;
@@ -98,12 +104,13 @@ void ServiceState::arrange_wake(TimePoint now, SupervisorEffects& effects) const
     effects.wake_at(*unserved_since_ + kPatience);
 }
 
-std::string ServiceState::violation(const PlacementVersions& versions) const {
+std::string ServiceState::violation(const PlacementVersions& versions, bool proven) const {
   if (stopping()) return {};
-  if ((state_ == ClusterState::kReady) != versions.serves())
+  const bool serves = versions.serves() && proven;
+  if ((state_ == ClusterState::kReady) != serves)
     return "The cluster is " + std::string(to_string(state_)) + " and " +
-           (versions.serves() ? "serves." : "does not serve.");
-  if (state_ == ClusterState::kLoading && !versions.pending())
+           (serves ? "serves." : "does not serve.");
+  if (state_ == ClusterState::kLoading && !versions.pending() && !versions.serves())
     return "The cluster is loading, and no version loads.";
   if (state_ == ClusterState::kReady && !admission_.waits)
     return "The cluster serves, and requests may not wait.";

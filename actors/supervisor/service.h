@@ -30,11 +30,12 @@ class ServiceState {
   /// Another plan is under way.
   void no_trouble() { trouble_.reset(); }
   /// After anything that may have changed it. Tells the Router when requests may not wait, or may.
-  void note(const PlacementVersions& versions, SupervisorTurn& turn);
+  /// `proven`: a replica has given the canary's tokens.
+  void note(const PlacementVersions& versions, bool proven, SupervisorTurn& turn);
   void stop(const std::string& reason);
 
   void arrange_wake(TimePoint now, SupervisorEffects& effects) const;
-  std::string violation(const PlacementVersions& versions) const;
+  std::string violation(const PlacementVersions& versions, bool proven) const;
 
  private:
   void count_replicas(std::size_t serving, SupervisorTurn& turn);

@@ -90,7 +90,8 @@ Json replicas_json(const Supervisor& supervisor) {
   if (const Placement* active = supervisor.active()) {
     for (const auto& replica : active->replicas) {
       known.insert(replica.id);
-      replicas.push_back(replica_json(supervisor, *active, replica, "ready"));
+      replicas.push_back(replica_json(supervisor, *active, replica,
+                                      supervisor.proven(replica.id) ? "ready" : "proving"));
     }
   }
   if (const Placement* pending = supervisor.pending())
@@ -180,6 +181,23 @@ Json requests_json(const RequestCounters& requests, TimePoint now) {
           {"list", std::move(list)}};
 }
 
+Json proofs_json(const Supervisor& supervisor) {
+  ProofReport all;
+  for (const auto& [id, member] : supervisor.members()) {
+    all.parts += member.proofs.parts;
+    all.proven += member.proofs.proven;
+    all.oldest_s = std::max(all.oldest_s, member.proofs.oldest_s);
+    all.round_s = std::max(all.round_s, member.proofs.round_s);
+  }
+  return {{"parts", all.parts},
+          {"proven", all.proven},
+          {"oldest_s", all.oldest_s},
+          {"refused", supervisor.counters().refused_copies},
+          {"round_s", all.round_s},
+          {"known", supervisor.proofs().known()},
+          {"unconfirmed", supervisor.proofs().unconfirmed()}};
+}
+
 }  // namespace
 
 std::string status_json(const Supervisor& supervisor, const RequestCounters& requests,
@@ -219,6 +237,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                        {"replicas", replicas_json(supervisor)},
                        {"experts", experts_json(supervisor, now)},
                        {"requests", requests_json(requests, now)},
+                       {"proofs", proofs_json(supervisor)},
                        {"events", std::move(events)}};
   // What came from a worker may be no UTF-8.
   return with_long_parts(status.dump(-1, ' ', false, Json::error_handler_t::replace), supervisor);

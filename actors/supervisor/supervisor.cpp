@@ -10,12 +10,22 @@
 // Who speaks: sessions, programs, and the turn. What members say is in supervisor_members.cpp.
 
 namespace troupe {
+namespace {
+
+/// The canary's numbers are those of other numerics if now others are asked for.
+KnownState known_for(const SupervisorOptions& options) {
+  KnownState known = options.known;
+  if (options.engine.numerics && options.engine.numerics != known.numerics) known.canary.reset();
+  return known;
+}
+
+}  // namespace
 
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)),
       sessions_(options_.started, options_.started_unix_ms),
       members_(options_),
-      placement_(waiting_message(members_, options_)) {}
+      placement_(waiting_message(members_, options_), known_for(options_)) {}
 
 // --- Sessions -----------------------------------------------------------------------------------
 
@@ -213,6 +223,7 @@ void Supervisor::end_if_all_left(SupervisorTurn& turn) {
       });
   // All are known to have ended: the next life may count from 1 again.
   if (nobody_serves) turn.effects.add(KeepNextNode{1});
+  turn.effects.add(ForgetKnown{});
   stop_deadline_.reset();
   turn.effects.add(HeadMayEnd{});
 }
@@ -242,6 +253,7 @@ void Supervisor::on_wake(TimePoint now, Effects& effects) {
   check_leases(turn);
   sessions_.close_silent(now, effects);
   placement_.on_wake(turn);
+  take_out_wrong(turn);
   if (links_.end_quarantines(now)) placement_.change_goal(now);
   placement_.consider(turn);
 }

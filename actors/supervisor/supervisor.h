@@ -38,6 +38,9 @@ class Supervisor {
   void on(const Activated& activated, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const ExpertCounts& counts, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const PeerUnreachable& report, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const TensorProofs& proofs, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const ProofFailed& failed, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const CanaryResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
   // From programs.
   void on(const ClientHello& hello, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StatusQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
@@ -54,6 +57,7 @@ class Supervisor {
   void on(Listening listening, TimePoint now, Effects& effects);
   void on(StopCluster stop, TimePoint now, Effects& effects);
   void on(StatusWanted wanted, TimePoint now, Effects& effects);
+  void on(TensorsRead read, TimePoint now, Effects& effects);
 
   void on_wake(TimePoint now, Effects& effects);
   void end_turn(TimePoint now, Effects& effects);
@@ -79,6 +83,8 @@ class Supervisor {
   std::optional<TimePoint> last_rebalance() const { return placement_.balance().last(); }
   Survival survival() const { return placement_.survival(options_, members_, links_); }
   bool slow(const DeviceRef& device) const { return members_.speeds().slow(device); }
+  bool proven(std::uint32_t replica) const { return placement_.proven(replica); }
+  const Proofs& proofs() const { return placement_.proofs(); }
   const std::deque<ClusterEvent>& events() const { return sessions_.events(); }
   const SupervisorCounters& counters() const { return counters_; }
   Ref<SupervisorInbox> address() const { return {kHeadNode, options_.incarnation}; }
@@ -103,6 +109,8 @@ class Supervisor {
   void let_in(std::uint32_t session, const Join& join, SupervisorTurn& turn);
   void check_speed(SupervisorTurn& turn);
   void device_failed(const Member& member, SupervisorTurn& turn);
+  void take_out(NodeId id, const Error& why, SupervisorTurn& turn);
+  void take_out_wrong(SupervisorTurn& turn);
   void fence_one_of(const Member& a, const Member& b, const std::string& reason,
                     SupervisorTurn& turn);
   void check_leases(SupervisorTurn& turn);

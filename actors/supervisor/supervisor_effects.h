@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/base/effects.h"
 #include "actors/interfaces.h"
+#include "actors/supervisor/known_state.h"
 
 namespace troupe {
 
@@ -57,9 +59,32 @@ struct ImbalanceMeasured {
 /// Everyone has left: the head may end.
 struct HeadMayEnd {};
 
+// What a later life of the head must hold to, in the state folder.
+struct KeepNumerics {
+  Numerics numerics = Numerics::kReference;
+};
+/// In addition to what is kept; a tensor that is kept already is replaced.
+struct KeepTensors {
+  std::vector<KnownTensor> tensors;
+};
+struct KeepCanary {
+  KnownCanary canary;
+};
+/// The cluster was stopped: the next one may begin with other weights and numerics.
+struct ForgetKnown {};
+
+/// The head reads these tensors of its own checkpoint; TensorsRead follows, unless storage hangs.
+struct ReadTensors {
+  std::uint64_t reading = 0;  ///< its number, for the answer
+  std::vector<std::string> tensors;
+  std::uint64_t bytes_max = 0;  ///< it stops after them, but reads one at least
+  bool fresh = false;           ///< past the page cache
+};
+
 using SupervisorEffects =
     Effects<KeepNextNode, BindSession, CloseSession, SendToSession, AnswerStatus, EventNoted,
-            TokensCounted, ImbalanceMeasured, HeadMayEnd>;
+            TokensCounted, ImbalanceMeasured, HeadMayEnd, KeepNumerics, KeepTensors, KeepCanary,
+            ForgetKnown, ReadTensors>;
 
 template <class T>
   requires TakesWire<SessionInbox, T>

@@ -88,6 +88,7 @@ void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now,
     ++counters_.garbage;
     return;
   }
+  member->proofs = renew.proofs;
   member->replicas.clear();
   for (const auto& report : renew.replicas)
     if (placement_.versions().has_replica(report.replica, member->id))
@@ -148,6 +149,61 @@ void Supervisor::on(const ExpertCounts& counts, const Envelope& envelope, TimePo
                     Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   if (member_of(envelope, turn)) placement_.on_counts(counts, turn);
+}
+
+// --- Proofs -------------------------------------------------------------------------------------
+
+void Supervisor::on(const TensorProofs& proofs, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Member* member = member_of(envelope, turn);
+  if (!member || placement_.service().stopping()) return;
+  placement_.on_proofs(*member, proofs, turn);
+  take_out_wrong(turn);
+}
+
+void Supervisor::on(TensorsRead read, TimePoint now, Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  if (placement_.service().stopping()) return;
+  placement_.on_read(read, turn);
+  take_out_wrong(turn);
+}
+
+void Supervisor::on(const CanaryResult& result, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Member* member = member_of(envelope, turn);
+  if (!member || placement_.service().stopping()) return;
+  placement_.on_canary(*member, result, turn);
+  take_out_wrong(turn);
+}
+
+/// It has let go of the copy already, and comes back with what it can prove.
+void Supervisor::on(const ProofFailed& failed, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const Member* member = member_of(envelope, turn);
+  if (!member || placement_.service().stopping()) return;
+  ++counters_.refused_copies;
+  const std::string text = "Tensor " + failed.tensor.substr(0, kTextBytesMax) + " in the memory of " +
+                           to_string(member->id) + " on " + member->inventory.host +
+                           " is not what was loaded (" + failed.reason.substr(0, kTextBytesMax) +
+                           "); its last good proof was " + std::to_string(failed.last_good_s) +
+                           " s ago.";
+  turn.record("proof_failed", text);
+  take_out(member->id, corrupt(text), turn);
+}
+
+void Supervisor::take_out_wrong(SupervisorTurn& turn) {
+  for (const Verdict& verdict : placement_.take_wrong())
+    if (members_.find(verdict.node)) take_out(verdict.node, verdict.why, turn);
+}
+
+/// It is fenced, and takes nothing new for a while if that happens again and again.
+void Supervisor::take_out(NodeId id, const Error& why, SupervisorTurn& turn) {
+  members_.doubt(members_.at(id), why.message, turn.now);
+  remove(id, "it failed a proof: " + why.message, false, turn);
+  placement_.consider(turn);
 }
 
 // --- Links --------------------------------------------------------------------------------------

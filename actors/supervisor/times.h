@@ -22,6 +22,9 @@ inline constexpr auto kLinkMemory = std::chrono::seconds(10);
 /// How long a node that was fenced for a link takes no part, doubled each time.
 inline constexpr auto kQuarantineMin = std::chrono::seconds(1);
 inline constexpr auto kQuarantineMax = std::chrono::seconds(30);
+/// How long a node that failed a proof again takes nothing new, doubled each time.
+inline constexpr auto kDoubtMin = std::chrono::seconds(10);
+inline constexpr auto kDoubtMax = std::chrono::minutes(10);
 /// A node that was fenced for a link and kept out of trouble for this long is as good as new.
 inline constexpr auto kQuarantineForget = std::chrono::minutes(2);
 

@@ -22,6 +22,7 @@ struct SupervisorCounters {
   std::uint64_t recoveries = 0;  ///< times that it served again after it could not
   std::uint64_t moves = 0;       ///< copies of experts that were loaded to even out the load
   std::uint64_t unreachable_peers = 0;
+  std::uint64_t refused_copies = 0;  ///< that did not prove themselves
 };
 
 /// One turn of the Supervisor: what those of its parts work with that decide over several others.

@@ -88,9 +88,17 @@ void PlacementVersions::progress(NodeId node, TimePoint now) {
     it->second.deadline = now + limits::kLoadProgressDeadline;
 }
 
-bool PlacementVersions::loaded(NodeId node) {
-  loading_.at(node).done = true;
-  return std::all_of(loading_.begin(), loading_.end(), [](const auto& l) { return l.second.done; });
+void PlacementVersions::loaded(NodeId node) { loading_.at(node).done = true; }
+
+bool PlacementVersions::all_loaded() const {
+  return next_ == Next::kLoads && std::all_of(loading_.begin(), loading_.end(),
+                                              [](const auto& l) { return l.second.done; });
+}
+
+std::set<NodeId> PlacementVersions::loaders() const {
+  std::set<NodeId> nodes;
+  for (const auto& [node, loading] : loading_) nodes.insert(node);
+  return nodes;
 }
 
 std::optional<NodeId> PlacementVersions::stuck(TimePoint now) const {

@@ -53,8 +53,10 @@ class PlacementVersions {
   /// Sends Load to all who get, have or had a part.
   void load(Placement placement, SupervisorTurn& turn);
   void progress(NodeId node, TimePoint now);
-  /// True once all have loaded.
-  bool loaded(NodeId node);
+  void loaded(NodeId node);
+  /// Whether all have loaded the version that loads.
+  bool all_loaded() const;
+  std::set<NodeId> loaders() const;
   bool loads_on(NodeId node) const { return loading_.contains(node); }
   /// A member that loads without progress.
   std::optional<NodeId> stuck(TimePoint now) const;

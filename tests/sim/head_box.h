@@ -55,7 +55,12 @@ class HeadBox final : private HeadSurroundings {
   void answer(Program& program, const Message& message);
 
   // HeadSurroundings
-  void keep_next_node(std::uint32_t next_node) override { kept_next_node_ = next_node; }
+  void keep(const KeepNextNode& e) override { kept_next_node_ = e.next_node; }
+  void keep(const KeepNumerics& e) override { known_.numerics = e.numerics; }
+  void keep(const KeepTensors& e) override;
+  void keep(const KeepCanary& e) override { known_.canary = e.canary; }
+  void keep(const ForgetKnown&) override { known_ = {}; }
+  void read(ReadTensors wanted) override;
   void noted(const ClusterEvent&) override {}
   void counted(const ExpertCounts&) override {}
   void measured(const ImbalanceMeasured&) override {}
@@ -71,6 +76,7 @@ class HeadBox final : private HeadSurroundings {
   // In the state folder.
   std::uint64_t kept_incarnation_ = 0;
   std::uint32_t kept_next_node_ = 1;
+  KnownState known_;
   // Of all lives.
   std::uint64_t newest_incarnation_ = 0;
   std::map<Incarnation, NodeId> given_;

@@ -71,11 +71,14 @@ std::string random_id() {
   return id;
 }
 
+void log_failure(const Status& written) {
+  if (!written.ok()) logger().error("{}", written.error().message);
+}
+
 }  // namespace
 
 Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir) {
-  ClusterFiles files;
-  files.state_dir_ = state_dir;
+  ClusterFiles files(state_dir);
   if (const Status made = control::make_private_folder(state_dir); !made.ok()) return made.error();
   // Nothing is written before the folder is known to be ours.
   if (const Status locked = files.lock(); !locked.ok()) return locked.error();
@@ -150,10 +153,25 @@ Status ClusterFiles::load() {
   return {};
 }
 
-void ClusterFiles::keep_next_node(std::uint32_t id) const {
-  const Status written = write_word(state_dir_ + "/next-node", std::to_string(id));
-  if (!written.ok()) logger().error("{}", written.error().message);
+Result<KnownState> ClusterFiles::known(const std::string& checkpoint_hash) {
+  auto known = known_.read(checkpoint_hash);
+  if (!known.ok()) return known;
+  if (const Status begun = known_.begin(checkpoint_hash, *known); !begun.ok()) return begun.error();
+  return known;
 }
+
+void ClusterFiles::keep_next_node(std::uint32_t id) {
+  log_failure(write_word(state_dir_ + "/next-node", std::to_string(id)));
+}
+void ClusterFiles::keep_numerics(Numerics numerics) { log_failure(known_.add(numerics)); }
+void ClusterFiles::keep_tensors(const std::vector<KnownTensor>& tensors) {
+  log_failure(known_.add(tensors));
+}
+void ClusterFiles::keep_canary(const KnownCanary& canary) { log_failure(known_.add(canary)); }
+void ClusterFiles::forget_known() { log_failure(known_.forget()); }
+
+ClusterFiles::ClusterFiles(const std::string& state_dir)
+    : state_dir_(state_dir), known_(state_dir + "/known") {}
 
 ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept
     : credentials(std::move(other.credentials)),
@@ -161,6 +179,7 @@ ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept
       incarnation(other.incarnation),
       next_node(other.next_node),
       state_dir_(std::move(other.state_dir_)),
+      known_(std::move(other.known_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 ClusterFiles::~ClusterFiles() {

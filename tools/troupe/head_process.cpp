@@ -90,7 +90,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
   options.next_node = process->files_.next_node;
-  options.keep_next_node = [p = process.get()](std::uint32_t id) { p->files_.keep_next_node(id); };
+  options.keeper = &process->files_;
   options.listen = *listen;
   options.credentials = process->files_.credentials.head;
   options.join_line = [path = process->files_.join_path()](const HostPort& at) {

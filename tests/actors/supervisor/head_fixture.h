@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "actors/router/messages.h"
@@ -72,11 +73,15 @@ struct Head {
 
   explicit Head(SupervisorOptions o = options()) : s(std::move(o)) {}
 
+  /// What replicas give when they are asked for the canary; none: they do not answer.
+  std::optional<KnownCanary> canary = KnownCanary{{7}, {1, 2, 3, 4}};
+
   template <class T>
   void tell(T local) {
     last = {};
     turn(s, std::move(local), now, last);
     check();
+    go_on();
   }
   void up(std::uint32_t session) { tell(SessionUp{session, "peer"}); }
   void down(std::uint32_t session) { tell(SessionDown{session, "reset"}); }
@@ -85,6 +90,7 @@ struct Head {
     last = {};
     turn(s, Envelope{address, s.address().address, message_of(std::move(message))}, now, last);
     check();
+    go_on();
   }
   template <class T>
   void from_session(std::uint32_t session, T message) {
@@ -101,6 +107,7 @@ struct Head {
     last = {};
     wake(s, now, last);
     check();
+    go_on();
   }
   /// Has an event recorded: a worker that does not join says why.
   void log(const std::string& text) {
@@ -154,6 +161,18 @@ struct Head {
   bool may_end() const { return !all<HeadMayEnd>(last).empty(); }
 
  private:
+  /// Replicas answer what they are asked in that turn. `last` has the effects of all these turns.
+  void go_on() {
+    if (!canary) return;
+    for (const auto& send : all<Send>(last)) {
+      const auto* run = std::get_if<RunCanary>(send.message.get());
+      if (!run || !answered_.insert(run->run).second) continue;
+      const CanaryResult result{run->replica, run->run, canary->tokens, canary->digests, {}};
+      turn(s, Envelope{send.to, s.address().address, message_of(result)}, now, last);
+      check();
+    }
+  }
+  std::set<std::uint64_t> answered_;  ///< runs of the canary
   void check() const {
     const std::string violation = s.violation();
     CHECK_MESSAGE(violation.empty(), violation);

@@ -1,0 +1,93 @@
+#include "actors/head/checkpoint_reader.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "model/tensor_proofs.h"
+
+namespace troupe {
+namespace {
+
+/// Readings that may wait; the Supervisor has at most a few open, and each has a deadline there.
+constexpr std::size_t kWaitingMax = 1024;
+
+}  // namespace
+
+/// Shared with the thread, which may hang in a read when the reader ends.
+struct CheckpointReader::State {
+  struct Job {
+    ReadTensors wanted;
+    std::function<void(TensorsRead)> done;
+  };
+
+  std::shared_ptr<const Checkpoint> checkpoint;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> waiting;  // guarded by mutex
+  bool ended = false;       // guarded by mutex
+  std::atomic<bool> cancelled{false};
+
+  void loop();
+  TensorsRead read(const ReadTensors& wanted) const;
+};
+
+CheckpointReader::CheckpointReader(std::shared_ptr<const Checkpoint> checkpoint)
+    : state_(std::make_shared<State>()) {
+  state_->checkpoint = std::move(checkpoint);
+  std::thread([state = state_] { state->loop(); }).detach();
+}
+
+CheckpointReader::~CheckpointReader() {
+  std::lock_guard lock(state_->mutex);
+  state_->ended = true;
+  state_->cancelled = true;
+  state_->waiting.clear();
+  state_->changed.notify_all();
+}
+
+void CheckpointReader::read(ReadTensors wanted, std::function<void(TensorsRead)> done) {
+  std::unique_lock lock(state_->mutex);
+  if (state_->waiting.size() >= kWaitingMax) {
+    lock.unlock();
+    return done({wanted.reading, wanted.fresh, {}, resource_exhausted("The head reads already.")});
+  }
+  state_->waiting.push_back({std::move(wanted), std::move(done)});
+  state_->changed.notify_all();
+}
+
+void CheckpointReader::State::loop() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return ended || !waiting.empty(); });
+    if (ended) return;
+    const Job job = std::move(waiting.front());
+    waiting.pop_front();
+    lock.unlock();
+    TensorsRead read = this->read(job.wanted);
+    lock.lock();
+    // Under the lock: whom it tells lives until the reader has ended.
+    if (!ended) job.done(std::move(read));
+  }
+}
+
+TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) const {
+  TensorsRead read{wanted.reading, wanted.fresh, {}, std::nullopt};
+  std::uint64_t bytes = 0;
+  for (const std::string& tensor : wanted.tensors) {
+    if (bytes > 0 && bytes >= wanted.bytes_max) break;
+    auto proofs = read_proofs(*checkpoint, {&tensor, 1}, &cancelled);
+    if (!proofs.ok()) {
+      read.error = proofs.error();
+      break;
+    }
+    for (auto& proof : *proofs) read.tensors.push_back(std::move(proof));
+    if (const auto found = checkpoint->find(tensor); found.ok()) bytes += found->info->bytes;
+  }
+  return read;
+}
+
+}  // namespace troupe

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/supervisor/known_state.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// Where a head keeps what its next life must know. The keep_ calls come inside the Supervisor's
+/// turns: quick writes only. What fails is logged; the cluster goes on.
+class StateKeeper {
+ public:
+  virtual ~StateKeeper() = default;
+  /// What was kept of the checkpoint with that hash; once, before anything is kept.
+  virtual Result<KnownState> known(const std::string& checkpoint_hash) = 0;
+  /// The next new worker's id; called before anybody hears of the one before.
+  virtual void keep_next_node(std::uint32_t next_node) = 0;
+  virtual void keep_numerics(Numerics numerics) = 0;
+  /// In addition; a tensor that is kept already is replaced.
+  virtual void keep_tensors(const std::vector<KnownTensor>& tensors) = 0;
+  virtual void keep_canary(const KnownCanary& canary) = 0;
+  /// All but the ids: the cluster was stopped.
+  virtual void forget_known() = 0;
+};
+
+}  // namespace troupe

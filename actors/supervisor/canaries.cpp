@@ -1,0 +1,185 @@
+#include "actors/supervisor/canaries.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Of the canary: the prompt, and what is generated after it.
+constexpr std::uint32_t kPromptTokens = 60;
+constexpr std::uint32_t kGenerated = 4;
+constexpr auto kEvery = 60s;
+/// A run that has not come back by then is begun again.
+constexpr auto kDeadline = 15s;
+/// After a run that failed, or differed.
+constexpr auto kAgainAfter = 200ms;
+constexpr auto kAgainWhenWrong = 5s;
+
+/// Any tokens will do, if they are always the same.
+std::vector<TokenId> prompt_of(const SupervisorOptions& options) {
+  const auto room = static_cast<std::uint32_t>(
+      std::max<std::int64_t>(2, options.engine.max_model_len));
+  const std::uint32_t length = std::min(kPromptTokens, std::max(1u, room - 1));
+  std::vector<TokenId> prompt;
+  std::uint32_t state = 1;
+  for (std::uint32_t i = 0; i < length; ++i) {
+    state = state * 1664525u + 1013904223u;
+    prompt.push_back(static_cast<TokenId>(
+        (state >> 8) % static_cast<std::uint32_t>(std::max(1, options.vocab_size))));
+  }
+  return prompt;
+}
+
+/// The first place where they differ: twice the layer, and one more after its feed-forward part.
+std::size_t first_difference(const KnownCanary& a, const KnownCanary& b) {
+  const auto at = std::mismatch(a.digests.begin(), a.digests.end(), b.digests.begin(),
+                                b.digests.end());
+  return static_cast<std::size_t>(at.first - a.digests.begin());
+}
+
+}  // namespace
+
+void Canaries::follow(const Placement& active, TimePoint now) {
+  std::erase_if(watched_, [&](const auto& w) {
+    return std::none_of(active.replicas.begin(), active.replicas.end(), [&](const auto& r) {
+      return r.id == w.first && r.node == w.second.node;
+    });
+  });
+  for (const auto& replica : active.replicas) {
+    const auto [at, added] = watched_.try_emplace(replica.id);
+    if (added) at->second = {replica.node, false, false, 0, now, now};
+  }
+}
+
+bool Canaries::proven(std::uint32_t replica) const {
+  const auto found = watched_.find(replica);
+  return found != watched_.end() && found->second.proven;
+}
+
+bool Canaries::any_proven() const {
+  return std::any_of(watched_.begin(), watched_.end(),
+                     [](const auto& w) { return w.second.proven; });
+}
+
+void Canaries::on_wake(SupervisorTurn& turn) {
+  for (auto& [id, watched] : watched_) {
+    if (watched.run != 0 && turn.now >= watched.at + kDeadline) {
+      watched.run = 0;
+      watched.at = turn.now;
+    }
+    const Member* member = turn.members.find(watched.node);
+    if (watched.run != 0 || turn.now < watched.at || !member) continue;
+    watched.run = next_run_++;
+    watched.at = turn.now;
+    const Ref<ReplicaInbox> to(watched.node, member->incarnation, id);
+    turn.effects.send(to, RunCanary{id, watched.run, prompt_of(turn.options), kGenerated});
+  }
+}
+
+bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& active,
+                    SupervisorTurn& turn) {
+  const auto found = watched_.find(result.replica);
+  if (found == watched_.end() || found->second.node != from || found->second.run != result.run)
+    return false;
+  Watched& watched = found->second;
+  const bool before = watched.proven;
+  watched.run = 0;
+  if (result.error && passing(result.error->code)) {
+    // A step that failed says nothing of who computes what.
+    watched.at = turn.now + kAgainAfter;
+    return false;
+  }
+  if (result.error && result.error->code == ErrorCode::kInvalidArgument) {
+    // Its cache is too small for one: nothing can be proven, nothing is wrong.
+    if (!watched.proven)
+      turn.record("proofs", "Replica " + std::to_string(result.replica) +
+                                " serves without a canary: " + result.error->message);
+    watched.proven = true;
+    watched.at = turn.now + kEvery;
+    return watched.proven != before;
+  }
+  KnownCanary given{result.tokens, result.digests};  // of an error: nothing, which is wrong
+  if (result.error) given = {};
+  if (!known_ && !result.error) {
+    known_ = given;
+    turn.effects.add(KeepCanary{given});
+  }
+  if (known_ && given == *known_) {
+    watched.proven = true;
+    watched.differs = false;
+    watched.last_good = turn.now;
+    watched.at = turn.now + kEvery;
+    rivals_.erase(from);
+  } else {
+    differ(result.replica, watched, given, active, turn);
+  }
+  return watched.proven != before;
+}
+
+void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& result,
+                      const Placement& active, SupervisorTurn& turn) {
+  if (!std::exchange(watched.differs, true)) {
+    watched.at = turn.now;  // once more
+    return;
+  }
+  watched.at = turn.now + kAgainWhenWrong;
+  for (const auto& [node, rival] : rivals_) {
+    if (node == watched.node || !(rival == result)) continue;
+    // Two nodes agree: it is what was known that is wrong. Whoever gave it is found when its turn
+    // comes, at once.
+    known_ = result;
+    turn.effects.add(KeepCanary{result});
+    rivals_.clear();
+    watched.proven = true;
+    watched.differs = false;
+    watched.last_good = turn.now;
+    for (auto& [other, its] : watched_)
+      if (its.run == 0) its.at = turn.now;
+    return;
+  }
+  rivals_[watched.node] = result;
+  const KnownCanary known = known_.value_or(KnownCanary{});
+  const std::size_t at = first_difference(known, result);
+  const auto layer = static_cast<std::int32_t>(at / 2);
+  const bool feed_forward = at % 2 == 1;
+  Verdict verdict{id, std::nullopt, {}};
+  const bool experts = feed_forward && std::any_of(active.experts.begin(), active.experts.end(),
+                                                   [&](const auto& l) { return l.layer == layer; });
+  std::string place = "its last part";
+  for (const auto& shard : active.shards) {
+    if (shard.replica != id) continue;
+    const bool here = shard.first_layer <= layer && layer <= shard.last_layer;
+    const bool end = at >= known.digests.size() || at >= result.digests.size();
+    if (!here && !end) continue;
+    if (!experts) verdict.node = shard.device.node;
+    if (here)
+      place = std::string(experts ? "the experts" : feed_forward ? "the feed-forward part"
+                                                                 : "the attention") +
+              " of layer " + std::to_string(layer) + " (asked by " + to_string(shard.device) + ")";
+  }
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(turn.now - watched.last_good);
+  verdict.why = corrupt(
+      "Replica " + std::to_string(id) + " on " + to_string(watched.node) +
+      " computes otherwise than the cluster, from " + place + " on; its last good proof was " +
+      (watched.proven ? std::to_string(age.count()) + " s ago." : "never given."));
+  watched.proven = false;
+  verdicts_.push_back(std::move(verdict));
+}
+
+void Canaries::arrange_wake(SupervisorEffects& effects) const {
+  for (const auto& [id, watched] : watched_)
+    effects.wake_at(watched.run != 0 ? watched.at + kDeadline : watched.at);
+}
+
+std::string Canaries::violation(const Placement* active) const {
+  if (!active) return watched_.empty() ? "" : "A canary is watched and nothing serves.";
+  for (const auto& replica : active->replicas)
+    if (!watched_.contains(replica.id))
+      return "Replica " + std::to_string(replica.id) + " is in force without a canary.";
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/supervisor/turn.h"
+
+namespace troupe {
+
+/// Whether every replica computes the same. Each computes the same 64 tokens before it serves and
+/// about once a minute while it does; what comes of it is compared with what is known.
+///
+///     new ── RunCanary ─► the known result ─► proven: it serves ── a minute ─► RunCanary ...
+///                          another one ─► once more ─► another one again: it is wrong
+///
+/// What came first is known, and kept until the cluster is stopped; if replicas of two other nodes
+/// agree on something else, that is known instead.
+class Canaries {
+ public:
+  explicit Canaries(std::optional<KnownCanary> known) : known_(std::move(known)) {}
+
+  /// A replica computes otherwise; `layer` is the first that does.
+  struct Verdict {
+    std::uint32_t replica = 0;
+    std::optional<NodeId> node;  ///< whose device is wrong; none: some expert of that layer is
+    Error why;
+  };
+
+  /// These replicas are in force.
+  void follow(const Placement& active, TimePoint now);
+  bool proven(std::uint32_t replica) const;
+  bool any_proven() const;
+  /// Of a replica's own node. Returns whether more or fewer replicas are proven now.
+  bool take(const CanaryResult& result, NodeId from, const Placement& active,
+            SupervisorTurn& turn);
+  std::vector<Verdict> take_verdicts() { return std::exchange(verdicts_, {}); }
+  /// Sends what is due.
+  void on_wake(SupervisorTurn& turn);
+  void arrange_wake(SupervisorEffects& effects) const;
+  std::string violation(const Placement* active) const;
+
+ private:
+  struct Watched {
+    NodeId node;
+    bool proven = false;
+    bool differs = false;       ///< the newest result was not the known one
+    std::uint64_t run = 0;      ///< that is under way; 0: none
+    TimePoint at{};             ///< when it began, or the next one is due
+    TimePoint last_good{};
+  };
+
+  void differ(std::uint32_t id, Watched& watched, const KnownCanary& result,
+              const Placement& active, SupervisorTurn& turn);
+
+  std::optional<KnownCanary> known_;
+  std::map<std::uint32_t, Watched> watched_;
+  /// What nodes gave that is not known; at most one a node.
+  std::map<NodeId, KnownCanary> rivals_;
+  std::uint64_t next_run_ = 1;
+  std::vector<Verdict> verdicts_;
+};
+
+}  // namespace troupe

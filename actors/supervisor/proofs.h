@@ -1,0 +1,90 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/supervisor/turn.h"
+
+namespace troupe {
+
+/// A node is wrong: its copies are not what the cluster serves.
+struct Verdict {
+  NodeId node;
+  Error why;                 ///< names tensor, node and file
+  bool may_serve_on = false; ///< nothing new on its word, but what serves stays
+};
+
+/// What the cluster knows of the weights' bytes, and who is wrong when two readings differ.
+///
+///     first report ─► claimed ── a second reader agrees ─► confirmed, until the cluster is stopped
+///                        │
+///     another report ────┴─► dispute: both sides, the head and others read again ─► verdict
+///
+/// What is confirmed is what the cluster serves: who reads something else is wrong. What is only
+/// claimed is decided by two of three; if they cannot, what came first stays. The head reads a part
+/// of every first report before it serves (all of it for a small model), the rest meanwhile.
+class Proofs {
+ public:
+  explicit Proofs(const std::vector<KnownTensor>& kept);
+
+  void take(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn);
+  /// The head has read.
+  void take(const TensorsRead& read, SupervisorTurn& turn);
+  void member_gone(NodeId node);
+  /// A dispute or a first reading that concerns one of these nodes is open.
+  bool open_on(const std::set<NodeId>& nodes) const;
+  std::vector<Verdict> take_verdicts() { return std::exchange(verdicts_, {}); }
+
+  void on_wake(SupervisorTurn& turn);
+  void arrange_wake(TimePoint now, SupervisorEffects& effects) const;
+
+  std::size_t known() const { return known_.size(); }
+  std::size_t unconfirmed() const { return unconfirmed_.size(); }
+  std::string violation() const;
+
+ private:
+  struct Known {
+    TensorProof proof;
+    bool confirmed = false;
+    bool doubted = false;        ///< the head read otherwise, and nobody could decide
+    std::set<NodeId> holders;  ///< members whose copies were made of these bytes
+  };
+  /// Somebody read otherwise than what is known.
+  struct Dispute {
+    std::vector<TensorProof> claims;  ///< as the newcomer read them; the first is decided on
+    std::set<NodeId> asked;           ///< who has not answered yet; kHeadNode: the head
+    std::map<NodeId, std::optional<TensorProof>> answers;  ///< none: it could not read
+    TimePoint deadline{};
+  };
+  /// A read of the head that a version waits for.
+  struct Reading {
+    NodeId node;  ///< whose first reports it reads
+    TimePoint deadline{};
+  };
+
+  void first_report(NodeId node, const TensorProof& proof);
+  void compare(NodeId node, const TensorProof& proof, SupervisorTurn& turn);
+  void confirm(const std::string& tensor, SupervisorTurn& turn);
+  void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
+                          SupervisorTurn& turn);
+  void begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn);
+  void answer(NodeId from, const std::vector<TensorProof>& proofs, const std::optional<Error>& why,
+              SupervisorTurn& turn);
+  void decide_ready(SupervisorTurn& turn);
+  void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
+  void adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
+
+  std::map<std::string, Known, std::less<>> known_;
+  std::set<std::string> unconfirmed_;
+  std::map<NodeId, Dispute> disputes_;         ///< by who read otherwise; kHeadNode: the head
+  std::map<std::uint64_t, Reading> readings_;  ///< by number
+  std::uint64_t next_reading_ = 1;
+  bool background_ = false;  ///< the head reads what is left to confirm
+  TimePoint next_background_{};
+  std::vector<Verdict> verdicts_;
+};
+
+}  // namespace troupe

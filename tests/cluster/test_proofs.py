@@ -1,0 +1,139 @@
+"""Every copy proves itself: other weights never serve; what is wrong is found, named and taken out."""
+
+import shutil
+import struct
+import time
+
+import pytest
+
+from recovery import ALL_TWICE, LASTING, ONE_REPLICA, SMALL, event_after, hurt, node_with_replica, settled
+from running import DEMO, wait_until
+from streams import Streams
+
+
+def rotate_weights(folder, tensor=None):
+    """Other weights in the same layout, in place: all bytes moved on by 4, or one tensor's."""
+    for weights in folder.glob("*.safetensors"):
+        with open(weights, "r+b") as file:
+            (header,) = struct.unpack("<Q", file.read(8))
+            begin, end = 0, weights.stat().st_size - header - 8
+            if tensor:
+                import json
+
+                begin, end = json.loads(file.read(header))[tensor]["data_offsets"]
+            file.seek(8 + header + begin)
+            data = file.read(end - begin)
+            file.seek(8 + header + begin)
+            file.write(data[4:] + data[:4])
+
+
+def proofs(stage):
+    return stage.status()["proofs"]
+
+
+def with_own_files(stages, tmp_path, *flags, workers=3):
+    stage = stages(*flags, "--min-devices", workers, workers=0)
+    folders = [tmp_path / f"{i}" for i in range(workers)]
+    for folder in folders:
+        shutil.copytree(DEMO, folder)
+    return stage, folders
+
+
+def test_the_status_counts_proven_copies(stages):
+    stage = stages(*SMALL)
+    wait_until(lambda: proofs(stage)["proven"] == proofs(stage)["parts"] > 0, 20, "all parts are proven")
+    state = proofs(stage)
+    assert state["refused"] == 0 and state["oldest_s"] < 120 and state["unconfirmed"] == 0
+
+
+def test_weights_that_are_rewritten_in_place_never_serve(stages, expected, tmp_path):
+    """The same layout, other bytes; then a worker dies and its experts have to be read."""
+    stage, folders = with_own_files(stages, tmp_path, *ONE_REPLICA)
+    for folder in folders:
+        stage.add_worker("--model", folder)
+    stage.wait_ready()
+    settled(stage)
+    streams = Streams(stage, LASTING).flow()
+    for folder in folders:
+        rotate_weights(folder)
+    victim = node_with_replica(stage, has=False)
+    at, _ = hurt(stage, victim)
+    event_after(stage, "node_lost", at, victim["id"])
+    # A process that never saw the old bytes: only the cluster knows that these are others.
+    stage.add_worker("--model", folders[0])
+    event = event_after(stage, "proof_failed", at, seconds=30)
+    assert "model.safetensors" in event["text"]
+    assert stage.state() != "ready"
+    stage.add_worker("--model", DEMO)
+    streams.assert_unchanged(expected)
+    assert proofs(stage)["refused"] >= 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, place):
+    """Whether it joins first or last: it is named and taken out, the other two serve."""
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, *ALL_TWICE)
+    rotate_weights(folders[place])
+    for i, folder in enumerate(folders):
+        stage.add_worker("--model", folder)
+        wait_until(lambda: len(stage.status()["nodes"]) > i, 20, "it joins")
+    stage.wait_ready()
+    event = event_after(stage, "proof_failed", 0)
+    wrong = next(n["id"] for n in stage.status()["nodes"] if n["pid"] == stage.workers[place].pid)
+    assert f"{wrong} " in event["text"] and "model.safetensors" in event["text"]
+    status = stage.status()
+    devices = {s["device"] for layer in status["experts"]["placement"] for s in layer["slots"]}
+    devices |= {s["device"] for replica in status["replicas"] for s in replica["shards"]}
+    assert not [d for d in devices if d.startswith(f"{wrong}/")]
+    Streams(stage, LASTING).assert_unchanged(expected)
+
+
+def test_one_tensor_of_the_only_copy(stages, expected, tmp_path):
+    """Nobody else loads it: the head's own reading finds it."""
+    stage, folders = with_own_files(stages, tmp_path, *ONE_REPLICA)
+    for folder in folders:
+        rotate_weights(folder, "model.layers.1.mlp.experts.3.down_proj.weight") if folder is folders[0] else None
+    rotate_weights(folders[0], "model.layers.0.self_attn.o_proj.weight")
+    for folder in folders:
+        stage.add_worker("--model", folder)
+    stage.wait_ready(60)
+    Streams(stage, LASTING).assert_unchanged(expected)
+
+
+def test_a_byte_that_flips_in_memory(stages, expected, monkeypatch):
+    """It is found by the round through memory, taken out, loaded again, proven."""
+    stage = stages(*SMALL, workers=1)
+    stage.env["TROUPE_TEST_POKE"] = "model.layers.1.mlp.experts.3.down_proj.weight:2"
+    at = time.time()
+    stage.add_worker()
+    event = event_after(stage, "proof_failed", at, seconds=60)
+    assert "experts.3.down_proj" in event["text"] and "s ago" in event["text"]
+    node = stage.node_of(stage.workers[-1].pid)
+    wait_until(lambda: (state := proofs(stage))["proven"] == state["parts"] and len(stage.ready_nodes()) == 2,
+               30, "it serves again")  # fmt: skip
+    assert stage.workers[-1].alive() and node
+    Streams(stage, LASTING).assert_unchanged(expected)
+
+
+def test_numerics_and_known_weights_outlive_the_head(stages, tmp_path):
+    """A worker that cannot run the kept numerics does not change them by joining first."""
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=2)
+    for folder in folders:
+        stage.add_worker("--model", folder)
+    stage.wait_ready()
+    numerics = stage.status()["cluster"]["numerics"]
+    known = (stage.state_dir / "known").read_text()
+    assert f"numerics {numerics}" in known and "tensor model.norm.weight" in known
+    for worker in stage.workers:
+        worker.kill()
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    rotate_weights(folders[0])
+    stage.start_head()
+    at = time.time()
+    stage.add_worker("--model", folders[0])
+    stage.add_worker("--model", DEMO)
+    event_after(stage, "proof_failed", at, seconds=30)
+    assert stage.status()["cluster"]["numerics"] == numerics
+    stage.stop()
+    assert not (stage.state_dir / "known").exists()

@@ -1,0 +1,200 @@
+#include "tools/troupe/known_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "runtime/limits.h"
+
+namespace troupe::cli {
+namespace {
+
+constexpr const char* kFormat = "troupe-known 1";
+/// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
+constexpr std::size_t kFactsMax = 1u << 22;
+
+Error cannot_write(const std::string& path) {
+  return unavailable("The file " + path + " cannot be written: " + std::strerror(errno) + ".");
+}
+
+// Names come from a file's JSON: a space or a line's end in one would break a line.
+std::string quoted(const std::string& name) {
+  std::string text;
+  for (const char c : name)
+    if (c == '%' || static_cast<unsigned char>(c) <= ' ') {
+      text += '%';
+      text += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
+      text += "0123456789abcdef"[c & 15];
+    } else {
+      text += c;
+    }
+  return text;
+}
+
+std::string unquoted(const std::string& text) {
+  std::string name;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '%' && i + 2 < text.size()) {
+      name += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      name += text[i];
+    }
+  return name;
+}
+
+std::string line_of(Numerics numerics) {
+  return "numerics " + std::string(to_string(numerics)) + " .\n";
+}
+
+std::string line_of(const KnownTensor& known) {
+  std::ostringstream line;
+  line << "tensor " << quoted(known.proof.tensor) << ' ' << quoted(known.proof.file) << ' '
+       << known.confirmed << std::hex << ' ' << known.proof.stored.size();
+  for (const Digest& d : known.proof.stored) line << ' ' << d.low << ' ' << d.high;
+  line << ' ' << known.proof.packed.has_value();
+  if (known.proof.packed) line << ' ' << known.proof.packed->low << ' ' << known.proof.packed->high;
+  line << " .\n";
+  return line.str();
+}
+
+std::string line_of(const KnownCanary& canary) {
+  std::ostringstream line;
+  line << "canary " << canary.tokens.size();
+  for (const TokenId token : canary.tokens) line << ' ' << token;
+  line << ' ' << canary.digests.size() << std::hex;
+  for (const std::uint64_t digest : canary.digests) line << ' ' << digest;
+  line << " .\n";
+  return line.str();
+}
+
+bool get(std::istringstream& in, KnownTensor& known) {
+  std::string tensor, file;
+  std::size_t count = 0;
+  bool packed = false;
+  in >> tensor >> file >> known.confirmed >> std::hex >> count;
+  if (!in || count == 0 || count > static_cast<std::size_t>(limits::kSumSlices)) return false;
+  known.proof.tensor = unquoted(tensor);
+  known.proof.file = unquoted(file);
+  known.proof.stored.resize(count);
+  for (Digest& d : known.proof.stored) in >> d.low >> d.high;
+  in >> packed;
+  if (packed) in >> known.proof.packed.emplace().low >> known.proof.packed->high;
+  return static_cast<bool>(in);
+}
+
+bool get(std::istringstream& in, KnownCanary& canary) {
+  std::size_t tokens = 0, digests = 0;
+  if (!(in >> tokens) || tokens > kFactsMax) return false;
+  canary.tokens.resize(tokens);
+  for (TokenId& token : canary.tokens) in >> token;
+  if (!(in >> digests) || digests > kFactsMax) return false;
+  canary.digests.resize(digests);
+  in >> std::hex;
+  for (std::uint64_t& digest : canary.digests) in >> digest;
+  return static_cast<bool>(in);
+}
+
+}  // namespace
+
+Result<KnownState> KnownFile::read(const std::string& checkpoint_hash) const {
+  std::ifstream in(path_);
+  KnownState known;
+  std::string line;
+  if (!in || !std::getline(in, line)) return known;
+  if (line != std::string(kFormat) + " " + checkpoint_hash) return known;
+  std::map<std::string, KnownTensor> tensors;
+  while (std::getline(in, line)) {
+    if (!line.ends_with(" .")) {
+      if (in.peek() == std::char_traits<char>::eof()) break;  // a crash cut it off
+      return corrupt("The file " + path_ + " has a line that is none of its: '" +
+                     line.substr(0, 64) + "'; delete it, and the weights are proven afresh.");
+    }
+    std::istringstream words(line);
+    std::string kind, value;
+    words >> kind;
+    bool good = tensors.size() <= kFactsMax;
+    if (kind == "numerics") {
+      words >> value;
+      const auto numerics = parse_numerics(value);
+      good = numerics.has_value();
+      if (good) known.numerics = *numerics;
+    } else if (kind == "tensor") {
+      KnownTensor tensor;
+      good = good && get(words, tensor);
+      if (good) tensors[tensor.proof.tensor] = std::move(tensor);
+    } else if (kind == "canary") {
+      KnownCanary canary;
+      good = get(words, canary);
+      if (good) known.canary = std::move(canary);
+    } else {
+      good = false;
+    }
+    if (!good)
+      return corrupt("The file " + path_ + " has a line that is none of its: '" +
+                     line.substr(0, 64) + "'; delete it, and the weights are proven afresh.");
+  }
+  for (auto& [name, tensor] : tensors) known.tensors.push_back(std::move(tensor));
+  return known;
+}
+
+Status KnownFile::begin(const std::string& checkpoint_hash, const KnownState& known) {
+  const std::string next = path_ + ".new";
+  {
+    std::ofstream out(next, std::ios::trunc);
+    out << kFormat << ' ' << checkpoint_hash << '\n';
+    if (known.numerics) out << line_of(*known.numerics);
+    for (const auto& tensor : known.tensors) out << line_of(tensor);
+    if (known.canary) out << line_of(*known.canary);
+    if (!out.flush()) return cannot_write(next);
+  }
+  std::error_code error;
+  std::filesystem::rename(next, path_, error);
+  if (error)
+    return unavailable("The file " + path_ + " cannot be written: " + error.message() + ".");
+  return {};
+}
+
+Status KnownFile::append(const std::string& lines) {
+  const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return cannot_write(path_);
+  std::size_t done = 0;
+  while (done < lines.size()) {
+    const ssize_t wrote = ::write(file, lines.data() + done, lines.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      const Error error = cannot_write(path_);
+      ::close(file);
+      return error;
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  ::close(file);
+  return {};
+}
+
+Status KnownFile::add(Numerics numerics) { return append(line_of(numerics)); }
+
+Status KnownFile::add(const std::vector<KnownTensor>& tensors) {
+  std::string lines;
+  for (const auto& tensor : tensors) lines += line_of(tensor);
+  return append(lines);
+}
+
+Status KnownFile::add(const KnownCanary& canary) { return append(line_of(canary)); }
+
+Status KnownFile::forget() {
+  std::error_code error;
+  std::filesystem::remove(path_, error);
+  if (error)
+    return unavailable("The file " + path_ + " cannot be deleted: " + error.message() + ".");
+  return {};
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "actors/supervisor/known_state.h"
+#include "runtime/result.h"
+
+namespace troupe::cli {
+
+/// STATE/known: what a head has found out of its checkpoint (KnownState), a fact a line. Lines are
+/// only added; of two about the same thing the later one counts. Begins with the checkpoint's hash:
+/// what is known of another one is worth nothing.
+class KnownFile {
+ public:
+  explicit KnownFile(std::string path) : path_(std::move(path)) {}
+
+  /// Empty when there is none, or it is another checkpoint's. A line that was cut off by a crash is
+  /// left out; kCorrupt when another line is none of this file's.
+  Result<KnownState> read(const std::string& checkpoint_hash) const;
+  /// Begins the file again with what is known, in one piece.
+  Status begin(const std::string& checkpoint_hash, const KnownState& known);
+
+  Status add(Numerics numerics);
+  Status add(const std::vector<KnownTensor>& tensors);
+  Status add(const KnownCanary& canary);
+  Status forget();
+
+ private:
+  Status append(const std::string& lines);
+  std::string path_;
+};
+
+}  // namespace troupe::cli
