@@ -131,6 +131,9 @@ struct TensorsRead {
 struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it
 struct PieceRead;
 struct PartRead;
+struct ProofsRead;
+struct CopyDiffers;
+struct CopiesProven;
 struct PartBuilt;
 struct StepCut;  // layer_shard/messages.h
 struct StepComputed;
@@ -187,11 +190,12 @@ struct NodeAgentInbox {
                     MemberLost,      // a life of a node is over, whatever its sockets say
                     Connect,         // connect to that peer again: the old connection broke
                     Avoid,           // devices to ask only if nobody else can
-                    Prove,           // read these tensors again
+                    Prove,           // read these tensors again, past the page cache
                     Stop,            // end in order
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, RoutesSettled,
-                      CheckpointInspected, PieceRead, PartRead, PartBuilt, Ended>;
+                      CheckpointInspected, PieceRead, PartRead, PartBuilt, ProofsRead, CopyDiffers,
+                      CopiesProven, Ended>;
 };
 
 /// The scheduler of one data-parallel replica.

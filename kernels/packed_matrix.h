@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 
 #include "runtime/buffer.h"
 #include "runtime/limits.h"
@@ -16,8 +18,8 @@ enum class WeightType : std::uint8_t { kF32, kBf16 };
 constexpr std::size_t weight_size(WeightType t) { return t == WeightType::kF32 ? 4 : 2; }
 
 /// The matrix W [n, k] of y = x W^T, wherever it lies: element (i, j) is at i * stride_n +
-/// j * stride_k elements from `data`. A transposed or per-head part of a tensor in a mapped file is
-/// packed without a copy.
+/// j * stride_k elements from `data`. A transposed or per-head part of a tensor is packed without a
+/// copy.
 struct WeightSource {
   const void* data = nullptr;
   WeightType type = WeightType::kBf16;
@@ -72,6 +74,7 @@ class PackedMatrix {
   WeightType type() const { return type_; }
   Numerics numerics() const { return numerics_; }
   std::size_t bytes() const { return data_.size(); }
+  std::span<const std::byte> memory() const { return data_.span(); }
 
   std::int64_t panels() const { return (n_ + kPanel - 1) / kPanel; }
   std::int64_t slice_k() const { return k_ / slices_; }
@@ -89,7 +92,7 @@ class PackedMatrix {
   }
 
  private:
-  friend Result<PackedMatrix> pack_matrix(Numerics, const WeightSource&, const PackOptions&);
+  friend class MatrixPacker;
 
   Buffer data_;
   std::int64_t n_ = 0, k_ = 0;
@@ -99,8 +102,30 @@ class PackedMatrix {
   Numerics numerics_ = Numerics::kReference;
 };
 
-/// Copies and packs. Fails with kInvalidArgument for an impossible shape and kResourceExhausted
-/// when memory is short.
+/// Packs a matrix whose rows come a few at a time, from the first to the last.
+class MatrixPacker {
+ public:
+  struct Shape {
+    WeightType type = WeightType::kBf16;  ///< of the rows that will come
+    std::int64_t n = 0, k = 0;
+  };
+  /// Fails with kInvalidArgument for an impossible shape and kResourceExhausted when memory is
+  /// short.
+  static Result<MatrixPacker> begin(Numerics numerics, const Shape& shape,
+                                    const PackOptions& options = {});
+
+  /// The next rows: whole panels (kPanel), unless they are the last. What they became comes back.
+  std::span<const std::byte> add(const WeightSource& rows);
+  /// After all rows.
+  PackedMatrix take() { return std::move(matrix_); }
+
+ private:
+  PackedMatrix matrix_;
+  std::int64_t rows_ = 0;  ///< packed so far
+};
+
+/// Copies and packs a whole matrix. Fails with kInvalidArgument for an impossible shape and
+/// kResourceExhausted when memory is short.
 Result<PackedMatrix> pack_matrix(Numerics numerics, const WeightSource& source,
                                  const PackOptions& options = {});
 

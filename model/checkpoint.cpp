@@ -1,19 +1,17 @@
 #include "model/checkpoint.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstring>
 #include <set>
 
+#include "model/file_error.h"
 #include "model/json_reader.h"
 #include "model/tensor_list.h"
+#include "model/weight_file.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -21,12 +19,6 @@ namespace {
 
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
-
-Error system_error(const std::string& path, const char* what) {
-  const int error = errno;
-  std::string message = path + " " + what + ": " + std::strerror(error);
-  return error == ENOENT ? not_found(std::move(message)) : unavailable(std::move(message));
-}
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
@@ -45,7 +37,7 @@ bool is_plain_name(const std::string& name) {
 
 Result<std::vector<std::string>> list_safetensors(const std::string& folder) {
   DIR* dir = ::opendir(folder.c_str());
-  if (!dir) return system_error(folder, "cannot be listed");
+  if (!dir) return file_error(folder, "cannot be listed", errno);
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir)) {
     const std::string name = entry->d_name;
@@ -112,42 +104,6 @@ class Sha256 {
 
 }  // namespace
 
-struct Checkpoint::File {
-  std::string path;
-  std::string name;
-  int fd = -1;
-  std::uint64_t size = 0;
-  struct stat opened {};
-  std::byte* map = nullptr;
-  SafetensorsHeader header;
-
-  ~File() {
-    if (map) ::munmap(map, size);
-    if (fd >= 0) ::close(fd);
-  }
-
-  /// The bytes may be read: it is still the file that was opened, and reaches as far as `end`. The
-  /// error goes on after a name.
-  Status still_holds(std::uint64_t end) const {
-    struct stat st {};
-    if (::fstat(fd, &st) != 0) return system_error("its file", "cannot be examined");
-    if (static_cast<std::uint64_t>(st.st_size) < end)
-      return corrupt("its file has shrunk to " + std::to_string(st.st_size) +
-                     " bytes since it was opened; restore it");
-    if (::stat(path.c_str(), &st) != 0)
-      return system_error("its file", "is not there any more; restore it");
-    const bool same = st.st_ino == opened.st_ino && st.st_dev == opened.st_dev &&
-                      st.st_mtim.tv_sec == opened.st_mtim.tv_sec &&
-                      st.st_mtim.tv_nsec == opened.st_mtim.tv_nsec;
-    if (!same) return corrupt("its file has changed since it was opened; restore it");
-    return {};
-  }
-
-  std::string_view header_text() const {
-    return {reinterpret_cast<const char*>(map), header.data_offset};
-  }
-};
-
 Checkpoint::Checkpoint() = default;
 Checkpoint::~Checkpoint() = default;
 
@@ -183,9 +139,9 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
 
   Sha256 hash;
   hash.add(*config_text);
-  for (const auto& file : checkpoint->files_) {
-    hash.add(file->name);
-    hash.add(file->header_text());
+  for (auto& file : checkpoint->files_) {
+    hash.add(file.file->name());
+    hash.add(std::exchange(file.header, {}));
   }
   checkpoint->hash_ = hash.hex();
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
@@ -198,59 +154,54 @@ Status Checkpoint::open_files(const std::vector<std::string>& names) {
 }
 
 Status Checkpoint::add_file(const std::string& name) {
-  auto file = std::make_unique<File>();
-  file->name = name;
-  file->path = folder_ + "/" + name;
-  // O_NONBLOCK, so that a FIFO of that name does not hold us up.
-  file->fd = ::open(file->path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file->fd < 0) return system_error(file->path, "cannot be opened");
-  struct stat st {};
-  if (::fstat(file->fd, &st) != 0) return system_error(file->path, "cannot be examined");
-  if (!S_ISREG(st.st_mode)) return corrupt(file->path + " should be a regular file");
-  file->size = static_cast<std::uint64_t>(st.st_size);
-  file->opened = st;
+  auto opened = WeightFile::open(folder_, name);
+  if (!opened) return opened.error();
+  File added{std::move(*opened), {}, 0};
+  const WeightFile& file = *added.file;
 
   std::array<std::byte, 8> prefix{};
-  const ssize_t got = ::pread(file->fd, prefix.data(), prefix.size(), 0);
-  if (got < 0) return system_error(file->path, "cannot be read");
-  const auto length = safetensors_header_length(
-      std::span<const std::byte>(prefix).first(static_cast<std::size_t>(got)), file->size,
-      file->path);
+  const auto prefix_bytes = std::min<std::uint64_t>(prefix.size(), file.size());
+  const auto begin = std::span(prefix).first(static_cast<std::size_t>(prefix_bytes));
+  if (auto status = file.read(0, begin); !status) return status;
+  const auto length = safetensors_header_length(begin, file.size(), file.path());
   if (!length) return length.error();
-
-  void* map = ::mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
-  if (map == MAP_FAILED) return system_error(file->path, "cannot be mapped");
-  file->map = static_cast<std::byte*>(map);
-  auto header = parse_safetensors_header({file->map, static_cast<std::size_t>(8 + *length)},
-                                         file->size, file->path);
+  added.header.resize(static_cast<std::size_t>(8 + *length));
+  const auto bytes = std::as_writable_bytes(std::span(added.header));
+  if (auto status = file.read(0, bytes); !status) return status;
+  if (auto status = file.unchanged(); !status) return status;
+  auto header = parse_safetensors_header(bytes, file.size(), file.path());
   if (!header) return header.error();
-  file->header = std::move(*header);
+  added.data_offset = header->data_offset;
+  files_.push_back(std::move(added));
+  return add_tensors(static_cast<std::uint32_t>(files_.size() - 1), std::move(*header));
+}
 
-  const auto index = static_cast<std::uint32_t>(files_.size());
-  for (auto& [tensor, info] : file->header.tensors) {
+Status Checkpoint::add_tensors(std::uint32_t file, SafetensorsHeader header) {
+  for (auto& [tensor, info] : header.tensors) {
     const auto [at, inserted] = directory_.try_emplace(tensor);
     if (!inserted)
-      return corrupt("tensor " + tensor + " is in " + files_[at->second.file]->path + " and in " +
-                     file->path + ", but should be in one file only");
-    at->second.file = index;
+      return corrupt("tensor " + tensor + " is in " + files_[at->second.file].file->path() +
+                     " and in " + files_[file].file->path() + ", but should be in one file only");
+    at->second.file = file;
     at->second.info = std::move(info);
   }
-  file->header.tensors.clear();
-  files_.push_back(std::move(file));
   return {};
 }
 
 Status Checkpoint::check_index(const std::map<std::string, std::string>& weight_map) const {
   for (const auto& [tensor, file] : weight_map) {
     const auto found = directory_.find(tensor);
-    if (found == directory_.end() || files_[found->second.file]->name != file)
+    if (found == directory_.end() || files_[found->second.file].file->name() != file)
       return corrupt(folder_ + "/" + kIndexName + ": tensor " + tensor.substr(0, 256) +
                      " should be in " + file + ", but is " +
-                     (found == directory_.end() ? "in no file"
-                                                : "in " + files_[found->second.file]->name));
+                     (found == directory_.end()
+                          ? "in no file"
+                          : "in " + files_[found->second.file].file->name()));
   }
   return {};
 }
+
+// --- Tensors ------------------------------------------------------------------------------------
 
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> names;
@@ -266,7 +217,7 @@ Result<const Checkpoint::Entry*> Checkpoint::expect(std::string_view name,
     return corrupt(folder_ + " lacks the tensor " + std::string(name) + ", expected with shape " +
                    shape_text(shape));
   const Entry& entry = found->second;
-  const std::string named = files_[entry.file]->path + ": tensor " + std::string(name);
+  const std::string named = files_[entry.file].file->path() + ": tensor " + std::string(name);
   if (std::find(allowed.begin(), allowed.end(), entry.info.dtype) == allowed.end()) {
     std::string names;
     for (const DType dtype : allowed)
@@ -286,30 +237,55 @@ Status Checkpoint::check_tensor(std::string_view name, std::span<const DType> al
   return entry ? Status() : Status(entry.error());
 }
 
-Result<TensorView> Checkpoint::tensor(std::string_view name, std::span<const DType> allowed,
-                                      std::span<const std::int64_t> shape) const {
-  const auto entry = expect(name, allowed, shape);
-  if (!entry) return entry.error();
-  const TensorInfo& info = (*entry)->info;
-  const File& file = *files_[(*entry)->file];
-  const std::uint64_t begin = file.header.data_offset + info.offset;
-  if (auto status = file.still_holds(begin + info.bytes); !status)
-    return Error{status.error().code, file.path + ": tensor " + std::string(name) +
-                                          " cannot be read: " + status.error().message};
-  (*entry)->reads.fetch_add(1, std::memory_order_relaxed);
-  bytes_read_.fetch_add(info.bytes, std::memory_order_relaxed);
-  return TensorView{info.dtype, {file.map + begin, static_cast<std::size_t>(info.bytes)}};
+StoredTensor Checkpoint::stored(std::string_view name, const Entry& entry) const {
+  const File& file = files_[entry.file];
+  return {name, &entry.info, file.file.get(), file.data_offset + entry.info.offset};
 }
 
-void Checkpoint::release(std::string_view name) const {
+Result<StoredTensor> Checkpoint::tensor(std::string_view name, std::span<const DType> allowed,
+                                        std::span<const std::int64_t> shape) const {
+  const auto entry = expect(name, allowed, shape);
+  if (!entry) return entry.error();
+  (*entry)->reads.fetch_add(1, std::memory_order_relaxed);
+  return stored(directory_.find(name)->first, **entry);
+}
+
+Result<StoredTensor> Checkpoint::find(std::string_view name) const {
   const auto found = directory_.find(name);
-  if (found == directory_.end()) return;
-  const File& file = *files_[found->second.file];
-  const std::uint64_t page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t begin = file.header.data_offset + found->second.info.offset;
-  const std::uint64_t end = begin + found->second.info.bytes;
-  const std::uint64_t first = (begin + page - 1) / page * page, last = end / page * page;
-  if (first < last) ::madvise(file.map + first, last - first, MADV_DONTNEED);
+  if (found == directory_.end())
+    return not_found(folder_ + " has no tensor " + std::string(name.substr(0, 256)));
+  return stored(found->first, found->second);
+}
+
+Status Checkpoint::read(const StoredTensor& tensor, std::uint64_t from,
+                        std::span<std::byte> out) const {
+  if (auto status = trusted(); !status) return status;
+  if (auto status = tensor.file->read(tensor.offset + from, out); !status)
+    return failed(tensor, status.error());
+  bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
+  return {};
+}
+
+Status Checkpoint::confirm(const StoredTensor& tensor) const {
+  const Status unchanged = tensor.file->unchanged();
+  return unchanged ? unchanged : Status(failed(tensor, unchanged.error()));
+}
+
+Status Checkpoint::trusted() const {
+  std::lock_guard lock(mutex_);
+  return doubt_ ? Status(*doubt_) : Status();
+}
+
+Error Checkpoint::failed(const StoredTensor& tensor, const Error& error) const {
+  // A bad block does not make it another file.
+  const Status unchanged = tensor.file->unchanged();
+  Error named{error.code, "tensor " + std::string(tensor.name) + " cannot be read: " +
+                              (unchanged ? error : unchanged.error()).message};
+  if (!unchanged && unchanged.error().code == ErrorCode::kCorrupt) {
+    std::lock_guard lock(mutex_);
+    if (!doubt_) doubt_ = named;
+  }
+  return named;
 }
 
 std::uint64_t Checkpoint::reads(std::string_view name) const {

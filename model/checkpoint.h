@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,10 +33,15 @@ struct TensorInfo {
   std::uint64_t bytes = 0;
 };
 
-/// A tensor's bytes, in row-major order, valid as long as the checkpoint.
-struct TensorView {
-  DType dtype = DType::kBf16;
-  std::span<const std::byte> bytes;
+class WeightFile;
+
+/// A tensor of a checkpoint and where its bytes are, in row-major order; valid as long as the
+/// checkpoint.
+struct StoredTensor {
+  std::string_view name;
+  const TensorInfo* info = nullptr;
+  const WeightFile* file = nullptr;
+  std::uint64_t offset = 0;  ///< in the file
 };
 
 /// The formats that weights may have so far.
@@ -58,8 +65,11 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
                                                    const std::string& file);
 
 /// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without
-/// one. The files are mapped read-only; nothing is read until someone asks for a tensor. Safe to
+/// one. The files stay open; nothing but headers is read until someone asks for a tensor. Safe to
 /// use from several threads.
+///
+/// What is read must be of the files as they were opened. Once one of them turns out to be another
+/// the checkpoint is doubted: nothing is read from it any more, however the files look later.
 class Checkpoint {
  public:
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
@@ -78,24 +88,36 @@ class Checkpoint {
   bool has(std::string_view name) const { return directory_.contains(name); }
   std::vector<std::string> names() const;
 
-  /// The bytes of a tensor, in the mapping. Errors when it is missing, when its dtype is none of
-  /// `allowed` or its shape another one, and when its file has become shorter since it was opened
-  /// (reading it would be a bus error).
-  Result<TensorView> tensor(std::string_view name, std::span<const DType> allowed,
-                            std::span<const std::int64_t> shape) const;
+  /// Where a tensor is. Errors when it is missing, when its dtype is none of `allowed` or its shape
+  /// another one.
+  Result<StoredTensor> tensor(std::string_view name, std::span<const DType> allowed,
+                              std::span<const std::int64_t> shape) const;
   /// The same checks without handing anything out.
   Status check_tensor(std::string_view name, std::span<const DType> allowed,
                       std::span<const std::int64_t> shape) const;
-  /// Gives the pages of a tensor back to the system once it is packed.
-  void release(std::string_view name) const;
+  /// A tensor of any type and shape.
+  Result<StoredTensor> find(std::string_view name) const;
 
-  /// How often tensor() has handed a tensor out, for the proof that each is read once.
+  /// Fills `out` with a tensor's bytes from `from` on. What was read counts only once confirm() has
+  /// succeeded after it.
+  Status read(const StoredTensor& tensor, std::uint64_t from, std::span<std::byte> out) const;
+  Status confirm(const StoredTensor& tensor) const;
+  /// The error that cast doubt on it, if one has.
+  Status trusted() const;
+  /// Names the tensor in an error of its file. If the file is another, that is said instead.
+  Error failed(const StoredTensor& tensor, const Error& error) const;
+
+  /// How often tensor() was asked for one, for the proof that each is read once.
   std::uint64_t reads(std::string_view name) const;
-  /// Bytes handed out so far, all tensors.
+  /// Bytes read so far, all tensors.
   std::uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
  private:
-  struct File;
+  struct File {
+    std::unique_ptr<WeightFile> file;
+    std::string header;  ///< with its length; only while opening
+    std::uint64_t data_offset = 0;
+  };
   struct Entry {
     std::uint32_t file = 0;
     TensorInfo info;
@@ -104,7 +126,9 @@ class Checkpoint {
   Checkpoint();
   Status open_files(const std::vector<std::string>& names);
   Status add_file(const std::string& name);
+  Status add_tensors(std::uint32_t file, SafetensorsHeader header);
   Status check_index(const std::map<std::string, std::string>& weight_map) const;
+  StoredTensor stored(std::string_view name, const Entry& entry) const;
   /// Its directory entry, if dtype and shape are as expected.
   Result<const Entry*> expect(std::string_view name, std::span<const DType> allowed,
                               std::span<const std::int64_t> shape) const;
@@ -113,9 +137,11 @@ class Checkpoint {
   std::string hash_;
   ModelConfig config_;
   GenerationConfig generation_config_;
-  std::vector<std::unique_ptr<File>> files_;
+  std::vector<File> files_;
   std::map<std::string, Entry, std::less<>> directory_;
   mutable std::atomic<std::uint64_t> bytes_read_{0};
+  mutable std::mutex mutex_;
+  mutable std::optional<Error> doubt_;  // guarded by mutex_
 };
 
 }  // namespace troupe

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <set>
 
+#include "model/file_error.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -49,33 +49,83 @@ std::string shown(const nlohmann::json& value) {
   return text;
 }
 
+/// Builds the value from the parser's events, in linear time: the library's own way of watching
+/// keys looks through an object each time that one of its values ends.
+class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  using Json = nlohmann::json;
+
+  Json take() { return std::move(root_); }
+  /// Why the events ended, to go on after the file's name.
+  const std::string& trouble() const { return trouble_; }
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(std::int64_t value) override { return put(value); }
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return put(std::move(value)); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    const auto [at, added] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
+    slot_ = &at->second;
+    if (!added) trouble_ = " has the key " + shown(name) + " twice";
+    return added;
+  }
+  bool parse_error(std::size_t byte, const std::string&, const Json::exception& e) override {
+    const bool syntax = dynamic_cast<const Json::parse_error*>(&e) != nullptr;
+    trouble_ = syntax ? " is not valid JSON at byte " + std::to_string(byte)
+                      : " holds a JSON value that cannot be read, such as a number out of range";
+    return false;
+  }
+
+ private:
+  Json* place(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    if (open_.back()->is_array()) {
+      auto& list = open_.back()->get_ref<Json::array_t&>();
+      return &list.emplace_back(std::move(value));
+    }
+    *slot_ = std::move(value);
+    return slot_;
+  }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // objects and arrays, the innermost last
+  Json* slot_ = nullptr;     // of the last key of the innermost object
+  std::string trouble_;
+};
+
 }  // namespace
 
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& file) {
   if (too_deep(text))
     return corrupt(file + " nests brackets deeper than " + std::to_string(limits::kJsonDepthMax) +
                    " levels");
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  std::string duplicate;
-  auto watch = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && duplicate.empty()) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) duplicate = key;
-    }
-    return true;
-  };
   try {
-    auto value = nlohmann::json::parse(text.begin(), text.end(), watch);
-    if (!duplicate.empty())
-      return corrupt(file + " has the key " + shown(duplicate) + " twice");
-    return value;
-  } catch (const nlohmann::json::exception& e) {
-    if (const auto* parse = dynamic_cast<const nlohmann::json::parse_error*>(&e))
-      return corrupt(file + " is not valid JSON at byte " + std::to_string(parse->byte));
-    return corrupt(file + " holds a JSON value that cannot be read, such as a number out of range");
+    TreeBuilder builder;
+    if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
+    return corrupt(file + builder.trouble());
   } catch (const std::bad_alloc&) {
     return resource_exhausted(file + " takes more memory to parse than there is");
   }
@@ -183,11 +233,7 @@ std::vector<std::int32_t> JsonReader::ints(const char* key, std::int64_t min, st
 }
 
 Result<std::string> read_text_file(const std::string& path, std::size_t bytes_max) {
-  auto failed = [&](const char* what) {
-    const int error = errno;
-    std::string message = path + " " + what + ": " + std::strerror(error);
-    return error == ENOENT ? not_found(std::move(message)) : unavailable(std::move(message));
-  };
+  const auto failed = [&](const char* what) { return file_error(path, what, errno); };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return failed("cannot be opened");
   struct Close {

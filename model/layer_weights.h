@@ -1,14 +1,25 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/expert_ffn.h"
 #include "kernels/packed_matrix.h"
 #include "model/config.h"
 #include "runtime/buffer.h"
+#include "runtime/tensor_proof.h"
 
 namespace troupe {
+
+/// A tensor in memory: what it was when it was read, and where its packed bytes lie, in the order
+/// of their digest. Lies within the weights that it belongs to.
+struct HeldTensor {
+  TensorProof proof;
+  std::vector<std::span<const std::byte>> memory;
+};
+using HeldTensors = std::vector<HeldTensor>;
 
 /// Multi-head latent attention, in absorbed form: kv_b_proj is split by head into the map of q into
 /// the latent space (W_UK) and the map of the attended latent out of it (W_UV). DeepSeek-V2, arXiv
@@ -60,11 +71,13 @@ struct ShardWeights {
   EmbeddingTable embedding;          // if first == 0
   std::vector<float> final_norm;     // [hidden], if last == num_layers
   kernels::PackedMatrix head;        // [vocab, hidden], if last == num_layers
+  HeldTensors tensors;               // all of the above
 };
 
 /// One routed expert.
 struct ExpertWeights {
   kernels::ExpertWeights mlp;
+  HeldTensors tensors;
 };
 
 // How products that tensor parallelism may split are packed: as fixed slices along their inner

@@ -12,6 +12,20 @@ Status check_all(const Checkpoint& checkpoint, const std::vector<TensorSpec>& sp
 
 }  // namespace
 
+/// Outputs are split where each rank computes some of them (heads, inner rows, the vocabulary), and
+/// inputs where it brings what it has of them to a sum.
+SplitAxis split_axis(std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!tensor.ends_with(kWeight)) return SplitAxis::kNone;
+  tensor.remove_suffix(kWeight.size());
+  const auto dot = tensor.rfind('.');
+  const std::string_view part = dot == tensor.npos ? tensor : tensor.substr(dot + 1);
+  for (const std::string_view rows :
+       {"q_b_proj", "q_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head"})
+    if (part == rows) return SplitAxis::kRows;
+  return part == "o_proj" || part == "down_proj" ? SplitAxis::kColumns : SplitAxis::kNone;
+}
+
 std::string layer_prefix(std::int32_t layer) {
   return "model.layers." + std::to_string(layer) + ".";
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/checkpoint.h"
@@ -16,6 +17,10 @@ struct TensorSpec {
   std::string name;
   std::vector<std::int64_t> shape;
 };
+
+/// What tensor parallelism splits of a matrix as it is stored, [outputs, inputs].
+enum class SplitAxis : std::uint8_t { kNone, kRows, kColumns };
+SplitAxis split_axis(std::string_view tensor);
 
 // Names by part; the loaders and the check of a whole checkpoint share them.
 std::string layer_prefix(std::int32_t layer);                         ///< "model.layers.3."

@@ -1,13 +1,17 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "model/layer_weights.h"
 #include "model/tensor_list.h"
+#include "model/tensor_reader.h"
 #include "runtime/bf16.h"
+#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
@@ -17,112 +21,173 @@ using kernels::PackOptions;
 using kernels::WeightSource;
 using kernels::WeightType;
 
+/// Rows are read about so many bytes at a time: they stay in the cache between reading, digesting
+/// and packing.
+constexpr std::size_t kPieceBytes = 1u << 20;
+
+WeightType type_of(DType dtype) {
+  return dtype == DType::kF32 ? WeightType::kF32 : WeightType::kBf16;
+}
+
 /// Reads and packs tensors, keeping the first error, so that a loader reads as a list of tensors.
-class WeightReader {
+class WeightLoader {
  public:
-  WeightReader(const Checkpoint& checkpoint, Numerics numerics)
-      : checkpoint_(checkpoint), numerics_(numerics) {}
+  WeightLoader(const Checkpoint& checkpoint, Numerics numerics, const ReadGoesOn& goes_on)
+      : checkpoint_(checkpoint), numerics_(numerics), goes_on_(goes_on) {}
 
   const Status& status() const { return status_; }
+  /// What was read, in order.
+  HeldTensors take_tensors() { return std::move(tensors_); }
 
   /// A matrix [n, k] as it is stored.
   PackedMatrix matrix(const std::string& name, std::int64_t n, std::int64_t k,
                       const PackOptions& options = {}) {
-    const auto source = open(name, n, k);
-    PackedMatrix packed = pack(name, source, options);
-    checkpoint_.release(name);
-    return packed;
+    auto rows = open(name, {n, k});
+    if (!rows) return {};
+    const WeightType type = type_of(rows->dtype());
+    auto packer = kernels::MatrixPacker::begin(numerics_, {type, n, k}, options);
+    if (!packer) {
+      fail(packing(name, packer.error()));
+      return {};
+    }
+    Xxh3 packed;
+    each_piece(*rows, kernels::kPanel, [&](const std::byte* data, std::int64_t count) {
+      packed.add(packer->add(kernels::dense_source(data, type, count, k)));
+      return Status();
+    });
+    PackedMatrix matrix = packer->take();
+    finish(*rows, packed, {matrix.memory()});
+    return matrix;
   }
 
   /// A vector [n], widened to float32.
   std::vector<float> vector(const std::string& name, std::int64_t n) {
-    const auto view = tensor(name, {n});
-    if (!status_.ok()) return {};
+    auto rows = open(name, {n});
+    if (!rows) return {};
     std::vector<float> out(static_cast<std::size_t>(n));
-    if (view.dtype == DType::kF32) {
-      std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
-    } else {
+    each_piece(*rows, 1, [&](const std::byte* data, std::int64_t) {
+      if (rows->dtype() == DType::kF32) {
+        std::memcpy(out.data(), data, rows->row_bytes());
+        return Status();
+      }
       for (std::size_t i = 0; i < out.size(); ++i) {
         Bf16 x;
-        std::memcpy(&x, view.bytes.data() + i * sizeof x, sizeof x);
+        std::memcpy(&x, data + i * sizeof x, sizeof x);
         out[i] = to_float(x);
       }
-    }
+      return Status();
+    });
+    Xxh3 packed;
+    packed.add(std::as_bytes(std::span(out)));
+    finish(*rows, packed, {std::as_bytes(std::span(out))});
     return out;
   }
 
   EmbeddingTable embedding(const std::string& name, std::int64_t n, std::int64_t k) {
     EmbeddingTable table;
-    const auto source = open(name, n, k);
-    if (!status_.ok()) return table;
-    table.data = Buffer(static_cast<std::size_t>(n * k) * kernels::weight_size(source.type));
-    std::memcpy(table.data.data(), source.data, table.data.size());
-    table.source = source;
-    table.source.data = table.data.data();
-    checkpoint_.release(name);
+    auto rows = open(name, {n, k});
+    if (!rows) return table;
+    table.data = Buffer::uninitialized(static_cast<std::size_t>(n) * rows->row_bytes());
+    table.source = kernels::dense_source(table.data.data(), type_of(rows->dtype()), n, k);
+    Xxh3 packed;
+    std::byte* to = table.data.data();
+    each_piece(*rows, 1, [&](const std::byte* data, std::int64_t count) {
+      const std::span<std::byte> piece(to, static_cast<std::size_t>(count) * rows->row_bytes());
+      std::memcpy(piece.data(), data, piece.size());
+      packed.add(piece);
+      to += piece.size();
+      return Status();
+    });
+    finish(*rows, packed, {table.data.span()});
     return table;
   }
 
-  /// kv_b_proj [heads * (nope + v), kv_lora], taken apart by head through strides, without a copy.
+  /// kv_b_proj [heads * (nope + v), kv_lora], taken apart by head through strides.
   void kv_b(const ModelConfig& c, const std::string& name, AttentionWeights& out) {
     const std::int64_t head_rows = c.qk_nope_head_dim + c.v_head_dim;
-    const auto whole = open(name, c.num_heads * head_rows, c.kv_lora_rank);
-    if (!status_.ok()) return;
-    const auto element = static_cast<std::int64_t>(kernels::weight_size(whole.type));
-    for (std::int64_t head = 0; head < c.num_heads && status_.ok(); ++head) {
-      const auto* start = static_cast<const std::byte*>(whole.data) +
-                          head * head_rows * c.kv_lora_rank * element;
-      const WeightSource uk = {start, whole.type, c.kv_lora_rank, c.qk_nope_head_dim,
-                               1, c.kv_lora_rank};
-      const WeightSource uv = {start + c.qk_nope_head_dim * c.kv_lora_rank * element, whole.type,
-                               c.v_head_dim, c.kv_lora_rank, c.kv_lora_rank, 1};
-      out.w_uk.push_back(pack(name, uk, absorbed_options()));
-      out.w_uv.push_back(pack(name, uv, absorbed_options()));
-    }
-    checkpoint_.release(name);
+    auto rows = open(name, {c.num_heads * head_rows, c.kv_lora_rank});
+    if (!rows) return;
+    const WeightType type = type_of(rows->dtype());
+    Xxh3 packed;
+    std::vector<std::span<const std::byte>> memory;
+    const auto keep = [&](Result<PackedMatrix> part, std::vector<PackedMatrix>& parts) {
+      if (!part) return Status(packing(name, part.error()));
+      packed.add(part->memory());
+      memory.push_back(part->memory());
+      parts.push_back(std::move(*part));
+      return Status();
+    };
+    each_piece(*rows, head_rows, [&](const std::byte* data, std::int64_t count) {
+      Status kept;
+      for (std::int64_t row = 0; row < count && kept; row += head_rows) {
+        const std::byte* uk = data + static_cast<std::size_t>(row) * rows->row_bytes();
+        const std::byte* uv =
+            uk + static_cast<std::size_t>(c.qk_nope_head_dim) * rows->row_bytes();
+        const WeightSource transposed = {uk, type, c.kv_lora_rank, c.qk_nope_head_dim,
+                                         1,  c.kv_lora_rank};
+        kept = keep(kernels::pack_matrix(numerics_, transposed, absorbed_options()), out.w_uk);
+        if (!kept) break;
+        const auto straight = kernels::dense_source(uv, type, c.v_head_dim, c.kv_lora_rank);
+        kept = keep(kernels::pack_matrix(numerics_, straight, absorbed_options()), out.w_uv);
+      }
+      return kept;
+    });
+    finish(*rows, packed, std::move(memory));
   }
 
  private:
-  TensorView tensor(const std::string& name, std::initializer_list<std::int64_t> shape) {
-    if (!status_.ok()) return {};
-    auto view = checkpoint_.tensor(name, kWeightDTypes, {shape.begin(), shape.size()});
-    if (!view) {
-      status_ = view.error();
-      return {};
-    }
-    return *view;
+  using TakeRows = std::function<Status(const std::byte* rows, std::int64_t count)>;
+
+  std::optional<TensorReader> open(const std::string& name,
+                                   std::initializer_list<std::int64_t> shape) {
+    if (!status_.ok()) return std::nullopt;
+    auto rows = TensorReader::open(checkpoint_, name, {shape.begin(), shape.size()});
+    if (rows) return std::move(*rows);
+    fail(rows.error());
+    return std::nullopt;
   }
 
-  WeightSource open(const std::string& name, std::int64_t n, std::int64_t k) {
-    const auto view = tensor(name, {n, k});
-    const auto type = view.dtype == DType::kF32 ? WeightType::kF32 : WeightType::kBf16;
-    const std::byte* data = view.bytes.data();
-    // The format lets a tensor begin anywhere; nearly all writers align it.
-    if (reinterpret_cast<std::uintptr_t>(data) % kernels::weight_size(type) != 0) {
-      aligned_ = Buffer(view.bytes.size());
-      std::memcpy(aligned_.data(), data, view.bytes.size());
-      data = aligned_.data();
+  /// Hands out all rows, as many as fit into a piece, `granule` of them or a multiple at a time.
+  void each_piece(TensorReader& rows, std::int64_t granule, const TakeRows& take) {
+    const std::int64_t fit = static_cast<std::int64_t>(kPieceBytes / rows.row_bytes());
+    const std::int64_t most = std::max<std::int64_t>(fit / granule, 1) * granule;
+    const auto bytes = [&](std::int64_t count) {
+      return static_cast<std::size_t>(count) * rows.row_bytes();
+    };
+    const std::size_t needed = bytes(std::min(most, rows.rows_left()));
+    if (piece_.size() < needed) piece_ = Buffer::uninitialized(needed);
+    while (status_.ok() && rows.rows_left() > 0) {
+      const std::int64_t count = std::min(most, rows.rows_left());
+      if (goes_on_ && !goes_on_()) return fail(cancelled("Nobody wants these weights any more."));
+      Status taken = rows.read(piece_.span().first(bytes(count)));
+      if (taken.ok()) taken = take(piece_.data(), count);
+      if (!taken.ok()) fail(taken.error());
     }
-    return kernels::dense_source(data, type, n, k);
   }
 
-  PackedMatrix pack(const std::string& name, const WeightSource& source,
-                    const PackOptions& options) {
-    if (!status_.ok()) return {};
-    auto packed = kernels::pack_matrix(numerics_, source, options);
-    if (packed) return std::move(*packed);
-    status_ = Error{packed.error().code,
-                    "packing the tensor " + name + ": " + packed.error().message};
-    return {};
+  void finish(const TensorReader& rows, const Xxh3& packed,
+              std::vector<std::span<const std::byte>> memory) {
+    if (!status_.ok()) return;
+    auto proof = rows.finish();
+    if (!proof) return fail(proof.error());
+    proof->packed = packed.digest();
+    tensors_.push_back({std::move(*proof), std::move(memory)});
   }
+
+  static Error packing(const std::string& name, const Error& error) {
+    return {error.code, "packing the tensor " + name + ": " + error.message};
+  }
+  void fail(Error error) { status_ = std::move(error); }
 
   const Checkpoint& checkpoint_;
-  Numerics numerics_;
-  Buffer aligned_;  // the tensor at hand, if its file has it on an odd address
+  const Numerics numerics_;
+  const ReadGoesOn& goes_on_;
+  Buffer piece_;  // rows as they are stored
+  HeldTensors tensors_;
   Status status_;
 };
 
-AttentionWeights read_attention(WeightReader& in, const ModelConfig& c, std::int32_t layer) {
+AttentionWeights read_attention(WeightLoader& in, const ModelConfig& c, std::int32_t layer) {
   const std::string a = layer_prefix(layer) + "self_attn.";
   const std::int64_t heads = c.num_heads, q_rows = heads * c.qk_head_dim();
   AttentionWeights w;
@@ -141,7 +206,7 @@ AttentionWeights read_attention(WeightReader& in, const ModelConfig& c, std::int
   return w;
 }
 
-MlpWeights read_mlp(WeightReader& in, const ModelConfig& c, const std::string& prefix,
+MlpWeights read_mlp(WeightLoader& in, const ModelConfig& c, const std::string& prefix,
                     std::int64_t width) {
   MlpWeights w;
   w.gate = in.matrix(prefix + "gate_proj.weight", width, c.hidden_size);
@@ -150,7 +215,7 @@ MlpWeights read_mlp(WeightReader& in, const ModelConfig& c, const std::string& p
   return w;
 }
 
-LayerWeights read_layer(WeightReader& in, const ModelConfig& c, std::int32_t layer) {
+LayerWeights read_layer(WeightLoader& in, const ModelConfig& c, std::int32_t layer) {
   const std::string mlp = layer_prefix(layer) + "mlp.";
   LayerWeights w;
   w.kind = c.layer_kind(layer);
@@ -178,14 +243,15 @@ Error out_of_memory(const Checkpoint& checkpoint) {
 
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
-                                                       std::int32_t last) {
+                                                       std::int32_t last,
+                                                       const ReadGoesOn& goes_on) {
   const ModelConfig& c = checkpoint.config();
   if (first < 0 || first >= last || last > c.num_layers)
     return invalid_argument("a shard needs a range of layers within the model's " +
                             std::to_string(c.num_layers) + ", but was asked for " +
                             std::to_string(first) + " to " + std::to_string(last));
   try {
-    WeightReader in(checkpoint, numerics);
+    WeightLoader in(checkpoint, numerics, goes_on);
     auto shard = std::make_shared<ShardWeights>();
     shard->first = first;
     shard->last = last;
@@ -200,6 +266,7 @@ Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpo
                     c.vocab_size, c.hidden_size);
     }
     if (!in.status().ok()) return in.status().error();
+    shard->tensors = in.take_tensors();
     return std::shared_ptr<const ShardWeights>(std::move(shard));
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint);
@@ -208,20 +275,22 @@ Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpo
 
 Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& checkpoint,
                                                          Numerics numerics, std::int32_t layer,
-                                                         std::int32_t expert) {
+                                                         std::int32_t expert,
+                                                         const ReadGoesOn& goes_on) {
   const ModelConfig& c = checkpoint.config();
   if (layer < 0 || layer >= c.num_layers || c.layer_kind(layer) != LayerKind::kExperts ||
       expert < 0 || expert >= c.num_experts)
     return invalid_argument("layer " + std::to_string(layer) + " has no routed expert " +
                             std::to_string(expert));
   try {
-    WeightReader in(checkpoint, numerics);
+    WeightLoader in(checkpoint, numerics, goes_on);
     const std::string p = expert_prefix(layer, expert);
     auto weights = std::make_shared<ExpertWeights>();
     weights->mlp.gate = in.matrix(p + "gate_proj.weight", c.moe_intermediate_size, c.hidden_size);
     weights->mlp.up = in.matrix(p + "up_proj.weight", c.moe_intermediate_size, c.hidden_size);
     weights->mlp.down = in.matrix(p + "down_proj.weight", c.hidden_size, c.moe_intermediate_size);
     if (!in.status().ok()) return in.status().error();
+    weights->tensors = in.take_tensors();
     return std::shared_ptr<const ExpertWeights>(std::move(weights));
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint);

@@ -40,6 +40,23 @@ inline constexpr auto kLoadProgressDeadline = 60s;
 inline constexpr auto kLoadRetryMin = 500ms;
 inline constexpr auto kLoadRetryMax = 30s;
 static_assert(kLoadRetryMin <= kLoadRetryMax);
+/// A read that was called off and has not ended by then hangs: the next one does not wait for it.
+inline constexpr auto kReadPatience = 1s;
+/// Reads that may hang at a time; beyond it loads fail at once.
+inline constexpr std::size_t kHungReadsMax = 4;
+/// How long a worker may take to look at all of its copies again: 1 TiB at 2 GB/s.
+inline constexpr auto kProveCopiesDeadline = 600s;
+/// Questions of the head for proofs that wait; a newer one is answered with an error.
+inline constexpr std::size_t kProvesMax = 64;
+/// Tensors whose proofs travel in one message: some 300 bytes each.
+inline constexpr std::size_t kProofsPerMessage = 2048;
+/// Of a core, for looking at copies in memory; with all else an idle node stays below 1 %.
+inline constexpr double kProofShare = 0.005;
+/// What is hashed of them in one go: a fraction of a millisecond.
+inline constexpr std::size_t kProofSliceBytes = 1u << 20;
+/// No copy is looked at more often: a small model costs nothing.
+inline constexpr auto kProofPause = 10s;
+
 /// How long the head waits for its workers to end.
 inline constexpr auto kStopDeadline = 5s;
 /// How long a worker that ends waits for the head to take its leave.

@@ -49,6 +49,12 @@ struct JoinedCluster {
 struct InspectCheckpoint {
   std::string folder;
 };
+/// Read these tensors again, past the page cache; ProofsRead follows.
+struct ProveTensors {
+  std::vector<std::string> tensors;
+};
+/// Look at all copies in memory at once; CopiesProven follows.
+struct ProveCopies {};
 /// The membership is over: replicas, shards and groups of every version stop. Weights stay in
 /// memory.
 struct StopServing {
@@ -137,9 +143,10 @@ struct RetireVersion {
 
 /// PeerDown and PeerUp are for the node's actors: whom they may ask.
 using AgentEffects =
-    Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, InspectCheckpoint, StopServing,
-            HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer, ConnectPeer,
-            AskPeer, PeerLost, PeerDown, PeerUp, AvoidDevices, DropVersion, LoadVersion,
+    Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, InspectCheckpoint, ProveTensors,
+            ProveCopies, StopServing, HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer,
+            ExpectPeer, ConnectPeer, AskPeer, PeerLost, PeerDown, PeerUp, AvoidDevices, DropVersion,
+            LoadVersion,
             ActivateVersion, RetireVersion>;
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/interfaces.h"
 #include "model/expert_set.h"
@@ -10,7 +12,10 @@
 namespace troupe {
 
 class ModelSizes;  // actors/worker/model_sizes.h
+struct HeldTensor;  // model/layer_weights.h
 struct ShardWeights;
+/// A piece's tensors, which know what they were when they were read. Keeps the piece alive.
+using PieceTensors = std::shared_ptr<const std::vector<HeldTensor>>;
 
 /// What is in the checkpoint's folder.
 struct InspectedCheckpoint {
@@ -18,8 +23,9 @@ struct InspectedCheckpoint {
   std::shared_ptr<const ModelSizes> sizes;
   std::string folder;
 };
-/// Its job -> NodeAgent: the checkpoint has been inspected.
+/// Its job -> NodeAgent: the checkpoint in that folder has been inspected.
 struct CheckpointInspected {
+  std::string folder;
   Result<InspectedCheckpoint> checkpoint;
 };
 
@@ -31,6 +37,7 @@ struct PieceRead {
   bool is_expert = true;
   std::shared_ptr<const ExpertWeights> expert_weights;  ///< null in the simulation, as the next
   std::shared_ptr<const ShardWeights> shard_weights;
+  PieceTensors tensors = {};
 };
 /// Its job -> NodeAgent: an order is done, or failed: then the error names the file and the tensor.
 /// Not told of an order that was superseded.
@@ -39,6 +46,18 @@ struct PartRead {
   bool tier = false;
   Status status;
 };
+
+/// Its job -> NodeAgent: tensors were read again, past the page cache, or could not be.
+struct ProofsRead {
+  TensorProofs proofs;
+};
+/// Its job -> NodeAgent: a piece in memory is not what it was when it was read.
+struct CopyDiffers {
+  PieceTensors piece;
+  ProofFailed proof;
+};
+/// Its job -> NodeAgent: all pieces in memory have been looked at again.
+struct CopiesProven {};
 
 struct Preparation;
 /// Its job -> NodeAgent: what a version starts has been built, or could not be.

@@ -42,7 +42,7 @@ void NodeAgent::on(const HeadUp&, TimePoint now, Effects&) {
 }
 
 void NodeAgent::on(const HeadDown& down, TimePoint now, Effects& effects) {
-  if (state_ == State::kEnded || state_ == State::kSeeking) return;
+  if (state_ == State::kEnded || state_ == State::kSeeking || state_ == State::kProving) return;
   if (state_ == State::kLeaving) return end(0, "left the cluster", effects);
   stop_role(effects);
   if (down.foreign)
@@ -82,19 +82,26 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
     inspect(now, effects);
 }
 
+/// An inspection that takes longer than a session may goes on without one.
 void NodeAgent::inspect(TimePoint now, Effects& effects) {
   checkpoint_hash_.clear();
-  effects.add(InspectCheckpoint{model_path_});
+  if (inspecting_ != model_path_) effects.add(InspectCheckpoint{model_path_});
+  inspecting_ = model_path_;
   enter(State::kInspecting, limits::kHandshakeDeadline, now);
 }
 
 void NodeAgent::on(const CheckpointInspected& inspected, TimePoint now, Effects& effects) {
   // A late answer is remembered for the next greeting, if that names the same folder.
   const auto& checkpoint = inspected.checkpoint;
-  if (checkpoint.ok() && checkpoint->folder != model_path_) return;
+  if (inspected.folder != inspecting_) return;
+  inspecting_.clear();
+  if (inspected.folder != model_path_) return;
   if (checkpoint.ok()) checkpoint_hash_ = checkpoint->hash;
   if (state_ != State::kInspecting) return;
-  if (!checkpoint.ok())
+  if (!checkpoint.ok() && passing(checkpoint.error().code)) {
+    effects.add(CloseHead{});
+    seek("this worker cannot read the checkpoint now: " + checkpoint.error().message, now, effects);
+  } else if (!checkpoint.ok())
     give_up("This worker cannot read the checkpoint: " + checkpoint.error().message +
                 " If it lies elsewhere on this machine, say where with --model.",
             effects);
@@ -307,6 +314,10 @@ void NodeAgent::take(const Avoid& avoid, const Envelope&, Effects& effects) {
   effects.add(AvoidDevices{{avoid.devices.begin(), avoid.devices.end()}});
 }
 
+void NodeAgent::take(const Prove& prove, const Envelope&, Effects& effects) {
+  effects.add(ProveTensors{prove.tensors});
+}
+
 void NodeAgent::take(const Stop& stop, const Envelope&, Effects& effects) {
   voice_.say("The head stops the cluster: " + stop.reason, effects);
   voice_.tell_head(Leave{"the cluster stops"}, effects);
@@ -318,7 +329,8 @@ void NodeAgent::renew(TimePoint now, const NodeProgress& progress, Effects& effe
     lease_.skip(now);
     return voice_.say("A device makes no progress; the lease is not renewed.", effects);
   }
-  voice_.tell_head(Renew{lease_.renew(now), progress.devices, progress.replicas}, effects);
+  voice_.tell_head(
+      Renew{lease_.renew(now), progress.devices, progress.replicas, progress.proofs}, effects);
 }
 
 void NodeAgent::load_progress(const LoadProgress& progress, TimePoint now, Effects& effects) {
@@ -336,6 +348,32 @@ void NodeAgent::load_failed(PlacementVersion version, Error error, TimePoint now
 
 void NodeAgent::settled(PlacementVersion version, TimePoint now, Effects& effects) {
   if (keep_lease(now, effects)) versions_.settled(version, voice_, effects);
+}
+
+// --- Proofs -------------------------------------------------------------------------------------
+
+void NodeAgent::proofs(TensorProofs proofs, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects) && state_ == State::kMember)
+    voice_.tell_head(std::move(proofs), effects);
+}
+
+void NodeAgent::copy_differs(const ProofFailed& proof, TimePoint now, Effects& effects) {
+  if (state_ == State::kEnded || state_ == State::kLeaving) return;
+  effects.add(LogLine{"A copy of the tensor " + proof.tensor + " has changed in memory: " +
+                          proof.reason + " Nothing is served before all copies are proven.",
+                      LogLine::Level::kError});
+  if (state_ == State::kProving) return;
+  if (keep_lease(now, effects) && state_ == State::kMember) voice_.tell_head(proof, effects);
+  stop_role(effects);
+  effects.add(CloseHead{});
+  effects.add(ProveCopies{});
+  enter(State::kProving, limits::kProveCopiesDeadline, now);
+}
+
+void NodeAgent::copies_proven(TimePoint now, Effects& effects) {
+  if (state_ != State::kProving) return;
+  voice_.say("The other copies in memory are what was loaded.", effects);
+  connect(now, effects);
 }
 
 void NodeAgent::devices_changed(TimePoint now, const NodeProgress& progress, Effects& effects) {
@@ -360,9 +398,12 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
     case State::kJoining:
       if (now < deadline_) break;
       effects.add(CloseHead{});
-      seek(state_ == State::kInspecting ? "reading the checkpoint's headers takes too long."
+      seek(state_ == State::kInspecting ? "the checkpoint's headers are still being read."
                                         : "it does not answer.",
            now, effects);
+      break;
+    case State::kProving:
+      if (now >= deadline_) end(1, "The copies in memory could not be proven in time.", effects);
       break;
     case State::kMember:
       if (lease_.due(now)) {

@@ -42,6 +42,9 @@ struct NodeAgentOptions {
 ///                    ^_________________________________________________________|           |
 ///                          lease lost, session down, refused                             ended
 ///
+/// From member or any of those before it, a copy in memory that has changed leads to proving, and
+/// that to connecting once all others have been looked at.
+///
 /// A part of WorkerMachine, which hands it what concerns it, and does what it asks for. Session
 /// events are those of the session that the last ConnectHead began: after CloseHead none of an
 /// older one comes in.
@@ -56,6 +59,7 @@ class NodeAgent {
     kConnecting,  ///< waits for HeadUp
     kGreeting,    ///< waits for the head's Greeting
     kInspecting,  ///< waits for CheckpointInspected
+    kProving,     ///< no session; waits until all copies in memory have been looked at
     kJoining,     ///< waits for Welcome or Refused
     kMember,
     kLeaving,  ///< Leave sent; waits for the session's end
@@ -96,6 +100,11 @@ class NodeAgent {
   void load_failed(PlacementVersion version, Error error, TimePoint now, Effects& effects);
   /// No question by routes older than those of that version is open on this node.
   void settled(PlacementVersion version, TimePoint now, Effects& effects);
+  /// What tensors were when they were read.
+  void proofs(TensorProofs proofs, TimePoint now, Effects& effects);
+  /// A copy in memory has changed: nothing here serves before all have been looked at.
+  void copy_differs(const ProofFailed& proof, TimePoint now, Effects& effects);
+  void copies_proven(TimePoint now, Effects& effects);
   /// A device has failed: the head hears of it at once.
   void devices_changed(TimePoint now, const NodeProgress& progress, Effects& effects);
 
@@ -127,6 +136,7 @@ class NodeAgent {
   void take(const MemberLost& lost, const Envelope& envelope, Effects& effects);
   void take(const Connect& connect, const Envelope& envelope, Effects& effects);
   void take(const Avoid& avoid, const Envelope& envelope, Effects& effects);
+  void take(const Prove& prove, const Envelope& envelope, Effects& effects);
   void take(const Stop& stop, const Envelope& envelope, Effects& effects);
 
   void enter(State state, Duration deadline, TimePoint now);
@@ -148,6 +158,7 @@ class NodeAgent {
   Greeting greeting_;
   std::string model_path_;
   std::string checkpoint_hash_;  // of model_path_; empty: not known
+  std::string inspecting_;       // the folder that is being inspected; empty: none
   HeldInventory held_;
   TimePoint join_sent_at_{};
 

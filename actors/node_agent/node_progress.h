@@ -31,6 +31,7 @@ struct NodeProgress {
   std::vector<ReplicaReport> replicas;
   std::vector<PeerTraffic> traffic;  ///< of peers that are up
   HeldInventory held;  ///< wanted while this node is no member
+  ProofReport proofs;  ///< of the copies in memory
   /// Rows that the gates sent to experts since it was last given: about once a second.
   std::vector<ExpertCounts::Layer> counts;
 };

@@ -18,11 +18,17 @@ constexpr auto kDeadline = 15s;
 constexpr auto kAgainAfter = 200ms;
 constexpr auto kAgainWhenWrong = 5s;
 
+std::uint32_t room_for(const SupervisorOptions& options) {
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(2, options.engine.max_model_len));
+}
+
+std::uint32_t generated(const SupervisorOptions& options) {
+  return std::min(kGenerated, room_for(options) - 1);
+}
+
 /// Any tokens will do, if they are always the same.
 std::vector<TokenId> prompt_of(const SupervisorOptions& options) {
-  const auto room = static_cast<std::uint32_t>(
-      std::max<std::int64_t>(2, options.engine.max_model_len));
-  const std::uint32_t length = std::min(kPromptTokens, std::max(1u, room - 1));
+  const std::uint32_t length = std::min(kPromptTokens, room_for(options) - generated(options));
   std::vector<TokenId> prompt;
   std::uint32_t state = 1;
   for (std::uint32_t i = 0; i < length; ++i) {
@@ -75,7 +81,8 @@ void Canaries::on_wake(SupervisorTurn& turn) {
     watched.run = next_run_++;
     watched.at = turn.now;
     const Ref<ReplicaInbox> to(watched.node, member->incarnation, id);
-    turn.effects.send(to, RunCanary{id, watched.run, prompt_of(turn.options), kGenerated});
+    turn.effects.send(to, RunCanary{id, watched.run, prompt_of(turn.options),
+                                     generated(turn.options)});
   }
 }
 

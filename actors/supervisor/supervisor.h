@@ -49,7 +49,6 @@ class Supervisor {
   void on(const RebalanceQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Subscribe&, const Envelope& envelope, TimePoint now, Effects& effects);
   /// A member that it was for is lost by its session or its lease; nothing waits for this alone.
-  void on(const CanaryResult&, const Envelope&, TimePoint, Effects&) {}
   void on(const Undeliverable&, const Envelope&, TimePoint, Effects&) {}
   // From this process.
   void on(SessionUp up, TimePoint now, Effects& effects);

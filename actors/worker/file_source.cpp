@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "actors/worker/preparation.h"
 #include "model/layer_weights.h"
 #include "model/weights.h"
+#include "runtime/limits.h"
 #include "runtime/log.h"
 
 namespace troupe {
@@ -49,102 +51,181 @@ Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancell
   return {};
 }
 
+Error hangs(const std::string& folder) {
+  return not_found("Reading " + folder + " hangs: " + std::to_string(limits::kHungReadsMax) +
+                   " earlier reads have not come back; look at this machine's storage, and "
+                   "restart this worker.");
+}
+
 }  // namespace
+
+/// Shared with jobs, which may hang and wake up when the source is gone.
+struct FileSource::Core {
+  Core(Post& post, int t) : threads(t), voice(std::make_shared<SourceVoice>(post)) {}
+
+  std::shared_ptr<const Checkpoint> opened() {
+    std::lock_guard lock(mutex);
+    return checkpoint;
+  }
+  Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
+  Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
+  Status read_expert(const Checkpoint& from, const ReadOrder& order, const ExpertKey& key,
+                     const ReadGoesOn& goes_on);
+  Status read_shard(const Checkpoint& from, const ReadOrder& order, const LayerRange& layers,
+                    const ReadGoesOn& goes_on);
+  void give(PieceRead piece);
+  void lock_into_memory(const ExpertWeights& weights);
+
+  const int threads;
+  const std::shared_ptr<SourceVoice> voice;
+  std::atomic<bool> lock_failed{false};  ///< said once
+
+  std::mutex mutex;
+  std::shared_ptr<const Checkpoint> checkpoint;  // guarded by mutex
+  std::shared_ptr<CopyWatch> watch;              // guarded by mutex; null once the source is gone
+};
+
+FileSource::FileSource(Post& post, int threads)
+    : core_(std::make_shared<Core>(post, threads)), prover_(core_->voice) {
+  core_->watch = watch_ = std::make_shared<CopyWatch>(CopyWatch::Listener{
+      [voice = core_->voice](CopyDiffers differs) { voice->tell(std::move(differs)); },
+      [voice = core_->voice] { voice->tell(CopiesProven{}); }});
+}
+
+FileSource::~FileSource() {
+  core_->voice->end();
+  std::lock_guard lock(core_->mutex);
+  core_->watch.reset();
+}
+
+void FileSource::listen(const Ref<NodeAgentInbox>& agent) { core_->voice->listen(agent); }
+
+void FileSource::cancel() {
+  loader_.cancel();
+  prover_.cancel();
+}
+
+void FileSource::prove(std::vector<std::string> tensors) {
+  prover_.prove(core_->opened(), std::move(tensors));
+}
 
 // --- Checkpoints --------------------------------------------------------------------------------
 
-Status FileSource::open(const std::string& folder) {
-  if (checkpoint_ && !doubted_ && checkpoint_->folder() == folder) return {};
-  auto opened = Checkpoint::open(folder);
-  if (!opened.ok()) return opened.error();
-  checkpoint_ = std::move(*opened);
-  doubted_ = false;
-  return {};
+void FileSource::inspect(const std::string& folder) {
+  const auto core = core_;
+  const auto tell = [core, folder](const Status& status) {
+    if (!status.ok()) return core->voice->tell(CheckpointInspected{folder, status.error()});
+    const auto checkpoint = core->opened();
+    core->voice->tell(CheckpointInspected{
+        folder, InspectedCheckpoint{checkpoint->hash(),
+                                    std::make_shared<const CheckpointModel>(checkpoint->config()),
+                                    folder}});
+  };
+  loader_.run(
+      [core, folder, tell](const std::atomic<bool>& cancelled) {
+        const Status inspected = core->inspect(folder, cancelled);
+        if (!cancelled) tell(inspected);
+      },
+      [tell, folder] { tell(hangs(folder)); });
 }
 
-void FileSource::inspect(const std::string& folder) {
-  loader_.run([this, folder](const std::atomic<bool>&) {
-    doubted_ = true;  // the head has other files than the ones we know
-    const Status opened = open(folder);
-    if (!opened.ok()) {
-      post_.tell(agent_, CheckpointInspected{opened.error()});
-      return;
-    }
-    post_.tell(agent_,
-               CheckpointInspected{InspectedCheckpoint{
-                   checkpoint_->hash(),
-                   std::make_shared<const CheckpointModel>(checkpoint_->config()), folder}});
-  });
+/// A model that is known already is read on from the files as they were opened first: what is in
+/// memory is from them.
+Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bool>& cancelled) {
+  auto found = Checkpoint::open(folder);
+  if (!found.ok()) return found.error();
+  std::lock_guard lock(mutex);
+  if (cancelled) return {};
+  if (checkpoint && checkpoint->folder() == folder && checkpoint->hash() == (*found)->hash())
+    return checkpoint->trusted();
+  checkpoint = std::move(*found);
+  return {};
 }
 
 // --- Reading ------------------------------------------------------------------------------------
 
-void FileSource::read(ReadOrder order) {
-  loader_.run([this, order = std::move(order)](const std::atomic<bool>& cancelled) {
-    Status read = prepare(order);
-    if (read.ok()) read = read_all(order, cancelled);
-    if (cancelled) return;
-    if (!read.ok()) doubted_ = true;
-    post_.tell(agent_, PartRead{order.version, order.tier, std::move(read)});
-  });
+void FileSource::read(ReadOrder ordered) {
+  const auto core = core_;
+  const auto order = std::make_shared<const ReadOrder>(std::move(ordered));
+  if (order->experts.empty() && order->shards.empty())  // what is in memory needs no file
+    return loader_.run([core, order](const std::atomic<bool>& cancelled) {
+      if (!cancelled) core->voice->tell(PartRead{order->version, order->tier, {}});
+    });
+  loader_.run(
+      [core, order](const std::atomic<bool>& cancelled) {
+        Status read = core->read(*order, cancelled);
+        if (!cancelled) core->voice->tell(PartRead{order->version, order->tier, std::move(read)});
+      },
+      [core, order] {
+        core->voice->tell(PartRead{order->version, order->tier, hangs(order->model_path)});
+      });
 }
 
-/// What is in memory already needs no file.
-Status FileSource::prepare(const ReadOrder& order) {
-  if (order.experts.empty() && order.shards.empty()) return {};
-  if (const Status opened = open(order.model_path); !opened.ok()) return opened;
-  if (checkpoint_->hash() == order.checkpoint_hash) return {};
-  return corrupt("The checkpoint at " + order.model_path +
-                 " has changed since this worker joined; restore its files, or restart the "
-                 "cluster with the new ones.");
-}
-
-Status FileSource::read_all(const ReadOrder& order, const std::atomic<bool>& cancelled) {
+Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& cancelled) {
+  const auto from = opened();
+  if (!from || from->folder() != order.model_path || from->hash() != order.checkpoint_hash)
+    return corrupt("The checkpoint at " + order.model_path +
+                   " is not the one that this worker joined with; restart it.");
+  const ReadGoesOn goes_on = [&] { return !cancelled; };
   const std::size_t experts = order.experts.size();
-  return run_jobs(experts + order.shards.size(), threads_, cancelled, [&](std::size_t i) {
-    return i < experts ? read_expert(order, order.experts[i])
-                       : read_shard(order, order.shards[i - experts]);
+  return run_jobs(experts + order.shards.size(), threads, cancelled, [&](std::size_t i) {
+    return i < experts ? read_expert(*from, order, order.experts[i], goes_on)
+                       : read_shard(*from, order, order.shards[i - experts], goes_on);
   });
 }
 
-Status FileSource::read_expert(const ReadOrder& order, const ExpertKey& key) {
-  auto weights = load_expert(*checkpoint_, order.numerics, key.layer, key.expert);
+Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,
+                                     const ExpertKey& key, const ReadGoesOn& goes_on) {
+  auto weights = load_expert(from, order.numerics, key.layer, key.expert, goes_on);
   if (!weights.ok()) return weights.error();
   if (order.tier) lock_into_memory(**weights);
-  post_.tell(agent_, PieceRead{order.numerics, key, {}, true, std::move(*weights), nullptr});
+  const PieceTensors tensors(*weights, &(*weights)->tensors);
+  give({order.numerics, key, {}, true, std::move(*weights), nullptr, tensors});
   return {};
 }
 
-Status FileSource::read_shard(const ReadOrder& order, const LayerRange& layers) {
-  auto weights = load_shard(*checkpoint_, order.numerics, layers.first, layers.last + 1);
+Status FileSource::Core::read_shard(const Checkpoint& from, const ReadOrder& order,
+                                    const LayerRange& layers, const ReadGoesOn& goes_on) {
+  auto weights = load_shard(from, order.numerics, layers.first, layers.last + 1, goes_on);
   if (!weights.ok()) return weights.error();
-  post_.tell(agent_, PieceRead{order.numerics, {}, layers, false, nullptr, std::move(*weights)});
+  const PieceTensors tensors(*weights, &(*weights)->tensors);
+  give({order.numerics, {}, layers, false, nullptr, std::move(*weights), tensors});
   return {};
+}
+
+void FileSource::Core::give(PieceRead piece) {
+  {
+    std::lock_guard lock(mutex);
+    if (watch) watch->add(piece.tensors);
+  }
+  voice->tell(std::move(piece));
 }
 
 /// Keeps the expert's pages from being swapped out, if the system lets us. Small matrices share
 /// their pages with others, and need no lock.
-void FileSource::lock_into_memory(const ExpertWeights& weights) {
+void FileSource::Core::lock_into_memory(const ExpertWeights& weights) {
   constexpr std::size_t kOwnPagesBytesMin = 4u << 20;
   bool locked = true;
   for (const auto* matrix : {&weights.mlp.gate, &weights.mlp.up, &weights.mlp.down})
     if (matrix->bytes() >= kOwnPagesBytesMin)
       locked = mlock(matrix->panel(0), matrix->bytes()) == 0 && locked;
-  if (!locked && !lock_failed_.exchange(true))
+  if (!locked && !lock_failed.exchange(true))
     logger().info(
         "the second tier of experts cannot be locked into memory and may be swapped out; raise the "
         "limit with ulimit -l");
 }
 
 void FileSource::build(std::shared_ptr<Preparation> preparation) {
-  loader_.run([this, preparation = std::move(preparation)](const std::atomic<bool>& cancelled) {
+  loader_.run([core = core_,
+               preparation = std::move(preparation)](const std::atomic<bool>& cancelled) {
     Status built = preparation->build();
-    if (!cancelled) post_.tell(agent_, PartBuilt{preparation, std::move(built)});
+    if (!cancelled) core->voice->tell(PartBuilt{preparation, std::move(built)});
   });
 }
 
 // --- Freeing ------------------------------------------------------------------------------------
 
+/// What was not begun is added to what waits.
 void FileSource::free(Garbage garbage) {
   {
     std::lock_guard lock(mutex_);

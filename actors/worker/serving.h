@@ -26,6 +26,7 @@ struct NodeContext {
   ComputeFactory* factory = nullptr;
   std::shared_ptr<ExpertCounter> counter;  ///< of what the gates of this node's shards choose
   const BulkLane* lane = nullptr;          ///< null: a cluster of one node
+  const WeightSource* source = nullptr;    ///< what it knows of the copies in memory; may be null
 };
 
 /// This node's actors during one membership: an expert group a device, and the shards and replicas

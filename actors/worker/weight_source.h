@@ -39,6 +39,13 @@ class WeightSource {
   virtual void read(ReadOrder order) = 0;
   /// Supersedes as well. PartBuilt follows.
   virtual void build(std::shared_ptr<Preparation> preparation) = 0;
+  /// The answer to a Prove: ProofsRead follows, in portions.
+  virtual void prove(std::vector<std::string> tensors) = 0;
+  /// All pieces that were read and are still held are looked at again, at once: a CopyDiffers for
+  /// each that is not what it was, then CopiesProven. It looks at them anyway, but slowly.
+  virtual void prove_copies() = 0;
+  /// Of the pieces that are held.
+  virtual ProofReport proofs() const = 0;
   /// What was ordered is not wanted any more.
   virtual void cancel() = 0;
   virtual void free(Garbage garbage) = 0;

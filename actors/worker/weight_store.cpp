@@ -4,6 +4,9 @@
 #include <cassert>
 #include <utility>
 
+#include "model/layer_weights.h"
+#include "runtime/limits.h"
+
 namespace troupe {
 
 /// In their order, each once.
@@ -48,20 +51,36 @@ bool WeightStore::wanted(const HeldExpertKey& key) const {
 
 // --- What is held -------------------------------------------------------------------------------
 
-template <class Held>
-void WeightStore::drop_if(Held& held, bool all) {
-  std::erase_if(held, [&](auto& entry) {
-    if (!all && wanted(entry.first)) return false;
+template <class Held, class Condition>
+bool WeightStore::drop_if(Held& held, const Condition& condition) {
+  return std::erase_if(held, [&](auto& entry) {
+    if (!condition(entry)) return false;
     held_bytes_ -= size_of(entry.first);
-    garbage_.push_back(std::move(entry.second));
+    garbage_.push_back(std::move(entry.second.weights));
     return true;
-  });
+  }) > 0;
+}
+
+void WeightStore::drop_all() {
+  const auto always = [](const auto&) { return true; };
+  drop_if(shards_, always);
+  drop_if(experts_, always);
+}
+
+void WeightStore::drop_unwanted() {
+  const auto unwanted = [this](const auto& entry) { return !wanted(entry.first); };
+  drop_if(shards_, unwanted);
+  drop_if(experts_, unwanted);
+}
+
+bool WeightStore::drop(const PieceTensors& piece) {
+  const auto same = [&](const auto& entry) { return entry.second.tensors == piece; };
+  return drop_if(shards_, same) || drop_if(experts_, same);
 }
 
 void WeightStore::use(const InspectedCheckpoint& checkpoint) {
   if (checkpoint_.hash == checkpoint.hash && checkpoint_.folder == checkpoint.folder) return;
-  drop_if(shards_, true);
-  drop_if(experts_, true);
+  drop_all();
   versions_.clear();
   checkpoint_ = checkpoint;
 }
@@ -69,11 +88,31 @@ void WeightStore::use(const InspectedCheckpoint& checkpoint) {
 void WeightStore::retire(PlacementVersion version) {
   if (!versions_.contains(version)) return;  // of an earlier membership
   std::erase_if(versions_, [&](const auto& entry) { return entry.first < version; });
-  drop_if(shards_, false);
-  drop_if(experts_, false);
+  drop_unwanted();
 }
 
-void WeightStore::forget_versions() { versions_.clear(); }
+void WeightStore::forget_versions() {
+  versions_.clear();
+  for (auto& [key, piece] : shards_) piece.told = false;
+  for (auto& [key, piece] : experts_) piece.told = false;
+}
+
+std::vector<TensorProofs> WeightStore::take_untold() {
+  std::vector<TensorProofs> portions;
+  const auto tell = [&](auto& held) {
+    for (auto& [key, piece] : held) {
+      if (std::exchange(piece.told, true) || !piece.tensors) continue;
+      for (const HeldTensor& tensor : *piece.tensors) {
+        if (portions.empty() || portions.back().tensors.size() >= limits::kProofsPerMessage)
+          portions.emplace_back();
+        portions.back().tensors.push_back(tensor.proof);
+      }
+    }
+  };
+  tell(shards_);
+  tell(experts_);
+  return portions;
+}
 
 HeldInventory WeightStore::held() const {
   HeldInventory held;
@@ -93,10 +132,7 @@ void WeightStore::begin(PlacementVersion version, const WeightPart& part,
   assert(checkpoint_.sizes);
   std::erase_if(versions_, [&](const auto& entry) { return !active || entry.first > *active; });
   versions_[version] = version_of(part);
-  if (versions_.size() == 1) {
-    drop_if(shards_, false);
-    drop_if(experts_, false);
-  }
+  if (versions_.size() == 1) drop_unwanted();
   const Version& content = versions_.at(version);
   progress_ = {version, 0, 0};
   for (const auto& key : content.shards) {
@@ -138,10 +174,10 @@ bool WeightStore::complete(PlacementVersion version) const {
 }
 
 template <class Key, class Held>
-bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type weights) {
+bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
-  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, weights).second) {
-    garbage_.push_back(std::move(weights));
+  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, piece).second) {
+    garbage_.push_back(std::move(piece.weights));
     return false;
   }
   held_bytes_ += size_of(key);
@@ -155,12 +191,14 @@ bool WeightStore::take(PieceRead piece) {
   if (piece.is_expert) {
     const HeldExpertKey key{piece.numerics, piece.expert};
     bytes = size_of(key);
-    counts = keep(key, experts_, std::move(piece.expert_weights)) && newest != versions_.end() &&
+    counts = keep(key, experts_, {std::move(piece.expert_weights), piece.tensors}) &&
+             newest != versions_.end() &&
              newest->second.served.contains(key);
   } else {
     const ShardKey key{piece.numerics, piece.layers.first, piece.layers.last};
     bytes = size_of(key);
-    counts = keep(key, shards_, std::move(piece.shard_weights)) && newest != versions_.end() &&
+    counts = keep(key, shards_, {std::move(piece.shard_weights), piece.tensors}) &&
+             newest != versions_.end() &&
              newest->second.shards.contains(key);
   }
   if (counts) progress_.bytes_done += bytes;
@@ -172,11 +210,12 @@ LoadedPart WeightStore::part(PlacementVersion version) const {
   const WeightPart& part = versions_.at(version).part;
   LoadedPart loaded;
   for (const auto& shard : part.shards)
-    loaded.shards.push_back(shards_.at({part.numerics, shard.first_layer, shard.last_layer}));
+    loaded.shards.push_back(
+        shards_.at({part.numerics, shard.first_layer, shard.last_layer}).weights);
   for (const auto& layer : part.experts)
     for (const auto& slot : layer.slots)
       loaded.experts[slot.device.index][{layer.layer, slot.expert}] =
-          experts_.at({part.numerics, {layer.layer, slot.expert}});
+          experts_.at({part.numerics, {layer.layer, slot.expert}}).weights;
   return loaded;
 }
 

@@ -65,9 +65,16 @@ class WeightStore {
   bool complete(PlacementVersion version) const;
   LoadedPart part(PlacementVersion version) const;
 
+  /// Lets a piece go whatever asks for it; false: it is not held.
+  bool drop(const PieceTensors& piece);
+  /// What the tensors of pieces were when they were read: of those that were not told yet in this
+  /// membership, in portions.
+  std::vector<TensorProofs> take_untold();
+
   /// Nobody uses what is older than that version: what no version asks for any more goes.
   void retire(PlacementVersion version);
-  /// The versions are of an earlier membership; everything stays until it is known what for.
+  /// The versions are of an earlier membership; everything stays until it is known what for, and
+  /// is to be told again.
   void forget_versions();
 
   HeldInventory held() const;
@@ -87,6 +94,12 @@ class WeightStore {
     ExpertKey expert;
     auto operator<=>(const HeldExpertKey&) const = default;
   };
+  template <class Weights>
+  struct Piece {
+    std::shared_ptr<const Weights> weights;
+    PieceTensors tensors;
+    bool told = false;  ///< its proofs, in this membership
+  };
   /// A part, and what it asks for.
   struct Version {
     WeightPart part;
@@ -105,16 +118,18 @@ class WeightStore {
   bool wanted(const ShardKey& key) const;
   bool wanted(const HeldExpertKey& key) const;
   template <class Key, class Held>
-  bool keep(const Key& key, Held& held, typename Held::mapped_type weights);
-  template <class Held>
-  void drop_if(Held& held, bool all);
+  bool keep(const Key& key, Held& held, typename Held::mapped_type piece);
+  template <class Held, class Condition>
+  bool drop_if(Held& held, const Condition& condition);
+  void drop_all();
+  void drop_unwanted();
   ReadOrder order_of(PlacementVersion version, const Version& content) const;
 
   std::uint64_t tier_memory_;
   InspectedCheckpoint checkpoint_;
   std::map<PlacementVersion, Version> versions_;
-  std::map<ShardKey, std::shared_ptr<const ShardWeights>> shards_;
-  std::map<HeldExpertKey, std::shared_ptr<const ExpertWeights>> experts_;
+  std::map<ShardKey, Piece<ShardWeights>> shards_;
+  std::map<HeldExpertKey, Piece<ExpertWeights>> experts_;
   std::uint64_t held_bytes_ = 0;
   LoadProgress progress_;
   Garbage garbage_;

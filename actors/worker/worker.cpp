@@ -49,7 +49,7 @@ Worker::Worker(Host& host, WorkerSetup setup)
           },
   });
   NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>(),
-                      around_.lane};
+                        around_.lane, around_.source};
   host_.spawn(
       agent_.address,
       [&host, self = agent_, around = around_, options = options_of(setup),

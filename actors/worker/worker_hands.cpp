@@ -154,6 +154,10 @@ void WorkerHands::carry_out(AskPeer&& ask) {
 void WorkerHands::carry_out(InspectCheckpoint&& inspect) {
   around_.source->inspect(inspect.folder);
 }
+void WorkerHands::carry_out(ProveTensors&& prove) {
+  around_.source->prove(std::move(prove.tensors));
+}
+void WorkerHands::carry_out(ProveCopies&&) { around_.source->prove_copies(); }
 void WorkerHands::carry_out(ReadWeights&& read) { around_.source->read(std::move(read.order)); }
 void WorkerHands::carry_out(BuildPart&& build) {
   around_.source->build(std::move(build.preparation));

@@ -68,6 +68,8 @@ class WorkerHands {
   void carry_out(HoldMail&& hold);
   void carry_out(EndHold&& end);
   void carry_out(InspectCheckpoint&& inspect);
+  void carry_out(ProveTensors&& prove);
+  void carry_out(ProveCopies&&);
   void carry_out(WorkerExit&& exit);
   void carry_out(LogLine&& line);
   void carry_out(FencePeer&& fence);

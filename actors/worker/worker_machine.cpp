@@ -99,6 +99,7 @@ NodeProgress WorkerMachine::progress(TimePoint now) {
   }
   if (serving_) out.replicas = serving_->reports();
   if (serving_ && context_.lane) out.traffic = context_.lane->traffic();
+  if (context_.source) out.proofs = context_.source->proofs();
   if (agent_.state() != NodeAgent::State::kMember) out.held = weights_.held();
   return out;
 }
@@ -242,6 +243,8 @@ void WorkerMachine::on(PartBuilt built, TimePoint now, Effects& effects) {
   if (started.ok()) started = serving_->adopt(*built.preparation, effects);
   if (!started.ok()) return fail_load(started.error(), now, effects);
   loading_.reset();
+  for (TensorProofs& proofs : weights_.take_untold())
+    ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(proofs), now, a); });
   ask(now, effects, [&](AgentEffects& a) { agent_.loaded(version, now, a); });
 }
 
@@ -249,6 +252,23 @@ void WorkerMachine::fail_load(const Error& error, TimePoint now, Effects& effect
   const PlacementVersion version = loading_->work->version;
   loading_.reset();
   ask(now, effects, [&](AgentEffects& a) { agent_.load_failed(version, error, now, a); });
+}
+
+// --- Proofs -------------------------------------------------------------------------------------
+
+void WorkerMachine::on(ProofsRead read, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(read.proofs), now, a); });
+}
+
+/// What was let go meanwhile harms nobody.
+void WorkerMachine::on(CopyDiffers differs, TimePoint now, Effects& effects) {
+  if (!weights_.drop(differs.piece)) return;
+  ask(now, effects, [&](AgentEffects& a) { agent_.copy_differs(differs.proof, now, a); });
+}
+
+void WorkerMachine::on(CopiesProven, TimePoint now, Effects& effects) {
+  agent_.holds(weights_.held());
+  ask(now, effects, [&](AgentEffects& a) { agent_.copies_proven(now, a); });
 }
 
 std::string WorkerMachine::violation() const {

@@ -50,6 +50,9 @@ class WorkerMachine {
   void on(PieceRead piece, TimePoint now, Effects& effects);
   void on(PartRead read, TimePoint now, Effects& effects);
   void on(PartBuilt built, TimePoint now, Effects& effects);
+  void on(ProofsRead read, TimePoint now, Effects& effects);
+  void on(CopyDiffers differs, TimePoint now, Effects& effects);
+  void on(CopiesProven proven, TimePoint now, Effects& effects);
   void on(Ended ended, TimePoint now, Effects& effects);
   void on_wake(TimePoint now, Effects& effects);
   void end_turn(TimePoint now, Effects& effects);

@@ -26,7 +26,7 @@ Status prove(CpuDevice& device, std::span<const Numerics> families) {
   if (!proven.ok())
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
                                           ". Replace the processor, or leave it out."};
-  for (const std::string& note : *proven) spdlog::warn("{}: {}", name, note);
+  for (const std::string& note : *proven) logger().warn("{}: {}", name, note);
   return {};
 }
 

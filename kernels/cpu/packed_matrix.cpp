@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <new>
 #include <string>
@@ -26,7 +27,7 @@ struct Piece {
   std::int64_t first_n, columns, first_k, k;
 };
 
-/// Tensors of a mapped file need not be aligned to their elements.
+/// A matrix may lie anywhere, not aligned to its elements.
 template <class T>
 T element(const WeightSource& s, std::int64_t n, std::int64_t k) {
   T value;
@@ -127,41 +128,54 @@ std::size_t packed_bytes(Numerics numerics, WeightType source_type, std::int64_t
   return static_cast<std::size_t>(panels * kPanel * slice * options.slices) * weight_size(type);
 }
 
-Result<PackedMatrix> pack_matrix(Numerics numerics, const WeightSource& source,
-                                 const PackOptions& options) {
-  if (source.n < 1 || source.k < 1 || source.n > limits::kDimensionMax ||
-      source.k > limits::kDimensionMax)
-    return invalid_argument("A weight of shape " + shape(source.n, source.k) +
+Result<MatrixPacker> MatrixPacker::begin(Numerics numerics, const Shape& s,
+                                         const PackOptions& options) {
+  if (s.n < 1 || s.k < 1 || s.n > limits::kDimensionMax || s.k > limits::kDimensionMax)
+    return invalid_argument("A weight of shape " + shape(s.n, s.k) +
                             " cannot be packed; check the model's config.json.");
   if (options.slices < 1 || options.slices > limits::kSumSlices ||
-      !std::has_single_bit(static_cast<unsigned>(options.slices)) ||
-      source.k % options.slices != 0)
-    return invalid_argument("A weight of shape " + shape(source.n, source.k) +
-                            " cannot be summed as " + std::to_string(options.slices) +
-                            " slices; use sum_slices().");
-  PackedMatrix m;
-  m.n_ = source.n;
-  m.k_ = source.k;
+      !std::has_single_bit(static_cast<unsigned>(options.slices)) || s.k % options.slices != 0)
+    return invalid_argument("A weight of shape " + shape(s.n, s.k) + " cannot be summed as " +
+                            std::to_string(options.slices) + " slices; use sum_slices().");
+  MatrixPacker packer;
+  PackedMatrix& m = packer.matrix_;
+  m.n_ = s.n;
+  m.k_ = s.k;
   m.slices_ = options.slices;
   m.full_precision_ = options.full_precision;
-  m.type_ = packed_type(numerics, source.type, options.full_precision);
+  m.type_ = packed_type(numerics, s.type, options.full_precision);
   m.numerics_ = numerics;
   try {
-    m.data_ = Buffer(packed_bytes(numerics, source.type, source.n, source.k, options));
+    m.data_ = Buffer(packed_bytes(numerics, s.type, s.n, s.k, options));
   } catch (const std::bad_alloc&) {
-    return resource_exhausted("There is no memory for a weight of shape " +
-                              shape(source.n, source.k) + "; give the worker less to hold.");
+    return resource_exhausted("There is no memory for a weight of shape " + shape(s.n, s.k) +
+                              "; give the worker less to hold.");
   }
+  return packer;
+}
+
+std::span<const std::byte> MatrixPacker::add(const WeightSource& rows) {
+  PackedMatrix& m = matrix_;
+  assert(rows.k == m.k_ && rows_ % kPanel == 0 && rows_ + rows.n <= m.n_);
   const std::int64_t slice = m.slice_k();
   const std::size_t slice_bytes =
       static_cast<std::size_t>(m.slice_k_padded() * kPanel) * weight_size(m.type_);
-  std::byte* out = m.data_.data();
-  for (std::int64_t p = 0; p < m.panels(); ++p) {
-    const std::int64_t first = p * kPanel, columns = std::min(kPanel, m.n_ - first);
+  std::byte* const begin =
+      m.data_.data() + static_cast<std::size_t>(rows_ / kPanel) * m.panel_bytes();
+  std::byte* out = begin;
+  for (std::int64_t first = 0; first < rows.n; first += kPanel)
     for (int i = 0; i < m.slices_; ++i, out += slice_bytes)
-      pack_piece(source, {first, columns, i * slice, slice}, m.type_, out);
-  }
-  return m;
+      pack_piece(rows, {first, std::min(kPanel, rows.n - first), i * slice, slice}, m.type_, out);
+  rows_ += rows.n;
+  return {begin, out};
+}
+
+Result<PackedMatrix> pack_matrix(Numerics numerics, const WeightSource& source,
+                                 const PackOptions& options) {
+  auto packer = MatrixPacker::begin(numerics, {source.type, source.n, source.k}, options);
+  if (!packer) return packer.error();
+  packer->add(source);
+  return packer->take();
 }
 
 }  // namespace troupe::kernels

@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 
 import pytest
 
-from running import V2_LITE, V3, run
+from running import TROUPE, V2_LITE, V3, run
 
 SHARD = "model-00002-of-00002.safetensors"
 
@@ -134,6 +135,53 @@ def test_a_wrong_entry_of_a_tensor(copy, change):
 def test_a_missing_tensor(copy):
     name = edit_header(copy / SHARD, lambda h, name: h.update({"other": h.pop(name)}))
     refused(copy, name)
+
+
+def put(path, name, at, data):
+    """Overwrites bytes of a tensor, the header kept."""
+    header, _ = read_header(path)
+    with open(path, "r+b") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        file.seek(8 + length + header[name]["data_offsets"][0] + at)
+        file.write(data)
+
+
+@pytest.mark.parametrize("bits", [b"\xc0\x7f", b"\x80\x7f", b"\x80\xff"], ids=["NaN", "inf", "-inf"])
+def test_weights_that_are_no_numbers(copy, bits):
+    name = "model.layers.3.mlp.experts.5.down_proj.weight"
+    header, _ = read_header(copy / SHARD)
+    columns = header[name]["shape"][1]
+    put(copy / SHARD, name, 2 * (3 * columns + 7), bits)
+    refused(copy, SHARD, name, "NaN or an infinity", "[3, 7]")
+
+
+def test_a_fifo_in_place_of_a_file(copy):
+    (copy / SHARD).unlink()
+    os.mkfifo(copy / SHARD)
+    refused(copy, SHARD, "regular file")
+
+
+def test_a_file_in_place_of_the_folder(copy):
+    refused(copy / "config.json", "Not a directory", "no folder")
+
+
+def under_strace(folder, *inject):
+    """`generate` on storage whose reads of weights go wrong."""
+    words = ["strace", "-f", "-o", "/dev/null", "-P", str(folder / SHARD), "-e", "trace=pread64"]
+    words += [word for fault in inject for word in ("-e", f"inject=pread64:{fault}")]
+    return subprocess.run(
+        [*words, str(TROUPE), "generate", "--model", str(folder), "--prompt-ids", "0,5", "--max-tokens", "1",
+         "--log-level", "warn"], capture_output=True, text=True, timeout=60)  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("error, text", [("EIO", "Input/output error"), ("ESTALE", "Stale file handle")])
+def test_a_block_that_cannot_be_read(copy, error, text):
+    done = under_strace(copy, f"error={error}:when=20+")
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    for word in (SHARD, "tensor model.", "at byte", text):
+        assert word in last, done.stderr
 
 
 def test_a_missing_file(copy):

@@ -221,7 +221,19 @@ def test_killed_while_it_recovers(stages, expected):
     assert len(settled(stage)["replicas"]) >= 1
 
 
-@pytest.mark.parametrize("how", ["truncated", "gone"])
+def spoil(weights, how):
+    if how == "truncated":
+        os.truncate(weights, 0)
+    elif how == "gone":
+        weights.unlink()
+    else:  # in place: the header and the size stay, the weights are others
+        data = weights.read_bytes()
+        with open(weights, "r+b") as file:
+            file.seek(len(data) // 2)
+            file.write(data[len(data) // 2 + 2 :] + data[-2:])
+
+
+@pytest.mark.parametrize("how", ["truncated", "gone", "rewritten"])
 def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expected, how, tmp_path):
     """It is named, nobody crashes, and a worker whose files are whole brings everything back."""
     stage = stages(*ONE_REPLICA, "--min-devices", 3, workers=0)
@@ -232,7 +244,7 @@ def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expec
     settled(stage)
     streams = Streams(stage, LASTING).flow()
     for weights in tmp_path.glob("*/*.safetensors"):
-        os.truncate(weights, 0) if how == "truncated" else weights.unlink()
+        spoil(weights, how)
     victim = node_with_replica(stage, has=False)
     at, _ = hurt(stage, victim)
     event_after(stage, "node_lost", at, victim["id"])

@@ -1,5 +1,7 @@
 #include "tests/sim/fake_model.h"
 
+#include <functional>
+
 namespace troupe::sim {
 
 ModelCosts costs() {
@@ -89,6 +91,10 @@ Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& s
     last = run(embed(token, false));
   }
   return expected;
+}
+
+TensorProof proof_of(const std::string& name) {
+  return {name, "model.safetensors", {{std::hash<std::string>{}(name), 1}}, {}};
 }
 
 }  // namespace troupe::sim

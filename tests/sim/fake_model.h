@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/placement/model_costs.h"
 #include "runtime/ids.h"
 #include "runtime/step.h"
+#include "runtime/tensor_proof.h"
 
 /// A model in small whose numbers can be known without running it: every row is a hash of its
 /// context, layer by layer, and of what its experts make of it.
@@ -41,5 +43,8 @@ struct Expected {
 };
 Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                      std::uint32_t max_tokens, bool stops);
+
+/// Of a tensor that is what it should be.
+TensorProof proof_of(const std::string& name);
 
 }  // namespace troupe::sim

@@ -63,6 +63,8 @@ SupervisorOptions HeadBox::options() {
     for (auto& b : bytes) b = static_cast<std::byte>(world_.loop.draw());
   };
   options.next_node = kept_next_node_;
+  options.known = known_;
+  options.vocab_size = kVocab;
   // The calendar's clock steps: it may stand before what it showed in the life before.
   kept_incarnation_ = first_incarnation(
       kept_incarnation_, static_cast<std::int64_t>(world_.loop.pick(0, 1'000'000'000'000)));
@@ -145,6 +147,24 @@ bool HeadBox::operations_over() const {
 }
 
 // --- What lies around its actors ----------------------------------------------------------------
+
+void HeadBox::keep(const KeepTensors& e) {
+  for (const KnownTensor& tensor : e.tensors) {
+    std::erase_if(known_.tensors, [&](const auto& known) {
+      return known.proof.tensor == tensor.proof.tensor;
+    });
+    known_.tensors.push_back(tensor);
+  }
+}
+
+void HeadBox::read(ReadTensors wanted) {
+  TensorsRead read{wanted.reading, wanted.fresh, {}, {}};
+  for (const std::string& tensor : wanted.tensors) read.tensors.push_back(proof_of(tensor));
+  life_->host.later(std::chrono::milliseconds(world_.loop.pick(1, 20)),
+                    [this, life = life_, read = std::move(read)]() mutable {
+                      life->host.post().tell(life->head.supervisor(), std::move(read));
+                    });
+}
 
 std::string HeadBox::status(const Supervisor& supervisor) {
   return status_json(supervisor, {}, life_->host.now());

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_disk.h"
 
 #include "actors/worker/preparation.h"
+#include "model/layer_weights.h"
 #include "tests/sim/fake_model.h"
 
 namespace troupe::sim {
@@ -35,12 +36,23 @@ class Sizes final : public ModelSizes {
   const ModelCosts costs_ = costs();
 };
 
+/// A piece's only tensor.
+PieceTensors tensors_of(const PieceRead& piece) {
+  const std::string name =
+      piece.is_expert ? "expert." + std::to_string(piece.expert.layer) + "." +
+                            std::to_string(piece.expert.expert)
+                      : "layers." + std::to_string(piece.layers.first) + "." +
+                            std::to_string(piece.layers.last);
+  return std::make_shared<const HeldTensors>(1, HeldTensor{proof_of(name), {}});
+}
+
 }  // namespace
 
 void SimDisk::inspect(const std::string& folder) {
   host_.later(host_.loop().pick_ms(0, 20), [this, folder] {
-    host_.post().tell(agent_, CheckpointInspected{InspectedCheckpoint{
-                                  "hash", std::make_shared<const Sizes>(), folder}});
+    host_.post().tell(agent_, CheckpointInspected{
+                                  folder, InspectedCheckpoint{
+                                              "hash", std::make_shared<const Sizes>(), folder}});
   });
 }
 
@@ -78,6 +90,7 @@ void SimDisk::next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& or
       read.expert = order->experts[piece];
     else
       read.layers = order->shards[piece - order->experts.size()];
+    read.tensors = tensors_of(read);
     host_.post().tell(agent_, std::move(read));
     next(job, order, piece + 1);
   });
@@ -95,6 +108,18 @@ void SimDisk::build(std::shared_ptr<Preparation> preparation) {
     Status built = building_->build();
     host_.post().tell(agent_, PartBuilt{std::exchange(building_, nullptr), std::move(built)});
   });
+}
+
+void SimDisk::prove(std::vector<std::string> tensors) {
+  host_.later(host_.loop().pick_ms(1, 20), [this, tensors = std::move(tensors)] {
+    TensorProofs proofs{true, {}, {}};
+    for (const std::string& name : tensors) proofs.tensors.push_back(proof_of(name));
+    host_.post().tell(agent_, ProofsRead{std::move(proofs)});
+  });
+}
+
+void SimDisk::prove_copies() {
+  host_.later(host_.loop().pick_ms(1, 20), [this] { host_.post().tell(agent_, CopiesProven{}); });
 }
 
 void SimDisk::free(Garbage garbage) {

@@ -122,7 +122,7 @@ Result<std::optional<Breakage>> breakage_of(const char* text) {
   number(breakage.round);
   if (!good || !rest.empty() || breakage.round == 0)
     return invalid_argument("TROUPE_TEST_BREAK is OP[:SECONDS[:ROUND]], and for tests only.");
-  spdlog::warn("for a test, {} computes wrongly after {} s", breakage.op, breakage.calls);
+  logger().warn("for a test, {} computes wrongly after {} s", breakage.op, breakage.calls);
   return std::optional(std::move(breakage));
 }
 

@@ -164,7 +164,7 @@ struct AgentUnderTest {
   }
   void inspected(const Result<std::string>& hash) { inspected(hash, agent.model_path()); }
   void inspected(const Result<std::string>& hash, const std::string& folder) {
-    CheckpointInspected found{Error{}};
+    CheckpointInspected found{folder, Error{}};
     if (hash.ok())
       found.checkpoint = InspectedCheckpoint{*hash, nullptr, folder};
     else

@@ -104,6 +104,58 @@ TEST_CASE("an inspection of another folder that answers late does not let it joi
   CHECK(w.sent<Join>());
 }
 
+TEST_CASE("an inspection that is slow goes on while sessions come and go, and is not begun again") {
+  AgentUnderTest w;
+  w.start();
+  for (int session = 0; session < 3; ++session) {
+    w.up();
+    w.from_head(good_greeting());
+    CHECK(w.last.has<InspectCheckpoint>() == (session == 0));
+    CHECK(w.agent.state() == State::kInspecting);
+    w.wait(*w.last.effects.wake() - w.now);
+    CHECK(w.last.has<CloseHead>());
+    REQUIRE(w.agent.state() == State::kSeeking);
+    w.wait(*w.last.effects.wake() - w.now);
+  }
+  w.inspected(std::string("abc"));
+  w.up();
+  w.from_head(good_greeting());
+  CHECK(!w.last.has<InspectCheckpoint>());
+  CHECK(w.sent<Join>());
+}
+
+TEST_CASE("a late error of an older folder ends nothing") {
+  AgentUnderTest w;
+  w.start();
+  w.up();
+  w.from_head(good_greeting());
+  w.wait(*w.last.effects.wake() - w.now);
+  w.wait(*w.last.effects.wake() - w.now);
+  w.up();
+  auto other = good_greeting();
+  other.model_path = "/models/tuned";
+  w.from_head(other);
+  w.inspected(not_found("/models/m is gone."), "/models/m");
+  CHECK(!w.last.has<WorkerExit>());
+  CHECK(w.agent.state() == State::kInspecting);
+  w.inspected(std::string("abc"), "/models/tuned");
+  CHECK(w.sent<Join>());
+}
+
+TEST_CASE("an inspection that fails for a passing reason is begun again later") {
+  AgentUnderTest w;
+  w.start();
+  w.up();
+  w.from_head(good_greeting());
+  w.inspected(unavailable("Too many open files"));
+  CHECK(!w.last.has<WorkerExit>());
+  CHECK(w.agent.state() == State::kSeeking);
+  w.wait(*w.last.effects.wake() - w.now);
+  w.up();
+  w.from_head(good_greeting());
+  CHECK(w.last.has<InspectCheckpoint>());
+}
+
 TEST_CASE("what no retry can help ends the worker with one sentence") {
   AgentUnderTest w;
   w.start();

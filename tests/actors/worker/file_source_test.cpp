@@ -3,17 +3,23 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
 #include "model/kv_cache.h"
+#include "model/layer_weights.h"
 #include "model/memory_estimate.h"
+#include "runtime/limits.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
+#include "tests/model/pread_hook.h"
 
 namespace troupe {
 namespace {
@@ -146,7 +152,7 @@ TEST_CASE("a checkpoint that has changed since the worker joined is not read") {
   REQUIRE(s.inspect().ok());
   const PartRead read = s.read(order_of(1, "other", {0}));
   REQUIRE(!read.status.ok());
-  CHECK(read.status.error().message.find("has changed since this worker joined") !=
+  CHECK(read.status.error().message.find("is not the one that this worker joined with") !=
         std::string::npos);
   CHECK(s.pieces.empty());
 }
@@ -247,6 +253,159 @@ TEST_CASE("a checkpoint that is not what it was is an error that names file and 
   CHECK(s.pieces.empty());
   // And what needs no file can still be had.
   CHECK(s.read(order_of(3, hash, {}, {}, folder.string())).status.ok());
+}
+
+bool has(const Status& status, const std::string& words) {
+  CAPTURE(words);
+  CAPTURE((status.ok() ? std::string() : status.error().message));
+  return !status.ok() && status.error().message.find(words) != std::string::npos;
+}
+
+TEST_CASE("a doubted checkpoint is not trusted again, until it is another") {
+  const Folder folder;
+  Source s;
+  const std::string hash = s.inspect(folder.string())->hash;
+  fs::resize_file(folder.weights(), 4096);
+  CHECK(has(s.read(order_of(1, hash, {0}, {}, folder.string())).status, "has shrunk"));
+  fs::copy_file(kModel + std::string("/model.safetensors"), folder.weights(),
+                fs::copy_options::overwrite_existing);
+  CHECK(has(s.read(order_of(2, hash, {0}, {}, folder.string())).status, "has shrunk"));
+  const auto again = s.inspect(folder.string());
+  REQUIRE(!again.ok());
+  CHECK(again.error().message.find("has shrunk") != std::string::npos);
+  // The head serves another model.
+  const std::string other = s.inspect(kModel)->hash;
+  CHECK(s.read(order_of(3, other, {0})).status.ok());
+}
+
+TEST_CASE("a model that is known already is read from the files as they were opened first") {
+  const Folder folder;
+  Source s;
+  const std::string hash = s.inspect(folder.string())->hash;
+  // In place, the same layout.
+  std::ofstream(folder.weights(), std::ios::in | std::ios::binary).seekp(-4, std::ios::end)
+      << "abcd";
+  CHECK(s.inspect(folder.string())->hash == hash);
+  CHECK(has(s.read(order_of(1, hash, {0}, {}, folder.string())).status, "has changed"));
+}
+
+// --- Storage that hangs -------------------------------------------------------------------------
+
+/// Reads of weights hang from now on, as long as it lives.
+class Hang {
+ public:
+  Hang()
+      : hook_([state = state_](int, void*, std::size_t, off_t) -> ssize_t {
+          ++state->hanging;
+          state->released.wait();
+          return -2;
+        }) {}
+  ~Hang() { state_->release.set_value(); }
+  int hanging() const { return state_->hanging; }
+
+ private:
+  struct State {
+    std::atomic<int> hanging{0};
+    std::promise<void> release;
+    std::shared_future<void> released{release.get_future()};
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  testing::PreadHook hook_;
+};
+
+TEST_CASE("a read that hangs costs a thread: newer orders go on, until too many hang") {
+  const Folder folder;
+  std::optional<Hang> hang;
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    Source s(1);
+    const std::string hash = s.inspect(folder.string())->hash;
+    hang.emplace();
+    for (std::uint64_t version = 1; version <= limits::kHungReadsMax; ++version) {
+      s.source.read(order_of(version, hash, {0}, {}, folder.string()));
+      while (hang->hanging() < static_cast<int>(version)) std::this_thread::sleep_for(1ms);
+    }
+    // What needs no file goes on all the same, and what does fails at once, with the reason.
+    CHECK(s.read(order_of(10, hash, {}, {}, folder.string())).status.ok());
+    const PartRead read = s.read(order_of(11, hash, {0}, {}, folder.string()));
+    CHECK(has(read.status, "hangs"));
+    CHECK(!passing(read.status.error().code));
+    CHECK(s.pieces.empty());
+  }
+  // And the end of the process waits for none of them: the source is gone by now.
+  CHECK(std::chrono::steady_clock::now() - begun < 30s);
+  hang.reset();
+  std::this_thread::sleep_for(50ms);  // they wake up, and touch nothing that is gone
+}
+
+TEST_CASE("storage that answers again is used again") {
+  const Folder folder;
+  Source s(1);
+  const std::string hash = s.inspect(folder.string())->hash;
+  {
+    Hang hang;
+    s.source.read(order_of(1, hash, {0}, {}, folder.string()));
+    while (hang.hanging() < 1) std::this_thread::sleep_for(1ms);
+    CHECK(s.read(order_of(2, hash, {}, {}, folder.string())).status.ok());
+  }
+  CHECK(s.read(order_of(3, hash, {0}, {}, folder.string())).status.ok());
+  CHECK(s.pieces.size() == 1);
+}
+
+// --- Proofs -------------------------------------------------------------------------------------
+
+TEST_CASE("questions for proofs are answered from the storage, in their order") {
+  Source s;
+  const std::string hash = s.inspect()->hash;
+  REQUIRE(s.read(order_of(1, hash, {3})).status.ok());
+  REQUIRE(s.pieces.size() == 1);
+  const HeldTensor& held = s.pieces[0].tensors->front();
+  s.source.prove({held.proof.tensor});
+  s.source.prove({"model.norm.weight", "model.ghost", "lm_head.weight"});
+  const TensorProofs first = s.wait<ProofsRead>().proofs;
+  CHECK(first.fresh);
+  REQUIRE(first.tensors.size() == 1);
+  CHECK(first.tensors[0].stored == held.proof.stored);
+  CHECK(!first.tensors[0].packed);
+  const TensorProofs second = s.wait<ProofsRead>().proofs;
+  REQUIRE(second.tensors.size() == 1);
+  CHECK(second.tensors[0].tensor == "model.norm.weight");
+  REQUIRE(second.error);
+  CHECK(second.error->message.find("model.ghost") != std::string::npos);
+}
+
+TEST_CASE("a bit that flips in memory is found when all copies are looked at, and before") {
+  Source s;
+  const std::string hash = s.inspect()->hash;
+  REQUIRE(s.read(order_of(1, hash, {1, 2, 3}, {{0, 0}})).status.ok());
+  CHECK(s.source.proofs().parts >= 9);
+  s.source.prove_copies();
+  (void)s.wait<CopiesProven>();
+  const PieceRead& piece = s.pieces[1];
+  const HeldTensor& bad = piece.tensors->at(2);
+  auto* byte = const_cast<std::byte*>(bad.memory.front().data() + 12);
+  *byte ^= std::byte{4};
+  s.source.prove_copies();
+  const CopyDiffers found = s.wait<CopyDiffers>();
+  CHECK(found.piece == piece.tensors);
+  CHECK(found.proof.tensor == bad.proof.tensor);
+  CHECK(found.proof.reason.find("model.safetensors") != std::string::npos);
+  (void)s.wait<CopiesProven>();
+  // It is not looked at any more.
+  s.source.prove_copies();
+  (void)s.wait<CopiesProven>();
+}
+
+TEST_CASE("pieces that nobody holds any more do not count") {
+  Source s;
+  const std::string hash = s.inspect()->hash;
+  REQUIRE(s.read(order_of(1, hash, {1})).status.ok());
+  CHECK(s.source.proofs().parts == 3);
+  s.pieces.clear();
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (s.source.proofs().parts > 0 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(10ms);
+  CHECK(s.source.proofs().parts == 0);
 }
 
 }  // namespace

@@ -90,11 +90,15 @@ struct Source final : WeightSource {
   explicit Source(Post& p) : post(p) {}
   void listen(const Ref<NodeAgentInbox>& a) override { agent = a; }
   void inspect(const std::string& folder) override {
-    post.tell(agent, CheckpointInspected{InspectedCheckpoint{
-                         "abc", std::make_shared<const testing::FakeSizes>(), folder}});
+    post.tell(agent, CheckpointInspected{
+                         folder, InspectedCheckpoint{
+                                     "abc", std::make_shared<const testing::FakeSizes>(), folder}});
   }
   void read(ReadOrder) override {}
   void build(std::shared_ptr<Preparation>) override {}
+  void prove(std::vector<std::string>) override {}
+  void prove_copies() override {}
+  ProofReport proofs() const override { return {}; }
   void cancel() override {}
   void free(Garbage) override {}
   Post& post;

@@ -1,0 +1,108 @@
+#include "actors/worker/proof_reader.h"
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "actors/node_agent/messages.h"
+#include "model/tensor_proofs.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+struct Question {
+  std::shared_ptr<const Checkpoint> checkpoint;  ///< null: none has been read here
+  std::vector<std::string> tensors;
+};
+
+}  // namespace
+
+/// Those that wait for an answer; jobs that hang hold them as well.
+struct ProofReader::Questions {
+  explicit Questions(std::shared_ptr<SourceVoice> v) : voice(std::move(v)) {}
+
+  bool add(Question question);
+  std::optional<Question> next();
+  void put_back(Question question, std::size_t answered);
+  void answer(Question question, const std::atomic<bool>& cancelled);
+  void refuse(std::string why) {
+    voice->tell(ProofsRead{TensorProofs{true, {}, not_found(std::move(why))}});
+  }
+
+  const std::shared_ptr<SourceVoice> voice;
+  std::mutex mutex;
+  std::deque<Question> waiting;  // guarded by mutex; at most kProvesMax
+};
+
+bool ProofReader::Questions::add(Question question) {
+  std::lock_guard lock(mutex);
+  if (waiting.size() >= limits::kProvesMax) return false;
+  waiting.push_back(std::move(question));
+  return true;
+}
+
+std::optional<Question> ProofReader::Questions::next() {
+  std::lock_guard lock(mutex);
+  if (waiting.empty()) return std::nullopt;
+  Question question = std::move(waiting.front());
+  waiting.pop_front();
+  return question;
+}
+
+void ProofReader::Questions::put_back(Question question, std::size_t answered) {
+  question.tensors.erase(question.tensors.begin(),
+                         question.tensors.begin() + static_cast<std::ptrdiff_t>(answered));
+  std::lock_guard lock(mutex);
+  waiting.push_front(std::move(question));
+}
+
+void ProofReader::Questions::answer(Question question, const std::atomic<bool>& cancelled) {
+  if (!question.checkpoint) return refuse("This worker has read no checkpoint yet.");
+  TensorProofs answer{true, {}, {}};
+  for (std::size_t i = 0; i < question.tensors.size() && !answer.error; ++i) {
+    auto proof = read_proofs(*question.checkpoint, {&question.tensors[i], 1}, &cancelled);
+    if (cancelled) {
+      put_back(std::move(question), i - answer.tensors.size());
+      return;
+    }
+    if (!proof.ok())
+      answer.error = proof.error();
+    else
+      answer.tensors.push_back(std::move(proof->front()));
+    if (answer.tensors.size() >= limits::kProofsPerMessage)
+      voice->tell(ProofsRead{std::exchange(answer, {true, {}, {}})});
+  }
+  if (!answer.tensors.empty() || answer.error) voice->tell(ProofsRead{std::move(answer)});
+}
+
+ProofReader::ProofReader(std::shared_ptr<SourceVoice> voice)
+    : questions_(std::make_shared<Questions>(std::move(voice))) {}
+
+void ProofReader::prove(std::shared_ptr<const Checkpoint> checkpoint,
+                        std::vector<std::string> tensors) {
+  const auto questions = questions_;
+  if (!questions->add({std::move(checkpoint), std::move(tensors)}))
+    return questions->refuse("Too many questions for proofs wait here.");
+  // A job that runs is called off, and a newer one goes on where it was: so a hang is found.
+  loader_.run(
+      [questions](const std::atomic<bool>& cancelled) {
+        while (!cancelled) {
+          auto question = questions->next();
+          if (!question) return;
+          questions->answer(std::move(*question), cancelled);
+        }
+      },
+      [questions] {
+        while (questions->next())
+          questions->refuse("Reading the checkpoint hangs; look at this machine's storage.");
+      });
+}
+
+void ProofReader::cancel() {
+  loader_.cancel();
+  while (questions_->next()) {}
+}
+
+}  // namespace troupe

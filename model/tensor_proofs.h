@@ -1,0 +1,22 @@
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.h"
+#include "runtime/result.h"
+#include "runtime/tensor_proof.h"
+
+namespace troupe {
+
+/// Reads these tensors from the storage, past the page cache: with O_DIRECT where the file system
+/// has it, else after asking the system to forget the cached pages. What they are stored as comes
+/// back, in the same order, without `packed`. kNotFound for a tensor that the checkpoint lacks,
+/// kCancelled soon after `cancelled` is set.
+Result<std::vector<TensorProof>> read_proofs(const Checkpoint& checkpoint,
+                                             std::span<const std::string> tensors,
+                                             const std::atomic<bool>* cancelled = nullptr);
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+"""What a worker does with weights that are not what they were, in its memory or its files."""
+
+import shutil
+import time
+
+import memory
+from recovery import (ALL_TWICE, LASTING, ONE_REPLICA, event_after, experts_on, node_with_replica, settled,
+                      worker_of)
+from running import DEMO, wait_until
+from streams import Streams
+
+# A copy is looked at again after 10 s at the earliest; a small model's then are within a second.
+FOUND_WITHIN_S = 30
+
+
+def an_expert_of(status, node_id):
+    layer = status["experts"]["placement"][0]
+    expert = next(slot["expert"] for slot in layer["slots"] if slot["device"].startswith(f"{node_id}/"))
+    return f"model.layers.{layer['layer']}.mlp.experts.{expert}.up_proj.weight"
+
+
+def test_a_bit_that_flips_in_memory_is_found_and_nothing_serves_with_it(stages, expected):
+    stage = stages(*ONE_REPLICA, *ALL_TWICE, workers=3)
+    victim = node_with_replica(stage, has=False)
+    worker = worker_of(stage, victim)
+    tensor = an_expert_of(stage.status(), victim["id"])
+    at = time.time()
+    assert memory.poke(worker.pid, DEMO, tensor)
+    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", FOUND_WITHIN_S)
+    event = event_after(stage, "proof_failed", at, victim["id"], tensor)
+    assert "model.safetensors" in event["text"] and "s ago" in event["text"]
+    # It is out, looks at all else that it holds, and is a member again: in the same process.
+    worker.process.wait_log("The other copies in memory are what was loaded", 20)
+    wait_until(lambda: len(stage.ready_nodes()) == 3 and settled(stage), 30, "it is back")
+    assert worker.alive()
+    assert experts_on(stage.status(), victim["id"]) > 0
+    Streams(stage, LASTING).assert_unchanged(expected)
+
+
+def test_weights_with_nan_are_refused_at_load_and_the_others_serve(stages, tmp_path):
+    bad = tmp_path / "bad"
+    shutil.copytree(DEMO, bad)
+    (row,) = memory.stored_rows(DEMO, "model.layers.1.mlp.experts.3.down_proj.weight", 1)
+    data = (bad / "model.safetensors").read_bytes()
+    at = data.find(row)
+    with open(bad / "model.safetensors", "r+b") as file:
+        file.seek(at + 4)
+        file.write(b"\xc0\x7f")
+    stage = stages(*ONE_REPLICA, workers=1)
+    spoiled = stage.add_worker("--model", bad)
+    tensor = "model.layers.1.mlp.experts.3.down_proj.weight"
+    spoiled.process.wait_log(f"{tensor} holds a NaN or an infinity at [0, 2]", 30)
+    assert stage.complete([0, 105, 103], max_tokens=4)["usage"]["completion_tokens"] > 0
