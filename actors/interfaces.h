@@ -32,6 +32,14 @@ struct PeerUp {
   Incarnation incarnation;
 };
 
+/// LayerShard -> NodeAgent: what that life of a peer sent here does not fit what it was asked. It
+/// costs the connection.
+struct PeerCorrupt {
+  NodeId node;
+  Incarnation incarnation;
+  std::string reason;
+};
+
 /// Worker -> LayerShard: later questions follow these routes; RoutesSettled comes back.
 struct RoutesChanged {
   std::shared_ptr<const ExpertRoutes> routes;
@@ -193,9 +201,9 @@ struct NodeAgentInbox {
                     Prove,           // read these tensors again, past the page cache
                     Stop,            // end in order
                     Undeliverable>;  // the head has no such member
-  using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, RoutesSettled,
-                      CheckpointInspected, PieceRead, PartRead, PartBuilt, ProofsRead, CopyDiffers,
-                      CopiesProven, Ended>;
+  using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, PeerCorrupt,
+                      RoutesSettled, CheckpointInspected, PieceRead, PartRead, PartBuilt,
+                      ProofsRead, CopyDiffers, CopiesProven, Ended>;
 };
 
 /// The scheduler of one data-parallel replica.
@@ -205,6 +213,7 @@ struct ReplicaInbox {
                     Cancel,          // nobody wants it any more
                     RunCanary,       // compute these tokens beside the sequences, with digests
                     StepResult,      // a step is done
+                    StepProgress,    // a step takes long, and goes on
                     StepFailed,      // a step cannot be finished
                     Undeliverable>;  // a plan did not reach its shard
   using local = Local<PeerDown>;
@@ -217,6 +226,7 @@ struct LayerShardInbox {
                     StepAbort,       // forget that step
                     Hidden,          // its rows, from the stage before
                     ExpertOutput,    // what experts elsewhere made of rows
+                    ExpertProgress,  // they take long, and go on
                     NotHere,         // they are not there (any more): ask another copy
                     Undeliverable>;  // a question, or hidden rows, did not arrive
   using local = Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged>;

@@ -12,11 +12,6 @@ namespace {
 /// Rows whose logits are in memory together: half a megabyte each for a large vocabulary.
 constexpr std::size_t kLogitRows = 64;
 
-/// Weights that hold a NaN, or overflow, make every logit of a row NaN: nothing can be chosen then.
-bool all_nan(const float* logits, std::int32_t vocab) {
-  return std::all_of(logits, logits + vocab, [](float x) { return x != x; });
-}
-
 }  // namespace
 
 OutputHead::OutputHead(const ModelConfig& config, const ShardWeights& weights,
@@ -26,8 +21,8 @@ OutputHead::OutputHead(const ModelConfig& config, const ShardWeights& weights,
 }
 
 void OutputHead::run(const kernels::Context& ctx, const StepPlanBody& plan, const float* hidden,
-                     std::vector<SequenceResult>& results) {
-  list_wanted(plan, results);
+                     const RowTrouble& trouble, std::vector<SequenceResult>& results) {
+  list_wanted(plan, trouble, results);
   const auto width = static_cast<std::size_t>(config_.hidden_size);
   const auto vocab = static_cast<std::size_t>(config_.vocab_size);
   for (std::size_t begin = 0; begin < wanted_.size(); begin += kLogitRows) {
@@ -47,9 +42,14 @@ void OutputHead::run(const kernels::Context& ctx, const StepPlanBody& plan, cons
                samplers_[static_cast<std::size_t>(thread)], results);
     });
   }
+  for (const Wanted& wanted : wanted_) {
+    auto& result = results[wanted.sequence];
+    if (wanted.bad) result = {result.id, {}, {}, no_number_text("its logits")};
+  }
 }
 
-void OutputHead::list_wanted(const StepPlanBody& plan, std::vector<SequenceResult>& results) {
+void OutputHead::list_wanted(const StepPlanBody& plan, const RowTrouble& trouble,
+                             std::vector<SequenceResult>& results) {
   wanted_.clear();
   results.clear();
   results.resize(plan.sequences.size());
@@ -57,6 +57,11 @@ void OutputHead::list_wanted(const StepPlanBody& plan, std::vector<SequenceResul
   for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
     const auto& sequence = plan.sequences[s];
     results[s].id = sequence.id;
+    if (trouble.any(input, sequence.tokens.size())) {
+      results[s].trouble = trouble.text(input, sequence.tokens.size());
+      input += sequence.tokens.size();
+      continue;
+    }
     if (sequence.prompt_logprobs) results[s].prompt.resize(sequence.tokens.size());
     for (std::size_t r = 0; r < sequence.tokens.size(); ++r, ++input) {
       const bool last = r + 1 == sequence.tokens.size();
@@ -66,18 +71,16 @@ void OutputHead::list_wanted(const StepPlanBody& plan, std::vector<SequenceResul
   }
 }
 
-void OutputHead::read_row(const StepPlanBody& plan, const Wanted& wanted, const float* logits,
+void OutputHead::read_row(const StepPlanBody& plan, Wanted& wanted, const float* logits,
                           Sampler& sampler, std::vector<SequenceResult>& results) const {
+  wanted.bad = !all_finite(logits, static_cast<std::size_t>(config_.vocab_size));
+  if (wanted.bad) return;
   const auto& sequence = plan.sequences[wanted.sequence];
   auto& result = results[wanted.sequence];
   if (sequence.prompt_logprobs && sequence.targets[wanted.row] >= 0)
     result.prompt[wanted.row] = sampler.logprobs(logits, sequence.targets[wanted.row],
                                                  sequence.sampling.top_logprobs);
   if (!sequence.sample || wanted.row + 1 != sequence.tokens.size()) return;
-  if (all_nan(logits, config_.vocab_size)) {
-    result.sampled = TokenOutput{kNoToken, 0.0f, {}};
-    return;
-  }
   TokenHistory history;
   history.pool = cache_.tokens();
   history.block_table = sequence.block_table;

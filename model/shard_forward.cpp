@@ -92,6 +92,9 @@ struct ShardForward::Impl {
   void shared_expert(StepRun::State& s);
   void gather(StepRun::State& s);
   void note_canary(StepRun::State& s) const;
+  void look_for_trouble(StepRun::State& s) {
+    s.trouble.look(*context.pool, rows_of(s, s.hidden), s.layer);
+  }
   Progress finish(StepRun::State& s);
 
   const ModelConfig config;
@@ -147,6 +150,7 @@ Progress ShardForward::advance(StepRun& run) {
     self.mlp(w.mlp, self.rows_of(s, s.normed), self.rows_of(s, s.shared));
     kernels::residual_add(self.context, self.rows_of(s, s.shared), self.rows_of(s, s.hidden));
     self.note_canary(s);
+    self.look_for_trouble(s);
   }
   return self.finish(s);
 }
@@ -187,7 +191,10 @@ Status ShardForward::Impl::begin(StepRun::State& s, const StepPlanBody& plan,
     std::memcpy(s.hidden.data(), hidden, s.rows * s.hidden_size * sizeof(float));
   else
     kernels::embedding(context, weights->embedding.source, s.tokens.data(), rows_of(s, s.hidden));
-  s.layer = weights->first;
+  s.layer = weights->first - 1;
+  s.trouble.begin(s.rows);
+  look_for_trouble(s);
+  ++s.layer;
   s.at = StepRun::State::At::kAttention;
   return {};
 }
@@ -239,7 +246,7 @@ void ShardForward::Impl::make_room(StepRun::State& s) {
 }
 
 Progress ShardForward::Impl::finish(StepRun::State& s) {
-  if (head) head->run(context, s.plan, s.hidden.data(), s.results);
+  if (head) head->run(context, s.plan, s.hidden.data(), s.trouble, s.results);
   s.at = StepRun::State::At::kDone;
   return Progress::kDone;
 }
@@ -347,6 +354,7 @@ void ShardForward::Impl::gather(StepRun::State& s) {
     s.combined[i] = {s.pair_outputs[i], s.expert_weights[i]};
   kernels::combine(context, wire, s.combined, s.top_k, hidden);
   note_canary(s);
+  look_for_trouble(s);
   ++s.layer;
   s.at = StepRun::State::At::kAttention;
 }

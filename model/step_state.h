@@ -5,6 +5,7 @@
 
 #include "kernels/combine.h"
 #include "kernels/mla_attention.h"
+#include "model/row_trouble.h"
 #include "model/shard_forward.h"
 #include "runtime/buffer.h"
 
@@ -57,6 +58,7 @@ struct StepRun::State {
   std::vector<std::byte*> pair_outputs;         // [rows * top_k]
   std::vector<std::int32_t> missing;
 
+  RowTrouble trouble;
   std::vector<SequenceResult> results;
   bool canary = false;                          // a sequence of the plan is one
   std::vector<std::uint64_t> digests;           // [2 a finished layer]

@@ -147,13 +147,47 @@ inline constexpr std::size_t kMailboxMax = 1u << 18;
 inline constexpr std::size_t kMailboxReserved = 1u << 18;
 
 // --- Steps ------------------------------------------------------------------------------------
-/// A step that has not come back by then is failed; covers a cold 4k-token chunk on a slow CPU.
+/// Who works on a step, or on rows of one, and needs longer says so this often.
+inline constexpr auto kProgressEvery = 1s;
+/// A step of which its Replica has heard nothing for this long is failed, however slow its devices
+/// are: many signs of progress must have been lost, or a thread has stood still for as long.
+inline constexpr auto kStepSilence = 10s;
+/// The same of a question to an expert group; another copy is asked then.
+inline constexpr auto kExpertSilence = 10s;
+static_assert(kProgressEvery * 5 <= kStepSilence && kProgressEvery * 5 <= kExpertSilence);
+/// A step whose rows nobody computes (their experts are on no node that can be reached, or refuse)
+/// is failed after this long; covers the load of a lost expert from a cold file system.
 inline constexpr auto kStepDeadline = 60s;
 /// A canary that has not come to its end for this long has failed: it is run once a minute.
 inline constexpr auto kCanaryDeadline = 45s;
-/// Shards wait this long for experts before the step fails.
-inline constexpr auto kExpertDeadline = 30s;
-static_assert(kExpertDeadline < kStepDeadline);
+static_assert(kExpertSilence < kStepDeadline);
+/// The longest that one step may take in all, whatever progress it makes.
+inline constexpr auto kStepTimeMax = 600s;
+static_assert(kStepDeadline < kStepTimeMax);
+/// What a step with rows of prompts is to take: a prompt's chunks are cut to it, by the measured
+/// time of the steps before. While others stream beside it every step is a pause for them.
+inline constexpr auto kStepTarget = 500ms;
+inline constexpr auto kStepTargetShared = 100ms;
+static_assert(kStepTargetShared < kStepTarget && kStepTarget < kProgressEvery);
+/// A chunk's rows: the least, below which a prompt's overhead is all that is computed, and how many
+/// are tried before anything has been measured.
+inline constexpr std::int32_t kChunkRowsLeast = 16;
+inline constexpr std::int32_t kChunkRowsFirst = 256;
+/// What a step may hold, so that its plan and its result fit into the headers of their frames. A
+/// row takes a token and a target in the plan, and twenty likely tokens in the result; a sequence
+/// its sampling parameters, and a sentence if it is in trouble.
+inline constexpr std::int32_t kStepRowsMax = 32768;
+inline constexpr std::int32_t kStepSequencesMax = 8192;
+/// KV blocks of one replica: each is named in a plan at most once. Of 16 positions they hold 32
+/// million.
+inline constexpr std::int32_t kStepBlocksMax = 2 << 20;
+inline constexpr std::size_t kStepSequenceBytesMax = 512;
+inline constexpr std::size_t kStepResultBytesMax = 24 + 8 * (kTopLogprobsMax + 2);
+static_assert(kStepBlocksMax * 4u + kStepRowsMax * 8u + kStepSequencesMax * kStepSequenceBytesMax <
+              kBulkHeaderBytesMax);
+static_assert((kStepRowsMax + kStepSequencesMax) * kStepResultBytesMax +
+                  kStepSequencesMax * kStepSequenceBytesMax <
+              kBulkHeaderBytesMax);
 /// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight.
 inline constexpr std::size_t kStepsInFlightMax = 64;
 /// Questions that one expert group has not answered; a shard asks at most one a step and group.

@@ -7,6 +7,22 @@ import pytest
 import running
 
 
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also the tests that take many minutes")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes many minutes; only with --long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=long)
+
+
 @pytest.fixture(scope="session")
 def troupe():
     """The program: build/troupe, or what $TROUPE names."""

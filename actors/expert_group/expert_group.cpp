@@ -16,13 +16,15 @@ Ref<LayerShardInbox> shard_at(const Address& address) {
 
 }  // namespace
 
-void ExpertGroup::on(const Dispatch& dispatch, const Envelope& envelope, TimePoint,
+void ExpertGroup::on(const Dispatch& dispatch, const Envelope& envelope, TimePoint now,
                      Effects& effects) {
   if (!fits(dispatch))
     return answer(not_here(envelope, {}, "the rows do not have this model's size"), effects);
-  if (open_ >= limits::kDispatchesWaitingMax)
+  if (open_.size() >= limits::kDispatchesWaitingMax)
     return answer(not_here(envelope, {}, "too many questions wait"), effects);
-  ++open_;
+  if (open_.empty()) say_at_ = now + limits::kProgressEvery;
+  if (!open_.insert({envelope.from, dispatch.call}).second)
+    return answer(not_here(envelope, {}, "that question is being answered"), effects);
   effects.add(AskPass{envelope});
 }
 
@@ -41,8 +43,23 @@ void ExpertGroup::on(const Undeliverable& lost, const Envelope&, TimePoint, Effe
 }
 
 void ExpertGroup::on(PassEnded ended, TimePoint, Effects& effects) {
-  open_ -= ended.answers.size();
-  for (auto& found : ended.answers) answer(std::move(found), effects);
+  for (auto& found : ended.answers) {
+    const auto call = std::get<Dispatch>(*found.question.message).call;
+    unasked_ |= open_.erase({found.question.from, call}) == 0;
+    answer(std::move(found), effects);
+  }
+}
+
+void ExpertGroup::on_wake(TimePoint now, Effects& effects) {
+  if (open_.empty() || now < say_at_) return;
+  say_at_ = now + limits::kProgressEvery;
+  SayAtWork say;
+  for (const auto& [shard, call] : open_) say.askers.push_back({shard, {call}});
+  effects.add(std::move(say));
+}
+
+void ExpertGroup::end_turn(TimePoint, Effects& effects) {
+  if (!open_.empty()) effects.wake_at(say_at_);
 }
 
 void ExpertGroup::answer(PassAnswer answer, Effects& effects) const {
@@ -50,8 +67,8 @@ void ExpertGroup::answer(PassAnswer answer, Effects& effects) const {
 }
 
 std::string ExpertGroup::violation() const {
-  if (open_ > limits::kDispatchesWaitingMax)
-    return "more questions are open than may be, or more were answered than asked";
+  if (open_.size() > limits::kDispatchesWaitingMax) return "more questions are open than may be";
+  if (unasked_) return "more was answered than asked";
   return {};
 }
 

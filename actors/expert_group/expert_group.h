@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "actors/base/effects.h"
 #include "actors/expert_group/expert_pass.h"
@@ -13,6 +17,16 @@ struct AskPass {
   Envelope question;  ///< a Dispatch that fits the model
 };
 
+/// Tell those who asked that their answers take long and are worked on, if the device makes
+/// progress.
+struct SayAtWork {
+  struct Asker {
+    Address shard;
+    ExpertProgress progress;
+  };
+  std::vector<Asker> askers;
+};
+
 /// The routed experts of one device, as seen by shards elsewhere. While the device computes,
 /// questions gather; the next pass takes everything that waits, whichever replicas it came from.
 ///
@@ -22,7 +36,7 @@ struct AskPass {
 class ExpertGroup {
  public:
   using Inbox = ExpertGroupInbox;
-  using Effects = troupe::Effects<AskPass>;
+  using Effects = troupe::Effects<AskPass, SayAtWork>;
 
   /// `row_bytes`: of one row of a question.
   explicit ExpertGroup(std::size_t row_bytes) : row_bytes_(row_bytes) {}
@@ -32,8 +46,8 @@ class ExpertGroup {
   void on(const Dispatch& dispatch, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(PassEnded ended, TimePoint now, Effects& effects);
-  void on_wake(TimePoint, Effects&) {}
-  void end_turn(TimePoint, Effects&) {}
+  void on_wake(TimePoint now, Effects& effects);
+  void end_turn(TimePoint now, Effects& effects);
   std::string violation() const;
 
  private:
@@ -41,7 +55,10 @@ class ExpertGroup {
   void answer(PassAnswer answer, Effects& effects) const;
 
   std::size_t row_bytes_;
-  std::size_t open_ = 0;  ///< questions that were handed on and are not answered
+  /// Questions that were handed on and are not answered: who asked, and the number there.
+  std::set<std::pair<Address, std::uint64_t>> open_;
+  bool unasked_ = false;  ///< an answer came that nobody asked for
+  TimePoint say_at_{};  ///< when those who wait hear next that the device works
 };
 
 }  // namespace troupe

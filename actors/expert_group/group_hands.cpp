@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/limits.h"
+
 namespace troupe {
 
 /// It goes with the last job, in the device's queue: the pass first, the life after it.
@@ -32,7 +34,7 @@ struct GroupHands::Seat {
 
 GroupHands::GroupHands(Host& host, const Ref<ExpertGroupInbox>& self, Device& device,
                        std::unique_ptr<ExpertPass> pass, const Life& life)
-    : device_(&device), seat_(new Seat{life, host.post(), self, std::move(pass)}) {}
+    : host_(&host), device_(&device), seat_(new Seat{life, host.post(), self, std::move(pass)}) {}
 
 GroupHands::~GroupHands() {
   // A device that takes no job any more has at most one of this group: it frees the pass.
@@ -49,6 +51,13 @@ void GroupHands::carry_out(AskPass&& ask, const ExpertGroup&) {
   for (const auto& question : seat_->take())
     ended.answers.push_back(not_here(question, {}, queued.error().message));
   seat_->post.tell(seat_->self, std::move(ended));
+}
+
+void GroupHands::carry_out(SayAtWork&& say, const ExpertGroup&) {
+  if (!device_->makes_progress(host_->now(), limits::kExpertSilence / 2)) return;
+  for (const auto& asker : say.askers)
+    seat_->post.send(
+        {seat_->self.address, asker.shard, message_of(ExpertProgress{asker.progress})});
 }
 
 }  // namespace troupe

@@ -19,9 +19,11 @@ class GroupHands {
   ~GroupHands();
 
   void carry_out(AskPass&& ask, const ExpertGroup& group);
+  void carry_out(SayAtWork&& say, const ExpertGroup& group);
 
  private:
   struct Seat;  // what jobs share: post, self, pass, life, and what waits
+  Host* host_;
   Device* device_;
   std::shared_ptr<Seat> seat_;
 };

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "model/step_travel.h"
 #include "model/tokenizer/utf8.h"
 #include "runtime/limits.h"
 
@@ -82,6 +83,9 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
     return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
                             ", the model's max_position_embeddings.");
   parts.max_model_len = options.max_model_len > 0 ? options.max_model_len : longest;
+  if (const Status travels = check_steps_travel(parts.config, options, parts.max_model_len);
+      !travels.ok())
+    return travels.error();
   parts.served_model_name =
       options.served_model_name.empty() ? folder_name(options.model) : options.served_model_name;
   parts.default_seed = options.seed;

@@ -124,7 +124,9 @@ struct HeadNode::Impl final : HeadSurroundings {
   }
 
   // HeadSurroundings
-  void keep(const KeepNextNode& e) override { kept([&](auto& k) { k.keep_next_node(e.next_node); }); }
+  void keep(const KeepNextNode& e) override {
+    kept([&](auto& k) { k.keep_next_node(e.next_node); });
+  }
   void keep(const KeepNumerics& e) override { kept([&](auto& k) { k.keep_numerics(e.numerics); }); }
   void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
   void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }

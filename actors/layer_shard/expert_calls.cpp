@@ -17,6 +17,7 @@ void ExpertCalls::begin(StepId step, ExpertCut cut, TimePoint now, ShardEffects&
   const auto [it, fresh] = waiting_.try_emplace(step);
   assert(fresh);
   it->second.cut = std::move(cut);
+  it->second.heard = now;
   ask(step, {it->second.cut.missing, {}}, now, effects);
 }
 
@@ -79,7 +80,7 @@ void ExpertCalls::ask_device(StepId step, const DeviceRef& device, Wanted wanted
   const Incarnation incarnation = options_.members.at(device.node);
   waiting.calls.insert(dispatch.call);
   calls_[dispatch.call] = {
-      step, device, incarnation, now + limits::kExpertDeadline, routes_number_, std::move(wanted)};
+      step, device, incarnation, now + limits::kExpertSilence, routes_number_, std::move(wanted)};
   effects.send(Ref<ExpertGroupInbox>(device.node, incarnation, device.index), std::move(dispatch));
 }
 
@@ -109,8 +110,11 @@ void ExpertCalls::ask_again(StepId step, TimePoint now, ShardEffects& effects) {
 }
 
 void ExpertCalls::ask_all_again(TimePoint now, ShardEffects& effects) {
-  for (const auto& [step, waiting] : waiting_)
-    if (!waiting.parked.outputs.empty()) ask_again(step, now, effects);
+  for (auto& [step, waiting] : waiting_) {
+    if (waiting.parked.outputs.empty()) continue;
+    waiting.heard = now;  // a copy may be back
+    ask_again(step, now, effects);
+  }
 }
 
 // --- Answers ------------------------------------------------------------------------------------
@@ -130,20 +134,28 @@ std::optional<ExpertCalls::Call> ExpertCalls::end_call(std::uint64_t number) {
   return it == calls_.end() ? std::nullopt : std::optional(end_call(it));
 }
 
-std::optional<StepId> ExpertCalls::on_output(const ExpertOutput& output, const Address& from,
-                                             FailedSteps& failed) {
+ExpertCalls::Answered ExpertCalls::on_output(const ExpertOutput& output, const Address& from,
+                                             TimePoint now, ShardEffects& effects) {
   const auto it = calls_.find(output.call);
-  if (it == calls_.end()) return std::nullopt;  // answered by another copy, or the step is gone
+  if (it == calls_.end()) return {};  // answered by another copy, or the step is gone
+  if (from.node != it->second.device.node) return {{}, false};
   const StepId step = it->second.step;
   Waiting& waiting = waiting_.at(step);
   const std::size_t wanted = it->second.wanted.outputs.size();
-  if (from.node != it->second.device.node || output.pairs != wanted ||
-      output.payload.bytes.size() != wanted * waiting.cut.row_bytes) {
-    fail(step, corrupt("An expert group's answer does not match the question."), failed);
-    return std::nullopt;
+  if (output.pairs != wanted || output.payload.bytes.size() != wanted * waiting.cut.row_bytes) {
+    on_refusal(output.call, now, effects);
+    return {{}, false};
   }
+  waiting.heard = now;
   waiting.arrivals.push_back({end_call(it).wanted.outputs, output.payload});
-  return step;
+  return {step, true};
+}
+
+void ExpertCalls::on_progress(std::uint64_t number, const Address& from, TimePoint now) {
+  const auto it = calls_.find(number);
+  if (it == calls_.end() || from.node != it->second.device.node) return;
+  it->second.deadline = now + limits::kExpertSilence;
+  waiting_.at(it->second.step).heard = now;
 }
 
 void ExpertCalls::on_refusal(std::uint64_t number, TimePoint now, ShardEffects& effects) {
@@ -196,6 +208,16 @@ FailedSteps ExpertCalls::end_late_calls(TimePoint now, ShardEffects& effects) {
   return failed;
 }
 
+/// What is complete waits for nobody but the shard's own job.
+FailedSteps ExpertCalls::end_stalled(TimePoint now) {
+  FailedSteps failed;
+  for (const auto& [step, waiting] : waiting_)
+    if (!complete(step) && waiting.heard + limits::kStepDeadline <= now)
+      failed.push_back({step, why_stalled(waiting)});
+  for (const auto& [step, error] : failed) forget(step);
+  return failed;
+}
+
 void ExpertCalls::end_pauses(TimePoint now, ShardEffects& effects) {
   for (const auto& [step, waiting] : waiting_)
     if (waiting.ask_at && *waiting.ask_at <= now) ask_again(step, now, effects);
@@ -227,10 +249,9 @@ void ExpertCalls::fail(StepId step, Error error, FailedSteps& failed) {
   failed.push_back({step, std::move(error)});
 }
 
-std::optional<Error> ExpertCalls::why_parked(StepId step) const {
-  const auto it = waiting_.find(step);
-  if (it == waiting_.end() || it->second.parked.outputs.empty()) return std::nullopt;
-  const Waiting& waiting = it->second;
+Error ExpertCalls::why_stalled(const Waiting& waiting) const {
+  if (waiting.parked.outputs.empty())
+    return deadline_exceeded("The experts of other devices did not answer in time.");
   const std::int32_t expert = waiting.parked.outputs.front().expert;
   std::string where;
   for (const auto& copy : options_.routes->copies(waiting.cut.layer, expert))
@@ -298,8 +319,10 @@ std::vector<PlacementVersion> ExpertCalls::take_settled() {
 
 void ExpertCalls::arrange_wake(ShardEffects& effects) const {
   for (const auto& [number, call] : calls_) effects.wake_at(call.deadline);
-  for (const auto& [step, waiting] : waiting_)
+  for (const auto& [step, waiting] : waiting_) {
     if (waiting.ask_at) effects.wake_at(*waiting.ask_at);
+    if (!complete(step)) effects.wake_at(waiting.heard + limits::kStepDeadline);
+  }
 }
 
 // --- Invariants ---------------------------------------------------------------------------------

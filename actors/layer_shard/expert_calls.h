@@ -57,10 +57,16 @@ class ExpertCalls {
   /// The step has ended; answers that still come are dropped.
   void forget(StepId step);
 
-  /// Counts an answer: the step that it is for, if it is awaited and fits. One that does not fit
-  /// fails its step.
-  std::optional<StepId> on_output(const ExpertOutput& output, const Address& from,
-                                  FailedSteps& failed);
+  /// An answer, taken or not.
+  struct Answered {
+    std::optional<StepId> step = {};  ///< that waited for it
+    bool fits = true;                 ///< else its sender is not to be trusted
+  };
+  /// What does not fit is asked for elsewhere.
+  Answered on_output(const ExpertOutput& output, const Address& from, TimePoint now,
+                     ShardEffects& effects);
+  /// The group works on it.
+  void on_progress(std::uint64_t call, const Address& from, TimePoint now);
   /// The group does not have them, or the question did not arrive.
   void on_refusal(std::uint64_t call, TimePoint now, ShardEffects& effects);
   [[nodiscard]] FailedSteps on_peer_down(NodeId node, TimePoint now, ShardEffects& effects);
@@ -69,14 +75,14 @@ class ExpertCalls {
   [[nodiscard]] FailedSteps on_routes(RoutesChanged changed, TimePoint now, ShardEffects& effects);
   /// Silent groups.
   [[nodiscard]] FailedSteps end_late_calls(TimePoint now, ShardEffects& effects);
+  /// Steps that nobody has computed anything for in limits::kStepDeadline.
+  [[nodiscard]] FailedSteps end_stalled(TimePoint now);
   /// Pauses that are over.
   void end_pauses(TimePoint now, ShardEffects& effects);
 
   /// Versions of routes that every open question follows, or newer ones; each is given once.
   std::vector<PlacementVersion> take_settled();
   void arrange_wake(ShardEffects& effects) const;
-  /// If the step waits for an expert that cannot be reached: which, and where it is.
-  std::optional<Error> why_parked(StepId step) const;
   /// All that are at a cut.
   std::vector<StepId> steps() const;
 
@@ -104,6 +110,7 @@ class ExpertCalls {
     ExpertCut cut;                  ///< kept until all is answered, to ask again
     std::set<std::uint64_t> calls;  ///< unanswered
     std::vector<ExpertArrival> arrivals;
+    TimePoint heard;                  ///< newest sign that somebody computes for it
     Wanted parked;                    ///< nobody can be asked for these now
     std::set<DeviceRef> refused;      ///< by these, since the last pause
     std::optional<TimePoint> ask_at;  ///< end of the pause after which they are asked again
@@ -123,6 +130,7 @@ class ExpertCalls {
   Call end_call(Calls::iterator call);
   /// The same, if that question is still open.
   std::optional<Call> end_call(std::uint64_t call);
+  Error why_stalled(const Waiting& waiting) const;
   void fail(StepId step, Error error, FailedSteps& failed);
   std::string violation_of(StepId step, const Waiting& waiting) const;
 

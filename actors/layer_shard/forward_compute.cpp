@@ -4,8 +4,6 @@
 #include <exception>
 #include <new>
 
-#include "model/output_head.h"
-
 namespace troupe {
 namespace {
 
@@ -111,11 +109,6 @@ ComputeOutcome ForwardCompute::advance(StepRun& run, const OnCut& on_cut) {
   outcome.digests = run.digests();
   if (options_.last_stage) {
     outcome.sequences = std::move(run.results());
-    for (const auto& sequence : outcome.sequences)
-      if (sequence.sampled && sequence.sampled->token == kNoToken)
-        outcome.error = internal_error(
-            "The model's numbers overflowed or are not numbers (NaN), so that no token can be "
-            "chosen; check the checkpoint's weights.");
   } else {
     const std::size_t bytes = static_cast<std::size_t>(run.rows()) *
                               static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);

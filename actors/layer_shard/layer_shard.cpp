@@ -25,12 +25,17 @@ void LayerShard::on(const StepAbort& abort, const Envelope& envelope, TimePoint,
   order_.drop(abort.step, effects);
 }
 
-void LayerShard::on(const ExpertOutput& output, const Envelope& envelope, TimePoint,
+void LayerShard::on(const ExpertOutput& output, const Envelope& envelope, TimePoint now,
                     Effects& effects) {
-  FailedSteps failed;
-  const auto step = calls_.on_output(output, envelope.from, failed);
-  if (step) try_resume(*step, effects);
-  fail(std::move(failed), effects);
+  const auto answered = calls_.on_output(output, envelope.from, now, effects);
+  if (!answered.fits)
+    distrust(envelope.from, "an expert group's answer does not match the question", effects);
+  if (answered.step) try_resume(*answered.step, effects);
+}
+
+void LayerShard::on(const ExpertProgress& progress, const Envelope& envelope, TimePoint now,
+                    Effects&) {
+  calls_.on_progress(progress.call, envelope.from, now);
 }
 
 void LayerShard::on(const NotHere& refusal, const Envelope&, TimePoint now, Effects& effects) {
@@ -50,6 +55,8 @@ void LayerShard::on(StepCut cut, TimePoint now, Effects& effects) {
 
 void LayerShard::on(StepComputed computed, TimePoint, Effects& effects) {
   const StepId step = computed.step;
+  if (const auto& error = computed.outcome.error; error && error->code == ErrorCode::kCorrupt)
+    if (const auto previous = order_.previous()) distrust(*previous, error->message, effects);
   switch (order_.on(std::move(computed), effects)) {
     case StepOrder::Computed::kWaits:
       // Without its cut it would go on as if it lacked nothing.
@@ -85,12 +92,17 @@ void LayerShard::on(RoutesChanged changed, TimePoint now, Effects& effects) {
 
 void LayerShard::on_wake(TimePoint now, Effects& effects) {
   fail(calls_.end_late_calls(now, effects), effects);
-  for (const StepId step : order_.late(now)) {
-    auto parked = calls_.why_parked(step);
-    fail(step, parked ? std::move(*parked) : deadline_exceeded("A step did not end in time."),
-         effects);
-  }
+  fail(calls_.end_stalled(now), effects);
+  for (const StepId step : order_.late(now))
+    fail(step, deadline_exceeded("A step did not end in time."), effects);
   calls_.end_pauses(now, effects);
+  order_.say_progress(now, effects);
+}
+
+/// The bytes that its node sends are not to be trusted: the connection ends, and a new one begins.
+void LayerShard::distrust(const Address& peer, std::string reason, Effects& effects) const {
+  if (peer.node != self_.address.node)
+    effects.send(agent(), PeerCorrupt{peer.node, peer.incarnation, std::move(reason)});
 }
 
 void LayerShard::try_resume(StepId step, Effects& effects) {
@@ -107,9 +119,8 @@ void LayerShard::fail(FailedSteps failed, Effects& effects) {
 }
 
 void LayerShard::end_turn(TimePoint, Effects& effects) {
-  const Ref<NodeAgentInbox> agent(self_.address.node, self_.address.incarnation);
   for (const PlacementVersion version : calls_.take_settled())
-    effects.send(agent, RoutesSettled{self_.address.actor.index, version});
+    effects.send(agent(), RoutesSettled{self_.address.actor.index, version});
   calls_.arrange_wake(effects);
   order_.arrange_wake(effects);
 }

@@ -29,6 +29,8 @@ class LayerShard {
   void on(const StepAbort& abort, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Hidden& hidden, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const ExpertOutput& output, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const ExpertProgress& progress, const Envelope& envelope, TimePoint now,
+          Effects& effects);
   void on(const NotHere& refusal, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
 
@@ -49,9 +51,12 @@ class LayerShard {
   std::size_t steps() const { return order_.size(); }
 
  private:
+  void distrust(const Address& peer, std::string reason, Effects& effects) const;
   void try_resume(StepId step, Effects& effects);
   void fail(StepId step, Error error, Effects& effects);
   void fail(FailedSteps failed, Effects& effects);
+
+  Ref<NodeAgentInbox> agent() const { return {self_.address.node, self_.address.incarnation}; }
 
   Ref<LayerShardInbox> self_;
   StepOrder order_;

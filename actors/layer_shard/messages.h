@@ -68,6 +68,13 @@ struct ReleaseStep {
   StepId step;
 };
 
-using ShardEffects = Effects<BeginStep, ResumeStep, ReleaseStep>;
+/// Tell the Replica that a step goes on, if the device makes progress: its job runs there, or
+/// waits.
+struct SayProgress {
+  Ref<ReplicaInbox> replica;
+  StepProgress progress;
+};
+
+using ShardEffects = Effects<BeginStep, ResumeStep, ReleaseStep, SayProgress>;
 
 }  // namespace troupe

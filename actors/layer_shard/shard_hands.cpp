@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/limits.h"
+
 namespace troupe {
 
 /// What jobs share. It goes with the last of them, in the device's queue: the compute first, the
@@ -19,7 +21,9 @@ struct ShardHands::Seat {
 
 ShardHands::ShardHands(Host& host, const Ref<LayerShardInbox>& self, Device& device,
                        std::unique_ptr<ShardCompute> compute, const Life& life)
-    : device_(&device), seat_(new Seat{life, host.post(), self, std::move(compute)}) {}
+    : host_(&host),
+      device_(&device),
+      seat_(new Seat{life, host.post(), self, std::move(compute)}) {}
 
 ShardHands::~ShardHands() {
   // Jobs in the queue still use the cache and the buffers. A device that takes no job any more has
@@ -45,6 +49,12 @@ void ShardHands::carry_out(ResumeStep&& resume, const LayerShard&) {
 
 void ShardHands::carry_out(ReleaseStep&& release, const LayerShard&) {
   (void)device_->submit([seat = seat_, step = release.step] { seat->compute->release(step); });
+}
+
+/// A device that stands still says nothing, and the Replica's patience ends.
+void ShardHands::carry_out(SayProgress&& say, const LayerShard&) {
+  if (device_->makes_progress(host_->now(), limits::kStepSilence / 2))
+    seat_->post.send({seat_->self.address, say.replica.address, message_of(say.progress)});
 }
 
 /// The news of a job are dropped if the shard has ended.

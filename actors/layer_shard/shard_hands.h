@@ -24,12 +24,14 @@ class ShardHands {
   void carry_out(BeginStep&& begin, const LayerShard& shard);
   void carry_out(ResumeStep&& resume, const LayerShard& shard);
   void carry_out(ReleaseStep&& release, const LayerShard& shard);
+  void carry_out(SayProgress&& say, const LayerShard& shard);
 
  private:
   template <class Work>
   void submit(StepId step, Work work);
 
   struct Seat;  // what jobs share: post, self, compute, life
+  Host* host_;
   Device* device_;
   std::shared_ptr<Seat> seat_;
 };

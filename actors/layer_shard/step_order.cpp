@@ -24,7 +24,8 @@ void StepOrder::on(const StepPlan& plan, const Envelope& envelope, TimePoint now
   Step& step = steps_[plan.body.step];
   if (step.plan) return;  // a duplicate
   step.plan = envelope.message;
-  step.deadline = now + limits::kStepDeadline;
+  step.deadline = now + limits::kStepTimeMax;
+  step.say_at = now + limits::kProgressEvery;
   try_begin(step, effects);
 }
 
@@ -160,9 +161,25 @@ std::vector<StepId> StepOrder::late(TimePoint now) const {
   return late;
 }
 
+/// One that waits for experts goes on as long as ExpertCalls does not give it up.
+void StepOrder::say_progress(TimePoint now, ShardEffects& effects) {
+  for (auto& [id, step] : steps_) {
+    if (!step.begun || step.aborted || now < step.say_at) continue;
+    step.say_at = now + limits::kProgressEvery;
+    const StepProgress progress{place_.replica_id, id};
+    if (step.computing)
+      effects.add(SayProgress{place_.replica, progress});
+    else
+      effects.send(place_.replica, progress);
+  }
+}
+
 void StepOrder::arrange_wake(ShardEffects& effects) const {
-  for (const auto& [id, step] : steps_)
-    if (!step.aborted) effects.wake_at(step.deadline);
+  for (const auto& [id, step] : steps_) {
+    if (step.aborted) continue;
+    effects.wake_at(step.deadline);
+    if (step.begun) effects.wake_at(step.say_at);
+  }
 }
 
 bool StepOrder::lives(StepId step) const {

@@ -60,6 +60,8 @@ class StepOrder {
   /// Forgets a step; while a job has its buffers, that waits for the job.
   void drop(StepId step, ShardEffects& effects);
 
+  /// Tells the Replica of the steps that take long and go on here.
+  void say_progress(TimePoint now, ShardEffects& effects);
   /// Steps whose deadline has passed.
   std::vector<StepId> late(TimePoint now) const;
   void arrange_wake(ShardEffects& effects) const;
@@ -70,6 +72,10 @@ class StepOrder {
   bool waits(StepId step) const;
   /// All that wait.
   std::vector<StepId> waiting() const;
+  /// The shard of the stage before, if there is one.
+  std::optional<Address> previous() const {
+    return place_.previous ? std::optional(place_.previous->address) : std::nullopt;
+  }
   std::size_t size() const { return steps_.size(); }
 
   std::string violation() const;
@@ -80,6 +86,7 @@ class StepOrder {
     std::optional<Payload> hidden;
     std::vector<std::uint64_t> digests;  ///< of the stages before
     TimePoint deadline;
+    TimePoint say_at;  ///< when the Replica hears next that it goes on
     bool begun = false;
     bool computing = false;  ///< a job has its buffers
     bool aborted = false;

@@ -287,6 +287,10 @@ void NodeAgent::on(const PeerDown& down, TimePoint now, Effects& effects) {
   if (keep_lease(now, effects)) links_.down(down, voice_, effects);
 }
 
+void NodeAgent::on(const PeerCorrupt& peer, TimePoint now, Effects& effects) {
+  if (keep_lease(now, effects)) links_.distrust(peer, voice_, effects);
+}
+
 void NodeAgent::take(const Load& load, const Envelope&, Effects& effects) {
   versions_.load(load, {options_.devices.size(), model_path_, checkpoint_hash_}, voice_, links_,
                  effects);

@@ -87,6 +87,7 @@ class NodeAgent {
   void on(const CheckpointInspected& inspected, TimePoint now, Effects& effects);
   void on(const PeerUp& up, TimePoint now, Effects& effects);
   void on(const PeerDown& down, TimePoint now, Effects& effects);
+  void on(const PeerCorrupt& peer, TimePoint now, Effects& effects);
 
   void on_wake(TimePoint now, const NodeProgress& progress, Effects& effects);
   /// Asks for the next wake-up.

@@ -130,6 +130,13 @@ void PeerLinks::down(const PeerDown& peer, const AgentVoice& voice, AgentEffects
     cut(*link, peer.reason, voice, effects);
 }
 
+void PeerLinks::distrust(const PeerCorrupt& peer, const AgentVoice& voice, AgentEffects& effects) {
+  Link* link = find(peer.node, peer.incarnation);
+  if (!link || link->reach != Reach::kUp) return;
+  effects.add(ForgetPeer{link->peer});
+  cut(*link, peer.reason, voice, effects);
+}
+
 void PeerLinks::cut(Link& link, const std::string& reason, const AgentVoice& voice,
                     AgentEffects& effects) {
   link.reach = Reach::kDown;

@@ -41,6 +41,8 @@ class PeerLinks {
 
   void up(const PeerUp& peer, TimePoint now, AgentEffects& effects);
   void down(const PeerDown& peer, const AgentVoice& voice, AgentEffects& effects);
+  /// A peer that is reached sends what cannot be used: its connection ends as if it had broken.
+  void distrust(const PeerCorrupt& peer, const AgentVoice& voice, AgentEffects& effects);
   /// With every renewal: those that said nothing lately are asked for a sign of life, some at a
   /// time and those first that something was sent to. One that owes it for too long is cut off,
   /// though nothing was reset.

@@ -11,6 +11,9 @@ std::int32_t blocks_missing(const PlanSequence& sequence, std::int32_t positions
   return std::max(0, blocks_for(positions, block_size) - sequence.blocks);
 }
 
+/// A prompt that lacks more chunks than these leaves half of each to the prompts behind it.
+constexpr std::int32_t kLongPromptChunks = 4;
+
 class Planner {
  public:
   Planner(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
@@ -19,6 +22,7 @@ class Planner {
         waiting_(waiting),
         limits_(limits),
         rows_left_(limits.rows_a_step),
+        prompt_rows_left_(limits.prompt_rows_a_step),
         sequences_left_(limits.sequences_a_step),
         blocks_free_(limits.blocks_free) {}
 
@@ -42,7 +46,7 @@ class Planner {
       if (missing == 1) {
         reserved = std::max(0, reserved - 1);
       } else {
-        rows = std::min(missing, rows_left_ - reserved);
+        rows = prompt_rows(running_, i, rows_left_ - reserved);
         if (rows <= 0) continue;
       }
       while (rows_that_fit(sequence) < 1 && victim > i + 1) preempt(running_[--victim]);
@@ -54,18 +58,47 @@ class Planner {
   }
 
   void admit_waiting() {
-    // What the running ones know already must fit too, or a newcomer would soon be preempted.
+    std::int32_t blocks = blocks_for_newcomers();
+    std::int32_t room = limits_.sequences_running - static_cast<std::int32_t>(running_.size());
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      const std::int32_t rows = prompt_rows(waiting_, i, rows_left_);
+      if (room <= 0 || rows == 0 || sequences_left_ == 0) return;
+      blocks -= blocks_missing(waiting_[i], waiting_[i].length, limits_.block_size);
+      if (blocks < 0) return;
+      add(waiting_[i], rows);
+      --room;
+    }
+  }
+
+  /// What the running ones know already must fit too, or a newcomer would soon be preempted.
+  std::int32_t blocks_for_newcomers() const {
     std::int32_t blocks = limits_.blocks_free;
     for (const PlanSequence& sequence : running_)
       blocks -= blocks_missing(sequence, sequence.length, limits_.block_size);
-    std::int32_t room = limits_.sequences_running - static_cast<std::int32_t>(running_.size());
-    for (const PlanSequence& sequence : waiting_) {
-      if (room <= 0 || rows_left_ == 0 || sequences_left_ == 0) return;
-      blocks -= blocks_missing(sequence, sequence.length, limits_.block_size);
-      if (blocks < 0) return;
-      add(sequence, std::min(sequence.length - sequence.computed, rows_left_));
-      --room;
-    }
+    return blocks;
+  }
+
+  /// Rows for the prompt at `index` of the running or of the waiting ones.
+  std::int32_t prompt_rows(std::span<const PlanSequence> among, std::size_t index,
+                           std::int32_t left) const {
+    const std::int32_t missing = among[index].length - among[index].computed;
+    left = std::min(left, prompt_rows_left_);
+    if (left <= 1 || missing / kLongPromptChunks < limits_.prompt_rows_a_step)
+      return std::min(missing, left);
+    std::int32_t behind = 0;
+    const auto count = [&](const PlanSequence& s) {
+      if (!s.busy && s.length - s.computed > 1) behind += std::min(s.length - s.computed, left);
+    };
+    for (std::size_t i = index + 1; i < among.size() && behind < left; ++i) count(among[i]);
+    if (among.data() == running_.data() && !waiting_.empty() && room_for_newcomer())
+      count(waiting_.front());
+    return std::min(missing, left - std::min(behind, left / 2));
+  }
+
+  bool room_for_newcomer() const {
+    const PlanSequence& first = waiting_.front();
+    return static_cast<std::int32_t>(running_.size()) < limits_.sequences_running &&
+           blocks_missing(first, first.length, limits_.block_size) <= blocks_for_newcomers();
   }
 
   std::int32_t rows_of_decoding() const {
@@ -95,12 +128,13 @@ class Planner {
     choice_.rows.push_back({sequence.key, rows, blocks});
     blocks_free_ -= blocks;
     rows_left_ -= rows;
+    if (sequence.length - sequence.computed > 1) prompt_rows_left_ -= rows;
     --sequences_left_;
   }
 
   std::span<const PlanSequence> running_, waiting_;
   const PlanLimits& limits_;
-  std::int32_t rows_left_, sequences_left_, blocks_free_;
+  std::int32_t rows_left_, prompt_rows_left_, sequences_left_, blocks_free_;
   StepChoice choice_;
 };
 

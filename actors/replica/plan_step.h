@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct PlanLimits {
   std::int32_t rows_a_step = 0;
   std::int32_t block_size = 1;
   std::int32_t blocks_free = 0;
+  /// Of the rows, those of sequences that lack more than one.
+  std::int32_t prompt_rows_a_step = std::numeric_limits<std::int32_t>::max();
 };
 
 struct PlannedRows {
@@ -40,7 +43,9 @@ struct StepChoice {
 /// Plans one step: continuous batching with chunked prefill, first come, first served.
 ///
 ///   1. Running sequences in order of arrival. One with a single row to compute (decoding) gets it;
-///      the rows that are left over by those are shared out as prefill chunks.
+///      of the rows that are left over by those, up to prompt_rows_a_step are shared out as prefill
+///      chunks. A long prompt leaves half of each to those behind it, so that nobody waits for the
+///      whole of it.
 ///   2. If blocks run out, the latest to arrive of the running ones gives its own up and computes
 ///      them again later. While a sequence lacks blocks, later ones do not go ahead of it: so the
 ///      earliest always comes to its end, and blocks free up.

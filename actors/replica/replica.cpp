@@ -25,9 +25,29 @@ const SequenceResult* find_result(const StepResult& result, SequenceId id, std::
   return found == all.end() ? nullptr : &*found;
 }
 
+/// Of a sequence that nobody has read anything of yet; those of replays are below.
+constexpr std::uint64_t kFirstNewKey = std::uint64_t{1} << 62;
+
+/// Whether the step may well succeed elsewhere, or again. Bytes that do not fit are the sender's.
+bool worth_another_try(ErrorCode code) { return passing(code) || code == ErrorCode::kCorrupt; }
+
+/// What a step of it may hold, so that each of its messages can travel.
+ReplicaConfig bounded(ReplicaConfig config) {
+  const std::uint64_t rows = limits::kBulkPayloadBytesMax / config.row_bytes;
+  assert(rows > 0);
+  config.max_num_batched_tokens = static_cast<std::int32_t>(std::min<std::uint64_t>(
+      rows, std::min(config.max_num_batched_tokens, limits::kStepRowsMax)));
+  config.max_num_seqs = std::min(config.max_num_seqs, limits::kStepSequencesMax);
+  config.blocks = std::min(config.blocks, limits::kStepBlocksMax);
+  return config;
+}
+
 }  // namespace
 
-Replica::Replica(ReplicaConfig config) : config_(std::move(config)), pool_(config_.blocks) {
+Replica::Replica(ReplicaConfig config)
+    : config_(bounded(std::move(config))),
+      pool_(config_.blocks),
+      chunk_(config_.max_num_batched_tokens) {
   assert(!config_.shards.empty() && config_.stages >= 1 && config_.block_size >= 1);
   assert(config_.max_num_seqs >= 1 && config_.max_num_batched_tokens >= 1);
   // Steps of an earlier version of this replica may still send results: their numbers must differ.
@@ -82,8 +102,9 @@ void Replica::on(const Submit& submit, const Envelope&, TimePoint, Effects&) {
     events_.push_back(std::move(event));
     return;
   }
-  keys_[submit.sequence] = next_key_;
-  waiting_.emplace(next_key_++, std::move(sequence));
+  const std::uint64_t key = next_key_++ + (submit.output.empty() ? kFirstNewKey : 0);
+  keys_[submit.sequence] = key;
+  waiting_.emplace(key, std::move(sequence));
 }
 
 std::optional<Error> Replica::refusal(const Submit& submit) const {
@@ -155,7 +176,8 @@ void Replica::on(const StepResult& result, const Envelope& envelope, TimePoint n
   }
   const Step step = std::move(found->second);
   steps_.erase(found);
-  retry_pause_ = {};
+  pause_.length = {};
+  chunk_.on_step(step.rows, step.prompt_rows, now - step.began);
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const SequenceId id = running_.at(step.shares[i].key).submit.sequence;
     const SequenceResult& found_result = *find_result(result, id, i);
@@ -164,6 +186,15 @@ void Replica::on(const StepResult& result, const Envelope& envelope, TimePoint n
     else
       commit(step.shares[i], found_result);
   }
+}
+
+void Replica::on(const StepProgress& progress, const Envelope& envelope, TimePoint now, Effects&) {
+  if (progress.replica != config_.id || !own_shard(envelope.from)) return;
+  const auto found = steps_.find(progress.step);
+  if (found == steps_.end()) return;
+  Step& step = found->second;
+  step.deadline = std::min<TimePoint>(now + limits::kStepSilence,
+                                      step.began + limits::kStepTimeMax);
 }
 
 void Replica::on(const StepFailed& failed, const Envelope& envelope, TimePoint now,
@@ -188,9 +219,10 @@ void Replica::on(PeerDown down, TimePoint now, Effects& effects) {
 void Replica::on_wake(TimePoint now, Effects& effects) {
   if (canary_ && canary_->deadline <= now)
     end_canary(deadline_exceeded("A canary did not come to its end in time."), effects);
-  // Steps are planned with one deadline each, in order: the first is the oldest.
-  while (!steps_.empty() && steps_.begin()->second.deadline <= now) {
-    const StepId id = steps_.begin()->first;
+  std::vector<StepId> late;
+  for (const auto& [id, step] : steps_)
+    if (step.deadline <= now) late.push_back(id);
+  for (const StepId id : late) {
     fail_step(id,
               deadline_exceeded("A step of replica " + std::to_string(config_.id) +
                                 " did not come back in time; send the request again."),
@@ -201,7 +233,7 @@ void Replica::on_wake(TimePoint now, Effects& effects) {
 /// Why a result cannot be the one of this step, if so.
 std::optional<Error> Replica::misfit(const Step& step, const StepResult& result) const {
   const auto error = [&](SequenceId id) {
-    return internal_error("A step of replica " + std::to_string(config_.id) +
+    return corrupt("A step of replica " + std::to_string(config_.id) +
                           " came back without what was asked for sequence " +
                           std::to_string(id.value) + "; send the request again.");
   };
@@ -210,6 +242,7 @@ std::optional<Error> Replica::misfit(const Step& step, const StepResult& result)
     const Sequence& sequence = running_.at(share.key);
     const SequenceId id = sequence.submit.sequence;
     const SequenceResult* found = find_result(result, id, i);
+    if (found && !found->trouble.empty()) continue;
     if (!found || found->sampled.has_value() != share.sample) return error(id);
     for (std::int32_t row = 0; row < share.rows; ++row) {
       const auto index = static_cast<std::size_t>(row);
@@ -232,6 +265,11 @@ void Replica::commit(const Share& share, const SequenceResult& result) {
   event.sequence = sequence.submit.sequence;
   event.attempt = sequence.submit.attempt;
   event.index = sequence.output();
+  if (!result.trouble.empty()) {
+    event.error = internal_error(result.trouble);
+    events_.push_back(std::move(event));
+    return forget(share.key);
+  }
   event.prompt_index = static_cast<std::uint32_t>(sequence.prompt_scored);
   for (const auto& output : result.prompt) {
     if (!output) continue;
@@ -264,8 +302,8 @@ FinishReason Replica::finish_of(const Sequence& sequence) const {
   return FinishReason::kNone;
 }
 
-/// The one place where a step's failure is decided on: nothing of it counts. For a passing reason
-/// its sequences are planned again, else they end.
+/// The one place where a step's failure is decided on: nothing of it counts, and its sequences are
+/// planned again. Only of one that was alone in it is the reason known to be its own.
 void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& effects) {
   const auto found = steps_.find(id);
   if (found == steps_.end()) return;
@@ -273,32 +311,39 @@ void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& e
   steps_.erase(found);
   // Shards get this before any later plan, so nobody writes to the blocks that are freed here.
   for (const auto& shard : config_.shards) effects.send(shard, StepAbort{config_.id, id});
-  if (passing(error.code)) {
-    retry_pause_ = std::clamp(2 * retry_pause_, kStepRetryMin, kStepRetryMax);
-    plan_after_ = now + retry_pause_;
+  const bool too_large = error.code == ErrorCode::kDeadlineExceeded ||
+                         error.code == ErrorCode::kResourceExhausted;
+  if (too_large && step.prompt_rows > 0) chunk_.on_failure();
+  const bool own = step.shares.size() == 1 && !worth_another_try(error.code);
+  if (!own) {
+    pause_.length = std::clamp(2 * pause_.length, kStepRetryMin, kStepRetryMax);
+    pause_.until = now + pause_.length;
   }
   for (const Share& share : step.shares) {
     if (share.key == kCanaryKey) {
       running_.at(kCanaryKey).busy = false;
       end_canary(error, effects);
     } else {
-      fail_share(share, error);
+      fail_share(share, error, own);
     }
   }
 }
 
-void Replica::fail_share(const Share& share, const Error& error) {
+/// `own`: the error is that sequence's, and no other place will do better.
+void Replica::fail_share(const Share& share, const Error& error, bool own) {
   Sequence& sequence = running_.at(share.key);
   sequence.busy = false;
   if (sequence.cancelled) return forget(share.key);
   ++sequence.failures;
-  if (passing(error.code) && sequence.failures < kStepFailuresMax) return;
+  if (!worth_another_try(error.code))
+    sequence.failures = std::max(sequence.failures, kStepFailuresSuspect);
+  if (!own && sequence.failures < kStepFailuresMax) return;
   SequenceEvent event;
   event.sequence = sequence.submit.sequence;
   event.attempt = sequence.submit.attempt;
   event.index = sequence.output();
   // A passing reason, whatever it was the last time: another replica may be better off.
-  event.error = passing(error.code) ? unavailable(error.message) : error;
+  event.error = own ? error : unavailable(error.message);
   events_.push_back(std::move(event));
   forget(share.key);
 }

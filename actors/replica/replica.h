@@ -10,6 +10,7 @@
 #include "actors/base/effects.h"
 #include "actors/interfaces.h"
 #include "actors/replica/block_pool.h"
+#include "actors/replica/chunk_size.h"
 #include "actors/replica/plan_step.h"
 #include "actors/replica/replica_config.h"
 #include "runtime/step.h"
@@ -44,10 +45,11 @@ struct ReportChanged {
 /// StepResult comes. A sequence is in one step at a time at most; its blocks are freed only while
 /// it is in none.
 ///
-/// A step that fails for a passing reason (a lost node, a deadline, a full queue) is run again
-/// after a pause. So that one poisonous sequence does not hold the others up, those whose steps
-/// failed twice in a row are run one at a time, in turn with the rest. An attempt ends with an
-/// error after kStepFailuresMax of them; the Router then tries elsewhere.
+/// A step that fails is run again after a pause. So that one poisonous sequence does not hold the
+/// others up, those whose steps failed twice in a row, or once for a reason that will not pass, are
+/// run one at a time, in turn with the rest. An attempt ends with an error after kStepFailuresMax
+/// of them, and the Router tries elsewhere; or when a step of it alone fails for a reason that will
+/// not pass. A row that has no numbers ends its own sequence, and no other's step.
 class Replica {
  public:
   using Inbox = ReplicaInbox;
@@ -61,6 +63,7 @@ class Replica {
   void on(const RunCanary& order, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Of the replica's own shards; others are ignored.
   void on(const StepResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const StepProgress& progress, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StepFailed& failed, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Plans to the node's shards, or results of them, may be lost.
@@ -102,10 +105,17 @@ class Replica {
     bool sample = false;
   };
   struct Step {
-    TimePoint deadline;
+    TimePoint began;
+    TimePoint deadline;  ///< of silence
+    std::int32_t rows = 0, prompt_rows = 0;
     std::vector<Share> shares;
   };
-  /// Sequences in order of arrival.
+  /// No step is planned for a while after one that failed.
+  struct Pause {
+    Duration length{};
+    TimePoint until{};
+  };
+  /// Sequences in order of arrival, replays before all others: somebody reads them already.
   using Sequences = std::map<std::uint64_t, Sequence>;
   /// A sequence of the Supervisor's, in running_ as kCanaryKey once there is room for all of it.
   /// The Router does not know of it; it is never why another is preempted, and a step that fails
@@ -122,7 +132,7 @@ class Replica {
   std::optional<Error> misfit(const Step& step, const StepResult& result) const;
   void commit(const Share& share, const SequenceResult& result);
   void fail_step(StepId id, const Error& error, TimePoint now, Effects& effects);
-  void fail_share(const Share& share, const Error& error);
+  void fail_share(const Share& share, const Error& error, bool own);
   FinishReason finish_of(const Sequence& sequence) const;
   bool fits_alone(std::int64_t tokens) const;
   Error too_long(std::int64_t tokens) const;
@@ -159,8 +169,8 @@ class Replica {
   std::uint64_t next_key_ = 1;
   StepId next_step_;
   std::uint64_t preemptions_ = 0;
-  Duration retry_pause_{};     ///< after the last step, if that failed
-  TimePoint plan_after_{};     ///< nothing is planned before
+  ChunkSize chunk_;
+  Pause pause_;                ///< after the last step, if that failed
   bool suspect_turn_ = false;  ///< the next step is one suspect's, if there are any
   std::optional<ReplicaReport> reported_;
 };

@@ -19,6 +19,7 @@ struct ReplicaConfig {
   std::int32_t block_size = 16;
   std::int32_t max_num_seqs = 256;
   std::int32_t max_num_batched_tokens = 2048;
+  std::uint64_t row_bytes = 1;  ///< of one row, in the largest message that it is part of
   std::int64_t max_model_len = 0;
 };
 

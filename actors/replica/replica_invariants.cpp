@@ -69,13 +69,10 @@ std::string Replica::violation_of_steps() const {
   if (static_cast<std::int32_t>(steps_.size()) > config_.stages)
     return "more steps are in flight than there are stages";
   std::vector<std::uint64_t> keys;
-  TimePoint deadline{};
   for (const auto& [id, step] : steps_) {
     const std::string name = "step " + std::to_string(id.value);
     if (id >= next_step_) return name + " has a number that will be given again";
     if (step.shares.empty()) return name + " computes nothing";
-    if (step.deadline < deadline) return name + " ends before an earlier one";
-    deadline = step.deadline;
     std::int32_t rows = 0;
     for (const Share& share : step.shares) {
       const auto found = running_.find(share.key);
@@ -89,6 +86,7 @@ std::string Replica::violation_of_steps() const {
       rows += share.rows;
       keys.push_back(share.key);
     }
+    if (rows != step.rows || step.prompt_rows > rows) return name + " counts its rows wrongly";
     if (rows > config_.max_num_batched_tokens) return name + " has more rows than a step may";
   }
   std::sort(keys.begin(), keys.end());

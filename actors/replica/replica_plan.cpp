@@ -35,9 +35,9 @@ void Replica::end_turn(TimePoint now, Effects& effects) {
   }
   if (!events_.empty())
     effects.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
-  if (!steps_.empty()) effects.wake_at(steps_.begin()->second.deadline);
+  for (const auto& [id, step] : steps_) effects.wake_at(step.deadline);
   if (canary_) effects.wake_at(canary_->deadline);
-  if (plan_after_ > now && !(running_.empty() && waiting_.empty())) effects.wake_at(plan_after_);
+  if (pause_.until > now && !(running_.empty() && waiting_.empty())) effects.wake_at(pause_.until);
 }
 
 /// Suspects have their turns, so that neither they nor the others starve.
@@ -59,6 +59,7 @@ PlanLimits Replica::plan_limits() const {
   // Each running sequence gets a row whenever it decodes, so there are no more of them than rows.
   limits.sequences_running = std::min(config_.max_num_seqs, config_.max_num_batched_tokens);
   limits.rows_a_step = config_.max_num_batched_tokens;
+  limits.prompt_rows_a_step = chunk_.rows(0);
   limits.block_size = config_.block_size;
   limits.blocks_free = pool_.free();
   return limits;
@@ -68,7 +69,12 @@ PlanLimits Replica::plan_limits() const {
 StepChoice Replica::choose_together() const {
   PlanLimits limits = plan_limits();
   std::vector<PlanSequence> running, waiting;
-  for (const auto& [key, s] : running_) running.push_back(view(key, s, s.busy || s.suspect()));
+  std::int32_t decoding = 0;
+  for (const auto& [key, s] : running_) {
+    running.push_back(view(key, s, s.busy || s.suspect()));
+    if (s.length() - s.computed == 1) ++decoding;
+  }
+  limits.prompt_rows_a_step = chunk_.rows(decoding);
   for (const auto& [key, s] : waiting_) {
     if (s.suspect()) continue;
     if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
@@ -115,7 +121,7 @@ StepChoice Replica::choose_suspect(std::uint64_t suspect, bool preempting) const
 
 bool Replica::plan(TimePoint now, Effects& effects) {
   if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
-  if (now < plan_after_ || (running_.empty() && waiting_.empty())) return false;
+  if (now < pause_.until || (running_.empty() && waiting_.empty())) return false;
   const StepChoice choice = choose();
   if (!choice.preempted.empty() && set_canary_aside()) return true;
   for (const std::uint64_t key : choice.preempted) preempt(key);
@@ -124,7 +130,8 @@ bool Replica::plan(TimePoint now, Effects& effects) {
   StepPlan plan{config_.id, config_.version, {}};
   plan.body.step = next_step_;
   Step step;
-  step.deadline = now + limits::kStepDeadline;
+  step.began = now;
+  step.deadline = now + limits::kStepSilence;
   for (const PlannedRows& planned : choice.rows) {
     if (const auto waiting = waiting_.find(planned.key); waiting != waiting_.end())
       running_.insert(waiting_.extract(waiting));
@@ -132,6 +139,8 @@ bool Replica::plan(TimePoint now, Effects& effects) {
     pool_.take(planned.blocks_new, sequence.blocks);
     plan.body.sequences.push_back(rows_of(sequence, planned));
     step.shares.push_back({planned.key, planned.rows, plan.body.sequences.back().sample});
+    step.rows += planned.rows;
+    if (sequence.length() - sequence.computed > 1) step.prompt_rows += planned.rows;
     sequence.busy = true;
     if (!std::exchange(sequence.started, true) && planned.key != kCanaryKey) {
       SequenceEvent event;

@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kPromptTokens = 60;
 constexpr std::uint32_t kGenerated = 4;
 constexpr auto kEvery = 60s;
+/// However often what they compute with changes.
+constexpr auto kSoonest = 5s;
 /// A run that has not come back by then is begun again.
 constexpr auto kDeadline = 15s;
 /// After a run that failed, or differed.
@@ -58,6 +60,12 @@ void Canaries::follow(const Placement& active, TimePoint now) {
     const auto [at, added] = watched_.try_emplace(replica.id);
     if (added) at->second = {replica.node, false, false, 0, now, now};
   }
+}
+
+void Canaries::soon(TimePoint now) {
+  for (auto& [id, watched] : watched_)
+    if (watched.run == 0 && watched.proven)
+      watched.at = std::min(watched.at, std::max<TimePoint>(now, watched.last_good + kSoonest));
 }
 
 bool Canaries::proven(std::uint32_t replica) const {

@@ -32,6 +32,8 @@ class Canaries {
 
   /// These replicas are in force.
   void follow(const Placement& active, TimePoint now);
+  /// What they compute with has changed: they prove themselves again before a minute has passed.
+  void soon(TimePoint now);
   bool proven(std::uint32_t replica) const;
   bool any_proven() const;
   /// Of a replica's own node. Returns whether more or fewer replicas are proven now.

@@ -149,7 +149,9 @@ void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& res
 
 // --- Activate, retire ---------------------------------------------------------------------------
 
+/// While one is wrong and not yet gone, its part is in the version that loads.
 void PlacementLifecycle::activate_if_proven(SupervisorTurn& turn) {
+  if (!wrong_.empty()) return;
   if (versions_.all_loaded() && !proofs_.open_on(versions_.loaders())) activate(turn);
 }
 
@@ -157,6 +159,7 @@ void PlacementLifecycle::activate(SupervisorTurn& turn) {
   versions_.activate(model(turn.options, turn.members), turn);
   survival_.reset();
   canaries_.follow(*versions_.active(), turn.now);
+  canaries_.soon(turn.now);
   canaries_.on_wake(turn);
   send_replicas(turn);
   report_operations(turn);

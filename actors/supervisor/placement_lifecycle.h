@@ -20,7 +20,7 @@ namespace troupe {
 /// loss, or a step towards the goal. A change is a version that shares what lives with the one in
 /// force, which serves on meanwhile:
 ///
-///     plan ─► Load ─► Loaded from all, and proven ─► Activate ─► Activated from all ─► Retire ─► plan
+///     plan ─► Load ─► Loaded from all, proven ─► Activate ─► Activated from all ─► Retire ─► plan
 ///       ▲ a member joins, is lost, drains; a device fails; the load moves
 class PlacementLifecycle {
  public:

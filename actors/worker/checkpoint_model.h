@@ -15,6 +15,7 @@ class CheckpointModel final : public ModelSizes {
   std::uint64_t shard_bytes(Numerics numerics, const LayerRange& layers) const override;
   std::uint64_t cache_bytes(Numerics numerics, const LayerRange& layers, std::int32_t blocks,
                             std::int32_t block_size) const override;
+  std::uint64_t row_bytes(Numerics numerics) const override;
 
  private:
   const ModelConfig config_;

@@ -7,6 +7,7 @@
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
 #include "model/memory_estimate.h"
+#include "model/step_travel.h"
 
 namespace troupe {
 namespace {
@@ -33,6 +34,10 @@ std::uint64_t CheckpointModel::shard_bytes(Numerics numerics, const LayerRange& 
 std::uint64_t CheckpointModel::cache_bytes(Numerics numerics, const LayerRange& layers,
                                            std::int32_t blocks, std::int32_t block_size) const {
   return kv_cache_bytes(config_, numerics, cache_spec(layers, blocks, block_size));
+}
+
+std::uint64_t CheckpointModel::row_bytes(Numerics numerics) const {
+  return step_row_bytes(config_, numerics);
 }
 
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {

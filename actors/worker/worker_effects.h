@@ -33,8 +33,9 @@ struct ProbeDevices {};
 /// What WorkerMachine asks for, in the order in which it is carried out; see WorkerHands.
 using WorkerEffects =
     Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, LeaveAddress, HoldMail, EndHold,
-            InspectCheckpoint, ProveTensors, ProveCopies, WorkerExit, LogLine, FencePeer, ForgetPeer,
-            ExpectPeer, ConnectPeer, AskPeer, ReadWeights, BuildPart, CancelReading, FreeWeights,
-            ProbeDevices, StartGroup, StartShard, StartReplica, EndActor, PublishExperts>;
+            InspectCheckpoint, ProveTensors, ProveCopies, WorkerExit, LogLine, FencePeer,
+            ForgetPeer, ExpectPeer, ConnectPeer, AskPeer, ReadWeights, BuildPart, CancelReading,
+            FreeWeights, ProbeDevices, StartGroup, StartShard, StartReplica, EndActor,
+            PublishExperts>;
 
 }  // namespace troupe

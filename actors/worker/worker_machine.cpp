@@ -51,6 +51,9 @@ void WorkerMachine::on(PeerUp up, TimePoint now, Effects& effects) {
 void WorkerMachine::on(PeerDown down, TimePoint now, Effects& effects) {
   ask(now, effects, [&](AgentEffects& a) { agent_.on(down, now, a); });
 }
+void WorkerMachine::on(PeerCorrupt peer, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(peer, now, a); });
+}
 
 void WorkerMachine::on(DeviceFailed failed, TimePoint now, Effects& effects) {
   effects.add(

@@ -45,6 +45,7 @@ class WorkerMachine {
   void on(DeviceFailed failed, TimePoint now, Effects& effects);
   void on(PeerUp up, TimePoint now, Effects& effects);
   void on(PeerDown down, TimePoint now, Effects& effects);
+  void on(PeerCorrupt peer, TimePoint now, Effects& effects);
   void on(RoutesSettled settled, TimePoint now, Effects& effects);
   void on(CheckpointInspected inspected, TimePoint now, Effects& effects);
   void on(PieceRead piece, TimePoint now, Effects& effects);

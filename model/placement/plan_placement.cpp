@@ -292,7 +292,7 @@ class Planner {
   /// place_shards() has set least_kv() aside; what is left is shared out here.
   Status size_caches(std::size_t replicas) {
     for (std::size_t r = 0; r < replicas; ++r) {
-      std::uint64_t blocks = std::numeric_limits<std::int32_t>::max();
+      std::uint64_t blocks = limits::kStepBlocksMax;
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         const std::size_t d = shard_device_[r * stages_.size() + s];
         blocks = std::min(blocks, shard_blocks(stages_[s], d));

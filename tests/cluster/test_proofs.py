@@ -1,5 +1,6 @@
 """Every copy proves itself: other weights never serve; what is wrong is found, named and taken out."""
 
+import json
 import shutil
 import struct
 import time
@@ -18,8 +19,6 @@ def rotate_weights(folder, tensor=None):
             (header,) = struct.unpack("<Q", file.read(8))
             begin, end = 0, weights.stat().st_size - header - 8
             if tensor:
-                import json
-
                 begin, end = json.loads(file.read(header))[tensor]["data_offsets"]
             file.seek(8 + header + begin)
             data = file.read(end - begin)
@@ -91,27 +90,12 @@ def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, pla
 def test_one_tensor_of_the_only_copy(stages, expected, tmp_path):
     """Nobody else loads it: the head's own reading finds it."""
     stage, folders = with_own_files(stages, tmp_path, *ONE_REPLICA)
-    for folder in folders:
-        rotate_weights(folder, "model.layers.1.mlp.experts.3.down_proj.weight") if folder is folders[0] else None
+    for layer in range(1, 5):
+        rotate_weights(folders[0], f"model.layers.{layer}.mlp.experts.3.down_proj.weight")
     rotate_weights(folders[0], "model.layers.0.self_attn.o_proj.weight")
     for folder in folders:
         stage.add_worker("--model", folder)
     stage.wait_ready(60)
-    Streams(stage, LASTING).assert_unchanged(expected)
-
-
-def test_a_byte_that_flips_in_memory(stages, expected, monkeypatch):
-    """It is found by the round through memory, taken out, loaded again, proven."""
-    stage = stages(*SMALL, workers=1)
-    stage.env["TROUPE_TEST_POKE"] = "model.layers.1.mlp.experts.3.down_proj.weight:2"
-    at = time.time()
-    stage.add_worker()
-    event = event_after(stage, "proof_failed", at, seconds=60)
-    assert "experts.3.down_proj" in event["text"] and "s ago" in event["text"]
-    node = stage.node_of(stage.workers[-1].pid)
-    wait_until(lambda: (state := proofs(stage))["proven"] == state["parts"] and len(stage.ready_nodes()) == 2,
-               30, "it serves again")  # fmt: skip
-    assert stage.workers[-1].alive() and node
     Streams(stage, LASTING).assert_unchanged(expected)
 
 

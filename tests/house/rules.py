@@ -162,6 +162,7 @@ BANNED = [
      "main reads the environment and passes it down", ()),
     (r"\.\s*detach\s*\(\s*\)", EVERYWHERE, "every thread has an owner",
      ("actors/control/dialer.cpp",    # getaddrinfo cannot be stopped; nobody waits for it
+      "actors/head/checkpoint_reader.cpp",  # as the next
       "actors/worker/loader.cpp")),  # neither can a read of storage that hangs
     (r"\bthrow\b(?!\s*\()", LIBRARIES, "Result is the one error idiom",
      ("runtime/buffer.cpp",      # out of memory, as operator new says it

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,12 +63,25 @@ class LocalModel {
       hidden = shard->run.hidden();
       const auto& digests = shard->run.digests();
       digests_.insert(digests_.end(), digests.begin(), digests.end());
+      if (!between_stages || shard == shards_.back()) continue;
+      travelling_.assign(hidden, hidden + static_cast<std::size_t>(shard->run.rows()) *
+                                              static_cast<std::size_t>(config().hidden_size));
+      between_stages(plan, travelling_);
+      hidden = travelling_.data();
     }
+    if (told)
+      for (const auto& result : shards_.back()->run.results()) told(result);
     return shards_.back()->run.results();
   }
 
   /// Of the newest step, over all shards.
   const std::vector<std::uint64_t>& digests() const { return digests_; }
+
+  /// What happens to the hidden rows of a step on their way, if anything.
+  std::function<void(const StepPlanBody&, std::vector<float>&)> between_stages;
+
+  /// Sees every result.
+  std::function<void(const SequenceResult&)> told;
 
   ShardForward& first_shard() { return shards_.front()->forward; }
 
@@ -139,6 +153,7 @@ class LocalModel {
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;
   std::vector<std::uint64_t> digests_;
+  std::vector<float> travelling_;  // [rows, hidden]
 };
 
 struct Request {

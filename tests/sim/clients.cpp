@@ -114,10 +114,12 @@ void Clients::check_end(const Client& client, const GenerationEvent& event) {
     const bool given_up = event.error->message.find("The request was given up") == 0;
     if (given_up) ++world_.counters.given_up;
     // Beside a request that kills again and again, an innocent one may look like it.
-    if (!wanted && !late && !(given_up && world_.has_poison()))
+    const bool odd = client.spec.odd && event.error->message == kOddTrouble;
+    if (!wanted && !late && !odd && !(given_up && world_.has_poison()))
       world_.broken("A request failed: " + event.error->message);
     return;
   }
+  if (client.spec.odd) world_.broken("A request was answered that has no numbers.");
   if (client.spec.poison) world_.broken("A request was answered that kills its workers.");
   for (const bool finished : client.finished)
     if (!finished) world_.broken("A request ended before its choices did.");

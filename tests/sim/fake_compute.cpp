@@ -1,5 +1,6 @@
 #include "tests/sim/fake_compute.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -189,6 +190,13 @@ ComputeOutcome FakeCompute::end(const Run& run) const {
   std::size_t next = 0;
   for (const StepSequence& sequence : std::get<StepPlan>(*run.plan).body.sequences) {
     SequenceResult result{sequence.id, {}, {}};
+    const auto& tokens = sequence.tokens;
+    if (std::find(tokens.begin(), tokens.end(), kOdd) != tokens.end()) {
+      result.trouble = kOddTrouble;
+      next += tokens.size();
+      outcome.sequences.push_back(std::move(result));
+      continue;
+    }
     if (sequence.prompt_logprobs) result.prompt.resize(sequence.tokens.size());
     for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
       const std::uint64_t row = run.rows[next++].value;
@@ -233,8 +241,9 @@ std::vector<PassAnswer> FakePass::run(std::vector<Envelope> questions) {
     for (const ExpertPair& pair : dispatch.pairs)
       outputs.push_back(
           expert_output(read_row(dispatch.payload, pair.row), dispatch.layer, pair.expert));
+    if (host_.world().wrong_bytes.contains(host_.machine())) outputs.push_back(0);
     MessagePtr answer = message_of(ExpertOutput{
-        dispatch.call, static_cast<std::uint32_t>(dispatch.pairs.size()), write_rows(outputs)});
+        dispatch.call, static_cast<std::uint32_t>(outputs.size()), write_rows(outputs)});
     answers.push_back({std::move(question), std::move(answer)});
   }
   return answers;
@@ -251,7 +260,7 @@ Result<std::unique_ptr<ShardCompute>> FakeFactory::make_shard(ShardSpec spec) {
 }
 
 Result<MadePass> FakeFactory::make_pass(const PassSpec& spec) {
-  return MadePass{std::make_unique<FakePass>(*spec.device), kRowBytes};
+  return MadePass{std::make_unique<FakePass>(*spec.device, host_), kRowBytes};
 }
 
 /// The rows that the gates choose for are few; what matters to the plan is how they spread.

@@ -55,11 +55,12 @@ class FakeCompute final : public ShardCompute {
 /// The arithmetic of an expert group.
 class FakePass final : public ExpertPass {
  public:
-  explicit FakePass(const Device& device) : device_(device) {}
+  FakePass(const Device& device, SimHost& host) : device_(device), host_(host) {}
   std::vector<PassAnswer> run(std::vector<Envelope> questions) override;
 
  private:
   const Device& device_;
+  SimHost& host_;
 };
 
 class FakeFactory final : public ComputeFactory {

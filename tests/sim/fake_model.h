@@ -21,6 +21,9 @@ inline constexpr TokenId kVocab = 50;
 inline constexpr TokenId kEos = 7;
 /// Kills the process that computes it: no other prompt has it.
 inline constexpr TokenId kPoison = kVocab;
+/// The model has no number for a sequence that holds it, and says so.
+inline constexpr TokenId kOdd = kVocab + 1;
+inline constexpr const char* kOddTrouble = "no number";
 inline constexpr std::size_t kRowBytes = sizeof(std::uint64_t);
 
 ModelCosts costs();

@@ -17,7 +17,7 @@ constexpr std::array<const char*, kFaultKinds> kNames = {
     "device stuck", "device slow", "device fails",      "disk slow",        "loads fail",
     "weights gone", "drain",       "rebalance",         "hot experts",      "head dies",
     "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair",
-    "sleep",        "head hangs",  "all sleep"};
+    "sleep",        "head hangs",  "all sleep",         "wrong bytes"};
 
 std::int64_t in_ms(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
@@ -73,9 +73,9 @@ Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
     return fault;  // one after the other: make_history() says when
   }
   do {
-    fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
+    fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 2));
   } while ((fault.kind == FaultKind::kHeadDies && !mix.head_dies) ||
-           fault.kind == FaultKind::kDiskDenied);
+           fault.kind == FaultKind::kDiskDenied || fault.kind == FaultKind::kWrongBytes);
   // What is between workers carries most of what can be lost.
   const FaultKind links[] = {FaultKind::kCutPair, FaultKind::kCutPairOneWay, FaultKind::kResetPair,
                              FaultKind::kSlowPair};
@@ -134,6 +134,16 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     spec.prompt.back() = kPoison;
     spec.poison = true;
   }
+  if (mix.faults && random.chance(20)) {
+    const auto worker = random.pick(0, static_cast<std::uint64_t>(history.shape.workers) - 1);
+    history.faults.push_back({FaultKind::kWrongBytes, random.pick_ms(0, 6000),
+                              random.pick_ms(100, 2000), static_cast<int>(worker), 0, false});
+  }
+  if (random.chance(20)) {
+    RequestSpec& spec = history.requests[random.pick(0, history.requests.size() - 1)];
+    spec.odd = !spec.poison;
+    if (spec.odd) spec.prompt[random.pick(0, spec.prompt.size() - 1)] = kOdd;
+  }
   return history;
 }
 
@@ -167,8 +177,9 @@ std::string to_string(const History& history) {
             std::to_string(w) + " starts\n";
   for (const Fault& fault : history.faults) text += "  " + to_string(fault) + "\n";
   for (const RequestSpec& request : history.requests)
-    if (request.poison)
-      text += "  " + std::to_string(in_ms(request.at)) + " ms: a request that kills its workers\n";
+    if (request.poison || request.odd)
+      text += "  " + std::to_string(in_ms(request.at)) + " ms: a request that " +
+              (request.poison ? "kills its workers\n" : "the model has no number for\n");
   return text;
 }
 

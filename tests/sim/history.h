@@ -39,8 +39,9 @@ enum class FaultKind : std::uint8_t {
   kSleep,         ///< the process stands still, and its clock too: a machine that is suspended
   kHeadHangs,     ///< the head stands still
   kAllSleep,      ///< everybody stands still, with the clocks of half of them
+  kWrongBytes,    ///< its experts' answers have a row too many
 };
-inline constexpr int kFaultKinds = 28;
+inline constexpr int kFaultKinds = 29;
 
 /// Heals by itself after `lasts`.
 struct Fault {
@@ -62,6 +63,7 @@ struct RequestSpec {
   Duration timeout{};
   Duration cancel_after{};  ///< 0: never
   bool poison = false;      ///< kills the worker that computes it
+  bool odd = false;         ///< the model has no number for it
 };
 
 /// What the cluster is made of.

@@ -31,6 +31,7 @@ class Sizes final : public ModelSizes {
     return positions * static_cast<unsigned>(layers.last - layers.first + 1) *
            costs_.kv_bytes_per_token_layer;
   }
+  std::uint64_t row_bytes(Numerics) const override { return kRowBytes; }
 
  private:
   const ModelCosts costs_ = costs();
@@ -75,7 +76,7 @@ void SimDisk::next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& or
   if (faults_.hanging > 0)
     return host_.later(kLook, [this, job, order, piece] { next(job, order, piece); });
   if (faults_.gone > 0) return end(*order, not_found("The checkpoint's files are gone."));
-  if (faults_.denied) return end(*order, unavailable("The checkpoint cannot be read: EACCES."));
+  if (faults_.denied) return end(*order, refused("The checkpoint cannot be read: EACCES."));
   if (faults_.failing > 0 && host_.loop().chance(70))
     return end(*order, unavailable("The file system hiccups."));
   const bool expert = piece < order->experts.size();

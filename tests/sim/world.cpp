@@ -161,6 +161,9 @@ void World::strike(const Fault& fault) {
       head.hang();
       for (auto& each : workers_) each->hang();
       return;
+    case FaultKind::kWrongBytes:
+      wrong_bytes.insert(fault.worker + 1);
+      return;
   }
 }
 
@@ -226,6 +229,9 @@ void World::heal(const Fault& fault) {
       return head.go_on(false);
     case FaultKind::kAllSleep:
       return wake_all();
+    case FaultKind::kWrongBytes:
+      wrong_bytes.erase(fault.worker + 1);
+      return;
     case FaultKind::kResetPair:
     case FaultKind::kResetSession:
     case FaultKind::kDrain:

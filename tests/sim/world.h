@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,7 @@ class World {
   Clients clients;
   StepWatch steps;
   Counters counters;
+  std::set<int> wrong_bytes;  ///< machines whose experts answer with a row too many
   int hot_experts = 0;    ///< faults that make some experts' load high
   bool stopping = false;  ///< processes may end and stay so
   bool checks = true;     ///< the rules, after every event

@@ -42,12 +42,12 @@ class ManualDevice final : public Device {
   }
   std::size_t jobs() const { return jobs_.size(); }
 
-  bool makes_progress(TimePoint, Duration) override { return true; }
+  bool makes_progress(TimePoint, Duration) override { return !stands_still; }
   void probe() override {}
   std::uint32_t probe_us() const override { return 0; }
   float take_utilization(TimePoint) override { return 0; }
 
-  bool refuses = false;
+  bool refuses = false, stands_still = false;
 
  private:
   std::deque<std::function<void()>> jobs_;

@@ -97,16 +97,50 @@ TEST_CASE("a question that does not fit the model is answered at once") {
 
 TEST_CASE("what waits is bounded; a pass that ends makes room") {
   ExpertGroup group(kRowBytes);
-  const Envelope question = from_shard(fitting(1));
-  for (std::size_t i = 0; i < limits::kDispatchesWaitingMax; ++i)
-    REQUIRE(all<AskPass>(play(group, question)).size() == 1);
-  CHECK(refusal(play(group, question)).reason == "too many questions wait");
+  std::uint64_t call = 0;
+  while (call < limits::kDispatchesWaitingMax)
+    REQUIRE(all<AskPass>(play(group, from_shard(fitting(++call)))).size() == 1);
+  CHECK(refusal(play(group, from_shard(fitting(++call)))).reason == "too many questions wait");
   PassEnded ended;
-  for (int i = 0; i < 2; ++i)
-    ended.answers.push_back({question, message_of(ExpertOutput{1, 3, {}})});
+  for (std::uint64_t answered = 1; answered <= 2; ++answered)
+    ended.answers.push_back({from_shard(fitting(answered)), message_of(ExpertOutput{1, 3, {}})});
   (void)play(group, std::move(ended));
-  for (int i = 0; i < 2; ++i) CHECK(all<AskPass>(play(group, question)).size() == 1);
-  CHECK(refusal(play(group, question)).reason == "too many questions wait");
+  for (int i = 0; i < 2; ++i)
+    CHECK(all<AskPass>(play(group, from_shard(fitting(++call)))).size() == 1);
+  CHECK(refusal(play(group, from_shard(fitting(++call)))).reason == "too many questions wait");
+}
+
+TEST_CASE("a question that is being answered is not taken twice") {
+  ExpertGroup group(kRowBytes);
+  CHECK(all<AskPass>(play(group, from_shard(fitting(1)))).size() == 1);
+  CHECK(refusal(play(group, from_shard(fitting(1)))).call == 1);
+}
+
+TEST_CASE("those whose answers take long hear about once a second that they are worked on") {
+  ExpertGroup group(kRowBytes);
+  const auto play_wake = [&](TimePoint now) {
+    ExpertGroup::Effects effects;
+    wake(group, now, effects);
+    CHECK(group.violation() == "");
+    return effects;
+  };
+  CHECK(play(group, from_shard(fitting(1))).wake() == TimePoint{} + limits::kProgressEvery);
+  (void)play(group, from_shard(fitting(2)));
+  CHECK(play_wake(TimePoint{} + limits::kProgressEvery / 2).list().empty());
+  for (int second = 1; second <= 3; ++second) {
+    const auto effects = play_wake(TimePoint{} + second * limits::kProgressEvery);
+    const auto said = all<SayAtWork>(effects);
+    REQUIRE(said.size() == 1);
+    REQUIRE(said[0].askers.size() == 2);
+    CHECK(said[0].askers[0].shard == kShard);
+    CHECK(said[0].askers[1].progress.call == 2);
+    CHECK(effects.wake() == TimePoint{} + (second + 1) * limits::kProgressEvery);
+  }
+  PassEnded ended;
+  for (const std::uint64_t call : {1, 2})
+    ended.answers.push_back({from_shard(fitting(call)), message_of(ExpertOutput{call, 3, {}})});
+  CHECK(!play(group, std::move(ended)).wake());
+  CHECK(play_wake(TimePoint{} + 9 * limits::kProgressEvery).list().empty());
 }
 
 TEST_CASE("an answer that does not arrive becomes NotHere, once") {

@@ -189,3 +189,19 @@ TEST_CASE("every question is answered once while a device's thread takes them") 
   REQUIRE(desk.agent_news->next());
   CHECK(desk.log->freed);
 }
+
+TEST_CASE("who waits for an answer hears of it as long as the device makes progress") {
+  TestHost host;
+  ManualDevice device;
+  Desk desk(host, device);
+  const auto shard = host.box(kShard);
+  const SayAtWork say{{{kShard, {7}}, {kShard, {8}}}};
+  desk.hands->carry_out(SayAtWork{say}, desk.group);
+  const auto told = shard->take();
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].envelope.from == kGroup.address);
+  CHECK(std::get<ExpertProgress>(*told[1].envelope.message).call == 8);
+  device.stands_still = true;
+  desk.hands->carry_out(SayAtWork{say}, desk.group);
+  CHECK(shard->empty());
+}

@@ -191,3 +191,19 @@ TEST_CASE("steps go their way through the shell, on a device with a thread") {
   CHECK(desk.log->size() == 3 * kSteps + 1);  // begun, resumed, released; and freed
   CHECK(desk.log->back() == "freed");
 }
+
+TEST_CASE("a step goes on, the Replica hears, as long as the device makes progress") {
+  TestHost host;
+  ManualDevice device;
+  Desk desk(host, device);
+  const auto replica = host.box(kReplicaAddress);
+  const SayProgress say{config().replica, {0, StepId{4}}};
+  desk.hands->carry_out(SayProgress{say}, desk.shard);
+  const auto told = replica->take();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].envelope.from == config().self.address);
+  CHECK(std::get<StepProgress>(*told[0].envelope.message).step == StepId{4});
+  device.stands_still = true;
+  desk.hands->carry_out(SayProgress{say}, desk.shard);
+  CHECK(replica->empty());
+}

@@ -165,6 +165,7 @@ class Simulation {
   }
 
   void carry(const Tell&) {}
+  void carry(const SayProgress&) {}
   void carry(const BeginStep& begin) {
     ++begun_;
     at(later(1, 5), Computed{std::get<StepPlan>(*begin.plan).body.step, true});
@@ -182,6 +183,8 @@ class Simulation {
       end_step();
     } else if (std::holds_alternative<StepResult>(*send.message)) {
       end_step();
+    } else if (std::holds_alternative<StepProgress>(*send.message)) {
+      return;
     } else {
       ++totals_.questions;
       at(now_ + std::chrono::microseconds(pick(50, 3000)),

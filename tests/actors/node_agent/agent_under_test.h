@@ -185,6 +185,11 @@ struct AgentUnderTest {
       a.on(PeerDown{NodeId{node}, Incarnation{life}, "reset"}, now, out);
     });
   }
+  void peer_corrupt(std::uint32_t node, std::uint64_t life) {
+    call([&](auto& a, auto& out) {
+      a.on(PeerCorrupt{NodeId{node}, Incarnation{life}, "odd bytes"}, now, out);
+    });
+  }
   void load_failed(std::uint64_t version, Error error) {
     call([&](auto& a, auto& out) {
       a.load_failed(PlacementVersion{version}, std::move(error), now, out);

@@ -12,7 +12,7 @@ namespace {
 struct Case {
   std::string name;
   std::vector<PlanSequence> running, waiting;  // key, computed, length, blocks, busy
-  PlanLimits limits;                           // running, a step, rows, block size, free
+  PlanLimits limits;                           // running, a step, rows, block size, free, prompts
   StepChoice expected;                         // preempted; key, rows, new blocks
 };
 
@@ -21,6 +21,26 @@ const Case kCases[] = {
     {"a newcomer gets its whole prompt", {}, {{1, 0, 9, 0}}, {8, 8, 64, 4, 10}, {{}, {{1, 9, 3}}}},
     {"a long prompt comes in chunks", {}, {{1, 0, 90, 0}}, {8, 8, 16, 4, 30}, {{}, {{1, 16, 4}}}},
     {"the next chunk", {{1, 16, 90, 4}}, {}, {8, 8, 16, 4, 30}, {{}, {{1, 16, 4}}}},
+    {"a chunk is no more than prompts may have",
+     {{1, 16, 70, 4}, {2, 8, 9, 3}},
+     {{3, 0, 5, 0}},
+     {8, 8, 64, 4, 300, 16},
+     {{}, {{1, 16, 4}, {2, 1, 0}}}},
+    {"a long prompt leaves half of a chunk to those behind it",
+     {{1, 16, 900, 4}, {2, 0, 9, 0}},
+     {{3, 0, 40, 0}},
+     {8, 8, 64, 4, 300, 16},
+     {{}, {{1, 8, 2}, {2, 8, 2}}}},
+    {"and to newcomers, no more than they lack",
+     {{1, 16, 900, 4}},
+     {{2, 0, 5, 0}},
+     {8, 8, 64, 4, 300, 16},
+     {{}, {{1, 11, 3}, {2, 5, 2}}}},
+    {"but not to one that cannot come",
+     {{1, 16, 900, 4}},
+     {{2, 0, 40, 0}},
+     {8, 8, 64, 4, 230, 16},
+     {{}, {{1, 16, 4}}}},
     {"a decoding row needs a block only at the edge",
      {{1, 7, 8, 2}, {2, 8, 9, 2}},
      {},

@@ -153,8 +153,12 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
     c.reads.clear();
     c.reports(2, proof(666));
     CHECK(c.reads.empty());
+    c.all_loaded();
+    CHECK_FALSE(c.activated);
     c.reports(2, proof(666), true);
     CHECK_FALSE(c.member(2));
+    // The version that it had a part in never comes into force.
+    CHECK_FALSE(c.activated);
     CHECK(contains(c.newest("proof_failed"), "node-3 is not what the cluster serves"));
     CHECK(c.member(0));
     CHECK(c.member(1));
@@ -243,7 +247,8 @@ TEST_CASE("a replica serves once it has given the canary") {
   CHECK(c.s.state() != ClusterState::kReady);
   const auto answer = [&](std::size_t i, KnownCanary given) {
     const auto node = c.s.active()->replicas.at(i).node;
-    const Address from{node, c.s.members().at(node).incarnation, {ActorKind::kReplica, runs[i].replica}};
+    const Address from{node, c.s.members().at(node).incarnation,
+                       {ActorKind::kReplica, runs[i].replica}};
     c.from(from, CanaryResult{runs[i].replica, runs[i].run, given.tokens, given.digests, {}});
     c.note();
   };

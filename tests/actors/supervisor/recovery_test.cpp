@@ -183,7 +183,7 @@ TEST_CASE(
   CHECK(c.admission.waits);
   c.pass(kPatience + 1s);
   CHECK(!c.admission.waits);
-  CHECK(contains(c.admission.why, "bytes"));
+  CHECK(contains(c.admission.why, "degraded"));
   c.add(3);
   CHECK(c.s.state() == ClusterState::kLoading);
   CHECK(c.admission.waits);

@@ -6,7 +6,7 @@ namespace troupe::testing {
 
 /// A model whose pieces take round numbers of bytes.
 struct FakeSizes final : ModelSizes {
-  static constexpr std::uint64_t kExpert = 10, kLayer = 100, kCache = 1000;
+  static constexpr std::uint64_t kExpert = 10, kLayer = 100, kCache = 1000, kRow = 8;
 
   std::uint64_t expert_bytes(Numerics) const override { return kExpert; }
   std::uint64_t shard_bytes(Numerics, const LayerRange& layers) const override {
@@ -16,6 +16,7 @@ struct FakeSizes final : ModelSizes {
                             std::int32_t) const override {
     return kCache;
   }
+  std::uint64_t row_bytes(Numerics) const override { return kRow; }
 };
 
 }  // namespace troupe::testing

@@ -1,0 +1,56 @@
+#include "actors/replica/chunk_size.h"
+
+#include <algorithm>
+
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+/// Of the newest step among those before it: chunks change by a factor of two, decodes little.
+constexpr double kPromptWeight = 0.5, kDecodeWeight = 0.125;
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+void ChunkSize::Sample::take(double newest_rows, double newest_seconds, double weight) {
+  if (rows == 0) weight = 1;
+  rows += weight * (newest_rows - rows);
+  seconds += weight * (newest_seconds - seconds);
+}
+
+ChunkSize::ChunkSize(std::int32_t rows_max)
+    : rows_max_(rows_max), tried_(std::min(rows_max, limits::kChunkRowsFirst)) {}
+
+std::int32_t ChunkSize::rows(std::int32_t decoding) const {
+  const std::int32_t least = std::min(rows_max_, limits::kChunkRowsLeast);
+  const auto most = static_cast<std::int32_t>(
+      std::min<std::int64_t>(rows_max_, std::max<std::int64_t>(least, 2 * std::int64_t{tried_})));
+  if (prompts_.rows == 0) return std::clamp(tried_, least, most);
+  double row_time = prompts_.seconds / prompts_.rows, base = 0;
+  if (decodes_.rows > 0 && prompts_.rows > decodes_.rows) {
+    row_time = std::max(0.0, prompts_.seconds - decodes_.seconds) / (prompts_.rows - decodes_.rows);
+    base = std::max(0.0, decodes_.seconds - row_time * decodes_.rows);
+  }
+  const double wanted = seconds(decoding > 0 ? limits::kStepTargetShared : limits::kStepTarget);
+  const double left = std::max(wanted, 2 * base) - base - row_time * decoding;
+  // A row that takes no time gives infinity.
+  return static_cast<std::int32_t>(
+      std::clamp(left / row_time, static_cast<double>(least), static_cast<double>(most)));
+}
+
+void ChunkSize::on_step(std::int32_t rows, std::int32_t prompt_rows, Duration took) {
+  if (prompt_rows == 0) return decodes_.take(rows, seconds(took), kDecodeWeight);
+  tried_ = std::max(tried_, prompt_rows);
+  // Of a short prompt the base is most of the time.
+  if (prompt_rows < limits::kChunkRowsLeast && prompt_rows < rows_max_) return;
+  prompts_.take(rows, seconds(took), kPromptWeight);
+}
+
+void ChunkSize::on_failure() {
+  tried_ = std::max(tried_ / 4, 1);
+  prompts_ = {};
+}
+
+}  // namespace troupe

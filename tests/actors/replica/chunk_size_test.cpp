@@ -1,0 +1,96 @@
+#include "actors/replica/chunk_size.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "runtime/limits.h"
+
+using namespace troupe;
+
+namespace {
+
+/// Devices that take a base and so much a row.
+struct Machine {
+  double base_s = 0, row_s = 0;
+  Duration step(std::int32_t rows) const {
+    return std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(base_s + row_s * rows));
+  }
+};
+
+/// Chunks of a long prompt beside `decoding` others, then some steps without prompts; as often.
+std::int32_t settle(ChunkSize& chunk, const Machine& machine, std::int32_t decoding, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const std::int32_t rows = chunk.rows(decoding);
+    chunk.on_step(rows + decoding, rows, machine.step(rows + decoding));
+    for (int i = 0; i < 4; ++i)
+      chunk.on_step(std::max(1, decoding), 0, machine.step(std::max(1, decoding)));
+  }
+  return chunk.rows(decoding);
+}
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+TEST_CASE("a step takes what is wanted of it, whatever the machine") {
+  for (const double row_s : {50e-6, 1e-3, 10e-3})
+    for (const double base_s : {0.0, 5e-3, 30e-3})
+      for (const std::int32_t decoding : {0, 1, 20}) {
+        CAPTURE(row_s);
+        CAPTURE(base_s);
+        CAPTURE(decoding);
+        const Machine machine{base_s, row_s};
+        ChunkSize chunk(1 << 20);
+        const std::int32_t rows = settle(chunk, machine, decoding, 20);
+        const double wanted = std::chrono::duration<double>(
+                                  decoding > 0 ? limits::kStepTargetShared : limits::kStepTarget)
+                                  .count();
+        const double took = seconds(machine.step(rows + decoding));
+        if (rows > limits::kChunkRowsLeast) {
+          CHECK(took == doctest::Approx(wanted).epsilon(0.1));
+        } else {
+          CHECK(took >= wanted);
+        }
+      }
+}
+
+TEST_CASE("a chunk is never under the least nor over the most") {
+  ChunkSize slow(2048), fast(2048), tiny(3);
+  CHECK(settle(slow, {0, 10.0}, 0, 30) == limits::kChunkRowsLeast);
+  CHECK(settle(fast, {0, 0}, 0, 30) == 2048);
+  CHECK(settle(tiny, {0, 10.0}, 0, 30) == 3);
+}
+
+TEST_CASE("where a step takes long whatever is in it, half of it goes to rows") {
+  ChunkSize chunk(1 << 20);
+  const Machine machine{2.0, 1e-3};
+  const double rows_take = 1e-3 * settle(chunk, machine, 1, 30);
+  CHECK(rows_take == doctest::Approx(machine.base_s).epsilon(0.1));
+}
+
+TEST_CASE("chunks grow by a factor of two at most, and go back when a step fails") {
+  ChunkSize chunk(1 << 20);
+  const Machine machine{0, 1e-6};
+  std::int32_t last = chunk.rows(0);
+  CHECK(last == limits::kChunkRowsFirst);
+  for (int i = 0; i < 8; ++i) {
+    chunk.on_step(last, last, machine.step(last));
+    const std::int32_t next = chunk.rows(0);
+    CHECK(next == 2 * last);
+    last = next;
+  }
+  chunk.on_failure();
+  const std::int32_t after = chunk.rows(0);
+  CHECK(after <= last / 4);
+  for (int i = 0; i < 20; ++i) chunk.on_failure();
+  CHECK(chunk.rows(0) == limits::kChunkRowsLeast);
+}
+
+TEST_CASE("a short prompt says nothing of long ones") {
+  ChunkSize chunk(2048);
+  const Machine machine{0.05, 100e-6};
+  for (int i = 0; i < 50; ++i) chunk.on_step(3, 3, machine.step(3));
+  CHECK(chunk.rows(0) >= limits::kChunkRowsFirst);
+}
