@@ -95,13 +95,20 @@ Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& sy
     if (!address.ok()) return address.error();
     heads.push_back(std::move(*address));
   }
+  auto link = make_tcp_link(system, std::move(heads), join->worker);
+  if (!link.ok()) return link.error();
+  return open(std::move(*link), join->heads.front(), program, deadline, std::move(events));
+}
+
+Result<std::unique_ptr<ClientSession>> ClientSession::open(std::unique_ptr<HeadLink> link,
+                                                           const std::string& where,
+                                                           const std::string& program,
+                                                           Duration deadline, Events events) {
   std::unique_ptr<ClientSession> session(new ClientSession(std::make_unique<Impl>()));
   Impl& impl = *session->impl_;
   impl.events = std::move(events);
   impl.program = program;
-  auto link = make_tcp_link(system, std::move(heads), join->worker);
-  if (!link.ok()) return link.error();
-  impl.link = std::move(*link);
+  impl.link = std::move(link);
   impl.link->listen({
       .up = [] {},
       .message = [&impl](Envelope envelope) { impl.on_message(envelope); },
@@ -113,7 +120,7 @@ Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& sy
   impl.link->connect();
   std::unique_lock lock(impl.mutex);
   if (!impl.changed.wait_for(lock, deadline, [&] { return impl.open || impl.failed; }))
-    return deadline_exceeded("The head at " + join->heads.front() + " did not answer in time.");
+    return deadline_exceeded("The head at " + where + " did not answer in time.");
   if (impl.failed) return *impl.failed;
   return session;
 }

@@ -14,6 +14,8 @@ class actor_system;
 
 namespace troupe {
 
+class HeadLink;
+
 /// A program's session with a head, as a client: what `status`, `stop` and the embedding API talk
 /// through.
 class ClientSession {
@@ -23,6 +25,11 @@ class ClientSession {
     std::function<void(const Message&)> message;
     std::function<void(const std::string& reason)> down;  ///< once, at the end of an open session
   };
+  /// The same over a link of one's own, to a head in this process. `where` names it for people.
+  static Result<std::unique_ptr<ClientSession>> open(std::unique_ptr<HeadLink> link,
+                                                     const std::string& where,
+                                                     const std::string& program, Duration deadline,
+                                                     Events events);
   /// Connects with the join file's certificate and says hello. Errors: kNotFound (no join file),
   /// kUnavailable (nobody answers), kRefused (protocol), kDeadlineExceeded.
   static Result<std::unique_ptr<ClientSession>> open(caf::actor_system& system,

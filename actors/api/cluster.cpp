@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "actors/api/operation.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -89,6 +90,22 @@ Result<Generation> Cluster::generate(GenerationRequest request, OnEvent on_event
 Result<std::uint64_t> Cluster::stream(GenerationRequest request, OnEvent on_event) {
   if (!on_event) return invalid_argument("stream() needs a callback for the events.");
   return service().submit(std::move(request), std::make_shared<CallbackSink>(std::move(on_event)));
+}
+
+template <class Query>
+Result<std::string> Cluster::operate_with(Query query, const OnProgress& on_progress) {
+  return operate([&](ClientSession& session) { return session.send(std::move(query)); },
+                 [&](const OperationProgress& news) {
+                   if (on_progress) on_progress({news.done, news.total, news.text});
+                 });
+}
+
+Result<std::string> Cluster::drain(NodeId node, const OnProgress& on_progress) {
+  return operate_with(DrainQuery{kOperationQuery, node}, on_progress);
+}
+
+Result<std::string> Cluster::rebalance(const OnProgress& on_progress) {
+  return operate_with(RebalanceQuery{kOperationQuery}, on_progress);
 }
 
 }  // namespace troupe

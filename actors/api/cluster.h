@@ -12,6 +12,7 @@
 #include "runtime/clock.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
+#include "runtime/ids.h"
 #include "runtime/result.h"
 
 namespace caf {
@@ -24,6 +25,9 @@ class actor_system;
 ///     auto answer = cluster.value()->generate({.prompt = "Once"});
 ///     puts(answer.value().choices[0].text.c_str());
 namespace troupe {
+
+class ClientSession;
+struct OperationProgress;
 
 /// One choice of an answer, whole.
 struct Completion {
@@ -38,6 +42,13 @@ struct Generation {
   std::vector<TokenOutput> prompt_logprobs;  ///< of prompt tokens 1, 2, ...; if asked for
   std::vector<Completion> choices;           ///< `n` of them
   GenerationTiming timing;
+};
+
+/// How far a drain or a rebalance is.
+struct MovesProgress {
+  std::uint64_t done = 0;  ///< of `total` pieces that have to move
+  std::uint64_t total = 0;
+  std::string text;  ///< for people
 };
 
 /// How a cluster within this process is made.
@@ -85,6 +96,17 @@ class Cluster {
   /// Cluster events from now on, until the cluster object ends.
   virtual Status subscribe(std::function<void(const ClusterEvent&)> listener) = 0;
 
+  using OnProgress = std::function<void(const MovesProgress&)>;
+
+  /// Moves all that a worker holds to the others, while requests go on; then it leaves, and its
+  /// machine may be switched off. Waits until it has; `on_progress` is called by this thread
+  /// meanwhile. Returns a sentence for people. Errors: kNotFound (no such node), kInvalidArgument
+  /// (the last one, or one that is being drained), kResourceExhausted (the others have no room: it
+  /// serves on), kUnavailable, kDeadlineExceeded (the head no longer answers).
+  Result<std::string> drain(NodeId node, const OnProgress& on_progress = {});
+  /// Lays the experts out for the load of late, and waits until they are there. As drain().
+  Result<std::string> rebalance(const OnProgress& on_progress = {});
+
   virtual GenerationService& service() = 0;
   /// The CAF system that the cluster's actors live in: spawn your own there (see actors/api/caf.h).
   virtual caf::actor_system& system() = 0;
@@ -105,6 +127,13 @@ class Cluster {
   const std::shared_ptr<Endings>& endings() const { return endings_; }
 
  private:
+  /// follow_operation() with a session of this cluster.
+  virtual Result<std::string> operate(
+      const std::function<Status(ClientSession&)>& ask,
+      const std::function<void(const OperationProgress&)>& on_progress) = 0;
+  template <class Query>
+  Result<std::string> operate_with(Query query, const OnProgress& on_progress);
+
   const std::shared_ptr<Endings> endings_ = std::make_shared<Endings>();
 };
 

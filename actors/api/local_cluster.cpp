@@ -1,8 +1,10 @@
 #include <algorithm>
 
 #include "actors/api/cluster.h"
+#include "actors/api/operation.h"
 #include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
+#include "actors/control/head_link.h"
 #include "actors/head/head_node.h"
 #include "actors/worker/worker_node.h"
 #include "runtime/host.h"
@@ -74,6 +76,17 @@ class LocalCluster : public Cluster {
       if (const auto exit = worker_->wait(Duration::zero())) return unavailable(exit->reason);
     }
     return {};
+  }
+
+  Result<std::string> operate(
+      const std::function<Status(ClientSession&)>& ask,
+      const std::function<void(const OperationProgress&)>& on_progress) override {
+    return follow_operation(
+        [&](ClientSession::Events events) {
+          return ClientSession::open(head_->make_local_link(), "this process", "embedding program",
+                                     limits::kHandshakeDeadline, std::move(events));
+        },
+        ask, on_progress);
   }
 
   std::unique_ptr<CafSystem> caf_;

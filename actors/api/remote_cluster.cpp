@@ -4,6 +4,7 @@
 
 #include "actors/api/client_session.h"
 #include "actors/api/cluster.h"
+#include "actors/api/operation.h"
 #include "actors/control/caf_system.h"
 #include "runtime/limits.h"
 
@@ -17,6 +18,8 @@ class RemoteCluster : public Cluster, private GenerationService {
     auto caf = CafSystem::make();
     if (!caf.ok()) return caf.error();
     caf_ = std::move(*caf);
+    join_file_ = join_file;
+    deadline_ = deadline;
     auto session = ClientSession::open(caf_->system(), join_file, "embedded client", deadline,
                                        {[this](const Message& message) { on_message(message); },
                                         [this](const std::string& reason) { on_down(reason); }});
@@ -41,8 +44,7 @@ class RemoteCluster : public Cluster, private GenerationService {
       status_queries_[query] = promise;
     }
     const Status sent = session_->send(StatusQuery{query});
-    if (sent.ok() &&
-        future.wait_for(limits::kRouterAnswerDeadline) == std::future_status::ready)
+    if (sent.ok() && future.wait_for(limits::kRouterAnswerDeadline) == std::future_status::ready)
       return future.get();
     std::lock_guard lock(mutex_);
     status_queries_.erase(query);
@@ -78,6 +80,17 @@ class RemoteCluster : public Cluster, private GenerationService {
     return sent.error();
   }
   void cancel(std::uint64_t request) override { (void)session_->send(ClientCancel{request}); }
+
+  Result<std::string> operate(
+      const std::function<Status(ClientSession&)>& ask,
+      const std::function<void(const OperationProgress&)>& on_progress) override {
+    return follow_operation(
+        [&](ClientSession::Events events) {
+          return ClientSession::open(caf_->system(), join_file_, "embedded client", deadline_,
+                                     std::move(events));
+        },
+        ask, on_progress);
+  }
 
   std::uint64_t next_query() {
     std::lock_guard lock(mutex_);
@@ -135,10 +148,12 @@ class RemoteCluster : public Cluster, private GenerationService {
   }
 
   std::unique_ptr<CafSystem> caf_;
+  std::string join_file_;
+  Duration deadline_{};    // for a session to be open
   std::mutex delivering_;  // held while a sink is called; taken before mutex_
   std::mutex mutex_;
-  std::uint64_t last_query_ = 0;                                    // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks_;  // guarded by mutex_
+  std::uint64_t last_query_ = 0;                                            // guarded by mutex_
+  std::map<std::uint64_t, std::shared_ptr<GenerationSink>> sinks_;          // guarded by mutex_
   std::map<std::uint64_t, std::shared_ptr<StatusPromise>> status_queries_;  // guarded by mutex_
   std::vector<std::function<void(const ClusterEvent&)>> listeners_;         // guarded by mutex_
   std::unique_ptr<ClientSession> session_;

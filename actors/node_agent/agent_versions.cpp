@@ -147,9 +147,14 @@ void AgentVersions::settled(PlacementVersion version, const AgentVoice& voice,
 void AgentVersions::retire(const Envelope& envelope, PlacementVersion version, AgentVoice& voice,
                            PeerLinks& links, AgentEffects& effects) {
   if (active_ && version < *active_) return;  // a newer one has taken its place
+  if (pending_ && version < pending_->version) {
+    // The head gave up what was to follow, or it would wait with this.
+    effects.add(DropVersion{pending_->version, nullptr});
+    pending_.reset();
+  }
   if (active_ != version)
     return voice.refuse(envelope, "that version is not active here.", effects);
-  links.keep_only(active_peers_, pending_ ? pending_->peers : PeerLinks::Nodes{}, effects);
+  links.keep_only(active_peers_, effects);
   effects.add(RetireVersion{version});
 }
 

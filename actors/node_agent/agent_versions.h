@@ -14,7 +14,7 @@ namespace troupe {
 ///
 ///     Load ─► pending ─ weights, actors and peers there ─► Loaded
 ///     Activate ─► active ─ no question by older routes is open ─► Activated
-///     Retire ─► what it does not give goes
+///     Retire ─► what it does not give goes, a pending version with it
 class AgentVersions {
  public:
   /// What of a worker a placement must fit.

@@ -104,9 +104,9 @@ bool PeerLinks::lose(const MemberLost& lost, const AgentVoice& voice, AgentEffec
   return true;
 }
 
-void PeerLinks::keep_only(const Nodes& active, const Nodes& pending, AgentEffects& effects) {
+void PeerLinks::keep_only(const Nodes& peers, AgentEffects& effects) {
   for (auto& [node, link] : links_)
-    if (!active.contains(node) && !pending.contains(node)) let_go(link, effects);
+    if (!peers.contains(node)) let_go(link, effects);
 }
 
 void PeerLinks::forget_all(AgentEffects& effects) {

@@ -35,7 +35,7 @@ class PeerLinks {
   /// That life is over. False: a newer one is known, or it is this node.
   bool lose(const MemberLost& lost, const AgentVoice& voice, AgentEffects& effects);
   /// Ends the connections to all others.
-  void keep_only(const Nodes& active, const Nodes& pending, AgentEffects& effects);
+  void keep_only(const Nodes& peers, AgentEffects& effects);
   /// The membership is over.
   void forget_all(AgentEffects& effects);
 

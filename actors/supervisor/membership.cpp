@@ -124,7 +124,7 @@ Member& Membership::add(NodeId id, std::uint32_t session, const Join& join, Time
   member.devices.resize(join.devices.size());
   if (const auto doubt = doubts_.find(id); doubt != doubts_.end() && now < doubt->second.until) {
     member.closed_reason = doubt->second.why;
-    member.closed_until = doubt->second.until;
+    member.closed_until = member.needed_from = doubt->second.until;
   }
   return member;
 }
@@ -173,6 +173,15 @@ Membership::ReportResult Membership::take_report(Member& member,
   return failed ? ReportResult::kDeviceFailed : ReportResult::kTaken;
 }
 
+void Membership::close(Member& member, const std::string& why, bool passing, TimePoint now) {
+  const std::uint32_t doubled = 1u << std::min(member.failed_loads++, 16u);
+  member.closed_reason = why;
+  member.closed_until = now + std::min<Duration>(kClosedMin * doubled, kClosedMax);
+  member.needed_from =
+      now + (passing ? std::min<Duration>(limits::kLoadRetryMin * doubled, limits::kLoadRetryMax)
+                     : Duration(kClosedMin));
+}
+
 bool Membership::reopen(TimePoint now) {
   bool any = false;
   for (auto& [id, member] : members_) {
@@ -201,8 +210,8 @@ void Membership::doubt(const Member& member, const std::string& why, TimePoint n
   Doubt& doubt = doubts_[member.id];
   doubt.why = why;
   if (++doubt.times > 1)
-    doubt.until = now + std::min<Duration>(kDoubtMin * (1u << std::min(doubt.times - 2, 16u)),
-                                           kDoubtMax);
+    doubt.until =
+        now + std::min<Duration>(kDoubtMin * (1u << std::min(doubt.times - 2, 16u)), kDoubtMax);
   if (doubts_.size() > limits::kNodesMax) doubts_.erase(doubts_.begin());
 }
 
@@ -225,10 +234,11 @@ std::vector<PlacementDevice> Membership::devices() const {
   return devices;
 }
 
-void Membership::arrange_wake(SupervisorEffects& effects) const {
+void Membership::arrange_wake(TimePoint now, SupervisorEffects& effects) const {
   for (const auto& [id, member] : members_) {
     effects.wake_at(member.last_renew + limits::kLease);
-    if (!member.closed_reason.empty()) effects.wake_at(member.closed_until);
+    if (member.closed_reason.empty()) continue;
+    effects.wake_at(now < member.needed_from ? member.needed_from : member.closed_until);
   }
 }
 

@@ -31,11 +31,12 @@ struct Member {
   std::vector<ReplicaReport> replicas;
   ProofReport proofs;
   std::string lost_reason;
-  /// Why it takes nothing new: its checkpoint cannot be read any more, or it has less memory than
-  /// it said. Until then.
+  /// Why it takes nothing new: it could not load its part, or failed a proof. Until then.
   std::string closed_reason;
   TimePoint closed_until{};
-  bool told_to_end = false;  ///< drained
+  TimePoint needed_from{};  ///< from then on it takes something all the same where others cannot
+  std::uint32_t failed_loads = 0;  ///< in a row
+  bool told_to_end = false;        ///< drained
   // Of the newest version that it was to load, in bytes.
   std::uint64_t load_done = 0;
   std::uint64_t load_total = 0;
@@ -74,6 +75,9 @@ class Membership {
   enum class ReportResult : std::uint8_t { kTaken, kDeviceFailed, kLies };
   /// Takes what a member reports of its devices.
   ReportResult take_report(Member& member, const std::vector<DeviceReport>& devices);
+  /// It could not load its part, and takes nothing new for a while. `passing`: it may be able to
+  /// soon.
+  void close(Member& member, const std::string& why, bool passing, TimePoint now);
   /// Members that may take something new again; true if there were any.
   bool reopen(TimePoint now);
   /// One message to all.
@@ -96,7 +100,7 @@ class Membership {
   SlowDevices& speeds() { return speeds_; }
   const SlowDevices& speeds() const { return speeds_; }
 
-  void arrange_wake(SupervisorEffects& effects) const;
+  void arrange_wake(TimePoint now, SupervisorEffects& effects) const;
   std::string violation() const;
 
  private:

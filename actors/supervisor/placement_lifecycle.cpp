@@ -12,9 +12,6 @@
 namespace troupe {
 namespace {
 
-/// How long a member that could not load takes nothing new, if it may be able to later.
-constexpr auto kClosedFor = std::chrono::seconds(30);
-
 /// Whether another load by the same member may end otherwise, though nothing changes.
 bool worth_another_load(ErrorCode code) {
   return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
@@ -35,6 +32,7 @@ const ModelCosts& PlacementLifecycle::model(const SupervisorOptions& options,
 void PlacementLifecycle::load(Placement placement, SupervisorTurn& turn) {
   ++turn.counters.placements;
   service_.no_trouble();
+  shards_left_ = false;
   versions_.load(std::move(placement), turn);
 }
 
@@ -46,16 +44,37 @@ void PlacementLifecycle::on_progress(Member& member, const LoadProgress& progres
     ++turn.counters.garbage;
     return;
   }
-  if (progress.bytes_done > member.load_done) versions_.progress(member.id, turn.now);
+  const bool begins = member.load_total == 0;
+  const bool goes_on = begins || progress.bytes_done > member.load_done;
   member.load_done = std::max(member.load_done, progress.bytes_done);
   member.load_total = progress.bytes_total;
+  if (!goes_on) return;
+  const bool all = member.load_done == member.load_total;
+  versions_.progress(member.id, turn.now,
+                     all ? std::nullopt : std::optional(pause_of(member, turn)));
 }
 
-void PlacementLifecycle::on_loaded(const Member& member, PlacementVersion version,
-                                   SupervisorTurn& turn) {
+/// How long it may say nothing while it reads its largest piece.
+Duration PlacementLifecycle::pause_of(const Member& member, const SupervisorTurn& turn) const {
+  const ModelCosts& costs = model(turn.options, turn.members);
+  std::uint64_t largest = costs.expert_bytes;
+  for (const auto& shard : versions_.pending()->shards) {
+    if (shard.device.node != member.id) continue;
+    std::uint64_t bytes = costs.embedding_bytes + costs.head_bytes;
+    for (std::int32_t layer = shard.first_layer; layer <= shard.last_layer; ++layer)
+      bytes += costs.layers[static_cast<std::size_t>(layer)].bytes;
+    largest = std::max(largest, bytes);
+  }
+  const auto reads = std::chrono::seconds(largest / kSlowStorageBytesPerSecond);
+  return std::min<Duration>(kLoadSilence + reads, limits::kLoadProgressDeadline);
+}
+
+void PlacementLifecycle::on_loaded(Member& member, PlacementVersion version, SupervisorTurn& turn) {
+  versions_.follow(member.id, version, turn);
   const Placement* pending = versions_.pending();
   if (!pending || version != pending->version || !versions_.loads_on(member.id)) return;
   versions_.loaded(member.id);
+  if (member.closed_reason.empty() && versions_.gives_new(member.id)) member.failed_loads = 0;
   activate_if_proven(turn);
 }
 
@@ -76,6 +95,9 @@ void PlacementLifecycle::on_wake(SupervisorTurn& turn) {
   hear_verdicts(turn);
   canaries_.on_wake(turn);
   retire_if_settled(turn);
+  versions_.leave_behind(turn.now);
+  activate_if_proven(turn);
+  fail_silent(turn);
   if (const auto node = versions_.stuck(turn.now)) {
     Member& member = turn.members.at(*node);
     fail_load(member,
@@ -85,22 +107,31 @@ void PlacementLifecycle::on_wake(SupervisorTurn& turn) {
   }
 }
 
+/// Its storage may be slow, or hang: the others do not wait for it if they have room.
+void PlacementLifecycle::fail_silent(SupervisorTurn& turn) {
+  const auto node = versions_.silent(turn.now);
+  if (!node || !can_do_without(*node, turn)) return;
+  Member& member = turn.members.at(*node);
+  fail_load(member,
+            unavailable(to_string(*node) + " on " + member.inventory.host +
+                        " has read nothing of its part for some seconds; look at its storage."),
+            turn);
+}
+
 /// The version is given up; what serves goes on. A member that cannot take its part is given
-/// nothing new for a while.
+/// nothing new for a while if the others have room; one that fails again all the same, at once, is
+/// no reason to hurry.
 void PlacementLifecycle::fail_load(Member& member, const Error& error, SupervisorTurn& turn) {
   versions_.abandon();
   change_goal(turn.now);
-  if (worth_another_load(error.code)) {
-    const auto wait =
-        std::chrono::duration_cast<std::chrono::milliseconds>(versions_.wait_for_retry(turn.now));
-    turn.record("load_failed",
-                error.message + " Trying again in " + std::to_string(wait.count()) + " ms.");
-  } else {
-    turn.record("load_failed", error.message);
-    member.closed_reason = error.message;
-    member.closed_until = turn.now + kClosedFor;
-  }
+  if (!member.closed_reason.empty()) versions_.wait_for_retry(turn.now);
+  turn.members.close(member, error.message, worth_another_load(error.code), turn.now);
+  const auto closed =
+      std::chrono::duration_cast<std::chrono::seconds>(member.closed_until - turn.now);
+  turn.record("load_failed", error.message + " For " + std::to_string(closed.count()) +
+                                 " s it is given nothing new if others have room.");
   if (!versions_.serves()) service_.trouble(unavailable(error.message));
+  retire_if_settled(turn);
   consider(turn);
 }
 
@@ -164,6 +195,7 @@ void PlacementLifecycle::activate(SupervisorTurn& turn) {
   send_replicas(turn);
   report_operations(turn);
   note(turn);
+  retire_if_settled(turn);  // all may be behind
 }
 
 void PlacementLifecycle::on_activated(const Member& member, PlacementVersion version,
@@ -211,18 +243,25 @@ void PlacementLifecycle::member_gone(NodeId node, bool orderly, SupervisorTurn& 
   if (versions_.loads_on(node)) versions_.abandon();
 }
 
-void PlacementLifecycle::devices_lost(const std::string& why, SupervisorTurn& turn) {
+bool PlacementLifecycle::devices_lost(const std::string& why, SupervisorTurn& turn) {
   change_goal(turn.now + kGoalDelay);
   versions_.retry_now();
+  bool any = false;
   if (versions_.active() || versions_.pending()) {
     auto lost = versions_.keep_living(turn.members.devices(), model(turn.options, turn.members));
     if (versions_.active()) canaries_.follow(*versions_.active(), turn.now);
-    if (!lost.empty()) {
+    any = !lost.empty();
+    if (any) {
       tell_router(ReplicasLost{std::move(lost), why}, turn);
       send_replicas(turn);
     }
   }
   retire_if_settled(turn);
+  return any;
+}
+
+void PlacementLifecycle::device_failed(const std::string& why, SupervisorTurn& turn) {
+  if (devices_lost(why, turn) && !versions_.pending()) shards_left_ = true;
 }
 
 void PlacementLifecycle::on_slow_devices(const SlowDevices::Changes& changes,

@@ -16,6 +16,12 @@
 
 namespace troupe {
 
+/// Who takes nothing new under a plan, of the members that could not load their part.
+struct LeftOut {
+  TimePoint needed_from{};     ///< not those that may be needed from then on
+  std::optional<NodeId> also;  ///< but this one
+};
+
 /// Which version of the placement comes next, and when: the first one, what is missing after a
 /// loss, or a step towards the goal. A change is a version that shares what lives with the one in
 /// force, which serves on meanwhile:
@@ -36,7 +42,7 @@ class PlacementLifecycle {
 
   // --- What members say
   void on_progress(Member& member, const LoadProgress& progress, SupervisorTurn& turn);
-  void on_loaded(const Member& member, PlacementVersion version, SupervisorTurn& turn);
+  void on_loaded(Member& member, PlacementVersion version, SupervisorTurn& turn);
   void on_load_failed(Member& member, const LoadFailed& failed, SupervisorTurn& turn);
   void on_activated(const Member& member, PlacementVersion version, SupervisorTurn& turn);
   void on_counts(const ExpertCounts& counts, SupervisorTurn& turn);
@@ -50,8 +56,12 @@ class PlacementLifecycle {
   /// Its part in loads and operations is over. devices_lost() follows once all are named that go
   /// in this turn.
   void member_gone(NodeId node, bool orderly, SupervisorTurn& turn);
-  /// Takes what is on no living device out of the versions; `why` is for clients.
-  void devices_lost(const std::string& why, SupervisorTurn& turn);
+  /// Takes what is on no living device out of the versions; `why` is for clients. Returns whether
+  /// replicas were lost.
+  bool devices_lost(const std::string& why, SupervisorTurn& turn);
+  /// The same on a node that stays: what its replicas have elsewhere is let go before anything is
+  /// loaded. (Of a node that is lost, the others hear.)
+  void device_failed(const std::string& why, SupervisorTurn& turn);
   /// Other devices are slow, or are to be drained for it.
   void on_slow_devices(const SlowDevices::Changes& changes, SupervisorTurn& turn);
   /// The goal is planned again.
@@ -79,6 +89,8 @@ class PlacementLifecycle {
   // placement_lifecycle.cpp: how a version comes into force
   void load(Placement placement, SupervisorTurn& turn);
   void fail_load(Member& member, const Error& error, SupervisorTurn& turn);
+  void fail_silent(SupervisorTurn& turn);
+  Duration pause_of(const Member& member, const SupervisorTurn& turn) const;
   void activate_if_proven(SupervisorTurn& turn);
   void activate(SupervisorTurn& turn);
   void hear_verdicts(SupervisorTurn& turn);
@@ -90,7 +102,15 @@ class PlacementLifecycle {
   const ModelCosts& model(const SupervisorOptions& options, const Membership& members) const;
 
   // planning.cpp: what it is
+  Result<Placement> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
+  Result<Placement> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
+    return repair_placement(replan_input(turn, out));
+  }
+  bool can_do_without(NodeId node, SupervisorTurn& turn) const;
   void form(SupervisorTurn& turn);
+  void let_go_first(Placement placement, SupervisorTurn& turn);
+  void note_useless(const ReplanInput& input, SupervisorTurn& turn);
+  void welcome(SupervisorTurn& turn);
   void repair(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
   bool make_goal(SupervisorTurn& turn);
@@ -99,9 +119,9 @@ class PlacementLifecycle {
   bool go_on(SupervisorTurn& turn);
   void cannot(const Error& error, SupervisorTurn& turn);
   ReplanInput replan_input(const SupervisorOptions& options, const Membership& members,
-                           const Links& links) const;
-  ReplanInput replan_input(const SupervisorTurn& turn) const {
-    return replan_input(turn.options, turn.members, turn.links);
+                           const Links& links, const LeftOut& out = {}) const;
+  ReplanInput replan_input(const SupervisorTurn& turn, const LeftOut& out = {}) const {
+    return replan_input(turn.options, turn.members, turn.links, out);
   }
 
   PlacementVersions versions_;
@@ -112,8 +132,11 @@ class PlacementLifecycle {
   Proofs proofs_;
   Canaries canaries_;
   std::vector<Verdict> wrong_;
-  mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
-  mutable std::optional<Survival> survival_;  ///< until something changes
+  bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
+  std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
+  std::set<DeviceRef> useless_;                 ///< devices that can hold nothing, as was told
+  mutable std::optional<ModelCosts> model_;     ///< with the cluster's numerics, once
+  mutable std::optional<Survival> survival_;    ///< until something changes
 };
 
 }  // namespace troupe

@@ -44,7 +44,8 @@ std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membershi
 }  // namespace
 
 ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
-                                             const Membership& members, const Links& links) const {
+                                             const Membership& members, const Links& links,
+                                             const LeftOut& out) const {
   ReplanInput input;
   assert(members.numerics());
   input.base.model = model(options, members);
@@ -58,7 +59,9 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
     const Member& member = members.at(device.device.node);
     if (links.quarantined(member.id)) continue;
     input.base.devices.push_back(device);
-    if (!member.closed_reason.empty()) input.closed.insert(device.device);
+    const bool needed = member.needed_from <= out.needed_from;
+    if (member.id == out.also || (!member.closed_reason.empty() && !needed))
+      input.closed.insert(device.device);
     if (member.state == MemberState::kDraining || members.speeds().drained(device.device))
       input.leaving.insert(device.device);
   }
@@ -81,13 +84,17 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
 void PlacementLifecycle::consider(SupervisorTurn& turn) {
   if (service_.stopping()) return;
   if (versions_.may_load(turn.now)) {
+    const bool lets_go = versions_.settling() && versions_.active()->version == makes_room_;
     if (!versions_.active())
       form(turn);
-    else if (!versions_.serves())
+    else if (shards_left_)
+      let_go_first(*versions_.active(), turn);
+    else if (!versions_.serves() && !lets_go)
       repair(turn);
     else if (!versions_.settling())
       improve(turn);
   }
+  versions_.let_go(turn);
   note(turn);
 }
 
@@ -101,33 +108,83 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
     turn.record("numerics", "The cluster computes with " +
                                 std::string(to_string(*turn.members.numerics())) + ".");
   }
-  ReplanInput input = replan_input(turn);
-  std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
-  if (input.base.devices.empty()) {
-    for (const auto& [id, member] : turn.members.all())
-      if (!member.closed_reason.empty()) return cannot(unavailable(member.closed_reason), turn);
-    return;
+  note_useless(replan_input(turn), turn);
+  auto placement = plan_first({}, turn);
+  if (!placement) {
+    const auto all = plan_first({turn.now, {}}, turn);
+    if (!all) return cannot(placement.error(), turn);
+    placement = all;
   }
+  load(*placement, turn);
+}
+
+Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorTurn& turn) const {
+  ReplanInput input = replan_input(turn, out);
+  std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
+  if (input.base.devices.empty())
+    for (const auto& [id, member] : turn.members.all())
+      if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
   const bool held = std::any_of(input.held.begin(), input.held.end(),
                                 [](const auto& node) { return !node.second.experts.empty(); });
   input.before.experts = held_experts(input, turn.members);
   auto placement = held ? repair_placement(input) : plan_placement(input.base);
-  // What they hold may be more than what their devices can serve.
-  if (!placement && held) placement = plan_placement(input.base);
-  if (!placement) return cannot(placement.error(), turn);
+  if (placement) return placement;
+  // What they hold may be more than what their devices can serve, and what is wanted more than what
+  // there is room for: the goal says what is missing then.
+  input.before = {};
+  auto other = held ? plan_placement(input.base) : repair_placement(input);
+  return other ? other : placement;
+}
+
+/// Gently first: spare copies go before a drain is called off, and before a node that has just
+/// failed is asked again.
+void PlacementLifecycle::repair(SupervisorTurn& turn) {
+  auto placement = plan_repair({}, turn);
+  if (!placement)
+    if (auto fewer = make_room(replan_input(turn))) {
+      turn.record("placement",
+                  "Spare copies of experts are given up, since those that were lost "
+                  "find no other room.");
+      return let_go_first(std::move(*fewer), turn);
+    }
+  if (!placement && !replan_input(turn).leaving.empty()) {
+    fail_drains(placement.error(), turn);
+    placement = plan_repair({}, turn);
+  }
+  if (!placement) {
+    const auto all = plan_repair({turn.now, {}}, turn);
+    if (!all) return cannot(placement.error(), turn);
+    placement = all;
+  }
   load(*placement, turn);
 }
 
-void PlacementLifecycle::repair(SupervisorTurn& turn) {
-  const ReplanInput input = replan_input(turn);
-  auto placement = repair_placement(input);
-  if (!placement && !input.leaving.empty()) {
-    // A node that was to leave is needed.
-    fail_drains(placement.error(), turn);
-    placement = repair_placement(replan_input(turn));
+/// A version in which something ends and nothing begins: what it lets go is free once that is
+/// retired.
+void PlacementLifecycle::let_go_first(Placement placement, SupervisorTurn& turn) {
+  load(std::move(placement), turn);
+  makes_room_ = versions_.pending()->version;
+}
+
+/// Whether a version that serves can be had though that member loads nothing.
+bool PlacementLifecycle::can_do_without(NodeId node, SupervisorTurn& turn) const {
+  if (versions_.serves()) return true;
+  const LeftOut out{{}, node};
+  return (versions_.active() ? plan_repair(out, turn) : plan_first(out, turn)).ok();
+}
+
+/// Devices that are too small for anything are left out of plans by their size; people hear it.
+void PlacementLifecycle::note_useless(const ReplanInput& input, SupervisorTurn& turn) {
+  std::set<DeviceRef> useless;
+  for (const DeviceRef& device : useless_devices(input.base)) {
+    useless.insert(device);
+    if (useless_.contains(device)) continue;
+    turn.record("left_out", to_string(device) + " on " +
+                                turn.members.at(device.node).inventory.host +
+                                " has no room for a single expert or stage, and is left out; give "
+                                "it more with --device-memory.");
   }
-  if (!placement) return cannot(placement.error(), turn);
-  load(*placement, turn);
+  useless_ = std::move(useless);
 }
 
 void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
@@ -160,10 +217,15 @@ void PlacementLifecycle::improve(SupervisorTurn& turn) {
   } while (balance_.layers_left());
   goal_.reach();
   balance_.done();
+  welcome(turn);
+  report_operations(turn);
+}
+
+/// Newcomers have what there is for them, if anything.
+void PlacementLifecycle::welcome(SupervisorTurn& turn) {
   for (const auto& [id, member] : turn.members.all())
     if (member.state == MemberState::kJoining && !turn.links.quarantined(id))
       turn.members.at(id).state = MemberState::kReady;
-  report_operations(turn);
 }
 
 bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
@@ -182,6 +244,7 @@ bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
 
 bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
   ReplanInput input = replan_input(turn);
+  note_useless(input, turn);
   // A few layers at a time: it takes milliseconds each in a large cluster.
   input.balance_layers = balance_.take_layers(kLayersAStep);
   Result<Placement> goal = goal_placement(input);
@@ -196,6 +259,7 @@ bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
     // It serves as it is; more cannot be had until something changes.
     turn.record("plan", goal.error().message);
     goal_.reach();
+    welcome(turn);
     balance_.give_up();
     operations_.fail_rebalances(goal.error(), turn.effects);
     report_operations(turn);

@@ -261,7 +261,7 @@ void Supervisor::on_wake(TimePoint now, Effects& effects) {
 void Supervisor::end_turn(TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   end_if_all_left(turn);
-  members_.arrange_wake(effects);
+  members_.arrange_wake(now, effects);
   sessions_.arrange_wake(effects);
   links_.arrange_wake(effects);
   placement_.arrange_wake(now, effects);

@@ -115,7 +115,7 @@ void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
       why = to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)}) +
             " failed: " + member.devices[i].failed.substr(0, kTextBytesMax);
   turn.record("device_failed", why);
-  placement_.devices_lost(why, turn);
+  placement_.device_failed(why, turn);
   placement_.consider(turn);
 }
 
@@ -128,7 +128,7 @@ void Supervisor::on(const LoadProgress& progress, const Envelope& envelope, Time
 void Supervisor::on(const Loaded& loaded, const Envelope& envelope, TimePoint now,
                     Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
-  if (const Member* member = member_of(envelope, turn))
+  if (Member* member = member_of(envelope, turn))
     placement_.on_loaded(*member, loaded.version, turn);
 }
 

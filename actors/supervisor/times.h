@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 /// How long the Supervisor waits for what, beside what runtime/limits.h bounds for everyone.
 namespace troupe {
@@ -25,6 +26,18 @@ inline constexpr auto kQuarantineMax = std::chrono::seconds(30);
 /// How long a node that failed a proof again takes nothing new, doubled each time.
 inline constexpr auto kDoubtMin = std::chrono::seconds(10);
 inline constexpr auto kDoubtMax = std::chrono::minutes(10);
+/// A member that has begun to read and shows no progress for this long (and for as long as its
+/// largest piece takes at kSlowStorageBytesPerSecond) is left out of the next plan, if the others
+/// can do without it; limits::kLoadProgressDeadline bounds the wait for one that is needed.
+inline constexpr auto kLoadSilence = std::chrono::seconds(4);
+inline constexpr std::uint64_t kSlowStorageBytesPerSecond = 50u << 20;
+/// How long a node that could not load its part takes nothing new if the others have room, doubled
+/// each time in a row.
+inline constexpr auto kClosedMin = std::chrono::seconds(30);
+inline constexpr auto kClosedMax = std::chrono::minutes(10);
+/// A node whose loads failed and that is given nothing new is not waited for any longer than this:
+/// it follows when it can.
+inline constexpr auto kBehindAfter = std::chrono::seconds(1);
 /// A node that was fenced for a link and kept out of trouble for this long is as good as new.
 inline constexpr auto kQuarantineForget = std::chrono::minutes(2);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/supervisor/counted.h"
+#include "actors/supervisor/times.h"
 #include "model/placement/route_peers.h"
 
 namespace troupe {
@@ -54,6 +55,7 @@ void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
     if (!active() || !has(active_, replica.id)) next_replica_ = replica.id + 1;
   pending_ = std::move(placement);
   next_ = Next::kLoads;
+  given_up_ = false;
   loading_.clear();
   std::set<NodeId> concerned = nodes_of(pending_);
   concerned.merge(nodes_of(active_));
@@ -62,7 +64,10 @@ void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
   for (const NodeId node : concerned) {
     Member* member = turn.members.find(node);
     if (!member) continue;
-    loading_[node] = {false, turn.now + limits::kLoadProgressDeadline};
+    Loading& loading = loading_[node];
+    loading.deadline = turn.now + limits::kLoadProgressDeadline;
+    if (!member->closed_reason.empty() && !gives_new(node))
+      loading.behind_from = turn.now + kBehindAfter;
     member->load_done = 0;
     member->load_total = 0;
   }
@@ -83,16 +88,60 @@ void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
   }
 }
 
-void PlacementVersions::progress(NodeId node, TimePoint now) {
-  if (const auto it = loading_.find(node); it != loading_.end())
-    it->second.deadline = now + limits::kLoadProgressDeadline;
+void PlacementVersions::progress(NodeId node, TimePoint now, std::optional<Duration> pause) {
+  const auto it = loading_.find(node);
+  if (it == loading_.end()) return;
+  it->second.deadline = now + limits::kLoadProgressDeadline;
+  it->second.silent_from = pause ? std::optional(now + *pause) : std::nullopt;
+}
+
+std::optional<NodeId> PlacementVersions::silent(TimePoint now) {
+  for (auto& [node, loading] : loading_) {
+    if (loading.done || !loading.silent_from || now < *loading.silent_from) continue;
+    loading.silent_from = now + kLoadSilence;
+    return node;
+  }
+  return std::nullopt;
+}
+
+void PlacementVersions::leave_behind(TimePoint now) {
+  for (auto& [node, loading] : loading_)
+    loading.behind = loading.behind || (loading.behind_from && now >= *loading.behind_from);
+}
+
+bool PlacementVersions::gives_new(NodeId node) const {
+  const auto has_new = [&](const auto& before, const auto& after) {
+    return std::any_of(after.begin(), after.end(), [&](const auto& piece) {
+      return piece.device.node == node &&
+             std::find(before.begin(), before.end(), piece) == before.end();
+    });
+  };
+  if (has_new(active_.shards, pending_.shards)) return true;
+  std::map<std::int32_t, const LayerExperts*> before;
+  for (const auto& layer : active_.experts) before[layer.layer] = &layer;
+  return std::any_of(pending_.experts.begin(), pending_.experts.end(), [&](const auto& layer) {
+    const auto old = before.find(layer.layer);
+    return has_new(old == before.end() ? std::vector<ExpertSlot>{} : old->second->slots,
+                   layer.slots);
+  });
+}
+
+void PlacementVersions::follow(NodeId node, PlacementVersion version, SupervisorTurn& turn) {
+  if (!active() || version != active_.version || behind_.erase(node) == 0) return;
+  if (next_ == Next::kLoads) return;  // it follows with that one
+  turn.effects.send(turn.members.at(node).agent(), Activate{version});
+  if (in_force_ == InForce::kSettling)
+    settling_.insert(node);
+  else
+    turn.effects.send(turn.members.at(node).agent(), Retire{version});
 }
 
 void PlacementVersions::loaded(NodeId node) { loading_.at(node).done = true; }
 
 bool PlacementVersions::all_loaded() const {
-  return next_ == Next::kLoads && std::all_of(loading_.begin(), loading_.end(),
-                                              [](const auto& l) { return l.second.done; });
+  return next_ == Next::kLoads && std::all_of(loading_.begin(), loading_.end(), [](const auto& l) {
+           return l.second.done || l.second.behind;
+         });
 }
 
 std::set<NodeId> PlacementVersions::loaders() const {
@@ -103,14 +152,21 @@ std::set<NodeId> PlacementVersions::loaders() const {
 
 std::optional<NodeId> PlacementVersions::stuck(TimePoint now) const {
   for (const auto& [node, loading] : loading_)
-    if (!loading.done && now >= loading.deadline) return node;
+    if (!loading.done && !loading.behind && now >= loading.deadline) return node;
   return std::nullopt;
 }
 
 void PlacementVersions::abandon() {
+  given_up_ = given_up_ || next_ == Next::kLoads;
   if (next_ == Next::kLoads) next_ = Next::kNone;
   pending_ = {};
   loading_.clear();
+}
+
+void PlacementVersions::let_go(SupervisorTurn& turn) {
+  if (!given_up_ || next_ != Next::kNone || in_force_ != InForce::kSettled || !serves_) return;
+  given_up_ = false;
+  turn.members.send_all(message_of(Retire{active_.version}), turn.effects);
 }
 
 Duration PlacementVersions::wait_for_retry(TimePoint now) {
@@ -137,10 +193,12 @@ void PlacementVersions::activate(const ModelCosts& model, SupervisorTurn& turn) 
   serves_ = can_serve(active_, model);
   served_by_ = nodes_of(active_);
   settling_.clear();
-  for (const auto& [node, state] : loading_) settling_.insert(node);
+  behind_.clear();
+  for (const auto& [node, state] : loading_) (state.done ? settling_ : behind_).insert(node);
   settle_deadline_ = turn.now + kSettleDeadline;
   retry_backoff_ = limits::kLoadRetryMin;
   abandon();
+  given_up_ = false;
   for (const NodeId node : settling_) {
     Member& member = turn.members.at(node);
     if (member.state == MemberState::kJoining) member.state = MemberState::kReady;
@@ -153,7 +211,8 @@ void PlacementVersions::settle_by_deadline(TimePoint now) {
 }
 
 bool PlacementVersions::retire_if_settled(SupervisorTurn& turn) {
-  if (in_force_ != InForce::kSettling || !settling_.empty()) return false;
+  // What loads meanwhile would be let go with what is older.
+  if (in_force_ != InForce::kSettling || !settling_.empty() || next_ == Next::kLoads) return false;
   in_force_ = InForce::kSettled;
   turn.members.send_all(message_of(Retire{active_.version}), turn.effects);
   return true;
@@ -237,15 +296,20 @@ std::vector<std::string> PlacementVersions::parts_on(NodeId node) const {
 // ------------------------------------------------------------------------------------------------
 
 void PlacementVersions::arrange_wake(SupervisorEffects& effects) const {
-  for (const auto& [node, loading] : loading_)
-    if (!loading.done) effects.wake_at(loading.deadline);
+  for (const auto& [node, loading] : loading_) {
+    if (loading.done || loading.behind) continue;
+    effects.wake_at(loading.deadline);
+    if (loading.silent_from) effects.wake_at(*loading.silent_from);
+    if (loading.behind_from) effects.wake_at(*loading.behind_from);
+  }
   if (!settling_.empty()) effects.wake_at(settle_deadline_);
   if (next_ == Next::kWaits) effects.wake_at(retry_at_);
 }
 
 std::string PlacementVersions::violation(const Membership& members) const {
   if ((next_ == Next::kLoads) == loading_.empty()) return "A version loads on nobody.";
-  if ((in_force_ == InForce::kSettling) == settling_.empty()) return "A version settles nowhere.";
+  if (next_ != Next::kLoads && (in_force_ == InForce::kSettling) == settling_.empty())
+    return "A version settles nowhere.";
   if (next_ == Next::kLoads && pending_.version <= active_.version)
     return "The version that loads is older than the one in force.";
   if (std::max(pending_.version.value, active_.version.value) >= next_version_)

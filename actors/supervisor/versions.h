@@ -52,16 +52,29 @@ class PlacementVersions {
   bool may_load(TimePoint now);
   /// Sends Load to all who get, have or had a part.
   void load(Placement placement, SupervisorTurn& turn);
-  void progress(NodeId node, TimePoint now);
+  /// It goes on reading. `pause`: how long it may say nothing now; none: it has read all.
+  void progress(NodeId node, TimePoint now, std::optional<Duration> pause);
   void loaded(NodeId node);
+  /// It has loaded the version in force after that was activated without it, and follows.
+  void follow(NodeId node, PlacementVersion version, SupervisorTurn& turn);
   /// Whether all have loaded the version that loads.
   bool all_loaded() const;
   std::set<NodeId> loaders() const;
   bool loads_on(NodeId node) const { return loading_.contains(node); }
   /// A member that loads without progress.
   std::optional<NodeId> stuck(TimePoint now) const;
-  /// Gives up the version that loads; what members have read stays with them.
+  /// A member that has said nothing for so long that the others should do without it if they can;
+  /// it is named again later.
+  std::optional<NodeId> silent(TimePoint now);
+  /// Members in trouble that are given nothing new are not waited for any longer.
+  void leave_behind(TimePoint now);
+  /// Whether the version that loads gives a node what the one in force does not.
+  bool gives_new(NodeId node) const;
+  /// Gives up the version that loads; what members have read stays with them for the next one.
   void abandon();
+  /// Where none follows what was given up while the one in force serves on, members let go of what
+  /// they loaded for it.
+  void let_go(SupervisorTurn& turn);
   /// No load begins before this much time has passed, twice as much the next time.
   Duration wait_for_retry(TimePoint now);
   /// Something has changed, so that there is nothing to wait for.
@@ -101,7 +114,10 @@ class PlacementVersions {
  private:
   struct Loading {
     bool done = false;
-    TimePoint deadline{};  ///< for its next progress
+    TimePoint deadline{};                       ///< for its next progress
+    std::optional<TimePoint> silent_from = {};  ///< while it reads
+    std::optional<TimePoint> behind_from = {};  ///< it is not waited for
+    bool behind = false;
   };
 
   InForce in_force_ = InForce::kNone;
@@ -109,9 +125,11 @@ class PlacementVersions {
   bool serves_ = false;
   std::set<NodeId> served_by_;  ///< who had a part in it when it was activated
   std::set<NodeId> settling_;   ///< who has to say Activated
+  std::set<NodeId> behind_;     ///< it was activated without them
   TimePoint settle_deadline_{};
   Next next_ = Next::kNone;
   Placement pending_;
+  bool given_up_ = false;              ///< members may hold more than the one in force gives
   std::map<NodeId, Loading> loading_;  ///< who has to say Loaded
   TimePoint retry_at_{};
   Duration retry_backoff_ = limits::kLoadRetryMin;

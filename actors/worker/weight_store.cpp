@@ -91,6 +91,11 @@ void WeightStore::retire(PlacementVersion version) {
   drop_unwanted();
 }
 
+void WeightStore::give_up_after(PlacementVersion version) {
+  if (!versions_.contains(version)) return;
+  std::erase_if(versions_, [&](const auto& entry) { return entry.first > version; });
+}
+
 void WeightStore::forget_versions() {
   versions_.clear();
   for (auto& [key, piece] : shards_) piece.told = false;

@@ -73,6 +73,8 @@ class WeightStore {
 
   /// Nobody uses what is older than that version: what no version asks for any more goes.
   void retire(PlacementVersion version);
+  /// Versions after that one will not serve. retire() follows.
+  void give_up_after(PlacementVersion version);
   /// The versions are of an earlier membership; everything stays until it is known what for, and
   /// is to be told again.
   void forget_versions();

@@ -176,8 +176,8 @@ void WorkerMachine::carry_out(ActivateVersion activate, TimePoint, Effects& effe
 
 void WorkerMachine::carry_out(RetireVersion retire, TimePoint, Effects& effects) {
   serving_->retire(retire.version, effects);
+  weights_.give_up_after(retire.version);
   weights_.retire(retire.version);
-  if (agent_.loading()) return;  // its own retirement brings the tier up to date
   ReadOrder order = weights_.missing_tier(retire.version);
   if (order.experts.empty()) return;
   order.model_path = agent_.model_path();

@@ -20,8 +20,11 @@ class Layer {
   }
 
   void run() {
+    for (const auto& device : input_.devices) shed(device);
     for (std::int32_t e = 0; e < input_.num_experts; ++e)
-      if (homes_[e].empty()) place(e);
+      if (homes_[e].empty())
+        while (!place(e) && drop_spare()) {
+        }
     const auto most = static_cast<std::size_t>(input_.num_experts) * input_.devices.size();
     const auto wanted = std::min<std::size_t>(static_cast<std::size_t>(input_.copies), most);
     while (copies_ < wanted && place_further()) {
@@ -65,14 +68,40 @@ class Layer {
     return load / static_cast<double>(homes_.at(expert).size());
   }
 
-  void place(std::int32_t expert) {
+  bool open(const DeviceRef& device) const {
+    const auto most = input_.most.find(device);
+    return most == input_.most.end() || on_.at(device).size() < most->second;
+  }
+  /// What a device has beyond the most that it may have goes: spare copies, else to others.
+  void shed(const DeviceRef& device) {
+    const auto most = input_.most.find(device);
+    while (most != input_.most.end() && on_.at(device).size() > most->second) {
+      const auto& here = on_.at(device);
+      const auto spare = std::find_if(here.begin(), here.end(),
+                                      [&](std::int32_t e) { return homes_.at(e).size() > 1; });
+      const bool moves = spare == here.end();
+      const std::int32_t expert = moves ? *here.begin() : *spare;
+      remove(expert, device);
+      if (moves) place(expert);
+    }
+  }
+
+  bool place(std::int32_t expert) {
     std::optional<DeviceRef> best;
     const auto rank = [&](const DeviceRef& d) {
       return std::tuple(near(expert, d.node), on_.at(d).size(), totals_[d], d);
     };
     for (const auto& [device, experts] : on_)
-      if (!experts.contains(expert) && (!best || rank(device) < rank(*best))) best = device;
+      if (!experts.contains(expert) && open(device) && (!best || rank(device) < rank(*best)))
+        best = device;
     if (best) add(expert, *best);
+    return best.has_value();
+  }
+
+  bool has_room_for(std::int32_t expert) const {
+    return std::any_of(on_.begin(), on_.end(), [&](const auto& device) {
+      return !device.second.contains(expert) && open(device.first);
+    });
   }
 
   /// One more copy of the expert with the most load a copy, of equals the one with fewest copies.
@@ -81,10 +110,9 @@ class Layer {
     const auto rank = [&](std::int32_t e) { return std::tuple(-share(e), homes_.at(e).size(), e); };
     for (const auto& [expert, homes] : homes_) {
       if (homes.empty() || homes.size() >= on_.size()) continue;
-      if (!best || rank(expert) < rank(*best)) best = expert;
+      if ((!best || rank(expert) < rank(*best)) && has_room_for(expert)) best = expert;
     }
-    if (best) place(*best);
-    return best.has_value();
+    return best && place(*best);
   }
 
   /// One copy less, of the expert with the least load a copy, from the fullest of its devices.
@@ -108,9 +136,9 @@ class Layer {
     std::optional<DeviceRef> full, low;
     for (const auto& [device, experts] : on_) {
       if (!full || rank(device) > rank(*full)) full = device;
-      if (!low || rank(device) < rank(*low)) low = device;
+      if (open(device) && (!low || rank(device) < rank(*low))) low = device;
     }
-    if (!full || on_.at(*full).size() <= on_.at(*low).size() + 1) return false;
+    if (!full || !low || on_.at(*full).size() <= on_.at(*low).size() + 1) return false;
     std::optional<std::int32_t> chosen;
     for (const std::int32_t e : on_.at(*full)) {
       if (on_.at(*low).contains(e)) continue;

@@ -148,6 +148,11 @@ Status check_input(const PlacementInput& input) {
   return {};
 }
 
+/// KV bytes that a shard cannot do without.
+std::uint64_t least_kv(const EngineOptions& engine, const Stage& stage) {
+  return std::max(engine.kv_cache_memory, stage.sequence_bytes);
+}
+
 /// Devices in order, and what is on them so far.
 class Planner {
  public:
@@ -156,26 +161,30 @@ class Planner {
     devices_ = input.devices;
     std::sort(devices_.begin(), devices_.end(),
               [](const auto& a, const auto& b) { return a.device < b.device; });
-    const auto used = placement_use(input, input.kept);
+    Placement replicas = input.kept;
+    replicas.experts.clear();
+    const auto used = placement_use(input, replicas);
     shards_on_.assign(devices_.size(), 0);
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::uint64_t bytes = plannable_bytes(devices_[d].memory_total);
+      free_.push_back(bytes - std::min(bytes, used[d].total()));
       const auto taken = input.taken.find(devices_[d].device);
-      const std::uint64_t use = used[d].total() + (taken == input.taken.end() ? 0 : taken->second);
-      free_.push_back(bytes - std::min(bytes, use));
+      taken_.push_back(taken == input.taken.end() ? 0 : taken->second);
       for (const auto& shard : input.kept.shards)
         shards_on_[d] += shard.device == devices_[d].device ? 1 : 0;
     }
   }
 
   /// `replicas`: new ones, beside those that are kept.
-  Result<Placement> plan(std::size_t replicas) {
+  Result<Placement> plan(std::size_t replicas, const ExpertLayout& lay_out, bool shards_first) {
     placement_ = input_.kept;
     placement_.version = input_.version;
     placement_.numerics = input_.numerics;
-    if (placement_.experts.empty())
-      if (Status s = place_experts(); !s) return s.error();
-    if (Status s = place_shards(replicas); !s) return s.error();
+    if (shards_first)
+      if (Status s = place_shards(replicas); !s) return s.error();
+    if (Status s = place_experts(lay_out); !s) return s.error();
+    if (!shards_first)
+      if (Status s = place_shards(replicas); !s) return s.error();
     if (Status s = size_caches(replicas); !s) return s.error();
     const auto by_place = [](const ShardPlacement& a, const ShardPlacement& b) {
       return std::tie(a.replica, a.stage, a.tp_rank) < std::tie(b.replica, b.stage, b.tp_rank);
@@ -187,45 +196,28 @@ class Planner {
   }
 
  private:
-  Status place_experts() {
-    std::vector<DeviceRef> refs;
-    for (const auto& d : devices_) refs.push_back(d.device);
-    std::vector<std::int32_t> layers;
-    for (std::size_t i = 0; i < input_.model.layers.size(); ++i) {
-      if (input_.model.layers[i].has_experts) layers.push_back(static_cast<std::int32_t>(i));
-    }
-    if (layers.empty() || input_.model.num_experts == 0) return {};
-    placement_.experts =
-        spread_experts(layers, input_.model.num_experts, input_.engine.redundant_experts, refs);
-    std::map<DeviceRef, std::uint64_t> slots;
+  Status place_experts(const ExpertLayout& lay_out) {
+    std::map<DeviceRef, std::uint64_t> room;
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      room.emplace_hint(room.end(), devices_[d].device, free_[d]);
+    auto experts = lay_out(room);
+    if (!experts) return experts.error();
+    placement_.experts = std::move(*experts);
     for (const auto& layer : placement_.experts) {
-      for (const auto& slot : layer.slots) ++slots[slot.device];
-    }
-    std::string missing;
-    std::size_t named = 0;
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      const std::uint64_t count = slots[devices_[d].device];
-      const std::uint64_t bytes = saturating_mul(count, input_.model.expert_bytes);
-      if (bytes <= free_[d]) {
-        free_[d] -= bytes;
-      } else if (named++ < kMissingNamedMax) {
-        missing += (missing.empty() ? "" : "; ") + to_string(devices_[d].device) + " lacks " +
-                   bytes_text(bytes - free_[d]) + " for its " + std::to_string(count) +
-                   " experts of " + bytes_text(input_.model.expert_bytes) + " each";
+      for (const auto& slot : layer.slots) {
+        std::uint64_t& free = free_[index_of(slot.device)];
+        free -= std::min(free, input_.model.expert_bytes);
       }
     }
-    if (named == 0) return {};
-    if (named > kMissingNamedMax) {
-      missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
-    }
-    return resource_exhausted("The model's experts do not fit: " + missing +
-                              ". " + advice_for_experts(input_.engine));
+    return {};
   }
 
-  /// KV bytes that a shard cannot do without.
-  std::uint64_t least_kv(const Stage& stage) const {
-    return std::max(input_.engine.kv_cache_memory, stage.sequence_bytes);
+  std::size_t index_of(const DeviceRef& device) const {
+    const auto at = std::lower_bound(devices_.begin(), devices_.end(), device,
+                                     [](const auto& d, const auto& ref) { return d.device < ref; });
+    return static_cast<std::size_t>(at - devices_.begin());
   }
+  std::uint64_t shard_room(std::size_t d) const { return free_[d] - std::min(free_[d], taken_[d]); }
 
   bool holds(std::size_t d, const Stage& stage) const {
     const auto held = input_.held_shards.find(devices_[d].device.node);
@@ -255,10 +247,11 @@ class Planner {
       ids_.push_back(new_id());
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         const Stage& stage = stages_[s];
-        const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(stage));
+        const std::uint64_t need =
+            saturating_add(stage.weight_bytes, least_kv(input_.engine, stage));
         std::optional<std::size_t> chosen;
         for (std::size_t d = 0; d < devices_.size(); ++d) {
-          if (free_[d] < need || input_.closed.contains(devices_[d].device)) continue;
+          if (shard_room(d) < need || input_.closed.contains(devices_[d].device)) continue;
           const auto rank = [&](std::size_t i) {
             return std::pair(shards_on_[i], !holds(i, stage));
           };
@@ -277,16 +270,20 @@ class Planner {
 
   Error no_room(std::size_t replica, std::size_t s) const {
     const Stage& stage = stages_[s];
-    const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(stage));
-    const auto most = std::max_element(free_.begin(), free_.end()) - free_.begin();
-    return resource_exhausted(
-        "Replica " + std::to_string(replica) + " does not fit: layers " +
-        std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
-        bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(least_kv(stage)) +
-        " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
-        ", lacks " + bytes_text(need - free_[most]) + ". " +
-        advice_for_shards(
-            input_.engine, {input_.model.layers.size(), stage.sequence_bytes, need - free_[most]}));
+    const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(input_.engine, stage));
+    std::size_t most = 0;
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      if (shard_room(d) > shard_room(most)) most = d;
+    const std::uint64_t lacking = need - std::min(need, shard_room(most));
+    return resource_exhausted("Replica " + std::to_string(replica) + " does not fit: layers " +
+                              std::to_string(stage.first) + "-" + std::to_string(stage.last) +
+                              " need " + bytes_text(stage.weight_bytes) + " of weights and " +
+                              bytes_text(least_kv(input_.engine, stage)) +
+                              " of KV cache, and the device with the most room, " +
+                              to_string(devices_[most].device) + ", lacks " + bytes_text(lacking) +
+                              ". " +
+                              advice_for_shards(input_.engine, {input_.model.layers.size(),
+                                                                stage.sequence_bytes, lacking}));
   }
 
   /// place_shards() has set least_kv() aside; what is left is shared out here.
@@ -313,7 +310,7 @@ class Planner {
              static_cast<std::uint64_t>(engine.max_num_seqs);
     }
     if (engine.kv_cache_memory > 0) return engine.kv_cache_memory / stage.block_bytes;
-    const std::uint64_t share = stage.sequence_bytes + free_[d] / shards_on_[d];
+    const std::uint64_t share = stage.sequence_bytes + shard_room(d) / shards_on_[d];
     std::uint64_t budget = share;
     if (devices_[d].kind == "cpu") budget = std::min(share / 2, kCpuKvCacheBytesMax);
     const std::uint64_t useful =
@@ -340,6 +337,7 @@ class Planner {
   std::vector<Stage> stages_;
   std::vector<PlacementDevice> devices_;
   std::vector<std::uint64_t> free_;        // of each device
+  std::vector<std::uint64_t> taken_;       // of that, until the new replicas serve
   std::vector<std::size_t> shards_on_;     // of each device
   std::vector<std::size_t> shard_device_;  // of each new shard, index into devices_
   std::vector<std::uint32_t> ids_;         // of the new replicas
@@ -348,56 +346,134 @@ class Planner {
 
 }  // namespace
 
+std::vector<std::int32_t> expert_layers(const ModelCosts& model) {
+  std::vector<std::int32_t> layers;
+  for (std::size_t i = 0; i < model.layers.size() && model.num_experts > 0; ++i)
+    if (model.layers[i].has_experts) layers.push_back(static_cast<std::int32_t>(i));
+  return layers;
+}
+
+ExpertShares shares_of(const ModelCosts& model, std::int32_t redundant,
+                       const std::map<DeviceRef, std::uint64_t>& room) {
+  ShareInput input;
+  input.layers = expert_layers(model).size();
+  input.experts = static_cast<std::size_t>(model.num_experts);
+  input.redundant = static_cast<std::size_t>(redundant);
+  const std::uint64_t each = std::max<std::uint64_t>(1, model.expert_bytes);
+  for (const auto& [device, bytes] : room) input.room.push_back(bytes / each);
+  return expert_shares(input);
+}
+
+Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
+                        const std::map<DeviceRef, std::uint64_t>& room) {
+  const ExpertShares shares = shares_of(model, engine.redundant_experts, room);
+  const std::uint64_t all = expert_layers(model).size() * shares.copies;
+  std::string missing =
+      "all together lack " + bytes_text(saturating_mul(shares.lacking, model.expert_bytes));
+  std::size_t named = 0, d = 0;
+  for (const auto& [device, bytes] : room) {
+    const std::uint64_t count = all / room.size() + (d++ < all % room.size() ? 1 : 0);
+    const std::uint64_t need = saturating_mul(count, model.expert_bytes);
+    if (need <= bytes || named++ >= kMissingNamedMax) continue;
+    missing += "; " + to_string(device) + " lacks " + bytes_text(need - bytes) + " for its " +
+               std::to_string(count) + " experts of " + bytes_text(model.expert_bytes) + " each";
+  }
+  if (named > kMissingNamedMax)
+    missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
+  return resource_exhausted("The model's experts do not fit: " + missing + ". " +
+                            advice_for_experts(engine));
+}
+
+std::vector<DeviceRef> useless_devices(const PlacementInput& input) {
+  std::uint64_t least = expert_layers(input.model).empty()
+                            ? std::numeric_limits<std::uint64_t>::max()
+                            : input.model.expert_bytes;
+  for (const Stage& stage : make_stages(input))
+    least = std::min(least, saturating_add(stage.weight_bytes, least_kv(input.engine, stage)));
+  std::vector<DeviceRef> useless;
+  for (const auto& d : input.devices)
+    if (plannable_bytes(d.memory_total) < least) useless.push_back(d.device);
+  return useless;
+}
+
 Result<Placement> plan_placement(const PlacementInput& input) {
+  return plan_placement(input, [&](const auto& room) -> Result<std::vector<LayerExperts>> {
+    const auto layers = expert_layers(input.model);
+    if (layers.empty()) return std::vector<LayerExperts>{};
+    const ExpertShares shares = shares_of(input.model, input.engine.redundant_experts, room);
+    if (shares.lacking > 0) return experts_lack_room(input.model, input.engine, room);
+    std::vector<DeviceRef> devices;
+    for (const auto& [device, bytes] : room) devices.push_back(device);
+    return spread_experts(layers, input.model.num_experts, shares, devices);
+  });
+}
+
+Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out) {
   if (Status s = check_input(input); !s) return s.error();
   const std::vector<Stage> stages = make_stages(input);
   const std::size_t kept = input.kept.replicas.size();
-  if (input.engine.data_parallel_size > 0) {
-    const auto wanted = static_cast<std::size_t>(input.engine.data_parallel_size);
-    return Planner(input, stages).plan(wanted - std::min(wanted, kept));
-  }
+  const bool counted = input.engine.data_parallel_size > 0;
   const auto open = static_cast<std::size_t>(
       std::count_if(input.devices.begin(), input.devices.end(),
                     [&](const auto& d) { return !input.closed.contains(d.device); }));
   const std::size_t wanted =
-      std::clamp<std::size_t>(open / stages.size(), 1, static_cast<std::size_t>(kReplicasMax) - 1);
-  std::size_t replicas = wanted - std::min(wanted, kept);
-  const std::size_t least = kept > 0 ? 0 : 1;
-  while (true) {
-    Result<Placement> placement = Planner(input, stages).plan(replicas);
-    if (placement || replicas <= least) return placement;
-    // One less while there are few; in larger steps where one would take long and matters little.
-    replicas -= std::max<std::size_t>(1, replicas / 32);
+      counted ? static_cast<std::size_t>(input.engine.data_parallel_size)
+              : std::clamp<std::size_t>(open / stages.size(), 1,
+                                        static_cast<std::size_t>(kReplicasMax) - 1);
+  const std::size_t most = wanted - std::min(wanted, kept);
+  const std::size_t least = counted ? most : kept > 0 ? 0 : 1;
+  // With experts first it is asked for the same room again and again.
+  std::optional<std::pair<std::map<DeviceRef, std::uint64_t>, Result<std::vector<LayerExperts>>>>
+      last;
+  const ExpertLayout remembered = [&](const auto& room) {
+    if (!last || last->first != room) last.emplace(room, lay_out(room));
+    return last->second;
+  };
+  std::optional<Error> error;
+  for (const bool shards_first : {false, true}) {
+    for (std::size_t replicas = most;;) {
+      Result<Placement> placement = Planner(input, stages).plan(replicas, remembered, shards_first);
+      if (placement) return placement;
+      if (replicas <= least) {
+        if (!error) error = placement.error();
+        break;
+      }
+      // One less while there are few; in larger steps where one would take long and matters little.
+      replicas = std::max(least, replicas - std::max<std::size_t>(1, replicas / 32));
+    }
   }
+  return *error;
 }
 
 std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placement& placement) {
-  std::map<DeviceRef, DeviceUse> uses;
-  for (const auto& d : input.devices) uses[d.device].device = d.device;
+  std::vector<DeviceUse> uses;
+  for (const auto& d : input.devices) uses.push_back({d.device});
+  std::sort(uses.begin(), uses.end(),
+            [](const auto& a, const auto& b) { return a.device < b.device; });
+  const auto use_of = [&](const DeviceRef& device) -> DeviceUse* {
+    const auto at = std::lower_bound(uses.begin(), uses.end(), device,
+                                     [](const auto& u, const auto& ref) { return u.device < ref; });
+    return at == uses.end() || at->device != device ? nullptr : &*at;
+  };
   const auto weights = layer_weights(input.model);
   std::map<std::uint32_t, std::uint64_t> blocks;
   for (const auto& r : placement.replicas) blocks[r.id] = static_cast<std::uint64_t>(r.kv_blocks);
   for (const auto& shard : placement.shards) {
-    if (!uses.contains(shard.device)) continue;
-    DeviceUse& use = uses[shard.device];
+    DeviceUse* use = use_of(shard.device);
+    if (!use) continue;
     for (std::int32_t l = shard.first_layer; l <= shard.last_layer; ++l) {
-      use.shard_bytes += weights[static_cast<std::size_t>(l)];
+      use->shard_bytes += weights[static_cast<std::size_t>(l)];
     }
     const auto layers = static_cast<std::uint64_t>(shard.last_layer - shard.first_layer + 1);
     const std::uint64_t token =
         input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
-    use.kv_bytes +=
+    use->kv_bytes +=
         token * static_cast<std::uint64_t>(input.engine.block_size) * blocks.at(shard.replica);
   }
-  for (const auto& layer : placement.experts) {
-    for (const auto& slot : layer.slots) {
-      const auto use = uses.find(slot.device);
-      if (use != uses.end()) use->second.expert_bytes += input.model.expert_bytes;
-    }
-  }
-  std::vector<DeviceUse> list;
-  for (auto& [device, use] : uses) list.push_back(use);
-  return list;
+  for (const auto& layer : placement.experts)
+    for (const auto& slot : layer.slots)
+      if (DeviceUse* use = use_of(slot.device)) use->expert_bytes += input.model.expert_bytes;
+  return uses;
 }
 
 }  // namespace troupe

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "model/placement/expert_shares.h"
 #include "model/placement/model_costs.h"
 #include "runtime/engine_options.h"
 #include "runtime/placement.h"
@@ -32,10 +34,8 @@ struct PlacementInput {
   Numerics numerics = Numerics::kReference;
   PlacementVersion version;
 
-  /// What stays as it is: replicas, and experts if there are any (then none are placed). Empty: a
-  /// placement from nothing.
-  Placement kept;
-  std::set<DeviceRef> closed;      ///< of `devices`: they take no new shard
+  Placement kept;              ///< replicas that stay as they are; its experts are not read
+  std::set<DeviceRef> closed;  ///< of `devices`: they take no new shard
   /// Bytes that replicas hold until the new ones serve, beside what is kept.
   std::map<DeviceRef, std::uint64_t> taken;
   std::uint32_t next_replica = 0;  ///< id of the first new replica, unless a kept one has it
@@ -50,10 +50,11 @@ struct PlacementInput {
 ///   devices. Shards go to devices in turn and may share one.
 /// - A replica's stages are contiguous ranges of layers with the least possible heaviest stage, in
 /// bytes.
-/// - Experts: every layer has num_experts + --redundant-experts copies over all devices, each
-/// device
-///   the floor or the ceiling of copies / devices. Copies of one expert are on different devices,
-///   and on different nodes where it can be; copies that would find no other device are left out.
+/// - Experts: every layer has num_experts + --redundant-experts copies over all devices, as even as
+///   there is room (expert_shares.h). Copies of one expert are on different devices, and on
+///   different nodes where it can be; copies that would find no other device are left out.
+///   They are laid out before the shards, so that they are even; where that leaves no replica room,
+///   after them.
 /// - KV blocks of a replica: the least over its shards of what --kv-cache-memory holds, or else of
 /// what
 ///   the device's shards leave each other; on CPU devices half of that and kCpuKvCacheBytesMax at
@@ -63,6 +64,23 @@ struct PlacementInput {
 /// Errors: kInvalidArgument names the flag; kResourceExhausted says how many bytes are missing on
 /// which devices.
 Result<Placement> plan_placement(const PlacementInput& input);
+
+/// Lays out the experts of all layers in so many bytes on each device, ordered by layer.
+using ExpertLayout = std::function<Result<std::vector<LayerExperts>>(
+    const std::map<DeviceRef, std::uint64_t>& room)>;
+/// The same with experts of one's own.
+Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out);
+
+/// The layers with routed experts, ascending.
+std::vector<std::int32_t> expert_layers(const ModelCosts& model);
+/// What the shares would be of a cluster with that room, in bytes on each device.
+ExpertShares shares_of(const ModelCosts& model, std::int32_t redundant,
+                       const std::map<DeviceRef, std::uint64_t>& room);
+/// Says what is missing where; no share fits in that room.
+Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
+                        const std::map<DeviceRef, std::uint64_t>& room);
+/// Devices that can hold neither an expert nor a stage, and so cannot help.
+std::vector<DeviceRef> useless_devices(const PlacementInput& input);
 
 /// What a placement puts on one device, in bytes.
 struct DeviceUse {

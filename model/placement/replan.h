@@ -41,6 +41,12 @@ bool can_serve(const Placement& placement, const ModelCosts& model);
 /// one is made. Errors: kResourceExhausted says how many bytes are missing where.
 Result<Placement> repair_placement(const ReplanInput& input);
 
+/// Where repair_placement() finds no room: `before`, as far as it lives, without as many spare
+/// copies of experts as it takes until it does; never without an expert's last one. A step of its
+/// own: the memory is free once that version has been retired. Errors: kResourceExhausted when all
+/// spare copies are not enough.
+Result<Placement> make_room(const ReplanInput& input);
+
 /// Where the cluster should get to from here: as many replicas as it is to have, experts spread by
 /// their load with --redundant-experts copies more, the second tier, nothing on devices that leave.
 /// Keeps what it can: living replicas stay where they are, and the fewest copies move.

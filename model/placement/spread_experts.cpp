@@ -103,23 +103,27 @@ class Layer {
 }  // namespace
 
 std::vector<LayerExperts> spread_experts(const std::vector<std::int32_t>& layers,
-                                         std::int32_t num_experts, std::int32_t redundant,
+                                         std::int32_t num_experts, const ExpertShares& shares,
                                          const std::vector<DeviceRef>& devices) {
   const std::size_t n = devices.size();
   const auto experts = static_cast<std::size_t>(num_experts);
-  const std::size_t copies = std::min(experts + static_cast<std::size_t>(redundant), experts * n);
+  const std::size_t copies = shares.copies;
   std::vector<LayerExperts> result;
-  std::size_t offset = 0;  // whose turn it is
-  for (const std::int32_t layer : layers) {
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    // Copy by copy in turn, as long as a device has slots left, from the one whose turn it is.
+    std::vector<std::size_t> left = shares.of[l], order;
+    for (std::size_t d = l * copies % n; order.size() < copies; d = (d + 1) % n) {
+      if (left[d] == 0) continue;
+      --left[d];
+      order.push_back(d);
+    }
     Layer table(experts, devices);
     std::vector<std::size_t> first(n, 0);
-    for (std::size_t i = 0; i < experts; ++i) ++first[(offset + i) % n];
+    for (std::size_t i = 0; i < experts; ++i) ++first[order[i]];
     table.deal_first(first);
-    for (std::size_t i = experts; i < copies; ++i) {
-      table.deal_further((offset + i) % n, (i - experts) * experts / (copies - experts));
-    }
-    result.push_back({layer, table.slots()});
-    offset = (offset + copies) % n;
+    for (std::size_t i = experts; i < copies; ++i)
+      table.deal_further(order[i], (i - experts) * experts / (copies - experts));
+    result.push_back({layers[l], table.slots()});
   }
   return result;
 }

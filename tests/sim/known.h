@@ -18,11 +18,4 @@ struct Known {
 /// Of "nothing is lost, whatever happens to the cluster".
 inline constexpr std::array<Known, 0> kKnown{};
 
-/// Of "one machine whose trouble lasts is done without".
-inline constexpr Known kKnownLasting[] = {
-    {9, "Requests wait",
-     "a version that one hanging disk keeps from being loaded is waited for until "
-     "limits::kLoadProgressDeadline, though the others could hold the model"},
-};
-
 }  // namespace troupe::sim

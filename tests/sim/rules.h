@@ -23,7 +23,7 @@ struct LongWait {
 };
 inline constexpr LongWait kLongWaits[] = {
     {FaultKind::kWeightsGone, std::chrono::seconds(30),
-     "a member whose checkpoint is gone takes nothing new for kClosedFor, needed or not"},
+     "a member whose checkpoint is gone takes nothing new for kClosedMin, needed or not"},
 };
 /// How long one wait may be in a history in which these faults have struck.
 Duration wait_max(std::span<const FaultKind> struck);

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "actors/api/client_session.h"
+#include "actors/api/operation.h"
 #include "runtime/ids.h"
 #include "runtime/result.h"
 
@@ -16,7 +16,6 @@ Result<NodeId> parse_node(const std::string& text);
 /// end, however far off: only a head that no longer answers ends the wait. `ask` sends the
 /// question, under the number kOperationQuery. `program` names the command in the head's log.
 /// Returns the last thing that the head said of it.
-inline constexpr std::uint64_t kOperationQuery = 1;
 Result<std::string> follow_operation(const std::string& state_dir, const std::string& program,
                                      const std::function<Status(ClientSession&)>& ask);
 

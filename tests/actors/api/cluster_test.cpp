@@ -99,12 +99,11 @@ TEST_CASE("a cluster that ends tells the requests that are not over") {
 }
 
 TEST_CASE("clusters in one process: one after the other, and at once") {
-  for (int i = 0; i < 3; ++i)
-    CHECK(start_demo()->generate(question("What is brandy?")).ok());
+  for (int i = 0; i < 3; ++i) CHECK(start_demo()->generate(question("What is brandy?")).ok());
   const auto one = start_demo();
   const auto two = start_demo();
-  auto other = std::async(std::launch::async,
-                          [&] { return two->generate(question("What is brandy?")); });
+  auto other =
+      std::async(std::launch::async, [&] { return two->generate(question("What is brandy?")); });
   const auto answer = one->generate(question("What is brandy?"));
   const auto same = other.get();
   REQUIRE(answer.ok());
@@ -144,6 +143,21 @@ TEST_CASE("the status and the events of a cluster in this process") {
   cluster.reset();
   REQUIRE(!kinds.empty());
   CHECK(kinds.front() == "stopping");
+}
+
+TEST_CASE("a drain and a rebalance of a cluster in this process end with what came of them") {
+  const auto cluster = start_demo();
+  const auto last = cluster->drain(NodeId{1});
+  REQUIRE(!last.ok());
+  CHECK(last.error().message.find("last worker") != std::string::npos);
+  const auto nobody = cluster->drain(NodeId{9});
+  REQUIRE(!nobody.ok());
+  CHECK(nobody.error().code == ErrorCode::kNotFound);
+  int news = 0;
+  const auto moved = cluster->rebalance([&](const MovesProgress&) { ++news; });
+  REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+  CHECK(*moved == "Nothing had to move.");
+  CHECK(cluster->generate(question("What is brandy?")).ok());
 }
 
 TEST_CASE("connecting to a head that is missing, or to a file that is none") {

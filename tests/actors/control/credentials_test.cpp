@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -54,6 +55,22 @@ TEST_CASE("credentials are made once, for their owner only") {
   REQUIRE(second.ok());
   CHECK(second->head.private_key == first->head.private_key);
   CHECK(std::distance(fs::directory_iterator(state), {}) == 1);
+}
+
+TEST_CASE("credentials hold for machines whose clocks are hours off") {
+  const Folder folder;
+  const auto made = load_or_create(folder.path);
+  REQUIRE(made.ok());
+  for (const std::string* pem :
+       {&made->head.ca_certificate, &made->head.certificate, &made->worker.certificate}) {
+    const auto certificate = control::read_certificate(*pem);
+    REQUIRE(certificate);
+    for (const int hours : {-20, 0, 20}) {
+      std::time_t there = std::time(nullptr) + hours * 3600;
+      CHECK(X509_cmp_time(X509_get0_notBefore(certificate.get()), &there) < 0);
+      CHECK(X509_cmp_time(X509_get0_notAfter(certificate.get()), &there) > 0);
+    }
+  }
 }
 
 TEST_CASE("heads that start at once agree") {

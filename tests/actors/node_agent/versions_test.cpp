@@ -150,11 +150,14 @@ TEST_CASE("peers that the newest version lacks are let go when it is retired to,
   w.from_head(Activate{PlacementVersion{2}});
   CHECK(w.last.peers<ForgetPeer>().empty());
   w.settled(2);
-  SUBCASE("unless the pending one has them") {
+  SUBCASE("then, with those of a pending version: the head has given that up") {
     w.from_head(load_of(3, {kOne, kThree}));
     CHECK(w.last.peers<ExpectPeer>().empty());
     w.from_head(Retire{PlacementVersion{2}});
-    CHECK(w.last.peers<ForgetPeer>().empty());
+    CHECK(w.last.drop() == PlacementVersion{3});
+    CHECK(!w.agent.loading());
+    REQUIRE(w.last.peers<ForgetPeer>().size() == 1);
+    CHECK(w.last.peers<ForgetPeer>()[0].id == NodeId{1});
   }
   SUBCASE("then") {
     w.from_head(Retire{PlacementVersion{2}});

@@ -151,6 +151,17 @@ TEST_CASE("a retirement keeps what a pending version has read") {
   CHECK(w.held() == Ids{1, 3});
 }
 
+TEST_CASE("what was read for a version that is given up goes with the next retirement") {
+  Weights w;
+  w.load(1, part_of({0, 1}));
+  w.load(2, part_of({1, 3}), 1);
+  CHECK(w.held() == Ids{0, 1, 3});
+  w.store.give_up_after(PlacementVersion{1});
+  w.retire(1);
+  CHECK(w.held() == Ids{0, 1});
+  CHECK(w.store.take_garbage().size() == 1);
+}
+
 TEST_CASE("what a superseded version has read is kept for the one that takes its place") {
   Weights w;
   w.load(1, part_of({0}));

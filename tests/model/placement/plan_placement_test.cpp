@@ -8,100 +8,12 @@
 #include <set>
 
 #include "model/placement/spread_experts.h"
+#include "tests/model/placement/plan_checks.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::uint64_t kMiB = 1ull << 20;
-
-/// About the demo model: 5 layers, 4 of them with 32 experts, 800 bytes of KV a token in bf16.
-ModelCosts small_model() {
-  ModelCosts m;
-  for (int i = 0; i < 5; ++i) m.layers.push_back({kMiB, i > 0});
-  m.num_experts = 32;
-  m.expert_bytes = 100'000;
-  m.embedding_bytes = 2 * kMiB;
-  m.head_bytes = 2 * kMiB;
-  m.kv_bytes_per_token_layer = 160;
-  m.kv_bytes_per_token = 4;
-  return m;
-}
-
-PlacementInput small_input(int nodes, int devices_per_node, std::uint64_t memory = 1024 * kMiB) {
-  PlacementInput in;
-  for (int n = 1; n <= nodes; ++n) {
-    for (int d = 0; d < devices_per_node; ++d) {
-      in.devices.push_back(
-          {{NodeId{static_cast<std::uint32_t>(n)}, static_cast<std::uint32_t>(d)}, "cpu", memory});
-    }
-  }
-  in.model = small_model();
-  in.engine.max_model_len = 4096;
-  in.version = PlacementVersion{7};
-  return in;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void check_layers(const PlacementInput& in, const Placement& p) {
-  std::map<std::uint32_t, std::int32_t> next;
-  std::map<std::uint32_t, std::uint32_t> stage;
-  for (const auto& s : p.shards) {
-    CHECK(s.first_layer == next[s.replica]);
-    CHECK(s.last_layer >= s.first_layer);
-    CHECK(s.stage == stage[s.replica]++);
-    CHECK(s.tp_rank == 0);
-    next[s.replica] = s.last_layer + 1;
-  }
-  CHECK(next.size() == p.replicas.size());
-  for (const auto& r : p.replicas) {
-    CHECK(next[r.id] == static_cast<std::int32_t>(in.model.layers.size()));
-    CHECK(stage[r.id] == static_cast<std::uint32_t>(in.engine.pipeline_parallel_size));
-    const auto first = std::find_if(p.shards.begin(), p.shards.end(),
-                                    [&](const auto& s) { return s.replica == r.id; });
-    CHECK(first->device.node == r.node);
-    CHECK(static_cast<std::int64_t>(r.kv_blocks) * in.engine.block_size >= in.engine.max_model_len);
-  }
-}
-
-void check_experts(const PlacementInput& in, const Placement& p) {
-  const std::size_t n = in.devices.size();
-  const auto experts = static_cast<std::size_t>(in.model.num_experts);
-  const std::size_t copies =
-      std::min(experts + static_cast<std::size_t>(in.engine.redundant_experts), experts * n);
-  std::set<NodeId> nodes;
-  for (const auto& d : in.devices) nodes.insert(d.device.node);
-  std::map<DeviceRef, std::size_t> total;
-  for (const auto& layer : p.experts) {
-    REQUIRE(layer.slots.size() == copies);
-    std::map<DeviceRef, std::size_t> on;
-    std::map<std::int32_t, std::set<DeviceRef>> holders;
-    for (const auto& s : layer.slots) {
-      ++on[s.device];
-      ++total[s.device];
-      CHECK(holders[s.expert].insert(s.device).second);  // never two copies on one device
-    }
-    CHECK(holders.size() == experts);
-    for (const auto& d : in.devices) {
-      CHECK(on[d.device] >= copies / n);
-      CHECK(on[d.device] <= (copies + n - 1) / n);
-    }
-  }
-  if (p.experts.empty()) return;
-  // Over all layers, too, nobody has more than the ceiling.
-  const std::size_t all = copies * p.experts.size();
-  for (const auto& d : in.devices) CHECK(total[d.device] <= (all + n - 1) / n);
-}
-
-void check_memory(const PlacementInput& in, const Placement& p) {
-  std::map<DeviceRef, std::uint64_t> memory;
-  for (const auto& d : in.devices) memory[d.device] = d.memory_total;
-  for (const auto& use : placement_use(in, p)) {
-    CHECK(use.total() <= plannable_bytes(memory.at(use.device)));
-  }
-}
+using namespace testing;
 
 TEST_CASE("defaults: one replica a device, experts over all devices") {
   const auto in = small_input(2, 1);
@@ -238,7 +150,8 @@ TEST_CASE("copies of an uneven cluster stay even where they can") {
   // Three devices on two nodes, every expert twice: the last copy has to change places with
   // another.
   const std::vector<DeviceRef> devices = {{NodeId{1}, 0}, {NodeId{1}, 1}, {NodeId{2}, 0}};
-  const auto layers = spread_experts({0, 1, 2}, 3, 3, devices);
+  const auto layers =
+      spread_experts({0, 1, 2}, 3, expert_shares({3, 3, 3, {100, 100, 100}}), devices);
   for (const auto& layer : layers) {
     std::map<std::int32_t, int> copies;
     for (const auto& s : layer.slots) ++copies[s.expert];
@@ -303,8 +216,7 @@ TEST_CASE("what does not fit is said in bytes and where") {
     CHECK_MESSAGE(
         contains(p.error().message, "node-1/0, lacks " + std::to_string(need - room) + " bytes"),
         p.error().message);
-    CHECK(contains(p.error().message,
-                   "Add devices or memory, or raise --pipeline-parallel-size."));
+    CHECK(contains(p.error().message, "Add devices or memory, or raise --pipeline-parallel-size."));
     in.engine.redundant_experts = 1;
     in.engine.data_parallel_size = 2;
     CHECK(contains(plan_placement(in).error().message,
