@@ -67,7 +67,18 @@ struct ReplicasChanged {
   PlacementVersion version;
   std::vector<ReplicaEndpoint> replicas;
 };
-/// Supervisor -> Router: the node of these replicas died; `why` names it.
+/// Supervisor -> Router: a life of a node is over, said before what it took with it.
+struct LifeLost {
+  Incarnation life;
+  std::vector<std::uint32_t> replicas;  ///< that had a shard there, or may have asked its experts
+};
+/// Supervisor -> Router: that life ended itself by a crash, as its process left word; comes after
+/// its LifeLost. `why` names it.
+struct LifeCrashed {
+  Incarnation life;
+  std::string why;
+};
+/// Supervisor -> Router: the node of these replicas is gone; `why` names it.
 struct ReplicasLost {
   std::vector<std::uint32_t> replicas;
   std::string why;
@@ -170,6 +181,7 @@ struct SupervisorInbox {
                     DrainQuery,       // a program wants a node to move everything off and leave
                     RebalanceQuery,   // a program wants the experts' load evened out now
                     Subscribe,        // a program wants to hear cluster events
+                    CrashReport,      // what a worker that crashes leaves behind
                     Undeliverable>;   // ignored: the receiver is lost by session or lease
   using local =
       Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted, TensorsRead>;
@@ -181,8 +193,8 @@ struct RouterInbox {
   using wire = Wire<SequenceEvents,  // what a replica's step did to its sequences
                     Undeliverable>;  // a Submit did not reach its replica
   using local =
-      Local<SubmitRequest, CancelRequest, ReplicasChanged, ReplicasLost, AdmissionChanged,
-            RequestsEnd>;
+      Local<SubmitRequest, CancelRequest, ReplicasChanged, LifeLost, LifeCrashed, ReplicasLost,
+            AdmissionChanged, RequestsEnd>;
 };
 
 /// A worker: its membership, what it serves, its weights. One a node.

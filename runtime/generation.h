@@ -37,6 +37,7 @@ struct GenerationRequest {
   std::int32_t logprobs = -1;         ///< as SamplingParams::top_logprobs
   std::int32_t prompt_logprobs = -1;  ///< the same for the prompt's tokens
   std::optional<std::uint32_t> timeout_ms;
+  bool streams = true;  ///< somebody reads each event as it comes, so that a pause shows
 };
 
 /// When things happened to a request, in milliseconds since it was accepted; -1: not yet.

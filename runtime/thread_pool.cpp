@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/alternate_stack.h"
+
 namespace troupe {
 
 struct ThreadPool::State {
@@ -35,6 +37,7 @@ struct ThreadPool::State {
   }
 
   void loop(int thread) {
+    const AlternateStack stack;
     std::uint64_t seen = 0;
     while (true) {
       // A step is many short loops: wait a moment for the next one before sleeping.

@@ -89,15 +89,22 @@ Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& sy
                                                            Duration deadline, Events events) {
   const auto join = read_join_file(join_file);
   if (!join.ok()) return join.error();
+  return open(system, *join, program, deadline, std::move(events));
+}
+
+Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& system,
+                                                           const JoinFile& join,
+                                                           const std::string& program,
+                                                           Duration deadline, Events events) {
   std::vector<HostPort> heads;
-  for (const auto& text : join->heads) {
+  for (const auto& text : join.heads) {
     auto address = parse_host_port(text);
     if (!address.ok()) return address.error();
     heads.push_back(std::move(*address));
   }
-  auto link = make_tcp_link(system, std::move(heads), join->worker);
+  auto link = make_tcp_link(system, std::move(heads), join.worker);
   if (!link.ok()) return link.error();
-  return open(std::move(*link), join->heads.front(), program, deadline, std::move(events));
+  return open(std::move(*link), join.heads.front(), program, deadline, std::move(events));
 }
 
 Result<std::unique_ptr<ClientSession>> ClientSession::open(std::unique_ptr<HeadLink> link,

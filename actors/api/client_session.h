@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/control/credentials.h"
 #include "runtime/clock.h"
 #include "runtime/result.h"
 #include "transport/message.h"
@@ -34,6 +35,11 @@ class ClientSession {
   /// kUnavailable (nobody answers), kRefused (protocol), kDeadlineExceeded.
   static Result<std::unique_ptr<ClientSession>> open(caf::actor_system& system,
                                                      const std::string& join_file,
+                                                     const std::string& program, Duration deadline,
+                                                     Events events);
+  /// The same with what a join file holds.
+  static Result<std::unique_ptr<ClientSession>> open(caf::actor_system& system,
+                                                     const JoinFile& join,
                                                      const std::string& program, Duration deadline,
                                                      Events events);
   ~ClientSession();

@@ -243,8 +243,9 @@ void LaneCore::authenticated(Connection& connection) {
     return;
   }
   if (sessions_.size() >= kSessionsMax) {
-    logger().warn("{} is turned away: the head has {} control sessions.", connection.peer,
-                 sessions_.size());
+    stranger_lines_.warn(connection.peer + " is turned away: the head has " +
+                             std::to_string(sessions_.size()) + " control sessions.",
+                         now());
     return hard_close(connection);
   }
   disarm(connection);
@@ -332,7 +333,7 @@ void LaneCore::broken(Connection& connection, const std::string& what) {
     ++stats_.garbage;
   }
   const std::string text = connection.peer + " broke the control lane's format: " + what;
-  logger().warn("{} Its session is closed.", text);
+  stranger_lines_.warn(text + " Its session is closed.", now());
   end(connection, {SessionEndKind::kGarbage, text}, true);
 }
 
@@ -340,8 +341,10 @@ void LaneCore::fail_handshake(Connection& connection) {
   const TlsSession::Failure& failure = connection.tls.failure();
   if (server()) {
     if (failure.foreign)
-      logger().warn("{} was refused: its certificate is not of this cluster ({}).", connection.peer,
-                   failure.text);
+      stranger_lines_.warn(connection.peer +
+                               " was refused: its certificate is not of this cluster (" +
+                               failure.text + ").",
+                           now());
     return end(connection, {SessionEndKind::kForeign, failure.text}, true);
   }
   if (failure.foreign)

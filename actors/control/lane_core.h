@@ -14,6 +14,7 @@
 
 #include "actors/control/frame_reader.h"
 #include "actors/control/lane.h"
+#include "runtime/line_limit.h"
 
 namespace troupe::control {
 
@@ -132,6 +133,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   std::unordered_map<SessionId, Connection*> sessions_;
   std::set<SessionId> dialing_;
   std::map<std::uint64_t, Connection*> strangers_;  ///< the oldest first
+  LineLimit stranger_lines_;
   std::uint64_t last_stranger_ = 0;
   std::set<std::pair<TimePoint, Handle>> deadlines_;
   TimePoint next_tick_ = TimePoint::max();

@@ -6,6 +6,7 @@
 #include <future>
 #include <utility>
 
+#include "runtime/alternate_stack.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -65,6 +66,7 @@ Status CpuDevice::submit(std::function<void()> job) {
 }
 
 void CpuDevice::run() {
+  const AlternateStack stack;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

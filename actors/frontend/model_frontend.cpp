@@ -117,6 +117,7 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   if (request.n < 1 || request.n > limits::kChoicesMax)
     return bad("n", "must be from 1 to " + std::to_string(limits::kChoicesMax) + ".");
   prepared.n = request.n;
+  prepared.streams = request.streams;
   if (const Status status = check_logprobs("prompt_logprobs", request.prompt_logprobs);
       !status.ok())
     return status.error();

@@ -24,6 +24,7 @@ struct PreparedRequest {
   std::vector<TokenId> keep_special;  ///< special tokens that stay in the text (see StreamDecoder)
   std::int32_t prompt_logprobs = -1;  ///< as SamplingParams::top_logprobs
   Duration timeout{};
+  bool streams = true;  ///< see GenerationRequest
 };
 
 }  // namespace troupe

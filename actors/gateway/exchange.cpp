@@ -78,6 +78,7 @@ std::optional<ApiError> Exchange::submit(ApiRequest request) {
   }
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     GenerationRequest& generation = request.prompts[i];
+    generation.streams = request.stream;
     // Only the gateway can leave the BOS out: it encodes, and the ids are taken as they are.
     if (auto* text = std::get_if<std::string>(&generation.prompt);
         text && !request.add_special_tokens) {

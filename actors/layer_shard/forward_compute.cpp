@@ -46,7 +46,11 @@ ComputeOutcome ForwardCompute::begin(const BeginStep& begin, const OnCut& on_cut
       spare_.pop_back();
     }
     std::size_t rows = 0;
-    for (const auto& sequence : plan.body.sequences) rows += sequence.tokens.size();
+    for (const auto& sequence : plan.body.sequences) {
+      rows += sequence.tokens.size();
+      for (const TokenId token : sequence.tokens)
+        if (token == options_.crash_token) __builtin_trap();
+    }
     ComputeOutcome outcome;
     const std::size_t expected =
         rows * static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);

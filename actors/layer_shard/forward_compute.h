@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/device/cpu_device.h"
@@ -24,6 +25,7 @@ class ForwardCompute final : public ShardCompute {
     std::shared_ptr<ExpertCounter> counter{};  ///< of what the gates choose; may be null
     /// Shared with other shards of the same layers on this device; may be null.
     std::shared_ptr<const Device::Claim> weight_memory{};
+    std::optional<TokenId> crash_token{};  ///< for tests: a step that has it crashes the process
   };
   ForwardCompute(Options options, CpuDevice& device);
 

@@ -9,17 +9,6 @@
 namespace troupe {
 namespace {
 
-Error given_up(std::uint32_t strikes, bool always_alone, std::string why) {
-  while (!why.empty() && why.back() == '.') why.pop_back();
-  const std::string times =
-      std::to_string(strikes) + " times in a row (the last time: " + why + ").";
-  if (always_alone)
-    return internal_error(
-        "The request was given up: it was running alone each time a worker died, " + times);
-  return internal_error(
-      "The request was given up: a worker died before it gave a single new token, " + times);
-}
-
 Ref<ReplicaInbox> replica_at(const Address& address) {
   return {address.node, address.incarnation, address.actor.index};
 }
@@ -37,20 +26,21 @@ void Placing::wait(const Choice& choice) {
   if (choice.run.not_before > TimePoint{})
     pausing_.emplace(choice.run.not_before, choice.sequence);
   else
-    waiting_.insert(choice.sequence);
+    waiting_.insert(turn_of(choice));
 }
 
 void Placing::wait_no_more(const Choice& choice) {
   pausing_.erase({choice.run.not_before, choice.sequence});
-  waiting_.erase(choice.sequence);
+  waiting_.erase(turn_of(choice));
+  parked_.erase(choice.sequence);
 }
 
 void Placing::assign(RequestBook& book, TimePoint now, RouterEffects& effects) {
   for (; !pausing_.empty() && pausing_.begin()->first <= now; pausing_.erase(pausing_.begin()))
-    waiting_.insert(pausing_.begin()->second);
+    waiting_.insert(turn_of(book.choice_of(pausing_.begin()->second)));
   if (replicas_.empty()) return;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    Choice& choice = book.choice_of(*it);
+    Choice& choice = book.choice_of(it->second);
     if (choice.run.suspect() && trial_) {
       ++it;
       continue;
@@ -215,58 +205,57 @@ void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEff
   replicas_ = std::move(next);
 }
 
-std::vector<Placing::Convicted> Placing::lose(RequestBook& book, std::uint32_t replica,
-                                              const std::string& why, RouterEffects& effects) {
-  std::vector<Convicted> convicted;
-  if (replicas_.erase(replica) == 0) return convicted;
-  const std::vector<SequenceId> held = sequences_on(book, replica);
-  std::size_t started = 0, suspects = 0;
-  for (const SequenceId sequence : held) {
-    started += book.choice_of(sequence).run.started ? 1 : 0;
-    suspects += book.choice_of(sequence).run.suspect() ? 1 : 0;
-  }
-  for (const SequenceId sequence : held) {
-    Choice& choice = book.choice_of(sequence);
-    RequestBook::Run& run = choice.run;
-    const bool struck = run.started && !run.progressed;
-    const bool only_suspect = run.suspect() && suspects == 1;
-    if (struck) {
-      ++run.strikes;
-      run.strikes_alone += started == 1 ? 1 : 0;
-    }
-    const bool alone = started == 1 && (run.strikes_alone >= 2 || run.strikes >= 3);
-    const bool guilty = alone || (only_suspect && run.strikes >= kStrikesInCompanyMax);
-    if (struck && guilty)
-      convicted.emplace_back(book.journal().find(sequence)->request,
-                             given_up(run.strikes, run.strikes == run.strikes_alone, why));
-    requeue(book, choice, false, effects);
-  }
-  return convicted;
+void Placing::lose(RequestBook& book, std::uint32_t replica, RouterEffects& effects) {
+  if (replicas_.erase(replica) == 0) return;
+  for (const SequenceId sequence : sequences_on(book, replica))
+    requeue(book, book.choice_of(sequence), false, effects);
+}
+
+// --- Suspects, and those for whom there is no room ----------------------------------------------
+
+void Placing::suspect(RequestBook& book, Choice& choice, RouterEffects& effects) {
+  // Not where it is: what is taken back beside it may still be in a step there, and crash it.
+  if (choice.run.replica && !(trial_ && trial_->sequence == choice.sequence))
+    requeue(book, choice, true, effects);
+}
+
+void Placing::park(RequestBook& book, Choice& choice, RouterEffects& effects) {
+  if (choice.run.replica) requeue(book, choice, true, effects);
+  wait_no_more(choice);
+  parked_.insert(choice.sequence);
+}
+
+void Placing::unpark(const Choice& choice) {
+  parked_.erase(choice.sequence);
+  wait(choice);
 }
 
 // --- Invariants ---------------------------------------------------------------------------------
 
 std::string Placing::violation(const RequestBook& book) const {
   std::map<std::uint32_t, Replica> sums;
-  std::size_t waiting = 0, pausing = 0;
+  std::size_t waiting = 0, pausing = 0, parked = 0;
   for (const auto& [id, request] : book.all()) {
     for (const Choice& choice : request.choices) {
       const RequestBook::Run& run = choice.run;
-      const bool waits = waiting_.contains(choice.sequence);
+      const bool waits = waiting_.contains(turn_of(choice));
       const bool pauses = pausing_.contains({run.not_before, choice.sequence});
-      const int places = (waits ? 1 : 0) + (pauses ? 1 : 0) + (run.replica ? 1 : 0);
+      const bool parks = parked_.contains(choice.sequence);
+      const int places =
+          (waits ? 1 : 0) + (pauses ? 1 : 0) + (parks ? 1 : 0) + (run.replica ? 1 : 0);
       if (places != (choice.finished ? 0 : 1))
         return "sequence " + std::to_string(choice.sequence.value) + " is in " +
                std::to_string(places) + " places";
       waiting += waits ? 1 : 0;
       pausing += pauses ? 1 : 0;
+      parked += parks ? 1 : 0;
       if (!run.replica) continue;
       Replica& sum = sums[*run.replica];
       sum.outstanding_tokens += run.outstanding_tokens;
       sum.unstarted_tokens += run.started ? 0 : run.submitted_tokens;
     }
   }
-  if (waiting != waiting_.size() || pausing != pausing_.size())
+  if (waiting != waiting_.size() || pausing != pausing_.size() || parked != parked_.size())
     return "a sequence waits that no request has";
   for (const auto& [id, sum] : sums)
     if (!replicas_.contains(id))

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/router/crash_evidence.h"
 #include "actors/router/messages.h"
 #include "actors/router/request_book.h"
 #include "runtime/limits.h"
@@ -26,20 +27,15 @@ inline constexpr Duration kRetryPauseMax = std::chrono::seconds(2);
 /// session, even if a node has eight replicas.
 inline constexpr std::size_t kUnstartedTokensMax = 1u << 20;
 static_assert(8 * kUnstartedTokensMax * sizeof(TokenId) * 2 <= limits::kControlUnsentBytesMax);
-/// As many strikes convict a suspect although innocent sequences ran beside it: under steady
-/// traffic it would never be alone.
-inline constexpr std::uint32_t kStrikesInCompanyMax = 4;
-
 /// Where sequences run: hands them to replicas and takes them back. A part of the Router.
 ///
 ///     wait ─► waiting ─ assign: Submit ─► at a replica ─ release ─►
 ///                ▲                             │
-///                └── pausing ◄── replica lost, moved or refusing
+///                ├── pausing ◄── replica lost, moved or refusing
+///                └── parked  ◄── no room for more of its tokens
 class Placing {
  public:
   using Choice = RequestBook::Choice;
-  /// A request that must not run again, and why.
-  using Convicted = std::pair<std::uint64_t, Error>;
 
   bool any_replica() const { return !replicas_.empty(); }
   /// Whether the choice runs at that address.
@@ -64,9 +60,13 @@ class Placing {
 
   /// These serve from now on, and no others.
   void serve(RequestBook& book, const ReplicasChanged& changed, RouterEffects& effects);
-  /// The node of that replica died. Its sequences wait for another one, also the convicted ones.
-  std::vector<Convicted> lose(RequestBook& book, std::uint32_t replica, const std::string& why,
-                              RouterEffects& effects);
+  /// The node of that replica is gone. Its sequences wait for another one.
+  void lose(RequestBook& book, std::uint32_t replica, RouterEffects& effects);
+  /// It may crash workers: it is taken back, and runs on as the only suspect.
+  void suspect(RequestBook& book, Choice& choice, RouterEffects& effects);
+  /// It runs no further until unpark(): its replica is told to stop.
+  void park(RequestBook& book, Choice& choice, RouterEffects& effects);
+  void unpark(const Choice& choice);
   /// Nobody serves any more. What they hold is not taken back.
   void clear() { replicas_.clear(); }
 
@@ -90,12 +90,16 @@ class Placing {
   std::optional<std::uint32_t> pick(const Choice& choice, std::size_t tokens) const;
   void requeue(RequestBook& book, Choice& choice, bool cancel, RouterEffects& effects);
   TimePoint next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const;
+  /// Its place among those who wait: streams that were cut off first, then by arrival.
+  using Turn = std::pair<bool, SequenceId>;
+  static Turn turn_of(const Choice& choice) { return {!choice.run.urgent, choice.sequence}; }
   static std::vector<SequenceId> sequences_on(const RequestBook& book, std::uint32_t replica);
 
   PlacementVersion version_;
   std::map<std::uint32_t, Replica> replicas_;
-  std::set<SequenceId> waiting_;                        ///< for a replica; the oldest first
+  std::set<Turn> waiting_;                              ///< for a replica
   std::set<std::pair<TimePoint, SequenceId>> pausing_;  ///< before they wait for one again
+  std::set<SequenceId> parked_;                         ///< until there is room
   std::optional<Trial> trial_;
 };
 

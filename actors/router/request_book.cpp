@@ -14,6 +14,7 @@ std::uint64_t RequestBook::add(PreparedRequest prepared,
   request.unfinished = request.prepared->n;
   deadlines_.emplace(request.deadline, id);
   journal_.append(JournalAccepted{id, SequenceId{next_sequence_}, request.prepared});
+  room_.add(SequenceId{next_sequence_}, *request.prepared);
 
   const auto stops = std::make_shared<const StopStrings>(request.prepared->stop);
   request.choices.resize(request.prepared->n);
@@ -32,11 +33,23 @@ void RequestBook::note_begun(Request& request, TimePoint now) {
   ++counts_.running;
 }
 
+void RequestBook::add_tokens(const JournalTokens& tokens) {
+  journal_.append(tokens);
+  room_.grow(tokens.sequence, tokens.tokens.size());
+}
+
+void RequestBook::finish_choice(Request& request, Choice& choice) {
+  choice.finished = true;
+  --request.unfinished;
+  room_.finish(choice.sequence);
+}
+
 void RequestBook::begin_attempt(Choice& choice) {
   const Journal::Sequence& sequence = *journal_.find(choice.sequence);
   if (sequence.choice == 0 && sequence.output.empty()) at(sequence.request).prompt_logprobs.clear();
   journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
   choice.run.started = choice.run.progressed = false;
+  choice.run.urgent = sequence.prepared->streams;
   ++counts_.replayed;
 }
 
@@ -54,6 +67,7 @@ void RequestBook::end(std::uint64_t id) {
   const auto found = requests_.find(id);
   deadlines_.erase({found->second.deadline, id});
   if (found->second.begun()) --counts_.running;
+  room_.remove(found->second.choices.front().sequence, *found->second.prepared);
   requests_.erase(found);
   journal_.append(JournalEnded{id});
 }
@@ -115,7 +129,7 @@ std::string RequestBook::violation() const {
   if (journal_.requests() != requests_.size() || journal_.sequences() != choices)
     return "the journal holds what no request has";
   if (running != counts_.running) return "the running requests are miscounted";
-  return "";
+  return room_.violation();
 }
 
 }  // namespace troupe

@@ -11,6 +11,7 @@
 
 #include "actors/metrics/request_summary.h"
 #include "actors/router/journal.h"
+#include "actors/router/room.h"
 #include "actors/router/stop_matcher.h"
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
@@ -18,8 +19,8 @@
 
 namespace troupe {
 
-/// Workers that died under a sequence, without a new token in between, before it is suspected of
-/// killing them. Coincidence is rare then, and one more death will tell.
+/// Workers that crashed under a sequence, without a new token in between, before it is suspected
+/// of crashing them. Coincidence is rare then, and one more crash will tell.
 inline constexpr std::uint32_t kStrikesSuspect = 2;
 
 /// The Router's share of the status.
@@ -43,10 +44,11 @@ class RequestBook {
     // Of the current attempt:
     std::size_t submitted_tokens = 0;  ///< that it came with
     bool started = false;
-    bool progressed = false;  ///< a token came
+    bool progressed = false;  ///< a token came, also since a worker was lost under it
+    bool urgent = false;      ///< a stream that somebody reads has been cut off: it goes first
     // Since the last token:
     std::uint32_t failures = 0;          ///< attempts that ended with an error
-    std::uint32_t strikes = 0;           ///< workers that died under it
+    std::uint32_t strikes = 0;           ///< workers that crashed under it
     std::uint32_t strikes_alone = 0;     ///< of these, while nothing else had begun there
     std::set<std::uint32_t> shunned;     ///< replicas that refused it; others are better
     std::set<std::uint32_t> no_room_at;  ///< replicas whose bounds it does not fit
@@ -78,11 +80,14 @@ class RequestBook {
   };
   using Requests = std::map<std::uint64_t, Request>;
 
+  explicit RequestBook(std::size_t journal_tokens_max) : room_(journal_tokens_max) {}
+
   /// `prepared` has its seed. Null tokenizer: text stays empty.
   std::uint64_t add(PreparedRequest prepared, const std::shared_ptr<const Tokenizer>& tokenizer,
                     TimePoint now);
   void note_begun(Request& request, TimePoint now);
-  void add_tokens(const JournalTokens& tokens) { journal_.append(tokens); }
+  void add_tokens(const JournalTokens& tokens);
+  void finish_choice(Request& request, Choice& choice);
   /// The choice is to run again from where its journal ends.
   void begin_attempt(Choice& choice);
 
@@ -95,6 +100,7 @@ class RequestBook {
   Request& request_of(SequenceId sequence) { return at(journal_.find(sequence)->request); }
   Choice& choice_of(SequenceId sequence);
   const Journal& journal() const { return journal_; }
+  Room& room() { return room_; }
   /// The earliest deadline and whose it is; null: there are no requests.
   const std::pair<TimePoint, std::uint64_t>* next_deadline() const;
 
@@ -108,6 +114,7 @@ class RequestBook {
   void end(std::uint64_t id);
 
   Journal journal_;
+  Room room_;
   Requests requests_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
   std::uint64_t next_request_ = 1;

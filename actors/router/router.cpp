@@ -27,12 +27,13 @@ bool ends_attempt(const SequenceEvent& event) {
 
 }  // namespace
 
-Router::Router(Options options) : options_(std::move(options)) {}
+Router::Router(Options options)
+    : options_(std::move(options)), book_(options_.journal_tokens_max) {}
 
 // --- Requests come ------------------------------------------------------------------------------
 
 void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
-  auto number = accept(std::move(submit.request), submit.random_seed, now, effects);
+  auto number = accept(std::move(submit.request), submit.random_seed, now);
   effects.add(RequestAccepted{submit.ticket, number});
   if (!number.ok()) return;
   const Request& request = book_.at(*number);
@@ -41,7 +42,7 @@ void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
 }
 
 Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t random_seed,
-                                     TimePoint now, Effects& effects) {
+                                     TimePoint now) {
   assert(!prepared.prompt.empty() && prepared.n >= 1);
   if (!placing_.any_replica() && !admission_.waits) return unavailable(admission_.why);
   if (book_.all().size() >= limits::kRequestsMax ||
@@ -52,7 +53,7 @@ Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t ran
     return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
                             std::to_string(prepared.prompt.size()) +
                             " tokens are too much for one request; send several.");
-  if (!make_room(prepared.prompt.size(), now, effects)) return too_many();
+  if (!book_.room().takes(prepared)) return too_many();
 
   if (!prepared.seed) prepared.seed = random_seed;
   prepared.sampling.seed = *prepared.seed;
@@ -61,32 +62,11 @@ Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t ran
   return id;
 }
 
-/// How many tokens too many the journal would hold with `more`.
-std::size_t Router::excess_tokens(std::size_t more) const {
-  const std::size_t all = journal().tokens() + more;
-  return all > options_.journal_tokens_max ? all - options_.journal_tokens_max : 0;
-}
-
-/// Makes room for a newcomer at the expense of those who wait; false, and nothing done, if that is
-/// not enough.
-bool Router::make_room(std::size_t tokens, TimePoint now, Effects& effects) {
-  const std::size_t excess = excess_tokens(tokens);
-  if (excess == 0) return true;
-  std::size_t waiting = 0;
-  for (const auto& [id, request] : book_.all())
-    if (!request.begun()) waiting += request.prepared->prompt.size();
-  if (waiting < excess) return false;
-  refuse_waiting(tokens, now, effects);
-  return true;
-}
-
-/// Refuses requests that no replica has begun with, the oldest first, until there is room.
-void Router::refuse_waiting(std::size_t tokens, TimePoint now, Effects& effects) {
-  const auto& requests = book_.all();
-  for (auto it = requests.begin(); it != requests.end() && excess_tokens(tokens) > 0;) {
-    const auto request = it++;
-    if (!request->second.begun()) fail(request->first, too_many(), now, effects);
-  }
+/// Those for whom there is no room pause; those for whom there is again go on.
+void Router::share_room(Effects& effects) {
+  while (const auto paused = book_.room().pause_one())
+    placing_.park(book_, book_.choice_of(*paused), effects);
+  while (const auto resumed = book_.room().resume_one()) placing_.unpark(book_.choice_of(*resumed));
 }
 
 void Router::on(CancelRequest cancel, TimePoint now, Effects& effects) {
@@ -143,7 +123,6 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
     placing_.release(journal(), *choice, event.finish == FinishReason::kNone, effects);
   flush(id, now, effects);
   if (event.error && book_.contains(id)) fail(id, *event.error, now, effects);
-  if (excess_tokens(0) > 0) refuse_waiting(0, now, effects);
 }
 
 void Router::retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
@@ -224,8 +203,7 @@ void Router::finish_choice(Request& request, Choice& choice, FinishReason reason
   }
   choice.pending.finish = reason;
   choice.dirty = true;
-  choice.finished = true;
-  --request.unfinished;
+  book_.finish_choice(request, choice);
 }
 
 // --- The client hears of it ---------------------------------------------------------------------
@@ -285,10 +263,18 @@ void Router::on(ReplicasChanged changed, TimePoint, Effects& effects) {
   placing_.serve(book_, changed, effects);
 }
 
-void Router::on(ReplicasLost lost, TimePoint now, Effects& effects) {
-  for (const std::uint32_t replica : lost.replicas)
-    for (auto& [request, error] : placing_.lose(book_, replica, lost.why, effects))
-      if (book_.contains(request)) fail(request, std::move(error), now, effects);
+void Router::on(LifeLost lost, TimePoint now, Effects&) { evidence_.note_loss(book_, lost, now); }
+
+void Router::on(LifeCrashed crashed, TimePoint now, Effects& effects) {
+  CrashEvidence::Verdict verdict = evidence_.note_crash(book_, crashed, now);
+  for (auto& [request, error] : verdict.convicted)
+    if (book_.contains(request)) fail(request, std::move(error), now, effects);
+  for (const SequenceId id : verdict.suspects)
+    if (journal().find(id)) placing_.suspect(book_, book_.choice_of(id), effects);
+}
+
+void Router::on(ReplicasLost lost, TimePoint, Effects& effects) {
+  for (const std::uint32_t replica : lost.replicas) placing_.lose(book_, replica, effects);
 }
 
 void Router::on(AdmissionChanged changed, TimePoint, Effects&) { admission_ = std::move(changed); }
@@ -316,6 +302,7 @@ void Router::on_wake(TimePoint now, Effects& effects) {
 }
 
 void Router::end_turn(TimePoint now, Effects& effects) {
+  share_room(effects);
   placing_.assign(book_, now, effects);
   if (const auto* next = book_.next_deadline()) effects.wake_at(next->first);
   if (const auto pause_end = placing_.next_pause_end()) effects.wake_at(*pause_end);

@@ -24,11 +24,12 @@ namespace troupe {
 /// of a node change nothing. Every accepted request gets exactly one delivery with `request_done`.
 ///
 /// A sequence whose replica is gone is replayed on another one from where its journal ends, or
-/// waits for one as long as its deadline allows. Only what seems to kill workers is given up: a
-/// sequence is struck when its replica's node dies while it had begun and no token of it came since
-/// it was handed over; any new token clears it. With kStrikesSuspect strikes it is a suspect.
-/// Suspects are tried one at a time, and only they wait for that. A request is given up if it was
-/// alone there both times, or kills again when it is tried alone.
+/// waits for one as long as its deadline allows, and never ends for want of room. Only what seems
+/// to crash workers is given up, on evidence: a sequence is struck when a worker that was in a step
+/// of it crashed, and no token of it came since it was handed over; any new token clears it. With
+/// kStrikesSuspect strikes it is a suspect. Suspects are tried one at a time, and only they wait
+/// for that. A request is given up if it was alone both times, or crashes a worker when it is tried
+/// alone.
 class Router {
  public:
   using Inbox = RouterInbox;
@@ -36,7 +37,7 @@ class Router {
 
   struct Options {
     std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
-    /// Tokens that the journal holds before those who wait longest are refused, and then newcomers.
+    /// Tokens that the journal may come to; see Room.
     std::size_t journal_tokens_max = limits::kJournalTokensMax;
   };
   explicit Router(Options options);
@@ -46,14 +47,18 @@ class Router {
 
   /// RequestAccepted follows in the same turn, before any event of the request. Errors:
   /// kUnavailable (no replica serves and none is waited for; the message is what AdmissionChanged
-  /// said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or a journal full of requests
-  /// that run), kInvalidArgument.
+  /// said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or no room in the journal),
+  /// kInvalidArgument.
   void on(SubmitRequest submit, TimePoint now, Effects& effects);
   /// Ends the request with kCancelled. Unknown numbers are ignored.
   void on(CancelRequest cancel, TimePoint now, Effects& effects);
   /// Sequences on replicas that are not listed are replayed on one that is, or wait for one. A
   /// replica at the same address goes on. Older versions are ignored.
   void on(ReplicasChanged changed, TimePoint now, Effects& effects);
+  /// Remembers who was in a step there, should word come that it crashed.
+  void on(LifeLost lost, TimePoint now, Effects& effects);
+  /// Ends with kInternal what has crashed workers again and again.
+  void on(LifeCrashed crashed, TimePoint now, Effects& effects);
   /// Their sequences are replayed on another replica, or wait for one. Replicas that are not known
   /// (any more) are ignored.
   void on(ReplicasLost lost, TimePoint now, Effects& effects);
@@ -75,11 +80,8 @@ class Router {
   using Choice = RequestBook::Choice;
   using Request = RequestBook::Request;
 
-  Result<std::uint64_t> accept(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now,
-                               Effects& effects);
-  bool make_room(std::size_t tokens, TimePoint now, Effects& effects);
-  void refuse_waiting(std::size_t tokens, TimePoint now, Effects& effects);
-  std::size_t excess_tokens(std::size_t more) const;
+  Result<std::uint64_t> accept(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now);
+  void share_room(Effects& effects);
 
   void on_event(const Address& from, const SequenceEvent& event, TimePoint now, Effects& effects);
   /// The choice that an event of `from` may speak of; null if it holds it no longer, or never did.
@@ -102,6 +104,7 @@ class Router {
   Options options_;
   RequestBook book_;
   Placing placing_;
+  CrashEvidence evidence_;
   AdmissionChanged admission_{false, "The cluster is not ready yet; try again later."};
   RequestCounts told_;  ///< with the last RequestsChanged
 };

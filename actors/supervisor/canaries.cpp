@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/limits.h"
+
 namespace troupe {
 namespace {
 
@@ -14,8 +16,8 @@ constexpr std::uint32_t kGenerated = 4;
 constexpr auto kEvery = 60s;
 /// However often what they compute with changes.
 constexpr auto kSoonest = 5s;
-/// A run that has not come back by then is begun again.
-constexpr auto kDeadline = 15s;
+/// A run that has not come back by then is begun again: the replica has given it up before.
+constexpr auto kDeadline = limits::kCanaryDeadline + 5s;
 /// After a run that failed, or differed.
 constexpr auto kAgainAfter = 200ms;
 constexpr auto kAgainWhenWrong = 5s;

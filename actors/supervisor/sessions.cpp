@@ -52,16 +52,21 @@ void Sessions::close_silent(TimePoint now, SupervisorEffects& effects) {
 
 void Sessions::record(std::string kind, std::string text, TimePoint now,
                       SupervisorEffects& effects) {
-  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
-  ClusterEvent event{started_unix_ms_ + since.count(), std::move(kind), std::move(text)};
+  if (auto event = log_.add(std::move(kind), std::move(text), now))
+    tell(std::move(*event), effects);
+}
+
+void Sessions::sum_up_events(TimePoint now, SupervisorEffects& effects) {
+  for (ClusterEvent& event : log_.sum_up(now)) tell(std::move(event), effects);
+}
+
+void Sessions::tell(ClusterEvent event, SupervisorEffects& effects) const {
   MessagePtr news;  // made once for all subscribers
   for (const auto& [number, session] : sessions_) {
     if (!session.subscribed || session.closing) continue;
     if (!news) news = message_of(ClusterNews{event});
     effects.add(SendToSession{number, news});
   }
-  events_.push_back(event);
-  if (events_.size() > limits::kClusterEventsMax) events_.pop_front();
   effects.add(EventNoted{std::move(event)});
 }
 
@@ -69,10 +74,11 @@ void Sessions::arrange_wake(SupervisorEffects& effects) const {
   for (const auto& [number, session] : sessions_)
     if (session.kind == Kind::kStranger && !session.closing)
       effects.wake_at(session.opened + limits::kHandshakeDeadline);
+  if (const auto next = log_.next_sum()) effects.wake_at(*next);
 }
 
 std::string Sessions::violation() const {
-  if (events_.size() > limits::kClusterEventsMax) return "The log of events has grown too long.";
+  if (auto v = log_.violation(); !v.empty()) return v;
   for (const auto& [number, session] : sessions_)
     if (session.subscribed && session.kind != Kind::kClient)
       return "Session " + std::to_string(number) + " is no client's and has subscribed.";

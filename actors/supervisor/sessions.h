@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/supervisor/event_log.h"
 #include "actors/supervisor/supervisor_effects.h"
 
 namespace troupe {
@@ -28,7 +29,7 @@ class Sessions {
 
   /// The time on the clock of the wall at `started`.
   Sessions(TimePoint started, std::int64_t started_unix_ms)
-      : started_(started), started_unix_ms_(started_unix_ms) {}
+      : log_(started, started_unix_ms) {}
 
   void open(std::uint32_t session, std::string peer, TimePoint now);
   /// The session has ended. The node that it spoke for, if it was a member's.
@@ -46,18 +47,20 @@ class Sessions {
   void close_all(const std::string& reason, SupervisorEffects& effects);
   void close_silent(TimePoint now, SupervisorEffects& effects);
 
-  /// Puts an event into the log and tells subscribers.
+  /// Puts an event into the log and tells subscribers, unless its kind floods them.
   void record(std::string kind, std::string text, TimePoint now, SupervisorEffects& effects);
-  const std::deque<ClusterEvent>& events() const { return events_; }
+  /// Tells of those that were left out.
+  void sum_up_events(TimePoint now, SupervisorEffects& effects);
+  const std::deque<ClusterEvent>& events() const { return log_.events(); }
 
   void arrange_wake(SupervisorEffects& effects) const;
   std::string violation() const;
 
  private:
-  TimePoint started_;
-  std::int64_t started_unix_ms_;
+  void tell(ClusterEvent event, SupervisorEffects& effects) const;
+
+  EventLog log_;
   std::map<std::uint32_t, Session> sessions_;
-  std::deque<ClusterEvent> events_;  ///< newest last
 };
 
 }  // namespace troupe

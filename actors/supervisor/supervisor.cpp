@@ -252,6 +252,7 @@ void Supervisor::on_wake(TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   check_leases(turn);
   sessions_.close_silent(now, effects);
+  sessions_.sum_up_events(now, effects);
   placement_.on_wake(turn);
   take_out_wrong(turn);
   if (links_.end_quarantines(now)) placement_.change_goal(now);

@@ -48,6 +48,9 @@ class Supervisor {
   void on(const DrainQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const RebalanceQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Subscribe&, const Envelope& envelope, TimePoint now, Effects& effects);
+  /// Fences that life if it is a member still: its sockets live on while its memory is written to a
+  /// file. OperationProgress says that it is known.
+  void on(const CrashReport& report, const Envelope& envelope, TimePoint now, Effects& effects);
   /// A member that it was for is lost by its session or its lease; nothing waits for this alone.
   void on(const Undeliverable&, const Envelope&, TimePoint, Effects&) {}
   // From this process.

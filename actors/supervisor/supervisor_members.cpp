@@ -5,6 +5,7 @@
 #include "actors/supervisor/check_inventory.h"
 #include "actors/supervisor/counted.h"
 #include "actors/supervisor/supervisor.h"
+#include "actors/supervisor/tell_router.h"
 #include "runtime/limits.h"
 
 // What members say, how a worker becomes one, and how it ceases to be one.
@@ -273,6 +274,30 @@ void Supervisor::remove(NodeId id, const std::string& why_gone, bool orderly,
   if (!placement_.service().stopping()) placement_.devices_lost(why, turn);
 }
 
+void Supervisor::on(const CrashReport& report, const Envelope& envelope, TimePoint now,
+                    Effects& effects) {
+  SupervisorTurn turn = turn_of(now, effects);
+  const auto session = client_of(envelope, turn);
+  if (!session) return;
+  const std::string reason = "its process crashed: " + report.reason.substr(0, kTextBytesMax);
+  OperationProgress answer{report.query, 0, 0, "", true, std::nullopt};
+  const auto is_it = [&](const Member& member) {
+    return member.id == report.node && member.incarnation == report.incarnation;
+  };
+  const Member* member = members_.find(report.node);
+  if (member && is_it(*member)) {
+    remove(report.node, reason, false, turn);
+  } else if (std::any_of(gone().begin(), gone().end(), is_it)) {
+    turn.record("node_crashed", to_string(report.node) + " is lost because " + reason);
+  } else {
+    answer.error = not_found("No such life of " + to_string(report.node) + " was lost lately.");
+    return send_to_session(effects, *session, std::move(answer));
+  }
+  tell_router(LifeCrashed{report.incarnation, to_string(report.node) + ": " + reason}, turn);
+  send_to_session(effects, *session, std::move(answer));
+  placement_.consider(turn);
+}
+
 /// That life counts no more, and all hear it. Returns the reason for clients; devices_lost()
 /// follows.
 std::string Supervisor::fence(NodeId id, const std::string& why_gone, bool orderly,
@@ -296,6 +321,7 @@ std::string Supervisor::fence(NodeId id, const std::string& why_gone, bool order
     members_.remember(std::move(member));
   }
   placement_.member_gone(id, orderly, turn);
+  if (!stopping) tell_router(LifeLost{life, placement_.versions().replicas_using(id)}, turn);
   const std::string why = to_string(id) + (orderly ? " left" : " is lost") + " (" + reason + ")";
   if (stopping) return why;
   members_.send_all(message_of(MemberLost{id, life, why}), turn.effects);

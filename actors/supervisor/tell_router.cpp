@@ -9,6 +9,12 @@ Ref<RouterInbox> router(const SupervisorTurn& turn) {
 
 }  // namespace
 
+void tell_router(LifeLost lost, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(lost));
+}
+void tell_router(LifeCrashed crashed, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(crashed));
+}
 void tell_router(ReplicasLost lost, SupervisorTurn& turn) {
   turn.effects.send(router(turn), std::move(lost));
 }

@@ -5,6 +5,8 @@
 namespace troupe {
 
 // What the Supervisor says to the Router.
+void tell_router(LifeLost lost, SupervisorTurn& turn);
+void tell_router(LifeCrashed crashed, SupervisorTurn& turn);
 void tell_router(ReplicasLost lost, SupervisorTurn& turn);
 void tell_router(ReplicasChanged changed, SupervisorTurn& turn);
 void tell_router(AdmissionChanged changed, SupervisorTurn& turn);

@@ -266,6 +266,16 @@ bool PlacementVersions::has_replica(std::uint32_t replica, NodeId node) const {
   return in(active_) || in(pending_);
 }
 
+std::vector<std::uint32_t> PlacementVersions::replicas_using(NodeId node) const {
+  std::set<std::uint32_t> using_it;
+  for (const auto& shard : active_.shards)
+    if (shard.device.node == node) using_it.insert(shard.replica);
+  // Any shard may ask any expert.
+  if (pieces_on(node) > shards_on(node))
+    for (const auto& replica : active_.replicas) using_it.insert(replica.id);
+  return {using_it.begin(), using_it.end()};
+}
+
 std::vector<std::string> PlacementVersions::parts_on(NodeId node) const {
   std::vector<std::string> parts;
   std::size_t shards = 0;

@@ -103,6 +103,8 @@ class PlacementVersions {
   /// Shards and copies of experts that lie on a node.
   std::size_t pieces_on(NodeId node) const;
   std::size_t shards_on(NodeId node) const;
+  /// Replicas in force that have a shard on a node, or may ask experts there.
+  std::vector<std::uint32_t> replicas_using(NodeId node) const;
   /// What of the version in force lies on a node, for people.
   std::vector<std::string> parts_on(NodeId node) const;
   /// Whether a replica of that node is in one of the versions.

@@ -52,7 +52,8 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
                                   spec.last_stage,
                                   std::move(spec.cache_memory),
                                   std::move(spec.counter),
-                                  std::move(spec.weight_memory)};
+                                  std::move(spec.weight_memory),
+                                  crash_token_};
   std::unique_ptr<ShardCompute> made =
       std::make_unique<ForwardCompute>(std::move(options), *devices_[spec.device->options().index]);
   return made;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/device/cpu_device.h"
 #include "actors/worker/compute_factory.h"
+#include "runtime/ids.h"
 
 namespace troupe {
 
@@ -11,13 +14,15 @@ namespace troupe {
 class ModelFactory final : public ComputeFactory {
  public:
   /// By their index; they must outlive what is made.
-  explicit ModelFactory(std::vector<CpuDevice*> devices) : devices_(std::move(devices)) {}
+  explicit ModelFactory(std::vector<CpuDevice*> devices, std::optional<TokenId> crash_token = {})
+      : devices_(std::move(devices)), crash_token_(crash_token) {}
 
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
 
  private:
   const std::vector<CpuDevice*> devices_;
+  const std::optional<TokenId> crash_token_;  ///< for tests
 };
 
 }  // namespace troupe

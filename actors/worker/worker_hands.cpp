@@ -92,6 +92,7 @@ void WorkerHands::carry_out(SendAs&& send) {
 void WorkerHands::carry_out(JoinedCluster&& joined) {
   if (around_.lane) around_.lane->identify(joined.id, joined.incarnation);
   member_ = Ref<NodeAgentInbox>(joined.id, joined.incarnation);
+  if (around_.on_life) around_.on_life(joined.id, joined.incarnation);
   if (auto mailbox = host_->post().find(self_.address))  // none: it is being ended
     host_->post().attach(member_->address, std::move(mailbox));
 }
@@ -99,6 +100,7 @@ void WorkerHands::carry_out(JoinedCluster&& joined) {
 void WorkerHands::carry_out(LeaveAddress&& leave) {
   (void)host_->post().detach(Ref<NodeAgentInbox>(leave.id, leave.incarnation).address);
   member_.reset();
+  if (around_.on_life) around_.on_life({}, {});
 }
 
 void WorkerHands::carry_out(HoldMail&& hold) { host_->post().hold(hold.id, hold.incarnation); }

@@ -41,6 +41,9 @@ struct WorkerSurroundings {
   WeightSource* source = nullptr;
   /// The process is to end. Called inside the actor's turn, once; must not block.
   std::function<void(const WorkerExit&)> on_exit;
+  /// Which life of which node this is in the cluster from now on; none: ({}, {}). The same; may be
+  /// null.
+  std::function<void(NodeId, Incarnation)> on_life = {};
 };
 
 /// Carries a WorkerMachine's effects out. What fails comes back as a message: a peer that cannot be

@@ -70,7 +70,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     lane = std::move(*made);
   }
   link = std::move(head_link);
-  factory = std::make_unique<ModelFactory>(std::move(cpus));
+  factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
   source = std::make_unique<FileSource>(host->post(), threads);
 
   setup.agent.version = options.version;
@@ -84,6 +84,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   setup.around.lane = lane.get();
   setup.around.source = source.get();
   setup.around.on_exit = [this](const WorkerExit& exit) { on_exit(exit); };
+  setup.around.on_life = options.on_life;
   setup.factory = factory.get();
   worker = std::make_unique<Worker>(*host, std::move(setup));
   return {};

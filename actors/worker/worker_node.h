@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
 #include "runtime/clock.h"
+#include "runtime/ids.h"
 #include "runtime/numerics.h"
 #include "transport/fabric/fabric.h"
 
@@ -28,6 +30,10 @@ struct WorkerOptions {
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
+  /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
+  std::function<void(NodeId, Incarnation)> on_life = {};
+  /// For tests: a step with this token crashes the process.
+  std::optional<TokenId> crash_token = {};
 };
 
 /// A worker process: a Worker with everything that lies around it.

@@ -17,7 +17,6 @@ import pytest
 from recovery import (ALL_TWICE, BUSY_S, LASTING, MIXED, NOTICED_HUNG_S, NOTICED_KILLED_S, ONE_REPLICA, SMALL,
                       event_after, experts_on, hosts_of_replicas, hurt, node_with_replica, settled, worker_of)
 from running import DEMO, Cluster, run, wait_until
-from stage import Watcher
 from streams import Steady, Stream, Streams
 
 # --- A worker is killed -----------------------------------------------------------------------
@@ -291,42 +290,3 @@ def test_the_head_is_killed(stages, expected, tmp_path):
     assert set(after) == set(before) and all(after[pid] > before[pid] for pid in after)
     Streams(stage, LASTING).assert_unchanged(expected)
     assert all(worker.alive() for worker in stage.workers)
-
-# --- Poison -----------------------------------------------------------------------------------
-
-
-def test_a_request_that_kills_workers_is_given_up(troupe, expected):
-    """Its worker dies each time before it makes a token. The others' requests go on."""
-    # The plain kernels need seconds for such a prompt, so that every kill comes before a token.
-    with Cluster() as cluster:
-        cluster.up(DEMO, *SMALL, "--numerics", "reference", workers=3)
-        watcher = Watcher(cluster, 0.02)
-        poison = Stream(cluster, {"key": 0, "path": "/v1/completions", "body": {
-            "prompt": [0, *(6 + i * 7 % 3900 for i in range(3900))],
-            "max_tokens": 4, "stream": False}})  # fmt: skip
-        killed = set()
-        end = time.monotonic() + 60
-        try:
-            while poison.thread.is_alive() and time.monotonic() < end and len(killed) < 6:
-                watcher.look()
-                for host in hosts_that_run(watcher.status):
-                    if host["pid"] not in killed:
-                        killed.add(host["pid"])
-                        hurt(cluster, host)
-                time.sleep(0.01)
-            poison.wait(30)
-        finally:
-            watcher.close()
-        assert poison.error and "worker" in poison.error and poison.error.endswith("."), poison.error
-        assert 2 <= len(killed) <= 4
-        cluster.wait_ready()
-        cluster.complete("brandy", max_tokens=4)
-
-
-def hosts_that_run(status):
-    """The nodes of replicas that run a sequence now."""
-    devices = {
-        shard["device"].split("/")[0]
-        for replica in status["replicas"] if replica["running"] for shard in replica["shards"][:1]
-    }  # fmt: skip
-    return [node for node in status["nodes"] if node["id"] in devices and node["state"] == "ready"]

@@ -139,6 +139,10 @@ void HeadBox::drain(NodeId node) { ask(DrainQuery{0, node}); }
 
 void HeadBox::rebalance() { ask(RebalanceQuery{0}); }
 
+void HeadBox::crashed(NodeId node, Incarnation life) {
+  ask(CrashReport{0, node, life, 11, "a request that kills its workers"});
+}
+
 bool HeadBox::operations_over() const {
   if (!up()) return true;
   for (const auto& program : life_->programs)

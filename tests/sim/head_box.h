@@ -42,6 +42,8 @@ class HeadBox final : private HeadSurroundings {
   // What programs ask for.
   void drain(NodeId node);
   void rebalance();
+  /// What the process of that life left behind tells that it crashed.
+  void crashed(NodeId node, Incarnation life);
   bool operations_over() const;
 
  private:

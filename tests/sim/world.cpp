@@ -293,6 +293,11 @@ void World::exited(int number, const WorkerExit& exit) {
 
 void World::poisoned(int machine) {
   const int number = machine - 1;
+  // What it leaves behind tells the head, before its connection's end does or later; not always.
+  if (const NodeAgent* member = worker(number).member(); member && loop.pick(1, 10) > 1)
+    loop.after(loop.pick_ms(0, 150), [this, node = member->id(), life = member->incarnation()] {
+      head.crashed(node, life);
+    });
   worker(number).kill();
   loop.after(loop.pick_ms(100, 500), [this, number] { worker(number).start(); });
 }

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <csignal>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "runtime/alternate_stack.h"
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/crash_report.h"
 #include "tools/troupe/signals.h"
 #include "tools/troupe/usage.h"
 
@@ -24,6 +27,9 @@ int main(int argc, char** argv) {
   const Signals signals;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its writing
+  const troupe::AlternateStack stack;
+  if (argc > 1 && std::string_view(argv[1]) == "crash-report")
+    return report_crash({argv + 2, argv + argc});
   Cli cli;
   cli.app.name("troupe");
   cli.app.set_version_flag("--version", troupe::kVersion);

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "runtime/log.h"
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/crash_handler.h"
 #include "tools/troupe/signals.h"
 #include "tools/troupe/worker_registry.h"
 
@@ -34,8 +36,12 @@ struct WorkerCommandOptions {
   NetworkFlags network;
 };
 
+std::string join_path_of(const CommonOptions& common, const WorkerCommandOptions& o) {
+  return o.join.empty() ? common.state_dir + "/join" : o.join;
+}
+
 Result<JoinFile> join_of(const CommonOptions& common, const WorkerCommandOptions& o) {
-  const std::string path = o.join.empty() ? common.state_dir + "/join" : o.join;
+  const std::string path = join_path_of(common, o);
   auto join = read_join_file(path);
   if (!join.ok() && join.error().code == ErrorCode::kNotFound)
     return not_found(
@@ -65,6 +71,15 @@ Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const Join
     heads.push_back(std::move(*address));
   }
   return heads;
+}
+
+/// See tests/README.md.
+std::optional<TokenId> crash_token() {
+  const char* const text = std::getenv("TROUPE_TEST_CRASH_TOKEN");
+  TokenId token = 0;
+  if (!text || std::from_chars(text, text + std::strlen(text), token).ec != std::errc())
+    return std::nullopt;
+  return token;
 }
 
 /// Ends the process if the worker does not end within a while of having left: a step that takes
@@ -154,6 +169,8 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();
   options.devices = {*device};
   options.expert_tier_memory = *tier;
+  options.on_life = report_crashes_as;
+  options.crash_token = crash_token();
   transport::FabricOptions fabric;
   fabric.kind = *kind;
   fabric.bind_interface = o.network.bind_interface;
@@ -165,6 +182,8 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   CafHost host((*caf)->system(), post);
   auto worker = WorkerNode::start(host, std::move(options), std::move(*link));
   if (!worker.ok()) return fail_with(worker.error());
+  // After the libraries that install handlers of their own.
+  report_crashes(join_path_of(common, o), o.head);
 
   std::atomic<bool> over{false};
   std::thread watcher([&] {

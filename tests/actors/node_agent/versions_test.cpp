@@ -170,10 +170,8 @@ TEST_CASE("peers that the newest version lacks are let go when it is retired to,
 
 TEST_CASE("bytes that do not fit what was asked cost a peer that is reached its connection") {
   ServingAgent w;
-  w.from_head(load_of(2, {kOne, kThree}));
-  w.peer_corrupt(3, 63);
-  CHECK(w.last.peers<ForgetPeer>().empty());  // it is not reached yet
-  w.peer_up(3, 63);
+  w.peer_corrupt(9, 63);
+  CHECK(w.last.peers<ForgetPeer>().empty());  // no peer
   w.peer_corrupt(3, 62);
   CHECK(w.last.peers<ForgetPeer>().empty());
   w.peer_corrupt(3, 63);

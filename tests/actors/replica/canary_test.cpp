@@ -119,8 +119,14 @@ TEST_CASE("a canary that hangs is given up at its deadline; its blocks when its 
   Stage stage(small());
   stage.send(canary(1), kSupervisor);
   REQUIRE(stage.plans.size() == 1);
+  const StepId step = stage.plans[0].step;
+  while (stage.now < TimePoint{} + limits::kCanaryDeadline - limits::kProgressEvery) {
+    stage.wake(limits::kProgressEvery);
+    stage.send(StepProgress{0, step}, kFirstShard);
+  }
   CHECK(stage.wake_at == TimePoint{} + limits::kCanaryDeadline);
-  stage.wake(limits::kCanaryDeadline);
+  CHECK(stage.canaries.empty());
+  stage.wake(limits::kProgressEvery);
   REQUIRE(stage.canaries.size() == 1);
   CHECK(stage.canaries[0].error->code == ErrorCode::kDeadlineExceeded);
   CHECK(stage.replica.report().kv_blocks_used > 0);

@@ -46,8 +46,19 @@ struct Desk {
     for (std::uint32_t id = first; id < end; ++id) endpoints.push_back({id, replica_address(id)});
     say(ReplicasChanged{PlacementVersion{++version}, std::move(endpoints)});
   }
+  /// Its node was killed, hangs or is cut off.
   void lose(std::uint32_t replica) {
+    say(LifeLost{replica_address(replica).incarnation, {replica}});
     say(ReplicasLost{{replica}, "node-" + std::to_string(replica + 1) + " was lost."});
+  }
+  /// Word comes that a node which was lost had crashed.
+  void tell_crash(std::uint32_t replica) {
+    say(LifeCrashed{replica_address(replica).incarnation,
+                    "node-" + std::to_string(replica + 1) + " crashed."});
+  }
+  void crash(std::uint32_t replica) {
+    lose(replica);
+    tell_crash(replica);
   }
   void admit(bool waits) {
     say(AdmissionChanged{waits, "Two devices are missing."});

@@ -224,128 +224,6 @@ TEST_CASE("a submission that does not arrive goes elsewhere, or waits a moment")
   CHECK(desk.submits.size() == before);  // An earlier one: this one arrived.
 }
 
-TEST_CASE("what is alone when its worker dies twice without a new token is given up") {
-  for (const bool token : {false, true}) {
-    Desk desk(3);
-    desk.submit(prompt_of(3, 50));
-    desk.start(1, 0);
-    desk.lose(0);
-    CHECK(desk.events.empty());
-    desk.start(1, 1);
-    if (token) desk.tokens(1, {8}, FinishReason::kNone, 1);
-    desk.lose(1);
-    if (token) {
-      // The strike was cleared, and there is no new one.
-      CHECK(desk.submits.size() == 3);
-      desk.start(1, 2);
-      desk.lose(2);
-      CHECK(desk.router.counts().failed == 0);
-      continue;
-    }
-    REQUIRE(desk.events.size() == 1);
-    CHECK(desk.events[0].error->message.find("running alone each time a worker died, 2 times") !=
-          std::string::npos);
-    CHECK(desk.events[0].error->message.find("node-2 was lost") != std::string::npos);
-    CHECK(desk.events[0].request_done);
-    CHECK(desk.submits.size() == 2);
-  }
-}
-
-TEST_CASE("waiting in a replica's queue, or a planned move, is no reason for suspicion") {
-  Desk desk(4);
-  desk.submit(prompt_of(3, 50));
-  for (std::uint32_t replica = 0; replica < 3; ++replica) desk.lose(replica);  // Never begun.
-  desk.start(1, 3);
-  desk.serve(5, 4);
-  desk.start(1, 4);
-  desk.serve(6, 5);
-  desk.start(1, 5);
-  desk.lose(5);
-  CHECK(desk.events.empty());
-  CHECK(desk.router.counts().failed == 0);
-}
-
-TEST_CASE("several suspects are tried one at a time, and only they wait") {
-  Desk desk(1);
-  for (int i = 0; i < 3; ++i) desk.submit(prompt_of(3, 50));
-  for (std::uint32_t replica = 0; replica < 2; ++replica) {
-    for (std::uint64_t id = 1; id <= 3; ++id) desk.start(id, replica);
-    desk.lose(replica);
-    CHECK(desk.events.empty());
-    desk.serve(replica + 2, replica + 1);
-  }
-  // All three have two strikes: one runs, the others wait; a newcomer does not.
-  REQUIRE(desk.submits.size() == 7);
-  CHECK(desk.submits.back().second.sequence == SequenceId{1});
-  desk.submit(prompt_of(3, 50));
-  REQUIRE(desk.submits.size() == 8);
-  desk.tokens(4, {8}, FinishReason::kStop, 2);
-  // A token clears the first: the next one is tried.
-  desk.start(1, 2);
-  CHECK(desk.submits.size() == 8);
-  desk.tokens(1, {8}, FinishReason::kNone, 2);
-  REQUIRE(desk.submits.size() == 9);
-  CHECK(desk.submits.back().second.sequence == SequenceId{2});
-  // It kills its worker in company: one more strike, no proof.
-  desk.start(2, 2);
-  desk.lose(2);
-  CHECK(desk.router.counts().failed == 0);
-  desk.serve(4, 3);
-  // The first goes on elsewhere, the second is tried again, alone after the first has ended.
-  desk.tokens(1, {1}, FinishReason::kStop, 3);
-  desk.start(2, 3);
-  desk.lose(3);
-  CHECK(desk.router.counts().failed == 1);
-  CHECK(desk.events.back().error->message.find("3 times") == std::string::npos);
-  CHECK(desk.events.back().error->message.find("4 times in a row") != std::string::npos);
-  desk.serve(5, 4);
-  CHECK(desk.submits.back().second.sequence == SequenceId{3});
-  desk.tokens(3, {1}, FinishReason::kStop, 4);
-  CHECK(desk.router.counts().finished == 3);
-}
-
-TEST_CASE("newcomers keep away from a suspect as long as there is another replica") {
-  Desk desk(1);
-  desk.submit(prompt_of(3, 50));
-  desk.submit(prompt_of(3, 50));
-  for (std::uint32_t replica = 0; replica < 2; ++replica) {
-    desk.start(1, replica);
-    desk.tokens(2, {8}, FinishReason::kNone, replica);
-    desk.lose(replica);
-    if (replica == 0) desk.serve(2, 1);
-  }
-  desk.serve(4, 2);
-  REQUIRE(desk.submits.size() == 6);
-  CHECK(desk.submits[4].second.sequence == SequenceId{1});
-  const std::uint32_t trial = desk.submits[4].first.actor.index;
-  CHECK(desk.submits[5].first != replica_address(trial));
-  for (int i = 0; i < 3; ++i) {
-    desk.submit(prompt_of(3, 50));
-    CHECK(desk.submits.back().first != replica_address(trial));
-  }
-  desk.tokens(1, {8}, FinishReason::kNone, trial);
-  desk.submit(prompt_of(3, 50));
-  CHECK(desk.submits.back().first == replica_address(trial));
-}
-
-TEST_CASE("under steady traffic a suspect is convicted in company in the end") {
-  Desk desk(1);
-  desk.submit(prompt_of(3, 50));  // Kills every worker.
-  for (std::uint32_t replica = 0; replica < kStrikesInCompanyMax; ++replica) {
-    CHECK(desk.router.counts().failed == 0);
-    desk.submit(prompt_of(3, 50));
-    const std::uint64_t company = replica + 2;
-    desk.start(1, replica);
-    desk.tokens(company, {8}, FinishReason::kNone, replica);
-    desk.lose(replica);
-    desk.serve(replica + 2, replica + 1);
-  }
-  CHECK(desk.router.counts().failed == 1);
-  REQUIRE(desk.events.back().error);
-  CHECK(desk.events.back().error->message.find("4 times in a row") != std::string::npos);
-  CHECK(desk.router.list(99).size() == kStrikesInCompanyMax);
-}
-
 TEST_CASE("prompt log-probabilities and stop strings are exact across replays") {
   Desk desk(2, demo_tokenizer());
   PreparedRequest prepared = prompt_of(4, 50);
@@ -409,4 +287,21 @@ TEST_CASE("a replica is handed no more than it can soon begin with; the rest wai
   desk.start(7, 1);
   desk.tokens(7, {1}, FinishReason::kStop, 1);
   CHECK(desk.router.counts().finished == 6);
+}
+
+TEST_CASE("after a loss streams go first, then the others by arrival") {
+  Desk desk(1);
+  for (int i = 0; i < 4; ++i) {
+    PreparedRequest request = prompt_of(3, 50);
+    request.streams = i >= 2;
+    desk.submit(std::move(request));
+  }
+  desk.submits.clear();
+  desk.lose(0);
+  desk.admit(true);
+  desk.submit(prompt_of(3, 50));  // Nobody reads of it yet.
+  desk.serve(2, 1);
+  std::vector<std::uint64_t> order;
+  for (const auto& submit : desk.submits) order.push_back(submit.second.sequence.value);
+  CHECK(order == std::vector<std::uint64_t>{3, 4, 1, 2, 5});
 }

@@ -254,33 +254,6 @@ TEST_CASE("a cluster that was never ready says so") {
   CHECK(refused.error().message.find("not ready yet") != std::string::npos);
 }
 
-TEST_CASE("when the journal is full those who wait longest are refused, never who runs") {
-  Desk desk(1, Router::Options{nullptr, 30});
-  desk.submit(prompt_of(10, 9));
-  desk.start(1);
-  desk.submit(prompt_of(10, 9));
-  desk.submit(prompt_of(10, 9));
-  CHECK(desk.events.empty());
-  desk.submit(prompt_of(10, 9));  // In the place of the second.
-  REQUIRE(desk.events.size() == 1);
-  CHECK(desk.events[0].error->code == ErrorCode::kResourceExhausted);
-  CHECK(!desk.router.journal().find(SequenceId{2}));
-  REQUIRE(desk.cancels.size() == 1);
-  CHECK(desk.cancels[0].second.sequence == SequenceId{2});
-  desk.tokens(1, {8, 9});  // Growth, too: the third goes.
-  REQUIRE(desk.events.size() == 3);
-  CHECK(!desk.router.journal().find(SequenceId{3}));
-  desk.start(4);
-  desk.tokens(4, {8, 9, 10, 11, 12, 13, 14, 15});
-  desk.tokens(1, {8, 9});  // Only running ones are left: they grow on.
-  CHECK(desk.router.journal().tokens() == 32);
-  CHECK(desk.router.counts().failed == 2);
-  const auto refused = desk.ask(prompt_of(1, 1));
-  REQUIRE(!refused.ok());
-  CHECK(refused.error().code == ErrorCode::kResourceExhausted);
-  CHECK(desk.router.counts().failed == 2);
-}
-
 TEST_CASE("the Router accepts as many requests as it may") {
   Desk desk;
   RouterEffects effects;  // carried out by nobody: the Desk's own turns check all that it holds

@@ -28,11 +28,11 @@ using namespace std::chrono_literals;
 /// No prompt has it but those that kill.
 constexpr TokenId kPoison = kVocab;
 /// Times in a row that a poisonous request may kill before it is given up: what it takes to convict
-/// it, and the deaths of which the Router did not hear that it had begun.
-constexpr std::uint64_t kKillsMax = kStrikesInCompanyMax + 3;
+/// it, and the deaths of which the Router heard no word, or not that it had begun.
+constexpr std::uint64_t kKillsMax = kStrikesInCompanyMax + 5;
 
-/// With faults: how often a node dies by chance, and for how long requests come.
-constexpr std::int32_t kLossEveryMs = 1000, kSpanMs = 3 * kLossEveryMs;
+/// With faults: for how long requests come, and nodes die by chance.
+constexpr std::int32_t kSpanMs = 3000;
 
 const Address kRouter{kHeadNode, Incarnation{1}, {ActorKind::kRouter, 0}};
 
@@ -47,7 +47,8 @@ struct Worker {
   std::set<std::pair<SequenceId, std::uint32_t>> asked;  // Every attempt that arrived.
   std::map<StepId, std::set<std::int32_t>> blocks_in_flight;
   bool lost = false;   // It does nothing any more.
-  bool listed = true;  // The Router is to use it.
+  bool crashed = false;  // By what it computed: word of it may come.
+  bool listed = true;    // The Router is to use it.
 };
 
 class Simulation {
@@ -83,6 +84,9 @@ class Simulation {
   struct Told {
     std::size_t worker;
   };  // The Router hears of a loss.
+  struct Word {
+    std::size_t worker;
+  };  // It hears that it was a crash.
   struct Recovery {};
   struct Move {};  // Of any that lives.
   struct Stop {
@@ -93,7 +97,7 @@ class Simulation {
     std::optional<std::size_t> worker;
   };  // None: the Router.
   using Deed =
-      std::variant<Arrival, Departure, Loss, Told, Recovery, Move, Stop, Cut, Wake, Envelope>;
+      std::variant<Arrival, Departure, Loss, Told, Word, Recovery, Move, Stop, Cut, Wake, Envelope>;
 
   std::int32_t pick(std::int32_t low, std::int32_t high) {
     return low + static_cast<std::int32_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
@@ -118,11 +122,9 @@ class Simulation {
     for (std::int32_t count = pick(1, 3); count > 0; --count) add_worker();
     list_replicas();
     if (!faults_) return;
-    // Far enough apart that whoever is alone has a token in between: nobody could tell a request
-    // from poison under which workers die by chance each time.
     hangs_ = !poison_ && chance(30);
-    for (std::int32_t i = 0, count = hangs_ ? 0 : pick(0, 4); i < count; ++i)
-      at(later_ms(1 + i * kLossEveryMs, 200 + i * kLossEveryMs), Loss{});
+    for (std::int32_t i = 0, count = hangs_ ? 0 : pick(0, 5); i < count; ++i)
+      at(later_ms(1, kSpanMs), Loss{});
     for (std::int32_t count = pick(0, 4); count > 0; --count) at(later_ms(1, kSpanMs), Move{});
     for (std::int32_t count = pick(0, 4); count > 0; --count) at(later_ms(1, kSpanMs), Cut{});
   }
@@ -221,7 +223,9 @@ class Simulation {
 
   void lose(Worker& worker) {
     worker.lost = true;
-    at(now_ + std::chrono::milliseconds(pick(0, 50)), Told{worker.config.id});
+    // What it said before comes first: it is the same connection that ends.
+    const TimePoint said = std::max(now_, links_[{worker.address, kRouter}]);
+    at(said + std::chrono::milliseconds(pick(0, 50)), Told{worker.config.id});
     at(now_ + std::chrono::milliseconds(pick(50, 400)), Recovery{});
   }
 
@@ -229,7 +233,16 @@ class Simulation {
     workers_[told.worker]->listed = false;
     admits_ = chance(70);
     tell_router(AdmissionChanged{admits_, "recovering"});
-    tell_router(ReplicasLost{{static_cast<std::uint32_t>(told.worker)}, "node lost"});
+    const auto replica = static_cast<std::uint32_t>(told.worker);
+    tell_router(LifeLost{Incarnation{told.worker}, {replica}});
+    tell_router(ReplicasLost{{replica}, "node lost"});
+    // What it left behind may be lost, too.
+    if (workers_[told.worker]->crashed && !chance(5))
+      at(now_ + std::chrono::milliseconds(pick(0, 150)), Word{told.worker});
+  }
+
+  void act(const Word& word) {
+    tell_router(LifeCrashed{Incarnation{word.worker}, "node crashed"});
   }
 
   void act(const Recovery&) {
@@ -316,6 +329,7 @@ class Simulation {
       if (std::count(sequence.tokens.begin(), sequence.tokens.end(), kPoison) == 0) continue;
       ++report_.poisoned;
       REQUIRE(++kills_[sequence.id] <= kKillsMax);
+      worker.crashed = true;
       return lose(worker);
     }
     if (faults_ && chance(1)) {

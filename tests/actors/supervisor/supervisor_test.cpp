@@ -382,13 +382,6 @@ TEST_CASE("clients: hello, status, news, stop") {
   }
 }
 
-TEST_CASE("the event log is bounded") {
-  Head h;
-  for (std::size_t i = 0; i < limits::kClusterEventsMax + 10; ++i) h.log(std::to_string(i));
-  CHECK(h.s.events().size() == limits::kClusterEventsMax);
-  CHECK(h.s.events().front().text == "A worker at peer did not join: 10");
-}
-
 TEST_CASE("the status has every field that is promised") {
   Head h;
   const auto a = h.join(1, good_join(100));

@@ -307,8 +307,6 @@ TEST_CASE("a lost node ends the replicas that it had a part of, and no others") 
   Node node;
   node.make_active(1, {{0}, {1}, {0}});
   CHECK(node.replicas() == Replicas{0, 1});
-  node.member_lost(kPeer, Incarnation{5});  // an earlier life
-  CHECK(node.replicas() == Replicas{0, 1});
   node.member_lost(NodeId{9}, Incarnation{9});
   CHECK(node.replicas() == Replicas{0, 1});
   node.member_lost(kPeer, kPeerLife);

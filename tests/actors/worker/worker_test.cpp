@@ -75,6 +75,8 @@ struct Lane final : BulkLane {
   void forget(NodeId node, Incarnation, bool fence) override {
     calls.add((fence ? "fence " : "forget ") + to_string(node));
   }
+  void ask(NodeId, Incarnation) override {}
+  std::vector<PeerTraffic> traffic() const override { return {}; }
   Status send(NodeId, Incarnation, const Envelope& envelope) override {
     REQUIRE(sent->put(Mail(envelope)).ok());
     return {};

@@ -1,0 +1,87 @@
+"""Workers that do not belong to a cluster, and workers whose clocks do not."""
+
+import shutil
+import socket
+import ssl
+import subprocess
+
+import pytest
+
+from recovery import SMALL
+from running import DEMO, Cluster, wait_until
+
+DAYS = 24 * 3600
+CLOCK = """
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long shift(void) { return atol(getenv("SHIFT_S")); }
+int clock_gettime(clockid_t id, struct timespec* t) {
+  long r = syscall(SYS_clock_gettime, id, t);
+  if (r == 0 && id == CLOCK_REALTIME) t->tv_sec += shift();
+  return (int)r;
+}
+int gettimeofday(struct timeval* t, void* zone) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000;
+  return 0;
+}
+time_t time(time_t* out) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+
+
+@pytest.mark.parametrize("shift_s", [-40 * 365 * DAYS, 40 * 365 * DAYS, -5 * 3600])
+def test_a_worker_whose_clock_is_far_off_serves(troupe, tmp_path, shift_s):
+    """Shown once: with certificates checked against the clock the first two never join."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler to make a clock with")
+    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with Cluster() as cluster:
+        cluster.head(DEMO, *SMALL)
+        wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        shifted = {"LD_PRELOAD": str(library), "SHIFT_S": str(shift_s)}
+        cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1, env=shifted)
+        cluster.wait_ready()
+        cluster.complete("brandy", max_tokens=4)
+
+
+def test_a_join_file_for_another_cluster(troupe, tmp_path):
+    with Cluster() as one, Cluster() as other:
+        for cluster in (one, other):
+            cluster.head(DEMO, *SMALL)
+            wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        worker = one.start("worker", "--head", f"127.0.0.1:{one.control_port}",
+                           "--join", other.state_dir / "join", "--threads", 1)  # fmt: skip
+        assert worker.exit_code(20) == 1
+        said = worker.log().strip().splitlines()[-1]
+        assert "belongs to another cluster" in said and "join file" in said, said
+        assert not one.status()["nodes"] and not other.status()["nodes"]
+
+
+def test_strangers_that_come_again_and_again_do_not_fill_the_log(troupe):
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    with Cluster() as cluster:
+        head = cluster.head(DEMO, *SMALL)
+        wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        for _ in range(300):
+            try:
+                with socket.create_connection(("127.0.0.1", cluster.control_port), 5) as plain:
+                    with anyone.wrap_socket(plain) as session:
+                        session.recv(1)
+            except OSError:
+                pass
+        refused = head.log().count("was refused")
+        assert 1 <= refused <= 40, head.log()[-2000:]
+        assert cluster.status()["cluster"]["state"] == "forming"
