@@ -12,7 +12,7 @@ import time
 import pytest
 
 from recovery import SMALL
-from running import DEMO, at_once
+from running import DEMO, at_once, wait_until
 
 LAYER, EXPERT = 1, 3
 # The largest finite number of bfloat16: with it the outputs of an expert overflow.
@@ -59,8 +59,12 @@ def test_an_overflow_is_the_trouble_of_whom_it_meets(cluster, overflowing):
     # Nobody's answer depends on who is in the step with him, however often.
     for _ in range(4):
         assert [seen(*answer) for answer in at_once(ask, prompts)] == alone
-    replica = cluster.status()["replicas"][0]
-    assert replica["kv_blocks_used"] == 0 and replica["running"] == 0
+
+    def at_rest():
+        replica = cluster.status()["replicas"][0]
+        return replica["kv_blocks_used"] == 0 and replica["running"] == 0
+
+    wait_until(at_rest, 10, "all blocks are free again")
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     spec.prompt.back() = kPoison;
     spec.poison = true;
   }
-  if (mix.faults && random.chance(20)) {
+  if (mix.faults && !mix.sleeps_only && random.chance(20)) {
     const auto worker = random.pick(0, static_cast<std::uint64_t>(history.shape.workers) - 1);
     history.faults.push_back({FaultKind::kWrongBytes, random.pick_ms(0, 6000),
                               random.pick_ms(100, 2000), static_cast<int>(worker), 0, false});

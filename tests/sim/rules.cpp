@@ -67,6 +67,20 @@ void check_rules(World& world) {
     world.broken("A connection carries more messages than there can be.");
 }
 
+bool at_rest(World& world) {
+  for (int w = 0; w < world.workers(); ++w) {
+    const WorkerMachine& machine = *world.worker(w).machine();
+    if (!machine.serving()) continue;
+    for (const ReplicaReport& report : machine.serving()->reports())
+      if (report.kv_blocks_used > 0) return false;
+    const SimHost& host = world.worker(w).host();
+    for (const auto& [address, mailbox] : host.actors())
+      if (const auto* shard = host.find<LayerShard, ShardHands>(address))
+        if (shard->steps() > 0) return false;
+  }
+  return true;
+}
+
 void check_idle(World& world) {
   const Router& router = *world.head.router();
   const RequestCounts counts = router.counts();

@@ -33,6 +33,8 @@ Duration wait_max(std::span<const FaultKind> struck);
 void check_rules(World& world);
 
 /// What must hold once nothing goes on any more.
+/// No step is under way, not even a canary's.
+bool at_rest(World& world);
 void check_idle(World& world);
 
 }  // namespace troupe::sim

@@ -63,6 +63,7 @@ void live(World& world, const History& history) {
   while (world.violation().empty() && !calm())
     if (--tries == 0) return world.broken("The cluster does not come to rest.");
   if (!world.violation().empty()) return;
+  (void)world.run_until([&] { return at_rest(world); }, kCalm);  // a canary ends in a moment
   check_idle(world);
   take_counters(world);
 }

@@ -23,9 +23,11 @@ TEST_CASE("a flood of one kind of event is told by its first ones and its number
   CHECK(h.s.events().back().text == "A worker at peer did not join: 63");
   REQUIRE(h.last.wake());
   h.wait(kEventSpan);
-  CHECK(h.s.events().back().text ==
-        "… and 9936 more like this in the last minute; the last: A worker at peer did not join: "
-        "9999");
+  CHECK(std::any_of(h.s.events().begin(), h.s.events().end(), [](const ClusterEvent& e) {
+    return e.text ==
+           "… and 9936 more like this in the last minute; the last: A worker at peer did not join: "
+           "9999";
+  }));
   const auto noted = all<EventNoted>(h.last);  // beside the member's loss
   CHECK(std::count_if(noted.begin(), noted.end(),
                       [](const EventNoted& e) { return e.event.kind == "refused"; }) == 1);

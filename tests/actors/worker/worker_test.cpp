@@ -161,6 +161,8 @@ struct Stand {
   void load_with_peer() {
     Load load;
     load.placement.version = PlacementVersion{1};
+    load.placement.replicas = {{0, kSelf, 1}};  // so that a route leads to the peer
+    load.placement.shards = {{0, 0, 0, 0, 1, {kPeer, 0}}};
     load.peers = {{kPeer, kPeerLife, "there", {}}};
     head_says(load);
     REQUIRE(lane.calls.next("expect node-1"));
