@@ -41,7 +41,7 @@ time_t time(time_t* out) {
 
 @pytest.mark.parametrize("shift_s", [-40 * 365 * DAYS, 40 * 365 * DAYS, -5 * 3600])
 def test_a_worker_whose_clock_is_far_off_serves(troupe, tmp_path, shift_s):
-    """Shown once: with certificates checked against the clock the first two never join."""
+    """With certificates checked against the clock the first two would never join."""
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler to make a clock with")
     source, library = tmp_path / "clock.c", tmp_path / "clock.so"

@@ -1,8 +1,6 @@
 """What crashes workers is found on evidence, and nothing else is suspected.
 
-Switched off, each once, to see these tests fail:
-- the report of a crash (report_crashes in the worker's command): the poisonous request never ends;
-- the evidence (a strike at every loss): the long prompt fails after two kills.
+With a strike at every loss the long prompt fails after two kills.
 """
 
 import signal
