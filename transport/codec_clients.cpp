@@ -130,11 +130,7 @@ GenerationEvent get_event(In& in, wire::GenerationEvent::Reader wire) {
   const auto timing = wire.getTiming();
   event.timing = {get_ms(in, timing.getQueuedMs()), get_ms(in, timing.getFirstTokenMs()),
                   get_ms(in, timing.getTotalMs())};
-  const auto error = wire.getError();
-  if (error.isValue())
-    event.error = get(in, error.getValue());
-  else
-    in.require(error.isNone(), "an error has an unknown form");
+  event.error = get_optional_error(in, wire.getError());
   return event;
 }
 
@@ -257,14 +253,8 @@ void put(Out& out, wire::OperationProgress::Builder wire, const OperationProgres
 }
 
 OperationProgress get(In& in, wire::OperationProgress::Reader wire) {
-  OperationProgress message{wire.getQuery(), wire.getDone(), wire.getTotal(),
-                            in.sentence(wire.getText()), wire.getFinished(), {}};
-  const auto error = wire.getError();
-  if (error.isValue())
-    message.error = get(in, error.getValue());
-  else
-    in.require(error.isNone(), "an error has an unknown form");
-  return message;
+  return {wire.getQuery(), wire.getDone(), wire.getTotal(), in.sentence(wire.getText()),
+          wire.getFinished(), get_optional_error(in, wire.getError())};
 }
 
 }  // namespace troupe::transport

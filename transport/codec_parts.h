@@ -113,6 +113,13 @@ void put(Out& out, wire::DeviceRef::Builder wire, const DeviceRef& device);
 DeviceRef get(In& in, wire::DeviceRef::Reader wire);
 void put(Out& out, wire::Error::Builder wire, const Error& error);
 Error get(In& in, wire::Error::Reader wire);
+/// Of a group that is a union of `none` and `value`.
+template <class WireOptional>
+std::optional<Error> get_optional_error(In& in, WireOptional wire) {
+  if (wire.isValue()) return get(in, wire.getValue());
+  in.require(wire.isNone(), "an error has an unknown form");
+  return std::nullopt;
+}
 void put(Out& out, wire::SamplingParams::Builder wire, const SamplingParams& sampling);
 SamplingParams get(In& in, wire::SamplingParams::Reader wire);
 void put(Out& out, wire::TokenOutput::Builder wire, const TokenOutput& token);

@@ -65,11 +65,7 @@ TensorProofs get(In& in, wire::TensorProofs::Reader wire) {
   message.fresh = wire.getFresh();
   message.tensors =
       in.list<TensorProof>(wire.getTensors(), [&](auto w) { return get_proof(in, w); });
-  const auto error = wire.getError();
-  if (error.isValue())
-    message.error = get(in, error.getValue());
-  else
-    in.require(error.isNone(), "an error has an unknown form");
+  message.error = get_optional_error(in, wire.getError());
   return message;
 }
 
@@ -120,16 +116,8 @@ void put(Out& out, wire::CanaryResult::Builder wire, const CanaryResult& message
 }
 
 CanaryResult get(In& in, wire::CanaryResult::Reader wire) {
-  CanaryResult message{wire.getReplica(), wire.getRun(),
-                       in.ints(wire.getTokens(), 0, kTokenMax, "a token"),
-                       get_words(in, wire.getDigests()),
-                       {}};
-  const auto error = wire.getError();
-  if (error.isValue())
-    message.error = get(in, error.getValue());
-  else
-    in.require(error.isNone(), "an error has an unknown form");
-  return message;
+  return {wire.getReplica(), wire.getRun(), in.ints(wire.getTokens(), 0, kTokenMax, "a token"),
+          get_words(in, wire.getDigests()), get_optional_error(in, wire.getError())};
 }
 
 }  // namespace troupe::transport

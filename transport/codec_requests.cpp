@@ -24,11 +24,7 @@ SequenceEvent get_event(In& in, wire::SequenceEvent::Reader wire) {
   event.finish = in.enumeration(wire.getFinish(), FinishReason::kLength, "a finish reason");
   event.prompt_index = in.in_range(wire.getPromptIndex(), 0, kInt32Max, "a token's index");
   event.prompt_logprobs = get_tokens(in, wire.getPromptLogprobs());
-  const auto error = wire.getError();
-  if (error.isValue())
-    event.error = get(in, error.getValue());
-  else
-    in.require(error.isNone(), "an error has an unknown form");
+  event.error = get_optional_error(in, wire.getError());
   return event;
 }
 

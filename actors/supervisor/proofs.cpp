@@ -51,7 +51,7 @@ void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTu
   KeepTensors keep;
   for (const auto& proof : proofs.tensors) {
     if (known_.contains(proof.tensor)) {
-      compare(member.id, proof, turn);
+      compare(member.id, proof, keep);
       continue;
     }
     first_report(member.id, proof);
@@ -67,11 +67,17 @@ void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTu
 }
 
 void Proofs::first_report(NodeId node, const TensorProof& proof) {
-  known_[proof.tensor] = {proof, false, false, {node}};
+  Known& known = known_[proof.tensor];
+  known.proof = proof;
+  holds(node, known);
   unconfirmed_.insert(proof.tensor);
 }
 
-void Proofs::compare(NodeId node, const TensorProof& proof, SupervisorTurn& turn) {
+void Proofs::holds(NodeId node, Known& known) {
+  if (known.holders.insert(node).second) held_[node].push_back(&known);
+}
+
+void Proofs::compare(NodeId node, const TensorProof& proof, KeepTensors& keep) {
   Known& known = known_.at(proof.tensor);
   if (known.proof.stored != proof.stored) {
     disputes_[node].claims.push_back(proof);
@@ -86,18 +92,18 @@ void Proofs::compare(NodeId node, const TensorProof& proof, SupervisorTurn& turn
     return;
   }
   const bool second = !known.holders.empty() && !known.holders.contains(node);
-  known.holders.insert(node);
-  if (second) confirm(proof.tensor, turn);
+  holds(node, known);
+  if (second) confirm(proof.tensor, keep);
   if (known.doubted) verdicts_.push_back(undecided(node, proof));
 }
 
-void Proofs::confirm(const std::string& tensor, SupervisorTurn& turn) {
+void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
   Known& known = known_.at(tensor);
   if (known.confirmed) return;
   known.confirmed = true;
   known.doubted = false;
   unconfirmed_.erase(tensor);
-  turn.effects.add(KeepTensors{{{known.proof, true}}});
+  keep.tensors.push_back({known.proof, true});
 }
 
 void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
@@ -120,14 +126,16 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
     next_background_ = turn.now + limits::kLoadRetryMax;
     return;
   }
+  KeepTensors keep;
   for (const auto& proof : read.tensors) {
     const auto known = known_.find(proof.tensor);
     if (known == known_.end() || known->second.confirmed) continue;
     if (known->second.proof.stored == proof.stored)
-      confirm(proof.tensor, turn);
+      confirm(proof.tensor, keep);
     else
       disputes_[kHeadNode].claims.push_back(proof);
   }
+  if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   const auto dispute = disputes_.find(kHeadNode);
   if (dispute != disputes_.end() && dispute->second.asked.empty() &&
       dispute->second.answers.empty())
@@ -135,7 +143,8 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
 }
 
 void Proofs::member_gone(NodeId node) {
-  for (auto& [tensor, known] : known_) known.holders.erase(node);
+  if (const auto held = held_.extract(node); !held.empty())
+    for (Known* known : held.mapped()) known->holders.erase(node);
   disputes_.erase(node);
   std::erase_if(readings_, [&](const auto& r) { return r.second.node == node; });
   for (auto& [newcomer, dispute] : disputes_) dispute.asked.erase(node);
@@ -243,7 +252,12 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   }
   turn.record("proofs", text);
   next_background_ = turn.now + limits::kLoadRetryMax;
-  if (decided) return confirm(claim.tensor, turn);
+  if (decided) {
+    KeepTensors keep;
+    confirm(claim.tensor, keep);
+    if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
+    return;
+  }
   known.doubted = true;
   for (const NodeId node : known.holders) verdicts_.push_back(undecided(node, claim));
 }
@@ -256,7 +270,7 @@ void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn
     Known& known = known_.at(claim.tensor);
     losers.insert(known.holders.begin(), known.holders.end());
     known = {claim, true, false, {}};
-    if (newcomer != kHeadNode) known.holders.insert(newcomer);
+    if (newcomer != kHeadNode) holds(newcomer, known);
     unconfirmed_.erase(claim.tensor);
     keep.tensors.push_back({claim, true});
   }

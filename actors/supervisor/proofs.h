@@ -66,8 +66,9 @@ class Proofs {
   };
 
   void first_report(NodeId node, const TensorProof& proof);
-  void compare(NodeId node, const TensorProof& proof, SupervisorTurn& turn);
-  void confirm(const std::string& tensor, SupervisorTurn& turn);
+  void compare(NodeId node, const TensorProof& proof, KeepTensors& keep);
+  void holds(NodeId node, Known& known);
+  void confirm(const std::string& tensor, KeepTensors& keep);
   void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                           SupervisorTurn& turn);
   void begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn);
@@ -78,6 +79,7 @@ class Proofs {
   void adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
 
   std::map<std::string, Known, std::less<>> known_;
+  std::map<NodeId, std::vector<Known*>> held_;  ///< what each member was a holder of
   std::set<std::string> unconfirmed_;
   std::map<NodeId, Dispute> disputes_;         ///< by who read otherwise; kHeadNode: the head
   std::map<std::uint64_t, Reading> readings_;  ///< by number

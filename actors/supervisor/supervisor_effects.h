@@ -78,7 +78,7 @@ struct ReadTensors {
   std::uint64_t reading = 0;  ///< its number, for the answer
   std::vector<std::string> tensors;
   std::uint64_t bytes_max = 0;  ///< it stops after them, but reads one at least
-  bool fresh = false;           ///< past the page cache
+  bool fresh = false;           ///< for a dispute: the answer is a vote
 };
 
 using SupervisorEffects =

@@ -1,7 +1,9 @@
 """What the tests of recovery and of elastic membership share."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
 
 from answers import make_requests
@@ -86,3 +88,25 @@ def hurt(stage, node, number=signal.SIGKILL):
     at = time.time(), time.monotonic()
     os.kill(node["pid"], number)
     return at
+
+
+@contextlib.contextmanager
+def held_to(share, pids, period_s=0.05):
+    """Processes that run for that share of the time only."""
+    done = threading.Event()
+
+    def hold():
+        while not done.wait(share * period_s):
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep((1 - share) * period_s)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

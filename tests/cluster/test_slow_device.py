@@ -1,38 +1,16 @@
 """A worker that gets little of its processor, as beside a busy neighbour."""
 
 import concurrent.futures
-import contextlib
-import os
-import signal
 import threading
 import time
 
+from recovery import held_to
 from running import DEMO, wait_until
 
 
 def request(key):
     return {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 48, "temperature": 1, "seed": key,
             "ignore_eos": True, "return_token_ids": True}  # fmt: skip
-
-
-@contextlib.contextmanager
-def throttled(pid):
-    """Stopped for 18 of 20 ms."""
-    done = threading.Event()
-
-    def throttle():
-        while not done.wait(0.0015):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.0185)
-            os.kill(pid, signal.SIGCONT)
-
-    thread = threading.Thread(target=throttle)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_a_device_that_has_become_slow(cluster):
@@ -66,7 +44,7 @@ def test_a_device_that_has_become_slow(cluster):
                 return any(event["kind"] == "device_slow" and victim["id"] in event["text"]
                            for event in cluster.status()["events"])  # fmt: skip
 
-            with throttled(victim["pid"]):
+            with held_to(0.075, [victim["pid"]], period_s=0.02):
                 wait_until(told, 15, "the slow device is found out")
         finally:
             over.set()

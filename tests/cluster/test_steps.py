@@ -1,17 +1,13 @@
 """What one sequence may do to others, and a slow device to all: nothing, and time."""
 
-import contextlib
 import json
-import os
 import shutil
-import signal
 import struct
-import threading
 import time
 
 import pytest
 
-from recovery import SMALL
+from recovery import SMALL, held_to
 from running import DEMO, at_once, wait_until
 
 LAYER, EXPERT = 1, 3
@@ -65,28 +61,6 @@ def test_an_overflow_is_the_trouble_of_whom_it_meets(cluster, overflowing):
         return replica["kv_blocks_used"] == 0 and replica["running"] == 0
 
     wait_until(at_rest, 10, "all blocks are free again")
-
-
-@contextlib.contextmanager
-def held_to(share, pids, period_s=0.05):
-    """Processes that run for that share of the time only."""
-    done = threading.Event()
-
-    def hold():
-        while not done.wait(share * period_s):
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
-            time.sleep((1 - share) * period_s)
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.mark.long
