@@ -15,6 +15,7 @@
 #include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
 #include "actors/head/head.h"
+#include "actors/head/open_model.h"
 #include "actors/supervisor/status.h"
 #include "model/checkpoint.h"
 #include "model/kv_cache.h"
@@ -22,7 +23,6 @@
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
-#include "transport/utf8.h"
 
 namespace troupe {
 namespace {
@@ -55,17 +55,6 @@ ModelCosts costs_of(const ModelConfig& config, Numerics numerics) {
   costs.kv_bytes_per_token_layer = kv_bytes_per_token_layer(config, numerics);
   costs.kv_bytes_per_token = sizeof(TokenId);
   return costs;
-}
-
-/// Names travel to the workers, and stand in metrics and answers.
-Status check_name(const std::string& flag, const std::string& name) {
-  if (!transport::is_utf8(name) || name.find('\0') != name.npos)
-    return invalid_argument(flag + " must be UTF-8 text, and '" +
-                            transport::repair_utf8(name, 256) + "' is not; rename it.");
-  if (name.size() > limits::kNameBytesMax)
-    return invalid_argument(flag + " may have at most " + std::to_string(limits::kNameBytesMax) +
-                            " bytes, not " + std::to_string(name.size()) + ".");
-  return {};
 }
 
 /// The control lane of a head, if it listens. Thread-safe.
@@ -172,13 +161,8 @@ struct HeadNode::Impl final : HeadSurroundings {
 };
 
 Status HeadNode::Impl::start(HeadOptions options) {
-  const std::string path = std::filesystem::absolute(options.engine.model).string();
-  if (const Status named = check_name("--model", path); !named.ok()) return named;
-  if (const Status named = check_name("--served-model-name", options.engine.served_model_name);
-      !named.ok())
-    return named;
   if (!options.checkpoint) {
-    auto opened = Checkpoint::open(options.engine.model);
+    auto opened = open_model(options.engine);
     if (!opened.ok()) return opened.error();
     options.checkpoint = std::move(*opened);
   }
@@ -208,7 +192,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
       RequestDoor::Options{frontend, metrics.get(), random_seed});
   SupervisorOptions supervisor = supervisor_options(options, checkpoint);
   if (keeper) {
-    auto known = keeper->known(supervisor.checkpoint_hash);
+    auto known = keeper->known(supervisor.checkpoint_hash, options.engine.model);
     if (!known.ok()) return known.error();
     supervisor.known = std::move(*known);
   }

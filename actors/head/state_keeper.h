@@ -14,8 +14,9 @@ namespace troupe {
 class StateKeeper {
  public:
   virtual ~StateKeeper() = default;
-  /// What was kept of the checkpoint with that hash; once, before anything is kept.
-  virtual Result<KnownState> known(const std::string& checkpoint_hash) = 0;
+  /// What was kept of the checkpoint with that hash in that folder; once, before anything is kept.
+  virtual Result<KnownState> known(const std::string& checkpoint_hash,
+                                   const std::string& folder) = 0;
   /// The next new worker's id; called before anybody hears of the one before.
   virtual void keep_next_node(std::uint32_t next_node) = 0;
   virtual void keep_numerics(Numerics numerics) = 0;

@@ -153,10 +153,12 @@ Status ClusterFiles::load() {
   return {};
 }
 
-Result<KnownState> ClusterFiles::known(const std::string& checkpoint_hash) {
-  auto known = known_.read(checkpoint_hash);
+Result<KnownState> ClusterFiles::known(const std::string& checkpoint_hash,
+                                        const std::string& folder) {
+  const std::string model = KnownFile::model(checkpoint_hash, folder);
+  auto known = known_.read(model);
   if (!known.ok()) return known;
-  if (const Status begun = known_.begin(checkpoint_hash, *known); !begun.ok()) return begun.error();
+  if (const Status begun = known_.begin(model, *known); !begun.ok()) return begun.error();
   return known;
 }
 

@@ -28,7 +28,8 @@ class ClusterFiles final : public StateKeeper {
   std::uint32_t next_node = 1;  ///< the next new worker's id
 
   // StateKeeper
-  Result<KnownState> known(const std::string& checkpoint_hash) override;
+  Result<KnownState> known(const std::string& checkpoint_hash,
+                           const std::string& folder) override;
   void keep_next_node(std::uint32_t id) override;
   void keep_numerics(Numerics numerics) override;
   void keep_tensors(const std::vector<KnownTensor>& tensors) override;

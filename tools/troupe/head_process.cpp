@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "actors/head/open_model.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/version.h"
@@ -71,7 +72,7 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   if (!listen.ok()) return invalid_argument("--listen: " + listen.error().message);
   for (const auto& key : flags.doors.api_keys)
     if (key.empty()) return invalid_argument("--api-key must not be empty.");
-  auto checkpoint = Checkpoint::open(engine->model);
+  auto checkpoint = open_model(*engine);
   if (!checkpoint.ok()) return checkpoint.error();
   // The state folder is touched once all is known to be right.
   auto files = ClusterFiles::open(common.state_dir);

@@ -103,12 +103,18 @@ bool get(std::istringstream& in, KnownCanary& canary) {
 
 }  // namespace
 
-Result<KnownState> KnownFile::read(const std::string& checkpoint_hash) const {
+std::string KnownFile::model(const std::string& checkpoint_hash, const std::string& folder) {
+  std::error_code error;
+  const auto place = std::filesystem::weakly_canonical(folder, error);
+  return checkpoint_hash + '@' + quoted(error ? folder : place.string());
+}
+
+Result<KnownState> KnownFile::read(const std::string& model) const {
   std::ifstream in(path_);
   KnownState known;
   std::string line;
   if (!in || !std::getline(in, line)) return known;
-  if (line != std::string(kFormat) + " " + checkpoint_hash) return known;
+  if (line != std::string(kFormat) + " " + model) return known;
   std::map<std::string, KnownTensor> tensors;
   while (std::getline(in, line)) {
     if (!line.ends_with(" .")) {
@@ -144,11 +150,11 @@ Result<KnownState> KnownFile::read(const std::string& checkpoint_hash) const {
   return known;
 }
 
-Status KnownFile::begin(const std::string& checkpoint_hash, const KnownState& known) {
+Status KnownFile::begin(const std::string& model, const KnownState& known) {
   const std::string next = path_ + ".new";
   {
     std::ofstream out(next, std::ios::trunc);
-    out << kFormat << ' ' << checkpoint_hash << '\n';
+    out << kFormat << ' ' << model << '\n';
     if (known.numerics) out << line_of(*known.numerics);
     for (const auto& tensor : known.tensors) out << line_of(tensor);
     if (known.canary) out << line_of(*known.canary);

@@ -8,17 +8,21 @@
 namespace troupe::cli {
 
 /// STATE/known: what a head has found out of its checkpoint (KnownState), a fact a line. Lines are
-/// only added; of two about the same thing the later one counts. Begins with the checkpoint's hash:
-/// what is known of another one is worth nothing.
+/// only added; of two about the same thing the later one counts. Begins with the model that it is
+/// about: what is known of another one is worth nothing.
 class KnownFile {
  public:
   explicit KnownFile(std::string path) : path_(std::move(path)) {}
 
-  /// Empty when there is none, or it is another checkpoint's. A line that was cut off by a crash is
+  /// A checkpoint with that hash of its headers in that folder: one word. Whoever starts a head with
+  /// another folder wants other weights; those of the same folder are to stay.
+  static std::string model(const std::string& checkpoint_hash, const std::string& folder);
+
+  /// Empty when there is none, or it is another model's. A line that was cut off by a crash is
   /// left out; kCorrupt when another line is none of this file's.
-  Result<KnownState> read(const std::string& checkpoint_hash) const;
+  Result<KnownState> read(const std::string& model) const;
   /// Begins the file again with what is known, in one piece.
-  Status begin(const std::string& checkpoint_hash, const KnownState& known);
+  Status begin(const std::string& model, const KnownState& known);
 
   Status add(Numerics numerics);
   Status add(const std::vector<KnownTensor>& tensors);

@@ -1,0 +1,33 @@
+#include "actors/head/open_model.h"
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/limits.h"
+#include "transport/utf8.h"
+
+namespace troupe {
+namespace {
+
+Status check_name(const std::string& flag, const std::string& name) {
+  if (!transport::is_utf8(name) || name.find('\0') != name.npos)
+    return invalid_argument(flag + " must be UTF-8 text, and '" +
+                            transport::repair_utf8(name, 256) + "' is not; rename it.");
+  if (name.size() > limits::kNameBytesMax)
+    return invalid_argument(flag + " may have at most " + std::to_string(limits::kNameBytesMax) +
+                            " bytes, not " + std::to_string(name.size()) + ".");
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine) {
+  const std::string path = std::filesystem::absolute(engine.model).string();
+  if (const Status named = check_name("--model", path); !named.ok()) return named.error();
+  if (const Status named = check_name("--served-model-name", engine.served_model_name);
+      !named.ok())
+    return named.error();
+  return Checkpoint::open(engine.model);
+}
+
+}  // namespace troupe
