@@ -23,7 +23,7 @@ using kernels::WeightType;
 
 /// Rows are read about so many bytes at a time: they stay in the cache between reading, digesting
 /// and packing.
-constexpr std::size_t kPieceBytes = 1u << 20;
+constexpr std::size_t kReadBytes = 1u << 20;
 
 WeightType type_of(DType dtype) {
   return dtype == DType::kF32 ? WeightType::kF32 : WeightType::kBf16;
@@ -149,7 +149,7 @@ class WeightLoader {
 
   /// Hands out all rows, as many as fit into a piece, `granule` of them or a multiple at a time.
   void each_piece(TensorReader& rows, std::int64_t granule, const TakeRows& take) {
-    const std::int64_t fit = static_cast<std::int64_t>(kPieceBytes / rows.row_bytes());
+    const std::int64_t fit = static_cast<std::int64_t>(kReadBytes / rows.row_bytes());
     const std::int64_t most = std::max<std::int64_t>(fit / granule, 1) * granule;
     const auto bytes = [&](std::int64_t count) {
       return static_cast<std::size_t>(count) * rows.row_bytes();

@@ -16,7 +16,7 @@ namespace {
 using control::CertificatePtr;
 using control::KeyPtr;
 
-constexpr std::string_view kTitle = "troupe-credentials 1";
+constexpr std::string_view kCredentialsTitle = "troupe-credentials 1";
 constexpr std::size_t kCredentialsBytesMax = 64u << 10;
 constexpr long kSecondsOfDay = 24 * 60 * 60;
 constexpr long kValidDays = 30 * 365;
@@ -81,7 +81,7 @@ std::string random_name() {
 }
 
 Result<ClusterCredentials> parse(std::string_view text) {
-  auto entries = control::parse_entries(kTitle, text);
+  auto entries = control::parse_entries(kCredentialsTitle, text);
   if (!entries.ok()) return entries.error();
   const auto value = [&](std::string_view key) { return control::only_value(*entries, key); };
   const std::string ca = value("ca-certificate");
@@ -94,7 +94,7 @@ Result<ClusterCredentials> parse(std::string_view text) {
 }
 
 std::string format(const ClusterCredentials& credentials) {
-  return control::format_entries(kTitle, {{"ca-certificate", credentials.head.ca_certificate},
+  return control::format_entries(kCredentialsTitle, {{"ca-certificate", credentials.head.ca_certificate},
                                           {"head-certificate", credentials.head.certificate},
                                           {"head-key", credentials.head.private_key},
                                           {"worker-certificate", credentials.worker.certificate},

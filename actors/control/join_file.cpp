@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view kTitle = "troupe-join 1";
+constexpr std::string_view kJoinTitle = "troupe-join 1";
 constexpr std::size_t kHostBytesMax = 255;
 
 bool is_host_char(char c) {
@@ -59,7 +59,7 @@ std::string format_join_file(const JoinFile& join) {
   entries.emplace_back("ca-certificate", join.worker.ca_certificate);
   entries.emplace_back("worker-certificate", join.worker.certificate);
   entries.emplace_back("worker-key", join.worker.private_key);
-  return control::format_entries(kTitle, entries);
+  return control::format_entries(kJoinTitle, entries);
 }
 
 Result<JoinFile> parse_join_file(std::string_view text, const std::string& name) {
@@ -67,7 +67,7 @@ Result<JoinFile> parse_join_file(std::string_view text, const std::string& name)
     return corrupt("The join file " + name + " " + what + "; copy it from the head again.");
   };
   if (text.size() > kJoinFileBytesMax) return wrong("is too long");
-  const auto entries = control::parse_entries(kTitle, text);
+  const auto entries = control::parse_entries(kJoinTitle, text);
   if (!entries.ok() && entries.error().code == ErrorCode::kRefused)
     return refused("The join file " + name + " " + entries.error().message +
                    "; use the head's version here too.");

@@ -8,7 +8,6 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t kHostBytesMax = 255;
-constexpr std::size_t kTextBytesMax = 4096;
 
 bool printable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
@@ -63,8 +62,8 @@ Status check_inventory(const Join& join) {
   }
   if (join.host.empty() || join.host.size() > kHostBytesMax || !printable(join.host) ||
       join.pid <= 0 || !printable(join.version) || join.version.size() > kHostBytesMax ||
-      join.fabric_address.empty() || join.fabric_address.size() > kTextBytesMax ||
-      join.fabric_description.size() > kTextBytesMax) {
+      join.fabric_address.empty() || join.fabric_address.size() > limits::kNameBytesMax ||
+      join.fabric_description.size() > limits::kNameBytesMax) {
     return invalid_argument(
         "Its host name, process id, version or bulk address cannot be; run the "
         "same version of troupe on both.");

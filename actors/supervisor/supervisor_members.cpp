@@ -13,7 +13,6 @@
 namespace troupe {
 namespace {
 
-constexpr std::size_t kTextBytesMax = 4096;
 constexpr std::size_t kLinkTextBytesMax = 1024;
 
 }  // namespace
@@ -60,7 +59,7 @@ void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn&
 void Supervisor::on(const Leave& leave, const Envelope& envelope, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   const Sender sender = sender_of(envelope, turn);
-  const std::string reason = leave.reason.substr(0, kTextBytesMax);
+  const std::string reason = leave.reason.substr(0, limits::kNameBytesMax);
   if (sender.kind == Sender::Kind::kStranger) {
     // A worker that found by itself that it does not belong here.
     ++counters_.refused_joins;
@@ -114,7 +113,7 @@ void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
   for (std::size_t i = 0; i < member.devices.size(); ++i)
     if (!member.devices[i].failed.empty())
       why = to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)}) +
-            " failed: " + member.devices[i].failed.substr(0, kTextBytesMax);
+            " failed: " + member.devices[i].failed.substr(0, limits::kNameBytesMax);
   turn.record("device_failed", why);
   placement_.device_failed(why, turn);
   placement_.consider(turn);
@@ -187,9 +186,9 @@ void Supervisor::on(const ProofFailed& failed, const Envelope& envelope, TimePoi
   if (!member || placement_.service().stopping()) return;
   ++counters_.refused_copies;
   const std::string text =
-      "Tensor " + failed.tensor.substr(0, kTextBytesMax) + " in the memory of " +
+      "Tensor " + failed.tensor.substr(0, limits::kNameBytesMax) + " in the memory of " +
       to_string(member->id) + " on " + member->inventory.host + " is not what was loaded (" +
-      failed.reason.substr(0, kTextBytesMax) + "); its last good proof was " +
+      failed.reason.substr(0, limits::kNameBytesMax) + "); its last good proof was " +
       std::to_string(failed.last_good_s) + " s ago.";
   turn.record("proof_failed", text);
   take_out(member->id, corrupt(text), turn);
@@ -279,7 +278,8 @@ void Supervisor::on(const CrashReport& report, const Envelope& envelope, TimePoi
   SupervisorTurn turn = turn_of(now, effects);
   const auto session = client_of(envelope, turn);
   if (!session) return;
-  const std::string reason = "its process crashed: " + report.reason.substr(0, kTextBytesMax);
+  const std::string reason =
+      "its process crashed: " + report.reason.substr(0, limits::kNameBytesMax);
   OperationProgress answer{report.query, 0, 0, "", true, std::nullopt};
   const auto is_it = [&](const Member& member) {
     return member.id == report.node && member.incarnation == report.incarnation;

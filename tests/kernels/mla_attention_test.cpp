@@ -7,15 +7,15 @@
 namespace troupe::kernels {
 namespace {
 
-struct Shape {
+struct AttentionShape {
   std::size_t heads, kv_lora, rope;
 };
 
-const std::vector<Shape> kShapes = {{1, 8, 4}, {3, 20, 6}, {16, 64, 16}, {17, 128, 32}, {5, 77, 9}};
+const std::vector<AttentionShape> kAttentionShapes = {{1, 8, 4}, {3, 20, 6}, {16, 64, 16}, {17, 128, 32}, {5, 77, 9}};
 
 /// A cache with one sequence per table, its blocks strewn over the pool.
 struct Cache {
-  Cache(Numerics family, const Shape& s, std::size_t block_size, std::size_t positions)
+  Cache(Numerics family, const AttentionShape& s, std::size_t block_size, std::size_t positions)
       : view{nullptr, wire_type(family), block_size, s.kv_lora, s.rope} {
     const std::size_t blocks = (positions + block_size - 1) / block_size;
     bytes = Buffer(blocks * 3 * block_size * view.slot_bytes());
@@ -41,7 +41,7 @@ struct Cache {
 };
 
 struct Problem {
-  Problem(const Shape& shape, std::size_t positions)
+  Problem(const AttentionShape& shape, std::size_t positions)
       : s(shape),
         n(positions),
         latent(random_values(n * s.kv_lora, 1)),
@@ -64,7 +64,7 @@ struct Problem {
     return out;
   }
 
-  Shape s;
+  AttentionShape s;
   std::size_t n;
   std::vector<float> latent, rope, q_latent, q_rope;
 };
@@ -103,7 +103,7 @@ double worst_error(const Problem& p, Numerics family, const std::vector<float>& 
 TEST_CASE("attention agrees with float64 for every family and odd shape") {
   for (Numerics family : supported_numerics()) {
     TestContext ctx(family, 2);
-    for (const Shape& s : kShapes) {
+    for (const AttentionShape& s : kAttentionShapes) {
       INFO(to_string(family) << " heads=" << s.heads << " kv_lora=" << s.kv_lora);
       const Problem p(s, 150);
       Cache cache(family, s, 16, p.n);
@@ -115,7 +115,7 @@ TEST_CASE("attention agrees with float64 for every family and odd shape") {
 
 TEST_CASE("a row of attention depends on its position only") {
   for (Numerics family : supported_numerics()) {
-    for (const Shape& s : kShapes) {
+    for (const AttentionShape& s : kAttentionShapes) {
       INFO(to_string(family) << " heads=" << s.heads);
       const Problem p(s, 140);
       TestContext one(family);
@@ -141,7 +141,7 @@ TEST_CASE("a row of attention depends on its position only") {
 }
 
 TEST_CASE("not-a-number in a query or the cache ends in not-a-number, not in a crash") {
-  const Shape s = {2, 24, 8};
+  const AttentionShape s = {2, 24, 8};
   for (Numerics family : supported_numerics()) {
     TestContext ctx(family);
     Problem p(s, 70);

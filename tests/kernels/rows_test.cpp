@@ -17,9 +17,9 @@ constexpr std::size_t kWidths[] = {1, 2, 7, 16, 33, 100, 576};
 
 /// Runs an op over 512 rows one by one, then in batches on 1 to 4 threads; bits must be equal.
 /// The op turns x [rows, d] into y [rows, d]; `first` is the number of its first row.
-using RowOp = std::function<void(const Context&, std::size_t first, ConstRows x, Rows y)>;
+using RowFunction = std::function<void(const Context&, std::size_t first, ConstRows x, Rows y)>;
 
-void check_invariance(std::size_t d, const RowOp& op) {
+void check_invariance(std::size_t d, const RowFunction& op) {
   const auto x = random_values(512 * d, 1, 3);
   for (Numerics family : supported_numerics()) {
     std::vector<float> alone(512 * d), y(512 * d);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr Duration kJobTime = std::chrono::microseconds(80);
 /// What a slow device's work takes, in what it usually does.
-constexpr int kSlowness = 8;
+constexpr int kSlowFactor = 8;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ Status SimDevice::submit(std::function<void()> job) {
   if (jobs_.size() >= limits::kComputeQueueMax)
     return resource_exhausted("A device has too many jobs waiting.");
   jobs_.push_back(std::move(job));
-  free_at_ = std::max(free_at_, host_.now()) + kJobTime * (slow_ ? kSlowness : 1);
+  free_at_ = std::max(free_at_, host_.now()) + kJobTime * (slow_ ? kSlowFactor : 1);
   host_.later(free_at_ - host_.now(), [this] { run_next(); });
   return {};
 }
@@ -44,7 +44,7 @@ bool SimDevice::makes_progress(TimePoint now, Duration patience) {
 void SimDevice::probe() {
   (void)submit([this] {
     probe_us_ = static_cast<std::uint32_t>(host_.loop().pick(95, 120)) *
-                static_cast<std::uint32_t>(slow_ ? kSlowness : 1);
+                static_cast<std::uint32_t>(slow_ ? kSlowFactor : 1);
   });
 }
 

@@ -13,8 +13,8 @@ using namespace troupe::testing;
 
 namespace {
 
-struct Fixture {
-  Fixture() { post.attach(at(1, 7), mailbox); }
+struct PostFixture {
+  PostFixture() { post.attach(at(1, 7), mailbox); }
   Post post;
   std::shared_ptr<KeptMail> mailbox = std::make_shared<KeptMail>();
 };
@@ -24,7 +24,7 @@ const Ref<ReplicaInbox> kReplica{NodeId{1}, Incarnation{7}};
 }  // namespace
 
 TEST_CASE("a message within the process arrives by pointer, in order") {
-  Fixture f;
+  PostFixture f;
   const auto first = message_of(Stop{"enough"}), second = message_of(Stop{"really"});
   f.post.send({at(0, 1), at(1, 7), first});
   f.post.send({at(0, 1), at(1, 7), second});
@@ -34,7 +34,7 @@ TEST_CASE("a message within the process arrives by pointer, in order") {
 }
 
 TEST_CASE("a local message arrives as what it is; without its actor it is dropped") {
-  Fixture f;
+  PostFixture f;
   f.post.tell(kReplica, PeerDown{NodeId{4}, Incarnation{2}, "gone"});
   REQUIRE(f.mailbox->kept.size() == 1);
   const auto* content =
@@ -46,7 +46,7 @@ TEST_CASE("a local message arrives as what it is; without its actor it is droppe
 }
 
 TEST_CASE("a message for another node goes to the lane of that life of it") {
-  Fixture f;
+  PostFixture f;
   std::vector<Envelope> carried;
   f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
     carried.push_back(e);
@@ -57,7 +57,7 @@ TEST_CASE("a message for another node goes to the lane of that life of it") {
 }
 
 TEST_CASE("an undeliverable message returns an error to its sender") {
-  Fixture f;
+  PostFixture f;
   const auto expect_error = [&](std::uint64_t reference) {
     REQUIRE(f.mailbox->kept.size() == 1);
     const Mail got = f.mailbox->take();
@@ -87,7 +87,7 @@ TEST_CASE("an undeliverable message returns an error to its sender") {
 }
 
 TEST_CASE("an older life's lane replaces no newer one") {
-  Fixture f;
+  PostFixture f;
   int newer = 0, older = 0;
   f.post.set_lane(NodeId{2}, Incarnation{9}, [&](const Envelope&) { return ++newer, Status(); });
   f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope&) { return ++older, Status(); });
@@ -104,7 +104,7 @@ TEST_CASE("an older life's lane replaces no newer one") {
 }
 
 TEST_CASE("what a lane brings for an actor that is not here is refused and counted") {
-  Fixture f;
+  PostFixture f;
   std::vector<Envelope> answers;
   f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
     answers.push_back(e);
@@ -121,7 +121,7 @@ TEST_CASE("what a lane brings for an actor that is not here is refused and count
 }
 
 TEST_CASE("a full mailbox is said to be full, and is no fence") {
-  Fixture f;
+  PostFixture f;
   std::vector<Envelope> answers;
   f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
     answers.push_back(e);
@@ -138,7 +138,7 @@ TEST_CASE("a full mailbox is said to be full, and is no fence") {
 }
 
 TEST_CASE("mail that is held leaves in its order, or never") {
-  Fixture f;
+  PostFixture f;
   std::vector<std::uint64_t> carried;
   f.post.set_lane(NodeId{2}, Incarnation{8}, [&](const Envelope& e) {
     carried.push_back(std::get<StepAbort>(*e.message).step.value);
@@ -171,7 +171,7 @@ TEST_CASE("mail that is held leaves in its order, or never") {
 }
 
 TEST_CASE("a detached actor gets nothing more") {
-  Fixture f;
+  PostFixture f;
   CHECK(f.post.detach(at(1, 7)) == f.mailbox);
   CHECK(!f.post.detach(at(1, 7)));
   f.post.send({at(0, 1), at(1, 7), message_of(Stop{"x"})});
@@ -180,7 +180,7 @@ TEST_CASE("a detached actor gets nothing more") {
 }
 
 TEST_CASE("peers fill a mailbox only so far; the rest is for the node's own news") {
-  Fixture f;
+  PostFixture f;
   const auto message = message_of(Stop{"x"});
   for (std::size_t i = 0; i < limits::kMailboxMax; ++i)
     REQUIRE(f.mailbox->put(Mail(Envelope{at(2, 1), at(1, 7), message})).ok());

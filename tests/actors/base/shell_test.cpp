@@ -61,17 +61,17 @@ struct Notebook {
 };
 
 /// What the machine wanted, in order; shared with the mailbox that its sends arrive in.
-using Diary = std::vector<std::string>;
+using Lines = std::vector<std::string>;
 struct NotebookHands {
-  Diary* diary;
+  Lines* diary;
   void carry_out(Noted&& noted, const Notebook&) { diary->push_back("noted " + noted.text); }
   void turned(const Notebook& machine) {
     diary->push_back("turn " + std::to_string(machine.turns));
   }
 };
-class DiaryMailbox final : public Mailbox {
+class LinesMailbox final : public Mailbox {
  public:
-  explicit DiaryMailbox(Diary& diary) : diary_(diary) {}
+  explicit LinesMailbox(Lines& diary) : diary_(diary) {}
   void end() override {}
 
  private:
@@ -82,7 +82,7 @@ class DiaryMailbox final : public Mailbox {
     if (const auto* lost = std::get_if<Undeliverable>(mail.envelope.message.get()))
       return diary_.push_back("refused: " + lost->error.message);
   }
-  Diary& diary_;
+  Lines& diary_;
 };
 
 /// A host of one actor, which the test calls itself.
@@ -103,7 +103,7 @@ class BareHost final : public Host {
 };
 
 struct Stage {
-  Stage() { post.attach(kOther.address, std::make_shared<DiaryMailbox>(diary)); }
+  Stage() { post.attach(kOther.address, std::make_shared<LinesMailbox>(diary)); }
   std::optional<TimePoint> send(auto message) {
     return shell.on(Mail(Envelope{kOther.address, kSelf.address, message_of(std::move(message))}));
   }
@@ -112,7 +112,7 @@ struct Stage {
                          local_message_of<NotebookInbox>(std::move(message))));
   }
   Post post;
-  Diary diary;
+  Lines diary;
   BareHost host{post};
   Shell<Notebook, NotebookHands> shell{host, kSelf.address, Notebook{}, NotebookHands{&diary}};
 };
@@ -122,14 +122,14 @@ struct Stage {
 TEST_CASE("effects of all kinds are carried out in the order in which they were appended") {
   Stage stage;
   stage.send(Stop{"hello"});
-  CHECK(stage.diary == Diary{"noted hello", "sent first", "told", "noted between", "sent last",
+  CHECK(stage.diary == Lines{"noted hello", "sent first", "told", "noted between", "sent last",
                              "noted end", "turn 1"});
 }
 
 TEST_CASE("the earliest time that a turn asked for is when the actor is woken") {
   Stage stage;
   CHECK(stage.shell.on_wake() == TimePoint{} + std::chrono::seconds(5));
-  CHECK(stage.diary == Diary{"noted woken", "noted end", "turn 1"});
+  CHECK(stage.diary == Lines{"noted woken", "noted end", "turn 1"});
   stage.host.time += std::chrono::seconds(3);
   CHECK(stage.tell(Double{1}) == TimePoint{} + std::chrono::seconds(8));
 }
@@ -147,7 +147,7 @@ TEST_CASE("what an inbox does not take is refused, but no refusal is answered") 
   stage.send(StepAbort{0, StepId{6}});
   stage.send(Cancel{SequenceId{1}, 0});
   stage.send(Undeliverable{});
-  CHECK(stage.diary == Diary{"refused: That actor does not take this message.", "noted end",
+  CHECK(stage.diary == Lines{"refused: That actor does not take this message.", "noted end",
                              "turn 1", "refused: not now", "noted end", "turn 2", "noted end",
                              "turn 3"});
 }

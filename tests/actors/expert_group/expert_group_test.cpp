@@ -9,6 +9,7 @@
 #include "actors/base/undeliverable.h"
 #include "runtime/limits.h"
 #include "tests/actors/effects.h"
+#include "tests/actors/expert_group/addresses.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -16,8 +17,6 @@ using namespace troupe::testing;
 namespace {
 
 constexpr std::size_t kRowBytes = 8;
-const Address kShard{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 3}};
-const Address kGroup{NodeId{1}, Incarnation{10}, {ActorKind::kExpertGroup, 0}};
 
 /// A question of two rows with three pairs.
 Dispatch fitting(std::uint64_t call) {
@@ -32,7 +31,7 @@ Dispatch fitting(std::uint64_t call) {
 
 template <class T>
 Envelope from_shard(T message) {
-  return {kShard, kGroup, message_of(std::move(message))};
+  return {kShard, kGroup.address, message_of(std::move(message))};
 }
 
 /// One turn; all invariants hold after it.
@@ -146,7 +145,7 @@ TEST_CASE("those whose answers take long hear about once a second that they are 
 TEST_CASE("an answer that does not arrive becomes NotHere, once") {
   ExpertGroup group(kRowBytes);
   const auto lost = [](MessagePtr answer) {
-    const Envelope unsent{kGroup, kShard, std::move(answer)};
+    const Envelope unsent{kGroup.address, kShard, std::move(answer)};
     return from_shard(undeliverable(unsent, resource_exhausted("too long")));
   };
   const NotHere told = refusal(play(group, lost(message_of(ExpertOutput{7, 3, {}}))));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/weights.h"
+#include "tests/actors/expert_group/addresses.h"
 #include "tests/model/local_model.h"
 
 using namespace troupe;
@@ -16,8 +17,6 @@ using namespace troupe::testing;
 
 namespace {
 
-const Address kShard{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 3}};
-const Address kGroup{NodeId{1}, Incarnation{10}, {ActorKind::kExpertGroup, 0}};
 constexpr Numerics kNumerics = Numerics::kReference;
 
 /// A small model's experts 0 and 1 of its last layer on a device.
@@ -48,7 +47,7 @@ struct Stand {
     dispatch.rows = 2;
     dispatch.pairs = std::move(pairs);
     dispatch.payload = Payload::of(std::move(rows));
-    return {kShard, kGroup, message_of(std::move(dispatch))};
+    return {kShard, kGroup.address, message_of(std::move(dispatch))};
   }
 };
 

@@ -10,15 +10,14 @@
 
 #include "actors/device/cpu_device.h"
 #include "tests/actors/device/stand.h"
+#include "tests/actors/expert_group/addresses.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
 
-constexpr std::size_t kRowBytes = 8;
-const Address kShard{NodeId{2}, Incarnation{20}, {ActorKind::kLayerShard, 3}};
-const Ref<ExpertGroupInbox> kGroup{NodeId{1}, Incarnation{10}};
+constexpr std::size_t kGroupRowBytes = 8;
 const Ref<NodeAgentInbox> kAgent{NodeId{1}, Incarnation{10}};
 
 Envelope question(std::uint64_t call) {
@@ -26,7 +25,7 @@ Envelope question(std::uint64_t call) {
   dispatch.call = call;
   dispatch.rows = 1;
   dispatch.pairs = {{0, 4}};
-  dispatch.payload = Payload::of(std::make_shared<Buffer>(kRowBytes));
+  dispatch.payload = Payload::of(std::make_shared<Buffer>(kGroupRowBytes));
   return {kShard, kGroup.address, message_of(std::move(dispatch))};
 }
 
@@ -77,7 +76,7 @@ struct Desk {
   TestHost& host;
   std::shared_ptr<Log> log = std::make_shared<Log>();
   std::shared_ptr<MailQueue> news, agent_news;
-  const ExpertGroup group{kRowBytes};
+  const ExpertGroup group{kGroupRowBytes};
   std::unique_ptr<GroupHands> hands;
 };
 

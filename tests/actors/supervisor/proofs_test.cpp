@@ -14,8 +14,8 @@ TensorProof proof(std::uint64_t bytes, const std::string& tensor = "t") {
 }
 
 /// Three workers on three hosts, and a first version that waits for their Loaded.
-struct Cluster : Head {
-  explicit Cluster(int workers = 3, SupervisorOptions o = options()) : Head(with(o, workers)) {
+struct ProvingCluster : Head {
+  explicit ProvingCluster(int workers = 3, SupervisorOptions o = options()) : Head(with(o, workers)) {
     for (int w = 1; w <= workers; ++w) {
       Join j = good_join(100 + w);
       j.host = "host" + std::to_string(w);
@@ -85,7 +85,7 @@ struct Cluster : Head {
 }  // namespace
 
 TEST_CASE("what one node reads is confirmed by the head before it serves") {
-  Cluster c;
+  ProvingCluster c;
   c.reports(0, proof(1));
   CHECK_FALSE(c.kept.at("t").confirmed);
   c.all_loaded();
@@ -97,7 +97,7 @@ TEST_CASE("what one node reads is confirmed by the head before it serves") {
 }
 
 TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read holds nobody up") {
-  Cluster c;
+  ProvingCluster c;
   c.reports(0, proof(1));
   c.reports(1, proof(1));
   CHECK(c.kept.at("t").confirmed);
@@ -105,7 +105,7 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
   c.head_reads(std::nullopt);
   CHECK(c.activated);
 
-  Cluster hangs;
+  ProvingCluster hangs;
   hangs.reports(0, proof(1));
   hangs.all_loaded();
   for (int i = 0; i < 12; ++i) {
@@ -119,7 +119,7 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
 
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
   SUBCASE("first: the other two and the head outvote it") {
-    Cluster c;
+    ProvingCluster c;
     c.reports(0, proof(666));
     c.reports(1, proof(1));
     CHECK(contains(c.newest("proofs"), "read again"));
@@ -137,7 +137,7 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
     CHECK(c.kept.at("t").confirmed);
   }
   SUBCASE("first, and nobody else loads that tensor: the head finds it") {
-    Cluster c;
+    ProvingCluster c;
     c.reports(0, proof(666));
     c.head_reads(proof(1));
     c.reports(0, proof(666), true);
@@ -147,7 +147,7 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
     CHECK(c.kept.at("t").proof == proof(1));
   }
   SUBCASE("last: what is confirmed stays, and only the newcomer reads again") {
-    Cluster c;
+    ProvingCluster c;
     c.reports(0, proof(1));
     c.reports(1, proof(1));
     c.reads.clear();
@@ -166,7 +166,7 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
 }
 
 TEST_CASE("a node that misread its own file is told apart from one with another file") {
-  Cluster c;
+  ProvingCluster c;
   c.reports(0, proof(1));
   c.reports(1, proof(1));
   c.reports(2, proof(666));
@@ -176,7 +176,7 @@ TEST_CASE("a node that misread its own file is told apart from one with another 
 }
 
 TEST_CASE("one against one: what came first stays, the newcomer does not serve") {
-  Cluster c(2);
+  ProvingCluster c(2);
   c.reports(0, proof(1));
   c.head_reads(std::nullopt);
   c.reports(1, proof(2));
@@ -192,7 +192,7 @@ TEST_CASE("what is kept of an earlier life of the head is what the cluster serve
   SupervisorOptions o = options();
   o.known.tensors = {{proof(1), true}};
   o.known.numerics = Numerics::kReference;
-  Cluster c(3, o);
+  ProvingCluster c(3, o);
   CHECK(c.s.numerics() == Numerics::kReference);
   c.reports(0, proof(666));
   CHECK(c.reads.empty());
@@ -203,7 +203,7 @@ TEST_CASE("what is kept of an earlier life of the head is what the cluster serve
 }
 
 TEST_CASE("memory that is not what was loaded costs a member its life, but not its place") {
-  Cluster c;
+  ProvingCluster c;
   c.all_loaded();
   REQUIRE(c.activated);
   c.from(c.at[1], ProofFailed{"t", "byte 7 of its packed form", 12});
@@ -219,7 +219,7 @@ TEST_CASE("memory that is not what was loaded costs a member its life, but not i
 }
 
 TEST_CASE("a node that fails again and again is given nothing new for a while") {
-  Cluster c;
+  ProvingCluster c;
   c.all_loaded();
   Address at = c.at[1];
   for (std::uint32_t session = 10; session < 13; ++session) {
@@ -236,7 +236,7 @@ TEST_CASE("a node that fails again and again is given nothing new for a while") 
 // --- Replicas -----------------------------------------------------------------------------------
 
 TEST_CASE("a replica serves once it has given the canary") {
-  Cluster c;
+  ProvingCluster c;
   c.canary.reset();
   c.all_loaded();
   REQUIRE(c.activated);
@@ -260,7 +260,7 @@ TEST_CASE("a replica serves once it has given the canary") {
 }
 
 TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard is named") {
-  Cluster c;
+  ProvingCluster c;
   c.all_loaded();
   REQUIRE(c.routes.replicas.size() == 3);
   const ReplicaPlacement wrong = c.s.active()->replicas.at(1);
