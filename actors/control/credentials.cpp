@@ -94,11 +94,12 @@ Result<ClusterCredentials> parse(std::string_view text) {
 }
 
 std::string format(const ClusterCredentials& credentials) {
-  return control::format_entries(kCredentialsTitle, {{"ca-certificate", credentials.head.ca_certificate},
-                                          {"head-certificate", credentials.head.certificate},
-                                          {"head-key", credentials.head.private_key},
-                                          {"worker-certificate", credentials.worker.certificate},
-                                          {"worker-key", credentials.worker.private_key}});
+  return control::format_entries(kCredentialsTitle,
+                                 {{"ca-certificate", credentials.head.ca_certificate},
+                                  {"head-certificate", credentials.head.certificate},
+                                  {"head-key", credentials.head.private_key},
+                                  {"worker-certificate", credentials.worker.certificate},
+                                  {"worker-key", credentials.worker.private_key}});
 }
 
 }  // namespace

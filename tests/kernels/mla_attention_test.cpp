@@ -11,7 +11,8 @@ struct AttentionShape {
   std::size_t heads, kv_lora, rope;
 };
 
-const std::vector<AttentionShape> kAttentionShapes = {{1, 8, 4}, {3, 20, 6}, {16, 64, 16}, {17, 128, 32}, {5, 77, 9}};
+const std::vector<AttentionShape> kAttentionShapes = {
+    {1, 8, 4}, {3, 20, 6}, {16, 64, 16}, {17, 128, 32}, {5, 77, 9}};
 
 /// A cache with one sequence per table, its blocks strewn over the pool.
 struct Cache {
@@ -83,8 +84,8 @@ double worst_error(const Problem& p, Numerics family, const std::vector<float>& 
           score[i] +=
               query(p.q_latent[(r * heads + h) * lora + d]) * stored(p.latent[i * lora + d]);
         for (std::size_t d = 0; d < p.s.rope; ++d)
-          score[i] += query(p.q_rope[(r * heads + h) * p.s.rope + d]) *
-                      stored(p.rope[i * p.s.rope + d]);
+          score[i] +=
+              query(p.q_rope[(r * heads + h) * p.s.rope + d]) * stored(p.rope[i * p.s.rope + d]);
       }
       const double highest = *std::max_element(score.begin(), score.end());
       double total = 0;

@@ -14,8 +14,8 @@ class KnownFile {
  public:
   explicit KnownFile(std::string path) : path_(std::move(path)) {}
 
-  /// A checkpoint with that hash of its headers in that folder: one word. Whoever starts a head with
-  /// another folder wants other weights; those of the same folder are to stay.
+  /// A checkpoint with that hash of its headers in that folder: one word. Whoever starts a head
+  /// with another folder wants other weights; those of the same folder are to stay.
   static std::string model(const std::string& checkpoint_hash, const std::string& folder);
 
   /// Empty when there is none, or it is another model's. A line that was cut off by a crash is

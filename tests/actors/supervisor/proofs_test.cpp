@@ -15,7 +15,8 @@ TensorProof proof(std::uint64_t bytes, const std::string& tensor = "t") {
 
 /// Three workers on three hosts, and a first version that waits for their Loaded.
 struct ProvingCluster : Head {
-  explicit ProvingCluster(int workers = 3, SupervisorOptions o = options()) : Head(with(o, workers)) {
+  explicit ProvingCluster(int workers = 3, SupervisorOptions o = options())
+      : Head(with(o, workers)) {
     for (int w = 1; w <= workers; ++w) {
       Join j = good_join(100 + w);
       j.host = "host" + std::to_string(w);
@@ -247,8 +248,8 @@ TEST_CASE("a replica serves once it has given the canary") {
   CHECK(c.s.state() != ClusterState::kReady);
   const auto answer = [&](std::size_t i, KnownCanary given) {
     const auto node = c.s.active()->replicas.at(i).node;
-    const Address from{node, c.s.members().at(node).incarnation,
-                       {ActorKind::kReplica, runs[i].replica}};
+    const Address from{
+        node, c.s.members().at(node).incarnation, {ActorKind::kReplica, runs[i].replica}};
     c.from(from, CanaryResult{runs[i].replica, runs[i].run, given.tokens, given.digests, {}});
     c.note();
   };
@@ -264,8 +265,8 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
   c.all_loaded();
   REQUIRE(c.routes.replicas.size() == 3);
   const ReplicaPlacement wrong = c.s.active()->replicas.at(1);
-  const Address from{wrong.node, c.s.members().at(wrong.node).incarnation,
-                     {ActorKind::kReplica, wrong.id}};
+  const Address from{
+      wrong.node, c.s.members().at(wrong.node).incarnation, {ActorKind::kReplica, wrong.id}};
   c.canary.reset();
   c.now += 60s;
   std::uint64_t sequence = 0;
@@ -283,8 +284,7 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
   const auto differs = [&] {
     c.wait(10ms);
     for (const auto& send : all<Send>(c.last))
-      if (const auto* run = std::get_if<RunCanary>(send.message.get());
-          run && send.to == from) {
+      if (const auto* run = std::get_if<RunCanary>(send.message.get()); run && send.to == from) {
         c.from(from, CanaryResult{wrong.id, run->run, {7}, {1, 9, 9, 9}, {}});
         c.note();
         return true;
