@@ -1,12 +1,15 @@
 """Counts the tests of a run of tools/test from its reports: every test case of a C++ program, every
-pytest test. Prints what failed and, as the last line, `N passed, N failed`."""
+pytest test. Prints what failed, what was skipped and why, with --times what took how long, and as the
+last line `N passed, N failed`."""
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
 DOCTEST_SUMMARY = re.compile(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed")
+TIMES_SHOWN = 12
 
 
 def tally_program(case):
@@ -28,35 +31,62 @@ def tally_pytest(case):
     return (0, 0) if case.find("skipped") is not None else (1, 0)
 
 
-def tally(report):
-    """(passed, failed, names of what failed) of one JUnit file."""
-    passed, failed, names = 0, 0, []
-    count = tally_pytest if report.stem == "pytest" else tally_program
-    for case in ElementTree.parse(report).iter("testcase"):
-        case_passed, case_failed = count(case)
-        passed += case_passed
-        failed += case_failed
-        if case_failed:
-            names.append(f"{case.get('classname', '')} {case.get('name')}")
-    return passed, failed, names
+class Report:
+    """What one JUnit file tells."""
 
-
-def main(folder, names):
-    passed, failed = 0, 0
-    for name in names:
-        report = folder / f"{name}.xml"
+    def __init__(self, path):
+        self.name = path.stem
         # A run that ended before it wrote its report has failed.
-        report_passed, report_failed, failures = 0, 1, ["no report was written"]
-        if report.exists():
-            report_passed, report_failed, failures = tally(report)
-        passed += report_passed
-        failed += report_failed
-        print(f"{name}: {report_passed} passed, {report_failed} failed")
-        for failure in failures:
+        self.passed, self.failed, self.failures = 0, 1, ["no report was written"]
+        self.skips = Counter()  # by reason
+        self.seconds = Counter()  # by program or file
+        if not path.exists():
+            return
+        self.failed, self.failures = 0, []
+        pytest = path.stem == "pytest"
+        for case in ElementTree.parse(path).iter("testcase"):
+            passed, failed = (tally_pytest if pytest else tally_program)(case)
+            self.passed += passed
+            self.failed += failed
+            if failed:
+                self.failures.append(f"{case.get('classname', '')} {case.get('name')}")
+            skipped = case.find("skipped")
+            if skipped is not None:
+                self.skips[skipped.get("message") or "no reason given"] += 1
+            part = case.get("classname") if pytest else case.get("name")
+            self.seconds[part or "?"] += float(case.get("time") or 0)
+
+
+def print_times(folder, reports):
+    print("what took how long:")
+    for line in (folder / "phases").read_text().splitlines():
+        seconds, phase = line.split(" ", 1)
+        print(f"{seconds:>6} s  {phase}")
+    for report in reports:
+        print(f"{report.name}, the longest of {len(report.seconds)}:")
+        for part, seconds in report.seconds.most_common(TIMES_SHOWN):
+            print(f"{seconds:6.0f} s  {part}")
+
+
+def main(folder, names, times):
+    reports = [Report(folder / f"{name}.xml") for name in names]
+    if times:
+        print_times(folder, reports)
+    for report in reports:
+        print(f"{report.name}: {report.passed} passed, {report.failed} failed")
+        for failure in report.failures:
             print(f"  failed: {failure}")
+    skips = sum((report.skips for report in reports), Counter())
+    if skips:
+        print(f"{skips.total()} skipped:")
+    for reason, count in sorted(skips.items()):
+        print(f"  {count}: {reason}")
+    passed = sum(report.passed for report in reports)
+    failed = sum(report.failed for report in reports)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    words = [word for word in sys.argv[1:] if word != "--times"]
+    sys.exit(main(Path(words[0]), words[1:], len(words) < len(sys.argv[1:])))
