@@ -128,7 +128,8 @@ void PlacementLifecycle::fail_load(Member& member, const Error& error, Superviso
   turn.members.close(member, error.message, worth_another_load(error.code), turn.now);
   const auto closed =
       std::chrono::duration_cast<std::chrono::seconds>(member.closed_until - turn.now);
-  turn.record("load_failed", error.message + " For " + std::to_string(closed.count()) +
+  turn.record("load_failed", error.message + (error.message.ends_with('.') ? " For " : ". For ") +
+                                 std::to_string(closed.count()) +
                                  " s it is given nothing new if others have room.");
   if (!versions_.serves()) service_.trouble(unavailable(error.message));
   retire_if_settled(turn);
