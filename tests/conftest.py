@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+import promises
 import running
 
 
@@ -21,6 +22,13 @@ def pytest_collection_modifyitems(config, items):
     long = [item for item in items if item.get_closest_marker("long")]
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if promises.TOLD:
+        terminalreporter.section("promised times")
+        for line in promises.TOLD:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

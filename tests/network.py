@@ -2,15 +2,16 @@
 
 With root rights every worker gets a network namespace of its own, joined to the head's by a bridge: its
 link can be taken away without a word (no packet says goodbye), one direction or one pair of workers can
-be cut, and connections can be reset. All of it lies in a private namespace (`enter_private`), so that
-nothing of the machine's own network changes. Without rights, workers reach the head through a proxy in
-this process, which cuts, falls silent, or does so in one direction; workers cannot be cut off from each
-other then.
+be cut, connections can be reset, and links can be slow, lossy or bursty. All of it lies in a private
+namespace (`enter_private`), so that nothing of the machine's own network changes. Without rights, workers
+reach the head through a proxy in this process, which cuts, falls silent, or does so in one direction;
+workers cannot be cut off from each other then.
 """
 
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import shutil
 import subprocess
@@ -21,6 +22,16 @@ INSIDE = "TROUPE_CHAOS_PRIVATE_NETWORK"
 HUB = "10.213.0.1"
 BRIDGE = "troupe0"
 CLONE_NEWNET = 0x40000000
+
+# Links between good and cut. Few kernels have netem, so this is made of what nearly all have.
+SLOW = ["rate", "8mbit", "burst", "32kbit", "latency", "400ms"]
+# A link that passes on nothing for 300 ms, and then all of it at once.
+STILL = ["rate", "40kbit", "burst", "1600", "limit", "64mb"]
+OPEN = ["rate", "4gbit", "burst", "4mb", "limit", "64mb"]
+STILL_S, OPEN_S = 0.3, 0.2
+LOST_OF_100 = 2
+# Classic BPF: a random word, below the limit is a match.
+LOSES = f"4,32 0 0 4294963256,53 1 0 {LOST_OF_100 * 2**32 // 100},6 0 0 4294967295,6 0 0 0"
 
 
 def ip(*words, check=True):
@@ -63,12 +74,42 @@ def private():
             assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
 
 
+def tc(name, *words):
+    """Traffic control in a namespace, the own one without a name; what it has to complain of."""
+    inside = ["-n", name] if name else []
+    return subprocess.run(["tc", *inside, *words], capture_output=True, text=True).stderr.strip()
+
+
+@functools.cache
+def shapes_missing():
+    """What this machine lacks for each treatment of links that it cannot do. Call in a private namespace."""
+    if not shutil.which("tc"):
+        return dict.fromkeys(("slow", "lossy", "bursty"), "tc is not installed")
+    ip("link", "add", "probe0", "type", "veth", "peer", "name", "probe1")
+    try:
+        tbf = tc("", "qdisc", "replace", "dev", "probe0", "root", "tbf", *SLOW)
+        lossy = drop_some("", "probe0", "probe1")
+    finally:
+        ip("link", "del", "probe0")
+    found = {"slow": tbf, "bursty": tbf, "lossy": lossy}
+    return {kind: f"this kernel cannot: {why}" for kind, why in found.items() if why}
+
+
+def drop_some(name, device, nowhere):
+    """Some packets that arrive at a device go to one that is down; what there is to complain of."""
+    return tc(name, "qdisc", "replace", "dev", device, "ingress") or tc(
+        name, "filter", "replace", "dev", device, "parent", "ffff:", "protocol", "all", "prio", "1", "bpf",
+        "bytecode", LOSES, "action", "mirred", "egress", "redirect", "dev", nowhere,
+    )  # fmt: skip
+
+
 class Direct:
     """Workers reach the head over loopback. Nothing can be cut."""
 
     name = "direct"
     hub = "127.0.0.1"
     can = frozenset()
+    cannot = {}
 
     def join(self, port):
         """A place for a worker: how it is started, and where it finds the head."""
@@ -92,9 +133,12 @@ class Namespaces:
 
     name = "namespaces"
     hub = HUB
-    can = frozenset({"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair"})
+    all = frozenset({"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair", "slow",
+                     "lossy", "bursty"})  # fmt: skip
 
     def __init__(self, mark):
+        self.cannot = shapes_missing()
+        self.can = self.all - set(self.cannot)
         self.mark = mark
         self.count = 0
         self.links = []
@@ -103,6 +147,7 @@ class Namespaces:
         ip("link", "add", BRIDGE, "address", "02:00:00:00:00:01", "type", "bridge")
         ip("addr", "add", f"{HUB}/16", "dev", BRIDGE)
         ip("link", "set", BRIDGE, "up")
+        ip("link", "add", "nowhere0", "type", "veth", "peer", "name", "nowhere1")
 
     def join(self, port):
         self.count += 1
@@ -114,6 +159,7 @@ class Namespaces:
         for link in self.links:
             link.close()
         ip("link", "del", BRIDGE, check=False)
+        ip("link", "del", "nowhere0", check=False)
 
 
 class NamespaceLink(Link):
@@ -129,6 +175,7 @@ class NamespaceLink(Link):
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "addr", "add", f"{self.address}/16", "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "link", "add", "nowhere0", "type", "veth", "peer", "name", "nowhere1")
 
     def cut_off(self):
         ip("link", "set", self.outside, "nomaster")
@@ -159,6 +206,47 @@ class NamespaceLink(Link):
                        capture_output=True)  # fmt: skip
         return lambda: None
 
+    def _ends(self):
+        """Both devices: what it sends passes the first, what it receives the second."""
+        return (self.name, "eth0"), ("", self.outside)
+
+    def _unshaped(self, kind):
+        for name, device in self._ends():
+            tc(name, "qdisc", "del", "dev", device, kind)
+
+    def slow(self):
+        for name, device in self._ends():
+            assert not (why := tc(name, "qdisc", "replace", "dev", device, "root", "tbf", *SLOW)), why
+        return lambda: self._unshaped("root")
+
+    def lossy(self):
+        for name, device in self._ends():
+            assert not (why := drop_some(name, device, "nowhere0")), why
+        return lambda: self._unshaped("ingress")
+
+    def bursty(self):
+        """Changing the rate keeps what waits."""
+        healed = threading.Event()
+
+        def alternate():
+            while not self.closed:
+                for rate, seconds in ((STILL, STILL_S), (OPEN, OPEN_S)):
+                    for name, device in self._ends():
+                        tc(name, "qdisc", "change", "dev", device, "root", "tbf", *rate)
+                    if healed.wait(seconds):
+                        return self._unshaped("root")
+
+        for name, device in self._ends():
+            assert not (why := tc(name, "qdisc", "replace", "dev", device, "root", "tbf", *OPEN)), why
+        thread = threading.Thread(target=alternate, daemon=True)
+        thread.start()
+
+        def heal():
+            healed.set()
+            thread.join()
+
+        return heal
+
     def close(self):
         if not self.closed:
             self.closed = True
@@ -173,6 +261,7 @@ class Proxies:
     name = "proxies"
     hub = "127.0.0.1"
     can = frozenset({"cut_off", "one_way_out", "one_way_in", "reset"})
+    cannot = {}
 
     def __init__(self):
         self.loop = asyncio.new_event_loop()

@@ -1,7 +1,7 @@
 """A cluster under constant load while its workers are killed, hung, cut off, added and drained.
 
 Every answer is compared, bit for bit, with the one of a run without faults. Ends with exit code 0 only
-if no request failed, none changed and none hung.
+if no request failed, none changed and none hung. How long things took is told, not judged.
 """
 
 import argparse
@@ -24,11 +24,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import faults  # noqa: E402
 import measure  # noqa: E402
 import network  # noqa: E402
+import notice  # noqa: E402
 import running  # noqa: E402
 from stage import Stage, Watcher  # noqa: E402
 
 # What runs when the load is stopped must be at its end by then.
 LAST_ANSWERS_S = 90
+# Requests whose clients went away are cancelled by then.
+CANCELLED_S = 5
 DIFFERENT_REQUESTS = 96
 
 
@@ -42,6 +45,7 @@ class Plan:
     head_flags: tuple = ()
     log_level: str = "info"
     keep: Path | None = None  # where logs go when something was lost
+    longest_prompt: int = 2500
 
 
 class LoadProcess:
@@ -51,7 +55,8 @@ class LoadProcess:
         self.out = stage.folder / f"records-{len(words)}.jsonl"
         self.errors = stage.folder / "load.log"
         words = ["--port", stage.http_port, "--seed", plan.seed, "--requests", DIFFERENT_REQUESTS,
-                 "--streams", plan.streams, "--reference", reference, "--out", self.out, *words]  # fmt: skip
+                 "--longest-prompt", plan.longest_prompt, "--streams", plan.streams,
+                 "--reference", reference, "--out", self.out, *words]  # fmt: skip
         with open(self.errors, "ab") as errors:
             self.popen = subprocess.Popen(
                 [sys.executable, str(HERE / "load.py"), *map(str, words)], text=True,
@@ -176,8 +181,8 @@ class Run:
         self.watcher = Watcher(stage)
         self.load = LoadProcess(stage, plan, reference)
         self.next_line = time.monotonic()
-        clock = time.time() - time.monotonic()
-        hand = faults.Hand(stage, lambda fault: self.view.fault(fault, self.nodes))
+        notices = notice.Notices(stage.http_port)
+        hand = faults.Hand(stage, notices, lambda fault: self.view.fault(fault, self.nodes))
         background = faults.Background(
             hand, faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers), plan.seconds
         )
@@ -193,7 +198,11 @@ class Run:
             self.look_on(hand, lambda: self.load.popen.poll() is None and time.monotonic() < end)
             ended = self.load.wait(1)
             self.look_on(hand, lambda: not self.at_rest(hand) and time.monotonic() < end)
+            end = time.monotonic() + CANCELLED_S
+            self.look_on(hand, lambda: self.left_over() and time.monotonic() < end)
+            seen = hand.results()
         finally:
+            notices.close()
             self.watcher.close()
             hand.close()
             if self.load.popen.poll() is None:
@@ -201,55 +210,84 @@ class Run:
         stage.living()  # notes the last crashes
         if stage.head_process.popen.poll() is not None:
             stage.crashes.append("the head ended by itself:\n" + stage.head_process.log()[-2000:])
-        return self.result(hand, ended, clock)
+        return self.result(hand, seen, ended)
 
-    def result(self, hand, ended, clock):
+    def left_over(self):
+        """Requests that nobody waits for any more."""
+        requests = (self.watcher.status or {}).get("requests", {})
+        return requests.get("running", 0) + requests.get("waiting", 0)
+
+    def result(self, hand, seen, ended):
         records = measure.read_records(self.load.out)
         told = self.load.told
-        counts = {name: told[name] for name in ("finished", "failed", "changed", "hung", "refused")}
+        counts = {name: told[name] for name in
+                  ("finished", "aborted", "failed", "changed", "hung", "refused")}
         if not ended:
             counts["hung"] += max(1, told["running"])
-        done = [fault for fault in hand.faults if fault["kind"] not in ("start", "join")]
-        events = self.watcher.all_events()
+        done = [fault for fault in seen if fault["kind"] not in ("start", "join")]
         return {
             "plan": {"seconds": self.plan.seconds, "seed": self.plan.seed, "streams": self.plan.streams,
-                     "workers": self.plan.workers, "network": self.stage.network.name},
+                     "workers": self.plan.workers, "network": self.stage.network.name,
+                     "left_out": left_out(self.stage.network, self.plan.kinds)},
             "counts": counts,
             "tokens": told["tokens"],
-            "faults": hand.faults,
-            "events": events,
-            "clock": clock,
+            "faults": seen,
+            "events": self.watcher.all_events(),
             "state": self.state(),
+            "left_over": self.left_over(),
             "crashes": self.stage.crashes,
             "requests": (self.watcher.status or {}).get("requests", {}),
             "commands": [{k: c.get(k) for k in ("words", "code", "said", "took_s")} for c in hand.commands],
-            "bad": [r for r in records if r["verdict"] != "finished"][:20],
-            "figures": figures(done, self.nodes, events, records, clock),
+            "bad": [r for r in records if r["verdict"] not in ("finished", "aborted")][:20],
+            "figures": figures(done, records),
         }  # fmt: skip
 
 
-def figures(done, nodes, events, records, clock):
+def figures(done, records):
+    """Rows (see measure.row). Faults may overlap here, so that a stall has no promise of its own."""
     arrivals = measure.Arrivals(records)
-    noticed = {"killed": [], "hung or cut off": []}
-    recovered, stalls, worst = [], [], []
+    noticed, recovered = {True: ([], []), False: ([], [])}, []
+    stalls, worst, first, never_again = [], [], [], 0
     for fault, after in zip(done, [*done[1:], None]):
-        begin = fault["time"]
-        end = after["time"] if after else begin + 10
-        if fault["kind"] in faults.LOSES:
-            name = "killed" if "kill" in fault["kind"] else "hung or cut off"
-            noticed[name] += measure.noticed_in(fault, nodes, events)
-            if (again := measure.serving_again_in(fault, events, end)) is not None:
-                recovered.append(again)
-        seen = arrivals.stalls(begin - clock, min(end, begin + 10) - clock)
+        begin = fault["at"]
+        end = min(after["at"] if after else begin + 10, begin + 10)
+        if fault["kind"] in faults.LOSES and fault["before"]:
+            values, never = notice.notice_times(fault)
+            for into, more in zip(noticed[faults.is_kill(fault)], (values, [never])):
+                into += more
+            never_again += fault["again"] is None
+            recovered.append((fault["again"] or begin + notice.NEVER_S) - begin)
+        seen = arrivals.stalls(begin, end)
         stalls += seen
         worst.append(max(seen, default=0))
+        first += arrivals.first_waits(begin, end)
+    (killed, killed_never), (silent, silent_never) = noticed[True], noticed[False]
+    return [
+        measure.row("noticed, killed", killed, faults.NOTICED_KILLED_S, sum(killed_never)),
+        measure.row("noticed, hung or cut off", silent, faults.NOTICED_SILENT_S, sum(silent_never)),
+        measure.row("serves again in full", recovered, never=never_again),
+        measure.row("stall, each client", stalls),
+        measure.row("stall, the longest of each fault", worst),
+        measure.row("wait for the first token", first),
+        measure.row("gap between tokens, at any time", arrivals.gaps()),
+    ]
+
+
+def left_out(network, kinds):
+    """Faults that are not tried, and why."""
     return {
-        **{f"noticed, {name}": measure.distribution(values) for name, values in noticed.items()},
-        "recovered": measure.distribution(recovered),
-        "client stall": measure.distribution(stalls),
-        "client stall, the longest of each fault": measure.distribution(worst),
-        "gap between tokens, at any time": measure.distribution(arrivals.gaps()),
-    }
+        kind: network.cannot.get(kind, f"not with {network.name}")
+        for kind in faults.NEEDS_NETWORK - network.can if kinds is None or kind in kinds
+    }  # fmt: skip
+
+
+def not_replayed(result):
+    """Whether a killed worker took requests with it, as the status had it, and none was replayed."""
+    took = sum(
+        node["runs"] for fault in result["faults"] if faults.is_kill(fault)
+        for node in fault.get("before", {}).values()
+    )  # fmt: skip
+    return took > 0 and not result["requests"].get("replayed")
 
 
 def complaints(result):
@@ -260,6 +298,10 @@ def complaints(result):
             yield f"{counts[name]} requests {name}"
     if not counts["finished"]:
         yield "no request finished"
+    if result["left_over"]:
+        yield f"{result['left_over']} requests are still there, though their clients are gone"
+    if not_replayed(result):
+        yield "workers were killed with requests on them, and none was replayed"
     if result["state"] != "ready":
         yield f"the cluster is {result['state']} in the end, with all its workers there"
     yield from result["crashes"]
@@ -305,22 +347,27 @@ def ms(seconds):
 def summary(result):
     """The result for people, as lines."""
     counts = result["counts"]
+    yield ""
+    yield f"network: {result['plan']['network']}"
+    yield from (f"left out: {kind}, {why}" for kind, why in sorted(result["plan"]["left_out"].items()))
     kinds = {}
     for fault in result["faults"]:
         kinds[fault["kind"]] = kinds.get(fault["kind"], 0) + 1
-    yield ""
     yield "did " + ", ".join(f"{n} x {kind.replace('_', ' ')}" for kind, n in sorted(kinds.items()))
-    yield f"{'':42} {'count':>7} {'median':>9} {'p99':>9} {'max':>9}"
-    for name, d in result["figures"].items():
-        yield f"{name:42} {d['count']:>7} {ms(d['p50']):>9} {ms(d['p99']):>9} {ms(d['max']):>9}"
+    yield f"{'':40} {'promised':>9} {'count':>7} {'median':>9} {'p99':>9} {'longest':>9}  verdict"
+    for d in result["figures"]:
+        times = " ".join(f"{ms(d[key]):>9}" for key in ("p50", "p99", "max"))
+        promise = f"{'< ' + ms(d['promise']) if d['promise'] else '':>9}"
+        yield f"{d['name']:40} {promise} {d['count']:>7} {times}  {measure.verdict(d)}"
     yield ""
     wrong = list(complaints(result))
     yield from wrong
     verdict = "SOMETHING WAS LOST OR CHANGED" if wrong else "nothing lost, nothing changed"
     yield (
         f"{verdict}: {counts['finished']} requests finished, {counts['failed']} failed, "
-        f"{counts['changed']} changed, {counts['hung']} hung; {result['tokens']} tokens, "
-        f"{counts['refused']} times asked to come back later"
+        f"{counts['changed']} changed, {counts['hung']} hung; {counts['aborted']} left by their clients, "
+        f"{result['requests'].get('replayed')} replays, {result['tokens']} tokens, "
+        f"{counts['refused']} times asked to come back later before they were accepted"
     )
 
 

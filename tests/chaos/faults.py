@@ -26,6 +26,9 @@ WEIGHTS = {
     "reset": 2,
     "cut_pair": 1,
     "reset_pair": 2,
+    "slow": 2,
+    "lossy": 2,
+    "bursty": 2,
     "join": 4,
     "drain": 3,
     "rebalance": 3,
@@ -34,12 +37,20 @@ WEIGHTS = {
     "kill_draining": 2,
     "kill_rebalancing": 2,
 }
-NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair"}
+NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair", "slow", "lossy",
+                 "bursty"}  # fmt: skip
 NEEDS_TWO = {"kill_two", "cut_pair", "reset_pair", "drain", "kill_draining", "kill_recovering"}
 # What kills or silences; drains, joins and rebalances are work, not faults.
 LOSES = {"kill", "kill_two", "kill_all", "hang", "kill_loading", "kill_recovering", "kill_draining",
          "kill_rebalancing", "cut_off", "one_way_out", "one_way_in"}  # fmt: skip
+# Within which each promises to be noticed.
+NOTICED_KILLED_S = 0.05
+NOTICED_SILENT_S = 1.5
 DRAIN_PATIENCE_S = 60
+
+
+def is_kill(fault):
+    return "kill" in fault["kind"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Planned:
     wanted: int  # workers from then on
 
 
-def schedule(seed, network, kinds=None, workers=4, pace_s=(0.8, 3.5)):
+def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3)):
     """An endless sequence of faults that this network can do."""
     rng = random.Random(seed)
     possible = {
@@ -62,13 +73,10 @@ def schedule(seed, network, kinds=None, workers=4, pace_s=(0.8, 3.5)):
         if (kinds is None or kind in kinds) and (kind not in NEEDS_NETWORK or kind in network.can)
     }  # fmt: skip
     # Each kind once before any comes twice, so that a short run has seen them all.
-    bag = []
+    bag = list(possible)
+    rng.shuffle(bag)
     while True:
-        if not bag:
-            bag = list(possible)
-            bag += rng.choices(list(possible), possible.values(), k=len(bag))
-            rng.shuffle(bag)
-        kind = bag.pop()
+        kind = bag.pop() if bag else rng.choices(list(possible), possible.values())[0]
         lasts = rng.uniform(0.2, 0.8) if kind == "pause" else rng.uniform(1.8, 4)
         yield Planned(
             kind, rng.uniform(*pace_s), rng.random(), rng.random(), lasts, rng.uniform(0.01, 0.4),
@@ -79,8 +87,9 @@ def schedule(seed, network, kinds=None, workers=4, pace_s=(0.8, 3.5)):
 class Hand:
     """Carries out faults on a stage and notes what it did."""
 
-    def __init__(self, stage, tell=lambda fault: None):
+    def __init__(self, stage, notices, tell=lambda fault: None):
         self.stage = stage
+        self.notices = notices
         self.tell = tell
         self.faults = []
         self.heals = []  # (when, what to do)
@@ -117,11 +126,27 @@ class Hand:
         self.refill_at = 0
         self.turn(time.monotonic())
 
-    def note(self, kind, workers, at=None, **more):
-        fault = {"kind": kind, "time": at or time.time(), "pids": [w.pid for w in workers], **more}
+    def note(self, kind, workers, **more):
+        fault = {"kind": kind, "at": time.monotonic(), "pids": [w.pid for w in workers], **more}
         self.faults.append(fault)
         self.tell(fault)
         return fault
+
+    def hurt(self, kind, workers, how, **more):
+        """Does something to workers that are watched from outside meanwhile."""
+        number = len(self.faults)
+        before = self.notices.begin(number, [w.pid for w in workers])
+        at = time.monotonic()
+        heal = how()
+        self.note(kind, workers, watch=number, before=before, **more)["at"] = at
+        return heal
+
+    def results(self):
+        """The faults, with what was seen of them from outside."""
+        for fault in self.faults:
+            if "watch" in fault:
+                fault.update(self.notices.end(fault["watch"]))
+        return self.faults
 
     # --- commands ----------------------------------------------------------------------------
 
@@ -179,10 +204,7 @@ class Hand:
         getattr(self, "do_" + planned.kind)(planned, victim, other)
 
     def kill(self, kind, *workers):
-        at = time.time()
-        for worker in workers:
-            worker.kill()
-        self.note(kind, workers, at)
+        self.hurt(kind, workers, lambda: [worker.kill() for worker in workers])
 
     def later(self, seconds):
         self.until(time.monotonic() + seconds)
@@ -196,37 +218,33 @@ class Hand:
     def do_kill_all(self, planned, *_):
         self.kill("kill_all", *self.stage.living())
 
-    def stop(self, kind, planned, victim):
-        at = time.time()
-        victim.kill(signal.SIGSTOP)
-        self.note(kind, [victim], at, lasts_s=planned.lasts_s)
-        self.heals.append((time.monotonic() + planned.lasts_s, lambda: victim.kill(signal.SIGCONT)))
+    def for_a_while(self, planned, victims, how, heal=None):
+        """What lasts; `how` gives the way back, where it is not given."""
+        back = self.hurt(planned.kind, victims, how, lasts_s=planned.lasts_s)
+        self.heals.append((time.monotonic() + planned.lasts_s, heal or back))
+
+    def stop(self, planned, victim):
+        self.for_a_while(planned, [victim], lambda: victim.kill(signal.SIGSTOP),
+                         lambda: victim.kill(signal.SIGCONT))  # fmt: skip
 
     def do_hang(self, planned, victim, _):
-        self.stop("hang", planned, victim)
+        self.stop(planned, victim)
 
     def do_pause(self, planned, victim, _):
-        self.stop("pause", planned, victim)
+        self.stop(planned, victim)
 
-    def cut(self, kind, planned, victims, heal):
-        self.note(kind, victims, lasts_s=planned.lasts_s)
-        self.heals.append((time.monotonic() + planned.lasts_s, heal))
+    def link_of(self, planned, victim, _):
+        """A link is cut, slow or loses what it carries for a while."""
+        self.for_a_while(planned, [victim], getattr(victim.link, planned.kind))
 
-    def do_cut_off(self, planned, victim, _):
-        self.cut("cut_off", planned, [victim], victim.link.cut_off())
-
-    def do_one_way_out(self, planned, victim, _):
-        self.cut("one_way_out", planned, [victim], victim.link.one_way_out())
-
-    def do_one_way_in(self, planned, victim, _):
-        self.cut("one_way_in", planned, [victim], victim.link.one_way_in())
+    do_cut_off = do_one_way_out = do_one_way_in = do_slow = do_lossy = do_bursty = link_of
 
     def do_reset(self, planned, victim, _):
         victim.link.reset()
         self.note("reset", [victim])
 
     def do_cut_pair(self, planned, victim, other):
-        self.cut("cut_pair", planned, [victim, other], victim.link.cut_pair(other.link))
+        self.for_a_while(planned, [victim, other], lambda: victim.link.cut_pair(other.link))
 
     def do_reset_pair(self, planned, victim, other):
         victim.link.reset_pair(other.link)

@@ -1,38 +1,72 @@
 """A constant load over the HTTP API that compares every answer, bit for bit, with the one without faults.
 
 It runs as a process of its own, so that nothing else delays its clock, and in one thread: arrivals are
-only noted as they come and read when a stream is at its end. Commands come on stdin ("stop": begin
-nothing new and end with what runs), a line of counts goes to stdout each half second, and a record of
-every request to a file.
+only noted as they come; another process reads an answer when it is at its end. Commands come on stdin
+("stop": begin nothing new and end with what runs), a line of counts goes to stdout each half second, and a
+record of every request to a file. In the end the head's own count of what it failed is asked for: who was
+told to come again later, though the request had been accepted, has lost it.
 """
 
 import argparse
 import asyncio
 import bisect
+import concurrent.futures
 import itertools
 import json
 import re
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from answers import answer_of, difference, make_requests, read_response  # noqa: E402
+import measure  # noqa: E402
+from answers import answer_of, begun, difference, make_requests, read_response  # noqa: E402
 
 # Nothing may take this long: the harness's own limit of what counts as hung.
 HUNG_AFTER_S = 60
+
+
+# --- Answers, in a process of their own ---------------------------------------------------------
+
+REFERENCE = {}  # by key, in that process
+
+
+def learn(path):
+    if path:
+        REFERENCE.update(json.loads(Path(path).read_text()))
+
+
+def judge(key, raw, aborted):
+    """(verdict, why, the answer where none is known yet)."""
+    status, _, body, whole = read_response(raw)
+    if status != 200:
+        return "failed", f"{status}: {body[:300]!r}", None
+    answer, why = answer_of(body, whole)
+    if answer is None:
+        return "failed", why, None
+    if not REFERENCE:
+        return "finished", None, answer
+    expected = REFERENCE[str(key)]
+    if why := difference(expected if whole else begun(expected, answer), answer):
+        return "changed", why, None
+    return "aborted" if aborted else "finished", None, None
 
 
 # --- The streams ------------------------------------------------------------------------------
 
 
 class Exchange(asyncio.Protocol):
-    """One request over a connection of its own. Notes what comes and when, and reads nothing."""
+    """One request over a connection of its own. Notes what comes and when, and reads nothing. A client
+    that goes away does so after that many events with tokens."""
 
-    def __init__(self, wire, done):
+    def __init__(self, wire, done, abort_after):
         self.wire = wire
         self.done = done
+        self.left = abort_after
+        self.aborted = False
         self.parts = []
         self.ends = []
         self.times = []
@@ -49,6 +83,11 @@ class Exchange(asyncio.Protocol):
         self.parts.append(data)
         self.ends.append(self.size)
         self.times.append(self.last)
+        if self.left is not None:
+            self.left -= data.count(b'"token_ids":[')
+            if self.left <= 0:
+                self.aborted = True
+                self.transport.abort()
 
     def connection_lost(self, error):
         if not self.done.done():
@@ -66,12 +105,12 @@ class Exchange(asyncio.Protocol):
 
 
 class Load:
-    def __init__(self, options, requests, reference):
+    def __init__(self, options, requests, judges):
         self.options = options
         self.requests = requests
-        self.reference = reference
+        self.judges = judges
         self.out = open(options.out, "w")
-        self.counts = dict.fromkeys(["finished", "failed", "changed", "hung", "refused", "reset"], 0)
+        self.counts = dict.fromkeys(["finished", "aborted", "failed", "changed", "hung", "refused"], 0)
         self.tokens = 0
         self.running = set()
         self.stopping = asyncio.Event()
@@ -87,14 +126,15 @@ class Load:
         return head.encode() + body
 
     async def exchange(self, request):
-        """(status, headers, body, arrivals, why it ended without an answer or None)."""
+        """(what came and when, why it ended without an answer or None)."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
-        exchange = Exchange(self.wire(request), done)
+        abort_after = None if self.options.once else request.get("abort_after")
+        exchange = Exchange(self.wire(request), done, abort_after)
         try:
             await loop.create_connection(lambda: exchange, self.options.host, self.options.port)
         except OSError as error:
-            return None, {}, None, [], str(error)
+            return exchange, str(error)
         self.running.add(exchange)
         why = None
         try:
@@ -107,47 +147,43 @@ class Load:
         finally:
             self.running.discard(exchange)
             exchange.transport.abort()
-        raw = exchange.raw()
-        status, headers, body = read_response(raw)
-        if why is None and body is None:
+        *_, whole = read_response(exchange.raw())
+        if why is None and not whole and not exchange.aborted:
             why = f"the connection ended early: {done.result()}"
-        return status, headers, body, exchange.arrivals(raw), why
+        return exchange, why
 
     async def one(self, request):
-        """A request until it is answered: only what was never accepted is asked again."""
+        """A request until it is answered: what the head does not take is asked again."""
         started = time.monotonic()
         while True:
-            status, headers, body, arrivals, why = await self.exchange(request)
-            if status in (429, 503) and "retry-after" in headers:
-                self.counts["refused"] += 1
-                await asyncio.sleep(min(float(headers["retry-after"]), 1))
-            elif status is None and why and self.options.head_may_die and "nothing came" not in why:
-                self.counts["reset"] += 1
-                await asyncio.sleep(0.1)
-            else:
+            exchange, why = await self.exchange(request)
+            status, headers, *_ = read_response(exchange.raw())
+            if status not in (429, 503) or "retry-after" not in headers:
                 break
+            self.counts["refused"] += 1
+            await asyncio.sleep(min(float(headers["retry-after"]), 1))
             if self.stopping.is_set() and time.monotonic() - started > HUNG_AFTER_S:
                 why = "it was never accepted"
                 break
-        self.judge(request, started, arrivals, status, body, why)
+        await self.note(request, started, exchange, why)
         if status is None:
             await asyncio.sleep(0.1)  # nobody is there; do not count the same loss a thousand times
 
-    def judge(self, request, started, arrivals, status, body, why):
-        answer = None
+    async def note(self, request, started, exchange, why):
+        verdict = "hung" if why and why.startswith("nothing came") else "failed"
+        raw = exchange.raw()
         if why is None:
-            answer, why = answer_of(body) if status == 200 else (None, f"{status}: {body[:300]!r}")
-        verdict = "finished"
-        if why is not None:
-            verdict = "hung" if why.startswith("nothing came") else "failed"
-        elif self.reference is None:
-            self.answers[request["key"]] = answer
-        elif why := difference(self.reference[str(request["key"])], answer):
-            verdict = "changed"
+            loop = asyncio.get_running_loop()
+            verdict, why, answer = await loop.run_in_executor(
+                self.judges, judge, request["key"], raw, exchange.aborted
+            )
+            if answer:
+                self.answers[request["key"]] = answer
+        arrivals = exchange.arrivals(raw)
         self.counts[verdict] += 1
         self.tokens += len(arrivals)
         record = {"key": request["key"], "verdict": verdict, "why": why, "start": started,
-                  "end": time.monotonic(), "streamed": request["body"].get("stream", False),
+                  "end": exchange.last, "streamed": request["body"].get("stream", False),
                   "arrivals": [round((at - started) * 10000) for at in arrivals]}  # fmt: skip
         self.out.write(json.dumps(record) + "\n")
         if why is not None:
@@ -186,9 +222,15 @@ class Load:
         teller.cancel()
         listener.cancel()
         self.out.close()
-        if self.reference is None:
+        if self.options.once:
             Path(self.options.reference).write_text(json.dumps(self.answers))
+        self.counts = measure.settle(self.counts, self.failed_at_the_head())
         self.tell()
+
+    def failed_at_the_head(self):
+        url = f"http://{self.options.host}:{self.options.port}/cluster/status"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["requests"]["failed"]
 
 
 def main():
@@ -197,14 +239,17 @@ def main():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=96, help="different ones; they come round again")
+    parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--reference", required=True, help="the answers without faults")
     parser.add_argument("--once", action="store_true", help="ask each once and write the reference")
     parser.add_argument("--out", required=True, help="a record of every request")
-    parser.add_argument("--head-may-die", action="store_true", help="ask again what a dead head lost")
     options = parser.parse_args()
-    reference = None if options.once else json.loads(Path(options.reference).read_text())
-    asyncio.run(Load(options, make_requests(options.seed, options.requests), reference).run())
+    requests = make_requests(options.seed, options.requests, options.longest_prompt)
+    known = None if options.once else options.reference
+    with concurrent.futures.ProcessPoolExecutor(1, initializer=learn, initargs=(known,)) as judges:
+        judges.submit(judge, 0, b"", False).result()  # starts it, before there are threads
+        asyncio.run(Load(options, requests, judges).run())
 
 
 if __name__ == "__main__":

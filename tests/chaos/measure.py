@@ -32,21 +32,26 @@ class Arrivals:
         ]
 
     def stalls(self, begin, end):
-        """The longest gap of each stream that was waiting for a token at `begin` or in between: a gap
-        counts if some of it is after `begin` and it began before `end`. What passed before `begin`
-        is not the fault's."""
+        """The longest gap between tokens of each stream that had one: a gap counts if some of it is after
+        `begin` and it began before `end`. What passed before `begin` is not the fault's."""
         stalls = []
-        for times in self.streams:
-            if times[-1] <= begin or times[0] >= end or len(times) < 2:
+        for _, *times in self.streams:
+            if len(times) < 2 or times[-1] <= begin or times[0] >= end:
                 continue
-            at = bisect.bisect_right(times, begin)
+            at = max(1, bisect.bisect_right(times, begin))
             longest = 0
-            while at < len(times) and (at == 0 or times[at - 1] < end):
-                if at > 0:
-                    longest = max(longest, times[at] - max(times[at - 1], begin))
+            while at < len(times) and times[at - 1] < end:
+                longest = max(longest, times[at] - max(times[at - 1], begin))
                 at += 1
             stalls.append(longest)
         return stalls
+
+    def first_waits(self, begin, end):
+        """From `begin` to the first token, of those that waited for it then or began to."""
+        return [
+            times[1] - max(times[0], begin) for times in self.streams
+            if len(times) > 1 and times[0] < end and times[1] > begin
+        ]  # fmt: skip
 
     def gaps(self, begin=-math.inf, end=math.inf):
         """All gaps between tokens of a stream in that time, the wait for the first left out."""
@@ -55,29 +60,26 @@ class Arrivals:
         ]
 
 
-# One that is told later is about something else: a worker that hung before it was a member, say.
-TOLD_WITHIN_S = 4
+def row(name, values, promise_s=None, never=0):
+    """A line of a report. `never`: how many of the values stand for something that did not come at all."""
+    over = sum(value > promise_s for value in values) if promise_s is not None else 0
+    return {"name": name, **distribution(values), "promise": promise_s, "over": over, "never": never}
 
 
-def noticed_in(fault, nodes, events):
-    """Seconds from a fault to the event that tells of each lost node."""
-    found = []
-    for pid in fault["pids"]:
-        node = nodes.get(pid)
-        times = [
-            event["time"] - fault["time"] for event in events
-            if event["kind"] == "node_lost" and -0.002 <= event["time"] - fault["time"] < TOLD_WITHIN_S
-            and event["text"].startswith(f"{node} ")
-        ]  # fmt: skip
-        if node and times:
-            found.append(max(0, min(times)))
-    return found
+def verdict(row):
+    """Judged by the longest: what is promised is promised each time."""
+    if row["promise"] is None:
+        return ""
+    if not row["count"]:
+        return "not measured"
+    never = f", {row['never']} never" if row["never"] else ""
+    return f"broken ({row['over']} of {row['count']} over{never})" if row["over"] else "kept"
 
 
-def serving_again_in(fault, events, until):
-    """Seconds from a fault to the first event that says that the cluster serves in full again."""
-    times = [
-        event["time"] - fault["time"] for event in events
-        if event["kind"] in ("ready", "recovered") and fault["time"] <= event["time"] <= until
-    ]  # fmt: skip
-    return min(times, default=None)
+def settle(counts, head_failed):
+    """The counts of a load's clients, corrected by what the head says of itself.
+
+    Whoever is told to come again later has lost nothing, unless the head had accepted the request and
+    failed it: the head counts those and no others."""
+    hidden = max(0, head_failed - counts["failed"])
+    return {**counts, "failed": counts["failed"] + hidden, "refused": max(0, counts["refused"] - hidden)}

@@ -9,17 +9,19 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 
-# Together about three minutes. Layouts in which a loss takes different things along: replicas and
-# experts; only some experts, as the others have copies; replicas of several workers.
+# Together some two minutes. Layouts in which a loss takes different things along: replicas and
+# experts; only some experts, as the others have copies; replicas of several workers. Small chunks, so that
+# faults fall into prompts.
 RUNS = [
-    pytest.param(1, 50, [], id="a replica a worker"),
-    pytest.param(2, 40, ["--redundant-experts", "32"], id="two copies of each expert"),
-    pytest.param(3, 40, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
-]
+    pytest.param(1, 42, [], id="a replica a worker"),
+    pytest.param(2, 30, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
+                 id="two copies of each expert, small chunks"),
+    pytest.param(3, 30, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed, seconds, flags", RUNS)
-def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, seed, seconds, flags):
+def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, seconds, flags):
     report = tmp_path / "report.json"
     words = ["--seconds", seconds, "--seed", seed, "--streams", 32, "--report", report, "--", *flags]
     done = subprocess.run(
@@ -33,5 +35,8 @@ def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, seed, seconds, fl
     assert counts["failed"] == counts["changed"] == counts["hung"] == 0, story
     assert done.returncode == 0, story
     # That load and faults were there at all.
-    assert counts["finished"] > 100 and result["tokens"] > 10000, story
+    assert counts["finished"] > 50 and counts["aborted"] > 0 and result["tokens"] > 10000, story
+    assert result["requests"]["replayed"] > 0, story
     assert len(result["faults"]) >= 10, story
+    with capsys.disabled():  # times are told, not judged
+        print(f"\n{story[story.rindex('network: ') :]}")

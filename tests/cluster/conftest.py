@@ -53,6 +53,13 @@ def stages(troupe):
 
 
 @pytest.fixture
+def proxied(troupe):
+    """As `stages`, with a proxy between each worker and the head."""
+    with making_stages(network.Proxies) as make:
+        yield make
+
+
+@pytest.fixture
 def namespaces(troupe):
     """As `stages`, in a network whose links can be cut."""
     with network.private() as inside:

@@ -5,18 +5,21 @@ import os
 import signal
 import threading
 import time
+import types
 
 from answers import make_requests
+from notice import NEVER_S, Notices
 from running import wait_until
 
 # Kept small, so that a worker starts within milliseconds.
 SMALL = ["--kv-cache-memory", "128MiB"]
 ONE_REPLICA = [*SMALL, "--data-parallel-size", 1]
 ALL_TWICE = ["--redundant-experts", 32]
-# The promised times, and what a busy machine of two cores may add to them.
+# The promised times. Where experts must be loaded a stall lasts as long as that, and a little.
 NOTICED_KILLED_S = 0.05
 NOTICED_HUNG_S = 1.5
-BUSY_S = 0.5
+STALL_S = 0.25
+BEYOND_LOADING_S = 0.3
 
 
 def lasting(key):
@@ -56,6 +59,15 @@ def hosts_of_replicas(status):
     return {shard["device"].split("/")[0] for replica in status["replicas"] for shard in replica["shards"]}
 
 
+def hosts_of_running(status):
+    """The nodes of replicas that run a sequence now."""
+    devices = {
+        shard["device"].split("/")[0]
+        for replica in status["replicas"] if replica["running"] for shard in replica["shards"][:1]
+    }  # fmt: skip
+    return [node for node in status["nodes"] if node["id"] in devices and node["state"] == "ready"]
+
+
 def node_with_replica(stage, has=True):
     status = stage.status()
     hosts = hosts_of_replicas(status)
@@ -88,6 +100,23 @@ def hurt(stage, node, number=signal.SIGKILL):
     at = time.time(), time.monotonic()
     os.kill(node["pid"], number)
     return at
+
+
+@contextlib.contextmanager
+def watched(stage, node):
+    """A client that looks on while a node is lost. Gives what it has seen, in the end: `lost`, when that
+    showed, and `loading_s`, from then until the cluster served in full again."""
+    notices = Notices(stage.http_port)
+    seen = types.SimpleNamespace()
+    try:
+        assert notices.begin(0, [node["pid"]]), "it is no member"
+        yield seen
+        told = notices.end(0)
+        assert told["lost"] and told["again"], f"nothing was to be seen of it in {NEVER_S} s"
+        seen.lost = told["lost"][node["pid"]]
+        seen.loading_s = told["again"] - seen.lost
+    finally:
+        notices.close()
 
 
 @contextlib.contextmanager

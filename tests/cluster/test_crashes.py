@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from recovery import LASTING, SMALL, event_after, hurt, settled
+from recovery import LASTING, SMALL, event_after, hosts_of_running, hurt, settled
 from running import DEMO, Cluster, alive, pids_marked, wait_until
 from stage import Watcher
 from streams import Stream, Streams
@@ -23,15 +23,6 @@ def long_prompt(key, *tokens):
     body = {"prompt": prompt[-3900:], "max_tokens": 4, "temperature": 0, "stream": False,
             "return_token_ids": True}  # fmt: skip
     return {"key": key, "path": "/v1/completions", "body": body}
-
-
-def hosts_that_run(status):
-    """The nodes of replicas that run a sequence now."""
-    devices = {
-        shard["device"].split("/")[0]
-        for replica in status["replicas"] if replica["running"] for shard in replica["shards"][:1]
-    }  # fmt: skip
-    return [node for node in status["nodes"] if node["id"] in devices and node["state"] == "ready"]
 
 
 @pytest.mark.parametrize("with_company", [False, True])
@@ -64,7 +55,7 @@ def test_a_long_prompt_survives_ten_kills(troupe):
             end = time.monotonic() + 50
             while stream.thread.is_alive() and len(killed) < 10 and time.monotonic() < end:
                 watcher.look()
-                for host in hosts_that_run(watcher.status):
+                for host in hosts_of_running(watcher.status):
                     if host["pid"] not in killed and alive(host["pid"]):
                         killed.add(host["pid"])
                         hurt(cluster, host)

@@ -14,8 +14,10 @@ import time
 
 import pytest
 
-from recovery import (ALL_TWICE, BUSY_S, LASTING, MIXED, NOTICED_HUNG_S, NOTICED_KILLED_S, ONE_REPLICA, SMALL,
-                      event_after, experts_on, hosts_of_replicas, hurt, node_with_replica, settled, worker_of)
+from promises import bound
+from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, MIXED, NOTICED_HUNG_S, NOTICED_KILLED_S,
+                      ONE_REPLICA, SMALL, STALL_S, event_after, experts_on, hosts_of_replicas, hurt,
+                      node_with_replica, settled, watched, worker_of)
 from running import DEMO, Cluster, run, wait_until
 from streams import Steady, Stream, Streams
 
@@ -27,11 +29,11 @@ def test_experts_with_another_copy(stages, expected):
     stage = stages(*ONE_REPLICA, *ALL_TWICE, workers=3)
     victim = node_with_replica(stage, has=False)
     streams = Streams(stage, LASTING).flow()
-    at, began = hurt(stage, victim)
-    streams.assert_unchanged(expected)
-    lost = event_after(stage, "node_lost", at, victim["id"])
-    assert lost["time"] - at < NOTICED_KILLED_S + BUSY_S
-    assert streams.stall(began) < 0.25 + BUSY_S
+    with watched(stage, victim) as seen:
+        _, began = hurt(stage, victim)
+        streams.assert_unchanged(expected)
+    bound("noticed", seen.lost - began, NOTICED_KILLED_S)
+    bound("stall", streams.stall(began), STALL_S)
     status = stage.status()
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
 
@@ -41,9 +43,11 @@ def test_experts_without_another_copy_are_loaded(stages, expected):
     victim = node_with_replica(stage, has=False)
     assert experts_on(stage.status(), victim["id"]) > 0
     streams = Streams(stage, LASTING).flow()
-    _, began = hurt(stage, victim)
-    streams.assert_unchanged(expected)
-    assert streams.stall(began) < 2
+    with watched(stage, victim) as seen:
+        _, began = hurt(stage, victim)
+        streams.assert_unchanged(expected)
+    bound("noticed", seen.lost - began, NOTICED_KILLED_S)
+    bound("stall", streams.stall(began), seen.loading_s + BEYOND_LOADING_S)
     status = settled(stage)
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
     assert all(
@@ -55,9 +59,11 @@ def test_experts_without_another_copy_are_loaded(stages, expected):
 def test_a_replica_is_replayed_on_another(stages, expected):
     stage = stages(*SMALL)
     streams = Streams(stage, LASTING).flow()
-    _, began = hurt(stage, stage.ready_nodes()[0])
-    streams.assert_unchanged(expected)
-    assert streams.stall(began) < 3
+    victim = stage.ready_nodes()[0]
+    with watched(stage, victim) as seen:
+        _, began = hurt(stage, victim)
+        streams.assert_unchanged(expected)
+    bound("stall", streams.stall(began), seen.loading_s + BEYOND_LOADING_S)
     requests = stage.status()["requests"]
     assert requests["failed"] == 0 and requests["replayed"] > 0
 
@@ -80,7 +86,7 @@ def test_a_replica_of_two_workers(stages, expected):
 
 
 def test_what_was_found_while_tokens_had_gone_out_is_not_sent_twice(stages, expected):
-    """Stop strings, usage and penalties after a replay."""
+    """Stop strings, usage, echoes and penalties after a replay."""
     stage = stages(*SMALL)
     with Steady(stage, MIXED, expected) as load:
         for _ in range(3):
@@ -98,10 +104,11 @@ def test_a_hung_worker(stages, expected):
     stage = stages(*SMALL)
     victim = stage.ready_nodes()[1]
     streams = Streams(stage, LASTING).flow()
-    at, began = hurt(stage, victim, signal.SIGSTOP)
-    streams.assert_unchanged(expected)
-    assert event_after(stage, "node_lost", at, victim["id"])["time"] - at < NOTICED_HUNG_S
-    assert streams.stall(began) < NOTICED_HUNG_S + 3
+    with watched(stage, victim) as seen:
+        _, began = hurt(stage, victim, signal.SIGSTOP)
+        streams.assert_unchanged(expected)
+    bound("noticed", seen.lost - began, NOTICED_HUNG_S, room_s=0)
+    bound("stall", streams.stall(began), NOTICED_HUNG_S + seen.loading_s + BEYOND_LOADING_S)
     hurt(stage, victim, signal.SIGCONT)
     back = wait_until(
         lambda: [n for n in stage.ready_nodes() if n["pid"] == victim["pid"]], 10, "it is back as new"
@@ -126,14 +133,29 @@ def test_a_worker_that_is_cut_off(namespaces, expected, how):
     stage = namespaces(*SMALL, workers=3)
     victim = stage.ready_nodes()[1]
     streams = Streams(stage, LASTING).flow()
-    at = time.time()
-    heal = getattr(worker_of(stage, victim).link, how)()
-    streams.assert_unchanged(expected)
-    assert event_after(stage, "node_lost", at, victim["id"])["time"] - at < NOTICED_HUNG_S + BUSY_S
+    with watched(stage, victim) as seen:
+        began = time.monotonic()
+        heal = getattr(worker_of(stage, victim).link, how)()
+        streams.assert_unchanged(expected)
+    bound("noticed", seen.lost - began, NOTICED_HUNG_S)
     heal()
     wait_until(lambda: len(stage.ready_nodes()) == 3, 15, "it is back")
     Streams(stage, LASTING).assert_unchanged(expected)
     assert stage.status()["cluster"]["counters"]["lost"] == 1, stage.logs()
+
+
+@pytest.mark.xfail(strict=True, reason="it asks for its lease for 5 s, and its asking keeps it a member")
+def test_a_worker_that_hears_nothing(proxied, expected):
+    """What the head sends is lost on the way, though somebody there acknowledges it."""
+    stage = proxied(*SMALL, workers=3)
+    victim = stage.ready_nodes()[1]
+    streams = Streams(stage, LASTING).flow()
+    with watched(stage, victim) as seen:
+        began = time.monotonic()
+        heal = worker_of(stage, victim).link.one_way_in()
+        streams.assert_unchanged(expected)
+    heal()
+    bound("noticed", seen.lost - began, NOTICED_HUNG_S)
 
 
 def test_two_workers_that_are_cut_off_from_each_other(namespaces, expected):
@@ -258,6 +280,9 @@ def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expec
 # --- The head ---------------------------------------------------------------------------------
 
 
+REJOINED_S = 1
+
+
 def wipe_weights(folder):
     """Zeros for every weight of a checkpoint; the headers stay."""
     for weights in folder.glob("*.safetensors"):
@@ -285,7 +310,7 @@ def test_the_head_is_killed(stages, expected, tmp_path):
     began = time.monotonic()
     stage.start_head()
     wait_until(lambda: stage.state() == "ready", 5, "it serves again")
-    assert time.monotonic() - began < 2
+    bound("serves again", time.monotonic() - began, REJOINED_S)
     after = {node["pid"]: node["incarnation"] for node in stage.ready_nodes()}
     assert set(after) == set(before) and all(after[pid] > before[pid] for pid in after)
     Streams(stage, LASTING).assert_unchanged(expected)
