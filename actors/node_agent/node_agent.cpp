@@ -148,9 +148,9 @@ void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint n
   const Duration lease = std::chrono::milliseconds(welcome.lease_ms);
   const bool sane = welcome.id != kHeadNode && welcome.incarnation.value != 0 &&
                     welcome.lease_ms >= kLeaseMsMin && welcome.lease_ms <= kLeaseMsMax;
-  if (!sane || now >= join_sent_at_ + lease) {
+  if (!sane) {
     effects.add(CloseHead{});
-    return seek(sane ? "its welcome came too late." : "its welcome makes no sense.", now, effects);
+    return seek("its welcome makes no sense.", now, effects);
   }
   state_ = State::kMember;
   voice_.id = welcome.id;
@@ -164,6 +164,7 @@ void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint n
   voice_.say("Joined the cluster at " + options_.head + " as " + to_string(voice_.id) +
                  "; waiting for its part of the model.",
              effects);
+  keep_lease(now, effects);  // the head may have stood still before it answered
 }
 
 void NodeAgent::on(const Refused& refused, const Envelope& envelope, TimePoint now,

@@ -115,6 +115,7 @@ History make_history(std::uint64_t seed, const Mix& mix) {
   const auto most = static_cast<std::uint64_t>(mix.faults_most);
   for (std::uint64_t n = random.pick(0, most); n > 0; --n)
     history.faults.push_back(make_fault(random, history.shape, mix));
+  history.keeps_all = mix.sleeps_only;
   if (mix.sleeps_only)
     for (std::size_t i = 0; i < history.faults.size(); ++i)
       history.faults[i].at = 500ms + static_cast<int>(i) * 3500ms + random.pick_ms(0, 400);

@@ -89,6 +89,7 @@ struct History {
   Shape shape;
   std::vector<Fault> faults;
   std::vector<RequestSpec> requests;
+  bool keeps_all = false;  ///< nothing in it costs a member or a replay
 };
 
 /// What a history may have in it.

@@ -66,6 +66,8 @@ void live(World& world, const History& history) {
   (void)world.run_until([&] { return at_rest(world); }, kCalm);  // a canary ends in a moment
   check_idle(world);
   take_counters(world);
+  if (history.keeps_all && world.counters.lost + world.counters.replays > 0)
+    world.broken("A node or a replica was lost to which nothing happened.");
 }
 
 void end(World& world) {

@@ -299,6 +299,33 @@ TEST_CASE("when its lease has ended a worker sends nothing, asks, and goes on if
   }
 }
 
+TEST_CASE("a welcome that comes after its lease has ended is kept, and the head asked") {
+  AgentUnderTest w;
+  w.start();
+  w.up();
+  w.from_head(good_greeting());
+  w.inspected(std::string("abc"));
+  REQUIRE(w.sent<Join>());
+  w.now += 2s;  // the head stood still
+  w.from_head(Welcome{kSelf, kLife, 1200});
+  CHECK(w.agent.state() == State::kMember);
+  CHECK(!w.last.has<CloseHead>());
+  CHECK(w.last.position<JoinedCluster>() < w.last.position<HoldMail>());
+  w.wait(Duration::zero());
+  const auto renew = w.sent<Renew>();
+  REQUIRE(renew);
+  SUBCASE("it is renewed") {
+    w.from_head(Renewed{renew->sequence});
+    CHECK(w.last.has<EndHold>());
+    w.live(5s, true);
+    CHECK(w.agent.state() == State::kMember);
+  }
+  SUBCASE("nobody answers") {
+    w.live(8s, false);
+    CHECK(w.agent.state() == State::kSeeking);
+  }
+}
+
 TEST_CASE("messages of other lives are refused with an error and never used") {
   AgentUnderTest w;
   w.become_member();
