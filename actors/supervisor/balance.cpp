@@ -1,5 +1,7 @@
 #include "actors/supervisor/balance.h"
 
+#include <algorithm>
+
 #include "actors/supervisor/times.h"
 
 namespace troupe {
@@ -42,8 +44,8 @@ std::set<std::int32_t> ExpertBalance::take_layers(std::size_t most) {
   return taken;
 }
 
-void ExpertBalance::keep_what_helps(const Placement& active, Placement& goal,
-                                    std::set<std::int32_t>& layers) const {
+void ExpertBalance::keep_what_helps(const Placement& active, const std::set<DeviceRef>& leaving,
+                                    Placement& goal, std::set<std::int32_t>& layers) const {
   const auto tokens = load_.tokens();
   for (std::size_t l = 0; l < goal.experts.size() && l < active.experts.size(); ++l) {
     LayerExperts& layer = goal.experts[l];
@@ -54,6 +56,9 @@ void ExpertBalance::keep_what_helps(const Placement& active, Placement& goal,
     const double after = load == tokens.end() ? 1 : imbalance_of(layer, load->second);
     const double gain = asked_ ? 1e-6 : kGainMin * (before - 1);
     if (before - after >= gain || now.slots.size() != layer.slots.size()) continue;
+    if (std::any_of(now.slots.begin(), now.slots.end(),
+                    [&](const ExpertSlot& slot) { return leaving.contains(slot.device); }))
+      continue;
     layer = now;
     layers.erase(layer.layer);
   }

@@ -28,8 +28,9 @@ class ExpertBalance {
   /// Up to that many of the layers that are still to be laid out.
   std::set<std::int32_t> take_layers(std::size_t most);
   bool layers_left() const { return !layers_left_.empty(); }
-  /// Puts back into the goal the layers that would gain little; `layers` keeps the others.
-  void keep_what_helps(const Placement& active, Placement& goal,
+  /// Puts back into the goal the layers that would gain little; `layers` keeps the others, and
+  /// those that have copies on what is leaving.
+  void keep_what_helps(const Placement& active, const std::set<DeviceRef>& leaving, Placement& goal,
                        std::set<std::int32_t>& layers) const;
   /// New layouts have begun.
   void begun(TimePoint now) { last_ = now; }

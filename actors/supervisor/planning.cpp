@@ -266,7 +266,7 @@ bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
     return false;
   }
   if (!input.balance_layers.empty()) {
-    balance_.keep_what_helps(*versions_.active(), *goal, input.balance_layers);
+    balance_.keep_what_helps(*versions_.active(), input.leaving, *goal, input.balance_layers);
     if (!input.balance_layers.empty()) balance_.begun(turn.now);
   }
   goal_.set(std::move(*goal));

@@ -161,6 +161,26 @@ TEST_CASE("drain: everything moves, then the node is told to end") {
   CHECK(c.routes.replicas.size() == 1);
 }
 
+TEST_CASE("a drain goes on beside a rebalance that has nothing to gain") {
+  Cluster c(2);
+  c.add(3);
+  c.wait(kGoalDelay + 10ms);
+  c.note();
+  REQUIRE(c.s.pending());
+  c.up(9);
+  c.from_session(9, ClientHello{kProtocol, "both"});
+  c.from_session(9, RebalanceQuery{1});
+  c.note();
+  c.from_session(9, DrainQuery{2, NodeId{2}});
+  c.note();
+  for (int i = 0; i < 30; ++i) {
+    c.settle();
+    c.pass(100ms);
+  }
+  CHECK(c.slots_on(NodeId{2}) == 0);
+  CHECK(c.stopped == std::vector<NodeId>{NodeId{2}});
+}
+
 TEST_CASE("a drain that does not fit is called off, and the node serves on") {
   auto o = options();
   o.costs = [](Numerics) {
