@@ -243,7 +243,7 @@ struct CanaryResult {
   std::uint32_t replica = 0;
   std::uint64_t run = 0;
   std::vector<TokenId> tokens;         ///< the generated ones
-  std::vector<std::uint64_t> digests;  ///< as StepResult's, folded over its steps
+  std::vector<std::uint64_t> digests;  ///< StepResult's: of the prompt, then of each token
   std::optional<Error> error = {};
 };
 

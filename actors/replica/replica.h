@@ -123,7 +123,7 @@ class Replica {
   struct Canary {
     RunCanary order;
     TimePoint deadline;
-    std::vector<std::uint64_t> digests;  ///< of its steps so far, added up by boundary
+    std::vector<std::uint64_t> digests;  ///< as CanaryResult's, so far
   };
   static constexpr std::uint64_t kCanaryKey = 0;  ///< before all others
 

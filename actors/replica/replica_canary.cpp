@@ -66,10 +66,12 @@ void Replica::commit_canary(const Share& share, const StepResult& step,
   if (sequence.cancelled) return forget(kCanaryKey);
   if (!result.trouble.empty()) return end_canary(internal_error(result.trouble), effects);
   std::vector<std::uint64_t>& digests = canary_->digests;
-  if (digests.empty()) digests.resize(step.digests.size());
-  if (step.digests.empty() || step.digests.size() != digests.size())
+  const std::size_t each = step.digests.size();
+  if (each == 0 || digests.size() % each != 0)
     return end_canary(internal_error("A step came back without the canary's digests."), effects);
-  for (std::size_t i = 0; i < digests.size(); ++i) digests[i] += step.digests[i];
+  const bool first = sequence.computed == 0;
+  if (first || sequence.computed >= sequence.prompt_length) digests.resize(digests.size() + each);
+  for (std::size_t i = 0; i < each; ++i) digests[digests.size() - each + i] += step.digests[i];
   sequence.computed += share.rows;
   if (share.sample) sequence.tokens.push_back(result.sampled->token);
   if (sequence.output() == canary_->order.generate) end_canary(std::nullopt, effects);

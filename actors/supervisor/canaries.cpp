@@ -21,6 +21,10 @@ constexpr auto kDeadline = limits::kCanaryDeadline + 5s;
 /// After a run that failed, or differed.
 constexpr auto kAgainAfter = 200ms;
 constexpr auto kAgainWhenWrong = 5s;
+/// So many nodes must have given what is known before who gives something else is wrong.
+constexpr std::size_t kDecide = 2;
+/// Meanwhile every core is asked all its questions.
+constexpr auto kStubborn = limits::kKnownAnswersEvery + kAgainWhenWrong;
 
 std::uint32_t room_for(const SupervisorOptions& options) {
   return static_cast<std::uint32_t>(std::max<std::int64_t>(2, options.engine.max_model_len));
@@ -43,14 +47,32 @@ std::vector<TokenId> prompt_of(const SupervisorOptions& options) {
   return prompt;
 }
 
-/// The first place where they differ: twice the layer, and one more after its feed-forward part.
-std::size_t first_difference(const KnownCanary& a, const KnownCanary& b) {
-  const auto at = std::mismatch(a.digests.begin(), a.digests.end(), b.digests.begin(),
-                                b.digests.end());
-  return static_cast<std::size_t>(at.first - a.digests.begin());
+/// Where they differ first: twice the layer, and one more after its feed-forward part; `boundaries`
+/// (twice the layers): a token was chosen otherwise. Later rows differ because of it.
+std::size_t first_difference(const KnownCanary& a, const KnownCanary& b, std::size_t boundaries) {
+  const auto differ = std::mismatch(a.digests.begin(), a.digests.end(), b.digests.begin(),
+                                    b.digests.end());
+  const auto token = std::mismatch(a.tokens.begin(), a.tokens.end(), b.tokens.begin(),
+                                   b.tokens.end());
+  const auto at = static_cast<std::size_t>(differ.first - a.digests.begin());
+  const auto chosen = static_cast<std::size_t>(token.first - a.tokens.begin());
+  const bool inside = differ.first != a.digests.end() && differ.second != b.digests.end();
+  return inside && at / boundaries <= chosen ? at % boundaries : boundaries;
+}
+
+std::size_t boundaries_of(const Placement& placement, std::uint32_t replica) {
+  std::int32_t layers = 0;
+  for (const auto& shard : placement.shards)
+    if (shard.replica == replica) layers = std::max(layers, shard.last_layer + 1);
+  return 2 * static_cast<std::size_t>(std::max(1, layers));
 }
 
 }  // namespace
+
+Canaries::Canaries(std::optional<KnownCanary> kept, TimePoint started)
+    : known_(std::move(kept)), known_since_(started) {
+  if (known_) givers_ = {kHeadNode};
+}
 
 void Canaries::follow(const Placement& active, TimePoint now) {
   std::erase_if(watched_, [&](const auto& w) {
@@ -60,7 +82,7 @@ void Canaries::follow(const Placement& active, TimePoint now) {
   });
   for (const auto& replica : active.replicas) {
     const auto [at, added] = watched_.try_emplace(replica.id);
-    if (added) at->second = {replica.node, false, false, 0, now, now};
+    if (added) at->second = {replica.node, false, std::nullopt, 0, now, now};
   }
 }
 
@@ -120,15 +142,13 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
   }
   KnownCanary given{result.tokens, result.digests};  // of an error: nothing, which is wrong
   if (result.error) given = {};
-  if (!known_ && !result.error) {
-    known_ = given;
-    turn.effects.add(KeepCanary{given});
-  }
+  if (!known_ && !result.error) know(given, {from}, turn);
   if (known_ && given == *known_) {
     watched.proven = true;
-    watched.differs = false;
+    watched.differs_since.reset();
     watched.last_good = turn.now;
     watched.at = turn.now + kEvery;
+    givers_.insert(from);
     rivals_.erase(from);
   } else {
     differ(result.replica, watched, given, active, turn);
@@ -138,28 +158,33 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
 
 void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& result,
                       const Placement& active, SupervisorTurn& turn) {
-  if (!std::exchange(watched.differs, true)) {
+  if (!watched.differs_since) {
+    watched.differs_since = turn.now;
     watched.at = turn.now;  // once more
     return;
   }
   watched.at = turn.now + kAgainWhenWrong;
-  for (const auto& [node, rival] : rivals_) {
-    if (node == watched.node || !(rival == result)) continue;
-    // Two nodes agree: it is what was known that is wrong. Whoever gave it is found when its turn
-    // comes, at once.
-    known_ = result;
-    turn.effects.add(KeepCanary{result});
-    rivals_.clear();
+  KnownCanary& before = rivals_[watched.node];
+  if (before != result) watched.differs_since = turn.now;
+  before = result;
+  const std::set<NodeId> agree = rivals_with(result);
+  const bool stubborn = turn.now >= *watched.differs_since + kStubborn && !any_proven();
+  if (!result.tokens.empty() &&
+      (stubborn || (agree.size() > givers_.size() &&
+                    (agree.size() >= kDecide || givers_.empty())))) {
+    // It is what was known that is wrong. Whoever gave it is found when its turn comes, at once.
+    know(result, agree, turn);
     watched.proven = true;
-    watched.differs = false;
+    watched.differs_since.reset();
     watched.last_good = turn.now;
     for (auto& [other, its] : watched_)
       if (its.run == 0) its.at = turn.now;
     return;
   }
-  rivals_[watched.node] = result;
+  const bool decided = givers_.size() >= kDecide;
   const KnownCanary known = known_.value_or(KnownCanary{});
-  const std::size_t at = first_difference(known, result);
+  const std::size_t boundaries = boundaries_of(active, id);
+  const std::size_t at = first_difference(known, result, boundaries);
   const auto layer = static_cast<std::int32_t>(at / 2);
   const bool feed_forward = at % 2 == 1;
   Verdict verdict{id, std::nullopt, {}};
@@ -169,9 +194,8 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
   for (const auto& shard : active.shards) {
     if (shard.replica != id) continue;
     const bool here = shard.first_layer <= layer && layer <= shard.last_layer;
-    const bool end = at >= known.digests.size() || at >= result.digests.size();
-    if (!here && !end) continue;
-    if (!experts) verdict.node = shard.device.node;
+    if (!here && at < boundaries) continue;
+    if (!experts && decided) verdict.node = shard.device.node;
     if (here)
       place = std::string(experts ? "the experts" : feed_forward ? "the feed-forward part"
                                                                  : "the attention") +
@@ -181,9 +205,37 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
   verdict.why = corrupt(
       "Replica " + std::to_string(id) + " on " + to_string(watched.node) +
       " computes otherwise than the cluster, from " + place + " on; its last good proof was " +
-      (watched.proven ? std::to_string(age.count()) + " s ago." : "never given."));
+      (watched.proven ? std::to_string(age.count()) + " s ago." : "never given.") +
+      (decided ? "" : " Nobody else could decide which of them is right; it does not serve."));
   watched.proven = false;
   verdicts_.push_back(std::move(verdict));
+}
+
+void Canaries::know(const KnownCanary& canary, std::set<NodeId> givers, SupervisorTurn& turn) {
+  known_ = canary;
+  givers_ = std::move(givers);
+  known_since_ = turn.now;
+  rivals_.clear();
+  turn.effects.add(KeepCanary{canary});
+}
+
+std::set<NodeId> Canaries::rivals_with(const KnownCanary& canary) const {
+  std::set<NodeId> nodes;
+  for (const auto& [node, rival] : rivals_)
+    if (rival == canary) nodes.insert(node);
+  return nodes;
+}
+
+void Canaries::doubt(TimePoint since, SupervisorTurn& turn) {
+  rivals_.clear();
+  if (known_since_ < since) return;
+  givers_.clear();
+  known_since_ = turn.now;
+  for (auto& [id, watched] : watched_) {
+    watched.run = 0;  // it may have been computed with what was wrong
+    watched.differs_since.reset();
+    watched.at = turn.now;
+  }
 }
 
 void Canaries::arrange_wake(SupervisorEffects& effects) const {

@@ -17,11 +17,16 @@ namespace troupe {
 ///     new ── RunCanary ─► the known result ─► proven: it serves ── a minute ─► RunCanary ...
 ///                          another one ─► once more ─► another one again: it is wrong
 ///
-/// What came first is known, and kept until the cluster is stopped; if replicas of two other nodes
-/// agree on something else, that is known instead.
+/// What came first is known, and kept until the cluster is stopped. Two nodes or more that agree on
+/// something else, and are more than have given it, make that known instead. A node is wrong when
+/// two have given what is known; before, its replica only does not serve. If nothing serves then,
+/// what is known may be wrong, of a copy that was let go since or a core that is gone: what
+/// one gives again and again, while every core is asked all its questions, is known instead. What
+/// was given while a copy or a device was wrong, as is found later, counts for nothing.
 class Canaries {
  public:
-  explicit Canaries(std::optional<KnownCanary> known) : known_(std::move(known)) {}
+  /// `kept`: of an earlier life of the head, which counts like a node. This one began at `started`.
+  Canaries(std::optional<KnownCanary> kept, TimePoint started);
 
   /// A replica computes otherwise; `layer` is the first that does.
   struct Verdict {
@@ -34,6 +39,8 @@ class Canaries {
   void follow(const Placement& active, TimePoint now);
   /// What they compute with has changed: they prove themselves again before a minute has passed.
   void soon(TimePoint now);
+  /// Something has been wrong, at most since then.
+  void doubt(TimePoint since, SupervisorTurn& turn);
   bool proven(std::uint32_t replica) const;
   bool any_proven() const;
   /// Of a replica's own node. Returns whether more or fewer replicas are proven now.
@@ -49,16 +56,20 @@ class Canaries {
   struct Watched {
     NodeId node;
     bool proven = false;
-    bool differs = false;       ///< the newest result was not the known one
-    std::uint64_t run = 0;      ///< that is under way; 0: none
-    TimePoint at{};             ///< when it began, or the next one is due
+    std::optional<TimePoint> differs_since;  ///< it gives the same other result
+    std::uint64_t run = 0;                   ///< that is under way; 0: none
+    TimePoint at{};                          ///< when it began, or the next one is due
     TimePoint last_good{};
   };
 
+  void know(const KnownCanary& canary, std::set<NodeId> givers, SupervisorTurn& turn);
+  std::set<NodeId> rivals_with(const KnownCanary& canary) const;
   void differ(std::uint32_t id, Watched& watched, const KnownCanary& result,
               const Placement& active, SupervisorTurn& turn);
 
   std::optional<KnownCanary> known_;
+  std::set<NodeId> givers_;  ///< of what is known
+  TimePoint known_since_{};  ///< the first of them
   std::map<std::uint32_t, Watched> watched_;
   /// What nodes gave that is not known; at most one a node.
   std::map<NodeId, KnownCanary> rivals_;

@@ -179,6 +179,10 @@ void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& res
   consider(turn);
 }
 
+void PlacementLifecycle::doubt_canary(TimePoint since, SupervisorTurn& turn) {
+  canaries_.doubt(since, turn);
+}
+
 // --- Activate, retire ---------------------------------------------------------------------------
 
 /// While one is wrong and not yet gone, its part is in the version that loads.

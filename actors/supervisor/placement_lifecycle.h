@@ -30,8 +30,8 @@ struct LeftOut {
 ///       ▲ a member joins, is lost, drains; a device fails; the load moves
 class PlacementLifecycle {
  public:
-  PlacementLifecycle(std::string message, const KnownState& known)
-      : service_(std::move(message)), proofs_(known.tensors), canaries_(known.canary) {}
+  PlacementLifecycle(std::string message, const KnownState& known, TimePoint started)
+      : service_(std::move(message)), proofs_(known.tensors), canaries_(known.canary, started) {}
 
   /// After anything that may ask for another version: begins one if it is time, and says how the
   /// cluster is.
@@ -48,6 +48,8 @@ class PlacementLifecycle {
   void on_counts(const ExpertCounts& counts, SupervisorTurn& turn);
   void on_proofs(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn);
   void on_read(const TensorsRead& read, SupervisorTurn& turn);
+  /// A copy or a device has been wrong, at most since then.
+  void doubt_canary(TimePoint since, SupervisorTurn& turn);
   void on_canary(const Member& member, const CanaryResult& result, SupervisorTurn& turn);
   /// Members whose copies or devices are wrong, and why: they have to go.
   std::vector<Verdict> take_wrong() { return std::exchange(wrong_, {}); }

@@ -215,9 +215,29 @@ void Proofs::decide_ready(SupervisorTurn& turn) {
       ++it;
       continue;
     }
-    const auto ended = disputes_.extract(it++);
-    decide(ended.key(), ended.mapped(), turn);
+    auto ended = disputes_.extract(it++);
+    Dispute& dispute = ended.mapped();
+    const std::string first = dispute.claims.front().tensor;
+    drop_settled(ended.key(), dispute);
+    if (dispute.claims.empty()) continue;
+    if (dispute.claims.front().tensor == first) {
+      decide(ended.key(), dispute, turn);
+      continue;
+    }
+    dispute.answers.clear();
+    begin(ended.key(), dispute, turn);
+    disputes_.insert(std::move(ended));
   }
+}
+
+/// Another dispute has been decided for what the newcomer read.
+void Proofs::drop_settled(NodeId newcomer, Dispute& dispute) {
+  std::erase_if(dispute.claims, [&](const TensorProof& claim) {
+    Known& known = known_.at(claim.tensor);
+    if (known.proof.stored != claim.stored) return false;
+    if (newcomer != kHeadNode) holds(newcomer, known);
+    return true;
+  });
 }
 
 void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn) {

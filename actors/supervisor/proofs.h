@@ -75,6 +75,7 @@ class Proofs {
   void answer(NodeId from, const std::vector<TensorProof>& proofs, const std::optional<Error>& why,
               SupervisorTurn& turn);
   void decide_ready(SupervisorTurn& turn);
+  void drop_settled(NodeId newcomer, Dispute& dispute);
   void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
   void adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
 

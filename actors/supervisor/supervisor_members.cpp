@@ -115,6 +115,7 @@ void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
       why = to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)}) +
             " failed: " + member.devices[i].failed.substr(0, limits::kNameBytesMax);
   turn.record("device_failed", why);
+  placement_.doubt_canary(turn.now - limits::kKnownAnswersEvery, turn);
   placement_.device_failed(why, turn);
   placement_.consider(turn);
 }
@@ -191,6 +192,7 @@ void Supervisor::on(const ProofFailed& failed, const Envelope& envelope, TimePoi
       failed.reason.substr(0, limits::kNameBytesMax) + "); its last good proof was " +
       std::to_string(failed.last_good_s) + " s ago.";
   turn.record("proof_failed", text);
+  placement_.doubt_canary(now - std::chrono::seconds(failed.last_good_s), turn);
   take_out(member->id, corrupt(text), turn);
 }
 

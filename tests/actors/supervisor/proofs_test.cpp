@@ -35,6 +35,8 @@ struct ProvingCluster : Head {
     for (const auto& read : all<ReadTensors>(last)) reads.push_back(read);
     for (const auto& keep : all<KeepTensors>(last))
       for (const auto& tensor : keep.tensors) kept[tensor.proof.tensor] = tensor;
+    for (const RunCanary& run : sends<RunCanary>()) runs[run.replica] = run.run;
+    for (const auto& keep : all<KeepCanary>(last)) kept_canary = keep.canary;
     activated = activated || sent<Activate>();
     if (const auto news = router_hears<ReplicasChanged>()) routes = *news;
     if (const auto news = router_hears<ReplicasLost>()) lost = *news;
@@ -64,6 +66,19 @@ struct ProvingCluster : Head {
     tell(std::move(answer));
     note();
   }
+  /// The replica of that place answers what it was asked last; false: it was asked nothing.
+  bool gives(std::size_t place, const KnownCanary& given) {
+    wait(10ms);
+    note();
+    const ReplicaPlacement replica = s.active()->replicas.at(place);
+    const auto run = runs.extract(replica.id);
+    if (run.empty()) return false;
+    const Address from{replica.node, s.members().at(replica.node).incarnation,
+                       {ActorKind::kReplica, replica.id}};
+    this->from(from, CanaryResult{replica.id, run.mapped(), given.tokens, given.digests, {}});
+    note();
+    return true;
+  }
   bool member(std::size_t worker) const {
     const auto found = s.members().find(at[worker].node);
     return found != s.members().end() && found->second.incarnation == at[worker].incarnation;
@@ -78,6 +93,8 @@ struct ProvingCluster : Head {
   PlacementVersion version;
   std::vector<ReadTensors> reads;
   std::map<std::string, KnownTensor> kept;
+  std::map<std::uint32_t, std::uint64_t> runs;  ///< of the canary, by replica
+  std::optional<KnownCanary> kept_canary;
   bool activated = false;
   ReplicasChanged routes;
   ReplicasLost lost;
@@ -174,6 +191,31 @@ TEST_CASE("a node that misread its own file is told apart from one with another 
   c.reports(2, proof(1), true);
   CHECK_FALSE(c.member(2));
   CHECK(contains(c.newest("proof_failed"), "memory or page cache is bad"));
+}
+
+TEST_CASE("who read what another dispute was decided for is not wrong") {
+  ProvingCluster c;
+  c.reports(0, proof(666));
+  c.reports(0, proof(666, "u"));
+  c.head_reads(proof(1));
+  c.reports(1, proof(1));  // while the head's dispute is open
+  c.reports(1, proof(1, "u"));
+  c.reports(0, proof(666), true);
+  SUBCASE("the head's is decided first") {
+    c.head_reads(proof(1, "u"));
+    c.head_reads(proof(1));
+    c.reports(1, proof(1), true);
+    c.head_reads(proof(1));
+  }
+  SUBCASE("its own is") {
+    c.reports(1, proof(1), true);
+    c.reports(2, proof(1), true);
+    while (!c.reads.empty()) c.head_reads(proof(1));
+  }
+  CHECK_FALSE(c.member(0));
+  CHECK(c.member(1));
+  CHECK(c.member(2));
+  CHECK(c.kept.at("t").proof == proof(1));
 }
 
 TEST_CASE("one against one: what came first stays, the newcomer does not serve") {
@@ -297,6 +339,83 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
   CHECK_FALSE(c.s.members().contains(wrong.node));
   CHECK(contains(c.newest("proof_failed"), "feed-forward part of layer 0"));
   CHECK(contains(c.newest("proof_failed"), "s ago"));
+}
+
+// Two layers, the second with experts: four boundaries, of the prompt and of one token.
+static KnownCanary right() { return {{7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}; }
+
+TEST_CASE("a wrong expert is not blamed on the layers that see the token it chose") {
+  ProvingCluster c;
+  c.canary.reset();
+  c.all_loaded();
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
+  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
+  REQUIRE(c.gives(2, wrong));
+  REQUIRE(c.gives(2, wrong));
+  CHECK(contains(c.newest("proof_failed"), "the experts of layer 1"));
+  for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+  CHECK(c.routes.replicas.size() == 2);
+}
+
+TEST_CASE("one replica against one: the newcomer does not serve, and nobody is taken out") {
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
+  REQUIRE(c.gives(1, right()));
+  REQUIRE(c.gives(1, right()));
+  CHECK(contains(c.newest("proof_failed"), "Nobody else could decide"));
+  CHECK(c.member(0));
+  CHECK(c.member(1));
+  CHECK(c.routes.replicas.size() == 1);
+}
+
+TEST_CASE("what the only replica gives for a minute is known instead of what it gave once") {
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
+  const auto serves = [&] { return !c.routes.replicas.empty(); };
+  REQUIRE(serves());
+  bool served_early = false;
+  for (std::uint64_t second = 1; second < 150; ++second) {
+    c.wait(1s);
+    c.note();
+    for (std::size_t w = 0; w < 2; ++w) {
+      c.from(c.at[w], Renew{second, {{}}, {}});
+      c.note();
+    }
+    (void)c.gives(0, right());
+    if (second < 120 && c.kept_canary == right()) served_early = true;
+  }
+  CHECK_FALSE(served_early);  // a minute until it is asked again, and one more
+  CHECK(c.kept_canary == right());
+  CHECK(serves());
+}
+
+TEST_CASE("what the canary gave while something was wrong counts no more once that is found") {
+  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, wrong));
+  CHECK(c.kept_canary == wrong);
+  c.wait(1s);
+  std::uint32_t last_good_s = 5;
+  SUBCASE("it was known first meanwhile") {}
+  SUBCASE("it was known before") { last_good_s = 0; }
+  c.from(c.at[1], ProofFailed{"t", "a bit flipped", last_good_s});
+  c.note();
+  CHECK_FALSE(c.member(1));
+  if (last_good_s == 0) {
+    CHECK_FALSE(c.gives(0, right()));
+    return;
+  }
+  REQUIRE(c.gives(0, right()));
+  REQUIRE(c.gives(0, right()));
+  CHECK(c.kept_canary == right());
+  CHECK(c.member(0));
+  CHECK(c.routes.replicas.size() == 1);
 }
 
 }  // namespace troupe

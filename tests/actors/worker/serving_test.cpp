@@ -347,7 +347,7 @@ TEST_CASE("a canary goes through real actors; two replicas make the same of it")
   CHECK(!results[0].error);
   CHECK(results[0].tokens.size() == 4);
   CHECK(results[0].digests.size() ==
-        2 * static_cast<std::size_t>(node.checkpoint->config().num_layers));
+        4 * 2 * static_cast<std::size_t>(node.checkpoint->config().num_layers));
   CHECK(results[0].digests == results[1].digests);
   CHECK(results[0].tokens == results[1].tokens);
 }
