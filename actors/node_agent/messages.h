@@ -35,7 +35,7 @@ struct PieceRead {
   ExpertKey expert;
   LayerRange layers;
   bool is_expert = true;
-  std::shared_ptr<const ExpertWeights> expert_weights;  ///< null in the simulation, as the next
+  std::shared_ptr<const ExpertWeights> expert_weights;  ///< the one or the other
   std::shared_ptr<const ShardWeights> shard_weights;
   PieceTensors tensors = {};
 };

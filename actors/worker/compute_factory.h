@@ -24,7 +24,7 @@ struct ShardSpec {
   std::int32_t block_size = 16;
   bool last_stage = true;
   Device* device = nullptr;
-  std::shared_ptr<const ShardWeights> weights;  ///< null in the simulation
+  std::shared_ptr<const ShardWeights> weights;
   std::shared_ptr<ExpertCounter> counter;       ///< of what the gates choose
   Device::Claim cache_memory;
   std::shared_ptr<const Device::Claim> weight_memory;  ///< shared by shards of the same layers

@@ -22,6 +22,8 @@ class Clients final : public RequestDesk {
 
   /// Each asks at its time, and again as long as it is told to come later.
   void begin(const std::vector<RequestSpec>& specs);
+  /// Somebody begins to compute something else: who is being served may get other tokens.
+  void doubt();
   /// What it had accepted dies with it.
   void head_died();
 
@@ -48,6 +50,7 @@ class Clients final : public RequestDesk {
     TimePoint deadline{};
     bool asked = false;
     bool cancelled = false;
+    bool may_differ = false;  ///< something wrong was at work while it was served
     bool over = false;
   };
   void ask(std::size_t number);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "tests/sim/sim_piece.h"
 #include "tests/sim/world.h"
 
 namespace troupe::sim {
@@ -23,6 +24,12 @@ Payload write_rows(const std::vector<std::uint64_t>& rows) {
   Payload payload = Payload::of(std::move(buffer));
   payload.bytes = payload.bytes.first(rows.size() * kRowBytes);
   return payload;
+}
+
+/// As its copy there and that device make it.
+std::uint64_t answer_of(const SimDevice& device, std::uint64_t row, const ExpertKey& key) {
+  const std::uint64_t output = expert_output(row, key.layer, key.expert);
+  return spoilt(spoilt(output, number_of(device.experts()->find(key)->tensors)), device.wrong());
 }
 
 }  // namespace
@@ -127,6 +134,7 @@ void FakeCompute::attend(Run& run) {
       slot(run.layer, sequence, sequence.first_position + static_cast<std::int32_t>(i)) = row.value;
       chain = mix(chain, row.value);
       row.value = mix(chain, static_cast<std::uint64_t>(run.layer));
+      row.value = spoilt(spoilt(row.value, number_of(spec_.weights->tensors)), device().wrong());
     }
   }
   note_canary(run);
@@ -161,7 +169,7 @@ bool FakeCompute::use_experts(Run& run, const OnCut& on_cut) {
     for (std::size_t k = 0; k < kTopK; ++k) {
       row.computed[k] = held->has({run.layer, row.experts[k]});
       if (row.computed[k]) {
-        row.outputs[k] = expert_output(row.value, run.layer, row.experts[k]);
+        row.outputs[k] = answer_of(device(), row.value, {run.layer, row.experts[k]});
       } else {
         cut.missing.push_back(
             {static_cast<std::int32_t>(r), static_cast<std::int32_t>(k), row.experts[k]});
@@ -240,8 +248,8 @@ std::vector<PassAnswer> FakePass::run(std::vector<Envelope> questions) {
     std::vector<std::uint64_t> outputs;
     for (const ExpertPair& pair : dispatch.pairs)
       outputs.push_back(
-          expert_output(read_row(dispatch.payload, pair.row), dispatch.layer, pair.expert));
-    if (host_.world().wrong_bytes.contains(host_.machine())) outputs.push_back(0);
+          answer_of(device_, read_row(dispatch.payload, pair.row), {dispatch.layer, pair.expert}));
+    if (host_.world().corrupt_answers.contains(host_.machine())) outputs.push_back(0);
     MessagePtr answer = message_of(ExpertOutput{
         dispatch.call, static_cast<std::uint32_t>(outputs.size()), write_rows(outputs)});
     answers.push_back({std::move(question), std::move(answer)});
@@ -260,7 +268,8 @@ Result<std::unique_ptr<ShardCompute>> FakeFactory::make_shard(ShardSpec spec) {
 }
 
 Result<MadePass> FakeFactory::make_pass(const PassSpec& spec) {
-  return MadePass{std::make_unique<FakePass>(*spec.device, host_), kRowBytes};
+  return MadePass{std::make_unique<FakePass>(
+                        static_cast<const SimDevice&>(*spec.device), host_), kRowBytes};
 }
 
 /// The rows that the gates choose for are few; what matters to the plan is how they spread.

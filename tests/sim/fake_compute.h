@@ -7,6 +7,7 @@
 
 #include "actors/worker/compute_factory.h"
 #include "tests/sim/fake_model.h"
+#include "tests/sim/sim_device.h"
 #include "tests/sim/sim_host.h"
 
 namespace troupe::sim {
@@ -43,6 +44,7 @@ class FakeCompute final : public ShardCompute {
   ComputeOutcome end(const Run& run) const;
   static ComputeOutcome error(const std::string& text);
   ComputeOutcome wrong(const std::string& text) const;
+  const SimDevice& device() const { return static_cast<const SimDevice&>(*spec_.device); }
   std::uint64_t& slot(std::int32_t layer, const StepSequence& sequence, std::int32_t position);
 
   const ShardSpec spec_;
@@ -55,11 +57,11 @@ class FakeCompute final : public ShardCompute {
 /// The arithmetic of an expert group.
 class FakePass final : public ExpertPass {
  public:
-  FakePass(const Device& device, SimHost& host) : device_(device), host_(host) {}
+  FakePass(const SimDevice& device, SimHost& host) : device_(device), host_(host) {}
   std::vector<PassAnswer> run(std::vector<Envelope> questions) override;
 
  private:
-  const Device& device_;
+  const SimDevice& device_;
   SimHost& host_;
 };
 

@@ -93,8 +93,12 @@ Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& s
   return expected;
 }
 
-TensorProof proof_of(const std::string& name) {
-  return {name, "model.safetensors", {{std::hash<std::string>{}(name), 1}}, {}};
+std::uint64_t spoilt(std::uint64_t value, std::uint64_t by) {
+  return by == 0 ? value : mix(value, by);
+}
+
+TensorProof proof_of(const std::string& name, std::uint64_t revision) {
+  return {name, "model.safetensors", {{std::hash<std::string>{}(name), revision}}, {}};
 }
 
 }  // namespace troupe::sim

@@ -47,7 +47,10 @@ struct Expected {
 Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                      std::uint32_t max_tokens, bool stops);
 
-/// Of a tensor that is what it should be.
-TensorProof proof_of(const std::string& name);
+/// What comes of a number that was computed with something wrong; `by` 0: with nothing wrong.
+std::uint64_t spoilt(std::uint64_t value, std::uint64_t by);
+
+/// Of a tensor as it is stored; `revision` 0: as the cluster's are.
+TensorProof proof_of(const std::string& name, std::uint64_t revision = 0);
 
 }  // namespace troupe::sim

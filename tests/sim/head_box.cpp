@@ -20,8 +20,13 @@ struct HeadBox::Program {
 struct HeadBox::Life {
   Life(HeadBox& box, SupervisorOptions options)
       : host(box.world_, 0),
-        head(host, {std::move(options), {}, box, box.world_.clients, box.world_.control}) {}
+        head(host, {started_at(host.now(), std::move(options)), {}, box, box.world_.clients,
+                    box.world_.control}) {}
   ~Life() { host.clear(); }
+  static SupervisorOptions started_at(TimePoint now, SupervisorOptions options) {
+    options.started = now;
+    return options;
+  }
 
   SimHost host;
   Head head;

@@ -17,7 +17,8 @@ constexpr std::array<const char*, kFaultKinds> kNames = {
     "device stuck", "device slow", "device fails",      "disk slow",        "loads fail",
     "weights gone", "drain",       "rebalance",         "hot experts",      "head dies",
     "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair",
-    "sleep",        "head hangs",  "all sleep",         "wrong bytes"};
+    "sleep",        "head hangs",  "all sleep",         "corrupt answers",
+    "other files",  "odd tensors", "flipped bit",       "broken kernels"};
 
 std::int64_t in_ms(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
@@ -46,12 +47,15 @@ Shape make_shape(Loop& random) {
   shape.max_batched = static_cast<int>(random.pick(4, 64));
   for (int w = 0; w < shape.workers; ++w)
     shape.starts.push_back(random.chance(80) ? random.pick_ms(0, 300) : random.pick_ms(500, 5000));
+  if (random.chance(25))
+    shape.small_worker = static_cast<int>(random.pick(0, shape.starts.size() - 1));
   return shape;
 }
 
 /// Whether the model fits on the machines beside one that is in trouble.
 bool can_do_without_one(const Shape& shape) {
-  const int devices = (shape.workers - 1) * shape.devices;
+  const int small = shape.small_worker >= 0 ? 1 : 0;
+  const int devices = (shape.workers - 1 - small) * shape.devices;
   return devices >= shape.pipeline && shape.device_memory >= 16'000;
 }
 
@@ -73,9 +77,8 @@ Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
     return fault;  // one after the other: make_history() says when
   }
   do {
-    fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 2));
-  } while ((fault.kind == FaultKind::kHeadDies && !mix.head_dies) ||
-           fault.kind == FaultKind::kDiskDenied || fault.kind == FaultKind::kWrongBytes);
+    fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
+  } while (fault.kind == FaultKind::kHeadDies && !mix.head_dies);
   // What is between workers carries most of what can be lost.
   const FaultKind links[] = {FaultKind::kCutPair, FaultKind::kCutPairOneWay, FaultKind::kResetPair,
                              FaultKind::kSlowPair};
@@ -124,7 +127,8 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     history.shape.min_devices = std::min(history.shape.min_devices, others);
     constexpr FaultKind kinds[] = {
         FaultKind::kKill,     FaultKind::kHang,     FaultKind::kCutOff,    FaultKind::kStuck,
-        FaultKind::kSlowHead, FaultKind::kSlowDisk, FaultKind::kDiskHangs, FaultKind::kDiskDenied};
+        FaultKind::kSlowHead, FaultKind::kSlowDisk, FaultKind::kDiskHangs, FaultKind::kDiskDenied,
+        FaultKind::kOtherFiles, FaultKind::kOddTensors};
     const FaultKind kind = kinds[random.pick(0, std::size(kinds) - 1)];
     history.faults.push_back({kind, random.pick_ms(0, 6000), 30s, 0, 1, true});
   }
@@ -134,11 +138,6 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     RequestSpec& spec = history.requests[random.pick(0, history.requests.size() - 1)];
     spec.prompt.back() = kPoison;
     spec.poison = true;
-  }
-  if (mix.faults && !mix.sleeps_only && random.chance(20)) {
-    const auto worker = random.pick(0, static_cast<std::uint64_t>(history.shape.workers) - 1);
-    history.faults.push_back({FaultKind::kWrongBytes, random.pick_ms(0, 6000),
-                              random.pick_ms(100, 2000), static_cast<int>(worker), 0, false});
   }
   if (random.chance(20)) {
     RequestSpec& spec = history.requests[random.pick(0, history.requests.size() - 1)];
@@ -167,7 +166,8 @@ std::string to_string(const History& history) {
   const Shape& s = history.shape;
   std::string text = "seed " + std::to_string(history.seed) + ": " + std::to_string(s.workers) +
                      " workers of " + std::to_string(s.devices) + " devices of " +
-                     std::to_string(s.device_memory) + " bytes, at least " +
+                     std::to_string(s.device_memory) + " bytes (worker " +
+                     std::to_string(s.small_worker) + " a quarter), at least " +
                      std::to_string(s.min_devices) + " devices, pipeline " +
                      std::to_string(s.pipeline) + ", replicas " + std::to_string(s.replicas) +
                      ", redundant experts " + std::to_string(s.redundant) + ", tier " +

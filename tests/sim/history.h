@@ -33,15 +33,19 @@ enum class FaultKind : std::uint8_t {
   kHeadDies,      ///< and starts again with the same state folder
   kKillAll,       ///< every worker at once
   kDiskHangs,     ///< no read ends
-  kDiskDenied,    ///< no read succeeds; heals only with the end of the history
+  kDiskDenied,    ///< no read succeeds
   kSlowHead,      ///< everything between a worker and the head takes 20 to 200 ms longer
   kSlowPair,      ///< the same between two workers
   kSleep,         ///< the process stands still, and its clock too: a machine that is suspended
   kHeadHangs,     ///< the head stands still
   kAllSleep,      ///< everybody stands still, with the clocks of half of them
-  kWrongBytes,    ///< its experts' answers have a row too many
+  kCorruptAnswers,  ///< its experts' answers have a row too many
+  kOtherFiles,      ///< it starts again with the weights of another revision
+  kOddTensors,      ///< the same of some tensors only
+  kFlippedBit,      ///< in its memory
+  kBrokenKernels,   ///< one of its devices computes something else
 };
-inline constexpr int kFaultKinds = 29;
+inline constexpr int kFaultKinds = 33;
 
 /// Heals by itself after `lasts`.
 struct Fault {
@@ -71,6 +75,7 @@ struct Shape {
   int workers = 2;
   int devices = 1;  ///< a worker
   std::uint64_t device_memory = 0;
+  int small_worker = -1;  ///< whose devices have a quarter of it; -1: nobody's
   std::uint64_t tier_memory = 0;
   int min_devices = 1;
   int pipeline = 1;
@@ -80,6 +85,10 @@ struct Shape {
   int max_seqs = 8;
   int max_batched = 32;
   std::vector<Duration> starts;  ///< of each worker
+
+  std::uint64_t memory_of(int worker) const {
+    return worker == small_worker ? device_memory / 4 : device_memory;
+  }
 };
 
 /// Everything about one life of a cluster that was decided beforehand. With `seed`, which the

@@ -39,6 +39,20 @@ void check_roles(World& world) {
   }
 }
 
+/// Who is taken out for a proof has given a reason. Looked at when one more is lost.
+void check_verdicts(World& world) {
+  const Supervisor* supervisor = world.head.supervisor();
+  if (!supervisor || supervisor->counters().lost == world.lost_seen) return;
+  world.lost_seen = supervisor->counters().lost;
+  for (const auto& gone : supervisor->gone()) {
+    if (gone.lost_reason.find("it failed a proof") == std::string::npos) continue;
+    const int worker = std::stoi(gone.inventory.host.substr(std::string("host-").size()));
+    if (!world.bad.contains(worker))
+      world.broken("Worker " + std::to_string(worker) + " was taken out for what others did: " +
+                   gone.lost_reason);
+  }
+}
+
 void check_waits(World& world) {
   const auto since = world.clients.waits_since();
   if (!since || world.faults_now() > 0) return;
@@ -63,6 +77,8 @@ Duration wait_max(std::span<const FaultKind> struck) {
 void check_rules(World& world) {
   check_roles(world);
   check_waits(world);
+  check_verdicts(world);
+  world.check_wrong();
   if (world.network.under_way_most() > kUnderWayMax)
     world.broken("A connection carries more messages than there can be.");
 }

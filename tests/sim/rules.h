@@ -24,6 +24,13 @@ struct LongWait {
 inline constexpr LongWait kLongWaits[] = {
     {FaultKind::kWeightsGone, std::chrono::seconds(30),
      "a member whose checkpoint is gone takes nothing new for kClosedMin, needed or not"},
+    {FaultKind::kDiskDenied, std::chrono::seconds(30), "the same"},
+    {FaultKind::kOtherFiles, std::chrono::seconds(20),
+     "a node that fails a proof again takes nothing new for kDoubtMin"},
+    {FaultKind::kOddTensors, std::chrono::seconds(20), "the same"},
+    {FaultKind::kFlippedBit, std::chrono::seconds(75),
+     "what the canary gave with a copy that was let go unproven is held to for a minute"},
+    {FaultKind::kBrokenKernels, std::chrono::seconds(75), "the same of a device that went"},
 };
 /// How long one wait may be in a history in which these faults have struck.
 Duration wait_max(std::span<const FaultKind> struck);

@@ -14,6 +14,11 @@ namespace {
 constexpr int kSlowness = 30;
 /// How soon a read that hangs sees that the disk answers again.
 constexpr Duration kLook = 50ms;
+/// Within this time all that is held has been looked at again.
+constexpr std::uint64_t kRoundMs = 2000;
+/// The numbers of weights that are not the cluster's: a revision a machine. Two nodes with the same
+/// other one would be two of three.
+constexpr std::uint64_t kRevision = 77;
 
 class Sizes final : public ModelSizes {
  public:
@@ -38,13 +43,11 @@ class Sizes final : public ModelSizes {
 };
 
 /// A piece's only tensor.
-PieceTensors tensors_of(const PieceRead& piece) {
-  const std::string name =
-      piece.is_expert ? "expert." + std::to_string(piece.expert.layer) + "." +
-                            std::to_string(piece.expert.expert)
-                      : "layers." + std::to_string(piece.layers.first) + "." +
-                            std::to_string(piece.layers.last);
-  return std::make_shared<const HeldTensors>(1, HeldTensor{proof_of(name), {}});
+std::string tensor_of(const PieceRead& piece) {
+  return piece.is_expert ? "expert." + std::to_string(piece.expert.layer) + "." +
+                               std::to_string(piece.expert.expert)
+                         : "layers." + std::to_string(piece.layers.first) + "." +
+                               std::to_string(piece.layers.last);
 }
 
 }  // namespace
@@ -75,12 +78,9 @@ void SimDisk::next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& or
   if (piece == order->experts.size() + order->shards.size()) return end(*order, {});
   if (faults_.hanging > 0)
     return host_.later(kLook, [this, job, order, piece] { next(job, order, piece); });
-  if (faults_.gone > 0) return end(*order, not_found("The checkpoint's files are gone."));
-  if (faults_.denied) return end(*order, refused("The checkpoint cannot be read: EACCES."));
-  if (faults_.failing > 0 && host_.loop().chance(70))
-    return end(*order, unavailable("The file system hiccups."));
+  if (Status s = readable(); !s) return end(*order, std::move(s));
   const bool expert = piece < order->experts.size();
-  const Duration time = (faults_.slow ? kSlowness : 1) *
+  const Duration time = (faults_.slow > 0 ? kSlowness : 1) *
                         (expert ? host_.loop().pick_us(300, 8000) : host_.loop().pick_ms(3, 60));
   host_.later(time, [this, job, order, piece, expert] {
     if (job != job_) return;
@@ -91,10 +91,24 @@ void SimDisk::next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& or
       read.expert = order->experts[piece];
     else
       read.layers = order->shards[piece - order->experts.size()];
-    read.tensors = tensors_of(read);
+    const std::string tensor = tensor_of(read);
+    pieces_.push_back(make_piece(tensor, revision_of(tensor), read));
     host_.post().tell(agent_, std::move(read));
     next(job, order, piece + 1);
   });
+}
+
+Status SimDisk::readable() const {
+  if (faults_.gone > 0) return not_found("The checkpoint's files are gone.");
+  if (faults_.denied > 0) return refused("The checkpoint cannot be read: EACCES.");
+  if (faults_.failing > 0 && host_.loop().chance(70))
+    return unavailable("The file system hiccups.");
+  return {};
+}
+
+std::uint64_t SimDisk::revision_of(const std::string& tensor) const {
+  const bool odd = faults_.odd_tensors > 0 && std::hash<std::string>{}(tensor) % 4 == 0;
+  return odd || faults_.revised > 0 ? kRevision + static_cast<unsigned>(host_.machine()) : 0;
 }
 
 void SimDisk::end(const ReadOrder& order, Status status) {
@@ -113,14 +127,42 @@ void SimDisk::build(std::shared_ptr<Preparation> preparation) {
 
 void SimDisk::prove(std::vector<std::string> tensors) {
   host_.later(host_.loop().pick_ms(1, 20), [this, tensors = std::move(tensors)] {
+    if (faults_.hanging > 0) return prove(tensors);
     TensorProofs proofs{true, {}, {}};
-    for (const std::string& name : tensors) proofs.tensors.push_back(proof_of(name));
+    if (Status s = readable(); !s)
+      proofs.error = s.error();
+    else
+      for (const std::string& name : tensors)
+        proofs.tensors.push_back(proof_of(name, revision_of(name)));
     host_.post().tell(agent_, ProofsRead{std::move(proofs)});
   });
 }
 
+// --- What is in memory --------------------------------------------------------------------------
+
+void SimDisk::look(const std::weak_ptr<SimPiece>& held) {
+  const auto piece = held.lock();
+  if (!piece || holds(*piece) || std::exchange(piece->told, true)) return;
+  const bool expert = !piece->expert.tensors.empty();
+  const PieceTensors tensors(piece, expert ? &piece->expert.tensors : &piece->shard.tensors);
+  const std::string& name = tensors->front().proof.tensor;
+  host_.post().tell(agent_, CopyDiffers{tensors, {name, "a bit flipped", kRoundMs / 1000}});
+}
+
 void SimDisk::prove_copies() {
-  host_.later(host_.loop().pick_ms(1, 20), [this] { host_.post().tell(agent_, CopiesProven{}); });
+  host_.later(host_.loop().pick_ms(1, 20), [this] {
+    for (const auto& piece : pieces_) look(piece);
+    host_.post().tell(agent_, CopiesProven{});
+  });
+}
+
+std::weak_ptr<const SimPiece> SimDisk::flip() {
+  std::erase_if(pieces_, [](const auto& piece) { return piece.expired(); });
+  if (pieces_.empty()) return {};
+  const auto piece = pieces_[host_.loop().pick(0, pieces_.size() - 1)];
+  piece.lock()->number ^= std::uint64_t{1} << host_.loop().pick(0, 63);
+  host_.later(host_.loop().pick_ms(0, kRoundMs), [this, piece] { look(piece); });
+  return piece;
 }
 
 void SimDisk::free(Garbage garbage) {

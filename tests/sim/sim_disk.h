@@ -1,20 +1,27 @@
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "actors/worker/weight_source.h"
 #include "tests/sim/sim_host.h"
+#include "tests/sim/sim_piece.h"
 
 namespace troupe::sim {
 
-/// What is wrong with a machine's disk; it outlives the processes there.
+/// How many faults of each kind a machine's disk has; they outlive the processes there.
 struct DiskFaults {
-  bool slow = false;
-  int failing = 0;      ///< faults that make reads fail for a reason that passes
-  int gone = 0;         ///< faults that make them fail for one that does not
-  int hanging = 0;      ///< faults that let no read end
-  bool denied = false;  ///< no read succeeds for the rest of the history
+  int slow = 0;
+  int failing = 0;      ///< reads fail for a reason that passes
+  int gone = 0;         ///< they fail for one that does not
+  int hanging = 0;      ///< no read ends
+  int denied = 0;       ///< no read succeeds
+  int revised = 0;      ///< its files are of another revision
+  int odd_tensors = 0;  ///< some of its tensors are
 };
 
-/// Weights without content, read piece by piece at the pace of a disk.
+/// Weights of a number each, read piece by piece at the pace of a disk, and looked at in memory.
 class SimDisk final : public WeightSource {
  public:
   SimDisk(SimHost& host, const DiskFaults& faults) : host_(host), faults_(faults) {}
@@ -29,16 +36,24 @@ class SimDisk final : public WeightSource {
   void cancel() override { begin_job(); }
   void free(Garbage garbage) override;
 
+  /// A bit flips in one of the pieces that are held; null: none is.
+  std::weak_ptr<const SimPiece> flip();
+
  private:
   std::uint64_t begin_job();
   void next(std::uint64_t job, const std::shared_ptr<const ReadOrder>& order, std::size_t piece);
   void end(const ReadOrder& order, Status status);
+  /// Why no read succeeds now.
+  Status readable() const;
+  std::uint64_t revision_of(const std::string& tensor) const;
+  void look(const std::weak_ptr<SimPiece>& piece);
 
   SimHost& host_;
   const DiskFaults& faults_;
   Ref<NodeAgentInbox> agent_;
   std::uint64_t job_ = 0;  ///< what belongs to an earlier one is superseded
   std::shared_ptr<Preparation> building_;
+  std::vector<std::weak_ptr<SimPiece>> pieces_;  ///< that were read here
 };
 
 }  // namespace troupe::sim

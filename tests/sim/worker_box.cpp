@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<SimDevice>> WorkerBox::make_devices(SimHost& host) c
   for (int d = 0; d < world_.shape().devices; ++d) {
     Device::Options options;
     options.index = static_cast<std::uint32_t>(d);
-    options.memory_total = world_.shape().device_memory;
+    options.memory_total = world_.shape().memory_of(number_);
     devices.push_back(std::make_unique<SimDevice>(host, options));
   }
   return devices;
@@ -115,8 +115,24 @@ void WorkerBox::fail_device(int device) {
   if (alive()) life_->devices[static_cast<std::size_t>(device)]->fail("a kernel threw");
 }
 
-bool WorkerBox::device_failed(int device) const {
-  return alive() && !life_->devices[static_cast<std::size_t>(device)]->failed().empty();
+bool WorkerBox::device_broken(int device) const {
+  if (!alive()) return false;
+  const SimDevice& looked_at = *life_->devices[static_cast<std::size_t>(device)];
+  return looked_at.wrong() != 0 || !looked_at.failed().empty();
+}
+
+WorkerBox::Wrong WorkerBox::break_kernels(int device) {
+  if (!alive()) return nullptr;
+  SimDevice& broken = *life_->devices[static_cast<std::size_t>(device)];
+  broken.break_kernels();
+  return [&broken, &host = life_->host] { return host.alive() && broken.failed().empty(); };
+}
+
+WorkerBox::Wrong WorkerBox::flip_bit() {
+  if (!alive()) return nullptr;
+  const auto piece = life_->disk.flip();
+  if (piece.expired()) return nullptr;
+  return [piece, &host = life_->host] { return host.alive() && !piece.expired(); };
 }
 
 // --- Looking at it ------------------------------------------------------------------------------

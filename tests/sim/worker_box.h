@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,7 +40,11 @@ class WorkerBox {
   void set_stuck(bool stuck);
   void set_slow(bool slow);
   void fail_device(int device);
-  bool device_failed(int device) const;
+  bool device_broken(int device) const;
+  /// These two make it compute something else; true as long as it may.
+  using Wrong = std::function<bool()>;
+  Wrong break_kernels(int device);
+  Wrong flip_bit();  ///< of what it holds; null: nothing
   DiskFaults disk;
 
   std::string describe() const;

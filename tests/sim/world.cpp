@@ -18,6 +18,10 @@ namespace {
 constexpr int kEventsThenMax = 20'000;
 /// What may happen in a whole history; they have some thousands.
 constexpr std::uint64_t kEventsMax = 1'000'000;
+/// A bit that flipped, or a kernel that broke, is found within two seconds here; then actors end.
+constexpr Duration kFoundMax = 5s;
+/// What was computed before may be on its way.
+constexpr Duration kOnItsWay = 1s;
 
 /// How many shards and copies of experts it has there.
 std::size_t pieces_on(const Placement& placement, NodeId node) {
@@ -108,7 +112,7 @@ void World::strike(const Fault& fault) {
   WorkerBox& w = worker(fault.worker);
   note_change();
   if (!fault.lasting) ++faults_now_;
-  struck_.push_back(fault.kind);
+  if (!fault.lasting) struck_.push_back(fault.kind);
   switch (fault.kind) {
     case FaultKind::kKill:
       return w.kill();
@@ -139,7 +143,12 @@ void World::strike(const Fault& fault) {
     case FaultKind::kWeightsGone:
     case FaultKind::kDiskHangs:
     case FaultKind::kDiskDenied:
-      return strike_disk(fault);
+    case FaultKind::kOtherFiles:
+    case FaultKind::kOddTensors:
+      return strike_disk(fault, 1);
+    case FaultKind::kFlippedBit:
+    case FaultKind::kBrokenKernels:
+      return strike_numbers(fault);
     case FaultKind::kSlowHead:
     case FaultKind::kSlowPair:
       return slow(fault, false);
@@ -161,19 +170,47 @@ void World::strike(const Fault& fault) {
       head.hang();
       for (auto& each : workers_) each->hang();
       return;
-    case FaultKind::kWrongBytes:
-      wrong_bytes.insert(fault.worker + 1);
+    case FaultKind::kCorruptAnswers:
+      corrupt_answers.insert(fault.worker + 1);
       return;
   }
 }
 
-void World::strike_disk(const Fault& fault) {
-  DiskFaults& disk = worker(fault.worker).disk;
-  if (fault.kind == FaultKind::kSlowDisk) disk.slow = true;
-  if (fault.kind == FaultKind::kLoadsFail) ++disk.failing;
-  if (fault.kind == FaultKind::kWeightsGone) ++disk.gone;
-  if (fault.kind == FaultKind::kDiskHangs) ++disk.hanging;
-  if (fault.kind == FaultKind::kDiskDenied) disk.denied = true;
+void World::strike_disk(const Fault& fault, int change) {
+  WorkerBox& w = worker(fault.worker);
+  if (fault.kind == FaultKind::kSlowDisk) w.disk.slow += change;
+  if (fault.kind == FaultKind::kLoadsFail) w.disk.failing += change;
+  if (fault.kind == FaultKind::kWeightsGone) w.disk.gone += change;
+  if (fault.kind == FaultKind::kDiskHangs) w.disk.hanging += change;
+  if (fault.kind == FaultKind::kDiskDenied) w.disk.denied += change;
+  if (fault.kind == FaultKind::kOtherFiles) w.disk.revised += change;
+  if (fault.kind == FaultKind::kOddTensors) w.disk.odd_tensors += change;
+  if (fault.kind != FaultKind::kOtherFiles && fault.kind != FaultKind::kOddTensors) return;
+  bad.insert(fault.worker);
+  // A process trusts no file that changed after it was opened.
+  w.kill();
+  w.start();
+}
+
+void World::strike_numbers(const Fault& fault) {
+  WorkerBox& w = worker(fault.worker);
+  auto still = fault.kind == FaultKind::kFlippedBit
+                   ? w.flip_bit()
+                   : w.break_kernels(fault.other % shape().devices);
+  if (!still) return;
+  bad.insert(fault.worker);
+  wrong_.push_back({loop.now(), std::move(still)});
+  clients.doubt();
+}
+
+void World::check_wrong() {
+  if (wrong_.empty()) return;
+  std::erase_if(wrong_, [](const Wrong& wrong) { return !wrong.still(); });
+  wrong_until_ = loop.now() + kOnItsWay;
+  if (faults_now() > 0) return;
+  for (const Wrong& wrong : wrong_)
+    if (loop.now() - std::max(wrong.since, changed_at()) > kFoundMax)
+      return broken("What a node computes with is wrong, and is not found.");
 }
 
 void World::heal(const Fault& fault) {
@@ -200,21 +237,18 @@ void World::heal(const Fault& fault) {
     case FaultKind::kSlowDevice:
       return w.set_slow(false);
     case FaultKind::kDeviceFails:
-      if (!w.device_failed(fault.other % shape().devices)) return;
+    case FaultKind::kBrokenKernels:
+      if (!w.device_broken(fault.other % shape().devices)) return;
       w.kill();
       return w.start();
     case FaultKind::kSlowDisk:
-      w.disk.slow = false;
-      return;
     case FaultKind::kLoadsFail:
-      --w.disk.failing;
-      return;
     case FaultKind::kWeightsGone:
-      --w.disk.gone;
-      return;
     case FaultKind::kDiskHangs:
-      --w.disk.hanging;
-      return;
+    case FaultKind::kDiskDenied:
+    case FaultKind::kOtherFiles:
+    case FaultKind::kOddTensors:
+      return strike_disk(fault, -1);
     case FaultKind::kSlowHead:
     case FaultKind::kSlowPair:
       return slow(fault, true);
@@ -229,14 +263,14 @@ void World::heal(const Fault& fault) {
       return head.go_on(false);
     case FaultKind::kAllSleep:
       return wake_all();
-    case FaultKind::kWrongBytes:
-      wrong_bytes.erase(fault.worker + 1);
+    case FaultKind::kCorruptAnswers:
+      corrupt_answers.erase(fault.worker + 1);
       return;
     case FaultKind::kResetPair:
     case FaultKind::kResetSession:
     case FaultKind::kDrain:
     case FaultKind::kRebalance:
-    case FaultKind::kDiskDenied:
+    case FaultKind::kFlippedBit:
       return;
   }
 }

@@ -64,6 +64,12 @@ class World {
   /// The first rule that was broken; empty: none.
   const std::string& violation() const { return violation_; }
 
+  /// Whether somebody computes something else, or has lately: what is asked meanwhile may get
+  /// other tokens.
+  bool may_be_wrong() const { return !wrong_.empty() || loop.now() < wrong_until_; }
+  /// Looks who still does; nobody may for long.
+  void check_wrong();
+
   // What the rule about long waits goes by.
   void note_change() { changed_at_ = loop.now(); }
   TimePoint changed_at() const { return changed_at_; }  ///< newest fault, end of one, start
@@ -82,8 +88,10 @@ class World {
   Clients clients;
   StepWatch steps;
   Counters counters;
-  std::set<int> wrong_bytes;  ///< machines whose experts answer with a row too many
-  int hot_experts = 0;    ///< faults that make some experts' load high
+  std::set<int> corrupt_answers;  ///< machines whose experts answer with a row too many
+  std::set<int> bad;              ///< workers whose weights or kernels were not what they must be
+  std::uint64_t lost_seen = 0;  ///< members that were lost, as far as their reasons were checked
+  int hot_experts = 0;          ///< faults that make some experts' load high
   bool stopping = false;  ///< processes may end and stay so
   bool checks = true;     ///< the rules, after every event
 
@@ -91,11 +99,18 @@ class World {
   void cut(const Fault& fault, bool heals);
   void slow(const Fault& fault, bool heals);
   void flap(const Fault& fault, TimePoint end);
-  void strike_disk(const Fault& fault);
+  void strike_disk(const Fault& fault, int change);
+  void strike_numbers(const Fault& fault);
   void wake_all();
 
   History history_;
   std::string violation_;
+  struct Wrong {
+    TimePoint since;
+    WorkerBox::Wrong still;
+  };
+  std::vector<Wrong> wrong_;
+  TimePoint wrong_until_{};
   TimePoint changed_at_{};
   int faults_now_ = 0;
   std::vector<FaultKind> struck_;
