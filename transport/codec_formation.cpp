@@ -165,6 +165,7 @@ void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
              w.setPreemptions(report.preemptions);
            });
   put(out, wire.initProofs(), message.proofs);
+  wire.setHeard(message.heard);
 }
 
 Renew get(In& in, wire::Renew::Reader wire) {
@@ -180,6 +181,7 @@ Renew get(In& in, wire::Renew::Reader wire) {
   message.replicas =
       in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });
   message.proofs = get(in, wire.getProofs());
+  message.heard = wire.getHeard();
   return message;
 }
 

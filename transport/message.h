@@ -127,6 +127,7 @@ struct Renew {
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
   ProofReport proofs = {};
+  std::uint64_t heard = 0;  ///< the newest Renew whose answer has come; 0: none has
 };
 /// head -> worker: the lease begins again, from when that Renew was sent.
 struct Renewed {

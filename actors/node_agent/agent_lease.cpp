@@ -16,7 +16,7 @@ void AgentLease::begin(TimePoint from, Duration length) {
   end_ = from + length;
   next_renew_ = from + limits::kRenewEvery;
   waits_since_.reset();
-  number_ = 0;
+  number_ = heard_ = 0;
   renews_.clear();
 }
 
@@ -31,6 +31,7 @@ void AgentLease::renewed(std::uint64_t number) {
   const auto it = renews_.find(number);
   if (it == renews_.end()) return;  // answered before
   end_ = std::max(end_, it->second + length_);
+  heard_ = number;
   renews_.erase(renews_.begin(), std::next(it));
 }
 

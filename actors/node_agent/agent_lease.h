@@ -25,6 +25,8 @@ class AgentLease {
   std::uint64_t renew(TimePoint now);
   /// It was answered. Answers to older ones count no more.
   void renewed(std::uint64_t number);
+  /// The newest that was answered; 0: none yet.
+  std::uint64_t heard() const { return heard_; }
   /// Nothing is sent this time.
   void skip(TimePoint now) { next_renew_ = now + limits::kRenewEvery; }
 
@@ -46,7 +48,7 @@ class AgentLease {
   TimePoint end_{};
   TimePoint next_renew_{};
   std::optional<TimePoint> waits_since_;
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = 0, heard_ = 0;
   std::map<std::uint64_t, TimePoint> renews_;  // sent and not answered; at most kRenewsMax
 };
 

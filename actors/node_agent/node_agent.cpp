@@ -334,8 +334,9 @@ void NodeAgent::renew(TimePoint now, const NodeProgress& progress, Effects& effe
     lease_.skip(now);
     return voice_.say("A device makes no progress; the lease is not renewed.", effects);
   }
-  voice_.tell_head(
-      Renew{lease_.renew(now), progress.devices, progress.replicas, progress.proofs}, effects);
+  voice_.tell_head(Renew{lease_.renew(now), progress.devices, progress.replicas, progress.proofs,
+                         lease_.heard()},
+                   effects);
 }
 
 void NodeAgent::load_progress(const LoadProgress& progress, TimePoint now, Effects& effects) {

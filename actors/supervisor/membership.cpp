@@ -151,11 +151,19 @@ void Membership::renew_all(TimePoint now) {
   for (auto& [id, member] : members_) member.last_renew = now;
 }
 
-bool Membership::renew(Member& member, std::uint64_t sequence, TimePoint now) {
-  if (sequence <= member.last_sequence) return false;
-  member.last_sequence = sequence;
+bool Membership::renew(Member& member, const Renew& renew, TimePoint now) {
+  if (renew.sequence <= member.last_sequence) return false;
+  member.last_sequence = renew.sequence;
   member.last_renew = now;
+  Member::Unheard& unheard = member.unheard;
+  if (unheard.count == 0 || renew.heard >= unheard.first) unheard = {renew.sequence, now, 0};
+  ++unheard.count;
   return true;
+}
+
+bool Membership::deaf(const Member& member, TimePoint now) {
+  constexpr Duration kLong = limits::kLease - limits::kRenewEvery;
+  return member.unheard.count > kLong / limits::kRenewEvery && now - member.unheard.since >= kLong;
 }
 
 Membership::ReportResult Membership::take_report(Member& member,

@@ -27,6 +27,12 @@ struct Member {
   MemberState state = MemberState::kJoining;
   TimePoint last_renew{};
   std::uint64_t last_sequence = 0;  ///< of its Renew
+  /// Its Renews that were answered since one that it did hear.
+  struct Unheard {
+    std::uint64_t first = 0;  ///< of them
+    TimePoint since{};
+    std::uint32_t count = 0;
+  } unheard;
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
   ProofReport proofs;
@@ -71,7 +77,10 @@ class Membership {
   /// All leases begin again: nobody could renew.
   void renew_all(TimePoint now);
   /// Renews the lease. False if the sequence is an old one.
-  bool renew(Member& member, std::uint64_t sequence, TimePoint now);
+  bool renew(Member& member, const Renew& renew, TimePoint now);
+  /// It is heard, but hears nothing: a way that is cut on one side only. Both time and Renews have
+  /// to pass, as what waited while either stood still comes all at once.
+  static bool deaf(const Member& member, TimePoint now);
   enum class ReportResult : std::uint8_t { kTaken, kDeviceFailed, kLies };
   /// Takes what a member reports of its devices.
   ReportResult take_report(Member& member, const std::vector<DeviceReport>& devices);

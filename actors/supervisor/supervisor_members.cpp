@@ -78,9 +78,13 @@ void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now,
   SupervisorTurn turn = turn_of(now, effects);
   Member* member = member_of(envelope, turn);
   if (!member) return;
-  if (!members_.renew(*member, renew.sequence, now)) {
+  if (!members_.renew(*member, renew, now)) {
     ++counters_.garbage;
     return;
+  }
+  if (Membership::deaf(*member, now)) {
+    remove(member->id, "it hears nothing of this head, so it is cut off", false, turn);
+    return placement_.consider(turn);
   }
   effects.send(member->agent(), Renewed{renew.sequence});
   const auto result = members_.take_report(*member, renew.devices);

@@ -144,7 +144,6 @@ def test_a_worker_that_is_cut_off(namespaces, expected, how):
     assert stage.status()["cluster"]["counters"]["lost"] == 1, stage.logs()
 
 
-@pytest.mark.xfail(strict=True, reason="it asks for its lease for 5 s, and its asking keeps it a member")
 def test_a_worker_that_hears_nothing(proxied, expected):
     """What the head sends is lost on the way, though somebody there acknowledges it."""
     stage = proxied(*SMALL, workers=3)

@@ -115,7 +115,7 @@ std::vector<Message> membership_samples() {
            "net (auto: no verbs)"},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
-      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}, {9, 8, 7, 6}},
+      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}, {9, 8, 7, 6}, 4},
       Renewed{6},
       Leave{kText},
       load(),

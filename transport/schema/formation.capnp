@@ -92,6 +92,7 @@ struct Renew {
   devices @1 :List(DeviceReport);
   replicas @2 :List(ReplicaReport);
   proofs @3 :ProofReport;
+  heard @4 :UInt64;
 }
 
 struct Renewed {

@@ -130,7 +130,9 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
     hangs.wait(1s);
     hangs.note();
     for (std::size_t w = 0; w < 3; ++w)
-      hangs.from(hangs.at[w], Renew{static_cast<std::uint64_t>(i + 1), {{}}, {}});
+      hangs.from(
+          hangs.at[w],
+          Renew{static_cast<std::uint64_t>(i + 1), {{}}, {}, {}, static_cast<std::uint64_t>(i)});
   }
   CHECK(hangs.activated);
 }
@@ -315,7 +317,7 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
   const auto renew = [&] {
     ++sequence;
     for (const Address& a : c.at)
-      if (c.s.members().contains(a.node)) c.from(a, Renew{sequence, {{}}, {}});
+      if (c.s.members().contains(a.node)) c.from(a, Renew{sequence, {{}}, {}, {}, sequence - 1});
   };
   // Renewed before the leases are looked at: time has passed for nobody.
   c.now -= 60s;

@@ -153,7 +153,8 @@ class Chaos : private Head {
         DeviceReport report;
         report.probe_us = session == slow_ ? 900 : 100;
         report.failed = failed_.contains(session) ? "ECC error" : "";
-        from(address, Renew{++sequence_, {report}, {}});
+        ++sequence_;
+        from(address, Renew{sequence_, {report}, {}, {}, sequence_ - 1});
         take();
       }
       wait(std::min<Duration>(end - now, 100ms));

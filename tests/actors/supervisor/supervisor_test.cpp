@@ -212,6 +212,43 @@ TEST_CASE("a message of an old life is refused with an error and never used") {
   CHECK(h.s.counters().refused_messages == 3);
 }
 
+TEST_CASE("a member that is heard but hears nothing is lost within a lease") {
+  Head h;
+  const auto a = h.join(1, good_join(1));
+  std::uint64_t n = 0;
+  const auto renew = [&](std::uint64_t heard) {
+    h.from(*a, Renew{++n, {DeviceReport{}}, {}, {}, heard});
+  };
+  for (int i = 0; i < 8; ++i, h.wait(limits::kRenewEvery)) renew(n);
+  CHECK(h.s.members().size() == 1);
+  const std::uint64_t heard = n;
+  SUBCASE("when none of its answers comes") {
+    const TimePoint cut = h.now;
+    while (!h.s.members().empty() && h.now < cut + 2 * limits::kLease) {
+      renew(heard);
+      h.wait(limits::kRenewEvery);
+    }
+    CHECK(h.s.members().empty());
+    CHECK(h.now - cut <= limits::kLease);
+  }
+  SUBCASE("not when its answers come late") {
+    for (int i = 0; i < 20; ++i, h.wait(limits::kRenewEvery)) renew(n - 2);
+    CHECK(h.s.members().size() == 1);
+  }
+  SUBCASE("not when the head stood still while it asked") {
+    h.now += 3s;
+    for (int i = 0; i < 12; ++i) renew(heard);
+    CHECK(h.s.members().size() == 1);
+  }
+  SUBCASE("not when the head stood still while one was on its way") {
+    renew(heard);
+    h.now += 3s;
+    renew(heard);
+    renew(n);
+    CHECK(h.s.members().size() == 1);
+  }
+}
+
 TEST_CASE("a head that stood still itself lets all leases begin again") {
   Head h;
   const auto a = h.join(1, good_join(1));
@@ -265,7 +302,9 @@ TEST_CASE("a load that fails") {
   Head h;
   const auto a = h.join(1, good_join(1));
   const auto version = h.s.placement()->version;
-  const auto keep_alive = [&](std::uint64_t n) { h.from(*a, Renew{n, {{0, 0, 0, ""}}, {}}); };
+  const auto keep_alive = [&](std::uint64_t n) {
+    h.from(*a, Renew{n, {{0, 0, 0, ""}}, {}, {}, n - 1});
+  };
   SUBCASE("for a passing reason is tried again, later each time") {
     h.from(*a, LoadFailed{version, unavailable("no route")});
     CHECK(h.s.state() == ClusterState::kDegraded);
@@ -373,7 +412,7 @@ TEST_CASE("clients: hello, status, news, stop") {
   SUBCASE("one does not answer") {
     for (std::uint64_t i = 1; i <= 4; ++i) {
       h.wait(1s);
-      h.from(*b, Renew{i, {{0, 0, 0, ""}}, {}});
+      h.from(*b, Renew{i, {{0, 0, 0, ""}}, {}, {}, i - 1});
       CHECK(!h.may_end());
     }
     h.wait(1s);
