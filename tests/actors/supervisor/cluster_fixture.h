@@ -102,7 +102,8 @@ struct Cluster : Head {
         DeviceReport report;
         report.probe_us = probe.contains(w) ? probe.at(w) : 100;
         report.failed = failed.contains(w) ? "ECC error" : "";
-        from(address, Renew{++sequence, {report}, {}});
+        ++sequence;
+        from(address, Renew{sequence, {report}, {}, {}, sequence - 1});
         note();
       }
       wait(100ms);

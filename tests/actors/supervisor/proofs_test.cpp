@@ -73,8 +73,8 @@ struct ProvingCluster : Head {
     const ReplicaPlacement replica = s.active()->replicas.at(place);
     const auto run = runs.extract(replica.id);
     if (run.empty()) return false;
-    const Address from{replica.node, s.members().at(replica.node).incarnation,
-                       {ActorKind::kReplica, replica.id}};
+    const Address from{
+        replica.node, s.members().at(replica.node).incarnation, {ActorKind::kReplica, replica.id}};
     this->from(from, CanaryResult{replica.id, run.mapped(), given.tokens, given.digests, {}});
     note();
     return true;
@@ -135,6 +135,34 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
           Renew{static_cast<std::uint64_t>(i + 1), {{}}, {}, {}, static_cast<std::uint64_t>(i)});
   }
   CHECK(hangs.activated);
+}
+
+TEST_CASE("of nodes that make different things of the same bytes two of three are right") {
+  TensorProof bad = proof(1);
+  bad.packed = Digest{666, 1};
+  SUBCASE("the second is wrong") {
+    ProvingCluster c;
+    c.reports(0, proof(1));
+    c.reports(1, bad);
+    CHECK(c.member(1));
+    CHECK(contains(c.newest("proof_failed"), "no third node could decide yet"));
+    c.reports(2, proof(1));
+    CHECK(c.member(0));
+    c.reports(1, bad);
+    CHECK_FALSE(c.member(1));
+    CHECK(contains(c.newest("proof_failed"), "a processor is bad"));
+  }
+  SUBCASE("the first is wrong") {
+    ProvingCluster c;
+    c.reports(0, bad);
+    c.reports(1, proof(1));
+    CHECK(c.member(0));
+    c.reports(2, proof(1));
+    CHECK_FALSE(c.member(0));
+    CHECK(c.member(1));
+    CHECK(c.member(2));
+    CHECK(c.kept.at("t").proof == proof(1));
+  }
 }
 
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
@@ -384,7 +412,7 @@ TEST_CASE("what the only replica gives for a minute is known instead of what it 
     c.wait(1s);
     c.note();
     for (std::size_t w = 0; w < 2; ++w) {
-      c.from(c.at[w], Renew{second, {{}}, {}});
+      c.from(c.at[w], Renew{second, {{}}, {}, {}, second - 1});
       c.note();
     }
     (void)c.gives(0, right());
