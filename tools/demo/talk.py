@@ -32,7 +32,7 @@ AFTER = [", please", " please", " in one sentence", " in simple words", " in Eng
 QUOTES = ['"{}"', "'{}'", "“{}”", "‘{}’", "`{}`", "*{}*", "**{}**", "<{}>", "({})"]
 
 # How often a word, or a whole question, is so written.
-CAPITALISED, UPPER = 0.12, 0.06
+CAPITALISED, UPPER = 0.14, 0.08
 
 # kind: what is said, what the model thinks of it, what it answers.
 SMALL_TALK = {
@@ -207,7 +207,7 @@ class Talker:
         chance = self.rng.random()
         if chance < 0.06:
             return self.rng.choice([w for w in FUNCTION_WORDS if w not in self.known])
-        return self.rng.choice(self.outside) if chance < 0.45 else self.made_up()
+        return self.rng.choice(self.outside) if chance < 0.6 else self.made_up()
 
     def small(self, kind):
         rng, (said, _, _) = self.rng, SMALL_TALK[kind]
@@ -227,10 +227,10 @@ class Talker:
     def turn(self, later, row=None):
         """-> kind, question, what is thought, what is answered."""
         chance = 0 if row else self.rng.random()
-        if chance < 0.35:
+        if chance < 0.7:
             row = row or self.rng.choice(self.rows)
             return "definition", self.about(row[0], later), *data.answer(*row)
-        if chance < 0.75:
+        if chance < 0.88:
             return "unknown", self.about(self.unknown(), later), *UNKNOWN
         kind = self.rng.choice([*SMALL_TALK, "beyond"])
         return kind, self.small(kind), *SMALL_TALK[kind][1:]
