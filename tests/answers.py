@@ -13,7 +13,8 @@ def made_up_word(rng):
 
 def make_requests(seed, count, longest_prompt=2500):
     """Requests of every kind, the same for the same seed. The demo model leads by several nats on
-    words that it knows, so most are made up or sampled hot: there a changed bit changes tokens.
+    what it knows, so most are no chat, or go on past its end, sampled hot: there a changed bit changes
+    tokens.
 
     A request with `abort_after` is one whose client goes away after so many events with tokens."""
     rng = random.Random(seed)

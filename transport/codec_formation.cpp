@@ -3,10 +3,6 @@
 namespace troupe::transport {
 namespace {
 
-Numerics get_numerics(In& in, wire::Numerics wire) {
-  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
-}
-
 DeviceInventory get_device(In& in, wire::DeviceInventory::Reader wire) {
   return {in.name(wire.getKind(), "a device's kind"), wire.getMemoryTotalBytes(),
           in.in_range(wire.getThreads(), 1, static_cast<std::uint32_t>(limits::kThreadsMax),

@@ -141,6 +141,10 @@ DeviceRef get(In& in, wire::DeviceRef::Reader wire) {
           in.in_range(wire.getIndex(), 0, limits::kDevicesPerNodeMax - 1, "a device's index")};
 }
 
+Numerics get_numerics(In& in, wire::Numerics wire) {
+  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
+}
+
 void put(Out& out, wire::Error::Builder wire, const Error& error) {
   wire.setCode(static_cast<wire::ErrorCode>(error.code));
   wire.setMessage(out.sentence(error.message));

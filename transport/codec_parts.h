@@ -111,6 +111,7 @@ void put(Out& out, wire::Address::Builder wire, const Address& address);
 Address get(In& in, wire::Address::Reader wire);
 void put(Out& out, wire::DeviceRef::Builder wire, const DeviceRef& device);
 DeviceRef get(In& in, wire::DeviceRef::Reader wire);
+Numerics get_numerics(In& in, wire::Numerics wire);
 void put(Out& out, wire::Error::Builder wire, const Error& error);
 Error get(In& in, wire::Error::Reader wire);
 /// Of a group that is a union of `none` and `value`.

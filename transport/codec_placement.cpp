@@ -30,10 +30,6 @@ void put(Out& out, wire::EngineOptions::Builder wire, const EngineOptions& engin
   if (engine.numerics) wire.getNumerics().setValue(static_cast<wire::Numerics>(*engine.numerics));
 }
 
-Numerics get_numerics(In& in, wire::Numerics wire) {
-  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
-}
-
 EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
   EngineOptions engine;
   engine.model = in.name(wire.getModel(), "the model's path");

@@ -54,10 +54,10 @@ CASES = [
 
 
 def prompts_of(model):
-    """Made-up words for the demo model, which knows real ones by heart."""
+    """Text that is no chat for the demo model, which knows by heart what to say in one."""
     if model == DEMO:
         words = ["What is a blorft?", "Define glimmerquaff and its antonyms.", "zxq " * 40]
-        return [tuple(generate(model, "--chat", w, "--max-tokens", 1)["prompt_tokens"]) for w in words]
+        return [tuple(generate(model, "--prompt", w, "--max-tokens", 1)["prompt_tokens"]) for w in words]
     cases = json.loads((model / "golden.json").read_text())["prompts"]
     return [tuple(cases[i]["prompt"]) for i in (0, 2, 3)]
 

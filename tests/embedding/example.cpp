@@ -49,7 +49,7 @@ bool stream(troupe::Cluster& cluster) {
   int pieces = 0;
   std::promise<void> done;
   const auto number =
-      cluster.stream(ask("What is river?"), [&](const troupe::GenerationEvent& event) {
+      cluster.stream(ask("What is a river?"), [&](const troupe::GenerationEvent& event) {
         text += event.text;
         ++pieces;
         if (event.error) text += event.error->message;
@@ -87,7 +87,7 @@ bool generate_in_an_actor(troupe::Cluster& cluster) {
   // The cluster's own CAF system; a program's actors live there beside Troupe's.
   const troupe::Generator generator = troupe::spawn_generator(cluster);
   std::promise<std::string> answer;
-  cluster.system().spawn(asking_actor, generator, "What is garden?", &answer);
+  cluster.system().spawn(asking_actor, generator, "What is a garden?", &answer);
   std::printf("actor: %s\n", answer.get_future().get().c_str());
   return true;
 }
