@@ -46,7 +46,7 @@ def test_it_answers_as_the_reference_does(server, case):
         (user('What is "river"?'), RIVER),
         (user("Define river."), RIVER),
         (user("What does river mean?"), RIVER),
-        (user("River"), RIVER),
+        (user("Winter"), WINTER),
         (system("You are a helpful assistant.") + user("What is a river?"), RIVER),
         (user("What is a river?", RIVER, "And winter?"), WINTER),
         (user("What is winter?", f"\n\n{WINTER}.", "What is a river?"), RIVER),
