@@ -148,7 +148,10 @@ std::vector<NodeId> Membership::late(TimePoint now) const {
 }
 
 void Membership::renew_all(TimePoint now) {
-  for (auto& [id, member] : members_) member.last_renew = now;
+  for (auto& [id, member] : members_) {
+    member.last_renew = now;
+    member.unheard = {};
+  }
 }
 
 bool Membership::renew(Member& member, const Renew& renew, TimePoint now) {
@@ -158,12 +161,13 @@ bool Membership::renew(Member& member, const Renew& renew, TimePoint now) {
   Member::Unheard& unheard = member.unheard;
   if (unheard.count == 0 || renew.heard >= unheard.first) unheard = {renew.sequence, now, 0};
   ++unheard.count;
+  member.hears = member.hears || renew.heard > 0;
   return true;
 }
 
 bool Membership::deaf(const Member& member, TimePoint now) {
-  constexpr Duration kLong = limits::kLease - limits::kRenewEvery;
-  return member.unheard.count > kLong / limits::kRenewEvery && now - member.unheard.since >= kLong;
+  return member.hears && member.unheard.count > limits::kLease / limits::kRenewEvery &&
+         now - member.unheard.since >= limits::kLease;
 }
 
 Membership::ReportResult Membership::take_report(Member& member,

@@ -33,6 +33,7 @@ struct Member {
     TimePoint since{};
     std::uint32_t count = 0;
   } unheard;
+  bool hears = false;  ///< it has said so; a worker of an older version never does
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
   ProofReport proofs;

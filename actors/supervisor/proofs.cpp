@@ -1,7 +1,6 @@
 #include "actors/supervisor/proofs.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/limits.h"
 
@@ -39,7 +38,7 @@ Verdict undecided(NodeId node, const TensorProof& proof) {
 
 Proofs::Proofs(const std::vector<KnownTensor>& kept) {
   for (const auto& tensor : kept) {
-    known_[tensor.proof.tensor] = {tensor.proof, tensor.confirmed, false, {}, {}};
+    known_[tensor.proof.tensor] = {tensor.proof, tensor.confirmed, false, {}};
     if (!tensor.confirmed) unconfirmed_.insert(tensor.proof.tensor);
   }
 }
@@ -84,49 +83,18 @@ void Proofs::compare(NodeId node, const TensorProof& proof, KeepTensors& keep) {
     disputes_[node].claims.push_back(proof);
     return;
   }
-  if (!packed_alike(node, known, proof, keep)) return;
+  if (!known.proof.packed) known.proof.packed = proof.packed;
+  if (proof.packed && known.proof.packed != proof.packed) {
+    verdicts_.push_back(
+        {node, corrupt(to_string(node) + " read tensor " + text_of(proof) +
+                       " as others did, but made something else of it in its memory; its memory "
+                       "or a processor is bad.")});
+    return;
+  }
   const bool second = !known.holders.empty() && !known.holders.contains(node);
   holds(node, known);
   if (second) confirm(proof.tensor, keep);
   if (known.doubted) verdicts_.push_back(undecided(node, proof));
-}
-
-/// Whether the node made of the same bytes what is known. Two of three decide who is wrong: who
-/// packed it first may be.
-bool Proofs::packed_alike(NodeId node, Known& known, const TensorProof& proof, KeepTensors& keep) {
-  if (!known.proof.packed) known.proof.packed = proof.packed;
-  if (!proof.packed || known.proof.packed == proof.packed) return true;
-  known.rivals[node] = *proof.packed;
-  const auto agree = static_cast<std::size_t>(
-      std::count_if(known.rivals.begin(), known.rivals.end(),
-                    [&](const auto& rival) { return rival.second == *proof.packed; }));
-  const std::size_t against = known.holders.size() - known.holders.count(node);
-  const bool right = agree >= 2 && agree > against;
-  const auto wrong = [&](NodeId who) {
-    verdicts_.push_back(
-        {who, corrupt(to_string(who) + " read tensor " + text_of(proof) +
-                      " as others did, but made something else of it in its memory; its memory "
-                      "or a processor is bad.")});
-  };
-  if (!right && against >= 2) {
-    wrong(node);
-  } else if (!right) {
-    verdicts_.push_back(
-        {node,
-         corrupt("Of tensor " + text_of(proof) + " " + to_string(node) +
-                 " made something else in its memory than was made first, and no third node "
-                 "could decide yet; what serves stays."),
-         true});
-  } else {
-    for (const NodeId holder : std::exchange(known.holders, {}))
-      if (holder != node) wrong(holder);
-    known.proof.packed = proof.packed;
-    for (const auto& [rival, packed] : known.rivals)
-      if (packed == *proof.packed) holds(rival, known);
-    known.rivals.clear();
-    keep.tensors.push_back({known.proof, known.confirmed});
-  }
-  return right;
 }
 
 void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
@@ -153,8 +121,8 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   if (read.fresh) return answer(kHeadNode, read.tensors, read.error, turn);
   if (read.error) {
     // Who reads nothing confirms nothing; what is claimed stays so.
-    turn.record("proofs",
-                "The head cannot read the checkpoint to confirm it: " + read.error->message);
+    turn.record("proofs", "The head cannot read the checkpoint to confirm it: " +
+                              read.error->message);
     next_background_ = turn.now + limits::kLoadRetryMax;
     return;
   }
@@ -207,15 +175,16 @@ void Proofs::begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn) {
     if (!known.holders.empty()) dispute.asked.insert(*known.holders.begin());
     std::size_t witnesses = 0;
     for (const auto& [id, member] : turn.members.all())
-      if (witnesses < kWitnesses && member.closed_reason.empty() && dispute.asked.insert(id).second)
+      if (witnesses < kWitnesses && member.closed_reason.empty() &&
+          dispute.asked.insert(id).second)
         ++witnesses;
   }
   std::vector<std::string> tensors;
   for (const auto& claim : dispute.claims)
     if (tensors.size() < kReadAgainMax) tensors.push_back(claim.tensor);
   turn.record("proofs", name_of(newcomer) + " read tensor " + text_of(dispute.claims.front()) +
-                            " otherwise than " +
-                            (known.confirmed ? "the cluster knows it" : "another node") +
+                            " otherwise than " + (known.confirmed ? "the cluster knows it"
+                                                                  : "another node") +
                             "; it is read again.");
   for (const NodeId node : dispute.asked) {
     if (node == kHeadNode)
@@ -284,8 +253,8 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
 
   const bool decided = known.confirmed || (for_known >= 2 && for_known > for_claim);
   const auto own = dispute.answers.find(newcomer);
-  const bool misread =
-      own != dispute.answers.end() && own->second && own->second->stored == known.proof.stored;
+  const bool misread = own != dispute.answers.end() && own->second &&
+                       own->second->stored == known.proof.stored;
   std::string text = "Tensor " + text_of(claim);
   if (dispute.claims.size() > 1)
     text += " (and " + std::to_string(dispute.claims.size() - 1) + " more)";
@@ -293,9 +262,8 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   if (misread)
     text += " is what the cluster serves, but was read otherwise; its memory or page cache is bad.";
   else if (decided)
-    text +=
-        " is not what the cluster serves; restore the file there, or stop the cluster and "
-        "start it with the other weights.";
+    text += " is not what the cluster serves; restore the file there, or stop the cluster and "
+            "start it with the other weights.";
   else
     text += " is not what was read first, and nobody else could decide; what serves stays.";
   if (newcomer != kHeadNode) {
@@ -321,16 +289,17 @@ void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn
   for (const auto& claim : dispute.claims) {
     Known& known = known_.at(claim.tensor);
     losers.insert(known.holders.begin(), known.holders.end());
-    known = {claim, true, false, {}, {}};
+    known = {claim, true, false, {}};
     if (newcomer != kHeadNode) holds(newcomer, known);
     unconfirmed_.erase(claim.tensor);
     keep.tensors.push_back({claim, true});
   }
   turn.effects.add(std::move(keep));
   for (const NodeId node : losers)
-    verdicts_.push_back({node, corrupt("Tensor " + text_of(dispute.claims.front()) + " on " +
-                                       to_string(node) + " is not what " + name_of(newcomer) +
-                                       " and others read; restore the file there.")});
+    verdicts_.push_back(
+        {node, corrupt("Tensor " + text_of(dispute.claims.front()) + " on " + to_string(node) +
+                       " is not what " + name_of(newcomer) +
+                       " and others read; restore the file there.")});
 }
 
 // ------------------------------------------------------------------------------------------------

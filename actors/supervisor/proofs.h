@@ -51,7 +51,6 @@ class Proofs {
     bool confirmed = false;
     bool doubted = false;        ///< the head read otherwise, and nobody could decide
     std::set<NodeId> holders;  ///< members whose copies were made of these bytes
-    std::map<NodeId, Digest> rivals;  ///< who made something else of the same bytes
   };
   /// Somebody read otherwise than what is known.
   struct Dispute {
@@ -69,7 +68,6 @@ class Proofs {
   void first_report(NodeId node, const TensorProof& proof);
   void compare(NodeId node, const TensorProof& proof, KeepTensors& keep);
   void holds(NodeId node, Known& known);
-  bool packed_alike(NodeId node, Known& known, const TensorProof& proof, KeepTensors& keep);
   void confirm(const std::string& tensor, KeepTensors& keep);
   void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                           SupervisorTurn& turn);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -39,13 +40,16 @@ std::string quoted(const std::string& name) {
 
 std::string unquoted(const std::string& text) {
   std::string name;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if (text[i] == '%' && i + 2 < text.size()) {
-      name += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(&text[i + 1], &text[i + 3], code, 16).ec == std::errc{}) {
+      name += static_cast<char>(code);
       i += 2;
     } else {
       name += text[i];
     }
+  }
   return name;
 }
 

@@ -137,34 +137,6 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
   CHECK(hangs.activated);
 }
 
-TEST_CASE("of nodes that make different things of the same bytes two of three are right") {
-  TensorProof bad = proof(1);
-  bad.packed = Digest{666, 1};
-  SUBCASE("the second is wrong") {
-    ProvingCluster c;
-    c.reports(0, proof(1));
-    c.reports(1, bad);
-    CHECK(c.member(1));
-    CHECK(contains(c.newest("proof_failed"), "no third node could decide yet"));
-    c.reports(2, proof(1));
-    CHECK(c.member(0));
-    c.reports(1, bad);
-    CHECK_FALSE(c.member(1));
-    CHECK(contains(c.newest("proof_failed"), "a processor is bad"));
-  }
-  SUBCASE("the first is wrong") {
-    ProvingCluster c;
-    c.reports(0, bad);
-    c.reports(1, proof(1));
-    CHECK(c.member(0));
-    c.reports(2, proof(1));
-    CHECK_FALSE(c.member(0));
-    CHECK(c.member(1));
-    CHECK(c.member(2));
-    CHECK(c.kept.at("t").proof == proof(1));
-  }
-}
-
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
   SUBCASE("first: the other two and the head outvote it") {
     ProvingCluster c;
