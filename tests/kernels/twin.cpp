@@ -255,7 +255,7 @@ struct Twin {
 
 }  // namespace
 
-float rounded_to_bf16(float x) { return to_float(to_bf16(x)); }
+float rounded_to_bf16(float x) { return to_float(troupe::to_bf16(x)); }
 
 float twin_dot_pair(float sum, const float* x, const float* w) {
   return std::fma(x[0], w[0], std::fma(x[1], w[1], sum));

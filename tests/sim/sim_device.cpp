@@ -9,7 +9,7 @@ constexpr Duration kJobTime = std::chrono::microseconds(80);
 /// What a slow device's work takes, in what it usually does.
 constexpr int kSlowFactor = 8;
 /// Within this time all questions whose answers are known are asked; a minute in a process.
-constexpr std::uint64_t kRoundMs = 2000;
+constexpr std::uint64_t kKnownRoundMs = 2000;
 
 }  // namespace
 
@@ -41,7 +41,8 @@ void SimDevice::set_stuck(bool stuck) {
 
 void SimDevice::break_kernels() {
   wrong_ = host_.loop().draw() | 1;
-  host_.later(host_.loop().pick_ms(0, kRoundMs), [this] { fail("a known answer is another one"); });
+  host_.later(host_.loop().pick_ms(0, kKnownRoundMs),
+              [this] { fail("a known answer is another one"); });
 }
 
 bool SimDevice::makes_progress(TimePoint now, Duration patience) {
