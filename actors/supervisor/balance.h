@@ -32,7 +32,8 @@ class ExpertBalance {
   /// those that have copies on what is leaving.
   void keep_what_helps(const Placement& active, const std::set<DeviceRef>& leaving, Placement& goal,
                        std::set<std::int32_t>& layers) const;
-  /// New layouts have begun.
+  bool asked() const { return asked_; }
+  /// New layouts have begun, or those that were asked for would gain nothing.
   void begun(TimePoint now) { last_ = now; }
   /// All layers are as they should be, or can be.
   void done() { asked_ = false; }

@@ -267,7 +267,7 @@ bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
   }
   if (!input.balance_layers.empty()) {
     balance_.keep_what_helps(*versions_.active(), input.leaving, *goal, input.balance_layers);
-    if (!input.balance_layers.empty()) balance_.begun(turn.now);
+    if (!input.balance_layers.empty() || balance_.asked()) balance_.begun(turn.now);
   }
   goal_.set(std::move(*goal));
   const std::size_t copies = moves_pending();
