@@ -130,7 +130,9 @@ TEST_CASE("an answer of many pieces is whole, and its memory is given back") {
             {"top_logprobs", 20}};
   answer = client.post("/v1/chat/completions", chat);
   REQUIRE(answer.status == 200);
-  for (const json& choice : answer.json()["choices"]) {
+  const json chats = answer.json();
+  REQUIRE(chats["choices"].size() == 4);
+  for (const json& choice : chats["choices"]) {
     CHECK(choice["message"]["content"].get<std::string>().size() == 400);
     CHECK(choice["logprobs"]["content"].size() == 400);
     CHECK(choice["logprobs"]["content"][399]["top_logprobs"].size() == 20);

@@ -125,6 +125,7 @@ TEST_CASE("nothing is cut at 80 by 24") {
   facts.inter_token_ms = QuantileFacts{123, 1234};
   facts.experts.moves_pending = 0;
   facts.experts.experts = 32;
+  for (LayerFacts& layer : facts.experts.layers) layer.tokens.resize(32);
   facts.experts.copies = 40;
   facts.experts.last_rebalance_s = 170;
   facts.events.push_back({1000000062, "node_lost",
