@@ -1,5 +1,6 @@
 """Fixtures of the tests that run the program from outside."""
 
+import signal
 import types
 
 import pytest
@@ -13,6 +14,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A shell starts what runs in the background without SIGINT, and children would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "long: takes many minutes; only with --long")
 
 

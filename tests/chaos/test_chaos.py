@@ -9,14 +9,14 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 
-# Together some two minutes. Layouts in which a loss takes different things along: replicas and
+# Together some 100 seconds. Layouts in which a loss takes different things along: replicas and
 # experts; only some experts, as the others have copies; replicas of several workers. Small chunks, so that
 # faults fall into prompts.
 RUNS = [
-    pytest.param(1, 42, [], id="a replica a worker"),
-    pytest.param(2, 30, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
+    pytest.param(1, 36, [], id="a replica a worker"),
+    pytest.param(2, 20, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
                  id="two copies of each expert, small chunks"),
-    pytest.param(3, 30, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
+    pytest.param(3, 20, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
 ]  # fmt: skip
 
 
@@ -37,6 +37,6 @@ def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, sec
     # That load and faults were there at all.
     assert counts["finished"] > 50 and counts["aborted"] > 0 and result["tokens"] > 10000, story
     assert result["requests"]["replayed"] > 0, story
-    assert len(result["faults"]) >= 10, story
+    assert len(result["faults"]) >= seconds / 4, story
     with capsys.disabled():  # times are told, not judged
         print(f"\n{story[story.rindex('network: ') :]}")
