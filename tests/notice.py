@@ -130,12 +130,12 @@ class Notices:
                 self.changed.notify_all()
 
     def begin(self, number, pids):
-        """Watches these processes; what they were, by process, once it is known."""
+        """Watches these processes; what they were, by process, once it is known. None: nobody says."""
         self.popen.stdin.write(json.dumps({"watch": number, "pids": pids}) + "\n")
         self.popen.stdin.flush()
         with self.changed:
             self.changed.wait_for(lambda: number in self.before or number in self.ended, NEVER_S + 2)
-            return self.before.get(number, {}).get("before", {})
+            return self.before.get(number, {}).get("before")
 
     def end(self, number):
         """What came of it, waited for: {"lost": {process: when}, "again": when or None}."""
@@ -151,7 +151,10 @@ class Notices:
 
 
 def notice_times(fault):
-    """(seconds until each member that a fault took was seen to be lost, how many never were)."""
+    """(seconds until each member that a fault took was seen to be lost, how many never were). It
+    counts as one that nobody ever saw if nobody could say whom it took."""
+    if fault["before"] is None:
+        return [NEVER_S], 1
     took = [fault["lost"].get(pid) for pid in fault["before"]]
     return [NEVER_S if at is None else max(0, at - fault["at"]) for at in took], took.count(None)
 

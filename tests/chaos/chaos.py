@@ -251,7 +251,7 @@ def figures(done, records):
     for fault, after in zip(done, [*done[1:], None]):
         begin = fault["at"]
         end = min(after["at"] if after else begin + 10, begin + 10)
-        if fault["kind"] in faults.LOSES and fault["before"]:
+        if fault["kind"] in faults.LOSES and fault["before"] != {}:
             values, never = notice.notice_times(fault)
             for into, more in zip(noticed[faults.is_kill(fault)], (values, [never])):
                 into += more
@@ -285,7 +285,7 @@ def not_replayed(result):
     """Whether a killed worker took requests with it, as the status had it, and none was replayed."""
     took = sum(
         node["runs"] for fault in result["faults"] if faults.is_kill(fault)
-        for node in fault.get("before", {}).values()
+        for node in (fault.get("before") or {}).values()
     )  # fmt: skip
     return took > 0 and not result["requests"].get("replayed")
 

@@ -233,6 +233,10 @@ def test_one_that_was_no_member_cannot_be_lost():
     assert set(one.look(status([(1, 10, "joining")]), 1)["before"]) == set()
 
 
+def test_a_fault_of_which_nobody_could_say_whom_it_took_was_never_noticed():
+    assert notice.notice_times({"before": None, "lost": {}, "at": 5}) == ([notice.NEVER_S], 1)
+
+
 def test_a_verdict_is_by_the_longest():
     def said(*words, **more):
         return measure.verdict(measure.row("x", *words, **more))
