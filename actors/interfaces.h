@@ -183,8 +183,7 @@ struct SupervisorInbox {
                     Subscribe,        // a program wants to hear cluster events
                     CrashReport,      // what a worker that crashes leaves behind
                     Undeliverable>;   // ignored: the receiver is lost by session or lease
-  using local =
-      Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted, TensorsRead>;
+  using local = Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted, TensorsRead>;
 };
 
 /// Every accepted request until it ends; on the head.
@@ -192,9 +191,8 @@ struct RouterInbox {
   static constexpr ActorKind kKind = ActorKind::kRouter;
   using wire = Wire<SequenceEvents,  // what a replica's step did to its sequences
                     Undeliverable>;  // a Submit did not reach its replica
-  using local =
-      Local<SubmitRequest, CancelRequest, ReplicasChanged, LifeLost, LifeCrashed, ReplicasLost,
-            AdmissionChanged, RequestsEnd>;
+  using local = Local<SubmitRequest, CancelRequest, ReplicasChanged, LifeLost, LifeCrashed,
+                      ReplicasLost, AdmissionChanged, RequestsEnd>;
 };
 
 /// A worker: its membership, what it serves, its weights. One a node.
@@ -211,6 +209,7 @@ struct NodeAgentInbox {
                     Connect,         // connect to that peer again: the old connection broke
                     Avoid,           // devices to ask only if nobody else can
                     Prove,           // read these tensors again, past the page cache
+                    Discard,         // what it read of these tensors may be wrong
                     Stop,            // end in order
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, PeerCorrupt,

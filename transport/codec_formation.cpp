@@ -41,6 +41,7 @@ void put(Out& out, wire::Greeting::Builder wire, const Greeting& message) {
   wire.setModelPath(out.name(message.model_path, "the model's path"));
   wire.setCheckpointHash(out.name(message.checkpoint_hash, "the checkpoint's hash"));
   if (message.numerics) wire.getNumerics().setValue(static_cast<wire::Numerics>(*message.numerics));
+  wire.setModelPlace(message.model_place);
 }
 
 Greeting get(In& in, wire::Greeting::Reader wire) {
@@ -55,6 +56,7 @@ Greeting get(In& in, wire::Greeting::Reader wire) {
     message.numerics = get_numerics(in, numerics.getValue());
   else
     in.require(numerics.isNone(), "the numerics have an unknown form");
+  message.model_place = wire.getModelPlace();
   return message;
 }
 

@@ -185,7 +185,8 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(CanaryResult, CANARY_RESULT)           \
   KIND(StepProgress, STEP_PROGRESS)           \
   KIND(ExpertProgress, EXPERT_PROGRESS)       \
-  KIND(CrashReport, CRASH_REPORT)
+  KIND(CrashReport, CRASH_REPORT)             \
+  KIND(Discard, DISCARD)
 
 
 // One pair each; they live in the file of their section.

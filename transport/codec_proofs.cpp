@@ -69,16 +69,27 @@ TensorProofs get(In& in, wire::TensorProofs::Reader wire) {
   return message;
 }
 
-void put(Out& out, wire::Prove::Builder wire, const Prove& message) {
-  auto tensors = wire.initTensors(message.tensors.size());
-  for (unsigned i = 0; i < message.tensors.size(); ++i)
-    tensors.set(i, out.name(message.tensors[i], "a tensor's name"));
+template <class Wire>
+void put_names(Out& out, Wire wire, const std::vector<std::string>& names) {
+  auto tensors = wire.initTensors(names.size());
+  for (unsigned i = 0; i < names.size(); ++i) tensors.set(i, out.name(names[i], "a tensor's name"));
 }
 
-Prove get(In& in, wire::Prove::Reader wire) {
-  return {in.list<std::string>(wire.getTensors(),
-                               [&](auto text) { return in.name(text, "a tensor's name"); })};
+template <class Wire>
+std::vector<std::string> get_names(In& in, Wire wire) {
+  return in.list<std::string>(wire.getTensors(),
+                              [&](auto text) { return in.name(text, "a tensor's name"); });
 }
+
+void put(Out& out, wire::Prove::Builder wire, const Prove& message) {
+  put_names(out, wire, message.tensors);
+}
+Prove get(In& in, wire::Prove::Reader wire) { return {get_names(in, wire)}; }
+
+void put(Out& out, wire::Discard::Builder wire, const Discard& message) {
+  put_names(out, wire, message.tensors);
+}
+Discard get(In& in, wire::Discard::Reader wire) { return {get_names(in, wire)}; }
 
 void put(Out& out, wire::ProofFailed::Builder wire, const ProofFailed& message) {
   wire.setTensor(out.name(message.tensor, "a tensor's name"));

@@ -43,6 +43,8 @@ struct Greeting {
   std::string model_path;            ///< the checkpoint's folder on the head
   std::string checkpoint_hash;       ///< hex; over config.json and the safetensors headers
   std::optional<Numerics> numerics;  ///< once the head has picked
+  /// Of where model_path leads, links resolved: the files at another place are others.
+  std::uint64_t model_place = 0;
 };
 
 struct DeviceInventory {
@@ -99,7 +101,7 @@ struct Welcome {
 
 struct DeviceReport {
   std::uint64_t memory_used = 0;
-  float utilization = 0;  ///< [0, 1] over the last interval
+  float utilization = 0;       ///< [0, 1] over the last interval
   std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
   std::string failed = {};     ///< why it computes no more; empty: it does
 };
@@ -150,7 +152,7 @@ struct Peer {
 /// head -> worker: hold what `placement` gives you; load what you do not have yet.
 struct Load {
   Placement placement;
-  EngineOptions engine;  ///< resolved: max_model_len and block_size are final
+  EngineOptions engine;     ///< resolved: max_model_len and block_size are final
   std::vector<Peer> peers;  ///< those on its routes that the receiver was not told of before
 };
 struct LoadProgress {
@@ -225,12 +227,17 @@ struct TensorProofs {
 struct Prove {
   std::vector<std::string> tensors;
 };
+/// head -> worker: what it read of these tensors may be wrong. What does not serve goes, and is
+/// read again when it is wanted; what serves goes with the membership.
+struct Discard {
+  std::vector<std::string> tensors;
+};
 /// worker -> head: a copy in this node's memory is not what was loaded; it computes with none of
 /// its copies until they are proven.
 struct ProofFailed {
   std::string tensor;
-  std::string reason;            ///< for people
-  std::uint32_t last_good_s = 0; ///< since its last good proof
+  std::string reason;             ///< for people
+  std::uint32_t last_good_s = 0;  ///< since its last good proof
 };
 /// Supervisor -> Replica: compute these tokens and some more, greedily.
 struct RunCanary {
@@ -398,9 +405,9 @@ struct RebalanceQuery {
 /// head -> client: news of a drain or a rebalance; after the one that is finished none follows.
 struct OperationProgress {
   std::uint64_t query = 0;
-  std::uint64_t done = 0;   ///< of `total` pieces that have to move
+  std::uint64_t done = 0;  ///< of `total` pieces that have to move
   std::uint64_t total = 0;
-  std::string text;         ///< for people
+  std::string text;  ///< for people
   bool finished = false;
   std::optional<Error> error;  ///< ends it
 };
@@ -447,7 +454,7 @@ using Message =
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
-                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport>;
+                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

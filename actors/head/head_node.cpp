@@ -23,9 +23,16 @@
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
+#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
+
+std::uint64_t place_of(const std::string& folder) {
+  std::error_code error;
+  const std::string place = std::filesystem::canonical(folder, error).string();
+  return xxh3_64(place.data(), place.size());
+}
 
 void fill_random(std::span<std::byte> bytes) {
   std::size_t done = 0;
@@ -221,6 +228,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.cluster_id = options.cluster_id;
   out.version = options.version;
   out.model_path = std::filesystem::absolute(options.engine.model).string();
+  out.model_place = place_of(options.engine.model);
   out.model_name = frontend->served_model_name();
   out.checkpoint_hash = checkpoint.hash();
   out.host = host_name();

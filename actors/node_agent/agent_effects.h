@@ -53,6 +53,10 @@ struct InspectCheckpoint {
 struct ProveTensors {
   std::vector<std::string> tensors;
 };
+/// What was read of these tensors may be wrong: WeightStore::discard().
+struct DiscardTensors {
+  std::vector<std::string> tensors;
+};
 /// Look at all copies in memory at once; CopiesProven follows.
 struct ProveCopies {};
 /// The membership is over: replicas, shards and groups of every version stop. Weights stay in
@@ -144,9 +148,8 @@ struct RetireVersion {
 /// PeerDown and PeerUp are for the node's actors: whom they may ask.
 using AgentEffects =
     Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, InspectCheckpoint, ProveTensors,
-            ProveCopies, StopServing, HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer,
-            ExpectPeer, ConnectPeer, AskPeer, PeerLost, PeerDown, PeerUp, AvoidDevices, DropVersion,
-            LoadVersion,
-            ActivateVersion, RetireVersion>;
+            DiscardTensors, ProveCopies, StopServing, HoldMail, EndHold, WorkerExit, LogLine,
+            FencePeer, ForgetPeer, ExpectPeer, ConnectPeer, AskPeer, PeerLost, PeerDown, PeerUp,
+            AvoidDevices, DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
 
 }  // namespace troupe

@@ -59,6 +59,7 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
       voice_.refuse(envelope, "a NodeAgent does not take that message.", effects);
     return;
   }
+  const bool same_place = greeting_.model_place == greeting.model_place;
   greeting_ = greeting;
   voice_.head = envelope.from.incarnation;
   const auto& protocol = greeting_.protocol;
@@ -74,7 +75,8 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
                    effects);
   const std::string& path =
       options_.model_path.empty() ? greeting_.model_path : options_.model_path;
-  const bool known = path == model_path_ && checkpoint_hash_ == greeting_.checkpoint_hash;
+  const bool known =
+      same_place && path == model_path_ && checkpoint_hash_ == greeting_.checkpoint_hash;
   model_path_ = path;
   if (known)
     join(now, effects);
@@ -321,6 +323,10 @@ void NodeAgent::take(const Avoid& avoid, const Envelope&, Effects& effects) {
 
 void NodeAgent::take(const Prove& prove, const Envelope&, Effects& effects) {
   effects.add(ProveTensors{prove.tensors});
+}
+
+void NodeAgent::take(const Discard& discard, const Envelope&, Effects& effects) {
+  effects.add(DiscardTensors{discard.tensors});
 }
 
 void NodeAgent::take(const Stop& stop, const Envelope&, Effects& effects) {

@@ -138,6 +138,7 @@ class NodeAgent {
   void take(const Connect& connect, const Envelope& envelope, Effects& effects);
   void take(const Avoid& avoid, const Envelope& envelope, Effects& effects);
   void take(const Prove& prove, const Envelope& envelope, Effects& effects);
+  void take(const Discard& discard, const Envelope& envelope, Effects& effects);
   void take(const Stop& stop, const Envelope& envelope, Effects& effects);
 
   void enter(State state, Duration deadline, TimePoint now);

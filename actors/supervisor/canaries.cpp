@@ -50,10 +50,10 @@ std::vector<TokenId> prompt_of(const SupervisorOptions& options) {
 /// Where they differ first: twice the layer, and one more after its feed-forward part; `boundaries`
 /// (twice the layers): a token was chosen otherwise. Later rows differ because of it.
 std::size_t first_difference(const KnownCanary& a, const KnownCanary& b, std::size_t boundaries) {
-  const auto differ = std::mismatch(a.digests.begin(), a.digests.end(), b.digests.begin(),
-                                    b.digests.end());
-  const auto token = std::mismatch(a.tokens.begin(), a.tokens.end(), b.tokens.begin(),
-                                   b.tokens.end());
+  const auto differ =
+      std::mismatch(a.digests.begin(), a.digests.end(), b.digests.begin(), b.digests.end());
+  const auto token =
+      std::mismatch(a.tokens.begin(), a.tokens.end(), b.tokens.begin(), b.tokens.end());
   const auto at = static_cast<std::size_t>(differ.first - a.digests.begin());
   const auto chosen = static_cast<std::size_t>(token.first - a.tokens.begin());
   const bool inside = differ.first != a.digests.end() && differ.second != b.digests.end();
@@ -70,15 +70,12 @@ std::size_t boundaries_of(const Placement& placement, std::uint32_t replica) {
 }  // namespace
 
 Canaries::Canaries(std::optional<KnownCanary> kept, TimePoint started)
-    : known_(std::move(kept)), known_since_(started) {
-  if (known_) givers_ = {kHeadNode};
-}
+    : known_(std::move(kept)), known_since_(started) {}
 
 void Canaries::follow(const Placement& active, TimePoint now) {
   std::erase_if(watched_, [&](const auto& w) {
-    return std::none_of(active.replicas.begin(), active.replicas.end(), [&](const auto& r) {
-      return r.id == w.first && r.node == w.second.node;
-    });
+    return std::none_of(active.replicas.begin(), active.replicas.end(),
+                        [&](const auto& r) { return r.id == w.first && r.node == w.second.node; });
   });
   for (const auto& replica : active.replicas) {
     const auto [at, added] = watched_.try_emplace(replica.id);
@@ -113,8 +110,8 @@ void Canaries::on_wake(SupervisorTurn& turn) {
     watched.run = next_run_++;
     watched.at = turn.now;
     const Ref<ReplicaInbox> to(watched.node, member->incarnation, id);
-    turn.effects.send(to, RunCanary{id, watched.run, prompt_of(turn.options),
-                                     generated(turn.options)});
+    turn.effects.send(to,
+                      RunCanary{id, watched.run, prompt_of(turn.options), generated(turn.options)});
   }
 }
 
@@ -143,13 +140,15 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
   KnownCanary given{result.tokens, result.digests};  // of an error: nothing, which is wrong
   if (result.error) given = {};
   if (!known_ && !result.error) know(given, {from}, turn);
-  if (known_ && given == *known_) {
+  if (known_ && given.says(*known_)) {
     watched.proven = true;
     watched.differs_since.reset();
     watched.last_good = turn.now;
     watched.at = turn.now + kEvery;
+    doubted_ = false;
     givers_.insert(from);
     rivals_.erase(from);
+    settle(turn);
   } else {
     differ(result.replica, watched, given, active, turn);
   }
@@ -164,14 +163,14 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
     return;
   }
   watched.at = turn.now + kAgainWhenWrong;
+  givers_.erase(watched.node);
   KnownCanary& before = rivals_[watched.node];
-  if (before != result) watched.differs_since = turn.now;
+  if (!before.says(result)) watched.differs_since = turn.now;
   before = result;
   const std::set<NodeId> agree = rivals_with(result);
   const bool stubborn = turn.now >= *watched.differs_since + kStubborn && !any_proven();
   if (!result.tokens.empty() &&
-      (stubborn || (agree.size() > givers_.size() &&
-                    (agree.size() >= kDecide || givers_.empty())))) {
+      (stubborn || (agree.size() > givers_.size() && (agree.size() >= kDecide || doubted_)))) {
     // It is what was known that is wrong. Whoever gave it is found when its turn comes, at once.
     know(result, agree, turn);
     watched.proven = true;
@@ -181,7 +180,7 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
       if (its.run == 0) its.at = turn.now;
     return;
   }
-  const bool decided = givers_.size() >= kDecide;
+  const bool decided = known_ && known_->settled;
   const KnownCanary known = known_.value_or(KnownCanary{});
   const std::size_t boundaries = boundaries_of(active, id);
   const std::size_t at = first_difference(known, result, boundaries);
@@ -197,8 +196,9 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
     if (!here && at < boundaries) continue;
     if (!experts && decided) verdict.node = shard.device.node;
     if (here)
-      place = std::string(experts ? "the experts" : feed_forward ? "the feed-forward part"
-                                                                 : "the attention") +
+      place = std::string(experts        ? "the experts"
+                          : feed_forward ? "the feed-forward part"
+                                         : "the attention") +
               " of layer " + std::to_string(layer) + " (asked by " + to_string(shard.device) + ")";
   }
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(turn.now - watched.last_good);
@@ -213,24 +213,40 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
 
 void Canaries::know(const KnownCanary& canary, std::set<NodeId> givers, SupervisorTurn& turn) {
   known_ = canary;
+  known_->settled = doubted_ = false;
   givers_ = std::move(givers);
   known_since_ = turn.now;
   rivals_.clear();
-  turn.effects.add(KeepCanary{canary});
+  if (givers_.size() < kDecide) turn.effects.add(KeepCanary{*known_});
+  settle(turn);
+}
+
+void Canaries::settle(SupervisorTurn& turn) {
+  if (known_->settled || givers_.size() < kDecide) return;
+  known_->settled = true;
+  turn.effects.add(KeepCanary{*known_});
+}
+
+void Canaries::member_gone(NodeId node) {
+  givers_.erase(node);
+  rivals_.erase(node);
 }
 
 std::set<NodeId> Canaries::rivals_with(const KnownCanary& canary) const {
   std::set<NodeId> nodes;
   for (const auto& [node, rival] : rivals_)
-    if (rival == canary) nodes.insert(node);
+    if (rival.says(canary)) nodes.insert(node);
   return nodes;
 }
 
 void Canaries::doubt(TimePoint since, SupervisorTurn& turn) {
   rivals_.clear();
-  if (known_since_ < since) return;
+  if (!known_ || known_since_ < since) return;
   givers_.clear();
+  known_->settled = false;
+  doubted_ = true;
   known_since_ = turn.now;
+  turn.effects.add(KeepCanary{*known_});
   for (auto& [id, watched] : watched_) {
     watched.run = 0;  // it may have been computed with what was wrong
     watched.differs_since.reset();

@@ -17,15 +17,17 @@ namespace troupe {
 ///     new ── RunCanary ─► the known result ─► proven: it serves ── a minute ─► RunCanary ...
 ///                          another one ─► once more ─► another one again: it is wrong
 ///
-/// What came first is known, and kept until the cluster is stopped. Two nodes or more that agree on
-/// something else, and are more than have given it, make that known instead. A node is wrong when
-/// two have given what is known; before, its replica only does not serve. If nothing serves then,
-/// what is known may be wrong, of a copy that was let go since or a core that is gone: what
-/// one gives again and again, while every core is asked all its questions, is known instead. What
-/// was given while a copy or a device was wrong, as is found later, counts for nothing.
+/// What came first is known, and kept until the cluster is stopped. It is settled when two nodes
+/// have given it: then who gives something else is wrong; before, its replica only does not serve.
+/// Two nodes or more that agree on something else, and are more than the living that give what is
+/// known, make theirs known instead. If nothing serves, what is known may be wrong, of a copy that
+/// was let go since or a core that is gone: what one gives again and again, while every core is
+/// asked all its questions, is known instead. What was given while a copy or a device was wrong, as
+/// is found later, counts for nothing: one alone may then say something else. A node that is gone
+/// says nothing any more, so that none counts twice.
 class Canaries {
  public:
-  /// `kept`: of an earlier life of the head, which counts like a node. This one began at `started`.
+  /// `kept`: of an earlier life of the head. This one began at `started`.
   Canaries(std::optional<KnownCanary> kept, TimePoint started);
 
   /// A replica computes otherwise; `layer` is the first that does.
@@ -39,13 +41,13 @@ class Canaries {
   void follow(const Placement& active, TimePoint now);
   /// What they compute with has changed: they prove themselves again before a minute has passed.
   void soon(TimePoint now);
+  void member_gone(NodeId node);
   /// Something has been wrong, at most since then.
   void doubt(TimePoint since, SupervisorTurn& turn);
   bool proven(std::uint32_t replica) const;
   bool any_proven() const;
   /// Of a replica's own node. Returns whether more or fewer replicas are proven now.
-  bool take(const CanaryResult& result, NodeId from, const Placement& active,
-            SupervisorTurn& turn);
+  bool take(const CanaryResult& result, NodeId from, const Placement& active, SupervisorTurn& turn);
   std::vector<Verdict> take_verdicts() { return std::exchange(verdicts_, {}); }
   /// Sends what is due.
   void on_wake(SupervisorTurn& turn);
@@ -63,12 +65,14 @@ class Canaries {
   };
 
   void know(const KnownCanary& canary, std::set<NodeId> givers, SupervisorTurn& turn);
+  void settle(SupervisorTurn& turn);
   std::set<NodeId> rivals_with(const KnownCanary& canary) const;
   void differ(std::uint32_t id, Watched& watched, const KnownCanary& result,
               const Placement& active, SupervisorTurn& turn);
 
   std::optional<KnownCanary> known_;
-  std::set<NodeId> givers_;  ///< of what is known
+  std::set<NodeId> givers_;  ///< of what is known: members
+  bool doubted_ = false;     ///< it was given while something was wrong
   TimePoint known_since_{};  ///< the first of them
   std::map<std::uint32_t, Watched> watched_;
   /// What nodes gave that is not known; at most one a node.

@@ -20,7 +20,11 @@ struct KnownTensor {
 struct KnownCanary {
   std::vector<TokenId> tokens;
   std::vector<std::uint64_t> digests;
-  bool operator==(const KnownCanary&) const = default;
+  bool settled = false;  ///< two nodes have given it
+  /// Whether it says the same, settled or not.
+  bool says(const KnownCanary& other) const {
+    return tokens == other.tokens && digests == other.digests;
+  }
 };
 
 /// What a head has found out, and a later life of it must hold to until the cluster is stopped.

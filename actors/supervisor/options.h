@@ -19,6 +19,7 @@ struct SupervisorOptions {
   std::string cluster_id;
   std::string version;
   std::string model_path;
+  std::uint64_t model_place = 0;  ///< of where model_path leads, see Greeting
   std::string model_name;
   std::string checkpoint_hash;
   std::string host;  ///< the head's; workers of the same host are local

@@ -151,17 +151,32 @@ void PlacementLifecycle::on_read(const TensorsRead& read, SupervisorTurn& turn) 
 
 /// What nobody serves with yet is not loaded; a member that is wrong has to go with all it holds.
 void PlacementLifecycle::hear_verdicts(SupervisorTurn& turn) {
+  std::optional<Verdict> refused;
+  std::string told;
   for (Verdict& verdict : proofs_.take_verdicts()) {
-    Member* member = turn.members.find(verdict.node);
+    const Member* member = turn.members.find(verdict.node);
     if (!member) continue;
     ++turn.counters.refused_copies;
-    turn.record("proof_failed", verdict.why.message);
+    if (std::exchange(told, verdict.why.message) != verdict.why.message)
+      turn.record("proof_failed", verdict.why.message);
+    discard(*member, verdict.tensors, turn);
     if (!verdict.may_serve_on)
       wrong_.push_back(std::move(verdict));
-    else if (versions_.loads_on(verdict.node))
-      fail_load(*member, verdict.why, turn);
+    else if (!refused && versions_.loads_on(verdict.node) && versions_.gives_new(verdict.node))
+      refused = std::move(verdict);
   }
+  if (refused) fail_load(turn.members.at(refused->node), refused->why, turn);
   activate_if_proven(turn);
+}
+
+/// It must not use what it read of these in anything new.
+void PlacementLifecycle::discard(const Member& member, const std::vector<std::string>& tensors,
+                                 SupervisorTurn& turn) const {
+  for (std::size_t from = 0; from < tensors.size(); from += limits::kProofsPerMessage) {
+    const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(from);
+    const auto count = std::min(limits::kProofsPerMessage, tensors.size() - from);
+    turn.effects.send(member.agent(), Discard{{begin, begin + static_cast<std::ptrdiff_t>(count)}});
+  }
 }
 
 void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& result,
@@ -242,6 +257,7 @@ void PlacementLifecycle::member_joined(TimePoint now) {
 void PlacementLifecycle::member_gone(NodeId node, bool orderly, SupervisorTurn& turn) {
   operations_.node_gone(node, orderly, turn.effects);
   proofs_.member_gone(node);
+  canaries_.member_gone(node);
   if (service_.stopping()) return;
   versions_.settled(node);
   // All who load it were told to connect to that node, even if it gets nothing.

@@ -31,7 +31,10 @@ struct LeftOut {
 class PlacementLifecycle {
  public:
   PlacementLifecycle(std::string message, const KnownState& known, TimePoint started)
-      : service_(std::move(message)), proofs_(known.tensors), canaries_(known.canary, started) {}
+      : service_(std::move(message)),
+        kept_numerics_(known.numerics),
+        proofs_(known.tensors),
+        canaries_(known.canary, started) {}
 
   /// After anything that may ask for another version: begins one if it is time, and says how the
   /// cluster is.
@@ -96,6 +99,8 @@ class PlacementLifecycle {
   void activate_if_proven(SupervisorTurn& turn);
   void activate(SupervisorTurn& turn);
   void hear_verdicts(SupervisorTurn& turn);
+  void discard(const Member& member, const std::vector<std::string>& tensors,
+               SupervisorTurn& turn) const;
   void note(SupervisorTurn& turn) { service_.note(versions_, canaries_.any_proven(), turn); }
   void retire_if_settled(SupervisorTurn& turn);
   void send_replicas(SupervisorTurn& turn) const;
@@ -131,6 +136,7 @@ class PlacementLifecycle {
   ExpertBalance balance_;
   Operations operations_;
   ServiceState service_;
+  std::optional<Numerics> kept_numerics_;  ///< in the state folder
   Proofs proofs_;
   Canaries canaries_;
   std::vector<Verdict> wrong_;

@@ -104,10 +104,11 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   if (turn.members.devices().size() < enough) return;
   if (!turn.members.numerics()) {
     turn.members.pick_numerics();
-    turn.effects.add(KeepNumerics{*turn.members.numerics()});
     turn.record("numerics", "The cluster computes with " +
                                 std::string(to_string(*turn.members.numerics())) + ".");
   }
+  if (std::exchange(kept_numerics_, turn.members.numerics()) != turn.members.numerics())
+    turn.effects.add(KeepNumerics{*turn.members.numerics()});
   note_useless(replan_input(turn), turn);
   auto placement = plan_first({}, turn);
   if (!placement) {

@@ -31,7 +31,14 @@ Verdict undecided(NodeId node, const TensorProof& proof) {
   return {node,
           corrupt("Tensor " + text_of(proof) + " on " + to_string(node) +
                   " is not the head's, and no other node could decide; give both the same files."),
-          true};
+          true,
+          {proof.tensor}};
+}
+
+std::vector<std::string> names_of(const std::vector<TensorProof>& proofs) {
+  std::vector<std::string> names;
+  for (const auto& proof : proofs) names.push_back(proof.tensor);
+  return names;
 }
 
 }  // namespace
@@ -54,9 +61,8 @@ void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTu
       compare(member.id, proof, keep);
       continue;
     }
-    first_report(member.id, proof);
+    first_report(member.id, proof, keep);
     first.push_back(proof);
-    keep.tensors.push_back({proof, false});
   }
   if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   read_first_reports(member.id, first, turn);
@@ -66,35 +72,82 @@ void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTu
     begin(member.id, dispute->second, turn);
 }
 
-void Proofs::first_report(NodeId node, const TensorProof& proof) {
+void Proofs::first_report(NodeId node, const TensorProof& proof, KeepTensors& keep) {
   Known& known = known_[proof.tensor];
-  known.proof = proof;
-  holds(node, known);
+  known = {proof, false, false, {}};
+  known.proof.packed.reset();
+  holds(node, known, proof.packed);
   unconfirmed_.insert(proof.tensor);
+  keep.tensors.push_back({known.proof, false});
 }
 
-void Proofs::holds(NodeId node, Known& known) {
-  if (known.holders.insert(node).second) held_[node].push_back(&known);
+void Proofs::holds(NodeId node, Known& known, const std::optional<Digest>& packed) {
+  const auto [holder, added] = known.holders.insert_or_assign(node, packed);
+  if (added) held_[node].push_back(&known);
+}
+
+bool Proofs::only_held_by(const Known& known, const std::set<NodeId>& nodes) const {
+  return std::all_of(known.holders.begin(), known.holders.end(),
+                     [&](const auto& holder) { return nodes.contains(holder.first); });
 }
 
 void Proofs::compare(NodeId node, const TensorProof& proof, KeepTensors& keep) {
   Known& known = known_.at(proof.tensor);
   if (known.proof.stored != proof.stored) {
+    known.holders.erase(node);  // if it was one, it has read again
     disputes_[node].claims.push_back(proof);
     return;
   }
-  if (!known.proof.packed) known.proof.packed = proof.packed;
-  if (proof.packed && known.proof.packed != proof.packed) {
-    verdicts_.push_back(
-        {node, corrupt(to_string(node) + " read tensor " + text_of(proof) +
-                       " as others did, but made something else of it in its memory; its memory "
-                       "or a processor is bad.")});
+  const bool second = !only_held_by(known, {node});
+  holds(node, known, proof.packed);
+  if (second) confirm(proof.tensor, keep);
+  judge_packing(node, known, keep);
+  if (known.doubted) judge(undecided(node, proof));
+}
+
+/// What two packed alike is right. One against one accuses both, the newcomer first.
+void Proofs::judge_packing(NodeId newcomer, Known& known, KeepTensors& keep) {
+  std::map<Digest, std::size_t> votes;
+  for (const auto& [node, packed] : known.holders)
+    if (packed && ++votes[*packed] == 2 && !known.proof.packed) {
+      known.proof.packed = packed;
+      keep.tensors.push_back({known.proof, known.confirmed});
+    }
+  const std::optional<Digest> settled = known.proof.packed;
+  if (!settled && votes.size() < 2) return;
+  const std::string what = "tensor " + text_of(known.proof);
+  const auto accuse = [&](NodeId node) {
+    const std::string text =
+        settled ? to_string(node) + " read " + what +
+                      " as others did, but made something else of it in its memory; its memory or "
+                      "a processor is bad."
+                : "Two nodes, " + to_string(newcomer) + " among them, read " + what +
+                      " alike but made different things of it in memory, and no third could "
+                      "decide; it is read again, and what serves stays.";
+    judge({node, corrupt(text), !settled, {known.proof.tensor}});
+  };
+  const auto accused = [&](NodeId node) {
+    const auto& packed = known.holders.at(node);
+    return packed && packed != settled;
+  };
+  if (accused(newcomer)) accuse(newcomer);
+  for (const auto& [node, packed] : known.holders)
+    if (node != newcomer && accused(node)) accuse(node);
+}
+
+/// The first of a node's is told; one that takes it out counts more.
+void Proofs::judge(Verdict verdict) {
+  const auto same = std::find_if(verdicts_.begin(), verdicts_.end(),
+                                 [&](const auto& other) { return other.node == verdict.node; });
+  if (same == verdicts_.end()) {
+    verdicts_.push_back(std::move(verdict));
     return;
   }
-  const bool second = !known.holders.empty() && !known.holders.contains(node);
-  holds(node, known);
-  if (second) confirm(proof.tensor, keep);
-  if (known.doubted) verdicts_.push_back(undecided(node, proof));
+  if (same->may_serve_on && !verdict.may_serve_on) {
+    same->may_serve_on = false;
+    same->why = std::move(verdict.why);
+  }
+  same->tensors.insert(same->tensors.end(), verdict.tensors.begin(), verdict.tensors.end());
 }
 
 void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
@@ -121,15 +174,23 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   if (read.fresh) return answer(kHeadNode, read.tensors, read.error, turn);
   if (read.error) {
     // Who reads nothing confirms nothing; what is claimed stays so.
-    turn.record("proofs", "The head cannot read the checkpoint to confirm it: " +
-                              read.error->message);
+    turn.record("proofs",
+                "The head cannot read the checkpoint to confirm it: " + read.error->message);
     next_background_ = turn.now + limits::kLoadRetryMax;
     return;
   }
   KeepTensors keep;
   for (const auto& proof : read.tensors) {
     const auto known = known_.find(proof.tensor);
-    if (known == known_.end() || known->second.confirmed) continue;
+    if (known == known_.end()) continue;
+    if (known->second.confirmed) {
+      // Others have agreed meanwhile.
+      if (known->second.proof.stored != proof.stored && !std::exchange(head_differs_, true))
+        turn.record("proofs", "Tensor " + text_of(proof) +
+                                  " in the head's files is not what the cluster serves; give the "
+                                  "head the same files.");
+      continue;
+    }
     if (known->second.proof.stored == proof.stored)
       confirm(proof.tensor, keep);
     else
@@ -151,8 +212,9 @@ void Proofs::member_gone(NodeId node) {
 }
 
 bool Proofs::open_on(const std::set<NodeId>& nodes) const {
-  const auto any = [&](const std::set<NodeId>& some) {
-    return std::any_of(some.begin(), some.end(), [&](NodeId n) { return nodes.contains(n); });
+  const auto any = [&](const auto& holders) {
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const auto& holder) { return nodes.contains(holder.first); });
   };
   for (const auto& [number, reading] : readings_)
     if (nodes.contains(reading.node)) return true;
@@ -172,19 +234,18 @@ void Proofs::begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn) {
   dispute.asked = {newcomer};
   if (!known.confirmed) {
     dispute.asked.insert(kHeadNode);
-    if (!known.holders.empty()) dispute.asked.insert(*known.holders.begin());
+    if (!known.holders.empty()) dispute.asked.insert(known.holders.begin()->first);
     std::size_t witnesses = 0;
     for (const auto& [id, member] : turn.members.all())
-      if (witnesses < kWitnesses && member.closed_reason.empty() &&
-          dispute.asked.insert(id).second)
+      if (witnesses < kWitnesses && member.closed_reason.empty() && dispute.asked.insert(id).second)
         ++witnesses;
   }
   std::vector<std::string> tensors;
   for (const auto& claim : dispute.claims)
     if (tensors.size() < kReadAgainMax) tensors.push_back(claim.tensor);
   turn.record("proofs", name_of(newcomer) + " read tensor " + text_of(dispute.claims.front()) +
-                            " otherwise than " + (known.confirmed ? "the cluster knows it"
-                                                                  : "another node") +
+                            " otherwise than " +
+                            (known.confirmed ? "the cluster knows it" : "another node") +
                             "; it is read again.");
   for (const NodeId node : dispute.asked) {
     if (node == kHeadNode)
@@ -210,6 +271,7 @@ void Proofs::answer(NodeId from, const std::vector<TensorProof>& proofs,
 }
 
 void Proofs::decide_ready(SupervisorTurn& turn) {
+  KeepTensors keep;
   for (auto it = disputes_.begin(); it != disputes_.end();) {
     if (!it->second.asked.empty() && turn.now < it->second.deadline) {
       ++it;
@@ -218,7 +280,7 @@ void Proofs::decide_ready(SupervisorTurn& turn) {
     auto ended = disputes_.extract(it++);
     Dispute& dispute = ended.mapped();
     const std::string first = dispute.claims.front().tensor;
-    drop_settled(ended.key(), dispute);
+    drop_settled(ended.key(), dispute, keep);
     if (dispute.claims.empty()) continue;
     if (dispute.claims.front().tensor == first) {
       decide(ended.key(), dispute, turn);
@@ -228,14 +290,17 @@ void Proofs::decide_ready(SupervisorTurn& turn) {
     begin(ended.key(), dispute, turn);
     disputes_.insert(std::move(ended));
   }
+  if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
 }
 
 /// Another dispute has been decided for what the newcomer read.
-void Proofs::drop_settled(NodeId newcomer, Dispute& dispute) {
+void Proofs::drop_settled(NodeId newcomer, Dispute& dispute, KeepTensors& keep) {
   std::erase_if(dispute.claims, [&](const TensorProof& claim) {
     Known& known = known_.at(claim.tensor);
     if (known.proof.stored != claim.stored) return false;
-    if (newcomer != kHeadNode) holds(newcomer, known);
+    if (newcomer == kHeadNode) return true;
+    holds(newcomer, known, claim.packed);
+    judge_packing(newcomer, known, keep);
     return true;
   });
 }
@@ -253,8 +318,8 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
 
   const bool decided = known.confirmed || (for_known >= 2 && for_known > for_claim);
   const auto own = dispute.answers.find(newcomer);
-  const bool misread = own != dispute.answers.end() && own->second &&
-                       own->second->stored == known.proof.stored;
+  const bool misread =
+      own != dispute.answers.end() && own->second && own->second->stored == known.proof.stored;
   std::string text = "Tensor " + text_of(claim);
   if (dispute.claims.size() > 1)
     text += " (and " + std::to_string(dispute.claims.size() - 1) + " more)";
@@ -262,12 +327,13 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   if (misread)
     text += " is what the cluster serves, but was read otherwise; its memory or page cache is bad.";
   else if (decided)
-    text += " is not what the cluster serves; restore the file there, or stop the cluster and "
-            "start it with the other weights.";
+    text +=
+        " is not what the cluster serves; restore the file there, or stop the cluster and "
+        "start it with the other weights.";
   else
     text += " is not what was read first, and nobody else could decide; what serves stays.";
   if (newcomer != kHeadNode) {
-    verdicts_.push_back({newcomer, corrupt(std::move(text))});
+    judge({newcomer, corrupt(std::move(text)), false, names_of(dispute.claims)});
     return;
   }
   turn.record("proofs", text);
@@ -279,27 +345,40 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
     return;
   }
   known.doubted = true;
-  for (const NodeId node : known.holders) verdicts_.push_back(undecided(node, claim));
+  for (const auto& [node, packed] : known.holders) judge(undecided(node, claim));
 }
 
-/// The newcomer is right: what was known is not, and who holds it is wrong.
+/// The newcomer is right about the first: what was known is not, and who holds it is wrong. Its
+/// other claims stand where only the losers say otherwise; the rest is another dispute.
 void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn) {
+  const TensorProof& decided = dispute.claims.front();
   std::set<NodeId> losers;
+  for (const auto& [node, packed] : known_.at(decided.tensor).holders) losers.insert(node);
   KeepTensors keep;
+  Dispute rest;
   for (const auto& claim : dispute.claims) {
     Known& known = known_.at(claim.tensor);
-    losers.insert(known.holders.begin(), known.holders.end());
-    known = {claim, true, false, {}};
-    if (newcomer != kHeadNode) holds(newcomer, known);
-    unconfirmed_.erase(claim.tensor);
-    keep.tensors.push_back({claim, true});
+    if (&claim != &decided && (known.confirmed || !only_held_by(known, losers))) {
+      rest.claims.push_back(claim);
+      continue;
+    }
+    if (newcomer != kHeadNode) {
+      first_report(newcomer, claim, keep);
+    } else {
+      known = {claim, false, false, {}};
+      keep.tensors.push_back({claim, false});
+    }
   }
+  confirm(decided.tensor, keep);
   turn.effects.add(std::move(keep));
   for (const NodeId node : losers)
-    verdicts_.push_back(
-        {node, corrupt("Tensor " + text_of(dispute.claims.front()) + " on " + to_string(node) +
-                       " is not what " + name_of(newcomer) +
-                       " and others read; restore the file there.")});
+    judge({node,
+           corrupt("Tensor " + text_of(decided) + " on " + to_string(node) + " is not what " +
+                   name_of(newcomer) + " and others read; restore the file there."),
+           false, names_of(dispute.claims)});
+  if (rest.claims.empty()) return;
+  begin(newcomer, rest, turn);
+  disputes_.emplace(newcomer, std::move(rest));
 }
 
 // ------------------------------------------------------------------------------------------------

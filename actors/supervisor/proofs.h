@@ -13,8 +13,9 @@ namespace troupe {
 /// A node is wrong: its copies are not what the cluster serves.
 struct Verdict {
   NodeId node;
-  Error why;                 ///< names tensor, node and file
-  bool may_serve_on = false; ///< nothing new on its word, but what serves stays
+  Error why;                              ///< names tensor, node and file
+  bool may_serve_on = false;              ///< nothing new on its word, but what serves stays
+  std::vector<std::string> tensors = {};  ///< it must read them again before it uses them
 };
 
 /// What the cluster knows of the weights' bytes, and who is wrong when two readings differ.
@@ -26,6 +27,9 @@ struct Verdict {
 /// What is confirmed is what the cluster serves: who reads something else is wrong. What is only
 /// claimed is decided by two of three; if they cannot, what came first stays. The head reads a part
 /// of every first report before it serves (all of it for a small model), the rest meanwhile.
+///
+/// How the bytes lie packed in memory is for the nodes alone to say: what two of them packed alike
+/// is settled. Before that, two that differ both read again, and only what serves stays.
 class Proofs {
  public:
   explicit Proofs(const std::vector<KnownTensor>& kept);
@@ -36,6 +40,7 @@ class Proofs {
   void member_gone(NodeId node);
   /// A dispute or a first reading that concerns one of these nodes is open.
   bool open_on(const std::set<NodeId>& nodes) const;
+  /// At most one of a node.
   std::vector<Verdict> take_verdicts() { return std::exchange(verdicts_, {}); }
 
   void on_wake(SupervisorTurn& turn);
@@ -47,10 +52,11 @@ class Proofs {
 
  private:
   struct Known {
-    TensorProof proof;
+    TensorProof proof;  ///< packed: once two have packed it alike
     bool confirmed = false;
-    bool doubted = false;        ///< the head read otherwise, and nobody could decide
-    std::set<NodeId> holders;  ///< members whose copies were made of these bytes
+    bool doubted = false;  ///< the head read otherwise, and nobody could decide
+    /// Members whose copies were made of these bytes, and how they packed them.
+    std::map<NodeId, std::optional<Digest>> holders;
   };
   /// Somebody read otherwise than what is known.
   struct Dispute {
@@ -65,9 +71,12 @@ class Proofs {
     TimePoint deadline{};
   };
 
-  void first_report(NodeId node, const TensorProof& proof);
+  void first_report(NodeId node, const TensorProof& proof, KeepTensors& keep);
   void compare(NodeId node, const TensorProof& proof, KeepTensors& keep);
-  void holds(NodeId node, Known& known);
+  void holds(NodeId node, Known& known, const std::optional<Digest>& packed);
+  void judge_packing(NodeId newcomer, Known& known, KeepTensors& keep);
+  void judge(Verdict verdict);
+  bool only_held_by(const Known& known, const std::set<NodeId>& nodes) const;
   void confirm(const std::string& tensor, KeepTensors& keep);
   void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                           SupervisorTurn& turn);
@@ -75,7 +84,7 @@ class Proofs {
   void answer(NodeId from, const std::vector<TensorProof>& proofs, const std::optional<Error>& why,
               SupervisorTurn& turn);
   void decide_ready(SupervisorTurn& turn);
-  void drop_settled(NodeId newcomer, Dispute& dispute);
+  void drop_settled(NodeId newcomer, Dispute& dispute, KeepTensors& keep);
   void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
   void adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
 
@@ -85,7 +94,8 @@ class Proofs {
   std::map<NodeId, Dispute> disputes_;         ///< by who read otherwise; kHeadNode: the head
   std::map<std::uint64_t, Reading> readings_;  ///< by number
   std::uint64_t next_reading_ = 1;
-  bool background_ = false;  ///< the head reads what is left to confirm
+  bool background_ = false;    ///< the head reads what is left to confirm
+  bool head_differs_ = false;  ///< from what was confirmed: said once
   TimePoint next_background_{};
   std::vector<Verdict> verdicts_;
 };

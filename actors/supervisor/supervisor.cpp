@@ -12,10 +12,12 @@
 namespace troupe {
 namespace {
 
-/// The canary's numbers are those of other numerics if now others are asked for.
+/// How tensors are packed and what the canary gives depend on the numerics.
 KnownState known_for(const SupervisorOptions& options) {
   KnownState known = options.known;
-  if (options.engine.numerics && options.engine.numerics != known.numerics) known.canary.reset();
+  if (!options.engine.numerics || options.engine.numerics == known.numerics) return known;
+  known.canary.reset();
+  for (KnownTensor& tensor : known.tensors) tensor.proof.packed.reset();
   return known;
 }
 
@@ -38,7 +40,7 @@ void Supervisor::on(SessionUp up, TimePoint now, Effects& effects) {
   } else {
     send_to_session(effects, up.session,
                     Greeting{kProtocol, options_.cluster_id, options_.version, options_.model_path,
-                             options_.checkpoint_hash, members_.numerics()});
+                             options_.checkpoint_hash, members_.numerics(), options_.model_place});
   }
 }
 

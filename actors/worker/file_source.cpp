@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -67,6 +68,10 @@ struct FileSource::Core {
     std::lock_guard lock(mutex);
     return checkpoint;
   }
+  std::shared_ptr<const Checkpoint> opened_as(const std::string& folder) {
+    std::lock_guard lock(mutex);
+    return asked == folder ? checkpoint : nullptr;
+  }
   Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
   Status read_expert(const Checkpoint& from, const ReadOrder& order, const ExpertKey& key,
@@ -81,7 +86,8 @@ struct FileSource::Core {
   std::atomic<bool> lock_failed{false};  ///< said once
 
   std::mutex mutex;
-  std::shared_ptr<const Checkpoint> checkpoint;  // guarded by mutex
+  std::string asked;                             // guarded by mutex; the folder's name
+  std::shared_ptr<const Checkpoint> checkpoint;  // guarded by mutex; where that leads
   std::shared_ptr<CopyWatch> watch;              // guarded by mutex; null once the source is gone
 };
 
@@ -119,7 +125,7 @@ void FileSource::inspect(const std::string& folder) {
     core->voice->tell(CheckpointInspected{
         folder, InspectedCheckpoint{checkpoint->hash(),
                                     std::make_shared<const CheckpointModel>(checkpoint->config()),
-                                    folder}});
+                                    checkpoint->folder()}});
   };
   loader_.run(
       [core, folder, tell](const std::atomic<bool>& cancelled) {
@@ -130,15 +136,19 @@ void FileSource::inspect(const std::string& folder) {
 }
 
 /// A model that is known already is read on from the files as they were opened first: what is in
-/// memory is from them.
+/// memory is from them. A link that leads elsewhere now leads to another model.
 Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bool>& cancelled) {
-  auto found = Checkpoint::open(folder);
-  if (!found.ok()) return found.error();
+  std::error_code error;
+  const auto place = std::filesystem::canonical(folder, error);
+  auto opened = Checkpoint::open(error ? folder : place.string());
+  if (!opened.ok()) return opened.error();
+  const auto found = std::move(*opened);
   std::lock_guard lock(mutex);
   if (cancelled) return {};
-  if (checkpoint && checkpoint->folder() == folder && checkpoint->hash() == (*found)->hash())
+  asked = folder;
+  if (checkpoint && checkpoint->folder() == found->folder() && checkpoint->hash() == found->hash())
     return checkpoint->trusted();
-  checkpoint = std::move(*found);
+  checkpoint = found;
   return {};
 }
 
@@ -162,8 +172,8 @@ void FileSource::read(ReadOrder ordered) {
 }
 
 Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& cancelled) {
-  const auto from = opened();
-  if (!from || from->folder() != order.model_path || from->hash() != order.checkpoint_hash)
+  const auto from = opened_as(order.model_path);
+  if (!from || from->hash() != order.checkpoint_hash)
     return corrupt("The checkpoint at " + order.model_path +
                    " is not the one that this worker joined with; restart it.");
   const ReadGoesOn goes_on = [&] { return !cancelled; };

@@ -42,7 +42,7 @@ std::uint64_t WeightStore::size_of(const HeldExpertKey& key) const {
 
 bool WeightStore::wanted(const ShardKey& key) const {
   return std::any_of(versions_.begin(), versions_.end(),
-                     [&](const auto& entry) { return entry.second.shards.contains(key); });
+                     [&](const auto& entry) { return entry.second.serves(key); });
 }
 bool WeightStore::wanted(const HeldExpertKey& key) const {
   return std::any_of(versions_.begin(), versions_.end(),
@@ -54,11 +54,11 @@ bool WeightStore::wanted(const HeldExpertKey& key) const {
 template <class Held, class Condition>
 bool WeightStore::drop_if(Held& held, const Condition& condition) {
   return std::erase_if(held, [&](auto& entry) {
-    if (!condition(entry)) return false;
-    held_bytes_ -= size_of(entry.first);
-    garbage_.push_back(std::move(entry.second.weights));
-    return true;
-  }) > 0;
+           if (!condition(entry)) return false;
+           held_bytes_ -= size_of(entry.first);
+           garbage_.push_back(std::move(entry.second.weights));
+           return true;
+         }) > 0;
 }
 
 void WeightStore::drop_all() {
@@ -76,6 +76,24 @@ void WeightStore::drop_unwanted() {
 bool WeightStore::drop(const PieceTensors& piece) {
   const auto same = [&](const auto& entry) { return entry.second.tensors == piece; };
   return drop_if(shards_, same) || drop_if(experts_, same);
+}
+
+void WeightStore::discard(const std::set<std::string>& tensors,
+                          std::optional<PlacementVersion> active) {
+  const auto found = active ? versions_.find(*active) : versions_.end();
+  const Version* serving = found == versions_.end() ? nullptr : &found->second;
+  const auto discard_from = [&](auto& held) {
+    for (auto& [key, piece] : held)
+      piece.doubted |= piece.tensors && std::any_of(piece.tensors->begin(), piece.tensors->end(),
+                                                    [&](const HeldTensor& tensor) {
+                                                      return tensors.contains(tensor.proof.tensor);
+                                                    });
+    drop_if(held, [&](const auto& entry) {
+      return entry.second.doubted && !(serving && serving->serves(entry.first));
+    });
+  };
+  discard_from(shards_);
+  discard_from(experts_);
 }
 
 void WeightStore::use(const InspectedCheckpoint& checkpoint) {
@@ -98,6 +116,9 @@ void WeightStore::give_up_after(PlacementVersion version) {
 
 void WeightStore::forget_versions() {
   versions_.clear();
+  const auto doubted = [](const auto& entry) { return entry.second.doubted; };
+  drop_if(shards_, doubted);
+  drop_if(experts_, doubted);
   for (auto& [key, piece] : shards_) piece.told = false;
   for (auto& [key, piece] : experts_) piece.told = false;
 }
@@ -197,14 +218,12 @@ bool WeightStore::take(PieceRead piece) {
     const HeldExpertKey key{piece.numerics, piece.expert};
     bytes = size_of(key);
     counts = keep(key, experts_, {std::move(piece.expert_weights), piece.tensors}) &&
-             newest != versions_.end() &&
-             newest->second.served.contains(key);
+             newest != versions_.end() && newest->second.served.contains(key);
   } else {
     const ShardKey key{piece.numerics, piece.layers.first, piece.layers.last};
     bytes = size_of(key);
     counts = keep(key, shards_, {std::move(piece.shard_weights), piece.tensors}) &&
-             newest != versions_.end() &&
-             newest->second.shards.contains(key);
+             newest != versions_.end() && newest->second.shards.contains(key);
   }
   if (counts) progress_.bytes_done += bytes;
   return counts;

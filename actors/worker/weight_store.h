@@ -67,6 +67,9 @@ class WeightStore {
 
   /// Lets a piece go whatever asks for it; false: it is not held.
   bool drop(const PieceTensors& piece);
+  /// Pieces with one of these tensors may be wrong. What `active`, the version that serves,
+  /// serves goes with the membership, the others at once.
+  void discard(const std::set<std::string>& tensors, std::optional<PlacementVersion> active);
   /// What the tensors of pieces were when they were read: of those that were not told yet in this
   /// membership, in portions.
   std::vector<TensorProofs> take_untold();
@@ -75,8 +78,8 @@ class WeightStore {
   void retire(PlacementVersion version);
   /// Versions after that one will not serve. retire() follows.
   void give_up_after(PlacementVersion version);
-  /// The versions are of an earlier membership; everything stays until it is known what for, and
-  /// is to be told again.
+  /// The versions are of an earlier membership; what is not doubted stays until it is known what
+  /// for, and is to be told again.
   void forget_versions();
 
   HeldInventory held() const;
@@ -100,7 +103,8 @@ class WeightStore {
   struct Piece {
     std::shared_ptr<const Weights> weights;
     PieceTensors tensors;
-    bool told = false;  ///< its proofs, in this membership
+    bool told = false;     ///< its proofs, in this membership
+    bool doubted = false;  ///< not to be used in another one
   };
   /// A part, and what it asks for.
   struct Version {
@@ -110,6 +114,8 @@ class WeightStore {
     std::vector<HeldExpertKey> tier;     ///< the same
     std::set<HeldExpertKey> served;      ///< as `experts`
     std::set<HeldExpertKey> kept;        ///< `experts` and `tier`
+    bool serves(const ShardKey& key) const { return shards.contains(key); }
+    bool serves(const HeldExpertKey& key) const { return served.contains(key); }
   };
 
   static Version version_of(const WeightPart& part);

@@ -165,6 +165,10 @@ void WorkerMachine::carry_out(AvoidDevices avoid, TimePoint, Effects& effects) {
   serving_->avoid(std::move(avoid.devices), effects);
 }
 
+void WorkerMachine::carry_out(DiscardTensors discard, TimePoint, Effects&) {
+  weights_.discard({discard.tensors.begin(), discard.tensors.end()}, agent_.active());
+}
+
 void WorkerMachine::carry_out(DropVersion drop, TimePoint, Effects& effects) {
   loading_.reset();
   serving_->drop_pending(drop.next.get(), effects);

@@ -35,7 +35,7 @@ class WorkerMachine {
 
   /// What a node hears from the head and from its peers is the agent's.
   template <class T>
-    requires TakesWire<NodeAgentInbox, T>
+  requires TakesWire<NodeAgentInbox, T>
   void on(const T& message, const Envelope& envelope, TimePoint now, Effects& effects) {
     ask(now, effects, [&](AgentEffects& a) { agent_.on(message, envelope, now, a); });
   }
@@ -97,6 +97,7 @@ class WorkerMachine {
   void carry_out(PeerDown down, TimePoint now, Effects& effects);
   void carry_out(PeerUp up, TimePoint now, Effects& effects);
   void carry_out(AvoidDevices avoid, TimePoint now, Effects& effects);
+  void carry_out(DiscardTensors discard, TimePoint now, Effects& effects);
   void carry_out(DropVersion drop, TimePoint now, Effects& effects);
   void carry_out(LoadVersion load, TimePoint now, Effects& effects);
   void carry_out(ActivateVersion activate, TimePoint now, Effects& effects);

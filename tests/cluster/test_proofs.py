@@ -121,3 +121,42 @@ def test_numerics_and_known_weights_outlive_the_head(stages, tmp_path):
     assert stage.status()["cluster"]["numerics"] == numerics
     stage.stop()
     assert not (stage.state_dir / "known").exists()
+
+
+def test_a_known_file_that_cannot_be_read_is_not_overwritten(stages, tmp_path):
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=1)
+    stage.add_worker("--model", folders[0])
+    stage.wait_ready()
+    stage.workers[0].kill()
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    known = stage.state_dir / "known"
+    words = known.read_text()
+    known.rename(stage.state_dir / "moved")
+    known.symlink_to("known")  # ELOOP, for root as well
+    again = stage.head(DEMO, *stage.head_flags)
+    assert again.exit_code() == 1
+    assert f"{known} cannot be read" in again.log()
+    assert known.is_symlink() and (stage.state_dir / "moved").read_text() == words
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_link_that_leads_elsewhere_now(stages, expected, tmp_path, own):
+    """The head comes back with another revision, the workers still hold the old one."""
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=2)
+    rotate_weights(folders[0])
+    link = tmp_path / "current"
+    link.symlink_to(folders[0])
+    stage.stop()
+    stage.head_process = stage.head(link, *stage.head_flags)
+    wait_until((stage.state_dir / "join").exists, 20, "the head writes its join file")
+    for _ in range(2):
+        stage.add_worker(*(("--model", link) if own else ()))
+    stage.wait_ready()
+    link.unlink()
+    link.symlink_to(folders[1])
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    stage.head_process = stage.head(link, *stage.head_flags)
+    stage.wait_ready(60)
+    Streams(stage, LASTING).assert_unchanged(expected)

@@ -96,7 +96,8 @@ GenerationEvent generation_event() {
 std::vector<Message> membership_samples() {
   const ReplicaReport replica{1, 2, 3, 40, 4, 5};
   return {
-      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kAvx2},
+      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kAvx2,
+               1ull << 63},
       Join{{1, 2},
            "0.1.0",
            "host",
@@ -141,6 +142,7 @@ std::vector<Message> proof_samples() {
       TensorProofs{false, {whole, bare}},
       TensorProofs{true, {}, kError},
       Prove{{"model.norm.weight", "lm_head.weight"}},
+      Discard{{"model.norm.weight"}},
       ProofFailed{"lm_head.weight", kText, 12},
       RunCanary{1, 5, {3, 1, 4}, 8},
       CanaryResult{1, 5, {9, 2}, {1ull << 63, 7}},

@@ -16,12 +16,18 @@
 namespace troupe::cli {
 namespace {
 
-constexpr const char* kFormat = "troupe-known 1";
+constexpr const char* kFormat = "troupe-known 2";
 /// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
 constexpr std::size_t kFactsMax = 1u << 22;
 
 Error cannot_write(const std::string& path) {
   return unavailable("The file " + path + " cannot be written: " + std::strerror(errno) + ".");
+}
+
+/// What the cluster knows must not be overwritten because it cannot be read now.
+Error cannot_read(const std::string& path) {
+  return unavailable("The file " + path + " cannot be read: " + std::strerror(errno) +
+                     "; mend that, or delete it, and the weights are proven afresh.");
 }
 
 // Names come from a file's JSON: a space or a line's end in one would break a line.
@@ -70,7 +76,7 @@ std::string line_of(const KnownTensor& known) {
 
 std::string line_of(const KnownCanary& canary) {
   std::ostringstream line;
-  line << "canary " << canary.tokens.size();
+  line << "canary " << canary.settled << ' ' << canary.tokens.size();
   for (const TokenId token : canary.tokens) line << ' ' << token;
   line << ' ' << canary.digests.size() << std::hex;
   for (const std::uint64_t digest : canary.digests) line << ' ' << digest;
@@ -95,7 +101,7 @@ bool get(std::istringstream& in, KnownTensor& known) {
 
 bool get(std::istringstream& in, KnownCanary& canary) {
   std::size_t tokens = 0, digests = 0;
-  if (!(in >> tokens) || tokens > kFactsMax) return false;
+  if (!(in >> canary.settled >> tokens) || tokens > kFactsMax) return false;
   canary.tokens.resize(tokens);
   for (TokenId& token : canary.tokens) in >> token;
   if (!(in >> digests) || digests > kFactsMax) return false;
@@ -114,10 +120,15 @@ std::string KnownFile::model(const std::string& checkpoint_hash, const std::stri
 }
 
 Result<KnownState> KnownFile::read(const std::string& model) const {
+  errno = 0;
   std::ifstream in(path_);
+  if (!in && errno != ENOENT) return cannot_read(path_);
   KnownState known;
   std::string line;
-  if (!in || !std::getline(in, line)) return known;
+  if (!in || !std::getline(in, line)) {
+    if (in.bad()) return cannot_read(path_);
+    return known;
+  }
   if (line != std::string(kFormat) + " " + model) return known;
   std::map<std::string, KnownTensor> tensors;
   while (std::getline(in, line)) {
@@ -134,6 +145,11 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
       words >> value;
       const auto numerics = parse_numerics(value);
       good = numerics.has_value();
+      if (good && known.numerics && known.numerics != *numerics) {
+        // Of the numerics before, and of no others.
+        known.canary.reset();
+        for (auto& [name, tensor] : tensors) tensor.proof.packed.reset();
+      }
       if (good) known.numerics = *numerics;
     } else if (kind == "tensor") {
       KnownTensor tensor;
@@ -150,6 +166,7 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
       return corrupt("The file " + path_ + " has a line that is none of its: '" +
                      line.substr(0, 64) + "'; delete it, and the weights are proven afresh.");
   }
+  if (in.bad()) return cannot_read(path_);
   for (auto& [name, tensor] : tensors) known.tensors.push_back(std::move(tensor));
   return known;
 }

@@ -85,5 +85,6 @@ struct Envelope {
     stepProgress @55 :Step.StepProgress;
     expertProgress @56 :Experts.ExpertProgress;
     crashReport @57 :Client.CrashReport;
+    discard @58 :Proofs.Discard;
   }
 }

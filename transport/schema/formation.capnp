@@ -23,6 +23,7 @@ struct Greeting {
     none @5 :Void;
     value @6 :Numerics;
   }
+  modelPlace @7 :UInt64;
 }
 
 struct DeviceInventory {

@@ -27,6 +27,10 @@ struct Prove {
   tensors @0 :List(Text);
 }
 
+struct Discard {
+  tensors @0 :List(Text);
+}
+
 struct ProofFailed {
   tensor @0 :Text;
   reason @1 :Text;

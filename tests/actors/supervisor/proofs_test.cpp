@@ -1,106 +1,11 @@
 #include <doctest/doctest.h>
 
-#include "tests/actors/supervisor/head_fixture.h"
+#include "tests/actors/supervisor/proving_cluster.h"
 
-// Who is wrong when two nodes read a tensor otherwise, or two replicas compute otherwise.
+// Who is wrong when two nodes read a tensor otherwise, or pack it otherwise.
 
 namespace troupe {
-namespace {
-
 using namespace testing;
-
-TensorProof proof(std::uint64_t bytes, const std::string& tensor = "t") {
-  return {tensor, "model.safetensors", {{bytes, 0}}, Digest{bytes, 1}};
-}
-
-/// Three workers on three hosts, and a first version that waits for their Loaded.
-struct ProvingCluster : Head {
-  explicit ProvingCluster(int workers = 3, SupervisorOptions o = options())
-      : Head(with(o, workers)) {
-    for (int w = 1; w <= workers; ++w) {
-      Join j = good_join(100 + w);
-      j.host = "host" + std::to_string(w);
-      at.push_back(*join(static_cast<std::uint32_t>(w), j));
-      note();
-    }
-    REQUIRE(version.value == 1);
-  }
-  static SupervisorOptions with(SupervisorOptions o, int workers) {
-    o.engine.min_devices = workers;
-    o.engine.data_parallel_size = workers;
-    return o;
-  }
-  void note() {
-    for (const Load& load : sends<Load>()) version = load.placement.version;
-    for (const auto& read : all<ReadTensors>(last)) reads.push_back(read);
-    for (const auto& keep : all<KeepTensors>(last))
-      for (const auto& tensor : keep.tensors) kept[tensor.proof.tensor] = tensor;
-    for (const RunCanary& run : sends<RunCanary>()) runs[run.replica] = run.run;
-    for (const auto& keep : all<KeepCanary>(last)) kept_canary = keep.canary;
-    activated = activated || sent<Activate>();
-    if (const auto news = router_hears<ReplicasChanged>()) routes = *news;
-    if (const auto news = router_hears<ReplicasLost>()) lost = *news;
-  }
-  void reports(std::size_t worker, TensorProof tensor, bool fresh = false) {
-    from(at[worker], TensorProofs{fresh, {std::move(tensor)}, {}});
-    note();
-  }
-  void loaded(std::size_t worker) {
-    from(at[worker], Loaded{version});
-    note();
-  }
-  void all_loaded() {
-    for (std::size_t w = 0; w < at.size(); ++w)
-      if (s.members().contains(at[w].node)) loaded(w);
-  }
-  /// The head answers its oldest reading.
-  void head_reads(std::optional<TensorProof> tensor) {
-    REQUIRE(!reads.empty());
-    const ReadTensors read = reads.front();
-    reads.erase(reads.begin());
-    TensorsRead answer{read.reading, read.fresh, {}, {}};
-    if (tensor)
-      answer.tensors.push_back(*tensor);
-    else
-      answer.error = unavailable("no disk");
-    tell(std::move(answer));
-    note();
-  }
-  /// The replica of that place answers what it was asked last; false: it was asked nothing.
-  bool gives(std::size_t place, const KnownCanary& given) {
-    wait(10ms);
-    note();
-    const ReplicaPlacement replica = s.active()->replicas.at(place);
-    const auto run = runs.extract(replica.id);
-    if (run.empty()) return false;
-    const Address from{
-        replica.node, s.members().at(replica.node).incarnation, {ActorKind::kReplica, replica.id}};
-    this->from(from, CanaryResult{replica.id, run.mapped(), given.tokens, given.digests, {}});
-    note();
-    return true;
-  }
-  bool member(std::size_t worker) const {
-    const auto found = s.members().find(at[worker].node);
-    return found != s.members().end() && found->second.incarnation == at[worker].incarnation;
-  }
-  std::string newest(const std::string& kind) const {
-    for (auto e = s.events().rbegin(); e != s.events().rend(); ++e)
-      if (e->kind == kind) return e->text;
-    return "";
-  }
-
-  std::vector<Address> at;
-  PlacementVersion version;
-  std::vector<ReadTensors> reads;
-  std::map<std::string, KnownTensor> kept;
-  std::map<std::uint32_t, std::uint64_t> runs;  ///< of the canary, by replica
-  std::optional<KnownCanary> kept_canary;
-  bool activated = false;
-  ReplicasChanged routes;
-  ReplicasLost lost;
-};
-
-}  // namespace
 
 TEST_CASE("what one node reads is confirmed by the head before it serves") {
   ProvingCluster c;
@@ -153,8 +58,9 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
     CHECK_FALSE(c.member(0));
     CHECK(contains(c.newest("proof_failed"), "t in model.safetensors on node-1"));
     CHECK(c.member(1));
-    CHECK(c.kept.at("t").proof == proof(1));
+    CHECK(c.kept.at("t").proof.stored == proof(1).stored);
     CHECK(c.kept.at("t").confirmed);
+    CHECK(c.discarded.at(c.at[0].node) == std::set<std::string>{"t"});
   }
   SUBCASE("first, and nobody else loads that tensor: the head finds it") {
     ProvingCluster c;
@@ -164,7 +70,7 @@ TEST_CASE("one of three nodes with another revision is taken out, wherever it co
     c.reports(1, proof(1), true);
     c.head_reads(proof(1));
     CHECK_FALSE(c.member(0));
-    CHECK(c.kept.at("t").proof == proof(1));
+    CHECK(c.kept.at("t").proof.stored == proof(1).stored);
   }
   SUBCASE("last: what is confirmed stays, and only the newcomer reads again") {
     ProvingCluster c;
@@ -217,7 +123,89 @@ TEST_CASE("who read what another dispute was decided for is not wrong") {
   CHECK_FALSE(c.member(0));
   CHECK(c.member(1));
   CHECK(c.member(2));
-  CHECK(c.kept.at("t").proof == proof(1));
+  CHECK(c.kept.at("t").proof.stored == proof(1).stored);
+}
+
+TEST_CASE("who packs a tensor otherwise first does not expel the others") {
+  ProvingCluster c;
+  c.reports(0, packed(666));
+  CHECK_FALSE(c.kept.at("t").proof.packed);
+  const PlacementVersion refused = c.version;
+  c.reports(1, packed(1));
+  // Read alike by two: the bytes are right, and how to pack them is not known yet.
+  CHECK(c.kept.at("t").confirmed);
+  CHECK(contains(c.newest("proof_failed"), "no third could decide"));
+  for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+  CHECK(c.discarded ==
+        std::map<NodeId, std::set<std::string>>{{c.at[0].node, {"t"}}, {c.at[1].node, {"t"}}});
+  CHECK(c.version > refused);
+  CHECK_FALSE(c.activated);
+  SUBCASE("a third decides") {
+    c.reports(2, packed(1));
+    CHECK_FALSE(c.member(0));
+    CHECK(contains(c.newest("proof_failed"), "node-1 read tensor t"));
+  }
+  SUBCASE("it reads again, and packs as the other did") {
+    c.reports(0, packed(1));
+    for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+  }
+  CHECK(c.kept.at("t").proof == packed(1));
+  CHECK(c.member(1));
+  CHECK(c.member(2));
+  // What is settled is settled.
+  c.reports(2, packed(666));
+  CHECK_FALSE(c.member(2));
+  CHECK(c.member(1));
+}
+
+TEST_CASE("one that packs a hundred tensors otherwise fails one load, and goes once") {
+  ProvingCluster c;
+  TensorProofs right{false, {}, {}}, wrong{false, {}, {}};
+  for (int i = 0; i < 100; ++i) {
+    right.tensors.push_back(packed(1, std::to_string(i)));
+    wrong.tensors.push_back(packed(666, std::to_string(i)));
+  }
+  const auto report = [&](std::size_t worker, const TensorProofs& proofs) {
+    c.from(c.at[worker], TensorProofs(proofs));
+    c.note();
+  };
+  const auto count = [&](const std::string& kind) {
+    return std::count_if(c.s.events().begin(), c.s.events().end(),
+                         [&](const auto& e) { return e.kind == kind; });
+  };
+  report(0, wrong);
+  report(1, right);
+  CHECK(count("load_failed") == 1);
+  CHECK(count("proof_failed") == 1);
+  CHECK(c.discarded.at(c.at[1].node).size() == 100);
+  report(2, right);
+  CHECK(count("proof_failed") == 2);
+  CHECK_FALSE(c.member(0));
+  CHECK(c.member(1));
+  CHECK(c.member(2));
+}
+
+TEST_CASE("one decided tensor does not decide what others have confirmed") {
+  ProvingCluster c;
+  c.reports(1, proof(1, "u"));
+  c.reports(2, proof(1, "u"));
+  c.reports(1, proof(666));
+  REQUIRE(c.kept.at("u").confirmed);
+  // Right about the one, wrong about the other.
+  c.from(c.at[0], TensorProofs{false, {proof(1), proof(666, "u")}, {}});
+  c.note();
+  c.reports(0, proof(1), true);
+  c.reports(1, proof(666), true);
+  c.reports(2, proof(1), true);
+  while (!c.reads.empty()) c.head_reads(proof(1));
+  CHECK_FALSE(c.member(1));
+  CHECK(c.kept.at("t").proof.stored == proof(1).stored);
+  CHECK(c.kept.at("t").confirmed);
+  CHECK(c.kept.at("u").proof.stored == proof(1, "u").stored);
+  CHECK(c.member(0));
+  c.reports(0, proof(666, "u"), true);
+  CHECK_FALSE(c.member(0));
+  CHECK(c.member(2));
 }
 
 TEST_CASE("one against one: what came first stays, the newcomer does not serve") {
@@ -276,148 +264,6 @@ TEST_CASE("a node that fails again and again is given nothing new for a while") 
     at = *c.join(session, again);
   }
   CHECK_FALSE(c.s.members().at(at.node).closed_reason.empty());
-}
-
-// --- Replicas -----------------------------------------------------------------------------------
-
-TEST_CASE("a replica serves once it has given the canary") {
-  ProvingCluster c;
-  c.canary.reset();
-  c.all_loaded();
-  REQUIRE(c.activated);
-  const auto runs = c.sends<RunCanary>();
-  REQUIRE(runs.size() == 3);
-  CHECK(runs[0].prompt.size() + runs[0].generate == 64);
-  CHECK(c.routes.replicas.empty());
-  CHECK(c.s.state() != ClusterState::kReady);
-  const auto answer = [&](std::size_t i, KnownCanary given) {
-    const auto node = c.s.active()->replicas.at(i).node;
-    const Address from{
-        node, c.s.members().at(node).incarnation, {ActorKind::kReplica, runs[i].replica}};
-    c.from(from, CanaryResult{runs[i].replica, runs[i].run, given.tokens, given.digests, {}});
-    c.note();
-  };
-  answer(0, {{7}, {1, 2, 3, 4}});
-  CHECK(c.routes.replicas.size() == 1);
-  CHECK(c.s.state() == ClusterState::kReady);
-  answer(1, {{7}, {1, 2, 3, 4}});
-  CHECK(c.routes.replicas.size() == 2);
-}
-
-TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard is named") {
-  ProvingCluster c;
-  c.all_loaded();
-  REQUIRE(c.routes.replicas.size() == 3);
-  const ReplicaPlacement wrong = c.s.active()->replicas.at(1);
-  const Address from{
-      wrong.node, c.s.members().at(wrong.node).incarnation, {ActorKind::kReplica, wrong.id}};
-  c.canary.reset();
-  c.now += 60s;
-  std::uint64_t sequence = 0;
-  const auto renew = [&] {
-    ++sequence;
-    for (const Address& a : c.at)
-      if (c.s.members().contains(a.node)) c.from(a, Renew{sequence, {{}}, {}, {}, sequence - 1});
-  };
-  // Renewed before the leases are looked at: time has passed for nobody.
-  c.now -= 60s;
-  for (int i = 0; i < 61; ++i) {
-    c.now += 1s;
-    renew();
-  }
-  const auto differs = [&] {
-    c.wait(10ms);
-    for (const auto& send : all<Send>(c.last))
-      if (const auto* run = std::get_if<RunCanary>(send.message.get()); run && send.to == from) {
-        c.from(from, CanaryResult{wrong.id, run->run, {7}, {1, 9, 9, 9}, {}});
-        c.note();
-        return true;
-      }
-    return false;
-  };
-  REQUIRE(differs());
-  CHECK(c.s.members().contains(wrong.node));
-  REQUIRE(differs());
-  CHECK_FALSE(c.s.members().contains(wrong.node));
-  CHECK(contains(c.newest("proof_failed"), "feed-forward part of layer 0"));
-  CHECK(contains(c.newest("proof_failed"), "s ago"));
-}
-
-// Two layers, the second with experts: four boundaries, of the prompt and of one token.
-static KnownCanary right() { return {{7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}; }
-
-TEST_CASE("a wrong expert is not blamed on the layers that see the token it chose") {
-  ProvingCluster c;
-  c.canary.reset();
-  c.all_loaded();
-  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
-  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
-  REQUIRE(c.gives(2, wrong));
-  REQUIRE(c.gives(2, wrong));
-  CHECK(contains(c.newest("proof_failed"), "the experts of layer 1"));
-  for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
-  CHECK(c.routes.replicas.size() == 2);
-}
-
-TEST_CASE("one replica against one: the newcomer does not serve, and nobody is taken out") {
-  ProvingCluster c(2);
-  c.canary.reset();
-  c.all_loaded();
-  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
-  REQUIRE(c.gives(1, right()));
-  REQUIRE(c.gives(1, right()));
-  CHECK(contains(c.newest("proof_failed"), "Nobody else could decide"));
-  CHECK(c.member(0));
-  CHECK(c.member(1));
-  CHECK(c.routes.replicas.size() == 1);
-}
-
-TEST_CASE("what the only replica gives for a minute is known instead of what it gave once") {
-  ProvingCluster c(2);
-  c.canary.reset();
-  c.all_loaded();
-  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
-  const auto serves = [&] { return !c.routes.replicas.empty(); };
-  REQUIRE(serves());
-  bool served_early = false;
-  for (std::uint64_t second = 1; second < 150; ++second) {
-    c.wait(1s);
-    c.note();
-    for (std::size_t w = 0; w < 2; ++w) {
-      c.from(c.at[w], Renew{second, {{}}, {}, {}, second - 1});
-      c.note();
-    }
-    (void)c.gives(0, right());
-    if (second < 120 && c.kept_canary == right()) served_early = true;
-  }
-  CHECK_FALSE(served_early);  // a minute until it is asked again, and one more
-  CHECK(c.kept_canary == right());
-  CHECK(serves());
-}
-
-TEST_CASE("what the canary gave while something was wrong counts no more once that is found") {
-  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
-  ProvingCluster c(2);
-  c.canary.reset();
-  c.all_loaded();
-  REQUIRE(c.gives(0, wrong));
-  CHECK(c.kept_canary == wrong);
-  c.wait(1s);
-  std::uint32_t last_good_s = 5;
-  SUBCASE("it was known first meanwhile") {}
-  SUBCASE("it was known before") { last_good_s = 0; }
-  c.from(c.at[1], ProofFailed{"t", "a bit flipped", last_good_s});
-  c.note();
-  CHECK_FALSE(c.member(1));
-  if (last_good_s == 0) {
-    CHECK_FALSE(c.gives(0, right()));
-    return;
-  }
-  REQUIRE(c.gives(0, right()));
-  REQUIRE(c.gives(0, right()));
-  CHECK(c.kept_canary == right());
-  CHECK(c.member(0));
-  CHECK(c.routes.replicas.size() == 1);
 }
 
 }  // namespace troupe

@@ -141,6 +141,32 @@ TEST_CASE("a worker whose copies cannot be proven in time ends") {
   CHECK(s.wants<WorkerExit>()[0]->code == 1);
 }
 
+TEST_CASE("what may be wrong is read again, and what serves goes with the membership") {
+  Stand s;
+  s.join();
+  s.from_head(load_of(1, {0}, {4, 5}));
+  read_named(s, s.order());
+  s.build();
+  s.from_head(Activate{PlacementVersion{1}});
+  s.from_head(load_of(2, {0}, {4, 5, 6}));
+  read_named(s, s.order());
+  s.from_head(Discard{{"expert 4", "expert 6", "none of its"}});
+  CHECK(s.wants<FreeWeights>().size() == 1);
+  s.from_head(load_of(3, {0}, {4, 5, 6}));
+  CHECK(s.order().experts == std::vector<ExpertKey>{{1, 6}});
+  read_named(s, s.order());
+  s.build();
+  CHECK(proven(s) == std::vector<std::string>{"expert 6"});
+
+  s.hear(HeadDown{"reset", false});
+  for (const auto& actor : s.ended()) s.hear(Ended{actor});
+  s.now += 60s;
+  s.wake_up();
+  join_again(s);
+  s.from_head(load_of(1, {0}, {4, 5, 6}));
+  CHECK(s.order().experts == std::vector<ExpertKey>{{1, 4}});
+}
+
 TEST_CASE("a question for proofs is passed on, and its answer comes back") {
   Stand s;
   s.join();

@@ -1,0 +1,202 @@
+#include <doctest/doctest.h>
+
+#include "tests/actors/supervisor/proving_cluster.h"
+
+// Who is wrong when two replicas compute otherwise.
+
+namespace troupe {
+
+using namespace testing;
+
+TEST_CASE("a replica serves once it has given the canary") {
+  ProvingCluster c;
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.activated);
+  const auto runs = c.sends<RunCanary>();
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].prompt.size() + runs[0].generate == 64);
+  CHECK(c.routes.replicas.empty());
+  CHECK(c.s.state() != ClusterState::kReady);
+  const auto answer = [&](std::size_t i, KnownCanary given) {
+    const auto node = c.s.active()->replicas.at(i).node;
+    const Address from{
+        node, c.s.members().at(node).incarnation, {ActorKind::kReplica, runs[i].replica}};
+    c.from(from, CanaryResult{runs[i].replica, runs[i].run, given.tokens, given.digests, {}});
+    c.note();
+  };
+  answer(0, {{7}, {1, 2, 3, 4}});
+  CHECK(c.routes.replicas.size() == 1);
+  CHECK(c.s.state() == ClusterState::kReady);
+  answer(1, {{7}, {1, 2, 3, 4}});
+  CHECK(c.routes.replicas.size() == 2);
+}
+
+TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard is named") {
+  ProvingCluster c;
+  c.all_loaded();
+  REQUIRE(c.routes.replicas.size() == 3);
+  const ReplicaPlacement wrong = c.s.active()->replicas.at(1);
+  const Address from{
+      wrong.node, c.s.members().at(wrong.node).incarnation, {ActorKind::kReplica, wrong.id}};
+  c.canary.reset();
+  c.now += 60s;
+  std::uint64_t sequence = 0;
+  const auto renew = [&] {
+    ++sequence;
+    for (const Address& a : c.at)
+      if (c.s.members().contains(a.node)) c.from(a, Renew{sequence, {{}}, {}, {}, sequence - 1});
+  };
+  // Renewed before the leases are looked at: time has passed for nobody.
+  c.now -= 60s;
+  for (int i = 0; i < 61; ++i) {
+    c.now += 1s;
+    renew();
+  }
+  const auto differs = [&] {
+    c.wait(10ms);
+    for (const auto& send : all<Send>(c.last))
+      if (const auto* run = std::get_if<RunCanary>(send.message.get()); run && send.to == from) {
+        c.from(from, CanaryResult{wrong.id, run->run, {7}, {1, 9, 9, 9}, {}});
+        c.note();
+        return true;
+      }
+    return false;
+  };
+  REQUIRE(differs());
+  CHECK(c.s.members().contains(wrong.node));
+  REQUIRE(differs());
+  CHECK_FALSE(c.s.members().contains(wrong.node));
+  CHECK(contains(c.newest("proof_failed"), "feed-forward part of layer 0"));
+  CHECK(contains(c.newest("proof_failed"), "s ago"));
+}
+
+// Two layers, the second with experts: four boundaries, of the prompt and of one token.
+static KnownCanary right() { return {{7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}; }
+
+TEST_CASE("a wrong expert is not blamed on the layers that see the token it chose") {
+  ProvingCluster c;
+  c.canary.reset();
+  c.all_loaded();
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
+  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
+  REQUIRE(c.gives(2, wrong));
+  REQUIRE(c.gives(2, wrong));
+  CHECK(contains(c.newest("proof_failed"), "the experts of layer 1"));
+  for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+  CHECK(c.routes.replicas.size() == 2);
+}
+
+TEST_CASE("one replica against one: the newcomer does not serve, and nobody is taken out") {
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
+  REQUIRE(c.gives(1, right()));
+  REQUIRE(c.gives(1, right()));
+  CHECK(contains(c.newest("proof_failed"), "Nobody else could decide"));
+  CHECK(c.member(0));
+  CHECK(c.member(1));
+  CHECK(c.routes.replicas.size() == 1);
+}
+
+TEST_CASE("what the only replica gives for a minute is known instead of what it gave once") {
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, {{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}}));
+  const auto serves = [&] { return !c.routes.replicas.empty(); };
+  REQUIRE(serves());
+  bool served_early = false;
+  for (std::uint64_t second = 1; second < 150; ++second) {
+    c.wait(1s);
+    c.note();
+    for (std::size_t w = 0; w < 2; ++w) {
+      c.from(c.at[w], Renew{second, {{}}, {}, {}, second - 1});
+      c.note();
+    }
+    (void)c.gives(0, right());
+    if (second < 120 && c.kept_canary->says(right())) served_early = true;
+  }
+  CHECK_FALSE(served_early);  // a minute until it is asked again, and one more
+  CHECK(c.kept_canary->says(right()));
+  CHECK(serves());
+}
+
+TEST_CASE("what the canary gave while something was wrong counts no more once that is found") {
+  const KnownCanary wrong{{9, 8}, {1, 2, 3, 40, 50, 60, 70, 80}};
+  ProvingCluster c(2);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, wrong));
+  CHECK(c.kept_canary->says(wrong));
+  c.wait(1s);
+  std::uint32_t last_good_s = 5;
+  SUBCASE("it was known first meanwhile") {}
+  SUBCASE("it was known before") { last_good_s = 0; }
+  c.from(c.at[1], ProofFailed{"t", "a bit flipped", last_good_s});
+  c.note();
+  CHECK_FALSE(c.member(1));
+  if (last_good_s == 0) {
+    CHECK_FALSE(c.gives(0, right()));
+    return;
+  }
+  REQUIRE(c.gives(0, right()));
+  REQUIRE(c.gives(0, right()));
+  CHECK(c.kept_canary->says(right()));
+  CHECK(c.member(0));
+  CHECK(c.routes.replicas.size() == 1);
+}
+
+TEST_CASE("a canary is settled by two living nodes, and only then is who differs wrong") {
+  const KnownCanary wrong{{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}};
+  SupervisorOptions o = options();
+  o.known.numerics = Numerics::kReference;
+  o.known.canary = wrong;
+  SUBCASE("one gave it before the head's restart: that and one are not two") {
+    ProvingCluster c(3, o);
+    c.canary.reset();
+    c.all_loaded();
+    REQUIRE(c.gives(0, wrong));
+    CHECK_FALSE(c.kept_canary);
+    for (std::size_t i = 1; i < 3; ++i) {
+      REQUIRE(c.gives(i, right()));
+      REQUIRE(c.gives(i, right()));
+    }
+    CHECK(c.kept_canary->says(right()));
+    CHECK(c.kept_canary->settled);
+    for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+    REQUIRE(c.gives(0, wrong));
+    REQUIRE(c.gives(0, wrong));
+    CHECK_FALSE(c.member(0));
+  }
+  SUBCASE("two gave it: one that differs goes") {
+    o.known.canary = right();
+    o.known.canary->settled = true;
+    ProvingCluster c(3, o);
+    c.canary.reset();
+    c.all_loaded();
+    REQUIRE(c.gives(0, wrong));
+    REQUIRE(c.gives(0, wrong));
+    CHECK_FALSE(c.member(0));
+  }
+}
+
+TEST_CASE("a node that is gone has no voice: one that starts again does not count twice") {
+  const KnownCanary wrong{{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}};
+  ProvingCluster c;
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.gives(0, right()));
+  REQUIRE(c.gives(1, wrong));
+  REQUIRE(c.gives(1, wrong));
+  c.from(c.at[1], Leave{"it ends"});
+  REQUIRE(c.s.active()->replicas.size() == 2);
+  REQUIRE(c.gives(1, wrong));
+  REQUIRE(c.gives(1, wrong));
+  CHECK(c.kept_canary->says(right()));
+  CHECK(c.member(0));
+  CHECK(c.routes.replicas.size() == 1);
+}
+
+}  // namespace troupe
