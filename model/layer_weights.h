@@ -18,6 +18,7 @@ namespace troupe {
 struct HeldTensor {
   TensorProof proof;
   std::vector<std::span<const std::byte>> memory;
+  bool second_form = false;  ///< another piece of this model packs the same tensor otherwise
 };
 using HeldTensors = std::vector<HeldTensor>;
 

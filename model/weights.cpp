@@ -267,6 +267,7 @@ Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpo
     }
     if (!in.status().ok()) return in.status().error();
     shard->tensors = in.take_tensors();
+    if (last == c.num_layers && c.tie_word_embeddings) shard->tensors.back().second_form = true;
     return std::shared_ptr<const ShardWeights>(std::move(shard));
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint);

@@ -60,6 +60,7 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
     return;
   }
   const bool same_place = greeting_.model_place == greeting.model_place;
+  if (!same_place) inspecting_.clear();  // what that finds is of the old place
   greeting_ = greeting;
   voice_.head = envelope.from.incarnation;
   const auto& protocol = greeting_.protocol;

@@ -69,8 +69,10 @@ std::size_t boundaries_of(const Placement& placement, std::uint32_t replica) {
 
 }  // namespace
 
-Canaries::Canaries(std::optional<KnownCanary> kept, TimePoint started)
-    : known_(std::move(kept)), known_since_(started) {}
+Canaries::Canaries(std::optional<KnownCanary> kept, const SupervisorOptions& options)
+    : known_(std::move(kept)), known_since_(options.started) {
+  if (known_ && known_->prompt != prompt_of(options).size()) known_.reset();
+}
 
 void Canaries::follow(const Placement& active, TimePoint now) {
   std::erase_if(watched_, [&](const auto& w) {
@@ -137,8 +139,10 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
     watched.at = turn.now + kEvery;
     return watched.proven != before;
   }
-  KnownCanary given{result.tokens, result.digests};  // of an error: nothing, which is wrong
-  if (result.error) given = {};
+  KnownCanary given;  // of an error: nothing, which is wrong
+  if (!result.error)
+    given = {result.tokens, result.digests, false,
+             static_cast<std::uint32_t>(prompt_of(turn.options).size())};
   if (!known_ && !result.error) know(given, {from}, turn);
   if (known_ && given.says(*known_)) {
     watched.proven = true;
@@ -180,7 +184,7 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
       if (its.run == 0) its.at = turn.now;
     return;
   }
-  const bool decided = known_ && known_->settled;
+  const bool decided = known_ && known_->settled && !givers_.empty();
   const KnownCanary known = known_.value_or(KnownCanary{});
   const std::size_t boundaries = boundaries_of(active, id);
   const std::size_t at = first_difference(known, result, boundaries);

@@ -18,7 +18,8 @@ namespace troupe {
 ///                          another one ─► once more ─► another one again: it is wrong
 ///
 /// What came first is known, and kept until the cluster is stopped. It is settled when two nodes
-/// have given it: then who gives something else is wrong; before, its replica only does not serve.
+/// have given it: then, if one that gives it lives, who gives something else is wrong; else its
+/// replica only does not serve.
 /// Two nodes or more that agree on something else, and are more than the living that give what is
 /// known, make theirs known instead. If nothing serves, what is known may be wrong, of a copy that
 /// was let go since or a core that is gone: what one gives again and again, while every core is
@@ -27,8 +28,8 @@ namespace troupe {
 /// says nothing any more, so that none counts twice.
 class Canaries {
  public:
-  /// `kept`: of an earlier life of the head. This one began at `started`.
-  Canaries(std::optional<KnownCanary> kept, TimePoint started);
+  /// `kept`: of an earlier life of the head, if it asked the same. This one began at `started`.
+  Canaries(std::optional<KnownCanary> kept, const SupervisorOptions& options);
 
   /// A replica computes otherwise; `layer` is the first that does.
   struct Verdict {

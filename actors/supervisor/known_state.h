@@ -20,7 +20,8 @@ struct KnownTensor {
 struct KnownCanary {
   std::vector<TokenId> tokens;
   std::vector<std::uint64_t> digests;
-  bool settled = false;  ///< two nodes have given it
+  bool settled = false;      ///< two nodes have given it
+  std::uint32_t prompt = 0;  ///< the tokens of its prompt
   /// Whether it says the same, settled or not.
   bool says(const KnownCanary& other) const {
     return tokens == other.tokens && digests == other.digests;

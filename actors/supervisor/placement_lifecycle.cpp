@@ -152,20 +152,27 @@ void PlacementLifecycle::on_read(const TensorsRead& read, SupervisorTurn& turn) 
 /// What nobody serves with yet is not loaded; a member that is wrong has to go with all it holds.
 void PlacementLifecycle::hear_verdicts(SupervisorTurn& turn) {
   std::optional<Verdict> refused;
-  std::string told;
   for (Verdict& verdict : proofs_.take_verdicts()) {
     const Member* member = turn.members.find(verdict.node);
     if (!member) continue;
     ++turn.counters.refused_copies;
-    if (std::exchange(told, verdict.why.message) != verdict.why.message)
-      turn.record("proof_failed", verdict.why.message);
+    turn.record("proof_failed", verdict.why.message);
     discard(*member, verdict.tensors, turn);
     if (!verdict.may_serve_on)
       wrong_.push_back(std::move(verdict));
     else if (!refused && versions_.loads_on(verdict.node) && versions_.gives_new(verdict.node))
       refused = std::move(verdict);
   }
-  if (refused) fail_load(turn.members.at(refused->node), refused->why, turn);
+  if (refused) {
+    // What nobody serves with may be wrong on either side.
+    for (const NodeId node : refused->rivals) {
+      const Member* rival = turn.members.find(node);
+      if (!rival || !versions_.replicas_using(node).empty()) continue;
+      discard(*rival, refused->tensors, turn);
+      proofs_.let_go(node, refused->tensors);
+    }
+    fail_load(turn.members.at(refused->node), refused->why, turn);
+  }
   activate_if_proven(turn);
 }
 

@@ -30,11 +30,12 @@ struct LeftOut {
 ///       ▲ a member joins, is lost, drains; a device fails; the load moves
 class PlacementLifecycle {
  public:
-  PlacementLifecycle(std::string message, const KnownState& known, TimePoint started)
+  PlacementLifecycle(std::string message, const KnownState& known,
+                     const SupervisorOptions& options)
       : service_(std::move(message)),
         kept_numerics_(known.numerics),
         proofs_(known.tensors),
-        canaries_(known.canary, started) {}
+        canaries_(known.canary, options) {}
 
   /// After anything that may ask for another version: begins one if it is time, and says how the
   /// cluster is.

@@ -57,12 +57,12 @@ void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTu
   std::vector<TensorProof> first;
   KeepTensors keep;
   for (const auto& proof : proofs.tensors) {
-    if (known_.contains(proof.tensor)) {
+    if (known_.contains(proof.tensor))
       compare(member.id, proof, keep);
-      continue;
-    }
-    first_report(member.id, proof, keep);
-    first.push_back(proof);
+    else
+      first_report(member.id, proof, keep);
+    // An earlier life of the head may have known it, and not confirmed it.
+    if (alone(member.id, proof)) first.push_back(proof);
   }
   if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   read_first_reports(member.id, first, turn);
@@ -82,8 +82,24 @@ void Proofs::first_report(NodeId node, const TensorProof& proof, KeepTensors& ke
 }
 
 void Proofs::holds(NodeId node, Known& known, const std::optional<Digest>& packed) {
-  const auto [holder, added] = known.holders.insert_or_assign(node, packed);
+  const auto [holder, added] = known.holders.try_emplace(node);
   if (added) held_[node].push_back(&known);
+  if (packed || added) holder->second = {packed, false};
+}
+
+void Proofs::let_go(NodeId node, const std::vector<std::string>& tensors) {
+  for (const auto& tensor : tensors) {
+    const auto known = known_.find(tensor);
+    if (known == known_.end()) continue;
+    const auto holder = known->second.holders.find(node);
+    if (holder != known->second.holders.end()) holder->second.let_go = true;
+  }
+}
+
+/// Nobody but this node has read it so.
+bool Proofs::alone(NodeId node, const TensorProof& proof) const {
+  const Known& known = known_.at(proof.tensor);
+  return !known.confirmed && known.proof.stored == proof.stored && only_held_by(known, {node});
 }
 
 bool Proofs::only_held_by(const Known& known, const std::set<NodeId>& nodes) const {
@@ -105,34 +121,39 @@ void Proofs::compare(NodeId node, const TensorProof& proof, KeepTensors& keep) {
   if (known.doubted) judge(undecided(node, proof));
 }
 
-/// What two packed alike is right. One against one accuses both, the newcomer first.
+/// What two packed alike is right, and who holds something else goes. One against one: the newcomer
+/// does not begin to serve, and both read again what they do not serve with.
 void Proofs::judge_packing(NodeId newcomer, Known& known, KeepTensors& keep) {
   std::map<Digest, std::size_t> votes;
-  for (const auto& [node, packed] : known.holders)
-    if (packed && ++votes[*packed] == 2 && !known.proof.packed) {
-      known.proof.packed = packed;
+  for (const auto& [node, copy] : known.holders)
+    if (copy.packed && ++votes[*copy.packed] == 2 && !known.proof.packed) {
+      known.proof.packed = copy.packed;
       keep.tensors.push_back({known.proof, known.confirmed});
     }
-  const std::optional<Digest> settled = known.proof.packed;
-  if (!settled && votes.size() < 2) return;
+  Known::Copy& own = known.holders.at(newcomer);
+  if (!own.packed) return;
   const std::string what = "tensor " + text_of(known.proof);
-  const auto accuse = [&](NodeId node) {
-    const std::string text =
-        settled ? to_string(node) + " read " + what +
-                      " as others did, but made something else of it in its memory; its memory or "
-                      "a processor is bad."
-                : "Two nodes, " + to_string(newcomer) + " among them, read " + what +
-                      " alike but made different things of it in memory, and no third could "
-                      "decide; it is read again, and what serves stays.";
-    judge({node, corrupt(text), !settled, {known.proof.tensor}});
-  };
-  const auto accused = [&](NodeId node) {
-    const auto& packed = known.holders.at(node);
-    return packed && packed != settled;
-  };
-  if (accused(newcomer)) accuse(newcomer);
-  for (const auto& [node, packed] : known.holders)
-    if (node != newcomer && accused(node)) accuse(node);
+  std::set<NodeId> rivals;
+  for (const auto& [node, copy] : known.holders) {
+    if (!copy.packed || copy.let_go) continue;
+    if (!known.proof.packed && copy.packed != own.packed) rivals.insert(node);
+    if (known.proof.packed && copy.packed != known.proof.packed)
+      judge({node,
+             corrupt(to_string(node) + " read " + what +
+                     " as others did, but made something else of it in its memory; its memory or "
+                     "a processor is bad."),
+             false,
+             {known.proof.tensor}});
+  }
+  if (rivals.empty()) return;
+  own.let_go = true;
+  judge({newcomer,
+         corrupt(to_string(newcomer) + " and " + to_string(*rivals.begin()) + " read " + what +
+                 " alike but made different things of it in memory, and no third node could "
+                 "decide; it is read again, and what serves stays."),
+         true,
+         {known.proof.tensor},
+         rivals});
 }
 
 /// The first of a node's is told; one that takes it out counts more.
@@ -148,6 +169,7 @@ void Proofs::judge(Verdict verdict) {
     same->why = std::move(verdict.why);
   }
   same->tensors.insert(same->tensors.end(), verdict.tensors.begin(), verdict.tensors.end());
+  same->rivals.insert(verdict.rivals.begin(), verdict.rivals.end());
 }
 
 void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
@@ -344,8 +366,13 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
     if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
     return;
   }
-  known.doubted = true;
-  for (const auto& [node, packed] : known.holders) judge(undecided(node, claim));
+  // Nor could they about the others.
+  for (const auto& other : dispute.claims) {
+    Known& doubted = known_.at(other.tensor);
+    if (doubted.confirmed || doubted.proof.stored == other.stored) continue;
+    doubted.doubted = true;
+    for (const auto& [node, copy] : doubted.holders) judge(undecided(node, other));
+  }
 }
 
 /// The newcomer is right about the first: what was known is not, and who holds it is wrong. Its
@@ -353,9 +380,10 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
 void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn) {
   const TensorProof& decided = dispute.claims.front();
   std::set<NodeId> losers;
-  for (const auto& [node, packed] : known_.at(decided.tensor).holders) losers.insert(node);
+  for (const auto& [node, copy] : known_.at(decided.tensor).holders) losers.insert(node);
   KeepTensors keep;
   Dispute rest;
+  std::vector<TensorProof> first;
   for (const auto& claim : dispute.claims) {
     Known& known = known_.at(claim.tensor);
     if (&claim != &decided && (known.confirmed || !only_held_by(known, losers))) {
@@ -364,6 +392,7 @@ void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn
     }
     if (newcomer != kHeadNode) {
       first_report(newcomer, claim, keep);
+      if (&claim != &decided) first.push_back(claim);
     } else {
       known = {claim, false, false, {}};
       keep.tensors.push_back({claim, false});
@@ -371,6 +400,7 @@ void Proofs::adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn
   }
   confirm(decided.tensor, keep);
   turn.effects.add(std::move(keep));
+  read_first_reports(newcomer, first, turn);
   for (const NodeId node : losers)
     judge({node,
            corrupt("Tensor " + text_of(decided) + " on " + to_string(node) + " is not what " +

@@ -16,6 +16,7 @@ struct Verdict {
   Error why;                              ///< names tensor, node and file
   bool may_serve_on = false;              ///< nothing new on its word, but what serves stays
   std::vector<std::string> tensors = {};  ///< it must read them again before it uses them
+  std::set<NodeId> rivals = {};           ///< they packed otherwise, and read again if they may
 };
 
 /// What the cluster knows of the weights' bytes, and who is wrong when two readings differ.
@@ -38,6 +39,8 @@ class Proofs {
   /// The head has read.
   void take(const TensorsRead& read, SupervisorTurn& turn);
   void member_gone(NodeId node);
+  /// It discards what it made of these, if it serves with none of it: that accuses nobody any more.
+  void let_go(NodeId node, const std::vector<std::string>& tensors);
   /// A dispute or a first reading that concerns one of these nodes is open.
   bool open_on(const std::set<NodeId>& nodes) const;
   /// At most one of a node.
@@ -55,8 +58,11 @@ class Proofs {
     TensorProof proof;  ///< packed: once two have packed it alike
     bool confirmed = false;
     bool doubted = false;  ///< the head read otherwise, and nobody could decide
-    /// Members whose copies were made of these bytes, and how they packed them.
-    std::map<NodeId, std::optional<Digest>> holders;
+    struct Copy {
+      std::optional<Digest> packed;
+      bool let_go = false;  ///< it was to be read again, which has not been told yet
+    };
+    std::map<NodeId, Copy> holders;  ///< members whose copies were made of these bytes
   };
   /// Somebody read otherwise than what is known.
   struct Dispute {
@@ -76,6 +82,7 @@ class Proofs {
   void holds(NodeId node, Known& known, const std::optional<Digest>& packed);
   void judge_packing(NodeId newcomer, Known& known, KeepTensors& keep);
   void judge(Verdict verdict);
+  bool alone(NodeId node, const TensorProof& proof) const;
   bool only_held_by(const Known& known, const std::set<NodeId>& nodes) const;
   void confirm(const std::string& tensor, KeepTensors& keep);
   void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,

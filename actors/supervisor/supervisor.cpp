@@ -27,7 +27,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)),
       sessions_(options_.started, options_.started_unix_ms),
       members_(options_),
-      placement_(waiting_message(members_, options_), known_for(options_), options_.started) {}
+      placement_(waiting_message(members_, options_), known_for(options_), options_) {}
 
 // --- Sessions -----------------------------------------------------------------------------------
 

@@ -80,20 +80,26 @@ bool WeightStore::drop(const PieceTensors& piece) {
 
 void WeightStore::discard(const std::set<std::string>& tensors,
                           std::optional<PlacementVersion> active) {
-  const auto found = active ? versions_.find(*active) : versions_.end();
-  const Version* serving = found == versions_.end() ? nullptr : &found->second;
   const auto discard_from = [&](auto& held) {
     for (auto& [key, piece] : held)
       piece.doubted |= piece.tensors && std::any_of(piece.tensors->begin(), piece.tensors->end(),
                                                     [&](const HeldTensor& tensor) {
                                                       return tensors.contains(tensor.proof.tensor);
                                                     });
-    drop_if(held, [&](const auto& entry) {
-      return entry.second.doubted && !(serving && serving->serves(entry.first));
-    });
   };
   discard_from(shards_);
   discard_from(experts_);
+  drop_doubted(active);
+}
+
+void WeightStore::drop_doubted(std::optional<PlacementVersion> active) {
+  const auto found = active ? versions_.find(*active) : versions_.end();
+  const Version* serving = found == versions_.end() ? nullptr : &found->second;
+  const auto unused = [&](const auto& entry) {
+    return entry.second.doubted && !(serving && serving->serves(entry.first));
+  };
+  drop_if(shards_, unused);
+  drop_if(experts_, unused);
 }
 
 void WeightStore::use(const InspectedCheckpoint& checkpoint) {
@@ -107,6 +113,7 @@ void WeightStore::retire(PlacementVersion version) {
   if (!versions_.contains(version)) return;  // of an earlier membership
   std::erase_if(versions_, [&](const auto& entry) { return entry.first < version; });
   drop_unwanted();
+  drop_doubted(version);
 }
 
 void WeightStore::give_up_after(PlacementVersion version) {
@@ -116,9 +123,6 @@ void WeightStore::give_up_after(PlacementVersion version) {
 
 void WeightStore::forget_versions() {
   versions_.clear();
-  const auto doubted = [](const auto& entry) { return entry.second.doubted; };
-  drop_if(shards_, doubted);
-  drop_if(experts_, doubted);
   for (auto& [key, piece] : shards_) piece.told = false;
   for (auto& [key, piece] : experts_) piece.told = false;
 }
@@ -131,7 +135,8 @@ std::vector<TensorProofs> WeightStore::take_untold() {
       for (const HeldTensor& tensor : *piece.tensors) {
         if (portions.empty() || portions.back().tensors.size() >= limits::kProofsPerMessage)
           portions.emplace_back();
-        portions.back().tensors.push_back(tensor.proof);
+        TensorProof& told = portions.back().tensors.emplace_back(tensor.proof);
+        if (tensor.second_form) told.packed.reset();
       }
     }
   };

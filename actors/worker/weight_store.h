@@ -70,6 +70,8 @@ class WeightStore {
   /// Pieces with one of these tensors may be wrong. What `active`, the version that serves,
   /// serves goes with the membership, the others at once.
   void discard(const std::set<std::string>& tensors, std::optional<PlacementVersion> active);
+  /// Lets go of doubted ones that `active` does not serve.
+  void drop_doubted(std::optional<PlacementVersion> active);
   /// What the tensors of pieces were when they were read: of those that were not told yet in this
   /// membership, in portions.
   std::vector<TensorProofs> take_untold();
@@ -78,8 +80,8 @@ class WeightStore {
   void retire(PlacementVersion version);
   /// Versions after that one will not serve. retire() follows.
   void give_up_after(PlacementVersion version);
-  /// The versions are of an earlier membership; what is not doubted stays until it is known what
-  /// for, and is to be told again.
+  /// The versions are of an earlier membership; everything stays until it is known what for, and
+  /// is to be told again.
   void forget_versions();
 
   HeldInventory held() const;

@@ -144,6 +144,7 @@ void WorkerMachine::carry_out(StopServing stop, TimePoint, Effects& effects) {
   note_ending();
   serving_.reset();
   loading_.reset();
+  weights_.drop_doubted(std::nullopt);
   effects.add(LeaveAddress{stop.id, stop.incarnation});
 }
 

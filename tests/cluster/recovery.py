@@ -20,7 +20,7 @@ NOTICED_KILLED_S = 0.05
 NOTICED_HUNG_S = 1.5
 STALL_S = 0.25
 BEYOND_LOADING_S = 0.3
-LOADING_S = 2  # of the demo, all of it, from the page cache
+LOADING_S = 0.5  # of the demo, all of it, from the page cache
 
 
 def lasting(key):

@@ -15,9 +15,9 @@ import time
 import pytest
 
 from promises import bound
-from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, MIXED, NOTICED_HUNG_S, NOTICED_KILLED_S,
-                      ONE_REPLICA, SMALL, STALL_S, event_after, experts_on, hosts_of_replicas, hurt,
-                      node_with_replica, settled, watched, worker_of)
+from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, LOADING_S, MIXED, NOTICED_HUNG_S,
+                      NOTICED_KILLED_S, ONE_REPLICA, SMALL, STALL_S, event_after, experts_on,
+                      hosts_of_replicas, hurt, node_with_replica, settled, watched, worker_of)
 from running import DEMO, Cluster, run, wait_until
 from streams import Steady, Stream, Streams
 
@@ -47,6 +47,7 @@ def test_experts_without_another_copy_are_loaded(stages, expected):
         _, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_KILLED_S)
+    bound("loading", seen.loading_s, LOADING_S)
     bound("stall", streams.stall(began), seen.loading_s + BEYOND_LOADING_S)
     status = settled(stage)
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
@@ -63,6 +64,7 @@ def test_a_replica_is_replayed_on_another(stages, expected):
     with watched(stage, victim) as seen:
         _, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
+    bound("loading", seen.loading_s, LOADING_S)
     bound("stall", streams.stall(began), seen.loading_s + BEYOND_LOADING_S)
     requests = stage.status()["requests"]
     assert requests["failed"] == 0 and requests["replayed"] > 0
@@ -108,6 +110,7 @@ def test_a_hung_worker(stages, expected):
         _, began = hurt(stage, victim, signal.SIGSTOP)
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_HUNG_S, room_s=0)
+    bound("loading", seen.loading_s, LOADING_S)
     bound("stall", streams.stall(began), NOTICED_HUNG_S + seen.loading_s + BEYOND_LOADING_S)
     hurt(stage, victim, signal.SIGCONT)
     back = wait_until(

@@ -76,7 +76,7 @@ std::string line_of(const KnownTensor& known) {
 
 std::string line_of(const KnownCanary& canary) {
   std::ostringstream line;
-  line << "canary " << canary.settled << ' ' << canary.tokens.size();
+  line << "canary " << canary.settled << ' ' << canary.prompt << ' ' << canary.tokens.size();
   for (const TokenId token : canary.tokens) line << ' ' << token;
   line << ' ' << canary.digests.size() << std::hex;
   for (const std::uint64_t digest : canary.digests) line << ' ' << digest;
@@ -101,7 +101,7 @@ bool get(std::istringstream& in, KnownTensor& known) {
 
 bool get(std::istringstream& in, KnownCanary& canary) {
   std::size_t tokens = 0, digests = 0;
-  if (!(in >> canary.settled >> tokens) || tokens > kFactsMax) return false;
+  if (!(in >> canary.settled >> canary.prompt >> tokens) || tokens > kFactsMax) return false;
   canary.tokens.resize(tokens);
   for (TokenId& token : canary.tokens) in >> token;
   if (!(in >> digests) || digests > kFactsMax) return false;

@@ -74,6 +74,13 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
 // Two layers, the second with experts: four boundaries, of the prompt and of one token.
 static KnownCanary right() { return {{7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}; }
 
+/// Of an earlier life of the head.
+static KnownCanary known(KnownCanary given, bool settled) {
+  given.settled = settled;
+  given.prompt = 60;
+  return given;
+}
+
 TEST_CASE("a wrong expert is not blamed on the layers that see the token it chose") {
   ProvingCluster c;
   c.canary.reset();
@@ -152,7 +159,7 @@ TEST_CASE("a canary is settled by two living nodes, and only then is who differs
   const KnownCanary wrong{{9, 8}, {9, 2, 3, 4, 5, 6, 7, 8}};
   SupervisorOptions o = options();
   o.known.numerics = Numerics::kReference;
-  o.known.canary = wrong;
+  o.known.canary = known(wrong, false);
   SUBCASE("one gave it before the head's restart: that and one are not two") {
     ProvingCluster c(3, o);
     c.canary.reset();
@@ -170,15 +177,37 @@ TEST_CASE("a canary is settled by two living nodes, and only then is who differs
     REQUIRE(c.gives(0, wrong));
     CHECK_FALSE(c.member(0));
   }
-  SUBCASE("two gave it: one that differs goes") {
-    o.known.canary = right();
-    o.known.canary->settled = true;
+  SUBCASE("two gave it: one that differs from a living one goes") {
+    o.known.canary = known(right(), true);
+    ProvingCluster c(3, o);
+    c.canary.reset();
+    c.all_loaded();
+    REQUIRE(c.gives(0, right()));
+    REQUIRE(c.gives(1, wrong));
+    REQUIRE(c.gives(1, wrong));
+    CHECK_FALSE(c.member(1));
+    CHECK(c.member(0));
+  }
+  SUBCASE("two gave it, and nobody who lives does: nobody goes, and two make theirs known") {
+    o.known.canary = known(right(), true);
+    ProvingCluster c(3, o);
+    c.canary.reset();
+    c.all_loaded();
+    for (std::size_t i = 0; i < 2; ++i) {
+      REQUIRE(c.gives(i, wrong));
+      REQUIRE(c.gives(i, wrong));
+    }
+    for (std::size_t w = 0; w < 3; ++w) CHECK(c.member(w));
+    CHECK(c.kept_canary->says(wrong));
+  }
+  SUBCASE("it was asked something else: that is nothing known") {
+    o.known.canary = known(right(), true);
+    o.known.canary->prompt = 7;
     ProvingCluster c(3, o);
     c.canary.reset();
     c.all_loaded();
     REQUIRE(c.gives(0, wrong));
-    REQUIRE(c.gives(0, wrong));
-    CHECK_FALSE(c.member(0));
+    CHECK(c.routes.replicas.size() == 1);
   }
 }
 

@@ -123,6 +123,12 @@ TEST_CASE("a head that comes back is offered what is held of its model, of no ot
     s.hear(CheckpointInspected{"/models/tuned",
                                InspectedCheckpoint{"abc", s.sizes, "/models/tuned"}});
   }
+  SUBCASE("one where a link leads elsewhere now, with the same headers") {
+    s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt, 7});
+    REQUIRE(s.wants<InspectCheckpoint>().size() == 1);
+    s.wake_up();
+    s.hear(CheckpointInspected{"/models/m", InspectedCheckpoint{"abc", s.sizes, "/disk/tuned"}});
+  }
   SUBCASE("one with other headers") {
     s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "xyz", std::nullopt});
     REQUIRE(s.wants<InspectCheckpoint>().size() == 1);
