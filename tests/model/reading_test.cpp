@@ -311,6 +311,13 @@ double processor_s() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+/// A parser that is quadratic in the tensors takes twenty seconds, and far more when sanitised.
+#ifdef __SANITIZE_ADDRESS__
+constexpr double kLargeHeaderS = 10;
+#else
+constexpr double kLargeHeaderS = 1;
+#endif
+
 TEST_CASE("a header of 45,000 tensors takes well under a second") {
   std::string text = "{";
   for (int i = 0; i < 45'395; ++i)
@@ -325,7 +332,7 @@ TEST_CASE("a header of 45,000 tensors takes well under a second") {
   const double before = processor_s();
   const auto header =
       must(parse_safetensors_header(bytes_of(head), head.size() + 16 * 45'395, "big"));
-  CHECK(processor_s() - before < 1.0);
+  CHECK(processor_s() - before < kLargeHeaderS);
   CHECK(header.tensors.size() == 45'395);
 }
 
