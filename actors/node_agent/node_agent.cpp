@@ -106,6 +106,7 @@ void NodeAgent::on(const CheckpointInspected& inspected, TimePoint now, Effects&
     seek("this worker cannot read the checkpoint now: " + checkpoint.error().message, now, effects);
   } else if (!checkpoint.ok())
     give_up("This worker cannot read the checkpoint: " + checkpoint.error().message +
+                (checkpoint.error().message.ends_with('.') ? "" : ".") +
                 " If it lies elsewhere on this machine, say where with --model.",
             effects);
   else if (checkpoint_hash_ != greeting_.checkpoint_hash)

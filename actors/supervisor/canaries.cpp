@@ -71,7 +71,9 @@ std::size_t boundaries_of(const Placement& placement, std::uint32_t replica) {
 
 Canaries::Canaries(std::optional<KnownCanary> kept, const SupervisorOptions& options)
     : known_(std::move(kept)), known_since_(options.started) {
-  if (known_ && known_->prompt != prompt_of(options).size()) known_.reset();
+  if (known_ &&
+      (known_->prompt != prompt_of(options).size() || known_->tokens.size() != generated(options)))
+    known_.reset();
 }
 
 void Canaries::follow(const Placement& active, TimePoint now) {

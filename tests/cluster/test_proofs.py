@@ -1,6 +1,7 @@
 """Every copy proves itself: other weights never serve; what is wrong is found, named and taken out."""
 
 import json
+import resource
 import shutil
 import struct
 import time
@@ -123,7 +124,8 @@ def test_numerics_and_known_weights_outlive_the_head(stages, tmp_path):
     assert not (stage.state_dir / "known").exists()
 
 
-def test_a_known_file_that_cannot_be_read_is_not_overwritten(stages, tmp_path):
+@pytest.mark.parametrize("damage, said", [("a loop", "cannot be read"), ("emptied", "none of its")])
+def test_a_known_file_that_cannot_be_read_is_not_overwritten(stages, tmp_path, damage, said):
     stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=1)
     stage.add_worker("--model", folders[0])
     stage.wait_ready()
@@ -131,13 +133,31 @@ def test_a_known_file_that_cannot_be_read_is_not_overwritten(stages, tmp_path):
     stage.head_process.kill()
     stage.head_process.popen.wait()
     known = stage.state_dir / "known"
-    words = known.read_text()
-    known.rename(stage.state_dir / "moved")
-    known.symlink_to("known")  # ELOOP, for root as well
+    if damage == "a loop":
+        known.rename(stage.state_dir / "moved")
+        known.symlink_to("known")  # for root as well
+    else:
+        known.write_text("")
     again = stage.head(DEMO, *stage.head_flags)
     assert again.exit_code() == 1
-    assert f"{known} cannot be read" in again.log()
-    assert known.is_symlink() and (stage.state_dir / "moved").read_text() == words
+    assert f"{known} " in again.log() and said in again.log()
+    assert known.is_symlink() or known.read_text() == ""
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_no_half_line(stages, tmp_path):
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=1)
+    known = stage.state_dir / "known"
+    limit = known.stat().st_size + 2000
+    resource.prlimit(stage.head_process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    stage.add_worker("--model", folders[0])
+    stage.wait_ready()
+    assert known.stat().st_size <= limit
+    resource.prlimit(stage.head_process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert all(line.endswith(" .\n") for line in known.read_text().splitlines(True)[1:])
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    stage.start_head()
+    stage.wait_ready()
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -12,11 +12,13 @@
 #include <sstream>
 
 #include "runtime/limits.h"
+#include "transport/utf8.h"
 
 namespace troupe::cli {
 namespace {
 
-constexpr const char* kFormat = "troupe-known 2";
+constexpr const char* kName = "troupe-known ";
+constexpr const char* kFormat = "2";
 /// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
 constexpr std::size_t kFactsMax = 1u << 22;
 
@@ -28,6 +30,12 @@ Error cannot_write(const std::string& path) {
 Error cannot_read(const std::string& path) {
   return unavailable("The file " + path + " cannot be read: " + std::strerror(errno) +
                      "; mend that, or delete it, and the weights are proven afresh.");
+}
+
+Error none_of_its(const std::string& path, const std::string& line) {
+  return corrupt("The file " + path + " has a line that is none of its: '" +
+                 transport::repair_utf8(line, 64) +
+                 "'; delete it, and the weights are proven afresh.");
 }
 
 // Names come from a file's JSON: a space or a line's end in one would break a line.
@@ -125,17 +133,16 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
   if (!in && errno != ENOENT) return cannot_read(path_);
   KnownState known;
   std::string line;
-  if (!in || !std::getline(in, line)) {
-    if (in.bad()) return cannot_read(path_);
-    return known;
-  }
-  if (line != std::string(kFormat) + " " + model) return known;
+  if (!in) return known;
+  std::getline(in, line);
+  if (in.bad()) return cannot_read(path_);
+  if (!line.starts_with(kName)) return none_of_its(path_, line);
+  if (line != kName + std::string(kFormat) + " " + model) return known;
   std::map<std::string, KnownTensor> tensors;
   while (std::getline(in, line)) {
     if (!line.ends_with(" .")) {
       if (in.peek() == std::char_traits<char>::eof()) break;  // a crash cut it off
-      return corrupt("The file " + path_ + " has a line that is none of its: '" +
-                     line.substr(0, 64) + "'; delete it, and the weights are proven afresh.");
+      return none_of_its(path_, line);
     }
     std::istringstream words(line);
     std::string kind, value;
@@ -162,9 +169,7 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
     } else {
       good = false;
     }
-    if (!good)
-      return corrupt("The file " + path_ + " has a line that is none of its: '" +
-                     line.substr(0, 64) + "'; delete it, and the weights are proven afresh.");
+    if (!good) return none_of_its(path_, line);
   }
   if (in.bad()) return cannot_read(path_);
   for (auto& [name, tensor] : tensors) known.tensors.push_back(std::move(tensor));
@@ -175,12 +180,17 @@ Status KnownFile::begin(const std::string& model, const KnownState& known) {
   const std::string next = path_ + ".new";
   {
     std::ofstream out(next, std::ios::trunc);
-    out << kFormat << ' ' << model << '\n';
+    out << kName << kFormat << ' ' << model << '\n';
     if (known.numerics) out << line_of(*known.numerics);
     for (const auto& tensor : known.tensors) out << line_of(tensor);
     if (known.canary) out << line_of(*known.canary);
     if (!out.flush()) return cannot_write(next);
   }
+  // Else a power cut may leave the new name with nothing in it.
+  const int file = ::open(next.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool safe = file >= 0 && ::fsync(file) == 0;
+  if (file >= 0) ::close(file);
+  if (!safe) return cannot_write(next);
   std::error_code error;
   std::filesystem::rename(next, path_, error);
   if (error)
@@ -191,12 +201,15 @@ Status KnownFile::begin(const std::string& model, const KnownState& known) {
 Status KnownFile::append(const std::string& lines) {
   const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file < 0) return cannot_write(path_);
+  const off_t before = ::lseek(file, 0, SEEK_END);
   std::size_t done = 0;
   while (done < lines.size()) {
     const ssize_t wrote = ::write(file, lines.data() + done, lines.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) {
       const Error error = cannot_write(path_);
+      // A part of a line would spoil the next one.
+      if (before >= 0) (void)!::ftruncate(file, before);
       ::close(file);
       return error;
     }

@@ -74,10 +74,10 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
 // Two layers, the second with experts: four boundaries, of the prompt and of one token.
 static KnownCanary right() { return {{7, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}; }
 
-/// Of an earlier life of the head.
+/// Of an earlier life of the head, with a context for no more than one token and two to come.
 static KnownCanary known(KnownCanary given, bool settled) {
   given.settled = settled;
-  given.prompt = 60;
+  given.prompt = 1;
   return given;
 }
 
@@ -160,6 +160,7 @@ TEST_CASE("a canary is settled by two living nodes, and only then is who differs
   SupervisorOptions o = options();
   o.known.numerics = Numerics::kReference;
   o.known.canary = known(wrong, false);
+  o.engine.max_model_len = 3;
   SUBCASE("one gave it before the head's restart: that and one are not two") {
     ProvingCluster c(3, o);
     c.canary.reset();
@@ -202,7 +203,8 @@ TEST_CASE("a canary is settled by two living nodes, and only then is who differs
   }
   SUBCASE("it was asked something else: that is nothing known") {
     o.known.canary = known(right(), true);
-    o.known.canary->prompt = 7;
+    SUBCASE("a longer prompt") { o.known.canary->prompt = 7; }
+    SUBCASE("for more tokens") { o.engine.max_model_len = 4; }
     ProvingCluster c(3, o);
     c.canary.reset();
     c.all_loaded();
