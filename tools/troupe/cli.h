@@ -21,6 +21,7 @@ struct CommonOptions {
   bool state_dir_given = false;  ///< by a flag
   std::string log_level;  ///< resolved too
   std::string config_file;
+  std::string program = "troupe";  ///< what to type for it, as far as it is known
 };
 
 /// The command line being put together: each command adds its part, and sets what to run.

@@ -14,11 +14,13 @@ int run(const CommonOptions& common, const HeadFlags& flags) {
   const TimePoint started = now();
   auto process = HeadProcess::start(common, flags, 1);
   if (!process.ok()) return fail_with(process.error());
+  const std::string join =
+      common.state_dir_given ? " --join '" + (*process)->files().join_path() + "'" : "";
   std::fprintf(stderr,
-               "The head listens on %s. On each worker run:\n  troupe worker --head %s\n"
+               "The head listens on %s. On each worker run:\n  %s worker --head %s%s\n"
                "(on another machine with a copy of %s and --join FILE)\n",
-               to_string((*process)->control_address()).c_str(),
-               to_string((*process)->control_address()).c_str(),
+               to_string((*process)->control_address()).c_str(), common.program.c_str(),
+               to_string((*process)->control_address()).c_str(), join.c_str(),
                (*process)->files().join_path().c_str());
   std::thread announcer([&] {
     while (!(*process)->closing() && !(*process)->head().wait_ready(std::chrono::seconds(1))) {

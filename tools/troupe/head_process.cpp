@@ -149,7 +149,7 @@ std::string ready_message(const std::string& http_url, Duration took, const Comm
       common.state_dir_given ? " --state-dir '" + common.state_dir + "'" : std::string();
   return "Ready after " + std::string(seconds) + " s: " + url +
          "/v1 serves the OpenAI API.\n"
-         "  Look at it: " + url + "/ in a browser, or run: troupe top" + state +
+         "  Look at it: " + url + "/ in a browser, or run: " + common.program + " top" + state +
          "\n"
          "  " + curl + " " + url +
          "/v1/chat/completions -H 'Content-Type: application/json' \\\n"

@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
     return report_crash({argv + 2, argv + argc});
   Cli cli;
   cli.app.name("troupe");
+  if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos)
+    cli.common.program = argv[0];
   cli.app.set_version_flag("--version", troupe::kVersion);
   cli.app.require_subcommand(1);
   cli.app.footer("Run `troupe help COMMAND` for a command's flags and examples.");

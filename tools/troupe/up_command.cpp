@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
+#include "runtime/numerics.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
@@ -213,6 +215,18 @@ Status check_fabric(const NetworkFlags& network) {
   return {};
 }
 
+/// All workers are of this machine: what it cannot compute none of them will.
+Status check_numerics(const EngineFlags& flags) {
+  const auto engine = resolve(flags);
+  if (!engine.ok() || !engine->numerics) return {};
+  const auto& have = supported_numerics();
+  if (std::find(have.begin(), have.end(), *engine->numerics) != have.end()) return {};
+  std::string names;
+  for (const Numerics n : have) names += (names.empty() ? "" : ", ") + std::string(to_string(n));
+  return refused("--numerics: this machine cannot compute " +
+                 std::string(to_string(*engine->numerics)) + "; it has " + names + ".");
+}
+
 /// Waits until the cluster serves and says so. With all workers here a model that does not fit will
 /// never: then that error comes back.
 Status wait_ready(HeadProcess& process, int workers, const std::function<std::string()>& message) {
@@ -235,11 +249,17 @@ int run(const CommonOptions& common, const UpOptions& o) {
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
+  if (const Status computes = check_numerics(o.head.engine); !computes.ok())
+    return fail_with(computes.error());
   auto process = HeadProcess::start(common, o.head, o.workers);
   if (!process.ok()) return fail_with(process.error());
   HeadNode& head = (*process)->head();
   std::fprintf(stderr, "Serving %s with %d workers on this machine.\n",
                head.frontend().served_model_name().c_str(), o.workers);
+  if (o.head.min_devices > o.workers)
+    std::fprintf(stderr,
+                 "It serves once %d devices are here; more workers have to join than it starts.\n",
+                 o.head.min_devices);
   Children children(worker_command(common, o, *device, **process), o.workers, !o.no_respawn);
   children.start_all();
   head.subscribe([&](const ClusterEvent& event) {

@@ -96,7 +96,7 @@ std::string proofs_text(const Facts& facts) {
   if (p.parts <= 0) return "";
   std::string out = std::to_string(p.proven) + " of " + std::to_string(p.parts) + " parts proven";
   if (p.oldest_s) out += ", the oldest " + short_time(*p.oldest_s) + " ago";
-  if (p.round_s) out += ", a round takes " + short_time(*p.round_s);
+  if (p.round_s && *p.round_s > 0) out += ", a round takes " + short_time(*p.round_s);
   if (p.refused > 0)
     out += p.refused == 1 ? ", 1 copy taken out"
                           : ", " + std::to_string(p.refused) + " copies taken out";
