@@ -293,7 +293,6 @@ void Proofs::answer(NodeId from, const std::vector<TensorProof>& proofs,
 }
 
 void Proofs::decide_ready(SupervisorTurn& turn) {
-  KeepTensors keep;
   for (auto it = disputes_.begin(); it != disputes_.end();) {
     if (!it->second.asked.empty() && turn.now < it->second.deadline) {
       ++it;
@@ -302,7 +301,9 @@ void Proofs::decide_ready(SupervisorTurn& turn) {
     auto ended = disputes_.extract(it++);
     Dispute& dispute = ended.mapped();
     const std::string first = dispute.claims.front().tensor;
+    KeepTensors keep;
     drop_settled(ended.key(), dispute, keep);
+    if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
     if (dispute.claims.empty()) continue;
     if (dispute.claims.front().tensor == first) {
       decide(ended.key(), dispute, turn);
@@ -312,7 +313,6 @@ void Proofs::decide_ready(SupervisorTurn& turn) {
     begin(ended.key(), dispute, turn);
     disputes_.insert(std::move(ended));
   }
-  if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
 }
 
 /// Another dispute has been decided for what the newcomer read.
