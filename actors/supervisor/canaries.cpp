@@ -34,12 +34,15 @@ std::uint32_t generated(const SupervisorOptions& options) {
   return std::min(kGenerated, room_for(options) - 1);
 }
 
+std::uint32_t prompt_length(const SupervisorOptions& options) {
+  return std::min(kPromptTokens, room_for(options) - generated(options));
+}
+
 /// Any tokens will do, if they are always the same.
 std::vector<TokenId> prompt_of(const SupervisorOptions& options) {
-  const std::uint32_t length = std::min(kPromptTokens, room_for(options) - generated(options));
   std::vector<TokenId> prompt;
   std::uint32_t state = 1;
-  for (std::uint32_t i = 0; i < length; ++i) {
+  for (std::uint32_t i = 0; i < prompt_length(options); ++i) {
     state = state * 1664525u + 1013904223u;
     prompt.push_back(static_cast<TokenId>(
         (state >> 8) % static_cast<std::uint32_t>(std::max(1, options.vocab_size))));
@@ -72,7 +75,7 @@ std::size_t boundaries_of(const Placement& placement, std::uint32_t replica) {
 Canaries::Canaries(std::optional<KnownCanary> kept, const SupervisorOptions& options)
     : known_(std::move(kept)), known_since_(options.started) {
   if (known_ &&
-      (known_->prompt != prompt_of(options).size() || known_->tokens.size() != generated(options)))
+      (known_->prompt != prompt_length(options) || known_->tokens.size() != generated(options)))
     known_.reset();
 }
 
@@ -142,9 +145,7 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
     return watched.proven != before;
   }
   KnownCanary given;  // of an error: nothing, which is wrong
-  if (!result.error)
-    given = {result.tokens, result.digests, false,
-             static_cast<std::uint32_t>(prompt_of(turn.options).size())};
+  if (!result.error) given = {result.tokens, result.digests, false, prompt_length(turn.options)};
   if (!known_ && !result.error) know(given, {from}, turn);
   if (known_ && given.says(*known_)) {
     watched.proven = true;

@@ -43,7 +43,12 @@ std::map<std::string, PieceTensors> read_named(Stand& s, const ReadOrder& order)
   return pieces;
 }
 
+/// Another membership, with the weights that it held.
 void join_again(Stand& s) {
+  s.hear(HeadDown{"reset", false});
+  for (const auto& actor : s.ended()) s.hear(Ended{actor});
+  s.now += 60s;
+  s.wake_up();
   s.hear(HeadUp{});
   s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt});
   REQUIRE(s.said<Join>().size() == 1);
@@ -65,11 +70,6 @@ TEST_CASE("what was read is told before Loaded, and what is held once a membersh
   s.build();
   CHECK(proven(s) == std::vector<std::string>{"expert 6"});
   CHECK(s.said<Loaded>().size() == 1);
-  // Another membership, the same weights.
-  s.hear(HeadDown{"reset", false});
-  for (const auto& actor : s.ended()) s.hear(Ended{actor});
-  s.now += 60s;
-  s.wake_up();
   join_again(s);
   s.from_head(load_of(1, {0}, {4, 5, 6}));
   read_named(s, s.order());
@@ -158,10 +158,6 @@ TEST_CASE("what may be wrong is read again, and what serves goes with the member
   s.build();
   CHECK(proven(s) == std::vector<std::string>{"expert 6"});
 
-  s.hear(HeadDown{"reset", false});
-  for (const auto& actor : s.ended()) s.hear(Ended{actor});
-  s.now += 60s;
-  s.wake_up();
   join_again(s);
   s.from_head(load_of(1, {0}, {4, 5, 6}));
   CHECK(s.order().experts == std::vector<ExpertKey>{{1, 4}});
