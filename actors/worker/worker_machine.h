@@ -35,7 +35,7 @@ class WorkerMachine {
 
   /// What a node hears from the head and from its peers is the agent's.
   template <class T>
-  requires TakesWire<NodeAgentInbox, T>
+    requires TakesWire<NodeAgentInbox, T>
   void on(const T& message, const Envelope& envelope, TimePoint now, Effects& effects) {
     ask(now, effects, [&](AgentEffects& a) { agent_.on(message, envelope, now, a); });
   }
