@@ -144,6 +144,7 @@ struct TensorsRead {
   std::uint64_t reading = 0;  ///< as it was asked
   bool fresh = false;
   std::vector<TensorProof> tensors;
+  std::uint64_t bytes = 0;     ///< of these tensors
   std::optional<Error> error;  ///< why the rest could not be read
 };
 
@@ -223,6 +224,7 @@ struct ReplicaInbox {
   using wire = Wire<Submit,          // generate this sequence
                     Cancel,          // nobody wants it any more
                     RunCanary,       // compute these tokens beside the sequences, with digests
+                    ForgetPrefixes,  // what was computed so far may be wrong: find none of it again
                     StepResult,      // a step is done
                     StepProgress,    // a step takes long, and goes on
                     StepFailed,      // a step cannot be finished

@@ -2,13 +2,12 @@
 
 #include <cstdint>
 
-#include "kernels/context.h"
-#include "kernels/matrix.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/stream.h"
+#include "kernels/weight.h"
 
 namespace troupe::kernels {
 
-/// y[r] = table[ids[r]], widened to float32. table: dense [n, k]; every id is below n.
-void embedding(const Context& ctx, const WeightSource& table, const std::int32_t* ids, Rows y);
+/// y[r] = table[ids[r]], widened to float32. table [n, k] packed with `rows`; every id is below n.
+void embedding(Stream& stream, const Weight& table, const std::int32_t* ids, const Tensor& y);
 
 }  // namespace troupe::kernels

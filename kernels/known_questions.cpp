@@ -3,14 +3,13 @@
 #include <bit>
 #include <cstring>
 
-#include "runtime/bf16.h"
-
 namespace troupe::kernels {
 namespace {
 
-constexpr auto kBf16 = WeightType::kBf16;
-constexpr auto kF32 = WeightType::kF32;
+using enum Codes;
 constexpr PackOptions kFull{1, true};
+
+constexpr StoredQuestion bf16(std::int64_t n, std::int64_t k) { return {kBf16, n, k}; }
 
 constexpr GateConfig gate(GateScoring scoring, GateMethod method, int experts, int groups) {
   GateConfig c;
@@ -27,38 +26,48 @@ constexpr GateConfig gate(GateScoring scoring, GateMethod method, int experts, i
 
 /// Rows as in decoding, as in a prompt, and counts that no loop's width divides.
 const Question kQuestions[] = {
-    LinearQuestion{kBf16, 64, 96, 1},
-    LinearQuestion{kBf16, 45, 71, 3},
-    LinearQuestion{kBf16, 64, 128, 33},
-    LinearQuestion{kBf16, 33, 70, 13},
-    LinearQuestion{kBf16, 32, 256, 1, {8}},
-    LinearQuestion{kBf16, 40, 136, 17, {8}},
-    LinearQuestion{kBf16, 45, 70, 3, {2}},
-    LinearQuestion{kBf16, 64, 64, 1, kFull},
-    LinearQuestion{kBf16, 33, 71, 19, kFull},
-    LinearQuestion{kF32, 64, 96, 1},
-    LinearQuestion{kF32, 40, 71, 33},
-    LinearQuestion{kF32, 32, 132, 5, {4}},
-    LinearQuestion{kF32, 64, 96, 3, kFull},
-    LinearQuestion{kF32, 45, 70, 18, kFull},
-    LinearQuestion{kBf16, 40, 48, 2, {}, 3},
-    LinearQuestion{kBf16, 48, 40, 3, kFull, 3},
-    FfnQuestion{kBf16, 64, 48, 1, 1},
-    FfnQuestion{kBf16, 96, 70, 20, 2},
-    FfnQuestion{kF32, 64, 33, 3, 2},
-    AttentionQuestion{64, 16, 4, 1, 130, 16},
-    AttentionQuestion{44, 10, 5, 3, 66, 4},
-    AttentionQuestion{128, 64, 17, 2, 63, 16},
+    LinearQuestion{bf16(64, 96), 1},
+    LinearQuestion{bf16(45, 71), 3},
+    LinearQuestion{bf16(64, 128), 33},
+    LinearQuestion{bf16(33, 70), 13},
+    LinearQuestion{bf16(32, 256), 1, {8}},
+    LinearQuestion{bf16(40, 136), 17, {8}},
+    LinearQuestion{bf16(45, 70), 3, {2}, 1, true},
+    LinearQuestion{bf16(64, 64), 1, kFull},
+    LinearQuestion{bf16(33, 71), 19, kFull},
+    LinearQuestion{{kF32, 40, 71}, 33},
+    LinearQuestion{{kF32, 45, 70}, 18, kFull},
+    LinearQuestion{{kF16, 40, 64}, 5},
+    LinearQuestion{{kFp8, 160, 256, 128, 128}, 2},
+    LinearQuestion{{kFp8, 64, 96, 1, 96, DType::kBf16}, 17, {}, 1, true},
+    LinearQuestion{{kInt4, 64, 128, 1, 32, DType::kBf16}, 1},
+    LinearQuestion{{kInt4, 40, 256, 1, 128, DType::kBf16, true}, 7, {4}},
+    LinearQuestion{{kFp4, 64, 96, 1, 32, DType::kF8E8M0}, 3},
+    LinearQuestion{bf16(40, 48), 2, {}, 3},
+    LinearQuestion{bf16(48, 40), 3, kFull, 3},
+    MlpQuestion{bf16(48, 64), 1, 1},
+    MlpQuestion{bf16(70, 96), 20, 2},
+    MlpQuestion{{kFp8, 64, 128, 32, 64}, 3, 2},
+    MlpQuestion{{kInt4, 64, 96, 1, 32, DType::kBf16}, 2, 3},
+    MlpQuestion{
+        {kFp4, 64, 64, 1, 32, DType::kF8E8M0}, 5, 2, {GatedAct::Kind::kClampedSwiglu, 0.5f}},
+    AttentionQuestion{4, 1, 80, 64, true, false, 0, 1, 130, 16},
+    AttentionQuestion{5, 1, 54, 44, true, false, 0, 3, 300, 4},
+    AttentionQuestion{17, 1, 192, 128, true, false, 0, 2, 63, 16},
+    AttentionQuestion{8, 2, 64, 64, false, false, 0, 3, 259, 16},
+    AttentionQuestion{4, 4, 40, 24, false, true, 128, 2, 400, 7},
+    AttentionQuestion{2, 1, 32, 32, true, false, 0, 2, 1290, 64},
     GateQuestion{gate(GateScoring::kSigmoid, GateMethod::kNoauxTc, 64, 8), 3},
     GateQuestion{gate(GateScoring::kSoftmax, GateMethod::kGreedy, 33, 1), 3},
     GateQuestion{gate(GateScoring::kSoftmax, GateMethod::kGroupLimitedGreedy, 40, 4), 17},
+    GateQuestion{gate(GateScoring::kSoftmaxChosen, GateMethod::kGreedy, 32, 1), 3},
     RowsQuestion{RowOp::kNorm, 1, 512},
     RowsQuestion{RowOp::kNorm, 3, 70},
     RowsQuestion{RowOp::kRopeInterleaved, 3, 64},
     RowsQuestion{RowOp::kRopeHalves, 3, 34},
-    RowsQuestion{RowOp::kEmbeddingBf16, 3, 70},
-    RowsQuestion{RowOp::kEmbeddingF32, 3, 70},
+    RowsQuestion{RowOp::kEmbedding, 3, 70},
     RowsQuestion{RowOp::kSilu, 3, 133},
+    RowsQuestion{RowOp::kClampedSwiglu, 3, 133},
     RowsQuestion{RowOp::kCombine, 3, 70},
     RowsQuestion{RowOp::kResidual, 3, 133},
     RowsQuestion{RowOp::kToWire, 3, 133},
@@ -66,56 +75,87 @@ const Question kQuestions[] = {
 };
 
 struct Words {
-  std::string rows(std::size_t n) const { return std::to_string(n) + (n == 1 ? " row" : " rows"); }
-  std::string type(WeightType t) const { return t == kBf16 ? "bf16, " : "f32, "; }
+  std::string rows(std::int64_t n) const { return std::to_string(n) + (n == 1 ? " row" : " rows"); }
+  std::string weight(const StoredQuestion& q) const {
+    static constexpr const char* kNames[] = {"f32", "bf16", "f16", "fp8", "int4", "fp4"};
+    return std::string(kNames[static_cast<std::size_t>(q.codes)]) + " " + std::to_string(q.n) +
+           " x " + std::to_string(q.k);
+  }
 
   std::string operator()(const LinearQuestion& q) const {
-    return (q.heads > 1 ? "linear_heads (" : "linear (") + type(q.type) + rows(q.rows) + ", " +
-           std::to_string(q.n) + " x " + std::to_string(q.k) +
+    return "linear (" + rows(q.rows) + ", " + weight(q.weight) +
+           (q.groups > 1 ? ", " + std::to_string(q.groups) + " groups" : "") +
            (q.options.slices > 1 ? ", " + std::to_string(q.options.slices) + " slices" : "") +
-           (q.options.full_precision ? ", full precision)" : ")");
+           (q.bias ? ", bias" : "") + (q.options.full_precision ? ", full precision)" : ")");
   }
-  std::string operator()(const FfnQuestion& q) const {
-    return "expert_ffn (" + type(q.type) + rows(q.rows) + ", " + std::to_string(q.inner) + " x " +
-           std::to_string(q.hidden) + ")";
+  std::string operator()(const MlpQuestion& q) const {
+    return "expert_mlp (" + rows(q.rows) + ", " + weight(q.weight) + ")";
   }
   std::string operator()(const AttentionQuestion& q) const {
-    return "mla_attention (" + rows(q.rows) + ", " + std::to_string(q.heads) + " heads, " +
-           std::to_string(q.last + 1) + " positions)";
+    return "attention (" + rows(q.rows) + ", " + std::to_string(q.heads) + " heads on " +
+           std::to_string(q.kv_heads) + ", " + std::to_string(q.last + 1) + " positions)";
   }
   std::string operator()(const GateQuestion& q) const {
     return "moe_gate (" + rows(q.rows) + ", " + std::to_string(q.config.experts) + " experts)";
   }
   std::string operator()(const RowsQuestion& q) const {
     static constexpr const char* kNames[] = {
-        "rms_norm",      "rope",     "rope",    "embedding bf16", "embedding f32",
-        "silu_mul",      "combine",  "residual_add", "to_wire",   "log_softmax"};
+        "rms_norm", "rope pairs",   "rope halves",  "embedding", "silu_mul", "clamped swiglu",
+        "combine",  "residual_add", "to_wire",      "log_softmax"};
     return std::string(kNames[static_cast<std::size_t>(q.op)]) + " (" + rows(q.rows) + " of " +
            std::to_string(q.cols) + ")";
   }
 };
 
-}  // namespace
-
-std::vector<float> Integers::weights(WeightType type, std::size_t count) {
-  std::vector<float> w = values(count);
-  if (type == WeightType::kF32) return w;
-  for (float& x : w)
-    x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000u);
-  return w;
+template <class T>
+void put(std::vector<std::byte>& to, T value) {
+  const std::size_t at = to.size();
+  to.resize(at + sizeof value);
+  std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-std::vector<std::byte> stored(WeightType type, const std::vector<float>& values) {
-  std::vector<std::byte> out(values.size() * weight_size(type));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (type == WeightType::kF32) {
-      std::memcpy(out.data() + i * 4, &values[i], 4);
-    } else {
-      const Bf16 half = to_bf16(values[i]);
-      std::memcpy(out.data() + i * 2, &half, 2);
+/// A power of two from 2^-4 to 2^3.
+void put_scale(std::vector<std::byte>& to, DType dtype, std::uint32_t which) {
+  const std::uint32_t exponent = 123 + which % 8;
+  if (dtype == DType::kF8E8M0) return put(to, static_cast<std::uint8_t>(exponent));
+  if (dtype == DType::kBf16) return put(to, static_cast<std::uint16_t>(exponent << 7 | 0x25));
+  put(to, std::bit_cast<float>(exponent << 23 | 0x123456));
+}
+
+}  // namespace
+
+StoredBytes::StoredBytes(const StoredQuestion& question, Integers& in) : q(question) {
+  const std::int64_t count = q.n * q.k;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = in.value();
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    switch (q.codes) {
+      case Codes::kF32: put(codes, value); break;
+      case Codes::kBf16: put(codes, static_cast<std::uint16_t>(bits >> 16)); break;
+      case Codes::kF16: put(codes, static_cast<std::uint16_t>((bits >> 9) & 0xbbff)); break;
+      case Codes::kFp8: {
+        const auto code = static_cast<std::uint8_t>(bits >> 11);
+        put(codes, static_cast<std::uint8_t>((code & 0x7f) == 0x7f ? code ^ 1 : code));
+        break;
+      }
+      default:
+        if (i % 2 == 0) put(codes, static_cast<std::uint8_t>(bits >> 10));
     }
   }
-  return out;
+  if (q.block_k == 0) return;
+  const std::int64_t blocks =
+      ((q.n + q.block_n - 1) / q.block_n) * ((q.k + q.block_k - 1) / q.block_k);
+  for (std::int64_t i = 0; i < blocks; ++i)
+    put_scale(scales, q.scale_dtype, static_cast<std::uint32_t>(in.next() >> 32));
+  for (std::int64_t i = 0; q.zeros && i < blocks; ++i)
+    zeros.push_back(static_cast<std::uint8_t>(in.next() >> 60));
+}
+
+StoredMatrix StoredBytes::matrix() const {
+  StoredMatrix m{q.codes, q.n, q.k, {}};
+  if (q.block_k == 0) return m;
+  m.scales = {scales.data(), q.scale_dtype, q.block_n, q.block_k, q.zeros ? zeros.data() : nullptr};
+  return m;
 }
 
 std::span<const Question> known_questions() { return kQuestions; }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "kernels/moe_gate.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/silu_mul.h"
+#include "kernels/weight.h"
+#include "runtime/split_mix.h"
 
 /// Questions to the kernels, in words: what `known_answers.h` asks, and what the plain twins in
 /// tests/kernels answer for the table.
@@ -17,15 +19,9 @@ namespace troupe::kernels {
 /// Inputs of questions: from integers alone, so that they are the same everywhere.
 class Integers {
  public:
-  explicit Integers(std::uint64_t seed) : state_(seed) {}
+  explicit Integers(std::uint64_t seed) : bits_(seed) {}
 
-  /// splitmix64
-  std::uint64_t next() {
-    std::uint64_t x = state_ += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-  }
+  std::uint64_t next() { return bits_.next(); }
   /// 24 bits, 23 of them behind the point, times 1 to 1/8; never near a subnormal number.
   float value() {
     const std::uint64_t bits = next();
@@ -33,42 +29,59 @@ class Integers {
     return static_cast<float>(whole) * (1.0f / (1 << 23)) /
            static_cast<float>(1u << (bits & 3));
   }
-  std::vector<float> values(std::size_t count) {
-    std::vector<float> v(count);
+  std::vector<float> values(std::int64_t count) {
+    std::vector<float> v(static_cast<std::size_t>(count));
     for (float& x : v) x = value();
     return v;
   }
-  /// Values that `type` holds exactly.
-  std::vector<float> weights(WeightType type, std::size_t count);
 
  private:
-  std::uint64_t state_;
+  SplitMix bits_;
 };
 
-/// What is stored of values that the type holds exactly.
-std::vector<std::byte> stored(WeightType type, const std::vector<float>& values);
-
-/// x [rows, heads, k], then W [heads, n, k]; y [rows, heads, n]. One head: `linear`.
-struct LinearQuestion {
-  WeightType type = WeightType::kBf16;
+/// A matrix as a checkpoint stores it.
+struct StoredQuestion {
+  Codes codes = Codes::kBf16;
   std::int64_t n = 0, k = 0;
-  std::size_t rows = 0;
+  std::int64_t block_n = 1, block_k = 0;  ///< block_k 0: no scales
+  DType scale_dtype = DType::kF32;        ///< kF32, kBf16, kF8E8M0
+  bool zeros = false;
+};
+
+/// Its bytes, made of integers: codes, then scales of 2^-4 to 2^3, then zeros.
+struct StoredBytes {
+  StoredBytes(const StoredQuestion& question, Integers& in);
+  StoredMatrix matrix() const;
+
+  StoredQuestion q;
+  std::vector<std::byte> codes, scales;
+  std::vector<std::uint8_t> zeros;
+};
+
+/// x [rows, groups, k], then W of each group, then the bias [groups, n] if there is one; `linear`.
+struct LinearQuestion {
+  StoredQuestion weight;
+  std::int64_t rows = 0;
   PackOptions options = {};
-  std::size_t heads = 1;
+  std::int64_t groups = 1;
+  bool bias = false;
 };
 
-/// x [rows, hidden], then gate, up [inner, hidden] and down [hidden, inner] of each expert. Expert
-/// e works on rows e, e + 1, ... to the last.
-struct FfnQuestion {
-  WeightType type = WeightType::kBf16;
-  std::int64_t hidden = 0, inner = 0;
-  std::size_t rows = 0, experts = 0;
+/// x [rows, hidden], then gate, up and down of each expert; expert e works on rows e, e + 1, ... to
+/// the last, of the wire type.
+struct MlpQuestion {
+  StoredQuestion weight;  ///< n is the inner size, k the hidden one
+  std::int64_t rows = 0, experts = 0;
+  GatedAct act = {};
 };
 
-/// latent [last + 1, kv_lora], rotary [last + 1, rope] of the context, then the queries' latent
-/// [rows, heads, kv_lora] and rotary part [rows, heads, rope]. Row r is at position last - r.
+/// Keys [last + 1, kv_heads, k_dim], values [last + 1, kv_heads, v_dim] if they are not the first
+/// of the keys, queries [rows, heads, k_dim], sinks [heads]. Row r is at position last - r.
 struct AttentionQuestion {
-  std::size_t kv_lora = 0, rope = 0, heads = 0, rows = 0;
+  std::int64_t heads = 0, kv_heads = 0, k_dim = 0, v_dim = 0;
+  bool shared = false, sinks = false;
+  std::int64_t window = 0;
+  std::int64_t rows = 0;
   std::int32_t last = 0;
   std::int32_t block_size = 0;  ///< blocks are handed out backwards
 
@@ -78,17 +91,17 @@ struct AttentionQuestion {
 /// logits [rows, experts], then the bias [experts].
 struct GateQuestion {
   GateConfig config;
-  std::size_t rows = 0;
+  std::int64_t rows = 0;
 };
 
 enum class RowOp : std::uint8_t {
   kNorm,             ///< x, weight [cols]; epsilon 2^-20
   kRopeInterleaved,  ///< cos, sin [rows, cols / 2], x as two heads a row of cols; row r at r
   kRopeHalves,
-  kEmbeddingBf16,    ///< table [rows + 2, cols]; ids are 1, 2, ...
-  kEmbeddingF32,
+  kEmbedding,        ///< table [rows + 2, cols] of bf16; ids are 1, 2, ...
   kSilu,             ///< gate, up
-  kCombine,          ///< y, then three outputs a row and their weights, of the family's wire type
+  kClampedSwiglu,    ///< gate, up; the limit is 1/2
+  kCombine,          ///< y, then three outputs a row and their weights, of the wire type
   kResidual,         ///< x, y
   kToWire,           ///< x, to bf16 and back
   kLogSoftmax,       ///< x; max, sum and log of the sum of each row
@@ -97,16 +110,17 @@ enum class RowOp : std::uint8_t {
 /// An op on rows [rows, cols].
 struct RowsQuestion {
   RowOp op = RowOp::kNorm;
-  std::size_t rows = 0, cols = 0;
+  std::int64_t rows = 0, cols = 0;
 
   static constexpr float kEpsilon = 1.0f / (1 << 20);
-  static constexpr std::size_t kOutputs = 3;  ///< of kCombine, a row
+  static constexpr std::int64_t kOutputs = 3;  ///< of kCombine, a row
+  static constexpr float kLimit = 0.5f;       ///< of kClampedSwiglu
 };
 
 using Question =
-    std::variant<LinearQuestion, FfnQuestion, AttentionQuestion, GateQuestion, RowsQuestion>;
+    std::variant<LinearQuestion, MlpQuestion, AttentionQuestion, GateQuestion, RowsQuestion>;
 
-/// All of them; every family is asked the same.
+/// All of them; all numerics are asked the same.
 std::span<const Question> known_questions();
 /// The inputs of the i-th come from here.
 inline Integers inputs_of(std::size_t question) { return Integers(0x7e57 + question); }

@@ -1,23 +1,30 @@
 #pragma once
 
-#include <span>
-
-#include "kernels/context.h"
-#include "kernels/matrix.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/stream.h"
+#include "kernels/weight.h"
 
 namespace troupe::kernels {
 
-/// y = x W^T.   x [rows, k] float32, W [n, k] packed for ctx.numerics, y [rows, n] float32.
-///
-/// avx512_bf16 and amx_bf16 round x to bf16 first (not at full precision). The order in which one
-/// output is summed is fixed by k, the slices and the family: rows never influence each other.
-/// Moves the packed weight once (n * k * 2 bytes for bf16): the ceiling for few rows.
-/// x and y must not overlap.
-void linear(const Context& ctx, const PackedMatrix& weight, ConstRows x, Rows y);
+/// Rows as products want them: rounded, padded, laid out for the family. Good for every weight of
+/// the same k, slices, groups and precision; lives in its stream's scratch.
+struct Activation {
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0, groups = 1, k = 0;
+  int slices = 1;
+  bool full_precision = false;
+  std::int64_t row_bytes = 0, group_bytes = 0;
+  std::int64_t low_bytes = 0;  ///< full precision: from a row's upper part to its lower one
+};
 
-/// One matrix per head: y[:, h, :] = x[:, h, :] W[h]^T.
-/// x [rows, heads, k], W [heads] of [n, k], y [rows, heads, n]; all heads have the same shape.
-void linear_heads(const Context& ctx, std::span<const PackedMatrix> weights, ConstHeads x, Heads y);
+/// x [rows, k], or [rows, groups, k] for a weight of several groups; float32 or bf16.
+Activation prepare(Stream& stream, const Tensor& x, const Weight& weight);
+
+/// y = x W^T (+ bias). W [n, k], y [rows, n] float32; with groups, y[:, g, :] = x[:, g, :] W[g]^T.
+/// `bias` [n] float32 is added last.
+///
+/// The order in which one output is summed is fixed by k, the slices and the numerics
+/// (kernels/README.md): rows never influence each other. Moves the weight once for few rows.
+void linear(Stream& stream, const Weight& weight, const Activation& x, const Tensor& y,
+            const float* bias = nullptr);
 
 }  // namespace troupe::kernels

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 
-#include "kernels/context.h"
-#include "kernels/matrix.h"
+#include "kernels/stream.h"
 
 namespace troupe::kernels {
 
-enum class GateScoring : std::uint8_t { kSigmoid, kSoftmax };
+enum class GateScoring : std::uint8_t {
+  kSigmoid,
+  kSoftmax,        ///< over all experts
+  kSoftmaxChosen,  ///< the best logits, then a softmax over those (gpt-oss)
+};
 
 enum class GateMethod : std::uint8_t {
   kNoauxTc,             ///< DeepSeek-V3: groups by the sum of their two best biased scores
@@ -31,10 +34,12 @@ struct GateConfig {
 /// Writes ids [rows, top_k] and weights [rows, top_k], sorted by expert id.
 ///
 /// Follows Hugging Face's modeling_deepseek_v3.py (DeepseekV3TopkRouter) and
-/// modeling_deepseek_v2.py (DeepseekV2MoEGate): experts outside the chosen groups score 0.0; the
-/// chosen weights are divided by their sum + 1e-20 if norm_topk_prob, then multiplied by the
+/// modeling_deepseek_v2.py (DeepseekV2MoEGate), modeling_gpt_oss.py (GptOssTopKRouter): experts
+/// outside the chosen groups are not chosen while others are left, whatever the biases say (as in
+/// DeepSeek's own inference code; transformers before 5 let them score 0.0); the chosen weights are
+/// divided by their sum + 1e-20 if norm_topk_prob, then multiplied by the
 /// scaling factor. Of equal scores the lowest id wins. A NaN counts as the lowest score.
-void moe_gate(const Context& ctx, const GateConfig& config, ConstRows logits, const float* bias,
+void moe_gate(Stream& stream, const GateConfig& config, const Tensor& logits, const float* bias,
               std::int32_t* ids, float* weights);
 
 }  // namespace troupe::kernels

@@ -1,11 +1,10 @@
 #pragma once
 
-#include "kernels/context.h"
-#include "kernels/matrix.h"
+#include "kernels/stream.h"
 
 namespace troupe::kernels {
 
-/// y += x, both [rows, d].
-void residual_add(const Context& ctx, ConstRows x, Rows y);
+/// y += x, both [rows, d] float32.
+void residual_add(Stream& stream, const Tensor& x, const Tensor& y);
 
 }  // namespace troupe::kernels

@@ -1,19 +1,13 @@
 #pragma once
 
-#include "kernels/context.h"
-#include "kernels/matrix.h"
-#include "runtime/numerics.h"
+#include "kernels/stream.h"
 
 namespace troupe::kernels {
 
-/// Rounds x [rows, d] to the wire type: out is dense [rows, d] of `type`. bf16 rounds to nearest,
-/// ties to even.
-void to_wire(const Context& ctx, WireType type, ConstRows x, void* out);
+/// Rounds x [rows, d] float32 to y's type, bf16 or float32: nearest, ties to even.
+void to_wire(Stream& stream, const Tensor& x, const Tensor& y);
 
-/// Widens a dense [rows, d] of `type` to float32.
-void from_wire(const Context& ctx, WireType type, const void* in, Rows y);
-
-/// x becomes what it would be after a journey: to_wire and back, in place.
-void round_to_wire(const Context& ctx, WireType type, Rows x);
+/// Widens x [rows, d] of bf16 or float32 to y, float32.
+void from_wire(Stream& stream, const Tensor& x, const Tensor& y);
 
 }  // namespace troupe::kernels

@@ -12,10 +12,11 @@ namespace troupe::kernels {
 
 #define TROUPE_INLINE [[gnu::always_inline]] static inline
 
-/// exp(x), float32, within 2 units in the last place; 0 below -105, inf above 88.73, NaN stays NaN.
-/// Cephes' expf: x = n ln2 + r, polynomial of degree 7 in r.
+/// exp(x), float32, within 2 units in the last place; 0 below -87, so that no result is near a
+/// denormal; inf above 88.73, NaN stays NaN. Cephes' expf: x = n ln2 + r, polynomial of degree 7.
 TROUPE_INLINE float exp_f32(float x) {
-  x = x < -105.0f ? -105.0f : x;
+  const bool zero = x < -87.0f;
+  x = zero ? -87.0f : x;
   x = x > 89.0f ? 89.0f : x;
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float shifted = x * 1.44269504088896341f + kShift;
@@ -28,12 +29,13 @@ TROUPE_INLINE float exp_f32(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n in two factors, so that results below the normal range are rounded once.
+  // 2^n in two factors: 2^128 is no float32.
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(shifted) - 0x4b400000u;
   const auto half = static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 1);
   const float a = std::bit_cast<float>((half + 127u) << 23);
   const float b = std::bit_cast<float>((bits - half + 127u) << 23);
-  return p * a * b;
+  const float y = p * a * b;
+  return zero ? 0.0f : y;
 }
 
 /// 1 / (1 + exp(-x)).

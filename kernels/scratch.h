@@ -39,6 +39,9 @@ class Scratch {
   /// Bytes held, for memory accounting.
   std::size_t bytes() const;
 
+  /// It grows by this much, or by what does not fit.
+  static constexpr std::size_t kGrowthBytes = 8u << 20;
+
  private:
   friend class Scope;
   void* take_bytes(std::size_t bytes);

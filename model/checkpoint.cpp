@@ -6,11 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <set>
 
 #include "model/file_error.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/gguf_spec.h"
 #include "model/json_reader.h"
-#include "model/tensor_list.h"
+#include "model/spec/bind.h"
+#include "model/spec/read_spec.h"
+#include "model/tensor_reader.h"
 #include "model/weight_file.h"
 #include "runtime/limits.h"
 
@@ -18,14 +23,9 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view kSuffix = ".safetensors";
+/// Of a wavelength.
+constexpr float kFactorMin = 1e-6f, kFactorMax = 1e6f;
 constexpr const char* kIndexName = "model.safetensors.index.json";
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
 
 /// A name in the index must be a file of the folder itself. (It may be a link: that is how Hugging
 /// Face's cache keeps its files.)
@@ -63,10 +63,10 @@ Result<WeightMap> read_index(const std::string& path) {
   WeightMap weight_map;
   for (const auto& [tensor, file] : found->items()) {
     if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>()))
-      return corrupt(path + ": tensor " + tensor.substr(0, 256) +
-                     " should be in a *.safetensors file of the same folder, but is in " +
-                     file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)
-                         .substr(0, 256));
+      return corrupt(
+          path + ": tensor " + tensor.substr(0, 256) +
+          " should be in a *.safetensors file of the same folder, but is in " +
+          file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 256));
     weight_map.emplace(tensor, file.get<std::string>());
   }
   return weight_map;
@@ -104,23 +104,29 @@ class Sha256 {
 
 }  // namespace
 
-Checkpoint::Checkpoint() = default;
+Checkpoint::Checkpoint(const std::string& folder) : folder_(folder), directory_(folder) {}
 Checkpoint::~Checkpoint() = default;
 
 Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& folder) {
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
-  checkpoint->folder_ = folder;
-  const std::string config_path = folder + "/config.json";
+  const auto gguf = find_gguf(folder);
+  if (!gguf) return gguf.error();
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(folder));
+  const Status opened = *gguf ? checkpoint->open_gguf(**gguf) : checkpoint->open_folder();
+  if (!opened) return opened.error();
+  return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+}
+
+Status Checkpoint::open_folder() {
+  const std::string config_path = folder_ + "/config.json";
   auto config_text = read_text_file(config_path, limits::kConfigBytesMax);
   if (!config_text) return config_text.error();
-  auto config = parse_model_config(*config_text, config_path);
-  if (!config) return config.error();
-  checkpoint->config_ = std::move(*config);
-  auto generation = load_generation_config(folder);
+  auto told = parse_model_spec(*config_text, config_path);
+  if (!told) return told.error();
+  auto generation = load_generation_config(folder_);
   if (!generation) return generation.error();
-  checkpoint->generation_config_ = std::move(*generation);
+  generation_config_ = std::move(*generation);
 
-  auto index = read_index(folder + "/" + kIndexName);
+  auto index = read_index(folder_ + "/" + kIndexName);
   if (!index && index.error().code != ErrorCode::kNotFound) return index.error();
   std::vector<std::string> names;
   if (index) {
@@ -128,23 +134,60 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
     for (const auto& [tensor, file] : *index) unique.insert(file);
     names.assign(unique.begin(), unique.end());
   } else {
-    auto listed = list_safetensors(folder);
+    auto listed = list_safetensors(folder_);
     if (!listed) return listed.error();
     names = std::move(*listed);
   }
-  if (auto status = checkpoint->open_files(names); !status) return status.error();
+  if (auto status = open_files(names); !status) return status;
   if (index)
-    if (auto status = checkpoint->check_index(*index); !status) return status.error();
-  if (auto status = check_tensors(*checkpoint); !status) return status.error();
+    if (auto status = check_index(*index); !status) return status;
+  return finish(std::move(*told), *config_text);
+}
 
+Status Checkpoint::open_gguf(const std::string& path) {
+  auto opened = troupe::open_gguf(path);
+  if (!opened) return opened.error();
+  auto told = gguf_spec(opened->header, opened->file->path());
+  if (!told) return told.error();
+  const std::uint32_t number = directory_.add_file(opened->file->path());
+  files_.push_back({std::move(opened->file), std::move(opened->head), opened->header.data_offset});
+  for (auto& [tensor, info] : opened->header.tensors)
+    if (auto status = directory_.add(number, tensor, std::move(info)); !status) return status;
+  if (auto status = read_rope_factors(told->rope); !status) return status;
+  const auto factors = std::as_bytes(std::span(told->rope.factors));
+  const std::string config(reinterpret_cast<const char*>(factors.data()), factors.size());
+  return finish(std::move(*told), config);
+}
+
+Status Checkpoint::read_rope_factors(RopeSpec& rope) const {
+  if (!has(kGgufRopeFactors)) return {};
+  static constexpr DType kFloat[] = {DType::kF32};
+  const StoredPart part = {
+      PartKind::kCodes, kGgufRopeFactors, kFloat, {rope.dim / 2}, StoredAxis::kNone};
+  if (const auto there = directory_.expect(part); !there) return there.error();
+  auto in = TensorReader::open(*this, kGgufRopeFactors, TensorReader::Check::kScales);
+  if (!in) return in.error();
+  rope.factors.resize(static_cast<std::size_t>(rope.dim / 2));
+  if (auto status = in->read(std::as_writable_bytes(std::span(rope.factors))); !status)
+    return status;
+  for (const float factor : rope.factors)
+    if (factor < kFactorMin || factor > kFactorMax)
+      return in->wrong("a factor that is not from 1e-6 to 1e6", 0, 0);
+  return {};
+}
+
+Status Checkpoint::finish(ModelSpec told, std::string_view config) {
+  auto spec = bind_spec(std::move(told), directory_);
+  if (!spec) return spec.error();
+  spec_ = std::move(*spec);
   Sha256 hash;
-  hash.add(*config_text);
-  for (auto& file : checkpoint->files_) {
+  hash.add(config);
+  for (auto& file : files_) {
     hash.add(file.file->name());
     hash.add(std::exchange(file.header, {}));
   }
-  checkpoint->hash_ = hash.hex();
-  return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+  hash_ = hash.hex();
+  return {};
 }
 
 Status Checkpoint::open_files(const std::vector<std::string>& names) {
@@ -172,89 +215,80 @@ Status Checkpoint::add_file(const std::string& name) {
   auto header = parse_safetensors_header(bytes, file.size(), file.path());
   if (!header) return header.error();
   added.data_offset = header->data_offset;
+  const std::uint32_t number = directory_.add_file(file.path());
   files_.push_back(std::move(added));
-  return add_tensors(static_cast<std::uint32_t>(files_.size() - 1), std::move(*header));
-}
-
-Status Checkpoint::add_tensors(std::uint32_t file, SafetensorsHeader header) {
-  for (auto& [tensor, info] : header.tensors) {
-    const auto [at, inserted] = directory_.try_emplace(tensor);
-    if (!inserted)
-      return corrupt("tensor " + tensor + " is in " + files_[at->second.file].file->path() +
-                     " and in " + files_[file].file->path() + ", but should be in one file only");
-    at->second.file = file;
-    at->second.info = std::move(info);
-  }
+  for (auto& [tensor, info] : header->tensors)
+    if (auto status = directory_.add(number, tensor, std::move(info)); !status) return status;
   return {};
 }
 
 Status Checkpoint::check_index(const std::map<std::string, std::string>& weight_map) const {
   for (const auto& [tensor, file] : weight_map) {
-    const auto found = directory_.find(tensor);
-    if (found == directory_.end() || files_[found->second.file].file->name() != file)
+    const auto* found = directory_.find(tensor);
+    if (!found || files_[found->file].file->name() != file)
       return corrupt(folder_ + "/" + kIndexName + ": tensor " + tensor.substr(0, 256) +
                      " should be in " + file + ", but is " +
-                     (found == directory_.end()
-                          ? "in no file"
-                          : "in " + files_[found->second.file].file->name()));
+                     (found ? "in " + files_[found->file].file->name() : "in no file"));
   }
   return {};
 }
 
 // --- Tensors ------------------------------------------------------------------------------------
 
+namespace {
+
+/// "NAME[7]": the name and the number.
+struct PartName {
+  std::string_view tensor;
+  std::int64_t expert = 0;
+};
+std::optional<PartName> part_name(std::string_view name) {
+  const auto bracket = name.rfind('[');
+  if (bracket == name.npos || !name.ends_with(']')) return std::nullopt;
+  const std::string_view digits = name.substr(bracket + 1, name.size() - bracket - 2);
+  PartName part{name.substr(0, bracket)};
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), part.expert);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return part;
+}
+
+}  // namespace
+
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : directory_) names.push_back(name);
+  for (const auto& [name, entry] : directory_.entries()) names.push_back(name);
   return names;
 }
 
-Result<const Checkpoint::Entry*> Checkpoint::expect(std::string_view name,
-                                                    std::span<const DType> allowed,
-                                                    std::span<const std::int64_t> shape) const {
-  const auto found = directory_.find(name);
-  if (found == directory_.end())
-    return corrupt(folder_ + " lacks the tensor " + std::string(name) + ", expected with shape " +
-                   shape_text(shape));
-  const Entry& entry = found->second;
-  const std::string named = files_[entry.file].file->path() + ": tensor " + std::string(name);
-  if (std::find(allowed.begin(), allowed.end(), entry.info.dtype) == allowed.end()) {
-    std::string names;
-    for (const DType dtype : allowed)
-      names += (names.empty() ? "" : " or ") + std::string(to_string(dtype));
-    return corrupt(named + " should have dtype " + names + ", but has " +
-                   std::string(to_string(entry.info.dtype)));
-  }
-  if (!std::equal(shape.begin(), shape.end(), entry.info.shape.begin(), entry.info.shape.end()))
-    return corrupt(named + " should have shape " + shape_text(shape) + ", but has " +
-                   shape_text(entry.info.shape));
-  return &entry;
-}
-
-Status Checkpoint::check_tensor(std::string_view name, std::span<const DType> allowed,
-                                std::span<const std::int64_t> shape) const {
-  const auto entry = expect(name, allowed, shape);
-  return entry ? Status() : Status(entry.error());
-}
-
-StoredTensor Checkpoint::stored(std::string_view name, const Entry& entry) const {
-  const File& file = files_[entry.file];
-  return {name, &entry.info, file.file.get(), file.data_offset + entry.info.offset};
-}
-
-Result<StoredTensor> Checkpoint::tensor(std::string_view name, std::span<const DType> allowed,
-                                        std::span<const std::int64_t> shape) const {
-  const auto entry = expect(name, allowed, shape);
-  if (!entry) return entry.error();
-  (*entry)->reads.fetch_add(1, std::memory_order_relaxed);
-  return stored(directory_.find(name)->first, **entry);
-}
-
 Result<StoredTensor> Checkpoint::find(std::string_view name) const {
-  const auto found = directory_.find(name);
-  if (found == directory_.end())
-    return not_found(folder_ + " has no tensor " + std::string(name.substr(0, 256)));
-  return stored(found->first, found->second);
+  const auto* entry = directory_.find(name);
+  std::optional<PartName> part;
+  if (!entry && (part = part_name(name))) entry = directory_.find(part->tensor);
+  const bool there =
+      entry &&
+      (!part || (entry->stacked && part->expert >= 0 && part->expert < entry->info.shape.front()));
+  if (!there) return not_found(folder_ + " has no tensor " + std::string(name.substr(0, 256)));
+  const File& file = files_[entry->file];
+  const TensorInfo& info = entry->info;
+  StoredTensor found{
+      std::string(name), info.dtype,   info.shape, file.file.get(), file.data_offset + info.offset,
+      info.bytes,        entry->split, info.blocks};
+  if (part) {
+    found.bytes /= static_cast<std::uint64_t>(info.shape.front());
+    found.offset += static_cast<std::uint64_t>(part->expert) * found.bytes;
+    found.shape.erase(found.shape.begin());
+  }
+  return found;
+}
+
+Result<StoredTensor> Checkpoint::tensor(std::string_view name) const {
+  auto found = find(name);
+  if (!found) return found;
+  const auto* entry = directory_.find(name);
+  if (!entry) entry = directory_.find(part_name(name)->tensor);
+  entry->reads.fetch_add(1, std::memory_order_relaxed);
+  return found;
 }
 
 Status Checkpoint::read(const StoredTensor& tensor, std::uint64_t from,
@@ -279,7 +313,7 @@ Status Checkpoint::trusted() const {
 Error Checkpoint::failed(const StoredTensor& tensor, const Error& error) const {
   // A bad block does not make it another file.
   const Status unchanged = tensor.file->unchanged();
-  Error named{error.code, "tensor " + std::string(tensor.name) + " cannot be read: " +
+  Error named{error.code, "tensor " + tensor.name + " cannot be read: " +
                               (unchanged ? error : unchanged.error()).message};
   if (!unchanged && unchanged.error().code == ErrorCode::kCorrupt) {
     std::lock_guard lock(mutex_);
@@ -289,8 +323,8 @@ Error Checkpoint::failed(const StoredTensor& tensor, const Error& error) const {
 }
 
 std::uint64_t Checkpoint::reads(std::string_view name) const {
-  const auto found = directory_.find(name);
-  return found == directory_.end() ? 0 : found->second.reads.load(std::memory_order_relaxed);
+  const auto* found = directory_.find(name);
+  return found ? found->reads.load(std::memory_order_relaxed) : 0;
 }
 
 }  // namespace troupe

@@ -12,40 +12,27 @@
 #include <string_view>
 #include <vector>
 
-#include "model/config.h"
 #include "model/generation_config.h"
+#include "model/spec/model_spec.h"
+#include "model/tensor_directory.h"
+#include "runtime/dtype.h"
 #include "runtime/result.h"
 
 namespace troupe {
 
-/// Number formats of the safetensors files.
-enum class DType : std::uint8_t {
-  kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kF16, kBf16, kI32, kU32, kF32, kI64, kU64, kF64,
-};
-
-std::size_t dtype_size(DType dtype);
-std::string_view to_string(DType dtype);  ///< as in a safetensors header: "BF16"
-
-struct TensorInfo {
-  DType dtype = DType::kBf16;
-  std::vector<std::int64_t> shape;
-  std::uint64_t offset = 0;  ///< from the start of the data section
-  std::uint64_t bytes = 0;
-};
-
 class WeightFile;
 
-/// A tensor of a checkpoint and where its bytes are, in row-major order; valid as long as the
-/// checkpoint.
+/// A tensor of a checkpoint, or one expert's part of it, and where its bytes are, in row-major
+/// order; valid as long as the checkpoint.
 struct StoredTensor {
-  std::string_view name;
-  const TensorInfo* info = nullptr;
+  std::string name;  ///< "NAME", or "NAME[7]" of the seventh expert of a tensor that has them all
+  DType dtype = DType::kBf16;
+  std::vector<std::int64_t> shape;  ///< without the experts' axis
   const WeightFile* file = nullptr;
-  std::uint64_t offset = 0;  ///< in the file
+  std::uint64_t offset = 0, bytes = 0;  ///< in the file
+  StoredAxis split = StoredAxis::kNone;
+  const BlockFormat* blocks = nullptr;  ///< as in TensorInfo
 };
-
-/// The formats that weights may have so far.
-inline constexpr DType kWeightDTypes[] = {DType::kBf16, DType::kF32};
 
 /// The header of one safetensors file.
 struct SafetensorsHeader {
@@ -65,38 +52,35 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
                                                    const std::string& file);
 
 /// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without
-/// one. The files stay open; nothing but headers is read until someone asks for a tensor. Safe to
+/// one; or a GGUF file (model/gguf/gguf.h). The files stay open; nothing but headers is read until
+/// someone asks for a tensor. Safe to
 /// use from several threads.
 ///
 /// What is read must be of the files as they were opened. Once one of them turns out to be another
 /// the checkpoint is doubted: nothing is read from it any more, however the files look later.
 class Checkpoint {
  public:
+  /// `folder` may also be a GGUF file, or a folder with one.
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
   ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
   const std::string& folder() const { return folder_; }
-  const ModelConfig& config() const { return config_; }
+  const ModelSpec& spec() const { return spec_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
 
-  /// SHA-256 over config.json and the safetensors headers by file name, in hex: members with
-  /// another one serve another model.
+  /// SHA-256 over config.json and the safetensors headers by file name, or over a GGUF file's
+  /// header, in hex: members with another one serve another model.
   const std::string& hash() const { return hash_; }
 
-  bool has(std::string_view name) const { return directory_.contains(name); }
+  bool has(std::string_view name) const { return directory_.find(name) != nullptr; }
   std::vector<std::string> names() const;
 
-  /// Where a tensor is. Errors when it is missing, when its dtype is none of `allowed` or its shape
-  /// another one.
-  Result<StoredTensor> tensor(std::string_view name, std::span<const DType> allowed,
-                              std::span<const std::int64_t> shape) const;
-  /// The same checks without handing anything out.
-  Status check_tensor(std::string_view name, std::span<const DType> allowed,
-                      std::span<const std::int64_t> shape) const;
-  /// A tensor of any type and shape.
+  /// Any tensor, by the name of a StoredTensor. kNotFound when there is none.
   Result<StoredTensor> find(std::string_view name) const;
+  /// The same, on its way into memory: it is counted.
+  Result<StoredTensor> tensor(std::string_view name) const;
 
   /// Fills `out` with a tensor's bytes from `from` on. What was read counts only once confirm() has
   /// succeeded after it.
@@ -107,7 +91,7 @@ class Checkpoint {
   /// Names the tensor in an error of its file. If the file is another, that is said instead.
   Error failed(const StoredTensor& tensor, const Error& error) const;
 
-  /// How often tensor() was asked for one, for the proof that each is read once.
+  /// How often tensor() was asked for one or a part of it, for the proof that each is read once.
   std::uint64_t reads(std::string_view name) const;
   /// Bytes read so far, all tensors.
   std::uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
@@ -118,27 +102,22 @@ class Checkpoint {
     std::string header;  ///< with its length; only while opening
     std::uint64_t data_offset = 0;
   };
-  struct Entry {
-    std::uint32_t file = 0;
-    TensorInfo info;
-    mutable std::atomic<std::uint32_t> reads{0};
-  };
-  Checkpoint();
+  explicit Checkpoint(const std::string& folder);
+  Status open_folder();
+  Status open_gguf(const std::string& path);
   Status open_files(const std::vector<std::string>& names);
   Status add_file(const std::string& name);
-  Status add_tensors(std::uint32_t file, SafetensorsHeader header);
   Status check_index(const std::map<std::string, std::string>& weight_map) const;
-  StoredTensor stored(std::string_view name, const Entry& entry) const;
-  /// Its directory entry, if dtype and shape are as expected.
-  Result<const Entry*> expect(std::string_view name, std::span<const DType> allowed,
-                              std::span<const std::int64_t> shape) const;
+  Status read_rope_factors(RopeSpec& rope) const;
+  /// The spec meets the tensors.
+  Status finish(ModelSpec told, std::string_view config);
 
   std::string folder_;
   std::string hash_;
-  ModelConfig config_;
+  ModelSpec spec_;
   GenerationConfig generation_config_;
   std::vector<File> files_;
-  std::map<std::string, Entry, std::less<>> directory_;
+  TensorDirectory directory_;
   mutable std::atomic<std::uint64_t> bytes_read_{0};
   mutable std::mutex mutex_;
   mutable std::optional<Error> doubt_;  // guarded by mutex_

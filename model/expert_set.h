@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "runtime/ids.h"
 
@@ -19,28 +21,31 @@ struct ExpertKey {
 };
 
 /// The experts that a device hosts under one version of the placement. Immutable once published: a
-/// change makes a new set, which shares the weights that stay.
+/// change makes a new set, which shares the weights that stay. What it finds is at a place of its
+/// own by layer and expert.
 class ExpertSet {
  public:
   using Map = std::map<ExpertKey, std::shared_ptr<const ExpertWeights>>;
 
   ExpertSet() = default;
-  ExpertSet(PlacementVersion version, Map experts)
-      : version_(version), experts_(std::move(experts)) {}
+  ExpertSet(PlacementVersion version, Map experts);
 
   PlacementVersion version() const { return version_; }
   const Map& experts() const { return experts_; }
   std::size_t size() const { return experts_.size(); }
-  bool has(ExpertKey key) const { return experts_.contains(key); }
+  bool has(ExpertKey key) const { return find(key) != nullptr; }
   /// Null when the expert is not here.
   const ExpertWeights* find(ExpertKey key) const {
-    const auto it = experts_.find(key);
-    return it == experts_.end() ? nullptr : it->second.get();
+    const auto layer = static_cast<std::size_t>(key.layer);
+    if (layer >= index_.size()) return nullptr;
+    const auto expert = static_cast<std::size_t>(key.expert);
+    return expert < index_[layer].size() ? index_[layer][expert] : nullptr;
   }
 
  private:
   PlacementVersion version_;
-  Map experts_;
+  Map experts_;                                           ///< keeps them alive
+  std::vector<std::vector<const ExpertWeights*>> index_;  ///< [layer][expert]
 };
 
 }  // namespace troupe

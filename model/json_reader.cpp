@@ -232,6 +232,20 @@ std::vector<std::int32_t> JsonReader::ints(const char* key, std::int64_t min, st
   return found;
 }
 
+std::vector<std::string> JsonReader::strings(const char* key) {
+  const auto* value = find(key);
+  if (!value) return {};
+  std::vector<std::string> found;
+  bool good = value->is_array();
+  if (good)
+    for (const auto& item : *value) {
+      good = good && item.is_string();
+      if (good) found.push_back(item.get<std::string>());
+    }
+  if (!good) fail(key, "a list of strings");
+  return found;
+}
+
 Result<std::string> read_text_file(const std::string& path, std::size_t bytes_max) {
   const auto failed = [&](const char* what) { return file_error(path, what, errno); };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -45,6 +45,9 @@ class JsonReader {
   /// An integer, a list of them, or nothing.
   std::vector<std::int32_t> ints(const char* key, std::int64_t min, std::int64_t max);
 
+  /// A list of strings, or nothing.
+  std::vector<std::string> strings(const char* key);
+
   /// Records an error about a key unless there is one already.
   void fail(const std::string& key, const std::string& expected);
   bool ok() const { return status_.ok(); }

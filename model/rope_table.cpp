@@ -21,75 +21,77 @@ double floor_of(double x) {
 double ceil_of(double x) { return -floor_of(-x); }
 
 /// The pair whose wavelength fits `rotations` times into the original context.
-double correction_pair(double rotations, const ModelConfig& c) {
-  const double context = c.yarn->original_max_position_embeddings;
-  const double pair = c.qk_rope_head_dim * log_f64(context / (rotations * kTwoPi)) /
-                      (2 * log_f64(c.rope_theta));
+double correction_pair(double rotations, const RopeSpec& r) {
+  const double context = r.original_positions;
+  const double pair =
+      r.dim * log_f64(context / (rotations * kTwoPi)) / (2 * log_f64(r.theta));
   return std::clamp(pair, -1e9, 1e9);
+}
+
+/// Pairs below `low` keep their angles, those above `high` are stretched (arXiv 2309.00071).
+struct YarnRange {
+  double low = 0, high = 0;
+};
+YarnRange yarn_range(const RopeSpec& r) {
+  YarnRange range = {correction_pair(r.beta_fast, r), correction_pair(r.beta_slow, r)};
+  if (r.truncate) range = {floor_of(range.low), ceil_of(range.high)};
+  range = {std::max(range.low, 0.0), std::min(range.high, r.dim - 1.0)};
+  if (range.low == range.high) range.high += 0.001;  // as published, against a division by zero
+  return range;
+}
+
+/// `share` of the stretched frequency, and the rest of its own.
+double mixed(double own, double factor, double share) {
+  return own / factor * share + own * (1 - share);
+}
+
+/// Long wavelengths are stretched, short ones kept, those between are mixed (Llama 3.1).
+double llama3(double own, const RopeSpec& r) {
+  const double turns = r.original_positions * own / kTwoPi;  // within the original context
+  const double kept =
+      (turns - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+  return mixed(own, r.factor, 1 - std::clamp(kept, 0.0, 1.0));
 }
 
 }  // namespace
 
-double yarn_mscale(double scale, double mscale) {
-  return scale <= 1 ? 1.0 : 0.1 * mscale * log_f64(scale) + 1.0;
-}
-
-std::vector<float> rope_inverse_frequencies(const ModelConfig& c) {
-  const int dim = c.qk_rope_head_dim, half = dim / 2;
+std::vector<float> rope_inverse_frequencies(const RopeSpec& r) {
+  const int half = r.dim / 2;
   std::vector<float> frequencies(static_cast<std::size_t>(half));
-  double low = 0, high = 0;
-  if (c.yarn) {
-    low = std::max(floor_of(correction_pair(c.yarn->beta_fast, c)), 0.0);
-    high = std::min(ceil_of(correction_pair(c.yarn->beta_slow, c)), dim - 1.0);
-    if (low == high) high += 0.001;  // as published, against a division by zero
-  }
+  const YarnRange yarn =
+      r.scaling == RopeSpec::Scaling::kYarn ? yarn_range(r) : YarnRange{0.0, 1.0};
   for (int i = 0; i < half; ++i) {
-    const double own = 1.0 / pow_f64(c.rope_theta, 2.0 * i / dim);
-    double frequency = own;
-    if (c.yarn) {
-      // Short wavelengths keep their frequency, long ones are stretched, those between are mixed.
-      const double stretched = own / c.yarn->factor;
-      const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
-      frequency = stretched * ramp + own * (1 - ramp);
+    double frequency = 1.0 / pow_f64(r.theta, 2.0 * i / r.dim);
+    switch (r.scaling) {
+      case RopeSpec::Scaling::kNone: break;
+      case RopeSpec::Scaling::kLinear: frequency /= r.factor; break;
+      case RopeSpec::Scaling::kYarn:
+        frequency = mixed(frequency, r.factor,
+                          std::clamp((i - yarn.low) / (yarn.high - yarn.low), 0.0, 1.0));
+        break;
+      case RopeSpec::Scaling::kLlama3: frequency = llama3(frequency, r); break;
     }
-    frequencies[static_cast<std::size_t>(i)] = static_cast<float>(frequency);
+    const auto at = static_cast<std::size_t>(i);
+    if (!r.factors.empty()) frequency /= r.factors[at];
+    frequencies[at] = static_cast<float>(frequency);
   }
   return frequencies;
 }
 
-double rope_attention_factor(const ModelConfig& c) {
-  if (!c.yarn) return 1.0;
-  const YarnScaling& y = *c.yarn;
-  if (y.attention_factor) return *y.attention_factor;
-  if (y.mscale != 0 && y.mscale_all_dim != 0)
-    return yarn_mscale(y.factor, y.mscale) / yarn_mscale(y.factor, y.mscale_all_dim);
-  return yarn_mscale(y.factor, 1.0);
-}
-
-float attention_scale(const ModelConfig& c) {
-  double scale = 1.0 / kernels::sqrt_f64(c.qk_head_dim());
-  if (c.yarn && c.yarn->mscale_all_dim != 0) {
-    const double mscale = yarn_mscale(c.yarn->factor, c.yarn->mscale_all_dim);
-    scale *= mscale * mscale;
-  }
-  return static_cast<float>(scale);
-}
-
-RopeTables::RopeTables(const ModelConfig& c, std::int32_t positions)
-    : positions_(static_cast<std::size_t>(positions)),
-      half_(static_cast<std::size_t>(c.qk_rope_head_dim) / 2),
-      cos_(positions_ * half_),
-      sin_(positions_ * half_) {
-  const auto frequencies = rope_inverse_frequencies(c);
-  const double factor = rope_attention_factor(c);
-  for (std::size_t p = 0; p < positions_; ++p)
-    for (std::size_t i = 0; i < half_; ++i) {
+RopeTables::RopeTables(const RopeSpec& rope, std::int32_t positions)
+    : positions_(positions), half_(rope.dim / 2) {
+  const auto frequencies = rope_inverse_frequencies(rope);
+  const std::size_t half = frequencies.size();
+  cos_.resize(static_cast<std::size_t>(positions) * half);
+  sin_.resize(cos_.size());
+  for (std::size_t p = 0; p < static_cast<std::size_t>(positions); ++p)
+    for (std::size_t i = 0; i < half; ++i) {
       // The product is rounded to float32, because that is what the published models were trained
       // with.
       const float angle = static_cast<float>(p) * frequencies[i];
       const auto turn = kernels::sincos_f64(angle);
-      cos_[p * half_ + i] = static_cast<float>(turn.cos * factor);
-      sin_[p * half_ + i] = static_cast<float>(turn.sin * factor);
+      cos_[p * half + i] = static_cast<float>(turn.cos * rope.magnitude);
+      sin_[p * half + i] = static_cast<float>(turn.sin * rope.magnitude);
     }
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -10,27 +9,6 @@
 
 namespace troupe {
 namespace {
-
-struct DTypeName {
-  DType dtype;
-  std::string_view name;
-  std::size_t bytes;
-};
-
-constexpr std::array<DTypeName, 15> kDTypes = {{
-    {DType::kBool, "BOOL", 1},      {DType::kU8, "U8", 1},   {DType::kI8, "I8", 1},
-    {DType::kF8E4M3, "F8_E4M3", 1}, {DType::kF8E5M2, "F8_E5M2", 1},
-    {DType::kI16, "I16", 2},        {DType::kU16, "U16", 2}, {DType::kF16, "F16", 2},
-    {DType::kBf16, "BF16", 2},      {DType::kI32, "I32", 4}, {DType::kU32, "U32", 4},
-    {DType::kF32, "F32", 4},        {DType::kI64, "I64", 8}, {DType::kU64, "U64", 8},
-    {DType::kF64, "F64", 8},
-}};
-
-const DTypeName* find_dtype(std::string_view name) {
-  for (const auto& known : kDTypes)
-    if (known.name == name) return &known;
-  return nullptr;
-}
 
 std::uint64_t read_length(std::span<const std::byte> head) {
   std::uint64_t length = 0;
@@ -57,7 +35,7 @@ Result<TensorInfo> parse_tensor(const nlohmann::json& entry, const std::string& 
              offsets = entry.find("data_offsets");
   if (dtype == entry.end() || !dtype->is_string())
     return corrupt(named + " should have a dtype, which is a string");
-  const auto* known = find_dtype(dtype->get_ref<const std::string&>());
+  const auto known = parse_dtype(dtype->get_ref<const std::string&>());
   if (!known)
     return corrupt(named + " has the dtype '" + dtype->get<std::string>().substr(0, 32) +
                    "', which this format does not know");
@@ -72,10 +50,10 @@ Result<TensorInfo> parse_tensor(const nlohmann::json& entry, const std::string& 
     return corrupt(named + " should have data_offsets, which are two positions in the file");
 
   TensorInfo info;
-  info.dtype = known->dtype;
+  info.dtype = *known;
   info.shape = shape->get<std::vector<std::int64_t>>();
   const auto begin = (*offsets)[0].get<std::uint64_t>(), end = (*offsets)[1].get<std::uint64_t>();
-  const auto bytes = byte_count(info.shape, known->bytes);
+  const auto bytes = byte_count(info.shape, dtype_size(*known));
   if (end < begin)
     return corrupt(named + " ends at byte " + std::to_string(end) + ", before it begins at " +
                    std::to_string(begin));
@@ -124,10 +102,6 @@ Status check_offsets(const SafetensorsHeader& header, std::uint64_t data_bytes,
 }
 
 }  // namespace
-
-std::size_t dtype_size(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
-
-std::string_view to_string(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 
 Result<std::uint64_t> safetensors_header_length(std::span<const std::byte> head,
                                                 std::uint64_t file_size, const std::string& file) {

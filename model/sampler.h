@@ -20,10 +20,10 @@ double sampling_uniform(std::uint64_t seed, std::uint32_t choice, std::int32_t p
 
 /// A sequence's tokens so far, read through its block table.
 struct TokenHistory {
-  const TokenId* pool = nullptr;              ///< [blocks, block_size]
+  const TokenId* pool = nullptr;  ///< [blocks, block_size]
   std::span<const std::int32_t> block_table;
   std::int32_t block_size = 1;
-  std::int32_t length = 0;                    ///< positions 0 .. length - 1
+  std::int32_t length = 0;  ///< positions 0 .. length - 1
   std::int32_t prompt_length = 0;
   TokenId at(std::int32_t position) const {
     return pool[static_cast<std::size_t>(block_table[position / block_size]) * block_size +
@@ -38,6 +38,11 @@ inline constexpr float kLogprobMin = -9999.0f;
 class Sampler {
  public:
   explicit Sampler(std::int32_t vocab_size);
+  /// What one holds.
+  static std::uint64_t bytes(std::int32_t vocab_size) {
+    return static_cast<std::uint64_t>(vocab_size) *
+           (sizeof(float) + sizeof(double) + sizeof(TokenId) + sizeof(std::int32_t) + 1);
+  }
 
   /// Chooses the token at position `history.length` from `logits` [vocab]. Order: penalties,
   /// temperature, min_p, top_k, top_p, as vLLM has it. Ties go to the lowest id; a NaN logit counts

@@ -7,29 +7,28 @@
 
 namespace troupe {
 
-std::uint64_t step_row_bytes(const ModelConfig& config, Numerics numerics) {
-  const auto hidden = static_cast<std::uint64_t>(config.hidden_size);
-  const auto outputs = static_cast<std::uint64_t>(config.num_experts > 0 ? config.top_k : 0);
-  return hidden * std::max<std::uint64_t>(sizeof(float), outputs * wire_size(wire_type(numerics)));
+std::uint64_t step_row_bytes(const ModelSpec& model, Numerics numerics) {
+  const auto hidden = static_cast<std::uint64_t>(model.hidden);
+  const auto outputs = static_cast<std::uint64_t>(model.top_k());
+  return hidden * std::max<std::uint64_t>(sizeof(float), outputs * dtype_size(wire_type(numerics)));
 }
 
-Status check_steps_travel(const ModelConfig& config, const EngineOptions& engine,
+Status check_steps_travel(const ModelSpec& model, const EngineOptions& engine,
                           std::int64_t max_model_len) {
   const Numerics widest = engine.numerics.value_or(Numerics::kReference);
-  if (const auto bytes = step_row_bytes(config, widest); bytes > limits::kBulkPayloadBytesMax)
+  if (const auto bytes = step_row_bytes(model, widest); bytes > limits::kBulkPayloadBytesMax)
     return invalid_argument(
         "This model's rows are too wide to travel between nodes: the outputs of the " +
-        std::to_string(config.top_k) + " experts of one token take " + std::to_string(bytes) +
+        std::to_string(model.top_k()) + " experts of one token take " + std::to_string(bytes) +
         " bytes with the numerics " + std::string(to_string(widest)) + ", and a message holds " +
         std::to_string(limits::kBulkPayloadBytesMax) + ".");
   const std::int64_t blocks = (max_model_len + engine.block_size - 1) / engine.block_size;
   if (blocks > limits::kStepBlocksMax)
-    return invalid_argument("--block-size " + std::to_string(engine.block_size) +
-                            " gives a sequence of --max-model-len " +
-                            std::to_string(max_model_len) + " tokens " + std::to_string(blocks) +
-                            " blocks, and a step can name " +
-                            std::to_string(limits::kStepBlocksMax) +
-                            "; raise --block-size or lower --max-model-len.");
+    return invalid_argument(
+        "--block-size " + std::to_string(engine.block_size) +
+        " gives a sequence of --max-model-len " + std::to_string(max_model_len) + " tokens " +
+        std::to_string(blocks) + " blocks, and a step can name " +
+        std::to_string(limits::kStepBlocksMax) + "; raise --block-size or lower --max-model-len.");
   return {};
 }
 

@@ -2,20 +2,22 @@
 
 #include <algorithm>
 
+#include "model/gguf/block_format.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 
-TensorHash::TensorHash(const TensorInfo& info, SplitAxis axis) : run_(info.bytes) {
+TensorHash::TensorHash(const StoredTensor& tensor) : run_(tensor.bytes) {
   constexpr std::uint64_t kEighths = limits::kSumSlices;
   std::uint64_t parts = 1;
-  if (axis != SplitAxis::kNone && info.shape.size() == 2) {
-    const auto rows = static_cast<std::uint64_t>(info.shape[0]);
-    const auto columns = static_cast<std::uint64_t>(info.shape[1]);
-    const std::uint64_t split = axis == SplitAxis::kRows ? rows : columns;
-    if (split % kEighths == 0 && info.bytes > 0) {
+  if (tensor.split != StoredAxis::kNone && tensor.shape.size() >= 2 && tensor.bytes > 0) {
+    const auto rows = static_cast<std::uint64_t>(tensor.shape[0]);
+    const auto columns = static_cast<std::uint64_t>(
+        tensor.blocks ? tensor.shape[1] / tensor.blocks->numbers : tensor.shape[1]);
+    const bool by_row = tensor.split == StoredAxis::kRows;
+    if ((by_row ? rows : columns) % kEighths == 0) {
       parts = kEighths;
-      run_ = (axis == SplitAxis::kRows ? info.bytes : info.bytes / rows) / kEighths;
+      run_ = (by_row ? tensor.bytes : tensor.bytes / rows) / kEighths;
     }
   }
   parts_.resize(parts);

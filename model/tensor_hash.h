@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "model/checkpoint.h"
-#include "model/tensor_list.h"
 #include "runtime/xxh3.h"
 
 namespace troupe {
@@ -15,7 +14,7 @@ namespace troupe {
 /// tensor parallelism splits, or of the whole (TensorProof::stored).
 class TensorHash {
  public:
-  TensorHash(const TensorInfo& info, SplitAxis axis);
+  explicit TensorHash(const StoredTensor& tensor);
 
   /// The next bytes, in the order of the file, cut anywhere.
   void add(std::span<const std::byte> bytes);

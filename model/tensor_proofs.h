@@ -12,11 +12,10 @@
 namespace troupe {
 
 /// Reads these tensors from the storage, past the page cache: with O_DIRECT where the file system
-/// has it, else after asking the system to forget the cached pages. What they are stored as comes
-/// back, in the same order, without `packed`. kNotFound for a tensor that the checkpoint lacks,
-/// kCancelled soon after `cancelled` is set.
-Result<std::vector<TensorProof>> read_proofs(const Checkpoint& checkpoint,
-                                             std::span<const std::string> tensors,
-                                             const std::atomic<bool>* cancelled = nullptr);
+/// has it, else after asking the system to forget the cached pages. What they are stored as is
+/// added to `read`, in the order of the files, without `packed`; what was read before an error too.
+/// kNotFound for a tensor that the checkpoint lacks, kCancelled soon after `cancelled` is set.
+Status read_proofs(const Checkpoint& checkpoint, std::span<const std::string> tensors,
+                   std::vector<TensorProof>& read, const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace troupe

@@ -1,33 +1,112 @@
 #pragma once
 
+#include <array>
+#include <cassert>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "kernels/gated_mlp.h"
+#include "kernels/weight.h"
 #include "model/checkpoint.h"
-#include "model/config.h"
+#include "model/spec/model_spec.h"
 #include "runtime/numerics.h"
 #include "runtime/result.h"
+#include "runtime/tensor_proof.h"
 
 namespace troupe {
 
-struct ShardWeights;   // layers [first, last) without routed experts
-struct ExpertWeights;  // one routed expert of one layer
+/// A tensor in memory: what it was when it was read, and where its packed bytes lie, in the order
+/// of their digest. Lies within the weights that it belongs to. Scales are packed with their codes,
+/// whose tensor has the digest: theirs has none, and no memory.
+struct HeldTensor {
+  TensorProof proof;
+  std::vector<std::span<const std::byte>> memory;
+  bool second_form = false;  ///< another piece of this model packs the same tensor otherwise
+};
+using HeldTensors = std::vector<HeldTensor>;
+
+/// A layer without its routed experts. kGate, kUp and kDown lie in `mlp`; kKvB as kUk and kUv, a
+/// group each head.
+struct LayerWeights {
+  std::array<kernels::Weight, kWeightRoles> by_role;
+  kernels::GatedMlp mlp;  ///< the dense MLP, or the shared experts; its weights may be empty
+
+  bool has(WeightRole role) const { return !by_role[static_cast<std::size_t>(role)].empty(); }
+  const kernels::Weight& at(WeightRole role) const {
+    assert(has(role));
+    return by_role[static_cast<std::size_t>(role)];
+  }
+  /// A vector's numbers; null when the layer has none of this role.
+  const float* vector(WeightRole role) const {
+    return has(role) ? kernels::vector_of(at(role)) : nullptr;
+  }
+  bool has_mlp() const { return !mlp.gate.empty(); }
+};
+
+/// Layers [first, last] of a model, the last one included.
+struct ShardWeights {
+  std::int32_t first = 0, last = 0;
+  std::vector<LayerWeights> layers;
+  kernels::Weight embedding;         ///< with the first layer of the model
+  kernels::Weight final_norm, head;  ///< with its last one
+  HeldTensors tensors;               ///< all of the above
+};
+
+/// One routed expert.
+struct ExpertWeights {
+  kernels::GatedMlp mlp;
+  HeldTensors tensors;
+};
 
 /// Asked every MiB or so: whether what is being read is still wanted. Empty: it is.
 using ReadGoesOn = std::function<bool()>;
 
-/// Reads and packs the layers [first, last) without their routed experts; with the embedding if
-/// first is 0, with final norm and head if last is num_layers. Each tensor is read once.
+/// Reads and packs the layers [first, last], the last one included, without their routed experts;
+/// with the model's ends if they are among them. Each tensor is read once. It is done in parts,
+/// which threads may share.
+class ShardLoader {
+ public:
+  static Result<std::unique_ptr<ShardLoader>> begin(const Checkpoint& checkpoint,
+                                                    Numerics numerics, std::int32_t first,
+                                                    std::int32_t last);
+
+  std::size_t parts() const { return parts_.size(); }
+  /// Each once. `room` is for rows as they are stored, kept from one call to the next: one a
+  /// thread.
+  Status load(std::size_t part, const ReadGoesOn& goes_on, Buffer& room);
+  /// After all parts.
+  std::shared_ptr<const ShardWeights> take();
+
+ private:
+  /// One end of the model, or a layer.
+  struct Part {
+    const std::vector<WeightSpec>& weights;
+    LayerWeights* layer = nullptr;
+    HeldTensors tensors = {};
+  };
+  ShardLoader(const Checkpoint& checkpoint, Numerics numerics)
+      : checkpoint_(checkpoint), numerics_(numerics) {}
+
+  const Checkpoint& checkpoint_;
+  const Numerics numerics_;
+  std::shared_ptr<ShardWeights> shard_ = std::make_shared<ShardWeights>();
+  std::vector<Part> parts_;
+};
+
+/// All of its parts.
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
                                                        std::int32_t last,
                                                        const ReadGoesOn& goes_on = {});
 
-/// Reads and packs one routed expert.
+/// Reads and packs one routed expert. `room`: as with ShardLoader; null: of its own.
 Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& checkpoint,
                                                          Numerics numerics, std::int32_t layer,
                                                          std::int32_t expert,
-                                                         const ReadGoesOn& goes_on = {});
+                                                         const ReadGoesOn& goes_on = {},
+                                                         Buffer* room = nullptr);
 
 }  // namespace troupe

@@ -17,6 +17,10 @@ class Buffer {
   /// For bytes that are all written before they are read: large buffers cost no pass over memory.
   static Buffer uninitialized(std::size_t bytes);
 
+  /// The same, side by side with others of its kind in huge pages (HugeMemory), unless it is small:
+  /// for what streams through the processor at every step.
+  static Buffer in_huge_pages(std::size_t bytes);
+
   std::size_t size() const { return bytes_; }
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
@@ -26,8 +30,10 @@ class Buffer {
   std::span<const std::byte> span() const { return {data_.get(), bytes_}; }
 
  private:
+  enum class Origin : std::uint8_t { kHeap, kMapped, kHugeMemory };
   struct Free {
-    std::size_t mapped_bytes;  // 0: from the heap
+    Origin origin;
+    std::size_t bytes;  // as they were asked for there
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> data_;

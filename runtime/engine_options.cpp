@@ -31,9 +31,6 @@ Status check(const EngineOptions& o) {
     return invalid_argument(
         "--tensor-parallel-size above 1 is not supported yet; use --pipeline-parallel-size or "
         "--data-parallel-size.");
-  if (o.kv_cache_dtype != "auto")
-    return invalid_argument("--kv-cache-dtype must be auto, not '" + o.kv_cache_dtype +
-                            "': the numerics decide.");
   return {};
 }
 

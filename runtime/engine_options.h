@@ -18,7 +18,6 @@ struct EngineOptions {
   std::int32_t max_num_batched_tokens = 2048;    ///< tokens in one step of a replica
   std::int32_t block_size = 16;                  ///< KV positions a block
   std::uint64_t kv_cache_memory = 0;  ///< bytes a shard; 0: from what the device has left
-  std::string kv_cache_dtype = "auto";           ///< auto: the numerics' wire type
   std::optional<std::uint64_t> seed;             ///< default seed of requests that have none
   std::int32_t request_timeout_s = 600;
   std::int32_t tensor_parallel_size = 1;
@@ -26,7 +25,8 @@ struct EngineOptions {
   std::int32_t data_parallel_size = 0;           ///< 0: one replica a device, if it fits
   std::int32_t redundant_experts = 0;            ///< extra copies of experts, a layer
   std::int32_t min_devices = 1;
-  std::optional<Numerics> numerics;              ///< none: the fastest that every member has
+  bool prefix_caching = true;  ///< rows of prompts that begin alike are computed once
+  std::optional<Numerics> numerics;              ///< none: bf16, if every member has it
 };
 
 /// Whether every value can be used; the error names the one that cannot, as its flag is called.

@@ -12,7 +12,8 @@
 
 namespace troupe {
 
-/// One turn of a conversation. `role` is system, user or assistant.
+/// One turn of a conversation. `role` is system, user or assistant, or what else the model's chat
+/// template knows: tool, developer.
 struct ChatMessage {
   std::string role;
   std::string content;
@@ -26,6 +27,7 @@ using Prompt = std::variant<std::string, std::vector<TokenId>, std::vector<ChatM
 /// OpenAI's default. Validated by the ModelFrontend before the Router sees it.
 struct GenerationRequest {
   Prompt prompt;
+  std::string chat_template_kwargs;  ///< a JSON object for the chat template; empty: none
   std::optional<std::uint32_t> max_tokens;
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty,
       frequency_penalty;
@@ -59,6 +61,7 @@ struct GenerationEvent {
   std::vector<TokenOutput> prompt_logprobs;  ///< with the first event: of prompt tokens 1, 2, ...
   GenerationTiming timing;
   std::optional<Error> error;        ///< ends the request
+  std::uint32_t cached_tokens = 0;   ///< of prompt_tokens: found in the prefix cache
 };
 
 /// Something that happened to the cluster, for the status, the console and subscribers.

@@ -140,6 +140,8 @@ inline constexpr int kSumSlices = 8;
 /// Attention reduces over the context in chunks of this many absolute positions.
 inline constexpr int kAttentionChunk = 64;
 
+/// Numerics that a node says it can run.
+inline constexpr std::size_t kNumericsMax = 16;
 /// Messages that may wait for one actor; beyond it a sender gets an error.
 inline constexpr std::size_t kMailboxMax = 1u << 18;
 /// Room beyond it for what only the node itself can say: a shard has at most one such message a
@@ -165,8 +167,11 @@ static_assert(kExpertSilence < kStepDeadline);
 inline constexpr auto kStepTimeMax = 600s;
 static_assert(kStepDeadline < kStepTimeMax);
 /// What a step with rows of prompts is to take: a prompt's chunks are cut to it, by the measured
-/// time of the steps before. While others stream beside it every step is a pause for them.
+/// time of the steps before. While others stream beside it every step is a pause for them: it may
+/// be so many times what their steps take alone, so that the longest pauses stay below three times.
 inline constexpr auto kStepTarget = 500ms;
+inline constexpr double kStepStretchShared = 2.1;
+/// The same as long as none of their steps has been measured.
 inline constexpr auto kStepTargetShared = 100ms;
 static_assert(kStepTargetShared < kStepTarget && kStepTarget < kProgressEvery);
 /// A chunk's rows: the least, below which a prompt's overhead is all that is computed, and how many
@@ -178,8 +183,8 @@ inline constexpr std::int32_t kChunkRowsFirst = 256;
 /// its sampling parameters, and a sentence if it is in trouble.
 inline constexpr std::int32_t kStepRowsMax = 32768;
 inline constexpr std::int32_t kStepSequencesMax = 8192;
-/// KV blocks of one replica: each is named in a plan at most once. Of 16 positions they hold 32
-/// million.
+/// KV blocks of one replica, and the most that the tables of one plan name; each sequence names
+/// those that it shares. Of 16 positions they hold 32 million.
 inline constexpr std::int32_t kStepBlocksMax = 2 << 20;
 inline constexpr std::size_t kStepSequenceBytesMax = 512;
 inline constexpr std::size_t kStepResultBytesMax = 24 + 8 * (kTopLogprobsMax + 2);

@@ -14,8 +14,8 @@ namespace troupe {
 struct StepSequence {
   SequenceId id;
   /// Block of every position from 0 on, as far as this step reaches: position p lives in
-  /// block_table[p / block_size], slot p % block_size. Blocks are those of every shard's pool
-  /// alike.
+  /// block_table[p / block_size], row p % block_size of it. Blocks are those of every shard's pool
+  /// alike. On its way to a shard only what is new: see table_base.
   std::vector<std::int32_t> block_table;
   /// Position of tokens[0]; everything before it is in the KV cache.
   std::int32_t first_position = 0;
@@ -26,6 +26,11 @@ struct StepSequence {
   bool prompt_logprobs = false;      ///< rows with a target also yield that token's log-probability
   std::vector<TokenId> targets;      ///< with prompt_logprobs: what follows each row, or -1
   bool canary = false;               ///< its rows are hashed at the boundaries of layers
+  /// Where the shards keep its table: no two sequences that run share a slot.
+  std::int32_t table_slot = 0;
+  /// On its way to a shard: so many blocks come before block_table, as the shard's slot has them.
+  /// 0: the table is whole.
+  std::int32_t table_base = 0;
   bool operator==(const StepSequence&) const = default;
 };
 

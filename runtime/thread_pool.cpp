@@ -7,18 +7,43 @@
 #include <vector>
 
 #include "runtime/alternate_stack.h"
+#include "runtime/float_mode.h"
 
 namespace troupe {
+namespace {
 
+/// A step is many short loops: how long a thread looks for the next one before it sleeps, about 150
+/// us. Waking it costs more than most loops take.
+constexpr int kSpins = 5000;
+constexpr int kPausesPerSpin = 2;
+
+/// Whether `ready` came true within the spins.
+template <class Ready>
+bool spin(bool worthwhile, const Ready& ready) {
+  for (int i = 0; worthwhile && i < kSpins; ++i) {
+    if (ready()) return true;
+    for (int j = 0; j < kPausesPerSpin; ++j) __builtin_ia32_pause();
+  }
+  return ready();
+}
+
+}  // namespace
+
+/// A round begins when `round` goes up and has ended when `busy` is 0. Both sides look at these
+/// before they sleep; who changes one wakes a sleeper only where there is one.
 struct ThreadPool::State {
   explicit State(const std::atomic<bool>& interrupted) : interrupted(interrupted) {}
   const std::atomic<bool>& interrupted;
+  std::atomic<std::uint64_t> round{0};
+  std::atomic<int> busy{0};  ///< workers that have not finished the round
+  std::atomic<bool> stop{false};
+  bool spins = true;  ///< there is a processor for every thread
+
   std::mutex mutex;
   std::condition_variable start, done;
-  std::uint64_t round = 0;  // guarded by mutex; also read by spinning workers
-  std::atomic<std::uint64_t> round_hint{0};
-  int busy = 0;  // workers that have not finished the round
-  bool stop = false;
+  std::atomic<int> sleepers{0};       ///< workers; changed under the mutex
+  std::atomic<bool> waiting{false};  ///< the caller sleeps; changed under the mutex
+  std::atomic<std::uint64_t> wakeups{0};
 
   std::size_t count = 0;
   Share share = Share::kNext;
@@ -36,38 +61,58 @@ struct ThreadPool::State {
     }
   }
 
+  void begin_round() {
+    ++round;
+    if (sleepers == 0) return;
+    { std::lock_guard lock(mutex); }
+    ++wakeups;
+    start.notify_all();
+  }
+
+  void await_round(std::uint64_t seen) {
+    if (spin(spins, [&] { return round != seen; })) return;
+    std::unique_lock lock(mutex);
+    ++sleepers;
+    start.wait(lock, [&] { return round != seen; });
+    --sleepers;
+  }
+
+  void end_round() {
+    if (--busy > 0 || !waiting) return;
+    { std::lock_guard lock(mutex); }
+    done.notify_one();
+  }
+
+  void await_end() {
+    if (spin(spins, [&] { return busy == 0; })) return;
+    std::unique_lock lock(mutex);
+    waiting = true;
+    done.wait(lock, [&] { return busy == 0; });
+    waiting = false;
+  }
+
   void loop(int thread) {
     const AlternateStack stack;
-    std::uint64_t seen = 0;
-    while (true) {
-      // A step is many short loops: wait a moment for the next one before sleeping.
-      for (int spin = 0; spin < 2000 && round_hint.load(std::memory_order_acquire) == seen; ++spin)
-        __builtin_ia32_pause();
-      std::unique_lock lock(mutex);
-      start.wait(lock, [&] { return stop || round != seen; });
+    set_float_mode();
+    for (std::uint64_t seen = 0;; ++seen) {
+      await_round(seen);
       if (stop) return;
-      seen = round;
-      lock.unlock();
       work(thread);
-      lock.lock();
-      if (--busy == 0) done.notify_one();
+      end_round();
     }
   }
 };
 
 ThreadPool::ThreadPool(int threads)
     : threads_(threads < 1 ? 1 : threads), state_(new State(interrupted_)) {
+  state_->spins = static_cast<unsigned>(threads_) <= std::thread::hardware_concurrency();
   for (int i = 1; i < threads_; ++i)
     state_->workers.emplace_back([s = state_.get(), i] { s->loop(i); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-    state_->round_hint.fetch_add(1);
-  }
-  state_->start.notify_all();
+  state_->stop = true;
+  state_->begin_round();
   for (auto& worker : state_->workers) worker.join();
 }
 
@@ -75,6 +120,8 @@ std::uint64_t ThreadPool::progress() const {
   const std::uint64_t loops = progress_.load(std::memory_order_relaxed);
   return (loops << 32) + state_->next.load(std::memory_order_relaxed);
 }
+
+std::uint64_t ThreadPool::wakeups() const { return state_->wakeups; }
 
 void ThreadPool::run(std::size_t count, Share share, Call call, const void* body) {
   if (threads_ == 1 || count <= 1) {
@@ -85,21 +132,15 @@ void ThreadPool::run(std::size_t count, Share share, Call call, const void* body
     return;
   }
   State& s = *state_;
-  {
-    std::lock_guard lock(s.mutex);
-    s.count = count;
-    s.share = share;
-    s.call = call;
-    s.body = body;
-    s.next.store(0, std::memory_order_relaxed);
-    s.busy = threads_ - 1;
-    ++s.round;
-    s.round_hint.store(s.round, std::memory_order_release);
-  }
-  s.start.notify_all();
+  s.count = count;
+  s.share = share;
+  s.call = call;
+  s.body = body;
+  s.next.store(0, std::memory_order_relaxed);
+  s.busy = threads_ - 1;
+  s.begin_round();
   s.work(0);
-  std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  s.await_end();
 }
 
 }  // namespace troupe

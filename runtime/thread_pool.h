@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -15,8 +14,8 @@ namespace troupe {
 using Fault = std::atomic<const char*>;
 
 /// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its
-/// compute thread only. Which thread runs which index changes no result, because kernels never sum
-/// across indices.
+/// compute thread only. Its threads have the float mode of runtime/float_mode.h. Which thread runs
+/// which index changes no result, because kernels never sum across indices.
 class ThreadPool {
  public:
   /// `threads` counts the caller: 1 means that everything runs inline.
@@ -30,6 +29,9 @@ class ThreadPool {
   /// Changes with every loop that begins or ends and every index within one: what a stuck device is
   /// told by. Any thread may ask.
   std::uint64_t progress() const;
+
+  /// How often a loop had to wake threads that slept: a step of many short loops should not.
+  std::uint64_t wakeups() const;
 
   /// What loops throw once interrupt() has been called.
   struct Interrupted : std::exception {

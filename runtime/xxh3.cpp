@@ -23,6 +23,11 @@ Digest Xxh3::digest() const {
   return {hash.low64, hash.high64};
 }
 
+Digest xxh3_128(const void* data, std::size_t bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+  return {hash.low64, hash.high64};
+}
+
 std::uint64_t xxh3_64(const void* data, std::size_t bytes, std::uint64_t seed) {
   return XXH3_64bits_withSeed(data, bytes, seed);
 }

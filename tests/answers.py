@@ -143,7 +143,9 @@ def answer_of(body, whole=True):
     for value in (json.loads(event) for event in events if event != b"[DONE]"):
         if "error" in value:
             return None, value["error"].get("message", "an error without a message")
-        usage += [value["usage"]] if value.get("usage") else []
+        if value.get("usage"):
+            # What was found in the prefix cache depends on who came before.
+            usage.append({k: v for k, v in value["usage"].items() if k != "prompt_tokens_details"})
         for choice in value["choices"]:
             add_choice(choices, choice, value.get("prompt_token_ids"))
     return {"choices": choices, "usage": usage}, None

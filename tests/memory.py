@@ -6,7 +6,7 @@ A parent may write to its children's memory through /proc/PID/mem, so the progra
 import json
 import struct
 
-PANEL = 32  # outputs that are packed side by side (kernels/packed_matrix.h)
+TILE = 16  # outputs that are packed side by side (kernels/cpu/weight_layout.h)
 PAIRS = 4  # of inputs; enough bytes to be found by
 
 
@@ -23,8 +23,8 @@ def stored_rows(model, tensor, rows):
 
 
 def packed_start(model, tensor):
-    """How a bf16 matrix begins in memory: pairs of inputs, for 32 outputs side by side."""
-    rows = stored_rows(model, tensor, PANEL)
+    """How a bf16 matrix begins in memory: pairs of inputs, for 16 outputs side by side."""
+    rows = stored_rows(model, tensor, TILE)
     return b"".join(row[4 * pair : 4 * pair + 4] for pair in range(PAIRS) for row in rows)
 
 
@@ -61,5 +61,5 @@ def poke(pid, model, tensor):
     """Flips a bit in every copy of a tensor that a process holds; says how many there were."""
     found = places(pid, packed_start(model, tensor))
     for address in found:
-        flip(pid, address + PANEL + 2)
+        flip(pid, address + TILE + 2)
     return len(found)

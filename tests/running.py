@@ -1,8 +1,10 @@
 """Runs the program as its users do: real processes, real sockets, every wait with a deadline."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -19,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TROUPE = Path(os.environ.get("TROUPE") or ROOT / "build" / "troupe").resolve()
 DEMO = ROOT / "tools" / "demo" / "pocket-dictionary"
-V3 = ROOT / "tests" / "golden" / "v3"
-V2_LITE = ROOT / "tests" / "golden" / "v2-lite"
+GOLDEN = ROOT / "tests" / "golden"
+V3 = GOLDEN / "v3"
+V2_LITE = GOLDEN / "v2-lite"
 # One mark for all clusters of this test run, so that leftovers can be told from strangers' processes.
 MARK = "TROUPE_TEST_CLUSTER"
 
@@ -55,23 +58,25 @@ def generate(model, *words, seconds=120):
     return json.loads(done.stdout)
 
 
-def numerics_here():
-    """The kernel families that this processor can run."""
+def cpu_families_here():
+    """The families of instructions that this processor has, slowest first."""
     flags = set(Path("/proc/cpuinfo").read_text().split("flags")[1].split("\n")[0].split())
-    families = ["reference"]
-    if {"avx2", "fma"} <= flags:
+    families = []
+    if {"avx2", "fma", "f16c"} <= flags:
         families.append("avx2")
-    if "avx512_bf16" in flags:
-        families.append("avx512_bf16")
-    if "amx_bf16" in flags:
-        families.append("amx_bf16")
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512_bf16"} <= flags:
+        families.append("avx512")
+        if {"amx_tile", "amx_bf16"} <= flags:
+            families.append("amx")
     return families
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that the system gives to outgoing connections: nobody takes it meanwhile."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.SystemRandom().randrange(12_000, 32_000)))
+            return s.getsockname()[1]
 
 
 def float32_bits(values):
@@ -239,11 +244,17 @@ class Cluster:
         status = self.status_or_none()
         return status and status["cluster"]["state"]
 
-    def wait_ready(self, seconds=30):
+    def _wait(self, condition, seconds, what):
         try:
-            wait_until(lambda: self.state() == "ready", seconds, "the cluster is ready")
+            wait_until(condition, seconds, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from None
+
+    def wait_answers(self, seconds=30):
+        self._wait(self.status_or_none, seconds, "the head answers")
+
+    def wait_ready(self, seconds=30):
+        self._wait(lambda: self.state() == "ready", seconds, "the cluster is ready")
 
     def logs(self):
         return "\n".join(f"== {p.log_path.name}\n{p.log()[-4000:]}" for p in self.processes)

@@ -53,6 +53,7 @@ Prompt get_prompt(In& in, wire::GenerationRequest::Prompt::Reader wire) {
 
 void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationRequest& request) {
   put_prompt(out, wire.getPrompt(), request.prompt);
+  wire.setChatTemplateKwargs(out.text(request.chat_template_kwargs, "chat_template_kwargs"));
   if (request.max_tokens) wire.getMaxTokens().setValue(*request.max_tokens);
   put(wire.initTemperature(), request.temperature);
   put(wire.initTopP(), request.top_p);
@@ -76,6 +77,7 @@ void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationReques
 GenerationRequest get_request(In& in, wire::GenerationRequest::Reader wire) {
   GenerationRequest request;
   request.prompt = get_prompt(in, wire.getPrompt());
+  request.chat_template_kwargs = in.text(wire.getChatTemplateKwargs(), "chat_template_kwargs");
   request.max_tokens = get_optional<std::uint32_t>(in, wire.getMaxTokens());
   request.temperature = get_float(in, wire.getTemperature());
   request.top_p = get_float(in, wire.getTopP());
@@ -110,6 +112,7 @@ void put(Out& out, wire::GenerationEvent::Builder wire, const GenerationEvent& e
   timing.setFirstTokenMs(event.timing.first_token_ms);
   timing.setTotalMs(event.timing.total_ms);
   if (event.error) transport::put(out, wire.getError().initValue(), *event.error);
+  wire.setCachedTokens(event.cached_tokens);
 }
 
 double get_ms(In& in, double ms) {
@@ -131,6 +134,7 @@ GenerationEvent get_event(In& in, wire::GenerationEvent::Reader wire) {
   event.timing = {get_ms(in, timing.getQueuedMs()), get_ms(in, timing.getFirstTokenMs()),
                   get_ms(in, timing.getTotalMs())};
   event.error = get_optional_error(in, wire.getError());
+  event.cached_tokens = wire.getCachedTokens();
   return event;
 }
 

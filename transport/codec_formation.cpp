@@ -15,8 +15,11 @@ ReplicaReport get_replica(In& in, wire::ReplicaReport::Reader wire) {
                        wire.getWaiting(),
                        in.in_range(wire.getKvBlocksTotal(), 0, kInt32Max, "a count of KV blocks"),
                        in.in_range(wire.getKvBlocksUsed(), 0, kInt32Max, "a count of KV blocks"),
-                       wire.getPreemptions()};
-  in.require(report.kv_blocks_used <= report.kv_blocks_total, "more KV blocks are used than exist");
+                       wire.getPreemptions(),
+                       in.in_range(wire.getKvBlocksCached(), 0, kInt32Max, "a count of KV blocks")};
+  in.require(std::int64_t{report.kv_blocks_used} + report.kv_blocks_cached <=
+                 report.kv_blocks_total,
+             "more KV blocks are used than exist");
   return report;
 }
 
@@ -103,7 +106,9 @@ Join get(In& in, wire::Join::Reader wire) {
   message.role = in.name(wire.getRole(), "the role");
   // A newer program may know families that this one does not: they are no choice here.
   for (const wire::Numerics numerics : wire.getNumerics())
-    if (static_cast<int>(numerics) < kNumericsCount && message.numerics.size() < kNumericsCount)
+    if (static_cast<std::uint16_t>(numerics) <= 255 &&
+        is_numerics(static_cast<std::uint8_t>(numerics)) &&
+        message.numerics.size() < limits::kNumericsMax)
       message.numerics.push_back(static_cast<Numerics>(numerics));
   message.checkpoint_hash = in.name(wire.getCheckpointHash(), "the checkpoint's hash");
   const auto devices = wire.getDevices();
@@ -152,6 +157,7 @@ void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
              w.setUtilization(report.utilization);
              w.setProbeUs(report.probe_us);
              w.setFailed(out.sentence(report.failed));
+             w.setExpertsRead(report.experts_read);
            });
   put_list(message.replicas, wire.initReplicas(message.replicas.size()),
            [](auto w, const ReplicaReport& report) {
@@ -160,6 +166,7 @@ void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
              w.setWaiting(report.waiting);
              w.setKvBlocksTotal(report.kv_blocks_total);
              w.setKvBlocksUsed(report.kv_blocks_used);
+             w.setKvBlocksCached(report.kv_blocks_cached);
              w.setPreemptions(report.preemptions);
            });
   put(out, wire.initProofs(), message.proofs);
@@ -174,7 +181,7 @@ Renew get(In& in, wire::Renew::Reader wire) {
   message.devices = in.list<DeviceReport>(devices, [&](auto w) {
     return DeviceReport{w.getMemoryUsedBytes(),
                         in.in_range(w.getUtilization(), 0, 1, "a device's utilization"),
-                        w.getProbeUs(), in.sentence(w.getFailed())};
+                        w.getProbeUs(), in.sentence(w.getFailed()), w.getExpertsRead()};
   });
   message.replicas =
       in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });

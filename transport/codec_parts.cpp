@@ -1,5 +1,6 @@
 #include "transport/codec_parts.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -26,6 +27,12 @@ const char* name_fault(std::string_view text) {
 
 float finite(In& in, float value, float low, float high, const char* what) {
   return in.in_range(value, low, high, what);
+}
+
+/// Its bits say whether it is zero: a thread whose denormals are zero would not.
+float positive(In& in, float value, float high, const char* what) {
+  in.require(std::bit_cast<std::uint32_t>(value) != 0, "a number that must not be zero is");
+  return finite(in, value, 0, high, what);
 }
 
 /// Rounding may lift the log-probability of a certain token a little above zero.
@@ -142,7 +149,10 @@ DeviceRef get(In& in, wire::DeviceRef::Reader wire) {
 }
 
 Numerics get_numerics(In& in, wire::Numerics wire) {
-  return in.enumeration(wire, static_cast<Numerics>(kNumericsCount - 1), "the numerics");
+  const auto value = static_cast<std::uint16_t>(wire);
+  in.require(value <= 255 && is_numerics(static_cast<std::uint8_t>(value)),
+             "the numerics are unknown");
+  return static_cast<Numerics>(value);
 }
 
 void put(Out& out, wire::Error::Builder wire, const Error& error) {
@@ -170,13 +180,12 @@ void put(Out&, wire::SamplingParams::Builder wire, const SamplingParams& samplin
 
 SamplingParams get(In& in, wire::SamplingParams::Reader wire) {
   constexpr float kMax = std::numeric_limits<float>::max();
-  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
   SamplingParams s;
   s.temperature = finite(in, wire.getTemperature(), 0, kMax, "temperature");
-  s.top_p = finite(in, wire.getTopP(), kTiny, 1, "top_p");
+  s.top_p = positive(in, wire.getTopP(), 1, "top_p");
   s.top_k = in.in_range(wire.getTopK(), 0, kInt32Max, "top_k");
   s.min_p = finite(in, wire.getMinP(), 0, 1, "min_p");
-  s.repetition_penalty = finite(in, wire.getRepetitionPenalty(), kTiny, kMax, "repetition_penalty");
+  s.repetition_penalty = positive(in, wire.getRepetitionPenalty(), kMax, "repetition_penalty");
   s.presence_penalty = finite(in, wire.getPresencePenalty(), -2, 2, "presence_penalty");
   s.frequency_penalty = finite(in, wire.getFrequencyPenalty(), -2, 2, "frequency_penalty");
   s.seed = wire.getSeed();

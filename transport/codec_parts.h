@@ -186,7 +186,8 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(StepProgress, STEP_PROGRESS)           \
   KIND(ExpertProgress, EXPERT_PROGRESS)       \
   KIND(CrashReport, CRASH_REPORT)             \
-  KIND(Discard, DISCARD)
+  KIND(Discard, DISCARD)                      \
+  KIND(ForgetPrefixes, FORGET_PREFIXES)
 
 
 // One pair each; they live in the file of their section.

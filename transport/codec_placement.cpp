@@ -19,7 +19,7 @@ void put(Out& out, wire::EngineOptions::Builder wire, const EngineOptions& engin
   wire.setMaxNumBatchedTokens(engine.max_num_batched_tokens);
   wire.setBlockSize(engine.block_size);
   wire.setKvCacheMemoryBytes(engine.kv_cache_memory);
-  wire.setKvCacheDtype(out.name(engine.kv_cache_dtype, "the KV cache's type"));
+  wire.setKvCacheDtype("auto");  // older nodes want it
   if (engine.seed) wire.getSeed().setValue(*engine.seed);
   wire.setRequestTimeoutS(engine.request_timeout_s);
   wire.setTensorParallelSize(engine.tensor_parallel_size);
@@ -27,6 +27,7 @@ void put(Out& out, wire::EngineOptions::Builder wire, const EngineOptions& engin
   wire.setDataParallelSize(engine.data_parallel_size);
   wire.setRedundantExperts(engine.redundant_experts);
   wire.setMinDevices(engine.min_devices);
+  wire.setPrefixCaching(engine.prefix_caching);
   if (engine.numerics) wire.getNumerics().setValue(static_cast<wire::Numerics>(*engine.numerics));
 }
 
@@ -40,7 +41,6 @@ EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
       in.in_range(wire.getMaxNumBatchedTokens(), 1, kCountMax, "max_num_batched_tokens");
   engine.block_size = in.in_range(wire.getBlockSize(), 1, kCountMax, "block_size");
   engine.kv_cache_memory = wire.getKvCacheMemoryBytes();
-  engine.kv_cache_dtype = in.name(wire.getKvCacheDtype(), "the KV cache's type");
   const auto seed = wire.getSeed();
   if (seed.isValue())
     engine.seed = seed.getValue();
@@ -57,6 +57,7 @@ EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
   engine.redundant_experts =
       in.in_range(wire.getRedundantExperts(), 0, limits::kExpertsMax, "redundant_experts");
   engine.min_devices = in.in_range(wire.getMinDevices(), 0, kCountMax, "min_devices");
+  engine.prefix_caching = wire.getPrefixCaching();
   const auto numerics = wire.getNumerics();
   if (numerics.isValue())
     engine.numerics = get_numerics(in, numerics.getValue());

@@ -131,4 +131,9 @@ CanaryResult get(In& in, wire::CanaryResult::Reader wire) {
           get_words(in, wire.getDigests()), get_optional_error(in, wire.getError())};
 }
 
+void put(Out&, wire::ForgetPrefixes::Builder wire, const ForgetPrefixes& message) {
+  wire.setReplica(message.replica);
+}
+ForgetPrefixes get(In&, wire::ForgetPrefixes::Reader wire) { return {wire.getReplica()}; }
+
 }  // namespace troupe::transport

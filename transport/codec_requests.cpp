@@ -25,6 +25,7 @@ SequenceEvent get_event(In& in, wire::SequenceEvent::Reader wire) {
   event.prompt_index = in.in_range(wire.getPromptIndex(), 0, kInt32Max, "a token's index");
   event.prompt_logprobs = get_tokens(in, wire.getPromptLogprobs());
   event.error = get_optional_error(in, wire.getError());
+  event.cached_tokens = in.in_range(wire.getCachedTokens(), -1, kInt32Max, "a count of tokens");
   return event;
 }
 
@@ -79,6 +80,7 @@ void put(Out& out, wire::SequenceEvents::Builder wire, const SequenceEvents& mes
              put_tokens(out, w.initPromptLogprobs(event.prompt_logprobs.size()),
                         event.prompt_logprobs);
              if (event.error) put(out, w.getError().initValue(), *event.error);
+             w.setCachedTokens(event.cached_tokens);
            });
 }
 

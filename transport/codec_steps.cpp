@@ -14,13 +14,18 @@ void put(Out& out, wire::StepSequence::Builder wire, const StepSequence& sequenc
   wire.setPromptLogprobs(sequence.prompt_logprobs);
   put_ints(wire.initTargets(sequence.targets.size()), sequence.targets);
   wire.setCanary(sequence.canary);
+  wire.setTableSlot(sequence.table_slot);
+  wire.setTableBase(sequence.table_base);
 }
 
 StepSequence get_sequence(In& in, wire::StepSequence::Reader wire) {
   StepSequence s;
   s.id = SequenceId{wire.getId()};
   s.block_table = in.ints(wire.getBlockTable(), 0, kInt32Max, "a block");
-  in.require(!s.block_table.empty(), "a sequence has no blocks");
+  s.table_slot =
+      in.in_range(wire.getTableSlot(), 0, limits::kStepSequencesMax - 1, "a table's slot");
+  s.table_base = in.in_range(wire.getTableBase(), 0, limits::kStepBlocksMax, "a count of blocks");
+  in.require(s.table_base > 0 || !s.block_table.empty(), "a sequence has no blocks");
   s.tokens = in.ints(wire.getTokens(), 0, kTokenMax, "a token");
   in.require(!s.tokens.empty(), "a sequence has no rows");
   s.first_position =
@@ -172,7 +177,7 @@ Dispatch get(In& in, wire::Dispatch::Reader wire) {
                       in.in_range(w.getExpert(), 0, limits::kExpertsMax - 1, "an expert")};
   });
   in.require(!message.pairs.empty(), "a dispatch asks for nothing");
-  check_rows(in, message.rows, wire_size(WireType::kBf16));
+  check_rows(in, message.rows, dtype_size(DType::kBf16));
   message.payload = in.payload();
   return message;
 }
@@ -184,7 +189,7 @@ void put(Out&, wire::ExpertOutput::Builder wire, const ExpertOutput& message) {
 
 ExpertOutput get(In& in, wire::ExpertOutput::Reader wire) {
   in.require(wire.getPairs() > 0, "an expert output has no rows");
-  check_rows(in, wire.getPairs(), wire_size(WireType::kBf16));
+  check_rows(in, wire.getPairs(), dtype_size(DType::kBf16));
   return {wire.getCall(), wire.getPairs(), in.payload()};
 }
 

@@ -104,6 +104,7 @@ struct DeviceReport {
   float utilization = 0;       ///< [0, 1] over the last interval
   std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
   std::string failed = {};     ///< why it computes no more; empty: it does
+  std::uint64_t experts_read = 0;  ///< how often an expert's weights were read, since it began
 };
 
 struct ReplicaReport {
@@ -113,6 +114,7 @@ struct ReplicaReport {
   std::int32_t kv_blocks_total = 0;
   std::int32_t kv_blocks_used = 0;
   std::uint64_t preemptions = 0;
+  std::int32_t kv_blocks_cached = 0;  ///< that no sequence uses, kept for later ones
 };
 
 /// What a node knows of the copies that it holds.
@@ -255,6 +257,12 @@ struct CanaryResult {
   std::optional<Error> error = {};
 };
 
+/// Supervisor -> Replica: a device or a copy that had a share in rows so far was wrong, or is gone
+/// before it has proven that it was not. No later sequence finds any of them.
+struct ForgetPrefixes {
+  std::uint32_t replica = 0;
+};
+
 // --- Requests (control lane) --------------------------------------------------------------------
 
 /// Router -> Replica: generate this sequence. `output` is what an earlier attempt already gave.
@@ -285,6 +293,8 @@ struct SequenceEvent {
   std::uint32_t prompt_index = 0;  ///< prompt position of prompt_logprobs[0]
   std::vector<TokenOutput> prompt_logprobs;
   std::optional<Error> error;  ///< ends the attempt
+  /// With `started`: tokens whose rows were found in the prefix cache; -1: there is none.
+  std::int32_t cached_tokens = -1;
 };
 /// Replica -> Router: one message a step.
 struct SequenceEvents {
@@ -454,7 +464,8 @@ using Message =
                  StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
-                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard>;
+                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
+                 ForgetPrefixes>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

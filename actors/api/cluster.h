@@ -55,6 +55,7 @@ struct MovesProgress {
 struct LocalClusterOptions {
   EngineOptions engine;
   int threads = 0;                  ///< of its one device; 0: all processors
+  CpuFamily cpu_family = supported_cpu_families().back();  ///< instructions; the bits are the same
   std::uint64_t device_memory = 0;  ///< bytes; 0: this machine's
 };
 

@@ -52,6 +52,7 @@ class LocalCluster : public Cluster {
     worker.head = "this process";
     Device::Options device;
     device.threads = options.threads > 0 ? options.threads : host_processors();
+    device.cpu_family = options.cpu_family;
     device.memory_total = options.device_memory > 0 ? options.device_memory : host_memory_bytes();
     worker.devices = {device};
     auto joined = WorkerNode::start(*host_, std::move(worker), head_->make_local_link());

@@ -8,8 +8,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<const char*, 4> kBreakable = {"linear", "linear_heads", "expert_ffn",
-                                                   "mla_attention"};
+constexpr std::array<const char*, 3> kBreakable = {"linear", "expert_mlp", "attention"};
 
 std::vector<int> allowed_cores() {
   cpu_set_t set;
@@ -46,38 +45,29 @@ bool Breakage::known() const {
   return std::find(kBreakable.begin(), kBreakable.end(), op) != kBreakable.end();
 }
 
-AnswerCheck::AnswerCheck(ThreadPool& threads, bool (*compared)(Numerics))
+AnswerCheck::AnswerCheck(ThreadPool& threads)
     : threads_(threads),
-      compared_(compared),
       cores_(allowed_cores()),
       given_(static_cast<std::size_t>(threads.threads())) {
   if (cores_.empty()) cores_.push_back(0);
 }
 
-Result<std::vector<std::string>> AnswerCheck::begin(std::span<const Numerics> families) {
-  std::vector<std::string> notes;
+Status AnswerCheck::begin(std::span<const Numerics> numerics, CpuFamily family) {
   items_.clear();
-  for (const Numerics numerics : families) {
-    bool adopted = false;
+  next_ = 0;
+  for (const Numerics n : numerics) {
     for (std::size_t i = 0; i < kernels::known_questions().size(); ++i) {
-      items_.push_back({numerics, i, kernels::known_answer(numerics, i)});
-      Item& item = items_.back();
-      ask(item);
-      const bool agree = std::all_of(given_.begin(), given_.end(), [&](const Given& given) {
-        return given.answer == given_[0].answer;
-      });
-      if (agree && given_[0].answer != item.answer && !compared_(numerics)) {
-        item.answer = given_[0].answer;
-        adopted = true;
-      }
-      if (const Status right = compare(item); !right.ok()) return right.error();
+      items_.push_back({n, family, i, kernels::known_answer(n, i)});
+      ask(items_.back());
+      if (Status right = compare(items_.back()); !right.ok()) return right;
     }
-    if (adopted)
-      notes.push_back("The numbers of " + std::string(to_string(numerics)) +
-                      " differ here from those that were foreseen for it, on all threads alike; "
-                      "what they are now is what they must stay.");
   }
-  return notes;
+  return {};
+}
+
+bool AnswerCheck::agreed() const {
+  return std::all_of(given_.begin(), given_.end(),
+                     [&](const Given& given) { return given.answer == given_[0].answer; });
 }
 
 void AnswerCheck::break_down(const Breakage& breakage) {
@@ -109,9 +99,8 @@ void AnswerCheck::ask(const Item& item) {
   threads_.on_each_thread([&](int thread) {
     const auto index = static_cast<std::size_t>(thread);
     const Pinned pinned(cores_[(index + round_ * given_.size()) % cores_.size()]);
-    kernels::Scratch scratch;
-    const kernels::Context context{item.numerics, nullptr, &scratch, &threads_.fault()};
-    given_[index] = {kernels::ask(context, item.question), sched_getcpu()};
+    kernels::Stream stream({item.numerics, item.family, nullptr, &threads_.fault()});
+    given_[index] = {kernels::ask(stream, item.question), sched_getcpu()};
   });
 }
 
@@ -122,8 +111,9 @@ Status AnswerCheck::compare(Item& item) {
     const auto since = std::chrono::duration_cast<std::chrono::seconds>(time - item.last_good);
     return internal_error(
         to_string(kernels::known_questions()[item.question]) + " of " +
-        std::string(to_string(item.numerics)) + " gave a wrong result on core " +
-        std::to_string(given_[thread].core) + " (compute thread " + std::to_string(thread) + "); " +
+        std::string(to_string(item.numerics)) + " (" + std::string(to_string(item.family)) +
+        ") gave a wrong result on core " + std::to_string(given_[thread].core) +
+        " (compute thread " + std::to_string(thread) + "); " +
         (item.last_good == TimePoint{}
              ? "it has given no right one since the start"
              : "its last right one was " + std::to_string(since.count()) + " s ago"));

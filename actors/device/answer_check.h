@@ -8,6 +8,7 @@
 
 #include "kernels/known_answers.h"
 #include "runtime/clock.h"
+#include "runtime/cpu_family.h"
 #include "runtime/limits.h"
 #include "runtime/numerics.h"
 #include "runtime/result.h"
@@ -18,7 +19,7 @@ namespace troupe {
 /// For tests: from the `calls`-th call of next() on, kernels of the pool spoil the answers of that
 /// op; a round takes `round` calls.
 struct Breakage {
-  std::string op;  ///< linear, linear_heads, expert_ffn or mla_attention
+  std::string op;  ///< linear, expert_mlp or attention
   std::uint64_t calls = 0;
   std::size_t round = limits::kKnownAnswersEvery / std::chrono::seconds(1);
 
@@ -28,18 +29,16 @@ struct Breakage {
 /// Whether each compute thread computes what it must: it is asked questions whose answers ship in
 /// the program (kernels/known_answers.h), on one core after the other. Used on the thread that the
 /// pool is used from.
-///
-/// Answers of a family that was never compared with a processor of this maker may be what is wrong
-/// in the table: if all threads agree on another one, that is what they must give from then on.
 class AnswerCheck {
  public:
-  /// `compared`: whether the table is to be believed of a family.
-  explicit AnswerCheck(ThreadPool& threads,
-                       bool (*compared)(Numerics) = kernels::compared_here);
+  explicit AnswerCheck(ThreadPool& threads);
 
-  /// Asks everything that those families are asked, here and in later rounds. Gives what people
-  /// should know. kInternal: a wrong answer, with op, family, thread, core and the last good one.
-  Result<std::vector<std::string>> begin(std::span<const Numerics> families);
+  /// Asks everything that those numerics are asked, here and in later rounds, with the kernels of
+  /// that family. kInternal: a wrong answer, with op, family, thread, core and the last good one.
+  Status begin(std::span<const Numerics> numerics, CpuFamily family);
+  /// All threads gave the same wrong answer: it may be the family's kernels that do not fit this
+  /// processor, and not a core that is broken.
+  bool agreed() const;
   /// Asks the next few: called once a second, a round takes limits::kKnownAnswersEvery.
   Status next();
   void break_down(const Breakage& breakage);
@@ -47,6 +46,7 @@ class AnswerCheck {
  private:
   struct Item {
     Numerics numerics = Numerics::kReference;
+    CpuFamily family = CpuFamily::kBaseline;
     std::size_t question = 0;
     std::uint64_t answer = 0;
     TimePoint last_good{};  ///< on all threads
@@ -60,7 +60,6 @@ class AnswerCheck {
   Status compare(Item& item);
 
   ThreadPool& threads_;
-  bool (*const compared_)(Numerics);
   std::vector<int> cores_;  ///< that this process may use
   std::vector<Item> items_;
   std::vector<Given> given_;  ///< by thread, to the newest question

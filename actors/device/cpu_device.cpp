@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/alternate_stack.h"
+#include "runtime/float_mode.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -29,6 +30,9 @@ Duration computed() {
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
+/// For kernels that were never compared with the processor they are for.
+constexpr CpuFamily kFallback = CpuFamily::kAvx512;
+
 double ratio(Duration a, Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(std::max<std::int64_t>(b.count(), 1));
 }
@@ -39,6 +43,7 @@ CpuDevice::CpuDevice(const Options& options)
     : Device(options),
       threads_(options.threads),
       answers_(threads_),
+      family_(options.cpu_family),
       thread_([this] { run(); }) {}
 
 CpuDevice::~CpuDevice() {
@@ -51,13 +56,14 @@ CpuDevice::~CpuDevice() {
   }
   changed_.notify_all();
   thread_.join();
+  pool().clear();
 }
 
-Status CpuDevice::submit(std::function<void()> job) {
+Status CpuDevice::submit(std::function<void()> job, Room room) {
   {
     std::lock_guard lock(mutex_);
     if (stop_) return unavailable("The device is being stopped.");
-    if (jobs_.size() >= limits::kComputeQueueMax)
+    if (room == Room::kBounded && jobs_.size() >= limits::kComputeQueueMax)
       return resource_exhausted("The device's compute queue is full.");
     jobs_.push_back(std::move(job));
   }
@@ -67,6 +73,7 @@ Status CpuDevice::submit(std::function<void()> job) {
 
 void CpuDevice::run() {
   const AlternateStack stack;
+  set_float_mode();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
@@ -124,15 +131,15 @@ void CpuDevice::probe() {
   if (!queued.ok()) probing_ = false;
 }
 
-Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> families) {
+Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> numerics) {
   using Proven = Result<std::vector<std::string>>;
   auto proven = std::make_shared<std::promise<Proven>>();
   auto answer = proven->get_future();
   const Status queued =
-      submit([this, proven, asked = std::vector(families.begin(), families.end())] {
+      submit([this, proven, asked = std::vector(numerics.begin(), numerics.end())] {
         spent_.probe = true;
         try {
-          proven->set_value(answers_.begin(asked));
+          proven->set_value(prove_now(asked));
         } catch (const ThreadPool::Interrupted& e) {
           proven->set_value(unavailable(e.what()));
         }
@@ -141,6 +148,20 @@ Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> fami
   if (answer.wait_for(limits::kProveDeadline) != std::future_status::ready)
     return deadline_exceeded("it did not answer questions whose answers are known in time");
   return answer.get();
+}
+
+Result<std::vector<std::string>> CpuDevice::prove_now(std::span<const Numerics> numerics) {
+  const Status right = answers_.begin(numerics, family_);
+  if (right.ok()) return std::vector<std::string>();
+  if (!answers_.agreed() || kernels::compared_here(family_)) return right.error();
+  const std::string note = "The kernels for " + std::string(to_string(family_)) +
+                           " give other numbers on this processor than they must, on all threads "
+                           "alike (" +
+                           right.error().message + "); those for " +
+                           std::string(to_string(kFallback)) + " are used instead.";
+  family_ = kFallback;
+  if (const Status then = answers_.begin(numerics, family_); !then.ok()) return then.error();
+  return std::vector<std::string>{note};
 }
 
 void CpuDevice::ask_known() {

@@ -13,6 +13,7 @@
 
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
+#include "kernels/stream.h"
 #include "runtime/thread_pool.h"
 
 namespace troupe {
@@ -26,21 +27,28 @@ class CpuDevice final : public Device {
   /// Drops the jobs that wait; ends the running one first, whose kernels throw from now on.
   ~CpuDevice() override;
 
-  Status submit(std::function<void()> job) override;
+  Status submit(std::function<void()> job, Room room = Room::kBounded) override;
 
   /// The device will be destroyed soon: kernels of jobs throw ThreadPool::Interrupted from now on,
   /// so that no step is waited for. Any thread.
   void interrupt() { threads_.interrupt(); }
 
-  /// Whether it computes what it must, in all these families, on every thread. Once, before it is
+  /// Whether it computes what it must, in all these numerics, on every thread. Once, before it is
   /// used; from then on each probe asks some of it again, and a wrong answer is the device's end.
+  /// Kernels that were never compared with a processor like this (kernels/known_answers.h), and
+  /// give the same wrong answer on all threads, are not used: those of AVX-512 are.
   /// Gives what people should know.
-  Result<std::vector<std::string>> prove(std::span<const Numerics> families);
+  Result<std::vector<std::string>> prove(std::span<const Numerics> numerics);
+  /// Whose kernels are used.
+  CpuFamily family() const { return family_; }
   /// For tests of that; before prove().
   void break_down(const Breakage& breakage) { answers_.break_down(breakage); }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
+  kernels::Stream::Options stream(Numerics numerics) {
+    return {numerics, family_, &threads_, &threads_.fault()};
+  }
 
   bool makes_progress(TimePoint now, Duration patience) override;
   /// Does nothing while an earlier probe still waits in the queue. Also asks some questions whose
@@ -54,6 +62,7 @@ class CpuDevice final : public Device {
 
  private:
   void run();
+  Result<std::vector<std::string>> prove_now(std::span<const Numerics> numerics);
   void ask_known();
 
   ThreadPool threads_;
@@ -68,6 +77,7 @@ class CpuDevice final : public Device {
   // On the compute thread only.
   Spent spent_;
   AnswerCheck answers_;
+  CpuFamily family_;  ///< fixed once it has proven itself
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -80,7 +90,7 @@ class CpuDevice final : public Device {
   struct Progress {
     std::uint64_t seen = 0;
     TimePoint at{};
-  } progress_;                              // guarded by mutex_
+  } progress_;  // guarded by mutex_
 
   std::thread thread_;  // last: it uses everything above
 };

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <string>
 
+#include "actors/device/expert_pool.h"
 #include "model/expert_set.h"
 #include "runtime/clock.h"
+#include "runtime/cpu_family.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -28,6 +30,7 @@ class Device {
     std::string kind = "cpu";
     std::uint64_t memory_total = 0;  ///< bytes it may use for weights, cache and scratch
     int threads = 1;
+    CpuFamily cpu_family = supported_cpu_families().back();
   };
   explicit Device(const Options& options);
   virtual ~Device() = default;
@@ -36,9 +39,12 @@ class Device {
 
   const Options& options() const { return options_; }
 
+  /// Whether a job waits for room in the queue. What ends a step that began always has some: that
+  /// it ends is what others rely on, and there are no more of these than steps.
+  enum class Room : std::uint8_t { kBounded, kAlways };
   /// Puts a job into the queue; jobs must not throw. kResourceExhausted beyond
   /// limits::kComputeQueueMax.
-  virtual Status submit(std::function<void()> job) = 0;
+  virtual Status submit(std::function<void()> job, Room room = Room::kBounded) = 0;
 
   /// Alive means working: false when a job has run for longer than `patience` while no kernel of it
   /// began or ended.
@@ -51,10 +57,15 @@ class Device {
   /// Share of the time since the last call that the device was busy, [0, 1].
   virtual float take_utilization(TimePoint now) = 0;
 
-  /// The experts that this device hosts, as its node published them last; never null. Shards on the
-  /// device run them directly.
+  /// The experts that this device hosts, as its node published them last; never null.
   std::shared_ptr<const ExpertSet> experts() const;
   void publish(std::shared_ptr<const ExpertSet> experts);
+
+  /// What waits for these; inside of jobs.
+  ExpertPool& pool() { return pool_; }
+  /// How often an expert's weights were read by passes.
+  std::uint64_t experts_read() const { return experts_read_.load(); }
+  void count_experts_read(std::uint64_t experts) { experts_read_.fetch_add(experts); }
 
   /// Counts what weights and caches take. The claim gives it back when it goes.
   class Claim {
@@ -91,6 +102,8 @@ class Device {
   std::string failed_;  // guarded by failed_mutex_
   mutable std::mutex experts_mutex_;
   std::shared_ptr<const ExpertSet> experts_;  // guarded by experts_mutex_
+  std::atomic<std::uint64_t> experts_read_{0};
+  ExpertPool pool_{*this};
 };
 
 }  // namespace troupe

@@ -23,7 +23,7 @@ void ExpertGroup::on(const Dispatch& dispatch, const Envelope& envelope, TimePoi
   if (open_.size() >= limits::kDispatchesWaitingMax)
     return answer(not_here(envelope, {}, "too many questions wait"), effects);
   if (open_.empty()) say_at_ = now + limits::kProgressEvery;
-  if (!open_.insert({envelope.from, dispatch.call}).second)
+  if (!open_.insert({envelope.from, dispatch.call}))
     return answer(not_here(envelope, {}, "that question is being answered"), effects);
   effects.add(AskPass{envelope});
 }
@@ -45,7 +45,7 @@ void ExpertGroup::on(const Undeliverable& lost, const Envelope&, TimePoint, Effe
 void ExpertGroup::on(PassEnded ended, TimePoint, Effects& effects) {
   for (auto& found : ended.answers) {
     const auto call = std::get<Dispatch>(*found.question.message).call;
-    unasked_ |= open_.erase({found.question.from, call}) == 0;
+    unasked_ |= !open_.erase({found.question.from, call});
     answer(std::move(found), effects);
   }
 }

@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/base/effects.h"
 #include "actors/expert_group/expert_pass.h"
+#include "runtime/flat.h"
 
 namespace troupe {
 
@@ -56,9 +56,9 @@ class ExpertGroup {
 
   std::size_t row_bytes_;
   /// Questions that were handed on and are not answered: who asked, and the number there.
-  std::set<std::pair<Address, std::uint64_t>> open_;
+  FlatSet<std::pair<Address, std::uint64_t>> open_;
   bool unasked_ = false;  ///< an answer came that nobody asked for
-  TimePoint say_at_{};  ///< when those who wait hear next that the device works
+  TimePoint say_at_{};    ///< when those who wait hear next that the device works
 };
 
 }  // namespace troupe

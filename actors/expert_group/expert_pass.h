@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,13 +29,22 @@ struct PassEnded {
   std::vector<PassAnswer> answers;
 };
 
-/// The arithmetic of an ExpertGroup: one grouped pass a layer over everything that waits. Used
-/// inside the Device's jobs only. ForwardPass is the model's; the simulation has its own.
+/// Who hears the answers, inside the Device's jobs.
+class PassNews {
+ public:
+  virtual ~PassNews() = default;
+  virtual void answered(std::vector<PassAnswer> answers) = 0;
+};
+
+/// The arithmetic of an ExpertGroup. Used inside the Device's jobs only. ForwardPass is the
+/// model's; the simulation has its own.
 class ExpertPass {
  public:
   virtual ~ExpertPass() = default;
-  /// An answer for each question. Questions are Dispatch messages that fit the model.
-  virtual std::vector<PassAnswer> run(std::vector<Envelope> questions) = 0;
+  /// Questions are Dispatch messages that fit the model; they may be moved from. Each is answered
+  /// once, now or by a later job: its rows wait in the device's ExpertPool, and keep `news`
+  /// meanwhile.
+  virtual void run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) = 0;
 };
 
 }  // namespace troupe

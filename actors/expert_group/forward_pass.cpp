@@ -1,9 +1,6 @@
 #include "actors/expert_group/forward_pass.h"
 
 #include <algorithm>
-#include <exception>
-#include <iterator>
-#include <map>
 #include <new>
 #include <string>
 #include <utility>
@@ -11,73 +8,105 @@
 #include "runtime/log.h"
 
 namespace troupe {
+namespace {
 
-ForwardPass::ForwardPass(const ModelConfig& model, Numerics numerics, CpuDevice& device)
-    : row_bytes_(row_bytes(model, numerics)),
-      device_(device),
-      forward_(model, numerics, device.threads()) {}
-
-std::vector<PassAnswer> ForwardPass::run(std::vector<Envelope> questions) {
-  std::vector<PassAnswer> answers;
-  answers.reserve(questions.size());
-  std::map<std::int32_t, std::vector<Envelope>> by_layer;
-  for (auto& question : questions)
-    by_layer[std::get<Dispatch>(*question.message).layer].push_back(std::move(question));
-  for (const auto& [layer, asked] : by_layer) {
-    const auto refuse = [&, &asked = asked](const std::string& reason) {
-      for (const auto& question : asked) answers.push_back(not_here(question, {}, reason));
-    };
-    if (const std::string failed = device_.failed(); !failed.empty()) {
-      refuse(failed);
-      continue;
-    }
-    try {
-      auto found = run_layer(layer, asked);
-      std::move(found.begin(), found.end(), std::back_inserter(answers));
-    } catch (const ThreadPool::Interrupted& e) {
-      refuse(e.what());
-    } catch (const std::bad_alloc&) {
-      logger().error("experts of layer {} could not be computed: memory is short", layer);
-      refuse("memory is short");
-    } catch (const std::exception& e) {
-      // What a kernel throws will not be better the next time.
-      device_.fail(e.what());
-      refuse(e.what());
-    }
-  }
-  return answers;
+std::int32_t layer_of(const Envelope& question) {
+  return std::get<Dispatch>(*question.message).layer;
 }
 
-std::vector<PassAnswer> ForwardPass::run_layer(std::int32_t layer,
-                                               const std::vector<Envelope>& questions) {
-  const auto experts = device_.experts();
+}  // namespace
+
+/// Questions of one layer in the pool. Their answers are written in place.
+struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked> {
+  explicit Asked(ForwardPass& p) : pass(p) {}
+  void computed(const std::optional<Error>& error) override {
+    if (error)
+      for (PassAnswer& found : answers) found = not_here(found.question, {}, error->message);
+    const auto told = std::move(news);
+    auto found = std::exchange(answers, {});
+    rows.clear();
+    ids.clear();
+    outputs.clear();
+    pass.spare_.push_back(shared_from_this());
+    told->answered(std::move(found));  // `told` has the pass, which may end with it
+  }
+
+  ForwardPass& pass;
+  std::shared_ptr<PassNews> news;
   std::vector<PassAnswer> answers;
-  answers.reserve(questions.size());
   std::vector<const std::byte*> rows;
   std::vector<std::int32_t> ids;
   std::vector<std::byte*> outputs;
+};
+
+ForwardPass::ForwardPass(std::shared_ptr<const ModelSpec> model, Numerics numerics,
+                         CpuDevice& device, std::shared_ptr<ExpertForward> experts)
+    : model_(std::move(model)),
+      row_bytes_(row_bytes(*model_, numerics)),
+      device_(device),
+      experts_(std::move(experts)) {}
+
+void ForwardPass::run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) {
+  std::ranges::sort(questions, {}, layer_of);
+  while (!questions.empty()) {
+    const std::int32_t layer = layer_of(questions.front());
+    const auto end = std::ranges::upper_bound(questions, layer, {}, layer_of);
+    const auto asked = questions.first(static_cast<std::size_t>(end - questions.begin()));
+    questions = questions.subspan(asked.size());
+    try {
+      ask(layer, asked, news);
+    } catch (const std::bad_alloc&) {
+      logger().error("experts of layer {} could not be computed: memory is short", layer);
+      std::vector<PassAnswer> refused;
+      for (const auto& question : asked)
+        refused.push_back(not_here(question, {}, "memory is short"));
+      news->answered(std::move(refused));
+    }
+  }
+}
+
+std::shared_ptr<ForwardPass::Asked> ForwardPass::take_spare() {
+  if (spare_.empty()) return std::make_shared<Asked>(*this);
+  auto asked = std::move(spare_.back());
+  spare_.pop_back();
+  return asked;
+}
+
+void ForwardPass::ask(std::int32_t layer, std::span<const Envelope> questions,
+                      const std::shared_ptr<PassNews>& news) {
+  const auto asked = take_spare();
+  asked->answers.reserve(questions.size());
+  asked->set = device_.experts();
+  std::vector<PassAnswer> refused;
   for (const auto& question : questions) {
     const auto& dispatch = std::get<Dispatch>(*question.message);
     std::vector<std::int32_t> absent;
     for (const auto& pair : dispatch.pairs)
-      if (!experts->has({layer, pair.expert})) absent.push_back(pair.expert);
+      if (!asked->set->has({layer, pair.expert})) absent.push_back(pair.expert);
     if (!absent.empty()) {
-      answers.push_back(not_here(question, std::move(absent), "this device does not hold them"));
+      refused.push_back(not_here(question, std::move(absent), "this device does not hold them"));
       continue;
     }
     auto buffer = std::make_shared<Buffer>(dispatch.pairs.size() * row_bytes_);
     for (std::size_t i = 0; i < dispatch.pairs.size(); ++i) {
-      rows.push_back(dispatch.payload.bytes.data() + dispatch.pairs[i].row * row_bytes_);
-      ids.push_back(dispatch.pairs[i].expert);
-      outputs.push_back(buffer->data() + i * row_bytes_);
+      asked->rows.push_back(dispatch.payload.bytes.data() + dispatch.pairs[i].row * row_bytes_);
+      asked->ids.push_back(dispatch.pairs[i].expert);
+      asked->outputs.push_back(buffer->data() + i * row_bytes_);
     }
     ExpertOutput output{dispatch.call, static_cast<std::uint32_t>(dispatch.pairs.size()),
                         Payload::of(std::move(buffer))};
-    answers.push_back({question, message_of(std::move(output))});  // its bytes are written below
+    asked->answers.push_back({question, message_of(std::move(output))});
   }
-  std::vector<std::int32_t> missing;
-  forward_.run(*experts, {layer, rows.data(), ids, outputs.data()}, missing);
-  return answers;
+  if (asked->answers.empty()) {
+    asked->set.reset();
+    spare_.push_back(asked);
+  } else {
+    asked->news = news;
+    asked->arithmetic = experts_.get();
+    asked->pairs = {layer, asked->rows, asked->ids, asked->outputs};
+    device_.pool().join(*asked, asked);
+  }
+  if (!refused.empty()) news->answered(std::move(refused));
 }
 
 }  // namespace troupe

@@ -2,33 +2,42 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "actors/device/cpu_device.h"
 #include "actors/expert_group/expert_pass.h"
-#include "model/expert_forward.h"
+#include "model/forward/experts.h"
 
 namespace troupe {
 
 /// The model's ExpertPass: the experts that the device hosts, whichever replicas' rows they are
-/// for. Every weight is read once a pass; no row's result depends on what it was grouped with.
+/// for. What is asked of one layer waits together.
 class ForwardPass final : public ExpertPass {
  public:
-  ForwardPass(const ModelConfig& model, Numerics numerics, CpuDevice& device);
+  /// `experts` is shared by all on this device.
+  ForwardPass(std::shared_ptr<const ModelSpec> model, Numerics numerics, CpuDevice& device,
+              std::shared_ptr<ExpertForward> experts);
 
   /// Of one row of a question, and of one of its answer.
-  static std::size_t row_bytes(const ModelConfig& model, Numerics numerics) {
-    return static_cast<std::size_t>(model.hidden_size) * wire_size(wire_type(numerics));
+  static std::size_t row_bytes(const ModelSpec& model, Numerics numerics) {
+    return static_cast<std::size_t>(model.hidden) * dtype_size(wire_type(numerics));
   }
 
-  std::vector<PassAnswer> run(std::vector<Envelope> questions) override;
+  void run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) override;
 
  private:
-  std::vector<PassAnswer> run_layer(std::int32_t layer, const std::vector<Envelope>& questions);
+  struct Asked;
+  void ask(std::int32_t layer, std::span<const Envelope> questions,
+           const std::shared_ptr<PassNews>& news);
+  std::shared_ptr<Asked> take_spare();
 
+  const std::shared_ptr<const ModelSpec> model_;
   const std::size_t row_bytes_;
   CpuDevice& device_;
-  ExpertForward forward_;
+  const std::shared_ptr<ExpertForward> experts_;
+  std::vector<std::shared_ptr<Asked>> spare_;
 };
 
 }  // namespace troupe

@@ -8,8 +8,11 @@
 
 namespace troupe {
 
-/// It goes with the last job, in the device's queue: the pass first, the life after it.
-struct GroupHands::Seat {
+/// It goes with the last job or question, in the device's queue: the pass first, the life after it.
+struct GroupHands::Seat final : PassNews {
+  Seat(Life l, Post& p, const Ref<ExpertGroupInbox>& s, std::unique_ptr<ExpertPass> e)
+      : life(std::move(l)), post(p), self(s), pass(std::move(e)) {}
+
   Life life;
   Post& post;
   const Ref<ExpertGroupInbox> self;
@@ -18,6 +21,11 @@ struct GroupHands::Seat {
   std::mutex mutex{};
   std::vector<Envelope> waiting{};  // guarded by mutex
   bool scheduled = false;           // guarded by mutex: a job will take them
+  std::vector<Envelope> taken{};    // the job's
+
+  void answered(std::vector<PassAnswer> answers) override {
+    post.tell(self, PassEnded{std::move(answers)});
+  }
 
   /// Whether a job is to be scheduled for it.
   bool put(Envelope question) {
@@ -25,10 +33,10 @@ struct GroupHands::Seat {
     waiting.push_back(std::move(question));
     return !std::exchange(scheduled, true);
   }
-  std::vector<Envelope> take() {
+  void take(std::vector<Envelope>& questions) {
     std::lock_guard lock(mutex);
     scheduled = false;
-    return std::exchange(waiting, {});
+    questions.swap(waiting);
   }
 };
 
@@ -44,13 +52,18 @@ GroupHands::~GroupHands() {
 /// Answers are dropped once the group has ended.
 void GroupHands::carry_out(AskPass&& ask, const ExpertGroup&) {
   if (!seat_->put(std::move(ask.question))) return;
-  const Status queued = device_->submit(
-      [seat = seat_] { seat->post.tell(seat->self, PassEnded{seat->pass->run(seat->take())}); });
+  const Status queued = device_->submit([seat = seat_] {
+    seat->take(seat->taken);
+    seat->pass->run(seat->taken, seat);
+    seat->taken.clear();
+  });
   if (queued.ok()) return;
-  PassEnded ended;
-  for (const auto& question : seat_->take())
-    ended.answers.push_back(not_here(question, {}, queued.error().message));
-  seat_->post.tell(seat_->self, std::move(ended));
+  std::vector<Envelope> questions;
+  seat_->take(questions);
+  std::vector<PassAnswer> refused;
+  for (const auto& question : questions)
+    refused.push_back(not_here(question, {}, queued.error().message));
+  seat_->answered(std::move(refused));
 }
 
 void GroupHands::carry_out(SayAtWork&& say, const ExpertGroup&) {

@@ -1,10 +1,12 @@
 #include "actors/frontend/model_frontend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <utility>
 
+#include "model/spec/read_spec.h"
 #include "model/step_travel.h"
 #include "model/tokenizer/utf8.h"
 #include "runtime/limits.h"
@@ -61,9 +63,9 @@ std::string folder_name(const std::string& folder) {
 
 Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOptions& options) {
   Parts parts;
-  auto config = load_model_config(options.model);
-  if (!config.ok()) return config.error();
-  parts.config = std::move(*config);
+  auto spec = load_model_spec(options.model);
+  if (!spec.ok()) return spec.error();
+  parts.spec = std::move(*spec);
   auto generation = load_generation_config(options.model);
   if (!generation.ok()) return generation.error();
   parts.generation = std::move(*generation);
@@ -78,12 +80,12 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
     parts.chat = not_found("This model has no tokenizer, so it takes prompts as token ids only.");
   }
 
-  const std::int64_t longest = parts.config.max_position_embeddings;
+  const std::int64_t longest = parts.spec.positions_max;
   if (options.max_model_len < 0 || options.max_model_len > longest)
     return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
                             ", the model's max_position_embeddings.");
   parts.max_model_len = options.max_model_len > 0 ? options.max_model_len : longest;
-  if (const Status travels = check_steps_travel(parts.config, options, parts.max_model_len);
+  if (const Status travels = check_steps_travel(parts.spec, options, parts.max_model_len);
       !travels.ok())
     return travels.error();
   parts.served_model_name =
@@ -100,13 +102,13 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
 
 ModelFrontend::ModelFrontend(Parts parts) : parts_(std::move(parts)) {
   eos_tokens_ = parts_.generation.eos_token_ids;
-  if (eos_tokens_.empty()) eos_tokens_ = parts_.config.eos_token_ids;
+  if (eos_tokens_.empty()) eos_tokens_ = parts_.spec.eos_token_ids;
   if (!parts_.tokenizer) return;
   if (const auto eos = parts_.tokenizer->eos(); eos && eos_tokens_.empty())
     eos_tokens_.push_back(*eos);
-  if (!parts_.chat.ok() || !parts_.chat->reasoning()) return;
-  for (const std::string_view tag : {"<think>", "</think>"})
-    if (const auto id = parts_.tokenizer->added_token_id(tag)) think_tokens_.push_back(*id);
+  if (!parts_.chat.ok()) return;
+  for (const std::string_view tag : reasoning_tags(parts_.chat->reasoning_style()))
+    if (const auto id = parts_.tokenizer->added_token_id(tag)) reasoning_tokens_.push_back(*id);
 }
 
 Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request) const {
@@ -131,17 +133,18 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
         std::min<Duration>(prepared.timeout, std::chrono::milliseconds(*request.timeout_ms));
   prepared.seed = request.seed ? request.seed : parts_.default_seed;
 
-  auto prompt = prompt_tokens(request.prompt);
+  auto prompt = prompt_tokens(request);
   if (!prompt.ok()) return prompt.error();
   prepared.prompt = std::move(*prompt);
   if (const Status status = check_prompt(prepared.prompt); !status.ok()) return status.error();
   if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt))
-    prepared.keep_special = think_tokens_;
+    prepared.keep_special = reasoning_tokens_;
   if (const Status status = fill_max_tokens(request, prepared); !status.ok()) return status.error();
   return prepared;
 }
 
-Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const Prompt& prompt) const {
+Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationRequest& request) const {
+  const Prompt& prompt = request.prompt;
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     auto ids = tokenize(*text, true);
@@ -151,10 +154,16 @@ Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const Prompt& prompt) 
   const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
   if (messages.empty()) return bad("messages", "must hold at least one message.");
   if (!parts_.chat.ok()) return bad("messages", parts_.chat.error().message);
-  const auto text = parts_.chat->render(messages, true);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  ChatOptions options;
+  options.template_kwargs = request.chat_template_kwargs;
+  options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const auto text = parts_.chat->render(messages, options);
   if (!text.ok()) {
     const std::string& message = text.error().message;
-    return message.starts_with("messages") ? invalid_argument(message) : bad("messages", message);
+    const bool names_field =
+        message.starts_with("messages") || message.starts_with("chat_template_kwargs");
+    return names_field ? invalid_argument(message) : bad("messages", message);
   }
   auto ids = tokenize(*text, false);
   if (!ids.ok()) return bad("messages", ids.error().message);

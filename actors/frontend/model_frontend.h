@@ -10,8 +10,8 @@
 
 #include "actors/frontend/prepared_request.h"
 #include "model/chat/chat_format.h"
-#include "model/config.h"
 #include "model/generation_config.h"
+#include "model/spec/model_spec.h"
 #include "model/tokenizer/tokenizer.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
@@ -29,7 +29,7 @@ class ModelFrontend {
   /// What it is made of; load() reads them from a checkpoint folder.
   struct Parts {
     std::string served_model_name;
-    ModelConfig config;
+    ModelSpec spec;
     GenerationConfig generation;
     std::shared_ptr<const Tokenizer> tokenizer;  ///< null: prompts are ids, text is empty
     Result<ChatFormat> chat = not_found("This model has no chat template.");
@@ -39,7 +39,7 @@ class ModelFrontend {
   };
 
   /// Reads the checkpoint folder `options.model`. A checkpoint without a tokenizer is served by
-  /// ids, one without a known chat format cannot chat: neither is an error here.
+  /// ids, one without a chat template cannot chat: neither is an error here.
   static Result<std::shared_ptr<const ModelFrontend>> load(const EngineOptions& options);
 
   explicit ModelFrontend(Parts parts);
@@ -54,9 +54,8 @@ class ModelFrontend {
   Result<std::string> detokenize(std::span<const TokenId> ids) const;
 
   const std::string& served_model_name() const { return parts_.served_model_name; }
-  const ModelConfig& config() const { return parts_.config; }
   std::int64_t max_model_len() const { return parts_.max_model_len; }
-  TokenId vocab_size() const { return parts_.config.vocab_size; }
+  TokenId vocab_size() const { return parts_.spec.vocab; }
   /// The tokens that end an answer: generation_config.json's, else config.json's, else the
   /// tokenizer's.
   const std::vector<TokenId>& eos_tokens() const { return eos_tokens_; }
@@ -66,7 +65,7 @@ class ModelFrontend {
   const Result<ChatFormat>& chat_format() const { return parts_.chat; }
 
  private:
-  Result<std::vector<TokenId>> prompt_tokens(const Prompt& prompt) const;
+  Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const;
   Status check_prompt(const std::vector<TokenId>& prompt) const;
   Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
   Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;
@@ -74,7 +73,7 @@ class ModelFrontend {
 
   Parts parts_;
   std::vector<TokenId> eos_tokens_;
-  std::vector<TokenId> think_tokens_;
+  std::vector<TokenId> reasoning_tokens_;  // Tags that tell thoughts from the answer.
 };
 
 }  // namespace troupe

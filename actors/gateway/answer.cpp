@@ -55,12 +55,15 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
               request.include_usage,
               request.echo,
               request.return_token_ids,
-              request.chat && model.reasoning(),
               request.logprobs,
               request.n()},
       names_{model, request.tokens_as_ids || !model.has_tokenizer()},
       prompts_(request.prompts.size(), PromptState(request.logprobs)) {
-  choices_.assign(prompts_.size() * wishes_.n, Choice(model.opens_think(), request.logprobs));
+  ReasoningStart start;
+  if (wishes_.chat) start = model.reasoning(request.prompts.front().chat_template_kwargs);
+  choices_.reserve(prompts_.size() * wishes_.n);
+  while (choices_.size() < prompts_.size() * wishes_.n)
+    choices_.emplace_back(start, request.logprobs);
   if (!wishes_.echo) return;
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i].prompt);
@@ -70,6 +73,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
   prompt.tokens = std::move(event.prompt_tokens);
+  cached_tokens_ += event.cached_tokens;
   if (!wishes_.echo) return;
   if (wishes_.logprobs >= 0)
     for (const TokenOutput& token : event.prompt_logprobs) prompt.logprobs.add(token);
@@ -81,12 +85,12 @@ void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
 void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) choice.finish = event.finish;
   completion_tokens_ += event.tokens.size();
-  if (wishes_.reasoning) {
-    ReasoningDelta delta = choice.parser.feed(event.text);
+  if (choice.parser) {
+    ReasoningDelta delta = choice.parser->feed(event.text);
     choice.reasoning += delta.reasoning;
     choice.content += delta.content;
     if (event.finish != FinishReason::kNone) {
-      delta = choice.parser.finish();
+      delta = choice.parser->finish();
       choice.reasoning += delta.reasoning;
       choice.content += delta.content;
     }
@@ -131,6 +135,8 @@ void Answer::write_usage(JsonWriter& json) const {
   json.member("prompt_tokens", prompt_tokens);
   json.member("completion_tokens", completion_tokens_);
   json.member("total_tokens", prompt_tokens + completion_tokens_);
+  json.key("prompt_tokens_details").begin_object().member("cached_tokens", cached_tokens_);
+  json.end_object();
   json.end_object();
 }
 
@@ -185,7 +191,7 @@ void Answer::write_delta(JsonWriter& json, const Choice& choice) const {
 
 void Answer::write_message(JsonWriter& json, const Choice& choice) const {
   json.key("message").begin_object().member("role", "assistant");
-  if (!wishes_.reasoning) {
+  if (!choice.parser) {
     json.member("content", choice.content);
   } else {
     json.member_or_null("reasoning_content", choice.reasoning);
@@ -230,7 +236,7 @@ bool Answer::write_choice() {
     write_token_ids(json, "token_ids", choice.tokens);
   }
   json.end_object();
-  choice = Choice(false, wishes_.logprobs);
+  choice = Choice(ReasoningStart{}, wishes_.logprobs);
   writing_.choice_begun = false;
   writing_.logprobs = {};
   ++writing_.choice;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,14 +43,14 @@ class Answer {
  private:
   /// What the request asked for.
   struct Wishes {
-    bool chat, stream, include_usage, echo, return_token_ids, reasoning;
+    bool chat, stream, include_usage, echo, return_token_ids;
     std::int32_t logprobs;
     std::uint32_t n;
   };
   struct Choice {
-    Choice(bool opens_think, std::int32_t alternatives)
-        : parser(opens_think), tokens(alternatives) {}
-    ReasoningParser parser;
+    Choice(ReasoningStart start, std::int32_t alternatives)
+        : parser(make_reasoning_parser(start)), tokens(alternatives) {}
+    std::unique_ptr<ReasoningParser> parser;  // Null: all is content.
     std::string reasoning, content;  // All of it, or in a stream what is new.
     KeptTokens tokens;               // The same.
     TextOffsets offsets;             // At the next token's.
@@ -90,7 +91,7 @@ class Answer {
   std::vector<PromptState> prompts_;
   std::vector<Choice> choices_;  // Prompt-major.
   std::size_t prompts_done_ = 0;
-  std::uint64_t completion_tokens_ = 0;
+  std::uint64_t completion_tokens_ = 0, cached_tokens_ = 0;
   Writing writing_;
 };
 

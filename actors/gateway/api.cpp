@@ -118,7 +118,7 @@ HttpFields Api::fields_for(const HttpHead& head) const {
 ModelFacts Api::facts() const {
   return {.served_model_name = model_.served_model_name(),
           .has_tokenizer = model_.has_tokenizer(),
-          .reasoning = model_.reasoning()};
+          .reasoning = model_.reasoning({}).style != ReasoningStyle::kNone};
 }
 
 std::optional<ApiError> Api::parse(Route route, std::string_view body, ApiRequest& out) const {

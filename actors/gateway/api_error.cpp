@@ -9,8 +9,9 @@ namespace troupe {
 namespace {
 
 /// The fields that the parts behind the gateway check, since only they know the model.
-constexpr std::array<std::string_view, 18> kFields{"prompt",
+constexpr std::array<std::string_view, 19> kFields{"prompt",
                                                    "messages",
+                                                   "chat_template_kwargs",
                                                    "max_tokens",
                                                    "temperature",
                                                    "top_p",

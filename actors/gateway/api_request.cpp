@@ -206,6 +206,14 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   read_content(fields, where, *content, out.content);
 }
 
+void read_template_kwargs(FieldReader& fields, GenerationRequest& request) {
+  constexpr const char* kName = "chat_template_kwargs";
+  const json* kwargs = fields.find(kName);
+  if (kwargs == nullptr) return;
+  if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
+  if (!kwargs->empty()) request.chat_template_kwargs = kwargs->dump();
+}
+
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   GenerationRequest& request = out.prompts.emplace_back();
   read_common(fields, model, 1, out, request);
@@ -218,6 +226,8 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
     fields.fail("top_logprobs", "top_logprobs makes sense only with logprobs set to true.");
   }
   if (logprobs) out.logprobs = request.logprobs = static_cast<std::int32_t>(top.value_or(0));
+
+  read_template_kwargs(fields, request);
 
   const json* messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {

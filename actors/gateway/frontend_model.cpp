@@ -26,11 +26,9 @@ class FrontendModel : public GatewayModel {
   bool is_special(TokenId id) const override {
     return frontend_->tokenizer() && frontend_->tokenizer()->is_special(id);
   }
-  bool reasoning() const override {
-    return frontend_->chat_format().ok() && frontend_->chat_format()->reasoning();
-  }
-  bool opens_think() const override {
-    return frontend_->chat_format().ok() && frontend_->chat_format()->opens_think();
+  ReasoningStart reasoning(std::string_view template_kwargs) const override {
+    if (!frontend_->chat_format().ok()) return {};
+    return frontend_->chat_format()->reasoning(template_kwargs);
   }
 
  private:

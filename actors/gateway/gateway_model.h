@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/chat/reasoning_parser.h"
 #include "runtime/ids.h"
 #include "runtime/result.h"
 
@@ -34,10 +35,9 @@ class GatewayModel {
   /// A token that is left out of an answer's text, such as the end of it.
   virtual bool is_special(TokenId id) const = 0;
 
-  /// Answers of chats hold a think block that goes to `reasoning_content`.
-  virtual bool reasoning() const = 0;
-  /// The chat's prompt has opened the think block already (ChatFormat::opens_think).
-  virtual bool opens_think() const = 0;
+  /// How answers of chats hold thoughts, which go to `reasoning_content`, for requests with these
+  /// chat_template_kwargs (ChatFormat::reasoning).
+  virtual ReasoningStart reasoning(std::string_view template_kwargs) const = 0;
 };
 
 }  // namespace troupe

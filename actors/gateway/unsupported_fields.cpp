@@ -68,7 +68,6 @@ constexpr std::array kChat{
     Unsupported{"continue_final_message", is_false},
     Unsupported{"add_special_tokens", is_false},
     Unsupported{"chat_template", never},
-    Unsupported{"chat_template_kwargs", is_empty},
     Unsupported{"documents", is_empty},
     Unsupported{"modalities", is_text_only},
     Unsupported{"audio", never},

@@ -1,9 +1,12 @@
 #include "actors/head/checkpoint_reader.h"
 
+#include <malloc.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -53,7 +56,8 @@ void CheckpointReader::read(ReadTensors wanted, std::function<void(TensorsRead)>
   std::unique_lock lock(state_->mutex);
   if (state_->waiting.size() >= kWaitingMax) {
     lock.unlock();
-    return done({wanted.reading, wanted.fresh, {}, resource_exhausted("The head reads already.")});
+    return done(
+        {wanted.reading, wanted.fresh, {}, 0, resource_exhausted("The head reads already.")});
   }
   state_->waiting.push_back({std::move(wanted), std::move(done)});
   state_->changed.notify_all();
@@ -71,22 +75,21 @@ void CheckpointReader::State::loop() {
     lock.lock();
     // Under the lock: whom it tells lives until the reader has ended.
     if (!ended) job.done(std::move(read));
+    lock.unlock();
+    malloc_trim(0);  // what reports came and were read in lies between what stays
+    lock.lock();
   }
 }
 
 TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) const {
-  TensorsRead read{wanted.reading, wanted.fresh, {}, std::nullopt};
-  std::uint64_t bytes = 0;
-  for (const std::string& tensor : wanted.tensors) {
-    if (bytes > 0 && bytes >= wanted.bytes_max) break;
-    auto proofs = read_proofs(*checkpoint, {&tensor, 1}, &cancelled);
-    if (!proofs.ok()) {
-      read.error = proofs.error();
-      break;
-    }
-    for (auto& proof : *proofs) read.tensors.push_back(std::move(proof));
-    if (const auto found = checkpoint->find(tensor); found.ok()) bytes += found->info->bytes;
-  }
+  TensorsRead read{wanted.reading, wanted.fresh, {}, 0, std::nullopt};
+  std::size_t count = 0;
+  while (count < wanted.tensors.size() && (count == 0 || read.bytes < wanted.bytes_max))
+    if (const auto found = checkpoint->find(wanted.tensors[count++]); found.ok())
+      read.bytes += found->bytes;
+  const auto first = std::span(wanted.tensors).first(count);
+  if (auto status = read_proofs(*checkpoint, first, read.tensors, &cancelled); !status)
+    read.error = status.error();
   return read;
 }
 

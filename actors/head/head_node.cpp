@@ -18,8 +18,7 @@
 #include "actors/head/open_model.h"
 #include "actors/supervisor/status.h"
 #include "model/checkpoint.h"
-#include "model/kv_cache.h"
-#include "model/memory_estimate.h"
+#include "model/spec/sizes.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
@@ -46,22 +45,6 @@ std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   fill_random(std::as_writable_bytes(std::span(&seed, 1)));
   return seed;
-}
-
-ModelCosts costs_of(const ModelConfig& config, Numerics numerics) {
-  ModelCosts costs;
-  const std::int32_t n = config.num_layers;
-  for (std::int32_t layer = 0; layer < n; ++layer)
-    costs.layers.push_back(
-        {layer_bytes(config, numerics, layer), config.layer_kind(layer) == LayerKind::kExperts});
-  costs.num_experts = config.num_experts;
-  costs.expert_bytes = expert_bytes(config, numerics);
-  costs.embedding_bytes = shard_bytes(config, numerics, 0, 1) - costs.layers.front().bytes;
-  // With one layer, its shard has both ends: they are counted once, as the embedding.
-  if (n > 1) costs.head_bytes = shard_bytes(config, numerics, n - 1, n) - costs.layers.back().bytes;
-  costs.kv_bytes_per_token_layer = kv_bytes_per_token_layer(config, numerics);
-  costs.kv_bytes_per_token = sizeof(TokenId);
-  return costs;
 }
 
 /// The control lane of a head, if it listens. Thread-safe.
@@ -156,6 +139,7 @@ struct HeadNode::Impl final : HeadSurroundings {
   std::uint64_t garbage_seen = 0;                     // of the lane's
   std::uint64_t recoveries_seen = 0, moves_seen = 0;  // of the Supervisor's
   std::map<std::uint32_t, std::uint64_t> preemptions_seen;  // by replica
+  std::map<DeviceRef, std::uint64_t> reads_seen;
 
   mutable std::mutex mutex;
   mutable std::condition_variable turned;
@@ -179,13 +163,13 @@ Status HeadNode::Impl::start(HeadOptions options) {
   frontend = std::move(*loaded);
   options.engine.max_model_len = frontend->max_model_len();
   options.engine.served_model_name = frontend->served_model_name();
-  const int layers = checkpoint.config().num_layers;
+  const int layers = checkpoint.spec().num_layers();
   if (options.engine.pipeline_parallel_size > layers)
     return invalid_argument(
         "--pipeline-parallel-size " + std::to_string(options.engine.pipeline_parallel_size) +
         " must be from 1 to the model's number of layers, " + std::to_string(layers) + ".");
   if (options.engine.numerics) {
-    const auto& have = supported_numerics();
+    const auto have = numerics_of(supported_cpu_families().back());
     if (std::find(have.begin(), have.end(), *options.engine.numerics) == have.end())
       logger().warn("this machine cannot run {} itself; its workers have to",
                    to_string(*options.engine.numerics));
@@ -204,7 +188,8 @@ Status HeadNode::Impl::start(HeadOptions options) {
     supervisor.known = std::move(*known);
   }
   head = std::make_unique<Head>(host, Head::Parts{std::move(supervisor),
-                                                  {frontend->tokenizer()},
+                                                  {.tokenizer = frontend->tokenizer(),
+                                                   .prefix_caching = options.engine.prefix_caching},
                                                   *this,
                                                   *requests,
                                                   lane});
@@ -234,9 +219,11 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.host = host_name();
   out.pid = getpid();
   out.engine = options.engine;
-  out.vocab_size = static_cast<std::int32_t>(checkpoint.config().vocab_size);
-  out.expert_groups = std::max(1, checkpoint.config().num_expert_groups);
-  out.costs = [config = checkpoint.config()](Numerics n) { return costs_of(config, n); };
+  out.vocab_size = checkpoint.spec().vocab;
+  out.expert_groups = checkpoint.spec().expert_groups();
+  out.costs = [checkpoint = options.checkpoint](Numerics n) {
+    return model_costs(checkpoint->spec(), n);
+  };
   out.random = fill_random;
   out.incarnation = options.incarnation;
   out.next_node = options.next_node;
@@ -332,6 +319,7 @@ void HeadNode::Impl::update_metrics(const Supervisor& supervisor) {
   std::uint64_t ready = 0;
   std::int64_t total = 0, used = 0;
   std::map<std::uint32_t, std::uint64_t> preemptions;
+  std::map<DeviceRef, std::uint64_t> reads;
   for (const auto& [id, member] : supervisor.members()) {
     ready += member.state == MemberState::kReady;
     for (const auto& replica : member.replicas) {
@@ -339,10 +327,15 @@ void HeadNode::Impl::update_metrics(const Supervisor& supervisor) {
       used += replica.kv_blocks_used;
       preemptions[replica.replica] = replica.preemptions;
     }
+    for (std::uint32_t i = 0; i < member.devices.size(); ++i)
+      reads[{id, i}] = member.devices[i].experts_read;
   }
   for (const auto& [replica, count] : preemptions)
     metrics->add_preemptions(count - std::min(count, preemptions_seen[replica]));
   preemptions_seen.swap(preemptions);
+  for (const auto& [device, count] : reads)
+    metrics->add_expert_reads(count - std::min(count, reads_seen[device]));
+  reads_seen.swap(reads);
   const ControlStats seen = lane.stats();
   const auto& counters = supervisor.counters();
   const std::uint64_t refused = seen.strangers_refused + counters.refused_joins;

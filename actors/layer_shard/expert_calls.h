@@ -11,6 +11,7 @@
 
 #include "actors/layer_shard/expert_routes.h"
 #include "actors/layer_shard/messages.h"
+#include "runtime/flat.h"
 
 namespace troupe {
 
@@ -52,8 +53,8 @@ class ExpertCalls {
   bool knows(StepId step) const { return waiting_.contains(step); }
   /// Whether nothing is missing at the step's cut; also if it has none.
   bool complete(StepId step) const;
-  /// What came for a step that is complete; its cut is over.
-  std::vector<ExpertArrival> take(StepId step);
+  /// The cut of a step that is complete, with all answers; none, if it is at none.
+  ExpertCut take(StepId step);
   /// The step has ended; answers that still come are dropped.
   void forget(StepId step);
 
@@ -71,7 +72,7 @@ class ExpertCalls {
   void on_refusal(std::uint64_t call, TimePoint now, ShardEffects& effects);
   [[nodiscard]] FailedSteps on_peer_down(NodeId node, TimePoint now, ShardEffects& effects);
   void on_peer_up(NodeId node, TimePoint now, ShardEffects& effects);
-  void on_avoided(std::set<DeviceRef> devices) { avoided_ = std::move(devices); }
+  void on_avoided(std::set<DeviceRef> devices);
   [[nodiscard]] FailedSteps on_routes(RoutesChanged changed, TimePoint now, ShardEffects& effects);
   /// Silent groups.
   [[nodiscard]] FailedSteps end_late_calls(TimePoint now, ShardEffects& effects);
@@ -91,56 +92,67 @@ class ExpertCalls {
  private:
   /// The life of a node.
   using NodeLife = std::pair<NodeId, Incarnation>;
-  /// Outputs that somebody is, or has to be, asked for.
-  struct Wanted {
-    std::vector<MissingOutput> outputs;
-    std::optional<NodeLife> lost_with;  ///< what was lost while it had them
-  };
   struct Call {
     StepId step;
     DeviceRef device;
     Incarnation incarnation;  ///< the life of its node that was asked
     TimePoint deadline;
-    std::uint64_t routes = 0;  ///< number of those it follows
-    Wanted wanted;
+    std::uint64_t routes = 0;           ///< number of those it follows
+    std::size_t outputs = 0;            ///< how many it asks for
+    std::optional<NodeLife> lost_with;  ///< what was lost while it had these rows
   };
-  using Calls = std::map<std::uint64_t, Call>;
+  using Calls = FlatMap<std::uint64_t, Call>;
   /// A step at a cut.
   struct Waiting {
-    ExpertCut cut;                  ///< kept until all is answered, to ask again
-    std::set<std::uint64_t> calls;  ///< unanswered
-    std::vector<ExpertArrival> arrivals;
-    TimePoint heard;                  ///< newest sign that somebody computes for it
-    Wanted parked;                    ///< nobody can be asked for these now
-    std::set<DeviceRef> refused;      ///< by these, since the last pause
-    std::optional<TimePoint> ask_at;  ///< end of the pause after which they are asked again
+    ExpertCut cut;                      ///< outputs without a question are parked
+    std::size_t lacks = 0;              ///< outputs that did not come yet
+    TimePoint heard;                    ///< newest sign that somebody computes for it
+    std::optional<NodeLife> lost_with;  ///< what was lost while it had parked ones
+    std::set<DeviceRef> refused;        ///< by these, since the last pause
+    std::optional<TimePoint> ask_at;    ///< end of the pause after which they are asked again
     std::uint32_t pauses = 0;
+
+    const MissingOutput* first_parked() const;
+  };
+  using Wanted = std::vector<MissingOutput*>;  ///< in the cut of one step, in its order
+  /// What is known of the devices that hold copies, by their numbers in the routes.
+  struct Devices {
+    std::optional<std::uint32_t> self;
+    std::vector<std::uint8_t> unreachable, avoided;
+    std::vector<std::uint64_t> load;  ///< outputs that each was asked for and owes
+    // Of the question that is being asked.
+    std::vector<std::uint8_t> excluded;
+    std::vector<Wanted> shares;  ///< what each is to be asked for
   };
 
-  std::set<DeviceRef> excluded(const Waiting& waiting) const;
+  void number_devices();
+  CopyView view_for(const Waiting& waiting);
   bool reachable(NodeId node) const;
-  void ask(StepId step, Wanted wanted, TimePoint now, ShardEffects& effects);
-  void ask_device(StepId step, const DeviceRef& device, Wanted wanted, TimePoint now,
-                  ShardEffects& effects);
-  void park(Waiting& waiting, Wanted wanted, TimePoint now) const;
+  void want_parked(Waiting& waiting);
+  void ask(StepId step, const std::optional<NodeLife>& lost_with, TimePoint now,
+           ShardEffects& effects);
+  void ask_device(StepId step, std::uint32_t device, const std::optional<NodeLife>& lost_with,
+                  TimePoint now, ShardEffects& effects);
+  void park(Waiting& waiting, TimePoint now) const;
   void ask_again(StepId step, TimePoint now, ShardEffects& effects);
   void ask_all_again(TimePoint now, ShardEffects& effects);
   void on_lost_call(std::uint64_t call, TimePoint now, FailedSteps& failed, ShardEffects& effects);
   void on_late_call(std::uint64_t call, TimePoint now, FailedSteps& failed, ShardEffects& effects);
-  Call end_call(Calls::iterator call);
-  /// The same, if that question is still open.
-  std::optional<Call> end_call(std::uint64_t call);
+  void end_call(Calls::iterator call);
+  /// The question, if it is still open; what it asked for is wanted again.
+  std::optional<Call> take_back(std::uint64_t call);
   Error why_stalled(const Waiting& waiting) const;
   void fail(StepId step, Error error, FailedSteps& failed);
   std::string violation_of(StepId step, const Waiting& waiting) const;
 
   Options options_;
-  std::map<StepId, Waiting> waiting_;
+  FlatMap<StepId, Waiting> waiting_;
   Calls calls_;
+  Wanted wanted_;  ///< what the step that asks now is to ask for
   std::uint64_t next_call_ = 1;
   std::map<NodeId, Incarnation> down_;  ///< the lives that cannot be reached
   std::set<DeviceRef> avoided_;
-  std::map<DeviceRef, std::uint64_t> load_;  ///< outputs that each was asked for and owes
+  Devices devices_;
   std::uint64_t routes_number_ = 0;
   std::map<std::uint64_t, PlacementVersion> unsettled_;  ///< by number: older questions are open
 };

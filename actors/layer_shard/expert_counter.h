@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -26,7 +25,7 @@ class ExpertCounter {
  private:
   const std::size_t experts_;
   std::mutex mutex_;
-  std::map<std::int32_t, std::vector<std::uint32_t>> layers_;  // guarded by mutex_
+  std::vector<std::vector<std::uint32_t>> layers_;  // guarded by mutex_: by layer; empty: none
 };
 
 }  // namespace troupe

@@ -1,45 +1,50 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "runtime/placement.h"
 
 namespace troupe {
 
-/// Which devices hold a copy of each expert under one version of the placement. Immutable.
+/// Which devices hold a copy of each expert under one version of the placement. Immutable. Devices
+/// have small numbers here, so that what is known of them lies in arrays.
 class ExpertRoutes {
  public:
+  /// Layers and experts as a checked placement has them.
   explicit ExpertRoutes(const Placement& placement);
 
   PlacementVersion version() const { return version_; }
-  /// In rising order; empty when the layer or the expert is unknown.
-  const std::vector<DeviceRef>& copies(std::int32_t layer, std::int32_t expert) const;
-  /// All that hold a copy of anything.
-  const std::set<DeviceRef>& devices() const { return devices_; }
+  /// All that hold a copy of anything, in rising order: a device's number is its place here.
+  std::span<const DeviceRef> devices() const { return devices_; }
+  std::optional<std::uint32_t> number_of(const DeviceRef& device) const;
+  /// Numbers, in rising order; empty when the layer or the expert is unknown.
+  std::span<const std::uint32_t> copies(std::int32_t layer, std::int32_t expert) const;
 
  private:
+  std::size_t place_of(std::int32_t layer, std::int32_t expert) const;
+
   PlacementVersion version_;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<DeviceRef>> copies_;
-  std::set<DeviceRef> devices_;
+  std::vector<DeviceRef> devices_;
+  std::int32_t layers_ = 0, experts_ = 0;
+  std::vector<std::uint32_t> first_;   // [layers * experts + 1] where the copies of each begin
+  std::vector<std::uint32_t> copies_;  // numbers
 };
 
-/// What the choice among an expert's copies goes by.
+/// What the choice among an expert's copies goes by; arrays by a device's number.
 struct CopyView {
-  const DeviceRef& self;                           ///< the asker's own device
-  const std::set<DeviceRef>& excluded;             ///< refused, or cannot be reached
-  const std::set<DeviceRef>& avoided;              ///< only if nobody else has it
-  const std::map<DeviceRef, std::uint64_t>& load;  ///< what the asker waits for; else nothing
+  std::optional<std::uint32_t> self;       ///< the asker's own device, if it has any copy
+  std::span<const std::uint8_t> excluded;  ///< refused, or cannot be reached
+  std::span<const std::uint8_t> avoided;   ///< only if nobody else has it
+  std::span<const std::uint64_t> load;     ///< what the asker waits for
 };
 
 /// The copy to ask: the one on the asker's own device, which costs no journey; else the one that
 /// the asker waits for least, ties by `turn`, so that successive questions spread over the copies.
 /// None when no copy is left.
-std::optional<DeviceRef> choose_copy(const std::vector<DeviceRef>& copies, std::uint64_t turn,
-                                     const CopyView& view);
+std::optional<std::uint32_t> choose_copy(std::span<const std::uint32_t> copies, std::uint64_t turn,
+                                         const CopyView& view);
 
 }  // namespace troupe

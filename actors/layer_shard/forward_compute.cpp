@@ -3,138 +3,200 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 namespace troupe {
 namespace {
 
-/// An exception of a kernel ends the step and the device, not the node: the step can be run
-/// elsewhere. Memory may only be short for now.
-template <class Work>
-ComputeOutcome guarded(Device& device, const Work& work) {
+ComputeOutcome failed_with(Error error) {
   ComputeOutcome outcome;
-  try {
-    const std::string failed = device.failed();
-    if (failed.empty()) return work();
-    outcome.error = unavailable("The device has failed: " + failed + ".");
-  } catch (const ThreadPool::Interrupted& e) {
-    outcome.error = unavailable(std::string("A step was given up: ") + e.what() + ".");
-  } catch (const std::bad_alloc&) {
-    outcome.error = resource_exhausted("A step could not be computed: memory is short.");
-  } catch (const std::exception& e) {
-    device.fail(e.what());
-    outcome.error = unavailable(std::string("A step could not be computed: ") + e.what() + ".");
-  }
+  outcome.error = std::move(error);
   return outcome;
 }
+
+/// Rows whose experts lie elsewhere, by value: they travel while the step computes on.
+void fill(ExpertCut& cut, const Step& step) {
+  cut.layer = step.layer;
+  cut.row_bytes = step.wire_row_bytes;
+  cut.missing.clear();
+  std::int32_t rows = 0, last = -1;
+  for (const MissingExpert& m : step.missing) {
+    if (std::exchange(last, m.row) != m.row) ++rows;
+    cut.missing.push_back({m.row, m.slot, m.expert, rows - 1});
+  }
+  cut.rows.resize(static_cast<std::size_t>(rows) * cut.row_bytes);
+  for (const MissingOutput& m : cut.missing)
+    std::memcpy(cut.rows.data() + static_cast<std::size_t>(m.source) * cut.row_bytes,
+                step.wire_row(m.row), cut.row_bytes);
+}
+
+/// Counts what the gates choose, and asks for what is elsewhere.
+class Listener final : public ForwardListener {
+ public:
+  Listener(ExpertCounter* counter, StepId step, ExpertCut& cut, ShardNews& news)
+      : counter_(counter), step_(step), cut_(cut), news_(news) {}
+  void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) override {
+    if (counter_) counter_->add(layer, experts);
+  }
+  void on_missing(const Step& step) override {
+    fill(cut_, step);
+    news_.cut(step_, std::move(cut_));
+  }
+
+ private:
+  ExpertCounter* counter_;
+  const StepId step_;
+  ExpertCut& cut_;
+  ShardNews& news_;
+};
 
 }  // namespace
 
 ForwardCompute::ForwardCompute(Options options, CpuDevice& device)
     : options_(std::move(options)),
       device_(device),
-      forward_(options_.model, options_.numerics, options_.weights, options_.cache,
-               device.threads()) {}
+      forward_(*options_.model, options_.weights, options_.cache,
+               device.stream(options_.numerics)) {}
 
-ComputeOutcome ForwardCompute::begin(const BeginStep& begin, const OnCut& on_cut) {
-  return guarded(device_, [&] {
-    const auto& plan = std::get<StepPlan>(*begin.plan);
-    auto& run = runs_[plan.body.step];
-    if (spare_.empty()) {
-      run = std::make_unique<StepRun>();
+/// An exception of a kernel ends the step and the device, not the node: the step can be run
+/// elsewhere. Memory may only be short for now.
+template <class Work>
+void ForwardCompute::guarded(Run& run, const Work& work) {
+  std::optional<Error> error;
+  try {
+    if (const std::string failed = device_.failed(); failed.empty()) {
+      if (const Status done = work(); !done.ok()) error = done.error();
     } else {
-      run = std::move(spare_.back());
-      spare_.pop_back();
+      error = unavailable("The device has failed: " + failed + ".");
     }
-    std::size_t rows = 0;
-    for (const auto& sequence : plan.body.sequences) {
-      rows += sequence.tokens.size();
-      for (const TokenId token : sequence.tokens)
-        if (token == options_.crash_token) __builtin_trap();
-    }
-    ComputeOutcome outcome;
-    const std::size_t expected =
-        rows * static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);
-    if (!begin.hidden.empty() && begin.hidden.bytes.size() != expected) {
-      outcome.error = corrupt("The hidden rows of the stage before do not match the step's plan.");
-      return outcome;
-    }
+  } catch (const ThreadPool::Interrupted& e) {
+    error = unavailable(std::string("A step was given up: ") + e.what() + ".");
+  } catch (const std::bad_alloc&) {
+    error = resource_exhausted("A step could not be computed: memory is short.");
+  } catch (const std::exception& e) {
+    device_.fail(e.what());
+    error = unavailable(std::string("A step could not be computed: ") + e.what() + ".");
+  }
+  if (error) run.news.lock()->computed(run.id, failed_with(std::move(*error)));
+}
+
+ForwardCompute::Run& ForwardCompute::run_for(StepId step) {
+  auto& run = runs_[step];
+  if (spare_.empty()) {
+    run = std::make_unique<Run>(*this);
+  } else {
+    run = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  run->id = step;
+  return *run;
+}
+
+void ForwardCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) {
+  const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
+  Run& run = run_for(plan.step);
+  run.news = news;
+  guarded(run, [&]() -> Status {
+    if (Status checked = check(begin); !checked.ok()) return checked;
+    run.plan = begin.plan;
     const auto* hidden =
         begin.hidden.empty() ? nullptr : reinterpret_cast<const float*>(begin.hidden.bytes.data());
-    const Status begun = forward_.begin(*run, plan.body, hidden);
-    if (!begun.ok()) {
-      outcome.error = begun.error();
-      return outcome;
-    }
-    return advance(*run, on_cut);
+    if (Status begun = forward_.begin(run.step, plan, hidden); !begun.ok()) return begun;
+    advance(run);
+    return {};
   });
 }
 
-ComputeOutcome ForwardCompute::resume(const ResumeStep& resume, const OnCut& on_cut) {
-  return guarded(device_, [&] {
-    StepRun& run = *runs_.at(resume.step);
-    const std::size_t row_bytes = run.wire_row_bytes();
-    for (const auto& arrival : resume.arrivals)
-      for (std::size_t i = 0; i < arrival.outputs.size(); ++i)
-        std::memcpy(run.expert_output(arrival.outputs[i].row, arrival.outputs[i].slot),
-                    arrival.payload.bytes.data() + i * row_bytes, row_bytes);
-    return advance(run, on_cut);
+Status ForwardCompute::check(const BeginStep& begin) const {
+  std::size_t rows = 0;
+  for (const auto& sequence : std::get<StepPlan>(*begin.plan).body.sequences) {
+    rows += sequence.tokens.size();
+    for (const TokenId token : sequence.tokens)
+      if (token == options_.crash_token) __builtin_trap();
+  }
+  const std::size_t expected =
+      rows * static_cast<std::size_t>(options_.model->hidden) * sizeof(float);
+  if (begin.hidden.empty() || begin.hidden.bytes.size() == expected) return {};
+  return corrupt("The hidden rows of the stage before do not match the step's plan.");
+}
+
+void ForwardCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) {
+  Run& run = *runs_[resume.step];
+  run.news = news;
+  guarded(run, [&]() -> Status {
+    run.cut = std::move(resume.cut);
+    run.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
+      std::memcpy(run.step.expert_output(output.row, output.slot), bytes.data(), bytes.size());
+    });
+    run.cut.answers.clear();
+    advance(run);
+    return {};
   });
 }
 
 void ForwardCompute::release(StepId step) {
   const auto it = runs_.find(step);
   if (it == runs_.end()) return;
+  it->second->plan = nullptr;
+  it->second->news.reset();
+  it->second->set.reset();
   spare_.push_back(std::move(it->second));
   runs_.erase(it);
 }
 
-ComputeOutcome ForwardCompute::advance(StepRun& run, const OnCut& on_cut) {
-  ComputeOutcome outcome;
-  while (forward_.advance(run) == Progress::kNeedExperts) {
-    if (options_.counter) options_.counter->add(run.layer(), run.expert_ids());
-    const auto experts = device_.experts();
-    bool remote = false;
-    for (const std::int32_t expert : run.expert_ids())
-      remote = remote || !experts->has({run.layer(), expert});
-    if (remote) {
-      missing_.clear();
-      const auto ids = run.expert_ids();
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        if (!experts->has({run.layer(), ids[i]}))
-          missing_.push_back({static_cast<std::int32_t>(i) / run.top_k(),
-                              static_cast<std::int32_t>(i) % run.top_k(), ids[i]});
-      on_cut(cut_of(run));
-    }
-    forward_.run_local_experts(run, *experts, missing_);
-    forward_.run_shared(run);
-    if (remote) return outcome;
-  }
-  outcome.done = true;
-  outcome.digests = run.digests();
-  if (options_.last_stage) {
-    outcome.sequences = std::move(run.results());
-  } else {
-    const std::size_t bytes = static_cast<std::size_t>(run.rows()) *
-                              static_cast<std::size_t>(options_.model.hidden_size) * sizeof(float);
-    auto buffer = std::make_shared<Buffer>(bytes);
-    std::memcpy(buffer->data(), run.hidden(), bytes);
-    outcome.hidden = Payload::of(std::move(buffer));
-  }
-  return outcome;
+void ForwardCompute::give_up(StepId step) {
+  const auto it = runs_.find(step);
+  if (it == runs_.end() || !device_.pool().leave(*it->second)) return;
+  it->second->computed(unavailable("nobody wants it any more"));
 }
 
-ExpertCut ForwardCompute::cut_of(StepRun& run) const {
-  ExpertCut cut;
-  cut.layer = run.layer();
-  cut.row_bytes = run.wire_row_bytes();
-  cut.missing.reserve(missing_.size());
-  for (const auto& m : missing_) cut.missing.push_back({m.row, m.slot, m.expert});
-  auto buffer = std::make_shared<Buffer>(static_cast<std::size_t>(run.rows()) * cut.row_bytes);
-  for (std::int32_t row = 0; row < run.rows(); ++row)
-    std::memcpy(buffer->data() + static_cast<std::size_t>(row) * cut.row_bytes, run.normed(row),
-                cut.row_bytes);
-  cut.rows = Payload::of(std::move(buffer));
-  return cut;
+void ForwardCompute::end() {
+  for (const auto& [step, run] : runs_) device_.pool().leave(*run);
+}
+
+/// Until the step is done or its experts are needed.
+void ForwardCompute::advance(Run& run) {
+  const std::shared_ptr<ShardNews> news = run.news.lock();
+  Listener listener(options_.counter.get(), run.id, run.cut, *news);
+  run.set = device_.experts();
+  if (forward_.advance(run.step, *run.set, listener) == Cut::kExperts && run.step.any_here()) {
+    run.pairs = run.step.pairs();
+    return device_.pool().join(run, news);
+  }
+  run.set.reset();
+  news->computed(run.id, run.step.at == Step::At::kDone ? outcome_of(run) : ComputeOutcome{});
+}
+
+void ForwardCompute::Run::computed(const std::optional<Error>& error) {
+  goes_on = !error && step.missing.empty();
+  if (goes_on) return;
+  ComputeOutcome outcome;
+  if (error) outcome.error = Error{error->code, "A step was given up: " + error->message + "."};
+  news.lock()->computed(id, std::move(outcome));
+}
+
+void ForwardCompute::Run::go_on() {
+  if (!goes_on) return;
+  compute.guarded(*this, [&]() -> Status {
+    compute.advance(*this);
+    return {};
+  });
+}
+
+ComputeOutcome ForwardCompute::outcome_of(Run& run) const {
+  ComputeOutcome outcome;
+  outcome.done = true;
+  outcome.digests = run.step.digests;
+  if (options_.last_stage) {
+    outcome.sequences = std::move(run.step.results);
+    return outcome;
+  }
+  const std::size_t bytes =
+      static_cast<std::size_t>(run.step.rows * run.step.width) * sizeof(float);
+  auto buffer = std::make_shared<Buffer>(Buffer::uninitialized(bytes));
+  std::memcpy(buffer->data(), run.step.hidden.data, bytes);
+  outcome.hidden = Payload::of(std::move(buffer));
+  return outcome;
 }
 
 }  // namespace troupe

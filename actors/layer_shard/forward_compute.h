@@ -1,14 +1,16 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "actors/device/cpu_device.h"
 #include "actors/layer_shard/expert_counter.h"
 #include "actors/layer_shard/shard_compute.h"
-#include "model/shard_forward.h"
+#include "model/forward/experts.h"
+#include "model/forward/forward.h"
+#include "runtime/flat.h"
 
 namespace troupe {
 
@@ -16,12 +18,13 @@ namespace troupe {
 class ForwardCompute final : public ShardCompute {
  public:
   struct Options {
-    ModelConfig model;
+    std::shared_ptr<const ModelSpec> model;
     Numerics numerics = Numerics::kReference;
     std::shared_ptr<const ShardWeights> weights;
     KvCache cache;
     bool last_stage = true;
     Device::Claim cache_memory;
+    std::shared_ptr<ExpertForward> experts;    ///< shared by all on this device
     std::shared_ptr<ExpertCounter> counter{};  ///< of what the gates choose; may be null
     /// Shared with other shards of the same layers on this device; may be null.
     std::shared_ptr<const Device::Claim> weight_memory{};
@@ -29,20 +32,39 @@ class ForwardCompute final : public ShardCompute {
   };
   ForwardCompute(Options options, CpuDevice& device);
 
-  ComputeOutcome begin(const BeginStep& begin, const OnCut& on_cut) override;
-  ComputeOutcome resume(const ResumeStep& resume, const OnCut& on_cut) override;
+  void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;
+  void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override;
   void release(StepId step) override;
+  void give_up(StepId step) override;
+  void end() override;
 
  private:
-  ComputeOutcome advance(StepRun& run, const OnCut& on_cut);
-  ExpertCut cut_of(StepRun& run) const;
+  /// A step in flight, and the message that its plan lies in.
+  struct Run final : ExpertWork {
+    explicit Run(ForwardCompute& c) : compute(c) { arithmetic = c.options_.experts.get(); }
+    void computed(const std::optional<Error>& error) override;
+    void go_on() override;
+
+    ForwardCompute& compute;
+    StepId id;
+    Step step;
+    MessagePtr plan;
+    ExpertCut cut;                  ///< its memory, while the step is at none
+    std::weak_ptr<ShardNews> news;  ///< kept by the pool while it waits there
+    bool goes_on = false;           ///< nothing is missing
+  };
+  template <class Work>
+  void guarded(Run& run, const Work& work);
+  Run& run_for(StepId step);
+  Status check(const BeginStep& begin) const;
+  void advance(Run& run);
+  ComputeOutcome outcome_of(Run& run) const;
 
   Options options_;
   CpuDevice& device_;
-  ShardForward forward_;
-  std::map<StepId, std::unique_ptr<StepRun>> runs_;
-  std::vector<std::unique_ptr<StepRun>> spare_;
-  std::vector<ShardForward::Missing> missing_;
+  Forward forward_;
+  FlatMap<StepId, std::unique_ptr<Run>> runs_;
+  std::vector<std::unique_ptr<Run>> spare_;
 };
 
 }  // namespace troupe

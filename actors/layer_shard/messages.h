@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "actors/base/effects.h"
@@ -14,20 +16,35 @@ struct MissingOutput {
   std::int32_t row = 0;  ///< of the step
   std::int32_t slot = 0;
   std::int32_t expert = 0;
+  std::int32_t source = 0;  ///< of the cut's rows: its expert's input
+  std::uint64_t call = 0;   ///< the newest question for it; 0: none
 };
 
-/// The experts' inputs of a step at a cut, as far as other devices must compute them.
+/// The outputs that were asked for with one question, in the cut's order.
+struct ExpertAnswer {
+  std::uint64_t call = 0;
+  Payload payload;  ///< wire type [outputs, hidden]
+};
+
+/// The experts' inputs of a step at a cut, as far as other devices must compute them. It goes from
+/// the step's job to the LayerShard and comes back with the answers, to be used for the next cut.
 struct ExpertCut {
   std::int32_t layer = 0;
   std::vector<MissingOutput> missing;  ///< by row and slot
   std::size_t row_bytes = 0;
-  Payload rows;  ///< wire type [rows of the step, hidden]
-};
+  std::vector<std::byte> rows;        ///< wire type [rows with a missing output, hidden]
+  std::vector<ExpertAnswer> answers;  ///< complete when the step goes on
 
-/// An answer, to be copied into the step's run before it goes on.
-struct ExpertArrival {
-  std::vector<MissingOutput> outputs;  ///< in the order of the payload's rows
-  Payload payload;                     ///< wire type [outputs, hidden]
+  /// Calls `f(output, bytes of its row)` for all outputs that came.
+  template <class F>
+  void each_answered(const F& f) const {
+    for (const ExpertAnswer& answer : answers) {
+      std::size_t at = 0;
+      for (const MissingOutput& output : missing)
+        if (output.call == answer.call)
+          f(output, answer.payload.bytes.subspan(row_bytes * at++, row_bytes));
+    }
+  }
 };
 
 /// How a compute job ended.
@@ -61,10 +78,14 @@ struct BeginStep {
 /// Go on with a step whose experts' outputs are all here.
 struct ResumeStep {
   StepId step;
-  std::vector<ExpertArrival> arrivals;
+  ExpertCut cut;
 };
 /// The step's buffers may be used again.
 struct ReleaseStep {
+  StepId step;
+};
+/// Nobody wants the step any more: its job ends as soon as it waits for the device's experts.
+struct GiveUpStep {
   StepId step;
 };
 
@@ -75,6 +96,6 @@ struct SayProgress {
   StepProgress progress;
 };
 
-using ShardEffects = Effects<BeginStep, ResumeStep, ReleaseStep, SayProgress>;
+using ShardEffects = Effects<BeginStep, ResumeStep, ReleaseStep, GiveUpStep, SayProgress>;
 
 }  // namespace troupe

@@ -1,26 +1,41 @@
 #pragma once
 
-#include <functional>
+#include <memory>
 
 #include "actors/layer_shard/messages.h"
 
 namespace troupe {
 
+/// Who hears what a ShardCompute finds, inside the Device's jobs.
+class ShardNews {
+ public:
+  virtual ~ShardNews() = default;
+  /// Experts of other devices are needed: the question travels while those here compute.
+  virtual void cut(StepId step, ExpertCut cut) = 0;
+  /// The step is done, has failed, or waits for nothing but other devices' experts.
+  virtual void computed(StepId step, ComputeOutcome outcome) = 0;
+};
+
 /// The arithmetic of a LayerShard: its forward pass and the buffers of its steps in flight. Used
 /// inside the Device's jobs only. ForwardCompute is the model's; the simulation has its own.
+///
+/// What begin() and resume() find is told once, then or by a later job: the rows for experts on the
+/// device wait in its ExpertPool, and keep `news` meanwhile.
 class ShardCompute {
  public:
   virtual ~ShardCompute() = default;
 
-  using OnCut = std::function<void(ExpertCut)>;
-  /// Computes a new step from its plan until it is done or waits for other devices' experts. At
-  /// such a cut `on_cut` is called first, so that the question travels while the local experts
-  /// compute.
-  virtual ComputeOutcome begin(const BeginStep& begin, const OnCut& on_cut) = 0;
+  /// Computes a new step from its plan until it is done or waits for other devices' experts.
+  virtual void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) = 0;
   /// Goes on after a cut, with the outputs that came.
-  virtual ComputeOutcome resume(const ResumeStep& resume, const OnCut& on_cut) = 0;
+  virtual void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) = 0;
   /// The step's buffers may be used for another.
   virtual void release(StepId step) = 0;
+  /// If the step waits for experts on the device, its rows leave the pool, and that it has failed
+  /// is told.
+  virtual void give_up(StepId step) = 0;
+  /// All that waits so leaves; nothing is told. What still comes is release() or nothing.
+  virtual void end() = 0;
 };
 
 }  // namespace troupe

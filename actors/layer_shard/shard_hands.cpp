@@ -6,15 +6,19 @@
 
 namespace troupe {
 
-/// What jobs share. It goes with the last of them, in the device's queue: the compute first, the
-/// life after it.
-struct ShardHands::Seat {
+/// What jobs share, and steps that wait for the device's experts. It goes with the last of them, in
+/// the device's queue: the compute first, the life after it.
+struct ShardHands::Seat final : ShardNews {
+  Seat(Life l, Post& p, const Ref<LayerShardInbox>& s, std::unique_ptr<ShardCompute> c)
+      : life(std::move(l)), post(p), self(s), compute(std::move(c)) {}
+
   Life life;
   Post& post;
   const Ref<LayerShardInbox> self;
   std::unique_ptr<ShardCompute> compute;
 
-  void computed(StepId step, ComputeOutcome outcome) {
+  void cut(StepId step, ExpertCut cut) override { post.tell(self, StepCut{step, std::move(cut)}); }
+  void computed(StepId step, ComputeOutcome outcome) override {
     post.tell(self, StepComputed{step, std::move(outcome)});
   }
 };
@@ -28,27 +32,32 @@ ShardHands::ShardHands(Host& host, const Ref<LayerShardInbox>& self, Device& dev
 ShardHands::~ShardHands() {
   // Jobs in the queue still use the cache and the buffers. A device that takes no job any more has
   // at most earlier ones of this shard: the last of them frees the compute.
-  if (seat_) (void)device_->submit([seat = std::move(seat_)] {});
+  if (seat_) end_of([seat = std::move(seat_)] { seat->compute->end(); });
 }
 
 void ShardHands::carry_out(BeginStep&& begin, const LayerShard&) {
   const StepId step = std::get<StepPlan>(*begin.plan).body.step;
   submit(step,
-         [begin = std::move(begin)](ShardCompute& compute, const ShardCompute::OnCut& on_cut) {
-           return compute.begin(begin, on_cut);
+         [begin = std::move(begin)](ShardCompute& compute, const std::shared_ptr<ShardNews>& news) {
+           compute.begin(begin, news);
          });
 }
 
 void ShardHands::carry_out(ResumeStep&& resume, const LayerShard&) {
   const StepId step = resume.step;
-  submit(step,
-         [resume = std::move(resume)](ShardCompute& compute, const ShardCompute::OnCut& on_cut) {
-           return compute.resume(resume, on_cut);
-         });
+  submit(step, [resume = std::move(resume)](ShardCompute& compute,
+                                            const std::shared_ptr<ShardNews>& news) mutable {
+    compute.resume(std::move(resume), news);
+  });
 }
 
 void ShardHands::carry_out(ReleaseStep&& release, const LayerShard&) {
-  (void)device_->submit([seat = seat_, step = release.step] { seat->compute->release(step); });
+  end_of([seat = seat_, step = release.step] { seat->compute->release(step); });
+}
+
+/// The step's blocks may be another sequence's soon.
+void ShardHands::carry_out(GiveUpStep&& given_up, const LayerShard&) {
+  end_of([seat = seat_, step = given_up.step] { seat->compute->give_up(step); });
 }
 
 /// A device that stands still says nothing, and the Replica's patience ends.
@@ -57,15 +66,16 @@ void ShardHands::carry_out(SayProgress&& say, const LayerShard&) {
     seat_->post.send({seat_->self.address, say.replica.address, message_of(say.progress)});
 }
 
+/// A device refuses it only when it is being stopped.
+void ShardHands::end_of(std::function<void()> job) {
+  (void)device_->submit(std::move(job), Device::Room::kAlways);
+}
+
 /// The news of a job are dropped if the shard has ended.
 template <class Work>
 void ShardHands::submit(StepId step, Work work) {
-  const Status queued = device_->submit([seat = seat_, step, work = std::move(work)] {
-    const auto on_cut = [&](ExpertCut cut) {
-      seat->post.tell(seat->self, StepCut{step, std::move(cut)});
-    };
-    seat->computed(step, work(*seat->compute, on_cut));
-  });
+  const Status queued = device_->submit(
+      [seat = seat_, work = std::move(work)]() mutable { work(*seat->compute, seat); });
   if (queued.ok()) return;
   ComputeOutcome outcome;
   outcome.error = queued.error();

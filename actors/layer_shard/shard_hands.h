@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "actors/base/host.h"
@@ -24,11 +25,13 @@ class ShardHands {
   void carry_out(BeginStep&& begin, const LayerShard& shard);
   void carry_out(ResumeStep&& resume, const LayerShard& shard);
   void carry_out(ReleaseStep&& release, const LayerShard& shard);
+  void carry_out(GiveUpStep&& given_up, const LayerShard& shard);
   void carry_out(SayProgress&& say, const LayerShard& shard);
 
  private:
   template <class Work>
   void submit(StepId step, Work work);
+  void end_of(std::function<void()> job);
 
   struct Seat;  // what jobs share: post, self, compute, life
   Host* host_;

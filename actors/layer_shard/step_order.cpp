@@ -8,9 +8,9 @@ namespace troupe {
 namespace {
 
 /// Remembers the newest only.
-void remember(std::set<StepId>& steps, StepId step) {
+void remember(FlatSet<StepId>& steps, StepId step) {
   steps.insert(step);
-  if (steps.size() > limits::kStepsInFlightMax) steps.erase(steps.begin());
+  if (steps.size() > limits::kStepsInFlightMax) steps.erase(*steps.begin());
 }
 
 }  // namespace
@@ -20,10 +20,17 @@ void remember(std::set<StepId>& steps, StepId step) {
 void StepOrder::on(const StepPlan& plan, const Envelope& envelope, TimePoint now,
                    ShardEffects& effects) {
   if (plan.replica != place_.replica_id || envelope.from != place_.replica.address) return;
+  const auto known = steps_.find(plan.body.step);
+  if (known != steps_.end() && known->second.plan) return;  // a duplicate
+  // Also of a step that has been given up: later plans build on its tables.
+  Result<MessagePtr> whole = tables_.complete(plan);
   if (aborted_.contains(plan.body.step)) return;
+  if (!whole.ok()) {
+    tell_failed(plan.body.step, whole.error(), effects);
+    return drop(plan.body.step, effects);
+  }
   Step& step = steps_[plan.body.step];
-  if (step.plan) return;  // a duplicate
-  step.plan = envelope.message;
+  step.plan = std::move(*whole);
   step.deadline = now + limits::kStepTimeMax;
   step.say_at = now + limits::kProgressEvery;
   try_begin(step, effects);
@@ -51,7 +58,7 @@ bool StepOrder::on(const StepAbort& abort, const Envelope& envelope, ShardEffect
       (envelope.from != place_.replica.address && !from_previous))
     return false;
   remember(aborted_, abort.step);
-  if (passed_on_.erase(abort.step) > 0) effects.send(*place_.next, StepAbort(abort));
+  if (passed_on_.erase(abort.step)) effects.send(*place_.next, StepAbort(abort));
   return true;
 }
 
@@ -84,8 +91,8 @@ void StepOrder::pass_on(StepId id, Step& step, ComputeOutcome outcome, ShardEffe
   std::vector<std::uint64_t>& digests = step.digests;
   digests.insert(digests.end(), outcome.digests.begin(), outcome.digests.end());
   if (!place_.next)
-    return effects.send(place_.replica, StepResult{place_.replica_id, id,
-                                                   std::move(outcome.sequences), digests});
+    return effects.send(place_.replica,
+                        StepResult{place_.replica_id, id, std::move(outcome.sequences), digests});
   std::size_t rows = 0;
   for (const auto& s : std::get<StepPlan>(*step.plan).body.sequences) rows += s.tokens.size();
   effects.send(*place_.next, Hidden{place_.replica_id, id, static_cast<std::uint32_t>(rows),
@@ -93,9 +100,9 @@ void StepOrder::pass_on(StepId id, Step& step, ComputeOutcome outcome, ShardEffe
   remember(passed_on_, id);
 }
 
-void StepOrder::resume(StepId step, std::vector<ExpertArrival> arrivals, ShardEffects& effects) {
-  steps_.at(step).computing = true;
-  effects.add(ResumeStep{step, std::move(arrivals)});
+void StepOrder::resume(StepId step, ExpertCut cut, ShardEffects& effects) {
+  steps_[step].computing = true;
+  effects.add(ResumeStep{step, std::move(cut)});
 }
 
 void StepOrder::lose_passed_on(NodeId node, ShardEffects& effects) {
@@ -145,7 +152,7 @@ void StepOrder::drop(StepId id, ShardEffects& effects) {
   const auto it = steps_.find(id);
   if (it == steps_.end()) return;
   if (it->second.computing) {
-    it->second.aborted = true;
+    if (!std::exchange(it->second.aborted, true)) effects.add(GiveUpStep{id});
     return;
   }
   if (it->second.begun) effects.add(ReleaseStep{id});

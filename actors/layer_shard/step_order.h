@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/layer_shard/messages.h"
+#include "actors/layer_shard/step_tables.h"
+#include "runtime/flat.h"
 
 namespace troupe {
 
@@ -44,7 +44,7 @@ class StepOrder {
   /// The job of a step has ended.
   Computed on(StepComputed computed, ShardEffects& effects);
   /// All outputs that the step lacked are here.
-  void resume(StepId step, std::vector<ExpertArrival> arrivals, ShardEffects& effects);
+  void resume(StepId step, ExpertCut cut, ShardEffects& effects);
 
   /// Hidden rows that left for that node may be lost. The Replica knows which steps are done.
   void lose_passed_on(NodeId node, ShardEffects& effects);
@@ -82,7 +82,7 @@ class StepOrder {
 
  private:
   struct Step {
-    MessagePtr plan;
+    MessagePtr plan;  ///< with whole tables
     std::optional<Payload> hidden;
     std::vector<std::uint64_t> digests;  ///< of the stages before
     TimePoint deadline;
@@ -96,9 +96,10 @@ class StepOrder {
   void tell_failed(StepId step, Error error, ShardEffects& effects) const;
 
   ShardPlace place_;
-  std::map<StepId, Step> steps_;
-  std::set<StepId> aborted_;    ///< the newest; what still comes of them is dropped
-  std::set<StepId> passed_on_;  ///< the newest whose hidden rows left for the next stage
+  StepTables tables_;
+  FlatMap<StepId, Step> steps_;
+  FlatSet<StepId> aborted_;    ///< the newest; what still comes of them is dropped
+  FlatSet<StepId> passed_on_;  ///< the newest whose hidden rows left for the next stage
 };
 
 }  // namespace troupe

@@ -44,11 +44,7 @@ std::uint64_t expert_key(int layer, int expert) {
 }  // namespace
 
 struct Metrics::Impl {
-  explicit Impl(const std::string& model_name) : labels{{"model_name", model_name}} {
-    // Prefixes are not cached yet: zero, as vLLM tells where caching is off.
-    counter("troupe:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
-    counter("troupe:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
-  }
+  explicit Impl(const std::string& model_name) : labels{{"model_name", model_name}} {}
 
   Gauge& gauge(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Labels(labels).Register(registry).Add({});
@@ -72,6 +68,10 @@ struct Metrics::Impl {
   Gauge& nodes = gauge("troupe:nodes", "Workers that can serve.");
   Gauge& connections = gauge("troupe:http_connections", "Open HTTP connections.");
 
+  Counter& prefix_queries =
+      counter("troupe:prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
+  Counter& prefix_hits =
+      counter("troupe:prefix_cache_hits_total", "Tokens found in the prefix cache.");
   Counter& prompt_tokens =
       counter("troupe:prompt_tokens_total", "Prompt tokens that were computed.");
   Counter& generation_tokens =
@@ -85,6 +85,8 @@ struct Metrics::Impl {
   Counter& garbage = counter("troupe:garbage_connections_total",
                              "Connections that were closed because they sent something else.");
   Counter& expert_moves = counter("troupe:expert_moves_total", "Experts moved between devices.");
+  Counter& expert_reads =
+      counter("troupe:expert_reads_total", "Times that an expert's weights were read.");
 
   prometheus::Family<Counter>& success = counters(
       "troupe:request_success_total", "Requests that ended as they should, by how they ended.");
@@ -145,6 +147,12 @@ void Metrics::add_prompt_tokens(std::uint64_t count) {
 void Metrics::add_generation_tokens(std::uint64_t count) {
   impl_->generation_tokens.Increment(static_cast<double>(count));
 }
+void Metrics::add_prefix_queries(std::uint64_t tokens) {
+  impl_->prefix_queries.Increment(static_cast<double>(tokens));
+}
+void Metrics::add_prefix_hits(std::uint64_t tokens) {
+  impl_->prefix_hits.Increment(static_cast<double>(tokens));
+}
 void Metrics::on_first_token(double seconds) { impl_->first_token.Observe(seconds); }
 void Metrics::on_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
 
@@ -191,6 +199,10 @@ void Metrics::set_expert_imbalance(int layer, double ratio) {
 
 void Metrics::add_expert_moves(std::uint64_t count) {
   impl_->expert_moves.Increment(static_cast<double>(count));
+}
+
+void Metrics::add_expert_reads(std::uint64_t count) {
+  impl_->expert_reads.Increment(static_cast<double>(count));
 }
 
 std::string Metrics::text() const {

@@ -37,6 +37,8 @@ class Metrics {
   // --- What has happened ---
   void add_prompt_tokens(std::uint64_t count);
   void add_generation_tokens(std::uint64_t count);
+  void add_prefix_queries(std::uint64_t tokens);
+  void add_prefix_hits(std::uint64_t tokens);
   void on_first_token(double seconds);  ///< since the request was accepted
   void on_inter_token(double seconds);  ///< between two tokens of one choice
   void on_request_finished(const FinishedRequest& request);
@@ -53,6 +55,7 @@ class Metrics {
   void add_expert_tokens(int layer, int expert, std::uint64_t count);
   void set_expert_imbalance(int layer, double ratio);  ///< busiest device to the mean
   void add_expert_moves(std::uint64_t count);
+  void add_expert_reads(std::uint64_t count);  ///< one: the weights of an expert, once
 
   /// The text exposition format of GET /metrics.
   std::string text() const;

@@ -12,7 +12,7 @@
 namespace troupe {
 
 class ModelSizes;  // actors/worker/model_sizes.h
-struct HeldTensor;  // model/layer_weights.h
+struct HeldTensor;  // model/weights.h
 struct ShardWeights;
 /// A piece's tensors, which know what they were when they were read. Keeps the piece alive.
 using PieceTensors = std::shared_ptr<const std::vector<HeldTensor>>;

@@ -33,11 +33,16 @@ std::int32_t ChunkSize::rows(std::int32_t decoding) const {
     row_time = std::max(0.0, prompts_.seconds - decodes_.seconds) / (prompts_.rows - decodes_.rows);
     base = std::max(0.0, decodes_.seconds - row_time * decodes_.rows);
   }
-  const double wanted = seconds(decoding > 0 ? limits::kStepTargetShared : limits::kStepTarget);
-  const double left = std::max(wanted, 2 * base) - base - row_time * decoding;
-  // A row that takes no time gives infinity.
+  const double left = std::max(wanted(decoding), 2 * base) - base - row_time * decoding;
+  if (row_time <= 0) return most;
   return static_cast<std::int32_t>(
       std::clamp(left / row_time, static_cast<double>(least), static_cast<double>(most)));
+}
+
+double ChunkSize::wanted(std::int32_t decoding) const {
+  if (decoding == 0) return seconds(limits::kStepTarget);
+  if (decodes_.rows == 0) return seconds(limits::kStepTargetShared);
+  return std::min(seconds(limits::kStepTarget), limits::kStepStretchShared * decodes_.seconds);
 }
 
 void ChunkSize::on_step(std::int32_t rows, std::int32_t prompt_rows, Duration took) {

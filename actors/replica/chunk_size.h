@@ -7,7 +7,8 @@
 namespace troupe {
 
 /// How many rows of prompts a step gets, so that it takes about as long as limits.h wants, however
-/// fast the devices are. It learns from the steps that come back:
+/// fast the devices are: beside others that stream, a multiple of what their steps take alone. It
+/// learns from the steps that come back:
 ///
 ///     time of a step = base + rows * row_time
 ///
@@ -32,6 +33,9 @@ class ChunkSize {
     double rows = 0, seconds = 0;
     void take(double newest_rows, double newest_seconds, double weight);
   };
+
+  /// What the step is to take, in seconds.
+  double wanted(std::int32_t decoding) const;
 
   std::int32_t rows_max_;
   std::int32_t tried_;  ///< prompt rows that a step has had; the next has at most twice as many

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
+#include <utility>
 
 namespace troupe {
 namespace {
@@ -17,10 +19,12 @@ constexpr std::int32_t kLongPromptChunks = 4;
 class Planner {
  public:
   Planner(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
-          const PlanLimits& limits)
+          const PlanLimits& limits, const PlanQuestions& ask)
       : running_(running),
-        waiting_(waiting),
+        waiting_(waiting.begin(), waiting.end()),
+        found_(waiting.size()),
         limits_(limits),
+        ask_(ask),
         rows_left_(limits.rows_a_step),
         prompt_rows_left_(limits.prompt_rows_a_step),
         sequences_left_(limits.sequences_a_step),
@@ -61,13 +65,33 @@ class Planner {
     std::int32_t blocks = blocks_for_newcomers();
     std::int32_t room = limits_.sequences_running - static_cast<std::int32_t>(running_.size());
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      if (room <= 0 || rows_left_ == 0 || prompt_rows_left_ == 0 || sequences_left_ == 0) return;
+      const KvPrefix found = look_up(i);
       const std::int32_t rows = prompt_rows(waiting_, i, rows_left_);
-      if (room <= 0 || rows == 0 || sequences_left_ == 0) return;
-      blocks -= blocks_missing(waiting_[i], waiting_[i].length, limits_.block_size);
+      blocks -= blocks_for_newcomer(i);
       if (blocks < 0) return;
+      blocks_free_ -= found.idle;
       add(waiting_[i], rows);
+      choice_.rows.back().found = found;
       --room;
     }
+  }
+
+  /// What a waiting one finds counts as computed from then on.
+  KvPrefix look_up(std::size_t index) {
+    if (!found_[index]) {
+      found_[index] = ask_.cached(waiting_[index].key);
+      waiting_[index].blocks = found_[index]->blocks;
+      waiting_[index].computed = found_[index]->blocks * limits_.block_size;
+    }
+    return *found_[index];
+  }
+
+  /// Those that it finds idle cannot be taken any more either.
+  std::int32_t blocks_for_newcomer(std::size_t index) {
+    const KvPrefix found = look_up(index);
+    return found.idle +
+           blocks_missing(waiting_[index], waiting_[index].length, limits_.block_size);
   }
 
   /// What the running ones know already must fit too, or a newcomer would soon be preempted.
@@ -80,7 +104,7 @@ class Planner {
 
   /// Rows for the prompt at `index` of the running or of the waiting ones.
   std::int32_t prompt_rows(std::span<const PlanSequence> among, std::size_t index,
-                           std::int32_t left) const {
+                           std::int32_t left) {
     const std::int32_t missing = among[index].length - among[index].computed;
     left = std::min(left, prompt_rows_left_);
     if (left <= 1 || missing / kLongPromptChunks < limits_.prompt_rows_a_step)
@@ -95,10 +119,9 @@ class Planner {
     return std::min(missing, left - std::min(behind, left / 2));
   }
 
-  bool room_for_newcomer() const {
-    const PlanSequence& first = waiting_.front();
+  bool room_for_newcomer() {
     return static_cast<std::int32_t>(running_.size()) < limits_.sequences_running &&
-           blocks_missing(first, first.length, limits_.block_size) <= blocks_for_newcomers();
+           blocks_for_newcomer(0) <= blocks_for_newcomers();
   }
 
   std::int32_t rows_of_decoding() const {
@@ -115,10 +138,12 @@ class Planner {
         std::min<std::int64_t>(positions - sequence.computed, limits_.rows_a_step));
   }
 
+  /// Blocks that several hold come free with the last of them.
   void preempt(const PlanSequence& sequence) {
     if (sequence.busy || sequence.blocks == 0) return;
-    blocks_free_ += sequence.blocks;
     choice_.preempted.push_back(sequence.key);
+    const std::int32_t freed = ask_.freed(choice_.preempted);
+    blocks_free_ += freed - std::exchange(freed_, freed);
   }
 
   void add(const PlanSequence& sequence, std::int32_t rows) {
@@ -132,8 +157,12 @@ class Planner {
     --sequences_left_;
   }
 
-  std::span<const PlanSequence> running_, waiting_;
+  std::span<const PlanSequence> running_;
+  std::vector<PlanSequence> waiting_;
+  std::vector<std::optional<KvPrefix>> found_;  // of each waiting one that was looked up
   const PlanLimits& limits_;
+  const PlanQuestions& ask_;
+  std::int32_t freed_ = 0;  // by all that are preempted
   std::int32_t rows_left_, prompt_rows_left_, sequences_left_, blocks_free_;
   StepChoice choice_;
 };
@@ -141,8 +170,8 @@ class Planner {
 }  // namespace
 
 StepChoice plan_step(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
-                     const PlanLimits& limits) {
-  return Planner(running, waiting, limits).plan();
+                     const PlanLimits& limits, const PlanQuestions& ask) {
+  return Planner(running, waiting, limits, ask).plan();
 }
 
 }  // namespace troupe

@@ -46,7 +46,7 @@ ReplicaConfig bounded(ReplicaConfig config) {
 
 Replica::Replica(ReplicaConfig config)
     : config_(bounded(std::move(config))),
-      pool_(config_.blocks),
+      kv_({config_.blocks, config_.block_size, config_.prefix_caching, config_.rows_identity}),
       chunk_(config_.max_num_batched_tokens) {
   assert(!config_.shards.empty() && config_.stages >= 1 && config_.block_size >= 1);
   assert(config_.max_num_seqs >= 1 && config_.max_num_batched_tokens >= 1);
@@ -59,13 +59,19 @@ bool Replica::own_shard(const Address& from) const {
                      [&](const auto& shard) { return shard.address == from; });
 }
 
+bool Replica::from_supervisor(const Address& from) const {
+  const Address& router = config_.router.address;
+  return from == Ref<SupervisorInbox>(router.node, router.incarnation).address;
+}
+
 ReplicaReport Replica::report() const {
   ReplicaReport report;
   report.replica = config_.id;
   report.running = static_cast<std::uint32_t>(running_.size() - running_.count(kCanaryKey));
   report.waiting = static_cast<std::uint32_t>(waiting_.size());
-  report.kv_blocks_total = pool_.total();
-  report.kv_blocks_used = pool_.used();
+  report.kv_blocks_total = kv_.total();
+  report.kv_blocks_used = kv_.used();
+  report.kv_blocks_cached = kv_.cached();
   report.preemptions = preemptions_;
   return report;
 }
@@ -122,11 +128,11 @@ std::optional<Error> Replica::refusal(const Submit& submit) const {
 }
 
 bool Replica::fits_alone(std::int64_t tokens) const {
-  return tokens <= static_cast<std::int64_t>(pool_.total()) * config_.block_size;
+  return tokens <= static_cast<std::int64_t>(kv_.total()) * config_.block_size;
 }
 
 Error Replica::too_long(std::int64_t tokens) const {
-  const std::int64_t room = static_cast<std::int64_t>(pool_.total()) * config_.block_size;
+  const std::int64_t room = static_cast<std::int64_t>(kv_.total()) * config_.block_size;
   return resource_exhausted("A sequence of " + std::to_string(tokens) +
                             " tokens does not fit into the KV cache, which holds " +
                             std::to_string(room) +
@@ -153,12 +159,16 @@ void Replica::cancel(SequenceId id, std::uint32_t attempt) {
   }
 }
 
+void Replica::on(const ForgetPrefixes& order, const Envelope& envelope, TimePoint, Effects&) {
+  if (order.replica == config_.id && from_supervisor(envelope.from)) kv_.forget();
+}
+
 void Replica::forget(std::uint64_t key) {
   Sequences& holder = running_.contains(key) ? running_ : waiting_;
   const auto found = holder.find(key);
   assert(found != holder.end());
   Sequence& sequence = found->second;
-  pool_.give_back(sequence.blocks);
+  kv_.give_back(sequence.table);
   if (!sequence.cancelled) keys_.erase(sequence.submit.sequence);
   holder.erase(found);
 }
@@ -278,6 +288,8 @@ void Replica::commit(const Share& share, const SequenceResult& result) {
   }
   sequence.prompt_scored += static_cast<std::int32_t>(event.prompt_logprobs.size());
   sequence.computed += share.rows;
+  sequence.table.told = static_cast<std::int32_t>(sequence.table.blocks.size());
+  kv_.commit(sequence.tokens, sequence.computed, sequence.table);
   if (share.sample) {
     event.tokens.push_back(*result.sampled);
     keep_wanted(event.tokens.back(), sequence.submit.sampling.top_logprobs);
@@ -334,6 +346,7 @@ void Replica::fail_share(const Share& share, const Error& error, bool own) {
   Sequence& sequence = running_.at(share.key);
   sequence.busy = false;
   if (sequence.cancelled) return forget(share.key);
+  sequence.table.told = 0;  // the plan may be lost
   ++sequence.failures;
   if (!worth_another_try(error.code))
     sequence.failures = std::max(sequence.failures, kStepFailuresSuspect);

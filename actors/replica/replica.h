@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,8 +10,8 @@
 
 #include "actors/base/effects.h"
 #include "actors/interfaces.h"
-#include "actors/replica/block_pool.h"
 #include "actors/replica/chunk_size.h"
+#include "actors/replica/kv_blocks.h"
 #include "actors/replica/plan_step.h"
 #include "actors/replica/replica_config.h"
 #include "runtime/step.h"
@@ -43,7 +44,8 @@ struct ReportChanged {
 ///
 /// A step is a transaction: the positions in the KV cache and the new tokens count when its
 /// StepResult comes. A sequence is in one step at a time at most; its blocks are freed only while
-/// it is in none.
+/// it is in none. What a step that came back left in full blocks is found by later sequences that
+/// begin alike (KvBlocks); of them only what is new is computed, the last row in any case.
 ///
 /// A step that fails is run again after a pause. So that one poisonous sequence does not hold the
 /// others up, those whose steps failed twice in a row, or once for a reason that will not pass, are
@@ -61,6 +63,7 @@ class Replica {
   void on(const Cancel& cancel, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Of the Supervisor; one at a time.
   void on(const RunCanary& order, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const ForgetPrefixes& order, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Of the replica's own shards; others are ignored.
   void on(const StepResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StepProgress& progress, const Envelope& envelope, TimePoint now, Effects& effects);
@@ -83,7 +86,7 @@ class Replica {
     std::int32_t prompt_length = 0;
     std::int32_t computed = 0;       ///< positions in the KV cache
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
-    std::vector<std::int32_t> blocks;
+    KvTable table;
     std::uint32_t failures = 0;  ///< steps of it that failed since the last that did not
     bool busy = false;           ///< in a step
     bool started = false;        ///< the Router knows that it began
@@ -92,6 +95,11 @@ class Replica {
     bool suspect() const { return failures >= kStepFailuresSuspect; }
     std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
     std::uint32_t output() const { return static_cast<std::uint32_t>(length() - prompt_length); }
+    /// Positions whose rows need not be computed if they are there: all that yield nothing.
+    std::int32_t findable() const {
+      const bool scoring = submit.prompt_logprobs >= 0 && prompt_scored < prompt_length;
+      return std::min(length(), scoring ? prompt_scored : length()) - 1;
+    }
     /// Whether the row at `position` yields the log-probability of the prompt token after it.
     bool scores(std::int32_t position) const {
       return submit.prompt_logprobs >= 0 && position + 1 >= prompt_scored &&
@@ -151,16 +159,20 @@ class Replica {
   StepChoice choose_suspect() const;
   StepChoice choose_suspect(std::uint64_t key, bool preempting) const;
   PlanLimits plan_limits() const;
+  PlanQuestions plan_questions() const;
+  void keep_travelling(StepChoice& choice) const;
+  void admit(const PlannedRows& planned);
   void preempt(std::uint64_t key);
   StepSequence rows_of(const Sequence& sequence, const PlannedRows& planned) const;
 
   bool own_shard(const Address& from) const;
+  bool from_supervisor(const Address& from) const;
   std::string violation_of_sequences() const;
   std::string violation_of_blocks() const;
   std::string violation_of_steps() const;
 
   ReplicaConfig config_;
-  BlockPool pool_;
+  KvBlocks kv_;
   Sequences running_, waiting_;
   std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of the sequences that are not cancelled
   std::optional<Canary> canary_;  ///< until its result has been told

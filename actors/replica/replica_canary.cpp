@@ -10,9 +10,7 @@ namespace troupe {
 
 void Replica::on(const RunCanary& order, const Envelope& envelope, TimePoint now,
                  Effects& effects) {
-  const Ref<SupervisorInbox> supervisor(config_.router.address.node,
-                                        config_.router.address.incarnation);
-  if (order.replica != config_.id || envelope.from != supervisor.address) return;
+  if (order.replica != config_.id || !from_supervisor(envelope.from)) return;
   if (canary_ && canary_->order.run == order.run) return;  // a duplicate
   std::optional<Error> error;
   const auto tokens = static_cast<std::int64_t>(order.prompt.size()) + order.generate;
@@ -27,7 +25,8 @@ void Replica::on(const RunCanary& order, const Envelope& envelope, TimePoint now
   canary_ = Canary{order, now + limits::kCanaryDeadline, {}};
 }
 
-/// It takes the blocks for all of its tokens at once, out of what nobody here needs yet.
+/// It takes the blocks for all of its tokens at once, out of what nobody here needs yet. All of its
+/// rows are computed, and none of them is found by others.
 void Replica::admit_canary() {
   if (!canary_ || running_.contains(kCanaryKey)) return;
   if (static_cast<std::int32_t>(running_.size()) >= plan_limits().sequences_running) return;
@@ -35,10 +34,10 @@ void Replica::admit_canary() {
   const auto blocks =
       blocks_for(static_cast<std::int32_t>(order.prompt.size() + order.generate),
                  config_.block_size);
-  std::int32_t free = pool_.free();
+  std::int32_t free = kv_.available();
   for (const auto& [key, s] : running_)
     free -= std::max(0, blocks_for(s.length(), config_.block_size) -
-                            static_cast<std::int32_t>(s.blocks.size()));
+                            static_cast<std::int32_t>(s.table.blocks.size()));
   if (free < blocks) return;
   Sequence sequence;
   sequence.submit.sequence = kCanarySequence;
@@ -46,7 +45,7 @@ void Replica::admit_canary() {
   sequence.submit.sampling.temperature = 0;
   sequence.tokens = order.prompt;
   sequence.prompt_length = sequence.length();
-  pool_.take(blocks, sequence.blocks);
+  kv_.take(blocks, sequence.table);
   running_.emplace(kCanaryKey, std::move(sequence));
 }
 
@@ -74,6 +73,7 @@ void Replica::commit_canary(const Share& share, const StepResult& step,
   if (first || sequence.computed >= sequence.prompt_length) digests.resize(digests.size() + each);
   for (std::size_t i = 0; i < each; ++i) digests[digests.size() - each + i] += step.digests[i];
   sequence.computed += share.rows;
+  sequence.table.told = static_cast<std::int32_t>(sequence.table.blocks.size());
   if (share.sample) sequence.tokens.push_back(result.sampled->token);
   if (sequence.output() == canary_->order.generate) end_canary(std::nullopt, effects);
 }

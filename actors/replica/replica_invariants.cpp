@@ -40,29 +40,21 @@ std::string Replica::violation_of_sequences() const {
 }
 
 std::string Replica::violation_of_blocks() const {
-  std::vector<bool> seen(static_cast<std::size_t>(pool_.total()));
-  std::size_t count = 0;
-  const auto take = [&](const std::vector<std::int32_t>& blocks) {
-    for (const std::int32_t block : blocks) {
-      if (block < 0 || block >= pool_.total() || seen[static_cast<std::size_t>(block)])
-        return false;
-      seen[static_cast<std::size_t>(block)] = true;
-    }
-    count += blocks.size();
-    return true;
-  };
+  std::vector<const KvTable*> tables;
   for (const auto& [key, s] : running_) {
     const std::string name = "sequence " + std::to_string(s.submit.sequence.value);
-    if (!take(s.blocks)) return name + " has a block twice, or another's";
-    if (static_cast<std::int32_t>(s.blocks.size()) < blocks_for(s.computed, config_.block_size))
+    const KvTable& table = s.table;
+    if (static_cast<std::int32_t>(table.blocks.size()) < blocks_for(s.computed, config_.block_size))
       return name + " has fewer blocks than computed positions";
+    if (table.written * config_.block_size > s.computed)
+      return name + " would write to a block that is complete";
+    if (key == kCanaryKey && table.written > 0) return "a canary shares blocks";
+    tables.push_back(&table);
   }
   for (const auto& [key, s] : waiting_)
-    if (!s.blocks.empty())
+    if (!s.table.blocks.empty())
       return "sequence " + std::to_string(s.submit.sequence.value) + " waits and has blocks";
-  if (!take(pool_.free_blocks())) return "a block is free and used, or free twice";
-  if (count != seen.size()) return "a block is neither free nor used";
-  return {};
+  return kv_.violation(tables);
 }
 
 std::string Replica::violation_of_steps() const {
@@ -81,7 +73,7 @@ std::string Replica::violation_of_steps() const {
       const Sequence& s = found->second;
       const std::int32_t end = s.computed + share.rows;
       if (share.rows < 1 || end > s.length()) return name + " computes rows that are not there";
-      if (static_cast<std::int32_t>(s.blocks.size()) < blocks_for(end, config_.block_size))
+      if (static_cast<std::int32_t>(s.table.blocks.size()) < blocks_for(end, config_.block_size))
         return name + " computes rows that have no block";
       rows += share.rows;
       keys.push_back(share.key);

@@ -12,13 +12,13 @@ namespace {
 
 template <class Sequence>
 PlanSequence view(std::uint64_t key, const Sequence& s, bool busy) {
-  return {key, s.computed, s.length(), static_cast<std::int32_t>(s.blocks.size()), busy};
+  return {key, s.computed, s.length(), static_cast<std::int32_t>(s.table.blocks.size()), busy};
 }
 
 bool same(const ReplicaReport& a, const ReplicaReport& b) {
   const auto fields = [](const ReplicaReport& r) {
     return std::tie(r.replica, r.running, r.waiting, r.kv_blocks_total, r.kv_blocks_used,
-                    r.preemptions);
+                    r.kv_blocks_cached, r.preemptions);
   };
   return fields(a) == fields(b);
 }
@@ -61,8 +61,22 @@ PlanLimits Replica::plan_limits() const {
   limits.rows_a_step = config_.max_num_batched_tokens;
   limits.prompt_rows_a_step = chunk_.rows(0);
   limits.block_size = config_.block_size;
-  limits.blocks_free = pool_.free();
+  limits.blocks_free = kv_.available();
   return limits;
+}
+
+PlanQuestions Replica::plan_questions() const {
+  PlanQuestions ask;
+  ask.cached = [this](std::uint64_t key) {
+    const Sequence& sequence = waiting_.at(key);
+    return kv_.find(sequence.tokens, sequence.findable());
+  };
+  ask.freed = [this](std::span<const std::uint64_t> keys) {
+    std::vector<const KvTable*> tables;
+    for (const std::uint64_t key : keys) tables.push_back(&running_.at(key).table);
+    return kv_.freed_by(tables);
+  };
+  return ask;
 }
 
 /// Everybody who is not suspected of making steps fail.
@@ -84,7 +98,7 @@ StepChoice Replica::choose_together() const {
   // A pipeline is full only if its steps share the sequences out.
   const auto sequences = static_cast<std::int32_t>(running.size() + waiting.size());
   limits.sequences_a_step = (sequences + config_.stages - 1) / config_.stages;
-  return plan_step(running, waiting, limits);
+  return plan_step(running, waiting, limits, plan_questions());
 }
 
 /// One suspect alone: the one with the fewest failures, which is the likeliest to be innocent.
@@ -114,18 +128,47 @@ StepChoice Replica::choose_suspect(std::uint64_t suspect, bool preempting) const
     running.insert(running.begin(), view(suspect, found->second, false));
   else if (!preempting)
     waiting.push_back(view(suspect, waiting_.at(suspect), false));
-  StepChoice choice = plan_step(running, waiting, limits);
+  StepChoice choice = plan_step(running, waiting, limits, plan_questions());
   if (choice.rows.empty() || choice.rows[0].key != suspect) return {};
   return choice;
+}
+
+/// Tables that the shards do not know travel whole, and those of many sequences may begin with the
+/// same blocks: what does not fit into a plan waits for the next one.
+void Replica::keep_travelling(StepChoice& choice) const {
+  std::int64_t entries = 0;
+  const auto too_many = [&](const PlannedRows& planned) {
+    const auto running = running_.find(planned.key);
+    entries += planned.found.blocks + planned.blocks_new;
+    if (running != running_.end()) {
+      const KvTable& table = running->second.table;
+      entries += static_cast<std::int64_t>(table.blocks.size()) - table.told;
+    }
+    return entries > limits::kStepBlocksMax;
+  };
+  choice.rows.erase(std::find_if(choice.rows.begin(), choice.rows.end(), too_many),
+                    choice.rows.end());
+}
+
+/// A sequence that waited runs from now on, with the blocks that it found.
+void Replica::admit(const PlannedRows& planned) {
+  const auto waiting = waiting_.find(planned.key);
+  if (waiting == waiting_.end()) return;
+  Sequence& sequence = running_.insert(waiting_.extract(waiting)).position->second;
+  kv_.share(sequence.tokens, planned.found, sequence.table);
+  sequence.computed = planned.found.blocks * config_.block_size;
 }
 
 bool Replica::plan(TimePoint now, Effects& effects) {
   if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
   if (now < pause_.until || (running_.empty() && waiting_.empty())) return false;
-  const StepChoice choice = choose();
+  StepChoice choice = choose();
   if (!choice.preempted.empty() && set_canary_aside()) return true;
   for (const std::uint64_t key : choice.preempted) preempt(key);
+  keep_travelling(choice);
   if (choice.rows.empty()) return false;
+  // What is found is held before anything is taken.
+  for (const PlannedRows& planned : choice.rows) admit(planned);
 
   StepPlan plan{config_.id, config_.version, {}};
   plan.body.step = next_step_;
@@ -133,10 +176,8 @@ bool Replica::plan(TimePoint now, Effects& effects) {
   step.began = now;
   step.deadline = now + limits::kStepSilence;
   for (const PlannedRows& planned : choice.rows) {
-    if (const auto waiting = waiting_.find(planned.key); waiting != waiting_.end())
-      running_.insert(waiting_.extract(waiting));
     Sequence& sequence = running_.at(planned.key);
-    pool_.take(planned.blocks_new, sequence.blocks);
+    kv_.take(planned.blocks_new, sequence.table);
     plan.body.sequences.push_back(rows_of(sequence, planned));
     step.shares.push_back({planned.key, planned.rows, plan.body.sequences.back().sample});
     step.rows += planned.rows;
@@ -147,6 +188,7 @@ bool Replica::plan(TimePoint now, Effects& effects) {
       event.sequence = sequence.submit.sequence;
       event.attempt = sequence.submit.attempt;
       event.started = true;
+      if (kv_.keeps()) event.cached_tokens = sequence.computed;
       event.index = sequence.output();
       events_.push_back(std::move(event));
     }
@@ -161,7 +203,7 @@ bool Replica::plan(TimePoint now, Effects& effects) {
 void Replica::preempt(std::uint64_t key) {
   const auto found = running_.find(key);
   assert(found != running_.end() && !found->second.busy);
-  pool_.give_back(found->second.blocks);
+  kv_.give_back(found->second.table);
   found->second.computed = 0;
   waiting_.insert(running_.extract(found));
   ++preemptions_;
@@ -172,7 +214,10 @@ StepSequence Replica::rows_of(const Sequence& sequence, const PlannedRows& plann
   const std::int32_t end = first + planned.rows;
   StepSequence rows;
   rows.id = sequence.submit.sequence;
-  rows.block_table = sequence.blocks;
+  const KvTable& table = sequence.table;
+  rows.table_slot = table.slot;
+  rows.table_base = table.told;
+  rows.block_table.assign(table.blocks.begin() + table.told, table.blocks.end());
   rows.first_position = first;
   rows.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
   rows.prompt_length = sequence.prompt_length;

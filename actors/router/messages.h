@@ -38,6 +38,8 @@ struct RequestObservation {
     kFirstToken,        ///< value: seconds until its first token
     kInterToken,        ///< value: seconds between tokens of a choice
     kEndToEnd,          ///< value: seconds until a request ended without an error
+    kPrefixQueries,     ///< value: tokens of a sequence that a replica looked up when it began
+    kPrefixHits,        ///< value: of these, those whose rows were there
   };
   Kind kind = Kind::kPromptTokens;
   double value = 0;

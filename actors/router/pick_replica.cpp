@@ -6,11 +6,12 @@
 namespace troupe {
 
 std::optional<std::uint32_t> pick_replica(std::span<const ReplicaLoad> replicas) {
-  const auto least = std::min_element(
-      replicas.begin(), replicas.end(), [](const ReplicaLoad& a, const ReplicaLoad& b) {
-        return std::tie(a.shunned, a.slow, a.outstanding_tokens, a.id) <
-               std::tie(b.shunned, b.slow, b.outstanding_tokens, b.id);
-      });
+  const auto order = [](const ReplicaLoad& r) {
+    const auto cost = static_cast<std::int64_t>(r.outstanding_tokens) -
+                      static_cast<std::int64_t>(kPrefixTokenWorth * r.prefix_tokens);
+    return std::tuple(r.shunned, r.slow, cost, r.outstanding_tokens, r.id);
+  };
+  const auto least = std::ranges::min_element(replicas, {}, order);
   if (least == replicas.end()) return std::nullopt;
   return least->id;
 }

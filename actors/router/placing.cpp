@@ -56,14 +56,16 @@ std::optional<TimePoint> Placing::next_pause_end() const {
 }
 
 /// None while every replica has enough to begin with.
-std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tokens) const {
+std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tokens,
+                                           const PrefixChain& chain) const {
   std::vector<ReplicaLoad> loads;
   for (const auto& [id, replica] : replicas_) {
     if (replica.unstarted_tokens > 0 && replica.unstarted_tokens + tokens > kUnstartedTokensMax)
       continue;
     // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
-    loads.push_back({id, replica.outstanding_tokens, shunned, replica.slow});
+    loads.push_back({id, replica.outstanding_tokens, shunned, replica.slow,
+                     replica.sent.tokens_of(chain)});
   }
   return pick_replica(loads);
 }
@@ -73,7 +75,9 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
   const Journal::Sequence& sequence = *book.journal().find(choice.sequence);
   const PreparedRequest& prepared = *sequence.prepared;
   const std::size_t tokens = prepared.prompt.size() + sequence.output.size();
-  const auto picked = pick(choice, tokens);
+  PrefixChain chain;
+  if (by_prefix_) chain = prefix_chain(prepared.prompt, sequence.output);
+  const auto picked = pick(choice, tokens, chain);
   if (!picked) return false;
   Replica& replica = replicas_.at(*picked);
   Submit submit;
@@ -90,6 +94,7 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
     submit.prompt_logprobs = prepared.prompt_logprobs;
   effects.send(replica_at(replica.address), std::move(submit));
 
+  replica.sent.add(chain);
   choice.run.replica = picked;
   choice.run.submitted_tokens = tokens;
   replica.unstarted_tokens += tokens;
@@ -190,13 +195,14 @@ void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEff
   version_ = changed.version;
   std::map<std::uint32_t, Replica> next;
   for (const ReplicaEndpoint& endpoint : changed.replicas)
-    next[endpoint.id] = Replica{endpoint.address, 0, 0, endpoint.slow};
-  for (const auto& [id, replica] : replicas_) {
+    next[endpoint.id] = Replica{endpoint.address, 0, 0, endpoint.slow, {}};
+  for (auto& [id, replica] : replicas_) {
     const auto kept = next.find(id);
     // A new one under an old number must not be taken for it.
     if (kept != next.end() && kept->second.address == replica.address) {
       kept->second.outstanding_tokens = replica.outstanding_tokens;
       kept->second.unstarted_tokens = replica.unstarted_tokens;
+      kept->second.sent = std::move(replica.sent);
       continue;
     }
     for (const SequenceId sequence : sequences_on(book, id))

@@ -11,6 +11,7 @@
 #include "actors/router/crash_evidence.h"
 #include "actors/router/messages.h"
 #include "actors/router/request_book.h"
+#include "actors/router/sent_prefixes.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -36,6 +37,9 @@ static_assert(8 * kUnstartedTokensMax * sizeof(TokenId) * 2 <= limits::kControlU
 class Placing {
  public:
   using Choice = RequestBook::Choice;
+
+  /// `by_prefix`: replicas keep what they computed, so that it matters who had a like sequence.
+  explicit Placing(bool by_prefix) : by_prefix_(by_prefix) {}
 
   bool any_replica() const { return !replicas_.empty(); }
   /// Whether the choice runs at that address.
@@ -79,6 +83,7 @@ class Placing {
     std::uint64_t outstanding_tokens = 0;
     std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
     bool slow = false;
+    SentPrefixes sent;
   };
   /// The suspect that is being tried, and where.
   struct Trial {
@@ -87,7 +92,8 @@ class Placing {
   };
 
   bool hand_over(const RequestBook& book, Choice& choice, RouterEffects& effects);
-  std::optional<std::uint32_t> pick(const Choice& choice, std::size_t tokens) const;
+  std::optional<std::uint32_t> pick(const Choice& choice, std::size_t tokens,
+                                    const PrefixChain& chain) const;
   void requeue(RequestBook& book, Choice& choice, bool cancel, RouterEffects& effects);
   TimePoint next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const;
   /// Its place among those who wait: streams that were cut off first, then by arrival.
@@ -95,6 +101,7 @@ class Placing {
   static Turn turn_of(const Choice& choice) { return {!choice.run.urgent, choice.sequence}; }
   static std::vector<SequenceId> sequences_on(const RequestBook& book, std::uint32_t replica);
 
+  bool by_prefix_;
   PlacementVersion version_;
   std::map<std::uint32_t, Replica> replicas_;
   std::set<Turn> waiting_;                              ///< for a replica

@@ -74,6 +74,7 @@ class RequestBook {
     TimePoint accepted, deadline;
     GenerationTiming timing;
     bool first_event_sent = false;
+    std::uint32_t cached_tokens = 0;  ///< of the prompt, when it began
     std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, for the first event
 
     bool begun() const { return timing.queued_ms >= 0; }  ///< a replica has begun with it

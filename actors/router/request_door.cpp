@@ -155,6 +155,12 @@ void RequestDoor::observe(const RequestObservation& observation) {
       window_.add_inter_token(observation.value, at);
       if (metrics) metrics->on_inter_token(observation.value);
       break;
+    case Kind::kPrefixQueries:
+      if (metrics) metrics->add_prefix_queries(count);
+      break;
+    case Kind::kPrefixHits:
+      if (metrics) metrics->add_prefix_hits(count);
+      break;
     case Kind::kQueueTime:
     case Kind::kEndToEnd:
       break;  // with the finished request

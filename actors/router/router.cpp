@@ -28,7 +28,9 @@ bool ends_attempt(const SequenceEvent& event) {
 }  // namespace
 
 Router::Router(Options options)
-    : options_(std::move(options)), book_(options_.journal_tokens_max) {}
+    : options_(std::move(options)),
+      book_(options_.journal_tokens_max),
+      placing_(options_.prefix_caching) {}
 
 // --- Requests come ------------------------------------------------------------------------------
 
@@ -116,6 +118,7 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   if (event.index > sequence.output.size())
     return retry(id, *choice, internal_error("Tokens of a replica were lost on their way."), now,
                  effects);
+  if (event.started && event.cached_tokens >= 0) note_prefix(request, sequence, event, effects);
   if (event.started || !event.tokens.empty()) note_start(request, *choice, now, effects);
   accept_prompt_logprobs(request, event);
   accept_tokens(request, *choice, event, now, effects);
@@ -128,6 +131,18 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
 void Router::retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now,
                    Effects& effects) {
   if (!placing_.retry(book_, choice, why, now, effects)) fail(id, why, now, effects);
+}
+
+/// What a client is told is of the prompt, as its first choice began.
+void Router::note_prefix(Request& request, const Journal::Sequence& sequence,
+                         const SequenceEvent& event, Effects& effects) {
+  const std::size_t prompt = request.prepared->prompt.size();
+  const auto cached = static_cast<std::size_t>(event.cached_tokens);
+  effects.add(RequestObservation{Observed::kPrefixQueries,
+                                 static_cast<double>(prompt + sequence.output.size())});
+  effects.add(RequestObservation{Observed::kPrefixHits, static_cast<double>(cached)});
+  if (!request.begun())
+    request.cached_tokens = static_cast<std::uint32_t>(std::min(cached, prompt));
 }
 
 void Router::note_start(Request& request, Choice& choice, TimePoint now, Effects& effects) {
@@ -235,6 +250,7 @@ void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, 
                      Effects& effects) {
   if (!std::exchange(request.first_event_sent, true)) {
     event.prompt_tokens = request.prepared->prompt;
+    event.cached_tokens = request.cached_tokens;
     event.prompt_logprobs = std::exchange(request.prompt_logprobs, {});
   }
   if (event.request_done) request.timing.total_ms = milliseconds(now - request.accepted);

@@ -39,6 +39,7 @@ class Router {
     std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
     /// Tokens that the journal may come to; see Room.
     std::size_t journal_tokens_max = limits::kJournalTokensMax;
+    bool prefix_caching = true;  ///< replicas find rows again: sequences go where theirs may be
   };
   explicit Router(Options options);
 
@@ -87,6 +88,8 @@ class Router {
   /// The choice that an event of `from` may speak of; null if it holds it no longer, or never did.
   Choice* current(const Address& from, const SequenceEvent& event, Effects& effects);
   void retry(std::uint64_t id, Choice& choice, const Error& why, TimePoint now, Effects& effects);
+  static void note_prefix(Request& request, const Journal::Sequence& sequence,
+                          const SequenceEvent& event, Effects& effects);
   void note_start(Request& request, Choice& choice, TimePoint now, Effects& effects);
   void accept_prompt_logprobs(Request& request, const SequenceEvent& event);
   void accept_tokens(Request& request, Choice& choice, const SequenceEvent& event, TimePoint now,

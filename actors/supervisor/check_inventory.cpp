@@ -43,12 +43,6 @@ Status check_devices(const std::vector<DeviceInventory>& devices) {
 
 }  // namespace
 
-std::string list_of(const std::vector<Numerics>& families) {
-  std::string text;
-  for (const auto f : families) text += (text.empty() ? "" : ", ") + std::string(to_string(f));
-  return text.empty() ? "none" : text;
-}
-
 Status check_protocol(ProtocolRange theirs) {
   if (theirs.oldest <= kProtocol.newest && kProtocol.oldest <= theirs.newest) return {};
   return refused("It speaks the protocols " + range(theirs) + " and this head " + range(kProtocol) +

@@ -18,7 +18,4 @@ Status check_protocol(ProtocolRange theirs);
 /// Whether what a worker says of itself can be: role, host, process, devices.
 Status check_inventory(const Join& join);
 
-/// "reference, avx2"; "none".
-std::string list_of(const std::vector<Numerics>& families);
-
 }  // namespace troupe

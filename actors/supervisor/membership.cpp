@@ -64,7 +64,7 @@ Status Membership::check_numerics(const Join& join) const {
   if (numerics_) {
     if (has(join, *numerics_)) return {};
     return refused("Its processor cannot run the cluster's numerics " +
-                   std::string(to_string(*numerics_)) + " (it has " + list_of(join.numerics) +
+                   std::string(to_string(*numerics_)) + " (it has " + in_words(join.numerics) +
                    "); start the head with --numerics that every worker has.");
   }
   const bool meets = std::any_of(join.numerics.begin(), join.numerics.end(), [&](Numerics family) {
@@ -73,13 +73,12 @@ Status Membership::check_numerics(const Join& join) const {
   });
   if (meets) return {};
   return refused("It has no numerics in common with the other workers (it has " +
-                 list_of(join.numerics) + "); run the same version of troupe everywhere.");
+                 in_words(join.numerics) + "); run the same version of troupe everywhere.");
 }
 
 std::optional<Numerics> Membership::common_numerics() const {
   std::optional<Numerics> fastest;
-  for (int i = 0; i < kNumericsCount; ++i) {
-    const auto family = static_cast<Numerics>(i);  // slowest first
+  for (const Numerics family : all_numerics()) {  // the least wanted first
     const bool common = std::all_of(members_.begin(), members_.end(),
                                     [&](const auto& m) { return has(m.second.inventory, family); });
     if (common && !members_.empty()) fastest = family;

@@ -195,10 +195,26 @@ void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& res
     turn.record("proof_failed", verdict.why.message);
     tell_router(ReplicasLost{{verdict.replica}, verdict.why.message}, turn);
     if (verdict.node) wrong_.push_back({*verdict.node, verdict.why});
+    forget_prefixes(std::nullopt, turn);
   }
   if (!changed) return;
   send_replicas(turn);
   consider(turn);
+}
+
+void PlacementLifecycle::forget_prefixes(std::optional<NodeId> node, SupervisorTurn& turn) const {
+  if (!versions_.active()) return;
+  const Placement& active = *versions_.active();
+  // Experts that it had, or let go a moment ago, were asked by all.
+  const bool all = !node || !active.experts.empty();
+  std::vector<std::uint32_t> doubted;
+  if (!all) doubted = versions_.replicas_using(*node);
+  for (const auto& replica : active.replicas) {
+    const Member* member = turn.members.find(replica.node);
+    if (!member || (!all && std::ranges::find(doubted, replica.id) == doubted.end())) continue;
+    turn.effects.send(Ref<ReplicaInbox>(member->id, member->incarnation, replica.id),
+                      ForgetPrefixes{replica.id});
+  }
 }
 
 void PlacementLifecycle::doubt_canary(TimePoint since, SupervisorTurn& turn) {

@@ -55,6 +55,9 @@ class PlacementLifecycle {
   /// A copy or a device has been wrong, at most since then.
   void doubt_canary(TimePoint since, SupervisorTurn& turn);
   void on_canary(const Member& member, const CanaryResult& result, SupervisorTurn& turn);
+  /// What replicas that use the node (none: all) computed so far may be wrong: something there was,
+  /// or is gone before it has proven that it was not.
+  void forget_prefixes(std::optional<NodeId> node, SupervisorTurn& turn) const;
   /// Members whose copies or devices are wrong, and why: they have to go.
   std::vector<Verdict> take_wrong() { return std::exchange(wrong_, {}); }
   /// A load that failed need not be waited for any more.

@@ -1,6 +1,7 @@
 #include "actors/supervisor/proofs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/limits.h"
 
@@ -181,17 +182,26 @@ void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
   keep.tensors.push_back({known.proof, true});
 }
 
+/// A node reports in portions: what the head reads first is counted over all of them.
 void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                                 SupervisorTurn& turn) {
   if (proofs.empty()) return;
-  ReadTensors read{next_reading_++, {}, kFirstBytes, false};
-  for (const auto& proof : proofs) read.tensors.push_back(proof.tensor);
-  readings_[read.reading] = {node, turn.now + kReadDeadline};
-  turn.effects.add(std::move(read));
+  std::vector<std::string> names = names_of(proofs);
+  const auto under_way = std::ranges::find_if(
+      readings_, [&](const auto& entry) { return entry.second.node == node; });
+  if (under_way == readings_.end())
+    return read_on({node, turn.now + kReadDeadline, kFirstBytes, std::move(names)}, turn);
+  std::ranges::move(names, std::back_inserter(under_way->second.waiting));
+}
+
+void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
+  turn.effects.add(ReadTensors{next_reading_, std::exchange(reading.waiting, {}),
+                               reading.bytes_left, false});
+  readings_.emplace(next_reading_++, std::move(reading));
 }
 
 void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
-  readings_.erase(read.reading);
+  auto reading = readings_.extract(read.reading);
   if (read.reading == 0) background_ = false;
   if (read.fresh) return answer(kHeadNode, read.tensors, read.error, turn);
   if (read.error) {
@@ -217,6 +227,10 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
       confirm(proof.tensor, keep);
     else
       disputes_[kHeadNode].claims.push_back(proof);
+  }
+  if (reading && !reading.mapped().waiting.empty() && reading.mapped().bytes_left > read.bytes) {
+    reading.mapped().bytes_left -= read.bytes;
+    read_on(std::move(reading.mapped()), turn);
   }
   if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   const auto dispute = disputes_.find(kHeadNode);

@@ -75,6 +75,8 @@ class Proofs {
   struct Reading {
     NodeId node;  ///< whose first reports it reads
     TimePoint deadline{};
+    std::uint64_t bytes_left = 0;      ///< to read before they serve
+    std::vector<std::string> waiting;  ///< reported while it was under way
   };
 
   void first_report(NodeId node, const TensorProof& proof, KeepTensors& keep);
@@ -87,6 +89,7 @@ class Proofs {
   void confirm(const std::string& tensor, KeepTensors& keep);
   void read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                           SupervisorTurn& turn);
+  void read_on(Reading reading, SupervisorTurn& turn);
   void begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn);
   void answer(NodeId from, const std::vector<TensorProof>& proofs, const std::optional<Error>& why,
               SupervisorTurn& turn);

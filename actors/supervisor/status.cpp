@@ -80,6 +80,7 @@ Json replica_json(const Supervisor& supervisor, const Placement& placement,
           {"waiting", report.waiting},
           {"kv_blocks_total", blocks},
           {"kv_blocks_used", report.kv_blocks_used},
+          {"kv_blocks_cached", report.kv_blocks_cached},
           {"preemptions", report.preemptions}};
 }
 

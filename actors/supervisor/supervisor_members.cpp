@@ -120,6 +120,7 @@ void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
             " failed: " + member.devices[i].failed.substr(0, limits::kNameBytesMax);
   turn.record("device_failed", why);
   placement_.doubt_canary(turn.now - limits::kKnownAnswersEvery, turn);
+  placement_.forget_prefixes(member.id, turn);
   placement_.device_failed(why, turn);
   placement_.consider(turn);
 }
@@ -327,7 +328,10 @@ std::string Supervisor::fence(NodeId id, const std::string& why_gone, bool order
     members_.remember(std::move(member));
   }
   placement_.member_gone(id, orderly, turn);
-  if (!stopping) tell_router(LifeLost{life, placement_.versions().replicas_using(id)}, turn);
+  if (!stopping) {
+    tell_router(LifeLost{life, placement_.versions().replicas_using(id)}, turn);
+    placement_.forget_prefixes(id, turn);
+  }
   const std::string why = to_string(id) + (orderly ? " left" : " is lost") + " (" + reason + ")";
   if (stopping) return why;
   members_.send_all(message_of(MemberLost{id, life, why}), turn.effects);

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "actors/worker/model_sizes.h"
-#include "model/config.h"
+#include "model/spec/model_spec.h"
 
 namespace troupe {
 
 /// The model of a checkpoint in the process's folder.
 class CheckpointModel final : public ModelSizes {
  public:
-  explicit CheckpointModel(const ModelConfig& config) : config_(config) {}
-  const ModelConfig& config() const { return config_; }
+  explicit CheckpointModel(std::shared_ptr<const ModelSpec> spec) : spec_(std::move(spec)) {}
+  const std::shared_ptr<const ModelSpec>& spec() const { return spec_; }
 
   std::uint64_t expert_bytes(Numerics numerics) const override;
   std::uint64_t shard_bytes(Numerics numerics, const LayerRange& layers) const override;
@@ -18,7 +21,7 @@ class CheckpointModel final : public ModelSizes {
   std::uint64_t row_bytes(Numerics numerics) const override;
 
  private:
-  const ModelConfig config_;
+  const std::shared_ptr<const ModelSpec> spec_;
 };
 
 }  // namespace troupe

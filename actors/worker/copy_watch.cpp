@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "model/layer_weights.h"
+#include "model/weights.h"
 #include "runtime/limits.h"
 #include "runtime/xxh3.h"
 
@@ -29,6 +29,21 @@ double processor_seconds() {
 
 std::uint32_t seconds(Duration d) {
   return static_cast<std::uint32_t>(std::chrono::ceil<std::chrono::seconds>(d).count());
+}
+
+/// Whether its bytes have the digest that they had when they were packed; scales lie among their
+/// codes' bytes. None: `goes_on`, asked after each slice, said no.
+std::optional<bool> is_as_packed(const HeldTensor& tensor, const std::function<bool()>& goes_on) {
+  if (tensor.memory.empty()) return true;
+  Xxh3 hash;
+  for (std::span<const std::byte> left : tensor.memory)
+    while (!left.empty()) {
+      const auto slice = left.first(std::min(left.size(), limits::kProofSliceBytes));
+      hash.add(slice);
+      left = left.subspan(slice.size());
+      if (!goes_on()) return {};
+    }
+  return hash.digest() == tensor.proof.packed;
 }
 
 }  // namespace
@@ -75,8 +90,7 @@ ProofReport CopyWatch::report() const {
 // --- The thread ---------------------------------------------------------------------------------
 
 bool CopyWatch::due(TimePoint time) const {
-  return all_before_ ||
-         (!copies_.empty() && time >= copies_.front().proven + limits::kProofPause);
+  return all_before_ || (!copies_.empty() && time >= copies_.front().proven + limits::kProofPause);
 }
 
 void CopyWatch::loop() {
@@ -124,19 +138,40 @@ void CopyWatch::look(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-/// Whether its bytes have the digest that they had when they were packed.
+/// With pauses, unless all are wanted at once. True too if it is to stop.
 bool CopyWatch::holds(std::unique_lock<std::mutex>& lock, const HeldTensor& tensor) {
-  Xxh3 hash;
-  for (std::span<const std::byte> left : tensor.memory)
-    while (!left.empty() && !stop_) {
-      const auto slice = left.first(std::min(left.size(), limits::kProofSliceBytes));
-      lock.unlock();
-      hash.add(slice);
-      lock.lock();
-      left = left.subspan(slice.size());
-      if (!all_before_) pause(lock);
+  lock.unlock();
+  const auto as_packed = is_as_packed(tensor, [&] {
+    lock.lock();
+    if (!all_before_) pause(lock);
+    const bool goes_on = !stop_;
+    lock.unlock();
+    return goes_on;
+  });
+  lock.lock();
+  return as_packed.value_or(true);
+}
+
+bool CopyWatch::let_go(const PieceTensors& piece, const std::atomic<bool>& cancelled) {
+  const auto take = [&]() -> std::optional<Copy> {
+    std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find_if(copies_, [&](const Copy& copy) { return copy.of(piece); });
+    if (found == copies_.end()) return {};
+    const Copy copy = *found;
+    copies_.erase(found);
+    return copy;
+  };
+  while (const auto copy = take()) {
+    const auto as_packed = is_as_packed((*piece)[copy->tensor], [&] { return !cancelled; });
+    if (!as_packed) {
+      std::lock_guard lock(mutex_);
+      copies_.insert(std::ranges::upper_bound(copies_, copy->proven, {}, &Copy::proven), *copy);
+      return false;
     }
-  return stop_ || hash.digest() == tensor.proof.packed;
+    if (!*as_packed) tell(*copy, piece);
+  }
+  return true;
 }
 
 /// So long that what was used since the last pause is kProofShare of the time.
@@ -151,7 +186,7 @@ void CopyWatch::pause(std::unique_lock<std::mutex>& lock) {
 void CopyWatch::tell(const Copy& copy, const PieceTensors& piece) {
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(copies_, [&](const Copy& other) { return other.piece.lock() == piece; });
+    std::erase_if(copies_, [&](const Copy& other) { return other.of(piece); });
   }
   const TensorProof& proof = (*piece)[copy.tensor].proof;
   std::size_t bytes = 0;
@@ -159,9 +194,11 @@ void CopyWatch::tell(const Copy& copy, const PieceTensors& piece) {
   const std::uint32_t age = seconds(now() - copy.proven);
   listener_.differs({piece,
                      {proof.tensor,
-                      "the " + std::to_string(bytes) + " bytes of it in this node's memory are not "
-                          "what was packed from " + proof.file + "; they still were " +
-                          std::to_string(age) + " s ago. Its memory or a program may be at fault.",
+                      "the " + std::to_string(bytes) +
+                          " bytes of it in this node's memory are not "
+                          "what was packed from " +
+                          proof.file + "; they still were " + std::to_string(age) +
+                          " s ago. Its memory or a program may be at fault.",
                       age}});
 }
 

@@ -29,6 +29,9 @@ class CopyWatch {
 
   /// From now on, as long as somebody else holds the piece. It has just been read.
   void add(const PieceTensors& piece);
+  /// Looks at a piece a last time, on the caller's thread; it is not looked at any more then.
+  /// False: cancelled, and it still is.
+  bool let_go(const PieceTensors& piece, const std::atomic<bool>& cancelled);
   /// Looks at all pieces at once; Listener::proven follows.
   void prove_all();
   /// Never waits.
@@ -41,6 +44,9 @@ class CopyWatch {
     std::size_t tensor = 0;
     TimePoint proven;
     bool looked_at = false;  ///< once at least; before, its load is its proof
+    bool of(const PieceTensors& other) const {
+      return !piece.owner_before(other) && !other.owner_before(piece);
+    }
   };
   void loop();
   void note();

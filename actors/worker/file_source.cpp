@@ -1,5 +1,6 @@
 #include "actors/worker/file_source.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
-#include "model/layer_weights.h"
 #include "model/weights.h"
+#include "runtime/buffer.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 
@@ -24,16 +25,17 @@ namespace {
 
 /// Runs jobs 0..count-1 on some threads; stops at the first error.
 Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancelled,
-                const std::function<Status(std::size_t)>& job) {
+                const std::function<Status(std::size_t, Buffer& room)>& job) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::optional<Error> first_error;
   std::atomic<bool> failed{false};
   const auto work = [&] {
+    Buffer room;
     for (std::size_t i; !failed && !cancelled && (i = next.fetch_add(1)) < count;) {
       Status done;
       try {
-        done = job(i);
+        done = job(i, room);
       } catch (const std::exception& e) {
         done = resource_exhausted(std::string("Weights could not be loaded: ") + e.what() + ".");
       }
@@ -51,6 +53,28 @@ Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancell
   if (first_error) return *first_error;
   return {};
 }
+
+/// A shard that several threads read; who reads its last part hands it on.
+struct ShardJob {
+  LayerRange layers;
+  std::unique_ptr<ShardLoader> loader;
+  std::atomic<std::size_t> left;
+};
+
+Result<std::vector<std::unique_ptr<ShardJob>>> begin_shards(const Checkpoint& from,
+                                                            const ReadOrder& order) {
+  std::vector<std::unique_ptr<ShardJob>> jobs;
+  for (const LayerRange& layers : order.shards) {
+    auto loader = ShardLoader::begin(from, order.numerics, layers.first, layers.last);
+    if (!loader.ok()) return loader.error();
+    const std::size_t parts = (*loader)->parts();
+    jobs.push_back(std::make_unique<ShardJob>(layers, std::move(*loader), parts));
+  }
+  return jobs;
+}
+
+/// What weights were read and proven with lies between what stays: to the system with it.
+void return_memory() { malloc_trim(0); }
 
 Error hangs(const std::string& folder) {
   return not_found("Reading " + folder + " hangs: " + std::to_string(limits::kHungReadsMax) +
@@ -75,9 +99,7 @@ struct FileSource::Core {
   Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
   Status read_expert(const Checkpoint& from, const ReadOrder& order, const ExpertKey& key,
-                     const ReadGoesOn& goes_on);
-  Status read_shard(const Checkpoint& from, const ReadOrder& order, const LayerRange& layers,
-                    const ReadGoesOn& goes_on);
+                     const ReadGoesOn& goes_on, Buffer& room);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
 
@@ -123,9 +145,11 @@ void FileSource::inspect(const std::string& folder) {
     if (!status.ok()) return core->voice->tell(CheckpointInspected{folder, status.error()});
     const auto checkpoint = core->opened();
     core->voice->tell(CheckpointInspected{
-        folder, InspectedCheckpoint{checkpoint->hash(),
-                                    std::make_shared<const CheckpointModel>(checkpoint->config()),
-                                    checkpoint->folder()}});
+        folder,
+        InspectedCheckpoint{checkpoint->hash(),
+                            std::make_shared<const CheckpointModel>(
+                                std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec())),
+                            checkpoint->folder()}});
   };
   loader_.run(
       [core, folder, tell](const std::atomic<bool>& cancelled) {
@@ -164,6 +188,7 @@ void FileSource::read(ReadOrder ordered) {
   loader_.run(
       [core, order](const std::atomic<bool>& cancelled) {
         Status read = core->read(*order, cancelled);
+        return_memory();
         if (!cancelled) core->voice->tell(PartRead{order->version, order->tier, std::move(read)});
       },
       [core, order] {
@@ -177,29 +202,34 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     return corrupt("The checkpoint at " + order.model_path +
                    " is not the one that this worker joined with; restart it.");
   const ReadGoesOn goes_on = [&] { return !cancelled; };
+  auto begun = begin_shards(*from, order);
+  if (!begun.ok()) return begun.error();
+  std::vector<std::unique_ptr<ShardJob>>& shards = *begun;
+  std::vector<std::pair<ShardJob*, std::size_t>> parts;
+  for (const auto& shard : shards)
+    for (std::size_t part = 0; part < shard->left; ++part) parts.emplace_back(shard.get(), part);
   const std::size_t experts = order.experts.size();
-  return run_jobs(experts + order.shards.size(), threads, cancelled, [&](std::size_t i) {
-    return i < experts ? read_expert(*from, order, order.experts[i], goes_on)
-                       : read_shard(*from, order, order.shards[i - experts], goes_on);
+  return run_jobs(experts + parts.size(), threads, cancelled, [&](std::size_t i, Buffer& room) {
+    if (i < experts) return read_expert(*from, order, order.experts[i], goes_on, room);
+    const auto [shard, part] = parts[i - experts];
+    Status read = shard->loader->load(part, goes_on, room);
+    if (read.ok() && --shard->left == 0) {
+      const auto weights = shard->loader->take();
+      give({order.numerics, {}, shard->layers, false, nullptr, weights,
+            PieceTensors(weights, &weights->tensors)});
+    }
+    return read;
   });
 }
 
 Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,
-                                     const ExpertKey& key, const ReadGoesOn& goes_on) {
-  auto weights = load_expert(from, order.numerics, key.layer, key.expert, goes_on);
+                                     const ExpertKey& key, const ReadGoesOn& goes_on,
+                                     Buffer& room) {
+  auto weights = load_expert(from, order.numerics, key.layer, key.expert, goes_on, &room);
   if (!weights.ok()) return weights.error();
   if (order.tier) lock_into_memory(**weights);
   const PieceTensors tensors(*weights, &(*weights)->tensors);
   give({order.numerics, key, {}, true, std::move(*weights), nullptr, tensors});
-  return {};
-}
-
-Status FileSource::Core::read_shard(const Checkpoint& from, const ReadOrder& order,
-                                    const LayerRange& layers, const ReadGoesOn& goes_on) {
-  auto weights = load_shard(from, order.numerics, layers.first, layers.last + 1, goes_on);
-  if (!weights.ok()) return weights.error();
-  const PieceTensors tensors(*weights, &(*weights)->tensors);
-  give({order.numerics, {}, layers, false, nullptr, std::move(*weights), tensors});
   return {};
 }
 
@@ -211,14 +241,14 @@ void FileSource::Core::give(PieceRead piece) {
   voice->tell(std::move(piece));
 }
 
-/// Keeps the expert's pages from being swapped out, if the system lets us. Small matrices share
-/// their pages with others, and need no lock.
+/// Keeps the expert's pages from being swapped out, if the system lets us. Small matrices are not
+/// worth a mapping each.
 void FileSource::Core::lock_into_memory(const ExpertWeights& weights) {
-  constexpr std::size_t kOwnPagesBytesMin = 4u << 20;
+  constexpr std::size_t kLockedBytesMin = 4u << 20;
   bool locked = true;
   for (const auto* matrix : {&weights.mlp.gate, &weights.mlp.up, &weights.mlp.down})
-    if (matrix->bytes() >= kOwnPagesBytesMin)
-      locked = mlock(matrix->panel(0), matrix->bytes()) == 0 && locked;
+    if (matrix->bytes() >= kLockedBytesMin)
+      locked = mlock(matrix->memory().data(), matrix->bytes()) == 0 && locked;
   if (!locked && !lock_failed.exchange(true))
     logger().info(
         "the second tier of experts cannot be locked into memory and may be swapped out; raise the "
@@ -226,26 +256,35 @@ void FileSource::Core::lock_into_memory(const ExpertWeights& weights) {
 }
 
 void FileSource::build(std::shared_ptr<Preparation> preparation) {
-  loader_.run([core = core_,
-               preparation = std::move(preparation)](const std::atomic<bool>& cancelled) {
-    Status built = preparation->build();
-    if (!cancelled) core->voice->tell(PartBuilt{preparation, std::move(built)});
-  });
+  loader_.run(
+      [core = core_, preparation = std::move(preparation)](const std::atomic<bool>& cancelled) {
+        Status built = preparation->build();
+        return_memory();
+        if (!cancelled) core->voice->tell(PartBuilt{preparation, std::move(built)});
+      });
 }
 
 // --- Freeing ------------------------------------------------------------------------------------
 
-/// What was not begun is added to what waits.
+/// What was not begun, or not ended, is added to what waits.
 void FileSource::free(Garbage garbage) {
   {
     std::lock_guard lock(mutex_);
     garbage_.insert(garbage_.end(), std::make_move_iterator(garbage.begin()),
                     std::make_move_iterator(garbage.end()));
   }
-  cleaner_.run([this](const std::atomic<bool>&) {
-    Garbage taken;  // freed without the lock
-    std::lock_guard lock(mutex_);
-    taken.swap(garbage_);
+  cleaner_.run([this](const std::atomic<bool>& cancelled) {
+    std::unique_lock lock(mutex_);
+    while (!garbage_.empty() && !cancelled) {
+      PieceTensors piece = std::move(garbage_.back());
+      garbage_.pop_back();
+      lock.unlock();
+      const bool proven = !piece || watch_->let_go(piece, cancelled);
+      PieceTensors unproven = proven ? nullptr : std::move(piece);
+      piece.reset();  // freed without the lock
+      lock.lock();
+      if (unproven) garbage_.push_back(std::move(unproven));
+    }
   });
 }
 

@@ -6,64 +6,78 @@
 #include "actors/layer_shard/forward_compute.h"
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
-#include "model/memory_estimate.h"
+#include "model/spec/sizes.h"
 #include "model/step_travel.h"
 
 namespace troupe {
 namespace {
 
 KvCacheSpec cache_spec(const LayerRange& layers, std::int32_t blocks, std::int32_t block_size) {
-  return {layers.first, layers.last + 1, blocks, block_size};
+  return {layers.first, layers.last, blocks, block_size};
 }
 
 /// A process has no other ModelSizes than those of its FileSource.
-const ModelConfig& config_of(const ModelSizes& model) {
-  return static_cast<const CheckpointModel&>(model).config();
+const std::shared_ptr<const ModelSpec>& spec_of(const ModelSizes& model) {
+  return static_cast<const CheckpointModel&>(model).spec();
 }
 
 }  // namespace
 
 std::uint64_t CheckpointModel::expert_bytes(Numerics numerics) const {
-  return troupe::expert_bytes(config_, numerics);
+  return troupe::expert_bytes(*spec_, numerics);
 }
 
 std::uint64_t CheckpointModel::shard_bytes(Numerics numerics, const LayerRange& layers) const {
-  return troupe::shard_bytes(config_, numerics, layers.first, layers.last + 1);
+  return troupe::shard_bytes(*spec_, numerics, layers.first, layers.last);
 }
 
 std::uint64_t CheckpointModel::cache_bytes(Numerics numerics, const LayerRange& layers,
                                            std::int32_t blocks, std::int32_t block_size) const {
-  return kv_cache_bytes(config_, numerics, cache_spec(layers, blocks, block_size));
+  return kv_cache_bytes(*spec_, numerics, cache_spec(layers, blocks, block_size));
 }
 
 std::uint64_t CheckpointModel::row_bytes(Numerics numerics) const {
-  return step_row_bytes(config_, numerics);
+  return step_row_bytes(*spec_, numerics);
+}
+
+/// Works of one pass share it.
+std::shared_ptr<ExpertForward> ModelFactory::experts_on(
+    const std::shared_ptr<const ModelSpec>& model, Numerics numerics, CpuDevice& device) {
+  std::lock_guard lock(mutex_);
+  Experts& known = experts_[device.options().index];
+  auto forward = known.forward.lock();
+  if (forward && known.model.lock() == model && known.numerics == numerics) return forward;
+  forward = std::make_shared<ExpertForward>(*model, device.stream(numerics));
+  known = {model, numerics, forward};
+  return forward;
 }
 
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
-  const ModelConfig& config = config_of(*spec.model);
+  const auto& model = spec_of(*spec.model);
   auto cache =
-      KvCache::create(config, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size));
+      KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size));
   if (!cache.ok()) return cache.error();
-  ForwardCompute::Options options{config,
+  CpuDevice& device = *devices_[spec.device->options().index];
+  ForwardCompute::Options options{model,
                                   spec.numerics,
                                   std::move(spec.weights),
                                   std::move(*cache),
                                   spec.last_stage,
                                   std::move(spec.cache_memory),
+                                  experts_on(model, spec.numerics, device),
                                   std::move(spec.counter),
                                   std::move(spec.weight_memory),
                                   crash_token_};
-  std::unique_ptr<ShardCompute> made =
-      std::make_unique<ForwardCompute>(std::move(options), *devices_[spec.device->options().index]);
+  std::unique_ptr<ShardCompute> made = std::make_unique<ForwardCompute>(std::move(options), device);
   return made;
 }
 
 Result<MadePass> ModelFactory::make_pass(const PassSpec& spec) {
-  const ModelConfig& config = config_of(*spec.model);
-  return MadePass{
-      std::make_unique<ForwardPass>(config, spec.numerics, *devices_[spec.device->options().index]),
-      ForwardPass::row_bytes(config, spec.numerics)};
+  const auto& model = spec_of(*spec.model);
+  CpuDevice& device = *devices_[spec.device->options().index];
+  return MadePass{std::make_unique<ForwardPass>(model, spec.numerics, device,
+                                                experts_on(model, spec.numerics, device)),
+                  ForwardPass::row_bytes(*model, spec.numerics)};
 }
 
 }  // namespace troupe

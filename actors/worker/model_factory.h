@@ -1,11 +1,14 @@
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "actors/device/cpu_device.h"
 #include "actors/worker/compute_factory.h"
+#include "model/forward/experts.h"
 #include "runtime/ids.h"
 
 namespace troupe {
@@ -15,13 +18,24 @@ class ModelFactory final : public ComputeFactory {
  public:
   /// By their index; they must outlive what is made.
   explicit ModelFactory(std::vector<CpuDevice*> devices, std::optional<TokenId> crash_token = {})
-      : devices_(std::move(devices)), crash_token_(crash_token) {}
+      : devices_(std::move(devices)), experts_(devices_.size()), crash_token_(crash_token) {}
 
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
 
  private:
+  std::shared_ptr<ExpertForward> experts_on(const std::shared_ptr<const ModelSpec>& model,
+                                            Numerics numerics, CpuDevice& device);
+
+  /// What passes on a device compute with, as long as an actor there uses it.
+  struct Experts {
+    std::weak_ptr<const ModelSpec> model;
+    Numerics numerics = Numerics::kReference;
+    std::weak_ptr<ExpertForward> forward;
+  };
   const std::vector<CpuDevice*> devices_;
+  std::mutex mutex_;
+  std::vector<Experts> experts_;              // guarded by mutex_; by device
   const std::optional<TokenId> crash_token_;  ///< for tests
 };
 

@@ -62,15 +62,13 @@ void ProofReader::Questions::answer(Question question, const std::atomic<bool>& 
   if (!question.checkpoint) return refuse("This worker has read no checkpoint yet.");
   TensorProofs answer{true, {}, {}};
   for (std::size_t i = 0; i < question.tensors.size() && !answer.error; ++i) {
-    auto proof = read_proofs(*question.checkpoint, {&question.tensors[i], 1}, &cancelled);
+    const Status read =
+        read_proofs(*question.checkpoint, {&question.tensors[i], 1}, answer.tensors, &cancelled);
     if (cancelled) {
-      put_back(std::move(question), i - answer.tensors.size());
+      put_back(std::move(question), i + (read.ok() ? 1 : 0) - answer.tensors.size());
       return;
     }
-    if (!proof.ok())
-      answer.error = proof.error();
-    else
-      answer.tensors.push_back(std::move(proof->front()));
+    if (!read.ok()) answer.error = read.error();
     if (answer.tensors.size() >= limits::kProofsPerMessage)
       voice->tell(ProofsRead{std::exchange(answer, {true, {}, {}})});
   }

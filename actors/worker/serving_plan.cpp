@@ -144,6 +144,9 @@ Status Serving::plan_replica(const ReplicaPlacement& replica, Preparation& out) 
   }
   config.blocks = replica.kv_blocks;
   config.block_size = work.engine.block_size;
+  config.prefix_caching = work.engine.prefix_caching;
+  config.rows_identity =
+      work.checkpoint_hash + " " + std::string(to_string(work.placement.numerics));
   config.max_num_seqs = work.engine.max_num_seqs;
   config.max_num_batched_tokens = work.engine.max_num_batched_tokens;
   config.max_model_len = work.engine.max_model_len;

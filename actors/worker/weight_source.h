@@ -21,8 +21,8 @@ struct ReadOrder {
   std::vector<LayerRange> shards;
 };
 
-/// Weights and pieces that nobody uses any more, to be freed off the actor's thread.
-using Garbage = std::vector<std::shared_ptr<const void>>;
+/// Pieces that nobody uses any more, to be freed off the actor's thread.
+using Garbage = std::vector<PieceTensors>;
 
 /// Where weights come from, and what else takes long: what it finds comes back to the NodeAgent as
 /// messages. In a process it is a FileSource, with threads; the simulation has a disk of its own.
@@ -48,6 +48,8 @@ class WeightSource {
   virtual ProofReport proofs() const = 0;
   /// What was ordered is not wanted any more.
   virtual void cancel() = 0;
+  /// What was computed with a piece is kept beyond it: so it is looked at a last time, and a
+  /// CopyDiffers may follow.
   virtual void free(Garbage garbage) = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "model/layer_weights.h"
+#include "model/weights.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -52,13 +52,13 @@ bool WeightStore::wanted(const HeldExpertKey& key) const {
 // --- What is held -------------------------------------------------------------------------------
 
 template <class Held, class Condition>
-bool WeightStore::drop_if(Held& held, const Condition& condition) {
-  return std::erase_if(held, [&](auto& entry) {
-           if (!condition(entry)) return false;
-           held_bytes_ -= size_of(entry.first);
-           garbage_.push_back(std::move(entry.second.weights));
-           return true;
-         }) > 0;
+void WeightStore::drop_if(Held& held, const Condition& condition) {
+  std::erase_if(held, [&](auto& entry) {
+    if (!condition(entry)) return false;
+    held_bytes_ -= size_of(entry.first);
+    garbage_.push_back(std::move(entry.second.tensors));
+    return true;
+  });
 }
 
 void WeightStore::drop_all() {
@@ -73,9 +73,10 @@ void WeightStore::drop_unwanted() {
   drop_if(experts_, unwanted);
 }
 
-bool WeightStore::drop(const PieceTensors& piece) {
+void WeightStore::drop(const PieceTensors& piece) {
   const auto same = [&](const auto& entry) { return entry.second.tensors == piece; };
-  return drop_if(shards_, same) || drop_if(experts_, same);
+  drop_if(shards_, same);
+  drop_if(experts_, same);
 }
 
 void WeightStore::discard(const std::set<std::string>& tensors,
@@ -208,7 +209,7 @@ template <class Key, class Held>
 bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
   if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, piece).second) {
-    garbage_.push_back(std::move(piece.weights));
+    garbage_.push_back(std::move(piece.tensors));
     return false;
   }
   held_bytes_ += size_of(key);

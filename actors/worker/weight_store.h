@@ -65,8 +65,8 @@ class WeightStore {
   bool complete(PlacementVersion version) const;
   LoadedPart part(PlacementVersion version) const;
 
-  /// Lets a piece go whatever asks for it; false: it is not held.
-  bool drop(const PieceTensors& piece);
+  /// Lets a piece go whatever asks for it, if it is held.
+  void drop(const PieceTensors& piece);
   /// Pieces with one of these tensors may be wrong. What `active`, the version that serves,
   /// serves goes with the membership, the others at once.
   void discard(const std::set<std::string>& tensors, std::optional<PlacementVersion> active);
@@ -130,7 +130,7 @@ class WeightStore {
   template <class Key, class Held>
   bool keep(const Key& key, Held& held, typename Held::mapped_type piece);
   template <class Held, class Condition>
-  bool drop_if(Held& held, const Condition& condition);
+  void drop_if(Held& held, const Condition& condition);
   void drop_all();
   void drop_unwanted();
   ReadOrder order_of(PlacementVersion version, const Version& content) const;

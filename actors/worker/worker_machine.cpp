@@ -98,7 +98,7 @@ NodeProgress WorkerMachine::progress(TimePoint now) {
   for (Device* device : context_.devices) {
     out.devices_alive = device->makes_progress(now, limits::kLease / 2) && out.devices_alive;
     out.devices.push_back({device->memory_used(), device->take_utilization(now), device->probe_us(),
-                           device->failed()});
+                           device->failed(), device->experts_read()});
   }
   if (serving_) out.replicas = serving_->reports();
   if (serving_ && context_.lane) out.traffic = context_.lane->traffic();
@@ -268,9 +268,9 @@ void WorkerMachine::on(ProofsRead read, TimePoint now, Effects& effects) {
   ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(read.proofs), now, a); });
 }
 
-/// What was let go meanwhile harms nobody.
+/// It may have been let go meanwhile; but what was computed with it is still there.
 void WorkerMachine::on(CopyDiffers differs, TimePoint now, Effects& effects) {
-  if (!weights_.drop(differs.piece)) return;
+  weights_.drop(differs.piece);
   ask(now, effects, [&](AgentEffects& a) { agent_.copy_differs(differs.proof, now, a); });
 }
 

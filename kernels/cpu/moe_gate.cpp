@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/scalar_math.h"
 #include "runtime/limits.h"
 
@@ -18,6 +18,10 @@ float ordered(float x) { return x != x ? kLowest : x; }
 void score(const GateConfig& c, const float* logits, float* scores) {
   if (c.scoring == GateScoring::kSigmoid) {
     for (int e = 0; e < c.experts; ++e) scores[e] = sigmoid_f32(logits[e]);
+    return;
+  }
+  if (c.scoring == GateScoring::kSoftmaxChosen) {
+    std::copy_n(logits, c.experts, scores);
     return;
   }
   float highest = kLowest;
@@ -54,13 +58,13 @@ float group_score(GateMethod method, const float* choice, int size) {
   return ordered(first + second);
 }
 
-struct Room {
+struct GateRoom {
   float *scores, *choice, *groups;
   bool* taken;
   std::int32_t* chosen_groups;
 };
 
-void limit_groups(const GateConfig& c, const Room& room) {
+void limit_groups(const GateConfig& c, const GateRoom& room) {
   const int size = c.experts / c.n_group;
   for (int g = 0; g < c.n_group; ++g)
     room.groups[g] = group_score(c.method, room.choice + g * size, size);
@@ -71,45 +75,63 @@ void limit_groups(const GateConfig& c, const Room& room) {
       ++next;
       continue;
     }
-    std::fill_n(room.choice + g * size, size, 0.0f);
+    std::fill_n(room.choice + g * size, size, kLowest);
   }
 }
 
-void gate_row(const GateConfig& c, const float* logits, const float* bias, const Room& room,
-              std::int32_t* ids, float* weights) {
-  score(c, logits, room.scores);
-  for (int e = 0; e < c.experts; ++e)
-    room.choice[e] = ordered(bias != nullptr ? room.scores[e] + bias[e] : room.scores[e]);
-  if (c.method != GateMethod::kGreedy && c.topk_group < c.n_group) limit_groups(c, room);
-  top_k(room.choice, c.experts, c.top_k, room.taken, ids);
+/// Weights by id: the scores of the chosen, or a softmax over them alone.
+void weigh(const GateConfig& c, const float* logits, const float* scores, const std::int32_t* ids,
+           float* weights) {
   float sum = 0;
-  for (int i = 0; i < c.top_k; ++i) sum += weights[i] = room.scores[ids[i]];
+  if (c.scoring == GateScoring::kSoftmaxChosen) {
+    float highest = kLowest;
+    for (int i = 0; i < c.top_k; ++i) highest = std::max(highest, ordered(logits[ids[i]]));
+    for (int i = 0; i < c.top_k; ++i) sum += weights[i] = exp_f32(logits[ids[i]] - highest);
+    for (int i = 0; i < c.top_k; ++i) weights[i] /= sum;
+    sum = 0;
+    for (int i = 0; i < c.top_k; ++i) sum += weights[i];
+  } else {
+    for (int i = 0; i < c.top_k; ++i) sum += weights[i] = scores[ids[i]];
+  }
   for (int i = 0; i < c.top_k; ++i) {
     if (c.norm_topk_prob) weights[i] /= sum + 1e-20f;
     weights[i] *= c.routed_scaling_factor;
   }
 }
 
+void gate_row(const GateConfig& c, const float* logits, const float* bias, const GateRoom& room,
+              std::int32_t* ids, float* weights) {
+  score(c, logits, room.scores);
+  for (int e = 0; e < c.experts; ++e)
+    room.choice[e] = ordered(bias != nullptr ? room.scores[e] + bias[e] : room.scores[e]);
+  if (c.method != GateMethod::kGreedy && c.topk_group < c.n_group) limit_groups(c, room);
+  top_k(room.choice, c.experts, c.top_k, room.taken, ids);
+  weigh(c, logits, room.scores, ids, weights);
+}
+
 }  // namespace
 
-void moe_gate(const Context& ctx, const GateConfig& config, ConstRows logits, const float* bias,
+void moe_gate(Stream& stream, const GateConfig& config, const Tensor& logits, const float* bias,
               std::int32_t* ids, float* weights) {
-  const auto experts = static_cast<std::size_t>(config.experts);
-  const auto top_k = static_cast<std::size_t>(config.top_k);
-  assert(logits.cols == experts && config.top_k >= 1 && config.top_k <= config.experts);
+  const std::int64_t top_k = config.top_k;
+  assert(logits.cols() == config.experts && top_k >= 1 && top_k <= config.experts);
   assert(config.n_group >= 1 && config.experts % config.n_group == 0);
   assert(config.topk_group >= 1 && config.topk_group <= config.n_group);
-  Scratch::Scope scope(*ctx.scratch);
-  const double work_ns = static_cast<double>(logits.rows * experts * (top_k + 4));
-  const int threads = worthwhile_threads(ctx, work_ns);
-  auto* rooms = ctx.scratch->take<Room>(static_cast<std::size_t>(threads));
+  Scratch& scratch = stream.scratch();
+  Scratch::Scope scope(scratch);
+  const auto experts = static_cast<std::size_t>(config.experts);
+  const double work_ns = static_cast<double>(logits.rows * config.experts * (top_k + 4));
+  const int threads = worthwhile_threads(stream, work_ns);
+  auto* rooms = scratch.take<GateRoom>(static_cast<std::size_t>(threads));
   for (int t = 0; t < threads; ++t)
-    rooms[t] = {ctx.scratch->take<float>(experts), ctx.scratch->take<float>(experts),
-                ctx.scratch->take<float>(experts), ctx.scratch->take<bool>(experts),
-                ctx.scratch->take<std::int32_t>(experts)};
-  parallel_ranges(ctx, logits.rows, work_ns, [&](int thread, std::size_t first, std::size_t last) {
-    for (std::size_t r = first; r < last; ++r)
-      gate_row(config, logits.row(r), bias, rooms[thread], ids + r * top_k, weights + r * top_k);
+    rooms[t] = {scratch.take<float>(experts), scratch.take<float>(experts),
+                scratch.take<float>(experts), scratch.take<bool>(experts),
+                scratch.take<std::int32_t>(experts)};
+  const auto rows = static_cast<std::size_t>(logits.rows);
+  parallel_ranges(stream, rows, work_ns, [&](int thread, std::size_t first, std::size_t last) {
+    for (auto r = static_cast<std::int64_t>(first); r < static_cast<std::int64_t>(last); ++r)
+      gate_row(config, head_of<const float>(logits, r), bias, rooms[thread], ids + r * top_k,
+               weights + r * top_k);
   });
 }
 

@@ -2,19 +2,15 @@
 
 #include <cassert>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void residual_add(const Context& ctx, ConstRows x, Rows y) {
-  assert(x.rows == y.rows && x.cols == y.cols);
-  const double work_ns = static_cast<double>(y.rows * y.cols) / 4;
-  parallel_ranges(ctx, y.rows, work_ns, [&](int, std::size_t first, std::size_t last) {
-    for (std::size_t r = first; r < last; ++r) {
-      const float* from = x.row(r);
-      float* to = y.row(r);
-      for (std::size_t i = 0; i < y.cols; ++i) to[i] += from[i];
-    }
+void residual_add(Stream& stream, const Tensor& x, const Tensor& y) {
+  assert(x.rows == y.rows && x.cols() == y.cols());
+  const auto& kernels = row_kernels(stream);
+  each_row(stream, y, 0.15, [&](std::int64_t r) {
+    kernels.add(head_of<const float>(x, r), y.cols(), head_of<float>(y, r));
   });
 }
 

@@ -15,7 +15,7 @@ void* Scratch::take_bytes(std::size_t bytes) {
   }
   if (block_ == blocks_.size()) {
     const std::size_t last = blocks_.empty() ? kFirstBlockBytes / 2 : blocks_.back().size();
-    blocks_.emplace_back(std::max(bytes, last * 2));
+    blocks_.emplace_back(std::max(bytes, std::min(last * 2, kGrowthBytes)));
     used_ = 0;
   }
   void* at = blocks_[block_].data() + used_;

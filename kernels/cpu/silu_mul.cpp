@@ -2,18 +2,18 @@
 
 #include <cassert>
 
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/silu_row.h"
+#include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void silu_mul(const Context& ctx, ConstRows gate, ConstRows up, Rows y) {
+void silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up,
+              const Tensor& y) {
   assert(gate.rows == up.rows && up.rows == y.rows);
-  assert(gate.cols == up.cols && up.cols == y.cols);
-  const double work_ns = static_cast<double>(y.rows * y.cols) * 1.5;
-  parallel_ranges(ctx, y.rows, work_ns, [&](int, std::size_t first, std::size_t last) {
-    for (std::size_t r = first; r < last; ++r)
-      cpu::silu_row(gate.row(r), up.row(r), y.cols, y.row(r));
+  assert(gate.cols() == up.cols() && up.cols() == y.cols());
+  const auto& kernels = row_kernels(stream);
+  each_row(stream, y, 0.5, [&](std::int64_t r) {
+    kernels.gated_act(act, head_of<const float>(gate, r), head_of<const float>(up, r), y.cols(),
+                      head_of<float>(y, r));
   });
 }
 

@@ -1,65 +1,55 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "model/chat/chat_template_file.h"
+#include "model/chat/reasoning_parser.h"
+#include "model/jinja/template.h"
 #include "runtime/generation.h"
 #include "runtime/result.h"
 
 namespace troupe {
 
-/// How a model wants a conversation written. The checkpoint's chat template is recognised by what
-/// it contains, and rendered by code, byte for byte as the template would.
+/// What a conversation is rendered with, beside its messages. Both texts are JSON; empty: none.
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  std::string_view tools;            ///< a list of tools, as OpenAI's API has it
+  std::string_view template_kwargs;  ///< an object: variables of the template's own
+  std::int64_t now_unix_s = 0;       ///< for templates that tell the date
+};
+
+/// How a model wants a conversation written: the checkpoint's chat template (model/jinja), and what
+/// it shows of how the model thinks.
 class ChatFormat {
  public:
-  /// The family of the template.
-  enum class Family : unsigned char {
-    kDeepSeekV2,  ///< "User: ...\n\nAssistant: ...": V2, V2-Lite
-    kDeepSeekV3,  ///< "<｜User｜>...<｜Assistant｜>...": V2.5, V3, V3-0324
-    kDeepSeekR1,  ///< as V3, with a think block: R1, R1-0528
-  };
+  /// A template that cannot be read is kInvalidArgument.
+  static Result<ChatFormat> make(const ChatTemplateFile& file);
+  /// The same from a checkpoint. kNotFound if it has none: it is a base model that cannot chat.
+  static Result<ChatFormat> load(const std::filesystem::path& model);
 
-  /// Recognises a template. `bos_token` and `eos_token` are the strings of tokenizer_config.json. A
-  /// template that is not known is an error that names the supported ones.
-  static Result<ChatFormat> detect(std::string_view chat_template, std::string bos_token,
-                                   std::string eos_token);
-
-  /// The same from a checkpoint folder: chat_template.jinja, else `chat_template` of
-  /// tokenizer_config.json (a string, or a list of which "default" is taken). kNotFound if the
-  /// checkpoint has none: it is a base model that cannot chat.
-  static Result<ChatFormat> load(const std::filesystem::path& dir);
-
-  /// The prompt's text, BOS included: encode it with add_special_tokens off. Roles that the format
-  /// cannot carry are errors that name the message.
+  /// The prompt's text, BOS included: encode it with add_special_tokens off. What the template
+  /// refuses is kInvalidArgument, in its own words.
   Result<std::string> render(std::span<const ChatMessage> messages,
-                             bool add_generation_prompt) const;
+                             const ChatOptions& options) const;
 
-  Family family() const { return family_; }
-  /// "deepseek-v2", "deepseek-v3" or "deepseek-r1".
-  std::string_view name() const;
-  /// Whether answers hold a think block, so that a ReasoningParser should read them.
-  bool reasoning() const { return family_ == Family::kDeepSeekR1; }
-  /// Whether the generation prompt has opened the think block already (see ReasoningParser).
-  bool opens_think() const { return !think_opening_.empty(); }
+  /// How answers hold thoughts, for requests with these variables: they may turn thinking on or
+  /// off. Found by rendering a short conversation.
+  ReasoningStart reasoning(std::string_view template_kwargs) const;
+  ReasoningStyle reasoning_style() const { return style_; }
 
  private:
-  /// What a template does with the second and later system messages.
-  enum class SystemMessages : unsigned char { kLast, kConcatenated, kBlankLineBetween, kInPlace };
+  ChatFormat(jinja::Template text, std::optional<jinja::Template> tool_use, jinja::Dict tokens)
+      : text_(std::move(text)), tool_use_(std::move(tool_use)), tokens_(std::move(tokens)) {}
 
-  ChatFormat() = default;
-  std::string render_v2(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
-  std::string render_v3(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
-
-  Family family_ = Family::kDeepSeekV3;
-  SystemMessages system_messages_ = SystemMessages::kLast;
-  bool assistant_after_user_ =
-      false;  // <｜Assistant｜> ends the user's turn instead of opening its own
-  bool strips_thoughts_ = false;  // History keeps of an answer what follows its last </think>
-  std::string think_opening_;     // What follows <｜Assistant｜> in the generation prompt
-  std::string bos_token_;
-  std::string eos_token_;
+  jinja::Template text_;
+  std::optional<jinja::Template> tool_use_;
+  jinja::Dict tokens_;
+  ReasoningStyle style_ = ReasoningStyle::kNone;
 };
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -7,40 +9,40 @@ namespace troupe {
 
 /// A piece of an answer, told apart. Either part may be empty.
 struct ReasoningDelta {
-  std::string reasoning;  ///< inside <think> ... </think>
-  std::string content;    ///< after it
+  std::string reasoning;
+  std::string content;
 };
 
-/// Splits an answer that arrives in pieces into thoughts and content, as vLLM's deepseek_r1 parser
-/// does: the tags vanish, what is around them stays as it is, newlines too.
-///
-///     starts_inside ─► [reasoning] ──</think>──► [content]
-///     otherwise     ─► <think> first? ─yes─► [reasoning], ─no─► [content]
-///
-/// The tags are special tokens in some tokenizers, so decode with a StreamDecoder whose `keep`
-/// holds the ids of "<think>" and "</think>" (Tokenizer::added_token_id). A tag may be split over
+/// How a model writes its thoughts.
+enum class ReasoningStyle : unsigned char {
+  kNone,
+  kThink,    ///< <think> ... </think>, then the answer: reasoning_think.h
+  kHarmony,  ///< gpt-oss' channels: reasoning_harmony.h
+};
+
+struct ReasoningStart {
+  ReasoningStyle style = ReasoningStyle::kNone;
+  bool inside = false;  ///< the generation prompt has opened the block of thoughts already
+};
+
+/// Splits an answer that arrives in pieces into thoughts and content. A tag may be split over
 /// pieces: text that may become one is held back until it is decided.
 class ReasoningParser {
  public:
-  /// `starts_inside`: the generation prompt has opened the block (ChatFormat::opens_think). A
-  /// <think> that the model writes nevertheless as its first word is dropped.
-  explicit ReasoningParser(bool starts_inside);
-
-  ReasoningDelta feed(std::string_view text);
+  virtual ~ReasoningParser() = default;
+  virtual ReasoningDelta feed(std::string_view text) = 0;
   /// The end of the answer: gives out what was held back.
-  ReasoningDelta finish();
-
-  /// Whether text that comes next would be reasoning.
-  bool inside() const {
-    return state_ == State::kReasoning || (state_ == State::kStart && starts_inside_);
-  }
-
- private:
-  enum class State : unsigned char { kStart, kReasoning, kContent };
-
-  bool starts_inside_;
-  State state_ = State::kStart;
-  std::string held_;  // Undecided text: leading white space, and at most a part of a tag.
+  virtual ReasoningDelta finish() = 0;
 };
+
+/// Null for kNone.
+std::unique_ptr<ReasoningParser> make_reasoning_parser(ReasoningStart start);
+
+/// The tags that a style is told by. They are special tokens in some tokenizers: decode with a
+/// StreamDecoder whose `keep` holds their ids (Tokenizer::added_token_id).
+std::span<const std::string_view> reasoning_tags(ReasoningStyle style);
+
+/// The length of the longest end of `text` that a tag begins with: it may become the tag.
+std::size_t partial_tag(std::string_view text, std::string_view tag);
 
 }  // namespace troupe

@@ -112,6 +112,10 @@ Status AddedTokenFinder::split(std::string_view text, Matcher& matcher,
                                std::vector<Piece>& pieces) const {
   std::size_t done = 0;  // What is before it has been given out.
   for (std::size_t i = 0; i < text.size() && !tokens_.empty();) {
+    if (first_[static_cast<unsigned char>(text[i])] < 0) {
+      ++i;
+      continue;
+    }
     const std::int32_t index = longest_at(text, i);
     if (index < 0) {
       ++i;

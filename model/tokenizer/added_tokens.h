@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "runtime/result.h"
 
 namespace troupe {
+
+/// Looking for added tokens takes at most this many steps a byte of text.
+inline constexpr std::size_t kAddedTokenBytesMax = 1024;
 
 /// One entry of `added_tokens`.
 struct AddedToken {

@@ -4,25 +4,30 @@
 #include <bit>
 #include <cassert>
 #include <functional>
+#include <limits>
 
 namespace troupe {
+namespace {
 
-Bpe::Bpe() : slots_(2) { byte_ids_.fill(-1); }
+/// Words of up to this many bytes are merged by scanning; longer ones with a heap.
+constexpr std::size_t kShortWordBytes = 64;
+constexpr std::size_t kFilterBitsPerSlot = 8;
+
+}  // namespace
+
+Bpe::Bpe() {
+  byte_ids_.fill(-1);
+  reserve_merges(0);
+}
 
 bool Bpe::has_all_bytes() const {
   return std::none_of(byte_ids_.begin(), byte_ids_.end(), [](TokenId id) { return id < 0; });
 }
 
 void Bpe::reserve_merges(std::size_t count) {
-  slots_.assign(std::bit_ceil(std::max<std::size_t>(count, 1) * 2), Slot{});
-}
-
-std::size_t Bpe::slot_of(std::uint64_t pair) const {
-  const std::size_t mask = slots_.size() - 1;
-  // Multiplying by an odd constant mixes upwards, so the top bits choose.
-  std::size_t i = (pair * 0x9E3779B97F4A7C15ull) >> 20 & mask;
-  while (slots_[i].pair != pair && slots_[i].pair != kEmpty) i = (i + 1) & mask;
-  return i;
+  const std::size_t slots = std::bit_ceil(std::max<std::size_t>(count, 1) * 2);
+  slots_.assign(slots, Slot{});
+  filter_.assign(std::max<std::size_t>(slots * kFilterBitsPerSlot / 64, 1), 0);
 }
 
 namespace {
@@ -31,14 +36,30 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
 }
 }  // namespace
 
-void Bpe::add_merge(TokenId left, TokenId right, Merge merge) {
-  assert(left >= 0 && right >= 0);
-  const std::uint64_t key = pair_key(left, right);
-  slots_[slot_of(key)] = {key, merge};
+inline std::uint64_t Bpe::hash(std::uint64_t pair) {
+  const std::uint64_t product = pair * 0x9E3779B97F4A7C15ull;
+  return product ^ product >> 32;  // An odd factor mixes upwards.
 }
 
-const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
+inline std::size_t Bpe::slot_of(std::uint64_t pair) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t i = hash(pair) & mask;
+  while (slots_[i].pair != pair && slots_[i].pair != kEmpty) i = (i + 1) & mask;
+  return i;
+}
+
+void Bpe::add_merge(TokenId left, TokenId right, Merge merge) {
+  assert(left >= 0 && right >= 0 && merge.rank < kRanks);
   const std::uint64_t key = pair_key(left, right);
+  slots_[slot_of(key)] = {key, merge};
+  const std::uint64_t bit = hash(key) & (filter_.size() * 64 - 1);
+  filter_[bit / 64] |= std::uint64_t{1} << bit % 64;
+}
+
+inline const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
+  const std::uint64_t key = pair_key(left, right);
+  const std::uint64_t bit = hash(key) & (filter_.size() * 64 - 1);
+  if ((filter_[bit / 64] >> bit % 64 & 1) == 0) return nullptr;
   const Slot& slot = slots_[slot_of(key)];
   return slot.pair == key ? &slot.merge : nullptr;
 }
@@ -53,14 +74,82 @@ void Bpe::push(Scratch& scratch, std::int32_t position) const {
   std::push_heap(scratch.heap.begin(), scratch.heap.end(), std::greater<>());
 }
 
-void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
-  if (!words_.empty()) {
-    const auto whole = words_.find(std::string(word));
-    if (whole != words_.end()) {
-      out.push_back(whole->second);
-      return;
-    }
+void Bpe::set_whole_words(const std::vector<std::pair<std::string_view, TokenId>>& tokens,
+                          bool ignore_merges) {
+  words_.reserve(tokens.size());
+  Scratch scratch(0);
+  std::vector<TokenId> ids;
+  for (const auto& [bytes, id] : tokens) {
+    ids.clear();
+    if (!ignore_merges) merge(bytes, scratch, ids);
+    if (ignore_merges || (ids.size() == 1 && ids[0] == id)) words_.add(bytes, id);
   }
+}
+
+void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
+  const std::uint64_t hash = word_hash(word);
+  const TokenId whole = words_.find(word, hash);
+  if (whole >= 0) {
+    out.push_back(whole);
+    return;
+  }
+  if (scratch.cache.find(word, hash, out)) return;
+  const std::size_t before = out.size();
+  merge(word, scratch, out);
+  scratch.cache.keep(word, hash, out.data() + before, out.size() - before);
+}
+
+void Bpe::merge(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (word.size() <= kShortWordBytes) {
+    merge_short(word, out);
+  } else {
+    merge_long(word, scratch, out);
+  }
+}
+
+void Bpe::merge_short(std::string_view word, std::vector<TokenId>& out) const {
+  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+  // A symbol lies where its first byte was. The key of its merge with the next symbol has the rank
+  // above the position, so the least key is the leftmost of the lowest rank.
+  std::array<std::int32_t, kShortWordBytes> keys;
+  std::array<TokenId, kShortWordBytes> ids;
+  std::array<TokenId, kShortWordBytes> merged;
+  std::array<std::uint8_t, kShortWordBytes + 1> next;
+  std::array<std::uint8_t, kShortWordBytes + 1> previous;
+  std::size_t count = 0;
+  for (const char c : word) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id >= 0) ids[count++] = id;
+  }
+  if (count == 0) return;
+  const auto look_up = [&](std::size_t i) {
+    const Merge* merge = next[i] < count ? find(ids[i], ids[next[i]]) : nullptr;
+    keys[i] =
+        merge != nullptr ? static_cast<std::int32_t>(merge->rank * kShortWordBytes + i) : kNone;
+    merged[i] = merge != nullptr ? merge->merged : -1;
+  };
+  for (std::size_t i = 0; i <= count; ++i) {
+    next[i] = static_cast<std::uint8_t>(i + 1);
+    previous[i] = static_cast<std::uint8_t>(i - 1);
+  }
+  for (std::size_t i = 0; i < count; ++i) look_up(i);
+  for (;;) {
+    std::int32_t least = kNone;
+    for (std::size_t i = 0; i < count; ++i) least = std::min(least, keys[i]);
+    if (least == kNone) break;
+    const std::size_t left = static_cast<std::size_t>(least) % kShortWordBytes;
+    const std::size_t right = next[left];
+    ids[left] = merged[left];
+    keys[right] = kNone;
+    next[left] = next[right];
+    previous[next[left]] = static_cast<std::uint8_t>(left);
+    look_up(left);
+    if (left > 0) look_up(previous[left]);
+  }
+  for (std::size_t i = 0; i < count; i = next[i]) out.push_back(ids[i]);
+}
+
+void Bpe::merge_long(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
   std::vector<Scratch::Symbol>& symbols = scratch.symbols;
   symbols.clear();
   scratch.heap.clear();

@@ -19,6 +19,15 @@ constexpr std::uint32_t kMatchStepsMin = 10'000'000;
 constexpr std::size_t kJitStackBytesMax = 64u << 20;
 constexpr std::uint32_t kHeapKibMax = 1u << 20;
 
+std::uint64_t steps_for(std::string_view text) {
+  return std::uint64_t{text.size()} * kMatchStepsPerByte + kMatchStepsMin;
+}
+
+Error gave_up(std::string_view text, const std::string& why) {
+  return resource_exhausted("a pattern of the tokenizer gave up on a text of " +
+                            std::to_string(text.size()) + " bytes (" + why + ")");
+}
+
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
   if (pcre2_get_error_message(code, text.data(), text.size()) < 0 && text[0] == 0) return "unknown";
@@ -45,6 +54,13 @@ Result<Pattern> Pattern::compile(std::string_view onig_syntax) {
                             " bytes");
   }
   if (!utf8::valid(onig_syntax)) return invalid_argument("the pattern is not UTF-8");
+  if (const std::optional<ScanPattern> simple = parse_scan_pattern(onig_syntax)) {
+    if (std::optional<Scanner> scanner = Scanner::compile(*simple)) {
+      Pattern result;
+      result.scanner_ = std::make_shared<const Scanner>(std::move(*scanner));
+      return result;
+    }
+  }
   Result<std::string> rewritten = to_pcre2_syntax(onig_syntax);
   if (!rewritten) return rewritten.error();
   return compile_pcre2(*rewritten);
@@ -103,21 +119,28 @@ Result<std::optional<TextRange>> Matcher::find(const Pattern& pattern, std::stri
   }
   if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match(PCRE2_NO_JIT);
   if (count == PCRE2_ERROR_NOMATCH) return std::optional<TextRange>();
-  if (count < 0) {
-    return resource_exhausted("a pattern of the tokenizer gave up on a text of " +
-                              std::to_string(text.size()) + " bytes (" + pcre2_message(count) +
-                              ")");
-  }
+  if (count < 0) return gave_up(text, pcre2_message(count));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data.get());
   return std::optional<TextRange>({range[0], range[1]});
 }
 
+Status Matcher::find_all_by_scanner(const Scanner& scanner, std::string_view text,
+                                    std::vector<TextRange>& matches) const {
+  std::uint64_t steps = steps_for(text);
+  std::optional<Scanner::Match> match;
+  for (std::size_t position = 0;; position = match->end) {
+    if (!scanner.find(text, position, steps, match)) return gave_up(text, "too many steps");
+    if (!match) return {};
+    matches.push_back({match->begin, match->end});
+  }
+}
+
 Status Matcher::find_all(const Pattern& pattern, std::string_view text,
                          std::vector<TextRange>& matches) {
+  if (pattern.scanner_) return find_all_by_scanner(*pattern.scanner_, text, matches);
   if (state_->context) {
-    const std::uint64_t steps = std::uint64_t{text.size()} * kMatchStepsPerByte + kMatchStepsMin;
-    pcre2_set_match_limit(state_->context.get(),
-                          static_cast<std::uint32_t>(std::min<std::uint64_t>(steps, UINT32_MAX)));
+    const std::uint64_t steps = std::min<std::uint64_t>(steps_for(text), UINT32_MAX);
+    pcre2_set_match_limit(state_->context.get(), static_cast<std::uint32_t>(steps));
   }
   std::size_t position = 0;
   std::optional<std::size_t> last_end;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/tokenizer/scanner.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -17,7 +18,8 @@ struct TextRange {
   std::size_t end = 0;
 };
 
-/// A compiled pattern of tokenizer.json. Immutable; matching state lives in a Matcher.
+/// A compiled pattern of tokenizer.json: a Scanner where the pattern is simple enough, as all
+/// published ones are, PCRE2 for any other. Immutable; matching state lives in a Matcher.
 class Pattern {
  public:
   /// `onig_syntax` as in tokenizer.json; see pattern_syntax.h.
@@ -28,7 +30,8 @@ class Pattern {
  private:
   friend class Matcher;
   struct Code;
-  std::shared_ptr<const Code> code_;
+  std::shared_ptr<const Code> code_;  // of PCRE2; null if there is a scanner
+  std::shared_ptr<const Scanner> scanner_;
 };
 
 /// Runs patterns for one thread: holds PCRE2's scratch memory, which grows on demand and is
@@ -46,6 +49,8 @@ class Matcher {
 
  private:
   struct State;
+  Status find_all_by_scanner(const Scanner& scanner, std::string_view text,
+                             std::vector<TextRange>& matches) const;
   Result<std::optional<TextRange>> find(const Pattern& pattern, std::string_view text,
                                         std::size_t start);
   std::unique_ptr<State> state_;

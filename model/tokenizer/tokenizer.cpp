@@ -3,7 +3,11 @@
 #include <deque>
 #include <new>
 
+#include "model/gguf/gguf.h"
 #include "model/json_reader.h"
+#include "model/tokenizer/gguf_text.h"
+#include "model/tokenizer/gguf_vocabulary.h"
+#include "model/tokenizer/tiktoken.h"
 #include "model/tokenizer/tokenizer_json.h"
 #include "model/tokenizer/utf8.h"
 #include "runtime/limits.h"
@@ -25,7 +29,8 @@ namespace {
 /// The work on one text: the same scratch memory serves all of its words.
 class Encoding {
  public:
-  Encoding(const TokenizerParts& parts, std::vector<TokenId>& ids) : parts_(parts), ids_(ids) {}
+  Encoding(const TokenizerParts& parts, std::size_t text_bytes, std::vector<TokenId>& ids)
+      : parts_(parts), ids_(ids), scratch_(text_bytes) {}
 
   Status run(std::string_view text) {
     std::vector<AddedTokenFinder::Piece> pieces;
@@ -45,6 +50,10 @@ class Encoding {
 
  private:
   Status between(std::string_view text) {
+    if (!parts_.normalizer.empty()) {
+      normalized_ = parts_.normalizer.apply(text);
+      text = normalized_;
+    }
     std::vector<AddedTokenFinder::Piece> pieces;
     const Status status = parts_.added_normalized.split(text, matcher_, pieces);
     if (!status) return status;
@@ -74,37 +83,77 @@ class Encoding {
   Bpe::Scratch scratch_;
   std::vector<std::string_view> words_;
   std::deque<std::string> storage_;
+  std::string normalized_;  // The text that the words point into.
 };
+
+Result<std::shared_ptr<const Tokenizer>> load_gguf(const std::string& path) {
+  const auto opened = open_gguf(path);
+  if (!opened) return opened.error();
+  const auto vocabulary = gguf_vocabulary(opened->header);
+  auto tokenizer = vocabulary ? Tokenizer::from_gguf(*vocabulary)
+                              : Result<std::shared_ptr<const Tokenizer>>(vocabulary.error());
+  if (tokenizer) return tokenizer;
+  return Error{tokenizer.error().code, path + ": " + tokenizer.error().message};
+}
+
+Result<std::shared_ptr<const Tokenizer>> load_folder(const std::filesystem::path& dir) {
+  const auto read = [&dir](const char* name, std::size_t bytes_max) {
+    return read_text_file((dir / name).string(), bytes_max);
+  };
+  const auto absent = [](const Result<std::string>& file) {
+    return !file && file.error().code == ErrorCode::kNotFound;
+  };
+  const Result<std::string> config = read("tokenizer_config.json", limits::kConfigBytesMax);
+  if (!config && !absent(config)) return config.error();
+  const std::string_view config_text = config ? std::string_view(*config) : std::string_view();
+  const Result<std::string> file = read("tokenizer.json", limits::kTokenizerBytesMax);
+  if (!file && !absent(file)) return file.error();
+  const Result<std::string> ranks = file ? Result<std::string>(std::string())
+                                         : read("tiktoken.model", limits::kTokenizerBytesMax);
+  if (!ranks) return absent(ranks) ? file.error() : ranks.error();
+  Result<std::shared_ptr<const Tokenizer>> tokenizer =
+      file ? Tokenizer::from_json(*file, config_text)
+           : Tokenizer::from_tiktoken(*ranks, config_text);
+  if (tokenizer) return tokenizer;
+  return Error{tokenizer.error().code, dir.string() + "/" + tokenizer.error().message};
+}
 
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::path& dir) {
-  Result<std::string> file =
-      read_text_file((dir / "tokenizer.json").string(), limits::kTokenizerBytesMax);
-  if (!file) return file.error();
-  Result<std::string> config =
-      read_text_file((dir / "tokenizer_config.json").string(), limits::kConfigBytesMax);
-  if (!config && config.error().code != ErrorCode::kNotFound) return config.error();
-  Result<std::shared_ptr<const Tokenizer>> tokenizer =
-      from_json(*file, config ? std::string_view(*config) : std::string_view());
-  if (tokenizer) return tokenizer;
-  return Error{tokenizer.error().code, dir.string() + "/" + tokenizer.error().message};
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::path& model) {
+  const auto gguf = find_gguf(model.string());
+  if (!gguf) return gguf.error();
+  return *gguf ? load_gguf(**gguf) : load_folder(model);
 }
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(
-    std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
+template <class Read>
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(Read read) {
   try {
-    Result<TokenizerParts> parts = parse_tokenizer(tokenizer_json, tokenizer_config_json);
+    Result<TokenizerParts> parts = read();
     if (!parts) return parts.error();
     auto impl = std::make_unique<Impl>();
     impl->parts = std::move(*parts);
     return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
   } catch (const std::bad_alloc&) {
-    return resource_exhausted("tokenizer.json takes more memory than there is");
+    return resource_exhausted("the tokenizer takes more memory than there is");
   }
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(
+    std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
+  return make([&] { return parse_tokenizer(tokenizer_json, tokenizer_config_json); });
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tiktoken(
+    std::string_view ranks, std::string_view tokenizer_config_json) {
+  return make([&] { return parse_tiktoken(ranks, tokenizer_config_json); });
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
+  return make([&] { return parse_gguf_vocabulary(vocabulary); });
 }
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
@@ -121,7 +170,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
   const TokenizerParts& parts = impl_->parts;
   std::vector<TokenId> ids;
   if (add_special_tokens) ids = parts.prefix;
-  const Status status = Encoding(parts, ids).run(text);
+  const Status status = Encoding(parts, text.size(), ids).run(text);
   if (!status) return status.error();
   if (add_special_tokens) ids.insert(ids.end(), parts.suffix.begin(), parts.suffix.end());
   return ids;

@@ -13,20 +13,30 @@
 
 namespace troupe {
 
-/// Byte-level BPE as Hugging Face `tokenizers` does it, from a checkpoint's tokenizer.json.
+struct GgufVocabulary;
+
+/// Byte-level BPE as Hugging Face `tokenizers` does it, from a checkpoint's tokenizer.json or
+/// tiktoken.model.
 /// Immutable after loading, so every method may be called from any thread.
 ///
-///     text ─► UTF-8 repair ─► added tokens cut out ─► pre-tokenizer ─► BPE per word ─► BOS/EOS
+///     text ─► UTF-8 repair ─► added tokens cut out ─► normalizer ─► pre-tokenizer ─► BPE per word
+///          ─► BOS/EOS
 class Tokenizer {
  public:
-  /// Reads tokenizer.json and, where present, tokenizer_config.json of a checkpoint folder. Without
-  /// tokenizer.json the error is kNotFound: such a checkpoint serves prompts given as ids.
-  static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& dir);
+  /// Reads tokenizer.json, or tiktoken.model where there is none, and, where present,
+  /// tokenizer_config.json of a checkpoint folder; or the vocabulary in a GGUF file. Without any
+  /// the error is kNotFound: such a checkpoint serves prompts given as ids.
+  static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& model);
 
   /// The same from the files' contents; `tokenizer_config_json` may be empty. What the format
   /// allows but this class does not implement is an error that names the field.
   static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view tokenizer_json,
                                                             std::string_view tokenizer_config_json);
+  /// The same from tiktoken.model; see tiktoken.h.
+  static Result<std::shared_ptr<const Tokenizer>> from_tiktoken(
+      std::string_view ranks, std::string_view tokenizer_config_json);
+  /// From a GGUF file's vocabulary; see gguf_vocabulary.h.
+  static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocabulary& vocabulary);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -62,6 +72,9 @@ class Tokenizer {
  private:
   struct Impl;
   explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  /// A tokenizer of the parts that `read` returns; out of memory is an error.
+  template <class Read>
+  static Result<std::shared_ptr<const Tokenizer>> make(Read read);
   std::unique_ptr<const Impl> impl_;
 };
 

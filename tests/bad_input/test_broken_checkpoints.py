@@ -162,7 +162,7 @@ def test_a_fifo_in_place_of_a_file(copy):
 
 
 def test_a_file_in_place_of_the_folder(copy):
-    refused(copy / "config.json", "Not a directory", "no folder")
+    refused(copy / "config.json", "GGUF", "the folder of a checkpoint")
 
 
 def under_strace(folder, *inject):

@@ -1,17 +1,18 @@
-/// Prints the speed of the kernels beside the ceiling of this machine. Not a test.
+/// Prints the speed of the products beside the ceilings of this machine. Not a test.
 ///
-///     build/tests/bench/kernels_bench [threads] [family]
+///     build/tests/bench/kernels_bench [threads] [family] [rows...]
+#include <immintrin.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "kernels/linear.h"
-#include "kernels/mla_attention.h"
-#include "runtime/bf16.h"
+#include "runtime/float_mode.h"
 
 using namespace troupe;
 using namespace troupe::kernels;
@@ -35,108 +36,141 @@ double best_time(double budget, const Body& body) {
   return best;
 }
 
-struct Bench {
-  Numerics family;
-  ThreadPool pool;
-  Scratch scratch;
-  Context context{family, &pool, &scratch};
-};
+/// Reads all of it, as wide as every machine with `bf16` can.
+[[gnu::target("avx2")]] std::uint64_t read_all(const std::byte* from, std::size_t bytes) {
+  const auto* p = reinterpret_cast<const __m256i*>(from);
+  __m256i sum[4] = {};
+  for (std::size_t i = 0; i < bytes / 32; i += 4)
+    for (std::size_t j = 0; j < 4; ++j)
+      sum[j] = _mm256_add_epi64(sum[j], _mm256_load_si256(p + i + j));
+  std::uint64_t parts[4];
+  std::memcpy(parts, &sum[0], sizeof parts);
+  std::uint64_t all = parts[0];
+  for (int j = 1; j < 4; ++j) {
+    std::memcpy(parts, &sum[j], sizeof parts);
+    all += parts[0];
+  }
+  return all;
+}
 
 /// Bytes a second that all threads together read from memory.
 double read_ceiling(ThreadPool& pool) {
-  constexpr std::size_t kBytes = 256u << 20, kPiece = 1u << 20;
-  const Buffer buffer(kBytes);
-  std::vector<std::uint64_t> sums(kBytes / kPiece);
-  const double time = best_time(0.5, [&] {
-    pool.parallel_for(sums.size(), [&](int, std::size_t i) {
-      const auto* p = reinterpret_cast<const std::uint64_t*>(buffer.data() + i * kPiece);
-      std::uint64_t sum[8] = {};
-      for (std::size_t j = 0; j < kPiece / 8; j += 8)
-        for (std::size_t l = 0; l < 8; ++l) sum[l] += p[j + l];
-      sums[i] = std::accumulate(sum, sum + 8, std::uint64_t{0});
+  constexpr std::size_t kBytes = 256u << 20, kPart = 16u << 20, kPieces = 8;
+  Buffer buffer = Buffer::in_huge_pages(kBytes);
+  std::fill(buffer.data(), buffer.data() + kBytes, std::byte{1});
+  std::uint64_t sums[kPieces];
+  std::size_t next = 0;
+  const double time = best_time(1, [&] {
+    const std::byte* part = buffer.data() + next++ % (kBytes / kPart) * kPart;
+    pool.parallel_for(kPieces, [&](int, std::size_t i) {
+      sums[i] = read_all(part + i * (kPart / kPieces), kPart / kPieces);
     });
   });
-  return kBytes / time;
+  return kPart / time;
 }
 
-void bench_linear(Bench& b, std::int64_t n, std::int64_t k, double ceiling) {
-  // Enough copies that small weights are not always in the nearest cache, as layers are not.
+struct Format {
+  const char* name;
+  Codes codes;
+  DType scale_dtype;
+  std::int64_t block_n, block_k;  ///< 0: no scales
+  bool zeros = false;
+};
+constexpr Format kFormats[] = {
+    {"bf16", Codes::kBf16, DType::kF32, 0, 0},
+    {"fp8 128x128", Codes::kFp8, DType::kF32, 128, 128},
+    {"fp8 row", Codes::kFp8, DType::kBf16, 1, 1 << 20},
+    {"int4 g32", Codes::kInt4, DType::kBf16, 1, 32},
+    {"int4 g128", Codes::kInt4, DType::kF16, 1, 128},
+    {"awq g128", Codes::kInt4, DType::kF16, 1, 128, true},
+    {"mxfp4", Codes::kFp4, DType::kF8E8M0, 1, 32},
+};
+
+struct Bench {
+  Bench(Numerics numerics, CpuFamily family, int threads)
+      : pool(threads), stream({numerics, family, &pool}) {}
+  ThreadPool pool;
+  Stream stream;
+};
+
+/// Enough copies that no cache holds them all, as layers are.
+std::vector<Weight> make_weights(Numerics numerics, const Format& f, std::int64_t n,
+                                 std::int64_t k, std::size_t bytes_min) {
   const auto count = static_cast<std::size_t>(n * k);
-  const std::size_t copies = std::clamp<std::size_t>((96u << 20) / (count * 2), 1, 64);
-  std::vector<Bf16> source(count);
-  for (std::size_t i = 0; i < count; ++i) source[i] = to_bf16(static_cast<float>(i % 97) * 0.01f);
-  std::vector<PackedMatrix> weights;
-  for (std::size_t i = 0; i < copies; ++i)
-    weights.push_back(
-        pack_matrix(b.family, dense_source(source.data(), WeightType::kBf16, n, k)).value());
-  for (std::size_t rows : {1, 2, 4, 8, 16, 32, 64, 256}) {
-    if (b.family == Numerics::kReference && rows > 16) break;
-    std::vector<float> x(rows * static_cast<std::size_t>(k), 0.5f);
-    std::vector<float> y(rows * static_cast<std::size_t>(n));
+  std::vector<std::byte> codes(count * static_cast<std::size_t>(code_bits(f.codes)) / 8);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i * 37 % 61);
+  const std::vector<std::byte> scales(count * 4 / 32, std::byte{60});
+  const std::vector<std::uint8_t> zeros(count / 32, 7);
+  StoredMatrix stored = {f.codes, n, k, {}};
+  if (f.block_k > 0)
+    stored.scales = {scales.data(), f.scale_dtype, f.block_n, f.block_k,
+                     f.zeros ? zeros.data() : nullptr};
+  std::vector<Weight> weights;
+  for (std::size_t bytes = 0; bytes < bytes_min; bytes += weights.back().bytes()) {
+    auto packer = WeightPacker::begin(numerics, stored).value();
+    packer.add(codes.data(), n);
+    weights.push_back(packer.take());
+  }
+  return weights;
+}
+
+void bench_linear(Bench& b, const Format& f, std::int64_t n, std::int64_t k,
+                  const std::vector<std::int64_t>& row_counts, double ceiling) {
+  const auto weights = make_weights(b.stream.numerics(), f, n, k, 256u << 20);
+  for (const std::int64_t rows : row_counts) {
+    std::vector<float> x(static_cast<std::size_t>(rows * k), 0.5f);
+    std::vector<float> y(static_cast<std::size_t>(rows * n));
     std::size_t next = 0;
-    const ConstRows in = const_rows(x.data(), rows, static_cast<std::size_t>(k));
-    const Rows out = make_rows(y.data(), rows, static_cast<std::size_t>(n));
-    const double time = best_time(0.15, [&] {
-                          for (std::size_t i = 0; i < copies; ++i)
-                            linear(b.context, weights[next++ % copies], in, out);
-                        }) /
-                        static_cast<double>(copies);
-    const double bytes = static_cast<double>(count) * 2 / time;
-    std::printf("  linear %5ld x %5ld  rows %4zu  %9.2f us  %7.1f GB/s (%3.0f %%)  %8.1f GFLOP/s\n",
-                static_cast<long>(n), static_cast<long>(k), rows, time * 1e6, bytes / 1e9,
-                100 * bytes / ceiling, 2e-9 * static_cast<double>(count * rows) / time);
+    const double time = best_time(0.5, [&] {
+      const Weight& w = weights[next++ % weights.size()];
+      Stream::Scope scope(b.stream);
+      const Activation in = prepare(b.stream, host_tensor(x.data(), DType::kF32, rows, k), w);
+      linear(b.stream, w, in, host_tensor(y.data(), DType::kF32, rows, n));
+    });
+    const double speed = static_cast<double>(weights[0].bytes()) / time;
+    std::printf("  %-12s %5ld x %5ld  rows %4ld  %9.1f us  %6.1f GB/s (%.2f)  %8.1f GFLOP/s\n",
+                f.name, static_cast<long>(n), static_cast<long>(k), static_cast<long>(rows),
+                time * 1e6, speed / 1e9, speed / ceiling,
+                2e-9 * static_cast<double>(n * k * rows) / time);
   }
 }
 
-void bench_pack(Numerics family) {
-  constexpr std::int64_t n = 2048, k = 2048;
-  const std::vector<Bf16> source(n * k);
-  const double time = best_time(0.2, [&] {
-    const auto w = pack_matrix(family, dense_source(source.data(), WeightType::kBf16, n, k));
-    if (!w.ok()) std::abort();
-  });
-  std::printf("  pack %.2f GB/s on one thread\n", 2e-9 * n * k / time);
-}
-
-void bench_attention(Bench& b, std::size_t heads, std::int32_t context, std::size_t rows) {
-  LatentCache cache{nullptr, wire_type(b.family), 16, 512, 64};
-  const std::size_t blocks = static_cast<std::size_t>(context) / 16 + 1;
-  Buffer bytes(blocks * 16 * cache.slot_bytes());
-  cache.base = bytes.data();
-  std::vector<std::int32_t> table(blocks), positions(rows, context - 1);
-  std::iota(table.begin(), table.end(), 0);
-  const std::vector<const std::int32_t*> tables(rows, table.data());
-  const std::vector<float> latent(rows * heads * 512, 0.1f), rope(rows * heads * 64, 0.1f);
-  std::vector<float> out(latent.size());
-  const MlaQueries q = {const_heads(latent.data(), rows, heads, 512),
-                        const_heads(rope.data(), rows, heads, 64), 0.1f};
-  const double time = best_time(0.2, [&] {
-    mla_attention(b.context, cache, {tables.data(), positions.data()}, q,
-                  make_heads(out.data(), rows, heads, 512));
-  });
-  const double flops = 2.0 * static_cast<double>(rows * heads) * context * (512 + 64 + 512);
-  std::printf("  attention heads %3zu  context %5d  rows %3zu  %9.1f us  %8.1f GFLOP/s\n", heads,
-              context, rows, time * 1e6, flops / time / 1e9);
+void bench_pack(Numerics numerics) {
+  for (const Format& f : kFormats) {
+    constexpr std::int64_t n = 2048, k = 2048;
+    std::size_t bytes = 0;
+    const double time =
+        best_time(0.2, [&] { bytes = make_weights(numerics, f, n, k, 1)[0].bytes(); });
+    std::printf("  pack %-12s %.2f GB/s on one thread\n", f.name,
+                1e-9 * static_cast<double>(bytes) / time);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  set_float_mode();
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
-  const auto only = argc > 2 ? parse_numerics(argv[2]) : std::nullopt;
-  ThreadPool pool(threads);
-  const double ceiling = read_ceiling(pool);
-  std::printf("%d threads read %.1f GB/s\n", threads, ceiling / 1e9);
-  for (Numerics family : supported_numerics()) {
+  const auto only = argc > 2 ? parse_cpu_family(argv[2]) : std::nullopt;
+  std::vector<std::int64_t> rows;
+  for (int i = 3; i < argc; ++i) rows.push_back(std::atoi(argv[i]));
+  if (rows.empty()) rows = {1, 8, 64, 512};
+  for (const CpuFamily family : supported_cpu_families()) {
     if (only && *only != family) continue;
-    std::printf("%s\n", std::string(to_string(family)).c_str());
-    Bench b{family, ThreadPool(threads), {}};
-    bench_pack(family);
-    bench_linear(b, 64, 256, ceiling);
-    bench_linear(b, 512, 512, ceiling);
-    bench_linear(b, 2048, 2048, ceiling);
-    if (family != Numerics::kReference) bench_linear(b, 7168, 2048, ceiling);
-    bench_attention(b, 16, 1024, 1);
-    bench_attention(b, 128, 1024, 4);
+    const bool baseline = family == CpuFamily::kBaseline;
+    const Numerics numerics = baseline ? Numerics::kReference : Numerics::kBf16;
+    Bench b(numerics, family, threads);
+    const double ceiling = read_ceiling(b.pool);
+    std::printf("%s by %s: %d threads read %.1f GB/s\n", std::string(to_string(numerics)).c_str(),
+                std::string(to_string(family)).c_str(), threads, ceiling / 1e9);
+    bench_pack(numerics);
+    for (const Format& f : kFormats) {
+      if (baseline) {
+        bench_linear(b, f, 512, 512, {1, 16}, ceiling);
+        continue;
+      }
+      bench_linear(b, f, 2048, 7168, rows, ceiling);
+      bench_linear(b, f, 2048, 2048, rows, ceiling);
+    }
   }
 }

@@ -225,7 +225,8 @@ STATUS = {
 }  # fmt: skip
 NODE = {"id", "host", "pid", "role", "state", "last_seen_ms", "devices"}
 DEVICE = {"id", "kind", "memory_total", "memory_used", "utilization"}
-REPLICA = {"id", "state", "shards", "running", "waiting", "kv_blocks_total", "kv_blocks_used"}
+REPLICA = {"id", "state", "shards", "running", "waiting", "kv_blocks_total", "kv_blocks_used",
+           "kv_blocks_cached"}
 
 
 def test_status_and_stop(troupe):

@@ -1,4 +1,4 @@
-"""`troupe plan`: placements worked out from numbers alone."""
+"""`troupe plan`: whether a model fits, and placements worked out from numbers alone."""
 
 import json
 
@@ -88,6 +88,71 @@ def test_help_and_wrong_usage(troupe):
         done = run(*words, stdin="")
         assert done.returncode == 2 and not done.stdout
         assert len(done.stderr.splitlines()) == 1 and "--help" in done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model of which nothing is there but its config."""
+
+    def with_config_of(name):
+        config = ROOT / "tests/model/published" / f"{name}.json"
+        (tmp_path / "config.json").write_text(config.read_text())
+        return tmp_path
+
+    return with_config_of
+
+
+def test_a_model_that_fits(troupe, folder):
+    model = folder("qwen3-30b-a3b")
+    words = ["plan", "--model", model, "--nodes", "4:64GiB", "--max-model-len", 8192]
+    done = run(*words)
+    assert done.returncode == 0 and not done.stderr
+    assert "It fits." in done.stdout and "--redundant-experts 128" in done.stdout
+    done = run(*words, "--json")
+    assert done.returncode == 0 and not done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["fits"] and len(answer["devices"]) == 4
+    # A flag that is given is kept.
+    given = ["--redundant-experts", 0, "--kv-cache-memory", "1GiB", "--kv-cache-dtype", "fp8"]
+    done = run(*words, "--json", *given)
+    answer = json.loads(done.stdout)
+    assert answer["layout"]["expert_copies"] == 128 and answer["model"]["numerics"] == "bf16+kv_fp8"
+    assert all(device["kv_bytes"] <= 1 << 30 for device in answer["devices"])
+
+
+def test_a_model_that_does_not_fit_exits_1_and_says_what_would(troupe, folder):
+    words = ["plan", "--model", folder("deepseek-v3"), "--nodes", "1x8:h100-80g", "--json"]
+    done = run(*words, "--max-model-len", 4096)
+    assert done.returncode == 1 and not done.stderr
+    answer = json.loads(done.stdout)
+    assert not answer["fits"] and answer["needed_bytes"] > answer["plannable_bytes"]
+    assert {"flag": "--nodes", "value": "2x8:h100-80g"} in answer["remedies"]
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        ([], "--nodes"),
+        (["--nodes", "4"], "'4'"),
+        (["--nodes", "0:64GiB"], "nodes"),
+        (["--nodes", "2x8:h100"], "h100-80g"),
+        (["--nodes", "4:64GiB", "--max-model-len", 10**7], "--max-model-len"),
+        (["--nodes", "4:64GiB", "--pipeline-parallel-size", 2000], "--pipeline-parallel-size"),
+        (["--nodes", "4:64GiB", "--pipeline-parallel-size", 200], "--pipeline-parallel-size"),
+        (["--nodes", "4:64GiB", "--kv-cache-memory", "some"], "--kv-cache-memory"),
+        (["--nodes", "4:64GiB", "--expert-tier-memory", "some"], "--expert-tier-memory"),
+        (["--nodes", "4:64GiB", "--threads", -1], "--threads"),
+    ],
+)
+def test_wrong_flags_exit_2_with_one_sentence(troupe, folder, words, named):
+    done = run("plan", "--model", folder("qwen3-30b-a3b"), *words)
+    assert done.returncode == 2 and not done.stdout
+    assert len(done.stderr.splitlines()) == 1 and named in done.stderr
+
+
+def test_a_folder_without_config(troupe, tmp_path):
+    done = run("plan", "--model", tmp_path, "--nodes", "4:64GiB")
+    assert done.returncode == 1 and "config.json" in done.stderr
 
 
 @pytest.mark.parametrize("preset", ["prefill-ep32", "decode-ep144"])

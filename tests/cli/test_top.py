@@ -31,7 +31,7 @@ def cpu_seconds(pid):
 
 def test_it_shows_the_cluster_in_80_by_24(troupe, served):
     with top(troupe, served.env) as screen:
-        text = screen.wait("node-1", "node-2", "events", "Serving")
+        text = screen.wait("node-1", "node-2", "replicas by id", "L4", "survives", "events", "Serving")
         assert DEMO.name in text and "ready" in text and "version 1" in text
         assert re.search(r"nodes by id\s+2", text) and re.search(r"replicas by id\s+2", text)
         assert "4 layers of 32" in text and re.search(r"L4", text)

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from running import DEMO, V2_LITE, V3, at_once, generate, numerics_here
+from running import DEMO, GOLDEN, at_once, generate
 
 
 def golden_of(model):
@@ -22,8 +22,11 @@ def answers(model, numerics, golden):
     return at_once(one, golden["prompts"], threads=2)
 
 
-@pytest.mark.parametrize("model", [V3, V2_LITE, DEMO], ids=lambda path: path.name)
-@pytest.mark.parametrize("numerics", numerics_here())
+MODELS = [folder for folder in sorted(GOLDEN.iterdir()) if (folder / "config.json").exists()]
+
+
+@pytest.mark.parametrize("model", [*MODELS, DEMO], ids=lambda path: path.name)
+@pytest.mark.parametrize("numerics", ["reference", "bf16"])
 def test_golden(model, numerics):
     golden = golden_of(model)
     errors, first_tokens = [], 0

@@ -21,7 +21,7 @@ def answer(cluster, key):
 def test_a_worker_that_is_broken_at_the_start_says_so_and_is_not_taken(cluster):
     cluster.head(DEMO, *SMALL, "--min-devices", 1)
     wait_until((cluster.state_dir / "join").exists, 10, "the head writes its join file")
-    for op in ("linear", "mla_attention"):
+    for op in ("linear", "attention"):
         worker = broken_worker(cluster, op)
         assert worker.exit_code(20) != 0
         assert f"{op} (" in worker.log() and "gave a wrong result on core " in worker.log(), worker.log()
@@ -37,7 +37,7 @@ def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_to
     for _ in range(2):
         cluster.worker()
     # It breaks 8 s after it became a member; its round of questions takes 4 s instead of a minute.
-    broken = broken_worker(cluster, "expert_ffn:8:4")
+    broken = broken_worker(cluster, "expert_mlp:8:4")
     cluster.wait_ready()
     expected = {key: answer(cluster, key) for key in range(4)}
     victim = next(node for node in cluster.status()["nodes"] if node["pid"] == broken.pid)
@@ -46,7 +46,7 @@ def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_to
         return [event["text"] for event in cluster.status()["events"] if event["kind"] == "device_failed"]
 
     text = wait_until(found, 8 + 4 + 10, "the broken device is found")[0]
-    assert victim["id"] in text and "expert_ffn (" in text and "its last right one was" in text, text
+    assert victim["id"] in text and "expert_mlp (" in text and "its last right one was" in text, text
 
     def taken_out():
         status = cluster.status()

@@ -1,4 +1,5 @@
-"""Tokens and log-probabilities are the same, bit for bit, however the cluster is laid out."""
+"""Tokens and log-probabilities are the same, bit for bit, however the cluster is laid out, and whichever
+processors its members have."""
 
 import dataclasses
 import functools
@@ -6,9 +7,12 @@ import json
 
 import pytest
 
-from running import DEMO, V2_LITE, V3, Cluster, at_once, float32_bits, generate, numerics_here
+from bits import numerics_flags
+from running import (
+    DEMO, GOLDEN, V2_LITE, V3, Cluster, at_once, cpu_families_here, float32_bits, generate,
+)  # fmt: skip
 
-FAMILIES = numerics_here()
+FAMILIES = cpu_families_here()
 TOKENS = 20
 
 
@@ -44,12 +48,16 @@ LAYOUTS = [
     Layout(2, "--data-parallel-size 1 --block-size 4 --redundant-experts 8", preempts=True, crowd=True),
     Layout(3, "--data-parallel-size 2 --pipeline-parallel-size 2", crowd=True),
 ]
-# The fastest family and the reference see all; those between, a layout with everything in it.
+EVERYTHING = LAYOUTS[2]
 CASES = [
-    (family, layout)
-    for family in FAMILIES
-    for layout in LAYOUTS
-    if family in ("reference", FAMILIES[-1]) or layout is LAYOUTS[2] or layout is LAYOUTS[4]
+    *((model, "bf16", layout) for model in (V3, V2_LITE, DEMO) for layout in LAYOUTS),
+    *((model, "reference", layout) for model in (V3, DEMO) for layout in (EVERYTHING, LAYOUTS[4])),
+    (DEMO, "bf16+kv_fp8", EVERYTHING),
+    *(
+        (GOLDEN / name, "bf16", EVERYTHING)
+        for name in ("v3-fp8", "v3-int4", "gpt-oss", "glm4-moe")
+    ),
+    *((GOLDEN / name, "bf16", LAYOUTS[3]) for name in ("qwen2", "llama-fp8-dynamic")),
 ]
 
 
@@ -75,13 +83,14 @@ def comparable(prompt, tokens, prompt_logprobs, logprobs):
 
 @functools.cache
 def alone(model, numerics):
-    """What one process answers to each probe by itself."""
+    """What one process answers to each probe by itself, with the least of the instructions."""
 
     def one(probe):
         answer = generate(
             model, "--prompt-ids", ",".join(map(str, probe.prompt)), "--max-tokens", TOKENS,
             "--temperature", probe.temperature, "--seed", probe.seed, "--ignore-eos",
-            "--prompt-logprobs", "--numerics", numerics, "--threads", 1, "--top-p", 1,
+            "--prompt-logprobs", *numerics_flags(numerics), "--threads", 1, "--top-p", 1,
+            "--cpu-family", FAMILIES[0],
         )  # fmt: skip
         return comparable(
             probe.prompt, answer["tokens"], answer["prompt_logprobs"], answer["token_logprobs"]
@@ -106,17 +115,28 @@ def noise(cluster, number):
     cluster.complete([5 + number, 9, 11 * number % 500], max_tokens=60, temperature=1, ignore_eos=True)
 
 
-@pytest.mark.parametrize("family, layout", CASES, ids=[f"{f}: {layout}" for f, layout in CASES])
-@pytest.mark.parametrize("model", [V3, V2_LITE, DEMO], ids=lambda path: path.name)
-def test_same_tokens(troupe, model, family, layout):
-    expected = alone(model, family)
+def start_mixed(cluster, model, flags, workers):
+    """A worker of each family of instructions in turn."""
+    cluster.head(model, "--min-devices", workers, *flags)
+    cluster.wait_answers()
+    for number in range(workers):
+        cluster.worker("--cpu-family", FAMILIES[number % len(FAMILIES)])
+    cluster.wait_ready()
+
+
+@pytest.mark.parametrize(
+    "model, numerics, layout", CASES, ids=[f"{m.name}: {n}: {layout}" for m, n, layout in CASES]
+)
+def test_same_tokens(troupe, model, numerics, layout):
+    expected = alone(model, numerics)
     probes = probes_of(model)
-    flags = layout.flags.split() + ["--numerics", family]
+    flags = layout.flags.split() + numerics_flags(numerics)
     if layout.preempts:
-        flags += ["--max-model-len", longest(model), "--kv-cache-memory", kv_cache_for_one(model, family)]
+        flags += ["--max-model-len", longest(model)]
+        flags += ["--kv-cache-memory", kv_cache_for_one(model, numerics)]
     with Cluster() as cluster:
-        cluster.up(model, *flags, workers=layout.workers)
-        assert cluster.status()["cluster"]["numerics"] == family
+        start_mixed(cluster, model, flags, layout.workers)
+        assert cluster.status()["cluster"]["numerics"] == numerics
         assert [asked(cluster, probe) for probe in probes] == expected
         if layout.crowd:
             jobs = [functools.partial(noise, cluster, i) for i in range(32)]
@@ -135,7 +155,7 @@ def longest(model):
 def kv_cache_for_one(model, numerics):
     """Memory of a cache that holds the longest probe and little more, so that a crowd preempts."""
     with Cluster() as cluster:
-        cluster.up(model, "--kv-cache-memory", 1 << 20, "--block-size", 4, "--numerics", numerics,
+        cluster.up(model, "--kv-cache-memory", 1 << 20, "--block-size", 4, *numerics_flags(numerics),
                    "--data-parallel-size", 1, "--max-model-len", 64)  # fmt: skip
         blocks = cluster.status()["replicas"][0]["kv_blocks_total"]
     return (longest(model) // 4 + 8) * -(-(1 << 20) // blocks)

@@ -96,7 +96,7 @@ VIOLATIONS = [
     (rules.words, {"runtime/a.h": "// TODO: later\n// see issue 12\n// from /home/me/notes\n"}, 3),
     (rules.words, {"runtime/a.h": "// It begins anew.\n// A shard is told of it in vain.\n"}, 3),
     (rules.readmes, {"actors/router/a.cpp": "", "actors/README.md": ""}, 1),
-    (rules.fuzz_targets, {"tests/fuzz/extra_fuzz.cpp": "", "tests/fuzz/CMakeLists.txt": ""}, 13),
+    (rules.fuzz_targets, {"tests/fuzz/extra_fuzz.cpp": "", "tests/fuzz/CMakeLists.txt": ""}, 15),
 ]
 
 

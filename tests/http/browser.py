@@ -107,7 +107,7 @@ class Stub:
 
 def status_of(text="text", device="node-1/0"):
     return {
-        "cluster": {"state": "ready", "model": text, "numerics": "avx2", "version": "0.1.0",
+        "cluster": {"state": "ready", "model": text, "numerics": "bf16", "version": "0.1.0",
                     "uptime_s": 61, "message": text, "placement_version": 3,
                     "survives": {"at_once": ["node-1", "node-2"], "with_reload": [], "not": []}},
         "nodes": [{"id": text, "host": text, "pid": 7, "state": "ready", "last_seen_ms": 100,

@@ -182,7 +182,10 @@ def test_a_scored_prompt_generates_nothing(server):
         body = {"prompt": [5] * 4096, "max_tokens": 0, "echo": True, "logprobs": logprobs}
         status, answer = post(server.base_url, "/v1/completions", body)
         assert status == 200, answer
-        assert answer["usage"] == {"prompt_tokens": 4096, "completion_tokens": 0, "total_tokens": 4096}
+        assert answer["usage"] == {
+            "prompt_tokens": 4096, "completion_tokens": 0, "total_tokens": 4096,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }  # fmt: skip
         assert answer["choices"][0]["finish_reason"] == "length"
     assert len(answer["choices"][0]["logprobs"]["token_logprobs"]) == 4096
     assert generated() == before

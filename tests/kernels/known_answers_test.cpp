@@ -2,15 +2,14 @@
 
 #include <set>
 
-#include "tests/kernels/support.h"
+#include "support.h"
 #include "tests/kernels/twin.h"
 
 namespace troupe::kernels {
 namespace {
 
-TEST_CASE("the table holds what the plain twin of each family gives") {
-  for (int n = 0; n < kNumericsCount; ++n) {
-    const auto numerics = static_cast<Numerics>(n);
+TEST_CASE("the table holds what the plain twins give") {
+  for (const Numerics numerics : kNumerics) {
     CAPTURE(to_string(numerics));
     for (std::size_t i = 0; i < known_questions().size(); ++i) {
       CAPTURE(to_string(known_questions()[i]));
@@ -20,12 +19,14 @@ TEST_CASE("the table holds what the plain twin of each family gives") {
 }
 
 TEST_CASE("the kernels of every family that this processor has give the known answers") {
-  for (const Numerics numerics : supported_numerics()) {
-    CAPTURE(to_string(numerics));
+  for (const Family& f : cache_families()) {
+    CAPTURE(to_string(f));
     for (std::size_t i = 0; i < known_questions().size(); ++i) {
       CAPTURE(to_string(known_questions()[i]));
-      Scratch scratch;
-      CHECK(ask({numerics, nullptr, &scratch}, i) == known_answer(numerics, i));
+      Stream alone({f.numerics, f.cpu, nullptr});
+      CHECK(ask(alone, i) == known_answer(f.numerics, i));
+      TestStream threads(f, 3);
+      CHECK(ask(threads, i) == known_answer(f.numerics, i));
     }
   }
 }
@@ -34,23 +35,23 @@ TEST_CASE("questions have names and answers of their own") {
   std::set<std::string> names;
   for (const Question& question : known_questions()) names.insert(to_string(question));
   CHECK(names.size() == known_questions().size());
-  for (int n = 0; n < kNumericsCount; ++n) {
+  for (const Numerics numerics : kNumerics) {
     std::set<std::uint64_t> answers;
     for (std::size_t i = 0; i < known_questions().size(); ++i)
-      answers.insert(known_answer(static_cast<Numerics>(n), i));
+      answers.insert(known_answer(numerics, i));
     CHECK(answers.size() == known_questions().size());
   }
 }
 
 TEST_CASE("one wrong bit in the result of an op is a wrong answer") {
-  for (const Numerics numerics : supported_numerics()) {
-    for (const char* op : {"linear", "linear_heads", "expert_ffn", "mla_attention"}) {
-      const Fault fault(op);
+  for (const Family& f : families()) {
+    for (const char* op : {"linear", "expert_mlp", "attention"}) {
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < known_questions().size(); ++i) {
-        Scratch scratch;
-        const bool right =
-            ask({numerics, nullptr, &scratch, &fault}, i) == known_answer(numerics, i);
+        CAPTURE(to_string(known_questions()[i]));
+        TestStream stream(f);
+        stream.fault = op;
+        const bool right = ask(stream, i) == known_answer(f.numerics, i);
         CHECK(right == !to_string(known_questions()[i]).starts_with(std::string(op) + " "));
         wrong += right ? 0 : 1;
       }

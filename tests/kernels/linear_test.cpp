@@ -1,243 +1,216 @@
 #include "kernels/linear.h"
 
-#include "support.h"
+#include "product_support.h"
 
 namespace troupe::kernels {
 namespace {
 
-struct Shape {
-  std::int64_t n, k;
-  int slices;
-};
-
-const std::vector<Shape> kShapes = {{1, 1, 1},    {3, 5, 1},     {31, 33, 1},   {32, 32, 1},
-                                    {33, 31, 1},  {64, 256, 1},  {65, 127, 1},  {100, 96, 8},
-                                    {96, 512, 8}, {40, 120, 4},  {257, 70, 2},  {7, 1000, 8},
-                                    {160, 24, 8}, {64, 2047, 1}, {128, 264, 8}};
-
-std::string name(Numerics f, const Shape& s) {
-  return std::string(to_string(f)) + " n=" + std::to_string(s.n) + " k=" + std::to_string(s.k) +
-         " slices=" + std::to_string(s.slices);
+std::vector<float> expected(const Family& f, const TestMatrix& m, const PackOptions& options,
+                            const std::vector<float>& x, std::int64_t rows) {
+  const TwinSum sum = {f.numerics, options.slices, options.full_precision,
+                       m.codes == Codes::kF32};
+  return twin_product(sum, m.values(), m.n, m.k, x, rows);
 }
 
-/// What x W^T is in float64, and the sum of magnitudes that bounds its rounding error.
-struct Exact {
-  double value = 0, magnitude = 0;
-};
-
-template <class Weight>
-Exact exact(const float* x, std::int64_t k, bool round_x, const Weight& weight) {
-  Exact e;
-  for (std::int64_t i = 0; i < k; ++i) {
-    const double term = static_cast<double>(round_x ? rounded(x[i]) : x[i]) * weight(i);
-    e.value += term;
-    e.magnitude += std::abs(term);
-  }
-  return e;
+void check(const Family& f, const TestMatrix& m, const PackOptions& options, std::int64_t rows,
+           int threads, const std::vector<float>& x) {
+  INFO(to_string(f) << " " << to_string(m) << " slices " << options.slices << " full "
+                    << options.full_precision << " rows " << rows << " threads " << threads);
+  TestStream stream(f, threads);
+  const auto y = product(stream, pack(f.numerics, m, options), x, rows);
+  CHECK(differences(y, expected(f, m, options, x, rows)) == 0);
 }
 
-std::vector<float> run(const Context& ctx, const PackedMatrix& w, const std::vector<float>& x,
-                       std::size_t rows) {
-  const auto n = static_cast<std::size_t>(w.n()), k = static_cast<std::size_t>(w.k());
-  // A gap after each row shows writes beyond the columns.
-  std::vector<float> y(rows * (n + 3), 7.0f);
-  linear(ctx, w, {x.data(), rows, k, k}, {y.data(), rows, n, n + 3});
-  std::vector<float> dense;
-  for (std::size_t r = 0; r < rows; ++r) {
-    dense.insert(dense.end(), y.begin() + static_cast<long>(r * (n + 3)),
-                 y.begin() + static_cast<long>(r * (n + 3) + n));
-    for (std::size_t i = n; i < n + 3; ++i) CHECK(y[r * (n + 3) + i] == 7.0f);
-  }
-  return dense;
-}
-
-TEST_CASE("linear agrees with float64 for every family, type and odd shape") {
-  constexpr std::size_t kRows = 37;
-  for (Numerics family : supported_numerics()) {
-    TestContext ctx(family, 2);
-    for (const Shape& s : kShapes) {
-      for (const WeightType type : {WeightType::kBf16, WeightType::kF32}) {
+TEST_CASE("linear has the bits of its definition for every format, family and odd shape") {
+  struct Shape {
+    std::int64_t n, k;
+    int slices;
+  };
+  unsigned seed = 1;
+  for (const Family& f : families())
+    for (const Shape& s : {Shape{1, 1, 1}, {3, 6, 1}, {33, 31, 1}, {32, 64, 1}, {40, 96, 1},
+                           {65, 256, 8}, {100, 96, 8}, {70, 300, 2}, {130, 512, 4}, {7, 544, 1}})
+      for (const TestMatrix& m : formats(s.n, s.k))
         for (const bool full : {false, true}) {
-          INFO(name(family, s) << " f32=" << (type == WeightType::kF32) << " full=" << full);
-          const auto weights = random_values(static_cast<std::size_t>(s.n * s.k), 1);
-          const auto halves = to_bf16(weights);
-          const void* data = type == WeightType::kF32 ? static_cast<const void*>(weights.data())
-                                                      : halves.data();
-          const auto w = pack(family, dense_source(data, type, s.n, s.k), {s.slices, full});
-          const auto x = random_values(kRows * static_cast<std::size_t>(s.k), 2);
-          const auto y = run(ctx, w, x, kRows);
-          const bool round_x = rounds_activations(family) && !full;
-          double worst = 0;
-          for (std::size_t r = 0; r < kRows; ++r) {
-            for (std::int64_t i = 0; i < s.n; ++i) {
-              const Exact e = exact(
-                  x.data() + r * static_cast<std::size_t>(s.k), s.k, round_x, [&](std::int64_t j) {
-                    const float v = weights[static_cast<std::size_t>(i * s.k + j)];
-                    return type == WeightType::kF32 && !round_x ? v : rounded(v);
-                  });
-              const double got = y[r * static_cast<std::size_t>(s.n) + static_cast<std::size_t>(i)];
-              worst = std::max(worst, std::abs(got - e.value) / (e.magnitude + 1e-30));
-            }
-          }
-          CHECK(worst < 4e-6);
+          const bool wild = seed % 3 == 0;
+          const std::int64_t rows = 1 + seed % 5;
+          Random random(seed);
+          const auto x = wild ? random.wild_values(rows * s.k) : random.values(rows * s.k);
+          check(f, filled(m, ++seed, wild), {s.slices, full}, rows, 1, x);
         }
-      }
-    }
-  }
 }
 
-TEST_CASE("a row of linear has the same bits in any batch and on any number of threads") {
-  const std::vector<Shape> shapes = {{64, 256, 1}, {100, 96, 8}, {257, 300, 2}, {512, 768, 8}};
-  for (Numerics family : supported_numerics()) {
-    for (const Shape& s : shapes) {
-      for (const bool full : {false, true}) {
-        INFO(name(family, s) << " full=" << full);
-        const auto n = static_cast<std::size_t>(s.n), k = static_cast<std::size_t>(s.k);
-        const auto weights = to_bf16(random_values(n * k, 3));
-        const auto w = pack(family, dense_source(weights.data(), WeightType::kBf16, s.n, s.k),
-                            {s.slices, full});
-        const auto x = random_values(512 * k, 4);
-        std::vector<float> alone;
-        TestContext one(family);
-        for (std::size_t r = 0; r < 512; ++r) {
-          const std::vector<float> row(x.begin() + static_cast<long>(r * k),
-                                       x.begin() + static_cast<long>((r + 1) * k));
-          const auto y = run(one, w, row, 1);
-          alone.insert(alone.end(), y.begin(), y.end());
-        }
+TEST_CASE("a row has the same bits in any batch and on any number of threads") {
+  constexpr std::int64_t kRows = 512, kN = 72, kK = 320;
+  for (const Family& f : families())
+    for (const TestMatrix& shape :
+         {TestMatrix{Codes::kBf16, kN, kK}, TestMatrix{Codes::kF32, kN, kK},
+          TestMatrix{Codes::kFp8, kN, kK, 128, 128},
+          TestMatrix{Codes::kInt4, kN, kK, 1, 32, DType::kF16, true}})
+      for (const PackOptions& options : {PackOptions{1, false}, {2, false}, {2, true}}) {
+        const TestMatrix m = filled(shape, 5);
+        const auto x = Random(6).values(kRows * kK);
+        const Weight w = pack(f.numerics, m, options);
+        const auto all = expected(f, m, options, x, kRows);
         for (int threads = 1; threads <= 4; ++threads) {
-          TestContext ctx(family, threads);
-          for (std::size_t rows : kRowCounts) {
-            const auto y = run(ctx, w, x, rows);
-            CHECK(same_bits(y.data(), alone.data(), y.size()));
+          TestStream stream(f, threads);
+          for (const std::int64_t rows :
+               {1, 2, 3, 5, 6, 7, 12, 13, 16, 17, 31, 33, 64, 100, 128, 129, 200, 512}) {
+            if (rows > 130 && threads == 3) continue;
+            INFO(to_string(f) << " " << to_string(m) << " rows " << rows << " threads " << threads
+                              << " slices " << options.slices << " full "
+                              << options.full_precision);
+            const std::vector<float> some(all.begin(), all.begin() + rows * kN);
+            CHECK(differences(product(stream, w, x, rows), some) == 0);
           }
         }
       }
-    }
-  }
 }
 
 TEST_CASE("slices that ranks sum apart and join as a tree give the bits of the whole") {
-  constexpr std::int64_t n = 70, k = 8 * 40;
-  const auto weights = to_bf16(random_values(n * k, 5));
-  const auto x = random_values(5 * k, 6);
-  for (Numerics family : supported_numerics()) {
-    INFO(to_string(family));
-    TestContext ctx(family);
-    const auto whole =
-        run(ctx, pack(family, dense_source(weights.data(), WeightType::kBf16, n, k), {8}), x, 5);
-    for (int ranks : {2, 4, 8}) {
-      std::vector<std::vector<float>> parts;
-      const std::int64_t part_k = k / ranks;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const WeightSource source{weights.data() + rank * part_k, WeightType::kBf16, n, part_k, k,
-                                  1};
-        const auto w = pack(family, source, {8 / ranks});
-        std::vector<float> y(5 * n);
-        linear(ctx, w,
-               {x.data() + rank * part_k, 5, static_cast<std::size_t>(part_k), std::size_t{k}},
-               make_rows(y.data(), 5, n));
-        parts.push_back(y);
-      }
-      for (; parts.size() > 1; parts.resize(parts.size() / 2))
-        for (std::size_t i = 0; i < parts.size() / 2; ++i)
-          for (std::size_t j = 0; j < whole.size(); ++j)
-            parts[i][j] = parts[2 * i][j] + parts[2 * i + 1][j];
-      CHECK(same_bits(parts[0].data(), whole.data(), whole.size()));
-    }
-  }
-}
-
-TEST_CASE("a transposed source packs to the same weight as its copy") {
-  constexpr std::int64_t n = 45, k = 77;
-  const auto weights = to_bf16(random_values(n * k, 7));
-  std::vector<Bf16> transposed(weights.size());
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < k; ++j)
-      transposed[static_cast<std::size_t>(j * n + i)] =
-          weights[static_cast<std::size_t>(i * k + j)];
-  const auto x = random_values(k, 8);
-  for (Numerics family : supported_numerics()) {
-    TestContext ctx(family);
-    const auto a = run(ctx, pack(family, {weights.data(), WeightType::kBf16, n, k, k, 1}), x, 1);
-    const auto b = run(ctx, pack(family, {transposed.data(), WeightType::kBf16, n, k, 1, n}), x, 1);
-    CHECK(same_bits(a.data(), b.data(), a.size()));
-  }
-}
-
-TEST_CASE("a source may lie anywhere in a file") {
-  constexpr std::int64_t n = 64, k = 96;
-  const auto values = random_values(n * k, 7);
-  const auto halves = to_bf16(values);
-  const auto x = random_values(k, 8);
-  std::vector<std::byte> file(n * k * 4 + 1);
-  for (Numerics family : supported_numerics()) {
-    TestContext ctx(family);
-    for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
-      const void* data = type == WeightType::kF32 ? static_cast<const void*>(values.data())
-                                                  : halves.data();
-      std::memcpy(file.data() + 1, data, n * k * weight_size(type));
-      for (const bool full : {false, true}) {
-        const auto a = run(ctx, pack(family, dense_source(data, type, n, k), {1, full}), x, 1);
-        const auto b =
-            run(ctx, pack(family, dense_source(file.data() + 1, type, n, k), {1, full}), x, 1);
-        CHECK(same_bits(a.data(), b.data(), a.size()));
+  constexpr std::int64_t kN = 70, kK = 8 * 64, kRows = 5;
+  for (const Family& f : families())
+    for (const TestMatrix& shape : {TestMatrix{Codes::kBf16, kN, kK},
+                                    TestMatrix{Codes::kFp8, kN, kK, 1, 32, DType::kBf16}}) {
+      INFO(to_string(f) << " " << to_string(shape));
+      const TestMatrix m = filled(shape, 7);
+      const auto x = Random(8).values(kRows * kK);
+      TestStream stream(f);
+      const auto whole = product(stream, pack(f.numerics, m, {8}), x, kRows);
+      for (const int ranks : {2, 4, 8}) {
+        std::vector<std::vector<float>> parts;
+        const std::int64_t part_k = kK / ranks;
+        for (int rank = 0; rank < ranks; ++rank) {
+          TestMatrix own = shape;
+          own.k = part_k;
+          const std::int64_t first = rank * part_k;
+          for (std::int64_t i = 0; i < kN; ++i) {
+            const auto* row = m.data.data() + i * m.row_bytes() + first * code_bits(m.codes) / 8;
+            own.data.insert(own.data.end(), row, row + own.row_bytes());
+            if (m.block_k == 0) continue;
+            const auto* scales = m.scale_data.data() + (i * (kK / 32) + first / 32) * 2;
+            own.scale_data.insert(own.scale_data.end(), scales, scales + part_k / 32 * 2);
+          }
+          std::vector<float> own_x;
+          for (std::int64_t r = 0; r < kRows; ++r)
+            own_x.insert(own_x.end(), x.begin() + r * kK + first,
+                         x.begin() + r * kK + first + part_k);
+          parts.push_back(product(stream, pack(f.numerics, own, {8 / ranks}), own_x, kRows));
+        }
+        for (; parts.size() > 1; parts.resize(parts.size() / 2))
+          for (std::size_t i = 0; i < parts.size() / 2; ++i)
+            for (std::size_t j = 0; j < whole.size(); ++j)
+              parts[i][j] = parts[2 * i][j] + parts[2 * i + 1][j];
+        CHECK(differences(parts[0], whole) == 0);
       }
     }
-  }
 }
 
-TEST_CASE("linear_heads equals linear head by head") {
-  constexpr std::size_t kHeads = 5, kK = 24, kN = 40, kRows = 9;
-  for (Numerics family : supported_numerics()) {
-    std::vector<PackedMatrix> w;
-    for (unsigned h = 0; h < kHeads; ++h) {
-      const auto values = to_bf16(random_values(kN * kK, 10 + h));
-      w.push_back(pack(family, dense_source(values.data(), WeightType::kBf16, kN, kK)));
-    }
-    // The heads' inputs are the tails of wider heads, as the no-position part of q is.
-    const auto x = random_values(kRows * kHeads * (kK + 8), 9);
-    TestContext ctx(family, 3);
-    std::vector<float> y(kRows * kHeads * kN), one(kN);
-    const ConstHeads in = {x.data() + 8, kRows, kHeads, kK, kHeads * (kK + 8), kK + 8};
-    const Heads out = make_heads(y.data(), kRows, kHeads, kN);
-    linear_heads(ctx, w, in, out);
-    for (std::size_t h = 0; h < kHeads; ++h)
-      for (std::size_t r = 0; r < kRows; ++r) {
-        linear(ctx, w[h], const_rows(in.at(r, h), 1, kK), make_rows(one.data(), 1, kN));
-        CHECK(same_bits(one.data(), out.at(r, h), kN));
+TEST_CASE("groups are products side by side, of parts of heads, also of a transposed weight") {
+  constexpr std::int64_t kHeads = 5, kK = 48, kN = 40, kRows = 9;
+  for (const Family& f : families())
+    for (const bool full : {false, true}) {
+      INFO(to_string(f) << " full " << full);
+      const PackOptions options = {1, full};
+      const StoredMatrix stored = {Codes::kBf16, kN, kK, {}};
+      auto straight = WeightPacker::begin(f.numerics, stored, options, kHeads);
+      auto turned = WeightPacker::begin(f.numerics, stored, options, kHeads);
+      REQUIRE(straight.ok());
+      REQUIRE(turned.ok());
+      std::vector<Weight> single;
+      for (unsigned h = 0; h < kHeads; ++h) {
+        const TestMatrix m = filled({Codes::kBf16, kN, kK}, 10 + h);
+        straight->add(m.data.data(), kN);
+        std::vector<std::byte> columns(m.data.size());
+        for (std::int64_t i = 0; i < kN; ++i)
+          for (std::int64_t j = 0; j < kK; ++j)
+            std::memcpy(columns.data() + (j * kN + i) * 2, m.data.data() + (i * kK + j) * 2, 2);
+        turned->add_transposed(columns.data(), kN * 2);
+        single.push_back(pack(f.numerics, m, options));
       }
+      const Weight w = straight->take(), t = turned->take();
+      CHECK(std::memcmp(w.memory().data(), t.memory().data(), w.bytes()) == 0);
+      CHECK(w.bytes() == packed_bytes(f.numerics, stored, options, kHeads));
+      // The heads' inputs are the tails of wider heads, as the part of q without position is.
+      auto x = Random(9).values(kRows * kHeads * (kK + 8));
+      const Tensor in = host_tensor(x.data(), DType::kF32, kRows, kHeads * (kK + 8))
+                            .split(kHeads)
+                            .columns(8, kK);
+      TestStream stream(f, 3);
+      Stream::Scope scope(stream);
+      const Tensor y = stream.stream.alloc_heads(kRows, kHeads, kN);
+      linear(stream, w, prepare(stream, in, w), y);
+      for (std::int64_t h = 0; h < kHeads; ++h)
+        for (std::int64_t r = 0; r < kRows; ++r) {
+          const auto* from = x.data() + (r * kHeads + h) * (kK + 8) + 8;
+          const auto* got = static_cast<const float*>(y.data) + (r * kHeads + h) * kN;
+          const auto one = product(stream, single[static_cast<std::size_t>(h)],
+                                   std::vector<float>(from, from + kK), 1);
+          CHECK(differences(one, std::vector<float>(got, got + kN)) == 0);
+        }
+    }
+}
+
+TEST_CASE("a bias is added last, and activations may come as bf16") {
+  constexpr std::int64_t kN = 50, kK = 70, kRows = 4;
+  for (const Family& f : families()) {
+    INFO(to_string(f));
+    TestStream stream(f);
+    const Weight w = pack(f.numerics, filled({Codes::kBf16, kN, kK}, 20));
+    auto x = Random(21).values(kRows * kK);
+    const auto bias = Random(22).values(kN);
+    std::vector<std::uint16_t> halves;
+    for (float& v : x) {
+      v = twin_bf(v);
+      halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16));
+    }
+    auto plain = product(stream, w, x, kRows);
+    std::vector<float> y(kRows * kN);
+    Stream::Scope scope(stream);
+    const Activation prepared =
+        prepare(stream, host_tensor(halves.data(), DType::kBf16, kRows, kK), w);
+    linear(stream, w, prepared, host_tensor(y.data(), DType::kF32, kRows, kN));
+    CHECK(differences(y, plain) == 0);
+    for (std::size_t i = 0; i < plain.size(); ++i) plain[i] += bias[i % kN];
+    CHECK(differences(product(stream, w, x, kRows, bias.data()), plain) == 0);
   }
 }
 
 TEST_CASE("a NaN or an infinity stays in its row") {
-  constexpr std::size_t kK = 96, kN = 64, kRows = 4;
-  const auto weights = to_bf16(random_values(kN * kK, 11));
-  auto x = random_values(kRows * kK, 12);
-  for (Numerics family : supported_numerics()) {
-    TestContext ctx(family);
-    const auto w = pack(family, dense_source(weights.data(), WeightType::kBf16, kN, kK));
-    const auto clean = run(ctx, w, x, kRows);
-    auto dirty = x;
-    dirty[kK + 3] = std::nanf("");
-    dirty[2 * kK + 50] = INFINITY;
-    const auto y = run(ctx, w, dirty, kRows);
-    CHECK(same_bits(y.data(), clean.data(), kN));
-    CHECK(same_bits(y.data() + 3 * kN, clean.data() + 3 * kN, kN));
-    CHECK(std::isnan(y[kN]));
-    CHECK(!std::isfinite(y[2 * kN]));
-  }
+  constexpr std::int64_t kN = 64, kK = 96, kRows = 4;
+  for (const Family& f : families())
+    for (const bool full : {false, true}) {
+      TestStream stream(f);
+      const Weight w = pack(f.numerics, filled({Codes::kBf16, kN, kK}, 11), {1, full});
+      const auto x = Random(12).values(kRows * kK);
+      const auto clean = product(stream, w, x, kRows);
+      auto dirty = x;
+      dirty[kK + 3] = std::nanf("");
+      dirty[2 * kK + 50] = INFINITY;
+      const auto y = product(stream, w, dirty, kRows);
+      for (std::size_t i = 0; i < kN; ++i) {
+        CHECK(same_number(y[i], clean[i]));
+        CHECK(same_number(y[3 * kN + i], clean[3 * kN + i]));
+        CHECK(std::isnan(y[kN + i]));
+        CHECK(!std::isfinite(y[2 * kN + i]));
+      }
+    }
 }
 
-TEST_CASE("impossible shapes are refused") {
-  const float w[4] = {};
-  CHECK(!pack_matrix(Numerics::kReference, dense_source(w, WeightType::kF32, 0, 4)).ok());
-  CHECK(!pack_matrix(Numerics::kReference, dense_source(w, WeightType::kF32, 1, -1)).ok());
-  CHECK(!pack_matrix(Numerics::kReference, dense_source(w, WeightType::kF32, 1, 4), {3}).ok());
-  CHECK(!pack_matrix(Numerics::kReference, dense_source(w, WeightType::kF32, 1, 4), {8}).ok());
-  CHECK(sum_slices(2048, 128) == 8);
-  CHECK(sum_slices(96, 32) == 1);
-  CHECK(sum_slices(128, 32) == 4);
+TEST_CASE("products allocate nothing once they are warm, and spoil an answer if a test wants it") {
+  for (const Family& f : families()) {
+    TestStream stream(f, 2);
+    const Weight w = pack(f.numerics, filled({Codes::kFp8, 64, 256, 128, 128}, 13));
+    const auto x = Random(14).values(64 * 256);
+    const auto clean = product(stream, w, x, 64);
+    const std::size_t bytes = stream.stream.scratch().bytes();
+    CHECK(differences(product(stream, w, x, 64), clean) == 0);
+    CHECK(stream.stream.scratch().bytes() == bytes);
+    stream.fault = "linear";
+    auto spoilt = product(stream, w, x, 64);
+    CHECK(differences(spoilt, clean) == 1);
+    CHECK(!same_number(spoilt[0], clean[0]));
+  }
 }
 
 }  // namespace

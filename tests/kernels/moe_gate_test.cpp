@@ -5,6 +5,7 @@
 #include <set>
 
 #include "support.h"
+#include "tests/kernels/twin_rows.h"
 
 namespace troupe::kernels {
 namespace {
@@ -14,13 +15,14 @@ struct Choice {
   std::vector<float> weights;
 };
 
-Choice gate(const Context& ctx, const GateConfig& c, const std::vector<float>& logits,
+Choice gate(Stream& stream, const GateConfig& c, const std::vector<float>& logits,
             const float* bias = nullptr) {
   const std::size_t rows = logits.size() / static_cast<std::size_t>(c.experts);
   const std::size_t count = rows * static_cast<std::size_t>(c.top_k);
   Choice out{std::vector<std::int32_t>(count), std::vector<float>(count)};
-  moe_gate(ctx, c, const_rows(logits.data(), rows, static_cast<std::size_t>(c.experts)), bias,
-           out.ids.data(), out.weights.data());
+  std::vector<float> x = logits;
+  moe_gate(stream, c, matrix(x, static_cast<std::int64_t>(rows)), bias, out.ids.data(),
+           out.weights.data());
   return out;
 }
 
@@ -43,6 +45,7 @@ std::vector<std::pair<std::size_t, double>> exact(const GateConfig& c, const flo
   for (std::size_t e = 0; e < n; ++e) {
     const double x = std::exp(static_cast<double>(logits[e]));
     score[e] = c.scoring == GateScoring::kSigmoid ? x / (1 + x) : x / total;
+    if (c.scoring == GateScoring::kSoftmaxChosen) score[e] = static_cast<double>(logits[e]);
     choice[e] = score[e] + (bias != nullptr ? static_cast<double>(bias[e]) : 0);
   }
   if (c.method != GateMethod::kGreedy) {
@@ -60,6 +63,11 @@ std::vector<std::pair<std::size_t, double>> exact(const GateConfig& c, const flo
   }
   auto ids = best(choice, static_cast<std::size_t>(c.top_k));
   std::sort(ids.begin(), ids.end());
+  if (c.scoring == GateScoring::kSoftmaxChosen) {
+    double of_chosen = 0;
+    for (std::size_t e : ids) of_chosen += score[e] = std::exp(score[e]);
+    for (std::size_t e : ids) score[e] /= of_chosen;
+  }
   double sum = 1e-20;
   for (std::size_t e : ids) sum += score[e];
   std::vector<std::pair<std::size_t, double>> out;
@@ -77,10 +85,11 @@ const std::vector<GateConfig> kConfigs = {
     {GateScoring::kSoftmax, GateMethod::kGroupLimitedGreedy, 160, 8, 3, 6, false, 16.0f},
     {GateScoring::kSoftmax, GateMethod::kGreedy, 5, 1, 1, 5, true, 1.0f},
     {GateScoring::kSigmoid, GateMethod::kNoauxTc, 4, 4, 1, 1, true, 1.0f},
+    {GateScoring::kSoftmaxChosen, GateMethod::kGreedy, 32, 1, 1, 4, false, 1.0f},
 };
 
 TEST_CASE("the gate chooses what the published routers choose") {
-  TestContext ctx(Numerics::kReference, 2);
+  TestStream stream({}, 2);
   for (const GateConfig& c : kConfigs) {
     const auto n = static_cast<std::size_t>(c.experts), k = static_cast<std::size_t>(c.top_k);
     const auto logits = random_values(50 * n, 1, 4);
@@ -88,7 +97,7 @@ TEST_CASE("the gate chooses what the published routers choose") {
     const auto bias = random_values(n, 2, 0.8f);
     for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
       INFO("experts=" << c.experts << " bias=" << (b != nullptr));
-      const Choice got = gate(ctx, c, logits, b);
+      const Choice got = gate(stream, c, logits, b);
       for (std::size_t r = 0; r < 50; ++r) {
         const auto expected = exact(c, logits.data() + r * n, b);
         for (std::size_t i = 0; i < k; ++i) {
@@ -100,20 +109,44 @@ TEST_CASE("the gate chooses what the published routers choose") {
   }
 }
 
+TEST_CASE("the gate has the bits of its twin, of any numbers and for every family") {
+  for (const Family& f : families())
+    for (const GateConfig& c : kConfigs) {
+      TestStream stream(f, 2);
+      std::vector<float> logits = Random(5).wild_values(60 * c.experts);
+      for (std::size_t i = 0; i < logits.size(); i += 7)
+        logits[i] = i % 3 == 0 ? std::nanf("") : i % 3 == 1 ? INFINITY : -90.0f;
+      const auto bias = random_values(static_cast<std::size_t>(c.experts), 2, 0.8f);
+      const Choice got = gate(stream, c, logits, bias.data());
+      Choice expected;
+      for (std::size_t r = 0; r < 60; ++r) {
+        const auto n = static_cast<std::size_t>(c.experts);
+        std::vector<float> row(n);
+        std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(r * n), n, row.begin());
+        const auto one = twin::gate(c, row, bias);
+        expected.ids.insert(expected.ids.end(), one.ids.begin(), one.ids.end());
+        expected.weights.insert(expected.weights.end(), one.weights.begin(), one.weights.end());
+      }
+      CHECK(got.ids == expected.ids);
+      CHECK(differences(got.weights, expected.weights) == 0);
+    }
+}
+
 TEST_CASE("of equal scores the lowest expert wins") {
-  TestContext ctx(Numerics::kReference);
+  TestStream stream(Family{});
   for (GateConfig c : kConfigs) {
-    const Choice got = gate(ctx, c, std::vector<float>(static_cast<std::size_t>(c.experts), 0.5f));
+    const std::vector<float> equal(static_cast<std::size_t>(c.experts), 0.5f);
+    const Choice got = gate(stream, c, equal);
     for (int i = 0; i < c.top_k; ++i) CHECK(got.ids[static_cast<std::size_t>(i)] == i);
   }
 }
 
 TEST_CASE("logits that are not numbers still choose distinct experts") {
-  TestContext ctx(Numerics::kReference);
+  TestStream stream(Family{});
   for (const GateConfig& c : kConfigs) {
     for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
       std::vector<float> logits(static_cast<std::size_t>(c.experts), bad);
-      const Choice got = gate(ctx, c, logits);
+      const Choice got = gate(stream, c, logits);
       const std::set<std::int32_t> distinct(got.ids.begin(), got.ids.end());
       CHECK(distinct.size() == got.ids.size());
       CHECK(*distinct.begin() >= 0);
@@ -126,13 +159,13 @@ TEST_CASE("the gate treats every row by itself") {
   const GateConfig& c = kConfigs[0];
   const auto logits = random_values(512 * 256, 3, 4);
   const auto bias = random_values(256, 4, 0.1f);
-  TestContext one(Numerics::kReference);
+  TestStream one(Family{});
   const Choice all = gate(one, c, logits, bias.data());
   for (int threads = 1; threads <= 4; ++threads) {
-    TestContext ctx(Numerics::kReference, threads);
+    TestStream stream({}, threads);
     for (std::size_t rows : kRowCounts) {
       const std::vector<float> some(logits.begin(), logits.begin() + static_cast<long>(rows * 256));
-      const Choice got = gate(ctx, c, some, bias.data());
+      const Choice got = gate(stream, c, some, bias.data());
       CHECK(std::equal(got.ids.begin(), got.ids.end(), all.ids.begin()));
       CHECK(same_bits(got.weights.data(), all.weights.data(), got.weights.size()));
     }

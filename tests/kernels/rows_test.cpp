@@ -1,6 +1,7 @@
 /// The ops that treat every row by itself: norms, activations, rotary turns, rounding.
 #include <functional>
 
+#include "kernels/attention.h"
 #include "kernels/combine.h"
 #include "kernels/embedding.h"
 #include "kernels/residual.h"
@@ -8,197 +9,290 @@
 #include "kernels/rope.h"
 #include "kernels/round_wire.h"
 #include "kernels/silu_mul.h"
+#include "runtime/bf16.h"
 #include "support.h"
+#include "tests/kernels/twin_attention.h"
+#include "tests/kernels/twin_rows.h"
 
 namespace troupe::kernels {
 namespace {
 
-constexpr std::size_t kWidths[] = {1, 2, 7, 16, 33, 100, 576};
+using Row = std::vector<float>;
 
-/// Runs an op over 512 rows one by one, then in batches on 1 to 4 threads; bits must be equal.
-/// The op turns x [rows, d] into y [rows, d]; `first` is the number of its first row.
-using RowFunction = std::function<void(const Context&, std::size_t first, ConstRows x, Rows y)>;
+constexpr std::int64_t kWidths[] = {1, 2, 7, 16, 33, 100, 127, 128, 129, 576, 1000};
+/// What tests of single numbers are made of, among random ones of any size.
+const Row kHostile = {
+    NAN,   INFINITY,  -INFINITY, 3.4e38f, -3.4e38f, 0.0f,     -0.0f,
+    1e-45f, 0x1p-126f, 0x1.fffffep-127f, 0x1.000002p-126f, 448.0f, 464.0f, 465.0f,
+    -87.0f, -87.1f, 87.5f, 89.0f, -1000.0f, 1000.0f};
 
-void check_invariance(std::size_t d, const RowFunction& op) {
-  const auto x = random_values(512 * d, 1, 3);
-  for (Numerics family : supported_numerics()) {
-    std::vector<float> alone(512 * d), y(512 * d);
-    TestContext one(family);
-    for (std::size_t r = 0; r < 512; ++r)
-      op(one, r, const_rows(x.data() + r * d, 1, d), make_rows(alone.data() + r * d, 1, d));
-    for (int threads = 1; threads <= 4; ++threads) {
-      TestContext ctx(family, threads);
-      for (std::size_t rows : kRowCounts) {
-        op(ctx, 0, const_rows(x.data(), rows, d), make_rows(y.data(), rows, d));
-        CHECK(same_bits(y.data(), alone.data(), rows * d));
-      }
+Row wild_row(std::int64_t n, unsigned seed) {
+  Row x = Random(seed).wild_values(n);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (seed % 2 == 0 && i % 5 == 3) x[i] = kHostile[(i / 5 + seed) % kHostile.size()];
+  return x;
+}
+
+Row row_of(const Row& v, std::int64_t r, std::int64_t d) {
+  Row out(static_cast<std::size_t>(d));
+  std::copy_n(v.begin() + r * d, d, out.begin());
+  return out;
+}
+
+Weight vector(Numerics numerics, const Row& values) {
+  TestMatrix m{Codes::kF32, 1, static_cast<std::int64_t>(values.size())};
+  for (const float v : values) append(m.data, v);
+  return pack(numerics, m, {1, false, true});
+}
+
+/// Turns x [rows, d] into y [rows, d]; `first` is the number of its first row.
+using Op = std::function<void(Stream&, std::int64_t first, const Tensor& x, const Tensor& y)>;
+using Twin = std::function<Row(Numerics, std::int64_t row, const Row& x)>;
+
+/// Every family has the twin's bits, for rows in batches of any size on 1 to 4 threads.
+void check(std::int64_t d, const Op& op, const Twin& twin) {
+  Row x;
+  for (unsigned r = 0; r < 512; ++r)
+    for (const float v : wild_row(d, r + 1)) x.push_back(v);
+  for (const Family& f : families()) {
+    CAPTURE(to_string(f));
+    Row expected;
+    for (std::int64_t r = 0; r < 512; ++r)
+      for (const float v : twin(f.numerics, r, row_of(x, r, d))) expected.push_back(v);
+    for (const std::size_t rows : kRowCounts) {
+      TestStream stream(f, 1 + static_cast<int>(rows % 4));
+      const auto count = static_cast<std::int64_t>(rows), first = 512 - count;
+      Row y(rows * static_cast<std::size_t>(d), 7.0f);
+      op(stream, first, matrix(x, 512).part(first, count), matrix(y, count));
+      const Row last(expected.end() - static_cast<std::ptrdiff_t>(y.size()), expected.end());
+      CHECK(differences(y, last) == 0);
     }
   }
 }
 
 TEST_CASE("rms_norm") {
-  for (std::size_t d : kWidths) {
-    const auto x = random_values(3 * d, 2, 5), weight = random_values(d, 3);
-    std::vector<float> y(3 * d);
-    TestContext ctx(Numerics::kReference);
-    rms_norm(ctx, const_rows(x.data(), 3, d), weight.data(), 1e-6f, make_rows(y.data(), 3, d));
-    for (std::size_t r = 0; r < 3; ++r) {
+  for (const std::int64_t d : kWidths) {
+    const Row weight = Random(3).values(d);
+    check(
+        d,
+        [&](Stream& stream, std::int64_t, const Tensor& x, const Tensor& y) {
+          rms_norm(stream, x, vector(stream.numerics(), weight), 1e-6f, y);
+        },
+        [&](Numerics n, std::int64_t, const Row& x) { return twin::norm(n, x, weight, 1e-6f); });
+  }
+}
+
+TEST_CASE("rms_norm of every head, in place, near float64") {
+  constexpr std::int64_t kD = 100;
+  for (const Family& f : families()) {
+    Row x = Random(5).values(6 * kD);
+    const Row before = x, weight = Random(6).values(kD);
+    TestStream stream(f);
+    const Tensor heads = matrix(x, 2).split(3);
+    rms_norm(stream, heads, vector(f.numerics, weight), 1e-6f, heads);
+    for (std::size_t h = 0; h < 6; ++h) {
       double squares = 0;
-      for (std::size_t i = 0; i < d; ++i) squares += std::pow(x[r * d + i], 2.0);
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(d) + 1e-6);
-      for (std::size_t i = 0; i < d; ++i)
-        CHECK(y[r * d + i] == doctest::Approx(x[r * d + i] * scale * weight[i]).epsilon(1e-6));
+      for (std::size_t i = 0; i < kD; ++i)
+        squares += std::pow(static_cast<double>(before[h * kD + i]), 2);
+      const double scale = 1 / std::sqrt(squares / kD + 1e-6);
+      for (std::size_t i = 0; i < kD; ++i)
+        CHECK(static_cast<double>(x[h * kD + i]) ==
+              doctest::Approx(static_cast<double>(before[h * kD + i]) * scale *
+                              static_cast<double>(weight[i])).epsilon(1e-6));
     }
   }
-  const auto weight = random_values(576, 3);
-  check_invariance(576, [&](const Context& ctx, std::size_t, ConstRows x, Rows y) {
-    rms_norm(ctx, x, weight.data(), 1e-6f, y);
-  });
 }
 
-TEST_CASE("rms_norm of zeros and of what is not a number") {
-  TestContext ctx(Numerics::kReference);
-  std::vector<float> x = {0, 0, std::nanf(""), 1}, weight = {1, 1}, y(4);
-  rms_norm(ctx, const_rows(x.data(), 2, 2), weight.data(), 1e-6f, make_rows(y.data(), 2, 2));
-  CHECK(y[0] == 0);
-  CHECK(std::isnan(y[3]));
-}
-
-TEST_CASE("silu_mul, also in place and at the ends of the range") {
-  for (std::size_t d : kWidths) {
-    const auto up = random_values(d, 5);
-    auto gate = random_values(d, 4, 20);
-    std::vector<double> exact(d);
-    for (std::size_t i = 0; i < d; ++i)
-      exact[i] = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
-    TestContext ctx(Numerics::kReference);
-    const Rows g = make_rows(gate.data(), 1, d);
-    silu_mul(ctx, g, const_rows(up.data(), 1, d), g);
-    for (std::size_t i = 0; i < d; ++i) CHECK(gate[i] == doctest::Approx(exact[i]).epsilon(1e-6));
-  }
-  TestContext ctx(Numerics::kReference);
-  const std::vector<float> gate = {-1000, 1000, INFINITY, std::nanf("")}, up(4, 1.0f);
-  std::vector<float> y(4);
-  silu_mul(ctx, const_rows(gate.data(), 1, 4), const_rows(up.data(), 1, 4),
-           make_rows(y.data(), 1, 4));
-  CHECK(y[0] == 0);
-  CHECK(y[1] == 1000);
-  CHECK(y[2] == INFINITY);
-  CHECK(std::isnan(y[3]));
-  check_invariance(100, [&](const Context& c, std::size_t, ConstRows x, Rows out) {
-    silu_mul(c, x, x, out);
-  });
-}
-
-TEST_CASE("rope turns pairs by their angle") {
-  constexpr std::size_t kHalf = 5, kPositions = 40;
-  std::vector<float> cos, sin;
-  for (std::size_t p = 0; p < kPositions; ++p)
-    for (std::size_t i = 0; i < kHalf; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(10.0, -static_cast<double>(i));
-      cos.push_back(static_cast<float>(std::cos(angle)));
-      sin.push_back(static_cast<float>(std::sin(angle)));
+TEST_CASE("silu_mul, both kinds, also in place") {
+  for (const GatedAct act : {GatedAct{}, GatedAct{GatedAct::Kind::kClampedSwiglu, 7.0f}})
+    for (const std::int64_t d : kWidths) {
+      const Row up = wild_row(d, 8);
+      check(
+          d,
+          [&](Stream& stream, std::int64_t, const Tensor& x, const Tensor& y) {
+            for (std::int64_t r = 0; r < x.rows; ++r) {
+              Row u = up;
+              Tensor to = y.part(r, 1);
+              std::copy_n(static_cast<float*>(x.data) + r * d, d, static_cast<float*>(to.data));
+              silu_mul(stream, act, to, matrix(u, 1), to);
+            }
+          },
+          [&](Numerics, std::int64_t, const Row& x) {
+            Row y;
+            for (std::size_t i = 0; i < x.size(); ++i) y.push_back(twin_act(act, x[i], up[i]));
+            return y;
+          });
     }
-  const RopeTable table = {cos.data(), sin.data(), kPositions, kHalf};
-  TestContext ctx(Numerics::kReference);
-  // Heads with a part that is not turned in front, as q has.
-  constexpr std::size_t kRows = 2, kHeads = 3, kWide = 2 * kHalf + 4;
-  const std::vector<std::int32_t> positions = {0, 33};
-  for (const RopePairs pairs : {RopePairs::kInterleaved, RopePairs::kHalves}) {
-    const auto before = random_values(kRows * kHeads * kWide, 6);
-    auto x = before;
-    rope(ctx, table, pairs, positions.data(),
-         {x.data() + 4, kRows, kHeads, 2 * kHalf, kHeads * kWide, kWide});
-    for (std::size_t r = 0; r < kRows; ++r)
-      for (std::size_t h = 0; h < kHeads; ++h) {
-        const float* a = before.data() + (r * kHeads + h) * kWide;
-        const float* b = x.data() + (r * kHeads + h) * kWide;
-        CHECK(same_bits(a, b, 4));
-        for (std::size_t i = 0; i < kHalf; ++i) {
-          const std::size_t first = 4 + (pairs == RopePairs::kInterleaved ? 2 * i : i);
-          const std::size_t second = pairs == RopePairs::kInterleaved ? first + 1 : first + kHalf;
-          const double angle = positions[r] * std::pow(10.0, -static_cast<double>(i));
-          const double c = std::cos(angle), s = std::sin(angle);
-          CHECK(b[first] == doctest::Approx(a[first] * c - a[second] * s).epsilon(1e-5));
-          CHECK(b[second] == doctest::Approx(a[second] * c + a[first] * s).epsilon(1e-5));
-        }
-      }
+}
+
+TEST_CASE("silu_mul at the ends of the range") {
+  for (const Family& f : families()) {
+    TestStream stream(f);
+    Row gate = {-1000, 1000, INFINITY, NAN}, up(4, 1.0f), y(4);
+    silu_mul(stream, {}, matrix(gate, 1), matrix(up, 1), matrix(y, 1));
+    CHECK(y[0] == 0);
+    CHECK(y[1] == 1000);
+    CHECK(y[2] == INFINITY);
+    CHECK(std::isnan(y[3]));
   }
-  std::vector<std::int32_t> all(512);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    all[i] = static_cast<std::int32_t>(i * 7 % kPositions);
-  check_invariance(2 * kHalf, [&](const Context& c, std::size_t first, ConstRows in, Rows y) {
-    for (std::size_t r = 0; r < in.rows; ++r) std::copy_n(in.row(r), in.cols, y.row(r));
-    rope(c, table, RopePairs::kInterleaved, all.data() + first,
-         {y.data, y.rows, 1, y.cols, y.stride, y.cols});
-  });
+}
+
+TEST_CASE("rope turns the first elements of every head and leaves the rest") {
+  constexpr std::int64_t kHalf = 21, kPositions = 40, kWide = 2 * kHalf + 5;
+  Row cos, sin;
+  for (int p = 0; p < kPositions; ++p)
+    for (int i = 0; i < kHalf; ++i) {
+      cos.push_back(static_cast<float>(std::cos(p * std::pow(10.0, -i / 5.0))));
+      sin.push_back(static_cast<float>(std::sin(p * std::pow(10.0, -i / 5.0))));
+    }
+  std::vector<std::int32_t> positions;
+  for (int r = 0; r < 512; ++r) positions.push_back(r * 7 % kPositions);
+  for (const RopePairs pairs : {RopePairs::kInterleaved, RopePairs::kHalves})
+    check(
+        3 * kWide,
+        [&](Stream& stream, std::int64_t first, const Tensor& x, const Tensor& y) {
+          std::copy_n(static_cast<float*>(x.data), x.rows * x.dim, static_cast<float*>(y.data));
+          rope(stream, {cos.data(), sin.data(), kPositions, kHalf}, pairs, positions.data() + first,
+               y.split(3));
+        },
+        [&](Numerics, std::int64_t row, const Row& x) {
+          const std::int64_t at = positions[static_cast<std::size_t>(row)];
+          Row y;
+          for (std::int64_t h = 0; h < 3; ++h)
+            for (const float v : twin::rope(row_of(x, h, kWide), row_of(cos, at, kHalf),
+                                            row_of(sin, at, kHalf), pairs))
+              y.push_back(v);
+          return y;
+        });
+}
+
+TEST_CASE("residual_add") {
+  for (const std::int64_t d : kWidths)
+    check(
+        d,
+        [&](Stream& stream, std::int64_t, const Tensor& x, const Tensor& y) {
+          std::fill_n(static_cast<float*>(y.data), y.rows * y.dim, 0.125f);
+          residual_add(stream, x, y);
+        },
+        [&](Numerics, std::int64_t, const Row& x) {
+          Row y;
+          for (const float v : x) y.push_back(v + 0.125f);
+          return y;
+        });
+}
+
+TEST_CASE("the wire rounds once") {
+  for (const std::int64_t d : kWidths)
+    for (const DType type : {DType::kBf16, DType::kF32})
+      check(
+          d,
+          [&](Stream& stream, std::int64_t, const Tensor& x, const Tensor& y) {
+            std::vector<std::byte> bytes(static_cast<std::size_t>(x.rows * d) * dtype_size(type));
+            const Tensor there = host_tensor(bytes.data(), type, x.rows, d);
+            to_wire(stream, x, there);
+            from_wire(stream, there, y);
+          },
+          [&](Numerics, std::int64_t, const Row& x) {
+            Row y;
+            for (const float v : x) y.push_back(type == DType::kBf16 ? twin_bf(v) : v);
+            return y;
+          });
 }
 
 TEST_CASE("embedding widens rows") {
   constexpr std::int64_t kN = 20, kK = 33;
-  const auto values = random_values(kN * kK, 7);
-  const auto halves = to_bf16(values);
   const std::vector<std::int32_t> ids = {19, 0, 7, 7};
-  std::vector<float> y(4 * kK);
-  TestContext ctx(Numerics::kReference);
-  embedding(ctx, dense_source(values.data(), WeightType::kF32, kN, kK), ids.data(),
-            make_rows(y.data(), 4, kK));
-  for (std::size_t r = 0; r < 4; ++r)
-    CHECK(same_bits(y.data() + r * kK, values.data() + ids[r] * kK, kK));
-  embedding(ctx, dense_source(halves.data(), WeightType::kBf16, kN, kK), ids.data(),
-            make_rows(y.data(), 4, kK));
-  for (std::size_t i = 0; i < kK; ++i) CHECK(y[kK + i] == rounded(values[i]));
+  for (const Family& f : families())
+    for (const Codes codes : {Codes::kBf16, Codes::kF32}) {
+      TestMatrix m = filled({codes, kN, kK}, 7);
+      const Weight table = pack(f.numerics, m, {1, false, true});
+      const Row values = m.values();
+      Row y(4 * kK), expected;
+      TestStream stream(f);
+      embedding(stream, table, ids.data(), matrix(y, 4));
+      for (const auto id : ids)
+        for (const float v : row_of(values, id, kK)) expected.push_back(v);
+      CHECK(differences(y, expected) == 0);
+    }
 }
 
-TEST_CASE("the wire rounds once") {
-  constexpr std::size_t kRows = 3, kD = 37;
-  auto x = random_values(kRows * kD, 8);
-  x[0] = std::nanf("");
-  x[1] = INFINITY;
-  x[2] = 3.4e38f;
-  TestContext ctx(Numerics::kReference);
-  std::vector<float> y(x.size()), there(x.size());
-  for (const WireType type : {WireType::kF32, WireType::kBf16}) {
-    to_wire(ctx, type, const_rows(x.data(), kRows, kD), there.data());
-    from_wire(ctx, type, there.data(), make_rows(y.data(), kRows, kD));
-    auto in_place = x;
-    round_to_wire(ctx, type, make_rows(in_place.data(), kRows, kD));
-    CHECK(same_bits(in_place.data(), y.data(), y.size()));
-    CHECK(std::isnan(y[0]));
-    CHECK(y[1] == INFINITY);
-    for (std::size_t i = 1; i < x.size(); ++i)
-      CHECK(y[i] == (type == WireType::kF32 ? x[i] : rounded(x[i])));
-  }
-}
-
-TEST_CASE("residual_add and combine add in the order given") {
-  constexpr std::size_t kRows = 2, kD = 21, kPerRow = 3;
-  TestContext ctx(Numerics::kReference, 2);
-  for (const WireType type : {WireType::kF32, WireType::kBf16}) {
-    const auto base = random_values(kRows * kD, 9);
-    const auto outs = random_values(kRows * kPerRow * kD, 10);
-    const auto halves = to_bf16(outs);
-    std::vector<ExpertOutput> list;
-    for (std::size_t i = 0; i < kRows * kPerRow; ++i)
-      list.push_back({type == WireType::kF32 ? static_cast<const void*>(outs.data() + i * kD)
-                                             : halves.data() + i * kD,
+TEST_CASE("combine multiplies, then adds, in the order given") {
+  constexpr std::int64_t kRows = 70, kD = 45, kPerRow = 3;
+  for (const Family& f : families()) {
+    const bool wide = wire_type(f.numerics) == DType::kF32;
+    const Row base = wild_row(kRows * kD, 9), outs = wild_row(kRows * kPerRow * kD, 10);
+    std::vector<std::uint16_t> halves;
+    for (const float v : outs) halves.push_back(to_bf16(v).bits);
+    std::vector<WeightedOutput> list;
+    for (std::int64_t i = 0; i < kRows * kPerRow; ++i)
+      list.push_back({wide ? reinterpret_cast<const std::byte*>(outs.data() + i * kD)
+                           : reinterpret_cast<const std::byte*>(halves.data() + i * kD),
                       0.1f * static_cast<float>(i + 1)});
-    auto y = base;
-    combine(ctx, type, list, kPerRow, make_rows(y.data(), kRows, kD));
-    for (std::size_t r = 0; r < kRows; ++r)
-      for (std::size_t i = 0; i < kD; ++i) {
-        float expected = base[r * kD + i];
-        for (std::size_t e = r * kPerRow; e < (r + 1) * kPerRow; ++e) {
-          const float v = outs[e * kD + i];
-          expected += list[e].weight * (type == WireType::kF32 ? v : rounded(v));
-        }
-        CHECK(y[r * kD + i] == expected);
-      }
+    Row y = base, expected = base;
+    TestStream stream(f, 2);
+    combine(stream, list, kPerRow, matrix(y, kRows));
+    for (std::int64_t i = 0; i < kRows * kPerRow * kD; ++i) {
+      const auto out = static_cast<std::size_t>(i);
+      const float value = wide ? outs[out] : twin_bf(outs[out]);
+      expected[static_cast<std::size_t>(i / kD / kPerRow * kD + i % kD)] +=
+          list[static_cast<std::size_t>(i / kD)].weight * value;
+    }
+    CHECK(differences(y, expected) == 0);
   }
-  check_invariance(33, [](const Context& c, std::size_t, ConstRows x, Rows y) {
-    for (std::size_t r = 0; r < x.rows; ++r) std::copy_n(x.row(r), x.cols, y.row(r));
-    residual_add(c, x, y);
-  });
+}
+
+TEST_CASE("a cache of every type holds the nearest numbers") {
+  for (const Family& f : cache_families()) {
+    Row x = wild_row(64, 2);
+    for (int i = 0; i < 4000; ++i)
+      x.push_back(std::ldexp(1.0f + static_cast<float>(i % 97) / 97, i % 23 - 13));
+    for (const float v : kHostile) x.push_back(v);
+    const auto d = static_cast<std::int64_t>(x.size());
+    const DType type = kv_type(f.numerics);
+    Buffer bytes(x.size() * 3 * dtype_size(type));
+    const KvPool pool{bytes.data(), type, 1, d + 2};
+    const std::int32_t table[] = {1}, positions[] = {0};
+    const std::int32_t* tables[] = {table};
+    TestStream stream(f);
+    store_kv(stream, pool, {tables, positions}, matrix(x, 1), 2);
+    for (std::int64_t i = 0; i < d; ++i) {
+      const std::size_t at = static_cast<std::size_t>(d + 2 + 2 + i) * dtype_size(type);
+      float held = 0;
+      if (type == DType::kF32) std::memcpy(&held, bytes.data() + at, 4);
+      if (type == DType::kF8E4M3) held = e4m3_to_float(static_cast<std::uint8_t>(bytes.data()[at]));
+      if (type == DType::kBf16) {
+        Bf16 half;
+        std::memcpy(&half, bytes.data() + at, 2);
+        held = to_float(half);
+      }
+      CHECK(same_number(held, twin::cached(f.numerics, x[static_cast<std::size_t>(i)])));
+    }
+  }
+}
+
+TEST_CASE("small numbers: every code goes there and back") {
+  for (int code = 0; code < 256; ++code) {
+    const float value = e4m3_to_float(static_cast<std::uint8_t>(code));
+    if (value != value) {
+      CHECK((code & 0x7f) == 0x7f);
+      CHECK(to_e4m3(value) == 0x7f);
+    } else {
+      CHECK(to_e4m3(value) == code);
+      CHECK(same_number(twin::e4m3(value), value));
+    }
+  }
+  for (const float v : wild_row(20000, 4)) {
+    CHECK(same_number(to_float(to_bf16(v)), twin_bf(v)));
+    CHECK(same_number(e4m3_to_float(to_e4m3(v)), twin::e4m3(v)));
+  }
+  for (int code = 0; code < 0x7c00; ++code) {
+    const double exact = code < 0x400 ? std::ldexp(code, -24)
+                                      : std::ldexp(0x400 + code % 0x400, code / 0x400 - 25);
+    CHECK(static_cast<double>(f16_to_float(static_cast<std::uint16_t>(code))) == exact);
+    CHECK(static_cast<double>(f16_to_float(static_cast<std::uint16_t>(code | 0x8000))) == -exact);
+  }
+  CHECK(f16_to_float(0x7c00) == INFINITY);
+  CHECK(std::isnan(f16_to_float(0x7e00)));
 }
 
 }  // namespace

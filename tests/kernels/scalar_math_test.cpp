@@ -9,7 +9,7 @@ namespace {
 
 TEST_CASE("float32 exp is within two units in the last place") {
   double worst = 0;
-  for (float x = -87; x < 88.7f; x += 0.00137f) {
+  for (float x = -87.0f; x < 88.7f; x += 0.00137f) {
     const double exact = std::exp(static_cast<double>(x));
     worst = std::max(worst, std::abs(exp_f32(x) / exact - 1));
   }
@@ -19,7 +19,8 @@ TEST_CASE("float32 exp is within two units in the last place") {
   CHECK(exp_f32(-INFINITY) == 0);
   CHECK(exp_f32(1000) == INFINITY);
   CHECK(std::isnan(exp_f32(std::nanf(""))));
-  CHECK(exp_f32(-100) == doctest::Approx(std::exp(-100.0)).epsilon(0.02));
+  CHECK(exp_f32(-87.0f) > 0x1p-126f);
+  CHECK(exp_f32(-87.00001f) == 0);
   CHECK(sigmoid_f32(0) == 0.5f);
   CHECK(sigmoid_f32(-200) == 0);
 }
@@ -48,7 +49,6 @@ TEST_CASE("float64 functions are within some units in the last place") {
   CHECK(log_f64(1) == 0);
   CHECK(log_f64(0) == -INFINITY);
   CHECK(std::isnan(log_f64(-1)));
-  CHECK(log_f64(5e-324) == doctest::Approx(std::log(5e-324)));
   CHECK(pow_f64(10000, -0.25) == doctest::Approx(0.1).epsilon(1e-15));
   CHECK(sqrt_f32(2.0f) == std::sqrt(2.0f));
 }

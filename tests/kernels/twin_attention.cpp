@@ -1,133 +1,115 @@
+#include "tests/kernels/twin_attention.h"
+
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/scalar_math.h"
-#include "runtime/limits.h"
-#include "tests/kernels/twin.h"
+#include "tests/kernels/twin_products.h"
 
-namespace troupe::kernels {
+namespace troupe::kernels::twin {
 namespace {
 
 using Row = std::vector<float>;
 
-constexpr std::size_t kChunk = limits::kAttentionChunk;
+/// A softmax of a stretch of the context before it is divided.
+struct Partial {
+  float m = 0, l = 0;
+  Row out;
+};
 
-Row padded(Row v, std::size_t to) {
-  v.resize((v.size() + to - 1) / to * to);
-  return v;
-}
+struct Attention {
+  const Context& c;
+  bool plain = c.numerics == Numerics::kReference;
 
-/// reference: two products of 8 running sums each.
-float dot_reference(const float* a, const float* b, std::size_t n) {
-  float s[8] = {};
-  for (std::size_t i = 0; i < n; ++i) s[i % 8] += a[i] * b[i];
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
-
-/// avx2: of every 16 elements the 8 even ones and the 8 odd ones in running sums of their own.
-float dot_avx2(const Row& q, const Row& k) {
-  float s[16] = {};
-  for (std::size_t i = 0; i < q.size(); ++i) s[i % 16] = std::fma(q[i], k[i], s[i % 16]);
-  float v[8];
-  for (std::size_t j = 0; j < 8; ++j) v[j] = s[2 * j] + s[2 * j + 1];
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-
-/// avx512_bf16: 16 running sums over pairs.
-float dot_avx512(const Row& q, const Row& k) {
-  float s[16] = {};
-  for (std::size_t i = 0; i < q.size(); i += 2) {
-    float& sum = s[i / 2 % 16];
-    sum = twin_dot_pair(sum, &q[i], &k[i]);
+  float rounded(float x) const { return plain ? x : twin_bf(x); }
+  float sum(const Row& x, const Row& w) const {
+    return TwinSum{plain ? Numerics::kReference : Numerics::kBf16}(
+        x.data(), w.data(), static_cast<std::int64_t>(x.size()));
   }
-  float t[4];
-  for (std::size_t j = 0; j < 4; ++j)
-    t[j] = (s[4 * j] + s[4 * j + 2]) + (s[4 * j + 1] + s[4 * j + 3]);
-  return (t[0] + t[2]) + (t[1] + t[3]);
-}
+  float add(float a, float b, float to) const { return plain ? a * b + to : std::fma(a, b, to); }
 
-struct TwinContext {
-  Numerics numerics;
-  const AttentionQuestion& q;
-  std::vector<Row> slots;  // [positions][kv_lora + rope], as the cache holds them
-
-  float score(const Row& query, const Row& slot) const {
-    constexpr float kScale = AttentionQuestion::kScale;
-    if (numerics == Numerics::kReference)
-      return kScale * (dot_reference(query.data(), slot.data(), q.kv_lora) +
-                       dot_reference(&query[q.kv_lora], &slot[q.kv_lora], q.rope));
-    if (numerics == Numerics::kAvx2) return kScale * dot_avx2(padded(query, 16), padded(slot, 16));
-    Row rounded = padded(query, 32);
-    std::transform(rounded.begin(), rounded.end(), rounded.begin(), rounded_to_bf16);
-    return dot_avx512(rounded, padded(slot, 32)) * kScale;
-  }
-
-  /// The weights' sum of a chunk; `reference` adds to what it has one after the other.
-  float add_weights(float total, const Row& weights) const {
-    if (numerics == Numerics::kReference) {
-      for (const float w : weights) total += w;
-      return total;
+  /// Positions [first, first + 256): those before `from` and after `position` weigh nothing.
+  std::optional<Partial> tile(const Row& query, std::int64_t first, std::int64_t from,
+                              std::int64_t position) const {
+    Row score(256, -HUGE_VALF);
+    Partial tile;
+    tile.m = -HUGE_VALF;
+    bool any = false;
+    const auto sees = [&](std::int64_t p) { return p >= from && p <= position; };
+    for (std::int64_t i = 0; i < 256; ++i) {
+      if (!sees(first + i)) continue;
+      any = true;
+      auto& s = score[static_cast<std::size_t>(i)];
+      s = c.scale * sum(query, c.keys[static_cast<std::size_t>(first + i)]);
+      tile.m = tile.m > s ? tile.m : s;
     }
-    float s[16] = {};
-    for (std::size_t p = 0; p < weights.size(); ++p) s[p % 16] += weights[p];
-    for (std::size_t half = 8; half > 0; half /= 2)
-      for (std::size_t j = 0; j < half; ++j) s[j] += s[j + half];
-    return total + s[0];
+    if (!any) return std::nullopt;
+    Row p(256), one(256);
+    for (std::size_t i = 0; i < 256; ++i) {
+      if (!sees(first + static_cast<std::int64_t>(i))) continue;
+      p[i] = rounded(exp_f32(score[i] - tile.m));
+      one[i] = 1;
+    }
+    tile.l = sum(p, one);
+    for (std::size_t d = 0; d < c.values[0].size(); ++d) {
+      Row v(256);
+      for (std::size_t i = 0; i < 256; ++i)
+        if (const auto at = first + static_cast<std::int64_t>(i); sees(at))
+          v[i] = c.values[static_cast<std::size_t>(at)][d];
+      tile.out.push_back(sum(p, v));
+    }
+    return tile;
   }
 
-  Row attend(const Row& query, std::size_t count) const {
-    Row out(q.kv_lora);
-    float highest = -__builtin_inff(), total = 0;
-    for (std::size_t first = 0; first < count; first += kChunk) {
-      Row weights;
-      for (std::size_t p = first; p < std::min(count, first + kChunk); ++p)
-        weights.push_back(score(query, slots[p]));
-      const float before = highest;
-      highest = std::max(before, *std::max_element(weights.begin(), weights.end()));
-      const float shrink = first == 0 ? 0.0f : exp_f32(before - highest);
-      for (float& w : weights) w = exp_f32(w - highest);
-      total = add_weights(total * shrink, weights);
-      for (std::size_t d = 0; d < q.kv_lora; ++d) {
-        out[d] *= shrink;
-        for (std::size_t p = 0; p < weights.size(); ++p) {
-          const float value = slots[first + p][d];
-          out[d] = numerics == Numerics::kReference ? out[d] + weights[p] * value
-                                                    : std::fma(weights[p], value, out[d]);
-        }
-      }
+  void fold(std::optional<Partial>& into, const Partial& next) const {
+    if (!into) {
+      into = next;
+      return;
     }
-    for (float& x : out) x /= total;
-    return out;
+    const float m = into->m > next.m ? into->m : next.m;
+    const float x = exp_f32(next.m - m), y = exp_f32(into->m - m);
+    into->m = m;
+    into->l = add(next.l, x, into->l * y);
+    for (std::size_t d = 0; d < next.out.size(); ++d)
+      into->out[d] = add(next.out[d], x, into->out[d] * y);
   }
 };
 
 }  // namespace
 
-std::vector<float> twin_attention(Numerics numerics, const AttentionQuestion& q, Integers in) {
-  const auto count = static_cast<std::size_t>(q.last) + 1;
-  const bool rounds = wire_type(numerics) == WireType::kBf16;
-  const Row latent = in.values(count * q.kv_lora), rotary = in.values(count * q.rope);
-  const Row q_latent = in.values(q.rows * q.heads * q.kv_lora);
-  const Row q_rotary = in.values(q.rows * q.heads * q.rope);
-  const auto join = [&](const Row& a, const Row& b, std::size_t i) {
-    Row row(a.begin() + static_cast<std::ptrdiff_t>(i * q.kv_lora),
-            a.begin() + static_cast<std::ptrdiff_t>((i + 1) * q.kv_lora));
-    row.insert(row.end(), b.begin() + static_cast<std::ptrdiff_t>(i * q.rope),
-               b.begin() + static_cast<std::ptrdiff_t>((i + 1) * q.rope));
-    return row;
-  };
-  TwinContext context{numerics, q, {}};
-  for (std::size_t p = 0; p < count; ++p) {
-    Row slot = join(latent, rotary, p);
-    if (rounds) std::transform(slot.begin(), slot.end(), slot.begin(), rounded_to_bf16);
-    context.slots.push_back(std::move(slot));
-  }
-  std::vector<float> out;
-  for (std::size_t i = 0; i < q.rows * q.heads; ++i) {
-    const Row one = context.attend(join(q_latent, q_rotary, i), count - i / q.heads);
-    out.insert(out.end(), one.begin(), one.end());
-  }
-  return out;
+float e4m3(float x) {
+  if (std::isnan(x)) return x;
+  const double size = std::abs(static_cast<double>(x));
+  if (size >= 448) return std::copysign(448.0f, x);
+  // A power of two; all is exact in float64.
+  const int step = (size < 0x1p-6 ? -6 : std::ilogb(size)) - 3;
+  const double nearest = std::ldexp(std::nearbyint(std::ldexp(size, -step)), step);
+  return std::copysign(static_cast<float>(nearest), x);
 }
 
-}  // namespace troupe::kernels
+float cached(Numerics numerics, float x) {
+  if (numerics == Numerics::kReference) return x;
+  return numerics == Numerics::kBf16KvFp8 ? e4m3(x) : twin_bf(x);
+}
+
+std::vector<float> attention(const Context& context, const std::vector<float>& query,
+                             std::int64_t position, const float* sink) {
+  const Attention a{context};
+  Row q = query;
+  for (float& x : q) x = a.rounded(x);
+  const std::int64_t from =
+      context.window == 0 ? 0 : std::max<std::int64_t>(0, position - context.window + 1);
+  std::optional<Partial> total;
+  for (std::int64_t part = 0; part <= position; part += 1024) {
+    std::optional<Partial> of_part;
+    for (std::int64_t t = part; t < part + 1024 && t <= position; t += 256)
+      if (const auto tile = a.tile(q, t, from, position)) a.fold(of_part, *tile);
+    if (of_part) a.fold(total, *of_part);
+  }
+  if (sink != nullptr) a.fold(total, {*sink, 1, Row(total->out.size())});
+  for (float& x : total->out) x *= 1.0f / total->l;
+  return total->out;
+}
+
+}  // namespace troupe::kernels::twin

@@ -39,14 +39,15 @@ std::vector<Request> some_requests(std::int32_t vocab) {
 std::vector<Answer> answers_with(const std::shared_ptr<const Checkpoint>& checkpoint,
                                  const Spread& spread, std::int32_t chunk) {
   LocalModel model(checkpoint, spread);
-  return generate(model, some_requests(checkpoint->config().vocab_size), chunk);
+  return generate(model, some_requests(checkpoint->spec().vocab), chunk);
 }
 
-TEST_CASE("answers do not depend on chunks, blocks, batches, shards, groups or threads") {
-  for (const char* folder : {"tests/golden/v3", "tests/golden/v2-lite",
-                             "tools/demo/pocket-dictionary"}) {
+TEST_CASE("answers depend on no chunk, block, batch, shard, group, thread or instruction") {
+  for (const char* folder :
+       {"tests/golden/v3", "tests/golden/v2-lite", "tests/golden/v3-fp8", "tests/golden/gpt-oss",
+        "tests/golden/glm4-moe", "tests/golden/qwen2", "tools/demo/pocket-dictionary"}) {
     const auto checkpoint = must(Checkpoint::open(source_path(folder)));
-    for (const Numerics numerics : supported_numerics()) {
+    for (const Numerics numerics : numerics_of(supported_cpu_families().back())) {
       CAPTURE(std::string(folder));
       CAPTURE(to_string(numerics));
       Spread plain;
@@ -65,6 +66,11 @@ TEST_CASE("answers do not depend on chunks, blocks, batches, shards, groups or t
         change(spread);
         return answers_with(checkpoint, spread, 16);
       };
+      for (const CpuFamily family : supported_cpu_families()) {
+        if (family == CpuFamily::kBaseline && numerics != Numerics::kReference) continue;
+        CAPTURE(to_string(family));
+        CHECK(changed([&](Spread& s) { s.family = family; }) == expected);
+      }
       CHECK(changed([](Spread& s) { s.block_size = 4; }) == expected);
       CHECK(changed([](Spread& s) { s.threads = 3; }) == expected);
       CHECK(changed([](Spread& s) { s.cuts = {1}; }) == expected);
@@ -78,7 +84,7 @@ TEST_CASE("answers do not depend on chunks, blocks, batches, shards, groups or t
             }) == expected);
 
       LocalModel model(checkpoint, plain);
-      const auto requests = some_requests(checkpoint->config().vocab_size);
+      const auto requests = some_requests(checkpoint->spec().vocab);
       for (std::size_t i = 0; i < requests.size(); ++i)
         CHECK(generate(model, {requests[i]}, 2048)[0] == expected[i]);
     }
@@ -87,11 +93,11 @@ TEST_CASE("answers do not depend on chunks, blocks, batches, shards, groups or t
 
 TEST_CASE("a request resumed from its tokens so far goes on exactly") {
   const auto checkpoint = must(Checkpoint::open(source_path("tests/golden/v3")));
-  for (const Numerics numerics : supported_numerics()) {
+  for (const Numerics numerics : numerics_of(supported_cpu_families().back())) {
     Spread spread;
     spread.numerics = numerics;
     LocalModel model(checkpoint, spread);
-    for (const auto& request : some_requests(checkpoint->config().vocab_size)) {
+    for (const auto& request : some_requests(checkpoint->spec().vocab)) {
       const auto whole = generate(model, {request}, 2048)[0];
       // A replay computes prompt and generated tokens again; the prompt's length stays what it was.
       StepSequence s;
@@ -119,7 +125,7 @@ TEST_CASE("a plan that makes no sense is refused") {
   auto refuses = [&](auto change) {
     StepSequence s = good;
     change(s);
-    StepRun run;
+    Step run;
     return !model.first_shard().begin(run, {StepId{1}, {s}}, nullptr).ok();
   };
   CHECK_FALSE(refuses([](StepSequence&) {}));
@@ -135,7 +141,7 @@ TEST_CASE("a plan that makes no sense is refused") {
   CHECK(refuses([](StepSequence& s) { s.prompt_length = -1; }));
   CHECK(refuses([](StepSequence& s) { s.prompt_logprobs = true; }));
   CHECK(refuses([](StepSequence& s) { s.prompt_logprobs = true, s.targets = {1, 512, -1}; }));
-  StepRun run;
+  Step run;
   CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {}}, nullptr).ok());
   const std::vector<float> hidden(3 * 128);
   CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {good}}, hidden.data()).ok());

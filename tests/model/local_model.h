@@ -11,29 +11,28 @@
 #include <vector>
 
 #include "model/checkpoint.h"
-#include "model/layer_weights.h"
-#include "model/shard_forward.h"
+#include "model/forward/experts.h"
+#include "model/forward/forward.h"
+#include "model/weights.h"
+#include "runtime/float_mode.h"
+#include "tests/model/must.h"
 
 namespace troupe::testing {
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) FAIL(result.error().message);
-  return std::move(*result);
-}
-
-inline std::string source_path(const std::string& relative) {
-  return std::string(TROUPE_SOURCE_DIR) + "/" + relative;
-}
 
 /// How a model is spread over shards and expert groups of this process.
 struct Spread {
   Numerics numerics = Numerics::kReference;
+  CpuFamily family = supported_cpu_families().back();
   std::vector<std::int32_t> cuts;  ///< layers where a new shard begins, beside 0
   std::int32_t block_size = 16;
-  std::int32_t positions = 4096;   ///< of all sequences together
+  std::int32_t positions = 4096;  ///< of all sequences together
   int threads = 1;
-  int expert_groups = 1;           ///< the first is local, the others get their rows as bytes
+  int expert_groups = 1;  ///< the first is local, the others get their rows as bytes
+};
+
+struct SilentListener final : ForwardListener {
+  void on_routed(std::int32_t, std::span<const std::int32_t>) override {}
+  void on_missing(const Step&) override {}
 };
 
 /// The pieces of a model in one process, driven as an actor drives them.
@@ -41,15 +40,15 @@ class LocalModel {
  public:
   LocalModel(std::shared_ptr<const Checkpoint> checkpoint, const Spread& spread)
       : checkpoint_(std::move(checkpoint)), spread_(spread), pool_(spread.threads) {
-    const ModelConfig& config = checkpoint_->config();
+    set_float_mode();
     std::vector<std::int32_t> edges = {0};
     edges.insert(edges.end(), spread.cuts.begin(), spread.cuts.end());
-    edges.push_back(config.num_layers);
-    for (std::size_t i = 0; i + 1 < edges.size(); ++i) add_shard(edges[i], edges[i + 1]);
+    edges.push_back(spec().num_layers());
+    for (std::size_t i = 0; i + 1 < edges.size(); ++i) add_shard(edges[i], edges[i + 1] - 1);
     for (int group = 0; group < spread.expert_groups; ++group) add_group(group);
   }
 
-  const ModelConfig& config() const { return checkpoint_->config(); }
+  const ModelSpec& spec() const { return checkpoint_->spec(); }
   std::int32_t num_blocks() const { return spread_.positions / spread_.block_size; }
   std::int32_t block_size() const { return spread_.block_size; }
 
@@ -57,21 +56,21 @@ class LocalModel {
     const float* hidden = nullptr;
     digests_.clear();
     for (auto& shard : shards_) {
-      const Status begun = shard->forward.begin(shard->run, plan, hidden);
+      const Status begun = shard->forward.begin(shard->step, plan, hidden);
       if (!begun) FAIL(begun.error().message);
-      while (shard->forward.advance(shard->run) == Progress::kNeedExperts) serve(*shard);
-      hidden = shard->run.hidden();
-      const auto& digests = shard->run.digests();
+      SilentListener silent;
+      while (shard->forward.advance(shard->step, sets_[0], silent) == Cut::kExperts) serve(*shard);
+      hidden = static_cast<const float*>(shard->step.hidden.data);
+      const auto& digests = shard->step.digests;
       digests_.insert(digests_.end(), digests.begin(), digests.end());
       if (!between_stages || shard == shards_.back()) continue;
-      travelling_.assign(hidden, hidden + static_cast<std::size_t>(shard->run.rows()) *
-                                              static_cast<std::size_t>(config().hidden_size));
+      travelling_.assign(hidden, hidden + shard->step.rows * shard->step.width);
       between_stages(plan, travelling_);
       hidden = travelling_.data();
     }
     if (told)
-      for (const auto& result : shards_.back()->run.results()) told(result);
-    return shards_.back()->run.results();
+      for (const auto& result : shards_.back()->step.results) told(result);
+    return shards_.back()->step.results;
   }
 
   /// Of the newest step, over all shards.
@@ -83,67 +82,63 @@ class LocalModel {
   /// Sees every result.
   std::function<void(const SequenceResult&)> told;
 
-  ShardForward& first_shard() { return shards_.front()->forward; }
+  Forward& first_shard() { return shards_.front()->forward; }
 
  private:
   struct Shard {
-    Shard(const ModelConfig& config, Numerics numerics, std::shared_ptr<const ShardWeights> weights,
-          KvCache kv, ThreadPool& pool)
-        : cache(std::move(kv)), forward(config, numerics, std::move(weights), cache, pool) {}
+    Shard(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache kv,
+          const kernels::Stream::Options& stream)
+        : cache(std::move(kv)), forward(spec, std::move(weights), cache, stream) {}
     KvCache cache;
-    ShardForward forward;
-    StepRun run;
+    Forward forward;
+    Step step;
   };
+  kernels::Stream::Options stream() { return {spread_.numerics, spread_.family, &pool_}; }
 
   void add_shard(std::int32_t first, std::int32_t last) {
-    auto cache = must(KvCache::create(config(), spread_.numerics,
-                                      {first, last, num_blocks(), spread_.block_size}));
+    auto cache = must(
+        KvCache::create(spec(), spread_.numerics, {first, last, num_blocks(), spread_.block_size}));
     auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last));
-    shards_.push_back(std::make_unique<Shard>(config(), spread_.numerics, std::move(weights),
-                                              std::move(cache), pool_));
+    shards_.push_back(
+        std::make_unique<Shard>(spec(), std::move(weights), std::move(cache), stream()));
   }
 
   void add_group(int group) {
     ExpertSet::Map experts;
-    for (std::int32_t layer = 0; layer < config().num_layers; ++layer) {
-      if (config().layer_kind(layer) != LayerKind::kExperts) continue;
-      for (std::int32_t e = group; e < config().num_experts; e += spread_.expert_groups)
+    for (std::int32_t layer = 0; layer < spec().num_layers(); ++layer) {
+      if (!spec().layers[static_cast<std::size_t>(layer)].has_experts()) continue;
+      for (std::int32_t e = group; e < spec().num_experts(); e += spread_.expert_groups)
         experts[{layer, e}] = must(load_expert(*checkpoint_, spread_.numerics, layer, e));
     }
     sets_.emplace_back(PlacementVersion{1}, std::move(experts));
-    groups_.push_back(std::make_unique<ExpertForward>(config(), spread_.numerics, pool_));
+    groups_.push_back(std::make_unique<ExpertForward>(spec(), stream()));
   }
 
-  /// The cut: local experts in place, the others by way of copied bytes, last group first.
+  /// The cut: what is here, then what is missing by way of copied bytes, last group first.
   void serve(Shard& shard) {
-    std::vector<ShardForward::Missing> missing;
-    shard.forward.run_local_experts(shard.run, sets_[0], missing);
-    const std::size_t bytes = shard.run.wire_row_bytes();
+    Step& step = shard.step;
+    groups_[0]->run(sets_[0], step.pairs());
     for (std::size_t group = sets_.size() - 1; group > 0; --group) {
       std::vector<std::vector<std::byte>> rows, outputs;
-      std::vector<std::int32_t> experts, unknown;
-      std::vector<const ShardForward::Missing*> wanted;
-      for (const auto& m : missing) {
-        if (!sets_[group].has({shard.run.layer(), m.expert})) continue;
+      std::vector<std::int32_t> experts;
+      std::vector<const MissingExpert*> wanted;
+      for (const auto& m : step.missing) {
+        if (!sets_[group].has({step.layer, m.expert})) continue;
         wanted.push_back(&m);
-        const auto* from = shard.run.normed(m.row);
-        rows.emplace_back(from, from + bytes);
-        outputs.emplace_back(bytes);
+        const auto* from = step.wire_row(m.row);
+        rows.emplace_back(from, from + step.wire_row_bytes);
+        outputs.emplace_back(step.wire_row_bytes);
         experts.push_back(m.expert);
       }
       std::vector<const std::byte*> inputs;
       std::vector<std::byte*> targets;
       for (auto& row : rows) inputs.push_back(row.data());
       for (auto& output : outputs) targets.push_back(output.data());
-      groups_[group]->run(sets_[group],
-                          {shard.run.layer(), inputs.data(), experts, targets.data()}, unknown);
-      CHECK(unknown.empty());
+      groups_[group]->run(sets_[group], {step.layer, inputs, experts, targets});
       for (std::size_t i = 0; i < wanted.size(); ++i)
-        std::memcpy(shard.run.expert_output(wanted[i]->row, wanted[i]->slot), outputs[i].data(),
-                    bytes);
+        std::memcpy(step.expert_output(wanted[i]->row, wanted[i]->slot), outputs[i].data(),
+                    step.wire_row_bytes);
     }
-    if (sets_.size() == 1) CHECK(missing.empty());
-    shard.forward.run_shared(shard.run);
   }
 
   std::shared_ptr<const Checkpoint> checkpoint_;

@@ -55,8 +55,7 @@ std::map<TokenId, double> frequencies(const std::vector<float>& logits,
 TEST_CASE("Philox4x32-10 gives the published answers") {
   // Random123's kat_vectors.
   using Words = std::array<std::uint32_t, 4>;
-  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) ==
-        Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}) ==
         Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
@@ -190,8 +189,9 @@ TEST_CASE("log-probabilities are those of the raw logits") {
 
 TEST_CASE("whatever the logits and parameters, a token of the vocabulary comes out") {
   const std::vector<std::vector<float>> rows = {
-      {kNan, kNan, kNan}, {-kInf, -kInf, -kInf}, {kInf, kInf, 0},   {kNan, kInf, -kInf},
-      {3e38f, -3e38f, 0}, {0, 0, 0},             {kNan, 1, -kInf},
+      {kNan, kNan, kNan},  {-kInf, -kInf, -kInf}, {kInf, kInf, 0},
+      {kNan, kInf, -kInf}, {3e38f, -3e38f, 0},    {0, 0, 0},
+      {kNan, 1, -kInf},
   };
   const float values[] = {0, 1, -1, 1e-30f, 1e30f, kNan, kInf, 0.5f};
   const History history({0, 1, 2, 2}, 1);

@@ -7,35 +7,36 @@
 namespace troupe::testing {
 namespace {
 
-ModelConfig deepseek_v3() {
-  ModelConfig config;
-  config.hidden_size = 7168;
-  config.num_experts = 256;
-  config.top_k = 8;
-  return config;
+ModelSpec with_experts(std::int32_t hidden, std::int32_t top_k) {
+  ModelSpec spec;
+  spec.hidden = hidden;
+  LayerSpec layer;
+  layer.feed_forward = FeedForwardKind::kExperts;
+  layer.experts.gate.experts = 256;
+  layer.experts.gate.top_k = top_k;
+  spec.layers.push_back(layer);
+  return spec;
 }
 
 TEST_CASE("a row is as wide as the largest message makes it") {
-  ModelConfig config = deepseek_v3();
-  CHECK(step_row_bytes(config, Numerics::kAmxBf16) == 7168u * 8 * 2);
-  CHECK(step_row_bytes(config, Numerics::kReference) == 7168u * 8 * 4);
-  config.num_experts = 0;
-  CHECK(step_row_bytes(config, Numerics::kAmxBf16) == 7168u * 4);
+  ModelSpec spec = with_experts(7168, 8);
+  CHECK(step_row_bytes(spec, Numerics::kBf16) == 7168u * 8 * 2);
+  CHECK(step_row_bytes(spec, Numerics::kReference) == 7168u * 8 * 4);
+  spec.layers[0].feed_forward = FeedForwardKind::kDense;
+  CHECK(step_row_bytes(spec, Numerics::kBf16) == 7168u * 4);
 }
 
 TEST_CASE("what can never travel is said before anything is loaded") {
-  ModelConfig config = deepseek_v3();
+  const ModelSpec spec = with_experts(7168, 8);
   EngineOptions engine;
-  CHECK(check_steps_travel(config, engine, 163840).ok());
+  CHECK(check_steps_travel(spec, engine, 163840).ok());
   engine.block_size = 1;
-  CHECK(check_steps_travel(config, engine, limits::kStepBlocksMax).ok());
-  const Status blocks = check_steps_travel(config, engine, limits::kStepBlocksMax + 1);
+  CHECK(check_steps_travel(spec, engine, limits::kStepBlocksMax).ok());
+  const Status blocks = check_steps_travel(spec, engine, limits::kStepBlocksMax + 1);
   REQUIRE(!blocks.ok());
   CHECK(blocks.error().message.find("--block-size") != std::string::npos);
 
-  config.hidden_size = 1 << 24;
-  config.top_k = 64;
-  const Status wide = check_steps_travel(config, engine, 4096);
+  const Status wide = check_steps_travel(with_experts(1 << 24, 64), engine, 4096);
   REQUIRE(!wide.ok());
   CHECK(wide.error().message.find("too wide") != std::string::npos);
 }

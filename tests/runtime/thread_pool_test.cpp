@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
+
+#include "runtime/float_mode.h"
 
 using namespace troupe;
 
@@ -90,4 +93,31 @@ TEST_CASE("an interrupted pool ends the loop that runs, and every later one") {
     CHECK_THROWS_AS(loop(), ThreadPool::Interrupted);
     CHECK(run == 0);
   }
+}
+
+TEST_CASE("every thread of a pool computes in the float mode") {
+  ThreadPool pool(3);
+  std::atomic<int> set = 0;
+  pool.on_each_thread([&](int thread) { set += thread == 0 || float_mode_is_set() ? 1 : 0; });
+  CHECK(set == 3);
+}
+
+TEST_CASE("threads that slept are woken, and counted; a loop that follows at once wakes nobody") {
+  if (std::thread::hardware_concurrency() < 2) return;
+  ThreadPool pool(2);
+  const auto loop = [&] { pool.parallel_for(4, [](int, std::size_t) {}); };
+  loop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::uint64_t before = pool.wakeups();
+  loop();
+  CHECK(pool.wakeups() == before + 1);
+  // On a busy machine some fall asleep, but not in every moment.
+  constexpr int kLoops = 100;
+  std::uint64_t fewest = kLoops;
+  for (int moment = 0; moment < 100; ++moment) {
+    const std::uint64_t woken = pool.wakeups();
+    for (int i = 0; i < kLoops; ++i) loop();
+    fewest = std::min(fewest, pool.wakeups() - woken);
+  }
+  CHECK(fewest < kLoops / 2);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <set>
 
 #include "tests/sim/sim_piece.h"
 #include "tests/sim/world.h"
@@ -12,9 +13,9 @@ namespace {
 
 constexpr Duration kCountEvery = std::chrono::seconds(1);
 
-std::uint64_t read_row(const Payload& payload, std::size_t row) {
+std::uint64_t read_row(std::span<const std::byte> bytes, std::size_t row) {
   std::uint64_t value = 0;
-  std::memcpy(&value, payload.bytes.data() + row * kRowBytes, kRowBytes);
+  std::memcpy(&value, bytes.data() + row * kRowBytes, kRowBytes);
   return value;
 }
 
@@ -27,21 +28,38 @@ Payload write_rows(const std::vector<std::uint64_t>& rows) {
 }
 
 /// As its copy there and that device make it.
-std::uint64_t answer_of(const SimDevice& device, std::uint64_t row, const ExpertKey& key) {
+std::uint64_t answer_of(const SimDevice& device, const ExpertWeights& weights, std::uint64_t row,
+                        const ExpertKey& key) {
   const std::uint64_t output = expert_output(row, key.layer, key.expert);
-  return spoilt(spoilt(output, number_of(device.experts()->find(key)->tensors)), device.wrong());
+  return spoilt(spoilt(output, number_of(weights.tensors)), device.wrong());
 }
 
 }  // namespace
 
+std::size_t FakeExperts::run(const ExpertSet& experts, const ExpertPairs& pairs) {
+  std::set<std::int32_t> read;
+  for (std::size_t i = 0; i < pairs.experts.size(); ++i) {
+    const ExpertKey key{pairs.layer, pairs.experts[i]};
+    const ExpertWeights* weights = experts.find(key);
+    if (!weights) continue;
+    read.insert(key.expert);
+    std::uint64_t row = 0;
+    std::memcpy(&row, pairs.rows[i], kRowBytes);
+    const std::uint64_t output = answer_of(device_, *weights, row, key);
+    std::memcpy(pairs.outputs[i], &output, kRowBytes);
+  }
+  return read.size();
+}
+
 // --- One shard ----------------------------------------------------------------------------------
 
-FakeCompute::FakeCompute(ShardSpec spec, SimHost& host)
+FakeCompute::FakeCompute(ShardSpec spec, SimHost& host, std::shared_ptr<FakeExperts> experts)
     : spec_(std::move(spec)),
       host_(host),
       slots_(static_cast<std::size_t>((spec_.layers.last - spec_.layers.first + 1) * spec_.blocks *
                                       spec_.block_size)),
-      writers_(static_cast<std::size_t>(spec_.blocks)) {}
+      users_(static_cast<std::size_t>(spec_.blocks)),
+      experts_(std::move(experts)) {}
 
 std::uint64_t& FakeCompute::slot(std::int32_t layer, const StepSequence& sequence,
                                  std::int32_t position) {
@@ -54,77 +72,120 @@ std::uint64_t& FakeCompute::slot(std::int32_t layer, const StepSequence& sequenc
                                          position % spec_.block_size)];
 }
 
-ComputeOutcome FakeCompute::begin(const BeginStep& begin, const OnCut& on_cut) {
-  if (const std::string failed = spec_.device->failed(); !failed.empty())
-    return error("The device has failed: " + failed + ".");
+void FakeCompute::tell(const Run& run, ComputeOutcome outcome) const {
+  run.news.lock()->computed(run.id, std::move(outcome));
+}
+
+void FakeCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) {
   const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
-  Run& run = runs_[plan.step];
-  run = Run{begin.plan, {}, spec_.layers.first};
+  if (const std::string failed = spec_.device->failed(); !failed.empty())
+    return news->computed(plan.step, error("The device has failed: " + failed + "."));
+  auto& place = runs_[plan.step];
+  place = std::make_unique<Run>(*this);
+  Run& run = *place;
+  run.id = plan.step;
+  run.plan = begin.plan;
+  run.news = news;
+  run.layer = spec_.layers.first;
   const bool first = spec_.layers.first == 0;
   for (const StepSequence& sequence : plan.sequences) {
-    for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
-      const auto position = sequence.first_position + static_cast<std::int32_t>(i);
-      if (sequence.tokens[i] == kPoison) host_.world().poisoned(host_.machine());
+    for (const TokenId token : sequence.tokens) {
+      if (token == kPoison) host_.world().poisoned(host_.machine());
       Row row;
       if (first) {
-        row.value = embed(sequence.tokens[i], position < sequence.prompt_length);
+        row.value = embed(token);
       } else if ((run.rows.size() + 1) * kRowBytes <= begin.hidden.bytes.size()) {
-        row.value = read_row(begin.hidden, run.rows.size());
+        row.value = read_row(begin.hidden.bytes, run.rows.size());
       }
       run.rows.push_back(row);
     }
   }
   if (!first && begin.hidden.bytes.size() != run.rows.size() * kRowBytes)
-    return wrong("A step began without the rows of the stage before.");
+    return tell(run, wrong("A step began without the rows of the stage before."));
+  if (!own_blocks(plan))
+    return tell(run, wrong("A step writes to a block that another sequence of it has."));
   attend(run);
-  return advance(run, on_cut);
+  advance(run);
 }
 
-ComputeOutcome FakeCompute::resume(const ResumeStep& resume, const OnCut& on_cut) {
-  if (const std::string failed = spec_.device->failed(); !failed.empty())
-    return error("The device has failed: " + failed + ".");
-  const auto it = runs_.find(resume.step);
-  if (it == runs_.end()) return wrong("A step went on that was released.");
-  Run& run = it->second;
-  for (const ExpertArrival& arrival : resume.arrivals) {
-    for (std::size_t i = 0; i < arrival.outputs.size(); ++i) {
-      const MissingOutput& output = arrival.outputs[i];
-      Row& row = run.rows[static_cast<std::size_t>(output.row)];
-      const auto slot = static_cast<std::size_t>(output.slot);
-      if (row.computed[slot] || row.experts[slot] != output.expert)
-        return wrong("An expert's output came twice, or to a row that did not ask for it.");
-      row.computed[slot] = true;
-      row.outputs[slot] = read_row(arrival.payload, i);
+/// Whether each sequence has what it writes to for itself.
+bool FakeCompute::own_blocks(const StepPlanBody& plan) const {
+  std::set<std::int32_t> read, written;
+  for (const StepSequence& sequence : plan.sequences) {
+    const auto first = static_cast<std::size_t>(sequence.first_position / spec_.block_size);
+    for (std::size_t i = 0; i < sequence.block_table.size(); ++i) {
+      if (i < first)
+        read.insert(sequence.block_table[i]);
+      else if (!written.insert(sequence.block_table[i]).second)
+        return false;
     }
   }
+  return std::ranges::none_of(read, [&](std::int32_t block) { return written.contains(block); });
+}
+
+void FakeCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) {
+  if (const std::string failed = spec_.device->failed(); !failed.empty())
+    return news->computed(resume.step, error("The device has failed: " + failed + "."));
+  const auto it = runs_.find(resume.step);
+  if (it == runs_.end())
+    return news->computed(resume.step, wrong("A step went on that was released."));
+  Run& run = *it->second;
+  run.news = news;
+  bool fits = true;
+  resume.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
+    Row& row = run.rows[static_cast<std::size_t>(output.row)];
+    const auto slot = static_cast<std::size_t>(output.slot);
+    fits &= !row.computed[slot] && row.experts[slot] == output.expert;
+    row.computed[slot] = true;
+    row.outputs[slot] = read_row(bytes, 0);
+  });
+  if (!fits)
+    return tell(run, wrong("An expert's output came twice, or to a row that did not ask."));
+  end_layer(run);
+  advance(run);
+}
+
+void FakeCompute::give_up(StepId step) {
+  const auto it = runs_.find(step);
+  if (it != runs_.end() && device().pool().leave(*it->second))
+    tell(*it->second, error("Nobody wants the step any more."));
+}
+
+void FakeCompute::end() {
+  for (const auto& [step, run] : runs_) device().pool().leave(*run);
+}
+
+void FakeCompute::end_layer(Run& run) {
   for (Row& row : run.rows) {
     for (const bool computed : row.computed)
-      if (!computed) return wrong("A step went on without all outputs of its experts.");
+      if (!computed) host_.world().broken("A step went on without all outputs of its experts.");
     row.value = combine(row.value, row.outputs);
   }
   note_canary(run);
   if (++run.layer <= spec_.layers.last) attend(run);
-  return advance(run, on_cut);
 }
 
-ComputeOutcome FakeCompute::advance(Run& run, const OnCut& on_cut) {
+void FakeCompute::advance(Run& run) {
   while (run.layer <= spec_.layers.last) {
-    if (has_experts(run.layer) && !use_experts(run, on_cut)) return {};
+    if (has_experts(run.layer)) return use_experts(run);
     note_canary(run);
     if (++run.layer <= spec_.layers.last) attend(run);
   }
-  return end(run);
+  tell(run, end(run));
 }
 
 void FakeCompute::attend(Run& run) {
   std::size_t next = 0;
   const StepPlanBody& plan = std::get<StepPlan>(*run.plan).body;
   for (const StepSequence& sequence : plan.sequences) {
-    for (const std::int32_t block : sequence.block_table) {
-      StepId& writer = writers_[static_cast<std::size_t>(block)];
-      if (writer > plan.step)
+    const auto first_written = static_cast<std::size_t>(sequence.first_position / spec_.block_size);
+    for (std::size_t i = 0; i < sequence.block_table.size(); ++i) {
+      Users& users = users_[static_cast<std::size_t>(sequence.block_table[i])];
+      const bool writes = i >= first_written;
+      if (users.writer > plan.step || (writes && users.reader > plan.step))
         host_.world().broken("A step went on in a block that a later step has used.");
-      writer = std::max(writer, plan.step);
+      StepId& newest = writes ? users.writer : users.reader;
+      newest = std::max(newest, plan.step);
     }
     std::uint64_t chain = 0;
     for (std::int32_t p = 0; p < sequence.first_position; ++p)
@@ -149,40 +210,65 @@ void FakeCompute::note_canary(Run& run) {
     canary |= sequence.canary;
     for (std::size_t i = 0; i < sequence.tokens.size(); ++i, ++next)
       if (sequence.canary)
-        sum += mix(run.rows[next].value,
-                   static_cast<std::uint64_t>(sequence.first_position) + i);
+        sum += mix(run.rows[next].value, static_cast<std::uint64_t>(sequence.first_position) + i);
   }
   if (canary) run.digests.push_back(sum);
 }
 
-/// False when rows wait for experts elsewhere.
-bool FakeCompute::use_experts(Run& run, const OnCut& on_cut) {
-  const auto held = spec_.device->experts();
+/// Asks for the experts elsewhere, and has those here wait for the device's next pass.
+void FakeCompute::use_experts(Run& run) {
+  run.set = device().experts();
   ExpertCut cut;
   cut.layer = run.layer;
   cut.row_bytes = kRowBytes;
+  run.pair_rows.clear();
+  run.pair_experts.clear();
+  run.pair_outputs.clear();
   std::vector<std::uint64_t> values;
   for (std::size_t r = 0; r < run.rows.size(); ++r) {
     Row& row = run.rows[r];
     values.push_back(row.value);
     row.experts = gate(row.value, run.layer);
     for (std::size_t k = 0; k < kTopK; ++k) {
-      row.computed[k] = held->has({run.layer, row.experts[k]});
-      if (row.computed[k]) {
-        row.outputs[k] = answer_of(device(), row.value, {run.layer, row.experts[k]});
+      row.computed[k] = false;
+      if (run.set->has({run.layer, row.experts[k]})) {
+        run.pair_rows.push_back(reinterpret_cast<const std::byte*>(&row.value));
+        run.pair_experts.push_back(row.experts[k]);
+        run.pair_outputs.push_back(reinterpret_cast<std::byte*>(&row.outputs[k]));
       } else {
-        cut.missing.push_back(
-            {static_cast<std::int32_t>(r), static_cast<std::int32_t>(k), row.experts[k]});
+        cut.missing.push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(k),
+                               row.experts[k], static_cast<std::int32_t>(r)});
       }
     }
   }
-  if (!cut.missing.empty()) {
-    cut.rows = write_rows(values);
-    on_cut(std::move(cut));
-    return false;
+  run.missing = !cut.missing.empty();
+  const std::shared_ptr<ShardNews> news = run.news.lock();
+  if (run.missing) {
+    const auto bytes = std::as_bytes(std::span(values));
+    cut.rows.assign(bytes.begin(), bytes.end());
+    news->cut(run.id, std::move(cut));
   }
-  for (Row& row : run.rows) row.value = combine(row.value, row.outputs);
-  return true;
+  run.pairs = {run.layer, run.pair_rows, run.pair_experts, run.pair_outputs};
+  if (!run.pair_experts.empty()) return device().pool().join(run, news);
+  run.set.reset();
+  tell(run, {});
+}
+
+void FakeCompute::Run::computed(const std::optional<Error>& failed) {
+  goes_on = !failed && !missing;
+  for (std::size_t i = 0; i < pair_experts.size() && !failed; ++i)
+    for (Row& row : rows)
+      for (std::size_t k = 0; k < kTopK; ++k)
+        if (pair_outputs[i] == reinterpret_cast<std::byte*>(&row.outputs[k]))
+          row.computed[k] = true;
+  if (failed) return compute.tell(*this, error(failed->message));
+  if (missing) compute.tell(*this, {});
+}
+
+void FakeCompute::Run::go_on() {
+  if (!goes_on) return;
+  compute.end_layer(*this);
+  compute.advance(*this);
 }
 
 ComputeOutcome FakeCompute::end(const Run& run) const {
@@ -233,28 +319,50 @@ ComputeOutcome FakeCompute::wrong(const std::string& text) const {
 
 // --- One expert group ---------------------------------------------------------------------------
 
-std::vector<PassAnswer> FakePass::run(std::vector<Envelope> questions) {
-  const auto held = device_.experts();
-  std::vector<PassAnswer> answers;
-  for (Envelope& question : questions) {
+struct FakePass::Asked final : ExpertWork {
+  void computed(const std::optional<Error>& error) override {
     const auto& dispatch = std::get<Dispatch>(*question.message);
-    std::vector<std::int32_t> absent;
-    for (const ExpertPair& pair : dispatch.pairs)
-      if (!held->has({dispatch.layer, pair.expert})) absent.push_back(pair.expert);
-    if (!device_.failed().empty() || !absent.empty()) {
-      answers.push_back(not_here(question, absent, "not here"));
-      continue;
-    }
-    std::vector<std::uint64_t> outputs;
-    for (const ExpertPair& pair : dispatch.pairs)
-      outputs.push_back(
-          answer_of(device_, read_row(dispatch.payload, pair.row), {dispatch.layer, pair.expert}));
-    if (host_.world().corrupt_answers.contains(host_.machine())) outputs.push_back(0);
+    if (error) return news->answered({not_here(question, {}, error->message)});
+    if (corrupt) outputs.push_back(0);
     MessagePtr answer = message_of(ExpertOutput{
         dispatch.call, static_cast<std::uint32_t>(outputs.size()), write_rows(outputs)});
-    answers.push_back({std::move(question), std::move(answer)});
+    news->answered({{std::move(question), std::move(answer)}});
   }
-  return answers;
+
+  Envelope question;
+  std::shared_ptr<PassNews> news;
+  bool corrupt = false;
+  std::vector<std::uint64_t> outputs;
+  std::vector<const std::byte*> pair_rows;
+  std::vector<std::int32_t> pair_experts;
+  std::vector<std::byte*> pair_outputs;
+};
+
+void FakePass::run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) {
+  for (Envelope& question : questions) {
+    const auto& dispatch = std::get<Dispatch>(*question.message);
+    const auto asked = std::make_shared<Asked>();
+    asked->set = device_.experts();
+    std::vector<std::int32_t> absent;
+    for (const ExpertPair& pair : dispatch.pairs)
+      if (!asked->set->has({dispatch.layer, pair.expert})) absent.push_back(pair.expert);
+    if (!device_.failed().empty() || !absent.empty()) {
+      news->answered({not_here(question, absent, "not here")});
+      continue;
+    }
+    asked->outputs.resize(dispatch.pairs.size());
+    for (std::size_t i = 0; i < dispatch.pairs.size(); ++i) {
+      asked->pair_rows.push_back(dispatch.payload.bytes.data() + dispatch.pairs[i].row * kRowBytes);
+      asked->pair_experts.push_back(dispatch.pairs[i].expert);
+      asked->pair_outputs.push_back(reinterpret_cast<std::byte*>(&asked->outputs[i]));
+    }
+    asked->pairs = {dispatch.layer, asked->pair_rows, asked->pair_experts, asked->pair_outputs};
+    asked->arithmetic = experts_.get();
+    asked->news = news;
+    asked->corrupt = host_.world().corrupt_answers.contains(host_.machine());
+    asked->question = std::move(question);
+    device_.pool().join(*asked, asked);
+  }
 }
 
 // --- The factory --------------------------------------------------------------------------------
@@ -264,12 +372,25 @@ Result<std::unique_ptr<ShardCompute>> FakeFactory::make_shard(ShardSpec spec) {
     counter_ = spec.counter;
     count();
   }
-  return std::unique_ptr<ShardCompute>(std::make_unique<FakeCompute>(std::move(spec), host_));
+  auto experts = experts_on(*spec.device);
+  return std::unique_ptr<ShardCompute>(
+      std::make_unique<FakeCompute>(std::move(spec), host_, std::move(experts)));
 }
 
 Result<MadePass> FakeFactory::make_pass(const PassSpec& spec) {
-  return MadePass{std::make_unique<FakePass>(
-                        static_cast<const SimDevice&>(*spec.device), host_), kRowBytes};
+  return MadePass{std::make_unique<FakePass>(static_cast<SimDevice&>(*spec.device), host_,
+                                             experts_on(*spec.device)),
+                  kRowBytes};
+}
+
+std::shared_ptr<FakeExperts> FakeFactory::experts_on(const Device& device) {
+  auto& known = experts_[device.options().index];
+  auto experts = known.lock();
+  if (!experts) {
+    experts = std::make_shared<FakeExperts>(static_cast<const SimDevice&>(device));
+    known = experts;
+  }
+  return experts;
 }
 
 /// The rows that the gates choose for are few; what matters to the plan is how they spread.

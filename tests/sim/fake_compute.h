@@ -12,17 +12,30 @@
 
 namespace troupe::sim {
 
+/// What the experts of a device make of rows: numbers of kRowBytes.
+class FakeExperts final : public ExpertArithmetic {
+ public:
+  explicit FakeExperts(const SimDevice& device) : device_(device) {}
+  std::size_t run(const ExpertSet& experts, const ExpertPairs& pairs) override;
+
+ private:
+  const SimDevice& device_;
+};
+
 /// The arithmetic of one shard. It keeps each row in the slot that the block table names, layer by
 /// layer, and reads a row's whole context back from there, as attention does: a wrong table, a
-/// block that two sequences share or a row that was never computed gives other tokens. A step must
-/// not write to a block that a later step has used.
+/// block that two sequences write to, one that is shared for other content, or a row that was never
+/// computed gives other tokens. A step must not write to a block that a later step has used, nor
+/// read one that a later step has written.
 class FakeCompute final : public ShardCompute {
  public:
-  FakeCompute(ShardSpec spec, SimHost& host);
+  FakeCompute(ShardSpec spec, SimHost& host, std::shared_ptr<FakeExperts> experts);
 
-  ComputeOutcome begin(const BeginStep& begin, const OnCut& on_cut) override;
-  ComputeOutcome resume(const ResumeStep& resume, const OnCut& on_cut) override;
+  void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;
+  void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override;
   void release(StepId step) override { runs_.erase(step); }
+  void give_up(StepId step) override;
+  void end() override;
 
  private:
   struct Row {
@@ -31,38 +44,62 @@ class FakeCompute final : public ShardCompute {
     std::array<std::uint64_t, kTopK> outputs{};
     std::array<bool, kTopK> computed{};
   };
-  struct Run {
+  /// The newest steps that used a block.
+  struct Users {
+    StepId reader, writer;
+  };
+  struct Run final : ExpertWork {
+    explicit Run(FakeCompute& c) : compute(c) { arithmetic = c.experts_.get(); }
+    void computed(const std::optional<Error>& error) override;
+    void go_on() override;
+
+    FakeCompute& compute;
+    StepId id;
     MessagePtr plan;
+    std::weak_ptr<ShardNews> news;
     std::vector<Row> rows;
     std::int32_t layer = 0;
-    std::vector<std::uint64_t> digests{};
+    std::vector<std::uint64_t> digests;
+    bool missing = false;  ///< some experts are elsewhere
+    bool goes_on = false;
+    // What waits in the device's pool.
+    std::vector<const std::byte*> pair_rows;
+    std::vector<std::int32_t> pair_experts;
+    std::vector<std::byte*> pair_outputs;
   };
-  ComputeOutcome advance(Run& run, const OnCut& on_cut);
+  void tell(const Run& run, ComputeOutcome outcome) const;
+  void advance(Run& run);
+  void end_layer(Run& run);
+  bool own_blocks(const StepPlanBody& plan) const;
   void attend(Run& run);
   static void note_canary(Run& run);
-  bool use_experts(Run& run, const OnCut& on_cut);
+  void use_experts(Run& run);
   ComputeOutcome end(const Run& run) const;
   static ComputeOutcome error(const std::string& text);
   ComputeOutcome wrong(const std::string& text) const;
-  const SimDevice& device() const { return static_cast<const SimDevice&>(*spec_.device); }
+  SimDevice& device() const { return static_cast<SimDevice&>(*spec_.device); }
   std::uint64_t& slot(std::int32_t layer, const StepSequence& sequence, std::int32_t position);
 
   const ShardSpec spec_;
   SimHost& host_;
   std::vector<std::uint64_t> slots_;  // [layer, block, position]
-  std::vector<StepId> writers_;       // the newest step that wrote to each block
-  std::map<StepId, Run> runs_;
+  std::vector<Users> users_;          // of each block
+  std::map<StepId, std::unique_ptr<Run>> runs_;
+  const std::shared_ptr<FakeExperts> experts_;
 };
 
 /// The arithmetic of an expert group.
 class FakePass final : public ExpertPass {
  public:
-  FakePass(const SimDevice& device, SimHost& host) : device_(device), host_(host) {}
-  std::vector<PassAnswer> run(std::vector<Envelope> questions) override;
+  FakePass(SimDevice& device, SimHost& host, std::shared_ptr<FakeExperts> experts)
+      : device_(device), host_(host), experts_(std::move(experts)) {}
+  void run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) override;
 
  private:
-  const SimDevice& device_;
+  struct Asked;
+  SimDevice& device_;
   SimHost& host_;
+  const std::shared_ptr<FakeExperts> experts_;
 };
 
 class FakeFactory final : public ComputeFactory {
@@ -74,8 +111,11 @@ class FakeFactory final : public ComputeFactory {
  private:
   void count();
 
+  std::shared_ptr<FakeExperts> experts_on(const Device& device);
+
   SimHost& host_;
-  std::shared_ptr<ExpertCounter> counter_;  // of the node, once it has a shard
+  std::map<std::uint32_t, std::weak_ptr<FakeExperts>> experts_;  // by device
+  std::shared_ptr<ExpertCounter> counter_;                       // of the node, once it has a shard
 };
 
 }  // namespace troupe::sim

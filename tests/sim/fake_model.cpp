@@ -24,8 +24,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 32);
 }
 
-std::uint64_t embed(TokenId token, bool prompt) {
-  return mix(static_cast<std::uint64_t>(token) * 2 + (prompt ? 1 : 0), 1);
+std::uint64_t embed(TokenId token) {
+  return mix(static_cast<std::uint64_t>(token), 1);
 }
 
 std::array<std::int32_t, kTopK> gate(std::uint64_t row, std::int32_t layer) {
@@ -79,7 +79,7 @@ Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& s
     return row;
   };
   std::uint64_t last = 0;
-  for (const TokenId token : prompt) last = run(embed(token, true));
+  for (const TokenId token : prompt) last = run(embed(token));
   auto position = static_cast<std::int32_t>(prompt.size());
   while (expected.output.size() < max_tokens) {
     expected.output.push_back(sample(last, sampling, position++));
@@ -88,7 +88,7 @@ Expected expected_of(const std::vector<TokenId>& prompt, const SamplingParams& s
       expected.finish = FinishReason::kStop;
       break;
     }
-    last = run(embed(token, false));
+    last = run(embed(token));
   }
   return expected;
 }

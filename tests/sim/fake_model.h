@@ -30,8 +30,8 @@ ModelCosts costs();
 bool has_experts(std::int32_t layer);
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b);
-/// A token as it enters the first layer. Prompt and output are computed differently.
-std::uint64_t embed(TokenId token, bool prompt);
+/// A token as it enters the first layer.
+std::uint64_t embed(TokenId token);
 /// The experts that a row's gate chooses; all different.
 std::array<std::int32_t, kTopK> gate(std::uint64_t row, std::int32_t layer);
 std::uint64_t expert_output(std::uint64_t row, std::int32_t layer, std::int32_t expert);

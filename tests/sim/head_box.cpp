@@ -58,6 +58,7 @@ SupervisorOptions HeadBox::options() {
   options.engine.min_devices = shape.min_devices;
   options.engine.max_model_len = 64;
   options.engine.block_size = shape.block_size;
+  options.engine.kv_cache_memory = shape.kv_memory;
   options.engine.max_num_seqs = shape.max_seqs;
   options.engine.max_num_batched_tokens = shape.max_batched;
   options.engine.pipeline_parallel_size = shape.pipeline;
@@ -167,7 +168,7 @@ void HeadBox::keep(const KeepTensors& e) {
 }
 
 void HeadBox::read(ReadTensors wanted) {
-  TensorsRead read{wanted.reading, wanted.fresh, {}, {}};
+  TensorsRead read{wanted.reading, wanted.fresh, {}, 0, {}};
   for (const std::string& tensor : wanted.tensors) read.tensors.push_back(proof_of(tensor));
   life_->host.later(std::chrono::milliseconds(world_.loop.pick(1, 20)),
                     [this, life = life_, read = std::move(read)]() mutable {

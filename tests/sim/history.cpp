@@ -108,6 +108,30 @@ RequestSpec make_request(Loop& random, const std::vector<Fault>& faults, const M
   return spec;
 }
 
+/// Prompts that begin like others, or go on from what another was answered, as conversations do;
+/// KV caches that do not hold them all. Drawn apart from the rest, so that it changes nothing else.
+void share_prefixes(History& history) {
+  Loop random(history.seed * 104729 + 5);
+  std::vector<RequestSpec>& requests = history.requests;
+  // One sequence of the longest takes 1,024 bytes if its replica has one stage.
+  if (random.chance(50)) history.shape.kv_memory = random.pick(1, 3) * 1024;
+  if (random.chance(20)) return;
+  for (std::size_t i = 1; i < requests.size(); ++i) {
+    RequestSpec& spec = requests[i];
+    const RequestSpec& other = requests[random.pick(0, i - 1)];
+    if (random.chance(40) || spec.poison || other.poison || spec.odd || other.odd) continue;
+    std::vector<TokenId> begin = other.prompt;
+    if (random.chance(30)) {
+      for (const TokenOutput& token :
+           expected_of(other.prompt, other.sampling, other.max_tokens, other.stops).output)
+        begin.push_back(token.token);
+    }
+    begin.resize(random.pick(1, std::min<std::uint64_t>(begin.size(), 30)));
+    spec.prompt.insert(spec.prompt.begin(), begin.begin(), begin.end());
+    spec.prompt.resize(std::min<std::size_t>(spec.prompt.size(), 30));
+  }
+}
+
 }  // namespace
 
 History make_history(std::uint64_t seed, const Mix& mix) {
@@ -144,6 +168,7 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     spec.odd = !spec.poison;
     if (spec.odd) spec.prompt[random.pick(0, spec.prompt.size() - 1)] = kOdd;
   }
+  share_prefixes(history);
   return history;
 }
 

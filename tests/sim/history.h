@@ -75,6 +75,7 @@ struct Shape {
   int workers = 2;
   int devices = 1;  ///< a worker
   std::uint64_t device_memory = 0;
+  std::uint64_t kv_memory = 0;  ///< as --kv-cache-memory
   int small_worker = -1;  ///< whose devices have a quarter of it; -1: nobody's
   std::uint64_t tier_memory = 0;
   int min_devices = 1;

@@ -13,9 +13,9 @@ constexpr std::uint64_t kKnownRoundMs = 2000;
 
 }  // namespace
 
-Status SimDevice::submit(std::function<void()> job) {
+Status SimDevice::submit(std::function<void()> job, Room room) {
   if (!host_.alive()) return {};
-  if (jobs_.size() >= limits::kComputeQueueMax)
+  if (room == Room::kBounded && jobs_.size() >= limits::kComputeQueueMax)
     return resource_exhausted("A device has too many jobs waiting.");
   jobs_.push_back(std::move(job));
   free_at_ = std::max(free_at_, host_.now()) + kJobTime * (slow_ ? kSlowFactor : 1);

@@ -14,7 +14,7 @@ class SimDevice final : public Device {
  public:
   SimDevice(SimHost& host, const Options& options) : Device(options), host_(host) {}
 
-  Status submit(std::function<void()> job) override;
+  Status submit(std::function<void()> job, Room room = Room::kBounded) override;
   bool makes_progress(TimePoint now, Duration patience) override;
   void probe() override;
   std::uint32_t probe_us() const override { return probe_us_; }
@@ -24,7 +24,10 @@ class SimDevice final : public Device {
   void set_slow(bool slow) { slow_ = slow; }
   void break_kernels();
   /// Drops what waits; the process is dead.
-  void clear() { jobs_.clear(); }
+  void clear() {
+    jobs_.clear();
+    pool().clear();
+  }
   bool stuck() const { return stuck_; }
   bool slow() const { return slow_; }
   /// What its answers are spoilt by; 0: they are right.

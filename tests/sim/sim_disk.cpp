@@ -1,7 +1,7 @@
 #include "tests/sim/sim_disk.h"
 
 #include "actors/worker/preparation.h"
-#include "model/layer_weights.h"
+#include "model/weights.h"
 #include "tests/sim/fake_model.h"
 
 namespace troupe::sim {

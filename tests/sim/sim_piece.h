@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "actors/node_agent/messages.h"
-#include "model/layer_weights.h"
+#include "model/weights.h"
 
 namespace troupe::sim {
 

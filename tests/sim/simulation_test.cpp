@@ -40,7 +40,9 @@ Counters run_seeds(std::uint64_t count, const Mix& mix) {
                              << total.tokens << " tokens, " << total.steps << " steps, "
                              << total.steps_failed << " failed, " << total.dispatches
                              << " questions, " << total.not_here << " refused, " << total.replays
-                             << " replays, " << total.versions << " versions, " << total.recoveries
+                             << " replays, " << total.found << " tokens found, " << total.forgotten
+                             << " times forgotten, " << total.versions << " versions, "
+                             << total.recoveries
                              << " recoveries, " << total.moves << " moves, " << total.lost
                              << " lost, " << total.given_up << " given up; the longest wait took "
                              << std::chrono::duration<double>(total.longest_wait).count() << " s");
@@ -69,6 +71,9 @@ TEST_CASE("nothing is lost, whatever happens to the cluster") {
   CHECK(total.replays > 0);
   CHECK(total.recoveries > 0);
   CHECK(total.not_here > 0);
+  CHECK(total.found > 0);
+  CHECK(total.forgotten > 0);
+  CHECK(total.tables_appended > 0);
 }
 
 TEST_CASE("drains, joins and rebalances let no question be refused") {

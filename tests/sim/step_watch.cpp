@@ -1,7 +1,6 @@
 #include "tests/sim/step_watch.h"
 
-#include <cstdint>
-#include <set>
+#include <algorithm>
 
 #include "runtime/overloaded.h"
 #include "tests/sim/world.h"
@@ -11,6 +10,11 @@ namespace troupe::sim {
 void StepWatch::see(const Envelope& envelope) {
   std::visit(Overloaded{
                  [&](const StepPlan& m) { see_plan(envelope.to, m.body); },
+                 [&](const SequenceEvents& m) {
+                   for (const SequenceEvent& event : m.events)
+                     world_.counters.found += std::max(0, event.cached_tokens);
+                 },
+                 [&](const ForgetPrefixes&) { ++world_.counters.forgotten; },
                  [&](const StepFailed&) { ++world_.counters.steps_failed; },
                  [&](const Dispatch&) { ++world_.counters.dispatches; },
                  [&](const NotHere&) { ++world_.counters.not_here; },
@@ -24,14 +28,11 @@ void StepWatch::see_plan(const Address& shard, const StepPlanBody& plan) {
   if (plan.step <= newest) world_.broken("A step was planned twice.");
   newest = plan.step;
   ++world_.counters.steps;
-  std::set<std::int32_t> blocks;
-  std::size_t rows = 0, entries = 0;
+  std::size_t rows = 0;
   for (const StepSequence& sequence : plan.sequences) {
     rows += sequence.tokens.size();
-    entries += sequence.block_table.size();
-    blocks.insert(sequence.block_table.begin(), sequence.block_table.end());
+    world_.counters.tables_appended += sequence.table_base > 0 && !sequence.block_table.empty();
   }
-  if (blocks.size() != entries) world_.broken("Two sequences of a step share a block.");
   const Shape& shape = world_.shape();
   if (rows == 0 || rows > static_cast<std::size_t>(shape.max_batched) ||
       plan.sequences.size() > static_cast<std::size_t>(shape.max_seqs))

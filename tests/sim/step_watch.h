@@ -9,7 +9,7 @@ namespace troupe::sim {
 class World;
 
 /// Sees every message as its receiver takes it. For each shard: a step is planned once and within
-/// its bounds, and its sequences share no block.
+/// its bounds.
 class StepWatch {
  public:
   explicit StepWatch(World& world) : world_(world) {}

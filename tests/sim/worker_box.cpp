@@ -51,7 +51,7 @@ NodeAgentOptions WorkerBox::options() {
   options.host = "host-" + std::to_string(number_);
   options.pid = 1000 * (number_ + 1) + static_cast<int>(lives_.size());
   options.head = "head:6379";
-  options.numerics = {Numerics::kReference, Numerics::kAvx2};
+  options.numerics = {Numerics::kReference, Numerics::kBf16};
   options.tier_memory = world_.shape().tier_memory;
   if (world_.loop.chance(50) && held_id_ != NodeId{}) {  // it had a disk
     options.held_id = held_id_;

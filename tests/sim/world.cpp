@@ -47,6 +47,9 @@ void Counters::add(const Counters& other) {
   recoveries += other.recoveries;
   moves += other.moves;
   lost += other.lost;
+  found += other.found;
+  forgotten += other.forgotten;
+  tables_appended += other.tables_appended;
   given_up += other.given_up;
   events += other.events;
   longest_wait = std::max(longest_wait, other.longest_wait);

@@ -23,6 +23,9 @@ struct Counters {
   std::uint64_t requests = 0, finished = 0, tokens = 0;
   std::uint64_t steps = 0, steps_failed = 0, dispatches = 0, not_here = 0;
   std::uint64_t replays = 0, versions = 0, recoveries = 0, moves = 0, lost = 0;
+  std::uint64_t found = 0;     ///< tokens whose rows replicas had kept
+  std::uint64_t forgotten = 0;  ///< times that a replica was told to find nothing again
+  std::uint64_t tables_appended = 0;  ///< that were told as differences
   std::uint64_t given_up = 0;  ///< requests that kill their workers
   std::uint64_t events = 0;
   Duration longest_wait{};  ///< as check_rules() counts it

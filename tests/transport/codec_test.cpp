@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "runtime/limits.h"
 #include "schema/envelope.capnp.h"
 #include "tests/transport/message_samples.h"
 
@@ -118,7 +119,7 @@ TEST_CASE("fields arrive under their own names") {
     CHECK(engine.max_model_len == 163840);
     CHECK(engine.block_size == 32);
     CHECK(engine.seed == 42u);
-    CHECK(engine.numerics == Numerics::kAmxBf16);
+    CHECK(engine.numerics == Numerics::kBf16);
     CHECK(engine.pipeline_parallel_size == 3);
   }
   {
@@ -247,7 +248,13 @@ TEST_CASE("values that make no sense are refused") {
   const StepSequence rowless{SequenceId{1}, {0}, 0, {}, 1, {}, true, false, {}};
   const StepSequence targetless{SequenceId{1}, {0}, 0, {1}, 1, {}, true, true, {}};
   const StepSequence beyond{SequenceId{1}, {0}, 0x7fffffff, {1}, 1, {}, true, false, {}};
-  for (const auto& sequence : {rowless, targetless, beyond})
+  StepSequence tableless{SequenceId{1}, {}, 0, {1}, 1, {}, true, false, {}};
+  StepSequence slotless = beyond, baseless = beyond;
+  slotless.first_position = baseless.first_position = 0;
+  CHECK(refusal(StepPlan{0, PlacementVersion{1}, {StepId{1}, {slotless}}}) == "");
+  slotless.table_slot = limits::kStepSequencesMax;
+  baseless.table_base = -1;
+  for (const auto& sequence : {rowless, targetless, beyond, tableless, slotless, baseless})
     CHECK(refusal(StepPlan{0, PlacementVersion{1}, {StepId{1}, {sequence}}}) != "");
 
   Load load;

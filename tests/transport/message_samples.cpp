@@ -31,7 +31,6 @@ EngineOptions engine() {
   e.max_num_batched_tokens = 4096;
   e.block_size = 32;
   e.kv_cache_memory = 1ull << 35;
-  e.kv_cache_dtype = "bf16";
   e.seed = 42;
   e.request_timeout_s = 30;
   e.tensor_parallel_size = 2;
@@ -39,14 +38,15 @@ EngineOptions engine() {
   e.data_parallel_size = 4;
   e.redundant_experts = 8;
   e.min_devices = 5;
-  e.numerics = Numerics::kAmxBf16;
+  e.prefix_caching = false;
+  e.numerics = Numerics::kBf16;
   return e;
 }
 
 Placement placement() {
   const DeviceRef device{NodeId{2}, 3}, other{NodeId{5}, 1};
   return {kVersion,
-          Numerics::kAvx512Bf16,
+          Numerics::kBf16,
           {{0, NodeId{2}, 1000}, {1, NodeId{5}, 2000}},
           {{0, 0, 0, 0, 30, device}, {0, 1, 0, 31, 60, other}, {1, 0, 1, 0, 60, other}},
           {{3, {{0, device}, {255, other}}}, {4, {{7, other}}}},
@@ -62,13 +62,14 @@ Load load() {
 StepPlan plan() {
   const StepSequence prompt{SequenceId{1}, {4, 5, 6}, 16,   {10, 11, 12}, 99,
                             sampling(),    true,      true, {11, -1, 13}, true};
-  const StepSequence decode{SequenceId{2}, {0}, 7, {5}, 6, sampling(), true, false, {}};
+  const StepSequence decode{SequenceId{2}, {}, 7, {5}, 6, sampling(), true, false, {}, false, 3, 1};
   return {3, kVersion, {StepId{1000}, {prompt, decode}}};
 }
 
 GenerationRequest request(Prompt prompt) {
   GenerationRequest r;
   r.prompt = std::move(prompt);
+  r.chat_template_kwargs = R"({"thinking":true})";
   r.max_tokens = 100;
   r.temperature = 0.5f;
   r.top_p = 0.6f;
@@ -90,20 +91,20 @@ GenerationRequest request(Prompt prompt) {
 GenerationEvent generation_event() {
   return {2,     kText,     {token(5), token(6)}, FinishReason::kLength,
           true,  {1, 2, 3}, {token(9)},           {0.5, 1.5, -1},
-          kError};
+          kError, 2};
 }
 
 std::vector<Message> membership_samples() {
-  const ReplicaReport replica{1, 2, 3, 40, 4, 5};
+  const ReplicaReport replica{1, 2, 3, 40, 4, 5, 6};
   return {
-      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kAvx2,
+      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kBf16KvFp8,
                1ull << 63},
       Join{{1, 2},
            "0.1.0",
            "host",
            4711,
            "worker-x",
-           {Numerics::kReference, Numerics::kAvx512Bf16},
+           {Numerics::kReference, Numerics::kBf16},
            "abcdef",
            {{"cuda", 80ull << 30, 16}, {"cpu", 1, 2}},
            NodeId{7},
@@ -116,7 +117,11 @@ std::vector<Message> membership_samples() {
            "net (auto: no verbs)"},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
-      Renew{5, {{1ull << 36, 0.75f, 250, ""}, {1, 1.0f, 0, kText}}, {replica}, {9, 8, 7, 6}, 4},
+      Renew{5,
+            {{1ull << 36, 0.75f, 250, "", 1ull << 40}, {1, 1.0f, 0, kText}},
+            {replica},
+            {9, 8, 7, 6},
+            4},
       Renewed{6},
       Leave{kText},
       load(),
@@ -147,12 +152,14 @@ std::vector<Message> proof_samples() {
       RunCanary{1, 5, {3, 1, 4}, 8},
       CanaryResult{1, 5, {9, 2}, {1ull << 63, 7}},
       CanaryResult{1, 6, {}, {}, kError},
+      ForgetPrefixes{7},
   };
 }
 
 std::vector<Message> work_samples() {
   const SequenceEvent event{
-      SequenceId{5}, 2, true, 7, {token(1)}, FinishReason::kStop, 3, {token(2), token(3)}, kError};
+      SequenceId{5}, 2, true, 7, {token(1)}, FinishReason::kStop, 3, {token(2), token(3)}, kError,
+      96};
   return {
       Submit{SequenceId{1}, 2, {1, 2, 3}, {4, 5}, sampling(), 100, {0, 1}, 3},
       Cancel{SequenceId{1}, 2},

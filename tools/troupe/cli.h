@@ -55,7 +55,7 @@ int fail_with(const Error& error);
 /// Engine flags, shared by up, head and generate.
 struct EngineFlags {
   EngineOptions options;
-  std::string kv_cache_memory = "0", numerics = "auto";
+  std::string kv_cache_memory = "0", kv_cache_dtype = "auto", numerics = "auto";
   bool no_enable_prefix_caching = false;
   std::optional<std::uint64_t> seed;
 };
@@ -75,8 +75,12 @@ struct DeviceFlags {
   std::string device = "cpu";
   std::string device_memory = "0";
   std::string expert_tier_memory = "0";
+  std::string cpu_family = "auto";
   int threads = 0;
 };
+/// The head's too, which computes nothing itself, so that one file serves all.
+void add_cpu_family_flag(CLI::App* command, std::string& family);
+Result<CpuFamily> resolve_cpu_family(const std::string& name);
 void add_device_flags(CLI::App* command, DeviceFlags& flags);
 /// Memory is 0 where none was given.
 Result<Device::Options> resolve(const DeviceFlags& flags);
@@ -95,5 +99,6 @@ void add_stop(Cli& cli);
 void add_generate(Cli& cli);
 void add_tokenize(Cli& cli);
 void add_plan(Cli& cli);
+void add_bench(Cli& cli);
 
 }  // namespace troupe::cli

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "runtime/log.h"
@@ -26,6 +27,22 @@ bool colour_is_wanted() {
   const char* no = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   return isatty(STDERR_FILENO) && !(no && *no) && terminal && std::string_view(terminal) != "dumb";
+}
+
+/// On one line, and nothing that a terminal would obey: messages quote what files say.
+std::string one_line(const std::string& text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n')
+      line += "\\n";
+    else if (byte < 0x20 || byte == 0x7f)
+      line += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    else
+      line += c;
+  }
+  return line;
 }
 
 }  // namespace
@@ -73,7 +90,7 @@ void set_up_command(Cli& cli, CLI::App* command, const std::string& examples, Ac
 int fail(const Error& error, int code) {
   std::fflush(stdout);
   // Messages that are made to be part of others bring no full stop.
-  const std::string& message = error.message;
+  const std::string message = one_line(error.message);
   const bool ends =
       !message.empty() && std::string(".?!").find(message.back()) != std::string::npos;
   std::fprintf(stderr, "troupe: %s%s\n", message.c_str(), ends ? "" : ".");

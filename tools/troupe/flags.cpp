@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
@@ -11,7 +13,7 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     command->add_option(name, value, help)->group(group);
   };
-  add("--model", o.model, "The checkpoint: a Hugging Face folder");
+  add("--model", o.model, "The checkpoint: a Hugging Face folder or a GGUF file");
   add("--served-model-name", o.served_model_name, "Its name in the API (default: the folder's)");
   add("--max-model-len", o.max_model_len,
       "Longest prompt and answer together (default: the model's)");
@@ -21,10 +23,11 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   add("--block-size", o.block_size, "KV cache positions a block (default: 16)");
   add("--kv-cache-memory", flags.kv_cache_memory,
       "KV cache of each shard, as 512MiB, 80GiB or bytes (default: from what the device has)");
-  add("--kv-cache-dtype", o.kv_cache_dtype, "auto: what the numerics ask for");
+  add("--kv-cache-dtype", flags.kv_cache_dtype,
+      "auto, bf16 or fp8: how keys and values are kept; part of the numerics (default: auto)");
   command
       ->add_flag("--no-enable-prefix-caching", flags.no_enable_prefix_caching,
-                 "Accepted for vLLM's users; prefixes are not cached yet")
+                 "Compute every prompt whole, also where an earlier one began alike")
       ->group(group);
   add("--seed", flags.seed, "Seed of requests that have none (default: drawn)");
   add("--request-timeout", o.request_timeout_s,
@@ -36,10 +39,35 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   add("--redundant-experts", o.redundant_experts,
       "Extra copies of experts in every layer (default: 0)");
   add("--numerics", flags.numerics,
-      "auto, reference, avx2, avx512_bf16 or amx_bf16: the kernels, and with them every bit of "
-      "every "
-      "number (default: auto, the fastest that all members have)");
+      "auto, bf16 or reference: what defines every bit of every number. bf16 gives the same bits "
+      "on "
+      "every processor; reference is plain float32, and slow (default: auto, bf16)");
 }
+
+namespace {
+
+Result<std::optional<Numerics>> resolve_numerics(const EngineFlags& flags) {
+  const std::string& kv = flags.kv_cache_dtype;
+  if (kv != "auto" && kv != "bf16" && kv != "fp8")
+    return invalid_argument("--kv-cache-dtype must be auto, bf16 or fp8, not '" + kv + "'.");
+  const std::string& name = flags.numerics;
+  for (const char* other : {"avx512_bf16", "cuda_mma", "cuda_sm90"})
+    if (name == other)
+      return invalid_argument("--numerics " + name +
+                              " is not in this build; it has bf16 and reference.");
+  if (name != "auto" && name != "bf16" && name != "reference")
+    return invalid_argument("--numerics must be auto, bf16 or reference, not '" + name + "'.");
+  if (name == "reference") {
+    if (kv == "auto") return std::optional(Numerics::kReference);
+    return invalid_argument("--kv-cache-dtype " + kv +
+                            " does not go with --numerics reference, which keeps float32.");
+  }
+  if (kv == "fp8") return std::optional(Numerics::kBf16KvFp8);
+  if (name == "auto" && kv == "auto") return std::optional<Numerics>();
+  return std::optional(Numerics::kBf16);
+}
+
+}  // namespace
 
 Result<EngineOptions> resolve(const EngineFlags& flags) {
   EngineOptions o = flags.options;
@@ -50,13 +78,10 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   if (!memory.ok()) return invalid_argument("--kv-cache-memory: " + memory.error().message);
   o.kv_cache_memory = *memory;
   o.seed = flags.seed;
-  if (flags.numerics != "auto") {
-    o.numerics = parse_numerics(flags.numerics);
-    if (!o.numerics)
-      return invalid_argument(
-          "--numerics must be auto, reference, avx2, avx512_bf16 or amx_bf16, not '" +
-          flags.numerics + "'.");
-  }
+  o.prefix_caching = !flags.no_enable_prefix_caching;
+  auto numerics = resolve_numerics(flags);
+  if (!numerics.ok()) return numerics.error();
+  o.numerics = *numerics;
   return o;
 }
 
@@ -72,12 +97,32 @@ void add_network_flags(CLI::App* command, NetworkFlags& flags) {
       ->group("Network");
 }
 
+void add_cpu_family_flag(CLI::App* command, std::string& family) {
+  command
+      ->add_option("--cpu-family", family,
+                   "Instructions to use: auto, avx2, avx512 or amx; the bits are the same "
+                   "(default: auto, the fastest that the processor has)")
+      ->group("Device");
+}
+
+Result<CpuFamily> resolve_cpu_family(const std::string& name) {
+  const auto& have = supported_cpu_families();
+  if (name == "auto") return have.back();
+  const auto family = parse_cpu_family(name);
+  if (!family)
+    return invalid_argument("--cpu-family must be auto, avx2, avx512 or amx, not '" + name + "'.");
+  if (std::find(have.begin(), have.end(), *family) != have.end()) return *family;
+  return invalid_argument("--cpu-family " + name + ": this processor has no such instructions; " +
+                          std::string(to_string(have.back())) + " is its best.");
+}
+
 void add_device_flags(CLI::App* command, DeviceFlags& flags) {
   command->add_option("--device", flags.device, "cpu (default)")->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,
                    "Memory for weights and KV cache, as 80GiB or bytes (default: this machine's)")
       ->group("Device");
+  add_cpu_family_flag(command, flags.cpu_family);
   command->add_option("--threads", flags.threads, "Compute threads (default: all processors)")
       ->group("Device");
 }
@@ -107,6 +152,9 @@ Result<Device::Options> resolve(const DeviceFlags& flags) {
   if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
   Device::Options device;
   device.kind = flags.device;
+  const auto family = resolve_cpu_family(flags.cpu_family);
+  if (!family.ok()) return family.error();
+  device.cpu_family = *family;
   device.threads = flags.threads > 0 ? flags.threads : host_processors();
   device.memory_total = *memory > 0 ? *memory : host_memory_bytes();
   return device;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -72,10 +71,11 @@ int run(const CommonOptions&, const GenerateOptions& o) {
   if (const auto prepared = (*frontend)->prepare(request); !prepared.ok())
     return fail_with(prepared.error());
 
-  auto cluster = Cluster::start({*engine, device->threads, device->memory_total});
+  auto cluster = Cluster::start(
+      {*engine, device->threads, device->cpu_family, device->memory_total});
   if (!cluster.ok()) return fail_with(cluster.error());
 
-  const bool has_text = std::filesystem::exists(engine->model + "/tokenizer.json");
+  const bool has_text = (*frontend)->tokenizer() != nullptr;
   auto whole = (*cluster)->generate(std::move(request), [&](const GenerationEvent& event) {
     if (o.json || event.choice != 0) return;
     if (!has_text)

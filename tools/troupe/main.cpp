@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   add_generate(cli);
   add_tokenize(cli);
   add_plan(cli);
+  add_bench(cli);
   cli.app.failure_message(usage_error);
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "help") {

@@ -2,12 +2,17 @@
 #include <cstdio>
 #include <iostream>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/json_reader.h"
 #include "model/placement/eplb.h"
+#include "model/spec/read_spec.h"
+#include "model/step_travel.h"
+#include "runtime/limits.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/plan/report.h"
 
 namespace troupe::cli {
 namespace {
@@ -91,17 +96,101 @@ int run_eplb() {
   return kDone;
 }
 
+// --- Will it fit --------------------------------------------------------------------------------
+
+struct PlanOptions {
+  EngineFlags engine;
+  DeviceFlags device;
+  std::string nodes;
+  bool json = false;
+};
+
+/// A guess, since the machines need not be there.
+constexpr int kThreads = 64;
+
+/// What the head would refuse too.
+Status check_lengths(const ModelSpec& spec, EngineOptions& engine) {
+  const std::int64_t longest = spec.positions_max;
+  if (engine.max_model_len > longest)
+    return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
+                            ", the model's max_position_embeddings.");
+  if (engine.max_model_len == 0) engine.max_model_len = longest;
+  return check_steps_travel(spec, engine, engine.max_model_len);
+}
+
+Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
+                                const CLI::App& command) {
+  FitQuestion q{spec, {}, {}};
+  auto engine = resolve(o.engine);
+  if (!engine.ok()) return engine.error();
+  q.engine = std::move(*engine);
+  if (!q.engine.numerics) q.engine.numerics = Numerics::kBf16;
+  if (const Status checked = check_lengths(spec, q.engine); !checked.ok()) return checked.error();
+  auto nodes = parse_nodes(o.nodes);
+  if (!nodes.ok()) return nodes.error();
+  q.nodes = std::move(*nodes);
+  const auto tier = resolve_tier(o.device);
+  if (!tier.ok()) return tier.error();
+  q.tier_memory = *tier;
+  if (o.device.threads < 0 || o.device.threads > limits::kThreadsMax)
+    return invalid_argument("--threads must be from 0 (" + std::to_string(kThreads) + ") to " +
+                            std::to_string(limits::kThreadsMax) + ".");
+  q.threads = o.device.threads > 0 ? o.device.threads : kThreads;
+  q.choose_pipeline = command.count("--pipeline-parallel-size") == 0;
+  q.choose_redundant = command.count("--redundant-experts") == 0;
+  return q;
+}
+
+int run_plan(const PlanOptions& o, const CLI::App& command) {
+  if (o.engine.options.model.empty() || o.nodes.empty())
+    return fail(invalid_argument("Say which model with --model DIR and on which nodes with "
+                                 "--nodes, such as 2x8:h100-80g; `troupe plan --help` tells more."),
+                kUsage);
+  // What is wrong with the flags is told before the folder is looked at.
+  if (const auto nodes = parse_nodes(o.nodes); !nodes.ok()) return fail_with(nodes.error());
+  if (const auto engine = resolve(o.engine); !engine.ok()) return fail_with(engine.error());
+  const auto spec = load_model_spec(o.engine.options.model);
+  if (!spec.ok()) return fail(spec.error());
+  const auto question = question_of(o, *spec, command);
+  if (!question.ok()) return fail_with(question.error());
+  const auto answer = find_fit(*question);
+  if (!answer.ok()) return fail_with(answer.error());
+  if (o.json)
+    std::cout << report_json(*question, *answer).dump() << '\n';
+  else
+    std::cout << report_text(*question, *answer, o.engine.options.model);
+  std::cout.flush();
+  if (!std::cout) return fail(unavailable("The plan could not be written to the standard output."));
+  return answer->fit ? kDone : kFailed;
+}
+
 }  // namespace
 
 void add_plan(Cli& cli) {
-  CLI::App* plan = cli.app.add_subcommand("plan", "Placements worked out from numbers alone");
-  plan->require_subcommand(1);
-  plan->footer("Examples:\n  troupe plan eplb < loads.json\n  troupe plan eplb --help");
+  CLI::App* plan = cli.app.add_subcommand(
+      "plan",
+      "Whether a model fits on a cluster that need not be there: the layout, the memory of each "
+      "device, the flags to give. DIR needs only config.json. Exits with 1 if it does not fit");
+  plan->require_subcommand(0, 1);
   CLI::App* eplb = plan->add_subcommand(
       "eplb",
       "DeepSeek's expert load balancer. Reads {\"weight\", \"num_replicas\", \"num_groups\", "
       "\"num_nodes\", \"num_gpus\"} as JSON from the standard input and prints {\"phy2log\", "
       "\"log2phy\", \"logcnt\"}, equal to the published code's answer");
+  auto o = std::make_shared<PlanOptions>();
+  set_up_command(cli, plan,
+                 "  troupe plan --model DIR --nodes 2x8:h100-80g\n"
+                 "  troupe plan --model DIR --nodes 4:64GiB,2:128GiB --max-model-len 32768 --json\n"
+                 "  troupe plan eplb < loads.json",
+                 {[o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); }});
+  plan->add_option("--nodes", o->nodes,
+                   "COUNT:MEMORY or COUNTxDEVICES:MEMORY, separated by commas; MEMORY is of a "
+                   "device: 64GiB, or a name such as h100-80g");
+  plan->add_option("--threads", o->device.threads,
+                   "Compute threads of a device (default: " + std::to_string(kThreads) + ")");
+  plan->add_flag("--json", o->json, "One JSON object; sizes are bytes");
+  add_engine_flags(plan, o->engine);
+  add_tier_flag(plan, o->device);
   set_up_command(cli, eplb,
                  "  troupe plan eplb < loads.json\n"
                  "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"

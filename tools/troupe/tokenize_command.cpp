@@ -101,7 +101,8 @@ void add_tokenize(Cli& cli) {
       "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
       "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
       {[o] { return run(*o); }});
-  command->add_option("--model", o->model, "A folder with tokenizer.json");
+  command->add_option("--model", o->model,
+                      "A folder with tokenizer.json or tiktoken.model, or a GGUF file");
   command->add_flag("--decode", o->decode, "Ids in, text out");
   command->add_flag("--add-special-tokens", o->add_special_tokens,
                     "Add what the tokenizer's files ask for, such as the BOS");

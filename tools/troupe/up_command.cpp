@@ -173,6 +173,8 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
                                     common.log_level,
                                     "--threads",
                                     std::to_string(device.threads),
+                                    "--cpu-family",
+                                    std::string(to_string(device.cpu_family)),
                                     "--device-memory",
                                     std::to_string(device.memory_total),
                                     "--expert-tier-memory",
@@ -219,12 +221,10 @@ Status check_fabric(const NetworkFlags& network) {
 Status check_numerics(const EngineFlags& flags) {
   const auto engine = resolve(flags);
   if (!engine.ok() || !engine->numerics) return {};
-  const auto& have = supported_numerics();
+  const auto have = numerics_of(supported_cpu_families().back());
   if (std::find(have.begin(), have.end(), *engine->numerics) != have.end()) return {};
-  std::string names;
-  for (const Numerics n : have) names += (names.empty() ? "" : ", ") + std::string(to_string(n));
   return refused("--numerics: this machine cannot compute " +
-                 std::string(to_string(*engine->numerics)) + "; it has " + names + ".");
+                 std::string(to_string(*engine->numerics)) + "; it has " + in_words(have) + ".");
 }
 
 /// Waits until the cluster serves and says so. With all workers here a model that does not fit will

@@ -14,6 +14,7 @@ struct EngineOptions {
   maxNumBatchedTokens @4 :Int32;
   blockSize @5 :Int32;
   kvCacheMemoryBytes @6 :UInt64;
+  # Part of the numerics now; not read.
   kvCacheDtype @7 :Text;
   seed :union {
     none @8 :Void;
@@ -29,4 +30,5 @@ struct EngineOptions {
     none @16 :Void;
     value @17 :Numerics;
   }
+  prefixCaching @18 :Bool = true;
 }

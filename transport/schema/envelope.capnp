@@ -86,5 +86,6 @@ struct Envelope {
     expertProgress @56 :Experts.ExpertProgress;
     crashReport @57 :Client.CrashReport;
     discard @58 :Proofs.Discard;
+    forgetPrefixes @59 :Proofs.ForgetPrefixes;
   }
 }

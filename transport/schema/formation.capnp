@@ -77,6 +77,7 @@ struct DeviceReport {
   utilization @1 :Float32;
   probeUs @2 :UInt32;
   failed @3 :Text;
+  expertsRead @4 :UInt64;
 }
 
 struct ReplicaReport {
@@ -86,6 +87,7 @@ struct ReplicaReport {
   kvBlocksTotal @3 :Int32;
   kvBlocksUsed @4 :Int32;
   preemptions @5 :UInt64;
+  kvBlocksCached @6 :Int32;
 }
 
 struct Renew {

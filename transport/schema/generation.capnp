@@ -54,6 +54,7 @@ struct GenerationRequest {
     none @21 :Void;
     value @22 :UInt32;
   }
+  chatTemplateKwargs @23 :Text;
 }
 
 struct GenerationTiming {
@@ -75,6 +76,7 @@ struct GenerationEvent {
     none @8 :Void;
     value @9 :Error;
   }
+  cachedTokens @10 :UInt32;
 }
 
 struct ClusterEvent {

@@ -1,4 +1,4 @@
-# The kernel families, in the order of runtime/numerics.h.
+# As runtime/numerics.h has them. 1 to 3 were families of instructions with bits of their own.
 @0xe324e82052400376;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -9,4 +9,6 @@ enum Numerics {
   avx2 @1;
   avx512Bf16 @2;
   amxBf16 @3;
+  bf16 @4;
+  bf16KvFp8 @5;
 }

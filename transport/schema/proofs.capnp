@@ -61,3 +61,7 @@ struct CanaryResult {
     value @5 :Error;
   }
 }
+
+struct ForgetPrefixes {
+  replica @0 :UInt32;
+}

@@ -38,6 +38,7 @@ struct SequenceEvent {
     none @8 :Void;
     value @9 :Error;
   }
+  cachedTokens @10 :Int32 = -1;
 }
 
 struct SequenceEvents {

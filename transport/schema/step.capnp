@@ -19,6 +19,8 @@ struct StepSequence {
   promptLogprobs @7 :Bool;
   targets @8 :List(Int32);
   canary @9 :Bool;
+  tableSlot @10 :Int32;
+  tableBase @11 :Int32;
 }
 
 struct StepPlan {

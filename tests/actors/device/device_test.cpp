@@ -4,6 +4,7 @@
 
 #include <future>
 
+#include "model/weights.h"
 #include "runtime/limits.h"
 
 using namespace troupe;
@@ -86,8 +87,9 @@ TEST_CASE("a stuck job is no progress, a working or an idle device is") {
 TEST_CASE("shards see the experts that the group published last") {
   CpuDevice device(options());
   CHECK(device.experts()->size() == 0);
+  const auto expert = std::make_shared<const ExpertWeights>();
   device.publish(
-      std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, nullptr}}));
+      std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, expert}}));
   CHECK(device.experts()->version() == PlacementVersion{3});
   CHECK(device.experts()->has({1, 2}));
 }

@@ -1,57 +1,16 @@
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "actors/base/host.h"
-#include "actors/device/device.h"
+#include "actors/interfaces.h"
+#include "tests/actors/device/manual_device.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
 
 /// What the hands of actors that use a device are tested with.
 namespace troupe::testing {
-
-/// A device whose jobs run when the test says so.
-class ManualDevice final : public Device {
- public:
-  ManualDevice() : Device(Options{}) {}
-
-  Status submit(std::function<void()> job) override {
-    if (refuses) return resource_exhausted("the queue is full");
-    jobs_.push_back(std::move(job));
-    return {};
-  }
-  /// False if there was none.
-  bool run_one() {
-    if (jobs_.empty()) return false;
-    const auto job = std::move(jobs_.front());
-    jobs_.pop_front();
-    job();
-    return true;
-  }
-  void run_all() {
-    while (run_one()) {
-    }
-  }
-  std::size_t jobs() const { return jobs_.size(); }
-
-  bool makes_progress(TimePoint, Duration) override { return !stands_still; }
-  void probe() override {}
-  std::uint32_t probe_us() const override { return 0; }
-  float take_utilization(TimePoint) override { return 0; }
-
-  bool refuses = false, stands_still = false;
-
- private:
-  std::deque<std::function<void()>> jobs_;
-};
 
 /// A host that starts nothing: hands only use its post. Of each address there is a letter box.
 class TestHost final : public Host {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,10 +24,11 @@ constexpr Numerics kNumerics = Numerics::kReference;
 struct Stand {
   std::shared_ptr<const Checkpoint> checkpoint =
       must(Checkpoint::open(source_path("tests/golden/v3")));
-  const ModelConfig& config = checkpoint->config();
-  const std::int32_t layer = config.num_layers - 1;
+  const std::shared_ptr<const ModelSpec> spec{checkpoint, &checkpoint->spec()};
+  const std::int32_t layer = spec->num_layers() - 1;
   CpuDevice device{{.index = 0, .kind = "cpu", .memory_total = 0, .threads = 2}};
-  ForwardPass pass{config, kNumerics, device};
+  ForwardPass pass{spec, kNumerics, device,
+                   std::make_shared<ExpertForward>(*spec, device.stream(kNumerics))};
 
   Stand() {
     ExpertSet::Map experts;
@@ -35,10 +37,28 @@ struct Stand {
     device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
   }
 
+  /// The answers, once the device has nothing more to do for them.
+  std::vector<PassAnswer> ask(std::vector<Envelope> questions) {
+    struct Answers final : PassNews {
+      void answered(std::vector<PassAnswer> more) override {
+        for (auto& answer : more) all.push_back(std::move(answer));
+        if (all.size() == wanted) complete.set_value();
+      }
+      std::vector<PassAnswer> all;
+      std::size_t wanted = 0;
+      std::promise<void> complete;
+    };
+    const auto answers = std::make_shared<Answers>();
+    answers->wanted = questions.size();
+    REQUIRE(device.submit([&] { pass.run(questions, answers); }).ok());
+    answers->complete.get_future().wait();
+    return std::move(answers->all);
+  }
+
   /// Two rows that depend on the call, for these experts.
   Envelope question(std::uint64_t call, std::vector<ExpertPair> pairs) const {
-    const auto hidden = static_cast<std::size_t>(config.hidden_size);
-    auto rows = std::make_shared<Buffer>(2 * ForwardPass::row_bytes(config, kNumerics));
+    const auto hidden = static_cast<std::size_t>(spec->hidden);
+    auto rows = std::make_shared<Buffer>(2 * ForwardPass::row_bytes(*spec, kNumerics));
     for (std::size_t i = 0; i < 2 * hidden; ++i)
       rows->as<float>()[i] = static_cast<float>((call * 31 + i * 7) % 17) / 17.0f - 0.5f;
     Dispatch dispatch;
@@ -70,10 +90,10 @@ TEST_CASE("a row's output does not depend on what it was grouped with") {
   Stand stand;
   const Envelope first = stand.question(1, {{0, 0}, {0, 1}, {1, 1}});
   const Envelope second = stand.question(2, {{0, 1}, {1, 0}});
-  const auto together = stand.pass.run({first, second});
+  const auto together = stand.ask({first, second});
   REQUIRE(together.size() == 2);
   for (const auto& question : {first, second}) {
-    const auto alone = stand.pass.run({question});
+    const auto alone = stand.ask({question});
     REQUIRE(alone.size() == 1);
     const auto bytes = bytes_of(answer_to(alone, question));
     CHECK(bytes == bytes_of(answer_to(together, question)));
@@ -82,7 +102,7 @@ TEST_CASE("a row's output does not depend on what it was grouped with") {
     const auto& dispatch = std::get<Dispatch>(*question.message);
     CHECK(output.call == dispatch.call);
     CHECK(output.pairs == dispatch.pairs.size());
-    CHECK(bytes.size() == output.pairs * ForwardPass::row_bytes(stand.config, kNumerics));
+    CHECK(bytes.size() == output.pairs * ForwardPass::row_bytes(*stand.spec, kNumerics));
   }
 }
 
@@ -90,7 +110,7 @@ TEST_CASE("a question for an absent expert is refused by name; the others are co
   Stand stand;
   const Envelope odd = stand.question(1, {{0, 0}, {0, 3}, {1, 2}});
   const Envelope even = stand.question(2, {{0, 0}, {1, 1}});
-  const auto answers = stand.pass.run({odd, even});
+  const auto answers = stand.ask({odd, even});
   REQUIRE(answers.size() == 2);
   const auto& refusal = std::get<NotHere>(*answer_to(answers, odd).answer);
   CHECK(refusal.call == 1);
@@ -110,7 +130,7 @@ TEST_CASE("a device that has failed, or is being stopped, refuses every question
     std::vector<Envelope> questions;
     for (std::uint64_t call = 1; call <= 400; ++call)
       questions.push_back(stand.question(call, {{0, 0}, {1, 1}}));
-    const auto answers = stand.pass.run(questions);
+    const auto answers = stand.ask(questions);
     REQUIRE(answers.size() == questions.size());
     for (const auto& answer : answers) {
       const auto* refusal = std::get_if<NotHere>(answer.answer.get());

@@ -44,7 +44,7 @@ class LoggingPass final : public ExpertPass {
       : log_(std::move(log)), agent_(std::move(agent)) {}
   ~LoggingPass() override { log_->freed = agent_->empty(); }
 
-  std::vector<PassAnswer> run(std::vector<Envelope> questions) override {
+  void run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) override {
     auto& calls = log_->passes.emplace_back();
     std::vector<PassAnswer> answers;
     for (auto& asked : questions) {
@@ -53,7 +53,7 @@ class LoggingPass final : public ExpertPass {
       answers.push_back({std::move(asked), answer});
     }
     if (auto work = std::exchange(log_->meanwhile, {})) work();
-    return answers;
+    news->answered(std::move(answers));
   }
 
  private:

@@ -154,6 +154,11 @@ TEST_CASE("every bad field is named") {
        [](auto& r) {
          r.prompt = std::vector<ChatMessage>{{"wizard", "hi"}};
        }},
+      {"chat_template_kwargs",
+       [](auto& r) {
+         r.prompt = std::vector<ChatMessage>{{"user", "hi"}};
+         r.chat_template_kwargs = R"({"messages": []})";
+       }},
   };
   for (const auto& [field, change] : cases) {
     CAPTURE(field);
@@ -199,7 +204,7 @@ TEST_CASE("a checkpoint without a tokenizer takes ids and says so otherwise") {
 
 TEST_CASE("do_sample false makes greedy the default, which a request may change") {
   ModelFrontend::Parts parts;
-  parts.config = ids_only()->config();
+  parts.spec.vocab = ids_only()->vocab_size();
   parts.generation = parse_generation_config(R"({"do_sample": false})", "test").value();
   parts.max_model_len = 64;
   const ModelFrontend frontend(std::move(parts));
@@ -211,8 +216,8 @@ TEST_CASE("do_sample false makes greedy the default, which a request may change"
 
 TEST_CASE("generation_config.json's end tokens win over config.json's") {
   ModelFrontend::Parts parts;
-  parts.config = ids_only()->config();
-  parts.config.eos_token_ids = {5};
+  parts.spec.vocab = ids_only()->vocab_size();
+  parts.spec.eos_token_ids = {5};
   parts.max_model_len = 64;
   CHECK(ModelFrontend(parts).eos_tokens() == std::vector<TokenId>{5});
   parts.generation.eos_token_ids = {6, 7};

@@ -33,6 +33,7 @@ GenerationEvent token(char c, float logprob = -0.25f) {
 
 GenerationEvent first(GenerationEvent event) {
   event.prompt_tokens = {256, 'p', 'q'};
+  event.cached_tokens = 2;
   event.prompt_logprobs = {{.token = 'p', .logprob = -1.5f, .top = {{'x', -0.5f}}},
                            {.token = 'q', .logprob = -0.75f, .top = {{'q', -0.75f}}}};
   return event;
@@ -109,7 +110,10 @@ TEST_CASE("a whole completion") {
   CHECK(choice["logprobs"]["text_offset"] == json({0, 1}));
   CHECK(choice["logprobs"]["top_logprobs"][0] == json({{"a", -0.25}}));
   CHECK(whole["usage"] ==
-        json({{"prompt_tokens", 3}, {"completion_tokens", 2}, {"total_tokens", 5}}));
+        json({{"prompt_tokens", 3},
+              {"completion_tokens", 2},
+              {"total_tokens", 5},
+              {"prompt_tokens_details", {{"cached_tokens", 2}}}}));
 }
 
 TEST_CASE("echo puts the prompt before the answer, its first log-probability null") {
@@ -286,6 +290,7 @@ TEST_CASE("a chat, streamed, begins with the role and ends with the usage") {
   const json usage = json::parse(end.substr(6, end.find("\n\n") - 6));
   CHECK(usage["choices"] == json::array());
   CHECK(usage["usage"]["completion_tokens"] == 3);
+  CHECK(usage["usage"]["prompt_tokens_details"]["cached_tokens"] == 2);
 }
 
 TEST_CASE("thoughts go to reasoning_content") {
@@ -309,6 +314,13 @@ TEST_CASE("thoughts go to reasoning_content") {
     const json message = whole_of(answer)["choices"][0]["message"];
     CHECK(message["reasoning_content"] == "hm");
     CHECK(message["content"] == "yes");
+  }
+  SUBCASE("not opened for this request") {
+    request.prompts[0].chat_template_kwargs = R"({"thinking":false})";
+    Answer answer(request, model, "chatcmpl-1", 7);
+    std::string none;
+    feed(answer, none);
+    CHECK(whole_of(answer)["choices"][0]["message"]["content"] == "hm</think>yes");
   }
   SUBCASE("streamed") {
     request.stream = true;

@@ -285,6 +285,7 @@ TEST_CASE("the fields of a chat arrive") {
                        {"role": "assistant", "content": "c", "tool_calls": []},
                        {"role": "assistant", "content": null, "reasoning_content": "d"}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
+          "chat_template_kwargs": {"thinking": true},
           "tools": [{}], "tool_choice": "none", "response_format": {"type": "text"}})",
       kModel, out);
   REQUIRE_FALSE(error);
@@ -296,6 +297,16 @@ TEST_CASE("the fields of a chat arrive") {
   CHECK(messages[3] == ChatMessage{"assistant", ""});
   CHECK(out.prompts[0].max_tokens == 7u);
   CHECK(out.prompts[0].logprobs == 4);
+  CHECK(out.prompts[0].chat_template_kwargs == R"({"thinking":true})");
+}
+
+TEST_CASE("chat_template_kwargs must be an object") {
+  ApiRequest out;
+  const auto error = parse_chat(
+      R"({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": [1]})", kModel,
+      out);
+  REQUIRE(error);
+  CHECK(error->param == "chat_template_kwargs");
 }
 
 TEST_CASE("an unknown model is 404") {

@@ -31,8 +31,10 @@ class ByteModel : public GatewayModel {
   Result<std::string> decode(std::span<const TokenId> ids) const override;
   std::string_view token_bytes(TokenId id) const override;
   bool is_special(TokenId id) const override { return id == 256; }
-  bool reasoning() const override { return thinks; }
-  bool opens_think() const override { return opens; }
+  ReasoningStart reasoning(std::string_view template_kwargs) const override {
+    const bool off = template_kwargs.find("false") != std::string_view::npos;
+    return {thinks ? ReasoningStyle::kThink : ReasoningStyle::kNone, opens && !off};
+  }
 };
 
 class FakeCluster : public ClusterView {

@@ -23,6 +23,8 @@ TEST_CASE("the exposition has vLLM's names with our prefix") {
   metrics.set_nodes(2);
   metrics.add_prompt_tokens(10);
   metrics.add_generation_tokens(20);
+  metrics.add_prefix_queries(30);
+  metrics.add_prefix_hits(16);
   metrics.add_preemptions(3);
   metrics.on_first_token(0.015);
   metrics.on_inter_token(0.003);
@@ -35,6 +37,8 @@ TEST_CASE("the exposition has vLLM's names with our prefix") {
   metrics.on_request_finished({.reason = FinishReason::kNone, .aborted = true, .timing = {}});
   metrics.add_expert_tokens(3, 17, 5);
   metrics.add_expert_tokens(3, 17, 6);
+  metrics.add_expert_reads(12);
+  metrics.add_expert_reads(13);
   metrics.on_replayed_request();
   const std::string text = metrics.text();
   const std::string label = "{model_name=\"m\"}";
@@ -44,9 +48,10 @@ TEST_CASE("the exposition has vLLM's names with our prefix") {
   CHECK(value_of(text, "troupe:nodes" + label) == "2");
   CHECK(value_of(text, "troupe:prompt_tokens_total" + label) == "10");
   CHECK(value_of(text, "troupe:generation_tokens_total" + label) == "20");
-  CHECK(value_of(text, "troupe:prefix_cache_queries_total" + label) == "0");
-  CHECK(value_of(text, "troupe:prefix_cache_hits_total" + label) == "0");
+  CHECK(value_of(text, "troupe:prefix_cache_queries_total" + label) == "30");
+  CHECK(value_of(text, "troupe:prefix_cache_hits_total" + label) == "16");
   CHECK(value_of(text, "troupe:num_preemptions_total" + label) == "3");
+  CHECK(value_of(text, "troupe:expert_reads_total" + label) == "25");
   CHECK(value_of(text, "troupe:recoveries_total" + label) == "0");
   CHECK(value_of(text, "troupe:replayed_requests_total" + label) == "1");
   CHECK(value_of(text, "troupe:time_to_first_token_seconds_count" + label) == "1");

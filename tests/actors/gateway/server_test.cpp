@@ -72,7 +72,10 @@ TEST_CASE("several prompts and choices come back prompt by prompt") {
     CHECK(choices[i]["text"] == "ab");
   }
   CHECK(answer.json()["usage"] ==
-        json({{"prompt_tokens", 5}, {"completion_tokens", 8}, {"total_tokens", 13}}));
+        json({{"prompt_tokens", 5},
+              {"completion_tokens", 8},
+              {"total_tokens", 13},
+              {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
 
   json streamed = body;
   streamed["stream"] = true;

@@ -25,8 +25,7 @@ TEST_CASE("a step goes on when every answer and the local work are in, in either
     }
     REQUIRE(all<ResumeStep>(actions).size() == 1);
     std::size_t outputs = 0;
-    const ResumeStep resume = all<ResumeStep>(actions)[0];
-    for (const auto& arrival : resume.arrivals) outputs += arrival.outputs.size();
+    all<ResumeStep>(actions)[0].cut.each_answered([&](const auto&, const auto&) { ++outputs; });
     CHECK(outputs == 3);
 
     ComputeOutcome done;
@@ -95,6 +94,7 @@ TEST_CASE("an aborted step is forgotten: late answers change nothing") {
   play(shard, StepComputed{StepId{1}, {}}, kStart, actions);
   CHECK(all<Send>(actions).empty());
   CHECK(all<ResumeStep>(actions).empty());
+  CHECK(all<GiveUpStep>(actions).size() == 1);
   CHECK(all<ReleaseStep>(actions).size() == 1);
   CHECK(shard.steps() == 0);
 }

@@ -31,18 +31,21 @@ class LoggingCompute final : public ShardCompute {
       : log_(std::move(log)), agent_(std::move(agent)) {}
   ~LoggingCompute() override { log_->push_back(agent_->empty() ? "freed" : "freed too late"); }
 
-  ComputeOutcome begin(const BeginStep& begin, const OnCut& on_cut) override {
-    log_->push_back(numbered("begin", std::get<StepPlan>(*begin.plan).body.step));
-    on_cut(cut());
-    return {};
+  void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override {
+    const StepId step = std::get<StepPlan>(*begin.plan).body.step;
+    log_->push_back(numbered("begin", step));
+    news->cut(step, cut());
+    news->computed(step, {});
   }
-  ComputeOutcome resume(const ResumeStep& resume, const OnCut&) override {
+  void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override {
     log_->push_back(numbered("resume", resume.step));
     ComputeOutcome outcome;
     outcome.done = true;
-    return outcome;
+    news->computed(resume.step, std::move(outcome));
   }
   void release(StepId step) override { log_->push_back(numbered("release", step)); }
+  void give_up(StepId step) override { log_->push_back(numbered("give up", step)); }
+  void end() override { log_->push_back("end"); }
 
  private:
   std::shared_ptr<Log> log_;
@@ -90,13 +93,14 @@ TEST_CASE("a job's news come back as messages, the cut before the outcome") {
   CHECK(!computed->outcome.done);
 
   desk.hands->carry_out(ResumeStep{StepId{1}, {}}, desk.shard);
+  desk.hands->carry_out(GiveUpStep{StepId{1}}, desk.shard);
   desk.hands->carry_out(ReleaseStep{StepId{1}}, desk.shard);
   device.run_all();
   const auto end = desk.news->take();
   REQUIRE(end.size() == 1);
   REQUIRE(local<LayerShardInbox, StepComputed>(end[0]));
   CHECK(local<LayerShardInbox, StepComputed>(end[0])->outcome.done);
-  CHECK(*desk.log == Log{"begin 1", "resume 1", "release 1"});
+  CHECK(*desk.log == Log{"begin 1", "resume 1", "give up 1", "release 1"});
 }
 
 TEST_CASE("a job that the device does not take ends as a failed one") {
@@ -125,7 +129,7 @@ TEST_CASE("the compute is freed in the device's queue after the last job, and th
   CHECK(*desk.log == Log{"begin 1"});
   CHECK(desk.agent_news->take().empty());
   REQUIRE(device.run_one());
-  CHECK(*desk.log == Log{"begin 1", "freed"});
+  CHECK(*desk.log == Log{"begin 1", "end", "freed"});
   const auto ended = desk.agent_news->take();
   REQUIRE(ended.size() == 1);
   REQUIRE(local<NodeAgentInbox, Ended>(ended[0]));
@@ -133,20 +137,20 @@ TEST_CASE("the compute is freed in the device's queue after the last job, and th
   CHECK(device.jobs() == 0);
 }
 
-TEST_CASE("a device that takes no job any more lets the compute go with the last job that it has") {
-  for (const bool waits : {false, true}) {
-    TestHost host;
-    ManualDevice device;
-    Desk desk(host, device);
-    if (waits) desk.begin(1);
-    device.refuses = true;
-    desk.hands.reset();
-    CHECK(desk.log->empty() == waits);
-    CHECK(desk.agent_news->take().size() == (waits ? 0 : 1));
-    device.run_all();
-    CHECK(desk.log->back() == "freed");
-    CHECK(desk.agent_news->take().size() == (waits ? 1 : 0));
-  }
+TEST_CASE("a device whose queue is full takes what ends a step, and the compute's end") {
+  TestHost host;
+  ManualDevice device;
+  Desk desk(host, device);
+  desk.begin(1);
+  device.refuses = true;
+  desk.hands->carry_out(GiveUpStep{StepId{1}}, desk.shard);
+  desk.hands->carry_out(ReleaseStep{StepId{1}}, desk.shard);
+  desk.hands.reset();
+  CHECK(desk.log->empty());
+  CHECK(desk.agent_news->take().empty());
+  device.run_all();
+  CHECK(*desk.log == Log{"begin 1", "give up 1", "release 1", "end", "freed"});
+  CHECK(desk.agent_news->take().size() == 1);
 }
 
 TEST_CASE("steps go their way through the shell, on a device with a thread") {
@@ -188,7 +192,7 @@ TEST_CASE("steps go their way through the shell, on a device with a thread") {
   CHECK(desk.host.violation == "");
   shell.reset();
   REQUIRE(desk.agent_news->next());
-  CHECK(desk.log->size() == 3 * kSteps + 1);  // begun, resumed, released; and freed
+  CHECK(desk.log->size() == 3 * kSteps + 2);  // begun, resumed, released; ended and freed
   CHECK(desk.log->back() == "freed");
 }
 

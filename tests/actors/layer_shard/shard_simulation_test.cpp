@@ -166,6 +166,7 @@ class Simulation {
 
   void carry(const Tell&) {}
   void carry(const SayProgress&) {}
+  void carry(const GiveUpStep&) {}  // its job was at its end
   void carry(const BeginStep& begin) {
     ++begun_;
     at(later(1, 5), Computed{std::get<StepPlan>(*begin.plan).body.step, true});
@@ -221,16 +222,14 @@ class Simulation {
       play(StepComputed{computed.step, outcome});
     } else {
       ++step.cut;
-      ExpertCut cut{1, {}, kRowBytes, {}};
-      auto rows = std::make_shared<Buffer>(3 * kRowBytes);
+      ExpertCut cut{1, {}, kRowBytes, std::vector<std::byte>(3 * kRowBytes), {}};
       for (std::int32_t row = 0; row < 3; ++row) {
         const std::uint64_t value = row_of(computed.step, step.cut, row);
-        std::memcpy(rows->data() + static_cast<std::size_t>(row) * kRowBytes, &value, kRowBytes);
+        std::memcpy(cut.rows.data() + static_cast<std::size_t>(row) * kRowBytes, &value, kRowBytes);
         for (std::int32_t slot = 0; slot < 2; ++slot)
-          if (chance(80)) cut.missing.push_back({row, slot, pick(0, kExperts - 1)});
+          if (chance(80)) cut.missing.push_back({row, slot, pick(0, kExperts - 1), row});
       }
       if (cut.missing.empty()) cut.missing.push_back({0, 0, 0});
-      cut.rows = Payload::of(std::move(rows));
       step.missing = cut.missing;
       at(later(0, 10), Computed{computed.step, false});
       play(StepCut{computed.step, std::move(cut)});
@@ -245,13 +244,11 @@ class Simulation {
   void carry(const ResumeStep& resume) {
     const Step& step = steps_.at(resume.step);
     std::map<std::pair<std::int32_t, std::int32_t>, std::uint64_t> came;
-    for (const auto& arrival : resume.arrivals)
-      for (std::size_t i = 0; i < arrival.outputs.size(); ++i) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, arrival.payload.bytes.data() + i * kRowBytes, kRowBytes);
-        CHECK(
-            came.emplace(std::pair(arrival.outputs[i].row, arrival.outputs[i].slot), value).second);
-      }
+    resume.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, bytes.data(), kRowBytes);
+      CHECK(came.emplace(std::pair(output.row, output.slot), value).second);
+    });
     CHECK(came.size() == step.missing.size());
     for (const auto& m : step.missing)
       CHECK(came[{m.row, m.slot}] == product(row_of(resume.step, step.cut, m.row), m.expert));

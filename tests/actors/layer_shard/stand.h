@@ -56,10 +56,8 @@ inline ExpertCut cut() {
   c.layer = 1;
   c.missing = {{0, 0, 1}, {1, 0, 1}, {1, 1, 2}};
   c.row_bytes = kRowBytes;
-  auto rows = std::make_shared<Buffer>(2 * kRowBytes);
-  std::memset(rows->data(), 'a', kRowBytes);
-  std::memset(rows->data() + kRowBytes, 'b', kRowBytes);
-  c.rows = Payload::of(std::move(rows));
+  c.rows.assign(kRowBytes, std::byte{'a'});
+  c.rows.resize(2 * kRowBytes, std::byte{'b'});
   return c;
 }
 

@@ -27,14 +27,14 @@ inline NodeAgentOptions options() {
   o.host = "h";
   o.pid = 9;
   o.head = "head:6379";
-  o.numerics = {Numerics::kReference, Numerics::kAvx2};
+  o.numerics = {Numerics::kReference, Numerics::kBf16};
   o.devices = {{"cpu", 1 << 20, 1}};
   o.fabric_address = "bulk";
   return o;
 }
 
 inline Greeting good_greeting() {
-  return {kProtocol, "c1", "0.1.0", "/models/m", "abc", Numerics::kAvx2};
+  return {kProtocol, "c1", "0.1.0", "/models/m", "abc", Numerics::kBf16};
 }
 
 inline constexpr Incarnation kHeadLife{50};

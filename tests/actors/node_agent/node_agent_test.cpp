@@ -171,9 +171,9 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
   SUBCASE("numerics") {
     w.up();
     auto g = good_greeting();
-    g.numerics = Numerics::kAmxBf16;
+    g.numerics = Numerics::kBf16KvFp8;
     w.from_head(g);
-    text = "amx_bf16";
+    text = "bf16+kv_fp8";
   }
   SUBCASE("another checkpoint") {
     w.up();

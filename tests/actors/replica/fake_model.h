@@ -1,8 +1,11 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -31,9 +34,9 @@ inline TokenOutput scored(std::uint64_t hash, TokenId token, std::int32_t top) {
   return output;
 }
 
-/// A token's row: everything before it, and the role that it was computed in.
-inline std::uint64_t row_hash(std::uint64_t before, TokenId token, bool prompt) {
-  return mix(before, static_cast<std::uint64_t>(token) * 2 + (prompt ? 1 : 0));
+/// A token's row: everything before it.
+inline std::uint64_t row_hash(std::uint64_t before, TokenId token) {
+  return mix(before, static_cast<std::uint64_t>(token));
 }
 
 inline TokenOutput next_token(std::uint64_t hash, const SamplingParams& sampling,
@@ -55,7 +58,7 @@ inline Expected expected_of(const std::vector<TokenId>& prompt, const SamplingPa
   Expected expected;
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < prompt.size(); ++i) {
-    hash = row_hash(hash, prompt[i], true);
+    hash = row_hash(hash, prompt[i]);
     if (prompt_logprobs >= 0 && i + 1 < prompt.size())
       expected.prompt_logprobs.push_back(scored(hash, prompt[i + 1], prompt_logprobs));
   }
@@ -67,7 +70,7 @@ inline Expected expected_of(const std::vector<TokenId>& prompt, const SamplingPa
       expected.finish = FinishReason::kStop;
       break;
     }
-    hash = row_hash(hash, token, false);
+    hash = row_hash(hash, token);
   }
   return expected;
 }
@@ -78,33 +81,35 @@ inline Expected expected_of(const std::vector<TokenId>& prompt, const SamplingPa
 class FakeShards {
  public:
   FakeShards(std::int32_t blocks, std::int32_t block_size)
-      : block_size_(block_size), slots_(static_cast<std::size_t>(blocks * block_size)) {}
+      : block_size_(block_size), slots_(static_cast<std::size_t>(blocks * block_size), -1) {}
 
-  std::vector<SequenceResult> run(const StepPlanBody& plan) {
+  std::vector<SequenceResult> run(StepPlanBody plan) {
     std::vector<SequenceResult> results;
     digests_.clear();
-    for (const StepSequence& sequence : plan.sequences) results.push_back(run(sequence));
+    for (StepSequence& sequence : plan.sequences) {
+      std::vector<std::int32_t>& table = tables_[sequence.table_slot];
+      if (sequence.table_base == 0) table.clear();
+      REQUIRE(table.size() == static_cast<std::size_t>(sequence.table_base));
+      table.insert(table.end(), sequence.block_table.begin(), sequence.block_table.end());
+      sequence.block_table = table;
+      results.push_back(run(sequence));
+    }
     return results;
   }
   /// Of the canary in the newest plan: one boundary.
   const std::vector<std::uint64_t>& digests() const { return digests_; }
 
  private:
-  struct Slot {
-    TokenId token = -1;
-    bool prompt = false;
-  };
-
   SequenceResult run(const StepSequence& sequence) {
     SequenceResult result{sequence.id, {}, {}};
     if (sequence.prompt_logprobs) result.prompt.resize(sequence.tokens.size());
     std::uint64_t hash = 0;
     for (std::int32_t p = 0; p < sequence.first_position; ++p)
-      hash = row_hash(hash, slot(sequence, p).token, slot(sequence, p).prompt);
+      hash = row_hash(hash, slot(sequence, p));
     for (std::size_t row = 0; row < sequence.tokens.size(); ++row) {
       const auto p = sequence.first_position + static_cast<std::int32_t>(row);
-      slot(sequence, p) = {sequence.tokens[row], p < sequence.prompt_length};
-      hash = row_hash(hash, sequence.tokens[row], p < sequence.prompt_length);
+      slot(sequence, p) = sequence.tokens[row];
+      hash = row_hash(hash, sequence.tokens[row]);
       if (sequence.canary) {
         digests_.resize(1);
         digests_[0] += mix(hash, static_cast<std::uint64_t>(p));
@@ -117,7 +122,7 @@ class FakeShards {
     return result;
   }
 
-  Slot& slot(const StepSequence& sequence, std::int32_t position) {
+  TokenId& slot(const StepSequence& sequence, std::int32_t position) {
     const auto index = static_cast<std::size_t>(position / block_size_);
     assert(index < sequence.block_table.size());
     return slots_[static_cast<std::size_t>(sequence.block_table[index] * block_size_ +
@@ -125,7 +130,8 @@ class FakeShards {
   }
 
   std::int32_t block_size_;
-  std::vector<Slot> slots_;
+  std::vector<TokenId> slots_;
+  std::map<std::int32_t, std::vector<std::int32_t>> tables_;  // by slot
   std::vector<std::uint64_t> digests_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,25 @@ struct Case {
   std::string name;
   std::vector<PlanSequence> running, waiting;  // key, computed, length, blocks, busy
   PlanLimits limits;                           // running, a step, rows, block size, free, prompts
-  StepChoice expected;                         // preempted; key, rows, new blocks
+  StepChoice expected;                         // preempted; key, rows, new blocks, found
+  std::map<std::uint64_t, KvPrefix> cached = {};  // of waiting ones: blocks, of these idle
+  std::int32_t shared = 0;  // blocks that all hold who are preempted: free with the last of them
 };
+
+PlanQuestions questions(const Case& c) {
+  PlanQuestions ask;
+  ask.cached = [&c](std::uint64_t key) {
+    const auto found = c.cached.find(key);
+    return found == c.cached.end() ? KvPrefix{} : found->second;
+  };
+  ask.freed = [&c](std::span<const std::uint64_t> keys) {
+    std::int32_t freed = 0;
+    for (const PlanSequence& sequence : c.running)
+      if (std::ranges::find(keys, sequence.key) != keys.end()) freed += sequence.blocks - c.shared;
+    return freed + (keys.size() + 1 == c.running.size() ? c.shared : 0);
+  };
+  return ask;
+}
 
 const Case kCases[] = {
     {"nothing to do", {}, {}, {8, 8, 64, 4, 10}, {{}, {}}},
@@ -101,6 +120,31 @@ const Case kCases[] = {
      {{2, 0, 12, 0}},
      {8, 8, 64, 4, 3},
      {{}, {{2, 12, 3}}}},
+    {"what a newcomer finds is not computed, and its idle blocks are taken",
+     {},
+     {{1, 0, 20, 0}, {2, 0, 20, 0}},
+     {8, 8, 64, 4, 5},
+     {{}, {{1, 8, 2, {3, 2}}}},
+     {{1, {3, 2}}, {2, {3, 0}}}},
+    {"a prompt fits beside what it shares",
+     {{1, 20, 21, 6}},
+     {{2, 0, 22, 0}, {3, 0, 21, 0}},
+     {8, 8, 64, 4, 2},
+     {{}, {{1, 1, 0}, {2, 2, 1, {5, 0}}, {3, 1, 1, {5, 0}}}},
+     {{2, {5, 0}}, {3, {5, 0}}}},
+    {"a chunk is cut from what a newcomer lacks",
+     {},
+     {{1, 0, 90, 0}},
+     {8, 8, 16, 4, 30},
+     {{}, {{1, 16, 4, {10, 10}}}},
+     {{1, {10, 10}}}},
+    {"a block that two gave up comes free with the second",
+     {{1, 8, 9, 2}, {2, 5, 6, 2}, {3, 5, 6, 2}},
+     {},
+     {8, 8, 64, 4, 0},
+     {{3, 2}, {{1, 1, 1}}},
+     {},
+     2},
 };
 
 }  // namespace
@@ -108,6 +152,6 @@ const Case kCases[] = {
 TEST_CASE("a step is planned") {
   for (const Case& c : kCases) {
     CAPTURE(c.name);
-    CHECK(plan_step(c.running, c.waiting, c.limits) == c.expected);
+    CHECK(plan_step(c.running, c.waiting, c.limits, questions(c)) == c.expected);
   }
 }

@@ -19,7 +19,7 @@ const Ref<RouterInbox> kRouter{kHeadNode, Incarnation{1}};
 
 std::shared_ptr<const ModelFrontend> by_ids() {
   ModelFrontend::Parts parts;
-  parts.config.vocab_size = 100;
+  parts.spec.vocab = 100;
   parts.max_model_len = 64;
   return std::make_shared<const ModelFrontend>(std::move(parts));
 }

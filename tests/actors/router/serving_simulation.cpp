@@ -45,7 +45,11 @@ struct Worker {
   Address address;
   std::uint64_t last_step = 0;
   std::set<std::pair<SequenceId, std::uint32_t>> asked;  // Every attempt that arrived.
-  std::map<StepId, std::set<std::int32_t>> blocks_in_flight;
+  struct Blocks {
+    std::set<std::int32_t> read, written;
+  };
+  std::map<StepId, Blocks> blocks_in_flight;
+  std::map<std::int32_t, std::vector<std::int32_t>> tables;  // by slot, as the plans told them
   bool lost = false;   // It does nothing any more.
   bool crashed = false;  // By what it computed: word of it may come.
   bool listed = true;    // The Router is to use it.
@@ -55,6 +59,7 @@ class Simulation {
  public:
   Simulation(std::uint64_t seed, Faults faults)
       : random_(seed),
+        prefixes_(seed + 1),
         faults_(faults != Faults::kNone),
         poison_(faults == Faults::kPoison),
         router_(Router::Options{}) {}
@@ -164,6 +169,7 @@ class Simulation {
       PreparedRequest& prepared = clients_[i].prepared;
       for (std::int32_t length = pick(1, 40); length > 0; --length)
         prepared.prompt.push_back(pick(0, kVocab - 1));
+      if (i > 0) begin_alike(clients_[prefixes_() % i].prepared.prompt, prepared.prompt);
       prepared.max_tokens = static_cast<std::uint32_t>(pick(1, 24));
       prepared.n = static_cast<std::uint32_t>(chance(80) ? 1 : pick(2, 4));
       prepared.sampling.temperature = chance(50) ? 1.0f : 0.0f;
@@ -185,6 +191,12 @@ class Simulation {
       at(arrival, Arrival{i});
       if (chance(15)) at(arrival + std::chrono::milliseconds(pick(0, 200)), Departure{i});
     }
+  }
+
+  void begin_alike(const std::vector<TokenId>& other, std::vector<TokenId>& prompt) {
+    if (prefixes_() % 2 == 0 || other.back() == kPoison) return;
+    const std::size_t length = 1 + prefixes_() % other.size();
+    for (std::size_t i = 0; i < std::min(length, prompt.size()); ++i) prompt[i] = other[i];
   }
 
   // --- Deeds ---
@@ -399,16 +411,31 @@ class Simulation {
 
   void check_plan(Worker& worker, const StepPlan& plan) {
     if (worker.blocks_in_flight.contains(plan.body.step)) return;  // The same for the next shard.
-    std::set<std::int32_t> blocks;
-    std::size_t rows = 0, entries = 0;
+    Worker::Blocks blocks;
+    std::size_t rows = 0;
     for (const StepSequence& sequence : plan.body.sequences) {
       rows += sequence.tokens.size();
-      entries += sequence.block_table.size();
-      blocks.insert(sequence.block_table.begin(), sequence.block_table.end());
+      std::vector<std::int32_t>& table = worker.tables[sequence.table_slot];
+      if (sequence.table_base == 0) table.clear();
+      CHECK(table.size() == static_cast<std::size_t>(sequence.table_base));
+      table.insert(table.end(), sequence.block_table.begin(), sequence.block_table.end());
+      const auto first = static_cast<std::size_t>(sequence.first_position /
+                                                  worker.config.block_size);
+      for (std::size_t i = 0; i < table.size(); ++i)
+        if (i < first)
+          blocks.read.insert(table[i]);
+        else
+          CHECK(blocks.written.insert(table[i]).second);
     }
-    CHECK(blocks.size() == entries);
-    for (const auto& [step, others] : worker.blocks_in_flight)
-      for (const std::int32_t block : others) CHECK(!blocks.contains(block));
+    const auto apart = [](const std::set<std::int32_t>& a, const std::set<std::int32_t>& b) {
+      return std::ranges::none_of(a, [&](std::int32_t block) { return b.contains(block); });
+    };
+    CHECK(apart(blocks.written, blocks.read));
+    for (const auto& [step, others] : worker.blocks_in_flight) {
+      CHECK(apart(blocks.written, others.read));
+      CHECK(apart(blocks.written, others.written));
+      CHECK(apart(blocks.read, others.written));
+    }
     CHECK(rows >= 1);
     CHECK(rows <= static_cast<std::size_t>(worker.config.max_num_batched_tokens));
     CHECK(plan.body.sequences.size() <= static_cast<std::size_t>(worker.config.max_num_seqs));
@@ -443,7 +470,7 @@ class Simulation {
     report_.replayed = counts.replayed;
   }
 
-  std::mt19937_64 random_;
+  std::mt19937_64 random_, prefixes_;
   bool faults_, poison_, hangs_ = false;
   ReplicaConfig config_;  // Of all, but for their numbers.
   std::uint64_t version_ = 0;

@@ -53,11 +53,13 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
     c.now += 1s;
     renew();
   }
+  std::size_t forgotten = 0;
   const auto differs = [&] {
     c.wait(10ms);
     for (const auto& send : all<Send>(c.last))
       if (const auto* run = std::get_if<RunCanary>(send.message.get()); run && send.to == from) {
         c.from(from, CanaryResult{wrong.id, run->run, {7}, {1, 9, 9, 9}, {}});
+        forgotten += c.sends<ForgetPrefixes>().size();
         c.note();
         return true;
       }
@@ -67,6 +69,7 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
   CHECK(c.s.members().contains(wrong.node));
   REQUIRE(differs());
   CHECK_FALSE(c.s.members().contains(wrong.node));
+  CHECK(forgotten > 0);
   CHECK(contains(c.newest("proof_failed"), "feed-forward part of layer 0"));
   CHECK(contains(c.newest("proof_failed"), "s ago"));
 }

@@ -42,6 +42,24 @@ TEST_CASE("what two nodes read alike is confirmed, and a head that cannot read h
   CHECK(hangs.activated);
 }
 
+TEST_CASE("what the head reads first of a node counts over all portions of its report") {
+  ProvingCluster c(1);
+  for (const char* tensor : {"a", "b", "c"}) c.reports(0, proof(1, tensor));
+  c.all_loaded();
+  REQUIRE(c.reads.size() == 1);
+  const std::uint64_t limit = c.reads[0].bytes_max;
+  c.head_reads(proof(1, "a"), limit - 1);
+  CHECK_FALSE(c.activated);
+  REQUIRE(c.reads.size() == 1);
+  CHECK(c.reads[0].tensors == std::vector<std::string>{"b", "c"});
+  CHECK(c.reads[0].bytes_max == 1);
+  c.head_reads(proof(1, "b"), 5);
+  CHECK(c.reads.empty());
+  CHECK(c.activated);
+  CHECK(c.kept.at("b").confirmed);
+  CHECK_FALSE(c.kept.at("c").confirmed);
+}
+
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
   SUBCASE("first: the other two and the head outvote it") {
     ProvingCluster c;
@@ -287,6 +305,7 @@ TEST_CASE("memory that is not what was loaded costs a member its life, but not i
   c.all_loaded();
   REQUIRE(c.activated);
   c.from(c.at[1], ProofFailed{"t", "byte 7 of its packed form", 12});
+  CHECK(c.sends<ForgetPrefixes>().size() == 2);  // experts there may have been asked by all
   CHECK_FALSE(c.member(1));
   CHECK(contains(c.newest("proof_failed"), "12 s ago"));
   CHECK(c.s.counters().refused_copies == 1);

@@ -65,11 +65,11 @@ struct ProvingCluster : Head {
       if (s.members().contains(at[w].node)) loaded(w);
   }
   /// The head answers its oldest reading.
-  void head_reads(std::optional<TensorProof> tensor) {
+  void head_reads(std::optional<TensorProof> tensor, std::uint64_t bytes = 0) {
     REQUIRE(!reads.empty());
     const ReadTensors read = reads.front();
     reads.erase(reads.begin());
-    TensorsRead answer{read.reading, read.fresh, {}, {}};
+    TensorsRead answer{read.reading, read.fresh, {}, bytes, {}};
     if (tensor)
       answer.tensors.push_back(*tensor);
     else

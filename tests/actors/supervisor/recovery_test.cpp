@@ -26,6 +26,7 @@ TEST_CASE("a worker is lost: its peers are told, its replica too, and the rest s
   REQUIRE(told);
   CHECK(told->node == NodeId{2});
   CHECK(told->incarnation == incarnation);
+  CHECK(c.sent<ForgetPrefixes>());  // what it computed last was never proven
   REQUIRE(c.lost);
   CHECK(c.lost->replicas.size() == 1);
   CHECK(contains(c.lost->why, "node-2 is lost"));
@@ -208,7 +209,9 @@ TEST_CASE("a drain that does not fit is called off, and the node serves on") {
 
 TEST_CASE("a device fails: it is taken out, its node stays") {
   Cluster c(2);
+  const std::size_t replicas = c.s.active()->replicas.size();
   c.from(c.workers.at(2), Renew{++c.sequence, {{0, 0, 0, "ECC error"}}, {}});
+  CHECK(c.sends<ForgetPrefixes>().size() == replicas);  // it may have computed otherwise before
   c.note();
   c.failed.insert(2);
   CHECK(c.says("device_failed"));

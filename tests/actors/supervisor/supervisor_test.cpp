@@ -38,7 +38,7 @@ TEST_CASE("who may not join is told why, closed, counted and logged") {
        },
        ErrorCode::kRefused, "protocols 7 to 9"},
       {[](Join& j) { j.checkpoint_hash = "abd"; }, ErrorCode::kRefused, "--model"},
-      {[](Join& j) { j.numerics = {Numerics::kReference}; }, ErrorCode::kRefused, "numerics avx2"},
+      {[](Join& j) { j.numerics = {Numerics::kReference}; }, ErrorCode::kRefused, "numerics bf16"},
       {[](Join& j) { j.numerics.clear(); }, ErrorCode::kRefused, "numerics"},
       {[](Join& j) { j.role = "head"; }, ErrorCode::kInvalidArgument, "role"},
       {[](Join& j) { j.devices.clear(); }, ErrorCode::kInvalidArgument, "0 devices"},
@@ -56,7 +56,7 @@ TEST_CASE("who may not join is told why, closed, counted and logged") {
   };
   for (const auto& c : cases) {
     auto o = options();
-    o.engine.numerics = Numerics::kAvx2;
+    o.engine.numerics = Numerics::kBf16;
     Head h(o);
     Join j = good_join();
     c.change(j);
@@ -75,21 +75,21 @@ TEST_CASE("who may not join is told why, closed, counted and logged") {
   }
 }
 
-TEST_CASE("the fastest numerics that all have is picked once and kept") {
+TEST_CASE("the best numerics that all have is picked once and kept") {
   auto o = options();
   o.engine.min_devices = 2;
   Head h(o);
   Join fast = good_join(1);
-  fast.numerics = {Numerics::kReference, Numerics::kAvx2, Numerics::kAmxBf16};
+  fast.numerics = {Numerics::kReference, Numerics::kBf16KvFp8, Numerics::kBf16};
   REQUIRE(h.join(1, fast));
   CHECK(!h.s.numerics());
   CHECK(h.s.state() == ClusterState::kForming);
   CHECK(contains(h.s.message(), "1 of 2 are here"));
   CHECK(contains(h.s.message(), "troupe worker --head here:6379"));
   REQUIRE(h.join(2, good_join(2)));
-  CHECK(h.s.numerics() == Numerics::kAvx2);
+  CHECK(h.s.numerics() == Numerics::kBf16);
   REQUIRE(h.sent<Load>());
-  CHECK(h.sent<Load>()->placement.numerics == Numerics::kAvx2);
+  CHECK(h.sent<Load>()->placement.numerics == Numerics::kBf16);
   Join plain = good_join(3);
   plain.numerics = {Numerics::kReference};
   CHECK(!h.join(3, plain));
@@ -369,7 +369,7 @@ TEST_CASE("the status has every field that is promised") {
   Head h;
   const auto a = h.join(1, good_join(100));
   h.from(*a, Loaded{h.s.placement()->version});
-  h.from(*a, Renew{1, {{3 * kMiB, 0.25f, 0, ""}}, {{0, 2, 1, 100, 40, 5}, {9, 9, 9, 9, 9, 9}}});
+  h.from(*a, Renew{1, {{3 * kMiB, 0.25f, 0, ""}}, {{0, 2, 1, 100, 40, 5, 30}, {9, 9, 9, 9, 9, 9}}});
   h.log("not \xff UTF-8");
   RequestCounters counters{1, 2, 3, 4, 5};
   counters.rates = {10, 20, Quantiles{30, 40}, std::nullopt};
@@ -391,7 +391,7 @@ TEST_CASE("the status has every field that is promised") {
     CHECK(j["cluster"].contains(key));
   }
   CHECK(j["cluster"]["state"] == "ready");
-  CHECK(j["cluster"]["numerics"] == "avx2");
+  CHECK(j["cluster"]["numerics"] == "bf16");
   CHECK(j["cluster"]["uptime_s"] == 1.5);
   REQUIRE(j["nodes"].size() == 1);
   const auto& node = j["nodes"][0];
@@ -417,6 +417,7 @@ TEST_CASE("the status has every field that is promised") {
   CHECK(replica["waiting"] == 1);
   CHECK(replica["kv_blocks_total"] == 100);
   CHECK(replica["kv_blocks_used"] == 40);
+  CHECK(replica["kv_blocks_cached"] == 30);
   const auto& experts = j["experts"];
   CHECK(experts["layers"] == 1);
   CHECK(experts["experts"] == 4);

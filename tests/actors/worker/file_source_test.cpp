@@ -14,8 +14,8 @@
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
 #include "model/kv_cache.h"
-#include "model/layer_weights.h"
-#include "model/memory_estimate.h"
+#include "model/spec/sizes.h"
+#include "model/weights.h"
 #include "runtime/limits.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
@@ -104,13 +104,13 @@ TEST_CASE("a checkpoint is inspected: its hash, and what its model takes") {
   REQUIRE(found.ok());
   const auto checkpoint = *Checkpoint::open(kModel);
   CHECK(found->hash == checkpoint->hash());
-  const ModelConfig& config = checkpoint->config();
+  const ModelSpec& spec = checkpoint->spec();
   CHECK(found->sizes->expert_bytes(Numerics::kReference) ==
-        expert_bytes(config, Numerics::kReference));
+        expert_bytes(spec, Numerics::kReference));
   CHECK(found->sizes->shard_bytes(Numerics::kReference, {0, 1}) ==
-        shard_bytes(config, Numerics::kReference, 0, 2));
+        shard_bytes(spec, Numerics::kReference, 0, 1));
   CHECK(found->sizes->cache_bytes(Numerics::kReference, {0, 1}, 8, 16) ==
-        kv_cache_bytes(config, Numerics::kReference, {0, 2, 8, 16}));
+        kv_cache_bytes(spec, Numerics::kReference, {0, 1, 8, 16}));
   const auto missing = s.inspect("/nowhere");
   REQUIRE(!missing.ok());
   CHECK(missing.error().message.find("/nowhere") != std::string::npos);
@@ -208,8 +208,10 @@ TEST_CASE("a part is built after what was ordered before it") {
 TEST_CASE("what is let go is freed by another thread") {
   Source s;
   std::promise<std::thread::id> freed;
-  std::shared_ptr<const void> piece(
-      nullptr, [&](const void*) { freed.set_value(std::this_thread::get_id()); });
+  PieceTensors piece(new HeldTensors, [&](const HeldTensors* tensors) {
+    delete tensors;
+    freed.set_value(std::this_thread::get_id());
+  });
   Garbage garbage;
   garbage.push_back(std::move(piece));
   s.source.free(std::move(garbage));
@@ -394,6 +396,42 @@ TEST_CASE("a bit that flips in memory is found when all copies are looked at, an
   // It is not looked at any more.
   s.source.prove_copies();
   (void)s.wait<CopiesProven>();
+}
+
+TEST_CASE("a bit that flips in memory is found when its copy is let go") {
+  Source s;
+  const std::string hash = s.inspect()->hash;
+  REQUIRE(s.read(order_of(1, hash, {1, 2, 3}, {{0, 0}})).status.ok());
+  const std::string name = s.pieces[1].tensors->at(2).proof.tensor;
+  *const_cast<std::byte*>(s.pieces[1].tensors->at(2).memory.front().data() + 12) ^= std::byte{4};
+  Garbage garbage;
+  for (std::size_t i = 0; i < 3; ++i) garbage.push_back(s.pieces[i].tensors);
+  const std::weak_ptr<const HeldTensors> last = s.pieces[2].tensors;
+  s.pieces.resize(0);
+  s.source.free(std::move(garbage));
+  CHECK(s.wait<CopyDiffers>().proof.tensor == name);
+  const auto end = std::chrono::steady_clock::now() + 5s;
+  while (!last.expired() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(1ms);
+  CHECK(last.expired());
+}
+
+TEST_CASE("copies of every format prove themselves, scales and stacked experts too") {
+  for (const char* model : {"v3-fp8", "v3-int4", "v3-awq", "gpt-oss", "qwen2"}) {
+    const std::string folder = TROUPE_SOURCE_DIR "/tests/golden/" + std::string(model);
+    CAPTURE(folder);
+    Source s;
+    const auto found = s.inspect(folder);
+    REQUIRE(found.ok());
+    const std::vector<std::int32_t> experts =
+        std::string(model) == "qwen2" ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{2};
+    auto order = order_of(1, found->hash, experts, {{0, 1}}, folder);
+    order.numerics = Numerics::kBf16;
+    REQUIRE(s.read(order).status.ok());
+    CHECK(s.pieces.size() == experts.size() + 1);
+    s.source.prove_copies();
+    (void)s.wait<CopiesProven>();  // and no CopyDiffers before it
+  }
 }
 
 TEST_CASE("pieces that nobody holds any more do not count") {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "model/layer_weights.h"
+#include "model/weights.h"
 #include "tests/actors/worker/machine_stand.h"
 
 namespace troupe {
@@ -127,6 +127,26 @@ TEST_CASE("a copy that has changed ends the membership until all others are prov
   const Join join = s.said<Join>()[0];
   CHECK(join.held_shards.empty());
   CHECK(join.held_experts == std::vector<HeldExperts>{{1, {5}}});
+}
+
+TEST_CASE("a copy that had changed when it was let go ends the membership too") {
+  Stand s;
+  s.join();
+  s.from_head(load_of(1, {0}, {4, 5}));
+  auto pieces = read_named(s, s.order());
+  s.build();
+  s.from_head(Activate{PlacementVersion{1}});
+  s.from_head(load_of(2, {0}, {5}));
+  read_named(s, s.order());
+  s.build();
+  s.from_head(Activate{PlacementVersion{2}});
+  s.settle(2, {0});
+  s.from_head(Retire{PlacementVersion{2}});
+  REQUIRE(s.wants<FreeWeights>().size() == 1);
+  CHECK(s.wants<FreeWeights>()[0]->garbage == Garbage{pieces["expert 4"]});
+  s.hear(CopyDiffers{pieces["expert 4"], {"expert 4", "it has another digest.", 7}});
+  CHECK(s.said<ProofFailed>().size() == 1);
+  CHECK(s.wants<ProveCopies>().size() == 1);
 }
 
 TEST_CASE("a worker whose copies cannot be proven in time ends") {

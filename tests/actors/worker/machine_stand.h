@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kLayerBytes = 2 * Sizes::kLayer;  // of a whole r
 
 struct FakeDevice final : Device {
   explicit FakeDevice(std::uint64_t memory) : Device({0, "cpu", memory, 1}) {}
-  Status submit(std::function<void()>) override { return {}; }
+  Status submit(std::function<void()>, Room) override { return {}; }
   bool makes_progress(TimePoint, Duration) override { return alive; }
   void probe() override {}
   std::uint32_t probe_us() const override { return 100; }
@@ -33,14 +33,16 @@ struct FakeDevice final : Device {
 /// A compute that only holds its memory.
 struct FakeCompute final : ShardCompute {
   explicit FakeCompute(ShardSpec s) : spec(std::move(s)) {}
-  ComputeOutcome begin(const BeginStep&, const OnCut&) override { return {}; }
-  ComputeOutcome resume(const ResumeStep&, const OnCut&) override { return {}; }
+  void begin(const BeginStep&, const std::shared_ptr<ShardNews>&) override {}
+  void resume(ResumeStep, const std::shared_ptr<ShardNews>&) override {}
   void release(StepId) override {}
+  void give_up(StepId) override {}
+  void end() override {}
   ShardSpec spec;
 };
 
 struct FakePass final : ExpertPass {
-  std::vector<PassAnswer> run(std::vector<Envelope>) override { return {}; }
+  void run(std::span<Envelope>, const std::shared_ptr<PassNews>&) override {}
 };
 
 struct Factory final : ComputeFactory {
@@ -57,7 +59,7 @@ struct Factory final : ComputeFactory {
 
 /// Replicas of this node, whole ones, and experts of layer 1.
 inline Load load_of(std::uint64_t version, std::vector<std::uint32_t> replicas,
-             std::vector<std::int32_t> experts) {
+                    std::vector<std::int32_t> experts) {
   Load load;
   load.placement.version = PlacementVersion{version};
   for (const auto id : replicas) {

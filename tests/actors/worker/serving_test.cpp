@@ -12,7 +12,7 @@
 #include "actors/worker/worker_hands.h"
 #include "model/checkpoint.h"
 #include "model/kv_cache.h"
-#include "model/memory_estimate.h"
+#include "model/spec/sizes.h"
 #include "model/weights.h"
 #include "runtime/overloaded.h"
 #include "tests/actors/effects.h"
@@ -73,8 +73,8 @@ struct Node {
   CpuDevice cpu;
   ModelFactory factory{{&cpu}};
   std::shared_ptr<const Checkpoint> checkpoint = *Checkpoint::open(kModel);
-  std::shared_ptr<const ModelSizes> sizes =
-      std::make_shared<const CheckpointModel>(checkpoint->config());
+  std::shared_ptr<const ModelSizes> sizes = std::make_shared<const CheckpointModel>(
+      std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()));
   WeightStore weights;
   CafHost host{caf->system(), post};
   const Ref<NodeAgentInbox> agent{kSelf, kLife};
@@ -153,7 +153,7 @@ struct Node {
                     layers,
                     false,
                     nullptr,
-                    *load_shard(*checkpoint, kNumerics, layers.first, layers.last + 1)});
+                    *load_shard(*checkpoint, kNumerics, layers.first, layers.last)});
   }
   Status prepare(std::uint64_t version, const Part& part) {
     const auto work = work_of(version, part);
@@ -208,12 +208,12 @@ struct Node {
     for (const auto& report : serving.reports()) ids.push_back(report.replica);
     return ids;
   }
-  std::uint64_t expert() const { return expert_bytes(checkpoint->config(), kNumerics); }
+  std::uint64_t expert() const { return expert_bytes(checkpoint->spec(), kNumerics); }
   std::uint64_t layers(std::int32_t first, std::int32_t last) const {
-    return shard_bytes(checkpoint->config(), kNumerics, first, last + 1);
+    return shard_bytes(checkpoint->spec(), kNumerics, first, last);
   }
   std::uint64_t cache(std::int32_t first, std::int32_t last) const {
-    return kv_cache_bytes(checkpoint->config(), kNumerics, {first, last + 1, 8, 16});
+    return kv_cache_bytes(checkpoint->spec(), kNumerics, {first, last, 8, 16});
   }
 };
 
@@ -327,7 +327,7 @@ TEST_CASE("a shard that ends settles too") {
 
 TEST_CASE("a canary goes through real actors; two replicas make the same of it") {
   Node node;
-  std::vector<std::int32_t> all(static_cast<std::size_t>(node.checkpoint->config().num_experts));
+  std::vector<std::int32_t> all(static_cast<std::size_t>(node.checkpoint->spec().num_experts()));
   std::iota(all.begin(), all.end(), 0);
   node.make_active(1, {{0, 1}, {}, all, true});
   const Address supervisor = Ref<SupervisorInbox>(kHeadNode, Incarnation{1}).address;
@@ -347,7 +347,7 @@ TEST_CASE("a canary goes through real actors; two replicas make the same of it")
   CHECK(!results[0].error);
   CHECK(results[0].tokens.size() == 4);
   CHECK(results[0].digests.size() ==
-        4 * 2 * static_cast<std::size_t>(node.checkpoint->config().num_layers));
+        4 * 2 * static_cast<std::size_t>(node.checkpoint->spec().num_layers()));
   CHECK(results[0].digests == results[1].digests);
   CHECK(results[0].tokens == results[1].tokens);
 }
@@ -378,9 +378,8 @@ MessagePtr ask(Node& node) {
   question.layer = 1;
   question.rows = 1;
   question.pairs = {{0, 0}};
-  question.payload = Payload::of(
-      std::make_shared<Buffer>(static_cast<std::size_t>(node.checkpoint->config().hidden_size) *
-                               wire_size(wire_type(kNumerics))));
+  question.payload = Payload::of(std::make_shared<Buffer>(
+      static_cast<std::size_t>(node.checkpoint->spec().hidden) * dtype_size(wire_type(kNumerics))));
   const Address group{kSelf, kLife, {ActorKind::kExpertGroup, 0}};
   node.post.send({asker, group, message_of(std::move(question))});
   const auto answer = answers->next();

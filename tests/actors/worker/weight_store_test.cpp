@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "model/layer_weights.h"
+#include "model/weights.h"
 #include "tests/actors/worker/fake_sizes.h"
 
 namespace troupe {
@@ -46,12 +46,9 @@ struct Weights {
   }
   bool take_expert(std::int32_t expert) {
     ++reads[expert];
-    return take({Numerics::kReference,
-                 {1, expert},
-                 {},
-                 true,
-                 std::make_shared<const ExpertWeights>(),
-                 nullptr});
+    const auto weights = std::make_shared<const ExpertWeights>();
+    const PieceTensors tensors(weights, &weights->tensors);
+    return take({Numerics::kReference, {1, expert}, {}, true, weights, nullptr, tensors});
   }
   bool take_shard(const LayerRange& layers) {
     ++shard_reads;
@@ -138,7 +135,7 @@ TEST_CASE("what is let go is handed out to be freed, once") {
   w.retire(2);
   const Garbage garbage = w.store.take_garbage();
   REQUIRE(garbage.size() == 1);
-  CHECK(garbage[0] == first.experts.at(0).at({1, 0}));
+  CHECK(garbage[0].get() == &first.experts.at(0).at({1, 0})->tensors);
   CHECK(w.store.take_garbage().empty());
 }
 

@@ -120,8 +120,8 @@ TEST_CASE("a head that comes back is offered what is held of its model, of no ot
     s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/tuned", "abc", std::nullopt});
     REQUIRE(s.wants<InspectCheckpoint>().size() == 1);
     s.wake_up();
-    s.hear(CheckpointInspected{"/models/tuned",
-                               InspectedCheckpoint{"abc", s.sizes, "/models/tuned"}});
+    s.hear(
+        CheckpointInspected{"/models/tuned", InspectedCheckpoint{"abc", s.sizes, "/models/tuned"}});
   }
   SUBCASE("one where a link leads elsewhere now, with the same headers") {
     s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt, 7});

@@ -18,21 +18,32 @@ std::vector<ChatMessage> messages_of(const nlohmann::json& list) {
   return messages;
 }
 
+const std::vector<ChatMessage> kHello = {{"user", "x"}};
+
+ChatFormat format_of(const std::string& text) {
+  ChatTemplateFile file;
+  file.text = text;
+  file.tokens = {{"bos_token", kBos}, {"eos_token", kEos}};
+  auto format = ChatFormat::make(file);
+  REQUIRE_MESSAGE(format.ok(), format.error().message);
+  return *format;
+}
+
 }  // namespace
 
-TEST_CASE("chats are rendered as their templates render them") {
+TEST_CASE("chats are rendered as Jinja renders their templates") {
   std::ifstream file(TROUPE_SOURCE_DIR "/tests/model/tokenizer/chat_cases.json");
   const auto cases = nlohmann::json::parse(file);
   REQUIRE(cases.size() >= 9);
   for (const auto& item : cases) {
-    const auto format = ChatFormat::detect(item.at("template").get<std::string>(), kBos, kEos);
-    REQUIRE_MESSAGE(format.ok(), format.error().message);
-    CHECK(format->name() == item.at("family").get<std::string>());
-    CHECK(format->reasoning() == (format->name() == "deepseek-r1"));
-    CHECK(format->opens_think() == item.at("opens_think").get<bool>());
+    const auto format = format_of(item.at("template").get<std::string>());
+    const bool thinks = item.at("family") == "deepseek-r1";
+    CHECK(format.reasoning({}).style == (thinks ? ReasoningStyle::kThink : ReasoningStyle::kNone));
+    CHECK(format.reasoning({}).inside == item.at("opens_think").get<bool>());
     for (const auto& chat : item.at("chats")) {
-      const auto text = format->render(messages_of(chat.at("messages")),
-                                       chat.at("add_generation_prompt").get<bool>());
+      ChatOptions options;
+      options.add_generation_prompt = chat.at("add_generation_prompt").get<bool>();
+      const auto text = format.render(messages_of(chat.at("messages")), options);
       REQUIRE(text.ok());
       CHECK(*text == chat.at("expected").get<std::string>());
     }
@@ -42,48 +53,64 @@ TEST_CASE("chats are rendered as their templates render them") {
 TEST_CASE("the demo's format is found in its folder") {
   const auto format = ChatFormat::load(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary");
   REQUIRE(format.ok());
-  CHECK(format->name() == "deepseek-r1");
-  CHECK(format->opens_think());
+  CHECK(format->reasoning({}).inside);
   const std::vector<ChatMessage> chat = {{"user", "What is brandy?"}};
-  CHECK(*format->render(chat, true) ==
+  CHECK(*format->render(chat, {}) ==
         "<｜begin▁of▁sentence｜><｜User｜>What is brandy?<｜Assistant｜><think>\n");
 }
 
-TEST_CASE("the layout of a template does not matter") {
-  const auto format = ChatFormat::detect(
-      "{# don't #}\n{{ bos_token }}\n{% for m in messages %}\n {{ \"<｜User｜>\"  +  m.content }} "
-      "it's\n"
-      "{{ '<｜Assistant｜>' + m.content + \"<｜end▁of▁sentence｜>\" }}{% endfor %}"
-      "{{ '<｜Assistant｜>' + '' }}",
-      kBos, kEos);
-  REQUIRE(format.ok());
-  CHECK(format->name() == "deepseek-v3");
+TEST_CASE("a request's variables turn thinking on and off") {
+  const auto format = format_of(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+      "{{ '<think>\n' if thinking is defined and thinking else '</think>' }}");
+  ChatOptions options;
+  CHECK(*format.render(kHello, options) == "[user]x[assistant]</think>");
+  CHECK(!format.reasoning({}).inside);
+  options.template_kwargs = R"({"thinking": true})";
+  CHECK(*format.render(kHello, options) == "[user]x[assistant]<think>\n");
+  CHECK(format.reasoning(options.template_kwargs).inside);
+  for (const char* bad : {"[1]", "{", R"({"messages": []})", R"({"a": 1, "a": 2})",
+                          R"({"raise_exception": 1})", R"({"bos_token": ""})"}) {
+    options.template_kwargs = bad;
+    const auto refused = format.render(kHello, options);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().message.starts_with("chat_template_kwargs: "));
+  }
 }
 
-TEST_CASE("templates that are not known are refused with the names of those that are") {
-  const std::string v31 =
-      "{% if not thinking is defined %}{% set thinking = false %}{% endif %}"
-      "{{'<｜User｜>' + "
-      "m['content']}}{{'<｜Assistant｜>'}}{{'</think>'}}{{'<｜end▁of▁sentence｜>'}}";
-  for (const std::string& text :
-       {std::string(), std::string("{{'<|im_start|>' + message.role}}"), v31, std::string("{{ 'un"),
-        std::string("{# open"),
-        std::string("{{'<｜User｜>'}}{{'<｜Assistant｜></think>'}}{{'<｜end▁of▁sentence｜>'}}")}) {
-    const auto format = ChatFormat::detect(text, kBos, kEos);
-    REQUIRE(!format.ok());
-    CHECK(format.error().message.find("DeepSeek-V3") != std::string::npos);
-    CHECK(format.error().message.find("DeepSeek-R1") != std::string::npos);
-  }
+TEST_CASE("channels are told by the template") {
+  const auto format = format_of("<|start|>assistant<|channel|>{{ messages | length }}");
+  CHECK(format.reasoning({}).style == ReasoningStyle::kHarmony);
+}
+
+TEST_CASE("tools go to the template for them") {
+  ChatTemplateFile file;
+  file.text = "none: {{ tools is none }}";
+  file.tool_use = "{{ tools[0].function | tojson }}";
+  const auto format = ChatFormat::make(file);
+  REQUIRE(format.ok());
+  ChatOptions options;
+  CHECK(*format->render(kHello, options) == "none: True");
+  options.tools = R"([{"function": {"name": "f", "a": "é"}}])";
+  CHECK(*format->render(kHello, options) == R"({"name": "f", "a": "é"})");
+}
+
+TEST_CASE("what a template refuses is said in its own words") {
+  const auto format = format_of("{{ raise_exception('Only one user may speak.') }}");
+  const auto text = format.render(kHello, {});
+  REQUIRE(!text.ok());
+  CHECK(text.error().code == ErrorCode::kInvalidArgument);
+  CHECK(text.error().message == "Only one user may speak.");
 }
 
 TEST_CASE("messages that a format cannot carry are refused") {
   const auto format = ChatFormat::load(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary");
   REQUIRE(format.ok());
-  CHECK(!format->render({}, true).ok());
-  const std::vector<ChatMessage> chat = {{"user", "x"}, {"tool", "y"}};
-  const auto text = format->render(chat, true);
+  CHECK(!format->render({}, {}).ok());
+  const std::vector<ChatMessage> chat = {{"user", "x"}, {"wizard", "y"}};
+  const auto text = format->render(chat, {});
   REQUIRE(!text.ok());
-  CHECK(text.error().message.find("messages[1].role is \"tool\"") != std::string::npos);
+  CHECK(text.error().message.find("messages[1].role is \"wizard\"") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint's template is found in each of its places") {
@@ -93,8 +120,7 @@ TEST_CASE("a checkpoint's template is found in each of its places") {
   const auto write = [&](const char* name, const std::string& text) {
     std::ofstream(dir / name) << text;
   };
-  const std::string v3 =
-      "{{'<｜User｜>' + m.content}}{{'<｜Assistant｜>' + m.content + '<｜end▁of▁sentence｜>'}}";
+  const std::string v3 = "{{bos_token}}<｜User｜>{{messages[0].content}}<｜Assistant｜>";
   write("tokenizer_config.json", "{}");
   const auto none = ChatFormat::load(dir);
   REQUIRE(!none.ok());
@@ -107,8 +133,7 @@ TEST_CASE("a checkpoint's template is found in each of its places") {
   write("tokenizer_config.json", named.dump());
   const auto from_list = ChatFormat::load(dir);
   REQUIRE_MESSAGE(from_list.ok(), from_list.error().message);
-  const std::vector<ChatMessage> chat = {{"user", "x"}};
-  CHECK(*from_list->render(chat, true) == "B<｜User｜>x<｜Assistant｜>");
+  CHECK(*from_list->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>");
 
   for (const char* bad : {"[]", "{\"chat_template\": 3}", "{\"chat_template\": [3]}", "{"}) {
     write("tokenizer_config.json", bad);
@@ -116,9 +141,15 @@ TEST_CASE("a checkpoint's template is found in each of its places") {
     REQUIRE(!refused.ok());
     CHECK(refused.error().message.find("tokenizer_config.json") != std::string::npos);
   }
-  write("tokenizer_config.json", "{}");
+  write("tokenizer_config.json", R"({"bos_token": "B"})");
+  write("chat_template.json", nlohmann::json{{"chat_template", v3 + "json"}}.dump());
+  CHECK(*ChatFormat::load(dir)->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>json");
   write("chat_template.jinja", v3);
-  CHECK(ChatFormat::load(dir).ok());
+  CHECK(*ChatFormat::load(dir)->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>");
+  write("chat_template.jinja", "{% if %}");
+  const auto unreadable = ChatFormat::load(dir);
+  REQUIRE(!unreadable.ok());
+  CHECK(unreadable.error().message.find("line 1") != std::string::npos);
   std::filesystem::remove_all(dir);
 }
 

@@ -50,6 +50,12 @@ TEST_CASE("patterns mean what they mean to Oniguruma") {
       {R"(x*)", "axb", "[][x][]"},
       {R"((a|b)+(?!c))", "abc", "[a]"},
       {R"(\v)", "\v\n", "[\v]"},
+      {R"(\p{Han}+)", "一〇ア丽\U0002EBF0a", "[一〇][丽\U0002EBF0]"},
+      {R"([a-d&&[^b]x]+)", "abcdx", "[a][cd]"},
+      {R"([^\p{L}&&[^\s]]+)", "a1 b!", "[1 ][!]"},
+      {R"(a{2,3}b|a)", "aaaabab", "[a][aaab][a]"},
+      {R"([ab]+b|c?d)", "abbacd", "[abb][cd]"},
+      {R"(\s+$)", "a \n b  ", "[ ][  ]"},
   };
   for (const Case& c : kCases) {
     CAPTURE(c.pattern);
@@ -59,10 +65,10 @@ TEST_CASE("patterns mean what they mean to Oniguruma") {
 
 TEST_CASE("patterns without a counterpart are refused by name") {
   for (std::string_view pattern :
-       {R"(\h)",          R"(\R)",       R"(\1)",     R"(\k<a>)",   R"(\p{Han})", R"(\pL)",
-        R"([[:alpha:]])", R"([a&&b])",   R"(a(?i)b)", R"((?<n>a))", R"((?m:a))",  R"(a{2}+)",
-        R"(a{2}?)",       R"([)",        R"([])",     R"([b-a])",   R"([a-\d])",  R"(\)",
-        R"(\xff)",        R"(\x{d800})", R"(()",      R"(*a)",      R"((*UTF))",  "\xff"}) {
+       {R"(\h)",       R"(\R)",     R"(\1)",      R"(\k<a>)",  R"(\pL)",   R"([[:alpha:]])",
+        R"(\w[a&&b])", R"(a(?i)b)", R"((?<n>a))", R"((?m:a))", R"(a{2}+)", R"(a{2}?)",
+        R"([)",        R"([])",     R"([b-a])",   R"([a-\d])", R"(\)",     R"(\xff)",
+        R"(\x{d800})", R"(()",      R"(*a)",      R"((*UTF))", "\xff"}) {
     CAPTURE(pattern);
     CHECK(matches(pattern, "a").starts_with("error: "));
   }

@@ -34,39 +34,59 @@ constexpr Case kCases[] = {
     {false, "  ", "", "  "},
 };
 
-}  // namespace
+/// Answers of gpt-oss; the generation prompt is "<|start|>assistant".
+constexpr Case kHarmonyCases[] = {
+    {false,
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+     "hm", "Yes."},
+    {false, "<|channel|>final<|message|>Yes.<|return|>", "", "Yes."},
+    {false, "<|channel|>analysis<|message|>a < b<|en", "a < b<|en", ""},
+    {false,
+     "<|channel|>analysis<|message|>1<|end|><|start|>assistant<|channel|>commentary to=f "
+     "<|constrain|>json<|message|>{}<|call|>",
+     "1{}", ""},
+    {false, "<|channel|>final<|message|>a <|b|> c<|end|><|start|>assistant<|chan", "", "a <|b|> c"},
+    {false, "Plain <|x", "", "Plain <|x"},
+    {false, "<", "", "<"},
+    {false, "", "", ""},
+};
 
-TEST_CASE("thoughts and content are told apart however the text is cut") {
-  for (const Case& c : kCases) {
-    for (std::size_t piece = 1; piece <= c.text.size() + 1; ++piece) {
-      ReasoningParser parser(c.starts_inside);
-      std::string reasoning;
-      std::string content;
-      for (std::size_t i = 0; i < c.text.size(); i += piece) {
-        const ReasoningDelta delta = parser.feed(c.text.substr(i, piece));
-        reasoning += delta.reasoning;
-        content += delta.content;
-      }
-      const ReasoningDelta last = parser.finish();
-      CAPTURE(c.text);
-      CAPTURE(piece);
-      CHECK(reasoning + last.reasoning == c.reasoning);
-      CHECK(content + last.content == c.content);
+void check_however_cut(const Case& c, ReasoningStyle style) {
+  for (std::size_t piece = 1; piece <= c.text.size() + 1; ++piece) {
+    const auto parser = make_reasoning_parser({style, c.starts_inside});
+    std::string reasoning;
+    std::string content;
+    for (std::size_t i = 0; i < c.text.size(); i += piece) {
+      const ReasoningDelta delta = parser->feed(c.text.substr(i, piece));
+      reasoning += delta.reasoning;
+      content += delta.content;
     }
+    const ReasoningDelta last = parser->finish();
+    CAPTURE(c.text);
+    CAPTURE(piece);
+    CHECK(reasoning + last.reasoning == c.reasoning);
+    CHECK(content + last.content == c.content);
   }
 }
 
+}  // namespace
+
+TEST_CASE("thoughts and content are told apart however the text is cut") {
+  for (const Case& c : kCases) check_however_cut(c, ReasoningStyle::kThink);
+}
+
+TEST_CASE("channels are told apart however the text is cut") {
+  for (const Case& c : kHarmonyCases) check_however_cut(c, ReasoningStyle::kHarmony);
+}
+
 TEST_CASE("text is given out as soon as it is decided") {
-  ReasoningParser parser(true);
-  CHECK(parser.inside());
-  CHECK(parser.feed("so").reasoning == "so");
-  CHECK(parser.feed("<").reasoning.empty());
-  CHECK(parser.feed("b").reasoning == "<b");
-  CHECK(parser.feed("</think").reasoning.empty());
-  CHECK(parser.inside());
-  CHECK(parser.feed(">\n").content == "\n");
-  CHECK(!parser.inside());
-  CHECK(parser.feed("<").content == "<");
+  const auto parser = make_reasoning_parser({ReasoningStyle::kThink, true});
+  CHECK(parser->feed("so").reasoning == "so");
+  CHECK(parser->feed("<").reasoning.empty());
+  CHECK(parser->feed("b").reasoning == "<b");
+  CHECK(parser->feed("</think").reasoning.empty());
+  CHECK(parser->feed(">\n").content == "\n");
+  CHECK(parser->feed("<").content == "<");
 }
 
 }  // namespace troupe

@@ -113,6 +113,19 @@ TEST_CASE("pre-tokenizers cut as they say") {
   CHECK(split("Contiguous", false) == Ids{' ', 'a', ' ', 'b', 'b', ' ', 'c'});
 }
 
+TEST_CASE("text is normalized, and so are the added tokens that ask for it") {
+  Json json = tiny();
+  json["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers",
+                         {{{"type", "NFC"}},
+                          {{"type", "Replace"}, {"pattern", {{"String", "é"}}}, {"content", "ab"}},
+                          {{"type", "Prepend"}, {"prepend", "c"}}}}};
+  CHECK(encode(json, "e\u0301c") == Ids{'c', 258});  // cabc
+  CHECK(encode(json, "<s>e\u0301") == Ids{261, 'c', 256});
+  json["added_tokens"].push_back({{"id", 263}, {"content", "\u2126"}, {"normalized", true}});
+  CHECK(encode(json, "\u03a9") == Ids{263});  // Both are "c" and the Greek letter.
+}
+
 TEST_CASE("ignore_merges takes whole words first") {
   Json json = tiny();
   json["model"]["merges"] = Json::array({"b c"});
@@ -210,7 +223,12 @@ TEST_CASE("files that are wrong or not supported are refused, naming the field")
       {"/model/merges/0", "a b c", "model.merges[0]"},
       {"/model/merges/0", "c b", "model.merges[0] needs the token \"cb\""},
       {"/model/merges/4", Json::array({"a", 1}), "model.merges[4]"},
-      {"/normalizer", {{"type", "NFC"}}, "normalizer is \"NFC\""},
+      {"/normalizer", {{"type", "Lowercase"}}, "normalizer is \"Lowercase\""},
+      {"/normalizer", {{"type", "Sequence"}}, "normalizer.normalizers"},
+      {"/normalizer", {{"type", "Prepend"}}, "prepend"},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}},
+       "normalizer.pattern"},
       {"/pre_tokenizer", nullptr, "pre_tokenizer"},
       {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer is \"Metaspace\""},
       {"/pre_tokenizer/use_regex", 1, "use_regex"},

@@ -8,7 +8,7 @@ namespace troupe::console {
 
 /// A cluster of three nodes with two replicas; layer 1 has two copies of expert 0.
 inline const char* const kSample = R"({
-"cluster": {"id": "c", "state": "ready", "version": "0.1.0", "model": "pocket", "numerics": "avx2",
+"cluster": {"id": "c", "state": "ready", "version": "0.1.0", "model": "pocket", "numerics": "bf16",
   "uptime_s": 123.4, "message": "Serving pocket with 2 replicas.", "placement_version": 3,
   "survives": {"at_once": ["node-1", "node-2"], "with_reload": ["node-10"], "not": []}},
 "nodes": [

@@ -74,7 +74,7 @@ TEST_CASE("the overview fits 80 by 24 and shows everything") {
   for (const char* words : {"pocket",
                             "ready",
                             "version 3",
-                            "avx2",
+                            "bf16",
                             "up 2m03s",
                             "01:48:20",
                             "Serving pocket",
@@ -119,7 +119,7 @@ TEST_CASE("nothing is cut at 80 by 24") {
   Facts facts = sample();
   facts.model = "DeepSeek-V3-0324-of-some-team";
   facts.uptime_s = 400000;
-  facts.numerics = "avx512_bf16";
+  facts.numerics = "bf16";
   facts.prompt_tokens_per_s = facts.generation_tokens_per_s = 12345;
   facts.first_token_ms = QuantileFacts{1234, 12345};
   facts.inter_token_ms = QuantileFacts{123, 1234};

@@ -1,0 +1,101 @@
+#include "actors/device/expert_pool.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "actors/device/device.h"
+#include "runtime/log.h"
+#include "runtime/thread_pool.h"
+
+namespace troupe {
+
+void ExpertPool::join(ExpertWork& work, std::shared_ptr<const void> keep) {
+  waiting_.push_back({&work, std::move(keep)});
+  if (!passing_ && !scheduled_) schedule();
+}
+
+bool ExpertPool::leave(ExpertWork& work) {
+  work.set.reset();
+  return std::erase_if(waiting_, [&](const Waiting& w) { return w.work == &work; }) > 0;
+}
+
+void ExpertPool::schedule() {
+  while (!waiting_.empty()) {
+    scheduled_ = device_.submit([this] { pass(); }).ok();
+    if (scheduled_) return;
+    take_next();
+  }
+}
+
+void ExpertPool::pass() {
+  scheduled_ = false;
+  take_next();
+  schedule();
+}
+
+void ExpertPool::take_next() {
+  if (waiting_.empty()) return;  // it was cleared
+  passing_ = true;
+  const auto next =
+      std::min_element(waiting_.begin(), waiting_.end(), [](const Waiting& a, const Waiting& b) {
+        const std::uint32_t late_a = a.passed_over < kPassedOverMax ? 0 : a.passed_over;
+        const std::uint32_t late_b = b.passed_over < kPassedOverMax ? 0 : b.passed_over;
+        if (late_a != late_b) return late_a > late_b;
+        return a.work->pairs.layer < b.work->pairs.layer;
+      });
+  const ExpertWork& first = *next->work;
+  const auto stays = [&](const Waiting& other) {
+    return other.work->pairs.layer != first.pairs.layer || other.work->set != first.set ||
+           other.work->arithmetic != first.arithmetic;
+  };
+  for (Waiting& waiting : waiting_) {
+    if (!stays(waiting))
+      taken_.push_back(std::move(waiting));
+    else
+      ++waiting.passed_over;
+  }
+  std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.keep == nullptr; });
+
+  const std::optional<Error> error = compute();
+  for (Waiting& taken : taken_) {
+    taken.work->set.reset();
+    taken.work->computed(error);
+  }
+  for (Waiting& taken : taken_) taken.work->go_on();
+  taken_.clear();
+  passing_ = false;
+}
+
+/// One grouped pass over what was taken.
+std::optional<Error> ExpertPool::compute() {
+  if (const std::string failed = device_.failed(); !failed.empty()) return unavailable(failed);
+  try {
+    rows_.clear();
+    experts_.clear();
+    outputs_.clear();
+    for (const Waiting& taken : taken_) {
+      const ExpertPairs& pairs = taken.work->pairs;
+      rows_.insert(rows_.end(), pairs.rows.begin(), pairs.rows.end());
+      experts_.insert(experts_.end(), pairs.experts.begin(), pairs.experts.end());
+      outputs_.insert(outputs_.end(), pairs.outputs.begin(), pairs.outputs.end());
+    }
+    const ExpertWork& first = *taken_.front().work;
+    const ExpertPairs all = {first.pairs.layer, rows_, experts_, outputs_};
+    device_.count_experts_read(first.arithmetic->run(*first.set, all));
+    return std::nullopt;
+  } catch (const ThreadPool::Interrupted& e) {
+    return unavailable(e.what());
+  } catch (const std::bad_alloc&) {
+    logger().error("experts of layer {} could not be computed: memory is short",
+                   taken_.front().work->pairs.layer);
+    return resource_exhausted("memory is short");
+  } catch (const std::exception& e) {
+    // What a kernel throws will not be better the next time.
+    device_.fail(e.what());
+    return unavailable(e.what());
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,131 @@
+#pragma once
+
+// After a family's simd.h and its form of codes.
+
+#include "kernels/cpu/inner/products_tiles.h"
+
+/// Products with plain fused multiply-adds; activations are float32 that were rounded to bf16.
+namespace troupe::kernels::cpu {
+namespace {
+
+struct FmaKernel {
+  static constexpr std::int64_t kElementBytes = 4;
+  // Four sums a row and what makes the weights fit the registers.
+  static constexpr int kRegisters = 2 * kLanes;
+  static constexpr std::int64_t kRowsAtOnce = 6;
+  static constexpr std::int64_t kCodeRows = kLanes / 4;  // at most
+
+  static std::int64_t code_rows(const WeightLayout& l) { return cpu::code_rows(l); }
+  static bool held(const WeightLayout& l) { return l.codes == Codes::kBf16; }
+
+  static void expand(const WeightLayout& l, const std::byte* panel, std::int64_t block,
+                     std::int64_t count, std::byte* out) {
+    with_codes(l, panel, [&](auto& codes) { expand_codes(codes, l, panel, block, count, out); });
+  }
+
+  static void multiply(const Stretch& s) {
+    Bf16Tiles tiles(s.w);
+    multiply<kRowsAtOnce>(tiles, 0, s);
+  }
+
+  static void multiply_codes(const WeightLayout& l, const std::byte* panel, std::int64_t block,
+                             const Stretch& s) {
+    with_codes(l, panel, [&](auto& codes) { multiply<kCodeRows>(codes, block, s); });
+  }
+
+ private:
+  /// Of 2 kLanes outputs.
+  template <int R>
+  using Sums = F32[R][2];
+
+  template <int R, bool kOdd, class Pair>
+  [[gnu::always_inline]] static void add(const float* const* x, std::int64_t k, const Pair& first,
+                                         const Pair& second, Sums<R>& sum) {
+    const F32 w0 = kOdd ? first.odd() : first.even(), w1 = kOdd ? second.odd() : second.even();
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const F32 value = all(x[r][k + kOdd]);
+      sum[r][0] = fma(value, w0, sum[r][0]);
+      sum[r][1] = fma(value, w1, sum[r][1]);
+    }
+  }
+
+  /// The fma chains of a block from k on: of even k, of odd k, or of both.
+  template <int R, bool kEven, bool kOdd, class Form>
+  [[gnu::always_inline]] static void chains(const Form& w, const float* const* x, std::int64_t k,
+                                            int v, Sums<R>& even, Sums<R>& odd) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 16 / Form::kPairs; ++i) {
+      const auto first = w.step(v, i), second = w.step(v + 1, i);
+#pragma GCC unroll 8
+      for (int j = 0; j < Form::kPairs; ++j, k += 2) {
+        const auto a = first.pair(j), b = second.pair(j);
+        if (kEven) add<R, false>(x, k, a, b, even);
+        if (kOdd) add<R, true>(x, k, a, b, odd);
+      }
+    }
+  }
+
+  template <int R, class Form>
+  static void rows(Form& w, std::int64_t block, const Stretch& s, std::int64_t first) {
+    const float* x[R];
+    for (int r = 0; r < R; ++r)
+      x[r] = reinterpret_cast<const float*>(s.x + (first + r) * s.x_bytes);
+    float* c = s.c + first * 32;
+    if (s.begin) std::memset(c, 0, R * 32 * sizeof(float));
+    for (std::int64_t b = 0; b < s.blocks; ++b) {
+      // The first rows ask for what comes next.
+      if (first == 0) ask_for(s.ahead + b * s.ahead_bytes, s.ahead_bytes);
+      w.go(block + b);
+      for (int v = 0; v < 32 / kLanes; v += 2) {
+        Sums<R> even = {}, odd = {};
+        if constexpr (4 * R + 6 <= kRegisters) {
+          chains<R, true, true>(w, x, b * 32, v, even, odd);
+        } else {
+          chains<R, true, false>(w, x, b * 32, v, even, odd);
+          chains<R, false, true>(w, x, b * 32, v, even, odd);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          for (int i = 0; i < 2; ++i) {
+            float* to = c + r * 32 + (v + i) * kLanes;
+            save(to, load(to) + (even[r][i] + odd[r][i]));
+          }
+      }
+    }
+  }
+
+  template <int R, class Form>
+  static void some_rows(Form& w, std::int64_t block, const Stretch& s, std::int64_t first,
+                        std::int64_t count) {
+    if (count == R) return rows<R>(w, block, s, first);
+    if constexpr (R > 1) some_rows<R - 1>(w, block, s, first, count);
+  }
+
+  template <int kMost, class Form>
+  static void multiply(Form& w, std::int64_t block, const Stretch& s) {
+    const std::int64_t times = (s.rows + kMost - 1) / kMost;
+    for (std::int64_t i = 0; i < times; ++i) {
+      const std::int64_t first = s.rows * i / times;
+      some_rows<kMost>(w, block, s, first, s.rows * (i + 1) / times - first);
+    }
+  }
+};
+
+void run_fma(const ProductJob& job) {
+  FmaKernel kernel;
+  ProductPass<FmaKernel>(job, kernel).run();
+}
+
+void put_rounded(const void* x, bool bf16, std::int64_t count, std::byte* out,
+                 std::int64_t low_bytes) {
+  const auto* from = static_cast<const std::byte*>(x);
+  auto* to = reinterpret_cast<float*>(out);
+  auto* low = low_bytes > 0 ? reinterpret_cast<float*>(out + low_bytes) : nullptr;
+  bf16 ? put_floats<true>(from, count, to, low) : put_floats<false>(from, count, to, low);
+}
+
+constexpr ProductKernels kFmaProducts = {run_fma, put_rounded, 4, true};
+
+}  // namespace
+}  // namespace troupe::kernels::cpu

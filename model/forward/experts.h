@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/gated_mlp.h"
+#include "kernels/stream.h"
+#include "model/forward/expert_pairs.h"
+#include "model/spec/model_spec.h"
+
+namespace troupe {
+
+/// One grouped pass of a layer's experts over rows, whichever replicas they came from. Every weight
+/// is read once; no row's result depends on the others. Used from the Device's compute thread only.
+class ExpertForward final : public ExpertArithmetic {
+ public:
+  ExpertForward(const ModelSpec& spec, const kernels::Stream::Options& stream);
+
+  /// Experts are taken together until they have this many rows, which bounds the scratch.
+  static constexpr std::int32_t kRowsPerCall = 4096;
+
+  std::size_t run(const ExpertSet& experts, const ExpertPairs& pairs) override;
+
+  /// Held for temporaries.
+  std::size_t scratch_bytes() { return stream_.scratch().bytes(); }
+
+ private:
+  kernels::Stream stream_;
+  kernels::GatedAct act_;
+  std::vector<std::int32_t> next_;  ///< [experts + 1] where the next pair of each goes
+  // Grouped by expert, in the order they came.
+  std::vector<const std::byte*> rows_;
+  std::vector<std::byte*> outputs_;
+  std::vector<kernels::ExpertCall> calls_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernels/stream.h"
+#include "model/expert_set.h"
+#include "model/forward/step.h"
+#include "model/kv_cache.h"
+#include "model/spec/model_spec.h"
+#include "model/weights.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What a step waits for when advance() returns.
+enum class Cut : std::uint8_t {
+  kExperts,  ///< have all Step::pairs() computed, here and elsewhere, then advance() again
+  kReduce,   ///< the sum over the tensor-parallel ranks; a shard of one rank never waits for it
+  kDone,     ///< Step::hidden goes to the next stage, or Step::results to the Replica
+};
+
+/// Told of what advance() finds, on its thread.
+class ForwardListener {
+ public:
+  virtual ~ForwardListener() = default;
+  /// A gate has chosen [rows, top_k] experts.
+  virtual void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) = 0;
+  /// Some are elsewhere (Step::missing). Asked before anything else computes, so that the question
+  /// travels meanwhile.
+  virtual void on_missing(const Step& step) = 0;
+};
+
+/// The forward pass of a shard's layers, cut at every point where something is summed over devices.
+/// Used from the Device's compute thread only; several steps may be between their cuts.
+///
+///     begin ──► advance ──► kExperts ──► outputs of the chosen experts ───┐
+///                  ▲  └───► kDone                                         │
+///                  └──────────────────────────────────────────────────────┘
+class Forward {
+ public:
+  /// `spec` and `cache` must outlive it.
+  Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache& cache,
+          const kernels::Stream::Options& stream);
+  ~Forward();
+
+  /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before
+  /// sent, [rows, hidden] float32; null on the first stage. `plan` must stay until the step is
+  /// done.
+  Status begin(Step& step, const StepPlanBody& plan, const float* hidden);
+
+  /// Computes until the next cut. `experts` are those at hand.
+  Cut advance(Step& step, const ExpertSet& experts, ForwardListener& listener);
+
+  /// Held for temporaries, those of the experts at hand not among them.
+  std::size_t scratch_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,89 @@
+#include "model/forward/head.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+
+namespace troupe {
+
+OutputHead::OutputHead(const ModelSpec& spec, const ShardWeights& weights, const KvCache& cache,
+                       int threads)
+    : spec_(spec), weights_(weights), cache_(cache) {
+  for (int i = 0; i < threads; ++i) samplers_.emplace_back(spec.vocab);
+}
+
+void OutputHead::run(kernels::Stream& stream, Step& step) {
+  list_wanted(step);
+  const std::int64_t width = spec_.hidden, vocab = spec_.vocab;
+  const auto* hidden = static_cast<const float*>(step.hidden.data);
+  for (std::size_t begin = 0; begin < wanted_.size(); begin += kLogitRows) {
+    const std::size_t rows = std::min(kLogitRows, wanted_.size() - begin);
+    kernels::Stream::Scope scope(stream);
+    const auto count = static_cast<std::int64_t>(rows);
+    const kernels::Tensor x = stream.alloc(count, width);       // [rows, hidden]
+    const kernels::Tensor logits = stream.alloc(count, vocab);  // [rows, vocab]
+    for (std::size_t i = 0; i < rows; ++i)
+      std::memcpy(static_cast<float*>(x.data) + static_cast<std::int64_t>(i) * width,
+                  hidden + static_cast<std::int64_t>(wanted_[begin + i].input) * width,
+                  static_cast<std::size_t>(width) * sizeof(float));
+    kernels::rms_norm(stream, x, weights_.final_norm, spec_.norm_eps, x);
+    kernels::linear(stream, weights_.head, kernels::prepare(stream, x, weights_.head), logits);
+    stream.pool()->parallel_for(rows, [&](int thread, std::size_t i) {
+      read_row(*step.plan, wanted_[begin + i],
+               static_cast<const float*>(logits.data) + static_cast<std::int64_t>(i) * vocab,
+               samplers_[static_cast<std::size_t>(thread)], step.results);
+    });
+  }
+  for (const Wanted& wanted : wanted_) {
+    auto& result = step.results[wanted.sequence];
+    if (wanted.bad) result = {result.id, {}, {}, no_number_text("its logits")};
+  }
+}
+
+void OutputHead::list_wanted(Step& step) {
+  const StepPlanBody& plan = *step.plan;
+  const RowTrouble& trouble = step.trouble;
+  std::vector<SequenceResult>& results = step.results;
+  wanted_.clear();
+  results.clear();
+  results.resize(plan.sequences.size());
+  std::size_t input = 0;
+  for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
+    const auto& sequence = plan.sequences[s];
+    results[s].id = sequence.id;
+    if (trouble.any(input, sequence.tokens.size())) {
+      results[s].trouble = trouble.text(input, sequence.tokens.size());
+      input += sequence.tokens.size();
+      continue;
+    }
+    if (sequence.prompt_logprobs) results[s].prompt.resize(sequence.tokens.size());
+    for (std::size_t r = 0; r < sequence.tokens.size(); ++r, ++input) {
+      const bool last = r + 1 == sequence.tokens.size();
+      const bool target = sequence.prompt_logprobs && sequence.targets[r] >= 0;
+      if ((last && sequence.sample) || target) wanted_.push_back({s, r, input});
+    }
+  }
+}
+
+void OutputHead::read_row(const StepPlanBody& plan, Wanted& wanted, const float* logits,
+                          Sampler& sampler, std::vector<SequenceResult>& results) const {
+  wanted.bad = !all_finite(logits, static_cast<std::size_t>(spec_.vocab));
+  if (wanted.bad) return;
+  const auto& sequence = plan.sequences[wanted.sequence];
+  auto& result = results[wanted.sequence];
+  if (sequence.prompt_logprobs && sequence.targets[wanted.row] >= 0)
+    result.prompt[wanted.row] =
+        sampler.logprobs(logits, sequence.targets[wanted.row], sequence.sampling.top_logprobs);
+  if (!sequence.sample || wanted.row + 1 != sequence.tokens.size()) return;
+  TokenHistory history;
+  history.pool = cache_.tokens();
+  history.block_table = sequence.block_table;
+  history.block_size = cache_.block_size();
+  history.length = sequence.first_position + static_cast<std::int32_t>(sequence.tokens.size());
+  history.prompt_length = sequence.prompt_length;
+  result.sampled = sampler.sample(logits, sequence.sampling, history);
+}
+
+}  // namespace troupe

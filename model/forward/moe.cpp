@@ -1,0 +1,41 @@
+#include "kernels/combine.h"
+#include "kernels/gated_mlp.h"
+#include "kernels/linear.h"
+#include "kernels/moe_gate.h"
+#include "kernels/residual.h"
+#include "kernels/round_wire.h"
+#include "model/forward/layer_run.h"
+
+namespace troupe {
+
+using kernels::Tensor;
+
+void route(const LayerRun& run) {
+  kernels::Stream& stream = run.stream;
+  kernels::Stream::Scope scope(stream);
+  Step& step = run.step;
+  const kernels::GateConfig& gate = run.spec.experts.gate;
+  const kernels::Weight& router = run.weight(WeightRole::kRouter);
+  const Tensor logits = stream.alloc(step.rows, gate.experts);  // [rows, experts]
+  kernels::linear(stream, router, kernels::prepare(stream, step.normed, router), logits,
+                  run.vector(WeightRole::kRouterBias));
+  kernels::moe_gate(stream, gate, logits, run.vector(WeightRole::kRouterCorrection),
+                    step.expert_ids.data(), step.expert_weights.data());
+  kernels::to_wire(stream, step.normed, step.wire);
+}
+
+void shared_experts(const LayerRun& run) {
+  if (run.spec.inner > 0)
+    kernels::gated_mlp(run.stream, run.weights.mlp, run.model.act, run.step.normed,
+                       run.step.branch);
+}
+
+void gather(const LayerRun& run) {
+  Step& step = run.step;
+  if (run.spec.inner > 0) kernels::residual_add(run.stream, step.branch, step.hidden);
+  for (std::size_t i = 0; i < step.outputs.size(); ++i)
+    step.outputs[i] = {step.pair_outputs[i], step.expert_weights[i]};
+  kernels::combine(run.stream, step.outputs, static_cast<std::size_t>(step.top_k), step.hidden);
+}
+
+}  // namespace troupe

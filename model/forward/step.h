@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/combine.h"
+#include "kernels/tensor.h"
+#include "model/forward/expert_pairs.h"
+#include "model/forward/row_trouble.h"
+#include "runtime/buffer.h"
+#include "runtime/result.h"
+#include "runtime/step.h"
+
+namespace troupe {
+
+/// Memory that grows to its largest use and keeps it.
+template <class T>
+class Grown {
+ public:
+  T* at_least(std::size_t count) {
+    if (buffer_.size() < count * sizeof(T)) buffer_ = Buffer(count * sizeof(T));
+    return data();
+  }
+  T* data() { return buffer_.template as<T>(); }
+  const T* data() const { return buffer_.template as<T>(); }
+
+ private:
+  Buffer buffer_;
+};
+
+/// A (row, slot) whose expert is elsewhere.
+struct MissingExpert {
+  std::int32_t row = 0;
+  std::int32_t slot = 0;
+  std::int32_t expert = 0;
+};
+
+/// What a step in flight keeps on one shard, between the cuts of the forward pass. Make one per
+/// step that may be in flight, and use it again: once warm, a step allocates nothing but its
+/// results. `rows` are all tokens of all sequences, in the plan's order.
+struct Step {
+  enum class At : std::uint8_t { kIdle, kLayer, kExperts, kDone };
+
+  const StepPlanBody* plan = nullptr;  ///< the caller keeps it until the step is done
+  At at = At::kIdle;
+  std::int32_t layer = 0;  ///< absolute
+  std::int64_t rows = 0;
+  std::int64_t width = 0;  ///< the model's hidden size
+  std::int64_t top_k = 0;
+  std::size_t wire_row_bytes = 0;  ///< of wire_row() and expert_output()
+
+  std::vector<TokenId> tokens;              // [rows]
+  std::vector<std::int32_t> positions;      // [rows]
+  std::vector<const std::int32_t*> tables;  // [rows] into the plan
+
+  Grown<float> hidden_room, normed_room, branch_room;
+  kernels::Tensor hidden;  ///< [rows, width]: the residual stream
+  kernels::Tensor normed;  ///< [rows, width]: what attention or feed-forward reads
+  kernels::Tensor branch;  ///< [rows, width]: what they give; the shared experts' output at a cut
+
+  // At a cut for experts:
+  Grown<std::byte> wire_room, outputs_room;
+  kernels::Tensor wire;                          ///< [rows, width] wire type: the experts' input
+  std::vector<std::int32_t> expert_ids;          ///< [rows, top_k], rising within a row
+  std::vector<float> expert_weights;             ///< [rows, top_k]
+  std::vector<const std::byte*> pair_rows;       // [rows * top_k]
+  std::vector<std::byte*> pair_outputs;          // [rows * top_k]
+  std::vector<MissingExpert> missing;            ///< the pairs whose experts are elsewhere
+  std::vector<kernels::WeightedOutput> outputs;  // [rows * top_k]
+
+  RowTrouble trouble;
+  /// When done: one a sequence of the plan; on the last stage only.
+  std::vector<SequenceResult> results;
+  bool canary = false;  // a sequence of the plan is one
+  /// Of the canary's rows, if the plan has one, else nothing: of each layer of the shard, what its
+  /// attention and then its feed-forward part gave. A digest is the sum of its rows' XXH3-64, each
+  /// keyed by the row's position, so that chunks add up to the same.
+  std::vector<std::uint64_t> digests;
+
+  kernels::PagedRows where() const { return {tables.data(), positions.data()}; }
+  /// At a cut for experts: all of them, those that are elsewhere too.
+  ExpertPairs pairs() const { return {layer, pair_rows, expert_ids, pair_outputs}; }
+  /// Whether some of them are here.
+  bool any_here() const { return missing.size() < expert_ids.size(); }
+  /// The experts' input of a row: wire type [width].
+  const std::byte* wire_row(std::int32_t row) const {
+    return wire_room.data() + static_cast<std::size_t>(row) * wire_row_bytes;
+  }
+  /// Where the output of a row's slot-th expert belongs: wire type [width].
+  std::byte* expert_output(std::int32_t row, std::int32_t slot) {
+    return pair_outputs[static_cast<std::size_t>(row * top_k + slot)];
+  }
+};
+
+/// What a plan is checked against.
+struct StepBounds {
+  std::int32_t vocab = 0;
+  std::int32_t positions = 0;  ///< a sequence may have
+  std::int32_t num_blocks = 0;
+  std::int32_t block_size = 1;
+};
+
+Status check_plan(const StepPlanBody& plan, const StepBounds& bounds);
+
+}  // namespace troupe

@@ -1,0 +1,213 @@
+#include "model/forward/step_memory.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/products.h"
+#include "kernels/scratch.h"
+#include "model/forward/experts.h"
+#include "model/forward/head.h"
+#include "model/forward/step.h"
+
+namespace troupe {
+namespace {
+
+using kernels::Scratch;
+
+/// What is taken of an arena between two points that give it back.
+class Taken {
+ public:
+  void take(std::int64_t bytes) {
+    const auto rounded = (static_cast<std::uint64_t>(bytes) + 63) / 64 * 64;
+    bytes_ += rounded;
+    largest_ = std::max(largest_, rounded);
+  }
+  void floats(std::int64_t rows, std::int64_t dim) { take(rows * dim * 4); }
+  /// Taken on top, and given back before anything else is.
+  void inside(const Taken& scope) {
+    scopes_ = std::max(scopes_, scope.most());
+    largest_ = std::max(largest_, scope.largest_);
+  }
+  std::uint64_t most() const { return bytes_ + scopes_; }
+  /// What the arena holds then: where a tensor did not fit, the end of a block lies idle.
+  std::uint64_t held() const {
+    const std::uint64_t tails = std::min<std::uint64_t>(kTails * Scratch::kGrowthBytes, 2 * most());
+    return most() + largest_ + tails + kFirstBytes;
+  }
+
+ private:
+  static constexpr std::uint64_t kTails = 16, kFirstBytes = 1u << 20;
+  std::uint64_t bytes_ = 0, scopes_ = 0, largest_ = 0;
+};
+
+const WeightSpec* find(const std::vector<WeightSpec>& weights, WeightRole role) {
+  for (const WeightSpec& w : weights)
+    if (w.role == role) return &w;
+  return nullptr;
+}
+
+/// A row as products want it: slices in whole blocks of four bytes each, twice where both parts of
+/// a float32 are kept.
+std::int64_t prepared_row(std::int64_t k, int slices, bool full) {
+  constexpr std::int64_t kBlock = kernels::WeightLayout::kBlock;
+  const std::int64_t slice = (k / slices + kBlock - 1) / kBlock * kBlock;
+  return slice * slices * (full ? 8 : 4);
+}
+std::int64_t prepared_row(const WeightSpec& w) {
+  return prepared_row(w.k, w.slices, w.precision == Precision::kFull);
+}
+
+Taken product_room(const StepLoad& load) {
+  Taken room;
+  room.take(load.threads * static_cast<std::int64_t>(kernels::cpu::kProductRoom));
+  return room;
+}
+
+/// kernels/cpu/attention.cpp: the units of work, a room for each thread, and the results of parts
+/// of the context that wait for being joined.
+Taken attention(const AttentionSpec& a, const StepLoad& load) {
+  using kernels::cpu::kTile, kernels::cpu::kUnitQueries;
+  constexpr std::int64_t kSmall = 64;  // a unit, a piece, an arena's rounding
+  const std::int64_t pairs = load.rows * a.heads;
+  Taken taken;
+  taken.take((pairs / kUnitQueries + load.rows * a.kv_heads) * kSmall);
+  const std::int64_t partial = kUnitQueries * (a.v_dim + 2) * 4;
+  const std::int64_t query = (a.qk_dim + 31) / 32 * 32 * 4;
+  taken.take(load.threads *
+             (kUnitQueries * (query + kTile * 4 + 8) + 16 * kTile + 3 * partial +
+              static_cast<std::int64_t>(kernels::cpu::kTileRoom) + 4 * (a.qk_dim + a.v_dim) +
+              20 * kSmall));
+  const std::int64_t parts = load.positions / kTile + 2;
+  const std::int64_t row = (a.v_dim + 2) * 4;
+  const std::int64_t waiting =
+      std::min(pairs * parts * row,
+               std::max<std::int64_t>(kernels::cpu::kWaitingBytes, parts * partial));
+  taken.take(waiting + waiting / row * 4 * kSmall);
+  return taken;
+}
+
+Taken mla(const LayerSpec& layer, const StepLoad& load) {
+  const AttentionSpec& a = layer.attention;
+  const std::int64_t rows = load.rows, heads = a.heads;
+  Taken taken;
+  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kKvA)));
+  taken.floats(rows, a.kv_lora + a.rope);
+  taken.floats(rows, heads * (a.nope + a.rope));
+  taken.floats(rows, a.q_lora);
+  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kQb)));
+  taken.floats(rows, heads * (a.kv_lora + a.rope));
+  taken.take(rows * heads * prepared_row(a.nope, 1, true));
+  taken.floats(rows, heads * a.kv_lora);
+  taken.floats(rows, heads * a.v_head);
+  taken.take(rows * heads * prepared_row(a.kv_lora, 1, true));
+  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kO)));
+  taken.inside(attention(a, load));
+  taken.inside(product_room(load));
+  return taken;
+}
+
+Taken grouped(const LayerSpec& layer, const StepLoad& load) {
+  const AttentionSpec& a = layer.attention;
+  Taken taken;
+  taken.floats(load.rows, a.heads * a.qk_dim);
+  taken.floats(load.rows, a.kv_heads * a.qk_dim);
+  taken.floats(load.rows, a.kv_heads * a.v_dim);
+  taken.take(load.rows * prepared_row(*find(layer.weights, WeightRole::kQ)));
+  taken.floats(load.rows, a.heads * a.v_dim);
+  taken.take(load.rows * prepared_row(*find(layer.weights, WeightRole::kO)));
+  taken.inside(attention(a, load));
+  taken.inside(product_room(load));
+  return taken;
+}
+
+/// The prepared input, gate and up, the prepared product of them.
+Taken gated_mlp(const std::vector<WeightSpec>& weights, WeightRole up, WeightRole down,
+                std::int64_t rows, const StepLoad& load) {
+  Taken taken;
+  const WeightSpec &u = *find(weights, up), &d = *find(weights, down);
+  taken.take(rows * prepared_row(u));
+  taken.take(rows * prepared_row(d));
+  taken.floats(rows, 2 * u.n);
+  taken.inside(product_room(load));
+  return taken;
+}
+
+Taken route(const LayerSpec& layer, const StepLoad& load) {
+  const std::int64_t experts = layer.experts.gate.experts;
+  Taken taken;
+  taken.floats(load.rows, experts);
+  taken.take(load.rows * prepared_row(*find(layer.weights, WeightRole::kRouter)));
+  taken.take(load.threads * (experts * 17 + 512));  // what each thread chooses with
+  taken.inside(product_room(load));
+  return taken;
+}
+
+Taken head(const ModelSpec& spec, const StepLoad& load) {
+  const auto rows =
+      std::min<std::int64_t>(load.rows, static_cast<std::int64_t>(OutputHead::kLogitRows));
+  Taken taken;
+  taken.floats(rows, spec.hidden);
+  taken.floats(rows, spec.vocab);
+  taken.take(rows * prepared_row(spec.hidden, 1, false));
+  taken.inside(product_room(load));
+  return taken;
+}
+
+/// A Step's own: three rows of float32, and at a cut the experts' input and outputs.
+std::int64_t step_bytes(const ModelSpec& spec, const StepLoad& load) {
+  const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
+  const std::int64_t pairs = load.rows * spec.top_k();
+  const std::int64_t row = 3 * 4 + (spec.top_k() > 0 ? wire : 0);
+  const auto pair = static_cast<std::int64_t>(2 * sizeof(void*) + sizeof(MissingExpert) +
+                                              sizeof(kernels::WeightedOutput) + 12);
+  return load.rows * (spec.hidden * row + 64) + pairs * (spec.hidden * wire + pair);
+}
+
+}  // namespace
+
+std::uint64_t forward_scratch_bytes(const ModelSpec& spec, std::int32_t first, std::int32_t last,
+                                    const StepLoad& load) {
+  Taken all;
+  for (std::int32_t i = first; i <= last; ++i) {
+    const LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
+    all.inside(layer.attention.kind == AttentionKind::kMla ? mla(layer, load)
+                                                           : grouped(layer, load));
+    if (layer.has_experts()) all.inside(route(layer, load));
+    if (layer.inner > 0)
+      all.inside(gated_mlp(layer.weights, WeightRole::kUp, WeightRole::kDown, load.rows, load));
+  }
+  if (last + 1 == spec.num_layers()) all.inside(head(spec, load));
+  return all.held();
+}
+
+std::uint64_t expert_scratch_bytes(const ModelSpec& spec, const StepLoad& load,
+                                   std::int64_t pairs) {
+  if (pairs == 0) return 0;
+  Taken all;
+  for (const LayerSpec& layer : spec.layers)
+    if (layer.has_experts())
+      all.inside(gated_mlp(layer.expert, WeightRole::kExpertUp, WeightRole::kExpertDown, pairs,
+                           load));
+  return all.held();
+}
+
+std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std::int32_t last,
+                                 const StepLoad& load) {
+  std::uint64_t bytes = forward_scratch_bytes(spec, first, last, load);
+  // Experts at hand, which shards of a device have in common; each counts its part: calls are taken
+  // together up to so many rows, and an expert has each row once.
+  const std::int64_t together = load.rows + ExpertForward::kRowsPerCall;
+  bytes += expert_scratch_bytes(spec, load, std::min(load.rows * spec.top_k(), together));
+  bytes += static_cast<std::uint64_t>(load.in_flight * step_bytes(spec, load));
+  bytes += static_cast<std::uint64_t>(load.positions * spec.rope.dim * 4);
+  if (last + 1 == spec.num_layers())
+    bytes += static_cast<std::uint64_t>(load.threads) * Sampler::bytes(spec.vocab);
+  return bytes;
+}
+
+std::uint64_t group_memory_bytes(const ModelSpec& spec, const StepLoad& load, std::int64_t pairs) {
+  const auto row = spec.hidden * static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
+  return expert_scratch_bytes(spec, load, pairs) + static_cast<std::uint64_t>(2 * pairs * row);
+}
+
+}  // namespace troupe

@@ -1,0 +1,113 @@
+#include "model/spec/read_spec.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model/gguf/gguf.h"
+#include "model/gguf/gguf_spec.h"
+#include "model/spec/architectures.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+struct Architecture {
+  const char* model_type;
+  const char* published;  ///< in `architectures`
+  Status (*read)(SpecBuilder&);
+};
+
+constexpr Architecture kArchitectures[] = {
+    {"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek},
+    {"kimi_k2", "DeepseekV3ForCausalLM", read_deepseek},
+    {"llama", "LlamaForCausalLM", read_llama},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen},
+    {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe},
+    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
+};
+
+/// Letters to insert, remove or change.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] != b[j] ? 1 : 0);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+std::string known_in_words(std::string_view asked) {
+  const Architecture* nearest = std::min_element(
+      std::begin(kArchitectures), std::end(kArchitectures),
+      [&](const Architecture& a, const Architecture& b) {
+        return distance(asked, a.model_type) < distance(asked, b.model_type);
+      });
+  std::string names;
+  for (const Architecture& a : kArchitectures)
+    names += (names.empty() ? "" : ", ") + std::string(a.model_type);
+  return "one of those served (" + names + "), of which \"" + nearest->model_type +
+         "\" is the nearest";
+}
+
+/// By model_type; a type of somebody's own by the class that it names.
+const Architecture* find_architecture(JsonReader& in) {
+  const std::string type = in.string("model_type");
+  const auto classes = in.strings("architectures");
+  if (!in.ok()) return nullptr;
+  if (type == "deepseek_v32") {
+    in.fail("model_type", "another one, since sparse attention is not supported yet");
+    return nullptr;
+  }
+  const Architecture* found = nullptr;
+  for (const Architecture& a : kArchitectures)
+    if (type == a.model_type) found = &a;
+  if (found && !classes.empty() && classes.front() != found->published) {
+    in.fail("architectures", std::string("[\"") + found->published + "\"], as model_type says");
+    return nullptr;
+  }
+  for (const Architecture& a : kArchitectures)
+    if (!found && !classes.empty() && classes.front() == a.published) found = &a;
+  if (!found) in.fail("model_type", known_in_words(type.substr(0, 64)));
+  return found;
+}
+
+}  // namespace
+
+Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& file) {
+  auto parsed = parse_json(json, file);
+  if (!parsed) return parsed.error();
+  JsonReader in(*parsed, file);
+  if (!in.ok()) return in.status().error();
+  const Architecture* architecture = find_architecture(in);
+  if (!architecture) return in.status().error();
+  const auto quantization = Quantization::parse(in.find("quantization_config"), file);
+  if (!quantization) return quantization.error();
+  SpecBuilder b{in, file, *quantization, {}};
+  b.spec.architecture = architecture->model_type;
+  if (auto status = architecture->read(b); !status) return status.error();
+  return std::move(b.spec);
+}
+
+Result<ModelSpec> load_model_spec(const std::string& folder) {
+  const auto gguf = find_gguf(folder);
+  if (!gguf) return gguf.error();
+  if (*gguf) {
+    const auto opened = open_gguf(**gguf);
+    return opened ? gguf_spec(opened->header, **gguf) : opened.error();
+  }
+  const std::string file = folder + "/config.json";
+  auto text = read_text_file(file, limits::kConfigBytesMax);
+  if (!text) return text.error();
+  return parse_model_spec(*text, file);
+}
+
+}  // namespace troupe

@@ -1,0 +1,80 @@
+#include "model/spec/stored_parts.h"
+
+namespace troupe {
+namespace {
+
+constexpr DType kPlainTypes[] = {DType::kBf16, DType::kF32, DType::kF16};
+constexpr DType kFp8Type[] = {DType::kF8E4M3};
+constexpr DType kWordType[] = {DType::kI32};
+constexpr DType kByteType[] = {DType::kU8};
+constexpr DType kBlockScaleTypes[] = {DType::kF32, DType::kBf16};
+constexpr DType kAwqScaleTypes[] = {DType::kF16, DType::kBf16};
+constexpr DType kShapeTypes[] = {DType::kI32, DType::kI64};
+
+std::int64_t blocks(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
+
+}  // namespace
+
+std::span<const DType> plain_dtypes() { return kPlainTypes; }
+
+std::vector<StoredPart> stored_parts(const WeightSpec& w, std::int32_t expert) {
+  const std::string name = name_of(w, expert);
+  const std::int64_t rows = w.n * w.row_step;
+  // As most formats store it, and the other way round.
+  const StoredAxis axis = w.split == SplitAxis::kOutputs  ? StoredAxis::kRows
+                          : w.split == SplitAxis::kInputs ? StoredAxis::kColumns
+                                                          : StoredAxis::kNone;
+  const StoredAxis turned = w.split == SplitAxis::kOutputs  ? StoredAxis::kColumns
+                            : w.split == SplitAxis::kInputs ? StoredAxis::kRows
+                                                            : StoredAxis::kNone;
+  std::vector<StoredPart> parts;
+  const auto add = [&](PartKind kind, const char* suffix, std::span<const DType> dtypes,
+                       std::vector<std::int64_t> shape, StoredAxis split) {
+    if (w.stacked > 0) shape.insert(shape.begin(), w.stacked);
+    parts.push_back({kind, name + suffix, dtypes, std::move(shape), split});
+  };
+  switch (w.format) {
+    case StoredFormat::kPlain:
+      if (w.precision == Precision::kVector)
+        add(PartKind::kCodes, "", kPlainTypes, {w.k * w.row_step}, StoredAxis::kNone);
+      else
+        add(PartKind::kCodes, "", kPlainTypes, {rows, w.k}, axis);
+      break;
+    case StoredFormat::kFp8Blocks:
+      add(PartKind::kScales, ".weight_scale_inv", kBlockScaleTypes,
+          {blocks(rows, kFp8Block), blocks(w.k, kFp8Block)}, axis);
+      add(PartKind::kCodes, ".weight", kFp8Type, {rows, w.k}, axis);
+      break;
+    case StoredFormat::kFp8Channels:
+      add(PartKind::kScales, ".weight_scale", kPlainTypes, {rows, 1}, axis);
+      add(PartKind::kCodes, ".weight", kFp8Type, {rows, w.k}, axis);
+      break;
+    case StoredFormat::kInt4Packed:
+      add(PartKind::kScales, ".weight_scale", kPlainTypes, {rows, w.k / w.group}, axis);
+      add(PartKind::kShape, ".weight_shape", kShapeTypes, {2}, StoredAxis::kNone);
+      add(PartKind::kCodes, ".weight_packed", kWordType, {rows, w.k / 8}, axis);
+      break;
+    case StoredFormat::kInt4Awq:
+      add(PartKind::kScales, ".scales", kAwqScaleTypes, {w.k / w.group, rows}, turned);
+      add(PartKind::kZeros, ".qzeros", kWordType, {w.k / w.group, rows / 8}, turned);
+      add(PartKind::kCodes, ".qweight", kWordType, {w.k, rows / 8}, turned);
+      break;
+    case StoredFormat::kMxfp4:
+      add(PartKind::kScales, "_scales", kByteType, {rows, w.k / w.group}, axis);
+      add(PartKind::kCodes, "_blocks", kByteType, {rows, w.k / w.group, w.group / 2}, axis);
+      break;
+  }
+  return parts;
+}
+
+WeightSpec plain_form(const WeightSpec& weight) {
+  WeightSpec plain = weight;
+  if (weight.format == StoredFormat::kPlain) return plain;
+  plain.name += ".weight";
+  plain.format = StoredFormat::kPlain;
+  plain.dtype = DType::kBf16;
+  plain.group = 0;
+  return plain;
+}
+
+}  // namespace troupe

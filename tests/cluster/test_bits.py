@@ -1,0 +1,14 @@
+"""The same bits on every processor that the tests ever run on (tests/golden/make_bits.py)."""
+
+import json
+
+import pytest
+
+import bits
+
+
+@pytest.mark.parametrize("numerics", bits.NUMERICS)
+def test_bits(numerics):
+    known = json.loads(bits.KNOWN.read_text())
+    found = {model.name: bits.bits_of(model, numerics) for model in bits.models()}
+    assert found == {name: hashes[numerics] for name, hashes in known.items()}

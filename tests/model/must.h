@@ -1,0 +1,22 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/result.h"
+
+namespace troupe::testing {
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) FAIL(result.error().message);
+  return std::move(*result);
+}
+
+inline std::string source_path(const std::string& relative) {
+  return std::string(TROUPE_SOURCE_DIR) + "/" + relative;
+}
+
+}  // namespace troupe::testing
