@@ -27,6 +27,7 @@ class Kernel {
  public:
   static constexpr std::int64_t kElementBytes = 2;
   static constexpr std::int64_t kRowsAtOnce = 2 * kTileRows;
+  static constexpr std::int64_t kRowsInOrder = 0;
   static constexpr std::int64_t kCodeRows = 0;
 
   ~Kernel() { _tile_release(); }
@@ -107,7 +108,7 @@ class Kernel {
       _tile_loadd(1, c + 16, kSumBytes);
     }
     for (std::int64_t b = 0; b < s.blocks; ++b, a += 64, w += 2048) {
-      if (row == 0) ask_for(s.ahead + b * s.ahead_bytes, s.ahead_bytes);
+      if (row == 0) s.ask_ahead(b);
       _tile_loadd(4, a, s.x_bytes);
       _tile_stream_loadd(6, w, 64);
       _tile_dpbf16ps(0, 4, 6);

@@ -13,6 +13,8 @@ struct FmaKernel {
   // Four sums a row and what makes the weights fit the registers.
   static constexpr int kRegisters = 2 * kLanes;
   static constexpr std::int64_t kRowsAtOnce = 6;
+  // As few go tile after tile, which is how a panel lies; more share what is loaded of their own.
+  static constexpr std::int64_t kRowsInOrder = 4;
   static constexpr std::int64_t kCodeRows = kLanes / 4;  // at most
 
   static std::int64_t code_rows(const WeightLayout& l) { return cpu::code_rows(l); }
@@ -34,34 +36,52 @@ struct FmaKernel {
   }
 
  private:
-  /// Of 2 kLanes outputs.
-  template <int R>
-  using Sums = F32[R][2];
+  /// Of V kLanes outputs.
+  template <int R, int V>
+  using Sums = F32[R][V];
 
-  template <int R, bool kOdd, class Pair>
-  [[gnu::always_inline]] static void add(const float* const* x, std::int64_t k, const Pair& first,
-                                         const Pair& second, Sums<R>& sum) {
-    const F32 w0 = kOdd ? first.odd() : first.even(), w1 = kOdd ? second.odd() : second.even();
+  template <int R, int V>
+  [[gnu::always_inline]] static void add(const float* const* x, std::int64_t k, const F32 (&w)[V],
+                                         Sums<R, V>& sum) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const F32 value = all(x[r][k + kOdd]);
-      sum[r][0] = fma(value, w0, sum[r][0]);
-      sum[r][1] = fma(value, w1, sum[r][1]);
+      const F32 value = all(x[r][k]);
+#pragma GCC unroll 2
+      for (int i = 0; i < V; ++i) sum[r][i] = fma(value, w[i], sum[r][i]);
+    }
+  }
+
+  template <int R, int V, bool kEven, bool kOdd, class Pair>
+  [[gnu::always_inline]] static void add_pair(const float* const* x, std::int64_t k,
+                                              const Pair (&pair)[V], Sums<R, V>& even,
+                                              Sums<R, V>& odd) {
+    F32 w[V];
+    if (kEven) {
+      for (int i = 0; i < V; ++i) w[i] = pair[i].even();
+      add<R, V>(x, k, w, even);
+    }
+    if (kOdd) {
+      for (int i = 0; i < V; ++i) w[i] = pair[i].odd();
+      add<R, V>(x, k + 1, w, odd);
     }
   }
 
   /// The fma chains of a block from k on: of even k, of odd k, or of both.
-  template <int R, bool kEven, bool kOdd, class Form>
+  template <int R, int V, bool kEven, bool kOdd, class Form>
   [[gnu::always_inline]] static void chains(const Form& w, const float* const* x, std::int64_t k,
-                                            int v, Sums<R>& even, Sums<R>& odd) {
+                                            int v, Sums<R, V>& even, Sums<R, V>& odd) {
 #pragma GCC unroll 2
     for (int i = 0; i < 16 / Form::kPairs; ++i) {
-      const auto first = w.step(v, i), second = w.step(v + 1, i);
+      if constexpr (V == 1) {
+        const auto step = w.step(v, i);
 #pragma GCC unroll 8
-      for (int j = 0; j < Form::kPairs; ++j, k += 2) {
-        const auto a = first.pair(j), b = second.pair(j);
-        if (kEven) add<R, false>(x, k, a, b, even);
-        if (kOdd) add<R, true>(x, k, a, b, odd);
+        for (int j = 0; j < Form::kPairs; ++j, k += 2)
+          add_pair<R, V, kEven, kOdd>(x, k, {step.pair(j)}, even, odd);
+      } else {
+        const auto first = w.step(v, i), second = w.step(v + 1, i);
+#pragma GCC unroll 8
+        for (int j = 0; j < Form::kPairs; ++j, k += 2)
+          add_pair<R, V, kEven, kOdd>(x, k, {first.pair(j), second.pair(j)}, even, odd);
       }
     }
   }
@@ -73,21 +93,22 @@ struct FmaKernel {
       x[r] = reinterpret_cast<const float*>(s.x + (first + r) * s.x_bytes);
     float* c = s.c + first * 32;
     if (s.begin) std::memset(c, 0, R * 32 * sizeof(float));
+    constexpr int V = R <= kRowsInOrder ? 16 / kLanes : 2;
     for (std::int64_t b = 0; b < s.blocks; ++b) {
       // The first rows ask for what comes next.
-      if (first == 0) ask_for(s.ahead + b * s.ahead_bytes, s.ahead_bytes);
+      if (first == 0) s.ask_ahead(b);
       w.go(block + b);
-      for (int v = 0; v < 32 / kLanes; v += 2) {
-        Sums<R> even = {}, odd = {};
-        if constexpr (4 * R + 6 <= kRegisters) {
-          chains<R, true, true>(w, x, b * 32, v, even, odd);
+      for (int v = 0; v < 32 / kLanes; v += V) {
+        Sums<R, V> even = {}, odd = {};
+        if constexpr (2 * V * R + 6 <= kRegisters) {
+          chains<R, V, true, true>(w, x, b * 32, v, even, odd);
         } else {
-          chains<R, true, false>(w, x, b * 32, v, even, odd);
-          chains<R, false, true>(w, x, b * 32, v, even, odd);
+          chains<R, V, true, false>(w, x, b * 32, v, even, odd);
+          chains<R, V, false, true>(w, x, b * 32, v, even, odd);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
-          for (int i = 0; i < 2; ++i) {
+          for (int i = 0; i < V; ++i) {
             float* to = c + r * 32 + (v + i) * kLanes;
             save(to, load(to) + (even[r][i] + odd[r][i]));
           }

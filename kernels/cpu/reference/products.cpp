@@ -14,6 +14,7 @@ using F4 = float __attribute__((vector_size(16)));
 struct Kernel {
   static constexpr std::int64_t kElementBytes = 4;
   static constexpr std::int64_t kRowsAtOnce = 4;
+  static constexpr std::int64_t kRowsInOrder = 0;
   static constexpr std::int64_t kCodeRows = 0;
 
   static bool held(const WeightLayout& l) { return l.codes == Codes::kF32; }
