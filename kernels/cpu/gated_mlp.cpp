@@ -132,13 +132,13 @@ class MlpPass {
     double work_ns = 0;
     for (const ExpertCall& c : calls_)
       work_ns += call_ns(layout, c, products) * static_cast<double>(layout.panels);
-    const std::size_t pieces = worthwhile_pieces(worthwhile_threads(stream_, work_ns), work_ns);
+    const Pieces pieces(worthwhile_threads(stream_, work_ns), work_ns);
     const auto cut = [&](std::size_t i) {
-      if (i == pieces) return static_cast<std::int64_t>(calls_.size()) * layout.panels;
-      return edge(layout, products, work_ns * static_cast<double>(i) / static_cast<double>(pieces));
+      if (i == pieces.count()) return static_cast<std::int64_t>(calls_.size()) * layout.panels;
+      return edge(layout, products, work_ns * pieces.before(i));
     };
-    parallel_ranges(stream_, pieces, work_ns, [&](int thread, std::size_t begin, std::size_t end) {
-      for (std::int64_t first = cut(begin), last = cut(end); first < last;) {
+    parallel_pieces(stream_, pieces, [&](int thread, std::size_t i) {
+      for (std::int64_t first = cut(i), last = cut(i + 1); first < last;) {
         const ExpertCall& c = calls_[static_cast<std::size_t>(first / layout.panels)];
         const std::int64_t from = first % layout.panels;
         const std::int64_t to = std::min(layout.panels, from + last - first);

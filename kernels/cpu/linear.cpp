@@ -47,14 +47,14 @@ void clear_padding(const ProductKernels& kernels, const WeightLayout& l, std::in
 }
 
 double panel_work_ns(const Stream& stream, const WeightLayout& l, std::int64_t rows) {
-  const double macs =
-      static_cast<double>(l.parts * l.slices * l.blocks * WeightLayout::kBlock) *
-      static_cast<double>(WeightLayout::kOutputs * rows);
-  // Products a ns, roughly.
-  const double rate = stream.numerics() == Numerics::kReference ? 4
-                      : stream.family() == CpuFamily::kAvx2     ? 30
-                                                                : 60;
-  return std::max(static_cast<double>(l.panel_bytes) / 25, macs / rate);
+  const auto weights = static_cast<double>(l.parts * l.slices * l.blocks * WeightLayout::kBlock *
+                                           WeightLayout::kOutputs);
+  // Products a ns, and codes that are expanded, roughly.
+  const bool narrow = stream.family() == CpuFamily::kAvx2;
+  const double products = stream.numerics() == Numerics::kReference ? 4 : narrow ? 30 : 60;
+  double ns = weights * static_cast<double>(rows) / products;
+  if (code_bits(l.codes) < 16) ns += weights / (narrow ? 10 : 20);
+  return std::max(static_cast<double>(l.panel_bytes) / 25, ns);
 }
 
 std::byte* product_room(Stream& stream) {
