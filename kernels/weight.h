@@ -32,7 +32,8 @@ constexpr int code_bits(Codes c) {
 }
 
 /// What the codes are multiplied by: one scale for each block of `block_n` rows by `block_k`
-/// columns, and a zero that is taken from the code first. The last blocks may be ragged.
+/// columns, and a zero that is taken from the code first. The last blocks may be ragged. Scales are
+/// below 2^100.
 struct Scales {
   const std::byte* data = nullptr;  ///< [ceil(n / block_n), ceil(k / block_k)]; null: none
   DType dtype = DType::kF32;        ///< kF32, kBf16, kF16, kF8E8M0

@@ -68,29 +68,29 @@ bool all_finite(std::span<const std::byte> bytes, const Pattern& p) {
   return good;
 }
 
-/// A scale that is finite: not above zero, where all that it scales would vanish or turn.
-bool not_positive(const std::byte* bytes, const Pattern& p) {
-  const std::uint32_t sign = p.size == 4 ? 0x8000'0000u : 0x8000u;
-  const std::uint32_t word = word_of(bytes, p.size);
-  return word == 0 || word >= sign;
+/// Scales are above zero, where all that they scale would vanish or turn, and below this: 2^100, or
+/// the sign. No weight is that large, and what kernels add to a code before they scale it has room.
+std::uint32_t scale_limit(DType dtype) {
+  if (dtype == DType::kF32) return 0x7180'0000;
+  return dtype == DType::kBf16 ? 0x7180 : 0x8000;
 }
 
 /// Without an end before the last, so that the compiler takes many at once.
 template <class Word>
-bool any_not_positive(std::span<const std::byte> bytes) {
-  constexpr auto kSign = static_cast<Word>(Word{1} << (sizeof(Word) * 8 - 1));
+bool any_odd_scale(std::span<const std::byte> bytes, Word limit) {
   bool found = false;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(Word)) {
     Word word;
     std::memcpy(&word, bytes.data() + at, sizeof word);
-    found |= word == 0 || word >= kSign;
+    found |= word == 0 || word >= limit;
   }
   return found;
 }
 
-bool any_not_positive(std::span<const std::byte> bytes, const Pattern& p) {
-  return p.size == 4 ? any_not_positive<std::uint32_t>(bytes)
-                     : any_not_positive<std::uint16_t>(bytes);
+bool any_odd_scale(std::span<const std::byte> bytes, DType dtype) {
+  const std::uint32_t limit = scale_limit(dtype);
+  return dtype == DType::kF32 ? any_odd_scale<std::uint32_t>(bytes, limit)
+                              : any_odd_scale(bytes, static_cast<std::uint16_t>(limit));
 }
 
 constexpr std::byte kE8M0NaN{0xff};
@@ -159,10 +159,15 @@ Status TensorReader::look(std::span<const std::byte> rows) const {
     return told("a NaN or an infinity", at);
   }
   if (check_ != Check::kScales) return {};
-  if (pattern && any_not_positive(rows, *pattern)) {
+  if (pattern && any_odd_scale(rows, dtype())) {
     std::size_t at = 0;
-    while (!not_positive(rows.data() + at, *pattern)) at += pattern->size;
-    return told("a scale that is not above zero", at);
+    const auto odd = [&] { return any_odd_scale(rows.subspan(at, pattern->size), dtype()); };
+    while (!odd()) at += pattern->size;
+    const std::uint32_t word = word_of(rows.data() + at, pattern->size);
+    const std::uint32_t sign = pattern->size == 4 ? 0x8000'0000u : 0x8000u;
+    return told(word == 0 || word >= sign ? "a scale that is not above zero"
+                                          : "a scale of 2^100 or more",
+                at);
   }
   for (std::size_t at = 0; dtype() == DType::kU8 && at < rows.size(); ++at)
     if (rows[at] == kE8M0NaN) return told("a scale that is no number", at);

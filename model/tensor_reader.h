@@ -21,7 +21,7 @@ class TensorReader {
   /// What the numbers must be.
   enum class Check : std::uint8_t {
     kFinite,  ///< no NaN, no infinity; whole numbers are all fine
-    kScales,  ///< not negative either. Zeros are fine: blocks of zeros have them
+    kScales,  ///< above zero too, and below 2^100
   };
   /// A matrix [n, ...], or a vector [k]: one row.
   static Result<TensorReader> open(const Checkpoint& checkpoint, const std::string& name,

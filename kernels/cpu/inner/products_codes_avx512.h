@@ -11,9 +11,7 @@ namespace {
 /// The magnitudes of e4m3, and what four bits mean.
 struct alignas(64) CodeTables {
   float e4m3[128];
-  float int4[16];  ///< less 8
   float fp4[16];
-  float differences[32];  ///< of code + 15 - zero
   std::uint16_t pairs[32];  ///< of 16 even and 16 odd words
 };
 
@@ -21,12 +19,10 @@ constexpr CodeTables make_code_tables() {
   CodeTables t = {};
   for (std::uint32_t i = 0; i < 128; ++i) t.e4m3[i] = e4m3_to_float(static_cast<std::uint8_t>(i));
   for (int i = 0; i < 16; ++i) {
-    t.int4[i] = static_cast<float>(i - 8);
     t.fp4[i] = fp4_value(static_cast<std::uint32_t>(i));
     t.pairs[2 * i] = static_cast<std::uint16_t>(i);
     t.pairs[2 * i + 1] = static_cast<std::uint16_t>(i + 16);
   }
-  for (int i = 0; i < 32; ++i) t.differences[i] = static_cast<float>(i - 15);
   return t;
 }
 
@@ -172,15 +168,16 @@ class Fp8Rows {
 
 /// Four bits less a zero. Of 8 outputs, the even and the odd k lie side by side, and so do what
 /// they mean: two vectors of float32, rounded into one, are a pair of k of 16 outputs.
-template <bool kZeros>
+///
+/// A code at bit p of a float32's fraction is 2^(23 - p) + code under the right exponent, so that
+/// three codes of a dword are had without moving it. kExact: scales of 11 bits, such as bf16 and
+/// float16, times (2^(23 - p) + zero) are exact, and so one fma is (code - zero) scale.
+template <bool kExact>
 class Int4 {
  public:
   static constexpr int kPairs = 8;
 
-  Int4(const WeightLayout& l, const std::byte* panel)
-      : at_(l, panel),
-        low_(_mm512_load_ps(kZeros ? kCodes.differences : kCodes.int4)),
-        high_(_mm512_load_ps(kCodes.differences + 16)) {}
+  Int4(const WeightLayout& l, const std::byte* panel) : at_(l, panel) {}
 
   [[gnu::always_inline]] void go(std::int64_t block) {
     if (!at_.go(block)) return;
@@ -189,62 +186,62 @@ class Int4 {
       const __m512 scale = at_.scales(t);
       scale_[t][0] = _mm512_permutexvar_ps(twice, scale);
       scale_[t][1] = _mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8)), scale);
-      if (kZeros)
-        for (int h = 0; h < 2; ++h) less_zero_[t][h] = less_zeros(t * 8 + h * 4);
+      for (int h = 0; h < 2; ++h) {
+        const __m512 zero = zeros(t * 8 + h * 4);
+        for (int p = 0; p < 3; ++p) {
+          const __m512 base = _mm512_add_ps(_mm512_set1_ps(kBases[p]), zero);
+          base_[t][h][p] = kExact ? _mm512_mul_ps(base, scale_[t][h]) : base;
+        }
+      }
     }
   }
 
   struct Step {
     const Int4& form;
     int t;
-    __m512i codes[2], odd[2];  ///< of 8 outputs each; with zeros: every second code in a byte
+    __m512i codes[2];  ///< of 8 outputs each
 
     [[gnu::always_inline]] PackedPair pair(int j) const {
       return {(I32)words(value(0, j), value(1, j))};
     }
+    /// Codes 0, 1 | 2, 3, 4 | 5, 6, 7 turned to the places 0, 1 | 0, 1, 2 | 0, 1, 2.
     [[gnu::always_inline]] __m512 value(int h, int j) const {
-      __m512 x;
-      if constexpr (kZeros)
-        x = _mm512_permutex2var_ps(
-            form.low_, _mm512_srli_epi32(j % 2 == 0 ? codes[h] : odd[h], j / 2 * 8), form.high_);
-      else
-        x = _mm512_permutexvar_ps(_mm512_srli_epi32(codes[h], j * 4), form.low_);
-      return _mm512_mul_ps(x, form.scale_[t][h]);
+      const int place = j < 2 ? j : (j + 1) % 3;
+      const __m512i turned = j < 2   ? _mm512_rol_epi32(codes[h], 11)
+                             : j < 5 ? _mm512_rol_epi32(codes[h], 3)
+                                     : _mm512_ror_epi32(codes[h], 9);
+      const __m512i mask = _mm512_set1_epi32(15 << (11 + 4 * place));
+      const auto base = reinterpret_cast<__m512i>(_mm512_set1_ps(kBases[place]));
+      const __m512 x = _mm512_castsi512_ps(
+          _mm512_ternarylogic_epi32(turned, mask, base, 0xea));  // (turned & mask) | base
+      const __m512 scale = form.scale_[t][h], less = form.base_[t][h][place];
+      return kExact ? _mm512_fmsub_ps(x, scale, less) : _mm512_mul_ps(_mm512_sub_ps(x, less), scale);
     }
   };
 
   [[gnu::always_inline]] Step step(int v, int i) const {
-    Step step{*this, v, {}, {}};
-    for (int h = 0; h < 2; ++h) {
-      step.codes[h] = _mm512_load_si512(at_.codes + v * 256 + i * 128 + h * 64);
-      if (!kZeros) continue;
-      const __m512i lower = _mm512_set1_epi8(15);
-      step.odd[h] = _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi32(step.codes[h], 4), lower),
-                                    less_zero_[v][h]);
-      step.codes[h] =
-          _mm512_add_epi8(_mm512_and_si512(step.codes[h], lower), less_zero_[v][h]);
-    }
-    return step;
+    const std::byte* from = at_.codes + v * 256 + i * 128;
+    return {*this, v, {_mm512_load_si512(from), _mm512_load_si512(from + 64)}};
   }
 
  private:
-  /// 15 - zero in every byte of the lanes of 8 outputs, whose zeros begin `at` bytes on.
-  [[gnu::always_inline]] __m512i less_zeros(int at) const {
+  /// 2^(23 - p) of the places 11, 15 and 19.
+  static constexpr float kBases[3] = {4096, 256, 16};
+
+  /// In the lanes of 8 outputs, whose zeros begin `at` bytes on.
+  [[gnu::always_inline]] __m512 zeros(int at) const {
+    if (!at_.layout.zeros) return _mm512_set1_ps(8);
     std::int32_t nibbles;
     std::memcpy(&nibbles, at_.panel + at_.layout.zeros_at + at_.column * 16 + at, sizeof nibbles);
     const __m512i shifts =
         _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
-    __m512i zero = _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), shifts);
-    zero = _mm512_and_si512(zero, _mm512_set1_epi32(15));
-    zero = _mm512_or_si512(zero, _mm512_slli_epi32(zero, 8));
-    zero = _mm512_or_si512(zero, _mm512_slli_epi32(zero, 16));
-    return _mm512_sub_epi8(_mm512_set1_epi8(15), zero);
+    return _mm512_cvtepi32_ps(_mm512_and_si512(
+        _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), shifts), _mm512_set1_epi32(15)));
   }
 
   CodesPlace at_;
-  const __m512 low_, high_;  ///< what codes mean
   __m512 scale_[2][2];
-  __m512i less_zero_[2][2];
+  __m512 base_[2][2][3];  ///< what stands for zero; kExact: times the scale
 };
 
 /// e2m1. A power of two times it is exact; kRounds: for other scales.
@@ -297,7 +294,8 @@ template <class Body>
 TROUPE_INLINE void with_codes(const WeightLayout& l, const std::byte* panel, const Body& body) {
   const auto as = [&](auto form) { body(form); };
   if (l.codes == Codes::kInt4)
-    l.zeros ? as(Int4<true>(l, panel)) : as(Int4<false>(l, panel));
+    l.scale_dtype == DType::kF32 && l.scaled ? as(Int4<false>(l, panel))
+                                             : as(Int4<true>(l, panel));
   else if (l.codes == Codes::kFp4)
     l.scale_dtype == DType::kF8E8M0 ? as(Fp4<false>(l, panel)) : as(Fp4<true>(l, panel));
   else

@@ -216,6 +216,8 @@ TEST_CASE("defects that only the numbers show") {
       {"v3-fp8", scale_inv.c_str(), 4, word(0), "a scale that is not above zero at [0, 1]"},
       {"v3-fp8", scale_inv.c_str(), 4, word(0x80000000),
        "a scale that is not above zero at [0, 1]"},
+      {"v3-fp8", scale_inv.c_str(), 4, word(0x71800000), "a scale of 2^100 or more at [0, 1]"},
+      {"v3-int4", packed.c_str(), 2, "\x80\x71", "a scale of 2^100 or more at [0, 1]"},
       {"v3-fp8", fp8.c_str(), 300, "\x7f", "a NaN or an infinity at [1, 44]"},
       {"v3-fp8", fp8.c_str(), 300, "\xff", "a NaN or an infinity at [1, 44]"},
       {"v3-fp8", fp8.c_str(), 300, "\x7e", nullptr},
