@@ -133,6 +133,18 @@ inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;  ///< real ones ta
 inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
 /// Layers, experts of a layer and experts of a token: several times the largest published models.
 inline constexpr int kLayersMax = 1024;
+/// Stages of a tokenizer's normalizer, and of its pre-tokenizer; published ones have up to eight.
+inline constexpr std::size_t kTokenizerStagesMax = 64;
+/// Bytes that a stage of the normalizer looks for, and that it puts in their place.
+inline constexpr std::size_t kStageTextBytesMax = 1024;
+/// Normalizing may make a text so many times as long, and so many bytes longer: compatibility
+/// decomposition makes up to 11 bytes of one, and a stage may put some before each text.
+inline constexpr std::size_t kTextGrowthMax = 16;
+inline constexpr std::size_t kTextGrowthBytesMax = 4096;
+/// Tokens that a tokenizer puts before and behind a text; published ones put one or two.
+inline constexpr std::size_t kTemplateTokensMax = 64;
+/// Nodes of the tree in which added tokens are found, some 60 bytes each: a byte of them takes one.
+inline constexpr std::size_t kAddedTokenNodesMax = 4u << 20;
 inline constexpr int kExpertsMax = 65536;  ///< a 16-bit number holds an expert
 inline constexpr int kTopKMax = 64;
 /// Products that tensor parallelism may split are summed as this many slices in a binary tree.
