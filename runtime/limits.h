@@ -222,6 +222,10 @@ inline constexpr std::size_t kHttpBodyBytesMax = 32u << 20;
 /// Request line and header fields together.
 inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
 /// Open connections: a stream each for kRequestsMax; more are answered with 503.
+/// Larger ones are read and tokenised one after the other, so that small ones need not wait for
+/// them.
+inline constexpr std::size_t kHttpSmallBodyBytesMax = 256u << 10;
+static_assert(kHttpSmallBodyBytesMax <= kHttpBodyBytesMax);
 inline constexpr std::size_t kHttpConnectionsMax = 16384;
 static_assert(kHttpConnectionsMax >= kRequestsMax);
 /// From the first byte of a request to the end of its header; slower clients are cut off.

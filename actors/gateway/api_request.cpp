@@ -140,7 +140,7 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   GenerationRequest request;
   fields.boolean("echo", out.echo);
   read_common(fields, model, out.echo ? 0 : 1, out, request);
-  fields.boolean("add_special_tokens", out.add_special_tokens);
+  fields.boolean("add_special_tokens", request.add_special_tokens);
   if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
   std::optional<std::int64_t> logprobs;
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
