@@ -128,6 +128,9 @@ inline constexpr std::size_t kJournalTokensMax = 64u << 20;
 
 // --- Model ------------------------------------------------------------------------------------
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound
+/// What may stand before the tensors of a GGUF file; real ones have up to 15 MiB, of tokens and
+/// merges.
+inline constexpr std::size_t kGgufHeadBytesMax = 64u << 20;
 inline constexpr std::size_t kConfigBytesMax = 16u << 20;  ///< config.json; real ones take 2 KiB
 inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;  ///< real ones take 10 MiB
 inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
