@@ -133,9 +133,6 @@ inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the 
 inline constexpr std::size_t kGgufHeadBytesMax = 64u << 20;
 inline constexpr std::size_t kConfigBytesMax = 16u << 20;  ///< config.json; real ones take 2 KiB
 inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;  ///< real ones take 10 MiB
-inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
-/// Layers, experts of a layer and experts of a token: several times the largest published models.
-inline constexpr int kLayersMax = 1024;
 /// Stages of a tokenizer's normalizer, and of its pre-tokenizer; published ones have up to eight.
 inline constexpr std::size_t kTokenizerStagesMax = 64;
 /// Bytes that a stage of the normalizer looks for, and that it puts in their place.
@@ -148,6 +145,9 @@ inline constexpr std::size_t kTextGrowthBytesMax = 4096;
 inline constexpr std::size_t kTemplateTokensMax = 64;
 /// Nodes of the tree in which added tokens are found, some 60 bytes each: a byte of them takes one.
 inline constexpr std::size_t kAddedTokenNodesMax = 4u << 20;
+inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
+/// Layers, experts of a layer and experts of a token: several times the largest published models.
+inline constexpr int kLayersMax = 1024;
 inline constexpr int kExpertsMax = 65536;  ///< a 16-bit number holds an expert
 inline constexpr int kTopKMax = 64;
 /// Products that tensor parallelism may split are summed as this many slices in a binary tree.
@@ -222,13 +222,13 @@ inline constexpr std::size_t kComputeQueueMax = 4096;
 // --- HTTP -------------------------------------------------------------------------------------
 /// One body: a million token ids as text, and room; more is refused with 413.
 inline constexpr std::size_t kHttpBodyBytesMax = 32u << 20;
-/// Request line and header fields together.
-inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
-/// Open connections: a stream each for kRequestsMax; more are answered with 503.
 /// Larger ones are read and tokenised one after the other, so that small ones need not wait for
 /// them.
 inline constexpr std::size_t kHttpSmallBodyBytesMax = 256u << 10;
 static_assert(kHttpSmallBodyBytesMax <= kHttpBodyBytesMax);
+/// Request line and header fields together.
+inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
+/// Open connections: a stream each for kRequestsMax; more are answered with 503.
 inline constexpr std::size_t kHttpConnectionsMax = 16384;
 static_assert(kHttpConnectionsMax >= kRequestsMax);
 /// From the first byte of a request to the end of its header; slower clients are cut off.
