@@ -265,8 +265,6 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
       {"rope_scaling", 4, "rope_scaling should be a JSON object"},
       {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "\"default\", \"linear\", \"yarn\""},
       {"rope_scaling", {{"rope_type", "longrope"}}, "\"yarn\" or \"llama3\""},
-      {"rope_scaling", {{"factor", 4.0}}, "rope_scaling: rope_type is missing"},
-      {"rope_parameters", {{"factor", 4.0}, {"type", nullptr}}, "rope_type is missing"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "a number between 1"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 2}},
@@ -316,6 +314,19 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
     CHECK(contains(error, "config.json"));
     CHECK(contains(error, c.told_of ? c.told_of : c.key));
     CHECK(contains(error, c.said));
+  }
+}
+
+TEST_CASE("a factor of positions needs to be told for which kind of scaling it is") {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    for (const json& type : {json(), json("linear")}) {
+      auto config = config_of("llama");
+      config.erase("rope_scaling");
+      config[key] = {{"factor", 4.0}, {"rope_type", type}};
+      const std::string error = error_of(config.dump());
+      if (type.is_null()) CHECK(contains(error, std::string(key) + ": rope_type is missing"));
+      else CHECK(error.empty());
+    }
   }
 }
 
