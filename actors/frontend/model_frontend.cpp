@@ -39,8 +39,9 @@ struct Range {
 };
 
 Status check(float value, const Range& range) {
+  if (!std::isfinite(value)) return bad(range.field, "must be a finite number.");
   const bool low = range.above_low ? value > range.low : value >= range.low;
-  if (low && value <= range.high && std::isfinite(value)) return {};
+  if (low && value <= range.high) return {};
   std::string wish = range.above_low ? "above " : "at least ";
   wish += number(range.low);
   if (std::isfinite(range.high)) wish += " and at most " + number(range.high);
@@ -49,7 +50,7 @@ Status check(float value, const Range& range) {
 
 Status check_logprobs(std::string_view field, std::int32_t value) {
   if (value >= -1 && value <= static_cast<std::int32_t>(limits::kTopLogprobsMax)) return {};
-  return bad(field, "must be from 0 to " + std::to_string(limits::kTopLogprobsMax) + ".");
+  return bad(field, "must be from -1 (none) to " + std::to_string(limits::kTopLogprobsMax) + ".");
 }
 
 std::string folder_name(const std::string& folder) {

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kFloatMax = std::numeric_limits<float>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 /// OpenAI's default for completions; a chat may use the rest of the context.
@@ -33,10 +33,10 @@ std::optional<ApiError> check_model(FieldReader& fields, const ModelFacts& model
 }
 
 void read_sampling(FieldReader& fields, GenerationRequest& out) {
-  fields.number("temperature", {0, kFloatMax}, out.temperature);
+  fields.number("temperature", {0, kInfinity}, out.temperature);
   fields.number("top_p", {0, 1, true}, out.top_p);
   fields.number("min_p", {0, 1}, out.min_p);
-  fields.number("repetition_penalty", {0, kFloatMax, true}, out.repetition_penalty);
+  fields.number("repetition_penalty", {0, kInfinity, true}, out.repetition_penalty);
   fields.number("presence_penalty", {-2, 2}, out.presence_penalty);
   fields.number("frequency_penalty", {-2, 2}, out.frequency_penalty);
 
