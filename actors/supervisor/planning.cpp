@@ -19,6 +19,7 @@ constexpr std::uint64_t kBytesAStep = 256ull << 20;
 constexpr std::uint64_t kMoveBytesPerSecond = 1ull << 30;
 /// What the loss of each node would mean is a plan a node; with more of them it is not worth it.
 constexpr std::size_t kSurvivalNodesMax = 64;
+const LeftOut kNobodyOut{TimePoint::max(), {}};
 
 /// Experts that members still hold of an earlier head's life, as if they were placed there.
 std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membership& members) {
@@ -101,7 +102,7 @@ void PlacementLifecycle::consider(SupervisorTurn& turn) {
 /// The first version of this head's life. What workers still hold of an earlier one is used.
 void PlacementLifecycle::form(SupervisorTurn& turn) {
   const auto enough = static_cast<std::size_t>(std::max(1, turn.options.engine.min_devices));
-  if (turn.members.devices().size() < enough) return;
+  if (turn.members.devices().size() < enough) return service_.no_trouble();
   if (!turn.members.numerics()) {
     turn.members.pick_numerics();
     turn.record("numerics", "The cluster computes with " +
@@ -113,18 +114,24 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   auto placement = plan_first({}, turn);
   if (!placement) {
     const auto all = plan_first({turn.now, {}}, turn);
-    if (!all) return cannot(placement.error(), turn);
+    if (!all)
+      return cannot(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
   load(*placement, turn);
 }
 
+/// Why somebody is left out without whom there is no plan: then nothing is to be added, but
+/// something to be mended.
+Error PlacementLifecycle::kept_out(const SupervisorTurn& turn) {
+  for (const auto& [id, member] : turn.members.all())
+    if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
+  return internal_error("There is a plan, and nobody is left out of it.");
+}
+
 Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorTurn& turn) const {
   ReplanInput input = replan_input(turn, out);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
-  if (input.base.devices.empty())
-    for (const auto& [id, member] : turn.members.all())
-      if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
   const bool held = std::any_of(input.held.begin(), input.held.end(),
                                 [](const auto& node) { return !node.second.experts.empty(); });
   input.before.experts = held_experts(input, turn.members);
@@ -154,7 +161,8 @@ void PlacementLifecycle::repair(SupervisorTurn& turn) {
   }
   if (!placement) {
     const auto all = plan_repair({turn.now, {}}, turn);
-    if (!all) return cannot(placement.error(), turn);
+    if (!all)
+      return cannot(plan_repair(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
   load(*placement, turn);
