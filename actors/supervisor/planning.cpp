@@ -3,6 +3,7 @@
 
 #include "actors/supervisor/placement_lifecycle.h"
 #include "actors/supervisor/times.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/next_step.h"
 
 // What the next version of the placement is: the first one, what is missing after a loss, or a step
@@ -135,13 +136,35 @@ Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorT
   const bool held = std::any_of(input.held.begin(), input.held.end(),
                                 [](const auto& node) { return !node.second.experts.empty(); });
   input.before.experts = held_experts(input, turn.members);
-  auto placement = held ? repair_placement(input) : plan_placement(input.base);
+  const auto planned = [](const ReplanInput& in) { return plan_placement(in.base); };
+  const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };
+  // What has served once goes on with what is left, though its largest steps may take more memory.
+  if (!held) {
+    // What is wanted may be more than there is room for: the goal says what is missing then.
+    const auto begin = [&](const auto& plan) {
+      ReplanInput own = input;
+      return plan_to_compute(own.base, compute_costs(own, turn), [&] { return plan(own); });
+    };
+    auto placement = begin(planned);
+    auto other = placement ? placement : begin(repaired);
+    return other ? other : placement;
+  }
+  auto placement = repaired(input);
   if (placement) return placement;
-  // What they hold may be more than what their devices can serve, and what is wanted more than what
-  // there is room for: the goal says what is missing then.
+  // What they hold may be more than what their devices can serve.
   input.before = {};
-  auto other = held ? plan_placement(input.base) : repair_placement(input);
+  auto other = planned(input);
   return other ? other : placement;
+}
+
+/// What the largest step computes with, on the device with the most threads.
+ComputeCosts PlacementLifecycle::compute_costs(const ReplanInput& input,
+                                               const SupervisorTurn& turn) {
+  int threads = 1;
+  for (const auto& [id, member] : turn.members.all())
+    for (const auto& device : member.inventory.devices)
+      threads = std::max(threads, static_cast<int>(device.threads));
+  return turn.options.compute(input.base.numerics, threads);
 }
 
 /// Gently first: spare copies go before a drain is called off, and before a node that has just
