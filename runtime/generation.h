@@ -27,6 +27,7 @@ using Prompt = std::variant<std::string, std::vector<TokenId>, std::vector<ChatM
 /// OpenAI's default. Validated by the ModelFrontend before the Router sees it.
 struct GenerationRequest {
   Prompt prompt;
+  bool add_special_tokens = true;    ///< to a text: the BOS that the tokenizer's files ask for
   std::string chat_template_kwargs;  ///< a JSON object for the chat template; empty: none
   std::optional<std::uint32_t> max_tokens;
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty,

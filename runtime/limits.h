@@ -128,8 +128,23 @@ inline constexpr std::size_t kJournalTokensMax = 64u << 20;
 
 // --- Model ------------------------------------------------------------------------------------
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound
+/// What may stand before the tensors of a GGUF file; real ones have up to 15 MiB, of tokens and
+/// merges.
+inline constexpr std::size_t kGgufHeadBytesMax = 64u << 20;
 inline constexpr std::size_t kConfigBytesMax = 16u << 20;  ///< config.json; real ones take 2 KiB
 inline constexpr std::size_t kTokenizerBytesMax = 256u << 20;  ///< real ones take 10 MiB
+/// Stages of a tokenizer's normalizer, and of its pre-tokenizer; published ones have up to eight.
+inline constexpr std::size_t kTokenizerStagesMax = 64;
+/// Bytes that a stage of the normalizer looks for, and that it puts in their place.
+inline constexpr std::size_t kStageTextBytesMax = 1024;
+/// Normalizing may make a text so many times as long, and so many bytes longer: compatibility
+/// decomposition makes up to 11 bytes of one, and a stage may put some before each text.
+inline constexpr std::size_t kTextGrowthMax = 16;
+inline constexpr std::size_t kTextGrowthBytesMax = 4096;
+/// Tokens that a tokenizer puts before and behind a text; published ones put one or two.
+inline constexpr std::size_t kTemplateTokensMax = 64;
+/// Nodes of the tree in which added tokens are found, some 60 bytes each: a byte of them takes one.
+inline constexpr std::size_t kAddedTokenNodesMax = 4u << 20;
 inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
 /// Layers, experts of a layer and experts of a token: several times the largest published models.
 inline constexpr int kLayersMax = 1024;
@@ -207,6 +222,10 @@ inline constexpr std::size_t kComputeQueueMax = 4096;
 // --- HTTP -------------------------------------------------------------------------------------
 /// One body: a million token ids as text, and room; more is refused with 413.
 inline constexpr std::size_t kHttpBodyBytesMax = 32u << 20;
+/// Larger ones are read and tokenised one after the other, so that small ones need not wait for
+/// them.
+inline constexpr std::size_t kHttpSmallBodyBytesMax = 256u << 10;
+static_assert(kHttpSmallBodyBytesMax <= kHttpBodyBytesMax);
 /// Request line and header fields together.
 inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
 /// Open connections: a stream each for kRequestsMax; more are answered with 503.

@@ -68,6 +68,7 @@ void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationReques
   for (std::size_t i = 0; i < request.stop.size(); ++i)
     stop.set(i, out.text(request.stop[i], "a stop string"));
   wire.setIgnoreEos(request.ignore_eos);
+  wire.setAddSpecialTokens(request.add_special_tokens);
   wire.setLogprobs(request.logprobs);
   wire.setPromptLogprobs(request.prompt_logprobs);
   if (request.timeout_ms) wire.getTimeoutMs().setValue(*request.timeout_ms);
@@ -91,6 +92,7 @@ GenerationRequest get_request(In& in, wire::GenerationRequest::Reader wire) {
   request.stop = in.list<std::string>(
       wire.getStop(), [&](capnp::Text::Reader text) { return in.text(text, "a stop string"); });
   request.ignore_eos = wire.getIgnoreEos();
+  request.add_special_tokens = wire.getAddSpecialTokens();
   request.logprobs = wire.getLogprobs();
   request.prompt_logprobs = wire.getPromptLogprobs();
   request.timeout_ms = get_optional<std::uint32_t>(in, wire.getTimeoutMs());

@@ -1,13 +1,9 @@
 #include "actors/device/expert_pool.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <utility>
 
-#include "actors/device/device.h"
-#include "runtime/log.h"
-#include "runtime/thread_pool.h"
+#include "actors/device/guarded.h"
 
 namespace troupe {
 
@@ -58,10 +54,10 @@ void ExpertPool::take_next() {
   }
   std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.keep == nullptr; });
 
-  const std::optional<Error> error = compute();
+  const Status done = guarded(device_, "A pass over experts", [this] { return compute(); });
   for (Waiting& taken : taken_) {
     taken.work->set.reset();
-    taken.work->computed(error);
+    taken.work->computed(done);
   }
   for (Waiting& taken : taken_) taken.work->go_on();
   taken_.clear();
@@ -69,33 +65,20 @@ void ExpertPool::take_next() {
 }
 
 /// One grouped pass over what was taken.
-std::optional<Error> ExpertPool::compute() {
-  if (const std::string failed = device_.failed(); !failed.empty()) return unavailable(failed);
-  try {
-    rows_.clear();
-    experts_.clear();
-    outputs_.clear();
-    for (const Waiting& taken : taken_) {
-      const ExpertPairs& pairs = taken.work->pairs;
-      rows_.insert(rows_.end(), pairs.rows.begin(), pairs.rows.end());
-      experts_.insert(experts_.end(), pairs.experts.begin(), pairs.experts.end());
-      outputs_.insert(outputs_.end(), pairs.outputs.begin(), pairs.outputs.end());
-    }
-    const ExpertWork& first = *taken_.front().work;
-    const ExpertPairs all = {first.pairs.layer, rows_, experts_, outputs_};
-    device_.count_experts_read(first.arithmetic->run(*first.set, all));
-    return std::nullopt;
-  } catch (const ThreadPool::Interrupted& e) {
-    return unavailable(e.what());
-  } catch (const std::bad_alloc&) {
-    logger().error("experts of layer {} could not be computed: memory is short",
-                   taken_.front().work->pairs.layer);
-    return resource_exhausted("memory is short");
-  } catch (const std::exception& e) {
-    // What a kernel throws will not be better the next time.
-    device_.fail(e.what());
-    return unavailable(e.what());
+Status ExpertPool::compute() {
+  rows_.clear();
+  experts_.clear();
+  outputs_.clear();
+  for (const Waiting& taken : taken_) {
+    const ExpertPairs& pairs = taken.work->pairs;
+    rows_.insert(rows_.end(), pairs.rows.begin(), pairs.rows.end());
+    experts_.insert(experts_.end(), pairs.experts.begin(), pairs.experts.end());
+    outputs_.insert(outputs_.end(), pairs.outputs.begin(), pairs.outputs.end());
   }
+  const ExpertWork& first = *taken_.front().work;
+  const ExpertPairs all = {first.pairs.layer, rows_, experts_, outputs_};
+  device_.count_experts_read(first.arithmetic->run(*first.set, all));
+  return {};
 }
 
 }  // namespace troupe

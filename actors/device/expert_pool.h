@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "model/forward/expert_pairs.h"
@@ -18,7 +17,7 @@ class Device;
 struct ExpertWork {
   virtual ~ExpertWork() = default;
   /// The outputs are written, or why not. Quick: answers leave before a step of the pass goes on.
-  virtual void computed(const std::optional<Error>& error) = 0;
+  virtual void computed(const Status& done) = 0;
   /// After all works of the pass have heard. It may join again.
   virtual void go_on() {}
 
@@ -59,7 +58,7 @@ class ExpertPool {
   void schedule();
   void pass();
   void take_next();
-  std::optional<Error> compute();
+  Status compute();
 
   Device& device_;
   std::vector<Waiting> waiting_;  // in the order they came

@@ -1,11 +1,10 @@
 #include "actors/expert_group/forward_pass.h"
 
 #include <algorithm>
-#include <new>
 #include <string>
 #include <utility>
 
-#include "runtime/log.h"
+#include "actors/device/guarded.h"
 
 namespace troupe {
 namespace {
@@ -19,9 +18,9 @@ std::int32_t layer_of(const Envelope& question) {
 /// Questions of one layer in the pool. Their answers are written in place.
 struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked> {
   explicit Asked(ForwardPass& p) : pass(p) {}
-  void computed(const std::optional<Error>& error) override {
-    if (error)
-      for (PassAnswer& found : answers) found = not_here(found.question, {}, error->message);
+  void computed(const Status& done) override {
+    if (!done.ok())
+      for (PassAnswer& found : answers) found = not_here(found.question, {}, done.error().message);
     const auto told = std::move(news);
     auto found = std::exchange(answers, {});
     rows.clear();
@@ -53,15 +52,15 @@ void ForwardPass::run(std::span<Envelope> questions, const std::shared_ptr<PassN
     const auto end = std::ranges::upper_bound(questions, layer, {}, layer_of);
     const auto asked = questions.first(static_cast<std::size_t>(end - questions.begin()));
     questions = questions.subspan(asked.size());
-    try {
+    const Status done = guarded(device_, "A question", [&] {
       ask(layer, asked, news);
-    } catch (const std::bad_alloc&) {
-      logger().error("experts of layer {} could not be computed: memory is short", layer);
-      std::vector<PassAnswer> refused;
-      for (const auto& question : asked)
-        refused.push_back(not_here(question, {}, "memory is short"));
-      news->answered(std::move(refused));
-    }
+      return Status();
+    });
+    if (done.ok()) continue;
+    std::vector<PassAnswer> refused;
+    for (const auto& question : asked)
+      refused.push_back(not_here(question, {}, done.error().message));
+    news->answered(std::move(refused));
   }
 }
 

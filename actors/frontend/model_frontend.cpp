@@ -39,8 +39,9 @@ struct Range {
 };
 
 Status check(float value, const Range& range) {
+  if (!std::isfinite(value)) return bad(range.field, "must be a finite number.");
   const bool low = range.above_low ? value > range.low : value >= range.low;
-  if (low && value <= range.high && std::isfinite(value)) return {};
+  if (low && value <= range.high) return {};
   std::string wish = range.above_low ? "above " : "at least ";
   wish += number(range.low);
   if (std::isfinite(range.high)) wish += " and at most " + number(range.high);
@@ -49,7 +50,7 @@ Status check(float value, const Range& range) {
 
 Status check_logprobs(std::string_view field, std::int32_t value) {
   if (value >= -1 && value <= static_cast<std::int32_t>(limits::kTopLogprobsMax)) return {};
-  return bad(field, "must be from 0 to " + std::to_string(limits::kTopLogprobsMax) + ".");
+  return bad(field, "must be from -1 (none) to " + std::to_string(limits::kTopLogprobsMax) + ".");
 }
 
 std::string folder_name(const std::string& folder) {
@@ -147,9 +148,7 @@ Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationReques
   const Prompt& prompt = request.prompt;
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    auto ids = tokenize(*text, true);
-    if (!ids.ok()) return bad("prompt", ids.error().message);
-    return ids;
+    return prompt_of_text("prompt", *text, request.add_special_tokens);
   }
   const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
   if (messages.empty()) return bad("messages", "must hold at least one message.");
@@ -165,9 +164,24 @@ Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationReques
         message.starts_with("messages") || message.starts_with("chat_template_kwargs");
     return names_field ? invalid_argument(message) : bad("messages", message);
   }
-  auto ids = tokenize(*text, false);
-  if (!ids.ok()) return bad("messages", ids.error().message);
+  return prompt_of_text("messages", *text, false);
+}
+
+Result<std::vector<TokenId>> ModelFrontend::prompt_of_text(std::string_view field,
+                                                           std::string_view text,
+                                                           bool add_special_tokens) const {
+  const std::size_t least = parts_.tokenizer ? parts_.tokenizer->tokens_at_least(text.size()) : 0;
+  if (least > static_cast<std::size_t>(parts_.max_model_len))
+    return too_long(field, "at least " + std::to_string(least));
+  auto ids = tokenize(text, add_special_tokens);
+  if (!ids.ok()) return bad(field, ids.error().message);
   return ids;
+}
+
+Error ModelFrontend::too_long(std::string_view field, const std::string& tokens) const {
+  return bad(field, "has " + tokens + " tokens; the context holds " +
+                        std::to_string(parts_.max_model_len) +
+                        ", answer included: shorten it, or raise --max-model-len.");
 }
 
 Status ModelFrontend::check_prompt(const std::vector<TokenId>& prompt) const {
@@ -240,10 +254,7 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
   // A prompt may be scored without generating anything.
   if (wanted == 0 && prepared.prompt_logprobs < 0) return bad("max_tokens", "must be at least 1.");
   if (room < (wanted == 0 ? 0 : 1))
-    return bad(chat ? "messages" : "prompt",
-               "has " + std::to_string(length) + " tokens; the context holds " +
-                   std::to_string(parts_.max_model_len) +
-                   ", answer included: shorten it, or raise --max-model-len.");
+    return too_long(chat ? "messages" : "prompt", std::to_string(length));
   prepared.max_tokens = static_cast<std::uint32_t>(std::min(wanted, room));
   return {};
 }

@@ -66,6 +66,10 @@ class ModelFrontend {
 
  private:
   Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const;
+  /// A text that cannot fit into the context is refused before it is tokenised.
+  Result<std::vector<TokenId>> prompt_of_text(std::string_view field, std::string_view text,
+                                              bool add_special_tokens) const;
+  Error too_long(std::string_view field, const std::string& tokens) const;
   Status check_prompt(const std::vector<TokenId>& prompt) const;
   Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
   Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kFloatMax = std::numeric_limits<float>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 /// OpenAI's default for completions; a chat may use the rest of the context.
@@ -33,10 +33,10 @@ std::optional<ApiError> check_model(FieldReader& fields, const ModelFacts& model
 }
 
 void read_sampling(FieldReader& fields, GenerationRequest& out) {
-  fields.number("temperature", {0, kFloatMax}, out.temperature);
+  fields.number("temperature", {0, kInfinity}, out.temperature);
   fields.number("top_p", {0, 1, true}, out.top_p);
   fields.number("min_p", {0, 1}, out.min_p);
-  fields.number("repetition_penalty", {0, kFloatMax, true}, out.repetition_penalty);
+  fields.number("repetition_penalty", {0, kInfinity, true}, out.repetition_penalty);
   fields.number("presence_penalty", {-2, 2}, out.presence_penalty);
   fields.number("frequency_penalty", {-2, 2}, out.frequency_penalty);
 
@@ -140,7 +140,7 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   GenerationRequest request;
   fields.boolean("echo", out.echo);
   read_common(fields, model, out.echo ? 0 : 1, out, request);
-  fields.boolean("add_special_tokens", out.add_special_tokens);
+  fields.boolean("add_special_tokens", request.add_special_tokens);
   if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
   std::optional<std::int64_t> logprobs;
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);

@@ -23,7 +23,6 @@ struct ModelFacts {
 struct ApiRequest {
   bool chat = false;
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
-  bool add_special_tokens = true;          ///< of text prompts
   bool stream = false;
   bool include_usage = false;  ///< a last chunk with the usage
   bool echo = false;           ///< completions: the prompt comes before the answer

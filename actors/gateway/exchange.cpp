@@ -79,16 +79,6 @@ std::optional<ApiError> Exchange::submit(ApiRequest request) {
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     GenerationRequest& generation = request.prompts[i];
     generation.streams = request.stream;
-    // Only the gateway can leave the BOS out: it encodes, and the ids are taken as they are.
-    if (auto* text = std::get_if<std::string>(&generation.prompt);
-        text && !request.add_special_tokens) {
-      Result<std::vector<TokenId>> ids = model_.encode(*text, false);
-      if (!ids) {
-        cancel();
-        return to_api_error(ids.error());
-      }
-      generation.prompt = std::move(ids).value();
-    }
     const auto sink = std::make_shared<Sink>(shared_from_this(), i);
     const Result<std::uint64_t> id = service_.submit(std::move(generation), sink);
     if (!id) {

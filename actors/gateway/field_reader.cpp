@@ -16,8 +16,8 @@ std::string show(double number) {
 }
 
 std::string describe(const FieldReader::Range& range) {
-  const bool above = range.high >= std::numeric_limits<float>::max();
-  if (above) return (range.open_low ? "greater than " : "at least ") + show(range.low);
+  if (std::isinf(range.high))
+    return (range.open_low ? "greater than " : "at least ") + show(range.low);
   return std::string("in ") + (range.open_low ? "(" : "[") + show(range.low) + ", " +
          show(range.high) + "]";
 }
@@ -62,7 +62,7 @@ void FieldReader::integer(const char* name, std::int64_t low, std::int64_t high,
     number = value->get<std::int64_t>();
   } else if (value->is_number_float()) {
     const double v = value->get<double>();
-    if (v == std::floor(v) && std::abs(v) < 9007199254740992.0) {
+    if (v == std::floor(v) && std::abs(v) < 0x1p63) {
       number = static_cast<std::int64_t>(v);
     }
   } else {
@@ -80,12 +80,14 @@ void FieldReader::number(const char* name, Range range, std::optional<float>& ou
   if (value == nullptr) return;
   if (!value->is_number()) return fail(name, std::string(name) + " must be a number.");
   const double v = value->get<double>();
-  const bool inside = (range.open_low ? v > range.low : v >= range.low) && v <= range.high;
+  const auto inside = [&range](double x) {
+    return (range.open_low ? x > range.low : x >= range.low) && x <= range.high;
+  };
   const float narrow = static_cast<float>(v);
-  // A double just above an open end may round onto it.
-  if (!inside || (range.open_low && !(narrow > static_cast<float>(range.low)))) {
-    return fail(name,
-                std::string(name) + " must be " + describe(range) + ", not " + value->dump() + ".");
+  // A double just above an open end may round onto it, and a large one to infinity.
+  if (!inside(v) || !inside(narrow) || std::isinf(narrow)) {
+    const std::string wish = inside(v) ? "a number that a float32 holds" : describe(range);
+    return fail(name, std::string(name) + " must be " + wish + ", not " + value->dump() + ".");
   }
   out = narrow;
 }

@@ -27,11 +27,11 @@ class FieldReader {
 
   void boolean(const char* name, bool& out);
   void text(const char* name, std::string& out);
-  /// Within [low, high]; 5.0 counts as 5.
+  /// Within [low, high]; 5.0 counts as 5, and 1e17 as what it is.
   void integer(const char* name, std::int64_t low, std::int64_t high,
                std::optional<std::int64_t>& out);
 
-  /// A range of real numbers; `open_low`: the lower end itself is not in it.
+  /// A range of numbers that a float32 holds; `open_low`: the lower end itself is not in it.
   struct Range {
     double low, high;
     bool open_low = false;

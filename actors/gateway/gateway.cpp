@@ -31,7 +31,7 @@ std::size_t affordable_connections(std::size_t wanted) {
   const std::size_t affordable = std::max(descriptors, 2 * kDescriptorsKept) - kDescriptorsKept;
   if (affordable < wanted) {
     logger().warn("The gateway takes {} connections, not {}: raise the limit of open files ({}).",
-                 affordable, wanted, descriptors);
+                  affordable, wanted, descriptors);
   }
   return std::min(wanted, affordable);
 }
@@ -235,6 +235,7 @@ void Gateway::stop(std::chrono::milliseconds patience) {
   }
   impl_->thread.join();
   server.workers.join();
+  server.big_worker.join();
 }
 
 }  // namespace troupe

@@ -23,7 +23,7 @@ struct GatewayOptions {
   std::uint16_t port = 8000;       ///< 0: any free one, see Gateway::port()
   Api::Doors doors;                ///< who may ask
   std::string tls_cert, tls_key;   ///< PEM files; both or none
-  int threads = 2;  ///< that read requests (JSON, tokenising), besides the I/O thread
+  int threads = 2;  ///< that read requests (JSON, tokenising), besides I/O's and one for big ones
 
   std::size_t connections_max = limits::kHttpConnectionsMax;
   std::size_t body_bytes_max = limits::kHttpBodyBytesMax;

@@ -122,14 +122,16 @@ class HttpWire : public Connection, public std::enable_shared_from_this<HttpWire
     co_return ec == asio::error::operation_aborted;
   }
 
-  /// Runs `work` on a worker thread.
+  /// Runs `work` on a worker thread, for a request with so large a body.
   template <class Work>
-  asio::awaitable<void> on_worker(Work work) {
+  asio::awaitable<void> on_worker(std::size_t body_bytes, Work work) {
+    asio::thread_pool& pool =
+        body_bytes > limits::kHttpSmallBodyBytesMax ? server_.big_worker : server_.workers;
     bool done = false;
     std::exception_ptr failure;
     // The references live until `done` is set. `self` moves on, so that no session ends on a
     // worker.
-    asio::post(server_.workers, [&, self = this->shared_from_this()]() mutable {
+    asio::post(pool, [&, self = this->shared_from_this()]() mutable {
       try {
         work();
       } catch (...) {

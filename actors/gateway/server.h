@@ -53,7 +53,8 @@ struct Server {
   AnswerRoom answers;
 
   asio::io_context io{1};
-  asio::thread_pool workers;  // Read JSON and tokenise, so that big requests do not stall streams.
+  asio::thread_pool workers;        // Read JSON and tokenise, so that no request stalls streams,
+  asio::thread_pool big_worker{1};  // and big ones do not stall small ones.
   std::optional<asio::ssl::context> tls;
 
   std::unordered_set<Connection*> connections;

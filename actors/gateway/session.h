@@ -196,7 +196,7 @@ class Session final : public HttpWire<Stream> {
       reply = server_.api.reply(route, head, "");
     } else {
       const auto work = [&] { reply = server_.api.reply(route, head, parser.get().body()); };
-      co_await on_worker(work);
+      co_await on_worker(parser.get().body().size(), work);
     }
     const bool on = co_await respond(std::move(reply));
     co_return on;
@@ -315,7 +315,7 @@ class Session final : public HttpWire<Stream> {
       std::string().swap(body);
       if (!error) error = exchange_->submit(std::move(request));
     };
-    co_await on_worker(submit);
+    co_await on_worker(body.size(), submit);
     if (peer_gone_ || aborted_) co_return false;
     if (error) {
       HttpReply reply = error_reply(*error);
@@ -349,7 +349,7 @@ class Session final : public HttpWire<Stream> {
     } else {
       bool last = false;
       const auto write = [&] { last = exchange_->write_piece(reply.body); };
-      co_await on_worker(write);
+      co_await on_worker(0, write);
       if (!last) {
         const bool on = co_await send_in_pieces(std::move(reply.body));
         co_return on;
@@ -372,7 +372,7 @@ class Session final : public HttpWire<Stream> {
       if (last) co_return keep_alive_ && !version_1_0_;
       piece.clear();
       const auto write = [&] { last = exchange_->write_piece(piece); };
-      co_await on_worker(write);
+      co_await on_worker(0, write);
     }
   }
 

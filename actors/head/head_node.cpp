@@ -18,6 +18,7 @@
 #include "actors/head/open_model.h"
 #include "actors/supervisor/status.h"
 #include "model/checkpoint.h"
+#include "model/forward/step_memory.h"
 #include "model/spec/sizes.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
@@ -223,6 +224,10 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.expert_groups = checkpoint.spec().expert_groups();
   out.costs = [checkpoint = options.checkpoint](Numerics n) {
     return model_costs(checkpoint->spec(), n);
+  };
+  out.compute = [checkpoint = options.checkpoint, engine = options.engine](Numerics n,
+                                                                           int threads) {
+    return compute_costs(checkpoint->spec(), step_load(engine, n, threads));
   };
   out.random = fill_random;
   out.incarnation = options.incarnation;

@@ -1,9 +1,9 @@
 #include "actors/layer_shard/forward_compute.h"
 
 #include <cstring>
-#include <exception>
-#include <new>
 #include <utility>
+
+#include "actors/device/guarded.h"
 
 namespace troupe {
 namespace {
@@ -58,26 +58,11 @@ ForwardCompute::ForwardCompute(Options options, CpuDevice& device)
       forward_(*options_.model, options_.weights, options_.cache,
                device.stream(options_.numerics)) {}
 
-/// An exception of a kernel ends the step and the device, not the node: the step can be run
-/// elsewhere. Memory may only be short for now.
+/// The step can be run elsewhere if this device fails over it.
 template <class Work>
-void ForwardCompute::guarded(Run& run, const Work& work) {
-  std::optional<Error> error;
-  try {
-    if (const std::string failed = device_.failed(); failed.empty()) {
-      if (const Status done = work(); !done.ok()) error = done.error();
-    } else {
-      error = unavailable("The device has failed: " + failed + ".");
-    }
-  } catch (const ThreadPool::Interrupted& e) {
-    error = unavailable(std::string("A step was given up: ") + e.what() + ".");
-  } catch (const std::bad_alloc&) {
-    error = resource_exhausted("A step could not be computed: memory is short.");
-  } catch (const std::exception& e) {
-    device_.fail(e.what());
-    error = unavailable(std::string("A step could not be computed: ") + e.what() + ".");
-  }
-  if (error) run.news.lock()->computed(run.id, failed_with(std::move(*error)));
+void ForwardCompute::work_on(Run& run, const Work& work) {
+  if (const Status done = guarded(device_, "A step", work); !done.ok())
+    run.news.lock()->computed(run.id, failed_with(done.error()));
 }
 
 ForwardCompute::Run& ForwardCompute::run_for(StepId step) {
@@ -96,7 +81,7 @@ void ForwardCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNe
   const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
   Run& run = run_for(plan.step);
   run.news = news;
-  guarded(run, [&]() -> Status {
+  work_on(run, [&]() -> Status {
     if (Status checked = check(begin); !checked.ok()) return checked;
     run.plan = begin.plan;
     const auto* hidden =
@@ -123,7 +108,7 @@ Status ForwardCompute::check(const BeginStep& begin) const {
 void ForwardCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) {
   Run& run = *runs_[resume.step];
   run.news = news;
-  guarded(run, [&]() -> Status {
+  work_on(run, [&]() -> Status {
     run.cut = std::move(resume.cut);
     run.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
       std::memcpy(run.step.expert_output(output.row, output.slot), bytes.data(), bytes.size());
@@ -167,17 +152,15 @@ void ForwardCompute::advance(Run& run) {
   news->computed(run.id, run.step.at == Step::At::kDone ? outcome_of(run) : ComputeOutcome{});
 }
 
-void ForwardCompute::Run::computed(const std::optional<Error>& error) {
-  goes_on = !error && step.missing.empty();
+void ForwardCompute::Run::computed(const Status& done) {
+  goes_on = done.ok() && step.missing.empty();
   if (goes_on) return;
-  ComputeOutcome outcome;
-  if (error) outcome.error = Error{error->code, "A step was given up: " + error->message + "."};
-  news.lock()->computed(id, std::move(outcome));
+  news.lock()->computed(id, done.ok() ? ComputeOutcome{} : failed_with(done.error()));
 }
 
 void ForwardCompute::Run::go_on() {
   if (!goes_on) return;
-  compute.guarded(*this, [&]() -> Status {
+  compute.work_on(*this, [&]() -> Status {
     compute.advance(*this);
     return {};
   });

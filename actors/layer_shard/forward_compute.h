@@ -42,7 +42,7 @@ class ForwardCompute final : public ShardCompute {
   /// A step in flight, and the message that its plan lies in.
   struct Run final : ExpertWork {
     explicit Run(ForwardCompute& c) : compute(c) { arithmetic = c.options_.experts.get(); }
-    void computed(const std::optional<Error>& error) override;
+    void computed(const Status& done) override;
     void go_on() override;
 
     ForwardCompute& compute;
@@ -54,7 +54,7 @@ class ForwardCompute final : public ShardCompute {
     bool goes_on = false;           ///< nothing is missing
   };
   template <class Work>
-  void guarded(Run& run, const Work& work);
+  void work_on(Run& run, const Work& work);
   Run& run_for(StepId step);
   Status check(const BeginStep& begin) const;
   void advance(Run& run);

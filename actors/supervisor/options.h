@@ -7,6 +7,7 @@
 #include <string>
 
 #include "actors/supervisor/known_state.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/model_costs.h"
 #include "runtime/clock.h"
 #include "runtime/engine_options.h"
@@ -28,6 +29,8 @@ struct SupervisorOptions {
   EngineOptions engine;   ///< max_model_len resolved
   /// The model's bytes with a kernel family.
   std::function<ModelCosts(Numerics)> costs;
+  /// What computing takes beside them on devices of so many threads.
+  std::function<ComputeCosts(Numerics, int threads)> compute;
   std::int32_t expert_groups = 1;  ///< gate groups of a layer
   std::int32_t vocab_size = 1;
   /// Fills with bits that nobody can guess.

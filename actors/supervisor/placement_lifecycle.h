@@ -113,7 +113,9 @@ class PlacementLifecycle {
   const ModelCosts& model(const SupervisorOptions& options, const Membership& members) const;
 
   // planning.cpp: what it is
+  static Error kept_out(const SupervisorTurn& turn);
   Result<Placement> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
+  static ComputeCosts compute_costs(const ReplanInput& input, const SupervisorTurn& turn);
   Result<Placement> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
     return repair_placement(replan_input(turn, out));
   }

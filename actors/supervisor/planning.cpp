@@ -3,6 +3,7 @@
 
 #include "actors/supervisor/placement_lifecycle.h"
 #include "actors/supervisor/times.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/next_step.h"
 
 // What the next version of the placement is: the first one, what is missing after a loss, or a step
@@ -19,6 +20,7 @@ constexpr std::uint64_t kBytesAStep = 256ull << 20;
 constexpr std::uint64_t kMoveBytesPerSecond = 1ull << 30;
 /// What the loss of each node would mean is a plan a node; with more of them it is not worth it.
 constexpr std::size_t kSurvivalNodesMax = 64;
+const LeftOut kNobodyOut{TimePoint::max(), {}};
 
 /// Experts that members still hold of an earlier head's life, as if they were placed there.
 std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membership& members) {
@@ -101,7 +103,7 @@ void PlacementLifecycle::consider(SupervisorTurn& turn) {
 /// The first version of this head's life. What workers still hold of an earlier one is used.
 void PlacementLifecycle::form(SupervisorTurn& turn) {
   const auto enough = static_cast<std::size_t>(std::max(1, turn.options.engine.min_devices));
-  if (turn.members.devices().size() < enough) return;
+  if (turn.members.devices().size() < enough) return service_.no_trouble();
   if (!turn.members.numerics()) {
     turn.members.pick_numerics();
     turn.record("numerics", "The cluster computes with " +
@@ -113,28 +115,56 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   auto placement = plan_first({}, turn);
   if (!placement) {
     const auto all = plan_first({turn.now, {}}, turn);
-    if (!all) return cannot(placement.error(), turn);
+    if (!all)
+      return cannot(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
   load(*placement, turn);
 }
 
+/// Why somebody is left out without whom there is no plan: then nothing is to be added, but
+/// something to be mended.
+Error PlacementLifecycle::kept_out(const SupervisorTurn& turn) {
+  for (const auto& [id, member] : turn.members.all())
+    if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
+  return internal_error("There is a plan, and nobody is left out of it.");
+}
+
 Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorTurn& turn) const {
   ReplanInput input = replan_input(turn, out);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
-  if (input.base.devices.empty())
-    for (const auto& [id, member] : turn.members.all())
-      if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
   const bool held = std::any_of(input.held.begin(), input.held.end(),
                                 [](const auto& node) { return !node.second.experts.empty(); });
   input.before.experts = held_experts(input, turn.members);
-  auto placement = held ? repair_placement(input) : plan_placement(input.base);
+  const auto planned = [](const ReplanInput& in) { return plan_placement(in.base); };
+  const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };
+  // What has served once goes on with what is left, though its largest steps may take more memory.
+  if (!held) {
+    // What is wanted may be more than there is room for: the goal says what is missing then.
+    const auto begin = [&](const auto& plan) {
+      ReplanInput own = input;
+      return plan_to_compute(own.base, compute_costs(own, turn), [&] { return plan(own); });
+    };
+    auto placement = begin(planned);
+    auto other = placement ? placement : begin(repaired);
+    return other ? other : placement;
+  }
+  auto placement = repaired(input);
   if (placement) return placement;
-  // What they hold may be more than what their devices can serve, and what is wanted more than what
-  // there is room for: the goal says what is missing then.
+  // What they hold may be more than what their devices can serve.
   input.before = {};
-  auto other = held ? plan_placement(input.base) : repair_placement(input);
+  auto other = planned(input);
   return other ? other : placement;
+}
+
+/// What the largest step computes with, on the device with the most threads.
+ComputeCosts PlacementLifecycle::compute_costs(const ReplanInput& input,
+                                               const SupervisorTurn& turn) {
+  int threads = 1;
+  for (const auto& [id, member] : turn.members.all())
+    for (const auto& device : member.inventory.devices)
+      threads = std::max(threads, static_cast<int>(device.threads));
+  return turn.options.compute(input.base.numerics, threads);
 }
 
 /// Gently first: spare copies go before a drain is called off, and before a node that has just
@@ -154,7 +184,8 @@ void PlacementLifecycle::repair(SupervisorTurn& turn) {
   }
   if (!placement) {
     const auto all = plan_repair({turn.now, {}}, turn);
-    if (!all) return cannot(placement.error(), turn);
+    if (!all)
+      return cannot(plan_repair(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
   load(*placement, turn);

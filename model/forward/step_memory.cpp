@@ -8,6 +8,7 @@
 #include "model/forward/experts.h"
 #include "model/forward/head.h"
 #include "model/forward/step.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -208,6 +209,24 @@ std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std:
 std::uint64_t group_memory_bytes(const ModelSpec& spec, const StepLoad& load, std::int64_t pairs) {
   const auto row = spec.hidden * static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
   return expert_scratch_bytes(spec, load, pairs) + static_cast<std::uint64_t>(2 * pairs * row);
+}
+
+StepLoad step_load(const EngineOptions& engine, Numerics numerics, int threads) {
+  StepLoad load;
+  load.numerics = numerics;
+  load.rows = std::min(engine.max_num_batched_tokens, limits::kStepRowsMax);
+  load.positions = engine.max_model_len;
+  load.in_flight = engine.pipeline_parallel_size;
+  load.threads = threads;
+  return load;
+}
+
+ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load) {
+  return {load.rows, spec.top_k(),
+          [&spec, load](std::int32_t first, std::int32_t last) {
+            return shard_memory_bytes(spec, first, last, load);
+          },
+          [&spec, load](std::int64_t pairs) { return group_memory_bytes(spec, load, pairs); }};
 }
 
 }  // namespace troupe

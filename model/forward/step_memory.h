@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include "model/placement/compute_room.h"
 #include "model/spec/model_spec.h"
+#include "runtime/engine_options.h"
 #include "runtime/numerics.h"
 
 /// What computing takes beside weights and KV caches, in bytes: upper bounds, whichever family of
@@ -32,5 +34,10 @@ std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std:
 
 /// All that a device's expert group takes for `pairs` that wait: their rows, outputs, temporaries.
 std::uint64_t group_memory_bytes(const ModelSpec& spec, const StepLoad& load, std::int64_t pairs);
+
+/// The largest step of a replica on devices of so many threads; max_model_len is resolved.
+StepLoad step_load(const EngineOptions& engine, Numerics numerics, int threads);
+/// The two as the planner wants them. `spec` must outlive it.
+ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load);
 
 }  // namespace troupe

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/limits.h"
+
 namespace troupe {
 
 namespace fs = std::filesystem;
-
-/// What may stand before the tensors; real files have up to 15 MiB, of tokens and merges.
-constexpr std::uint64_t kHeadBytesMax = 64u << 20;
 
 Result<std::optional<std::string>> find_gguf(const std::string& model) {
   std::error_code error;
@@ -33,7 +32,8 @@ Result<GgufFile> open_gguf(const std::string& path) {
   if (!file) return file.error();
   GgufFile opened{std::move(*file), {}, {}};
   const std::uint64_t size = opened.file->size();
-  opened.head.resize(static_cast<std::size_t>(std::min<std::uint64_t>(size, kHeadBytesMax)));
+  opened.head.resize(
+      static_cast<std::size_t>(std::min<std::uint64_t>(size, limits::kGgufHeadBytesMax)));
   const auto bytes = std::as_writable_bytes(std::span(opened.head));
   if (auto status = opened.file->read(0, bytes); !status) return status.error();
   if (auto status = opened.file->unchanged(); !status) return status.error();

@@ -60,26 +60,31 @@ void refuse_what_changes_products(JsonReader& in) {
 
 /// `weights` of one of compressed-tensors' config_groups.
 Form read_compressed(JsonReader& in) {
+  const auto type = in.string("type");
+  const auto bits = in.integer("num_bits", 1, 64);
+  const bool fp8 = type == "float" && bits == 8, int4 = type == "int" && bits == 4;
+  if (in.ok() && !fp8 && !int4) {
+    constexpr const char* kSupported = "; supported are \"float\" of 8 bits (FP8) and \"int\" of 4";
+    if (type != "float" && type != "int")
+      in.fail("type", std::string("\"float\" or \"int\"") + kSupported);
+    else
+      in.fail("num_bits", (type == "float" ? "8" : "4") + std::string(" where type is \"") + type +
+                              "\"" + kSupported);
+  }
   if (!in.boolean_or("symmetric", true))
     in.fail("symmetric", "true, since zero points are not supported here");
   if (in.boolean_or("dynamic", false)) in.fail("dynamic", "false");
   const auto order = in.string_or("actorder", "static");
   if (order != "static" && order != "weight")
     in.fail("actorder", "null or \"static\", since reordered columns are not supported");
-  const auto type = in.string("type"), strategy = in.string("strategy");
-  const auto bits = in.integer("num_bits", 1, 64);
+  const auto strategy = in.string("strategy");
   if (!in.ok()) return {};
-  if (type == "float" && bits == 8) {
+  if (fp8) {
     if (strategy != "channel") in.fail("strategy", "\"channel\", the one supported for FP8 here");
     return {StoredFormat::kFp8Channels, DType::kBf16, 0};
   }
-  if (type == "int" && bits == 4) {
-    if (strategy != "group") in.fail("strategy", "\"group\", the one supported for int4");
-    return {StoredFormat::kInt4Packed, DType::kBf16, group_size(in)};
-  }
-  in.fail(bits == 8 || bits == 4 ? "type" : "num_bits",
-          "of FP8 weights (float, 8) or int4 ones (int, 4), the ones supported");
-  return {};
+  if (strategy != "group") in.fail("strategy", "\"group\", the one supported for int4");
+  return {StoredFormat::kInt4Packed, DType::kBf16, group_size(in)};
 }
 
 /// The list's patterns, with an error that names its key.

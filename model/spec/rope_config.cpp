@@ -54,6 +54,8 @@ void read_llama3(JsonReader& in, RopeSpec& rope) {
 void read_scaling(JsonReader& in, RopeConfig& out) {
   const char* key = in.has("rope_type") ? "rope_type" : "type";
   const auto type = in.string_or(key, "default");
+  if (in.has("factor") && !in.has(key))
+    return in.fail("rope_type", "given where factor is, to say how positions are scaled");
   if (type == "default") return;
   if (type == "yarn") return read_yarn(in, out);
   if (type == "llama3") return read_llama3(in, out.rope);

@@ -5,6 +5,7 @@
 
 #include "model/tokenizer/pattern_syntax.h"
 #include "model/tokenizer/utf8.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -62,6 +63,9 @@ Status AddedTokenFinder::add(const AddedToken& token) {
       node = place->second;
       continue;
     }
+    if (trie_.size() == limits::kAddedTokenNodesMax) {
+      return corrupt("the added tokens have more text than can be looked for");
+    }
     const auto created = static_cast<std::uint32_t>(trie_.size());
     children.insert(place, {byte, created});
     if (node == 0) first_[byte] = static_cast<std::int32_t>(created);
@@ -71,6 +75,15 @@ Status AddedTokenFinder::add(const AddedToken& token) {
   trie_[node].token = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(token);
   return {};
+}
+
+std::optional<std::size_t> AddedTokenFinder::longest() const {
+  std::size_t bytes = 0;
+  for (const AddedToken& token : tokens_) {
+    if (token.lstrip || token.rstrip) return std::nullopt;
+    bytes = std::max(bytes, token.content.size());
+  }
+  return bytes;
 }
 
 std::int32_t AddedTokenFinder::longest_at(std::string_view text, std::size_t position) const {

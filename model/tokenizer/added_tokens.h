@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ class AddedTokenFinder {
 
   /// Contents must be distinct and not empty.
   Status add(const AddedToken& token);
+
+  /// So many bytes of text one of these tokens takes at most; none if one takes white space too.
+  std::optional<std::size_t> longest() const;
 
   /// Appends the pieces of `text`; those without an id are not empty.
   Status split(std::string_view text, Matcher& matcher, std::vector<Piece>& pieces) const;

@@ -29,8 +29,9 @@ class Bpe {
 
   Bpe();
 
-  /// The token of a single byte. Bytes without one are dropped from the text.
+  /// The token of a single byte.
   void set_byte(unsigned char byte, TokenId id) { byte_ids_[byte] = id; }
+  bool has_byte(unsigned char byte) const { return byte_ids_[byte] >= 0; }
   bool has_all_bytes() const;
   /// Room for this many merges; call once before add_merge.
   void reserve_merges(std::size_t count);
@@ -67,7 +68,7 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
-  /// Appends the tokens of a word of fewer than 2^31 bytes.
+  /// Appends the tokens of a word of fewer than 2^31 bytes, all of which have a token.
   void encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
 
  private:

@@ -72,15 +72,18 @@ void sort_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-std::string replace_all(std::string_view text, const Normalizer::Replace& stage) {
+/// Ends early, with more than `bytes_max` bytes, if there are more.
+std::string replace_all(std::string_view text, const Normalizer::Replace& stage,
+                        std::size_t bytes_max) {
   std::string out;
-  for (std::size_t begin = 0;;) {
+  for (std::size_t begin = 0; out.size() <= bytes_max;) {
     const std::size_t found = text.find(stage.from, begin);
     out += text.substr(begin, found - begin);
-    if (found == std::string_view::npos) return out;
+    if (found == std::string_view::npos) break;
     out += stage.to;
     begin = found + stage.from.size();
   }
+  return out;
 }
 
 }  // namespace
@@ -143,15 +146,38 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
   return normal.finish();
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::optional<std::size_t> Normalizer::shrink_max() const {
+  // A mathematical letter of four bytes becomes one of ASCII; composed characters save less.
+  constexpr std::size_t kFormShrinkMax = 4;
+  constexpr std::size_t kOfInterestMax = 1u << 20;
+  std::size_t all = 1;
+  for (const auto& stage : stages_) {
+    if (std::holds_alternative<NormalForm>(stage)) {
+      all *= kFormShrinkMax;
+    } else if (const auto* replace = std::get_if<Replace>(&stage)) {
+      if (replace->to.empty()) return std::nullopt;
+      const std::size_t to = replace->to.size();
+      all *= std::max<std::size_t>(1, (replace->from.size() + to - 1) / to);
+    }
+    if (all > kOfInterestMax) return std::nullopt;
+  }
+  return all;
+}
+
+Result<std::string> Normalizer::apply(std::string_view text, std::size_t bytes_max) const {
   std::string out(text);
   for (const auto& stage : stages_) {
     if (const auto* form = std::get_if<NormalForm>(&stage)) {
       out = to_normal_form(out, *form);
     } else if (const auto* replace = std::get_if<Replace>(&stage)) {
-      out = replace_all(out, *replace);
+      out = replace_all(out, *replace, bytes_max);
     } else if (!out.empty()) {
       out.insert(0, std::get<Prepend>(stage).text);
+    }
+    if (out.size() > bytes_max) {
+      return invalid_argument("the normalizer of the tokenizer's file makes more than " +
+                              std::to_string(bytes_max) + " bytes of " +
+                              std::to_string(text.size()));
     }
   }
   return out;

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "runtime/result.h"
 
 namespace troupe {
 
@@ -29,9 +33,11 @@ class Normalizer {
   void add(Replace stage) { stages_.emplace_back(std::move(stage)); }
   void add(Prepend stage) { stages_.emplace_back(std::move(stage)); }
 
-  bool empty() const { return stages_.empty(); }
-  /// `text` is UTF-8.
-  std::string apply(std::string_view text) const;
+  std::size_t stages() const { return stages_.size(); }
+  /// So many bytes of a text may become one; none if there is no bound.
+  std::optional<std::size_t> shrink_max() const;
+  /// `text` is UTF-8. kInvalidArgument: a stage makes more than `bytes_max` bytes of it.
+  Result<std::string> apply(std::string_view text, std::size_t bytes_max) const;
 
  private:
   std::vector<std::variant<NormalForm, Replace, Prepend>> stages_;

@@ -4,6 +4,7 @@
 
 #include "model/json_reader.h"
 #include "model/tokenizer/json_fields.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -36,6 +37,7 @@ class StageReader {
 
   Status read_normalizer(const Json& stage, const std::string& where) {
     if (stage.is_null()) return {};
+    if (parts_.normalizer.stages() == limits::kTokenizerStagesMax) return too_many(where);
     const std::string type = type_of(stage);
     if (type == "Sequence") {
       const Result<const Json*> list = members(stage, "normalizers", where);
@@ -58,7 +60,9 @@ class StageReader {
     }
     JsonReader reader(stage, std::string(kTokenizerFile) + ": " + where);
     if (type == "Prepend") {
-      parts_.normalizer.add(Normalizer::Prepend{reader.string("prepend")});
+      const std::string prepend = reader.string("prepend");
+      if (Status status = check_length(prepend, where + ".prepend"); !status) return status;
+      parts_.normalizer.add(Normalizer::Prepend{prepend});
       return reader.status();
     }
     if (type != "Replace") {
@@ -69,11 +73,29 @@ class StageReader {
     if (!text.is_string() || text == "") {
       return unsupported_field(where + ".pattern", "is no String", kNormalizers);
     }
-    parts_.normalizer.add(Normalizer::Replace{text.get<std::string>(), reader.string("content")});
+    const auto from = text.get<std::string>();
+    const std::string to = reader.string("content");
+    Status status = check_length(from, where + ".pattern");
+    if (status) status = check_length(to, where + ".content");
+    if (!status) return status;
+    parts_.normalizer.add(Normalizer::Replace{from, to});
     return reader.status();
   }
 
+  static Error too_many(const std::string& where) {
+    return field_error(where, "is one stage more than the " +
+                                  std::to_string(limits::kTokenizerStagesMax) +
+                                  " that a tokenizer may have");
+  }
+
+  static Status check_length(const std::string& text, const std::string& where) {
+    if (text.size() <= limits::kStageTextBytesMax) return {};
+    return field_error(where, "has " + std::to_string(text.size()) + " bytes, of at most " +
+                                  std::to_string(limits::kStageTextBytesMax));
+  }
+
   Status read_stage(const Json& stage, const std::string& where) {
+    if (parts_.pre_tokenizer.stages() == limits::kTokenizerStagesMax) return too_many(where);
     const std::string type = type_of(stage);
     if (type == "Sequence") {
       const Json& stages = child(stage, "pretokenizers");
@@ -229,6 +251,11 @@ class ProcessorReader {
       if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= parts_.tokens.size() ||
           !parts_.tokens.has(id.get<TokenId>())) {
         return field_error(where, "names a token with an id that no token has");
+      }
+      if (parts_.prefix.size() + parts_.suffix.size() == limits::kTemplateTokensMax) {
+        return field_error(where, "is one token more than the " +
+                                      std::to_string(limits::kTemplateTokensMax) +
+                                      " that may be put around a text");
       }
       out.push_back(id.get<TokenId>());
     }

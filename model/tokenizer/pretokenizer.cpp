@@ -90,6 +90,13 @@ std::vector<Section> apply(SplitBehavior behavior, std::vector<Section> sections
 
 }  // namespace
 
+bool PreTokenizer::drops_text() const {
+  return std::any_of(stages_.begin(), stages_.end(), [](const auto& stage) {
+    const auto* split = std::get_if<Split>(&stage);
+    return split != nullptr && split->behavior == SplitBehavior::kRemoved;
+  });
+}
+
 Status PreTokenizer::split(std::string_view text, Matcher& matcher,
                            std::vector<std::string_view>& pieces,
                            std::deque<std::string>& storage) const {

@@ -36,6 +36,10 @@ class PreTokenizer {
   void add(Split stage) { stages_.emplace_back(std::move(stage)); }
   void add(PrefixSpace stage) { stages_.emplace_back(stage); }
 
+  std::size_t stages() const { return stages_.size(); }
+  /// Whether some text is in no piece.
+  bool drops_text() const;
+
   /// Pieces of `text` (valid UTF-8, not empty) in order. They point into `text` or into `storage`.
   Status split(std::string_view text, Matcher& matcher, std::vector<std::string_view>& pieces,
                std::deque<std::string>& storage) const;

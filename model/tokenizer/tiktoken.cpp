@@ -156,7 +156,7 @@ class TiktokenReader {
     for (const AddedToken& token : added_) {
       parts_.tokens.set(token.id, token.content);
       const Status status = parts_.find_added(token);
-      if (!status) return status;
+      if (!status) return config_error("added_tokens_decoder: " + status.error().message);
     }
     const Status status = parts_.set_pre_tokenizer(*published_pre_tokenizer("kimi-k2"));
     if (!status) return status;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +20,11 @@ class TokenTable {
 
   bool has(TokenId id) const { return in_range(id) && entry(id).present; }
   bool is_special(TokenId id) const { return in_range(id) && entry(id).special; }
+  std::size_t longest() const {
+    std::size_t bytes = 0;
+    for (const Entry& entry : entries_) bytes = std::max<std::size_t>(bytes, entry.length);
+    return bytes;
+  }
   std::string_view bytes(TokenId id) const {
     if (!has(id)) return {};
     return std::string_view(blob_).substr(entry(id).offset, entry(id).length);

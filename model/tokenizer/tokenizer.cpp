@@ -1,5 +1,6 @@
 #include "model/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <deque>
 #include <new>
 
@@ -21,7 +22,11 @@ constexpr std::size_t kTextBytesMax = 1u << 30;
 }  // namespace
 
 struct Tokenizer::Impl {
+  explicit Impl(TokenizerParts of)
+      : parts(std::move(of)), bytes_per_token(parts.bytes_per_token()) {}
+
   TokenizerParts parts;
+  std::optional<std::size_t> bytes_per_token;
 };
 
 namespace {
@@ -30,7 +35,11 @@ namespace {
 class Encoding {
  public:
   Encoding(const TokenizerParts& parts, std::size_t text_bytes, std::vector<TokenId>& ids)
-      : parts_(parts), ids_(ids), scratch_(text_bytes) {}
+      : parts_(parts),
+        ids_(ids),
+        scratch_(text_bytes),
+        normalized_room_(std::min(text_bytes * limits::kTextGrowthMax + limits::kTextGrowthBytesMax,
+                                  kTextBytesMax)) {}
 
   Status run(std::string_view text) {
     std::vector<AddedTokenFinder::Piece> pieces;
@@ -50,8 +59,11 @@ class Encoding {
 
  private:
   Status between(std::string_view text) {
-    if (!parts_.normalizer.empty()) {
-      normalized_ = parts_.normalizer.apply(text);
+    if (parts_.normalizer.stages() > 0) {
+      Result<std::string> normalized = parts_.normalizer.apply(text, normalized_room_);
+      if (!normalized) return normalized.error();
+      normalized_ = std::move(*normalized);
+      normalized_room_ -= normalized_.size();
       text = normalized_;
     }
     std::vector<AddedTokenFinder::Piece> pieces;
@@ -70,11 +82,24 @@ class Encoding {
   }
 
   Status words(std::string_view text) {
+    if (Status status = check_bytes(text); !status) return status;
     storage_.clear();
     const Status status = parts_.pre_tokenizer.split(text, matcher_, words_, storage_);
     if (!status) return status;
     for (const std::string_view word : words_) parts_.bpe.encode(word, scratch_, ids_);
     return {};
+  }
+
+  /// A text is never shortened in silence.
+  Status check_bytes(std::string_view text) const {
+    if (parts_.bpe.has_all_bytes()) return {};
+    const auto lacking = std::find_if(text.begin(), text.end(), [this](char c) {
+      return !parts_.bpe.has_byte(static_cast<unsigned char>(c));
+    });
+    if (lacking == text.end()) return {};
+    return invalid_argument("the text has the byte " +
+                            hex_byte(static_cast<unsigned char>(*lacking)) +
+                            ", for which the model's vocabulary has no token; leave it out");
   }
 
   const TokenizerParts& parts_;
@@ -83,7 +108,8 @@ class Encoding {
   Bpe::Scratch scratch_;
   std::vector<std::string_view> words_;
   std::deque<std::string> storage_;
-  std::string normalized_;  // The text that the words point into.
+  std::string normalized_;       // The text that the words point into.
+  std::size_t normalized_room_;  // Bytes that may still come of what is left of the text.
 };
 
 Result<std::shared_ptr<const Tokenizer>> load_gguf(const std::string& path) {
@@ -134,8 +160,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(Read read) {
   try {
     Result<TokenizerParts> parts = read();
     if (!parts) return parts.error();
-    auto impl = std::make_unique<Impl>();
-    impl->parts = std::move(*parts);
+    auto impl = std::make_unique<Impl>(std::move(*parts));
     return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return resource_exhausted("the tokenizer takes more memory than there is");
@@ -174,6 +199,11 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
   if (!status) return status.error();
   if (add_special_tokens) ids.insert(ids.end(), parts.suffix.begin(), parts.suffix.end());
   return ids;
+}
+
+std::size_t Tokenizer::tokens_at_least(std::size_t text_bytes) const {
+  const std::optional<std::size_t> each = impl_->bytes_per_token;
+  return each ? (text_bytes + *each - 1) / *each : 0;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {

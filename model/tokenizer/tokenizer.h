@@ -44,9 +44,13 @@ class Tokenizer {
   /// Text to ids in time linear in the text. Added tokens in the text (special ones too) become
   /// their ids. Bytes that are not UTF-8 count as U+FFFD, as Python's decode(errors="replace")
   /// would. `add_special_tokens` adds the BOS (EOS) that the files ask for; leave it off for text
-  /// that a chat format rendered, which has its BOS already. Fails only if a pattern of the
-  /// tokenizer's files needs more steps or memory than it may for this text.
+  /// that a chat format rendered, which has its BOS already. Fails if the vocabulary has no token
+  /// for a byte of the text, and if the tokenizer's files ask for more steps or memory than they
+  /// may for this text.
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens) const;
+
+  /// No text of this many bytes has fewer tokens; in no time.
+  std::size_t tokens_at_least(std::size_t text_bytes) const;
 
   /// Ids to text, always valid UTF-8: incomplete or invalid bytes become U+FFFD. Ids without a
   /// token are skipped, as Hugging Face does. For text that arrives token by token see

@@ -1,8 +1,49 @@
 #include "model/tokenizer/tokenizer_parts.h"
 
+#include <algorithm>
 #include <cassert>
+#include <cstdio>
+
+#include "model/tokenizer/json_fields.h"
 
 namespace troupe {
+namespace {
+
+/// Tab, line feed, carriage return, what ASCII prints, and what the characters of Unicode's planes
+/// 0 to 3 begin with and consist of.
+bool is_ordinary(unsigned b) {
+  return b == '\t' || b == '\n' || b == '\r' || (b >= 0x20 && b < 0x7f) ||
+         (b >= 0x80 && b < 0xc0) || (b >= 0xc2 && b <= 0xf0);
+}
+
+}  // namespace
+
+std::string hex_byte(unsigned char byte) {
+  char text[8];
+  std::snprintf(text, sizeof text, "0x%02X", byte);
+  return text;
+}
+
+std::string ordinary_bytes_lacking(const Bpe& bpe) {
+  constexpr std::size_t kNamed = 8;
+  std::string text;
+  std::size_t count = 0;
+  for (unsigned b = 0; b < 256; ++b) {
+    const auto byte = static_cast<unsigned char>(b);
+    if (!is_ordinary(b) || bpe.has_byte(byte)) continue;
+    if (++count <= kNamed) text += (count > 1 ? ", " : "") + hex_byte(byte);
+  }
+  if (count > kNamed) text += " and " + std::to_string(count - kNamed) + " more";
+  return text;
+}
+
+std::optional<std::size_t> TokenizerParts::bytes_per_token() const {
+  const std::optional<std::size_t> shrink = normalizer.shrink_max();
+  const std::optional<std::size_t> first = added_first.longest();
+  const std::optional<std::size_t> later = added_normalized.longest();
+  if (!shrink || !first || !later || pre_tokenizer.drops_text()) return std::nullopt;
+  return std::max<std::size_t>({tokens.longest(), *first, *later, 1}) * *shrink;
+}
 
 Status TokenizerParts::set_pre_tokenizer(const PublishedPreTokenizer& published) {
   if (published.nfc) normalizer.add(NormalForm::kNfc);
@@ -18,9 +59,14 @@ Status TokenizerParts::find_added(const AddedToken& token) {
   added_ids.emplace(token.content, token.id);
   if (token.special) tokens.mark_special(token.id);
   if (!token.normalized) return added_first.add(token);
+  Result<std::string> content = normalizer.apply(token.content, kAddedTokenBytesMax);
+  if (!content) {
+    return corrupt("the added token " + in_quotes(token.content) +
+                   " is too long: " + content.error().message);
+  }
+  if (content->empty()) return {};
   AddedToken sought = token;
-  sought.content = normalizer.apply(token.content);
-  if (sought.content.empty()) return {};
+  sought.content = std::move(*content);
   return added_normalized.add(sought);
 }
 

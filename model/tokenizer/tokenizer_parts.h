@@ -31,11 +31,21 @@ struct TokenizerParts {
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
 
+  /// So many bytes of a text one token stands for at most; none if there is no bound.
+  std::optional<std::size_t> bytes_per_token() const;
+
   /// The pre-tokenizer and the normalizer of a family.
   Status set_pre_tokenizer(const PublishedPreTokenizer& published);
   /// Looks for the token in text from now on. Its id has a token already; its content is new.
   Status find_added(const AddedToken& token);
 };
+
+/// A byte as people write it: 0x0A.
+std::string hex_byte(unsigned char byte);
+/// The bytes of ordinary text that have no token: "0x41, 0x42 and 3 more"; empty if all have one.
+/// Published vocabularies lack some that are rare: control characters, and what begins or is part
+/// of no assigned character.
+std::string ordinary_bytes_lacking(const Bpe& bpe);
 
 /// A token's bytes and its id.
 using Word = std::pair<std::string_view, TokenId>;

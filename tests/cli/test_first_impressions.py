@@ -123,6 +123,21 @@ def test_up_names_what_is_set_and_can_be_lowered(cluster):
     assert "lower --redundant-experts" in one_sentence(up.log())
 
 
+def test_plan_and_up_agree_on_what_computing_takes(cluster):
+    def planned(*flags):
+        return run("plan", "--model", DEMO, "--nodes", "2:64MiB", "--threads", 1, *flags, env=cluster.env)
+
+    lacking = r"lacks [\d.]+ MiB for what a step of 2048 tokens computes with"
+    up = cluster.up(DEMO, "--device-memory", "64MiB", workers=2, ready=False)
+    assert up.exit_code(20) == 1
+    assert re.search(lacking, one_sentence(up.log()))
+    told = planned()
+    assert told.returncode == 1 and re.search(lacking, told.stdout)
+    fewer = ["--max-num-batched-tokens", 64]
+    assert planned(*fewer).returncode == 0
+    cluster.up(DEMO, "--device-memory", "64MiB", *fewer, workers=2)
+
+
 def test_a_head_waits_for_what_would_make_it_fit(cluster):
     head = cluster.head(DEMO, "--kv-cache-memory", "1MiB")
     wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")

@@ -29,13 +29,18 @@ std::string tensor(const std::string& name, std::uint64_t columns, std::uint64_t
 }  // namespace
 
 std::vector<std::string> made_seeds() {
-  std::string file = "GGUF" + bytes(3u) + bytes(std::uint64_t{2}) + bytes(std::uint64_t{9});
+  std::string file = "GGUF" + bytes(3u) + bytes(std::uint64_t{2}) + bytes(std::uint64_t{13});
   file += text("general.architecture") + bytes(8u) + text("llama");
   file += number("llama.block_count", 1) + number("llama.context_length", 64);
   file += number("llama.embedding_length", 32) + number("llama.feed_forward_length", 32);
   file += number("llama.attention.head_count", 2);
   file += text("llama.rope.freq_base") + bytes(6u) + bytes(1e4f);
-  file += text("tokens") + bytes(9u) + bytes(8u) + bytes(std::uint64_t{2}) + text("a") + text("b");
+  file += text("tokenizer.ggml.model") + bytes(8u) + text("gpt2");
+  file += text("tokenizer.ggml.pre") + bytes(8u) + text("llama-bpe");
+  file += number("tokenizer.ggml.bos_token_id", 1);
+  file += text("tokenizer.chat_template") + bytes(8u) + text("{{ bos_token }}");
+  file += text("tokenizer.ggml.tokens") + bytes(9u) + bytes(8u) + bytes(std::uint64_t{2}) +
+          text("a") + text("b");
   file += text("scores") + bytes(9u) + bytes(6u) + bytes(std::uint64_t{1}) + bytes(0.5f);
   file += tensor("token_embd.weight", 32, 2, 8, 0) + tensor("output.weight", 32, 1, 2, 96);
   file.resize((file.size() + 31) / 32 * 32 + 96 + 18);

@@ -254,14 +254,14 @@ void FakeCompute::use_experts(Run& run) {
   tell(run, {});
 }
 
-void FakeCompute::Run::computed(const std::optional<Error>& failed) {
-  goes_on = !failed && !missing;
-  for (std::size_t i = 0; i < pair_experts.size() && !failed; ++i)
+void FakeCompute::Run::computed(const Status& done) {
+  goes_on = done.ok() && !missing;
+  for (std::size_t i = 0; i < pair_experts.size() && done.ok(); ++i)
     for (Row& row : rows)
       for (std::size_t k = 0; k < kTopK; ++k)
         if (pair_outputs[i] == reinterpret_cast<std::byte*>(&row.outputs[k]))
           row.computed[k] = true;
-  if (failed) return compute.tell(*this, error(failed->message));
+  if (!done.ok()) return compute.tell(*this, error(done.error().message));
   if (missing) compute.tell(*this, {});
 }
 
@@ -320,9 +320,9 @@ ComputeOutcome FakeCompute::wrong(const std::string& text) const {
 // --- One expert group ---------------------------------------------------------------------------
 
 struct FakePass::Asked final : ExpertWork {
-  void computed(const std::optional<Error>& error) override {
+  void computed(const Status& done) override {
     const auto& dispatch = std::get<Dispatch>(*question.message);
-    if (error) return news->answered({not_here(question, {}, error->message)});
+    if (!done.ok()) return news->answered({not_here(question, {}, done.error().message)});
     if (corrupt) outputs.push_back(0);
     MessagePtr answer = message_of(ExpertOutput{
         dispatch.call, static_cast<std::uint32_t>(outputs.size()), write_rows(outputs)});

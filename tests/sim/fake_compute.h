@@ -50,7 +50,7 @@ class FakeCompute final : public ShardCompute {
   };
   struct Run final : ExpertWork {
     explicit Run(FakeCompute& c) : compute(c) { arithmetic = c.experts_.get(); }
-    void computed(const std::optional<Error>& error) override;
+    void computed(const Status& done) override;
     void go_on() override;
 
     FakeCompute& compute;

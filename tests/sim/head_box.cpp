@@ -65,6 +65,10 @@ SupervisorOptions HeadBox::options() {
   options.engine.data_parallel_size = shape.replicas;
   options.engine.redundant_experts = shape.redundant;
   options.costs = [](Numerics) { return costs(); };
+  options.compute = [](Numerics, int) {
+    return ComputeCosts{1, 1, [](std::int32_t, std::int32_t) { return 0u; },
+                        [](std::int64_t) { return 0u; }};
+  };
   options.random = [this](std::span<std::byte> bytes) {
     for (auto& b : bytes) b = static_cast<std::byte>(world_.loop.draw());
   };

@@ -69,6 +69,7 @@ StepPlan plan() {
 GenerationRequest request(Prompt prompt) {
   GenerationRequest r;
   r.prompt = std::move(prompt);
+  r.add_special_tokens = false;
   r.chat_template_kwargs = R"({"thinking":true})";
   r.max_tokens = 100;
   r.temperature = 0.5f;

@@ -120,7 +120,8 @@ void add_device_flags(CLI::App* command, DeviceFlags& flags) {
   command->add_option("--device", flags.device, "cpu (default)")->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,
-                   "Memory for weights and KV cache, as 80GiB or bytes (default: this machine's)")
+                   "Memory for weights, KV cache and computing, as 80GiB or bytes (default: this "
+                   "machine's)")
       ->group("Device");
   add_cpu_family_flag(command, flags.cpu_family);
   command->add_option("--threads", flags.threads, "Compute threads (default: all processors)")

@@ -55,6 +55,7 @@ struct GenerationRequest {
     value @22 :UInt32;
   }
   chatTemplateKwargs @23 :Text;
+  addSpecialTokens @24 :Bool = true;
 }
 
 struct GenerationTiming {

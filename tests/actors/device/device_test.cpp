@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <future>
+#include <new>
+#include <stdexcept>
 
+#include "actors/device/guarded.h"
 #include "model/weights.h"
 #include "runtime/limits.h"
 
@@ -116,6 +119,25 @@ TEST_CASE("a device fails once, with the first reason, and says so") {
   device.fail("another");
   CHECK(device.failed() == "an uncorrectable error");
   CHECK(told == 1);
+}
+
+TEST_CASE("what a job's work throws is an error; a kernel's is the device's end") {
+  CpuDevice device(options());
+  CHECK(guarded(device, "A step", [] { return Status(); }).ok());
+  CHECK(guarded(device, "A step", [] { return Status(corrupt("no")); }).error().message == "no");
+  Status ended = guarded(device, "A step", []() -> Status { throw ThreadPool::Interrupted(); });
+  CHECK(ended.error().code == ErrorCode::kUnavailable);
+  CHECK(ended.error().message.find("A step was given up") == 0);
+  ended = guarded(device, "A step", []() -> Status { throw std::bad_alloc(); });
+  CHECK(ended.error().code == ErrorCode::kResourceExhausted);
+  CHECK(ended.error().message == "A step could not be computed: memory is short.");
+  CHECK(device.failed().empty());
+  ended = guarded(device, "A step", []() -> Status { throw std::runtime_error("broken"); });
+  CHECK(ended.error().code == ErrorCode::kUnavailable);
+  CHECK(ended.error().message == "A step could not be computed: broken.");
+  CHECK(device.failed() == "broken");
+  ended = guarded(device, "A step", [] { return Status(); });
+  CHECK(ended.error().message == "The device has failed: broken.");
 }
 
 TEST_CASE("a probe runs in turn, one at a time, and takes some time") {

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <new>
 #include <random>
 #include <set>
 #include <string>
@@ -21,11 +22,13 @@ namespace {
 /// Writes down the layer of each pass and how many pairs it had.
 struct LoggingArithmetic final : ExpertArithmetic {
   std::size_t run(const ExpertSet&, const ExpertPairs& pairs) override {
+    if (trouble) trouble();
     passes.emplace_back(pairs.layer, pairs.experts.size());
     for (std::size_t i = 0; i < pairs.experts.size(); ++i) *pairs.outputs[i] = *pairs.rows[i];
     return std::set<std::int32_t>(pairs.experts.begin(), pairs.experts.end()).size();
   }
   std::vector<std::pair<std::int32_t, std::size_t>> passes;
+  std::function<void()> trouble;
 };
 
 /// One row for one expert; goes on from layer to layer up to `last`.
@@ -41,10 +44,10 @@ struct Walker final : ExpertWork {
     passes_before = with().passes.size();
     pool.join(*this, keep);
   }
-  void computed(const std::optional<Error>& error) override {
+  void computed(const Status& done) override {
     longest_wait = std::max(longest_wait, with().passes.size() - passes_before);
-    if (error) {
-      failed = error->message;
+    if (!done.ok()) {
+      failed = done.error().message;
       ended = true;
     } else {
       CHECK(output == row);
@@ -160,8 +163,21 @@ TEST_CASE("a device that has failed answers everything that waits") {
   device.fail("an uncorrectable error");
   device.run_all();
   CHECK(arithmetic.passes.empty());
-  CHECK(a.failed == "an uncorrectable error");
-  CHECK(b.failed == "an uncorrectable error");
+  CHECK(a.failed == "The device has failed: an uncorrectable error.");
+  CHECK(b.failed == a.failed);
+}
+
+TEST_CASE("what a pass throws is told to all whose rows were in it") {
+  ManualDevice device;
+  LoggingArithmetic arithmetic;
+  Walker a(device.pool(), arithmetic, 3, 9), b(device.pool(), arithmetic, 3, 9);
+  arithmetic.trouble = [] { throw std::bad_alloc(); };
+  a.join();
+  b.join();
+  device.run_all();
+  CHECK(a.failed == "A pass over experts could not be computed: memory is short.");
+  CHECK(b.failed == a.failed);
+  CHECK(device.failed().empty());
 }
 
 TEST_CASE("a device whose queue is full computes what waits at once") {

@@ -136,7 +136,8 @@ TEST_CASE("a device that has failed, or is being stopped, refuses every question
       const auto* refusal = std::get_if<NotHere>(answer.answer.get());
       REQUIRE(refusal);
       CHECK(refusal->reason ==
-            (stopped ? "the device is being stopped" : "an uncorrectable error"));
+            (stopped ? "A pass over experts was given up: the device is being stopped."
+                     : "The device has failed: an uncorrectable error."));
     }
     CHECK(stand.device.failed() == (stopped ? "" : "an uncorrectable error"));
   }

@@ -75,6 +75,21 @@ TEST_CASE("the engine's seed holds for requests without one") {
   CHECK(frontend->prepare(ids(3)).value().seed == 11);
 }
 
+TEST_CASE("a text that cannot fit is refused before it is tokenised") {
+  const Tokenizer& tokenizer = *demo()->tokenizer();
+  const auto most = static_cast<std::size_t>(demo()->max_model_len());
+  std::size_t bytes = 0;
+  while (tokenizer.tokens_at_least(bytes) <= most) bytes += 100;
+  GenerationRequest text;
+  text.prompt = std::string(bytes, 'a');
+  const std::string told = demo()->prepare(text).error().message;
+  CHECK(told.find("prompt: has at least " + std::to_string(tokenizer.tokens_at_least(bytes)) +
+                  " tokens") == 0);
+  CHECK(demo()->prepare(chat(std::string(bytes, 'a'))).error().message.find("at least") !=
+        std::string::npos);
+  CHECK(demo()->tokenize(std::string(bytes, 'a'), false).ok());
+}
+
 TEST_CASE("a text prompt gets its BOS, a chat has it already, ids stay as they are") {
   GenerationRequest text;
   text.prompt = "hello";

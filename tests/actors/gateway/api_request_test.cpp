@@ -140,6 +140,45 @@ TEST_CASE("a bad field of a completion is named") {
   }
 }
 
+TEST_CASE("the limits that are told are those that hold") {
+  struct Told {
+    const char* field;
+    const char* refused;  ///< one that is out of range
+    const char* limits;
+    std::vector<const char*> taken;  ///< the ends of the range
+  };
+  const Told cases[] = {
+      {"temperature", "-1", "at least 0", {"0", "3.4028234e38"}},
+      {"temperature", "1e39", "a number that a float32 holds", {}},
+      {"top_p", "1.5", "in (0, 1]", {"1.2e-38", "1"}},
+      {"top_p", "1e-60", "a number that a float32 holds", {}},
+      {"min_p", "-0.5", "in [0, 1]", {"0", "1"}},
+      {"repetition_penalty", "0", "greater than 0", {"1.2e-38", "3.4028234e38"}},
+      {"presence_penalty", "2.5", "in [-2, 2]", {"-2", "2"}},
+      {"frequency_penalty", "-2.5", "in [-2, 2]", {"-2", "2"}},
+      {"top_k", "-2", "in [-1, 2147483647]", {"-1", "0", "2147483647"}},
+      {"n", "129", "in [1, 128]", {"1", "128"}},
+      {"logprobs", "21", "in [0, 20]", {"0", "20"}},
+      {"max_tokens", "4294967296", "in [1, 4294967295]", {"1", "4294967295"}},
+      {"seed",
+       "9223372036854775808",
+       "in [-9223372036854775808, 9223372036854775807]",
+       {"-9223372036854775808", "9223372036854775807", "1e17", "-1e18"}},
+      {"seed", "1e19", "in [-9223372036854775808, 9223372036854775807]", {}},
+  };
+  const auto read = [](const char* field, const char* value) {
+    ApiRequest request;
+    const std::string body = std::string(R"({"prompt": "a", ")") + field + "\": " + value + "}";
+    const auto error = parse_completion(body, kModel, request);
+    return error ? error->message : "";
+  };
+  for (const Told& told : cases) {
+    CAPTURE(told.field);
+    CHECK(read(told.field, told.refused).find(told.limits) != std::string::npos);
+    for (const char* value : told.taken) CHECK(read(told.field, value) == "");
+  }
+}
+
 TEST_CASE("a bad field of a chat is named") {
   const BadField cases[] = {
       {R"({})", "messages"},

@@ -20,6 +20,7 @@ const std::array<char, 256>& all_bytes() {
 
 Result<std::vector<TokenId>> ByteModel::encode(std::string_view text,
                                                bool add_special_tokens) const {
+  if (large_go_on.valid() && text.size() > 100'000) large_go_on.wait();
   std::vector<TokenId> ids;
   if (add_special_tokens) ids.push_back(kBos);
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
@@ -70,7 +71,7 @@ Result<std::uint64_t> FakeService::submit(GenerationRequest request,
   Job job{.request = std::move(request), .sink = std::move(sink), .prompt = {}, .script = script_};
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&job.request.prompt)) job.prompt = *ids;
   if (const auto* text = std::get_if<std::string>(&job.request.prompt)) {
-    job.prompt = model_.encode(*text, true).value();
+    job.prompt = model_.encode(*text, job.request.add_special_tokens).value();
   }
   if (std::get_if<std::vector<ChatMessage>>(&job.request.prompt) != nullptr)
     job.prompt = {kBos, 1, 2};

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,7 @@ namespace troupe::testing {
 class ByteModel : public GatewayModel {
  public:
   bool tokenizer = true, thinks = false, opens = false;
+  std::shared_future<void> large_go_on;  ///< if set, texts over 100 KB wait for it
 
   std::string_view served_model_name() const override { return "bytes"; }
   std::uint32_t max_model_len() const override { return 4096; }

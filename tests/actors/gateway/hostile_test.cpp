@@ -118,6 +118,23 @@ TEST_CASE("10,000 levels of nesting are refused at once") {
   CHECK(answer.json()["error"]["message"].get<std::string>().find("nested") != std::string::npos);
 }
 
+TEST_CASE("large prompts do not hold up small ones") {
+  std::promise<void> go_on;
+  ByteModel model;
+  model.large_go_on = go_on.get_future().share();
+  Stand stand({}, model);
+  const std::string large = json{{"prompt", std::string(300'000, 'a')}}.dump();
+  std::vector<HttpClient> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(stand.client());
+    REQUIRE(clients.back().send(post_text("/tokenize", large)));
+  }
+  for (int i = 0; i < 8; ++i)
+    CHECK(stand.client().post("/tokenize", {{"prompt", "a"}}).json()["count"] == 2);
+  go_on.set_value();
+  for (HttpClient& client : clients) CHECK(client.response().json()["count"] == 300'001);
+}
+
 TEST_CASE("a reader that does not read is cut off and its request cancelled") {
   GatewayOptions options;
   SUBCASE("because too much is unsent") { options.unsent_bytes_max = 64u << 10; }

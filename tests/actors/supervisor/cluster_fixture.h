@@ -70,7 +70,7 @@ struct Cluster : Head {
   void answer(const Load& load, const Address& at) {
     const bool reads = gives_new(load.placement, at.node);
     if (reads && denied.contains(at.node))
-      from(at, LoadFailed{load.placement.version, unavailable("EACCES")});
+      from(at, LoadFailed{load.placement.version, denial});
     else if ((reads && hanging.contains(at.node)) || wedged.contains(at.node))
       from(at, LoadProgress{load.placement.version, reads ? 0u : 10u, 10});
     else
@@ -126,6 +126,7 @@ struct Cluster : Head {
   std::map<int, std::uint32_t> probe;
   std::set<int> failed;
   std::set<NodeId> denied;   ///< nodes whose reads fail
+  Error denial = unavailable("EACCES");
   std::set<NodeId> hanging;  ///< nodes whose reads do not end
   std::set<NodeId> wedged;   ///< nodes whose loads do not end, even with nothing to read
   std::vector<Send> inbox;

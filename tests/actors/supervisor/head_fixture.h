@@ -44,6 +44,10 @@ inline SupervisorOptions options() {
     m.kv_bytes_per_token_layer = 8;
     return m;
   };
+  o.compute = [](Numerics, int) {
+    return ComputeCosts{128, 2, [](std::int32_t, std::int32_t) { return 0u; },
+                        [](std::int64_t) { return 0u; }};
+  };
   o.random = [n = 0](std::span<std::byte> bytes) mutable {
     for (auto& b : bytes) b = static_cast<std::byte>(++n);
   };

@@ -54,6 +54,60 @@ TEST_CASE("a node whose reads fail is done without at once, and tried again late
   CHECK(c.slots_on(NodeId{2}) == 2);
 }
 
+TEST_CASE("what keeps out the one that is needed is said, not that there is too little") {
+  const auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
+  for (const Error& denial : {unavailable("EACCES"), corrupt("model.safetensors is damaged")}) {
+    Cluster c(2, o);
+    c.denied = {NodeId{1}};
+    c.denial = denial;
+    c.kill(2);
+    c.settle();
+    CHECK(c.s.message().find(denial.message) != std::string::npos);
+    c.pass(kClosedMin + 10s);  // it is tried again, and fails again
+    CHECK(c.s.message().find(denial.message) != std::string::npos);
+    c.denied.clear();
+    c.pass(kClosedMax);
+    CHECK(c.s.state() == ClusterState::kReady);
+  }
+  auto forming = with_experts_of(28 * kMiB);  // one does not
+  forming.engine.min_devices = 2;
+  Cluster c(0, forming);
+  c.denied = {NodeId{1}};
+  c.denial = corrupt("model.safetensors is damaged");
+  c.add(1);
+  c.add(2);
+  c.settle();
+  CHECK(c.s.message().find("damaged") != std::string::npos);
+  c.kill(1);
+  c.settle();
+  CHECK(c.s.message().find("Waiting for devices: 1 of 2") == 0);
+}
+
+TEST_CASE("a cluster that begins has room to compute; one that served goes on without") {
+  auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
+  o.engine.min_devices = 2;
+  std::uint64_t step = 40 * kMiB;
+  o.compute = [&step](Numerics, int threads) {
+    CHECK(threads == 2);
+    return ComputeCosts{128, 2, [&step](std::int32_t, std::int32_t) { return step; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  Cluster c(0, o);
+  c.add(1);
+  c.add(2);
+  c.settle();
+  CHECK(c.s.state() == ClusterState::kDegraded);
+  CHECK(c.s.message().find("lower --max-num-batched-tokens") != std::string::npos);
+  step = 8 * kMiB;
+  c.add(3);
+  c.settle();
+  CHECK(c.s.state() == ClusterState::kReady);
+  c.kill(3);
+  c.kill(2);
+  c.settle();
+  CHECK(c.s.state() == ClusterState::kReady);
+}
+
 TEST_CASE("a node whose reads hang is done without in seconds if the others have room") {
   Cluster c(3);
   c.hanging = {NodeId{2}};

@@ -282,9 +282,14 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
       {"head_dim", 1, "a whole number", nullptr, "llama"},
       {"hidden_act", "gelu", "\"silu\"", nullptr, "llama"},
       {"rope_scaling",
-       {{"rope_type", "llama3"}, {"factor", 8}, {"original_max_position_embeddings", 64},
-        {"low_freq_factor", 4}, {"high_freq_factor", 4}},
-       "above low_freq_factor", nullptr, "llama"},
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"original_max_position_embeddings", 64},
+        {"low_freq_factor", 4},
+        {"high_freq_factor", 4}},
+       "above low_freq_factor",
+       nullptr,
+       "llama"},
       {"layer_types", json::array({"full_attention"}), "num_hidden_layers, 4", nullptr, "gpt-oss"},
       {"layer_types", json::array({"x", "x", "x", "x"}), "\"sliding_attention\"", nullptr,
        "gpt-oss"},
@@ -309,6 +314,19 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
     CHECK(contains(error, "config.json"));
     CHECK(contains(error, c.told_of ? c.told_of : c.key));
     CHECK(contains(error, c.said));
+  }
+}
+
+TEST_CASE("a factor of positions needs to be told for which kind of scaling it is") {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    for (const json& type : {json(), json("linear")}) {
+      auto config = config_of("llama");
+      config.erase("rope_scaling");
+      config[key] = {{"factor", 4.0}, {"rope_type", type}};
+      const std::string error = error_of(config.dump());
+      if (type.is_null()) CHECK(contains(error, std::string(key) + ": rope_type is missing"));
+      else CHECK(error.empty());
+    }
   }
 }
 

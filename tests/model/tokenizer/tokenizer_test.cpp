@@ -8,6 +8,7 @@
 
 #include "model/tokenizer/byte_alphabet.h"
 #include "model/tokenizer/detokenizer.h"
+#include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/utf8.h"
 
 namespace troupe {
@@ -200,6 +201,87 @@ TEST_CASE("a stream never shows half a character and adds up to the whole") {
   CHECK(decoder.feed(0xA9) == "é");
 }
 
+TEST_CASE("normalizing has a bound") {
+  const auto replace = [](const char* from, const std::string& to) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  Json json = tiny();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+  Json& stages = json["normalizer"]["normalizers"];
+  stages.push_back(replace("a", std::string(16, 'a')));
+  CHECK(make(json)->encode(std::string(10'000, 'a'), false).ok());
+  while (stages.size() < 20) stages.push_back(replace("a", std::string(16, 'a')));
+  const auto refused = make(json)->encode(std::string(10'000, 'a'), false);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("normalizer") != std::string::npos);
+
+  json = tiny();  // All pieces of a text together.
+  json["normalizer"] = {{"type", "Prepend"}, {"prepend", std::string(1000, 'c')}};
+  CHECK(make(json)->encode("b<s>b", false).ok());
+  std::string text;
+  while (text.size() < 10'000) text += "b<s>";
+  CHECK(!make(json)->encode(text, false).ok());
+}
+
+TEST_CASE("every byte of a text has a token, or the text is refused") {
+  const auto without = [](std::initializer_list<int> bytes) {
+    Json json = tiny();
+    json["model"]["merges"] = Json::array();
+    for (const int b : bytes) json["model"]["vocab"].erase(letter(static_cast<unsigned char>(b)));
+    return json;
+  };
+  CHECK(refusal(without({'x', 0x80})).find("model.vocab has no token for the bytes 0x78, 0x80") !=
+        std::string::npos);
+  const auto tokenizer = make(without({4, 0xF2, 0xFF}));  // SmolLM2 lacks these and more.
+  CHECK(*tokenizer->encode("a\xff", false) == Ids{'a', 0xEF, 0xBF, 0xBD});
+  const auto refused = tokenizer->encode("a\x04", false);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("0x04") != std::string::npos);
+}
+
+TEST_CASE("no text has fewer tokens than its bytes tell") {
+  const auto least = [](const Json& json, std::size_t bytes) {
+    return make(json)->tokens_at_least(bytes);
+  };
+  const auto lengthened = [](const char* form) {
+    Json json = tiny();
+    json["normalizer"] = {{"type", form}};
+    return json;
+  };
+  CHECK(least(tiny(), 0) == 0);
+  CHECK(least(tiny(), 4000) == 1000);  // aaaa
+  CHECK(encode(tiny(), std::string(4000, 'a')).size() == 1000);
+  Json json = tiny();
+  json["added_tokens"].push_back({{"id", 263}, {"content", "<12345678>"}});
+  CHECK(least(json, 4000) == 400);
+  CHECK(least(lengthened("NFC"), 4000) == 250);
+  CHECK(encode(lengthened("NFKC"), "\U0001d41a\U0001d41a\U0001d41a\U0001d41a") == Ids{260});
+  json["added_tokens"][2]["rstrip"] = true;
+  CHECK(least(json, 4000) == 0);
+  json = tiny();
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "  "}}}, {"content", " "}};
+  CHECK(least(json, 4000) == 500);
+  json["normalizer"]["content"] = "";
+  CHECK(least(json, 4000) == 0);
+  json = tiny();
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"String", "b"}}}, {"behavior", "Removed"}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
+  CHECK(least(json, 4000) == 0);
+  for (char32_t c = 1; c < 0x110000; ++c) {  // No form shortens a character more than that.
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    utf8::append(text, c);
+    for (const NormalForm form :
+         {NormalForm::kNfc, NormalForm::kNfd, NormalForm::kNfkc, NormalForm::kNfkd}) {
+      const std::size_t normal = to_normal_form(text, form).size();
+      if (normal * 4 < text.size()) CHECK_MESSAGE(false, text);
+    }
+  }
+}
+
 TEST_CASE("files that are wrong or not supported are refused, naming the field") {
   struct Case {
     const char* pointer;
@@ -229,7 +311,22 @@ TEST_CASE("files that are wrong or not supported are refused, naming the field")
       {"/normalizer",
        {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}},
        "normalizer.pattern"},
+      {"/normalizer",
+       {{"type", "Prepend"}, {"prepend", std::string(1025, 'a')}},
+       "normalizer.prepend has 1025 bytes"},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"String", std::string(1025, 'a')}}}, {"content", "a"}},
+       "normalizer.pattern has 1025 bytes"},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1025, 'a')}},
+       "normalizer.content has 1025 bytes"},
+      {"/normalizer",
+       {{"type", "Sequence"}, {"normalizers", Json::array_t(65, {{"type", "NFC"}})}},
+       "normalizer.normalizers[64]"},
       {"/pre_tokenizer", nullptr, "pre_tokenizer"},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", Json::array_t(65, {{"type", "Digits"}})}},
+       "pre_tokenizer.pretokenizers[64]"},
       {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer is \"Metaspace\""},
       {"/pre_tokenizer/use_regex", 1, "use_regex"},
       {"/decoder", nullptr, "decoder"},
@@ -238,6 +335,11 @@ TEST_CASE("files that are wrong or not supported are refused, naming the field")
       {"/post_processor",
        {{"type", "TemplateProcessing"}, {"single", Json::array()}},
        "post_processor.single"},
+      {"/post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+        {"special_tokens", {{"<s>", {{"ids", Json::array_t(65, 261)}}}}}},
+       "post_processor.single[0]"},
       {"/added_tokens", 1, "added_tokens"},
       {"/added_tokens/0", 1, "added_tokens[0]"},
       {"/added_tokens/0/id", -1, "added_tokens[0]"},

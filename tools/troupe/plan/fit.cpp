@@ -5,6 +5,7 @@
 #include <set>
 
 #include "model/forward/step_memory.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/layout_measures.h"
 #include "model/spec/sizes.h"
 #include "runtime/byte_size.h"
@@ -16,14 +17,14 @@ namespace {
 
 /// What the loss of each node would mean is a plan a node.
 constexpr std::int64_t kSurvivalNodesMax = 64;
-/// Rows meet at a device's experts so many times as often as if all were asked for alike.
-constexpr std::int64_t kSkew = 2;
 
 /// One question with everything settled but what the planner settles.
 class Trial {
  public:
   explicit Trial(const FitQuestion& q)
-      : q_(q), costs_(model_costs(q.spec, *q.engine.numerics)) {
+      : q_(q),
+        costs_(model_costs(q.spec, *q.engine.numerics)),
+        compute_(compute_costs(q.spec, step_load(q.engine, *q.engine.numerics, q.threads))) {
     input_.base.devices = devices_of(q.nodes);
     input_.base.model = costs_;
     input_.base.engine = q.engine;
@@ -36,23 +37,13 @@ class Trial {
 
   /// With the flags as they are. A cache that leaves too little for computing is made smaller.
   Result<Fit> run() {
-    auto fit = plan();
-    if (!fit) return fit;
-    const auto lacking = most_lacking(*fit);
-    if (!lacking) return fit;
-    std::uint64_t& kv = input_.base.engine.kv_cache_memory;
-    if (kv == 0 && (kv = smaller_cache(*fit)) > 0) {
-      fit = plan();
-      if (fit && !most_lacking(*fit)) return fit;
-      if (!fit) return fit;
-    }
-    const DeviceFit& device = fit->devices[*lacking];
-    return resource_exhausted(
-        to_string(device.use.device) + " lacks " +
-        format_byte_size(device.total() - std::min(device.total(), device.memory)) +
-        " for what a step of " + std::to_string(input_.base.engine.max_num_batched_tokens) +
-        " tokens computes with, " + format_byte_size(device.scratch_bytes) +
-        "; lower --max-num-batched-tokens.");
+    auto placement = plan_to_compute(input_.base, compute_, [this] { return plan(); });
+    if (!placement) return placement.error();
+    Fit fit;
+    fit.engine = input_.base.engine;
+    fit.placement = std::move(*placement);
+    measure(fit);
+    return fit;
   }
 
   /// Of a layout that fits.
@@ -66,23 +57,18 @@ class Trial {
   }
 
  private:
-  Result<Fit> plan() {
+  Result<Placement> plan() {
     auto placement = plan_placement(input_.base);
-    if (!placement) return placement.error();
-    if (q_.tier_memory > 0) {
-      ReplanInput input = input_;
-      input.before = *placement;
-      if (auto goal = goal_placement(input)) placement->tier = std::move(goal->tier);
-    }
-    Fit fit;
-    fit.engine = input_.base.engine;
-    fit.placement = std::move(*placement);
-    measure(fit);
-    return fit;
+    if (!placement || q_.tier_memory == 0) return placement;
+    ReplanInput input = input_;
+    input.before = *placement;
+    if (auto goal = goal_placement(input)) placement->tier = std::move(goal->tier);
+    return placement;
   }
 
   void measure(Fit& fit) const {
-    std::map<DeviceRef, std::uint64_t> memory, scratch = scratch_of(fit.placement), spare;
+    std::map<DeviceRef, std::uint64_t> memory, spare;
+    auto compute = compute_bytes(input_.base, fit.placement, compute_);
     for (const auto& d : input_.base.devices) memory[d.device] = d.memory_total;
     for (const auto& layer : fit.placement.experts) {
       std::set<std::int32_t> seen;
@@ -90,91 +76,13 @@ class Trial {
         if (!seen.insert(slot.expert).second) spare[slot.device] += costs_.expert_bytes;
     }
     for (const DeviceUse& use : placement_use(input_.base, fit.placement))
-      fit.devices.push_back({use, spare[use.device], scratch[use.device], memory[use.device]});
+      fit.devices.push_back({use, spare[use.device], compute[use.device], memory[use.device]});
     for (const auto& replica : fit.placement.replicas) {
       const std::uint64_t tokens = static_cast<std::uint64_t>(replica.kv_blocks) *
                                    static_cast<std::uint64_t>(fit.engine.block_size);
       fit.kv_tokens += tokens;
       if (fit.kv_tokens_min == 0 || tokens < fit.kv_tokens_min) fit.kv_tokens_min = tokens;
     }
-  }
-
-  std::map<DeviceRef, std::uint64_t> scratch_of(const Placement& placement) const {
-    const EngineOptions& engine = input_.base.engine;
-    StepLoad load;
-    load.numerics = input_.base.numerics;
-    load.rows = std::min(engine.max_num_batched_tokens, limits::kStepRowsMax);
-    load.positions = engine.max_model_len;
-    load.in_flight = engine.pipeline_parallel_size;
-    load.threads = q_.threads;
-    std::map<DeviceRef, std::uint64_t> bytes;
-    // Stages of all replicas are the same ranges of layers.
-    std::map<std::uint32_t, std::uint64_t> stages;
-    for (const auto& shard : placement.shards) {
-      std::uint64_t& stage = stages[shard.stage];
-      if (stage == 0)
-        stage = shard_memory_bytes(q_.spec, shard.first_layer, shard.last_layer, load);
-      bytes[shard.device] += stage;
-    }
-    if (input_.base.devices.size() == 1) return bytes;  // its experts are all at hand
-    const auto rows = static_cast<std::int64_t>(placement.replicas.size()) * load.rows;
-    std::map<std::int64_t, std::uint64_t> groups;
-    for (const auto& [device, slots] : most_slots(placement)) {
-      const std::int64_t copies = std::max<std::int64_t>(1, copies_a_layer(placement));
-      const std::int64_t even = (rows * q_.spec.top_k() * slots + copies - 1) / copies;
-      const std::int64_t pairs =
-          std::min(kSkew * even, rows * std::min<std::int64_t>(q_.spec.top_k(), slots));
-      std::uint64_t& group = groups[pairs];
-      if (group == 0) group = group_memory_bytes(q_.spec, load, pairs);
-      bytes[device] += group;
-    }
-    return bytes;
-  }
-
-  static std::int64_t copies_a_layer(const Placement& placement) {
-    std::size_t least = placement.experts.empty() ? 0 : placement.experts.front().slots.size();
-    for (const auto& layer : placement.experts) least = std::min(least, layer.slots.size());
-    return static_cast<std::int64_t>(least);
-  }
-
-  /// Of the layer that has most copies on a device.
-  static std::map<DeviceRef, std::int64_t> most_slots(const Placement& placement) {
-    std::map<DeviceRef, std::int64_t> most;
-    for (const auto& layer : placement.experts) {
-      std::map<DeviceRef, std::int64_t> slots;
-      for (const auto& slot : layer.slots) ++slots[slot.device];
-      for (const auto& [device, count] : slots) most[device] = std::max(most[device], count);
-    }
-    return most;
-  }
-
-  /// The device that has the least memory for what is to be on it, if there is one without enough.
-  static std::optional<std::size_t> most_lacking(const Fit& fit) {
-    std::optional<std::size_t> worst;
-    std::uint64_t lacks = 0;
-    for (std::size_t i = 0; i < fit.devices.size(); ++i) {
-      const DeviceFit& d = fit.devices[i];
-      if (d.total() <= d.memory || d.total() - d.memory <= lacks) continue;
-      worst = i;
-      lacks = d.total() - d.memory;
-    }
-    return worst;
-  }
-
-  /// A cache for each shard with which computing has room; 0: there is none.
-  std::uint64_t smaller_cache(const Fit& fit) const {
-    std::map<DeviceRef, std::uint64_t> shards;
-    for (const auto& shard : fit.placement.shards) ++shards[shard.device];
-    std::uint64_t least = 0;
-    for (const DeviceFit& d : fit.devices) {
-      if (shards[d.use.device] == 0) continue;
-      const std::uint64_t over = d.total() - std::min(d.total(), d.memory);
-      const std::uint64_t left = d.use.kv_bytes - std::min(d.use.kv_bytes, over);
-      const std::uint64_t each = left / shards[d.use.device] >> 20 << 20;
-      if (each == 0) return 0;
-      least = least == 0 ? each : std::min(least, each);
-    }
-    return least;
   }
 
   /// The copies that are served, and those of the second tier.
@@ -189,6 +97,7 @@ class Trial {
 
   const FitQuestion& q_;
   const ModelCosts costs_;
+  const ComputeCosts compute_;
   ReplanInput input_;
 };
 

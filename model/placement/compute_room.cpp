@@ -1,0 +1,123 @@
+#include "model/placement/compute_room.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/byte_size.h"
+
+namespace troupe {
+namespace {
+
+/// Rows meet at a device's experts so many times as often as if all were asked for alike.
+constexpr std::int64_t kSkew = 2;
+
+/// What is on a device when it serves.
+struct Load {
+  DeviceUse use;
+  std::uint64_t compute = 0;
+  std::uint64_t memory = 0;
+  std::uint64_t lacking() const {
+    const std::uint64_t total = use.total() + compute;
+    return total - std::min(total, memory);
+  }
+};
+
+std::vector<Load> loads_of(const PlacementInput& input, const Placement& placement,
+                           const ComputeCosts& costs) {
+  std::map<DeviceRef, std::uint64_t> memory, compute = compute_bytes(input, placement, costs);
+  for (const auto& d : input.devices) memory[d.device] = d.memory_total;
+  std::vector<Load> loads;
+  for (const DeviceUse& use : placement_use(input, placement))
+    loads.push_back({use, compute[use.device], memory[use.device]});
+  return loads;
+}
+
+/// The one that lacks most, if one lacks anything.
+const Load* most_lacking(const std::vector<Load>& loads) {
+  const auto worst = std::max_element(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
+    return a.lacking() < b.lacking();
+  });
+  return worst == loads.end() || worst->lacking() == 0 ? nullptr : &*worst;
+}
+
+/// A cache for each shard with which computing has room; 0: there is none.
+std::uint64_t smaller_cache(const std::vector<Load>& loads, const Placement& placement) {
+  std::map<DeviceRef, std::uint64_t> shards;
+  for (const auto& shard : placement.shards) ++shards[shard.device];
+  std::uint64_t least = 0;
+  for (const Load& load : loads) {
+    if (shards[load.use.device] == 0) continue;
+    const std::uint64_t left = load.use.kv_bytes - std::min(load.use.kv_bytes, load.lacking());
+    const std::uint64_t each = left / shards[load.use.device] >> 20 << 20;
+    if (each == 0) return 0;
+    least = least == 0 ? each : std::min(least, each);
+  }
+  return least;
+}
+
+std::int64_t copies_a_layer(const Placement& placement) {
+  std::size_t least = placement.experts.empty() ? 0 : placement.experts.front().slots.size();
+  for (const auto& layer : placement.experts) least = std::min(least, layer.slots.size());
+  return static_cast<std::int64_t>(least);
+}
+
+/// Of the layer that has most copies on a device.
+std::map<DeviceRef, std::int64_t> most_slots(const Placement& placement) {
+  std::map<DeviceRef, std::int64_t> most;
+  for (const auto& layer : placement.experts) {
+    std::map<DeviceRef, std::int64_t> slots;
+    for (const auto& slot : layer.slots) ++slots[slot.device];
+    for (const auto& [device, count] : slots) most[device] = std::max(most[device], count);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
+                                                 const Placement& placement,
+                                                 const ComputeCosts& costs) {
+  std::map<DeviceRef, std::uint64_t> bytes;
+  // Stages of all replicas are the same ranges of layers.
+  std::map<std::uint32_t, std::uint64_t> stages;
+  for (const auto& shard : placement.shards) {
+    std::uint64_t& stage = stages[shard.stage];
+    if (stage == 0) stage = costs.shard(shard.first_layer, shard.last_layer);
+    bytes[shard.device] += stage;
+  }
+  if (input.devices.size() == 1) return bytes;  // its experts are all at hand
+  const auto rows = static_cast<std::int64_t>(placement.replicas.size()) * costs.rows;
+  const std::int64_t copies = std::max<std::int64_t>(1, copies_a_layer(placement));
+  std::map<std::int64_t, std::uint64_t> groups;
+  for (const auto& [device, slots] : most_slots(placement)) {
+    const std::int64_t even = (rows * costs.top_k * slots + copies - 1) / copies;
+    const std::int64_t pairs =
+        std::min(kSkew * even, rows * std::min<std::int64_t>(costs.top_k, slots));
+    std::uint64_t& group = groups[pairs];
+    if (group == 0) group = costs.group(pairs);
+    bytes[device] += group;
+  }
+  return bytes;
+}
+
+Result<Placement> plan_to_compute(PlacementInput& input, const ComputeCosts& costs,
+                                  const std::function<Result<Placement>()>& plan) {
+  auto placement = plan();
+  if (!placement) return placement;
+  std::vector<Load> loads = loads_of(input, *placement, costs);
+  std::uint64_t& kv = input.engine.kv_cache_memory;
+  if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(loads, *placement)) > 0) {
+    placement = plan();
+    if (!placement) return placement;
+    loads = loads_of(input, *placement, costs);
+  }
+  const Load* worst = most_lacking(loads);
+  if (!worst) return placement;
+  return resource_exhausted(to_string(worst->use.device) + " lacks " +
+                            format_byte_size(worst->lacking()) + " for what a step of " +
+                            std::to_string(input.engine.max_num_batched_tokens) +
+                            " tokens computes with, " + format_byte_size(worst->compute) +
+                            "; lower --max-num-batched-tokens.");
+}
+
+}  // namespace troupe
