@@ -82,6 +82,10 @@ struct Fp8Table {
   }
 };
 
+TROUPE_INLINE PackedPair rounded_pair(F32 even, F32 odd) {
+  return {(I32)_mm512_permutexvar_epi16(_mm512_load_si512(kCodes.pairs), words(even, odd))};
+}
+
 TROUPE_INLINE __m512i scaled_pairs(__m512i pairs, __m512 scale) {
   const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
   const __m512 odd = _mm512_castsi512_ps(
@@ -289,14 +293,17 @@ class Fp4 {
 /// As few rows multiply codes as they are expanded; more are better off with tiles, since what it
 /// takes to expand and the rows' sums compete for registers.
 TROUPE_INLINE std::int64_t code_rows(const WeightLayout& l) {
-  if (l.codes == Codes::kInt4) return 2;
+  if (l.codes == Codes::kInt4 || l.turned()) return 2;
   return l.codes == Codes::kFp8 && l.scaled && l.scale_n == 1 ? 1 : 4;
 }
 
 template <class Body>
 TROUPE_INLINE void with_codes(const WeightLayout& l, const std::byte* panel, const Body& body) {
-  const auto as = [&](auto form) { body(form); };
-  if (l.codes == Codes::kInt4)
+  const auto as = [&](auto&& form) { body(form); };
+  if (l.turned())
+    l.codes == Codes::kFp8 ? as(Turned<Fp8Blocks, rounded_pair>(l, panel))
+                           : as(Turned<Int4<false>, rounded_pair>(l, panel));
+  else if (l.codes == Codes::kInt4)
     l.zeros ? as(Int4<true>(l, panel)) : as(Int4<false>(l, panel));
   else if (l.codes == Codes::kFp4)
     l.scale_dtype == DType::kF8E8M0 ? as(Fp4<false>(l, panel)) : as(Fp4<true>(l, panel));
