@@ -54,26 +54,25 @@ void transpose_block(const std::byte* rows, std::int64_t row_bytes, std::int64_t
   }
 }
 
-/// The even codes of 16 of four bits, then the odd ones.
-std::uint64_t even_first(std::uint64_t codes) {
-  const auto together = [](std::uint64_t x) {
-    x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
-    x = (x | x >> 8) & 0x0000ffff0000ffffu;
-    return (x | x >> 16) & 0x00000000ffffffffu;
+/// Of each 16 codes of four bits the even ones, then the odd ones.
+__m128i even_first(__m128i codes) {
+  const __m128i nibble = _mm_set1_epi8(15), byte = _mm_set1_epi16(0xff);
+  const auto together = [&](__m128i x) {
+    x = _mm_and_si128(x, nibble);
+    return _mm_and_si128(_mm_or_si128(x, _mm_srli_epi16(x, 4)), byte);
   };
-  constexpr std::uint64_t kEven = 0x0f0f0f0f0f0f0f0fu;
-  return together(codes & kEven) | together(codes >> 4 & kEven) << 32;
+  const __m128i apart = _mm_packus_epi16(together(codes), together(_mm_srli_epi16(codes, 4)));
+  return _mm_shuffle_epi32(apart, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /// The same of kInt4: rows are of qwords.
 void transpose_nibbles(const std::byte* rows, std::int64_t row_bytes, std::byte* out) {
-  for (std::int64_t o = 0; o < kOutputs; ++o)
-    for (std::int64_t i = 0; i < 2; ++i) {
-      std::uint64_t codes;
-      std::memcpy(&codes, rows + o * row_bytes + 8 * i, sizeof codes);
-      codes = even_first(codes);
-      std::memcpy(out + o / 16 * 256 + i * 128 + o % 16 * 8, &codes, sizeof codes);
-    }
+  for (std::int64_t o = 0; o < kOutputs; ++o) {
+    const __m128d two = _mm_castsi128_pd(even_first(load4(rows + o * row_bytes)));
+    auto* to = reinterpret_cast<double*>(out + o / 16 * 256 + o % 16 * 8);
+    _mm_storel_pd(to, two);
+    _mm_storeh_pd(to + 16, two);
+  }
 }
 
 /// Writes the rows of one panel.
