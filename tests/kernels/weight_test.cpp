@@ -104,7 +104,8 @@ TEST_CASE("groups have scales of their own, and may come turned") {
       const std::size_t scales = all.scale_data.size() / kGroups, zeros = all.zero_data.size() / 3;
       const auto part = [&](const auto& from, std::size_t size) {
         const auto begin = from.begin() + static_cast<std::ptrdiff_t>(size) * g;
-        return std::remove_cvref_t<decltype(from)>(begin, begin + static_cast<std::ptrdiff_t>(size));
+        const auto end = begin + static_cast<std::ptrdiff_t>(size);
+        return std::remove_cvref_t<decltype(from)>(begin, end);
       };
       TestMatrix one = shape;
       one.data = part(all.data, codes);

@@ -1,5 +1,5 @@
-// kv_b_proj, which is taken apart by head and half turned: its halves keep their codes, and mean the
-// numbers of the file.
+// kv_b_proj, which is taken apart by head and half turned: its halves keep their codes, and mean
+// the numbers of the file.
 
 #include <doctest/doctest.h>
 
@@ -34,8 +34,8 @@ std::vector<float> all_of(const kernels::Weight& w) {
 }
 
 std::string written(const TemporaryFolder& folder, RandomFormat format) {
-  auto config =
-      nlohmann::json::parse(testing::read_file(testing::source_path("configs/bench/v3-shaped.json")));
+  const auto shape = testing::source_path("configs/bench/v3-shaped.json");
+  auto config = nlohmann::json::parse(testing::read_file(shape));
   config.update({{"num_hidden_layers", 1}, {"vocab_size", 64}, {"num_attention_heads", 3},
                  {"num_key_value_heads", 3}, {"kv_lora_rank", 256}, {"intermediate_size", 256}});
   std::ofstream(folder / "config.json") << config;
