@@ -21,8 +21,9 @@ void queries(const LayerRun& run, const Activation& x, const Tensor& q) {
   kernels::linear(run.stream, q_b, kernels::prepare(run.stream, low, q_b), q.flat());
 }
 
-/// attention(q W_UK, cache), absorbed (arXiv 2405.04434, sec. 2.1): [rows, heads, kv_lora]. The cache
-/// holds norm(c) and the turned key part k_r, where (c, k_r) = kv_a(x); every head reads the same.
+/// attention(q W_UK, cache), absorbed (arXiv 2405.04434, sec. 2.1): [rows, heads, kv_lora]. The
+/// cache holds norm(c) and the turned key part k_r, where (c, k_r) = kv_a(x); every head reads the
+/// same.
 void attend(const LayerRun& run, const Tensor& x, const Tensor& attended) {
   kernels::Stream& stream = run.stream;
   kernels::Stream::Scope scope(stream);

@@ -7,8 +7,8 @@
 /// `memory` reads "TOTAL_BYTES", then lines "OFFSET BYTES", from the standard input: what one pass
 /// reads of a memory of that size, each stretch shared evenly by the threads. `files` reads files
 /// with pread into buffers, which tells of the page cache if they are in it. `touch` writes to each
-/// page of fresh memory, which the system (and what it may be a guest of) gives then. All print bytes
-/// per second.
+/// page of fresh memory, which the system (and what it may be a guest of) gives then. All print
+/// bytes per second.
 #include <fcntl.h>
 #include <immintrin.h>
 #include <sys/stat.h>

@@ -240,7 +240,8 @@ def loading(how):
             ceiling, fresh = max(ceiling, file_speed(name)), max(fresh, touch_speed(size))
             with troupe(checkpoint(name), kv_bytes=KV_BYTES) as ours:
                 best, resident = max(best, size / ours.load_s), ours.resident_bytes()
-        speeds.append((best / ceiling, f"{said} {best / 1e9:.2f} : {ceiling / 1e9:.2f} GB/s (fresh memory {fresh / 1e9:.2f})"))
+        text = f"{said} {best / 1e9:.2f} : {ceiling / 1e9:.2f} GB/s (fresh memory {fresh / 1e9:.2f})"
+        speeds.append((best / ceiling, text))
         lines.append(Line(f"resident memory over weights placed, {said}", resident / size, 1.05,
                           f"{resident / 1e6:.0f} : {size / 1e6:.0f} MB as stored; the process is counted, "
                           f"and what is touched of the KV cache", less_is_better=True))  # fmt: skip
