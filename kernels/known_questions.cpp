@@ -45,6 +45,8 @@ const Question kQuestions[] = {
     LinearQuestion{{kFp4, 64, 96, 1, 32, DType::kF8E8M0}, 3},
     LinearQuestion{bf16(40, 48), 2, {}, 3},
     LinearQuestion{bf16(48, 40), 3, kFull, 3},
+    LinearQuestion{{kFp8, 64, 96, 64, 1, DType::kBf16}, 5, kFull},
+    LinearQuestion{{kInt4, 96, 64, 32, 1, DType::kBf16}, 1, kFull},
     MlpQuestion{bf16(48, 64), 1, 1},
     MlpQuestion{bf16(70, 96), 20, 2},
     MlpQuestion{{kFp8, 64, 128, 32, 64}, 3, 2},

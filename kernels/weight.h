@@ -33,7 +33,7 @@ constexpr int code_bits(Codes c) {
 
 /// What the codes are multiplied by: one scale for each block of `block_n` rows by `block_k`
 /// columns, and a zero that is taken from the code first. The last blocks may be ragged. Scales are
-/// below 2^100.
+/// below 2^100. Groups have scales of their own, one group's after the other's.
 struct Scales {
   const std::byte* data = nullptr;  ///< [ceil(n / block_n), ceil(k / block_k)]; null: none
   DType dtype = DType::kF32;        ///< kF32, kBf16, kF16, kF8E8M0
@@ -108,7 +108,7 @@ class WeightPacker {
   static constexpr std::int64_t kRows = 32;
   /// The next `count` rows of codes, each `row_bytes` after the one before (0: dense).
   void add(const std::byte* rows, std::int64_t count, std::int64_t row_bytes = 0);
-  /// The next group: a transposed W, element (i, j) at j * row_bytes + i codes. Plain codes only.
+  /// The next group: a transposed W, element (i, j) is code i of the row at j * row_bytes.
   void add_transposed(const std::byte* columns, std::int64_t row_bytes);
   /// After all rows.
   Weight take() { return std::move(weight_); }
@@ -118,6 +118,9 @@ class WeightPacker {
   StoredMatrix stored_;
   std::int64_t rows_ = 0;  ///< packed so far, of all groups
 };
+
+/// Whether a quantised matrix is held at its stored width, with its scales; else as plain numbers.
+bool keeps_codes(const StoredMatrix& stored, const PackOptions& options = {});
 
 /// The memory that a packed matrix takes.
 std::size_t packed_bytes(Numerics numerics, const StoredMatrix& stored,

@@ -32,6 +32,30 @@ Error packing(const WeightSpec& weight, const Error& error) {
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
+/// What rows [first, first + rows) of every head are scaled with, head after head, each turned if
+/// its codes are. Blocks of scales end where these rows do.
+WeightLoader::Side side_of_heads(const StoredMatrix& kv_b, const AttentionSpec& a,
+                                 std::int64_t first, std::int64_t rows, bool turned) {
+  const kernels::Scales& s = kv_b.scales;
+  const std::size_t number = dtype_size(s.dtype);
+  const std::int64_t columns = (kv_b.k + s.block_k - 1) / s.block_k, some = rows / s.block_n;
+  const std::size_t count = size(a.heads * some * columns);
+  WeightLoader::Side side{Buffer::uninitialized(count * number), {}};
+  if (s.zeros) side.zeros.resize(count);
+  std::size_t to = 0;
+  for (std::int64_t h = 0; h < a.heads; ++h) {
+    const std::int64_t top = (h * (a.nope + a.v_head) + first) / s.block_n;
+    for (std::int64_t i = 0; i < some * columns; ++i, ++to) {
+      const std::int64_t row = turned ? i % some : i / columns;
+      const std::int64_t column = turned ? i / some : i % columns;
+      const std::size_t from = size((top + row) * columns + column);
+      std::memcpy(side.scales.data() + to * number, s.data + from * number, number);
+      if (s.zeros) side.zeros[to] = s.zeros[from];
+    }
+  }
+  return side;
+}
+
 }  // namespace
 
 void WeightLoader::load(std::span<const WeightSpec> weights, const AttentionSpec& attention,
@@ -139,30 +163,44 @@ Status WeightLoader::pack_rows(std::span<const WeightSpec> weights, TensorReader
 Status WeightLoader::pack_heads(const WeightSpec& w, const AttentionSpec& a, TensorReader& codes,
                                 const Side& side, Packed& packed) {
   StoredMatrix stored = stored_matrix(w);
-  const bool quantised = stored.scales.data != nullptr;
-  if (quantised) stored.scales.data = side.scales.data();
+  if (stored.scales.data) stored.scales.data = side.scales.data();
   if (stored.scales.zeros) stored.scales.zeros = side.zeros.data();
   std::vector<WeightPacker> packers;  // W_UK, W_UV
-  const auto forms = held_forms(w, a, numerics_);
-  for (const HeldForm& form : forms) {
+  auto forms = held_forms(w, a, numerics_);
+  std::array<Side, 2> sides;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    HeldForm& form = forms[i];
+    if (form.stored.scales.data) {
+      sides[i] = i == 0 ? side_of_heads(stored, a, 0, a.nope, true)
+                        : side_of_heads(stored, a, a.nope, a.v_head, false);
+      form.stored.scales.data = sides[i].scales.data();
+      if (form.stored.scales.zeros) form.stored.scales.zeros = sides[i].zeros.data();
+    }
     auto packer = WeightPacker::begin(numerics_, form.stored, form.options, form.groups);
     if (!packer) return packing(w, packer.error());
     packers.push_back(std::move(*packer));
   }
-  const std::int64_t head_rows = a.nope + a.v_head;
-  const std::int64_t code_bytes = w.k * kernels::code_bits(stored.codes) / 8;
-  const std::int64_t row_bytes = w.k * kernels::code_bits(forms[0].stored.codes) / 8;
-  Buffer decoded(quantised ? size(head_rows * row_bytes) : 0);
+  const auto bytes_of_row = [&](const StoredMatrix& m) {
+    return w.k * kernels::code_bits(m.codes) / 8;
+  };
+  const std::int64_t head_rows = a.nope + a.v_head, code_bytes = bytes_of_row(stored);
+  // What is not held as it is stored is decoded first, since one of the two is turned.
+  const auto decodes = [&](const HeldForm& form) { return form.stored.codes != stored.codes; };
+  const StoredMatrix* plain = nullptr;
+  for (const HeldForm& form : forms)
+    if (decodes(form)) plain = &form.stored;
+  Buffer decoded(plain ? size(head_rows * bytes_of_row(*plain)) : 0);
   std::int64_t row = 0;
   const auto status = each_piece(w, codes, head_rows, [&](const std::byte* rows, std::int64_t n) {
     for (std::int64_t i = 0; i < n; i += head_rows, row += head_rows) {
-      const std::byte* head = rows + i * code_bytes;
-      if (quantised) {
-        kernels::decode_rows(numerics_, stored, head, row, head_rows, decoded.data());
-        head = decoded.data();
-      }
-      packers[0].add_transposed(head, row_bytes);
-      packers[1].add(head + a.nope * row_bytes, a.v_head, row_bytes);
+      const std::byte* const head = rows + i * code_bytes;
+      if (plain) kernels::decode_rows(numerics_, stored, head, row, head_rows, decoded.data());
+      const auto from = [&](std::size_t form) {
+        return decodes(forms[form]) ? decoded.data() : head;
+      };
+      const std::int64_t value_bytes = bytes_of_row(forms[1].stored);
+      packers[0].add_transposed(from(0), bytes_of_row(forms[0].stored));
+      packers[1].add(from(1) + a.nope * value_bytes, a.v_head, value_bytes);
     }
     return Status();
   });

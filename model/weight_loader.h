@@ -20,6 +20,11 @@ namespace troupe {
 class WeightLoader {
  public:
   using Place = std::function<void(WeightRole role, kernels::Weight weight)>;
+  /// What the codes of a tensor are scaled with, in rows as they are.
+  struct Side {
+    Buffer scales;
+    std::vector<std::uint8_t> zeros;
+  };
 
   /// `room` is for rows as they are stored, kept from one loader to the next: one a thread.
   WeightLoader(const Checkpoint& checkpoint, Numerics numerics, const ReadGoesOn& goes_on,
@@ -37,12 +42,6 @@ class WeightLoader {
  private:
   using Packed = std::vector<std::pair<WeightRole, kernels::Weight>>;
   using TakeRows = std::function<Status(const std::byte* rows, std::int64_t count)>;
-  /// What the codes of a tensor are scaled with, in rows as they are.
-  struct Side {
-    Buffer scales;
-    std::vector<std::uint8_t> zeros;
-  };
-
   Packed load_tensor(std::span<const WeightSpec> weights, const AttentionSpec& attention,
                      std::int32_t expert);
   Status read_side(const WeightSpec& weight, PartKind kind, TensorReader& in, Side& side);

@@ -11,8 +11,9 @@
 namespace troupe {
 namespace {
 
-/// Of address space; memory comes as it is touched.
-constexpr std::size_t kChunkBytes = 64u << 20;
+/// Of address space; memory comes as it is touched. So large that the huge page which its last run
+/// leaves half empty does not count.
+constexpr std::size_t kChunkBytes = 1u << 30;
 
 constexpr std::size_t round_up(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
 

@@ -33,6 +33,7 @@ void PlacementLifecycle::load(Placement placement, SupervisorTurn& turn) {
   ++turn.counters.placements;
   service_.no_trouble();
   shards_left_ = false;
+  proofs_.version_loads();
   versions_.load(std::move(placement), turn);
 }
 

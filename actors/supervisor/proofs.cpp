@@ -189,9 +189,12 @@ void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& pro
   std::vector<std::string> names = names_of(proofs);
   const auto under_way = std::ranges::find_if(
       readings_, [&](const auto& entry) { return entry.second.node == node; });
-  if (under_way == readings_.end())
-    return read_on({node, turn.now + kReadDeadline, kFirstBytes, std::move(names)}, turn);
-  std::ranges::move(names, std::back_inserter(under_way->second.waiting));
+  if (under_way != readings_.end()) {
+    std::ranges::move(names, std::back_inserter(under_way->second.waiting));
+    return;
+  }
+  const std::uint64_t left = first_left_.try_emplace(node, kFirstBytes).first->second;
+  if (left > 0) read_on({node, turn.now + kReadDeadline, left, std::move(names)}, turn);
 }
 
 void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
@@ -228,9 +231,11 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
     else
       disputes_[kHeadNode].claims.push_back(proof);
   }
-  if (reading && !reading.mapped().waiting.empty() && reading.mapped().bytes_left > read.bytes) {
-    reading.mapped().bytes_left -= read.bytes;
-    read_on(std::move(reading.mapped()), turn);
+  if (reading) {
+    Reading& goes_on = reading.mapped();
+    goes_on.bytes_left -= std::min(goes_on.bytes_left, read.bytes);
+    first_left_[goes_on.node] = goes_on.bytes_left;
+    if (!goes_on.waiting.empty() && goes_on.bytes_left > 0) read_on(std::move(goes_on), turn);
   }
   if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   const auto dispute = disputes_.find(kHeadNode);
@@ -243,6 +248,7 @@ void Proofs::member_gone(NodeId node) {
   if (const auto held = held_.extract(node); !held.empty())
     for (Known* known : held.mapped()) known->holders.erase(node);
   disputes_.erase(node);
+  first_left_.erase(node);
   std::erase_if(readings_, [&](const auto& r) { return r.second.node == node; });
   for (auto& [newcomer, dispute] : disputes_) dispute.asked.erase(node);
 }

@@ -6,6 +6,9 @@
 namespace troupe {
 namespace {
 
+/// Their proofs are told together, so that the head reads the same meanwhile.
+constexpr std::size_t kPiecesTold = 32;
+
 /// What the version wants in memory. Experts that this node alone is to have come first: nobody can
 /// stand in for them.
 WeightPart part_of(const VersionWork& work) {
@@ -217,7 +220,15 @@ void WorkerMachine::report_progress(TimePoint now, Effects& effects) {
 }
 
 void WorkerMachine::on(PieceRead piece, TimePoint now, Effects& effects) {
-  if (weights_.take(std::move(piece))) report_progress(now, effects);
+  if (!weights_.take(std::move(piece))) return;
+  report_progress(now, effects);
+  if (loading_ && ++loading_->untold >= kPiecesTold) tell_proofs(now, effects);
+}
+
+void WorkerMachine::tell_proofs(TimePoint now, Effects& effects) {
+  loading_->untold = 0;
+  for (TensorProofs& proofs : weights_.take_untold())
+    ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(proofs), now, a); });
 }
 
 void WorkerMachine::on(PartRead read, TimePoint now, Effects& effects) {
@@ -250,9 +261,8 @@ void WorkerMachine::on(PartBuilt built, TimePoint now, Effects& effects) {
   Status started = built.status;
   if (started.ok()) started = serving_->adopt(*built.preparation, effects);
   if (!started.ok()) return fail_load(started.error(), now, effects);
+  tell_proofs(now, effects);
   loading_.reset();
-  for (TensorProofs& proofs : weights_.take_untold())
-    ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(proofs), now, a); });
   ask(now, effects, [&](AgentEffects& a) { agent_.loaded(version, now, a); });
 }
 

@@ -72,6 +72,7 @@ class WorkerMachine {
     std::multiset<Address> awaited;  ///< actors that hold memory which this version may need
     TimePoint deadline;              ///< of the wait
     std::shared_ptr<Preparation> preparation;  ///< while building
+    std::size_t untold = 0;                    ///< pieces read since proofs were told
   };
 
   /// Asks the agent, and carries out what it wants as far as that is this machine's.
@@ -105,6 +106,7 @@ class WorkerMachine {
 
   void begin_reading(TimePoint now, Effects& effects);
   void report_progress(TimePoint now, Effects& effects);
+  void tell_proofs(TimePoint now, Effects& effects);
   void fail_load(const Error& error, TimePoint now, Effects& effects);
   void note_ending();
   NodeProgress progress(TimePoint now);

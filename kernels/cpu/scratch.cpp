@@ -15,7 +15,7 @@ void* Scratch::take_bytes(std::size_t bytes) {
   }
   if (block_ == blocks_.size()) {
     const std::size_t last = blocks_.empty() ? kFirstBlockBytes / 2 : blocks_.back().size();
-    blocks_.emplace_back(std::max(bytes, std::min(last * 2, kGrowthBytes)));
+    blocks_.push_back(Buffer::uninitialized(std::max(bytes, std::min(last * 2, kGrowthBytes))));
     used_ = 0;
   }
   void* at = blocks_[block_].data() + used_;
@@ -30,7 +30,7 @@ void Scratch::rewind(std::size_t block, std::size_t used) {
   if (block == 0 && used == 0 && blocks_.size() > 1) {
     const std::size_t all = bytes();
     blocks_.clear();
-    blocks_.emplace_back(all);
+    blocks_.push_back(Buffer::uninitialized(all));
   }
 }
 

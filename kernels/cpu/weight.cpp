@@ -18,15 +18,6 @@ bool is_plain(Codes c) {
   return c == Codes::kF32 || c == Codes::kBf16 || c == Codes::kF16;
 }
 
-/// Whether a kernel can find the scale of a block of 32 by 32 of the panels as one for all k of it,
-/// and one for all outputs or one for each.
-bool fits(const StoredMatrix& s, const PackOptions& options) {
-  if (s.k / options.slices % WeightLayout::kBlock != 0) return false;
-  if (s.scales.data == nullptr) return true;
-  const bool k_fits = s.scales.block_k % WeightLayout::kBlock == 0 || s.scales.block_k >= s.k;
-  return k_fits && (s.scales.block_n == 1 || s.scales.block_n % WeightLayout::kOutputs == 0);
-}
-
 std::string shape(std::int64_t n, std::int64_t k) {
   return "[" + std::to_string(n) + ", " + std::to_string(k) + "]";
 }
@@ -57,6 +48,19 @@ Status check(const StoredMatrix& s, const PackOptions& options, std::int64_t gro
 
 }  // namespace
 
+/// Whether a kernel can find the scales of a block of 32 by 32 of the panels: as one for all k of
+/// it, and one for all outputs or one for each; or, of a matrix that was turned, as one for each k.
+bool keeps_codes(const StoredMatrix& s, const PackOptions& options) {
+  if (is_plain(s.codes) || s.k / options.slices % WeightLayout::kBlock != 0) return false;
+  if (s.scales.data == nullptr) return true;
+  const std::int64_t block_n = s.scales.block_n, block_k = s.scales.block_k;
+  if (block_k == 1)
+    return s.codes != Codes::kFp4 && block_n > 1 &&
+           (block_n % WeightLayout::kOutputs == 0 || block_n >= s.n);
+  return (block_k % WeightLayout::kBlock == 0 || block_k >= s.k) &&
+         (block_n == 1 || block_n % WeightLayout::kOutputs == 0);
+}
+
 Weight WeightLayout::plan(Numerics numerics, const StoredMatrix& s, const PackOptions& options,
                           std::int64_t groups) {
   const bool reference = numerics == Numerics::kReference;
@@ -71,7 +75,7 @@ Weight WeightLayout::plan(Numerics numerics, const StoredMatrix& s, const PackOp
     w.codes_ = wide || (reference && !is_plain(s.codes)) ? Codes::kF32 : Codes::kBf16;
     return w;
   }
-  if (!is_plain(s.codes) && fits(s, options)) {
+  if (keeps_codes(s, options)) {
     w.codes_ = s.codes;
     if (s.scales.data == nullptr) return w;
     w.scale_dtype_ = s.scales.dtype;

@@ -17,7 +17,8 @@ namespace troupe::kernels {
 /// an output's 16 consecutive k the even ones, then the odd ones. Of kFp4, a dword is eight k.
 ///
 ///     group | panel | part | slice | block | tile | row | output          (codes)
-///           | panel | column of scales | 32 outputs, or one for all       (scales)
+///           | panel | column of scales | 32 outputs, or one for all       (scales; a column may be
+///                                                                          a single k)
 ///           | panel | column of scales | 32 outputs, four bits each       (zeros)
 ///
 /// A panel's codes, scales and zeros lie together. A float32 weight of the numerics `bf16` with
@@ -39,6 +40,8 @@ struct WeightLayout {
   std::int64_t scale_bytes = 0;  ///< of one column of a panel
   std::int64_t scales_at = 0, zeros_at = 0, panel_bytes = 0;
 
+  /// A scale for each k.
+  bool turned() const { return scaled && scale_k == 1; }
   std::size_t bytes() const { return static_cast<std::size_t>(groups * panels * panel_bytes); }
 
   static WeightLayout of(const Weight& weight);

@@ -54,26 +54,25 @@ void transpose_block(const std::byte* rows, std::int64_t row_bytes, std::int64_t
   }
 }
 
-/// The even codes of 16 of four bits, then the odd ones.
-std::uint64_t even_first(std::uint64_t codes) {
-  const auto together = [](std::uint64_t x) {
-    x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
-    x = (x | x >> 8) & 0x0000ffff0000ffffu;
-    return (x | x >> 16) & 0x00000000ffffffffu;
+/// Of each 16 codes of four bits the even ones, then the odd ones.
+__m128i even_first(__m128i codes) {
+  const __m128i nibble = _mm_set1_epi8(15), byte = _mm_set1_epi16(0xff);
+  const auto together = [&](__m128i x) {
+    x = _mm_and_si128(x, nibble);
+    return _mm_and_si128(_mm_or_si128(x, _mm_srli_epi16(x, 4)), byte);
   };
-  constexpr std::uint64_t kEven = 0x0f0f0f0f0f0f0f0fu;
-  return together(codes & kEven) | together(codes >> 4 & kEven) << 32;
+  const __m128i apart = _mm_packus_epi16(together(codes), together(_mm_srli_epi16(codes, 4)));
+  return _mm_shuffle_epi32(apart, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /// The same of kInt4: rows are of qwords.
 void transpose_nibbles(const std::byte* rows, std::int64_t row_bytes, std::byte* out) {
-  for (std::int64_t o = 0; o < kOutputs; ++o)
-    for (std::int64_t i = 0; i < 2; ++i) {
-      std::uint64_t codes;
-      std::memcpy(&codes, rows + o * row_bytes + 8 * i, sizeof codes);
-      codes = even_first(codes);
-      std::memcpy(out + o / 16 * 256 + i * 128 + o % 16 * 8, &codes, sizeof codes);
-    }
+  for (std::int64_t o = 0; o < kOutputs; ++o) {
+    const __m128d two = _mm_castsi128_pd(even_first(load4(rows + o * row_bytes)));
+    auto* to = reinterpret_cast<double*>(out + o / 16 * 256 + o % 16 * 8);
+    _mm_storel_pd(to, two);
+    _mm_storeh_pd(to + 16, two);
+  }
 }
 
 /// Writes the rows of one panel.
@@ -175,6 +174,28 @@ struct PanelPacker {
   }
 };
 
+/// With the group's own scales.
+StoredMatrix of_group(StoredMatrix s, std::int64_t group) {
+  if (group == 0 || s.scales.data == nullptr) return s;
+  Scales& scales = s.scales;
+  const std::int64_t rows = (s.n + scales.block_n - 1) / scales.block_n;
+  const std::int64_t before = group * rows * ((s.k + scales.block_k - 1) / scales.block_k);
+  scales.data += before * static_cast<std::int64_t>(dtype_size(scales.dtype));
+  if (scales.zeros != nullptr) scales.zeros += before;
+  return s;
+}
+
+/// The i-th code of a row goes to the j-th place of another, whose bytes were zero.
+void put_code(std::int64_t bits, const std::byte* from, std::int64_t i, std::byte* to,
+              std::int64_t j) {
+  if (bits == 4) {
+    to[j / 2] |= (from[i / 2] >> (i % 2 * 4) & std::byte{15}) << (j % 2 * 4);
+    return;
+  }
+  const std::int64_t size = bits / 8;
+  std::memcpy(to + j * size, from + i * size, static_cast<std::size_t>(size));
+}
+
 }  // namespace
 
 void WeightPacker::add(const std::byte* rows, std::int64_t count, std::int64_t row_bytes) {
@@ -194,13 +215,14 @@ void WeightPacker::add(const std::byte* rows, std::int64_t count, std::int64_t r
     return;
   }
   const WeightLayout layout = WeightLayout::of(w);
-  const PanelPacker packer{layout, stored_};
   while (count > 0) {
-    const std::int64_t index = rows_ % w.n_;
+    const std::int64_t group = rows_ / w.n_, index = rows_ % w.n_;
     assert(index % kOutputs == 0);
     const std::int64_t some = std::min({count, kOutputs, w.n_ - index});
     std::byte* panel =
-        w.data_.data() + (rows_ / w.n_ * layout.panels + index / kOutputs) * layout.panel_bytes;
+        w.data_.data() + (group * layout.panels + index / kOutputs) * layout.panel_bytes;
+    const StoredMatrix stored = of_group(stored_, group);
+    const PanelPacker packer{layout, stored};
     packer.codes(rows, some, row_bytes, index, panel);
     packer.side(some, index, panel);
     rows_ += some;
@@ -210,16 +232,17 @@ void WeightPacker::add(const std::byte* rows, std::int64_t count, std::int64_t r
 }
 
 void WeightPacker::add_transposed(const std::byte* columns, std::int64_t row_bytes) {
-  const std::int64_t size = code_bits(stored_.codes) / 8;
+  const std::int64_t bits = code_bits(stored_.codes);
   const std::int64_t n = weight_.n_, k = weight_.k_;
-  assert(size >= 2 && rows_ % n == 0);
-  Buffer rows = Buffer::uninitialized(static_cast<std::size_t>(kOutputs * k * size));
+  assert(rows_ % n == 0);
+  const std::int64_t out_bytes = k * bits / 8;
+  Buffer rows = Buffer::uninitialized(static_cast<std::size_t>(kOutputs * out_bytes));
   for (std::int64_t first = 0; first < n; first += kOutputs) {
     const std::int64_t count = std::min(kOutputs, n - first);
+    std::memset(rows.data(), 0, rows.size());
     for (std::int64_t j = 0; j < k; ++j)
       for (std::int64_t i = 0; i < count; ++i)
-        std::memcpy(rows.data() + (i * k + j) * size, columns + j * row_bytes + (first + i) * size,
-                    static_cast<std::size_t>(size));
+        put_code(bits, columns + j * row_bytes, first + i, rows.data() + i * out_bytes, j);
     add(rows.data(), count);
   }
 }

@@ -21,11 +21,10 @@ void queries(const LayerRun& run, const Activation& x, const Tensor& q) {
   kernels::linear(run.stream, q_b, kernels::prepare(run.stream, low, q_b), q.flat());
 }
 
-}  // namespace
-
-/// o(W_UV attention(q W_UK, cache)), absorbed (arXiv 2405.04434, sec. 2.1). The cache holds norm(c)
-/// and the turned key part k_r, where (c, k_r) = kv_a(x); every head reads the same.
-void mla(const LayerRun& run, const Tensor& x, const Tensor& y) {
+/// attention(q W_UK, cache), absorbed (arXiv 2405.04434, sec. 2.1): [rows, heads, kv_lora]. The
+/// cache holds norm(c) and the turned key part k_r, where (c, k_r) = kv_a(x); every head reads the
+/// same.
+void attend(const LayerRun& run, const Tensor& x, const Tensor& attended) {
   kernels::Stream& stream = run.stream;
   kernels::Stream::Scope scope(stream);
   const AttentionSpec& a = run.spec.attention;
@@ -52,16 +51,26 @@ void mla(const LayerRun& run, const Tensor& x, const Tensor& y) {
   kernels::copy(stream, q.columns(a.nope, a.rope), absorbed.columns(a.kv_lora, a.rope));
   run.turn(absorbed.columns(a.kv_lora, a.rope));
 
-  const Tensor attended = stream.alloc_heads(rows, a.heads, a.kv_lora);
   kernels::AttentionInputs inputs;
   inputs.keys = inputs.values = pool;
   inputs.scale = a.scale;
   kernels::attention(stream, inputs, run.step.where(), absorbed, attended);
+}
+
+}  // namespace
+
+/// o(W_UV attention(q W_UK, cache)). What the attention took is free again for the way out.
+void mla(const LayerRun& run, const Tensor& x, const Tensor& y) {
+  kernels::Stream& stream = run.stream;
+  kernels::Stream::Scope scope(stream);
+  const AttentionSpec& a = run.spec.attention;
+  const Tensor attended = stream.alloc_heads(x.rows, a.heads, a.kv_lora);
+  attend(run, x, attended);
 
   // Out of the latent space, through the output projection.
   const kernels::Weight& uv = run.weight(WeightRole::kUv);
   const kernels::Weight& o = run.weight(WeightRole::kO);
-  const Tensor values = stream.alloc_heads(rows, a.heads, a.v_head);
+  const Tensor values = stream.alloc_heads(x.rows, a.heads, a.v_head);
   kernels::linear(stream, uv, kernels::prepare(stream, attended, uv), values);
   kernels::linear(stream, o, kernels::prepare(stream, values.flat(), o), y);
 }

@@ -90,20 +90,25 @@ Taken attention(const AttentionSpec& a, const StepLoad& load) {
 Taken mla(const LayerSpec& layer, const StepLoad& load) {
   const AttentionSpec& a = layer.attention;
   const std::int64_t rows = load.rows, heads = a.heads;
+  Taken attend;
+  attend.take(rows * prepared_row(*find(layer.weights, WeightRole::kKvA)));
+  attend.floats(rows, a.kv_lora + a.rope);
+  attend.floats(rows, heads * (a.nope + a.rope));
+  attend.floats(rows, a.q_lora);
+  attend.take(rows * prepared_row(*find(layer.weights, WeightRole::kQb)));
+  attend.floats(rows, heads * (a.kv_lora + a.rope));
+  attend.take(rows * heads * prepared_row(a.nope, 1, true));
+  attend.inside(attention(a, load));
+  attend.inside(product_room(load));
   Taken taken;
-  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kKvA)));
-  taken.floats(rows, a.kv_lora + a.rope);
-  taken.floats(rows, heads * (a.nope + a.rope));
-  taken.floats(rows, a.q_lora);
-  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kQb)));
-  taken.floats(rows, heads * (a.kv_lora + a.rope));
-  taken.take(rows * heads * prepared_row(a.nope, 1, true));
   taken.floats(rows, heads * a.kv_lora);
-  taken.floats(rows, heads * a.v_head);
-  taken.take(rows * heads * prepared_row(a.kv_lora, 1, true));
-  taken.take(rows * prepared_row(*find(layer.weights, WeightRole::kO)));
-  taken.inside(attention(a, load));
-  taken.inside(product_room(load));
+  taken.inside(attend);
+  Taken out;
+  out.floats(rows, heads * a.v_head);
+  out.take(rows * heads * prepared_row(a.kv_lora, 1, true));
+  out.take(rows * prepared_row(*find(layer.weights, WeightRole::kO)));
+  out.inside(product_room(load));
+  taken.inside(out);
   return taken;
 }
 

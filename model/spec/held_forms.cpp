@@ -1,5 +1,7 @@
 #include "model/spec/held_forms.h"
 
+#include <utility>
+
 namespace troupe {
 namespace {
 
@@ -10,6 +12,38 @@ constexpr std::uint8_t kSomeZero = 0;
 
 Codes plain_codes(DType dtype) {
   return dtype == DType::kF32 ? Codes::kF32 : dtype == DType::kF16 ? Codes::kF16 : Codes::kBf16;
+}
+
+/// One half of kv_b: its codes where they can be held and blocks of scales end with a head's half,
+/// else the numbers that they mean.
+HeldForm half(WeightRole role, kernels::StoredMatrix part, const AttentionSpec& a,
+              std::int64_t scale_rows, Numerics numerics, const kernels::PackOptions& options) {
+  const bool whole = a.nope % scale_rows == 0 && a.v_head % scale_rows == 0;
+  if (part.scales.data != nullptr && !(whole && kernels::keeps_codes(part, options))) {
+    part.codes = numerics == Numerics::kReference ? Codes::kF32 : Codes::kBf16;
+    part.scales = {};
+  }
+  return {role, part, options, a.heads};
+}
+
+/// W_UK of each head, turned with its scales: [kv_lora, nope].
+HeldForm turned_keys(const WeightSpec& w, const AttentionSpec& a, Numerics numerics,
+                     const kernels::PackOptions& options) {
+  kernels::StoredMatrix part = stored_matrix(w);
+  const std::int64_t scale_rows = part.scales.block_n;
+  part.n = a.kv_lora;
+  part.k = a.nope;
+  std::swap(part.scales.block_n, part.scales.block_k);
+  return half(WeightRole::kUk, part, a, scale_rows, numerics, options);
+}
+
+/// W_UV of each head: [v_head, kv_lora].
+HeldForm values(const WeightSpec& w, const AttentionSpec& a, Numerics numerics,
+                const kernels::PackOptions& options) {
+  kernels::StoredMatrix part = stored_matrix(w);
+  part.n = a.v_head;
+  part.k = a.kv_lora;
+  return half(WeightRole::kUv, part, a, part.scales.block_n, numerics, options);
 }
 
 }  // namespace
@@ -55,17 +89,7 @@ std::vector<HeldForm> held_forms(const WeightSpec& w, const AttentionSpec& a, Nu
   options.full_precision = w.precision == Precision::kFull;
   options.rows = w.precision == Precision::kVector || w.precision == Precision::kRows;
   if (w.role != WeightRole::kKvB) return {{w.role, stored, options, 1}};
-  // Quantised rows are decoded first, since one of the two is turned.
-  kernels::StoredMatrix part;
-  part.codes = stored.scales.data == nullptr          ? stored.codes
-               : numerics == Numerics::kReference ? Codes::kF32
-                                                  : Codes::kBf16;
-  part.n = a.kv_lora;
-  part.k = a.nope;
-  const HeldForm uk = {WeightRole::kUk, part, options, a.heads};
-  part.n = a.v_head;
-  part.k = a.kv_lora;
-  return {uk, {WeightRole::kUv, part, options, a.heads}};
+  return {turned_keys(w, a, numerics, options), values(w, a, numerics, options)};
 }
 
 std::uint64_t held_bytes(const WeightSpec& w, const AttentionSpec& a, Numerics numerics) {

@@ -78,6 +78,11 @@ def file_speed(name, threads=THREADS):
     return float(output(PROGRAMS / "read_bench", "files", threads, *weight_files(name)))
 
 
+def touch_speed(size, threads=THREADS):
+    """Bytes a second, of memory that a process has never used."""
+    return float(output(PROGRAMS / "read_bench", "touch", threads, size))
+
+
 LINE = re.compile(r"(\S.*?)\s+(\d+) x\s+(\d+)\s+rows\s+(\d+)\s+.*?([\d.]+) GFLOP/s")
 
 

@@ -2,11 +2,13 @@
 ///
 ///     read_bench memory THREADS SECONDS < stretches
 ///     read_bench files THREADS FILE...
+///     read_bench touch THREADS BYTES
 ///
 /// `memory` reads "TOTAL_BYTES", then lines "OFFSET BYTES", from the standard input: what one pass
 /// reads of a memory of that size, each stretch shared evenly by the threads. `files` reads files
-/// with pread into buffers, which tells of the page cache if they are in it. Both print bytes per
-/// second.
+/// with pread into buffers, which tells of the page cache if they are in it. `touch` writes to each
+/// page of fresh memory, which the system (and what it may be a guest of) gives then. All print
+/// bytes per second.
 #include <fcntl.h>
 #include <immintrin.h>
 #include <sys/stat.h>
@@ -28,7 +30,7 @@ using namespace troupe;
 
 namespace {
 
-constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kLine = 64, kPage = 4096;
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -122,15 +124,34 @@ double read_files(ThreadPool& pool, const std::vector<std::string>& paths) {
   return best;
 }
 
+double touch_memory(ThreadPool& pool, std::uint64_t bytes) {
+  Buffer memory = Buffer::in_huge_pages(bytes);
+  const double start = seconds();
+  pool.on_each_thread([&](int thread) {
+    const auto t = static_cast<std::uint64_t>(thread);
+    const auto threads = static_cast<std::uint64_t>(pool.threads());
+    for (std::uint64_t at = bytes * t / threads; at < bytes * (t + 1) / threads; at += kPage)
+      memory.data()[at] = std::byte{1};
+  });
+  return static_cast<double>(bytes) / (seconds() - start);
+}
+
+double measured(ThreadPool& pool, const std::string& mode, char** words, char** end) {
+  if (mode == "memory") return read_memory(pool, std::atof(*words));
+  if (mode == "touch") return touch_memory(pool, std::strtoull(*words, nullptr, 10));
+  return read_files(pool, {words, end});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 3 ? argv[1] : "";
-  if (mode != "memory" && mode != "files") {
-    std::fprintf(stderr, "usage: read_bench memory THREADS SECONDS | files THREADS FILE...\n");
+  if (mode != "memory" && mode != "files" && mode != "touch") {
+    std::fprintf(stderr,
+                 "usage: read_bench memory THREADS SECONDS | files THREADS FILE... | "
+                 "touch THREADS BYTES\n");
     return 2;
   }
   ThreadPool pool(std::atoi(argv[2]));
-  std::printf("%.0f\n", mode == "memory" ? read_memory(pool, std::atof(argv[3]))
-                                         : read_files(pool, {argv + 3, argv + argc}));
+  std::printf("%.0f\n", measured(pool, mode, argv + 3, argv + argc));
 }

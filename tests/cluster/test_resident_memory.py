@@ -27,7 +27,7 @@ def served(troupe, folder, experts, form):
 
 
 def test_many_small_experts_take_no_more_than_their_bytes(troupe, tmp_path):
-    for form in ("bf16", "fp8"):
+    for form in ("bf16", "fp8", "int4"):
         folder = tmp_path / form
         folder.mkdir()
         few, few_resident = served(troupe, folder, 8, form)

@@ -152,6 +152,11 @@ inline std::vector<TestMatrix> formats(std::int64_t n, std::int64_t k) {
   all.push_back({Codes::kInt4, n, k, 64, 96, DType::kF32, true});
   all.push_back({Codes::kInt4, n, k, 1, 24, DType::kF16});
   all.push_back({Codes::kInt4, n, k});
+  // As what was turned.
+  all.push_back({Codes::kFp8, n, k, 64, 1, DType::kBf16});
+  all.push_back({Codes::kFp8, n, k, n, 1});
+  all.push_back({Codes::kInt4, n, k, 128, 1, DType::kBf16});
+  all.push_back({Codes::kInt4, n, k, 32, 1, DType::kF16, true});
   all.push_back({Codes::kFp4, n, k, 1, 32, DType::kF8E8M0});
   all.push_back({Codes::kFp4, n, k, 128, 32, DType::kF8E8M0});
   all.push_back({Codes::kFp4, n, k, 1, 128, DType::kF32});

@@ -1,5 +1,9 @@
 #include "kernels/weight.h"
 
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
 #include "product_support.h"
 
 namespace troupe::kernels {
@@ -50,6 +54,74 @@ TEST_CASE("a quantised weight gives the bits of the numbers that it means") {
         }
 }
 
+/// As `transposed` has it: rows are the groups' columns.
+Weight pack_groups(Numerics numerics, const TestMatrix& group, std::int64_t groups,
+                   const TestMatrix& all, bool transposed) {
+  StoredMatrix stored = all.stored();
+  stored.n = group.n;
+  stored.k = group.k;
+  auto packer = WeightPacker::begin(numerics, stored, {}, groups);
+  REQUIRE(packer.ok());
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::byte* from = all.data.data() + g * group.n * group.row_bytes();
+    if (transposed) packer->add_transposed(from, group.n * code_bits(group.codes) / 8);
+    else packer->add(from, group.n);
+  }
+  return packer->take();
+}
+
+/// The same numbers, rows as columns.
+TestMatrix turned(const TestMatrix& m) {
+  TestMatrix t = m;
+  std::swap(t.n, t.k);
+  std::ranges::fill(t.data, std::byte{});
+  const std::int64_t bits = code_bits(m.codes);
+  for (std::int64_t i = 0; i < m.n; ++i)
+    for (std::int64_t j = 0; j < m.k; ++j)
+      for (std::int64_t b = 0; b < bits; ++b) {
+        const std::int64_t from = (i * m.k + j) * bits + b, to = (j * m.n + i) * bits + b;
+        t.data[static_cast<std::size_t>(to / 8)] |=
+            (m.data[static_cast<std::size_t>(from / 8)] >> (from % 8) & std::byte{1}) << (to % 8);
+      }
+  return t;
+}
+
+TEST_CASE("groups have scales of their own, and may come turned") {
+  unsigned seed = 300;
+  constexpr std::int64_t kGroups = 3, kN = 64, kK = 96;
+  for (const TestMatrix& shape : formats(kN, kK)) {
+    if (shape.block_k > 0 && kN % shape.block_n != 0) continue;
+    TestMatrix tall = shape;
+    tall.n = kGroups * kN;
+    const TestMatrix all = filled(tall, ++seed);
+    INFO(to_string(all));
+    const Weight w = pack_groups(Numerics::kBf16, shape, kGroups, all, false);
+    const std::size_t bytes = w.bytes() / kGroups;
+    TestMatrix columns = all;
+    columns.data.clear();
+    for (std::int64_t g = 0; g < kGroups; ++g) {
+      const std::size_t codes = static_cast<std::size_t>(kN * shape.row_bytes());
+      const std::size_t scales = all.scale_data.size() / kGroups, zeros = all.zero_data.size() / 3;
+      const auto part = [&](const auto& from, std::size_t size) {
+        const auto begin = from.begin() + static_cast<std::ptrdiff_t>(size) * g;
+        const auto end = begin + static_cast<std::ptrdiff_t>(size);
+        return std::remove_cvref_t<decltype(from)>(begin, end);
+      };
+      TestMatrix one = shape;
+      one.data = part(all.data, codes);
+      one.scale_data = part(all.scale_data, scales);
+      one.zero_data = part(all.zero_data, zeros);
+      const Weight alone = pack(Numerics::kBf16, one);
+      CHECK(std::memcmp(w.memory().data() + static_cast<std::size_t>(g) * bytes,
+                        alone.memory().data(), bytes) == 0);
+      const TestMatrix across = turned(one);
+      columns.data.insert(columns.data.end(), across.data.begin(), across.data.end());
+    }
+    const Weight same = pack_groups(Numerics::kBf16, shape, kGroups, columns, true);
+    CHECK(std::memcmp(same.memory().data(), w.memory().data(), w.bytes()) == 0);
+  }
+}
+
 TEST_CASE("weights are held at their stored width where the layout fits") {
   constexpr std::size_t kCount = 256 * 1024;
   const auto bytes = [](const TestMatrix& m, const PackOptions& options = {}) {
@@ -60,6 +132,8 @@ TEST_CASE("weights are held at their stored width where the layout fits") {
   CHECK(bytes({Codes::kF32, 256, 1024}, {1, true}) == kCount * 4);
   CHECK(bytes({Codes::kFp8, 256, 1024, 128, 128}) == kCount + 8 * 64);
   CHECK(bytes({Codes::kFp8, 256, 1024, 128, 100}) == kCount * 2);
+  CHECK(bytes({Codes::kFp8, 256, 1024, 1024, 1}) == kCount + 8 * 1024 * 4);
+  CHECK(bytes({Codes::kInt4, 256, 1024, 128, 1, DType::kBf16}) == kCount / 2 + 8 * 1024 * 2);
   CHECK(bytes({Codes::kInt4, 256, 1024, 1, 32, DType::kBf16}) == kCount / 2 + kCount / 32 * 2);
   CHECK(bytes({Codes::kInt4, 256, 1024, 1, 128, DType::kF16, true}) ==
         kCount / 2 + kCount / 128 * 2 + kCount / 128 / 2);

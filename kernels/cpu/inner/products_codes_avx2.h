@@ -48,6 +48,10 @@ struct RoundedPair {
   }
 };
 
+TROUPE_INLINE RoundedPair rounded_pair(F32 even, F32 odd) {
+  return {rounded_8(even), rounded_8(odd)};
+}
+
 TROUPE_INLINE RoundedPair scaled(__m256 even, __m256 odd, __m256 scale) {
   return {rounded_8(_mm256_mul_ps(even, scale)), rounded_8(_mm256_mul_ps(odd, scale))};
 }
@@ -218,7 +222,10 @@ TROUPE_INLINE std::int64_t code_rows(const WeightLayout&) { return 2; }
 
 template <class Body>
 TROUPE_INLINE void with_codes(const WeightLayout& l, const std::byte* panel, const Body& body) {
-  const auto as = [&](auto form) { body(form); };
+  const auto as = [&](auto&& form) { body(form); };
+  if (l.turned())
+    return l.codes == Codes::kFp8 ? as(Turned<Fp8, rounded_pair>(l, panel))
+                                  : as(Turned<Int4, rounded_pair>(l, panel));
   if (l.codes == Codes::kFp8) return as(Fp8(l, panel));
   if (l.codes == Codes::kInt4) return as(Int4(l, panel));
   l.scale_dtype == DType::kF8E8M0 ? as(Fp4<false>(l, panel)) : as(Fp4<true>(l, panel));

@@ -11,6 +11,7 @@ namespace {
 /// The magnitudes of e4m3, and what four bits mean.
 struct alignas(64) CodeTables {
   float e4m3[128];
+  float int4[16];  ///< less 8
   float fp4[16];
   std::uint16_t pairs[32];  ///< of 16 even and 16 odd words
 };
@@ -19,6 +20,7 @@ constexpr CodeTables make_code_tables() {
   CodeTables t = {};
   for (std::uint32_t i = 0; i < 128; ++i) t.e4m3[i] = e4m3_to_float(static_cast<std::uint8_t>(i));
   for (int i = 0; i < 16; ++i) {
+    t.int4[i] = static_cast<float>(i - 8);
     t.fp4[i] = fp4_value(static_cast<std::uint32_t>(i));
     t.pairs[2 * i] = static_cast<std::uint16_t>(i);
     t.pairs[2 * i + 1] = static_cast<std::uint16_t>(i + 16);
@@ -77,6 +79,10 @@ struct Fp8Table {
     last = _mm512_unpackhi_epi8(lower, upper);
   }
 };
+
+TROUPE_INLINE PackedPair rounded_pair(F32 even, F32 odd) {
+  return {(I32)_mm512_permutexvar_epi16(_mm512_load_si512(kCodes.pairs), words(even, odd))};
+}
 
 TROUPE_INLINE __m512i scaled_pairs(__m512i pairs, __m512 scale) {
   const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
@@ -244,6 +250,63 @@ class Int4 {
   __m512 base_[2][2][3];  ///< what stands for zero; kExact: times the scale
 };
 
+/// The same of a matrix that was turned: a scale, and a zero, for each k.
+template <bool kZeros>
+class Int4Turned {
+ public:
+  static constexpr int kPairs = 8;
+
+  Int4Turned(const WeightLayout& l, const std::byte* panel)
+      : layout_(l), panel_(panel), meaning_(_mm512_load_ps(kCodes.int4)) {}
+
+  [[gnu::always_inline]] void go(std::int64_t block) {
+    codes_ = panel_ + block * layout_.block_bytes;
+    const std::int64_t first = block * WeightLayout::kBlock;
+    const std::byte* from = panel_ + layout_.scales_at + first * layout_.scale_bytes;
+    for (int i = 0; i < 32; i += 16)
+      _mm512_store_ps(scale_ + i, scales_of_16(layout_.scale_dtype,
+                                               from + i * layout_.scale_bytes, false));
+    for (int i = 0; kZeros && i < 32; ++i) {
+      const std::byte zero = panel_[layout_.zeros_at + (first + i) * 16] & std::byte{15};
+      more_[i] = 8 - static_cast<float>(zero);
+    }
+  }
+
+  struct Step {
+    const Int4Turned& form;
+    __m512i codes[2];  ///< of 8 outputs each
+    int first;         ///< k of the block
+
+    [[gnu::always_inline]] PackedPair pair(int j) const {
+      const __m512 scale = both(form.scale_ + first + 2 * j);
+      return {(I32)words(_mm512_mul_ps(meaning(0, j), scale),
+                         _mm512_mul_ps(meaning(1, j), scale))};
+    }
+    [[gnu::always_inline]] __m512 meaning(int h, int j) const {
+      const __m512 x = _mm512_permutexvar_ps(_mm512_srli_epi32(codes[h], j * 4), form.meaning_);
+      return kZeros ? _mm512_add_ps(x, both(form.more_ + first + 2 * j)) : x;
+    }
+    /// Of an even k and the odd one behind it, in turns.
+    [[gnu::always_inline]] static __m512 both(const float* from) {
+      double two;
+      std::memcpy(&two, from, sizeof two);
+      return _mm512_castpd_ps(_mm512_set1_pd(two));
+    }
+  };
+
+  [[gnu::always_inline]] Step step(int v, int i) const {
+    const std::byte* from = codes_ + v * 256 + i * 128;
+    return {*this, {_mm512_load_si512(from), _mm512_load_si512(from + 64)}, 16 * i};
+  }
+
+ private:
+  const WeightLayout& layout_;
+  const std::byte *panel_, *codes_ = nullptr;
+  const __m512 meaning_;
+  alignas(64) float scale_[32];
+  float more_[32];  ///< than the meaning, whose zero is 8
+};
+
 /// e2m1. A power of two times it is exact; kRounds: for other scales.
 template <bool kRounds>
 class Fp4 {
@@ -286,14 +349,18 @@ class Fp4 {
 /// As few rows multiply codes as they are expanded; more are better off with tiles, since what it
 /// takes to expand and the rows' sums compete for registers.
 TROUPE_INLINE std::int64_t code_rows(const WeightLayout& l) {
-  if (l.codes == Codes::kInt4) return 2;
+  if (l.codes == Codes::kInt4 || l.turned()) return 2;
   return l.codes == Codes::kFp8 && l.scaled && l.scale_n == 1 ? 1 : 4;
 }
 
 template <class Body>
 TROUPE_INLINE void with_codes(const WeightLayout& l, const std::byte* panel, const Body& body) {
-  const auto as = [&](auto form) { body(form); };
-  if (l.codes == Codes::kInt4)
+  const auto as = [&](auto&& form) { body(form); };
+  if (l.turned() && l.codes == Codes::kFp8)
+    as(Turned<Fp8Blocks, rounded_pair>(l, panel));
+  else if (l.turned())
+    l.zeros ? as(Int4Turned<true>(l, panel)) : as(Int4Turned<false>(l, panel));
+  else if (l.codes == Codes::kInt4)
     l.scale_dtype == DType::kF32 && l.scaled ? as(Int4<false>(l, panel))
                                              : as(Int4<true>(l, panel));
   else if (l.codes == Codes::kFp4)

@@ -58,6 +58,58 @@ class Bf16Tiles {
   const std::byte *tiles_, *block_ = nullptr;
 };
 
+/// Codes of a matrix that was turned: a scale for each k. `Plain` gives the codes' meanings, which
+/// are bf16 exactly; kRound rounds two vectors of float32 to a pair.
+template <class Plain, auto kRound>
+class Turned {
+ public:
+  static constexpr int kPairs = Plain::kPairs;
+
+  Turned(const WeightLayout& l, const std::byte* panel)
+      : layout_(l), unscaled_(l), panel_(panel), plain_(unscaled_, panel) {
+    unscaled_.scaled = unscaled_.zeros = false;
+  }
+  Turned(const Turned&) = delete;
+
+  [[gnu::always_inline]] void go(std::int64_t block) {
+    plain_.go(block);
+    for (std::int64_t i = 0; i < WeightLayout::kBlock; ++i) {
+      const std::int64_t k = block * WeightLayout::kBlock + i;
+      scale_[i] = number_at(panel_ + layout_.scales_at, layout_.scale_dtype, k);
+      if (layout_.zeros)
+        more_[i] = 8 - static_cast<float>(panel_[layout_.zeros_at + k * 16] & std::byte{15});
+    }
+  }
+
+  template <class PlainStep>
+  struct Step {
+    const Turned& form;
+    PlainStep plain;
+    int first;  ///< k of the block
+
+    [[gnu::always_inline]] auto pair(int j) const {
+      const auto meaning = plain.pair(j);
+      const float* more = form.more_ + first + 2 * j;
+      const float* scale = form.scale_ + first + 2 * j;
+      return kRound((meaning.even() + all(more[0])) * all(scale[0]),
+                    (meaning.odd() + all(more[1])) * all(scale[1]));
+    }
+  };
+
+  [[gnu::always_inline]] auto step(int v, int i) const {
+    using PlainStep = decltype(plain_.step(v, i));
+    return Step<PlainStep>{*this, plain_.step(v, i), 2 * i * kPairs};
+  }
+
+ private:
+  const WeightLayout& layout_;
+  WeightLayout unscaled_;
+  const std::byte* panel_;
+  Plain plain_;
+  float scale_[WeightLayout::kBlock];
+  float more_[WeightLayout::kBlock] = {};  ///< than the meaning, whose zero is 8
+};
+
 /// Blocks of one form as tiles of bf16, while what follows them is asked for.
 template <class Codes>
 void expand_codes(Codes& codes, const WeightLayout& l, const std::byte* panel, std::int64_t block,

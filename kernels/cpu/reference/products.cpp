@@ -39,22 +39,29 @@ struct Kernel {
     return static_cast<float>(code(tile[at], i / 2 % 2)) - zero;
   }
 
+  /// What codes of k and output are scaled with.
+  static void scaling(const WeightLayout& l, const std::byte* panel, std::int64_t k,
+                      std::int64_t o, float& scale, float& zero) {
+    if (!l.scaled) return;
+    const std::int64_t column = k / l.scale_k;
+    scale = number_at(panel + l.scales_at + column * l.scale_bytes, l.scale_dtype,
+                      l.scale_n == 1 ? o : 0);
+    if (l.zeros)
+      zero = static_cast<float>(
+          static_cast<int>(panel[l.zeros_at + column * 16 + o / 2]) >> (o % 2 * 4) & 15);
+  }
+
   static void expand(const WeightLayout& l, const std::byte* panel, std::int64_t block,
                      std::int64_t count, std::byte* out) {
     auto* to = reinterpret_cast<float*>(out);
     for (std::int64_t b = block; b < block + count; ++b, to += 1024) {
-      const std::int64_t column = l.scaled ? b * WeightLayout::kBlock / l.scale_k : 0;
       for (std::int64_t o = 0; o < WeightLayout::kOutputs; ++o) {
         const std::byte* tile = panel + b * l.block_bytes + o / 16 * (l.block_bytes / 2);
         float scale = 1, zero = 8;
-        if (l.scaled)
-          scale = number_at(panel + l.scales_at + column * l.scale_bytes, l.scale_dtype,
-                            l.scale_n == 1 ? o : 0);
-        if (l.zeros)
-          zero = static_cast<float>(
-              static_cast<int>(panel[l.zeros_at + column * 16 + o / 2]) >> (o % 2 * 4) & 15);
-        for (std::int64_t i = 0; i < 32; ++i)
+        for (std::int64_t i = 0; i < 32; ++i) {
+          if (i == 0 || l.turned()) scaling(l, panel, b * WeightLayout::kBlock + i, o, scale, zero);
           to[o / 16 * 512 + i * 16 + o % 16] = element(l, tile, i, o % 16, zero) * scale;
+        }
       }
     }
   }

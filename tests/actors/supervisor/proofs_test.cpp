@@ -60,6 +60,23 @@ TEST_CASE("what the head reads first of a node counts over all portions of its r
   CHECK_FALSE(c.kept.at("c").confirmed);
 }
 
+TEST_CASE("what the head reads first is read while the node still loads, once a version") {
+  ProvingCluster c(1);
+  c.reports(0, proof(1, "a"));
+  REQUIRE(c.reads.size() == 1);
+  const std::uint64_t limit = c.reads[0].bytes_max;
+  c.head_reads(proof(1, "a"), limit - 1);
+  c.reports(0, proof(1, "b"));
+  REQUIRE(c.reads.size() == 1);
+  CHECK(c.reads[0].bytes_max == 1);
+  c.head_reads(proof(1, "b"), 5);
+  c.reports(0, proof(1, "c"));
+  CHECK(c.reads.empty());
+  c.all_loaded();
+  CHECK(c.activated);
+  CHECK_FALSE(c.kept.at("c").confirmed);
+}
+
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
   SUBCASE("first: the other two and the head outvote it") {
     ProvingCluster c;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <numeric>
 
 #include "model/weights.h"
 #include "tests/actors/worker/machine_stand.h"
@@ -75,6 +76,26 @@ TEST_CASE("what was read is told before Loaded, and what is held once a membersh
   read_named(s, s.order());
   s.build();
   CHECK(proven(s) == std::vector<std::string>{"shard", "expert 4", "expert 5", "expert 6"});
+}
+
+TEST_CASE("of many pieces the proofs are told while the others are read") {
+  Stand s;
+  s.join();
+  std::vector<std::int32_t> experts(100);
+  std::iota(experts.begin(), experts.end(), 0);
+  s.from_head(load_of(1, {0}, experts));
+  const ReadOrder order = s.order();
+  std::vector<std::string> told;
+  for (const auto& key : order.experts) {
+    const PieceTensors piece = tensors_of({std::to_string(key.expert)});
+    s.hear(PieceRead{order.numerics, key, {}, true, nullptr, nullptr, piece});
+    for (auto& name : proven(s)) told.push_back(std::move(name));
+  }
+  CHECK(told.size() >= experts.size() / 2);
+  s.hear(PieceRead{order.numerics, {}, order.shards[0], false, nullptr, nullptr, nullptr});
+  s.hear(PartRead{order.version, false, {}});
+  s.build();
+  CHECK(told.size() + proven(s).size() == experts.size());
 }
 
 TEST_CASE("many proofs go in portions") {
