@@ -225,8 +225,9 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.costs = [checkpoint = options.checkpoint](Numerics n) {
     return model_costs(checkpoint->spec(), n);
   };
-  out.compute = [checkpoint = options.checkpoint, engine = options.engine](Numerics n,
-                                                                           int threads) {
+  out.compute = [checkpoint = options.checkpoint, engine = options.engine](
+                    Numerics n, int threads, std::int32_t tokens) mutable {
+    engine.max_num_batched_tokens = tokens;
     return compute_costs(checkpoint->spec(), step_load(engine, n, threads));
   };
   out.random = fill_random;

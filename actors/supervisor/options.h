@@ -29,8 +29,8 @@ struct SupervisorOptions {
   EngineOptions engine;   ///< max_model_len resolved
   /// The model's bytes with a kernel family.
   std::function<ModelCosts(Numerics)> costs;
-  /// What computing takes beside them on devices of so many threads.
-  std::function<ComputeCosts(Numerics, int threads)> compute;
+  /// What computing takes beside them on devices of so many threads, in steps of so many tokens.
+  std::function<ComputeCosts(Numerics, int threads, std::int32_t tokens)> compute;
   std::int32_t expert_groups = 1;  ///< gate groups of a layer
   std::int32_t vocab_size = 1;
   /// Fills with bits that nobody can guess.

@@ -114,8 +114,13 @@ class PlacementLifecycle {
 
   // planning.cpp: what it is
   static Error kept_out(const SupervisorTurn& turn);
-  Result<Placement> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
-  static ComputeCosts compute_costs(const ReplanInput& input, const SupervisorTurn& turn);
+  /// And how many tokens a step may have then.
+  struct First {
+    Placement placement;
+    std::int32_t step_tokens = 0;
+  };
+  Result<First> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
+  static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorTurn& turn);
   Result<Placement> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
     return repair_placement(replan_input(turn, out));
   }
@@ -146,6 +151,7 @@ class PlacementLifecycle {
   Proofs proofs_;
   Canaries canaries_;
   std::vector<Verdict> wrong_;
+  std::optional<std::int32_t> step_tokens_;  ///< where memory to compute with lacks for more
   bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
   std::set<DeviceRef> useless_;                 ///< devices that can hold nothing, as was told

@@ -12,6 +12,9 @@
 namespace troupe {
 namespace {
 
+/// Steps are made smaller down to this where memory to compute with lacks.
+constexpr std::int32_t kStepTokensMin = 8;
+
 /// One background step changes this many layers and loads this much: short enough that a loss or a
 /// drain never waits long for it.
 constexpr std::size_t kLayersAStep = 4;
@@ -119,7 +122,15 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
       return cannot(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
-  load(*placement, turn);
+  const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
+  if (placement->step_tokens < asked) {
+    step_tokens_ = placement->step_tokens;
+    turn.record("placement", "Devices have memory to compute with for steps of " +
+                                 std::to_string(*step_tokens_) +
+                                 " tokens: --max-num-batched-tokens " + std::to_string(asked) +
+                                 " would take more.");
+  }
+  load(std::move(placement->placement), turn);
 }
 
 /// Why somebody is left out without whom there is no plan: then nothing is to be added, but
@@ -130,7 +141,8 @@ Error PlacementLifecycle::kept_out(const SupervisorTurn& turn) {
   return internal_error("There is a plan, and nobody is left out of it.");
 }
 
-Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorTurn& turn) const {
+Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& out,
+                                                                 SupervisorTurn& turn) const {
   ReplanInput input = replan_input(turn, out);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
   const bool held = std::any_of(input.held.begin(), input.held.end(),
@@ -141,30 +153,39 @@ Result<Placement> PlacementLifecycle::plan_first(const LeftOut& out, SupervisorT
   // What has served once goes on with what is left, though its largest steps may take more memory.
   if (!held) {
     // What is wanted may be more than there is room for: the goal says what is missing then.
-    const auto begin = [&](const auto& plan) {
+    const auto begin = [&](const auto& plan) -> Result<First> {
       ReplanInput own = input;
-      return plan_to_compute(own.base, compute_costs(own, turn), [&] { return plan(own); });
+      auto placement = plan_to_compute(own.base, compute_costs(own, turn),
+                                       [&] { return plan(own); }, kStepTokensMin);
+      if (!placement) return placement.error();
+      return First{std::move(*placement), own.base.engine.max_num_batched_tokens};
     };
-    auto placement = begin(planned);
-    auto other = placement ? placement : begin(repaired);
-    return other ? other : placement;
+    auto first = begin(planned);
+    auto other = first ? first : begin(repaired);
+    return other ? other : first;
   }
-  auto placement = repaired(input);
-  if (placement) return placement;
+  const auto as_asked = [&](Result<Placement> placement) -> Result<First> {
+    if (!placement) return placement.error();
+    return First{std::move(*placement), input.base.engine.max_num_batched_tokens};
+  };
+  auto first = as_asked(repaired(input));
+  if (first) return first;
   // What they hold may be more than what their devices can serve.
   input.before = {};
-  auto other = planned(input);
-  return other ? other : placement;
+  auto other = as_asked(planned(input));
+  return other ? other : first;
 }
 
-/// What the largest step computes with, on the device with the most threads.
-ComputeCosts PlacementLifecycle::compute_costs(const ReplanInput& input,
+/// What steps compute with, on the device with the most threads.
+CostsOfSteps PlacementLifecycle::compute_costs(const ReplanInput& input,
                                                const SupervisorTurn& turn) {
   int threads = 1;
   for (const auto& [id, member] : turn.members.all())
     for (const auto& device : member.inventory.devices)
       threads = std::max(threads, static_cast<int>(device.threads));
-  return turn.options.compute(input.base.numerics, threads);
+  return [&turn, threads, numerics = input.base.numerics](std::int32_t tokens) {
+    return turn.options.compute(numerics, threads, tokens);
+  };
 }
 
 /// Gently first: spare copies go before a drain is called off, and before a node that has just
@@ -202,7 +223,7 @@ void PlacementLifecycle::let_go_first(Placement placement, SupervisorTurn& turn)
 bool PlacementLifecycle::can_do_without(NodeId node, SupervisorTurn& turn) const {
   if (versions_.serves()) return true;
   const LeftOut out{{}, node};
-  return (versions_.active() ? plan_repair(out, turn) : plan_first(out, turn)).ok();
+  return versions_.active() ? plan_repair(out, turn).ok() : plan_first(out, turn).ok();
 }
 
 /// Devices that are too small for anything are left out of plans by their size; people hear it.

@@ -49,7 +49,8 @@ bool PlacementVersions::may_load(TimePoint now) {
   return next_ == Next::kNone;
 }
 
-void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
+void PlacementVersions::load(Placement placement, std::int32_t step_tokens,
+                             SupervisorTurn& turn) {
   placement.version = PlacementVersion{next_version_++};
   for (const auto& replica : placement.replicas)
     if (!active() || !has(active_, replica.id)) next_replica_ = replica.id + 1;
@@ -79,6 +80,7 @@ void PlacementVersions::load(Placement placement, SupervisorTurn& turn) {
     const Member& member = turn.members.at(node);
     Load load{pending_, turn.options.engine, {}};
     load.engine.numerics = turn.members.numerics();
+    load.engine.max_num_batched_tokens = step_tokens;
     for (const NodeId other : route_peers(pending_, node)) {
       const Member& peer = turn.members.at(other);
       if (!turn.links.told(member, peer))

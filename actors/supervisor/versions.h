@@ -50,8 +50,8 @@ class PlacementVersions {
   // --- The next version
   /// Whether a load may begin now.
   bool may_load(TimePoint now);
-  /// Sends Load to all who get, have or had a part.
-  void load(Placement placement, SupervisorTurn& turn);
+  /// Sends Load to all who get, have or had a part. Steps have at most `step_tokens`.
+  void load(Placement placement, std::int32_t step_tokens, SupervisorTurn& turn);
   /// It goes on reading. `pause`: how long it may say nothing now; none: it has read all.
   void progress(NodeId node, TimePoint now, std::optional<Duration> pause);
   void loaded(NodeId node);

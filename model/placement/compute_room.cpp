@@ -100,24 +100,34 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
   return bytes;
 }
 
-Result<Placement> plan_to_compute(PlacementInput& input, const ComputeCosts& costs,
-                                  const std::function<Result<Placement>()>& plan) {
-  auto placement = plan();
-  if (!placement) return placement;
-  std::vector<Load> loads = loads_of(input, *placement, costs);
-  std::uint64_t& kv = input.engine.kv_cache_memory;
-  if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(loads, *placement)) > 0) {
-    placement = plan();
-    if (!placement) return placement;
-    loads = loads_of(input, *placement, costs);
+Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,
+                                  const std::function<Result<Placement>()>& plan,
+                                  std::int32_t least_tokens) {
+  const EngineOptions asked = input.engine;
+  std::optional<Error> lacks;
+  for (std::int32_t tokens = asked.max_num_batched_tokens;; tokens /= 2) {
+    input.engine = asked;
+    input.engine.max_num_batched_tokens = tokens;
+    auto placement = plan();
+    if (!placement) return lacks ? Result<Placement>(*lacks) : placement;
+    const ComputeCosts step = costs(tokens);
+    std::vector<Load> loads = loads_of(input, *placement, step);
+    std::uint64_t& kv = input.engine.kv_cache_memory;
+    if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(loads, *placement)) > 0) {
+      placement = plan();
+      if (!placement) return lacks ? Result<Placement>(*lacks) : placement;
+      loads = loads_of(input, *placement, step);
+    }
+    const Load* worst = most_lacking(loads);
+    if (!worst) return placement;
+    if (!lacks)
+      lacks = resource_exhausted(to_string(worst->use.device) + " lacks " +
+                                 format_byte_size(worst->lacking()) + " for what a step of " +
+                                 std::to_string(tokens) + " tokens computes with, " +
+                                 format_byte_size(worst->compute) +
+                                 "; lower --max-num-batched-tokens.");
+    if (tokens / 2 < least_tokens) return *lacks;
   }
-  const Load* worst = most_lacking(loads);
-  if (!worst) return placement;
-  return resource_exhausted(to_string(worst->use.device) + " lacks " +
-                            format_byte_size(worst->lacking()) + " for what a step of " +
-                            std::to_string(input.engine.max_num_batched_tokens) +
-                            " tokens computes with, " + format_byte_size(worst->compute) +
-                            "; lower --max-num-batched-tokens.");
 }
 
 }  // namespace troupe

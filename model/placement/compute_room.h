@@ -23,10 +23,15 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
                                                  const Placement& placement,
                                                  const ComputeCosts& costs);
 
+/// What steps of so many tokens take.
+using CostsOfSteps = std::function<ComputeCosts(std::int32_t tokens)>;
+
 /// The placement that `plan` makes of `input`, if every device has room for it and for computing.
-/// Caches whose size nobody has given are made smaller where that is what it takes:
-/// `input.engine.kv_cache_memory` is their size then. kResourceExhausted says what lacks how much.
-Result<Placement> plan_to_compute(PlacementInput& input, const ComputeCosts& costs,
-                                  const std::function<Result<Placement>()>& plan);
+/// Where that is what it takes, caches whose size nobody has given are made smaller, and then
+/// steps, down to `least_tokens`: `input.engine` says so then. kResourceExhausted says what lacks
+/// how much for what was asked for.
+Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,
+                                  const std::function<Result<Placement>()>& plan,
+                                  std::int32_t least_tokens);
 
 }  // namespace troupe

@@ -65,7 +65,7 @@ SupervisorOptions HeadBox::options() {
   options.engine.data_parallel_size = shape.replicas;
   options.engine.redundant_experts = shape.redundant;
   options.costs = [](Numerics) { return costs(); };
-  options.compute = [](Numerics, int) {
+  options.compute = [](Numerics, int, std::int32_t) {
     return ComputeCosts{1, 1, [](std::int32_t, std::int32_t) { return 0u; },
                         [](std::int64_t) { return 0u; }};
   };

@@ -221,7 +221,8 @@ class Int4 {
       const __m512 x = _mm512_castsi512_ps(
           _mm512_ternarylogic_epi32(turned, mask, base, 0xea));  // (turned & mask) | base
       const __m512 scale = form.scale_[t][h], less = form.base_[t][h][place];
-      return kExact ? _mm512_fmsub_ps(x, scale, less) : _mm512_mul_ps(_mm512_sub_ps(x, less), scale);
+      if constexpr (kExact) return _mm512_fmsub_ps(x, scale, less);
+      return _mm512_mul_ps(_mm512_sub_ps(x, less), scale);
     }
   };
 

@@ -68,6 +68,7 @@ struct Cluster : Head {
   }
   /// Reads what is new to it, if its storage lets it.
   void answer(const Load& load, const Address& at) {
+    step_tokens.push_back(load.engine.max_num_batched_tokens);
     const bool reads = gives_new(load.placement, at.node);
     if (reads && denied.contains(at.node))
       from(at, LoadFailed{load.placement.version, denial});
@@ -125,6 +126,7 @@ struct Cluster : Head {
   std::map<int, Address> workers;
   std::map<int, std::uint32_t> probe;
   std::set<int> failed;
+  std::vector<std::int32_t> step_tokens;  ///< of every Load
   std::set<NodeId> denied;   ///< nodes whose reads fail
   Error denial = unavailable("EACCES");
   std::set<NodeId> hanging;  ///< nodes whose reads do not end

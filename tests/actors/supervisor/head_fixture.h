@@ -44,7 +44,7 @@ inline SupervisorOptions options() {
     m.kv_bytes_per_token_layer = 8;
     return m;
   };
-  o.compute = [](Numerics, int) {
+  o.compute = [](Numerics, int, std::int32_t) {
     return ComputeCosts{128, 2, [](std::int32_t, std::int32_t) { return 0u; },
                         [](std::int64_t) { return 0u; }};
   };

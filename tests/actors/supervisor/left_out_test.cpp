@@ -87,7 +87,7 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
   o.engine.min_devices = 2;
   std::uint64_t step = 40 * kMiB;
-  o.compute = [&step](Numerics, int threads) {
+  o.compute = [&step](Numerics, int threads, std::int32_t) {
     CHECK(threads == 2);
     return ComputeCosts{128, 2, [&step](std::int32_t, std::int32_t) { return step; },
                         [](std::int64_t) { return std::uint64_t{0}; }};
@@ -106,6 +106,25 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   c.kill(2);
   c.settle();
   CHECK(c.s.state() == ClusterState::kReady);
+}
+
+TEST_CASE("steps are made smaller where memory to compute with lacks") {
+  auto o = with_experts_of(14 * kMiB);
+  o.engine.min_devices = 2;
+  o.engine.max_num_batched_tokens = 2048;
+  o.compute = [](Numerics, int, std::int32_t tokens) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(tokens) * 20 * 1024;
+    return ComputeCosts{tokens, 2, [bytes](std::int32_t, std::int32_t) { return bytes; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  Cluster c(0, o);
+  c.add(1);
+  c.add(2);
+  c.settle();
+  CHECK(c.s.state() == ClusterState::kReady);
+  REQUIRE(c.step_tokens.size() >= 2);
+  for (const std::int32_t tokens : c.step_tokens) CHECK(tokens == 1024);
+  CHECK(c.says("placement"));
 }
 
 TEST_CASE("a node whose reads hang is done without in seconds if the others have room") {

@@ -37,7 +37,9 @@ class Trial {
 
   /// With the flags as they are. A cache that leaves too little for computing is made smaller.
   Result<Fit> run() {
-    auto placement = plan_to_compute(input_.base, compute_, [this] { return plan(); });
+    const auto costs = [this](std::int32_t) { return compute_; };
+    auto placement = plan_to_compute(input_.base, costs, [this] { return plan(); },
+                                     q_.engine.max_num_batched_tokens);
     if (!placement) return placement.error();
     Fit fit;
     fit.engine = input_.base.engine;
