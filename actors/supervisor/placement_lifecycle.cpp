@@ -34,8 +34,7 @@ void PlacementLifecycle::load(Placement placement, SupervisorTurn& turn) {
   service_.no_trouble();
   shards_left_ = false;
   proofs_.version_loads();
-  const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
-  versions_.load(std::move(placement), step_tokens_.value_or(asked), turn);
+  versions_.load(std::move(placement), step_tokens_, turn);
 }
 
 void PlacementLifecycle::on_progress(Member& member, const LoadProgress& progress,

@@ -151,7 +151,7 @@ class PlacementLifecycle {
   Proofs proofs_;
   Canaries canaries_;
   std::vector<Verdict> wrong_;
-  std::optional<std::int32_t> step_tokens_;  ///< where memory to compute with lacks for more
+  std::int32_t step_tokens_ = 0;  ///< what devices have memory to compute with, since form()
   bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
   std::set<DeviceRef> useless_;                 ///< devices that can hold nothing, as was told

@@ -123,13 +123,12 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
     placement = all;
   }
   const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
-  if (placement->step_tokens < asked) {
-    step_tokens_ = placement->step_tokens;
+  step_tokens_ = placement->step_tokens;
+  if (step_tokens_ < asked)
     turn.record("placement", "Devices have memory to compute with for steps of " +
-                                 std::to_string(*step_tokens_) +
+                                 std::to_string(step_tokens_) +
                                  " tokens: --max-num-batched-tokens " + std::to_string(asked) +
                                  " would take more.");
-  }
   load(std::move(placement->placement), turn);
 }
 

@@ -1,6 +1,7 @@
 #include "model/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 #include <new>
 
@@ -30,6 +31,13 @@ struct Tokenizer::Impl {
 };
 
 namespace {
+
+/// As people write it: 0x0A.
+std::string hex_byte(unsigned char byte) {
+  char text[8];
+  std::snprintf(text, sizeof text, "0x%02X", byte);
+  return text;
+}
 
 /// The work on one text: the same scratch memory serves all of its words.
 class Encoding {

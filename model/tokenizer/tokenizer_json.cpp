@@ -148,10 +148,6 @@ class TokenizerReader {
       return unsupported_field("model.unk_token", "is set although the vocabulary lacks some bytes",
                                kModels);
     }
-    if (const std::string lacking = ordinary_bytes_lacking(parts_.bpe); !lacking.empty()) {
-      return field_error("model.vocab", "has no token for the bytes " + lacking +
-                                            ", so that texts would lose them");
-    }
     for (const AddedToken& token : added_) {
       const auto known = vocab_.find(token.content);
       if (known == vocab_.end() ? tokens.has(token.id) : known->second != token.id) {

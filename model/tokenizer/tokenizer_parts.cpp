@@ -2,40 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdio>
 
 #include "model/tokenizer/json_fields.h"
 
 namespace troupe {
-namespace {
-
-/// Tab, line feed, carriage return, what ASCII prints, and what the characters of Unicode's planes
-/// 0 to 3 begin with and consist of.
-bool is_ordinary(unsigned b) {
-  return b == '\t' || b == '\n' || b == '\r' || (b >= 0x20 && b < 0x7f) ||
-         (b >= 0x80 && b < 0xc0) || (b >= 0xc2 && b <= 0xf0);
-}
-
-}  // namespace
-
-std::string hex_byte(unsigned char byte) {
-  char text[8];
-  std::snprintf(text, sizeof text, "0x%02X", byte);
-  return text;
-}
-
-std::string ordinary_bytes_lacking(const Bpe& bpe) {
-  constexpr std::size_t kNamed = 8;
-  std::string text;
-  std::size_t count = 0;
-  for (unsigned b = 0; b < 256; ++b) {
-    const auto byte = static_cast<unsigned char>(b);
-    if (!is_ordinary(b) || bpe.has_byte(byte)) continue;
-    if (++count <= kNamed) text += (count > 1 ? ", " : "") + hex_byte(byte);
-  }
-  if (count > kNamed) text += " and " + std::to_string(count - kNamed) + " more";
-  return text;
-}
 
 std::optional<std::size_t> TokenizerParts::bytes_per_token() const {
   const std::optional<std::size_t> shrink = normalizer.shrink_max();

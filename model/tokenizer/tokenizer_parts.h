@@ -40,13 +40,6 @@ struct TokenizerParts {
   Status find_added(const AddedToken& token);
 };
 
-/// A byte as people write it: 0x0A.
-std::string hex_byte(unsigned char byte);
-/// The bytes of ordinary text that have no token: "0x41, 0x42 and 3 more"; empty if all have one.
-/// Published vocabularies lack some that are rare: control characters, and what begins or is part
-/// of no assigned character.
-std::string ordinary_bytes_lacking(const Bpe& bpe);
-
 /// A token's bytes and its id.
 using Word = std::pair<std::string_view, TokenId>;
 

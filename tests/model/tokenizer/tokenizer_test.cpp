@@ -230,8 +230,6 @@ TEST_CASE("every byte of a text has a token, or the text is refused") {
     for (const int b : bytes) json["model"]["vocab"].erase(letter(static_cast<unsigned char>(b)));
     return json;
   };
-  CHECK(refusal(without({'x', 0x80})).find("model.vocab has no token for the bytes 0x78, 0x80") !=
-        std::string::npos);
   const auto tokenizer = make(without({4, 0xF2, 0xFF}));  // SmolLM2 lacks these and more.
   CHECK(*tokenizer->encode("a\xff", false) == Ids{'a', 0xEF, 0xBF, 0xBD});
   const auto refused = tokenizer->encode("a\x04", false);
