@@ -20,6 +20,9 @@ using cpu::PartialSoftmax;
 
 /// Fewer pieces of work a thread than this, and the context is cut.
 constexpr std::int64_t kPiecesAThread = 4;
+/// Fewer pieces than threads even so, and units have fewer queries, down to this: what they share is
+/// made ready for each of them.
+constexpr std::int64_t kUnitQueriesMin = 8;
 /// A guess, for what is worth a thread.
 constexpr double kFlopsPerNs = 150, kFlopsPerNsReference = 5;
 
@@ -34,7 +37,7 @@ const AttentionKernel& kernel_of(const Stream& stream) {
   return cpu::kAttentionAmx;
 }
 
-/// Up to kUnitQueries of the pairs (row, head) that share a sequence and a head of keys.
+/// Up to Call::unit_queries of the pairs (row, head) that share a sequence and a head of keys.
 struct Unit {
   std::int64_t row = 0;              ///< the first of the sequence's rows in the call
   std::int64_t kv_head = 0;
@@ -55,6 +58,7 @@ struct Call {
   const PagedRows& where;
   const Tensor& q;
   const Tensor& out;
+  std::int64_t unit_queries = kUnitQueries;
 
   std::int64_t group() const { return q.heads / in.kv_heads; }
   std::int64_t row_of(const Unit& u, std::int64_t i) const {
@@ -101,8 +105,8 @@ struct Call {
       for (end = row + 1; end < q.rows && where.tables[end] == where.tables[row];) ++end;
       const std::int64_t pairs = (end - row) * group();
       for (std::int64_t h = 0; h < in.kv_heads; ++h)
-        for (std::int64_t first = 0; first < pairs; first += kUnitQueries) {
-          Unit u{row, h, first, std::min(kUnitQueries, pairs - first), to(row), 0, 0};
+        for (std::int64_t first = 0; first < pairs; first += unit_queries) {
+          Unit u{row, h, first, std::min(unit_queries, pairs - first), to(row), 0, 0};
           for (std::int64_t r = row_of(u, 0); r <= row_of(u, u.count - 1); ++r) {
             u.from = r == row_of(u, 0) ? from(r) : std::min(u.from, from(r));
             u.to = std::max(u.to, to(r));
@@ -256,28 +260,41 @@ void share(Stream& stream, const Plan& plan, std::int64_t count, const Body& bod
   });
 }
 
-Plan make_plan(Stream& stream, const Call& call) {
+/// What there is to do.
+struct Work {
+  std::int64_t units = 0, parts = 0, tiles = 0;
+  double flops = 0, most = 0;  ///< of all units, and of the largest
+
+  explicit Work(const Call& call) {
+    call.each_unit([&](const Unit& u) {
+      const double of_unit =
+          2.0 * static_cast<double>(u.count * (u.to - u.from) * (call.q.dim + call.out.dim));
+      flops += of_unit;
+      most = std::max(most, of_unit);
+      ++units;
+      parts += (u.to - 1) / kPart - u.from / kPart + 1;
+      tiles += (u.to - 1) / kTile - u.from / kTile + 1;
+    });
+  }
+};
+
+Plan make_plan(Stream& stream, Call& call) {
   Plan plan;
-  call.each_unit([&](const Unit&) { ++plan.count; });
-  plan.units = stream.scratch().take<Unit>(static_cast<std::size_t>(plan.count));
-  double flops = 0, most = 0;
-  std::int64_t parts = 0, next = 0;
-  call.each_unit([&](const Unit& u) {
-    plan.units[next++] = u;
-    const double of_unit =
-        2.0 * static_cast<double>(u.count * (u.to - u.from) * (call.q.dim + call.out.dim));
-    flops += of_unit;
-    most = std::max(most, of_unit);
-    parts += (u.to - 1) / kPart - u.from / kPart + 1;
-  });
+  Work work(call);
   const double per_ns =
       stream.numerics() == Numerics::kReference ? kFlopsPerNsReference : kFlopsPerNs;
-  const int threads = worthwhile_threads(stream, flops / per_ns);
-  plan.parallel = stream.pool() != nullptr && flops / per_ns >= kParallelAboveNs;
+  const int threads = worthwhile_threads(stream, work.flops / per_ns);
+  plan.parallel = stream.pool() != nullptr && work.flops / per_ns >= kParallelAboveNs;
+  for (; work.tiles < threads && call.unit_queries > kUnitQueriesMin; work = Work(call))
+    call.unit_queries /= 2;
+  plan.count = work.units;
+  plan.units = stream.scratch().take<Unit>(static_cast<std::size_t>(plan.count));
+  std::int64_t next = 0;
+  call.each_unit([&](const Unit& u) { plan.units[next++] = u; });
   const std::int64_t enough = threads == 1 ? 1 : kPiecesAThread * threads;
   if (plan.count < enough)
-    plan.step = parts < enough ? kTile : kPart;
-  else if (most / per_ns > kPieceNs)
+    plan.step = work.parts < enough ? kTile : kPart;
+  else if (work.most / per_ns > kPieceNs)
     plan.step = kPart;
   plan.rooms = stream.scratch().take<Room>(static_cast<std::size_t>(threads));
   for (int t = 0; t < threads; ++t) plan.rooms[t] = Room(stream.scratch(), call);
@@ -334,7 +351,7 @@ void attention(Stream& stream, const AttentionInputs& in, const PagedRows& where
   assert((in.keys.dtype == DType::kF32) == (stream.numerics() == Numerics::kReference));
   if (q.rows == 0) return;
   Scratch::Scope scope(stream.scratch());
-  const Call call{kernel_of(stream), in, where, q, out};
+  Call call{kernel_of(stream), in, where, q, out};
   const Plan plan = make_plan(stream, call);
   if (plan.step == 0) {
     share(stream, plan, plan.count, [&](int thread, std::int64_t i) {

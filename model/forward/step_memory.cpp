@@ -71,7 +71,7 @@ Taken attention(const AttentionSpec& a, const StepLoad& load) {
   constexpr std::int64_t kSmall = 64;  // a unit, a piece, an arena's rounding
   const std::int64_t pairs = load.rows * a.heads;
   Taken taken;
-  taken.take((pairs / kUnitQueries + load.rows * a.kv_heads) * kSmall);
+  taken.take((pairs / kUnitQueries + load.rows * a.kv_heads + 2 * load.threads) * kSmall);
   const std::int64_t partial = kUnitQueries * (a.v_dim + 2) * 4;
   const std::int64_t query = (a.qk_dim + 31) / 32 * 32 * 4;
   taken.take(load.threads *

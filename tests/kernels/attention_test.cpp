@@ -181,6 +181,14 @@ TEST_CASE("parts of a long context are joined in their order, cut or not") {
     }
 }
 
+TEST_CASE("heads of a short context are shared by threads") {
+  for (const Numerics n : kNumerics)
+    for (const std::int64_t heads : {9, 16, 37}) {
+      Problem p(n, {heads, 1, 576, 512, true}, 250);
+      for (const int threads : {1, 2, 3, 7}) check(p, {249}, {16}, threads);
+    }
+}
+
 TEST_CASE("windows and sinks") {
   for (const Numerics n : kNumerics)
     for (const std::int64_t window : {1, 5, 128, 300, 1100}) {
