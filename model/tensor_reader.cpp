@@ -93,7 +93,7 @@ bool any_odd_scale(std::span<const std::byte> bytes, DType dtype) {
                               : any_odd_scale(bytes, static_cast<std::uint16_t>(limit));
 }
 
-constexpr std::byte kE8M0NaN{0xff};
+constexpr std::byte kE8M0NaN{0xff}, kE8M0Limit{127 + 100};
 
 }  // namespace
 
@@ -170,7 +170,9 @@ Status TensorReader::look(std::span<const std::byte> rows) const {
                 at);
   }
   for (std::size_t at = 0; dtype() == DType::kU8 && at < rows.size(); ++at)
-    if (rows[at] == kE8M0NaN) return told("a scale that is no number", at);
+    if (rows[at] >= kE8M0Limit)
+      return told(rows[at] == kE8M0NaN ? "a scale that is no number" : "a scale of 2^100 or more",
+                  at);
   return {};
 }
 

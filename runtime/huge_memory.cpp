@@ -50,7 +50,9 @@ std::byte* HugeMemory::take(std::size_t bytes) {
   const auto fits = [&](const auto& run) { return run.second >= bytes; };
   auto found = std::find_if(free_.begin(), free_.end(), fits);
   if (found == free_.end()) {
-    add_chunk(round_up(std::max(bytes, kChunkBytes), kHugePageBytes));
+    const std::size_t least = round_up(bytes, kHugePageBytes);
+    // Address space may be short where memory is not.
+    if (!add_chunk(std::max(least, kChunkBytes)) && !add_chunk(least)) throw std::bad_alloc();
     found = std::find_if(free_.begin(), free_.end(), fits);
   }
   const auto [begin, size] = *found;
@@ -97,10 +99,10 @@ std::size_t HugeMemory::mapped_bytes() const {
 }
 
 /// Adjacent chunks stay two: a run is never cut across them.
-void HugeMemory::add_chunk(std::size_t bytes) {
+bool HugeMemory::add_chunk(std::size_t bytes) {
   void* const p = mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
+  if (p == MAP_FAILED) return false;
   auto* const start = static_cast<std::byte*>(p);
   const std::size_t before =
       (kHugePageBytes - reinterpret_cast<std::uintptr_t>(p) % kHugePageBytes) % kHugePageBytes;
@@ -109,6 +111,7 @@ void HugeMemory::add_chunk(std::size_t bytes) {
   madvise(start + before, bytes, MADV_HUGEPAGE);  // without them all is the same, only slower
   chunks_.emplace(start + before, bytes);
   free_.emplace(start + before, bytes);
+  return true;
 }
 
 }  // namespace troupe

@@ -34,7 +34,7 @@ class HugeMemory {
 
  private:
   using Runs = std::map<std::byte*, std::size_t>;  // begin, bytes
-  void add_chunk(std::size_t bytes);
+  bool add_chunk(std::size_t bytes);
 
   mutable std::mutex mutex_;
   Runs free_;    // guarded by mutex_; no two touch within a chunk

@@ -28,7 +28,7 @@ struct ProtocolRange {
   std::uint32_t newest = 1;
   bool operator==(const ProtocolRange&) const = default;
 };
-inline constexpr ProtocolRange kProtocol{1, 1};
+inline constexpr ProtocolRange kProtocol{2, 2};
 
 /// What a bulk-lane connection must present; drawn by the Supervisor for each pair of nodes.
 using FabricToken = std::array<std::byte, 32>;

@@ -195,7 +195,7 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   out.role = role->get<std::string>();
   if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
   if (out.role != "system" && out.role != "user" && out.role != "assistant") {
-    return fields.fail("messages", where + ".role must be system, user or assistant, not '" +
+    return fields.fail("messages", where + ".role must be system, developer, user or assistant, not '" +
                                        out.role.substr(0, 64) + "'.");
   }
   refuse_unsupported_in_message(fields, where, value);

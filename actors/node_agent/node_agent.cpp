@@ -332,7 +332,7 @@ void NodeAgent::take(const Discard& discard, const Envelope&, Effects& effects) 
 }
 
 void NodeAgent::take(const Stop& stop, const Envelope&, Effects& effects) {
-  voice_.say("The head stops the cluster: " + stop.reason, effects);
+  voice_.say("The head stops this worker: " + stop.reason, effects);
   voice_.tell_head(Leave{"the cluster stops"}, effects);
   end(0, "the cluster stops", effects);
 }

@@ -114,10 +114,11 @@ class PlacementLifecycle {
 
   // planning.cpp: what it is
   static Error kept_out(const SupervisorTurn& turn);
-  /// And how many tokens a step may have then.
+  /// And how many tokens a step may have then; caches of so many bytes, if they were set.
   struct First {
     Placement placement;
     std::int32_t step_tokens = 0;
+    std::uint64_t cache_bytes = 0;
   };
   Result<First> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
   static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorTurn& turn);

@@ -5,15 +5,13 @@
 #include "actors/supervisor/times.h"
 #include "model/placement/compute_room.h"
 #include "model/placement/next_step.h"
+#include "runtime/byte_size.h"
 
 // What the next version of the placement is: the first one, what is missing after a loss, or a step
 // on the way to where the experts should be.
 
 namespace troupe {
 namespace {
-
-/// Steps are made smaller down to this where memory to compute with lacks.
-constexpr std::int32_t kStepTokensMin = 8;
 
 /// One background step changes this many layers and loads this much: short enough that a loss or a
 /// drain never waits long for it.
@@ -124,6 +122,9 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   }
   const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
   step_tokens_ = placement->step_tokens;
+  if (placement->cache_bytes > 0 && turn.options.engine.kv_cache_memory == 0)
+    turn.record("placement", "KV caches have " + format_byte_size(placement->cache_bytes) +
+                                 " each, so that every device has memory to compute with.");
   if (step_tokens_ < asked)
     turn.record("placement", "Devices have memory to compute with for steps of " +
                                  std::to_string(step_tokens_) +
@@ -149,29 +150,26 @@ Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& 
   input.before.experts = held_experts(input, turn.members);
   const auto planned = [](const ReplanInput& in) { return plan_placement(in.base); };
   const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };
-  // What has served once goes on with what is left, though its largest steps may take more memory.
-  if (!held) {
-    // What is wanted may be more than there is room for: the goal says what is missing then.
-    const auto begin = [&](const auto& plan) -> Result<First> {
-      ReplanInput own = input;
-      auto placement = plan_to_compute(own.base, compute_costs(own, turn),
-                                       [&] { return plan(own); }, kStepTokensMin);
-      if (!placement) return placement.error();
-      return First{std::move(*placement), own.base.engine.max_num_batched_tokens};
-    };
-    auto first = begin(planned);
-    auto other = first ? first : begin(repaired);
-    return other ? other : first;
-  }
-  const auto as_asked = [&](Result<Placement> placement) -> Result<First> {
+  const auto begin = [&](const auto& plan) -> Result<First> {
+    ReplanInput own = input;
+    auto placement = plan_to_compute(own.base, compute_costs(own, turn), [&] { return plan(own); },
+                                     kStepTokensMin);
     if (!placement) return placement.error();
-    return First{std::move(*placement), input.base.engine.max_num_batched_tokens};
+    const EngineOptions& engine = own.base.engine;
+    return First{std::move(*placement), engine.max_num_batched_tokens, engine.kv_cache_memory};
   };
-  auto first = as_asked(repaired(input));
-  if (first) return first;
-  // What they hold may be more than what their devices can serve.
-  input.before = {};
-  auto other = as_asked(planned(input));
+  // What is wanted may be more than there is room for: the goal says what is missing then. And what
+  // members hold may be more than what their devices can serve.
+  auto first = held ? begin(repaired) : begin(planned);
+  auto other = first ? first : held ? begin(planned) : begin(repaired);
+  if (other || !held) return other ? other : first;
+  // What has served once goes on with what is left, though its steps may take more memory.
+  const auto without = [&](Result<Placement> placement) -> Result<First> {
+    if (!placement) return placement.error();
+    return First{std::move(*placement), kStepTokensMin, 0};
+  };
+  other = without(repaired(input));
+  if (!other) other = without(planned(input));
   return other ? other : first;
 }
 

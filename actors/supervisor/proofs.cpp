@@ -193,8 +193,14 @@ void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& pro
     std::ranges::move(names, std::back_inserter(under_way->second.waiting));
     return;
   }
-  const std::uint64_t left = first_left_.try_emplace(node, kFirstBytes).first->second;
+  const std::uint64_t left =
+      std::exchange(first_left_.try_emplace(node, kFirstBytes).first->second, 0);
   if (left > 0) read_on({node, turn.now + kReadDeadline, left, std::move(names)}, turn);
+}
+
+void Proofs::version_loads() {
+  first_left_.clear();
+  for (auto& [number, reading] : readings_) reading.bytes_left += kFirstBytes;
 }
 
 void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
@@ -234,8 +240,9 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   if (reading) {
     Reading& goes_on = reading.mapped();
     goes_on.bytes_left -= std::min(goes_on.bytes_left, read.bytes);
-    first_left_[goes_on.node] = goes_on.bytes_left;
-    if (!goes_on.waiting.empty() && goes_on.bytes_left > 0) read_on(std::move(goes_on), turn);
+    const bool more = !goes_on.waiting.empty() && goes_on.bytes_left > 0;
+    first_left_[goes_on.node] = more ? 0 : goes_on.bytes_left;
+    if (more) read_on(std::move(goes_on), turn);
   }
   if (!keep.tensors.empty()) turn.effects.add(std::move(keep));
   const auto dispute = disputes_.find(kHeadNode);

@@ -40,7 +40,7 @@ class Proofs {
   void take(const TensorsRead& read, SupervisorTurn& turn);
   void member_gone(NodeId node);
   /// Of what is reported from now on, a part is read first again.
-  void version_loads() { first_left_.clear(); }
+  void version_loads();
   /// It discards what it made of these, if it serves with none of it: that accuses nobody any more.
   void let_go(NodeId node, const std::vector<std::string>& tensors);
   /// A dispute or a first reading that concerns one of these nodes is open.
@@ -105,7 +105,8 @@ class Proofs {
   std::set<std::string> unconfirmed_;
   std::map<NodeId, Dispute> disputes_;         ///< by who read otherwise; kHeadNode: the head
   std::map<std::uint64_t, Reading> readings_;  ///< by number
-  std::map<NodeId, std::uint64_t> first_left_;  ///< bytes of this version's reports still to read
+  /// Bytes of this version's reports still to read first; 0 while a reading has them.
+  std::map<NodeId, std::uint64_t> first_left_;
   std::uint64_t next_reading_ = 1;
   bool background_ = false;    ///< the head reads what is left to confirm
   bool head_differs_ = false;  ///< from what was confirmed: said once

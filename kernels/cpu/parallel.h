@@ -65,7 +65,12 @@ void parallel_pieces(const Stream& stream, const Pieces& pieces, const Body& bod
 /// Calls body(thread, first, last) over pieces of [0, count).
 template <class Body>
 void parallel_ranges(const Stream& stream, std::size_t count, double work_ns, const Body& body) {
-  const Pieces pieces(worthwhile_threads(stream, work_ns), work_ns);
+  const int threads = worthwhile_threads(stream, work_ns);
+  if (threads > 1 && count <= static_cast<std::size_t>(threads)) {
+    stream.pool()->parallel_for(count, [&](int thread, std::size_t i) { body(thread, i, i + 1); });
+    return;
+  }
+  const Pieces pieces(threads, work_ns);
   const auto cut = [&](std::size_t i) {
     return static_cast<std::size_t>(static_cast<double>(count) * pieces.before(i));
   };

@@ -114,9 +114,11 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
     std::vector<Load> loads = loads_of(input, *placement, step);
     std::uint64_t& kv = input.engine.kv_cache_memory;
     if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(loads, *placement)) > 0) {
-      placement = plan();
-      if (!placement) return lacks ? Result<Placement>(*lacks) : placement;
-      loads = loads_of(input, *placement, step);
+      // It may not hold one sequence any more: then steps are what can become smaller.
+      if (auto fewer = plan()) {
+        placement = std::move(fewer);
+        loads = loads_of(input, *placement, step);
+      }
     }
     const Load* worst = most_lacking(loads);
     if (!worst) return placement;

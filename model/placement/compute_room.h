@@ -23,6 +23,9 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
                                                  const Placement& placement,
                                                  const ComputeCosts& costs);
 
+/// Steps are made smaller down to this where memory to compute with lacks.
+inline constexpr std::int32_t kStepTokensMin = 8;
+
 /// What steps of so many tokens take.
 using CostsOfSteps = std::function<ComputeCosts(std::int32_t tokens)>;
 

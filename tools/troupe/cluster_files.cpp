@@ -190,16 +190,17 @@ ClusterFiles::~ClusterFiles() {
 
 std::string ClusterFiles::join_path() const { return state_dir_ + "/join"; }
 
+HostPort found_at(const HostPort& listening) {
+  const std::string& host = listening.host;
+  const bool everywhere = host == "0.0.0.0" || host == "::" || host.empty();
+  return everywhere ? HostPort{host_name(), listening.port} : listening;
+}
+
 Status ClusterFiles::write_join(const HostPort& listening) const {
   JoinFile join;
-  const bool everywhere =
-      listening.host == "0.0.0.0" || listening.host == "::" || listening.host.empty();
-  if (everywhere) {
-    join.heads.push_back(to_string({host_name(), listening.port}));
+  join.heads.push_back(to_string(found_at(listening)));
+  if (found_at(listening) != listening)
     join.heads.push_back(to_string({"127.0.0.1", listening.port}));
-  } else {
-    join.heads.push_back(to_string(listening));
-  }
   join.worker = credentials.worker;
   return write_join_file(join_path(), join);
 }

@@ -11,6 +11,9 @@
 
 namespace troupe::cli {
 
+/// Where others find a head that listens there: by the name of this machine if it does everywhere.
+HostPort found_at(const HostPort& listening);
+
 /// What a head keeps in its state folder, and the lock that makes it the only one there. Files:
 /// credentials.pem, join, cluster-id, incarnation, next-node, known, format, lock.
 class ClusterFiles final : public StateKeeper {

@@ -20,7 +20,7 @@ int run(const CommonOptions& common, const HeadFlags& flags) {
                "The head listens on %s. On each worker run:\n  %s worker --head %s%s\n"
                "(on another machine with a copy of %s and --join FILE)\n",
                to_string((*process)->control_address()).c_str(), common.program.c_str(),
-               to_string((*process)->control_address()).c_str(), join.c_str(),
+               to_string(found_at((*process)->control_address())).c_str(), join.c_str(),
                (*process)->files().join_path().c_str());
   std::thread announcer([&] {
     while (!(*process)->closing() && !(*process)->head().wait_ready(std::chrono::seconds(1))) {

@@ -18,7 +18,7 @@ namespace troupe::cli {
 namespace {
 
 constexpr const char* kName = "troupe-known ";
-constexpr const char* kFormat = "2";
+constexpr const char* kFormat = "3";
 /// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
 constexpr std::size_t kFactsMax = 1u << 22;
 

@@ -58,7 +58,7 @@ class Recorder : public ControlEvents {
 };
 
 inline Envelope envelope_of(Message message) { return {{}, {}, message_of(std::move(message))}; }
-inline Envelope greeting() { return envelope_of(Greeting{{1, 1}, "c", "v", "/m", "h", {}}); }
+inline Envelope greeting() { return envelope_of(Greeting{kProtocol, "c", "v", "/m", "h", {}}); }
 
 /// A head that greets whoever comes and sends Renew back as Renewed.
 struct Head {

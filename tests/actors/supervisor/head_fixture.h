@@ -59,6 +59,7 @@ inline SupervisorOptions options() {
 
 inline Join good_join(std::int32_t pid = 100) {
   Join j;
+  j.protocol = kProtocol;
   j.version = "0.1.0";
   j.host = "here";
   j.pid = pid;

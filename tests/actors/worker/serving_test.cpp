@@ -396,7 +396,8 @@ TEST_CASE("the group of a failed device has nothing here any more") {
   const MessagePtr answer = ask(node);
   REQUIRE(std::holds_alternative<NotHere>(*answer));
   CHECK(std::get<NotHere>(*answer).call == 7);
-  CHECK(std::get<NotHere>(*answer).reason == "an uncorrectable error");
+  CHECK(std::get<NotHere>(*answer).reason ==
+        "The device has failed: an uncorrectable error.");
 }
 
 /// Where an effect of that kind comes in the order; -1: nowhere.

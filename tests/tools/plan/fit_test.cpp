@@ -168,8 +168,6 @@ void take(FitQuestion q, const Remedy& remedy) {
     q.engine.max_model_len = std::stoll(remedy.value);
   } else if (remedy.flag == "--kv-cache-dtype") {
     q.engine.numerics = Numerics::kBf16KvFp8;
-  } else if (remedy.flag == "--max-num-batched-tokens") {
-    q.engine.max_num_batched_tokens = std::stoi(remedy.value);
   } else {
     FAIL("unexpected");
   }

@@ -22,9 +22,7 @@ constexpr std::int64_t kSurvivalNodesMax = 64;
 class Trial {
  public:
   explicit Trial(const FitQuestion& q)
-      : q_(q),
-        costs_(model_costs(q.spec, *q.engine.numerics)),
-        compute_(compute_costs(q.spec, step_load(q.engine, *q.engine.numerics, q.threads))) {
+      : q_(q), costs_(model_costs(q.spec, *q.engine.numerics)) {
     input_.base.devices = devices_of(q.nodes);
     input_.base.model = costs_;
     input_.base.engine = q.engine;
@@ -35,11 +33,12 @@ class Trial {
       if (q.tier_memory > 0) input_.tier_bytes[d.device.node] = q.tier_memory;
   }
 
-  /// With the flags as they are. A cache that leaves too little for computing is made smaller.
-  Result<Fit> run() {
-    const auto costs = [this](std::int32_t) { return compute_; };
-    auto placement = plan_to_compute(input_.base, costs, [this] { return plan(); },
-                                     q_.engine.max_num_batched_tokens);
+  /// With the flags as they are. A cache that leaves too little for computing is made smaller, and
+  /// so are steps, down to `least_tokens`.
+  Result<Fit> run(std::int32_t least_tokens = kStepTokensMin) {
+    auto placement = plan_to_compute(
+        input_.base, [this](std::int32_t tokens) { return compute(tokens); },
+        [this] { return plan(); }, least_tokens);
     if (!placement) return placement.error();
     Fit fit;
     fit.engine = input_.base.engine;
@@ -68,9 +67,16 @@ class Trial {
     return placement;
   }
 
+  ComputeCosts compute(std::int32_t tokens) const {
+    EngineOptions engine = q_.engine;
+    engine.max_num_batched_tokens = tokens;
+    return compute_costs(q_.spec, step_load(engine, *engine.numerics, q_.threads));
+  }
+
   void measure(Fit& fit) const {
     std::map<DeviceRef, std::uint64_t> memory, spare;
-    auto compute = compute_bytes(input_.base, fit.placement, compute_);
+    auto compute = compute_bytes(input_.base, fit.placement,
+                                 this->compute(fit.engine.max_num_batched_tokens));
     for (const auto& d : input_.base.devices) memory[d.device] = d.memory_total;
     for (const auto& layer : fit.placement.experts) {
       std::set<std::int32_t> seen;
@@ -99,7 +105,6 @@ class Trial {
 
   const FitQuestion& q_;
   const ModelCosts costs_;
-  const ComputeCosts compute_;
   ReplanInput input_;
 };
 
@@ -136,12 +141,14 @@ Result<Fit> fewest_stages(const FitQuestion& q) {
                                 : std::min<std::int64_t>(q.spec.num_layers(), devices);
   FitQuestion tried = q;
   std::optional<Error> first;
-  for (std::int64_t stages = 1; stages <= most; ++stages) {
-    tried.engine.pipeline_parallel_size = static_cast<std::int32_t>(stages);
-    auto fit = Trial(tried).run();
-    if (fit || fit.error().code != ErrorCode::kResourceExhausted) return fit;
-    if (!first) first = fit.error();
-  }
+  // Rather more stages than smaller steps.
+  for (const std::int32_t least : {q.engine.max_num_batched_tokens, kStepTokensMin})
+    for (std::int64_t stages = 1; stages <= most; ++stages) {
+      tried.engine.pipeline_parallel_size = static_cast<std::int32_t>(stages);
+      auto fit = Trial(tried).run(least);
+      if (fit || fit.error().code != ErrorCode::kResourceExhausted) return fit;
+      if (!first) first = fit.error();
+    }
   return *first;
 }
 

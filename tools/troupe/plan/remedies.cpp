@@ -101,12 +101,6 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
     try_with("--data-parallel-size", "1", [](FitQuestion& t) { t.engine.data_parallel_size = 1; });
   if (q.engine.kv_cache_memory > 0)
     try_with("--kv-cache-memory", "0", [](FitQuestion& t) { t.engine.kv_cache_memory = 0; });
-  for (std::int32_t rows = q.engine.max_num_batched_tokens / 2; rows >= 64; rows /= 2) {
-    const std::size_t before = remedies.size();
-    try_with("--max-num-batched-tokens", std::to_string(rows),
-             [&](FitQuestion& t) { t.engine.max_num_batched_tokens = rows; });
-    if (remedies.size() > before) break;
-  }
   if (!q.choose_pipeline) {
     FitQuestion tried = q;
     tried.choose_pipeline = true;

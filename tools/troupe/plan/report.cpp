@@ -114,7 +114,12 @@ std::string layout_text(const FitQuestion& q, const Fit& fit) {
     if (layout.slots_min < layout.slots_max) text += std::to_string(layout.slots_min) + " to ";
     text += std::to_string(layout.slots_max) + " on a device";
   }
-  return text + ".\n";
+  text += ".\n";
+  if (fit.engine.max_num_batched_tokens < q.engine.max_num_batched_tokens)
+    text += "Steps have " + counted(fit.engine.max_num_batched_tokens, "token") + ", not " +
+            std::to_string(q.engine.max_num_batched_tokens) +
+            ": computing with more takes more memory than there is.\n";
+  return text;
 }
 
 std::string survival_text(const FitQuestion& q, const Fit& fit) {
