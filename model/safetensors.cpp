@@ -109,8 +109,8 @@ Result<std::uint64_t> safetensors_header_length(std::span<const std::byte> head,
     return corrupt(file + " has " + std::to_string(file_size) +
                    " bytes, too few for a safetensors file; it is truncated");
   if (std::memcmp(head.data(), "version ", 8) == 0)
-    return corrupt(file + " is no safetensors file; it looks like a pointer of Git LFS: get the file "
-                          "itself with `git lfs pull`");
+    return corrupt(file + " is no safetensors file; it looks like a pointer of Git LFS: get the "
+                          "file itself with `git lfs pull`");
   const std::uint64_t length = read_length(head);
   if (length > file_size - 8)
     return corrupt(file + " claims a header of " + std::to_string(length) +

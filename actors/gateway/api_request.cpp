@@ -195,8 +195,9 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   out.role = role->get<std::string>();
   if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
   if (out.role != "system" && out.role != "user" && out.role != "assistant") {
-    return fields.fail("messages", where + ".role must be system, developer, user or assistant, not '" +
-                                       out.role.substr(0, 64) + "'.");
+    return fields.fail("messages",
+                       where + ".role must be system, developer, user or assistant, not '" +
+                           out.role.substr(0, 64) + "'.");
   }
   refuse_unsupported_in_message(fields, where, value);
   const auto content = value.find("content");

@@ -73,7 +73,8 @@ struct Metrics::Impl {
   Counter& prefix_hits =
       counter("troupe:prefix_cache_hits_total", "Tokens found in the prefix cache.");
   Counter& prompt_tokens =
-      counter("troupe:prompt_tokens_total", "Prompt tokens of accepted requests, computed or found in the prefix cache.");
+      counter("troupe:prompt_tokens_total",
+              "Prompt tokens of accepted requests, computed or found in the prefix cache.");
   Counter& generation_tokens =
       counter("troupe:generation_tokens_total", "Tokens that were generated.");
   Counter& preemptions =

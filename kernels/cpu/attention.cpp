@@ -20,8 +20,8 @@ using cpu::PartialSoftmax;
 
 /// Fewer pieces of work a thread than this, and the context is cut.
 constexpr std::int64_t kPiecesAThread = 4;
-/// Fewer pieces than threads even so, and units have fewer queries, down to this: what they share is
-/// made ready for each of them.
+/// Fewer pieces than threads even so, and units have fewer queries, down to this: what they share
+/// is made ready for each of them.
 constexpr std::int64_t kUnitQueriesMin = 8;
 /// A guess, for what is worth a thread.
 constexpr double kFlopsPerNs = 150, kFlopsPerNsReference = 5;

@@ -23,8 +23,8 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
       "2048, or what devices have memory for)");
   add("--block-size", o.block_size, "KV cache positions a block (default: 16)");
   add("--kv-cache-memory", flags.kv_cache_memory,
-      "KV cache of each shard, as 512MiB, 80GiB or bytes (default: half of what its device has left, "
-      "at most 4GiB, but room for the longest sequence)");
+      "KV cache of each shard, as 512MiB, 80GiB or bytes (default: half of what its device has "
+      "left, at most 4GiB, but room for the longest sequence)");
   add("--kv-cache-dtype", flags.kv_cache_dtype,
       "auto, bf16 or fp8: how keys and values are kept; part of the numerics (default: auto)");
   command
