@@ -104,12 +104,13 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
                                   const std::function<Result<Placement>()>& plan,
                                   std::int32_t least_tokens) {
   const EngineOptions asked = input.engine;
+  const auto whole = plan();  // weights and caches, whatever a step has
+  if (!whole) return whole;
   std::optional<Error> lacks;
   for (std::int32_t tokens = asked.max_num_batched_tokens;; tokens /= 2) {
     input.engine = asked;
     input.engine.max_num_batched_tokens = tokens;
-    auto placement = plan();
-    if (!placement) return lacks ? Result<Placement>(*lacks) : placement;
+    auto placement = whole;
     const ComputeCosts step = costs(tokens);
     std::vector<Load> loads = loads_of(input, *placement, step);
     std::uint64_t& kv = input.engine.kv_cache_memory;
