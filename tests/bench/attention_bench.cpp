@@ -3,7 +3,6 @@
 ///
 ///     build/tests/bench/attention_bench [threads] [family] [case]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,27 +13,13 @@
 
 #include "kernels/attention.h"
 #include "runtime/float_mode.h"
+#include "tests/bench/timing.h"
 
 using namespace troupe;
+using namespace troupe::timing;
 using namespace troupe::kernels;
 
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-template <class Body>
-double best_time(double budget, const Body& body) {
-  body();
-  double best = 1e9;
-  for (const double end = seconds() + budget; seconds() < end;) {
-    const double start = seconds();
-    body();
-    best = std::min(best, seconds() - start);
-  }
-  return best;
-}
 
 /// Bytes a second that all threads together read from memory.
 double read_ceiling(ThreadPool& pool) {

@@ -7,7 +7,6 @@
 /// begins when the first one has got A tokens (0: at once). The answer has the seconds, since that
 /// line, when each stream began and when its tokens came: {"begin": [...], "tokens": [[...], ...]}.
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -19,14 +18,12 @@
 
 #include "actors/api/cluster.h"
 #include "runtime/log.h"
+#include "tests/bench/timing.h"
 
 using nlohmann::json;
+using troupe::timing::seconds;
 
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 [[noreturn]] void end_with(const std::string& message) {
   std::fprintf(stderr, "engine_bench: %s\n", message.c_str());

@@ -4,7 +4,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,28 +12,13 @@
 
 #include "kernels/linear.h"
 #include "runtime/float_mode.h"
+#include "tests/bench/timing.h"
 
 using namespace troupe;
+using namespace troupe::timing;
 using namespace troupe::kernels;
 
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// The shortest of several timings of about `budget` seconds in all.
-template <class Body>
-double best_time(double budget, const Body& body) {
-  body();
-  double best = 1e9;
-  for (const double end = seconds() + budget; seconds() < end;) {
-    const double start = seconds();
-    body();
-    best = std::min(best, seconds() - start);
-  }
-  return best;
-}
 
 /// Reads all of it, as wide as every machine with `bf16` can.
 [[gnu::target("avx2")]] std::uint64_t read_all(const std::byte* from, std::size_t bytes) {

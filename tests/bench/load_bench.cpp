@@ -15,14 +15,12 @@
 #include "runtime/log.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
+#include "tests/bench/timing.h"
 
 using namespace troupe;
+using namespace troupe::timing;
 
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 [[noreturn]] void end_with(const std::string& message) {
   std::fprintf(stderr, "load_bench: %s\n", message.c_str());

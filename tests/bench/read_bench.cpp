@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -25,16 +24,14 @@
 
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
+#include "tests/bench/timing.h"
 
 using namespace troupe;
+using namespace troupe::timing;
 
 namespace {
 
 constexpr std::uint64_t kLine = 64, kPage = 4096;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Stretch {
   std::uint64_t offset = 0, bytes = 0;
