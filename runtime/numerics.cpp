@@ -5,7 +5,8 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<Numerics, 3> kAll = {Numerics::kReference, Numerics::kBf16KvFp8,
+constexpr std::array<Numerics, 5> kAll = {Numerics::kReference, Numerics::kAvx512Bf16KvFp8,
+                                          Numerics::kAvx512Bf16, Numerics::kBf16KvFp8,
                                           Numerics::kBf16};
 
 }  // namespace
@@ -20,6 +21,10 @@ std::string_view to_string(Numerics n) {
       return "bf16";
     case Numerics::kBf16KvFp8:
       return "bf16+kv_fp8";
+    case Numerics::kAvx512Bf16:
+      return "avx512_bf16";
+    case Numerics::kAvx512Bf16KvFp8:
+      return "avx512_bf16+kv_fp8";
   }
   return "unknown";
 }
@@ -43,10 +48,14 @@ std::string in_words(std::span<const Numerics> numerics) {
   return words.empty() ? "none" : words;
 }
 
-/// All but `reference` are defined by fused multiply-adds.
+/// All but `reference` are defined by fused multiply-adds; those of pairs in one chain are only
+/// computed by the instruction that does so.
 std::vector<Numerics> numerics_of(CpuFamily family) {
   if (family == CpuFamily::kBaseline) return {Numerics::kReference};
-  return {kAll.begin(), kAll.end()};
+  std::vector<Numerics> all;
+  for (const Numerics n : kAll)
+    if (!sums_in_one_chain(n) || family >= CpuFamily::kAvx512) all.push_back(n);
+  return all;
 }
 
 }  // namespace troupe

@@ -19,9 +19,11 @@ enum class Numerics : std::uint8_t {
   // 1 to 3 were families of instructions, each with bits of its own.
   kBf16 = 4,       ///< version 1 of `bf16`: the same bits on every processor
   kBf16KvFp8 = 5,  ///< the same with a KV cache of e4m3
+  kAvx512Bf16 = 6,  ///< version 1 of `avx512_bf16`: faster where AMX is not, other bits
+  kAvx512Bf16KvFp8 = 7,
 };
 
-/// "reference", "bf16", "bf16+kv_fp8".
+/// "reference", "bf16", "bf16+kv_fp8", "avx512_bf16", "avx512_bf16+kv_fp8".
 std::string_view to_string(Numerics numerics);
 std::optional<Numerics> parse_numerics(std::string_view name);
 /// Whether a number that came from outside is one.
@@ -40,7 +42,12 @@ constexpr DType wire_type(Numerics n) {
 }
 /// How the KV cache holds them.
 constexpr DType kv_type(Numerics n) {
-  return n == Numerics::kBf16KvFp8 ? DType::kF8E4M3 : wire_type(n);
+  const bool fp8 = n == Numerics::kBf16KvFp8 || n == Numerics::kAvx512Bf16KvFp8;
+  return fp8 ? DType::kF8E4M3 : wire_type(n);
+}
+/// Whether products sum a block's pairs of k in one chain, not the even and the odd k apart.
+constexpr bool sums_in_one_chain(Numerics n) {
+  return n == Numerics::kAvx512Bf16 || n == Numerics::kAvx512Bf16KvFp8;
 }
 
 }  // namespace troupe

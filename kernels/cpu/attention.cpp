@@ -28,6 +28,7 @@ constexpr double kFlopsPerNs = 150, kFlopsPerNsReference = 5;
 
 const AttentionKernel& kernel_of(const Stream& stream) {
   if (stream.numerics() == Numerics::kReference) return cpu::kAttentionReference;
+  if (sums_in_one_chain(stream.numerics())) return cpu::kAttentionDot;
   switch (stream.family()) {
     case CpuFamily::kAvx2: return cpu::kAttentionAvx2;
     case CpuFamily::kAvx512: return cpu::kAttentionAvx512;

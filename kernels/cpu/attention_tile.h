@@ -57,5 +57,6 @@ struct AttentionKernel {
 };
 
 extern const AttentionKernel kAttentionReference, kAttentionAvx2, kAttentionAvx512, kAttentionAmx;
+extern const AttentionKernel kAttentionDot;  ///< of `avx512_bf16`
 
 }  // namespace troupe::kernels::cpu

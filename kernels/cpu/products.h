@@ -50,9 +50,11 @@ const ProductKernels& products_reference();
 const ProductKernels& products_avx2();
 const ProductKernels& products_avx512();
 const ProductKernels& products_amx();
+const ProductKernels& products_dot();  ///< of `avx512_bf16`
 
 inline const ProductKernels& product_kernels(const Stream& stream) {
   if (stream.numerics() == Numerics::kReference) return products_reference();
+  if (sums_in_one_chain(stream.numerics())) return products_dot();
   switch (stream.family()) {
     case CpuFamily::kBaseline: break;
     case CpuFamily::kAvx2: return products_avx2();

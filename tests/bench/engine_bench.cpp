@@ -1,6 +1,6 @@
 /// Troupe in one process, for tests/bench/run to ask.
 ///
-///     engine_bench MODEL THREADS [KV_CACHE_BYTES]
+///     engine_bench MODEL THREADS [KV_CACHE_BYTES [NUMERICS]]
 ///
 /// Loads, prints {"load_s": S}, then answers each line of its input, which describes streams that
 /// run together: {"streams": [{"prompt": [ids], "tokens": N, "seed": S, "after": A}, ...]}. Each
@@ -97,7 +97,7 @@ class Run {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: engine_bench MODEL THREADS [KV_CACHE_BYTES]\n");
+    std::fprintf(stderr, "usage: engine_bench MODEL THREADS [KV_CACHE_BYTES [NUMERICS]]\n");
     return 2;
   }
   if (!troupe::init_log({"warn", "engine_bench", false}).ok()) return 1;
@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
   options.engine.request_timeout_s = 3600;
   options.threads = std::atoi(argv[2]);
   if (argc > 3) options.engine.kv_cache_memory = std::strtoull(argv[3], nullptr, 10);
+  if (argc > 4) options.engine.numerics = troupe::parse_numerics(argv[4]);
   const double start = seconds();
   const auto cluster = troupe::Cluster::start(options);
   if (!cluster.ok()) end_with(cluster.error().message);

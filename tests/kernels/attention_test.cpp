@@ -155,7 +155,7 @@ void check(Problem& p, const std::vector<std::int32_t>& positions,
 }
 
 TEST_CASE("attention of every family is its scalar twin's, whatever the shape") {
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const Shape& s : kShapes) {
       Problem p(n, s, 300);
       check(p, {299}, {16}, 1);
@@ -166,7 +166,7 @@ TEST_CASE("attention of every family is its scalar twin's, whatever the shape") 
 }
 
 TEST_CASE("blocks of any size and threads of any number give the same bits") {
-  for (const Numerics n : kNumerics) {
+  for (const Numerics n : all_numerics()) {
     Problem p(n, kMla, 700);
     check(p, last_positions(700, 3), {1, 7, 16, 100, 256}, 4);
     check(p, {3, 650, 256, 255, 511, 512}, {16}, 2);
@@ -174,7 +174,7 @@ TEST_CASE("blocks of any size and threads of any number give the same bits") {
 }
 
 TEST_CASE("parts of a long context are joined in their order, cut or not") {
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const std::int64_t count : {1024, 1025, 2304, 5000}) {
       Problem p(n, {2, 1, 48, 33, true}, count);
       check(p, {static_cast<std::int32_t>(count - 1)}, {64}, 1 + static_cast<int>(count % 4));
@@ -182,7 +182,7 @@ TEST_CASE("parts of a long context are joined in their order, cut or not") {
 }
 
 TEST_CASE("heads of a short context are shared by threads") {
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const std::int64_t heads : {9, 16, 37}) {
       Problem p(n, {heads, 1, 576, 512, true}, 250);
       for (const int threads : {1, 2, 3, 7}) check(p, {249}, {16}, threads);
@@ -190,7 +190,7 @@ TEST_CASE("heads of a short context are shared by threads") {
 }
 
 TEST_CASE("windows and sinks") {
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const std::int64_t window : {1, 5, 128, 300, 1100}) {
       Problem p(n, {8, 2, 32, 48}, 1400);
       p.window = window;
@@ -227,7 +227,7 @@ TEST_CASE("a row depends neither on the rows beside it nor on the threads") {
 }
 
 TEST_CASE("sequences in one call keep to themselves") {
-  for (const Numerics n : kNumerics) {
+  for (const Numerics n : all_numerics()) {
     Problem a(n, {8, 2, 32, 32}, 270, 5), b(n, {8, 2, 32, 32}, 40, 7);
     const auto q = a.queries(3);
     const std::vector<std::int32_t> positions = {269, 39, 30};
@@ -258,7 +258,7 @@ TEST_CASE("sequences in one call keep to themselves") {
 TEST_CASE("hostile values: what the twin makes of them, and only who sees them") {
   const float kHostile[] = {NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e-38f, 1.2e-38f, 1e-45f,
                             0x1p-126f, 0x1.fffffep-127f, 448.0f, 1e30f, -0.0f};
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const float bad : kHostile) {
       INFO("value " << bad);
       for (const int where : {0, 30, 64}) {  // rotary part of the key, latent, value
@@ -277,7 +277,7 @@ TEST_CASE("hostile values: what the twin makes of them, and only who sees them")
 }
 
 TEST_CASE("scores of any size") {
-  for (const Numerics n : kNumerics)
+  for (const Numerics n : all_numerics())
     for (const float scale : {0.0f, 1e-20f, 40.0f, 1e10f, 1e38f}) {
       Problem p(n, kMla, 600);
       p.scale = scale;

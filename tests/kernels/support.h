@@ -7,15 +7,13 @@
 /// What tests of attention and of rows share.
 namespace troupe::kernels {
 
-inline constexpr Numerics kNumerics[] = {Numerics::kReference, Numerics::kBf16,
-                                         Numerics::kBf16KvFp8};
-
 /// What is tested here, with a cache of e4m3 too.
 inline std::vector<Family> cache_families() {
   std::vector<Family> all;
   for (const Family& f : families()) {
     all.push_back(f);
     if (f.numerics == Numerics::kBf16) all.push_back({Numerics::kBf16KvFp8, f.cpu});
+    if (f.numerics == Numerics::kAvx512Bf16) all.push_back({Numerics::kAvx512Bf16KvFp8, f.cpu});
   }
   return all;
 }

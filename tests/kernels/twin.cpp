@@ -36,7 +36,7 @@ struct Answerer {
     return twin_values(bytes.matrix(), bytes.codes.data());
   }
   TwinSum sum(const StoredQuestion& q, const PackOptions& options = {}) const {
-    return {plain() ? Numerics::kReference : Numerics::kBf16, options.slices,
+    return {numerics, options.slices,
             options.full_precision, q.codes == Codes::kF32};
   }
   float wired(float x) const { return plain() ? x : twin_bf(x); }

@@ -24,8 +24,7 @@ struct Attention {
 
   float rounded(float x) const { return plain ? x : twin_bf(x); }
   float sum(const Row& x, const Row& w) const {
-    return TwinSum{plain ? Numerics::kReference : Numerics::kBf16}(
-        x.data(), w.data(), static_cast<std::int64_t>(x.size()));
+    return TwinSum{c.numerics}(x.data(), w.data(), static_cast<std::int64_t>(x.size()));
   }
   float add(float a, float b, float to) const { return plain ? a * b + to : std::fma(a, b, to); }
 
@@ -90,7 +89,7 @@ float e4m3(float x) {
 
 float cached(Numerics numerics, float x) {
   if (numerics == Numerics::kReference) return x;
-  return numerics == Numerics::kBf16KvFp8 ? e4m3(x) : twin_bf(x);
+  return kv_type(numerics) == DType::kF8E4M3 ? e4m3(x) : twin_bf(x);
 }
 
 std::vector<float> attention(const Context& context, const std::vector<float>& query,

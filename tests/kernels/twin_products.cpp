@@ -67,6 +67,20 @@ float one_value(const StoredMatrix& m, const std::byte* codes, std::int64_t row,
   return flushed((nibble - zero) * scale);
 }
 
+/// P(x, w) of `avx512_bf16`.
+float twin_p_one_chain(const std::vector<float>& x, const std::vector<float>& w) {
+  float sum = 0;
+  for (std::size_t block = 0; block < x.size(); block += 32) {
+    float chain = 0;
+    for (std::size_t i = block; i < std::min(x.size(), block + 32); i += 2) {
+      if (i + 1 < x.size()) chain = std::fma(x[i + 1], w[i + 1], chain);
+      chain = std::fma(x[i], w[i], chain);
+    }
+    sum += chain;
+  }
+  return sum;
+}
+
 /// P(x, w).
 float twin_p(const std::vector<float>& x, const std::vector<float>& w) {
   float sum = 0;
@@ -116,9 +130,10 @@ float TwinSum::slice(const float* x, const float* w, std::int64_t k) const {
     for (std::int64_t i = 0; i < k; ++i) v.push_back(twin_bf(from[i] - twin_bf(from[i])));
     return v;
   };
-  if (!full_precision) return twin_p(upper(x), upper(w));
-  const float sum = twin_p(upper(x), upper(w)) + twin_p(rest(x), upper(w));
-  return f32_weight ? sum + twin_p(upper(x), rest(w)) : sum;
+  const auto p = sums_in_one_chain(numerics) ? twin_p_one_chain : twin_p;
+  if (!full_precision) return p(upper(x), upper(w));
+  const float sum = p(upper(x), upper(w)) + p(rest(x), upper(w));
+  return f32_weight ? sum + p(upper(x), rest(w)) : sum;
 }
 
 float TwinSum::operator()(const float* x, const float* w, std::int64_t k) const {

@@ -127,14 +127,7 @@ void run(const ProductJob& job) {
   ProductPass<Kernel>(job, kernel).run();
 }
 
-void put(const void* x, bool bf16, std::int64_t count, std::byte* out, std::int64_t low_bytes) {
-  const auto* from = static_cast<const std::byte*>(x);
-  auto* to = reinterpret_cast<std::uint16_t*>(out);
-  auto* low = low_bytes > 0 ? reinterpret_cast<std::uint16_t*>(out + low_bytes) : nullptr;
-  bf16 ? put_halves<true>(from, count, to, low) : put_halves<false>(from, count, to, low);
-}
-
-constexpr ProductKernels kKernels = {run, put, 2, true};
+constexpr ProductKernels kKernels = {run, put_pairs, 2, true};
 
 }  // namespace
 

@@ -3,7 +3,9 @@
 #include <immintrin.h>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/scalar_math.h"
 #include "runtime/bf16.h"
@@ -35,6 +37,16 @@ TROUPE_INLINE void save(float* p, F32 x) { _mm512_storeu_ps(p, x); }
 TROUPE_INLINE F32 all(float x) { return _mm512_set1_ps(x); }
 TROUPE_INLINE I32 all(std::int32_t x) { return (I32)_mm512_set1_epi32(x); }
 TROUPE_INLINE F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+/// Pairs of bf16: fma(a_odd, b_odd, sum) is what a_even b_even is added to, by an fma too.
+TROUPE_INLINE F32 add_dot(F32 sum, I32 a, I32 b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+/// One pair of bf16 in all lanes.
+TROUPE_INLINE I32 all_pairs(const std::byte* pair) {
+  std::int32_t both;
+  std::memcpy(&both, pair, sizeof both);
+  return all(both);
+}
 /// a > b ? a : b
 TROUPE_INLINE F32 larger(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 TROUPE_INLINE float largest(F32 x) { return _mm512_reduce_max_ps(x); }

@@ -78,14 +78,15 @@ void score_tile(Products& products, const TileWork& w, Span seen) {
 }
 
 /// The product of the weights with ones.
-inline float sum_weights(const float* p, std::int32_t count) {
+template <bool kOneChain>
+float sum_weights(const float* p, std::int32_t count) {
   float sum = 0;
   for (std::int32_t block = 0; block < count; block += kBlock) {
     float even = 0, odd = 0;
 #pragma GCC unroll 16
     for (int j = 0; j < kBlock; j += 2) {
-      even += p[block + j];
-      odd += p[block + j + 1];
+      if constexpr (kOneChain) even = even + p[block + j + 1] + p[block + j];
+      else even += p[block + j], odd += p[block + j + 1];
     }
     sum += even + odd;
   }
@@ -115,7 +116,9 @@ void weigh(const TileWork& w, std::int64_t i, Span seen) {
     save(s + p, (at >= all(own.first)) & (at < all(own.last)) ? x : all(0.0f));
   }
   w.to_write.max[i] = highest;
-  w.to_write.sum[i] = own.empty() ? 0 : sum_weights(s + blocks.first, blocks.last - blocks.first);
+  w.to_write.sum[i] =
+      own.empty() ? 0
+                  : sum_weights<Products::kOneChain>(s + blocks.first, blocks.last - blocks.first);
   Products::keep_weights(s, blocks.first, blocks.last);
 }
 

@@ -11,6 +11,7 @@ struct FmaProducts {
   using Number = float;
   static constexpr int kRows = kLanes == 16 ? 6 : 3;  // as many as there are registers for
   static constexpr int kStretch = 192;                // k of keys whose panel stays near
+  static constexpr bool kOneChain = false;            // even and odd k have one each
 
   static std::int64_t query_bytes(std::int64_t k_dim) { return (k_dim + 31) / 32 * 32 * 4; }
 

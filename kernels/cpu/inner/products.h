@@ -212,6 +212,14 @@ TROUPE_INLINE void put_halves(const std::byte* x, std::int64_t count, std::uint1
   }
 }
 
+inline void put_pairs(const void* x, bool bf16, std::int64_t count, std::byte* out,
+                      std::int64_t low_bytes) {
+  const auto* from = static_cast<const std::byte*>(x);
+  auto* to = reinterpret_cast<std::uint16_t*>(out);
+  auto* low = low_bytes > 0 ? reinterpret_cast<std::uint16_t*>(out + low_bytes) : nullptr;
+  bf16 ? put_halves<true>(from, count, to, low) : put_halves<false>(from, count, to, low);
+}
+
 /// The same, widened.
 template <bool kBf16>
 TROUPE_INLINE void put_floats(const std::byte* x, std::int64_t count, float* out, float* low) {

@@ -92,9 +92,12 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
     if (fewest_stages(tried)) remedies.push_back({flag, value});
   };
   try_length(q, remedies);
-  if (*q.engine.numerics == Numerics::kBf16)
-    try_with("--kv-cache-dtype", "fp8",
-             [](FitQuestion& t) { t.engine.numerics = Numerics::kBf16KvFp8; });
+  const Numerics numerics = *q.engine.numerics;
+  if (kv_type(numerics) == DType::kBf16)
+    try_with("--kv-cache-dtype", "fp8", [&](FitQuestion& t) {
+      t.engine.numerics =
+          sums_in_one_chain(numerics) ? Numerics::kAvx512Bf16KvFp8 : Numerics::kBf16KvFp8;
+    });
   if (q.engine.redundant_experts > 0)
     try_with("--redundant-experts", "0", [](FitQuestion& t) { t.engine.redundant_experts = 0; });
   if (q.engine.data_parallel_size > 1)
@@ -105,8 +108,8 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
     FitQuestion tried = q;
     tried.choose_pipeline = true;
     if (const auto stages = fewest_stages(tried))
-      remedies.push_back({"--pipeline-parallel-size",
-                          std::to_string(stages->engine.pipeline_parallel_size)});
+      remedies.push_back(
+          {"--pipeline-parallel-size", std::to_string(stages->engine.pipeline_parallel_size)});
   }
   try_nodes(q, remedies);
   try_memory(q, remedies);

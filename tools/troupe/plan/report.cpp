@@ -134,9 +134,9 @@ std::string survival_text(const FitQuestion& q, const Fit& fit) {
     const auto say = [&](const std::vector<NodeId>& nodes, const char* words) {
       if (nodes.empty()) return;
       if (!text.ends_with(": ")) text += "; ";
-      text += nodes.size() == all ? "whichever it is, " : "of " + std::to_string(nodes.size()) +
-                                                              " of the " + std::to_string(all) +
-                                                              ", ";
+      text += nodes.size() == all
+                  ? "whichever it is, "
+                  : "of " + std::to_string(nodes.size()) + " of the " + std::to_string(all) + ", ";
       text += words;
     };
     say(s.at_once, "requests go on at once");
@@ -152,12 +152,11 @@ std::string survival_text(const FitQuestion& q, const Fit& fit) {
 std::string fit_text(const FitQuestion& q, const Fit& fit, const std::string& model) {
   std::string text = "It fits.\n\n" + table(fit) + "\n" + layout_text(q, fit);
   const auto sequences =
-      fit.kv_tokens / std::max<std::uint64_t>(1, static_cast<std::uint64_t>(
-                                                     fit.engine.max_model_len));
+      fit.kv_tokens /
+      std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fit.engine.max_model_len));
   text += "KV cache: " + counted(fit.kv_tokens, "token") + " in all, " +
-          counted(fit.kv_tokens_min, "token") + " a replica; " +
-          counted(sequences, "sequence") + " of --max-model-len " +
-          std::to_string(fit.engine.max_model_len) + ".\n";
+          counted(fit.kv_tokens_min, "token") + " a replica; " + counted(sequences, "sequence") +
+          " of --max-model-len " + std::to_string(fit.engine.max_model_len) + ".\n";
   text += survival_text(q, fit);
   text += "\nFlags: troupe head --model " + model;
   for (const std::string& flag : flags_of(q, fit)) text += " " + flag;
@@ -235,7 +234,8 @@ std::vector<std::string> flags_of(const FitQuestion& q, const Fit& fit) {
   if (e.kv_cache_memory > 0)
     flags.push_back("--kv-cache-memory " + exact_byte_size(e.kv_cache_memory));
   if (e.numerics == Numerics::kReference) flags.push_back("--numerics reference");
-  if (e.numerics == Numerics::kBf16KvFp8) flags.push_back("--kv-cache-dtype fp8");
+  if (sums_in_one_chain(*e.numerics)) flags.push_back("--numerics avx512_bf16");
+  if (kv_type(*e.numerics) == DType::kF8E4M3) flags.push_back("--kv-cache-dtype fp8");
   return flags;
 }
 
