@@ -9,7 +9,7 @@ namespace {
 
 /// The two products of attention by vdpbf16ps: every pair of a row is multiplied into all lanes.
 struct DotProducts : PairPanels {
-  static constexpr int kRows = 12;
+  static constexpr int kRows = 8;
   static constexpr bool kOneChain = true;
 
   static void product(const std::byte* a, std::int64_t a_bytes, std::int64_t rows,
