@@ -35,7 +35,7 @@ inline constexpr std::int64_t kPlanDevicesMax = 4096;
 /// A typing error rather than a device.
 inline constexpr std::uint64_t kDeviceBytesMax = 1ull << 50;
 
-/// As flags take it, nothing rounded: "64GiB", "1500MiB", bytes.
+/// As flags take it, nothing rounded: "64GiB", "1500MiB", "1234567B".
 std::string exact_byte_size(std::uint64_t bytes);
 
 }  // namespace troupe
