@@ -136,7 +136,7 @@ std::string exact_byte_size(std::uint64_t bytes) {
   for (const auto& [shift, unit] : kUnits)
     if (bytes >> shift > 0 && (bytes >> shift) << shift == bytes)
       return std::to_string(bytes >> shift) + unit;
-  return std::to_string(bytes) + "B";
+  return bytes == 0 ? "0" : std::to_string(bytes) + "B";
 }
 
 }  // namespace troupe
