@@ -207,12 +207,26 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   read_content(fields, where, *content, out.content);
 }
 
+/// What vLLM makes of it: templates tell the model the effort, or ask whether there is to be any.
+json effort_kwargs(FieldReader& fields) {
+  constexpr const char* kName = "reasoning_effort";
+  const json* effort = fields.find(kName);
+  if (effort == nullptr || *effort == "none") return json::object();
+  for (const char* known : {"minimal", "low", "medium", "high", "xhigh", "max"})
+    if (*effort == known)
+      return {{kName, *effort}, {"enable_thinking", true}, {"thinking", true}};
+  fields.fail(kName, "reasoning_effort must be none, minimal, low, medium, high, xhigh or max.");
+  return json::object();
+}
+
 void read_template_kwargs(FieldReader& fields, GenerationRequest& request) {
   constexpr const char* kName = "chat_template_kwargs";
-  const json* kwargs = fields.find(kName);
-  if (kwargs == nullptr) return;
-  if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
-  if (!kwargs->empty()) request.chat_template_kwargs = kwargs->dump();
+  json all = effort_kwargs(fields);
+  if (const json* kwargs = fields.find(kName); kwargs != nullptr) {
+    if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
+    all.update(*kwargs);
+  }
+  if (!all.empty()) request.chat_template_kwargs = all.dump();
 }
 
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
