@@ -114,9 +114,9 @@ void refuse_thinking(FieldReader& fields, bool thinks, bool chat) {
 
 void refuse_tools(FieldReader& fields) {
   const json* choice = fields.find("tool_choice");
+  const json* tools = fields.find("tools");
   const bool none = choice != nullptr && *choice == "none";
   if (none) return;
-  const json* tools = fields.find("tools");
   if (tools != nullptr && !is_empty(*tools)) {
     fields.fail("tools", "tools is not supported; leave it out or set tool_choice to \"none\".");
   }
