@@ -29,8 +29,8 @@ Status check_model_path(const std::string& model) {
   const std::string folder = model.substr(model.find('/') + 1);
   return not_found("There is no folder " + model +
                    " here, and this version fetches nothing from the hub; run `huggingface-cli "
-                   "download " + model + " --local-dir " + folder + "` and give --model " +
-                   folder + ".");
+                   "download " +
+                   model + " --local-dir " + folder + "` and give --model " + folder + ".");
 }
 
 }  // namespace troupe

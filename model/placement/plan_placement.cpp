@@ -274,15 +274,14 @@ class Planner {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (shard_room(d) > shard_room(most)) most = d;
     const std::uint64_t lacking = need - std::min(need, shard_room(most));
-    return resource_exhausted("Replica " + std::to_string(replica) + " does not fit: layers " +
-                              std::to_string(stage.first) + "-" + std::to_string(stage.last) +
-                              " need " + bytes_text(stage.weight_bytes) + " of weights and " +
-                              bytes_text(stage.least_kv) +
-                              " of KV cache, and the device with the most room, " +
-                              to_string(devices_[most].device) + ", lacks " + bytes_text(lacking) +
-                              ". " +
-                              advice_for_shards(input_.engine, {input_.model.layers.size(),
-                                                                stage.sequence_bytes, lacking}));
+    return resource_exhausted(
+        "Replica " + std::to_string(replica) + " does not fit: layers " +
+        std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
+        bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(stage.least_kv) +
+        " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
+        ", lacks " + bytes_text(lacking) + ". " +
+        advice_for_shards(input_.engine,
+                          {input_.model.layers.size(), stage.sequence_bytes, lacking}));
   }
 
   /// place_shards() has set least_kv aside; what is left is shared out here.

@@ -33,11 +33,11 @@ constexpr Architecture kArchitectures[] = {
 constexpr std::size_t kNearEdits = 2;
 
 std::string known_in_words(std::string_view asked) {
-  const auto* nearest = std::min_element(
-      std::begin(kArchitectures), std::end(kArchitectures),
-      [&](const Architecture& a, const Architecture& b) {
-        return edit_distance(asked, a.model_type) < edit_distance(asked, b.model_type);
-      });
+  const auto* nearest = std::min_element(std::begin(kArchitectures), std::end(kArchitectures),
+                                         [&](const Architecture& a, const Architecture& b) {
+                                           return edit_distance(asked, a.model_type) <
+                                                  edit_distance(asked, b.model_type);
+                                         });
   std::string names;
   for (const Architecture& a : kArchitectures)
     names += (names.empty() ? "" : ", ") + std::string(a.model_type);

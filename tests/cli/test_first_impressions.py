@@ -164,7 +164,8 @@ def test_a_wrong_path_is_told_before_the_state_folder_is_touched(troupe, cluster
 
 @pytest.mark.parametrize(
     "words",
-    [["up"], ["head"], ["worker"], ["generate", "--prompt", "a"], ["tokenize"], ["plan", "--nodes", "1:64GiB"]],
+    [["up"], ["head"], ["worker"], ["generate", "--prompt", "a"], ["tokenize"],
+     ["plan", "--nodes", "1:64GiB"]],
     ids=lambda words: words[0],
 )
 def test_a_name_of_the_hub_is_told_how_to_become_a_folder(troupe, cluster, words):

@@ -26,9 +26,9 @@ TEST_CASE("a bare number that no device has bytes of lacks its unit") {
     const char* text;
     const char* meant;
   };
-  for (const Case& c : {Case{"80", "write 80GiB."}, Case{"1", "write 1GiB."},
-                        Case{"1.5", "write 1.5GiB."}, Case{"81559", "write 81559MiB."},
-                        Case{"1048575", "write 1048575MiB."}}) {
+  for (const Case& c :
+       {Case{"80", "write 80GiB."}, Case{"1", "write 1GiB."}, Case{"1.5", "write 1.5GiB."},
+        Case{"81559", "write 81559MiB."}, Case{"1048575", "write 1048575MiB."}}) {
     const auto parsed = parse_byte_size(c.text);
     REQUIRE_MESSAGE(!parsed.ok(), c.text);
     CHECK(parsed.error().message.find(c.meant) != std::string::npos);

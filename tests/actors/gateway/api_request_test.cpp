@@ -371,9 +371,9 @@ TEST_CASE("how much to think is told to the chat template, unless that is told o
   for (const Case& c : cases) {
     CAPTURE(c.fields);
     ApiRequest out;
-    CHECK_FALSE(parse_chat(R"({"messages": [{"role": "user", "content": "x"}], )" +
-                               std::string(c.fields) + "}",
-                           kModel, out));
+    CHECK_FALSE(parse_chat(
+        R"({"messages": [{"role": "user", "content": "x"}], )" + std::string(c.fields) + "}",
+        kModel, out));
     CHECK(out.prompts.at(0).chat_template_kwargs == c.kwargs);
   }
 }

@@ -209,8 +209,12 @@ TEST_CASE("the cache that is proposed is the nearest to what was asked for") {
     bool more;            ///< is proposed
   };
   // A sequence of 131,072 tokens takes 10.5 GiB where 21 of the 80 layers are.
-  for (const Case& c : {Case{1, 0, true}, {1, 4, true}, {20, 0, false}, {20, 4, false},
-                        {20, 8, false}, {5, 8, true}}) {
+  for (const Case& c : {Case{1, 0, true},
+                        {1, 4, true},
+                        {20, 0, false},
+                        {20, 4, false},
+                        {20, 8, false},
+                        {5, 8, true}}) {
     FitQuestion q = question(spec, "4:48GiB");
     q.engine.kv_cache_memory = c.asked << 30;
     q.choose_pipeline = c.stages == 0;

@@ -86,9 +86,8 @@ class Trial {
     for (const DeviceUse& use : placement_use(input_.base, fit.placement))
       fit.devices.push_back({use, spare[use.device], compute[use.device], memory[use.device]});
     for (const auto& shard : fit.placement.shards)
-      fit.kv_block_bytes =
-          std::max(fit.kv_block_bytes,
-                   kv_block_bytes(input_.base, shard.first_layer, shard.last_layer));
+      fit.kv_block_bytes = std::max(
+          fit.kv_block_bytes, kv_block_bytes(input_.base, shard.first_layer, shard.last_layer));
     for (const auto& replica : fit.placement.replicas) {
       const std::uint64_t tokens = static_cast<std::uint64_t>(replica.kv_blocks) *
                                    static_cast<std::uint64_t>(fit.engine.block_size);

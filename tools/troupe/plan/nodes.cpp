@@ -63,8 +63,8 @@ Status parse_device(std::string_view text, const std::string& where, NodeGroup& 
   }
   const auto bytes = parse_byte_size(text);
   if (!bytes.ok())
-    return invalid_argument(where + bytes.error().message +
-                            " Devices with a name are " + known_devices() + ".");
+    return invalid_argument(where + bytes.error().message + " Devices with a name are " +
+                            known_devices() + ".");
   if (*bytes == 0) return invalid_argument(where + "a device needs memory, and this one has none.");
   if (*bytes > kDeviceBytesMax)
     return invalid_argument(where + "no device has " + format_byte_size(*bytes) + " of memory.");
