@@ -16,7 +16,7 @@ constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{
 }};
 
 /// A number without a unit that is smaller was meant to have one.
-constexpr double kBareBytesMin = 1 << 20;
+constexpr double kBareBytesMin = 64 << 10;
 
 }  // namespace
 

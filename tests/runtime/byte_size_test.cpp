@@ -6,7 +6,7 @@ using namespace troupe;
 
 TEST_CASE("amounts of memory are read as people write them") {
   CHECK(parse_byte_size("0").value() == 0);
-  CHECK(parse_byte_size("1048576").value() == 1048576);
+  CHECK(parse_byte_size("65536").value() == 65536);
   CHECK(parse_byte_size("4096B").value() == 4096);
   CHECK(parse_byte_size("512MiB").value() == 512ull << 20);
   CHECK(parse_byte_size("1.5GiB").value() == 1536ull << 20);
@@ -28,7 +28,7 @@ TEST_CASE("a bare number that no device has bytes of lacks its unit") {
   };
   for (const Case& c :
        {Case{"80", "write 80GiB."}, Case{"1", "write 1GiB."}, Case{"1.5", "write 1.5GiB."},
-        Case{"81559", "write 81559MiB."}, Case{"1048575", "write 1048575MiB."}}) {
+        Case{"24564", "write 24564MiB."}, Case{"65535", "write 65535MiB."}}) {
     const auto parsed = parse_byte_size(c.text);
     REQUIRE_MESSAGE(!parsed.ok(), c.text);
     CHECK(parsed.error().message.find(c.meant) != std::string::npos);

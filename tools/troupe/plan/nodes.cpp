@@ -66,7 +66,7 @@ Status parse_device(std::string_view text, const std::string& where, NodeGroup& 
     return invalid_argument(where + bytes.error().message + " Devices with a name are " +
                             known_devices() + ".");
   if (*bytes == 0) return invalid_argument(where + "a device needs memory, and this one has none.");
-  if (*bytes > kDeviceBytesMax)
+  if (*bytes < kDeviceBytesMin || *bytes > kDeviceBytesMax)
     return invalid_argument(where + "no device has " + format_byte_size(*bytes) + " of memory.");
   group.memory = *bytes;
   return {};
