@@ -15,6 +15,9 @@ constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{
     {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
 }};
 
+/// A number without a unit that is smaller was meant to have one.
+constexpr double kBareBytesMin = 64 << 10;
+
 }  // namespace
 
 Result<std::uint64_t> parse_byte_size(std::string_view text) {
@@ -31,6 +34,9 @@ Result<std::uint64_t> parse_byte_size(std::string_view text) {
     if (unit != name) continue;
     const double bytes = number * factor;
     if (!(bytes < 9.2e18)) return fail();
+    if (unit.empty() && bytes > 0 && bytes < kBareBytesMin)
+      return invalid_argument("'" + std::string(text) + "' without a unit is bytes; write " +
+                              std::string(text) + (number < 4096 ? "GiB." : "MiB."));
     return static_cast<std::uint64_t>(std::llround(bytes));
   }
   return fail();

@@ -74,6 +74,7 @@ void read_stream(FieldReader& fields, ApiRequest& out) {
   inner.boolean("include_usage", out.include_usage);
   bool usage_always = false;
   inner.boolean("continuous_usage_stats", usage_always);
+  inner.refuse_misspelt();
   if (usage_always) inner.fail("", "continuous_usage_stats is not supported; leave it out.");
   if (inner.failed()) fields.fail("stream_options", "stream_options: " + inner.error()->message);
 }
@@ -195,9 +196,9 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   out.role = role->get<std::string>();
   if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
   if (out.role != "system" && out.role != "user" && out.role != "assistant") {
-    return fields.fail("messages",
-                       where + ".role must be system, developer, user or assistant, not '" +
-                           out.role.substr(0, 64) + "'.");
+    return fields.fail("messages", where +
+                                       ".role must be system, developer, user or assistant, not '" +
+                                       out.role.substr(0, 64) + "'.");
   }
   refuse_unsupported_in_message(fields, where, value);
   const auto content = value.find("content");
@@ -207,12 +208,25 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   read_content(fields, where, *content, out.content);
 }
 
+/// What vLLM makes of it: templates tell the model the effort, or ask whether there is to be any.
+json effort_kwargs(FieldReader& fields) {
+  constexpr const char* kName = "reasoning_effort";
+  const json* effort = fields.find(kName);
+  if (effort == nullptr || *effort == "none") return json::object();
+  for (const char* known : {"minimal", "low", "medium", "high", "xhigh", "max"})
+    if (*effort == known) return {{kName, *effort}, {"enable_thinking", true}, {"thinking", true}};
+  fields.fail(kName, "reasoning_effort must be none, minimal, low, medium, high, xhigh or max.");
+  return json::object();
+}
+
 void read_template_kwargs(FieldReader& fields, GenerationRequest& request) {
   constexpr const char* kName = "chat_template_kwargs";
-  const json* kwargs = fields.find(kName);
-  if (kwargs == nullptr) return;
-  if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
-  if (!kwargs->empty()) request.chat_template_kwargs = kwargs->dump();
+  json all = effort_kwargs(fields);
+  if (const json* kwargs = fields.find(kName); kwargs != nullptr) {
+    if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
+    all.update(*kwargs);
+  }
+  if (!all.empty()) request.chat_template_kwargs = all.dump();
 }
 
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -256,6 +270,7 @@ std::optional<ApiError> parse(std::string_view body, const ModelFacts& model, Re
   FieldReader fields(*object);
   if (auto error = check_model(fields, model)) return error;
   read(fields);
+  fields.refuse_misspelt();
   return fields.error();
 }
 

@@ -1,8 +1,11 @@
 #include "actors/gateway/field_reader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "runtime/edit_distance.h"
 
 namespace troupe {
 namespace {
@@ -22,16 +25,59 @@ std::string describe(const FieldReader::Range& range) {
          show(range.high) + "]";
 }
 
+/// Fields of other servers that are not what they look like.
+constexpr std::string_view kOfOthers[] = {"models", "return_tokens", "top_a"};
+/// No name that is known is as long. Comparing takes time.
+constexpr std::size_t kNameBytesMax = 40;
+constexpr std::size_t kUnknownMax = 64;
+
+/// "topP" is written for "top_p".
+std::string letters(std::string_view name) {
+  std::string plain;
+  for (const char c : name)
+    if (c != '_' && c != '-') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return plain;
+}
+
+/// What `name` was meant to be; nullptr: nothing that is known.
+const std::string_view* meant_by(std::string_view name,
+                                 const std::vector<std::string_view>& known) {
+  const std::string written = letters(name);
+  const auto edits = [&](std::string_view field) { return edit_distance(written, letters(field)); };
+  const auto nearest = std::min_element(known.begin(), known.end(),
+                                        [&](auto a, auto b) { return edits(a) < edits(b); });
+  if (nearest == known.end()) return nullptr;
+  // Short names are near to much.
+  const std::size_t size = letters(*nearest).size();
+  return edits(*nearest) <= (size < 4 ? 0u : size < 8 ? 1u : 2u) ? &*nearest : nullptr;
+}
+
 }  // namespace
 
 void FieldReader::fail(const std::string& field, std::string message) {
   if (!error_) error_ = bad_field(field, std::move(message));
 }
 
-const json* FieldReader::find(const char* name) const {
+const json* FieldReader::find(const char* name) {
   if (error_) return nullptr;
+  known_.emplace_back(name);
   const auto it = object_.find(name);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+void FieldReader::refuse_misspelt() {
+  if (error_) return;
+  std::size_t unknown = 0;
+  for (const auto& [name, value] : object_.items()) {
+    const auto is_name = [&name = name](std::string_view other) { return other == name; };
+    if (value.is_null() || name.size() > kNameBytesMax || std::ranges::any_of(known_, is_name) ||
+        std::ranges::any_of(kOfOthers, is_name))
+      continue;
+    if (++unknown > kUnknownMax) return;
+    if (const auto* meant = meant_by(name, known_))
+      return fail(name,
+                  "There is no field '" + name + "'; did you mean '" + std::string(*meant) + "'?");
+  }
 }
 
 void FieldReader::boolean(const char* name, bool& out) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/gateway/api_error.h"
@@ -23,7 +24,11 @@ class FieldReader {
   void fail(const std::string& field, std::string message);
 
   /// The value, or nullptr if it is absent or null, or something failed before.
-  const nlohmann::json* find(const char* name) const;
+  const nlohmann::json* find(const char* name);
+
+  /// To be called when all fields have been read: refuses a field that nobody has looked for, but
+  /// whose name is nearly that of one which somebody has.
+  void refuse_misspelt();
 
   void boolean(const char* name, bool& out);
   void text(const char* name, std::string& out);
@@ -45,6 +50,7 @@ class FieldReader {
  private:
   const nlohmann::json& object_;
   std::optional<ApiError> error_;
+  std::vector<std::string_view> known_;  ///< all that was looked for
 };
 
 /// A list of token ids, not empty; false if it is anything else.

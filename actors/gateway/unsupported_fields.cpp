@@ -97,8 +97,9 @@ void refuse(FieldReader& fields, std::span<const Unsupported> unsupported) {
       refuse(fields, field.name, field.asks_nothing(*value));
 }
 
-/// Whether an answer thinks, and shows it apart, is the model's way: it cannot be asked for.
-void refuse_thinking(FieldReader& fields, bool thinks) {
+/// Whether an answer thinks, and shows it apart, is the model's way: it cannot be asked for here.
+/// How much a chat's answer thinks is a matter of its template, though.
+void refuse_thinking(FieldReader& fields, bool thinks, bool chat) {
   if (const json* value = fields.find("thinking"); value != nullptr) {
     const json type = value->is_object() ? value->value("type", json()) : json();
     refuse(fields, "thinking", type == (thinks ? "enabled" : "disabled"));
@@ -108,14 +109,14 @@ void refuse_thinking(FieldReader& fields, bool thinks) {
   if (const json* value = fields.find("include_reasoning"); value != nullptr)
     refuse(fields, "include_reasoning", *value == true || (*value == false && !thinks));
   if (const json* value = fields.find("reasoning_effort"); value != nullptr)
-    refuse(fields, "reasoning_effort", *value == "none" && !thinks);
+    refuse(fields, "reasoning_effort", *value == "none" ? !thinks : chat);
 }
 
 void refuse_tools(FieldReader& fields) {
   const json* choice = fields.find("tool_choice");
+  const json* tools = fields.find("tools");
   const bool none = choice != nullptr && *choice == "none";
   if (none) return;
-  const json* tools = fields.find("tools");
   if (tools != nullptr && !is_empty(*tools)) {
     fields.fail("tools", "tools is not supported; leave it out or set tool_choice to \"none\".");
   }
@@ -133,7 +134,7 @@ void refuse_unsupported(FieldReader& fields, const ModelFacts& model, bool chat)
   } else {
     refuse(fields, kCompletion);
   }
-  refuse_thinking(fields, chat && model.reasoning);
+  refuse_thinking(fields, chat && model.reasoning, chat);
   refuse(fields, kAnywhere);
 }
 

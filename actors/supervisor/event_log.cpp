@@ -1,6 +1,7 @@
 #include "actors/supervisor/event_log.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "runtime/limits.h"
@@ -10,13 +11,16 @@ namespace {
 
 constexpr std::size_t kLastBytesMax = 512;
 
+/// That the head stands still again and again is one trouble, of the machine: it is told as one.
+std::size_t told_max(std::string_view kind) { return kind == "head_paused" ? 1 : kEventsOfKindMax; }
+
 }  // namespace
 
 std::optional<ClusterEvent> EventLog::add(std::string kind, std::string text, TimePoint now) {
   Kind& k = kinds_[kind];
   if (k.count == 0 && now - k.since >= kEventSpan) k.told = 0;
   if (k.told == 0) k.since = now;
-  if (k.told >= kEventsOfKindMax) {
+  if (k.told >= told_max(kind)) {
     ++k.count;
     k.last = text.substr(0, kLastBytesMax);
     return std::nullopt;

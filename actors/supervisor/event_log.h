@@ -14,7 +14,8 @@
 namespace troupe {
 
 /// Events of one kind that are told within one kEventSpan; the others are counted, and told as one
-/// at its end. A cluster of tens of nodes whose every node joins or is lost stays below it.
+/// at its end. A cluster of tens of nodes whose every node joins or is lost stays below it. Of the
+/// head's own pauses one is told.
 inline constexpr std::size_t kEventsOfKindMax = 64;
 inline constexpr Duration kEventSpan = std::chrono::minutes(1);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "model/model_path.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -13,6 +14,7 @@ Result<std::optional<std::string>> find_gguf(const std::string& model) {
   std::error_code error;
   if (fs::is_regular_file(model, error))
     return std::optional(model);  // nothing else is served from a single file
+  if (const Status there = check_model_path(model); !there) return there.error();
   std::vector<std::string> found;
   if (!fs::is_directory(model, error) || fs::exists(fs::path(model) / "config.json", error))
     return std::optional<std::string>();

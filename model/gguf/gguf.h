@@ -43,7 +43,7 @@ Result<GgufHeader> parse_gguf(std::span<const std::byte> head, std::uint64_t fil
                               const std::string& file);
 
 /// The GGUF file that `model` means: itself, or the only one of a folder without config.json. None
-/// if it is something else.
+/// if it is something else. kNotFound if nothing is there.
 Result<std::optional<std::string>> find_gguf(const std::string& model);
 
 struct GgufFile {

@@ -1,6 +1,7 @@
 #include "model/placement/compute_room.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "runtime/byte_size.h"
@@ -40,19 +41,25 @@ const Load* most_lacking(const std::vector<Load>& loads) {
   return worst == loads.end() || worst->lacking() == 0 ? nullptr : &*worst;
 }
 
-/// A cache for each shard with which computing has room; 0: there is none.
-std::uint64_t smaller_cache(const std::vector<Load>& loads, const Placement& placement) {
-  std::map<DeviceRef, std::uint64_t> shards;
-  for (const auto& shard : placement.shards) ++shards[shard.device];
-  std::uint64_t least = 0;
-  for (const Load& load : loads) {
-    if (shards[load.use.device] == 0) continue;
-    const std::uint64_t left = load.use.kv_bytes - std::min(load.use.kv_bytes, load.lacking());
-    const std::uint64_t each = left / shards[load.use.device] >> 20 << 20;
-    if (each == 0) return 0;
-    least = least == 0 ? each : std::min(least, each);
+/// A cache for each shard with which computing has room; 0: there is none. The shards of a replica
+/// keep the same tokens, so that the device with the least room decides for all.
+std::uint64_t smaller_cache(const PlacementInput& input, const std::vector<Load>& loads,
+                            const Placement& placement) {
+  std::map<DeviceRef, std::uint64_t> block;  // of all shards on a device
+  std::uint64_t heaviest = 0;                // of one shard
+  for (const auto& shard : placement.shards) {
+    const std::uint64_t bytes = kv_block_bytes(input, shard.first_layer, shard.last_layer);
+    block[shard.device] += bytes;
+    heaviest = std::max(heaviest, bytes);
   }
-  return least;
+  if (heaviest == 0) return 0;
+  std::uint64_t blocks = std::numeric_limits<std::uint64_t>::max();
+  for (const Load& load : loads) {
+    if (block[load.use.device] == 0) continue;
+    const std::uint64_t left = load.use.kv_bytes - std::min(load.use.kv_bytes, load.lacking());
+    blocks = std::min(blocks, left / block[load.use.device]);
+  }
+  return blocks * heaviest >> 20 << 20;
 }
 
 std::int64_t copies_a_layer(const Placement& placement) {
@@ -114,7 +121,7 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
     const ComputeCosts step = costs(tokens);
     std::vector<Load> loads = loads_of(input, *placement, step);
     std::uint64_t& kv = input.engine.kv_cache_memory;
-    if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(loads, *placement)) > 0) {
+    if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(input, loads, *placement)) > 0) {
       // It may not hold one sequence any more: then steps are what can become smaller.
       if (auto fewer = plan()) {
         placement = std::move(fewer);

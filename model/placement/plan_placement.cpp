@@ -41,6 +41,7 @@ struct Stage {
   std::uint64_t weight_bytes = 0;
   std::uint64_t block_bytes = 0;     // of its KV cache
   std::uint64_t sequence_bytes = 0;  // of one sequence of max_model_len
+  std::uint64_t least_kv = 0;        // what a shard cannot do without
 };
 
 /// Weights of each layer's shard part, the embedding and the head with the outer ones.
@@ -103,14 +104,18 @@ std::vector<Stage> make_stages(const PlacementInput& input) {
     stage.first = static_cast<std::int32_t>(first);
     stage.last = static_cast<std::int32_t>(end) - 1;
     for (std::size_t i = first; i < end; ++i) stage.weight_bytes += weights[i];
-    const std::uint64_t token =
-        model.kv_bytes_per_token_layer * (end - first) + model.kv_bytes_per_token;
-    stage.block_bytes = saturating_mul(token, static_cast<std::uint64_t>(input.engine.block_size));
+    stage.block_bytes = kv_block_bytes(input, stage.first, stage.last);
     stage.sequence_bytes = saturating_mul(
         stage.block_bytes, ceil_div(input.engine.max_model_len, input.engine.block_size));
     stages.push_back(stage);
     first = end;
   }
+  // All shards of a replica keep the same tokens: a stage of few layers does not fill its share.
+  std::uint64_t heaviest = 1;
+  for (const Stage& stage : stages) heaviest = std::max(heaviest, stage.block_bytes);
+  const std::uint64_t blocks = input.engine.kv_cache_memory / heaviest;
+  for (Stage& stage : stages)
+    stage.least_kv = std::max(blocks * stage.block_bytes, stage.sequence_bytes);
   return stages;
 }
 
@@ -146,11 +151,6 @@ Status check_input(const PlacementInput& input) {
                             std::to_string(std::numeric_limits<std::int32_t>::max()) + ".");
   }
   return {};
-}
-
-/// KV bytes that a shard cannot do without.
-std::uint64_t least_kv(const EngineOptions& engine, const Stage& stage) {
-  return std::max(engine.kv_cache_memory, stage.sequence_bytes);
 }
 
 /// Devices in order, and what is on them so far.
@@ -247,8 +247,7 @@ class Planner {
       ids_.push_back(new_id());
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         const Stage& stage = stages_[s];
-        const std::uint64_t need =
-            saturating_add(stage.weight_bytes, least_kv(input_.engine, stage));
+        const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
         std::optional<std::size_t> chosen;
         for (std::size_t d = 0; d < devices_.size(); ++d) {
           if (shard_room(d) < need || input_.closed.contains(devices_[d].device)) continue;
@@ -270,23 +269,22 @@ class Planner {
 
   Error no_room(std::size_t replica, std::size_t s) const {
     const Stage& stage = stages_[s];
-    const std::uint64_t need = saturating_add(stage.weight_bytes, least_kv(input_.engine, stage));
+    const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
     std::size_t most = 0;
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (shard_room(d) > shard_room(most)) most = d;
     const std::uint64_t lacking = need - std::min(need, shard_room(most));
-    return resource_exhausted("Replica " + std::to_string(replica) + " does not fit: layers " +
-                              std::to_string(stage.first) + "-" + std::to_string(stage.last) +
-                              " need " + bytes_text(stage.weight_bytes) + " of weights and " +
-                              bytes_text(least_kv(input_.engine, stage)) +
-                              " of KV cache, and the device with the most room, " +
-                              to_string(devices_[most].device) + ", lacks " + bytes_text(lacking) +
-                              ". " +
-                              advice_for_shards(input_.engine, {input_.model.layers.size(),
-                                                                stage.sequence_bytes, lacking}));
+    return resource_exhausted(
+        "Replica " + std::to_string(replica) + " does not fit: layers " +
+        std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
+        bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(stage.least_kv) +
+        " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
+        ", lacks " + bytes_text(lacking) + ". " +
+        advice_for_shards(input_.engine,
+                          {input_.model.layers.size(), stage.sequence_bytes, lacking}));
   }
 
-  /// place_shards() has set least_kv() aside; what is left is shared out here.
+  /// place_shards() has set least_kv aside; what is left is shared out here.
   Status size_caches(std::size_t replicas) {
     for (std::size_t r = 0; r < replicas; ++r) {
       std::uint64_t blocks = limits::kStepBlocksMax;
@@ -346,6 +344,13 @@ class Planner {
 
 }  // namespace
 
+std::uint64_t kv_block_bytes(const PlacementInput& input, std::int32_t first, std::int32_t last) {
+  const auto layers = static_cast<std::uint64_t>(last - first + 1);
+  const std::uint64_t token =
+      input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
+  return saturating_mul(token, static_cast<std::uint64_t>(input.engine.block_size));
+}
+
 std::vector<std::int32_t> expert_layers(const ModelCosts& model) {
   std::vector<std::int32_t> layers;
   for (std::size_t i = 0; i < model.layers.size() && model.num_experts > 0; ++i)
@@ -389,7 +394,7 @@ std::vector<DeviceRef> useless_devices(const PlacementInput& input) {
                             ? std::numeric_limits<std::uint64_t>::max()
                             : input.model.expert_bytes;
   for (const Stage& stage : make_stages(input))
-    least = std::min(least, saturating_add(stage.weight_bytes, least_kv(input.engine, stage)));
+    least = std::min(least, saturating_add(stage.weight_bytes, stage.least_kv));
   std::vector<DeviceRef> useless;
   for (const auto& d : input.devices)
     if (plannable_bytes(d.memory_total) < least) useless.push_back(d.device);
@@ -464,11 +469,8 @@ std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placemen
     for (std::int32_t l = shard.first_layer; l <= shard.last_layer; ++l) {
       use->shard_bytes += weights[static_cast<std::size_t>(l)];
     }
-    const auto layers = static_cast<std::uint64_t>(shard.last_layer - shard.first_layer + 1);
-    const std::uint64_t token =
-        input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
     use->kv_bytes +=
-        token * static_cast<std::uint64_t>(input.engine.block_size) * blocks.at(shard.replica);
+        kv_block_bytes(input, shard.first_layer, shard.last_layer) * blocks.at(shard.replica);
   }
   for (const auto& layer : placement.experts)
     for (const auto& slot : layer.slots)

@@ -71,6 +71,9 @@ using ExpertLayout = std::function<Result<std::vector<LayerExperts>>(
 /// The same with experts of one's own.
 Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out);
 
+/// What a block of the KV cache takes in a shard of the layers from the first to the last, which is
+/// included.
+std::uint64_t kv_block_bytes(const PlacementInput& input, std::int32_t first, std::int32_t last);
 /// The layers with routed experts, ascending.
 std::vector<std::int32_t> expert_layers(const ModelCosts& model);
 /// What the shares would be of a cluster with that room, in bytes on each device.

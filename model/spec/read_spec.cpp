@@ -1,12 +1,11 @@
 #include "model/spec/read_spec.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "model/gguf/gguf.h"
 #include "model/gguf/gguf_spec.h"
 #include "model/spec/architectures.h"
+#include "runtime/edit_distance.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -30,32 +29,21 @@ constexpr Architecture kArchitectures[] = {
     {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
 };
 
-/// Letters to insert, remove or change.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] != b[j] ? 1 : 0);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
+/// Edits within which a name is taken for a neighbour of another, rather than for another family.
+constexpr std::size_t kNearEdits = 2;
 
 std::string known_in_words(std::string_view asked) {
-  const Architecture* nearest = std::min_element(
-      std::begin(kArchitectures), std::end(kArchitectures),
-      [&](const Architecture& a, const Architecture& b) {
-        return distance(asked, a.model_type) < distance(asked, b.model_type);
-      });
+  const auto* nearest = std::min_element(std::begin(kArchitectures), std::end(kArchitectures),
+                                         [&](const Architecture& a, const Architecture& b) {
+                                           return edit_distance(asked, a.model_type) <
+                                                  edit_distance(asked, b.model_type);
+                                         });
   std::string names;
   for (const Architecture& a : kArchitectures)
     names += (names.empty() ? "" : ", ") + std::string(a.model_type);
-  return "one of those served (" + names + "), of which \"" + nearest->model_type +
-         "\" is the nearest";
+  names = "one of those served (" + names + ")";
+  if (edit_distance(asked, nearest->model_type) > kNearEdits) return names;
+  return names + ", of which \"" + nearest->model_type + "\" is the nearest";
 }
 
 /// By model_type; a type of somebody's own by the class that it names.

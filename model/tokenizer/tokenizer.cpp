@@ -90,22 +90,24 @@ class Encoding {
   }
 
   Status words(std::string_view text) {
-    if (Status status = check_bytes(text); !status) return status;
     storage_.clear();
     const Status status = parts_.pre_tokenizer.split(text, matcher_, words_, storage_);
     if (!status) return status;
-    for (const std::string_view word : words_) parts_.bpe.encode(word, scratch_, ids_);
+    for (const std::string_view word : words_) {
+      if (Status checked = check_bytes(word); !checked) return checked;
+      parts_.bpe.encode(word, scratch_, ids_);
+    }
     return {};
   }
 
-  /// A text is never shortened in silence.
-  Status check_bytes(std::string_view text) const {
+  /// A text is never shortened in silence, and neither is what the tokenizer puts before it.
+  Status check_bytes(std::string_view word) const {
     if (parts_.bpe.has_all_bytes()) return {};
-    const auto lacking = std::find_if(text.begin(), text.end(), [this](char c) {
+    const auto lacking = std::find_if(word.begin(), word.end(), [this](char c) {
       return !parts_.bpe.has_byte(static_cast<unsigned char>(c));
     });
-    if (lacking == text.end()) return {};
-    return invalid_argument("the text has the byte " +
+    if (lacking == word.end()) return {};
+    return invalid_argument("the text, as the tokenizer splits it, has the byte " +
                             hex_byte(static_cast<unsigned char>(*lacking)) +
                             ", for which the model's vocabulary has no token; leave it out");
   }

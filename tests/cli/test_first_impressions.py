@@ -162,6 +162,19 @@ def test_a_wrong_path_is_told_before_the_state_folder_is_touched(troupe, cluster
     assert done.returncode == 1 and "/no/such/folder" in one_sentence(done.stderr)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["up"], ["head"], ["worker"], ["generate", "--prompt", "a"], ["tokenize"],
+     ["plan", "--nodes", "1:64GiB"]],
+    ids=lambda words: words[0],
+)
+def test_a_name_of_the_hub_is_told_how_to_become_a_folder(troupe, cluster, words):
+    done = run(*words, "--model", "deepseek-ai/DeepSeek-V3", env=cluster.env)
+    assert done.returncode == 1
+    assert "huggingface-cli download deepseek-ai/DeepSeek-V3" in one_sentence(done.stderr)
+    assert not cluster.state_dir.exists()
+
+
 def test_generate_checks_the_request_before_it_loads_anything(troupe, tmp_path):
     # Without its weights the model cannot be served.
     for file in DEMO.iterdir():

@@ -1,6 +1,8 @@
 """`troupe plan`: whether a model fits, and placements worked out from numbers alone."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -155,9 +157,45 @@ def test_a_folder_without_config(troupe, tmp_path):
     assert done.returncode == 1 and "config.json" in done.stderr
 
 
-@pytest.mark.parametrize("preset", ["prefill-ep32", "decode-ep144"])
-def test_presets_hold_flags_that_exist(troupe, tmp_path, preset):
-    config = ROOT / "configs" / f"{preset}.toml"
-    words = ["head", "--config", config, "--model", tmp_path / "none", "--state-dir", tmp_path]
-    done = run(*words, "--listen", "127.0.0.1:0", "--port", 0)
+CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+
+
+def published_folder(tmp_path, config):
+    """Of the model that a file names: a folder that has it, or one with nothing but its config."""
+    named = re.search(r'^model = "(.*?)"', config.read_text(), re.MULTILINE)[1]
+    if (ROOT / named / "config.json").exists():
+        return ROOT / named
+    published = ROOT / "tests/model/published" / f"{Path(named).name.lower()}.json"
+    (tmp_path / "config.json").write_text(published.read_text())
+    return tmp_path
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_what_is_shipped_for_a_head_fits_on_its_nodes_as_it_stands(troupe, tmp_path, config):
+    said = re.search(r"^# troupe plan --config (\S+) --nodes (\S+)$", config.read_text(), re.MULTILINE)
+    if not said:
+        assert config.stem in ("up", "worker")  # whose nodes are whatever there is
+        return
+    assert ROOT / said[1] == config
+    model = published_folder(tmp_path, config)
+    done = run("plan", "--config", config, "--model", model, "--nodes", said[2])
+    assert done.returncode == 0 and "It fits." in done.stdout, done
+    assert "Steps have" not in done.stdout, "steps are made smaller than it says"
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_what_is_shipped_holds_flags_that_exist(troupe, tmp_path, config):
+    command = config.stem if config.stem in ("up", "worker") else "head"
+    network = [] if command == "worker" else ["--listen", "127.0.0.1:0", "--port", 0]
+    words = [command, "--config", config, "--model", tmp_path / "none", "--state-dir", tmp_path]
+    done = run(*words, *network)
     assert done.returncode == 1 and "none" in done.stderr  # it got as far as the model
+
+
+def test_an_unknown_key_is_no_flag_of_the_plan_either(troupe, tmp_path):
+    file = tmp_path / "head.toml"
+    for key, known in (("max-num-sqs = 4", "max-num-seqs"), ("node = 4", "nodes"), ("workers = 2", "")):
+        file.write_text(key + "\n")
+        done = run("plan", "--config", file, "--model", tmp_path, "--nodes", "4:64GiB")
+        assert done.returncode == 2 and "is no flag of `troupe plan`" in done.stderr
+        assert f"did you mean '{known}" in done.stderr

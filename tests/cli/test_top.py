@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from running import DEMO, Cluster, wait_until
+from running import DEMO, ROOT, Cluster, wait_until
 from screen import Screen
 
 
@@ -42,6 +42,23 @@ def test_it_shows_the_cluster_in_80_by_24(troupe, served):
         screen.press("q")
         assert screen.exit_code() == 0
         screen.assert_left_as_found()
+
+
+def header(lines):
+    """The words of the lines that stand above the lists, without names and numbers."""
+    lines = lines[: next(i for i, line in enumerate(lines) if "nodes by id" in line)]
+    return [re.findall(r"[a-z]{3,}", line.replace("pocket-dictionary", "")) for line in lines]
+
+
+def test_the_sample_of_the_readme_is_what_it_shows(troupe, served):
+    text = (ROOT / "README.md").read_text()
+    begin = text.index("\n", text.rindex("`troupe rebalance`:", 0, text.index(">nodes by id"))) + 2
+    sample = [line[4:] for line in text[begin : text.index("q quit\n", begin)].split("\n")]
+    with top(troupe, served.env) as screen:
+        shown = screen.wait("node-1", "node-2", "parts proven", "events").split("\n")
+    assert header(sample) == header(shown)
+    for line in ("replicas by id", " experts ", " copies a layer", " KV ", " events ", "Tab Up Down"):
+        assert any(line in s for s in sample) and any(line in s for s in shown), line
 
 
 def test_keys_lead_to_one_node_one_layer_and_back(troupe, served):

@@ -27,6 +27,10 @@ std::string reachable(std::string url, const std::string& host) {
 
 void add_head_flags(CLI::App* command, HeadFlags& flags) {
   add_engine_flags(command, flags.engine);
+  add_serving_flags(command, flags);
+}
+
+void add_serving_flags(CLI::App* command, HeadFlags& flags) {
   add_network_flags(command, flags.network);
   command
       ->add_option(

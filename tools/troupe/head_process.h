@@ -27,6 +27,8 @@ struct HeadFlags {
   int min_devices = 0;  ///< 0: the command's own default
 };
 void add_head_flags(CLI::App* command, HeadFlags& flags);
+/// Those of them that say where it serves and whom, not what: all but the engine's.
+void add_serving_flags(CLI::App* command, HeadFlags& flags);
 
 /// A head in this process.
 class HeadProcess {

@@ -11,7 +11,7 @@
 #include "model/spec/read_spec.h"
 #include "model/step_travel.h"
 #include "runtime/limits.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/head_process.h"
 #include "tools/troupe/plan/report.h"
 
 namespace troupe::cli {
@@ -99,7 +99,7 @@ int run_eplb() {
 // --- Will it fit --------------------------------------------------------------------------------
 
 struct PlanOptions {
-  EngineFlags engine;
+  HeadFlags head;
   DeviceFlags device;
   std::string nodes;
   bool json = false;
@@ -121,7 +121,7 @@ Status check_lengths(const ModelSpec& spec, EngineOptions& engine) {
 Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
                                 const CLI::App& command) {
   FitQuestion q{spec, {}, {}};
-  auto engine = resolve(o.engine);
+  auto engine = resolve(o.head.engine);
   if (!engine.ok()) return engine.error();
   q.engine = std::move(*engine);
   if (!q.engine.numerics) q.engine.numerics = Numerics::kBf16;
@@ -142,14 +142,14 @@ Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
 }
 
 int run_plan(const PlanOptions& o, const CLI::App& command) {
-  if (o.engine.options.model.empty() || o.nodes.empty())
+  if (o.head.engine.options.model.empty() || o.nodes.empty())
     return fail(invalid_argument("Say which model with --model DIR and on which nodes with "
                                  "--nodes, such as 2x8:h100-80g; `troupe plan --help` tells more."),
                 kUsage);
   // What is wrong with the flags is told before the folder is looked at.
   if (const auto nodes = parse_nodes(o.nodes); !nodes.ok()) return fail_with(nodes.error());
-  if (const auto engine = resolve(o.engine); !engine.ok()) return fail_with(engine.error());
-  const auto spec = load_model_spec(o.engine.options.model);
+  if (const auto engine = resolve(o.head.engine); !engine.ok()) return fail_with(engine.error());
+  const auto spec = load_model_spec(o.head.engine.options.model);
   if (!spec.ok()) return fail(spec.error());
   const auto question = question_of(o, *spec, command);
   if (!question.ok()) return fail_with(question.error());
@@ -158,7 +158,7 @@ int run_plan(const PlanOptions& o, const CLI::App& command) {
   if (o.json)
     std::cout << report_json(*question, *answer).dump() << '\n';
   else
-    std::cout << report_text(*question, *answer, o.engine.options.model);
+    std::cout << report_text(*question, *answer, o.head.engine.options.model);
   std::cout.flush();
   if (!std::cout) return fail(unavailable("The plan could not be written to the standard output."));
   return answer->fit ? kDone : kFailed;
@@ -181,6 +181,8 @@ void add_plan(Cli& cli) {
   set_up_command(cli, plan,
                  "  troupe plan --model DIR --nodes 2x8:h100-80g\n"
                  "  troupe plan --model DIR --nodes 4:64GiB,2:128GiB --max-model-len 32768 --json\n"
+                 "  troupe plan --config configs/prefill-ep32.toml --model DIR --nodes "
+                 "4x8:h100-80g\n"
                  "  troupe plan eplb < loads.json",
                  {[o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); }});
   plan->add_option("--nodes", o->nodes,
@@ -189,8 +191,13 @@ void add_plan(Cli& cli) {
   plan->add_option("--threads", o->device.threads,
                    "Compute threads of a device (default: " + std::to_string(kThreads) + ")");
   plan->add_flag("--json", o->json, "One JSON object; sizes are bytes");
-  add_engine_flags(plan, o->engine);
+  add_engine_flags(plan, o->head.engine);
   add_tier_flag(plan, o->device);
+  // What the head is told serves for its plan as well, which need not know where it serves.
+  const std::size_t own = plan->get_options().size();
+  add_serving_flags(plan, o->head);
+  const auto options = plan->get_options([](const CLI::Option*) { return true; });
+  for (std::size_t i = own; i < options.size(); ++i) options[i]->group("");
   set_up_command(cli, eplb,
                  "  troupe plan eplb < loads.json\n"
                  "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"

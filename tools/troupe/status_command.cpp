@@ -77,11 +77,10 @@ void print_replicas(const Facts& facts) {
     std::string shards;
     for (const auto& shard : replica.shards)
       shards += (shards.empty() ? "" : ", ") + console::shard_text(shard);
-    std::printf("replica %-3s %-8s %lld running, %lld waiting, KV blocks %lld of %lld, layers %s\n",
+    std::printf("replica %-3s %-8s %lld running, %lld waiting, KV blocks %s, layers %s\n",
                 plain(replica.id).c_str(), plain(replica.state).c_str(),
                 static_cast<long long>(replica.running), static_cast<long long>(replica.waiting),
-                static_cast<long long>(replica.kv_used), static_cast<long long>(replica.kv_total),
-                plain(shards).c_str());
+                console::kv_text(replica).c_str(), plain(shards).c_str());
   }
 }
 

@@ -1,33 +1,17 @@
 #include "tools/troupe/usage.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "runtime/edit_distance.h"
 
 namespace troupe::cli {
 namespace {
-
-/// The number of single-character edits that turn one word into the other; neighbours that have
-/// changed places are one.
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> before, above(b.size() + 1), row(b.size() + 1);
-  std::iota(above.begin(), above.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({row[j - 1] + 1, above[j] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = std::exchange(above, row);
-  }
-  return above[b.size()];
-}
 
 /// "; did you mean 'status'?", or nothing if no name is like the word.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
                          const std::string& dashes = "") {
   const std::string name = nearest(word, names);
-  const int edits_max = std::max(1, static_cast<int>(word.size()) / 3);
+  const std::size_t edits_max = std::max<std::size_t>(1, word.size() / 3);
   if (name.empty() || edit_distance(word, name) > edits_max) return {};
   return "; did you mean '" + dashes + name + "'?";
 }

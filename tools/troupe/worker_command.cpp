@@ -18,6 +18,7 @@
 #include "actors/control/caf_system.h"
 #include "actors/control/head_link.h"
 #include "actors/worker/worker_node.h"
+#include "model/model_path.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
@@ -144,6 +145,8 @@ Result<std::optional<Breakage>> breakage_of(const char* text) {
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   (void)speak_as(o.log_name, common);
+  if (!o.model.empty())
+    if (const Status there = check_model_path(o.model); !there.ok()) return fail(there.error());
   std::optional<WorkerRegistration> registration;
   if (is_own_join(common, o)) registration.emplace(common.state_dir);
   auto join = join_of(common, o);

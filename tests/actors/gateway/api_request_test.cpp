@@ -122,6 +122,7 @@ TEST_CASE("a bad field of a completion is named") {
       {R"({"prompt": "a", "prefix": true})", "prefix"},
       {R"({"prompt": "a", "include_reasoning": 0})", "include_reasoning"},
       {R"({"prompt": "a", "thinking": {"type": "enabled"}})", "thinking"},
+      {R"({"prompt": "a", "reasoning_effort": "high"})", "reasoning_effort"},
       {R"({"prompt": "a", "max_completion_tokens": 5})", "max_completion_tokens"},
       {R"({"prompt": "a", "top_logprobs": 5})", "top_logprobs"},
       {R"({"prompt": "a", "structural_tag": "x"})", "structural_tag"},
@@ -212,7 +213,9 @@ TEST_CASE("a bad field of a chat is named") {
       {R"({"messages": [{"role": "user", "content": "x"}], "thinking": true})", "thinking"},
       {R"({"messages": [{"role": "user", "content": "x"}], "enable_thinking": true})",
        "enable_thinking"},
-      {R"({"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "high"})",
+      {R"({"messages": [{"role": "user", "content": "x"}], "reasoning_effort": "much"})",
+       "reasoning_effort"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "reasoning_effort": 3})",
        "reasoning_effort"},
       {R"({"messages": [{"role": "user", "content": "x"}], "reasoning": {"effort": "low"}})",
        "reasoning"},
@@ -346,6 +349,33 @@ TEST_CASE("chat_template_kwargs must be an object") {
       out);
   REQUIRE(error);
   CHECK(error->param == "chat_template_kwargs");
+}
+
+TEST_CASE("how much to think is told to the chat template, unless that is told otherwise") {
+  struct Case {
+    const char* fields;
+    const char* kwargs;
+  };
+  const Case cases[] = {
+      {R"("reasoning_effort": "high")",
+       R"({"enable_thinking":true,"reasoning_effort":"high","thinking":true})"},
+      {R"("reasoning_effort": "minimal")",
+       R"({"enable_thinking":true,"reasoning_effort":"minimal","thinking":true})"},
+      {R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "medium"})",
+       R"({"enable_thinking":true,"reasoning_effort":"medium","thinking":true})"},
+      {R"("reasoning_effort": "low", "chat_template_kwargs": {"thinking": false, "x": 1})",
+       R"({"enable_thinking":true,"reasoning_effort":"low","thinking":false,"x":1})"},
+      {R"("reasoning_effort": "none")", ""},
+      {R"("reasoning_effort": null)", ""},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.fields);
+    ApiRequest out;
+    CHECK_FALSE(parse_chat(
+        R"({"messages": [{"role": "user", "content": "x"}], )" + std::string(c.fields) + "}",
+        kModel, out));
+    CHECK(out.prompts.at(0).chat_template_kwargs == c.kwargs);
+  }
 }
 
 TEST_CASE("an unknown model is 404") {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "tests/actors/supervisor/head_fixture.h"
 
@@ -33,6 +35,30 @@ TEST_CASE("a flood of one kind of event is told by its first ones and its number
                       [](const EventNoted& e) { return e.event.kind == "refused"; }) == 1);
   h.log("again");
   CHECK(h.s.events().back().text == "A worker at peer did not join: again");
+}
+
+TEST_CASE("a head that stands still again and again says so once a minute") {
+  Head h;
+  const auto a = h.join(1, good_join(1));
+  const auto paused = [&h] {
+    std::vector<std::string> texts;
+    for (const ClusterEvent& e : h.s.events())
+      if (e.kind == "head_paused") texts.push_back(e.text);
+    return texts;
+  };
+  const auto pauses = [&](int times) {
+    for (int i = 0; i < times; ++i, h.wait(1s)) {
+      h.now += 2s;
+      h.from(*a, Renew{});
+    }
+  };
+  pauses(10);
+  CHECK(paused().size() == 1);
+  pauses(40);  // 150 s in all
+  REQUIRE(paused().size() == 3);
+  CHECK(paused().front().starts_with("The head stood still for "));
+  CHECK(paused().back().starts_with("… and "));
+  CHECK(h.s.members().size() == 1);
 }
 
 TEST_CASE("a kind that floods for hours washes nothing else out of the log") {

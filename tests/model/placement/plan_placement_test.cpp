@@ -241,6 +241,24 @@ TEST_CASE("what does not fit is said in bytes and where") {
   }
 }
 
+TEST_CASE("a stage of few layers sets aside what it fills of the cache that is given") {
+  // The head is heavier than three layers, so that the last stage has one of the five.
+  auto in = small_input(2, 1, 64 * kMiB);
+  in.model.num_experts = 0;
+  in.model.kv_bytes_per_token = 0;
+  for (auto& layer : in.model.layers) layer.bytes = 8 * kMiB;
+  in.model.head_bytes = 28 * kMiB;
+  in.engine.pipeline_parallel_size = 2;
+  in.engine.max_model_len = 16;
+  in.engine.kv_cache_memory = 25 * kMiB;
+  const auto p = plan_placement(in);
+  REQUIRE_MESSAGE(p.ok(), p.error().message);
+  REQUIRE(p->shards.size() == 2);
+  CHECK(p->shards[0].last_layer == 3);
+  CHECK(static_cast<std::uint64_t>(p->replicas[0].kv_blocks) ==
+        25 * kMiB / kv_block_bytes(in, 0, 3));
+}
+
 TEST_CASE("fewer replicas where not one fits on every device") {
   auto in = small_input(4, 1, 40 * kMiB);
   for (auto& l : in.model.layers) l.bytes = 5 * kMiB;

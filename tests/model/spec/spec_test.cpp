@@ -330,17 +330,36 @@ TEST_CASE("a factor of positions needs to be told for which kind of scaling it i
   }
 }
 
-TEST_CASE("an unknown model is told the nearest that is known, and all of them") {
-  auto config = v3_config();
-  config["architectures"] = {"DeepseekV4ForCausalLM"};
-  config["model_type"] = "deepseek_v4";
-  std::string error = error_of(config.dump());
-  CAPTURE(error);
-  CHECK(contains(error, "deepseek_v2, deepseek_v3, kimi_k2, llama, qwen2, qwen3, qwen3_moe"));
-  CHECK(contains(error, "\"deepseek_v2\" is the nearest"));
-  config["model_type"] = "qwen3_next";
-  error = error_of(config.dump());
-  CHECK(contains(error, "\"qwen3_moe\" is the nearest"));
+TEST_CASE("an unknown model is told all that are known, and the nearest if one is near") {
+  struct Case {
+    const char* type;
+    const char* published;
+    const char* nearest;  ///< "": no family is told for its spelling alone
+  };
+  const Case cases[] = {
+      {"deepseek_v4", "DeepseekV4ForCausalLM", "deepseek_v2"},
+      {"deepseek-v3", "DeepSeekV3ForCausalLM", "deepseek_v3"},
+      {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen3_moe"},
+      {"llama4", "Llama4ForCausalLM", "llama"},
+      {"mistral", "MistralForCausalLM", ""},
+      {"mixtral", "MixtralForCausalLM", ""},
+      {"gemma3", "Gemma3ForCausalLM", ""},
+      {"phi3", "Phi3ForCausalLM", ""},
+      {"opt", "OPTForCausalLM", ""},
+      {"qwen3_next", "Qwen3NextForCausalLM", ""},
+      {"", "", ""},
+  };
+  for (const Case& c : cases) {
+    auto config = v3_config();
+    config["architectures"] = {c.published};
+    config["model_type"] = c.type;
+    const std::string error = error_of(config.dump());
+    CAPTURE(error);
+    CHECK(contains(error, "deepseek_v2, deepseek_v3, kimi_k2, llama, qwen2, qwen3, qwen3_moe"));
+    CHECK(contains(error, "is the nearest") == (c.nearest[0] != '\0'));
+    CHECK(contains(error, "\"" + std::string(c.nearest) + "\" is the nearest") ==
+          (c.nearest[0] != '\0'));
+  }
 }
 
 TEST_CASE("a config that is no JSON object") {

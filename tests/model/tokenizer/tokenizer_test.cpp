@@ -235,6 +235,24 @@ TEST_CASE("every byte of a text has a token, or the text is refused") {
   const auto refused = tokenizer->encode("a\x04", false);
   REQUIRE(!refused.ok());
   CHECK(refused.error().message.find("0x04") != std::string::npos);
+  // What the tokenizer itself puts before a word is no exception.
+  Json spaced = without({' '});
+  spaced["pre_tokenizer"]["add_prefix_space"] = true;
+  Json marked = without({0x81});
+  marked["normalizer"] = {{"type", "Prepend"}, {"prepend", "▁"}};
+  for (const auto& [json, byte] : {std::pair(spaced, "0x20"), std::pair(marked, "0x81")}) {
+    const auto encoded = make(json)->encode("ab", false);
+    REQUIRE(!encoded.ok());
+    CHECK(encoded.error().message.find(byte) != std::string::npos);
+  }
+  // What it takes out needs no token.
+  Json removing = without({'b'});
+  removing["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"String", "b"}}}, {"behavior", "Removed"}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
+  CHECK(*make(removing)->encode("abc", false) == Ids{'a', 'c'});
 }
 
 TEST_CASE("no text has fewer tokens than its bytes tell") {

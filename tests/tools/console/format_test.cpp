@@ -82,6 +82,28 @@ TEST_CASE("sentences about a cluster") {
   CHECK(expert_clauses(Facts()).empty());
 }
 
+TEST_CASE("a cache full of prefixes that are kept is no empty one") {
+  struct Case {
+    std::int64_t used, cached, total;
+    const char *text, *in_short;
+  };
+  const Case cases[] = {
+      {0, 0, 0, "0 of 0", "0/0"},
+      {250, 0, 1000, "250 of 1000", "250/1.0k"},
+      {0, 65536, 65536, "0 of 65536, 65536 kept", "0+65.5k/65.5k"},
+      {17, 1200, 65536, "17 of 65536, 1200 kept", "17+1.2k/65.5k"},
+      {99'900, 99'900, 199'800, "99900 of 199800, 99900 kept", "99.9k+99.9k/200k"},
+  };
+  for (const Case& c : cases) {
+    ReplicaFacts replica;
+    replica.kv_used = c.used;
+    replica.kv_cached = c.cached;
+    replica.kv_total = c.total;
+    CHECK(kv_text(replica) == c.text);
+    CHECK(kv_short(replica) == c.in_short);
+  }
+}
+
 TEST_CASE("how much is proven is one clause") {
   struct Case {
     ProofFacts proofs;

@@ -26,7 +26,8 @@ inline const char* const kSample = R"({
    "last_seen_ms": 5000, "lost_reason": "its lease ended", "devices": []}],
 "replicas": [
   {"id": 0, "state": "ready", "shards": [{"layers": [0, 4], "tp_rank": 0, "device": "node-10/0"}],
-   "running": 3, "waiting": 1, "kv_blocks_total": 1000, "kv_blocks_used": 250},
+   "running": 3, "waiting": 1, "kv_blocks_total": 1000, "kv_blocks_used": 250,
+   "kv_blocks_cached": 740},
   {"id": 7, "state": "loading", "shards": [{"layers": [0, 1], "tp_rank": 0, "device": "node-2/0"},
     {"layers": [2, 4], "tp_rank": 0, "device": "node-2/1"}],
    "running": 0, "waiting": 0, "kv_blocks_total": 1000, "kv_blocks_used": 990}],

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "model/spec/sizes.h"
+#include "runtime/byte_size.h"
 #include "tests/tools/plan/questions.h"
 
 namespace troupe {
@@ -198,6 +199,56 @@ TEST_CASE("what does not fit is told with what would") {
     }));
     for (const Remedy& remedy : answer.remedies) take(q, remedy);
   }
+}
+
+TEST_CASE("the cache that is proposed is the nearest to what was asked for") {
+  const ModelSpec spec = published("llama-3.1-70b");
+  struct Case {
+    std::uint64_t asked;  ///< GiB
+    std::int32_t stages;  ///< 0: nobody has said
+    bool more;            ///< is proposed
+  };
+  // A sequence of 131,072 tokens takes 10.5 GiB where 21 of the 80 layers are.
+  for (const Case& c : {Case{1, 0, true},
+                        {1, 4, true},
+                        {20, 0, false},
+                        {20, 4, false},
+                        {20, 8, false},
+                        {5, 8, true}}) {
+    FitQuestion q = question(spec, "4:48GiB");
+    q.engine.kv_cache_memory = c.asked << 30;
+    q.choose_pipeline = c.stages == 0;
+    if (c.stages > 0) q.engine.pipeline_parallel_size = c.stages;
+    CAPTURE(c.asked);
+    CAPTURE(c.stages);
+    const FitAnswer answer = asked(q);
+    REQUIRE(!answer.fit);
+    // It is not asked for more devices because a cache is set too small for one sequence.
+    const auto offers = [&](const char* flag) {
+      return std::find_if(answer.remedies.begin(), answer.remedies.end(),
+                          [&](const Remedy& r) { return r.flag == flag; });
+    };
+    CHECK((offers("--nodes") == answer.remedies.end()) == c.more);
+    const auto offered = offers("--kv-cache-memory");
+    REQUIRE(offered != answer.remedies.end());
+    const std::uint64_t bytes = must(parse_byte_size(offered->value));
+    CHECK((bytes > q.engine.kv_cache_memory) == c.more);
+    q.engine.kv_cache_memory = bytes;
+    CHECK(asked(q).fit);
+    q.engine.kv_cache_memory = c.more ? bytes - (1u << 20) : bytes + (1u << 20);
+    CHECK(!asked(q).fit);
+  }
+}
+
+TEST_CASE("stages of several lengths fill the memory of the fullest device") {
+  const ModelSpec spec = published("deepseek-v3");
+  const FitAnswer answer = asked(question(spec, "1x32:a100-40g"));
+  REQUIRE(answer.fit);
+  CHECK(answer.fit->engine.pipeline_parallel_size == 3);
+  CHECK(answer.fit->engine.kv_cache_memory > 0);
+  std::uint64_t left = 1ull << 40;
+  for (const DeviceFit& d : answer.fit->devices) left = std::min(left, d.memory - d.total());
+  CHECK(left < 64ull << 20);
 }
 
 TEST_CASE("a cache that leaves no room for computing is made smaller") {

@@ -19,7 +19,8 @@ TEST_CASE("nodes are read") {
   const Case cases[] = {
       {"4:64GiB", {{4, 1, 64ull << 30, ""}}},
       {"1:1500MiB", {{1, 1, 1500ull << 20, ""}}},
-      {"3:1000000", {{3, 1, 1000000, ""}}},
+      {"3:4000001B", {{3, 1, 4000001, ""}}},
+      {"3:4000000", {{3, 1, 4000000, ""}}},
       {"2x8:80GB", {{2, 8, 80000000000, ""}}},
       {"2x8:h100-80g", {{2, 8, 81559ull << 20, "h100-80g"}}},
       {"1x4:h200-141g", {{1, 4, 143771ull << 20, "h200-141g"}}},
@@ -61,6 +62,8 @@ TEST_CASE("what is no cluster is refused, and the part is named") {
       {"4:-1", "amount of memory"},
       {"4:64Gib", "amount of memory"},
       {"4:h100", "h100-80g"},
+      {"2x8:80", "write 80GiB."},
+      {"2x8:81559", "no device has 79.6 KiB"},
       {"4:9000TiB", "no device has"},
       {"4:64GiB,2x8:h1-80g", "'2x8:h1-80g'"},
   };
@@ -90,7 +93,7 @@ TEST_CASE("sizes are written as flags take them") {
   CHECK(exact_byte_size(64ull << 30) == "64GiB");
   CHECK(exact_byte_size(1500ull << 20) == "1500MiB");
   CHECK(exact_byte_size(1ull << 40) == "1TiB");
-  CHECK(exact_byte_size(1234567) == "1234567");
+  CHECK(exact_byte_size(1234567) == "1234567B");
 }
 
 }  // namespace

@@ -62,5 +62,21 @@ TEST_CASE("a report of what does not fit") {
   CHECK(!json["remedies"].empty());
 }
 
+TEST_CASE("who plans for GPUs is told that this version computes on CPUs") {
+  const ModelSpec spec = published("qwen3-30b-a3b");
+  struct Case {
+    const char* nodes;
+    bool told;
+  };
+  for (const Case& c : {Case{"4:64GiB", false}, Case{"2x8:h100-80g", true}, Case{"1:4GiB", false},
+                        Case{"4:64GiB,1:h100-80g", true}, Case{"1:l4-24g", true}}) {
+    CAPTURE(std::string(c.nodes));
+    const FitQuestion q = question(spec, c.nodes, 8192);
+    const FitAnswer answer = must(find_fit(q));
+    CHECK(has(report_text(q, answer, "DIR"), "computes on CPUs only") == c.told);
+    CHECK(report_json(q, answer).contains("warning") == c.told);
+  }
+}
+
 }  // namespace
 }  // namespace troupe

@@ -93,6 +93,7 @@ ReplicaFacts read_replica(const json& j) {
   replica.waiting = integer(j, "waiting");
   replica.kv_total = integer(j, "kv_blocks_total");
   replica.kv_used = integer(j, "kv_blocks_used");
+  replica.kv_cached = integer(j, "kv_blocks_cached");
   replica.preemptions = integer(j, "preemptions");
   each(j, "shards", [&](const json& s) {
     ShardFacts shard{0, 0, integer(s, "tp_rank"), text(s, "device")};

@@ -39,6 +39,7 @@ struct ReplicaFacts {
   std::string id, state;
   std::vector<ShardFacts> shards;
   std::int64_t running = 0, waiting = 0, kv_total = 0, kv_used = 0, preemptions = 0;
+  std::int64_t kv_cached = 0;  ///< of the blocks that are not used, those of prefixes that are kept
 };
 
 /// One layer's experts: where their copies are, and what each had to do of late.

@@ -135,6 +135,18 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
   return out;
 }
 
+std::string kv_text(const ReplicaFacts& replica) {
+  std::string text = std::to_string(replica.kv_used) + " of " + std::to_string(replica.kv_total);
+  if (replica.kv_cached > 0) text += ", " + std::to_string(replica.kv_cached) + " kept";
+  return text;
+}
+
+std::string kv_short(const ReplicaFacts& replica) {
+  const auto number = [](std::int64_t n) { return short_number(static_cast<double>(n)); };
+  const std::string kept = replica.kv_cached > 0 ? "+" + number(replica.kv_cached) : "";
+  return number(replica.kv_used) + kept + "/" + number(replica.kv_total);
+}
+
 std::string shard_text(const ShardFacts& shard) {
   return std::to_string(shard.first) + "-" + std::to_string(shard.last) + " " + shard.device;
 }

@@ -32,6 +32,9 @@ std::string requests_text(const Facts& facts);
 /// experts.
 std::vector<std::string> expert_clauses(const Facts& facts);
 std::string joined(const std::vector<std::string>& words, std::string_view separator);
+/// "250 of 1000, 740 kept": blocks that sequences use, and those of prefixes that are kept.
+std::string kv_text(const ReplicaFacts& replica);
+std::string kv_short(const ReplicaFacts& replica);    ///< "250+740/1.0k", 18 columns at most
 std::string shard_text(const ShardFacts& shard);      ///< "0-4 node-1/0"
 std::string ranges(const std::vector<int>& numbers);  ///< sorted: "0-3,7"
 

@@ -205,6 +205,7 @@ void draw_help(const Area& area) {
        "a digit, or a line below: so many copies; X: placed nowhere; what moved in the last 8 "
        "seconds stands out"},
       {"a node's load", "the share of its time that it spends computing"},
+      {"KV", "blocks of the cache: those that sequences use + prefixes that are kept / all"},
       {"parts proven", "weights that were read again and are what they were"},
   };
   const bool narrow = area.width() < 50;  // the keys then have a row of their own

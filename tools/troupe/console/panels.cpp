@@ -13,6 +13,9 @@ void mark_chosen(const Area& area, int y, bool active) {
   if (active) area.paint(y, Style::kSelected);
 }
 
+/// "99.9k+99.9k/99.9k"
+constexpr int kKvColumns = 17;
+
 double share(double used, double total) { return total > 0 ? used / total : 0; }
 
 /// The columns of the list of nodes and their widths, for a width of the whole; 0: left out.
@@ -150,7 +153,7 @@ void draw_replicas(const Area& area, const Facts& facts, Ui& ui, bool active) {
   const std::size_t at = chosen(List::kReplicas, facts, ui);
   const std::size_t first = first_in_sight(at, replicas.size(), rows.height());
   const int bar = area.width() < 80 ? 0 : 8 + std::min((area.width() - 80) / 4, 16);
-  const int layers_at = 1 + 6 + 8 + 8 + 10 + (bar > 0 ? 3 + bar + 1 + 12 : 0);
+  const int layers_at = 1 + 6 + 8 + 8 + 10 + (bar > 0 ? 3 + bar + 1 + kKvColumns + 1 : 0);
   area.put(layers_at - 1, 0, " layers ", Style::kDim);
   for (std::size_t i = first; i < replicas.size(); ++i) {
     const int y = static_cast<int>(i - first);
@@ -166,9 +169,7 @@ void draw_replicas(const Area& area, const Facts& facts, Ui& ui, bool active) {
         share(static_cast<double>(replica.kv_used), static_cast<double>(replica.kv_total));
     if (bar > 0) {
       x = put_bar(rows, x, y, bar, used, share_style(used), ui.glyphs) + 1;
-      x = rows.put_left(x, y, 12,
-                        short_number(static_cast<double>(replica.kv_used)) + "/" +
-                            short_number(static_cast<double>(replica.kv_total)));
+      x = rows.put_left(x, y, kKvColumns, kv_short(replica)) + 1;
     }
     std::vector<std::string> shards;
     for (const auto& shard : replica.shards) shards.push_back(shard_text(shard));

@@ -85,6 +85,9 @@ class Trial {
     }
     for (const DeviceUse& use : placement_use(input_.base, fit.placement))
       fit.devices.push_back({use, spare[use.device], compute[use.device], memory[use.device]});
+    for (const auto& shard : fit.placement.shards)
+      fit.kv_block_bytes = std::max(
+          fit.kv_block_bytes, kv_block_bytes(input_.base, shard.first_layer, shard.last_layer));
     for (const auto& replica : fit.placement.replicas) {
       const std::uint64_t tokens = static_cast<std::uint64_t>(replica.kv_blocks) *
                                    static_cast<std::uint64_t>(fit.engine.block_size);
@@ -136,20 +139,19 @@ Result<Fit> fewest_stages(const FitQuestion& q) {
   if (!q.choose_pipeline) return Trial(q).run();
   std::int64_t devices = 0;
   for (const NodeGroup& g : q.nodes) devices += g.nodes * g.devices;
-  const std::int64_t most = needed(q) > plannable(q)
-                                ? 1
-                                : std::min<std::int64_t>(q.spec.num_layers(), devices);
+  const std::int64_t most = std::min<std::int64_t>(q.spec.num_layers(), devices);
+  const std::int64_t fewest = needed(q) > plannable(q) ? most : 1;  // what lacks is all to be said
   FitQuestion tried = q;
-  std::optional<Error> first;
+  std::optional<Error> last;  // with the most stages: what lacks even so
   // Rather more stages than smaller steps.
   for (const std::int32_t least : {q.engine.max_num_batched_tokens, kStepTokensMin})
-    for (std::int64_t stages = 1; stages <= most; ++stages) {
+    for (std::int64_t stages = fewest; stages <= most; ++stages) {
       tried.engine.pipeline_parallel_size = static_cast<std::int32_t>(stages);
       auto fit = Trial(tried).run(least);
       if (fit || fit.error().code != ErrorCode::kResourceExhausted) return fit;
-      if (!first) first = fit.error();
+      last = fit.error();
     }
-  return *first;
+  return *last;
 }
 
 namespace {
@@ -168,18 +170,19 @@ Fit with_room_for_a_loss(const FitQuestion& q, Fit fit) {
   if (q.engine.kv_cache_memory > 0 || !fit.survival || fit.survival->not_at_all.empty())
     return fit;
   std::uint64_t most = 0;
-  for (const DeviceFit& d : fit.devices) most = std::max(most, d.use.kv_bytes);
+  for (const auto& replica : fit.placement.replicas)
+    most = std::max(most, fit.kv_block_bytes * static_cast<std::uint64_t>(replica.kv_blocks));
   FitQuestion smaller = q;
   smaller.engine = fit.engine;
-  for (const std::uint64_t part : {2, 4, 8}) {
-    smaller.engine.kv_cache_memory = most / part >> 20 << 20;
+  for (std::uint64_t eighths = 7; eighths > 0 && !fit.survival->not_at_all.empty(); --eighths) {
+    smaller.engine.kv_cache_memory = most / 8 * eighths >> 20 << 20;
     if (smaller.engine.kv_cache_memory == 0) break;
     Trial trial(smaller);
     auto found = trial.run();
     if (!found) break;
     trial.look_at_losses(*found);
     if (found->survival->not_at_all.size() < fit.survival->not_at_all.size())
-      return std::move(*found);
+      fit = std::move(*found);
   }
   return fit;
 }

@@ -40,6 +40,7 @@ struct Fit {
   std::vector<DeviceFit> devices;    ///< ordered
   std::uint64_t kv_tokens = 0;       ///< of all replicas
   std::uint64_t kv_tokens_min = 0;   ///< of the replica that has the fewest
+  std::uint64_t kv_block_bytes = 0;  ///< of the shard whose blocks are the largest
   /// What the loss of a node would mean; none where they are too many to look at each.
   std::optional<Survival> survival;
   std::int64_t experts = 0;            ///< of all layers

@@ -63,11 +63,10 @@ Status parse_device(std::string_view text, const std::string& where, NodeGroup& 
   }
   const auto bytes = parse_byte_size(text);
   if (!bytes.ok())
-    return invalid_argument(where + "'" + std::string(text) +
-                            "' is neither an amount of memory, such as 64GiB, nor one of " +
+    return invalid_argument(where + bytes.error().message + " Devices with a name are " +
                             known_devices() + ".");
   if (*bytes == 0) return invalid_argument(where + "a device needs memory, and this one has none.");
-  if (*bytes > kDeviceBytesMax)
+  if (*bytes < kDeviceBytesMin || *bytes > kDeviceBytesMax)
     return invalid_argument(where + "no device has " + format_byte_size(*bytes) + " of memory.");
   group.memory = *bytes;
   return {};
@@ -137,7 +136,7 @@ std::string exact_byte_size(std::uint64_t bytes) {
   for (const auto& [shift, unit] : kUnits)
     if (bytes >> shift > 0 && (bytes >> shift) << shift == bytes)
       return std::to_string(bytes >> shift) + unit;
-  return std::to_string(bytes);
+  return bytes == 0 ? "0" : std::to_string(bytes) + "B";
 }
 
 }  // namespace troupe

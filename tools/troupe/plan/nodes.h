@@ -32,10 +32,11 @@ std::vector<PlacementDevice> devices_of(const std::vector<NodeGroup>& groups);
 
 /// Devices that one question may have: larger plans take minutes.
 inline constexpr std::int64_t kPlanDevicesMax = 4096;
-/// A typing error rather than a device.
+/// Typing errors rather than devices: 81559 for 81559MiB, and what nobody builds.
+inline constexpr std::uint64_t kDeviceBytesMin = 1ull << 20;
 inline constexpr std::uint64_t kDeviceBytesMax = 1ull << 50;
 
-/// As flags take it, nothing rounded: "64GiB", "1500MiB", bytes.
+/// As flags take it, nothing rounded: "64GiB", "1500MiB", "1234567B".
 std::string exact_byte_size(std::uint64_t bytes);
 
 }  // namespace troupe

@@ -82,6 +82,37 @@ void try_length(const FitQuestion& q, std::vector<Remedy>& remedies) {
   remedies.push_back({"--max-model-len", std::to_string(low * kLengthStep)});
 }
 
+/// The cache nearest to what was asked for. Whether that is more: what lacks are no devices then.
+bool try_cache(const FitQuestion& q, std::vector<Remedy>& remedies) {
+  FitQuestion tried = q;
+  tried.engine.kv_cache_memory = 0;
+  const auto fit = fewest_stages(tried);
+  if (!fit) return false;
+  tried.choose_pipeline = false;
+  tried.engine.pipeline_parallel_size = fit->engine.pipeline_parallel_size;
+  const auto with = [&](std::int64_t mib) {
+    tried.engine.kv_cache_memory = static_cast<std::uint64_t>(mib) << 20;
+    return fewest_stages(tried).ok();
+  };
+  const std::int64_t block = q.engine.block_size;
+  const auto sequence_blocks =
+      static_cast<std::uint64_t>((q.engine.max_model_len + block - 1) / block);
+  const std::uint64_t least = fit->kv_block_bytes * sequence_blocks;  // a cache holds one sequence
+  auto low = static_cast<std::int64_t>((least + (1u << 20) - 1) >> 20);
+  auto high = static_cast<std::int64_t>(q.engine.kv_cache_memory >> 20) - 1;
+  const bool fits = with(low);
+  while (fits && low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (with(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  const auto bytes = fits ? static_cast<std::uint64_t>(low) << 20 : 0;
+  remedies.push_back({"--kv-cache-memory", exact_byte_size(bytes)});
+  return q.engine.kv_cache_memory < least;
+}
+
 }  // namespace
 
 std::vector<Remedy> find_remedies(const FitQuestion& q) {
@@ -102,8 +133,7 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
     try_with("--redundant-experts", "0", [](FitQuestion& t) { t.engine.redundant_experts = 0; });
   if (q.engine.data_parallel_size > 1)
     try_with("--data-parallel-size", "1", [](FitQuestion& t) { t.engine.data_parallel_size = 1; });
-  if (q.engine.kv_cache_memory > 0)
-    try_with("--kv-cache-memory", "0", [](FitQuestion& t) { t.engine.kv_cache_memory = 0; });
+  const bool cache_is_small = q.engine.kv_cache_memory > 0 && try_cache(q, remedies);
   if (!q.choose_pipeline) {
     FitQuestion tried = q;
     tried.choose_pipeline = true;
@@ -111,6 +141,7 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
       remedies.push_back(
           {"--pipeline-parallel-size", std::to_string(stages->engine.pipeline_parallel_size)});
   }
+  if (cache_is_small) return remedies;
   try_nodes(q, remedies);
   try_memory(q, remedies);
   return remedies;

@@ -177,6 +177,15 @@ std::string trouble_text(const FitAnswer& answer) {
   return text;
 }
 
+/// What a reader has to know before following the plan; empty: nothing.
+std::string warning_of(const FitQuestion& q) {
+  const bool gpus = std::any_of(q.nodes.begin(), q.nodes.end(),
+                                [](const NodeGroup& g) { return !g.device.empty(); });
+  return gpus ? "This version computes on CPUs only: the plan shows what such GPUs would hold, and "
+                "workers on them will use the CPUs and their memory instead."
+              : "";
+}
+
 Json nodes_json(const std::vector<NodeId>& nodes) {
   Json names = Json::array();
   for (const NodeId node : nodes) names.push_back(to_string(node));
@@ -245,6 +254,7 @@ std::string report_text(const FitQuestion& q, const FitAnswer& answer, const std
   if (q.spec.num_experts() > 0) text += ", " + std::to_string(q.spec.num_experts()) + " experts";
   text += ", " + format_byte_size(model_bytes(q.spec, *q.engine.numerics)) + " of weights with " +
           std::string(to_string(*q.engine.numerics)) + "; on " + to_string(q.nodes) + ".\n";
+  if (const std::string warning = warning_of(q); !warning.empty()) text += warning + "\n";
   return text + (answer.fit ? fit_text(q, *answer.fit, model) : trouble_text(answer));
 }
 
@@ -257,6 +267,7 @@ Json report_json(const FitQuestion& q, const FitAnswer& answer) {
                  {"numerics", to_string(*q.engine.numerics)},
                  {"weight_bytes", model_bytes(q.spec, *q.engine.numerics)}}},
                {"nodes", to_string(q.nodes)}};
+  if (const std::string warning = warning_of(q); !warning.empty()) json["warning"] = warning;
   if (answer.fit) {
     json.update(fit_json(q, *answer.fit));
     return json;

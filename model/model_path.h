@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// kNotFound unless a folder or a file is there; a model's name on the hub is told how to get it.
+Status check_model_path(const std::string& model);
+
+/// "deepseek-ai/DeepSeek-V3": such a name, rather than a path that somebody misspelt.
+bool is_hub_name(const std::string& model);
+
+}  // namespace troupe

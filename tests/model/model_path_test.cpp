@@ -1,0 +1,34 @@
+// What stands behind --model, before anything is read.
+
+#include "model/model_path.h"
+
+#include <doctest/doctest.h>
+
+#include "model/spec/read_spec.h"
+
+namespace troupe {
+namespace {
+
+TEST_CASE("names of the hub are told from paths") {
+  for (const char* name : {"deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-0.6B", "a/b", "a_1/b.c-d"})
+    CHECK_MESSAGE(is_hub_name(name), name);
+  for (const char* path : {"", "/", "DeepSeek-V3", "/models/DeepSeek-V3", "./a", "../a", "a/",
+                           "a/b/c", "~/a", "a/.b", "a b/c", "mod\xe9l/a"})
+    CHECK_MESSAGE(!is_hub_name(path), path);
+}
+
+TEST_CASE("a model that is not there is told as what it is") {
+  const auto hub = load_model_spec("deepseek-ai/DeepSeek-V3");
+  REQUIRE(!hub);
+  CHECK(hub.error().code == ErrorCode::kNotFound);
+  CHECK(hub.error().message.find("`huggingface-cli download deepseek-ai/DeepSeek-V3 --local-dir "
+                                 "DeepSeek-V3` and give --model DeepSeek-V3.") !=
+        std::string::npos);
+  const auto folder = load_model_spec("/no/such/folder");
+  REQUIRE(!folder);
+  CHECK(folder.error().code == ErrorCode::kNotFound);
+  CHECK(folder.error().message == "/no/such/folder cannot be opened: No such file or directory");
+}
+
+}  // namespace
+}  // namespace troupe
