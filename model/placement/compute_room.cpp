@@ -106,10 +106,10 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
 
 Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, std::uint64_t bytes,
                             std::uint64_t lacking) {
-  return resource_exhausted(to_string(device) + " lacks " + format_byte_size(lacking) +
-                            " for what a step of " + std::to_string(costs.rows) +
-                            " tokens computes with, " + format_byte_size(bytes) +
-                            "; lower --max-num-batched-tokens.");
+  return resource_exhausted(
+      to_string(device) + " lacks " + format_byte_size(lacking) + " for what a step of " +
+      std::to_string(costs.rows) + " tokens computes with, " + format_byte_size(bytes) +
+      "; lower --max-num-batched-tokens or --max-model-len, or give it more memory.");
 }
 
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,

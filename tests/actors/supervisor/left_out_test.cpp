@@ -108,6 +108,34 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   CHECK(c.s.state() == ClusterState::kReady);
 }
 
+TEST_CASE("a cache holds a whole sequence, or people hear what takes its room") {
+  auto o = with_experts_of(kMiB);
+  o.engine.max_model_len = 3 << 20;  // 48 MiB
+  o.engine.max_num_batched_tokens = 2048;
+  std::uint64_t least = 20 * kMiB;
+  o.compute = [&least](Numerics, int, std::int32_t tokens) {
+    const std::uint64_t bytes = least + static_cast<std::uint64_t>(tokens) * 20 * 1024;
+    return ComputeCosts{tokens, 2, [bytes](std::int32_t, std::int32_t) { return bytes; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  SUBCASE("no step is small enough") {
+    Cluster c(0, o);
+    c.add(1);
+    c.settle();
+    CHECK(c.s.state() == ClusterState::kDegraded);
+    CHECK(c.s.message().find("lower --max-num-batched-tokens or --max-model-len") !=
+          std::string::npos);
+    CHECK(!c.s.active());
+  }
+  SUBCASE("smaller steps leave it that room") {
+    least = 0;
+    Cluster c(1, o);
+    CHECK(c.s.state() == ClusterState::kReady);
+    CHECK(c.step_tokens.back() < 1024);
+    CHECK(c.s.active()->replicas[0].kv_blocks * o.engine.block_size >= o.engine.max_model_len);
+  }
+}
+
 TEST_CASE("steps are made smaller where memory to compute with lacks") {
   auto o = with_experts_of(14 * kMiB);
   o.engine.min_devices = 2;
