@@ -22,9 +22,9 @@ inline constexpr std::size_t kPrefixPiecesMax = 1u << 16;
 using PrefixChain = std::vector<std::uint64_t>;
 PrefixChain prefix_chain(std::span<const TokenId> prompt, std::span<const TokenId> output);
 
-/// What one replica has of sequences: as they were handed to it and as they ended there, the newest
-/// pieces of them, no more than its cache holds, which forgets the longest idle first, too. A guess,
-/// which costs time at most when it is wrong.
+/// What one replica has of sequences, as they were handed to it and as they ended there: the newest
+/// pieces of them, no more than its cache holds, which forgets the longest idle first, too. A
+/// guess, which costs time at most when it is wrong.
 class SentPrefixes {
  public:
   explicit SentPrefixes(std::uint64_t cache_tokens = std::numeric_limits<std::uint64_t>::max())
