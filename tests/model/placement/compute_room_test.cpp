@@ -25,7 +25,7 @@ ComputeCosts costs(std::int32_t tokens, bool experts = false) {
           }};
 }
 
-PlacementInput input_of(const std::vector<std::uint64_t>& mebibytes) {
+PlacementInput sized_input(const std::vector<std::uint64_t>& mebibytes) {
   auto in = small_input(static_cast<int>(mebibytes.size()), 1);
   in.engine.max_model_len = 1024;
   in.engine.max_num_batched_tokens = 2048;
@@ -60,7 +60,7 @@ TEST_CASE("a small device does not make the steps of all smaller, nor their cach
       {{200, 100, 100, 100}, 1024, {1, 1, 1, 1}},  // most are: four of 1024 rather than one
   };
   for (const Row& row : rows) {
-    auto in = input_of(row.mebibytes);
+    auto in = sized_input(row.mebibytes);
     const auto p = planned(in, [](std::int32_t tokens) { return costs(tokens); });
     REQUIRE_MESSAGE(p.ok(), p.error().message);
     CHECK(in.engine.max_num_batched_tokens == row.tokens);
@@ -71,7 +71,7 @@ TEST_CASE("a small device does not make the steps of all smaller, nor their cach
 }
 
 TEST_CASE("a small device gets as many experts as it can compute with") {
-  auto in = input_of({1024, 1024, 40});
+  auto in = sized_input({1024, 1024, 40});
   in.engine.max_num_batched_tokens = 64;
   in.engine.data_parallel_size = 1;
   const auto p = planned(in, [](std::int32_t tokens) { return costs(tokens, true); });
@@ -83,7 +83,7 @@ TEST_CASE("a small device gets as many experts as it can compute with") {
 }
 
 TEST_CASE("only the cache of a small device's own replica is small") {
-  auto in = input_of({600, 600, 300});
+  auto in = sized_input({600, 600, 300});
   in.model.kv_bytes_per_token_layer = 16000;
   const auto alone = planned(in, [](std::int32_t tokens) { return costs(tokens / 1024); });
   auto tight = in;
@@ -106,7 +106,7 @@ TEST_CASE("a small device is no stage of a pipeline whose cache it would halve")
       {{200, 200, 200}, {1, 1, 1}},
   };
   for (const Row& row : rows) {
-    auto in = input_of(row.mebibytes);
+    auto in = sized_input(row.mebibytes);
     in.model.kv_bytes_per_token_layer = 16000;
     in.engine.pipeline_parallel_size = 3;
     const auto p = plan_placement(in);
@@ -116,7 +116,7 @@ TEST_CASE("a small device is no stage of a pipeline whose cache it would halve")
 }
 
 TEST_CASE("devices that cannot compute are told apart") {
-  auto in = input_of({1024, 100, 2, 40});
+  auto in = sized_input({1024, 100, 2, 40});
   const DeviceRef second{NodeId{2}, 0}, third{NodeId{3}, 0}, fourth{NodeId{4}, 0};
   in.compute = costs(2048, true);
   CHECK(small_devices(in).useless == std::vector<DeviceRef>{third});
@@ -129,7 +129,7 @@ TEST_CASE("devices that cannot compute are told apart") {
 }
 
 TEST_CASE("a goal has only replicas that leave room to compute, and keeps those that serve") {
-  auto in = input_of({512, 512, 100});
+  auto in = sized_input({512, 512, 100});
   ReplanInput replan;
   replan.base = in;
   replan.base.devices = {in.devices[0]};
