@@ -57,14 +57,11 @@ std::map<DeviceRef, std::int64_t> most_slots(const Placement& placement) {
   return most;
 }
 
-/// What `plan` makes, if computing has room on every device.
-Result<Placement> plan_with_room(const PlacementInput& input,
-                                 const std::function<Result<Placement>()>& plan) {
-  auto placement = plan();
-  if (!placement) return placement;
-  const std::vector<Load> loads = loads_of(input, *placement, *input.compute);
+/// Whether computing has room on every device.
+Status room_to_compute(const PlacementInput& input, const Placement& placement) {
+  const std::vector<Load> loads = loads_of(input, placement, *input.compute);
   const Load* worst = most_lacking(loads);
-  if (!worst) return placement;
+  if (!worst) return {};
   return lacks_room_to_compute(*input.compute, worst->use.device, worst->compute, worst->lacking());
 }
 
@@ -119,15 +116,17 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
   input.compute.reset();
   const auto whole = plan();  // weights and caches, whatever a step has
   if (!whole) return whole;
-  std::optional<Error> lacks;
+  input.compute = costs(asked);
+  const Status room = room_to_compute(input, *whole);
+  if (room) return whole;
   std::optional<Placement> best;
   std::int32_t best_tokens = asked;
   for (std::int32_t tokens = asked;; tokens /= 2) {
     input.engine.max_num_batched_tokens = tokens;
     input.compute = costs(tokens);
-    if (auto placement = plan_with_room(input, plan); !placement) {
-      if (!lacks) lacks = placement.error();
-    } else if (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens)) {
+    auto placement = plan();
+    if (placement && room_to_compute(input, *placement) &&
+        (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens))) {
       best = std::move(*placement);
       best_tokens = tokens;
     }
@@ -136,7 +135,7 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
   }
   input.engine.max_num_batched_tokens = best_tokens;
   input.compute = costs(best_tokens);
-  if (!best) return *lacks;
+  if (!best) return room.error();
   return std::move(*best);
 }
 
