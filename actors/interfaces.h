@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <future>
 #include <map>
 #include <memory>
@@ -60,6 +61,8 @@ struct ReplicaEndpoint {
   std::uint32_t id = 0;
   Address address;
   bool slow = false;  ///< gets new sequences only if no other one serves
+  /// What its KV cache holds.
+  std::uint64_t cache_tokens = std::numeric_limits<std::uint64_t>::max();
   bool operator==(const ReplicaEndpoint&) const = default;
 };
 /// Supervisor -> Router: these replicas serve from now on, and no others.
@@ -82,6 +85,10 @@ struct LifeCrashed {
 struct ReplicasLost {
   std::vector<std::uint32_t> replicas;
   std::string why;
+};
+/// Supervisor -> Router: these were told to find nothing again that they computed so far.
+struct PrefixesForgotten {
+  std::vector<std::uint32_t> replicas;
 };
 /// Supervisor -> Router: whether new requests may wait although no replica can take them.
 struct AdmissionChanged {
@@ -193,7 +200,7 @@ struct RouterInbox {
   using wire = Wire<SequenceEvents,  // what a replica's step did to its sequences
                     Undeliverable>;  // a Submit did not reach its replica
   using local = Local<SubmitRequest, CancelRequest, ReplicasChanged, LifeLost, LifeCrashed,
-                      ReplicasLost, AdmissionChanged, RequestsEnd>;
+                      ReplicasLost, PrefixesForgotten, AdmissionChanged, RequestsEnd>;
 };
 
 /// A worker: its membership, what it serves, its weights. One a node.

@@ -156,6 +156,7 @@ class Replica {
   bool plan(TimePoint now, Effects& effects);
   StepChoice choose();
   StepChoice choose_together() const;
+  bool found_soon(std::uint64_t key, const Sequence& sequence) const;
   StepChoice choose_suspect() const;
   StepChoice choose_suspect(std::uint64_t key, bool preempting) const;
   PlanLimits plan_limits() const;

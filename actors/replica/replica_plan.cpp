@@ -79,6 +79,27 @@ PlanQuestions Replica::plan_questions() const {
   return ask;
 }
 
+/// Whether an earlier sequence is about to compute all full blocks of its prompt, as of several
+/// choices of one: then it joins once they are there. That one is in steps that succeed, or is no
+/// longer waited for; so this ends.
+bool Replica::found_soon(std::uint64_t key, const Sequence& sequence) const {
+  const std::int32_t whole = sequence.findable() / config_.block_size * config_.block_size;
+  if (!kv_.keeps() || whole == 0) return false;
+  const KvTokens wanted = KvTokens(sequence.tokens).first(static_cast<std::size_t>(whole));
+  const auto computes = [&](const auto& entry) {
+    const Sequence& other = entry.second;
+    if (entry.first >= key || entry.first == kCanaryKey || other.cancelled || other.failures > 0)
+      return false;
+    if (other.computed >= whole || other.length() < whole) return false;
+    // Prompts of a kind begin alike: what is different is behind.
+    return std::equal(wanted.rbegin(), wanted.rend(),
+                      other.tokens.rend() - static_cast<std::ptrdiff_t>(whole));
+  };
+  if (std::ranges::none_of(running_, computes) && std::ranges::none_of(waiting_, computes))
+    return false;
+  return kv_.find(sequence.tokens, whole).blocks * config_.block_size < whole;
+}
+
 /// Everybody who is not suspected of making steps fail.
 StepChoice Replica::choose_together() const {
   PlanLimits limits = plan_limits();
@@ -90,7 +111,7 @@ StepChoice Replica::choose_together() const {
   }
   limits.prompt_rows_a_step = chunk_.rows(decoding);
   for (const auto& [key, s] : waiting_) {
-    if (s.suspect()) continue;
+    if (s.suspect() || found_soon(key, s)) continue;
     if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
       break;
     waiting.push_back(view(key, s, false));

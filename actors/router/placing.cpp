@@ -64,8 +64,8 @@ std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tok
       continue;
     // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
-    loads.push_back({id, replica.outstanding_tokens, shunned, replica.slow,
-                     replica.sent.tokens_of(chain)});
+    loads.push_back(
+        {id, replica.outstanding_tokens, shunned, replica.slow, replica.sent.tokens_of(chain)});
   }
   return pick_replica(loads);
 }
@@ -126,6 +126,8 @@ void Placing::release(const Journal& journal, Choice& choice, bool cancel, Route
   if (const auto found = replicas_.find(*choice.run.replica); found != replicas_.end()) {
     found->second.outstanding_tokens -= choice.run.outstanding_tokens;
     if (!choice.run.started) found->second.unstarted_tokens -= choice.run.submitted_tokens;
+    if (const auto* sequence = journal.find(choice.sequence); by_prefix_ && choice.run.started)
+      found->second.sent.add(prefix_chain(sequence->prepared->prompt, sequence->output));
     if (cancel) {
       const std::uint32_t attempt = journal.find(choice.sequence)->attempt;
       effects.send(replica_at(found->second.address), Cancel{choice.sequence, attempt});
@@ -195,7 +197,8 @@ void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEff
   version_ = changed.version;
   std::map<std::uint32_t, Replica> next;
   for (const ReplicaEndpoint& endpoint : changed.replicas)
-    next[endpoint.id] = Replica{endpoint.address, 0, 0, endpoint.slow, {}};
+    next[endpoint.id] =
+        Replica{endpoint.address, 0, 0, endpoint.slow, SentPrefixes(endpoint.cache_tokens)};
   for (auto& [id, replica] : replicas_) {
     const auto kept = next.find(id);
     // A new one under an old number must not be taken for it.
@@ -215,6 +218,11 @@ void Placing::lose(RequestBook& book, std::uint32_t replica, RouterEffects& effe
   if (replicas_.erase(replica) == 0) return;
   for (const SequenceId sequence : sequences_on(book, replica))
     requeue(book, book.choice_of(sequence), false, effects);
+}
+
+void Placing::forget_prefixes(std::uint32_t replica) {
+  if (const auto found = replicas_.find(replica); found != replicas_.end())
+    found->second.sent.clear();
 }
 
 // --- Suspects, and those for whom there is no room ----------------------------------------------

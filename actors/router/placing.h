@@ -66,6 +66,8 @@ class Placing {
   void serve(RequestBook& book, const ReplicasChanged& changed, RouterEffects& effects);
   /// The node of that replica is gone. Its sequences wait for another one.
   void lose(RequestBook& book, std::uint32_t replica, RouterEffects& effects);
+  /// That replica finds nothing again of what it computed so far.
+  void forget_prefixes(std::uint32_t replica);
   /// It may crash workers: it is taken back, and runs on as the only suspect.
   void suspect(RequestBook& book, Choice& choice, RouterEffects& effects);
   /// It runs no further until unpark(): its replica is told to stop.

@@ -87,8 +87,7 @@ void Router::on(const Undeliverable& lost, const Envelope&, TimePoint now, Effec
   placing_.on_undeliverable(book_, lost, now, effects);
 }
 
-Router::Choice* Router::current(const Address& from, const SequenceEvent& event,
-                                Effects& effects) {
+Router::Choice* Router::current(const Address& from, const SequenceEvent& event, Effects& effects) {
   const Journal::Sequence* sequence = journal().find(event.sequence);
   if (sequence && sequence->attempt == event.attempt) {
     Choice& choice = book_.choice_of(event.sequence);
@@ -198,8 +197,8 @@ void Router::measure_tokens(Request& request, Choice& choice, std::size_t count,
     effects.add(RequestObservation{Observed::kFirstToken, seconds(now - request.accepted)});
   }
   if (choice.last_token)
-    effects.add(RequestObservation{Observed::kInterToken,
-                                   seconds(now - *choice.last_token) / tokens});
+    effects.add(
+        RequestObservation{Observed::kInterToken, seconds(now - *choice.last_token) / tokens});
   choice.last_token = now;
 }
 
@@ -289,6 +288,10 @@ void Router::on(LifeCrashed crashed, TimePoint now, Effects& effects) {
     if (journal().find(id)) placing_.suspect(book_, book_.choice_of(id), effects);
 }
 
+void Router::on(PrefixesForgotten forgotten, TimePoint, Effects&) {
+  for (const std::uint32_t replica : forgotten.replicas) placing_.forget_prefixes(replica);
+}
+
 void Router::on(ReplicasLost lost, TimePoint, Effects& effects) {
   for (const std::uint32_t replica : lost.replicas) placing_.lose(book_, replica, effects);
 }
@@ -298,8 +301,7 @@ void Router::on(AdmissionChanged changed, TimePoint, Effects&) { admission_ = st
 void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
   placing_.clear();
   admission_ = {false, end.why};
-  while (!book_.all().empty())
-    fail(book_.all().begin()->first, unavailable(end.why), now, effects);
+  while (!book_.all().empty()) fail(book_.all().begin()->first, unavailable(end.why), now, effects);
 }
 
 // --- Time passes --------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ class Router {
   /// Their sequences are replayed on another replica, or wait for one. Replicas that are not known
   /// (any more) are ignored.
   void on(ReplicasLost lost, TimePoint now, Effects& effects);
+  void on(PrefixesForgotten forgotten, TimePoint now, Effects& effects);
   /// Accepted requests always wait.
   void on(AdmissionChanged changed, TimePoint now, Effects& effects);
   /// Every request ends with kUnavailable and `why`, and none is accepted.

@@ -12,8 +12,8 @@ PrefixChain prefix_chain(std::span<const TokenId> prompt, std::span<const TokenI
   PrefixChain chain;
   std::uint64_t before = 0;
   for (std::size_t end = kPrefixPieceTokens; end <= tokens.size(); end += kPrefixPieceTokens) {
-    before = xxh3_64(&tokens[end - kPrefixPieceTokens], kPrefixPieceTokens * sizeof(TokenId),
-                     before);
+    before =
+        xxh3_64(&tokens[end - kPrefixPieceTokens], kPrefixPieceTokens * sizeof(TokenId), before);
     chain.push_back(before);
   }
   return chain;
@@ -27,8 +27,13 @@ void SentPrefixes::add(const PrefixChain& chain) {
     newest_first_.push_front(piece);
     found->second = newest_first_.begin();
   }
-  for (; pieces_.size() > kPrefixPiecesMax; newest_first_.pop_back())
+  for (; pieces_.size() > pieces_max_; newest_first_.pop_back())
     pieces_.erase(newest_first_.back());
+}
+
+void SentPrefixes::clear() {
+  pieces_.clear();
+  newest_first_.clear();
 }
 
 std::uint64_t SentPrefixes::tokens_of(const PrefixChain& chain) const {

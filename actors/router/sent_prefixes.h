@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <span>
 #include <unordered_map>
@@ -20,20 +22,24 @@ inline constexpr std::size_t kPrefixPiecesMax = 1u << 16;
 using PrefixChain = std::vector<std::uint64_t>;
 PrefixChain prefix_chain(std::span<const TokenId> prompt, std::span<const TokenId> output);
 
-/// How the sequences began that one replica was handed, the newest pieces of them: it has probably
-/// kept their rows. A guess, which costs time at most when it is wrong.
+/// What one replica has of sequences, as they were handed to it and as they ended there: the newest
+/// pieces of them, no more than its cache holds, which forgets the longest idle first, too. A
+/// guess, which costs time at most when it is wrong.
 class SentPrefixes {
  public:
-  SentPrefixes() = default;
+  explicit SentPrefixes(std::uint64_t cache_tokens = std::numeric_limits<std::uint64_t>::max())
+      : pieces_max_(std::min<std::uint64_t>(cache_tokens / kPrefixPieceTokens, kPrefixPiecesMax)) {}
   SentPrefixes(SentPrefixes&&) = default;
   SentPrefixes& operator=(SentPrefixes&&) = default;
 
   void add(const PrefixChain& chain);
+  void clear();
   /// Leading tokens that an earlier sequence had, too.
   std::uint64_t tokens_of(const PrefixChain& chain) const;
   std::size_t pieces() const { return pieces_.size(); }
 
  private:
+  std::size_t pieces_max_;
   std::list<std::uint64_t> newest_first_;
   std::unordered_map<std::uint64_t, std::list<std::uint64_t>::iterator> pieces_;
 };

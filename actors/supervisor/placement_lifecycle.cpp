@@ -210,12 +210,15 @@ void PlacementLifecycle::forget_prefixes(std::optional<NodeId> node, SupervisorT
   const bool all = !node || !active.experts.empty();
   std::vector<std::uint32_t> doubted;
   if (!all) doubted = versions_.replicas_using(*node);
+  PrefixesForgotten forgotten;
   for (const auto& replica : active.replicas) {
     const Member* member = turn.members.find(replica.node);
     if (!member || (!all && std::ranges::find(doubted, replica.id) == doubted.end())) continue;
     turn.effects.send(Ref<ReplicaInbox>(member->id, member->incarnation, replica.id),
                       ForgetPrefixes{replica.id});
+    forgotten.replicas.push_back(replica.id);
   }
+  tell_router(std::move(forgotten), turn);
 }
 
 void PlacementLifecycle::doubt_canary(TimePoint since, SupervisorTurn& turn) {
@@ -266,7 +269,9 @@ void PlacementLifecycle::send_replicas(SupervisorTurn& turn) const {
           return shard.replica == replica.id && turn.members.speeds().slow(shard.device);
         });
     const Ref<ReplicaInbox> to(replica.node, member->incarnation, replica.id);
-    change.replicas.push_back({replica.id, to.address, slow});
+    const std::uint64_t cache_tokens = static_cast<std::uint64_t>(replica.kv_blocks) *
+                                       static_cast<std::uint64_t>(turn.options.engine.block_size);
+    change.replicas.push_back({replica.id, to.address, slow, cache_tokens});
   }
   tell_router(std::move(change), turn);
 }

@@ -30,8 +30,7 @@ struct LeftOut {
 ///       ▲ a member joins, is lost, drains; a device fails; the load moves
 class PlacementLifecycle {
  public:
-  PlacementLifecycle(std::string message, const KnownState& known,
-                     const SupervisorOptions& options)
+  PlacementLifecycle(std::string message, const KnownState& known, const SupervisorOptions& options)
       : service_(std::move(message)),
         kept_numerics_(known.numerics),
         proofs_(known.tensors),
@@ -114,11 +113,10 @@ class PlacementLifecycle {
 
   // planning.cpp: what it is
   static Error kept_out(const SupervisorTurn& turn);
-  /// And how many tokens a step may have then; caches of so many bytes, if they were set.
+  /// And how many tokens a step may have then.
   struct First {
     Placement placement;
     std::int32_t step_tokens = 0;
-    std::uint64_t cache_bytes = 0;
   };
   Result<First> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
   static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorTurn& turn);
@@ -128,7 +126,7 @@ class PlacementLifecycle {
   bool can_do_without(NodeId node, SupervisorTurn& turn) const;
   void form(SupervisorTurn& turn);
   void let_go_first(Placement placement, SupervisorTurn& turn);
-  void note_useless(const ReplanInput& input, SupervisorTurn& turn);
+  void note_small(std::int32_t step_tokens, SupervisorTurn& turn);
   void welcome(SupervisorTurn& turn);
   void repair(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
@@ -153,9 +151,9 @@ class PlacementLifecycle {
   Canaries canaries_;
   std::vector<Verdict> wrong_;
   std::int32_t step_tokens_ = 0;  ///< what devices have memory to compute with, since form()
-  bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
+  bool shards_left_ = false;      ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
-  std::set<DeviceRef> useless_;                 ///< devices that can hold nothing, as was told
+  SmallDevices small_;                          ///< as was told
   mutable std::optional<ModelCosts> model_;     ///< with the cluster's numerics, once
   mutable std::optional<Survival> survival_;    ///< until something changes
 };

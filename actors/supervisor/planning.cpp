@@ -112,8 +112,8 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   }
   if (std::exchange(kept_numerics_, turn.members.numerics()) != turn.members.numerics())
     turn.effects.add(KeepNumerics{*turn.members.numerics()});
-  note_useless(replan_input(turn), turn);
   auto placement = plan_first({}, turn);
+  note_small(placement ? placement->step_tokens : kStepTokensMin, turn);
   if (!placement) {
     const auto all = plan_first({turn.now, {}}, turn);
     if (!all)
@@ -122,9 +122,6 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   }
   const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
   step_tokens_ = placement->step_tokens;
-  if (placement->cache_bytes > 0 && turn.options.engine.kv_cache_memory == 0)
-    turn.record("placement", "KV caches have " + format_byte_size(placement->cache_bytes) +
-                                 " each, so that every device has memory to compute with.");
   if (step_tokens_ < asked)
     turn.record("placement", "Devices have memory to compute with for steps of " +
                                  std::to_string(step_tokens_) +
@@ -152,11 +149,10 @@ Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& 
   const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };
   const auto begin = [&](const auto& plan) -> Result<First> {
     ReplanInput own = input;
-    auto placement = plan_to_compute(own.base, compute_costs(own, turn), [&] { return plan(own); },
-                                     kStepTokensMin);
+    auto placement = plan_to_compute(
+        own.base, compute_costs(own, turn), [&] { return plan(own); }, kStepTokensMin);
     if (!placement) return placement.error();
-    const EngineOptions& engine = own.base.engine;
-    return First{std::move(*placement), engine.max_num_batched_tokens, engine.kv_cache_memory};
+    return First{std::move(*placement), own.base.engine.max_num_batched_tokens};
   };
   // What is wanted may be more than there is room for: the goal says what is missing then. And what
   // members hold may be more than what their devices can serve.
@@ -166,7 +162,7 @@ Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& 
   // What has served once goes on with what is left, though its steps may take more memory.
   const auto without = [&](Result<Placement> placement) -> Result<First> {
     if (!placement) return placement.error();
-    return First{std::move(*placement), kStepTokensMin, 0};
+    return First{std::move(*placement), kStepTokensMin};
   };
   other = without(repaired(input));
   if (!other) other = without(planned(input));
@@ -223,18 +219,26 @@ bool PlacementLifecycle::can_do_without(NodeId node, SupervisorTurn& turn) const
   return versions_.active() ? plan_repair(out, turn).ok() : plan_first(out, turn).ok();
 }
 
-/// Devices that are too small for anything are left out of plans by their size; people hear it.
-void PlacementLifecycle::note_useless(const ReplanInput& input, SupervisorTurn& turn) {
-  std::set<DeviceRef> useless;
-  for (const DeviceRef& device : useless_devices(input.base)) {
-    useless.insert(device);
-    if (useless_.contains(device)) continue;
-    turn.record("left_out", to_string(device) + " on " +
-                                turn.members.at(device.node).inventory.host +
-                                " has no room for a single expert or stage, and is left out; give "
-                                "it more with --device-memory.");
-  }
-  useless_ = std::move(useless);
+/// Devices that are too small for anything, or for shards, are left out of plans by their size;
+/// people hear it.
+void PlacementLifecycle::note_small(std::int32_t step_tokens, SupervisorTurn& turn) {
+  ReplanInput input = replan_input(turn);
+  input.base.compute = compute_costs(input, turn)(step_tokens);
+  SmallDevices small = small_devices(input.base);
+  const auto tell = [&](const std::vector<DeviceRef>& devices, const std::vector<DeviceRef>& told,
+                        const std::string& what) {
+    for (const DeviceRef& device : devices)
+      if (std::find(told.begin(), told.end(), device) == told.end())
+        turn.record("left_out", to_string(device) + " on " +
+                                    turn.members.at(device.node).inventory.host + what +
+                                    "; give it more with --device-memory.");
+  };
+  tell(small.useless, small_.useless,
+       " has no room for a single expert or stage and to compute with it, and is left out");
+  tell(small.experts_only, small_.experts_only,
+       " has no room to compute steps of " + std::to_string(step_tokens) +
+           " tokens beside a stage, and is given experts only");
+  small_ = std::move(small);
 }
 
 void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
@@ -293,15 +297,20 @@ bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
 }
 
 bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
-  ReplanInput input = replan_input(turn);
-  note_useless(input, turn);
+  note_small(step_tokens_, turn);
+  const auto goal_input = [&] {
+    ReplanInput input = replan_input(turn);
+        input.base.compute = compute_costs(input, turn)(step_tokens_);
+    return input;
+  };
+  ReplanInput input = goal_input();
   // A few layers at a time: it takes milliseconds each in a large cluster.
   input.balance_layers = balance_.take_layers(kLayersAStep);
   Result<Placement> goal = goal_placement(input);
   if (!goal && !input.leaving.empty()) {
     fail_drains(goal.error(), turn);
     auto layers = std::move(input.balance_layers);
-    input = replan_input(turn);
+    input = goal_input();
     input.balance_layers = std::move(layers);
     goal = goal_placement(input);
   }

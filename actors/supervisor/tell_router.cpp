@@ -18,6 +18,9 @@ void tell_router(LifeCrashed crashed, SupervisorTurn& turn) {
 void tell_router(ReplicasLost lost, SupervisorTurn& turn) {
   turn.effects.send(router(turn), std::move(lost));
 }
+void tell_router(PrefixesForgotten forgotten, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), std::move(forgotten));
+}
 void tell_router(ReplicasChanged changed, SupervisorTurn& turn) {
   turn.effects.send(router(turn), std::move(changed));
 }

@@ -8,6 +8,7 @@ namespace troupe {
 void tell_router(LifeLost lost, SupervisorTurn& turn);
 void tell_router(LifeCrashed crashed, SupervisorTurn& turn);
 void tell_router(ReplicasLost lost, SupervisorTurn& turn);
+void tell_router(PrefixesForgotten forgotten, SupervisorTurn& turn);
 void tell_router(ReplicasChanged changed, SupervisorTurn& turn);
 void tell_router(AdmissionChanged changed, SupervisorTurn& turn);
 void tell_router(RequestsEnd end, SupervisorTurn& turn);

@@ -1,7 +1,6 @@
 #include "model/placement/compute_room.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "runtime/byte_size.h"
@@ -41,27 +40,6 @@ const Load* most_lacking(const std::vector<Load>& loads) {
   return worst == loads.end() || worst->lacking() == 0 ? nullptr : &*worst;
 }
 
-/// A cache for each shard with which computing has room; 0: there is none. The shards of a replica
-/// keep the same tokens, so that the device with the least room decides for all.
-std::uint64_t smaller_cache(const PlacementInput& input, const std::vector<Load>& loads,
-                            const Placement& placement) {
-  std::map<DeviceRef, std::uint64_t> block;  // of all shards on a device
-  std::uint64_t heaviest = 0;                // of one shard
-  for (const auto& shard : placement.shards) {
-    const std::uint64_t bytes = kv_block_bytes(input, shard.first_layer, shard.last_layer);
-    block[shard.device] += bytes;
-    heaviest = std::max(heaviest, bytes);
-  }
-  if (heaviest == 0) return 0;
-  std::uint64_t blocks = std::numeric_limits<std::uint64_t>::max();
-  for (const Load& load : loads) {
-    if (block[load.use.device] == 0) continue;
-    const std::uint64_t left = load.use.kv_bytes - std::min(load.use.kv_bytes, load.lacking());
-    blocks = std::min(blocks, left / block[load.use.device]);
-  }
-  return blocks * heaviest >> 20 << 20;
-}
-
 std::int64_t copies_a_layer(const Placement& placement) {
   std::size_t least = placement.experts.empty() ? 0 : placement.experts.front().slots.size();
   for (const auto& layer : placement.experts) least = std::min(least, layer.slots.size());
@@ -79,7 +57,27 @@ std::map<DeviceRef, std::int64_t> most_slots(const Placement& placement) {
   return most;
 }
 
+/// Whether computing has room on every device.
+Status room_to_compute(const PlacementInput& input, const Placement& placement) {
+  const std::vector<Load> loads = loads_of(input, placement, *input.compute);
+  const Load* worst = most_lacking(loads);
+  if (!worst) return {};
+  return lacks_room_to_compute(*input.compute, worst->use.device, worst->compute, worst->lacking());
+}
+
+/// What all replicas compute at a time.
+std::int64_t rows_of(const Placement& placement, std::int32_t tokens) {
+  return static_cast<std::int64_t>(placement.replicas.size()) * tokens;
+}
+
 }  // namespace
+
+std::uint64_t group_bytes(const ComputeCosts& costs, std::size_t replicas, std::int64_t slots,
+                          std::int64_t copies) {
+  const auto rows = static_cast<std::int64_t>(replicas) * costs.rows;
+  const std::int64_t even = (rows * costs.top_k * slots + copies - 1) / copies;
+  return costs.group(std::min(kSkew * even, rows * std::min<std::int64_t>(costs.top_k, slots)));
+}
 
 std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
                                                  const Placement& placement,
@@ -93,51 +91,52 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
     bytes[shard.device] += stage;
   }
   if (input.devices.size() == 1) return bytes;  // its experts are all at hand
-  const auto rows = static_cast<std::int64_t>(placement.replicas.size()) * costs.rows;
   const std::int64_t copies = std::max<std::int64_t>(1, copies_a_layer(placement));
   std::map<std::int64_t, std::uint64_t> groups;
   for (const auto& [device, slots] : most_slots(placement)) {
-    const std::int64_t even = (rows * costs.top_k * slots + copies - 1) / copies;
-    const std::int64_t pairs =
-        std::min(kSkew * even, rows * std::min<std::int64_t>(costs.top_k, slots));
-    std::uint64_t& group = groups[pairs];
-    if (group == 0) group = costs.group(pairs);
+    std::uint64_t& group = groups[slots];
+    if (group == 0) group = group_bytes(costs, placement.replicas.size(), slots, copies);
     bytes[device] += group;
   }
   return bytes;
 }
 
+Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, std::uint64_t bytes,
+                            std::uint64_t lacking) {
+  return resource_exhausted(
+      to_string(device) + " lacks " + format_byte_size(lacking) + " for what a step of " +
+      std::to_string(costs.rows) + " tokens computes with, " + format_byte_size(bytes) +
+      "; lower --max-num-batched-tokens or --max-model-len, or give it more memory.");
+}
+
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,
                                   const std::function<Result<Placement>()>& plan,
                                   std::int32_t least_tokens) {
-  const EngineOptions asked = input.engine;
+  const std::int32_t asked = input.engine.max_num_batched_tokens;
+  input.compute.reset();
   const auto whole = plan();  // weights and caches, whatever a step has
   if (!whole) return whole;
-  std::optional<Error> lacks;
-  for (std::int32_t tokens = asked.max_num_batched_tokens;; tokens /= 2) {
-    input.engine = asked;
+  input.compute = costs(asked);
+  const Status room = room_to_compute(input, *whole);
+  if (room) return whole;
+  std::optional<Placement> best;
+  std::int32_t best_tokens = asked;
+  for (std::int32_t tokens = asked;; tokens /= 2) {
     input.engine.max_num_batched_tokens = tokens;
-    auto placement = whole;
-    const ComputeCosts step = costs(tokens);
-    std::vector<Load> loads = loads_of(input, *placement, step);
-    std::uint64_t& kv = input.engine.kv_cache_memory;
-    if (most_lacking(loads) && kv == 0 && (kv = smaller_cache(input, loads, *placement)) > 0) {
-      // It may not hold one sequence any more: then steps are what can become smaller.
-      if (auto fewer = plan()) {
-        placement = std::move(fewer);
-        loads = loads_of(input, *placement, step);
-      }
+    input.compute = costs(tokens);
+    auto placement = plan();
+    if (placement && room_to_compute(input, *placement) &&
+        (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens))) {
+      best = std::move(*placement);
+      best_tokens = tokens;
     }
-    const Load* worst = most_lacking(loads);
-    if (!worst) return placement;
-    if (!lacks)
-      lacks = resource_exhausted(to_string(worst->use.device) + " lacks " +
-                                 format_byte_size(worst->lacking()) + " for what a step of " +
-                                 std::to_string(tokens) + " tokens computes with, " +
-                                 format_byte_size(worst->compute) +
-                                 "; lower --max-num-batched-tokens.");
-    if (tokens / 2 < least_tokens) return *lacks;
+    if (best && best->replicas.size() >= whole->replicas.size()) break;
+    if (tokens / 2 < least_tokens) break;
   }
+  input.engine.max_num_batched_tokens = best_tokens;
+  input.compute = costs(best_tokens);
+  if (!best) return room.error();
+  return std::move(*best);
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace troupe {
@@ -20,6 +21,16 @@ struct ModelCosts {
   std::uint64_t head_bytes = 0;       ///< final norm and output head, with the last layer
   std::uint64_t kv_bytes_per_token_layer = 0;
   std::uint64_t kv_bytes_per_token = 0;  ///< beside the layers', once a shard (the token's id)
+};
+
+/// What computing takes on a device beside weights and caches, in bytes: upper bounds.
+struct ComputeCosts {
+  std::int64_t rows = 0;   ///< tokens of a step
+  std::int32_t top_k = 0;  ///< experts of a token
+  /// A shard of the layers from the first to the last, which is included.
+  std::function<std::uint64_t(std::int32_t first, std::int32_t last)> shard;
+  /// The routed experts of a device, for so many pairs of a row and an expert that wait.
+  std::function<std::uint64_t(std::int64_t pairs)> group;
 };
 
 }  // namespace troupe

@@ -7,7 +7,9 @@
 #include <tuple>
 
 #include "model/placement/advice.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/spread_experts.h"
+#include "model/placement/stages.h"
 #include "runtime/byte_size.h"
 #include "runtime/limits.h"
 
@@ -20,103 +22,6 @@ constexpr std::size_t kMissingNamedMax = 8;
 
 std::string bytes_text(std::uint64_t bytes) {
   return std::to_string(bytes) + " bytes (" + format_byte_size(bytes) + ")";
-}
-
-std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
-std::uint64_t saturating_mul(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::uint64_t>::max()
-                                                : product;
-}
-
-std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
-}
-
-struct Stage {
-  std::int32_t first = 0;
-  std::int32_t last = 0;  // included
-  std::uint64_t weight_bytes = 0;
-  std::uint64_t block_bytes = 0;     // of its KV cache
-  std::uint64_t sequence_bytes = 0;  // of one sequence of max_model_len
-  std::uint64_t least_kv = 0;        // what a shard cannot do without
-};
-
-/// Weights of each layer's shard part, the embedding and the head with the outer ones.
-std::vector<std::uint64_t> layer_weights(const ModelCosts& model) {
-  std::vector<std::uint64_t> bytes;
-  for (const auto& layer : model.layers) bytes.push_back(layer.bytes);
-  bytes.front() += model.embedding_bytes;
-  bytes.back() += model.head_bytes;
-  return bytes;
-}
-
-/// The ends (excluded) of `parts` contiguous, non-empty ranges whose heaviest is as light as can
-/// be. Dynamic programming over (ranges, layers); the best cut of each state is where the growing
-/// weight before it meets the shrinking one after it, so that a binary search finds it.
-std::vector<std::size_t> cut_evenly(const std::vector<std::uint64_t>& weights, std::size_t parts) {
-  const std::size_t n = weights.size();
-  std::vector<std::uint64_t> sum(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + weights[i];
-  std::vector<std::uint64_t> best = sum;  // best[i]: the first i layers in `part` ranges
-  std::vector<std::vector<std::size_t>> cuts(parts + 1, std::vector<std::size_t>(n + 1, 0));
-  for (std::size_t part = 2; part <= parts; ++part) {
-    std::vector<std::uint64_t> next(n + 1, std::numeric_limits<std::uint64_t>::max());
-    for (std::size_t i = part; i <= n; ++i) {
-      std::size_t low = part - 1, high = i - 1;  // cuts that leave no range empty
-      while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (best[middle] >= sum[i] - sum[middle])
-          high = middle;
-        else
-          low = middle + 1;
-      }
-      for (const std::size_t cut : {low, low > part - 1 ? low - 1 : low}) {
-        const std::uint64_t heaviest = std::max(best[cut], sum[i] - sum[cut]);
-        if (heaviest < next[i]) {
-          next[i] = heaviest;
-          cuts[part][i] = cut;
-        }
-      }
-    }
-    best = std::move(next);
-  }
-  std::vector<std::size_t> ends(parts);
-  std::size_t end = n;
-  for (std::size_t part = parts; part >= 1; --part) {
-    ends[part - 1] = end;
-    end = cuts[part][end];
-  }
-  return ends;
-}
-
-std::vector<Stage> make_stages(const PlacementInput& input) {
-  const auto& model = input.model;
-  const auto weights = layer_weights(model);
-  const auto ends =
-      cut_evenly(weights, static_cast<std::size_t>(input.engine.pipeline_parallel_size));
-  std::vector<Stage> stages;
-  std::size_t first = 0;
-  for (const std::size_t end : ends) {
-    Stage stage;
-    stage.first = static_cast<std::int32_t>(first);
-    stage.last = static_cast<std::int32_t>(end) - 1;
-    for (std::size_t i = first; i < end; ++i) stage.weight_bytes += weights[i];
-    stage.block_bytes = kv_block_bytes(input, stage.first, stage.last);
-    stage.sequence_bytes = saturating_mul(
-        stage.block_bytes, ceil_div(input.engine.max_model_len, input.engine.block_size));
-    stages.push_back(stage);
-    first = end;
-  }
-  // All shards of a replica keep the same tokens: a stage of few layers does not fill its share.
-  std::uint64_t heaviest = 1;
-  for (const Stage& stage : stages) heaviest = std::max(heaviest, stage.block_bytes);
-  const std::uint64_t blocks = input.engine.kv_cache_memory / heaviest;
-  for (Stage& stage : stages)
-    stage.least_kv = std::max(blocks * stage.block_bytes, stage.sequence_bytes);
-  return stages;
 }
 
 Status check_input(const PlacementInput& input) {
@@ -165,6 +70,7 @@ class Planner {
     replicas.experts.clear();
     const auto used = placement_use(input, replicas);
     shards_on_.assign(devices_.size(), 0);
+    compute_.assign(devices_.size(), 0);
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const std::uint64_t bytes = plannable_bytes(devices_[d].memory_total);
       free_.push_back(bytes - std::min(bytes, used[d].total()));
@@ -178,6 +84,8 @@ class Planner {
   /// `replicas`: new ones, beside those that are kept.
   Result<Placement> plan(std::size_t replicas, const ExpertLayout& lay_out, bool shards_first) {
     placement_ = input_.kept;
+    placement_.experts.clear();
+    replicas_ = input_.kept.replicas.size() + replicas;
     placement_.version = input_.version;
     placement_.numerics = input_.numerics;
     if (shards_first)
@@ -197,10 +105,17 @@ class Planner {
 
  private:
   Status place_experts(const ExpertLayout& lay_out) {
-    std::map<DeviceRef, std::uint64_t> room;
-    for (std::size_t d = 0; d < devices_.size(); ++d)
+    count_compute();
+    std::map<DeviceRef, std::uint64_t> room, beside_compute;
+    const std::uint64_t group = group_compute();
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
       room.emplace_hint(room.end(), devices_[d].device, free_[d]);
-    auto experts = lay_out(room);
+      const std::uint64_t left = free_to_compute(d) - std::min(free_to_compute(d), group);
+      beside_compute.emplace_hint(beside_compute.end(), devices_[d].device,
+                                  std::min(free_[d], left));
+    }
+    auto experts = lay_out(beside_compute);
+    if (!experts && room != beside_compute) experts = lay_out(room);
     if (!experts) return experts.error();
     placement_.experts = std::move(*experts);
     for (const auto& layer : placement_.experts) {
@@ -218,6 +133,36 @@ class Planner {
     return static_cast<std::size_t>(at - devices_.begin());
   }
   std::uint64_t shard_room(std::size_t d) const { return free_[d] - std::min(free_[d], taken_[d]); }
+
+  /// What the placement so far computes with.
+  void count_compute() {
+    if (!input_.compute) return;
+    Placement so_far = placement_;
+    so_far.replicas.resize(replicas_);
+    auto bytes = compute_bytes(input_, so_far, *input_.compute);
+    for (std::size_t d = 0; d < devices_.size(); ++d) compute_[d] = bytes[devices_[d].device];
+  }
+  /// What computing with an even share of the experts takes.
+  std::uint64_t group_compute() const {
+    const std::int64_t copies = input_.model.num_experts + input_.engine.redundant_experts;
+    const auto devices = static_cast<std::int64_t>(devices_.size());
+    if (!input_.compute || devices == 1 || input_.model.num_experts == 0) return 0;
+    return group_bytes(*input_.compute, replicas_, (copies + devices - 1) / devices, copies);
+  }
+  std::uint64_t with_reserve(std::size_t d) const {
+    return free_[d] + devices_[d].memory_total - plannable_bytes(devices_[d].memory_total);
+  }
+  /// What computing lacks if a shard takes that much, until what it replaces is gone.
+  std::uint64_t compute_lacks(std::size_t d, std::uint64_t need, const Stage& stage) const {
+    const std::uint64_t all = saturating_add(saturating_add(need, stage.compute_bytes),
+                                             saturating_add(compute_[d], taken_[d]));
+    return input_.compute ? all - std::min(all, with_reserve(d)) : 0;
+  }
+  /// What is free for weights and caches if computing has its room; it may have the reserve too.
+  std::uint64_t free_to_compute(std::size_t d) const {
+    const std::uint64_t all = with_reserve(d);
+    return all - std::min(all, compute_[d]);
+  }
 
   bool holds(std::size_t d, const Stage& stage) const {
     const auto held = input_.held_shards.find(devices_[d].device.node);
@@ -243,21 +188,32 @@ class Planner {
   /// that has its weights in memory, then to the first; so they go round while there is room, and
   /// stages that follow each other share a node.
   Status place_shards(std::size_t replicas) {
+    count_compute();
     for (std::size_t r = 0; r < replicas; ++r) {
       ids_.push_back(new_id());
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         const Stage& stage = stages_[s];
         const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
-        std::optional<std::size_t> chosen;
+        std::optional<std::size_t> chosen, roomiest;  // the latter has no room to compute
         for (std::size_t d = 0; d < devices_.size(); ++d) {
           if (shard_room(d) < need || input_.closed.contains(devices_[d].device)) continue;
+          if (compute_lacks(d, need, stage) > 0) {
+            if (!roomiest || compute_lacks(d, need, stage) < compute_lacks(*roomiest, need, stage))
+              roomiest = d;
+            continue;
+          }
           const auto rank = [&](std::size_t i) {
             return std::pair(shards_on_[i], !holds(i, stage));
           };
           if (!chosen || rank(d) < rank(*chosen)) chosen = d;
         }
+        if (!chosen && roomiest)
+          return lacks_room_to_compute(*input_.compute, devices_[*roomiest].device,
+                                       compute_[*roomiest] + stage.compute_bytes,
+                                       compute_lacks(*roomiest, need, stage));
         if (!chosen) return no_room(r, s);
         free_[*chosen] -= need;
+        compute_[*chosen] += stage.compute_bytes;
         ++shards_on_[*chosen];
         shard_device_.push_back(*chosen);
         placement_.shards.push_back({ids_.back(), static_cast<std::uint32_t>(s), 0, stage.first,
@@ -286,6 +242,11 @@ class Planner {
 
   /// place_shards() has set least_kv aside; what is left is shared out here.
   Status size_caches(std::size_t replicas) {
+    count_compute();
+    for (const std::size_t d : shard_device_) {
+      if (const std::uint64_t lacking = compute_lacks(d, 0, {}))
+        return lacks_room_to_compute(*input_.compute, devices_[d].device, compute_[d], lacking);
+    }
     for (std::size_t r = 0; r < replicas; ++r) {
       std::uint64_t blocks = limits::kStepBlocksMax;
       for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -311,6 +272,8 @@ class Planner {
     const std::uint64_t share = stage.sequence_bytes + shard_room(d) / shards_on_[d];
     std::uint64_t budget = share;
     if (devices_[d].kind == "cpu") budget = std::min(share / 2, kCpuKvCacheBytesMax);
+    const std::uint64_t to_compute = free_to_compute(d) - std::min(free_to_compute(d), taken_[d]);
+    budget = std::min(budget, stage.sequence_bytes + to_compute / shards_on_[d]);
     const std::uint64_t useful =
         saturating_mul(stage.sequence_bytes, static_cast<std::uint64_t>(engine.max_num_seqs));
     budget = std::clamp(budget, stage.sequence_bytes, useful);
@@ -336,9 +299,11 @@ class Planner {
   std::vector<PlacementDevice> devices_;
   std::vector<std::uint64_t> free_;        // of each device
   std::vector<std::uint64_t> taken_;       // of that, until the new replicas serve
+  std::vector<std::uint64_t> compute_;     // what computing takes on each, as far as it is placed
   std::vector<std::size_t> shards_on_;     // of each device
   std::vector<std::size_t> shard_device_;  // of each new shard, index into devices_
   std::vector<std::uint32_t> ids_;         // of the new replicas
+  std::size_t replicas_ = 0;               // with those that are kept
   Placement placement_;
 };
 
@@ -389,16 +354,33 @@ Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
                             advice_for_experts(engine));
 }
 
-std::vector<DeviceRef> useless_devices(const PlacementInput& input) {
-  std::uint64_t least = expert_layers(input.model).empty()
-                            ? std::numeric_limits<std::uint64_t>::max()
-                            : input.model.expert_bytes;
-  for (const Stage& stage : make_stages(input))
-    least = std::min(least, saturating_add(stage.weight_bytes, stage.least_kv));
-  std::vector<DeviceRef> useless;
-  for (const auto& d : input.devices)
-    if (plannable_bytes(d.memory_total) < least) useless.push_back(d.device);
-  return useless;
+SmallDevices small_devices(const PlacementInput& input) {
+  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  const bool experts = !expert_layers(input.model).empty();
+  const std::uint64_t expert = experts ? input.model.expert_bytes : kNever;
+  const std::uint64_t expert_compute =
+      input.compute && experts && input.devices.size() > 1
+          ? group_bytes(*input.compute, 1, 1, input.model.num_experts)
+          : 0;
+  std::uint64_t stage_least = kNever, stage_compute = kNever;
+  for (const Stage& stage : make_stages(input)) {
+    const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
+    stage_least = std::min(stage_least, need);
+    stage_compute = std::min(stage_compute, saturating_add(need, stage.compute_bytes));
+  }
+  SmallDevices small;
+  for (const auto& d : input.devices) {
+    const std::uint64_t plannable = plannable_bytes(d.memory_total);
+    const bool holds_stage = plannable >= stage_least;
+    if (holds_stage && d.memory_total >= stage_compute) continue;
+    const bool holds_expert =
+        plannable >= expert && d.memory_total >= saturating_add(expert, expert_compute);
+    if (!holds_expert)
+      small.useless.push_back(d.device);
+    else if (holds_stage)
+      small.experts_only.push_back(d.device);
+  }
+  return small;
 }
 
 Result<Placement> plan_placement(const PlacementInput& input) {
@@ -413,7 +395,10 @@ Result<Placement> plan_placement(const PlacementInput& input) {
   });
 }
 
-Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out) {
+namespace {
+
+/// As many replicas as can be, up to those that are wanted.
+Result<Placement> plan_replicas(const PlacementInput& input, const ExpertLayout& lay_out) {
   if (Status s = check_input(input); !s) return s.error();
   const std::vector<Stage> stages = make_stages(input);
   const std::size_t kept = input.kept.replicas.size();
@@ -448,6 +433,27 @@ Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout
     }
   }
   return *error;
+}
+
+std::int64_t cache_blocks(const Placement& placement) {
+  std::int64_t blocks = 0;
+  for (const auto& replica : placement.replicas) blocks += replica.kv_blocks;
+  return blocks;
+}
+
+}  // namespace
+
+Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out) {
+  auto placement = plan_replicas(input, lay_out);
+  if (!placement || input.engine.pipeline_parallel_size == 1) return placement;
+  std::map<std::string, std::uint64_t> largest;
+  for (const auto& d : input.devices) largest[d.kind] = std::max(largest[d.kind], d.memory_total);
+  PlacementInput without = input;
+  for (const auto& d : input.devices)
+    if (d.memory_total < largest[d.kind] / 2) without.closed.insert(d.device);
+  if (without.closed == input.closed) return placement;
+  auto roomier = plan_replicas(without, lay_out);
+  return roomier && cache_blocks(*roomier) / 2 >= cache_blocks(*placement) ? roomier : placement;
 }
 
 std::vector<DeviceUse> placement_use(const PlacementInput& input, const Placement& placement) {

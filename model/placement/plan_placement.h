@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,6 +34,8 @@ struct PlacementInput {
   EngineOptions engine;  ///< max_model_len must be resolved: above 0
   Numerics numerics = Numerics::kReference;
   PlacementVersion version;
+  /// What steps take beside weights and caches. Without it nobody asks.
+  std::optional<ComputeCosts> compute;
 
   Placement kept;              ///< replicas that stay as they are; its experts are not read
   std::set<DeviceRef> closed;  ///< of `devices`: they take no new shard
@@ -60,6 +63,11 @@ struct PlacementInput {
 ///   the device's shards leave each other; on CPU devices half of that and kCpuKvCacheBytesMax at
 ///   most (but always one sequence of max_model_len), and never more than max_num_seqs such
 ///   sequences.
+/// - Computing: with `compute` a shard only goes where a step has room beside it, its cache takes
+///   what that leaves, and devices get as many experts as leave the room to compute with them,
+///   if all find a place so. A device that cannot compute beside a shard holds experts only.
+/// - A replica's cache is as small as that of its smallest stage: where stages on devices of less
+///   than half the memory of the largest of their kind would halve it, they get none.
 ///
 /// Errors: kInvalidArgument names the flag; kResourceExhausted says how many bytes are missing on
 /// which devices.
@@ -82,8 +90,12 @@ ExpertShares shares_of(const ModelCosts& model, std::int32_t redundant,
 /// Says what is missing where; no share fits in that room.
 Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
                         const std::map<DeviceRef, std::uint64_t>& room);
-/// Devices that can hold neither an expert nor a stage, and so cannot help.
-std::vector<DeviceRef> useless_devices(const PlacementInput& input);
+/// Devices that can hold no stage, or none and no expert either, with what `compute` asks beside.
+struct SmallDevices {
+  std::vector<DeviceRef> useless;
+  std::vector<DeviceRef> experts_only;  ///< that could hold a stage, if not compute beside it
+};
+SmallDevices small_devices(const PlacementInput& input);
 
 /// What a placement puts on one device, in bytes.
 struct DeviceUse {

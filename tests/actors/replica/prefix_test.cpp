@@ -63,6 +63,52 @@ TEST_CASE("a prompt that began like an earlier one is computed from where they d
   stage.check_empty();
 }
 
+TEST_CASE("choices of one prompt compute it once") {
+  for (const std::int32_t chunk : {32, 8}) {
+    auto config = small();
+    config.max_num_batched_tokens = chunk;
+    Stage stage(config);
+    const Submit before = request(9, 3, 2);  // in a step while the choices come
+    stage.send(before);
+    std::vector<Submit> choices;
+    for (std::uint64_t id = 1; id <= 3; ++id) {
+      choices.push_back(like(request(1, 18, 6), id));
+      choices.back().sampling.choice = static_cast<std::uint32_t>(id);
+    }
+    Submit other = like(choices[0], 4);
+    other.prompt[15] = 49;  // it differs within the last full block
+    for (const Submit& choice : choices) stage.send(choice);
+    stage.send(other);
+    // 16 of 18 rows lie in full blocks. The other begins beside the first, if a step has room.
+    const std::int32_t rows = rows_run(stage);
+    CHECK(rows == 4 + 18 + 2 + 2 + 18 - start_of(stage, 4).cached_tokens + 4 * 5);
+    CHECK(start_of(stage, 2).cached_tokens == 16);
+    CHECK(start_of(stage, 3).cached_tokens == 16);
+    for (const Submit& choice : choices) check_tokens(stage, choice);
+    check_tokens(stage, other);
+    stage.check_empty();
+  }
+}
+
+TEST_CASE("nobody waits for blocks that may not come") {
+  Stage stage(small());
+  const Submit first = request(1, 18, 6);
+  stage.send(first);
+  REQUIRE(stage.plans.size() == 1);
+  stage.send(like(first, 2));
+  SUBCASE("the first is cancelled") {
+    stage.send(Cancel{SequenceId{1}, 0});
+    stage.send(stage.result_of(stage.plans.front()), kLastShard);
+  }
+  SUBCASE("its step fails") {
+    stage.send(StepFailed{0, stage.plans.front().step, unavailable("gone")}, kLastShard);
+    stage.wake(kStepRetryMin);
+  }
+  REQUIRE(stage.plans.size() == 2);
+  const auto& sequences = stage.plans.back().sequences;
+  CHECK(std::ranges::any_of(sequences, [](const auto& s) { return s.id == SequenceId{2}; }));
+}
+
 TEST_CASE("the last row of a prompt is computed, for the token after it") {
   Stage stage(small());
   const Submit first = request(1, 16, 1);

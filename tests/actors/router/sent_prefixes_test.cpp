@@ -54,6 +54,45 @@ TEST_CASE("the oldest pieces are forgotten, the end of a sequence before its beg
   CHECK(sent.pieces() == kPrefixPiecesMax);
 }
 
+TEST_CASE("no more is remembered of a replica than its cache holds, and nothing that it forgot") {
+  Desk desk(0);
+  const auto goes = [&](std::vector<TokenId> prompt) {
+    desk.submits.clear();
+    desk.submit(asking(std::move(prompt)));
+    return desk.submits.back().first;
+  };
+  const std::vector<TokenId> shared = numbered(320, 0), other = numbered(320, 9000);
+  std::uint64_t cache_tokens = 640;
+  Address expected = replica_address(0);
+  SUBCASE("it has both") {}
+  SUBCASE("it has room for the last one") {
+    cache_tokens = 320;
+    expected = replica_address(1);
+  }
+  SUBCASE("it was told to forget") { expected = replica_address(1); }
+  desk.say(ReplicasChanged{PlacementVersion{1},
+                           {{0, replica_address(0), false, cache_tokens},
+                            {1, replica_address(1), false, cache_tokens}}});
+  REQUIRE(goes(shared) == replica_address(0));
+  REQUIRE(goes(numbered(640, 5000)) == replica_address(1));
+  REQUIRE(goes(other) == replica_address(0));
+  if (cache_tokens == 640 && expected == replica_address(1)) desk.say(PrefixesForgotten{{0}});
+  CHECK(goes(shared) == expected);  // there is less to do at the second
+}
+
+TEST_CASE("what a replica answered is found there as well") {
+  Desk desk(2);
+  const std::vector<TokenId> turn = numbered(200, 0);
+  desk.submit(asking(numbered(32, 0), 168));
+  REQUIRE(desk.submits.back().first == replica_address(0));
+  desk.start(1);
+  desk.tokens(1, {turn.begin() + 32, turn.end()}, FinishReason::kLength);
+  desk.submit(asking(numbered(300, 9000)));
+  REQUIRE(desk.submits.back().first == replica_address(0));
+  desk.submit(asking(turn));  // 310 tokens are outstanding there
+  CHECK(desk.submits.back().first == replica_address(0));
+}
+
 TEST_CASE("a sequence goes where one began alike, until that replica is gone") {
   Desk desk(3);
   const auto went = [&] { return desk.submits.back().first; };

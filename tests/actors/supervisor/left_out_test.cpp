@@ -86,7 +86,7 @@ TEST_CASE("what keeps out the one that is needed is said, not that there is too 
 TEST_CASE("a cluster that begins has room to compute; one that served goes on without") {
   auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
   o.engine.min_devices = 2;
-  std::uint64_t step = 40 * kMiB;
+  std::uint64_t step = 63 * kMiB;
   o.compute = [&step](Numerics, int threads, std::int32_t) {
     CHECK(threads == 2);
     return ComputeCosts{128, 2, [&step](std::int32_t, std::int32_t) { return step; },
@@ -108,6 +108,34 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   CHECK(c.s.state() == ClusterState::kReady);
 }
 
+TEST_CASE("a cache holds a whole sequence, or people hear what takes its room") {
+  auto o = with_experts_of(kMiB);
+  o.engine.max_model_len = 3 << 20;  // 48 MiB
+  o.engine.max_num_batched_tokens = 2048;
+  std::uint64_t least = 20 * kMiB;
+  o.compute = [&least](Numerics, int, std::int32_t tokens) {
+    const std::uint64_t bytes = least + static_cast<std::uint64_t>(tokens) * 20 * 1024;
+    return ComputeCosts{tokens, 2, [bytes](std::int32_t, std::int32_t) { return bytes; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  SUBCASE("no step is small enough") {
+    Cluster c(0, o);
+    c.add(1);
+    c.settle();
+    CHECK(c.s.state() == ClusterState::kDegraded);
+    CHECK(c.s.message().find("lower --max-num-batched-tokens or --max-model-len") !=
+          std::string::npos);
+    CHECK(!c.s.active());
+  }
+  SUBCASE("smaller steps leave it that room") {
+    least = 0;
+    Cluster c(1, o);
+    CHECK(c.s.state() == ClusterState::kReady);
+    CHECK(c.step_tokens.back() < 1024);
+    CHECK(c.s.active()->replicas[0].kv_blocks * o.engine.block_size >= o.engine.max_model_len);
+  }
+}
+
 TEST_CASE("steps are made smaller where memory to compute with lacks") {
   auto o = with_experts_of(14 * kMiB);
   o.engine.min_devices = 2;
@@ -125,6 +153,29 @@ TEST_CASE("steps are made smaller where memory to compute with lacks") {
   REQUIRE(c.step_tokens.size() >= 2);
   for (const std::int32_t tokens : c.step_tokens) CHECK(tokens == 1024);
   CHECK(c.says("placement"));
+}
+
+TEST_CASE("a replica that leaves no memory to compute with is not added") {
+  auto o = with_experts_of(kMiB);
+  o.engine.max_num_batched_tokens = 2048;
+  o.compute = [](Numerics, int, std::int32_t tokens) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(tokens) * 20 * 1024;  // 40 MiB
+    return ComputeCosts{tokens, 2, [bytes](std::int32_t, std::int32_t) { return bytes; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  Cluster c(1, o);
+  REQUIRE(c.s.active()->replicas.size() == 1);
+  c.add(2, join_of(102, 16 * kMiB));
+  c.pass(2s);
+  CHECK(c.s.state() == ClusterState::kReady);
+  for (const auto& shard : c.s.active()->shards) CHECK(shard.device.node == NodeId{1});
+  CHECK(c.s.active()->replicas.size() == 1);  // nor beside the one that is there
+  CHECK(c.slots_on(NodeId{2}) == 2);
+  CHECK(c.says("left_out"));  // and people hear why
+  for (const std::int32_t tokens : c.step_tokens) CHECK(tokens == 2048);
+  c.add(3);
+  c.pass(2s);
+  CHECK(c.s.active()->replicas.size() == 2);
 }
 
 TEST_CASE("a node whose reads hang is done without in seconds if the others have room") {

@@ -77,6 +77,31 @@ TEST_CASE("what the head reads first is read while the node still loads, once a 
   CHECK_FALSE(c.kept.at("c").confirmed);
 }
 
+TEST_CASE("a version that loads while the head reads has its own share of first reports read") {
+  ProvingCluster c(2);
+  c.all_loaded();
+  REQUIRE(c.activated);
+  c.reports(0, proof(1, "a"));
+  REQUIRE(c.reads.size() == 1);
+  const std::uint64_t limit = c.reads[0].bytes_max;
+  c.reports(0, proof(1, "b"));
+  const PlacementVersion first = c.version;
+  c.down(2);
+  c.note();
+  REQUIRE(c.version > first);          // while the reading is under way
+  c.head_reads(proof(1, "a"), limit);  // all that the first version's reports had
+  CHECK(c.kept.at("a").confirmed);
+  REQUIRE(c.reads.size() == 1);
+  CHECK(c.reads[0].tensors == std::vector<std::string>{"b"});
+  CHECK(c.reads[0].bytes_max == limit);
+  c.loaded(0);
+  CHECK(c.s.active()->version == first);  // the reading holds the second one up
+  c.head_reads(proof(1, "b"), limit);
+  CHECK(c.s.active()->version == c.version);
+  c.reports(0, proof(1, "c"));
+  CHECK(c.reads.empty());  // that share is used up as well
+}
+
 TEST_CASE("one of three nodes with another revision is taken out, wherever it comes in the order") {
   SUBCASE("first: the other two and the head outvote it") {
     ProvingCluster c;

@@ -212,6 +212,8 @@ TEST_CASE("a device fails: it is taken out, its node stays") {
   const std::size_t replicas = c.s.active()->replicas.size();
   c.from(c.workers.at(2), Renew{++c.sequence, {{0, 0, 0, "ECC error"}}, {}});
   CHECK(c.sends<ForgetPrefixes>().size() == replicas);  // it may have computed otherwise before
+  REQUIRE(c.router_hears<PrefixesForgotten>());
+  CHECK(c.router_hears<PrefixesForgotten>()->replicas.size() == replicas);
   c.note();
   c.failed.insert(2);
   CHECK(c.says("device_failed"));

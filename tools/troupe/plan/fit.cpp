@@ -33,8 +33,8 @@ class Trial {
       if (q.tier_memory > 0) input_.tier_bytes[d.device.node] = q.tier_memory;
   }
 
-  /// With the flags as they are. A cache that leaves too little for computing is made smaller, and
-  /// so are steps, down to `least_tokens`.
+  /// With the flags as they are. Where memory to compute with lacks, steps are made smaller, down
+  /// to `least_tokens`.
   Result<Fit> run(std::int32_t least_tokens = kStepTokensMin) {
     auto placement = plan_to_compute(
         input_.base, [this](std::int32_t tokens) { return compute(tokens); },
@@ -54,6 +54,7 @@ class Trial {
     if (node_count(q_.nodes) > kSurvivalNodesMax) return;
     ReplanInput input = input_;
     input.before = fit.placement;
+    input.base.compute.reset();  // what has served once goes on with what is left
     fit.survival = survival_of(input);
   }
 
