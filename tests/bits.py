@@ -3,14 +3,18 @@
 import hashlib
 import json
 
-from running import DEMO, GOLDEN, float32_bits, generate
+from running import DEMO, GOLDEN, cpu_families_here, float32_bits, generate
 
-NUMERICS = ["reference", "bf16", "bf16+kv_fp8"]
+NUMERICS = ["reference", "bf16", "bf16+kv_fp8", "avx512_bf16", "avx512_bf16+kv_fp8"]
 KNOWN = GOLDEN / "bits.json"
 
 
 def models():
     return [*(p for p in sorted(GOLDEN.iterdir()) if (p / "config.json").exists()), DEMO]
+
+
+def computed_here(numerics):
+    return not numerics.startswith("avx512") or "avx512" in cpu_families_here()
 
 
 def numerics_flags(numerics):

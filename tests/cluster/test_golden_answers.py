@@ -5,6 +5,7 @@ import statistics
 
 import pytest
 
+from bits import computed_here
 from running import DEMO, GOLDEN, at_once, generate
 
 
@@ -26,8 +27,10 @@ MODELS = [folder for folder in sorted(GOLDEN.iterdir()) if (folder / "config.jso
 
 
 @pytest.mark.parametrize("model", [*MODELS, DEMO], ids=lambda path: path.name)
-@pytest.mark.parametrize("numerics", ["reference", "bf16"])
+@pytest.mark.parametrize("numerics", ["reference", "bf16", "avx512_bf16"])
 def test_golden(model, numerics):
+    if not computed_here(numerics):
+        pytest.skip("this processor lacks AVX-512 with bf16")
     golden = golden_of(model)
     errors, first_tokens = [], 0
     for case, answer in zip(golden["prompts"], answers(model, numerics, golden)):

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bits import numerics_flags
+from bits import computed_here, numerics_flags
 from running import (
     DEMO, GOLDEN, V2_LITE, V3, Cluster, at_once, cpu_families_here, float32_bits, generate,
 )  # fmt: skip
@@ -53,6 +53,7 @@ CASES = [
     *((model, "bf16", layout) for model in (V3, V2_LITE, DEMO) for layout in LAYOUTS),
     *((model, "reference", layout) for model in (V3, DEMO) for layout in (EVERYTHING, LAYOUTS[4])),
     (DEMO, "bf16+kv_fp8", EVERYTHING),
+    *((model, "avx512_bf16", EVERYTHING) for model in (V3, DEMO) if computed_here("avx512_bf16")),
     *(
         (GOLDEN / name, "bf16", EVERYTHING)
         for name in ("v3-fp8", "v3-int4", "gpt-oss", "glm4-moe")
@@ -90,7 +91,7 @@ def alone(model, numerics):
             model, "--prompt-ids", ",".join(map(str, probe.prompt)), "--max-tokens", TOKENS,
             "--temperature", probe.temperature, "--seed", probe.seed, "--ignore-eos",
             "--prompt-logprobs", *numerics_flags(numerics), "--threads", 1, "--top-p", 1,
-            "--cpu-family", FAMILIES[0],
+            "--cpu-family", families(numerics)[0],
         )  # fmt: skip
         return comparable(
             probe.prompt, answer["tokens"], answer["prompt_logprobs"], answer["token_logprobs"]
@@ -115,12 +116,18 @@ def noise(cluster, number):
     cluster.complete([5 + number, 9, 11 * number % 500], max_tokens=60, temperature=1, ignore_eos=True)
 
 
-def start_mixed(cluster, model, flags, workers):
+def families(numerics):
+    """Those here that compute these numerics."""
+    return FAMILIES[FAMILIES.index("avx512"):] if numerics.startswith("avx512") else FAMILIES
+
+
+def start_mixed(cluster, model, numerics, flags, workers):
     """A worker of each family of instructions in turn."""
+    each = families(numerics)
     cluster.head(model, "--min-devices", workers, *flags)
     cluster.wait_answers()
     for number in range(workers):
-        cluster.worker("--cpu-family", FAMILIES[number % len(FAMILIES)])
+        cluster.worker("--cpu-family", each[number % len(each)])
     cluster.wait_ready()
 
 
@@ -135,7 +142,7 @@ def test_same_tokens(troupe, model, numerics, layout):
         flags += ["--max-model-len", longest(model)]
         flags += ["--kv-cache-memory", kv_cache_for_one(model, numerics)]
     with Cluster() as cluster:
-        start_mixed(cluster, model, flags, layout.workers)
+        start_mixed(cluster, model, numerics, flags, layout.workers)
         assert cluster.status()["cluster"]["numerics"] == numerics
         assert [asked(cluster, probe) for probe in probes] == expected
         if layout.crowd:
