@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "actors/device/cpu_device.h"
@@ -28,6 +29,13 @@ Status prove(CpuDevice& device, std::span<const Numerics> families) {
                                           ". Replace the processor, or leave it out."};
   for (const std::string& note : *proven) logger().warn("{}: {}", name, note);
   return {};
+}
+
+/// What every device computes with its instructions.
+std::vector<Numerics> computed_by(std::span<const Device::Options> devices) {
+  CpuFamily least = supported_cpu_families().back();
+  for (const auto& device : devices) least = std::min(least, device.cpu_family);
+  return numerics_of(least);
 }
 
 }  // namespace
@@ -56,12 +64,13 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   WorkerSetup setup;
   std::vector<CpuDevice*> cpus;
   int threads = 1;
+  const std::vector<Numerics> numerics = computed_by(options.devices);
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
     threads = std::max(threads, device.threads);
     cpus.push_back(devices.back().get());
     if (options.breakage) cpus.back()->break_down(*options.breakage);
-    if (const Status proven = prove(*cpus.back(), options.numerics); !proven.ok()) return proven;
+    if (const Status proven = prove(*cpus.back(), numerics); !proven.ok()) return proven;
     setup.around.devices.push_back(cpus.back());
   }
   if (options.fabric) {
@@ -77,7 +86,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   setup.agent.host = host_name();
   setup.agent.pid = getpid();
   setup.agent.head = options.head;
-  setup.agent.numerics = options.numerics;
+  setup.agent.numerics = numerics;
   setup.agent.model_path = options.model_path;
   setup.agent.tier_memory = options.expert_tier_memory;
   setup.around.link = link.get();

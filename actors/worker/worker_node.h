@@ -22,8 +22,6 @@ struct WorkerOptions {
   std::string head;        ///< as people write it, for messages
   std::string model_path;  ///< empty: the head's path
   std::vector<Device::Options> devices;
-  /// Offered to the head; a test may offer fewer than the processor has.
-  std::vector<Numerics> numerics = numerics_of(supported_cpu_families().back());
   /// For tests of what finds it: kernels whose answers become wrong.
   std::optional<Breakage> breakage;
   /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.

@@ -25,6 +25,7 @@ MEASUREMENTS = {
     "prefix": rows.prefix,
     "loading": rows.loading,
     "tokenizer": rows.tokenizer,
+    "avx512_bf16": rows.avx512_bf16,
 }
 
 

@@ -49,9 +49,8 @@ class Engine:
             self.process.wait()
 
 
-def troupe(folder, threads=THREADS, kv_bytes=None):
-    words = [PROGRAMS / "engine_bench", folder, threads]
-    return Engine(words + ([kv_bytes] if kv_bytes else []))
+def troupe(folder, threads=THREADS, kv_bytes=0, numerics="bf16"):
+    return Engine([PROGRAMS / "engine_bench", folder, threads, kv_bytes, numerics])
 
 
 def llama(path, context, sequences=1, threads=THREADS):

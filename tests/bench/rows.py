@@ -5,6 +5,7 @@ import random
 import statistics
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from checkpoints import ROOT, bytes_of, checkpoint, config, gguf, token_bytes
 from programs import (THREADS, file_speed, llama, onednn_products, our_products, read_speed,
@@ -224,6 +225,34 @@ def prefix(how):
     cold, warm = min(p[0] for p in pairs), min(p[1] for p in pairs)
     return [Line("time to first token of 2,000 tokens whose first 1,900 are cached, over cold",
                  warm / cold, 0.12, f"{warm * 1e3:.0f} : {cold * 1e3:.0f} ms", less_is_better=True)]
+
+
+def avx512_bf16(how):
+    """What the numerics of vdpbf16ps give over `bf16`, beside each other."""
+    if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
+        return [Line("avx512_bf16 over bf16", None, 1, "this processor lacks AVX-512 with bf16")]
+    lines = []
+    for name in ("v3-bf16", "v3-fp8", "v3-int4"):
+        prompts = Prompts(name)
+        folder = checkpoint(name)
+        with troupe(folder, kv_bytes=KV_BYTES) as usual, \
+                troupe(folder, kv_bytes=KV_BYTES, numerics="avx512_bf16") as dot:
+            def compare(what, speed, rounds):
+                found = in_turns(rounds, dot=lambda: speed(dot), usual=lambda: speed(usual))
+                mine, other = max(found["dot"]), max(found["usual"])
+                lines.append(Line(f"avx512_bf16 over bf16, {name.split('-')[1]}: {what}", mine / other, 1,
+                                  f"{mine:.0f} : {other:.0f} tok/s"))  # fmt: skip
+
+            def prefill_speed(engine):
+                return 2048 / first_token(engine.streams([prompts.stream(2048, 1)]))
+
+            def decode_speed(count):
+                return lambda engine: rate(
+                    engine.streams([prompts.stream(32, how.batch_tokens) for _ in range(count)]))
+            compare("prefill of 2,048 tokens", prefill_speed, how.long_rounds)
+            compare("1 sequence", decode_speed(1), how.rounds)
+            compare("32 sequences", decode_speed(32), how.long_rounds)
+    return lines
 
 
 MEMORY = {"v3-bf16": "bf16", "v3-fp8": "fp8", "v3-int4": "int4", "dense-bf16": "dense bf16",

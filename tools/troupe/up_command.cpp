@@ -58,7 +58,7 @@ class Children {
           break;
         }
         logger().warn("{} (process {}) has ended ({}){}", slot.name, pid, describe(status),
-                     respawn_ ? "; a new one is being started" : "");
+                      respawn_ ? "; a new one is being started" : "");
         // One that lived for a while is replaced at once; one that keeps dying, ever later.
         if (now() - slot.started > kSteady) slot.backoff = kBackoffMin;
         slot.start_at = now() + slot.backoff;
@@ -218,13 +218,14 @@ Status check_fabric(const NetworkFlags& network) {
 }
 
 /// All workers are of this machine: what it cannot compute none of them will.
-Status check_numerics(const EngineFlags& flags) {
+Status check_numerics(const EngineFlags& flags, CpuFamily family) {
   const auto engine = resolve(flags);
   if (!engine.ok() || !engine->numerics) return {};
-  const auto have = numerics_of(supported_cpu_families().back());
+  const auto have = numerics_of(family);
   if (std::find(have.begin(), have.end(), *engine->numerics) != have.end()) return {};
   return refused("--numerics: this machine cannot compute " +
-                 std::string(to_string(*engine->numerics)) + "; it has " + in_words(have) + ".");
+                 std::string(to_string(*engine->numerics)) + " with " +
+                 std::string(to_string(family)) + "; it has " + in_words(have) + ".");
 }
 
 /// Waits until the cluster serves and says so. With all workers here a model that does not fit will
@@ -249,7 +250,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
-  if (const Status computes = check_numerics(o.head.engine); !computes.ok())
+  if (const Status computes = check_numerics(o.head.engine, device->cpu_family); !computes.ok())
     return fail_with(computes.error());
   auto process = HeadProcess::start(common, o.head, o.workers);
   if (!process.ok()) return fail_with(process.error());
