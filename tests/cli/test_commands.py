@@ -80,7 +80,6 @@ def test_help_and_version_of_the_program(troupe):
         ([*GENERATE, "--temperature", "nan"], "temperature"),
         ([*GENERATE, "--top-p", 2], "top_p"),
         ([*GENERATE, "--numerics", "fp4"], "--numerics"),
-        (["up", "--model", DEMO, "--numerics", "avx512_bf16", "--cpu-family", "avx2"], "avx512_bf16 with avx2"),
         ([*GENERATE, "--block-size", 0], "--block-size"),
         ([*GENERATE, "--max-num-seqs", -3], "--max-num-seqs"),
         ([*GENERATE, "--max-num-batched-tokens", 0], "--max-num-batched-tokens"),
