@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <future>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>

@@ -17,6 +17,8 @@ bool is_hub_name(const std::string& model) {
            });
   };
   const auto slash = model.find('/');
+  std::error_code error;
+  if (std::filesystem::is_directory(model.substr(0, slash), error)) return false;
   return slash != model.npos && part(std::string_view(model).substr(0, slash)) &&
          part(std::string_view(model).substr(slash + 1));
 }

@@ -131,9 +131,8 @@ void CpuDevice::probe() {
   if (!queued.ok()) probing_ = false;
 }
 
-Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> numerics) {
-  using Proven = Result<std::vector<std::string>>;
-  auto proven = std::make_shared<std::promise<Proven>>();
+Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
+  auto proven = std::make_shared<std::promise<Result<Proven>>>();
   auto answer = proven->get_future();
   const Status queued =
       submit([this, proven, asked = std::vector(numerics.begin(), numerics.end())] {
@@ -150,18 +149,31 @@ Result<std::vector<std::string>> CpuDevice::prove(std::span<const Numerics> nume
   return answer.get();
 }
 
-Result<std::vector<std::string>> CpuDevice::prove_now(std::span<const Numerics> numerics) {
-  const Status right = answers_.begin(numerics, family_);
-  if (right.ok()) return std::vector<std::string>();
+Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numerics) {
+  Proven proven;
+  for (const Numerics n : numerics) {
+    if (!sums_in_one_chain(n)) {
+      proven.numerics.push_back(n);
+    } else if (const Status right = answers_.begin({&n, 1}, family_); right.ok()) {
+      proven.numerics.push_back(n);
+    } else if (answers_.agreed()) {
+      proven.notes.push_back("The numerics " + std::string(to_string(n)) +
+                             " are not offered: " + right.error().message + ".");
+    } else {
+      return right.error();
+    }
+  }
+  const Status right = answers_.begin(proven.numerics, family_);
+  if (right.ok()) return proven;
   if (!answers_.agreed() || kernels::compared_here(family_)) return right.error();
-  const std::string note = "The kernels for " + std::string(to_string(family_)) +
-                           " give other numbers on this processor than they must, on all threads "
-                           "alike (" +
-                           right.error().message + "); those for " +
-                           std::string(to_string(kFallback)) + " are used instead.";
+  proven.notes.push_back("The kernels for " + std::string(to_string(family_)) +
+                         " give other numbers on this processor than they must, on all threads "
+                         "alike (" +
+                         right.error().message + "); those for " +
+                         std::string(to_string(kFallback)) + " are used instead.");
   family_ = kFallback;
-  if (const Status then = answers_.begin(numerics, family_); !then.ok()) return then.error();
-  return std::vector<std::string>{note};
+  if (const Status then = answers_.begin(proven.numerics, family_); !then.ok()) return then.error();
+  return proven;
 }
 
 void CpuDevice::ask_known() {

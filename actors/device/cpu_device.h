@@ -36,9 +36,13 @@ class CpuDevice final : public Device {
   /// Whether it computes what it must, in all these numerics, on every thread. Once, before it is
   /// used; from then on each probe asks some of it again, and a wrong answer is the device's end.
   /// Kernels that were never compared with a processor like this (kernels/known_answers.h), and
-  /// give the same wrong answer on all threads, are not used: those of AVX-512 are.
-  /// Gives what people should know.
-  Result<std::vector<std::string>> prove(std::span<const Numerics> numerics);
+  /// give the same wrong answer on all threads, are not used: those of AVX-512 are. Numerics of an
+  /// instruction that this processor computes otherwise than others are left out.
+  struct Proven {
+    std::vector<Numerics> numerics;
+    std::vector<std::string> notes;  ///< what people should know
+  };
+  Result<Proven> prove(std::span<const Numerics> numerics);
   /// Whose kernels are used.
   CpuFamily family() const { return family_; }
   /// For tests of that; before prove().
@@ -62,7 +66,7 @@ class CpuDevice final : public Device {
 
  private:
   void run();
-  Result<std::vector<std::string>> prove_now(std::span<const Numerics> numerics);
+  Result<Proven> prove_now(std::span<const Numerics> numerics);
   void ask_known();
 
   ThreadPool threads_;

@@ -26,7 +26,8 @@ std::string describe(const FieldReader::Range& range) {
 }
 
 /// Fields of other servers that are not what they look like.
-constexpr std::string_view kOfOthers[] = {"models", "return_tokens", "top_a"};
+constexpr std::string_view kOfOthers[] = {"models", "return_tokens", "top_a", "top_n",
+                                          "top_h",  "top_r",         "min_k", "mode"};
 /// No name that is known is as long. Comparing takes time.
 constexpr std::size_t kNameBytesMax = 40;
 constexpr std::size_t kUnknownMax = 64;

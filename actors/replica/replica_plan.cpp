@@ -1,6 +1,7 @@
 // How a Replica's steps begin: what it decides at the end of every turn.
 #include <algorithm>
 #include <cassert>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -88,14 +89,19 @@ bool Replica::found_soon(std::uint64_t key, const Sequence& sequence) const {
   const KvTokens wanted = KvTokens(sequence.tokens).first(static_cast<std::size_t>(whole));
   const auto computes = [&](const auto& entry) {
     const Sequence& other = entry.second;
-    if (entry.first >= key || entry.first == kCanaryKey || other.cancelled || other.failures > 0)
-      return false;
+    if (entry.first == kCanaryKey || other.cancelled || other.failures > 0) return false;
     if (other.computed >= whole || other.length() < whole) return false;
     // Prompts of a kind begin alike: what is different is behind.
     return std::equal(wanted.rbegin(), wanted.rend(),
                       other.tokens.rend() - static_cast<std::ptrdiff_t>(whole));
   };
-  if (std::ranges::none_of(running_, computes) && std::ranges::none_of(waiting_, computes))
+  // The nearest first: choices of one prompt come one behind the other.
+  const auto earlier = [&](const Sequences& sequences) {
+    return std::ranges::subrange(sequences.begin(), sequences.lower_bound(key)) |
+           std::views::reverse;
+  };
+  if (std::ranges::none_of(earlier(waiting_), computes) &&
+      std::ranges::none_of(earlier(running_), computes))
     return false;
   return kv_.find(sequence.tokens, whole).blocks * config_.block_size < whole;
 }
@@ -111,9 +117,9 @@ StepChoice Replica::choose_together() const {
   }
   limits.prompt_rows_a_step = chunk_.rows(decoding);
   for (const auto& [key, s] : waiting_) {
-    if (s.suspect() || found_soon(key, s)) continue;
     if (static_cast<std::int32_t>(running.size() + waiting.size()) >= limits.sequences_running)
       break;
+    if (s.suspect() || found_soon(key, s)) continue;
     waiting.push_back(view(key, s, false));
   }
   // A pipeline is full only if its steps share the sequences out.

@@ -97,6 +97,7 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
   replica.sent.add(chain);
   choice.run.replica = picked;
   choice.run.submitted_tokens = tokens;
+  choice.run.forgotten = replica.forgotten;
   replica.unstarted_tokens += tokens;
   choice.run.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
   replica.outstanding_tokens += choice.run.outstanding_tokens;
@@ -126,7 +127,9 @@ void Placing::release(const Journal& journal, Choice& choice, bool cancel, Route
   if (const auto found = replicas_.find(*choice.run.replica); found != replicas_.end()) {
     found->second.outstanding_tokens -= choice.run.outstanding_tokens;
     if (!choice.run.started) found->second.unstarted_tokens -= choice.run.submitted_tokens;
-    if (const auto* sequence = journal.find(choice.sequence); by_prefix_ && choice.run.started)
+    // What it held when it was told to forget is not found again, whenever it ends.
+    const bool kept = choice.run.progressed && choice.run.forgotten == found->second.forgotten;
+    if (const auto* sequence = journal.find(choice.sequence); by_prefix_ && kept)
       found->second.sent.add(prefix_chain(sequence->prepared->prompt, sequence->output));
     if (cancel) {
       const std::uint32_t attempt = journal.find(choice.sequence)->attempt;
@@ -206,6 +209,7 @@ void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEff
       kept->second.outstanding_tokens = replica.outstanding_tokens;
       kept->second.unstarted_tokens = replica.unstarted_tokens;
       kept->second.sent = std::move(replica.sent);
+      kept->second.forgotten = replica.forgotten;
       continue;
     }
     for (const SequenceId sequence : sequences_on(book, id))
@@ -221,8 +225,10 @@ void Placing::lose(RequestBook& book, std::uint32_t replica, RouterEffects& effe
 }
 
 void Placing::forget_prefixes(std::uint32_t replica) {
-  if (const auto found = replicas_.find(replica); found != replicas_.end())
-    found->second.sent.clear();
+  const auto found = replicas_.find(replica);
+  if (found == replicas_.end()) return;
+  found->second.sent.clear();
+  ++found->second.forgotten;
 }
 
 // --- Suspects, and those for whom there is no room ----------------------------------------------

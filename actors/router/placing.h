@@ -86,6 +86,7 @@ class Placing {
     std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
     bool slow = false;
     SentPrefixes sent;
+    std::uint32_t forgotten = 0;  ///< how often it has forgotten them
   };
   /// The suspect that is being tried, and where.
   struct Trial {

@@ -43,6 +43,7 @@ class RequestBook {
     std::uint64_t outstanding_tokens = 0;  ///< its share of the replica's
     // Of the current attempt:
     std::size_t submitted_tokens = 0;  ///< that it came with
+    std::uint32_t forgotten = 0;       ///< how often its replica had forgotten prefixes then
     bool started = false;
     bool progressed = false;  ///< a token came, also since a worker was lost under it
     bool urgent = false;      ///< a stream that somebody reads has been cut off: it goes first

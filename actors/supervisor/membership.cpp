@@ -77,13 +77,13 @@ Status Membership::check_numerics(const Join& join) const {
 }
 
 std::optional<Numerics> Membership::common_numerics() const {
-  std::optional<Numerics> fastest;
-  for (const Numerics family : all_numerics()) {  // the least wanted first
+  std::optional<Numerics> wanted;
+  for (const Numerics n : all_numerics()) {  // the least wanted first
     const bool common = std::all_of(members_.begin(), members_.end(),
-                                    [&](const auto& m) { return has(m.second.inventory, family); });
-    if (common && !members_.empty()) fastest = family;
+                                    [&](const auto& m) { return has(m.second.inventory, n); });
+    if (common && !members_.empty()) wanted = n;
   }
-  return fastest;
+  return wanted;
 }
 
 void Membership::pick_numerics() {

@@ -20,22 +20,15 @@ namespace troupe {
 
 namespace {
 
-/// A device that computes wrongly is offered to nobody.
-Status prove(CpuDevice& device, std::span<const Numerics> families) {
-  const auto proven = device.prove(families);
+/// What the device computes with its instructions. One that computes wrongly is offered to nobody.
+Result<std::vector<Numerics>> prove(CpuDevice& device) {
+  auto proven = device.prove(numerics_of(device.options().cpu_family));
   const std::string name = "Device " + std::to_string(device.options().index) + " of this machine";
   if (!proven.ok())
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
                                           ". Replace the processor, or leave it out."};
-  for (const std::string& note : *proven) logger().warn("{}: {}", name, note);
-  return {};
-}
-
-/// What every device computes with its instructions.
-std::vector<Numerics> computed_by(std::span<const Device::Options> devices) {
-  CpuFamily least = supported_cpu_families().back();
-  for (const auto& device : devices) least = std::min(least, device.cpu_family);
-  return numerics_of(least);
+  for (const std::string& note : proven->notes) logger().warn("{}: {}", name, note);
+  return std::move(proven->numerics);
 }
 
 }  // namespace
@@ -64,13 +57,15 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   WorkerSetup setup;
   std::vector<CpuDevice*> cpus;
   int threads = 1;
-  const std::vector<Numerics> numerics = computed_by(options.devices);
+  std::vector<Numerics> numerics(all_numerics().begin(), all_numerics().end());
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
     threads = std::max(threads, device.threads);
     cpus.push_back(devices.back().get());
     if (options.breakage) cpus.back()->break_down(*options.breakage);
-    if (const Status proven = prove(*cpus.back(), numerics); !proven.ok()) return proven;
+    const auto proven = prove(*cpus.back());
+    if (!proven.ok()) return proven.error();
+    std::erase_if(numerics, [&](Numerics n) { return !std::ranges::count(*proven, n); });
     setup.around.devices.push_back(cpus.back());
   }
   if (options.fabric) {

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "model/spec/read_spec.h"
 
 namespace troupe {
@@ -15,6 +17,11 @@ TEST_CASE("names of the hub are told from paths") {
   for (const char* path : {"", "/", "DeepSeek-V3", "/models/DeepSeek-V3", "./a", "../a", "a/",
                            "a/b/c", "~/a", "a/.b", "a b/c", "mod\xe9l/a"})
     CHECK_MESSAGE(!is_hub_name(path), path);
+  // One that somebody misspelt behind a folder that is there.
+  const std::string folder = "model_path_test_folder";
+  std::filesystem::create_directory(folder);
+  CHECK(!is_hub_name(folder + "/DeepSek-V3"));
+  std::filesystem::remove(folder);
 }
 
 TEST_CASE("a model that is not there is told as what it is") {

@@ -145,7 +145,8 @@ Result<std::optional<Breakage>> breakage_of(const char* text) {
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   (void)speak_as(o.log_name, common);
-  if (!o.model.empty())
+  // Files may come later, as on a mount; the folder of a hub's name does not.
+  if (is_hub_name(o.model))
     if (const Status there = check_model_path(o.model); !there.ok()) return fail(there.error());
   std::optional<WorkerRegistration> registration;
   if (is_own_join(common, o)) registration.emplace(common.state_dir);

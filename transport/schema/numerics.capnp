@@ -11,4 +11,6 @@ enum Numerics {
   amxBf16 @3;
   bf16 @4;
   bf16KvFp8 @5;
+  avx512Bf16V1 @6;
+  avx512Bf16V1KvFp8 @7;
 }

@@ -36,7 +36,7 @@ struct DotProducts : PairPanels {
 #pragma GCC unroll 4
       for (int pair = 0; pair < 16; ++pair, a += 4, panel += kPairBytes) {
         const I32 first = load_dwords(panel), last = load_dwords(panel + kLanes * 4);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           const I32 x = all_pairs(a + r * a_bytes);
           sum[r][0] = add_dot(sum[r][0], x, first);
@@ -44,7 +44,7 @@ struct DotProducts : PairPanels {
         }
       }
       const bool add = more || block > 0;
-#pragma GCC unroll 12
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {

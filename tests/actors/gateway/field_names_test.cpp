@@ -148,6 +148,8 @@ TEST_CASE("the fields of other servers are no misspelt ones") {
       "plugins",
       "usage",
       "top_a",
+      "top_n",
+      "mode",
       "session_id",
       "random_seed",
       "safe_prompt",

@@ -169,7 +169,7 @@ TEST_CASE("a step that fails for a passing reason is aborted everywhere and run 
   for (const auto& reason : {unavailable("node-2 is gone"), deadline_exceeded("too slow"),
                              resource_exhausted("the queue is full")}) {
     Stage stage(small());
-    const Submit submit = request(1, 9, 6);
+    const Submit submit = request(1, limits::kChunkRowsLeast, 6);
     stage.send(submit);
     const StepPlanBody plan = stage.plans.at(0);
     const Address stranger{NodeId{9}, Incarnation{1}, {ActorKind::kLayerShard, 0}};
