@@ -131,6 +131,7 @@ class PlacementLifecycle {
   void repair(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
   bool make_goal(SupervisorTurn& turn);
+  Result<Placement> plan_goal(const ReplanInput& input, SupervisorTurn& turn);
   Placement step_to_goal(const SupervisorTurn& turn) const;
   /// Loads the step if there is one.
   bool go_on(SupervisorTurn& turn);
@@ -154,6 +155,7 @@ class PlacementLifecycle {
   bool shards_left_ = false;      ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
   SmallDevices small_;                          ///< as was told
+  std::string told_fewer_;                      ///< why there are not all replicas
   mutable std::optional<ModelCosts> model_;     ///< with the cluster's numerics, once
   mutable std::optional<Survival> survival_;    ///< until something changes
 };

@@ -178,6 +178,31 @@ TEST_CASE("a replica that leaves no memory to compute with is not added") {
   CHECK(c.s.active()->replicas.size() == 2);
 }
 
+TEST_CASE("a node that has room for experts only holds them though a replica more is asked for") {
+  auto o = with_experts_of(kMiB);
+  o.engine.data_parallel_size = 2;
+  o.compute = [](Numerics, int, std::int32_t tokens) {
+    return ComputeCosts{tokens, 2, [](std::int32_t, std::int32_t) { return 40 * kMiB; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  Cluster c(2, o);
+  REQUIRE(c.s.active()->replicas.size() == 2);
+  c.kill(2);
+  Join small = join_of(103, 16 * kMiB);
+  small.tier_memory = 16 * kMiB;
+  const NodeId newcomer = c.add(3, small).node;
+  c.pass(2s);
+  CHECK(c.s.active()->replicas.size() == 1);
+  CHECK(c.slots_on(newcomer) == 2);
+  REQUIRE(c.s.active()->tier.size() == 1);
+  CHECK(c.s.active()->tier[0].slots.size() == 2);  // of the other node's experts
+  CHECK(c.s.members().at(newcomer).state == MemberState::kReady);
+  CHECK(c.says("plan"));  // and people hear what keeps the other replica out
+  c.add(4);
+  c.pass(2s);
+  CHECK(c.s.active()->replicas.size() == 2);
+}
+
 TEST_CASE("a node whose reads hang is done without in seconds if the others have room") {
   Cluster c(3);
   c.hanging = {NodeId{2}};
