@@ -447,7 +447,9 @@ Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout
   auto placement = plan_replicas(input, lay_out);
   if (!placement || input.engine.pipeline_parallel_size == 1) return placement;
   std::map<std::string, std::uint64_t> largest;
-  for (const auto& d : input.devices) largest[d.kind] = std::max(largest[d.kind], d.memory_total);
+  for (const auto& d : input.devices)
+    if (!input.closed.contains(d.device))
+      largest[d.kind] = std::max(largest[d.kind], d.memory_total);
   PlacementInput without = input;
   for (const auto& d : input.devices)
     if (d.memory_total < largest[d.kind] / 2) without.closed.insert(d.device);

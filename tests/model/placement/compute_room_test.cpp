@@ -115,6 +115,16 @@ TEST_CASE("a small device is no stage of a pipeline whose cache it would halve")
   }
 }
 
+TEST_CASE("the largest device does not say who is small while it leaves") {
+  auto in = sized_input({1024, 1024, 100, 4096});
+  in.model.kv_bytes_per_token_layer = 16000;
+  in.engine.pipeline_parallel_size = 3;
+  in.closed = {in.devices[3].device};
+  const auto p = plan_placement(in);
+  REQUIRE_MESSAGE(p.ok(), p.error().message);
+  CHECK(shards_on(in, *p) == std::vector<std::size_t>{2, 1, 0, 0});
+}
+
 TEST_CASE("devices that cannot compute are told apart") {
   auto in = sized_input({1024, 100, 2, 40});
   const DeviceRef second{NodeId{2}, 0}, third{NodeId{3}, 0}, fourth{NodeId{4}, 0};
