@@ -87,9 +87,9 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
   o.engine.min_devices = 2;
   std::uint64_t step = 63 * kMiB;
-  o.compute = [&step](Numerics, int threads, std::int32_t) {
+  o.compute = [&step](Numerics, int threads, std::int32_t tokens) {
     CHECK(threads == 2);
-    return ComputeCosts{128, 2, [&step](std::int32_t, std::int32_t) { return step; },
+    return ComputeCosts{tokens, 2, [&step](std::int32_t, std::int32_t) { return step; },
                         [](std::int64_t) { return std::uint64_t{0}; }};
   };
   Cluster c(0, o);
@@ -97,7 +97,8 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   c.add(2);
   c.settle();
   CHECK(c.s.state() == ClusterState::kDegraded);
-  CHECK(c.s.message().find("lower --max-num-batched-tokens") != std::string::npos);
+  CHECK(c.s.message().find("even steps of 8 tokens") != std::string::npos);
+  CHECK(c.s.message().find("; lower --max-model-len or give") != std::string::npos);
   step = 8 * kMiB;
   c.add(3);
   c.settle();
@@ -123,8 +124,7 @@ TEST_CASE("a cache holds a whole sequence, or people hear what takes its room") 
     c.add(1);
     c.settle();
     CHECK(c.s.state() == ClusterState::kDegraded);
-    CHECK(c.s.message().find("lower --max-num-batched-tokens or --max-model-len") !=
-          std::string::npos);
+    CHECK(c.s.message().find("; lower --max-model-len or give") != std::string::npos);
     CHECK(!c.s.active());
   }
   SUBCASE("smaller steps leave it that room") {

@@ -82,16 +82,35 @@ TEST_CASE("a small device gets as many experts as it can compute with") {
     CHECK(use.total() + bytes.at(use.device) <= in.devices[use.device.node.value - 1].memory_total);
 }
 
+TEST_CASE("what lacks is told of the smallest steps, with what helps") {
+  auto in = sized_input({100});
+  const auto no_step = planned(in, [](std::int32_t tokens) {
+    ComputeCosts large = costs(tokens + 16 * 1024);
+    large.rows = tokens;
+    return large;
+  });
+  REQUIRE(!no_step.ok());
+  CHECK(contains(no_step.error().message, "what even steps of 8 tokens compute with"));
+  CHECK(contains(no_step.error().message, "; lower --max-model-len or give it more memory."));
+  in.compute = costs(2048);
+  const auto one_size = plan_placement(in);
+  REQUIRE(!one_size.ok());
+  CHECK(contains(one_size.error().message, "what steps of 2048 tokens compute with"));
+  CHECK(contains(one_size.error().message, "; lower --max-num-batched-tokens or"));
+}
+
 TEST_CASE("only the cache of a small device's own replica is small") {
-  auto in = sized_input({600, 600, 300});
+  auto in = sized_input({600, 600, 240});
   in.model.kv_bytes_per_token_layer = 16000;
   const auto alone = planned(in, [](std::int32_t tokens) { return costs(tokens / 1024); });
   auto tight = in;
   const auto p = planned(tight, [](std::int32_t tokens) { return costs(tokens); });
   REQUIRE_MESSAGE(alone.ok(), alone.error().message);
   REQUIRE_MESSAGE(p.ok(), p.error().message);
+  REQUIRE(p->replicas.size() == 3);
   CHECK(p->replicas[0].kv_blocks == alone->replicas[0].kv_blocks);
   CHECK(p->replicas[1].kv_blocks == alone->replicas[1].kv_blocks);
+  CHECK(p->replicas[2].kv_blocks < alone->replicas[2].kv_blocks);
 }
 
 TEST_CASE("a small device is no stage of a pipeline whose cache it would halve") {
