@@ -119,17 +119,16 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
   input.compute.reset();
   const auto whole = plan();  // weights and caches, whatever a step has
   if (!whole) return whole;
-  input.compute = costs(asked);
-  Status room = room_to_compute(input, *whole);
-  if (room) return whole;
+  Status room;
   std::optional<Placement> best;
   std::int32_t best_tokens = asked;
   for (std::int32_t tokens = asked;; tokens /= 2) {
     input.engine.max_num_batched_tokens = tokens;
     input.compute = costs(tokens);
-    auto placement = plan();
-    room = placement ? room_to_compute(input, *placement) : placement.error();
-    if (room && (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens))) {
+    room = room_to_compute(input, *whole);
+    auto placement = room ? whole : plan();
+    if (placement && room_to_compute(input, *placement) &&
+        (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens))) {
       best = std::move(*placement);
       best_tokens = tokens;
     }
