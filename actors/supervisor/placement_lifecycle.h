@@ -142,6 +142,12 @@ class PlacementLifecycle {
     return replan_input(turn.options, turn.members, turn.links, out);
   }
 
+  /// What people were told, which is not told again.
+  struct Told {
+    SmallDevices small;
+    std::string fewer;  ///< why there are not all replicas
+  };
+
   PlacementVersions versions_;
   PlacementGoal goal_;
   ExpertBalance balance_;
@@ -154,10 +160,9 @@ class PlacementLifecycle {
   std::int32_t step_tokens_ = 0;  ///< what devices have memory to compute with, since form()
   bool shards_left_ = false;      ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
-  SmallDevices small_;                          ///< as was told
-  std::string told_fewer_;                      ///< why there are not all replicas
-  mutable std::optional<ModelCosts> model_;     ///< with the cluster's numerics, once
-  mutable std::optional<Survival> survival_;    ///< until something changes
+  Told told_;
+  mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
+  mutable std::optional<Survival> survival_;  ///< until something changes
 };
 
 }  // namespace troupe

@@ -233,12 +233,12 @@ void PlacementLifecycle::note_small(std::int32_t step_tokens, SupervisorTurn& tu
                                     turn.members.at(device.node).inventory.host + what +
                                     "; give it more with --device-memory.");
   };
-  tell(small.useless, small_.useless,
+  tell(small.useless, told_.small.useless,
        " has no room for a single expert or stage and to compute with it, and is left out");
-  tell(small.experts_only, small_.experts_only,
+  tell(small.experts_only, told_.small.experts_only,
        " has no room to compute steps of " + std::to_string(step_tokens) +
            " tokens beside a stage, and is given experts only");
-  small_ = std::move(small);
+  told_.small = std::move(small);
 }
 
 void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
@@ -303,16 +303,16 @@ Result<Placement> PlacementLifecycle::plan_goal(const ReplanInput& input, Superv
   const std::int32_t asked = input.base.engine.data_parallel_size;
   const auto serving = static_cast<std::int32_t>(
       std::max<std::size_t>(1, living_part(input.before, input.base.devices).replicas.size()));
-  if (goal) told_fewer_.clear();
+  if (goal) told_.fewer.clear();
   if (goal || goal.error().code != ErrorCode::kResourceExhausted || asked <= serving) return goal;
   ReplanInput fewer = input;
   fewer.base.engine.data_parallel_size = serving;
   auto enough = goal_placement(fewer);
   if (!enough) return goal;
-  const std::string text = "There is room for " + std::to_string(serving) + " of the " +
+  const std::string text = "The cluster goes on with " + std::to_string(serving) + " of the " +
                            std::to_string(asked) +
                            " replicas that are asked for: " + goal.error().message;
-  if (std::exchange(told_fewer_, text) != text) turn.record("plan", text);
+  if (std::exchange(told_.fewer, text) != text) turn.record("plan", text);
   return enough;
 }
 

@@ -82,7 +82,7 @@ TEST_CASE("a small device gets as many experts as it can compute with") {
     CHECK(use.total() + bytes.at(use.device) <= in.devices[use.device.node.value - 1].memory_total);
 }
 
-TEST_CASE("what lacks is told of the smallest steps, with what helps") {
+TEST_CASE("what the smallest steps lack is told, with advice that can help") {
   auto in = sized_input({100});
   const auto no_step = planned(in, [](std::int32_t tokens) {
     ComputeCosts large = costs(tokens + 16 * 1024);
