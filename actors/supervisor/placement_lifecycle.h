@@ -131,6 +131,7 @@ class PlacementLifecycle {
   void repair(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
   bool make_goal(SupervisorTurn& turn);
+  Result<Placement> plan_goal(const ReplanInput& input, SupervisorTurn& turn);
   Placement step_to_goal(const SupervisorTurn& turn) const;
   /// Loads the step if there is one.
   bool go_on(SupervisorTurn& turn);
@@ -140,6 +141,12 @@ class PlacementLifecycle {
   ReplanInput replan_input(const SupervisorTurn& turn, const LeftOut& out = {}) const {
     return replan_input(turn.options, turn.members, turn.links, out);
   }
+
+  /// What people were told, which is not told again.
+  struct Told {
+    SmallDevices small;
+    std::string fewer;  ///< why there are not all replicas
+  };
 
   PlacementVersions versions_;
   PlacementGoal goal_;
@@ -153,9 +160,9 @@ class PlacementLifecycle {
   std::int32_t step_tokens_ = 0;  ///< what devices have memory to compute with, since form()
   bool shards_left_ = false;      ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
-  SmallDevices small_;                          ///< as was told
-  mutable std::optional<ModelCosts> model_;     ///< with the cluster's numerics, once
-  mutable std::optional<Survival> survival_;    ///< until something changes
+  Told told_;
+  mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
+  mutable std::optional<Survival> survival_;  ///< until something changes
 };
 
 }  // namespace troupe

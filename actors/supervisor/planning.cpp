@@ -233,12 +233,12 @@ void PlacementLifecycle::note_small(std::int32_t step_tokens, SupervisorTurn& tu
                                     turn.members.at(device.node).inventory.host + what +
                                     "; give it more with --device-memory.");
   };
-  tell(small.useless, small_.useless,
+  tell(small.useless, told_.small.useless,
        " has no room for a single expert or stage and to compute with it, and is left out");
-  tell(small.experts_only, small_.experts_only,
+  tell(small.experts_only, told_.small.experts_only,
        " has no room to compute steps of " + std::to_string(step_tokens) +
            " tokens beside a stage, and is given experts only");
-  small_ = std::move(small);
+  told_.small = std::move(small);
 }
 
 void PlacementLifecycle::cannot(const Error& error, SupervisorTurn& turn) {
@@ -296,23 +296,43 @@ bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
   return true;
 }
 
+/// Where there is no room for the replicas that are asked for, those that serve are enough: experts
+/// and the second tier are laid out all the same.
+Result<Placement> PlacementLifecycle::plan_goal(const ReplanInput& input, SupervisorTurn& turn) {
+  Result<Placement> goal = goal_placement(input);
+  const std::int32_t asked = input.base.engine.data_parallel_size;
+  const auto serving = static_cast<std::int32_t>(
+      std::max<std::size_t>(1, living_part(input.before, input.base.devices).replicas.size()));
+  if (goal) told_.fewer.clear();
+  if (goal || goal.error().code != ErrorCode::kResourceExhausted || asked <= serving) return goal;
+  ReplanInput fewer = input;
+  fewer.base.engine.data_parallel_size = serving;
+  auto enough = goal_placement(fewer);
+  if (!enough) return goal;
+  const std::string text = "The cluster goes on with " + std::to_string(serving) + " of the " +
+                           std::to_string(asked) +
+                           " replicas that are asked for: " + goal.error().message;
+  if (std::exchange(told_.fewer, text) != text) turn.record("plan", text);
+  return enough;
+}
+
 bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
   note_small(step_tokens_, turn);
   const auto goal_input = [&] {
     ReplanInput input = replan_input(turn);
-        input.base.compute = compute_costs(input, turn)(step_tokens_);
+    input.base.compute = compute_costs(input, turn)(step_tokens_);
     return input;
   };
   ReplanInput input = goal_input();
   // A few layers at a time: it takes milliseconds each in a large cluster.
   input.balance_layers = balance_.take_layers(kLayersAStep);
-  Result<Placement> goal = goal_placement(input);
+  Result<Placement> goal = plan_goal(input, turn);
   if (!goal && !input.leaving.empty()) {
     fail_drains(goal.error(), turn);
     auto layers = std::move(input.balance_layers);
     input = goal_input();
     input.balance_layers = std::move(layers);
-    goal = goal_placement(input);
+    goal = plan_goal(input, turn);
   }
   if (!goal) {
     // It serves as it is; more cannot be had until something changes.

@@ -103,10 +103,13 @@ std::map<DeviceRef, std::uint64_t> compute_bytes(const PlacementInput& input,
 
 Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, std::uint64_t bytes,
                             std::uint64_t lacking) {
+  const bool smallest = costs.rows / 2 < kStepTokensMin;
   return resource_exhausted(
-      to_string(device) + " lacks " + format_byte_size(lacking) + " for what a step of " +
-      std::to_string(costs.rows) + " tokens computes with, " + format_byte_size(bytes) +
-      "; lower --max-num-batched-tokens or --max-model-len, or give it more memory.");
+      to_string(device) + " lacks " + format_byte_size(lacking) + " for what " +
+      (smallest ? "even " : "") + "steps of " + std::to_string(costs.rows) +
+      " tokens compute with, " + format_byte_size(bytes) + "; lower " +
+      (smallest ? "--max-model-len or" : "--max-num-batched-tokens or --max-model-len, or") +
+      " give it more memory.");
 }
 
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,
@@ -116,15 +119,14 @@ Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& cos
   input.compute.reset();
   const auto whole = plan();  // weights and caches, whatever a step has
   if (!whole) return whole;
-  input.compute = costs(asked);
-  const Status room = room_to_compute(input, *whole);
-  if (room) return whole;
+  Status room;
   std::optional<Placement> best;
   std::int32_t best_tokens = asked;
   for (std::int32_t tokens = asked;; tokens /= 2) {
     input.engine.max_num_batched_tokens = tokens;
     input.compute = costs(tokens);
-    auto placement = plan();
+    room = room_to_compute(input, *whole);
+    auto placement = room ? whole : plan();
     if (placement && room_to_compute(input, *placement) &&
         (!best || rows_of(*placement, tokens) >= rows_of(*best, best_tokens))) {
       best = std::move(*placement);

@@ -30,8 +30,9 @@ using CostsOfSteps = std::function<ComputeCosts(std::int32_t tokens)>;
 /// The placement that `plan` makes of `input`, if every device has room for it and for computing:
 /// plan_placement() says how `input.compute` is heeded. Where there is no room for all replicas,
 /// steps are made smaller, down to `least_tokens`, if all replicas together then compute as many
-/// rows at a time as the fewer that have room for larger ones. `input.engine` says what they are.
-/// kResourceExhausted says what lacks how much for what was asked for.
+/// rows at a time as the fewer that have room for larger ones. `input.engine` says what they are
+/// and `input.compute`, which stays set, what they take.
+/// kResourceExhausted says what lacks how much for the smallest that were tried.
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,
                                   const std::function<Result<Placement>()>& plan,
                                   std::int32_t least_tokens);

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kStagesMax = 1 << 12;    // shard_index() gives them 12 bits
 constexpr std::int64_t kReplicasMax = 1 << 16;  // and replicas 16
 constexpr std::size_t kMissingNamedMax = 8;
+constexpr std::size_t kFewReplicas = 8;
 
 std::string bytes_text(std::uint64_t bytes) {
   return std::to_string(bytes) + " bytes (" + format_byte_size(bytes) + ")";
@@ -421,16 +422,21 @@ Result<Placement> plan_replicas(const PlacementInput& input, const ExpertLayout&
   };
   std::optional<Error> error;
   for (const bool shards_first : {false, true}) {
-    for (std::size_t replicas = most;;) {
-      Result<Placement> placement = Planner(input, stages).plan(replicas, remembered, shards_first);
-      if (placement) return placement;
-      if (replicas <= least) {
-        if (!error) error = placement.error();
-        break;
+    std::optional<Placement> best;
+    std::size_t low = least, high = most + 1;  // the most that fit are from low, and below high
+    for (std::size_t replicas = most; low < high;) {
+      auto placement = Planner(input, stages).plan(replicas, remembered, shards_first);
+      if (placement) {
+        best = std::move(*placement);
+        low = replicas + 1;
+      } else {
+        high = replicas;
+        if (replicas == least && !error) error = placement.error();
       }
-      // One less while there are few; in larger steps where one would take long and matters little.
-      replicas = std::max(least, replicas - std::max<std::size_t>(1, replicas / 32));
+      // One less while there are few; where there are many, laying out for each would take long.
+      replicas = most - least > kFewReplicas ? (low + high) / 2 : high - 1;
     }
+    if (best) return std::move(*best);
   }
   return *error;
 }
@@ -447,7 +453,9 @@ Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout
   auto placement = plan_replicas(input, lay_out);
   if (!placement || input.engine.pipeline_parallel_size == 1) return placement;
   std::map<std::string, std::uint64_t> largest;
-  for (const auto& d : input.devices) largest[d.kind] = std::max(largest[d.kind], d.memory_total);
+  for (const auto& d : input.devices)
+    if (!input.closed.contains(d.device))
+      largest[d.kind] = std::max(largest[d.kind], d.memory_total);
   PlacementInput without = input;
   for (const auto& d : input.devices)
     if (d.memory_total < largest[d.kind] / 2) without.closed.insert(d.device);

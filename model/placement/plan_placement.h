@@ -67,7 +67,7 @@ struct PlacementInput {
 ///   what that leaves, and devices get as many experts as leave the room to compute with them,
 ///   if all find a place so. A device that cannot compute beside a shard holds experts only.
 /// - A replica's cache is as small as that of its smallest stage: where stages on devices of less
-///   than half the memory of the largest of their kind would halve it, they get none.
+///   than half the memory of the largest open one of their kind would halve it, they get none.
 ///
 /// Errors: kInvalidArgument names the flag; kResourceExhausted says how many bytes are missing on
 /// which devices.

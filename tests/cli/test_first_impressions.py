@@ -129,7 +129,7 @@ def test_plan_and_up_agree_on_what_computing_takes(cluster):
     def planned(memory, *flags):
         return run("plan", "--model", DEMO, "--nodes", f"2:{memory}", "--threads", 1, *flags, env=cluster.env)
 
-    lacking = r"lacks [\d.]+ MiB for what a step of 2048 tokens computes with"
+    lacking = r"lacks [\d.]+ MiB for what even steps of 8 tokens compute with"
     up = cluster.up(DEMO, "--device-memory", "20MiB", *cache, workers=2, ready=False)
     assert up.exit_code(20) == 1
     assert re.search(lacking, one_sentence(up.log()))

@@ -87,9 +87,9 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   auto o = with_experts_of(14 * kMiB);  // two devices hold four experts, or one does
   o.engine.min_devices = 2;
   std::uint64_t step = 63 * kMiB;
-  o.compute = [&step](Numerics, int threads, std::int32_t) {
+  o.compute = [&step](Numerics, int threads, std::int32_t tokens) {
     CHECK(threads == 2);
-    return ComputeCosts{128, 2, [&step](std::int32_t, std::int32_t) { return step; },
+    return ComputeCosts{tokens, 2, [&step](std::int32_t, std::int32_t) { return step; },
                         [](std::int64_t) { return std::uint64_t{0}; }};
   };
   Cluster c(0, o);
@@ -97,7 +97,8 @@ TEST_CASE("a cluster that begins has room to compute; one that served goes on wi
   c.add(2);
   c.settle();
   CHECK(c.s.state() == ClusterState::kDegraded);
-  CHECK(c.s.message().find("lower --max-num-batched-tokens") != std::string::npos);
+  CHECK(c.s.message().find("even steps of 8 tokens") != std::string::npos);
+  CHECK(c.s.message().find("; lower --max-model-len or give") != std::string::npos);
   step = 8 * kMiB;
   c.add(3);
   c.settle();
@@ -123,8 +124,7 @@ TEST_CASE("a cache holds a whole sequence, or people hear what takes its room") 
     c.add(1);
     c.settle();
     CHECK(c.s.state() == ClusterState::kDegraded);
-    CHECK(c.s.message().find("lower --max-num-batched-tokens or --max-model-len") !=
-          std::string::npos);
+    CHECK(c.s.message().find("; lower --max-model-len or give") != std::string::npos);
     CHECK(!c.s.active());
   }
   SUBCASE("smaller steps leave it that room") {
@@ -174,6 +174,31 @@ TEST_CASE("a replica that leaves no memory to compute with is not added") {
   CHECK(c.says("left_out"));  // and people hear why
   for (const std::int32_t tokens : c.step_tokens) CHECK(tokens == 2048);
   c.add(3);
+  c.pass(2s);
+  CHECK(c.s.active()->replicas.size() == 2);
+}
+
+TEST_CASE("a node that has room for experts only holds them though a replica more is asked for") {
+  auto o = with_experts_of(kMiB);
+  o.engine.data_parallel_size = 2;
+  o.compute = [](Numerics, int, std::int32_t tokens) {
+    return ComputeCosts{tokens, 2, [](std::int32_t, std::int32_t) { return 40 * kMiB; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  Cluster c(2, o);
+  REQUIRE(c.s.active()->replicas.size() == 2);
+  c.kill(2);
+  Join small = join_of(103, 16 * kMiB);
+  small.tier_memory = 16 * kMiB;
+  const NodeId newcomer = c.add(3, small).node;
+  c.pass(2s);
+  CHECK(c.s.active()->replicas.size() == 1);
+  CHECK(c.slots_on(newcomer) == 2);
+  REQUIRE(c.s.active()->tier.size() == 1);
+  CHECK(c.s.active()->tier[0].slots.size() == 2);  // of the other node's experts
+  CHECK(c.s.members().at(newcomer).state == MemberState::kReady);
+  CHECK(c.says("plan"));  // and people hear what keeps the other replica out
+  c.add(4);
   c.pass(2s);
   CHECK(c.s.active()->replicas.size() == 2);
 }

@@ -82,16 +82,35 @@ TEST_CASE("a small device gets as many experts as it can compute with") {
     CHECK(use.total() + bytes.at(use.device) <= in.devices[use.device.node.value - 1].memory_total);
 }
 
+TEST_CASE("what the smallest steps lack is told, with advice that can help") {
+  auto in = sized_input({100});
+  const auto no_step = planned(in, [](std::int32_t tokens) {
+    ComputeCosts large = costs(tokens + 16 * 1024);
+    large.rows = tokens;
+    return large;
+  });
+  REQUIRE(!no_step.ok());
+  CHECK(contains(no_step.error().message, "what even steps of 8 tokens compute with"));
+  CHECK(contains(no_step.error().message, "; lower --max-model-len or give it more memory."));
+  in.compute = costs(2048);
+  const auto one_size = plan_placement(in);
+  REQUIRE(!one_size.ok());
+  CHECK(contains(one_size.error().message, "what steps of 2048 tokens compute with"));
+  CHECK(contains(one_size.error().message, "; lower --max-num-batched-tokens or"));
+}
+
 TEST_CASE("only the cache of a small device's own replica is small") {
-  auto in = sized_input({600, 600, 300});
+  auto in = sized_input({600, 600, 240});
   in.model.kv_bytes_per_token_layer = 16000;
   const auto alone = planned(in, [](std::int32_t tokens) { return costs(tokens / 1024); });
   auto tight = in;
   const auto p = planned(tight, [](std::int32_t tokens) { return costs(tokens); });
   REQUIRE_MESSAGE(alone.ok(), alone.error().message);
   REQUIRE_MESSAGE(p.ok(), p.error().message);
+  REQUIRE(p->replicas.size() == 3);
   CHECK(p->replicas[0].kv_blocks == alone->replicas[0].kv_blocks);
   CHECK(p->replicas[1].kv_blocks == alone->replicas[1].kv_blocks);
+  CHECK(p->replicas[2].kv_blocks < alone->replicas[2].kv_blocks);
 }
 
 TEST_CASE("a small device is no stage of a pipeline whose cache it would halve") {
@@ -113,6 +132,16 @@ TEST_CASE("a small device is no stage of a pipeline whose cache it would halve")
     REQUIRE_MESSAGE(p.ok(), p.error().message);
     CHECK(shards_on(in, *p) == row.shards);
   }
+}
+
+TEST_CASE("the largest device does not say who is small while it leaves") {
+  auto in = sized_input({1024, 1024, 100, 4096});
+  in.model.kv_bytes_per_token_layer = 16000;
+  in.engine.pipeline_parallel_size = 3;
+  in.closed = {in.devices[3].device};
+  const auto p = plan_placement(in);
+  REQUIRE_MESSAGE(p.ok(), p.error().message);
+  CHECK(shards_on(in, *p) == std::vector<std::size_t>{2, 1, 0, 0});
 }
 
 TEST_CASE("devices that cannot compute are told apart") {

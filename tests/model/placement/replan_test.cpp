@@ -8,6 +8,7 @@
 #include <random>
 
 #include "model/placement/even_out.h"
+#include "model/placement/spread_experts.h"
 
 namespace troupe {
 namespace {
@@ -227,6 +228,15 @@ ReplanInput large_cluster() {
   return input;
 }
 
+/// Half of the devices have room for a shard, but not to compute beside it.
+void halve(ReplanInput& input) {
+  for (std::size_t d = 1; d < input.base.devices.size(); d += 2)
+    input.base.devices[d].memory_total = 56ull << 30;
+  input.base.compute =
+      ComputeCosts{4096, 8, [](std::int32_t, std::int32_t) { return 9ull << 30; },
+                   [](std::int64_t pairs) { return static_cast<std::uint64_t>(pairs) * 45'000; }};
+}
+
 TEST_CASE("how long plans take at the size of V3 on 18 nodes of 8 devices") {
   ReplanInput input = large_cluster();
   input.before = *plan_placement(input.base);
@@ -249,6 +259,29 @@ TEST_CASE("how long plans take at the size of V3 on 18 nodes of 8 devices") {
   MESSAGE("a node of 18 lost: living part " << living << " ms, repair " << repair << " ms, goal "
                                             << goal << " ms");
   CHECK(repair < 200);  // 5 ms on a machine that does nothing else
+
+  halve(input);
+  input.before = *plan_placement(input.base);
+  const double halved = least_ms([&] { REQUIRE(goal_placement(input)); });
+  MESSAGE("half of the devices without room to compute beside a shard: goal " << halved << " ms");
+  CHECK(halved < 1000);  // 60 ms on a machine that does nothing else
+}
+
+TEST_CASE("where many replicas find no room, few layouts are tried") {
+  ReplanInput input = large_cluster();
+  halve(input);
+  input.base.kept = *plan_placement(input.base);
+  int layouts = 0;
+  const auto placement = plan_placement(input.base, [&](const auto& room) {
+    ++layouts;
+    std::vector<DeviceRef> devices;
+    for (const auto& [device, bytes] : room) devices.push_back(device);
+    return spread_experts(expert_layers(input.base.model), input.base.model.num_experts,
+                          shares_of(input.base.model, 32, room), devices);
+  });
+  REQUIRE(placement);
+  CHECK(placement->replicas.size() == 72);
+  CHECK(layouts <= 10);
 }
 
 TEST_CASE("the goal rests once it is reached") {

@@ -282,6 +282,21 @@ TEST_CASE("a cache is chosen that leaves room for what a lost node held") {
   }
 }
 
+TEST_CASE("a small device's cache is no reason to choose none, nor to plan a replica less") {
+  const ModelSpec spec = published("qwen3-30b-a3b");
+  for (const std::int32_t replicas : {0, 3}) {
+    FitQuestion q = question(spec, "2x1:h100-80g,1x1:a100-40g", 8192);
+    q.engine.max_num_seqs = 4096;
+    q.engine.data_parallel_size = replicas;
+    q.choose_redundant = false;
+    const FitAnswer chosen = asked(q);
+    REQUIRE(chosen.fit);
+    CHECK(chosen.fit->engine.kv_cache_memory > 0);
+    CHECK(chosen.fit->survival->not_at_all.empty());
+    CHECK(chosen.fit->placement.replicas.size() == 3);
+  }
+}
+
 TEST_CASE("small devices beside large ones") {
   const ModelSpec spec = published("qwen3-30b-a3b");
   CHECK(fits(spec, "1:96GiB,3:4GiB", 4096));

@@ -173,6 +173,7 @@ Fit with_room_for_a_loss(const FitQuestion& q, Fit fit) {
   std::uint64_t most = 0;
   for (const auto& replica : fit.placement.replicas)
     most = std::max(most, fit.kv_block_bytes * static_cast<std::uint64_t>(replica.kv_blocks));
+  const std::size_t replicas = fit.placement.replicas.size();
   FitQuestion smaller = q;
   smaller.engine = fit.engine;
   for (std::uint64_t eighths = 7; eighths > 0 && !fit.survival->not_at_all.empty(); --eighths) {
@@ -180,7 +181,7 @@ Fit with_room_for_a_loss(const FitQuestion& q, Fit fit) {
     if (smaller.engine.kv_cache_memory == 0) break;
     Trial trial(smaller);
     auto found = trial.run();
-    if (!found) break;
+    if (!found || found->placement.replicas.size() != replicas) continue;
     trial.look_at_losses(*found);
     if (found->survival->not_at_all.size() < fit.survival->not_at_all.size())
       fit = std::move(*found);
