@@ -77,30 +77,41 @@ struct Bench {
   Stream stream;
 };
 
-/// Enough copies that no cache holds them all, as layers are.
-std::vector<Weight> make_weights(Numerics numerics, const Format& f, std::int64_t n, std::int64_t k,
-                                 std::size_t bytes_min) {
-  const auto count = static_cast<std::size_t>(n * k);
-  std::vector<std::byte> codes(count * static_cast<std::size_t>(code_bits(f.codes)) / 8);
-  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i * 37 % 61);
-  const std::vector<std::byte> scales(count * 4 / 32, std::byte{60});
-  const std::vector<std::uint8_t> zeros(count / 32, 7);
-  StoredMatrix stored = {f.codes, n, k, {}};
-  if (f.block_k > 0)
-    stored.scales = {scales.data(), f.scale_dtype, f.block_n, f.block_k,
-                     f.zeros ? zeros.data() : nullptr};
-  std::vector<Weight> weights;
-  for (std::size_t bytes = 0; bytes < bytes_min; bytes += weights.back().bytes()) {
-    auto packer = WeightPacker::begin(numerics, stored).value();
-    packer.add(codes.data(), n);
-    weights.push_back(packer.take());
+/// A matrix as a checkpoint has it.
+struct Matrix {
+  Matrix(const Format& f, std::int64_t n, std::int64_t k)
+      : codes(static_cast<std::size_t>(n * k * code_bits(f.codes) / 8)),
+        scales(static_cast<std::size_t>(n * k * 4 / 32), std::byte{60}),
+        zeros(static_cast<std::size_t>(n * k / 32), 7),
+        stored{f.codes, n, k, {}} {
+    for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i * 37 % 61);
+    if (f.block_k > 0)
+      stored.scales = {scales.data(), f.scale_dtype, f.block_n, f.block_k,
+                       f.zeros ? zeros.data() : nullptr};
   }
+
+  Weight pack(Numerics numerics) const {
+    auto packer = WeightPacker::begin(numerics, stored).value();
+    packer.add(codes.data(), stored.n);
+    return packer.take();
+  }
+
+  std::vector<std::byte> codes, scales;
+  std::vector<std::uint8_t> zeros;
+  StoredMatrix stored;
+};
+
+/// Enough copies that no cache holds them all, as layers are.
+std::vector<Weight> make_weights(Numerics numerics, const Matrix& matrix, std::size_t bytes_min) {
+  std::vector<Weight> weights;
+  for (std::size_t bytes = 0; bytes < bytes_min; bytes += weights.back().bytes())
+    weights.push_back(matrix.pack(numerics));
   return weights;
 }
 
 void bench_linear(Bench& b, const Format& f, std::int64_t n, std::int64_t k,
                   const std::vector<std::int64_t>& row_counts, double ceiling) {
-  const auto weights = make_weights(b.stream.numerics(), f, n, k, 256u << 20);
+  const auto weights = make_weights(b.stream.numerics(), Matrix(f, n, k), 256u << 20);
   for (const std::int64_t rows : row_counts) {
     std::vector<float> x(static_cast<std::size_t>(rows * k), 0.5f);
     std::vector<float> y(static_cast<std::size_t>(rows * n));
@@ -119,12 +130,12 @@ void bench_linear(Bench& b, const Format& f, std::int64_t n, std::int64_t k,
   }
 }
 
+/// Into memory that the system gives for it, as when a model is loaded.
 void bench_pack(Numerics numerics) {
   for (const Format& f : kFormats) {
-    constexpr std::int64_t n = 2048, k = 2048;
+    const Matrix matrix(f, 2048, 2048);
     std::size_t bytes = 0;
-    const double time =
-        best_time(0.2, [&] { bytes = make_weights(numerics, f, n, k, 1)[0].bytes(); });
+    const double time = best_time(0.2, [&] { bytes = matrix.pack(numerics).bytes(); });
     std::printf("  pack %-12s %.2f GB/s on one thread\n", f.name,
                 1e-9 * static_cast<double>(bytes) / time);
   }
