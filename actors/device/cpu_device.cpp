@@ -150,20 +150,18 @@ Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
 }
 
 Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numerics) {
-  Proven proven;
-  for (const Numerics n : numerics) {
-    if (!sums_in_one_chain(n)) {
-      proven.numerics.push_back(n);
-    } else if (const Status right = answers_.begin({&n, 1}, family_); right.ok()) {
-      proven.numerics.push_back(n);
-    } else if (answers_.agreed()) {
-      proven.notes.push_back("The numerics " + std::string(to_string(n)) +
-                             " are not offered: " + right.error().message + ".");
-    } else {
-      return right.error();
-    }
-  }
-  const Status right = answers_.begin(proven.numerics, family_);
+  Proven proven{{numerics.begin(), numerics.end()}, {}};
+  Status right = answers_.begin(numerics, family_);
+  if (right.ok()) return proven;
+  std::erase_if(proven.numerics, [&](Numerics n) {
+    if (!sums_in_one_chain(n)) return false;
+    const Status alone = answers_.begin({&n, 1}, family_);
+    if (alone.ok() || !answers_.agreed()) return false;
+    proven.notes.push_back("The numerics " + std::string(to_string(n)) +
+                           " are not offered: " + alone.error().message + ".");
+    return true;
+  });
+  right = answers_.begin(proven.numerics, family_);
   if (right.ok()) return proven;
   if (!answers_.agreed() || kernels::compared_here(family_)) return right.error();
   proven.notes.push_back("The kernels for " + std::string(to_string(family_)) +

@@ -33,15 +33,15 @@ class CpuDevice final : public Device {
   /// so that no step is waited for. Any thread.
   void interrupt() { threads_.interrupt(); }
 
+  struct Proven {
+    std::vector<Numerics> numerics;
+    std::vector<std::string> notes;  ///< what people should know
+  };
   /// Whether it computes what it must, in all these numerics, on every thread. Once, before it is
   /// used; from then on each probe asks some of it again, and a wrong answer is the device's end.
   /// Kernels that were never compared with a processor like this (kernels/known_answers.h), and
   /// give the same wrong answer on all threads, are not used: those of AVX-512 are. Numerics of an
   /// instruction that this processor computes otherwise than others are left out.
-  struct Proven {
-    std::vector<Numerics> numerics;
-    std::vector<std::string> notes;  ///< what people should know
-  };
   Result<Proven> prove(std::span<const Numerics> numerics);
   /// Whose kernels are used.
   CpuFamily family() const { return family_; }

@@ -1,36 +1,21 @@
 #include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/inner/products_codes_avx512.h"
+#include "kernels/cpu/inner/products_vectors.h"
 
 namespace troupe::kernels::cpu {
 namespace {
 
 /// Products by vdpbf16ps: the activations are bf16.
-struct DotKernel {
+struct DotKernel : VectorKernel<DotKernel> {
   static constexpr std::int64_t kElementBytes = 2;
   // Tile after tile, which is how a panel lies: a sum a row. More rows, or both tiles side by side,
   // were slower on a Zen 4 (GFLOP/s of 512 rows: 400 with 8, 350 with 12 by two tiles).
   static constexpr std::int64_t kRowsAtOnce = 8, kRowsInOrder = 8;
   static constexpr std::int64_t kCodeRows = 4;  // at most
 
-  static std::int64_t code_rows(const WeightLayout& l) { return cpu::code_rows(l); }
-  static bool held(const WeightLayout& l) { return l.codes == Codes::kBf16; }
-
-  static void expand(const WeightLayout& l, const std::byte* panel, std::int64_t block,
-                     std::int64_t count, std::byte* out) {
-    with_codes(l, panel, [&](auto& codes) { expand_codes(codes, l, panel, block, count, out); });
-  }
-
-  static void multiply(const Stretch& s) {
-    Bf16Tiles tiles(s.w);
-    multiply<kRowsAtOnce>(tiles, 0, s);
-  }
-
-  static void multiply_codes(const WeightLayout& l, const std::byte* panel, std::int64_t block,
-                             const Stretch& s) {
-    with_codes(l, panel, [&](auto& codes) { multiply<kCodeRows>(codes, block, s); });
-  }
-
  private:
+  friend VectorKernel<DotKernel>;
+
   template <int R, class Form>
   static void rows(Form& w, std::int64_t block, const Stretch& s, std::int64_t first) {
     const std::byte* x[R];
@@ -65,22 +50,6 @@ struct DotKernel {
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) sum[r] = add_dot(sum[r], all_pairs(x[r] + at), weights);
       }
-    }
-  }
-
-  template <int R, class Form>
-  static void some_rows(Form& w, std::int64_t block, const Stretch& s, std::int64_t first,
-                        std::int64_t count) {
-    if (count == R) return rows<R>(w, block, s, first);
-    if constexpr (R > 1) some_rows<R - 1>(w, block, s, first, count);
-  }
-
-  template <int kMost, class Form>
-  static void multiply(Form& w, std::int64_t block, const Stretch& s) {
-    const std::int64_t times = (s.rows + kMost - 1) / kMost;
-    for (std::int64_t i = 0; i < times; ++i) {
-      const std::int64_t first = s.rows * i / times;
-      some_rows<kMost>(w, block, s, first, s.rows * (i + 1) / times - first);
     }
   }
 };

@@ -2,13 +2,13 @@
 
 // After a family's simd.h and its form of codes.
 
-#include "kernels/cpu/inner/products_tiles.h"
+#include "kernels/cpu/inner/products_vectors.h"
 
 /// Products with plain fused multiply-adds; activations are float32 that were rounded to bf16.
 namespace troupe::kernels::cpu {
 namespace {
 
-struct FmaKernel {
+struct FmaKernel : VectorKernel<FmaKernel> {
   static constexpr std::int64_t kElementBytes = 4;
   // Four sums a row and what makes the weights fit the registers.
   static constexpr int kRegisters = 2 * kLanes;
@@ -17,25 +17,9 @@ struct FmaKernel {
   static constexpr std::int64_t kRowsInOrder = 4;
   static constexpr std::int64_t kCodeRows = kLanes / 4;  // at most
 
-  static std::int64_t code_rows(const WeightLayout& l) { return cpu::code_rows(l); }
-  static bool held(const WeightLayout& l) { return l.codes == Codes::kBf16; }
-
-  static void expand(const WeightLayout& l, const std::byte* panel, std::int64_t block,
-                     std::int64_t count, std::byte* out) {
-    with_codes(l, panel, [&](auto& codes) { expand_codes(codes, l, panel, block, count, out); });
-  }
-
-  static void multiply(const Stretch& s) {
-    Bf16Tiles tiles(s.w);
-    multiply<kRowsAtOnce>(tiles, 0, s);
-  }
-
-  static void multiply_codes(const WeightLayout& l, const std::byte* panel, std::int64_t block,
-                             const Stretch& s) {
-    with_codes(l, panel, [&](auto& codes) { multiply<kCodeRows>(codes, block, s); });
-  }
-
  private:
+  friend VectorKernel<FmaKernel>;
+
   /// Of V kLanes outputs.
   template <int R, int V>
   using Sums = F32[R][V];
@@ -113,22 +97,6 @@ struct FmaKernel {
             save(to, load(to) + (even[r][i] + odd[r][i]));
           }
       }
-    }
-  }
-
-  template <int R, class Form>
-  static void some_rows(Form& w, std::int64_t block, const Stretch& s, std::int64_t first,
-                        std::int64_t count) {
-    if (count == R) return rows<R>(w, block, s, first);
-    if constexpr (R > 1) some_rows<R - 1>(w, block, s, first, count);
-  }
-
-  template <int kMost, class Form>
-  static void multiply(Form& w, std::int64_t block, const Stretch& s) {
-    const std::int64_t times = (s.rows + kMost - 1) / kMost;
-    for (std::int64_t i = 0; i < times; ++i) {
-      const std::int64_t first = s.rows * i / times;
-      some_rows<kMost>(w, block, s, first, s.rows * (i + 1) / times - first);
     }
   }
 };
