@@ -32,6 +32,30 @@ Error packing(const WeightSpec& weight, const Error& error) {
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
+std::int64_t blocks(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
+
+/// What a tensor-parallel rank's part is scaled with, of what all of the tensor is.
+WeightLoader::Side side_of_part(const WeightSpec& w, const WeightLoader::Side& whole) {
+  const kernels::Scales all = whole_matrix(w).scales;
+  const kernels::Scales own = stored_matrix(w).scales;
+  const std::size_t number = dtype_size(all.dtype);
+  const std::int64_t rows = blocks(w.n, own.block_n), columns = blocks(w.k, own.block_k);
+  const std::int64_t all_columns = blocks(w.stored_k(), all.block_k);
+  const std::int64_t top = w.split == SplitAxis::kOutputs ? w.part_first : 0;
+  const std::int64_t left = w.split == SplitAxis::kInputs ? w.part_first : 0;
+  WeightLoader::Side side{Buffer::uninitialized(size(rows * columns) * number), {}};
+  if (all.zeros) side.zeros.resize(size(rows * columns));
+  for (std::int64_t to = 0; to < rows * columns; ++to) {
+    const std::int64_t row = (top + to / columns * own.block_n) / all.block_n;
+    const std::int64_t column = (left + to % columns * own.block_k) / all.block_k;
+    const std::size_t from = size(row * all_columns + column);
+    std::memcpy(side.scales.data() + size(to) * number, whole.scales.data() + from * number,
+                number);
+    if (all.zeros) side.zeros[size(to)] = whole.zeros[from];
+  }
+  return side;
+}
+
 /// What rows [first, first + rows) of every head are scaled with, head after head, each turned if
 /// its codes are. Blocks of scales end where these rows do.
 WeightLoader::Side side_of_heads(const StoredMatrix& kv_b, const AttentionSpec& a,
@@ -56,6 +80,17 @@ WeightLoader::Side side_of_heads(const StoredMatrix& kv_b, const AttentionSpec& 
   return side;
 }
 
+/// Bytes from one row of codes to the next.
+std::int64_t stride_of(const WeightSpec& w, const TensorReader& codes) {
+  return w.format == StoredFormat::kInt4Awq ? w.stored_k() / 2
+                                            : static_cast<std::int64_t>(codes.row_bytes());
+}
+
+/// Where a rank's part of a row begins.
+std::int64_t first_byte(const WeightSpec& w, std::int64_t stride) {
+  return w.split == SplitAxis::kInputs ? stride * w.part_first / w.stored_k() : 0;
+}
+
 }  // namespace
 
 void WeightLoader::load(std::span<const WeightSpec> weights, const AttentionSpec& attention,
@@ -78,18 +113,22 @@ WeightLoader::Packed WeightLoader::load_tensor(std::span<const WeightSpec> weigh
     const std::string name =
         w.stacked > 0 ? part.name + "[" + std::to_string(expert) + "]" : part.name;
     const bool scales = part.kind == PartKind::kScales, codes = part.kind == PartKind::kCodes;
-    auto in = TensorReader::open(checkpoint_, name,
-                                 scales ? TensorReader::Check::kScales
-                                        : TensorReader::Check::kFinite);
+    auto in = TensorReader::open(
+        checkpoint_, name, scales ? TensorReader::Check::kScales : TensorReader::Check::kFinite);
     if (!in) {
       status_ = in.error();
       return {};
     }
-    if (!codes) status_ = read_side(w, part.kind, *in, side);
-    else if (w.precision == Precision::kVector) status_ = pack_vectors(weights, *in, packed);
-    else if (w.role == WeightRole::kKvB) status_ = pack_heads(w, attention, *in, side, packed);
-    else status_ = pack_rows(weights, *in, side, packed);
-    if (status_) status_ = keep(*in, codes ? &packed : nullptr);
+    if (codes && w.part_of > 0 && side.scales.size() > 0) side = side_of_part(w, side);
+    if (!codes)
+      status_ = read_side(w, part.kind, *in, side);
+    else if (w.precision == Precision::kVector)
+      status_ = pack_vectors(weights, *in, packed);
+    else if (w.role == WeightRole::kKvB)
+      status_ = pack_heads(w, attention, *in, side, packed);
+    else
+      status_ = pack_rows(weights, *in, side, packed);
+    if (status_) status_ = keep(*in, codes ? &packed : nullptr, w.part_of > 0);
     if (!status_) return {};
   }
   return packed;
@@ -99,21 +138,21 @@ Status WeightLoader::read_side(const WeightSpec& w, PartKind kind, TensorReader&
   auto read = read_whole(in);
   if (!read) return read.error();
   const bool turned = w.format == StoredFormat::kInt4Awq;
-  const std::int64_t groups = turned ? w.k / w.group : 0;
+  const std::int64_t n = w.stored_n(), k = w.stored_k(), groups = turned ? k / w.group : 0;
   if (kind == PartKind::kShape) {
     std::array<std::int64_t, 2> told{};
     for (std::size_t i = 0; i < 2; ++i)
       std::memcpy(&told[i], read->data() + i * dtype_size(in.dtype()), dtype_size(in.dtype()));
-    if (told == std::array<std::int64_t, 2>{w.n, w.k}) return {};
-    return in.wrong("another shape than [" + std::to_string(w.n) + ", " + std::to_string(w.k) + "]",
-                    0, 0);
+    if (told == std::array<std::int64_t, 2>{n, k}) return {};
+    return in.wrong("another shape than [" + std::to_string(n) + ", " + std::to_string(k) + "]", 0,
+                    0);
   }
   if (kind == PartKind::kZeros) {
-    side.zeros.resize(size(w.n * groups));
-    awq::zeros_to_rows(read->span(), w.n, groups, side.zeros.data());
+    side.zeros.resize(size(n * groups));
+    awq::zeros_to_rows(read->span(), n, groups, side.zeros.data());
   } else if (turned) {
     side.scales = Buffer::uninitialized(read->size());
-    awq::scales_to_rows(read->span(), w.n, groups, side.scales.data());
+    awq::scales_to_rows(read->span(), n, groups, side.scales.data());
   } else {
     side.scales = std::move(*read);
   }
@@ -143,16 +182,15 @@ Status WeightLoader::pack_rows(std::span<const WeightSpec> weights, TensorReader
     if (!packer) return packing(w, packer.error());
     packers.push_back(std::move(*packer));
   }
-  auto status = each_piece(
-      weights[0], codes, WeightPacker::kRows * step,
-      [&](const std::byte* rows, std::int64_t count) {
-        const auto row_bytes = static_cast<std::int64_t>(codes.row_bytes());
-        const std::int64_t stride =
-            weights[0].format == StoredFormat::kInt4Awq ? weights[0].k / 2 : row_bytes;
-        for (std::size_t i = 0; i < weights.size(); ++i)
-          packers[i].add(rows + weights[i].first_row * stride, count / step, stride * step);
-        return Status();
-      });
+  auto status = each_piece(weights[0], codes, WeightPacker::kRows * step,
+                           [&](const std::byte* rows, std::int64_t count) {
+                             const std::int64_t stride = stride_of(weights[0], codes);
+                             const std::byte* const left = rows + first_byte(weights[0], stride);
+                             for (std::size_t i = 0; i < weights.size(); ++i)
+                               packers[i].add(left + weights[i].first_row * stride, count / step,
+                                              stride * step);
+                             return Status();
+                           });
   if (!status) return status;
   for (std::size_t i = 0; i < weights.size(); ++i)
     packed.emplace_back(weights[i].role, packers[i].take());
@@ -218,8 +256,10 @@ Status WeightLoader::pack_vectors(std::span<const WeightSpec> weights, TensorRea
   for (const WeightSpec& w : weights) {
     Buffer own = Buffer::uninitialized(size(w.k) * number);
     for (std::size_t i = 0; i < size(w.k); ++i)
-      std::memcpy(own.data() + i * number,
-                  read->data() + (size(w.first_row) + i * size(w.row_step)) * number, number);
+      std::memcpy(
+          own.data() + i * number,
+          read->data() + (size(w.first_row) + (size(w.part_first) + i) * size(w.row_step)) * number,
+          number);
     const HeldForm form = held_forms(w, {}, numerics_).front();
     auto packer = WeightPacker::begin(numerics_, form.stored, form.options);
     if (!packer) return packing(w, packer.error());
@@ -245,23 +285,35 @@ Result<Buffer> WeightLoader::read_whole(TensorReader& in) {
 
 Status WeightLoader::each_piece(const WeightSpec& w, TensorReader& in, std::int64_t granule,
                                 const TakeRows& take) {
+  const bool some = w.part_of > 0 && w.split == SplitAxis::kOutputs;
   if (w.format == StoredFormat::kInt4Awq) {
     const auto words = read_whole(in);
     if (!words) return words.error();
     Buffer rows = Buffer::uninitialized(words->size());
-    awq::to_rows(words->span(), w.n, w.k, rows.data());
-    return take(rows.data(), w.n);
+    awq::to_rows(words->span(), w.stored_n(), w.stored_k(), rows.data());
+    return take(rows.data() + (some ? w.part_first * stride_of(w, in) : 0), w.n);
   }
+  // All rows are read, for the digests; those of other ranks are passed over.
+  const TakeRows pass_over = [](const std::byte*, std::int64_t) { return Status(); };
+  if (!some) return read_rows(in, in.rows_left(), granule, take);
+  if (auto status = read_rows(in, w.part_first, granule, pass_over); !status) return status;
+  if (auto status = read_rows(in, w.n, granule, take); !status) return status;
+  return read_rows(in, in.rows_left(), granule, pass_over);
+}
+
+Status WeightLoader::read_rows(TensorReader& in, std::int64_t rows, std::int64_t granule,
+                               const TakeRows& take) {
   const std::int64_t fit = static_cast<std::int64_t>(kReadBytes / in.row_bytes());
   const std::int64_t most = std::max<std::int64_t>(fit / granule, 1) * granule;
-  const std::size_t needed = size(std::min(most, in.rows_left())) * in.row_bytes();
+  const std::size_t needed = size(std::min(most, rows)) * in.row_bytes();
   if (room_.size() < needed) room_ = Buffer::uninitialized(needed);
-  while (in.rows_left() > 0) {
+  while (rows > 0) {
     if (auto status = wanted(); !status) return status;
-    const std::int64_t count = std::min(most, in.rows_left());
+    const std::int64_t count = std::min(most, rows);
     const auto bytes = room_.span().first(size(count) * in.row_bytes());
     if (auto status = in.read(bytes); !status) return status;
     if (auto status = take(room_.data(), count); !status) return status;
+    rows -= count;
   }
   return {};
 }
@@ -271,10 +323,11 @@ Status WeightLoader::wanted() const {
                                  : Status();
 }
 
-Status WeightLoader::keep(const TensorReader& in, const Packed* packed) {
+Status WeightLoader::keep(const TensorReader& in, const Packed* packed, bool part) {
   auto proof = in.finish();
   if (!proof) return proof.error();
   HeldTensor held;
+  held.second_form = part;
   if (packed) {
     Xxh3 digest;
     for (const auto& [role, weight] : *packed) {

@@ -52,12 +52,14 @@ class WeightLoader {
   Status pack_vectors(std::span<const WeightSpec> weights, TensorReader& numbers, Packed& packed);
 
   Result<Buffer> read_whole(TensorReader& in);
-  /// Hands out the rows of codes, `granule` of them or a multiple at a time.
+  /// Hands out the weight's rows of codes, `granule` of them or a multiple at a time.
   Status each_piece(const WeightSpec& weight, TensorReader& in, std::int64_t granule,
                     const TakeRows& take);
+  Status read_rows(TensorReader& in, std::int64_t rows, std::int64_t granule, const TakeRows& take);
   Status wanted() const;
-  /// Keeps what was read, and what it became if it is not packed with another tensor.
-  Status keep(const TensorReader& in, const Packed* packed);
+  /// Keeps what was read, and what it became if it is not packed with another tensor. `part`: other
+  /// ranks pack other parts of it.
+  Status keep(const TensorReader& in, const Packed* packed, bool part);
 
   const Checkpoint& checkpoint_;
   const Numerics numerics_;

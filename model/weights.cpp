@@ -17,29 +17,44 @@ Error out_of_memory(const Checkpoint& checkpoint) {
 /// Where a layer holds what has this role.
 kernels::Weight& place_of(LayerWeights& layer, WeightRole role) {
   switch (role) {
-    case WeightRole::kGate: return layer.mlp.gate;
-    case WeightRole::kUp: return layer.mlp.up;
-    case WeightRole::kDown: return layer.mlp.down;
-    default: return layer.by_role[static_cast<std::size_t>(role)];
+    case WeightRole::kGate:
+      return layer.mlp.gate;
+    case WeightRole::kUp:
+      return layer.mlp.up;
+    case WeightRole::kDown:
+      return layer.mlp.down;
+    default:
+      return layer.by_role[static_cast<std::size_t>(role)];
   }
 }
 
 kernels::Weight& place_of(kernels::GatedMlp& expert, WeightRole role) {
   switch (role) {
-    case WeightRole::kExpertGate: return expert.gate;
-    case WeightRole::kExpertUp: return expert.up;
-    case WeightRole::kExpertDown: return expert.down;
-    case WeightRole::kExpertGateBias: return expert.gate_bias;
-    case WeightRole::kExpertUpBias: return expert.up_bias;
-    default: assert(role == WeightRole::kExpertDownBias); return expert.down_bias;
+    case WeightRole::kExpertGate:
+      return expert.gate;
+    case WeightRole::kExpertUp:
+      return expert.up;
+    case WeightRole::kExpertDown:
+      return expert.down;
+    case WeightRole::kExpertGateBias:
+      return expert.gate_bias;
+    case WeightRole::kExpertUpBias:
+      return expert.up_bias;
+    default:
+      assert(role == WeightRole::kExpertDownBias);
+      return expert.down_bias;
   }
 }
 
 kernels::Weight& place_of(ShardWeights& shard, WeightRole role) {
   switch (role) {
-    case WeightRole::kEmbedding: return shard.embedding;
-    case WeightRole::kFinalNorm: return shard.final_norm;
-    default: assert(role == WeightRole::kHead); return shard.head;
+    case WeightRole::kEmbedding:
+      return shard.embedding;
+    case WeightRole::kFinalNorm:
+      return shard.final_norm;
+    default:
+      assert(role == WeightRole::kHead);
+      return shard.head;
   }
 }
 
@@ -47,9 +62,8 @@ kernels::Weight& place_of(ShardWeights& shard, WeightRole role) {
 template <class Of>
 void load_into(WeightLoader& in, Of& of, const std::vector<WeightSpec>& weights,
                const AttentionSpec& attention = {}, std::int32_t expert = 0) {
-  in.load(weights, attention, expert, [&](WeightRole role, kernels::Weight weight) {
-    place_of(of, role) = std::move(weight);
-  });
+  in.load(weights, attention, expert,
+          [&](WeightRole role, kernels::Weight weight) { place_of(of, role) = std::move(weight); });
 }
 
 /// The head may be the embedding, packed otherwise.
@@ -63,38 +77,39 @@ void mark_second_forms(const ModelSpec& spec, HeldTensors& last) {
 
 Result<std::unique_ptr<ShardLoader>> ShardLoader::begin(const Checkpoint& checkpoint,
                                                         Numerics numerics, std::int32_t first,
-                                                        std::int32_t last) {
+                                                        std::int32_t last, TensorRank rank) {
   const ModelSpec& spec = checkpoint.spec();
   if (first < 0 || first > last || last >= spec.num_layers())
     return invalid_argument("a shard needs a range of layers within the model's " +
                             std::to_string(spec.num_layers()) + ", but was asked for " +
                             std::to_string(first) + " to " + std::to_string(last));
-  std::unique_ptr<ShardLoader> loader(new ShardLoader(checkpoint, numerics));
+  std::unique_ptr<ShardLoader> loader(new ShardLoader(checkpoint, numerics, rank));
   ShardWeights& shard = *loader->shard_;
   shard.first = first;
   shard.last = last;
   shard.layers.resize(static_cast<std::size_t>(last - first) + 1);
-  if (first == 0) loader->parts_.push_back({spec.first});
+  const ModelSpec& own = loader->spec_;
+  if (first == 0) loader->parts_.push_back({own.first});
   for (std::int32_t i = first; i <= last; ++i)
-    loader->parts_.push_back({spec.layers[static_cast<std::size_t>(i)].weights,
+    loader->parts_.push_back({own.layers[static_cast<std::size_t>(i)].weights,
                               &shard.layers[static_cast<std::size_t>(i - first)]});
-  if (last + 1 == spec.num_layers()) loader->parts_.push_back({spec.last});
+  if (last + 1 == own.num_layers()) loader->parts_.push_back({own.last});
   return loader;
 }
 
 Status ShardLoader::load(std::size_t index, const ReadGoesOn& goes_on, Buffer& room) {
-  const ModelSpec& spec = checkpoint_.spec();
   Part& part = parts_[index];
   try {
     WeightLoader in(checkpoint_, numerics_, goes_on, room);
     if (part.layer) {
       const auto at = shard_->first + (part.layer - shard_->layers.data());
-      load_into(in, *part.layer, part.weights, spec.layers[static_cast<std::size_t>(at)].attention);
+      load_into(in, *part.layer, part.weights,
+                spec_.layers[static_cast<std::size_t>(at)].attention);
     } else {
       load_into(in, *shard_, part.weights);
     }
     part.tensors = in.take_tensors();
-    if (&part.weights == &spec.last) mark_second_forms(spec, part.tensors);
+    if (&part.weights == &spec_.last) mark_second_forms(spec_, part.tensors);
     return in.status();
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint_);
@@ -109,9 +124,9 @@ std::shared_ptr<const ShardWeights> ShardLoader::take() {
 
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
-                                                       std::int32_t last,
-                                                       const ReadGoesOn& goes_on) {
-  auto loader = ShardLoader::begin(checkpoint, numerics, first, last);
+                                                       std::int32_t last, const ReadGoesOn& goes_on,
+                                                       TensorRank rank) {
+  auto loader = ShardLoader::begin(checkpoint, numerics, first, last, rank);
   if (!loader) return loader.error();
   Buffer room;
   for (std::size_t part = 0; part < (*loader)->parts(); ++part)

@@ -12,6 +12,7 @@
 #include "kernels/weight.h"
 #include "model/checkpoint.h"
 #include "model/spec/model_spec.h"
+#include "model/spec/split_model.h"
 #include "runtime/numerics.h"
 #include "runtime/result.h"
 #include "runtime/tensor_proof.h"
@@ -64,14 +65,14 @@ struct ExpertWeights {
 /// Asked every MiB or so: whether what is being read is still wanted. Empty: it is.
 using ReadGoesOn = std::function<bool()>;
 
-/// Reads and packs the layers [first, last], the last one included, without their routed experts;
-/// with the model's ends if they are among them. Each tensor is read once. It is done in parts,
+/// Reads and packs what a tensor-parallel rank has of the layers [first, last], the last one
+/// included, without their routed experts; with the model's ends if they are among them. Each tensor is read once. It is done in parts,
 /// which threads may share.
 class ShardLoader {
  public:
-  static Result<std::unique_ptr<ShardLoader>> begin(const Checkpoint& checkpoint,
-                                                    Numerics numerics, std::int32_t first,
-                                                    std::int32_t last);
+  static Result<std::unique_ptr<ShardLoader>> begin(const Checkpoint& checkpoint, Numerics numerics,
+                                                    std::int32_t first, std::int32_t last,
+                                                    TensorRank rank = {});
 
   std::size_t parts() const { return parts_.size(); }
   /// Each once. `room` is for rows as they are stored, kept from one call to the next: one a
@@ -87,10 +88,11 @@ class ShardLoader {
     LayerWeights* layer = nullptr;
     HeldTensors tensors = {};
   };
-  ShardLoader(const Checkpoint& checkpoint, Numerics numerics)
-      : checkpoint_(checkpoint), numerics_(numerics) {}
+  ShardLoader(const Checkpoint& checkpoint, Numerics numerics, TensorRank rank)
+      : checkpoint_(checkpoint), spec_(split_model(checkpoint.spec(), rank)), numerics_(numerics) {}
 
   const Checkpoint& checkpoint_;
+  const ModelSpec spec_;  ///< the rank's
   const Numerics numerics_;
   std::shared_ptr<ShardWeights> shard_ = std::make_shared<ShardWeights>();
   std::vector<Part> parts_;
@@ -100,7 +102,8 @@ class ShardLoader {
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
                                                        std::int32_t last,
-                                                       const ReadGoesOn& goes_on = {});
+                                                       const ReadGoesOn& goes_on = {},
+                                                       TensorRank rank = {});
 
 /// Reads and packs one routed expert. `room`: as with ShardLoader; null: of its own.
 Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& checkpoint,

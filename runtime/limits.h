@@ -152,6 +152,8 @@ inline constexpr int kExpertsMax = 65536;  ///< a 16-bit number holds an expert
 inline constexpr int kTopKMax = 64;
 /// Products that tensor parallelism may split are summed as this many slices in a binary tree.
 inline constexpr int kSumSlices = 8;
+/// So many devices may share a shard's layers, each with some of the slices.
+inline constexpr std::uint32_t kTensorRanksMax = kSumSlices;
 /// Attention reduces over the context in chunks of this many absolute positions.
 inline constexpr int kAttentionChunk = 64;
 

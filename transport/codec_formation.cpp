@@ -27,6 +27,8 @@ LayerRange get_range(In& in, wire::LayerRange::Reader wire) {
   LayerRange range;
   range.first = in.in_range(wire.getFirst(), 0, limits::kLayersMax - 1, "a layer");
   range.last = in.in_range(wire.getLast(), range.first, limits::kLayersMax - 1, "a layer");
+  range.rank.size = in.in_range(wire.getTpSize(), 1, limits::kTensorRanksMax, "a number of ranks");
+  range.rank.rank = in.in_range(wire.getTpRank(), 0, range.rank.size - 1, "a rank");
   return range;
 }
 
@@ -88,6 +90,8 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
            [](auto w, const LayerRange& range) {
              w.setFirst(range.first);
              w.setLast(range.last);
+             w.setTpRank(range.rank.rank);
+             w.setTpSize(range.rank.size);
            });
   put_list(message.held_experts, wire.initHeldExperts(message.held_experts.size()),
            [](auto w, const HeldExperts& layer) {

@@ -16,6 +16,7 @@
 #include "runtime/result.h"
 #include "runtime/step.h"
 #include "runtime/tensor_proof.h"
+#include "runtime/tensor_rank.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
@@ -53,10 +54,11 @@ struct DeviceInventory {
   std::uint32_t threads = 1;
 };
 
-/// Layers `first` to `last`, both included.
+/// Layers `first` to `last`, both included, as one tensor-parallel rank has them.
 struct LayerRange {
   std::int32_t first = 0;
   std::int32_t last = 0;
+  TensorRank rank = {};
   bool operator==(const LayerRange&) const = default;
 };
 /// Routed experts of one layer that a node has in memory.

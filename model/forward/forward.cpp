@@ -13,6 +13,7 @@
 #include "kernels/rms_norm.h"
 #include "model/forward/head.h"
 #include "model/forward/layer_run.h"
+#include "model/forward/rank_cuts.h"
 #include "model/rope_table.h"
 #include "runtime/xxh3.h"
 
@@ -28,7 +29,8 @@ struct Forward::Impl {
         positions(static_cast<std::int32_t>(std::min<std::int64_t>(
             spec.positions_max, std::int64_t{kv.num_blocks()} * kv.block_size()))),
         rope(spec.rope, positions),
-        rope_table(rope.table()) {
+        rope_table(rope.table()),
+        ranks(spec) {
     if (last_stage()) head.emplace(spec, *weights, cache, options.pool->threads());
   }
 
@@ -49,8 +51,23 @@ struct Forward::Impl {
   Status begin(Step& step, const StepPlanBody& plan, const float* hidden);
   void list_rows(Step& step);
   void make_room(Step& step);
+
+  /// The parts of a step. Each does what it can, and says what the step goes on with.
+  enum class Next { kGoesOn, kExperts, kRanks };
+  Next part(Step& step, const ExpertSet& experts, ForwardListener& listener);
+  Next embed(Step& step);
+  Next attend(const LayerRun& run);
+  Next feed_forward(const LayerRun& run, const ExpertSet& experts, ForwardListener& listener);
+  Next add_up_experts(const LayerRun& run);
+  Next logits(Step& step);
+  void end_embedding(Step& step);
+  void end_attention(const LayerRun& run, const kernels::Tensor& attended);
   void choose_experts(const LayerRun& run, const ExpertSet& set, ForwardListener& listener);
   void end_layer(Step& step);
+  Next to_ranks(Step& step, Step::At at) {
+    step.at = at;
+    return Next::kRanks;
+  }
   void note_canary(Step& step) const;
   void look_for_trouble(Step& step) { step.trouble.look(*stream.pool(), step.hidden, step.layer); }
 
@@ -61,6 +78,7 @@ struct Forward::Impl {
   const std::int32_t positions;  // that a sequence may have
   const RopeTables rope;
   const kernels::RopeTable rope_table;
+  RankCuts ranks;
   std::optional<OutputHead> head;  // on the last stage
 };
 
@@ -80,43 +98,194 @@ Status Forward::begin(Step& step, const StepPlanBody& plan, const float* hidden)
   }
 }
 
+Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& listener) {
+  assert(step.at != Step::At::kIdle);
+  while (step.at != Step::At::kDone) switch (impl_->part(step, experts, listener)) {
+      case Impl::Next::kGoesOn:
+        break;
+      case Impl::Next::kExperts:
+        return Cut::kExperts;
+      case Impl::Next::kRanks:
+        return Cut::kRanks;
+    }
+  return Cut::kDone;
+}
+
 /// The layer, as in the paper (arXiv 2412.19437, sec. 2.1):
 ///   h += attention(norm(h))
 ///   h += dense(norm(h))  or  h += shared(n) + sum_e w_e expert_e(n), n = norm(h)
-Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& listener) {
-  Impl& self = *impl_;
-  assert(step.at != Step::At::kIdle);
-  if (step.at == Step::At::kExperts) {
-    gather(self.run_of(step));
-    self.end_layer(step);
-  }
-  while (step.at == Step::At::kLayer && step.layer <= self.weights->last) {
-    const LayerRun run = self.run_of(step);
-    kernels::rms_norm(self.stream, step.hidden, run.weight(WeightRole::kInputNorm),
-                      self.spec.norm_eps, step.normed);
-    if (run.spec.attention.kind == AttentionKind::kMla)
-      mla(run, step.normed, step.branch);
-    else
-      grouped_attention(run, step.normed, step.branch);
-    kernels::residual_add(self.stream, step.branch, step.hidden);
-    self.note_canary(step);
-
-    kernels::rms_norm(self.stream, step.hidden, run.weight(WeightRole::kPostNorm),
-                      self.spec.norm_eps, step.normed);
-    if (run.spec.has_experts()) {
-      self.choose_experts(run, experts, listener);
-      shared_experts(run);
-      step.at = Step::At::kExperts;
-      return Cut::kExperts;
+/// Where ranks have parts of a sum, they are joined before it is added.
+Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
+                                        ForwardListener& listener) {
+  using At = Step::At;
+  switch (step.at) {
+    case At::kTokens:
+      return embed(step);
+    case At::kEmbedded:
+      ranks.take_embedded(step, step.hidden);
+      end_embedding(step);
+      return Next::kGoesOn;
+    case At::kLayer:
+      if (step.layer <= weights->last) return attend(run_of(step));
+      if (head) head->begin(step);
+      step.at = head ? At::kHead : At::kDone;
+      return Next::kGoesOn;
+    case At::kAttended: {
+      const LayerRun run = run_of(step);
+      ranks.take_sum(stream, step, run.spec.attention.ways, run.vector(WeightRole::kOBias),
+                     step.branch);
+      end_attention(run, step.branch);
+      step.at = At::kFeedForward;
+      return Next::kGoesOn;
     }
-    kernels::gated_mlp(self.stream, run.weights.mlp, self.spec.act, step.normed, step.branch);
-    kernels::residual_add(self.stream, step.branch, step.hidden);
-    self.end_layer(step);
+    case At::kFeedForward:
+      return feed_forward(run_of(step), experts, listener);
+    case At::kMlp:
+      ranks.take_sum(stream, step, run_of(step).spec.inner_ways, nullptr, step.branch);
+      kernels::residual_add(stream, step.branch, step.hidden);
+      end_layer(step);
+      return Next::kGoesOn;
+    case At::kShared:
+      ranks.take_sum(stream, step, run_of(step).spec.inner_ways, nullptr,
+                     step.branch.part(step.own_first, step.own_rows), step.own_first);
+      step.at = At::kExperts;
+      return step.own_rows > 0 ? Next::kExperts : Next::kGoesOn;
+    case At::kExperts:
+      return add_up_experts(run_of(step));
+    case At::kGathered:
+      ranks.take_rows(step, step.hidden);
+      end_layer(step);
+      return Next::kGoesOn;
+    case At::kHead:
+      return logits(step);
+    case At::kLogits:
+      if (ranks.leads()) {
+        kernels::Stream::Scope scope(stream);
+        const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);  // [rows, vocab]
+        ranks.take_logits(step, all);
+        head->read(stream, step, all);
+      }
+      step.wanted_done += static_cast<std::size_t>(step.logit_rows);
+      step.at = At::kHead;
+      return Next::kGoesOn;
+    case At::kIdle:
+    case At::kDone:
+      break;
   }
-  if (step.at == Step::At::kDone) return Cut::kDone;
-  if (self.head) self.head->run(self.stream, step);
-  step.at = Step::At::kDone;
-  return Cut::kDone;
+  return Next::kGoesOn;
+}
+
+Forward::Impl::Next Forward::Impl::embed(Step& step) {
+  if (ranks.alone()) {
+    kernels::embedding(stream, weights->embedding, step.tokens.data(), step.hidden);
+    end_embedding(step);
+    return Next::kGoesOn;
+  }
+  step.part_tokens.clear();
+  for (const TokenId token : step.tokens)
+    if (ranks.has_token(token)) step.part_tokens.push_back(token - ranks.first_token());
+  const auto rows = static_cast<std::int64_t>(step.part_tokens.size());
+  const kernels::Tensor out = ranks.outgoing(step, rows, step.width);
+  if (rows > 0) kernels::embedding(stream, weights->embedding, step.part_tokens.data(), out);
+  ranks.send_embedded(step);
+  return to_ranks(step, Step::At::kEmbedded);
+}
+
+void Forward::Impl::end_embedding(Step& step) {
+  --step.layer;
+  look_for_trouble(step);
+  ++step.layer;
+  step.at = Step::At::kLayer;
+}
+
+Forward::Impl::Next Forward::Impl::attend(const LayerRun& run) {
+  Step& step = run.step;
+  const bool whole = run.spec.attention.ways == 1;
+  const kernels::Tensor out = whole ? step.branch : ranks.outgoing(step, step.rows, step.width);
+  kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kInputNorm), spec.norm_eps,
+                    step.normed);
+  if (run.spec.attention.kind == AttentionKind::kMla)
+    mla(run, step.normed, out);
+  else
+    grouped_attention(run, step.normed, out);
+  if (whole) {
+    end_attention(run, out);
+    step.at = Step::At::kFeedForward;
+    return Next::kGoesOn;
+  }
+  ranks.send_sum(step, run.spec.attention.ways);
+  return to_ranks(step, Step::At::kAttended);
+}
+
+/// h += attention, n = norm(h)
+void Forward::Impl::end_attention(const LayerRun& run, const kernels::Tensor& attended) {
+  Step& step = run.step;
+  kernels::residual_add(stream, attended, step.hidden);
+  note_canary(step);
+  kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kPostNorm), spec.norm_eps,
+                    step.normed);
+}
+
+Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const ExpertSet& experts,
+                                                ForwardListener& listener) {
+  Step& step = run.step;
+  const bool routed = run.spec.has_experts();
+  if (routed && step.own_rows > 0) choose_experts(run, experts, listener);
+  if (run.spec.inner_ways > 1) {
+    const kernels::Tensor out = ranks.outgoing(step, step.rows, step.width);
+    kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
+    ranks.send_sum(step, run.spec.inner_ways, routed);
+    return to_ranks(step, routed ? Step::At::kShared : Step::At::kMlp);
+  }
+  if (!routed) {
+    kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, step.branch);
+    kernels::residual_add(stream, step.branch, step.hidden);
+    end_layer(step);
+    return Next::kGoesOn;
+  }
+  step.at = Step::At::kExperts;
+  if (step.own_rows == 0) return Next::kGoesOn;
+  shared_experts(run);
+  return Next::kExperts;
+}
+
+/// A rank adds up its own rows, and tells the others.
+Forward::Impl::Next Forward::Impl::add_up_experts(const LayerRun& run) {
+  Step& step = run.step;
+  const kernels::Tensor own = step.hidden.part(step.own_first, step.own_rows);
+  if (ranks.alone()) {
+    gather(run, own);
+    end_layer(step);
+    return Next::kGoesOn;
+  }
+  const kernels::Tensor out = ranks.outgoing(step, step.own_rows, step.width);
+  if (step.own_rows > 0) {
+    std::memcpy(out.data, own.data,
+                static_cast<std::size_t>(step.own_rows * step.width) * sizeof(float));
+    gather(run, out);
+  }
+  ranks.send_rows(step);
+  return to_ranks(step, Step::At::kGathered);
+}
+
+Forward::Impl::Next Forward::Impl::logits(Step& step) {
+  if (!head->more(step)) {
+    if (ranks.leads()) head->end(step);
+    step.at = Step::At::kDone;
+    return Next::kGoesOn;
+  }
+  head->choose_next(step);
+  if (ranks.alone()) {
+    kernels::Stream::Scope scope(stream);
+    const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);  // [rows, vocab]
+    head->compute(stream, step, all);
+    head->read(stream, step, all);
+    step.wanted_done += static_cast<std::size_t>(step.logit_rows);
+    return Next::kGoesOn;
+  }
+  head->compute(stream, step, ranks.outgoing(step, step.logit_rows, ranks.own_tokens()));
+  ranks.send_logits(step);
+  return to_ranks(step, Step::At::kLogits);
 }
 
 void Forward::Impl::choose_experts(const LayerRun& run, const ExpertSet& set,
@@ -157,13 +326,11 @@ Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const float* h
   if (hidden)
     std::memcpy(step.hidden.data, hidden,
                 static_cast<std::size_t>(step.rows * step.width) * sizeof(float));
-  else
-    kernels::embedding(stream, weights->embedding, step.tokens.data(), step.hidden);
   step.trouble.begin(static_cast<std::size_t>(step.rows));
-  step.layer = weights->first - 1;
-  look_for_trouble(step);
-  ++step.layer;
-  step.at = Step::At::kLayer;
+  step.exchange.index = 0;
+  step.layer = weights->first;
+  step.at = Step::At::kTokens;
+  if (hidden) end_embedding(step);
   return {};
 }
 
@@ -189,6 +356,8 @@ void Forward::Impl::list_rows(Step& step) {
     }
   }
   step.rows = static_cast<std::int64_t>(step.tokens.size());
+  step.own_first = ranks.first_row(step.rows);
+  step.own_rows = ranks.own_rows(step.rows);
   step.width = spec.hidden;
   step.top_k = spec.top_k();
   step.wire_row_bytes =
@@ -198,7 +367,8 @@ void Forward::Impl::list_rows(Step& step) {
 void Forward::Impl::make_room(Step& step) {
   const auto rows = static_cast<std::size_t>(step.rows);
   const auto numbers = rows * static_cast<std::size_t>(step.width);
-  const auto pairs = rows * static_cast<std::size_t>(step.top_k);
+  const auto own_rows = static_cast<std::size_t>(step.own_rows);
+  const auto pairs = own_rows * static_cast<std::size_t>(step.top_k);
   const auto room = [&](Grown<float>& buffer) {
     return kernels::host_tensor(buffer.at_least(numbers), DType::kF32, step.rows, step.width);
   };
@@ -211,8 +381,8 @@ void Forward::Impl::make_room(Step& step) {
   step.pair_rows.resize(pairs);
   step.pair_outputs.resize(pairs);
   if (pairs == 0) return;
-  step.wire = kernels::host_tensor(step.wire_room.at_least(rows * step.wire_row_bytes),
-                                   wire_type(stream.numerics()), step.rows, step.width);
+  step.wire = kernels::host_tensor(step.wire_room.at_least(own_rows * step.wire_row_bytes),
+                                   wire_type(stream.numerics()), step.own_rows, step.width);
   std::byte* outputs = step.outputs_room.at_least(pairs * step.wire_row_bytes);
   for (std::size_t i = 0; i < pairs; ++i) {
     step.pair_rows[i] =

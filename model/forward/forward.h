@@ -17,7 +17,7 @@ namespace troupe {
 /// What a step waits for when advance() returns.
 enum class Cut : std::uint8_t {
   kExperts,  ///< have all Step::pairs() computed, here and elsewhere, then advance() again
-  kReduce,   ///< the sum over the tensor-parallel ranks; a shard of one rank never waits for it
+  kRanks,    ///< have Step::exchange carried out among the tensor-parallel ranks, then advance()
   kDone,     ///< Step::hidden goes to the next stage, or Step::results to the Replica
 };
 
@@ -36,8 +36,12 @@ class ForwardListener {
 /// Used from the Device's compute thread only; several steps may be between their cuts.
 ///
 ///     begin ──► advance ──► kExperts ──► outputs of the chosen experts ───┐
-///                  ▲  └───► kDone                                         │
+///                  ▲  ├───► kRanks ────► parts of the other ranks ────────┤
+///                  │  └───► kDone                                         │
 ///                  └──────────────────────────────────────────────────────┘
+///
+/// A tensor-parallel rank computes its part of the model that split_model() makes (`spec`), and asks
+/// for the experts of its own rows.
 class Forward {
  public:
   /// `spec` and `cache` must outlive it.

@@ -45,8 +45,9 @@ void grouped_attention(const LayerRun& run, const Tensor& x, const Tensor& y) {
   kernels::attention(stream, inputs, run.step.where(), q, attended);
 
   const kernels::Weight& o = run.weight(WeightRole::kO);
+  // A bias comes last: to a part of the sum it is not added yet.
   kernels::linear(stream, o, kernels::prepare(stream, attended.flat(), o), y,
-                  run.vector(WeightRole::kOBias));
+                  a.ways == 1 ? run.vector(WeightRole::kOBias) : nullptr);
 }
 
 }  // namespace troupe

@@ -11,42 +11,15 @@ namespace troupe {
 OutputHead::OutputHead(const ModelSpec& spec, const ShardWeights& weights, const KvCache& cache,
                        int threads)
     : spec_(spec), weights_(weights), cache_(cache) {
-  for (int i = 0; i < threads; ++i) samplers_.emplace_back(spec.vocab);
+  for (int i = 0; i < threads && spec.rank.rank == 0; ++i) samplers_.emplace_back(spec.vocab);
 }
 
-void OutputHead::run(kernels::Stream& stream, Step& step) {
-  list_wanted(step);
-  const std::int64_t width = spec_.hidden, vocab = spec_.vocab;
-  const auto* hidden = static_cast<const float*>(step.hidden.data);
-  for (std::size_t begin = 0; begin < wanted_.size(); begin += kLogitRows) {
-    const std::size_t rows = std::min(kLogitRows, wanted_.size() - begin);
-    kernels::Stream::Scope scope(stream);
-    const auto count = static_cast<std::int64_t>(rows);
-    const kernels::Tensor x = stream.alloc(count, width);       // [rows, hidden]
-    const kernels::Tensor logits = stream.alloc(count, vocab);  // [rows, vocab]
-    for (std::size_t i = 0; i < rows; ++i)
-      std::memcpy(static_cast<float*>(x.data) + static_cast<std::int64_t>(i) * width,
-                  hidden + static_cast<std::int64_t>(wanted_[begin + i].input) * width,
-                  static_cast<std::size_t>(width) * sizeof(float));
-    kernels::rms_norm(stream, x, weights_.final_norm, spec_.norm_eps, x);
-    kernels::linear(stream, weights_.head, kernels::prepare(stream, x, weights_.head), logits);
-    stream.pool()->parallel_for(rows, [&](int thread, std::size_t i) {
-      read_row(*step.plan, wanted_[begin + i],
-               static_cast<const float*>(logits.data) + static_cast<std::int64_t>(i) * vocab,
-               samplers_[static_cast<std::size_t>(thread)], step.results);
-    });
-  }
-  for (const Wanted& wanted : wanted_) {
-    auto& result = step.results[wanted.sequence];
-    if (wanted.bad) result = {result.id, {}, {}, no_number_text("its logits")};
-  }
-}
-
-void OutputHead::list_wanted(Step& step) {
+void OutputHead::begin(Step& step) const {
   const StepPlanBody& plan = *step.plan;
   const RowTrouble& trouble = step.trouble;
   std::vector<SequenceResult>& results = step.results;
-  wanted_.clear();
+  step.wanted.clear();
+  step.wanted_done = 0;
   results.clear();
   results.resize(plan.sequences.size());
   std::size_t input = 0;
@@ -62,12 +35,49 @@ void OutputHead::list_wanted(Step& step) {
     for (std::size_t r = 0; r < sequence.tokens.size(); ++r, ++input) {
       const bool last = r + 1 == sequence.tokens.size();
       const bool target = sequence.prompt_logprobs && sequence.targets[r] >= 0;
-      if ((last && sequence.sample) || target) wanted_.push_back({s, r, input});
+      if ((last && sequence.sample) || target) step.wanted.push_back({s, r, input});
     }
   }
 }
 
-void OutputHead::read_row(const StepPlanBody& plan, Wanted& wanted, const float* logits,
+void OutputHead::choose_next(Step& step) const {
+  step.logit_rows =
+      static_cast<std::int64_t>(std::min(kLogitRows, step.wanted.size() - step.wanted_done));
+}
+
+void OutputHead::compute(kernels::Stream& stream, const Step& step,
+                         const kernels::Tensor& logits) const {
+  kernels::Stream::Scope scope(stream);
+  const std::int64_t width = spec_.hidden;
+  const auto* hidden = static_cast<const float*>(step.hidden.data);
+  const kernels::Tensor x = stream.alloc(step.logit_rows, width);  // [rows, hidden]
+  for (std::int64_t i = 0; i < step.logit_rows; ++i) {
+    const WantedRow& wanted = step.wanted[step.wanted_done + static_cast<std::size_t>(i)];
+    std::memcpy(static_cast<float*>(x.data) + i * width,
+                hidden + static_cast<std::int64_t>(wanted.input) * width,
+                static_cast<std::size_t>(width) * sizeof(float));
+  }
+  kernels::rms_norm(stream, x, weights_.final_norm, spec_.norm_eps, x);
+  kernels::linear(stream, weights_.head, kernels::prepare(stream, x, weights_.head), logits);
+}
+
+void OutputHead::read(kernels::Stream& stream, Step& step, const kernels::Tensor& logits) {
+  const auto rows = static_cast<std::size_t>(step.logit_rows);
+  stream.pool()->parallel_for(rows, [&](int thread, std::size_t i) {
+    read_row(*step.plan, step.wanted[step.wanted_done + i],
+             static_cast<const float*>(logits.data) + static_cast<std::int64_t>(i) * spec_.vocab,
+             samplers_[static_cast<std::size_t>(thread)], step.results);
+  });
+}
+
+void OutputHead::end(Step& step) const {
+  for (const WantedRow& wanted : step.wanted) {
+    auto& result = step.results[wanted.sequence];
+    if (wanted.bad) result = {result.id, {}, {}, no_number_text("its logits")};
+  }
+}
+
+void OutputHead::read_row(const StepPlanBody& plan, WantedRow& wanted, const float* logits,
                           Sampler& sampler, std::vector<SequenceResult>& results) const {
   wanted.bad = !all_finite(logits, static_cast<std::size_t>(spec_.vocab));
   if (wanted.bad) return;

@@ -39,11 +39,13 @@ void grouped_attention(const LayerRun& run, const kernels::Tensor& x, const kern
 // A layer with routed experts, x = step.normed: route, then their outputs come from wherever the
 // experts are, then gather.
 
+// All are of the rows whose experts this rank asks for: all rows, where there is one rank.
+
 /// Chooses every row's experts and rounds what they will read.
 void route(const LayerRun& run);
 /// step.branch = the shared experts' output, if the layer has any.
 void shared_experts(const LayerRun& run);
-/// h += shared, then += each expert's weighted output by rising expert id.
-void gather(const LayerRun& run);
+/// h += shared, then += each expert's weighted output by rising expert id. h [own_rows, hidden].
+void gather(const LayerRun& run, const kernels::Tensor& h);
 
 }  // namespace troupe

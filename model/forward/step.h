@@ -8,6 +8,7 @@
 #include "kernels/combine.h"
 #include "kernels/tensor.h"
 #include "model/forward/expert_pairs.h"
+#include "model/forward/rank_exchange.h"
 #include "model/forward/row_trouble.h"
 #include "runtime/buffer.h"
 #include "runtime/result.h"
@@ -37,11 +38,34 @@ struct MissingExpert {
   std::int32_t expert = 0;
 };
 
+/// A row whose logits are needed.
+struct WantedRow {
+  std::size_t sequence = 0;
+  std::size_t row = 0;    ///< of the sequence
+  std::size_t input = 0;  ///< of the step
+  bool bad = false;       ///< its logits are no numbers
+};
+
 /// What a step in flight keeps on one shard, between the cuts of the forward pass. Make one per
 /// step that may be in flight, and use it again: once warm, a step allocates nothing but its
 /// results. `rows` are all tokens of all sequences, in the plan's order.
 struct Step {
-  enum class At : std::uint8_t { kIdle, kLayer, kExperts, kDone };
+  /// Where it goes on. At those that say so ranks have told each other what they have.
+  enum class At : std::uint8_t {
+    kIdle,
+    kTokens,
+    kEmbedded,  ///< ranks: rows of the embedding
+    kLayer,
+    kAttended,  ///< ranks: parts of the attention's output
+    kFeedForward,
+    kMlp,     ///< ranks: parts of the dense MLP's
+    kShared,  ///< ranks: parts of the shared experts'
+    kExperts,
+    kGathered,  ///< ranks: rows after their experts
+    kHead,
+    kLogits,  ///< ranks: logits
+    kDone,
+  };
 
   const StepPlanBody* plan = nullptr;  ///< the caller keeps it until the step is done
   At at = At::kIdle;
@@ -60,18 +84,26 @@ struct Step {
   kernels::Tensor normed;  ///< [rows, width]: what attention or feed-forward reads
   kernels::Tensor branch;  ///< [rows, width]: what they give; the shared experts' output at a cut
 
-  // At a cut for experts:
+  RankExchange exchange;                  ///< at a cut for the other tensor-parallel ranks
+  std::vector<std::int32_t> part_tokens;  // of this rank's part of the vocabulary, from its first
+  std::vector<WantedRow> wanted;          // whose logits someone asked for
+  std::size_t wanted_done = 0;
+  std::int64_t logit_rows = 0;  // of them: whose logits are computed together
+  std::int64_t own_first = 0;   ///< of the rows whose experts this rank asks for: all, of one rank
+  std::int64_t own_rows = 0;
+
+  // At a cut for experts; rows are this rank's own.
   Grown<std::byte> wire_room, outputs_room;
-  kernels::Tensor wire;                          ///< [rows, width] wire type: the experts' input
-  std::vector<std::int32_t> expert_ids;          ///< [rows, top_k], rising within a row
-  std::vector<float> expert_weights;             ///< [rows, top_k]
-  std::vector<const std::byte*> pair_rows;       // [rows * top_k]
-  std::vector<std::byte*> pair_outputs;          // [rows * top_k]
-  std::vector<MissingExpert> missing;            ///< the pairs whose experts are elsewhere
-  std::vector<kernels::WeightedOutput> outputs;  // [rows * top_k]
+  kernels::Tensor wire;                     ///< [own_rows, width] wire type: the experts' input
+  std::vector<std::int32_t> expert_ids;     ///< [own_rows, top_k], rising within a row
+  std::vector<float> expert_weights;        ///< [own_rows, top_k]
+  std::vector<const std::byte*> pair_rows;  // [own_rows * top_k]
+  std::vector<std::byte*> pair_outputs;     // [own_rows * top_k]
+  std::vector<MissingExpert> missing;       ///< the pairs whose experts are elsewhere
+  std::vector<kernels::WeightedOutput> outputs;  // [own_rows * top_k]
 
   RowTrouble trouble;
-  /// When done: one a sequence of the plan; on the last stage only.
+  /// When done: one a sequence of the plan; on the last stage's leading rank only.
   std::vector<SequenceResult> results;
   bool canary = false;  // a sequence of the plan is one
   /// Of the canary's rows, if the plan has one, else nothing: of each layer of the shard, what its

@@ -74,15 +74,13 @@ Taken attention(const AttentionSpec& a, const StepLoad& load) {
   taken.take((pairs / kUnitQueries + load.rows * a.kv_heads + 2 * load.threads) * kSmall);
   const std::int64_t partial = kUnitQueries * (a.v_dim + 2) * 4;
   const std::int64_t query = (a.qk_dim + 31) / 32 * 32 * 4;
-  taken.take(load.threads *
-             (kUnitQueries * (query + kTile * 4 + 8) + 16 * kTile + 3 * partial +
-              static_cast<std::int64_t>(kernels::cpu::kTileRoom) + 4 * (a.qk_dim + a.v_dim) +
-              20 * kSmall));
+  taken.take(load.threads * (kUnitQueries * (query + kTile * 4 + 8) + 16 * kTile + 3 * partial +
+                             static_cast<std::int64_t>(kernels::cpu::kTileRoom) +
+                             4 * (a.qk_dim + a.v_dim) + 20 * kSmall));
   const std::int64_t parts = load.positions / kTile + 2;
   const std::int64_t row = (a.v_dim + 2) * 4;
-  const std::int64_t waiting =
-      std::min(pairs * parts * row,
-               std::max<std::int64_t>(kernels::cpu::kWaitingBytes, parts * partial));
+  const std::int64_t waiting = std::min(
+      pairs * parts * row, std::max<std::int64_t>(kernels::cpu::kWaitingBytes, parts * partial));
   taken.take(waiting + waiting / row * 4 * kSmall);
   return taken;
 }
@@ -159,10 +157,26 @@ Taken head(const ModelSpec& spec, const StepLoad& load) {
   return taken;
 }
 
+/// Rows whose experts a tensor-parallel rank asks for.
+std::int64_t own_rows(const ModelSpec& spec, const StepLoad& load) {
+  return load.rows / spec.rank.size + 1;
+}
+
+/// What ranks tell each other: a rank's parts of three sums or rows, which others may still be
+/// reading, and theirs of one; once, logits that are put together.
+std::int64_t exchange_bytes(const ModelSpec& spec, const StepLoad& load, bool head) {
+  if (spec.rank.alone()) return 0;
+  const auto logit_rows =
+      std::min<std::int64_t>(load.rows, static_cast<std::int64_t>(OutputHead::kLogitRows));
+  const std::int64_t parts = 3 + std::int64_t{spec.rank.size} - 1;
+  return load.in_flight * parts * load.rows * spec.hidden * 4 +
+         (head ? 2 * logit_rows * spec.vocab * 4 : 0);
+}
+
 /// A Step's own: three rows of float32, and at a cut the experts' input and outputs.
 std::int64_t step_bytes(const ModelSpec& spec, const StepLoad& load) {
   const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
-  const std::int64_t pairs = load.rows * spec.top_k();
+  const std::int64_t pairs = own_rows(spec, load) * spec.top_k();
   const std::int64_t row = 3 * 4 + (spec.top_k() > 0 ? wire : 0);
   const auto pair = static_cast<std::int64_t>(2 * sizeof(void*) + sizeof(MissingExpert) +
                                               sizeof(kernels::WeightedOutput) + 12);
@@ -192,8 +206,8 @@ std::uint64_t expert_scratch_bytes(const ModelSpec& spec, const StepLoad& load,
   Taken all;
   for (const LayerSpec& layer : spec.layers)
     if (layer.has_experts())
-      all.inside(gated_mlp(layer.expert, WeightRole::kExpertUp, WeightRole::kExpertDown, pairs,
-                           load));
+      all.inside(
+          gated_mlp(layer.expert, WeightRole::kExpertUp, WeightRole::kExpertDown, pairs, load));
   return all.held();
 }
 
@@ -205,8 +219,9 @@ std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std:
   const std::int64_t together = load.rows + ExpertForward::kRowsPerCall;
   bytes += expert_scratch_bytes(spec, load, std::min(load.rows * spec.top_k(), together));
   bytes += static_cast<std::uint64_t>(load.in_flight * step_bytes(spec, load));
+  bytes += static_cast<std::uint64_t>(exchange_bytes(spec, load, last + 1 == spec.num_layers()));
   bytes += static_cast<std::uint64_t>(load.positions * spec.rope.dim * 4);
-  if (last + 1 == spec.num_layers())
+  if (last + 1 == spec.num_layers() && spec.rank.rank == 0)
     bytes += static_cast<std::uint64_t>(load.threads) * Sampler::bytes(spec.vocab);
   return bytes;
 }

@@ -1,5 +1,6 @@
 #include "model/spec/held_forms.h"
 
+#include <numeric>
 #include <utility>
 
 namespace troupe {
@@ -12,6 +13,13 @@ constexpr std::uint8_t kSomeZero = 0;
 
 Codes plain_codes(DType dtype) {
   return dtype == DType::kF32 ? Codes::kF32 : dtype == DType::kF16 ? Codes::kF16 : Codes::kBf16;
+}
+
+/// Blocks of a part begin where it does: smaller ones, unless the part begins with a block.
+std::int64_t block_of_part(std::int64_t block, std::int64_t first, std::int64_t whole) {
+  if (block >= whole || first % block == 0) return block;
+  const std::int64_t smaller = std::gcd(block, first);
+  return smaller % kernels::WeightPacker::kRows == 0 ? smaller : 1;
 }
 
 /// One half of kv_b: its codes where they can be held and blocks of scales end with a head's half,
@@ -48,10 +56,10 @@ HeldForm values(const WeightSpec& w, const AttentionSpec& a, Numerics numerics,
 
 }  // namespace
 
-kernels::StoredMatrix stored_matrix(const WeightSpec& w) {
+kernels::StoredMatrix whole_matrix(const WeightSpec& w) {
   kernels::StoredMatrix m;
-  m.n = w.n;
-  m.k = w.k;
+  m.n = w.stored_n();
+  m.k = w.stored_k();
   if (w.format == StoredFormat::kPlain) {
     m.codes = plain_codes(w.dtype);
     return m;
@@ -60,16 +68,19 @@ kernels::StoredMatrix stored_matrix(const WeightSpec& w) {
   m.scales.dtype = w.dtype;
   m.scales.block_k = w.group;
   switch (w.format) {
-    case StoredFormat::kPlain: break;
+    case StoredFormat::kPlain:
+      break;
     case StoredFormat::kFp8Blocks:
       m.codes = Codes::kFp8;
       m.scales.block_n = m.scales.block_k = kFp8Block;
       break;
     case StoredFormat::kFp8Channels:
       m.codes = Codes::kFp8;
-      m.scales.block_k = w.k;
+      m.scales.block_k = m.k;
       break;
-    case StoredFormat::kInt4Packed: m.codes = Codes::kInt4; break;
+    case StoredFormat::kInt4Packed:
+      m.codes = Codes::kInt4;
+      break;
     case StoredFormat::kInt4Awq:
       m.codes = Codes::kInt4;
       m.scales.zeros = &kSomeZero;
@@ -79,6 +90,18 @@ kernels::StoredMatrix stored_matrix(const WeightSpec& w) {
       m.scales.dtype = DType::kF8E8M0;
       break;
   }
+  return m;
+}
+
+kernels::StoredMatrix stored_matrix(const WeightSpec& w) {
+  kernels::StoredMatrix m = whole_matrix(w);
+  if (m.scales.data != nullptr && w.part_of > 0) {
+    kernels::Scales& s = m.scales;
+    if (w.split == SplitAxis::kOutputs) s.block_n = block_of_part(s.block_n, w.part_first, m.n);
+    if (w.split == SplitAxis::kInputs) s.block_k = block_of_part(s.block_k, w.part_first, m.k);
+  }
+  m.n = w.n;
+  m.k = w.k;
   return m;
 }
 

@@ -16,8 +16,10 @@ struct HeldForm {
   std::int64_t groups = 1;
 };
 
-/// How a weight is stored, for the kernels. Where it has scales or zeros they point at something
+/// How a weight is stored, for the kernels: the tensor, and what a tensor-parallel rank takes of it,
+/// whose scales may stand for smaller blocks. Where it has scales or zeros they point at something
 /// that is not to be read: the loader puts its own there.
+kernels::StoredMatrix whole_matrix(const WeightSpec& weight);
 kernels::StoredMatrix stored_matrix(const WeightSpec& weight);
 
 /// One form, or two: kv_b_proj is split by head into the map of q into the latent space (W_UK) and

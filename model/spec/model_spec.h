@@ -10,6 +10,7 @@
 #include "kernels/silu_mul.h"
 #include "kernels/weight.h"
 #include "runtime/ids.h"
+#include "runtime/tensor_rank.h"
 
 /// A model as data. One file an architecture makes it from config.json; checking, loading,
 /// splitting, bytes, inventory, proofs and the planner's costs derive from it, and nothing else
@@ -78,6 +79,12 @@ struct WeightSpec {
   /// which has `row_step` times as many (gate and up of gpt-oss alternate). Those that share a
   /// tensor follow each other.
   std::int64_t first_row = 0, row_step = 1;
+  /// Of a tensor-parallel rank: it is `part_first` and on of the `part_of` outputs or inputs that the
+  /// tensor has along `split`. 0: all of them.
+  std::int64_t part_first = 0, part_of = 0;
+
+  std::int64_t stored_n() const { return part_of > 0 && split == SplitAxis::kOutputs ? part_of : n; }
+  std::int64_t stored_k() const { return part_of > 0 && split == SplitAxis::kInputs ? part_of : k; }
 };
 
 enum class AttentionKind : std::uint8_t { kMla, kGrouped };
@@ -95,6 +102,7 @@ struct AttentionSpec {
   std::int32_t q_lora = 0;    ///< 0: queries come straight from the hidden state
   std::int32_t kv_lora = 0, nope = 0, rope = 0;
   std::int32_t v_head = 0;    ///< of a value when it has left the latent space
+  std::uint32_t ways = 1;     ///< parts that tensor-parallel ranks make of it
   bool operator==(const AttentionSpec&) const = default;
 };
 
@@ -117,6 +125,7 @@ struct LayerSpec {
   FeedForwardKind feed_forward = FeedForwardKind::kDense;
   /// Width of the dense MLP, or of the shared experts as one MLP; 0: none.
   std::int32_t inner = 0;
+  std::uint32_t inner_ways = 1;         ///< parts that tensor-parallel ranks make of that
   ExpertsSpec experts;                  ///< kExperts only
   std::vector<KvPoolSpec> kv;           ///< MLA: one; grouped: keys, values
   std::vector<WeightSpec> weights;      ///< without routed experts
@@ -153,6 +162,8 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   std::vector<WeightSpec> first;  ///< with the first layer: the embedding
   std::vector<WeightSpec> last;   ///< with the last: final norm, head
+  TensorRank rank;                ///< that this is the part of (split_model.h)
+  std::uint32_t vocab_ways = 1;   ///< parts that the ranks make of the vocabulary
   std::vector<TokenId> eos_token_ids;  ///< may be empty
   std::optional<TokenId> bos_token_id;
   /// What the checkpoint has and is not loaded, for messages: MTP layers.

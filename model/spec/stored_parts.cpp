@@ -19,7 +19,7 @@ std::span<const DType> plain_dtypes() { return kPlainTypes; }
 
 std::vector<StoredPart> stored_parts(const WeightSpec& w, std::int32_t expert) {
   const std::string name = name_of(w, expert);
-  const std::int64_t rows = w.n * w.row_step;
+  const std::int64_t rows = w.stored_n() * w.row_step, k = w.stored_k();
   // As most formats store it, and the other way round.
   const StoredAxis axis = w.split == SplitAxis::kOutputs  ? StoredAxis::kRows
                           : w.split == SplitAxis::kInputs ? StoredAxis::kColumns
@@ -36,32 +36,32 @@ std::vector<StoredPart> stored_parts(const WeightSpec& w, std::int32_t expert) {
   switch (w.format) {
     case StoredFormat::kPlain:
       if (w.precision == Precision::kVector)
-        add(PartKind::kCodes, "", kPlainTypes, {w.k * w.row_step}, StoredAxis::kNone);
+        add(PartKind::kCodes, "", kPlainTypes, {k * w.row_step}, StoredAxis::kNone);
       else
-        add(PartKind::kCodes, "", kPlainTypes, {rows, w.k}, axis);
+        add(PartKind::kCodes, "", kPlainTypes, {rows, k}, axis);
       break;
     case StoredFormat::kFp8Blocks:
       add(PartKind::kScales, ".weight_scale_inv", kBlockScaleTypes,
-          {blocks(rows, kFp8Block), blocks(w.k, kFp8Block)}, axis);
-      add(PartKind::kCodes, ".weight", kFp8Type, {rows, w.k}, axis);
+          {blocks(rows, kFp8Block), blocks(k, kFp8Block)}, axis);
+      add(PartKind::kCodes, ".weight", kFp8Type, {rows, k}, axis);
       break;
     case StoredFormat::kFp8Channels:
       add(PartKind::kScales, ".weight_scale", kPlainTypes, {rows, 1}, axis);
-      add(PartKind::kCodes, ".weight", kFp8Type, {rows, w.k}, axis);
+      add(PartKind::kCodes, ".weight", kFp8Type, {rows, k}, axis);
       break;
     case StoredFormat::kInt4Packed:
-      add(PartKind::kScales, ".weight_scale", kPlainTypes, {rows, w.k / w.group}, axis);
+      add(PartKind::kScales, ".weight_scale", kPlainTypes, {rows, k / w.group}, axis);
       add(PartKind::kShape, ".weight_shape", kShapeTypes, {2}, StoredAxis::kNone);
-      add(PartKind::kCodes, ".weight_packed", kWordType, {rows, w.k / 8}, axis);
+      add(PartKind::kCodes, ".weight_packed", kWordType, {rows, k / 8}, axis);
       break;
     case StoredFormat::kInt4Awq:
-      add(PartKind::kScales, ".scales", kAwqScaleTypes, {w.k / w.group, rows}, turned);
-      add(PartKind::kZeros, ".qzeros", kWordType, {w.k / w.group, rows / 8}, turned);
-      add(PartKind::kCodes, ".qweight", kWordType, {w.k, rows / 8}, turned);
+      add(PartKind::kScales, ".scales", kAwqScaleTypes, {k / w.group, rows}, turned);
+      add(PartKind::kZeros, ".qzeros", kWordType, {k / w.group, rows / 8}, turned);
+      add(PartKind::kCodes, ".qweight", kWordType, {k, rows / 8}, turned);
       break;
     case StoredFormat::kMxfp4:
-      add(PartKind::kScales, "_scales", kByteType, {rows, w.k / w.group}, axis);
-      add(PartKind::kCodes, "_blocks", kByteType, {rows, w.k / w.group, w.group / 2}, axis);
+      add(PartKind::kScales, "_scales", kByteType, {rows, k / w.group}, axis);
+      add(PartKind::kCodes, "_blocks", kByteType, {rows, k / w.group, w.group / 2}, axis);
       break;
   }
   return parts;

@@ -27,7 +27,8 @@ struct Spread {
   std::int32_t block_size = 16;
   std::int32_t positions = 4096;  ///< of all sequences together
   int threads = 1;
-  int expert_groups = 1;  ///< the first is local, the others get their rows as bytes
+  int expert_groups = 1;    ///< the first is local, the others get their rows as bytes
+  std::uint32_t ranks = 1;  ///< that share each shard's layers
 };
 
 struct SilentListener final : ForwardListener {
@@ -55,22 +56,29 @@ class LocalModel {
   std::vector<SequenceResult> step(const StepPlanBody& plan) {
     const float* hidden = nullptr;
     digests_.clear();
-    for (auto& shard : shards_) {
-      const Status begun = shard->forward.begin(shard->step, plan, hidden);
-      if (!begun) FAIL(begun.error().message);
-      SilentListener silent;
-      while (shard->forward.advance(shard->step, sets_[0], silent) == Cut::kExperts) serve(*shard);
-      hidden = static_cast<const float*>(shard->step.hidden.data);
-      const auto& digests = shard->step.digests;
-      digests_.insert(digests_.end(), digests.begin(), digests.end());
-      if (!between_stages || shard == shards_.back()) continue;
-      travelling_.assign(hidden, hidden + shard->step.rows * shard->step.width);
+    for (auto& stage : stages_) {
+      for (auto& shard : stage) {
+        const Status begun = shard->forward.begin(shard->step, plan, hidden);
+        if (!begun) FAIL(begun.error().message);
+      }
+      while (advance(stage)) exchange(stage);
+      const Step& step = stage.front()->step;
+      for (auto& shard : stage) {
+        CHECK(shard->step.digests == step.digests);
+        CHECK(std::memcmp(shard->step.hidden.data, step.hidden.data,
+                          static_cast<std::size_t>(step.rows * step.width) * 4) == 0);
+      }
+      hidden = static_cast<const float*>(step.hidden.data);
+      digests_.insert(digests_.end(), step.digests.begin(), step.digests.end());
+      if (!between_stages || &stage == &stages_.back()) continue;
+      travelling_.assign(hidden, hidden + step.rows * step.width);
       between_stages(plan, travelling_);
       hidden = travelling_.data();
     }
+    const auto& results = stages_.back().front()->step.results;
     if (told)
-      for (const auto& result : shards_.back()->step.results) told(result);
-    return shards_.back()->step.results;
+      for (const auto& result : results) told(result);
+    return results;
   }
 
   /// Of the newest step, over all shards.
@@ -82,25 +90,59 @@ class LocalModel {
   /// Sees every result.
   std::function<void(const SequenceResult&)> told;
 
-  Forward& first_shard() { return shards_.front()->forward; }
+  Forward& first_shard() { return stages_.front().front()->forward; }
 
  private:
   struct Shard {
-    Shard(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache kv,
-          const kernels::Stream::Options& stream)
-        : cache(std::move(kv)), forward(spec, std::move(weights), cache, stream) {}
+    Shard(const ModelSpec& whole, TensorRank rank, std::shared_ptr<const ShardWeights> weights,
+          const Spread& spread, const kernels::Stream::Options& stream)
+        : spec(split_model(whole, rank)),
+          cache(must(KvCache::create(spec, spread.numerics,
+                                     {weights->first, weights->last,
+                                      spread.positions / spread.block_size, spread.block_size}))),
+          forward(spec, std::move(weights), cache, stream) {}
+    const ModelSpec spec;
     KvCache cache;
     Forward forward;
     Step step;
   };
   kernels::Stream::Options stream() { return {spread_.numerics, spread_.family, &pool_}; }
 
+  using Stage = std::vector<std::unique_ptr<Shard>>;  ///< of all ranks
+
   void add_shard(std::int32_t first, std::int32_t last) {
-    auto cache = must(
-        KvCache::create(spec(), spread_.numerics, {first, last, num_blocks(), spread_.block_size}));
-    auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last));
-    shards_.push_back(
-        std::make_unique<Shard>(spec(), std::move(weights), std::move(cache), stream()));
+    Stage& stage = stages_.emplace_back();
+    for (std::uint32_t rank = 0; rank < spread_.ranks; ++rank) {
+      const TensorRank of = {rank, spread_.ranks};
+      auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last, {}, of));
+      stage.push_back(std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream()));
+    }
+  }
+
+  /// All ranks until they need each other; false: they are done.
+  bool advance(Stage& stage) {
+    std::size_t done = 0;
+    for (auto& shard : stage) {
+      SilentListener silent;
+      Cut cut = Cut::kExperts;
+      while ((cut = shard->forward.advance(shard->step, sets_[0], silent)) == Cut::kExperts)
+        serve(*shard);
+      done += cut == Cut::kDone ? 1 : 0;
+    }
+    CHECK((done == 0 || done == stage.size()));
+    return done == 0;
+  }
+
+  /// What each sends is what the others wait for.
+  void exchange(Stage& stage) {
+    for (std::size_t to = 0; to < stage.size(); ++to)
+      for (std::size_t from = 0; from < stage.size(); ++from) {
+        RankExchange& other = stage[from]->step.exchange;
+        RankExchange& own = stage[to]->step.exchange;
+        REQUIRE(other.index == own.index);
+        REQUIRE(other.to[to].bytes.size() == own.bytes[from]);
+        own.from[from] = other.to[to];
+      }
   }
 
   void add_group(int group) {
@@ -144,7 +186,7 @@ class LocalModel {
   std::shared_ptr<const Checkpoint> checkpoint_;
   Spread spread_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<Stage> stages_;
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;
   std::vector<std::uint64_t> digests_;

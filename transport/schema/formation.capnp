@@ -54,6 +54,8 @@ struct Join {
 struct LayerRange {
   first @0 :Int32;
   last @1 :Int32;
+  tpRank @2 :UInt32;
+  tpSize @3 :UInt32 = 1;
 }
 
 struct HeldExperts {

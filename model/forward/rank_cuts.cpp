@@ -1,0 +1,195 @@
+#include "model/forward/rank_cuts.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/join.h"
+#include "model/spec/split_model.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+std::size_t bytes_of(std::int64_t rows, std::int64_t width) {
+  return static_cast<std::size_t>(rows * width) * sizeof(float);
+}
+
+/// Some of a buffer's rows. No rows: nothing.
+Payload rows_of(const std::shared_ptr<const Buffer>& buffer, std::int64_t first, std::int64_t rows,
+                std::int64_t width) {
+  if (rows == 0) return {};
+  return {buffer, buffer->span().subspan(bytes_of(first, width), bytes_of(rows, width)),
+          MemoryKind::kHost};
+}
+
+float* row_of(const kernels::Tensor& x, std::int64_t row) {
+  return static_cast<float*>(x.data) + row * x.row_stride;
+}
+
+}  // namespace
+
+kernels::Tensor RankCuts::outgoing(Step& step, std::int64_t rows, std::int64_t width) {
+  const std::size_t bytes = bytes_of(rows, width);
+  step.exchange.own.reset();
+  auto room = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& buffer) {
+    return buffer.use_count() == 1 && buffer->size() >= bytes;
+  });
+  if (room == buffers_.end()) {
+    // Too small ones go: steps grow until they are as large as they will be.
+    std::erase_if(buffers_, [&](const auto& b) { return b.use_count() == 1 && b->size() < bytes; });
+    buffers_.push_back(std::make_shared<Buffer>(Buffer::uninitialized(bytes)));
+    room = std::prev(buffers_.end());
+  }
+  step.exchange.own = *room;
+  return kernels::host_tensor((*room)->data(), DType::kF32, rows, width);
+}
+
+void RankCuts::clear(Step& step) const {
+  RankExchange& e = step.exchange;
+  ++e.index;
+  e.to.assign(model_.rank.size, {});
+  e.from.assign(model_.rank.size, {});
+  e.bytes.assign(model_.rank.size, 0);
+}
+
+std::uint32_t RankCuts::part(std::uint32_t rank, std::uint32_t ways) const {
+  return part_of({rank, model_.rank.size}, ways);
+}
+
+/// The first of those that have the same part.
+bool RankCuts::speaks(std::uint32_t rank, std::uint32_t ways) const {
+  return speaker_of(part(rank, ways), model_.rank, ways) == rank;
+}
+
+const float* RankCuts::numbers(const Payload& payload) {
+  return reinterpret_cast<const float*>(payload.bytes.data());
+}
+
+const float* RankCuts::own_numbers(const Step& step) const {
+  return step.exchange.own->as<float>();
+}
+
+// --- Sums ---------------------------------------------------------------------------------------
+
+void RankCuts::send_sum(Step& step, std::uint32_t ways, bool own_rows_only) const {
+  clear(step);
+  RankExchange& e = step.exchange;
+  const std::uint32_t self = model_.rank.rank;
+  const auto rows_to = [&](std::uint32_t rank) {
+    return own_rows_only ? own_rows(step.rows, rank) : step.rows;
+  };
+  for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
+    if (part(rank, ways) == part(self, ways)) continue;
+    if (speaks(self, ways))
+      e.to[rank] =
+          rows_of(e.own, own_rows_only ? first_row(step.rows, rank) : 0, rows_to(rank), step.width);
+    if (speaks(rank, ways)) e.bytes[rank] = bytes_of(rows_to(self), step.width);
+  }
+}
+
+void RankCuts::take_sum(kernels::Stream& stream, const Step& step, std::uint32_t ways,
+                        const float* bias, const kernels::Tensor& y, std::int64_t first_row) const {
+  std::array<const float*, limits::kSumSlices> parts{};
+  for (std::uint32_t part = 0; part < ways; ++part)
+    parts[part] = part == part_of(model_.rank, ways)
+                      ? own_numbers(step) + first_row * step.width
+                      : numbers(step.exchange.from[speaker_of(part, model_.rank, ways)]);
+  kernels::join(stream, std::span(parts).first(ways), bias, y);
+}
+
+// --- Rows ---------------------------------------------------------------------------------------
+
+void RankCuts::send_rows(Step& step) const {
+  clear(step);
+  RankExchange& e = step.exchange;
+  for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
+    if (rank == model_.rank.rank) continue;
+    e.to[rank] = rows_of(e.own, 0, own_rows(step.rows), step.width);
+    e.bytes[rank] = bytes_of(own_rows(step.rows, rank), step.width);
+  }
+}
+
+void RankCuts::take_rows(const Step& step, const kernels::Tensor& all) const {
+  for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
+    const std::int64_t rows = own_rows(step.rows, rank);
+    if (rows == 0) continue;
+    std::memcpy(row_of(all, first_row(step.rows, rank)),
+                rank == model_.rank.rank ? own_numbers(step) : numbers(step.exchange.from[rank]),
+                bytes_of(rows, step.width));
+  }
+}
+
+// --- The vocabulary -----------------------------------------------------------------------------
+
+std::uint32_t RankCuts::own_part() const { return part_of(model_.rank, model_.vocab_ways); }
+
+std::int32_t RankCuts::first_token(std::uint32_t part) const {
+  return static_cast<std::int32_t>(std::int64_t{model_.vocab} * part / model_.vocab_ways);
+}
+
+void RankCuts::send_embedded(Step& step) const {
+  clear(step);
+  RankExchange& e = step.exchange;
+  const std::uint32_t ways = model_.vocab_ways;
+  const auto tokens_of = [&](std::uint32_t part) {
+    return std::count_if(step.tokens.begin(), step.tokens.end(), [&](TokenId token) {
+      return token >= first_token(part) && token < first_token(part + 1);
+    });
+  };
+  for (std::uint32_t part = 0; part < ways; ++part) {
+    const std::uint32_t speaker = speaker_of(part, model_.rank, ways);
+    if (part != own_part()) e.bytes[speaker] = bytes_of(tokens_of(part), step.width);
+    if (speaker != model_.rank.rank) continue;
+    for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank)
+      if (this->part(rank, ways) != part)
+        e.to[rank] = rows_of(e.own, 0, tokens_of(part), step.width);
+  }
+}
+
+void RankCuts::take_embedded(const Step& step, const kernels::Tensor& all) const {
+  std::array<const float*, limits::kSumSlices> next{};
+  for (std::uint32_t part = 0; part < model_.vocab_ways; ++part)
+    next[part] =
+        part == own_part()
+            ? own_numbers(step)
+            : numbers(step.exchange.from[speaker_of(part, model_.rank, model_.vocab_ways)]);
+  for (std::int64_t r = 0; r < step.rows; ++r) {
+    std::uint32_t part = 0;
+    while (step.tokens[static_cast<std::size_t>(r)] >= first_token(part + 1)) ++part;
+    std::memcpy(row_of(all, r), next[part], bytes_of(1, step.width));
+    next[part] += step.width;
+  }
+}
+
+void RankCuts::send_logits(Step& step) const {
+  static const auto go_on = std::make_shared<const Buffer>(1);
+  clear(step);
+  RankExchange& e = step.exchange;
+  const std::uint32_t ways = model_.vocab_ways;
+  const std::int64_t rows = step.logit_rows;
+  if (!leads()) {
+    if (speaks(model_.rank.rank, ways)) e.to[0] = rows_of(e.own, 0, rows, own_tokens());
+    e.bytes[0] = go_on->size();
+    return;
+  }
+  for (std::uint32_t rank = 1; rank < model_.rank.size; ++rank) e.to[rank] = Payload::of(go_on);
+  for (std::uint32_t part = 1; part < ways; ++part)
+    e.bytes[speaker_of(part, model_.rank, ways)] =
+        bytes_of(rows, first_token(part + 1) - first_token(part));
+}
+
+void RankCuts::take_logits(const Step& step, const kernels::Tensor& all) const {
+  const std::uint32_t ways = model_.vocab_ways;
+  for (std::uint32_t part = 0; part < ways; ++part) {
+    const std::int64_t first = first_token(part), count = first_token(part + 1) - first;
+    const float* from = part == 0
+                            ? own_numbers(step)
+                            : numbers(step.exchange.from[speaker_of(part, model_.rank, ways)]);
+    for (std::int64_t r = 0; r < all.rows; ++r)
+      std::memcpy(row_of(all, r) + first, from + r * count, bytes_of(1, count));
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+#include "model/forward/step.h"
+#include "model/spec/model_spec.h"
+#include "runtime/buffer.h"
+
+namespace troupe {
+
+/// The cuts where tensor-parallel ranks need each other's numbers: what a rank sends there
+/// (Step::exchange), and what it makes of what came. All ranks cut a step at the same points.
+///
+/// Rows of a step are dealt out in order: a rank sends its own ones to the experts, and adds up what
+/// comes back for them.
+class RankCuts {
+ public:
+  explicit RankCuts(const ModelSpec& model) : model_(model) {}
+
+  bool alone() const { return model_.rank.alone(); }
+  bool leads() const { return model_.rank.rank == 0; }
+  /// Rows of a step that are this rank's.
+  std::int64_t first_row(std::int64_t rows) const { return first_row(rows, model_.rank.rank); }
+  std::int64_t own_rows(std::int64_t rows) const { return own_rows(rows, model_.rank.rank); }
+
+  /// Room for what this rank has to say next: [rows, width] float32. One of the calls below that
+  /// send follows.
+  kernels::Tensor outgoing(Step& step, std::int64_t rows, std::int64_t width);
+
+  /// What goes out is one of `ways` parts of a sum over all rows. All ranks get all parts, or those
+  /// of their own rows.
+  void send_sum(Step& step, std::uint32_t ways, bool own_rows_only = false) const;
+  /// y = what they add up to, plus the bias. `first_row`: of y, in what goes out.
+  void take_sum(kernels::Stream& stream, const Step& step, std::uint32_t ways, const float* bias,
+                const kernels::Tensor& y, std::int64_t first_row = 0) const;
+
+  /// What goes out are this rank's own rows, and all ranks get them.
+  void send_rows(Step& step) const;
+  void take_rows(const Step& step, const kernels::Tensor& all) const;
+
+  /// What goes out are the rows whose tokens are in this rank's part of the vocabulary, in order.
+  void send_embedded(Step& step) const;
+  void take_embedded(const Step& step, const kernels::Tensor& all) const;
+
+  /// What goes out is this rank's part of the logits. The leading rank gets all parts; the others
+  /// hear from it, so that none is ahead.
+  void send_logits(Step& step) const;
+  void take_logits(const Step& step, const kernels::Tensor& all) const;
+
+  /// This rank's part of the vocabulary.
+  std::int32_t first_token() const { return first_token(own_part()); }
+  std::int32_t own_tokens() const { return first_token(own_part() + 1) - first_token(); }
+  bool has_token(TokenId token) const {
+    return token >= first_token() && token < first_token() + own_tokens();
+  }
+
+ private:
+  using Rows = std::function<std::int64_t(std::uint32_t rank)>;
+
+  std::int64_t first_row(std::int64_t rows, std::uint32_t rank) const {
+    return rows * rank / model_.rank.size;
+  }
+  std::int64_t own_rows(std::int64_t rows, std::uint32_t rank) const {
+    return first_row(rows, rank + 1) - first_row(rows, rank);
+  }
+  std::uint32_t own_part() const;
+  std::int32_t first_token(std::uint32_t part) const;
+  std::uint32_t part(std::uint32_t rank, std::uint32_t ways) const;
+  bool speaks(std::uint32_t rank, std::uint32_t ways) const;
+  void clear(Step& step) const;
+  const float* own_numbers(const Step& step) const;
+  static const float* numbers(const Payload& payload);
+
+  const ModelSpec& model_;
+  std::vector<std::shared_ptr<Buffer>> buffers_;  ///< of which those that nobody reads are reused
+};
+
+}  // namespace troupe

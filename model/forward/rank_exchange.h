@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/buffer.h"
+
+namespace troupe {
+
+/// What tensor-parallel ranks tell each other at one cut of a step, as one of them sees it. All are
+/// by rank; a rank's own entries are empty.
+struct RankExchange {
+  std::uint32_t index = 0;            ///< of the step's exchanges: all ranks count alike
+  std::vector<Payload> to;            ///< empty: nothing goes there
+  std::vector<std::size_t> bytes;     ///< that come from there; 0: nothing comes
+  std::vector<Payload> from;          ///< what came, when the step goes on
+  std::shared_ptr<const Buffer> own;  ///< what this rank has of it
+};
+
+}  // namespace troupe
