@@ -252,6 +252,14 @@ struct LayerShardInbox {
   using local = Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged>;
 };
 
+/// The jobs of a shard that shares its layers with other tensor-parallel ranks. No actor: what comes
+/// is taken at once, by the thread that brings it.
+struct RankInbox {
+  static constexpr ActorKind kKind = ActorKind::kRank;
+  using wire = Wire<RankPart>;  // what another rank has of an exchange
+  using local = Local<>;
+};
+
 /// The routed experts of one device, for shards elsewhere.
 struct ExpertGroupInbox {
   static constexpr ActorKind kKind = ActorKind::kExpertGroup;

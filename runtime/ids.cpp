@@ -14,6 +14,7 @@ std::string_view to_string(ActorKind kind) {
     case ActorKind::kLayerShard: return "shard";
     case ActorKind::kExpertGroup: return "experts";
     case ActorKind::kClient: return "client";
+    case ActorKind::kRank: return "rank";
   }
   return "unknown";
 }

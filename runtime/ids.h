@@ -43,6 +43,7 @@ enum class ActorKind : std::uint8_t {
   kLayerShard,   ///< index: shard_index() of runtime/placement.h
   kExpertGroup,  ///< index: the device on its node
   kClient,       ///< a program connected to the head (status, stop, embedding); index: its session
+  kRank,         ///< the job of a shard that has tensor-parallel ranks; index as kLayerShard's
 };
 
 std::string_view to_string(ActorKind kind);

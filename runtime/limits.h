@@ -148,6 +148,11 @@ inline constexpr std::size_t kAddedTokenNodesMax = 4u << 20;
 inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.json
 /// Layers, experts of a layer and experts of a token: several times the largest published models.
 inline constexpr int kLayersMax = 1024;
+/// How far one tensor-parallel rank may be ahead of another in a step: exchanges of all layers.
+inline constexpr std::uint32_t kExchangesAheadMax = 4 * kLayersMax;
+/// How long a job looks for the other ranks' parts before it leaves its thread to other jobs: about
+/// what a message takes between two processes of a machine.
+inline constexpr auto kRankLook = 50us;
 inline constexpr int kExpertsMax = 65536;  ///< a 16-bit number holds an expert
 inline constexpr int kTopKMax = 64;
 /// Products that tensor parallelism may split are summed as this many slices in a binary tree.

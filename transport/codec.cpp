@@ -124,6 +124,7 @@ const Payload* payload_of(const Message& message) {
   if (const auto* hidden = std::get_if<Hidden>(&message)) return &hidden->payload;
   if (const auto* dispatch = std::get_if<Dispatch>(&message)) return &dispatch->payload;
   if (const auto* output = std::get_if<ExpertOutput>(&message)) return &output->payload;
+  if (const auto* part = std::get_if<RankPart>(&message)) return &part->payload;
   return nullptr;
 }
 

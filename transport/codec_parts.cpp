@@ -135,7 +135,7 @@ Address get(In& in, wire::Address::Reader wire) {
   return {
       NodeId{wire.getNode()},
       Incarnation{wire.getIncarnation()},
-      {in.enumeration(wire.getActor(), ActorKind::kClient, "an actor's kind"), wire.getIndex()}};
+      {in.enumeration(wire.getActor(), ActorKind::kRank, "an actor's kind"), wire.getIndex()}};
 }
 
 void put(Out&, wire::DeviceRef::Builder wire, const DeviceRef& device) {

@@ -187,7 +187,8 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(ExpertProgress, EXPERT_PROGRESS)       \
   KIND(CrashReport, CRASH_REPORT)             \
   KIND(Discard, DISCARD)                      \
-  KIND(ForgetPrefixes, FORGET_PREFIXES)
+  KIND(ForgetPrefixes, FORGET_PREFIXES)       \
+  KIND(RankPart, RANK_PART)
 
 
 // One pair each; they live in the file of their section.

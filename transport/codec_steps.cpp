@@ -108,6 +108,18 @@ Hidden get(In& in, wire::Hidden::Reader wire) {
           get_words(in, wire.getDigests())};
 }
 
+void put(Out&, wire::RankPart::Builder wire, const RankPart& message) {
+  wire.setReplica(message.replica);
+  wire.setStep(message.step.value);
+  wire.setExchange(message.exchange);
+}
+
+RankPart get(In& in, wire::RankPart::Reader wire) {
+  const std::size_t bytes = in.payload().bytes.size();
+  in.require(bytes > 0 && bytes <= limits::kBulkPayloadBytesMax, "a part's size is impossible");
+  return {wire.getReplica(), StepId{wire.getStep()}, wire.getExchange(), in.payload()};
+}
+
 void put(Out& out, wire::StepResult::Builder wire, const StepResult& message) {
   wire.setReplica(message.replica);
   wire.setStep(message.step.value);

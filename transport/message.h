@@ -346,6 +346,14 @@ struct StepAbort {
   StepId step;
 };
 
+/// LayerShard -> its tensor-parallel ranks: what it has of an exchange of the step.
+struct RankPart {
+  std::uint32_t replica = 0;
+  StepId step;
+  std::uint32_t exchange = 0;  ///< of the step's, counted from 1
+  Payload payload;
+};
+
 /// One (token, expert) product: `row` of the dispatched rows through `expert`.
 struct ExpertPair {
   std::uint32_t row = 0;
@@ -467,7 +475,7 @@ using Message =
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
                  RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
-                 ForgetPrefixes>;
+                 ForgetPrefixes, RankPart>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

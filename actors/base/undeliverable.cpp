@@ -16,6 +16,7 @@ std::uint64_t reference_of(const Message& message) {
                         [](const Dispatch& m) { return m.call; },
                         [](const ExpertOutput& m) { return m.call; },
                         [](const NotHere& m) { return m.call; },
+                        [](const RankPart& m) { return m.step.value; },
                         [](const ClientGeneration& m) { return m.query; },
                         [](const auto&) { return std::uint64_t{0}; },
                     },

@@ -1,9 +1,13 @@
 #include "actors/layer_shard/forward_compute.h"
 
+#include <immintrin.h>
+
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "actors/device/guarded.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -74,6 +78,7 @@ ForwardCompute::Run& ForwardCompute::run_for(StepId step) {
     spare_.pop_back();
   }
   run->id = step;
+  run->given_up = false;
   return *run;
 }
 
@@ -87,8 +92,7 @@ void ForwardCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNe
     const auto* hidden =
         begin.hidden.empty() ? nullptr : reinterpret_cast<const float*>(begin.hidden.bytes.data());
     if (Status begun = forward_.begin(run.step, plan, hidden); !begun.ok()) return begun;
-    advance(run);
-    return {};
+    return advance(run);
   });
 }
 
@@ -114,12 +118,12 @@ void ForwardCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>&
       std::memcpy(run.step.expert_output(output.row, output.slot), bytes.data(), bytes.size());
     });
     run.cut.answers.clear();
-    advance(run);
-    return {};
+    return advance(run);
   });
 }
 
 void ForwardCompute::release(StepId step) {
+  if (ranks_) stop_waiting(step);
   const auto it = runs_.find(step);
   if (it == runs_.end()) return;
   it->second->plan = nullptr;
@@ -131,25 +135,112 @@ void ForwardCompute::release(StepId step) {
 
 void ForwardCompute::give_up(StepId step) {
   const auto it = runs_.find(step);
-  if (it == runs_.end() || !device_.pool().leave(*it->second)) return;
-  it->second->computed(unavailable("nobody wants it any more"));
+  if (it == runs_.end()) return;
+  Run& run = *it->second;
+  run.given_up = true;
+  const std::shared_ptr<ShardNews> news = run.news.lock();
+  if (!device_.pool().leave(run) && !(ranks_ && stop_waiting(step))) return;
+  run.computed(unavailable("nobody wants it any more"));
 }
 
 void ForwardCompute::end() {
   for (const auto& [step, run] : runs_) device_.pool().leave(*run);
+  if (ranks_) ranks_->close();
 }
 
-/// Until the step is done or its experts are needed.
-void ForwardCompute::advance(Run& run) {
+/// For other ranks. True: it did wait.
+bool ForwardCompute::stop_waiting(StepId step) {
+  const bool waited = ranks_->forget(step);
+  if (waited) --exchanging_;
+  return waited;
+}
+
+/// Until the step is done, or its experts or other ranks are needed.
+Status ForwardCompute::advance(Run& run) {
   const std::shared_ptr<ShardNews> news = run.news.lock();
   Listener listener(options_.counter.get(), run.id, run.cut, *news);
-  run.set = device_.experts();
-  if (forward_.advance(run.step, *run.set, listener) == Cut::kExperts && run.step.any_here()) {
-    run.pairs = run.step.pairs();
-    return device_.pool().join(run, news);
+  for (;;) {
+    // Experts that were found here are computed here, also when ranks are heard in between.
+    if (run.step.at != Step::At::kShared) run.set = device_.experts();
+    const Cut cut = forward_.advance(run.step, *run.set, listener);
+    if (cut == Cut::kRanks) {
+      const Result<bool> here = exchange(run, news);
+      if (!here.ok()) return here.error();
+      if (*here) continue;
+      return {};
+    }
+    if (cut == Cut::kExperts && run.step.any_here()) {
+      run.pairs = run.step.pairs();
+      device_.pool().join(run, news);
+      return {};
+    }
+    run.set.reset();
+    news->computed(run.id, run.step.at == Step::At::kDone ? outcome_of(run) : ComputeOutcome{});
+    return {};
   }
-  run.set.reset();
-  news->computed(run.id, run.step.at == Step::At::kDone ? outcome_of(run) : ComputeOutcome{});
+}
+
+// --- Tensor-parallel ranks ----------------------------------------------------------------------
+
+/// What comes of an exchange. Its job looks for it for a moment; then another one goes on.
+struct ForwardCompute::Answer {
+  /// True: the job that asked still looks.
+  bool put(Result<std::vector<Payload>> came) {
+    std::lock_guard lock(mutex);
+    parts = std::move(came);
+    here.store(true, std::memory_order_release);
+    return !left;
+  }
+  bool look() {
+    const TimePoint end = now() + limits::kRankLook;
+    while (!here.load(std::memory_order_acquire) && now() < end) _mm_pause();
+    std::lock_guard lock(mutex);
+    left = !parts.has_value();
+    return !left;
+  }
+
+  std::mutex mutex;
+  std::optional<Result<std::vector<Payload>>> parts;  // guarded by mutex until it is here
+  bool left = false;                                  // guarded by mutex
+  std::atomic<bool> here{false};
+};
+
+/// Whether all parts are here. If not, a later job goes on with them, and keeps `news` meanwhile.
+Result<bool> ForwardCompute::exchange(Run& run, const std::shared_ptr<ShardNews>& news) {
+  if (run.given_up) return unavailable("nobody wants it any more");
+  RankExchange& e = run.step.exchange;
+  const auto answer = std::make_shared<Answer>();
+  exchanged_ = now().time_since_epoch().count();
+  ++exchanging_;
+  ranks_->start({run.id, e.index, std::move(e.to), e.bytes},
+                [this, answer, news, step = run.id](Result<std::vector<Payload>> parts) {
+                  --exchanging_;
+                  if (answer->put(std::move(parts))) return;
+                  (void)device_.submit(
+                      [this, answer, news, step] { go_on(step, std::move(*answer->parts), news); },
+                      Device::Room::kAlways);
+                });
+  if (!answer->look()) return false;
+  if (!answer->parts->ok()) return answer->parts->error();
+  e.from = std::move(**answer->parts);
+  return true;
+}
+
+void ForwardCompute::go_on(StepId step, Result<std::vector<Payload>> parts,
+                           const std::shared_ptr<ShardNews>& news) {
+  const auto it = runs_.find(step);
+  if (it == runs_.end() || it->second->news.lock() != news) return;  // it has been released
+  Run& run = *it->second;
+  work_on(run, [&]() -> Status {
+    if (!parts.ok()) return parts.error();
+    run.step.exchange.from = std::move(*parts);
+    return advance(run);
+  });
+}
+
+bool ForwardCompute::hears_ranks(TimePoint now) const {
+  const TimePoint newest{Duration(exchanged_.load())};
+  return exchanging_ == 0 || now - newest < limits::kExpertSilence;
 }
 
 void ForwardCompute::Run::computed(const Status& done) {
@@ -160,10 +251,7 @@ void ForwardCompute::Run::computed(const Status& done) {
 
 void ForwardCompute::Run::go_on() {
   if (!goes_on) return;
-  compute.work_on(*this, [&]() -> Status {
-    compute.advance(*this);
-    return {};
-  });
+  compute.work_on(*this, [&]() -> Status { return compute.advance(*this); });
 }
 
 ComputeOutcome ForwardCompute::outcome_of(Run& run) const {

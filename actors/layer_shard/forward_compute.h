@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,8 @@ class ForwardCompute final : public ShardCompute {
   };
   ForwardCompute(Options options, CpuDevice& device);
 
+  void use(std::shared_ptr<Collective> ranks) override { ranks_ = std::move(ranks); }
+  bool hears_ranks(TimePoint now) const override;
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;
   void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override;
   void release(StepId step) override;
@@ -52,17 +55,27 @@ class ForwardCompute final : public ShardCompute {
     ExpertCut cut;                  ///< its memory, while the step is at none
     std::weak_ptr<ShardNews> news;  ///< kept by the pool while it waits there
     bool goes_on = false;           ///< nothing is missing
+    bool given_up = false;
   };
   template <class Work>
   void work_on(Run& run, const Work& work);
   Run& run_for(StepId step);
   Status check(const BeginStep& begin) const;
-  void advance(Run& run);
+  struct Answer;
+  Status advance(Run& run);
+  Result<bool> exchange(Run& run, const std::shared_ptr<ShardNews>& news);
+  void go_on(StepId step, Result<std::vector<Payload>> parts,
+             const std::shared_ptr<ShardNews>& news);
+  bool stop_waiting(StepId step);
   ComputeOutcome outcome_of(Run& run) const;
 
   Options options_;
   CpuDevice& device_;
   Forward forward_;
+  std::shared_ptr<Collective> ranks_;  ///< null: no others
+  /// Of exchanges: how many wait, and when one began or ended last.
+  std::atomic<int> exchanging_{0};
+  std::atomic<TimePoint::rep> exchanged_{0};
   FlatMap<StepId, std::unique_ptr<Run>> runs_;
   std::vector<std::unique_ptr<Run>> spare_;
 };

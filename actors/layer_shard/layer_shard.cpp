@@ -1,12 +1,15 @@
 #include "actors/layer_shard/layer_shard.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe {
 
 LayerShard::LayerShard(LayerShardConfig config)
     : self_(config.self),
-      order_({config.replica_id, config.replica, config.previous, config.next}),
+      ranks_(std::move(config.ranks)),
+      order_({config.replica_id, config.replica, config.previous, config.next,
+              config.rank}),
       calls_({config.device, std::move(config.routes), std::move(config.members)}) {}
 
 void LayerShard::on(const StepPlan& plan, const Envelope& envelope, TimePoint now,
@@ -47,6 +50,8 @@ void LayerShard::on(const Undeliverable& lost, const Envelope&, TimePoint now, E
     calls_.on_refusal(lost.reference, now, effects);
   else if (lost.kind == Message(Hidden{}).index() || lost.kind == Message(StepResult{}).index())
     order_.lose_passed_on(StepId{lost.reference}, lost.error, effects);
+  else if (lost.to.actor.kind == ActorKind::kRank)
+    fail(StepId{lost.reference}, lost.error, effects);
 }
 
 void LayerShard::on(StepCut cut, TimePoint now, Effects& effects) {
@@ -76,6 +81,17 @@ void LayerShard::on(PeerDown down, TimePoint now, Effects& effects) {
   order_.lose_previous(down.node, effects);
   for (const StepId step : order_.lose_replica(down.node, effects))
     fail(step, unavailable(to_string(down.node) + " cannot be reached any more."), effects);
+  lose_rank(down.node, effects);
+}
+
+/// No step can go on without all ranks.
+void LayerShard::lose_rank(NodeId node, Effects& effects) {
+  const bool has_rank = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
+    return rank.address.node == node && rank.address.node != self_.address.node;
+  });
+  if (!has_rank) return;
+  for (const StepId step : order_.all())
+    fail(step, unavailable("A tensor-parallel rank on " + to_string(node) + " is lost."), effects);
 }
 
 void LayerShard::on(PeerUp up, TimePoint now, Effects& effects) {

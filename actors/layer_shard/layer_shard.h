@@ -52,6 +52,7 @@ class LayerShard {
 
  private:
   void distrust(const Address& peer, std::string reason, Effects& effects) const;
+  void lose_rank(NodeId node, Effects& effects);
   void try_resume(StepId step, Effects& effects);
   void fail(StepId step, Error error, Effects& effects);
   void fail(FailedSteps failed, Effects& effects);
@@ -59,6 +60,7 @@ class LayerShard {
   Ref<NodeAgentInbox> agent() const { return {self_.address.node, self_.address.incarnation}; }
 
   Ref<LayerShardInbox> self_;
+  std::vector<Ref<LayerShardInbox>> ranks_;
   StepOrder order_;
   ExpertCalls calls_;
 };

@@ -4,9 +4,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "actors/interfaces.h"
 #include "actors/layer_shard/expert_routes.h"
+#include "runtime/tensor_rank.h"
 
 namespace troupe {
 
@@ -16,6 +18,8 @@ struct LayerShardConfig {
   Ref<ReplicaInbox> replica;
   std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
   std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
+  std::vector<Ref<LayerShardInbox>> ranks{};     ///< that share its layers, by tensor-parallel rank
+  TensorRank rank{};                             ///< its own
   std::uint32_t replica_id = 0;
   DeviceRef device;
   std::shared_ptr<const ExpertRoutes> routes;

@@ -3,6 +3,8 @@
 #include <memory>
 
 #include "actors/layer_shard/messages.h"
+#include "runtime/clock.h"
+#include "transport/collectives/collective.h"
 
 namespace troupe {
 
@@ -25,16 +27,22 @@ class ShardCompute {
  public:
   virtual ~ShardCompute() = default;
 
+  /// Before anything else, if its layers are shared by tensor-parallel ranks: how it reaches them.
+  virtual void use(std::shared_ptr<Collective> ranks) = 0;
+  /// False while a step has waited for other ranks for longer than limits::kExpertSilence. Any
+  /// thread.
+  virtual bool hears_ranks(TimePoint now) const = 0;
+
   /// Computes a new step from its plan until it is done or waits for other devices' experts.
   virtual void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) = 0;
   /// Goes on after a cut, with the outputs that came.
   virtual void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) = 0;
   /// The step's buffers may be used for another.
   virtual void release(StepId step) = 0;
-  /// If the step waits for experts on the device, its rows leave the pool, and that it has failed
-  /// is told.
+  /// If the step waits for experts on the device or for other ranks, or when it would wait for
+  /// these next, it waits no more, and that it has failed is told.
   virtual void give_up(StepId step) = 0;
-  /// All that waits so leaves; nothing is told. What still comes is release() or nothing.
+  /// All that waits leaves; nothing is told. What still comes is release() or nothing.
   virtual void end() = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "actors/layer_shard/rank_mailbox.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -23,16 +24,20 @@ struct ShardHands::Seat final : ShardNews {
   }
 };
 
-ShardHands::ShardHands(Host& host, const Ref<LayerShardInbox>& self, Device& device,
+ShardHands::ShardHands(Host& host, const LayerShardConfig& config, Device& device,
                        std::unique_ptr<ShardCompute> compute, const Life& life)
     : host_(&host),
       device_(&device),
-      seat_(new Seat{life, host.post(), self, std::move(compute)}) {}
+      seat_(new Seat{life, host.post(), config.self, std::move(compute)}) {
+  if (!config.rank.alone()) seat_->compute->use(reach_ranks(host.post(), config));
+}
 
 ShardHands::~ShardHands() {
   // Jobs in the queue still use the cache and the buffers. A device that takes no job any more has
   // at most earlier ones of this shard: the last of them frees the compute.
-  if (seat_) end_of([seat = std::move(seat_)] { seat->compute->end(); });
+  if (!seat_) return;
+  seat_->post.detach(rank_address(seat_->self));
+  end_of([seat = std::move(seat_)] { seat->compute->end(); });
 }
 
 void ShardHands::carry_out(BeginStep&& begin, const LayerShard&) {
@@ -62,7 +67,8 @@ void ShardHands::carry_out(GiveUpStep&& given_up, const LayerShard&) {
 
 /// A device that stands still says nothing, and the Replica's patience ends.
 void ShardHands::carry_out(SayProgress&& say, const LayerShard&) {
-  if (device_->makes_progress(host_->now(), limits::kStepSilence / 2))
+  if (device_->makes_progress(host_->now(), limits::kStepSilence / 2) &&
+      seat_->compute->hears_ranks(host_->now()))
     seat_->post.send({seat_->self.address, say.replica.address, message_of(say.progress)});
 }
 

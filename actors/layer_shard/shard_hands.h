@@ -5,6 +5,7 @@
 
 #include "actors/base/host.h"
 #include "actors/device/device.h"
+#include "actors/layer_shard/layer_shard_config.h"
 #include "actors/layer_shard/messages.h"
 #include "actors/layer_shard/shard_compute.h"
 
@@ -17,7 +18,7 @@ class LayerShard;
 /// device's queue after the last job; the shard's life ends then.
 class ShardHands {
  public:
-  ShardHands(Host& host, const Ref<LayerShardInbox>& self, Device& device,
+  ShardHands(Host& host, const LayerShardConfig& config, Device& device,
              std::unique_ptr<ShardCompute> compute, const Life& life);
   ShardHands(ShardHands&&) = default;
   ~ShardHands();

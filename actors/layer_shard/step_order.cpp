@@ -90,6 +90,7 @@ StepOrder::Computed StepOrder::on(StepComputed computed, ShardEffects& effects) 
 void StepOrder::pass_on(StepId id, Step& step, ComputeOutcome outcome, ShardEffects& effects) {
   std::vector<std::uint64_t>& digests = step.digests;
   digests.insert(digests.end(), outcome.digests.begin(), outcome.digests.end());
+  if (!place_.next && place_.rank.rank > 0) return;
   if (!place_.next)
     return effects.send(place_.replica,
                         StepResult{place_.replica_id, id, std::move(outcome.sequences), digests});
@@ -150,12 +151,15 @@ void StepOrder::tell_failed(StepId step, Error error, ShardEffects& effects) con
 
 void StepOrder::drop(StepId id, ShardEffects& effects) {
   const auto it = steps_.find(id);
-  if (it == steps_.end()) return;
+  if (it == steps_.end()) {
+    if (!place_.rank.alone()) effects.add(ReleaseStep{id});  // other ranks may have begun it
+    return;
+  }
   if (it->second.computing) {
     if (!std::exchange(it->second.aborted, true)) effects.add(GiveUpStep{id});
     return;
   }
-  if (it->second.begun) effects.add(ReleaseStep{id});
+  if (it->second.begun || !place_.rank.alone()) effects.add(ReleaseStep{id});
   steps_.erase(it);
 }
 
@@ -197,6 +201,13 @@ bool StepOrder::lives(StepId step) const {
 bool StepOrder::waits(StepId step) const {
   const auto it = steps_.find(step);
   return it != steps_.end() && it->second.begun && !it->second.computing;
+}
+
+std::vector<StepId> StepOrder::all() const {
+  std::vector<StepId> all;
+  for (const auto& [id, step] : steps_)
+    if (!step.aborted) all.push_back(id);
+  return all;
 }
 
 std::vector<StepId> StepOrder::waiting() const {

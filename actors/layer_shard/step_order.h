@@ -9,6 +9,7 @@
 #include "actors/layer_shard/messages.h"
 #include "actors/layer_shard/step_tables.h"
 #include "runtime/flat.h"
+#include "runtime/tensor_rank.h"
 
 namespace troupe {
 
@@ -18,6 +19,7 @@ struct ShardPlace {
   Ref<ReplicaInbox> replica;
   std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
   std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
+  TensorRank rank{};  ///< the first one tells the result
 };
 
 /// The steps that a shard knows of, from their plan to the next stage or the StepResult. The part
@@ -70,6 +72,8 @@ class StepOrder {
   bool lives(StepId step) const;
   /// It lives, and its job has ended at a cut.
   bool waits(StepId step) const;
+  /// All that live.
+  std::vector<StepId> all() const;
   /// All that wait.
   std::vector<StepId> waiting() const;
   /// The shard of the stage before, if there is one.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "actors/worker/model_sizes.h"
@@ -13,6 +15,8 @@ class CheckpointModel final : public ModelSizes {
  public:
   explicit CheckpointModel(std::shared_ptr<const ModelSpec> spec) : spec_(std::move(spec)) {}
   const std::shared_ptr<const ModelSpec>& spec() const { return spec_; }
+  /// As a tensor-parallel rank has it.
+  std::shared_ptr<const ModelSpec> spec(TensorRank rank) const;
 
   std::uint64_t expert_bytes(Numerics numerics) const override;
   std::uint64_t shard_bytes(Numerics numerics, const LayerRange& layers) const override;
@@ -22,6 +26,8 @@ class CheckpointModel final : public ModelSizes {
 
  private:
   const std::shared_ptr<const ModelSpec> spec_;
+  mutable std::mutex mutex_;
+  mutable std::map<TensorRank, std::shared_ptr<const ModelSpec>> parts_;  // guarded by mutex_
 };
 
 }  // namespace troupe

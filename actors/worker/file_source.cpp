@@ -65,7 +65,8 @@ Result<std::vector<std::unique_ptr<ShardJob>>> begin_shards(const Checkpoint& fr
                                                             const ReadOrder& order) {
   std::vector<std::unique_ptr<ShardJob>> jobs;
   for (const LayerRange& layers : order.shards) {
-    auto loader = ShardLoader::begin(from, order.numerics, layers.first, layers.last);
+    auto loader =
+        ShardLoader::begin(from, order.numerics, layers.first, layers.last, layers.rank);
     if (!loader.ok()) return loader.error();
     const std::size_t parts = (*loader)->parts();
     jobs.push_back(std::make_unique<ShardJob>(layers, std::move(*loader), parts));

@@ -7,6 +7,7 @@
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
 #include "model/spec/sizes.h"
+#include "model/spec/split_model.h"
 #include "model/step_travel.h"
 
 namespace troupe {
@@ -17,23 +18,31 @@ KvCacheSpec cache_spec(const LayerRange& layers, std::int32_t blocks, std::int32
 }
 
 /// A process has no other ModelSizes than those of its FileSource.
-const std::shared_ptr<const ModelSpec>& spec_of(const ModelSizes& model) {
-  return static_cast<const CheckpointModel&>(model).spec();
+const CheckpointModel& model_of(const ModelSizes& model) {
+  return static_cast<const CheckpointModel&>(model);
 }
 
 }  // namespace
+
+std::shared_ptr<const ModelSpec> CheckpointModel::spec(TensorRank rank) const {
+  if (rank.alone()) return spec_;
+  std::lock_guard lock(mutex_);
+  auto& part = parts_[rank];
+  if (!part) part = std::make_shared<const ModelSpec>(split_model(*spec_, rank));
+  return part;
+}
 
 std::uint64_t CheckpointModel::expert_bytes(Numerics numerics) const {
   return troupe::expert_bytes(*spec_, numerics);
 }
 
 std::uint64_t CheckpointModel::shard_bytes(Numerics numerics, const LayerRange& layers) const {
-  return troupe::shard_bytes(*spec_, numerics, layers.first, layers.last);
+  return troupe::shard_bytes(*spec(layers.rank), numerics, layers.first, layers.last);
 }
 
 std::uint64_t CheckpointModel::cache_bytes(Numerics numerics, const LayerRange& layers,
                                            std::int32_t blocks, std::int32_t block_size) const {
-  return kv_cache_bytes(*spec_, numerics, cache_spec(layers, blocks, block_size));
+  return kv_cache_bytes(*spec(layers.rank), numerics, cache_spec(layers, blocks, block_size));
 }
 
 std::uint64_t CheckpointModel::row_bytes(Numerics numerics) const {
@@ -53,7 +62,7 @@ std::shared_ptr<ExpertForward> ModelFactory::experts_on(
 }
 
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
-  const auto& model = spec_of(*spec.model);
+  const std::shared_ptr<const ModelSpec> model = model_of(*spec.model).spec(spec.layers.rank);
   auto cache =
       KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size));
   if (!cache.ok()) return cache.error();
@@ -64,7 +73,7 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
                                   std::move(*cache),
                                   spec.last_stage,
                                   std::move(spec.cache_memory),
-                                  experts_on(model, spec.numerics, device),
+                                  experts_on(model_of(*spec.model).spec(), spec.numerics, device),
                                   std::move(spec.counter),
                                   std::move(spec.weight_memory),
                                   crash_token_};
@@ -73,7 +82,7 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
 }
 
 Result<MadePass> ModelFactory::make_pass(const PassSpec& spec) {
-  const auto& model = spec_of(*spec.model);
+  const auto& model = model_of(*spec.model).spec();
   CpuDevice& device = *devices_[spec.device->options().index];
   return MadePass{std::make_unique<ForwardPass>(model, spec.numerics, device,
                                                 experts_on(model, spec.numerics, device)),

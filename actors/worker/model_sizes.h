@@ -7,6 +7,14 @@
 
 namespace troupe {
 
+inline std::uint32_t tensor_ranks(const EngineOptions& engine) {
+  return static_cast<std::uint32_t>(engine.tensor_parallel_size);
+}
+/// The layers of a shard, as its rank of `tensor_ranks` has them.
+inline LayerRange layers_of(const ShardPlacement& shard, std::uint32_t tensor_ranks) {
+  return {shard.first_layer, shard.last_layer, {shard.tp_rank, tensor_ranks}};
+}
+
 /// What the pieces of a checkpoint's model take in memory.
 class ModelSizes {
  public:

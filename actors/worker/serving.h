@@ -95,7 +95,8 @@ class Serving {
     Numerics numerics = Numerics::kReference;
     std::map<ExpertKey, Device::Claim> claims;
   };
-  using Layers = std::tuple<std::uint32_t, std::int32_t, std::int32_t>;  // device, first, last
+  /// Device, first, last.
+  using Layers = std::tuple<std::uint32_t, std::int32_t, std::int32_t, TensorRank>;
   using Keep = std::function<bool(std::uint32_t)>;
 
   // serving_plan.cpp
@@ -107,7 +108,7 @@ class Serving {
   Result<Ref<LayerShardInbox>> shard_address(const ShardPlacement& shard,
                                              const Preparation& of) const;
   Result<std::shared_ptr<const Device::Claim>> claim_layers(Device& device,
-                                                            const ShardPlacement& shard,
+                                                            const LayerRange& layers,
                                                             const Preparation& of);
 
   Status claim_experts(const Preparation& preparation);

@@ -8,8 +8,12 @@
 namespace troupe {
 namespace {
 
-std::string layers_text(const ShardPlacement& shard) {
-  return "layers " + std::to_string(shard.first_layer) + " to " + std::to_string(shard.last_layer);
+std::string layers_text(const LayerRange& layers) {
+  const TensorRank& rank = layers.rank;
+  return "layers " + std::to_string(layers.first) + " to " + std::to_string(layers.last) +
+         (rank.alone() ? std::string()
+                       : ", rank " + std::to_string(rank.rank) + " of " +
+                             std::to_string(rank.size));
 }
 
 }  // namespace
@@ -50,14 +54,13 @@ Result<Ref<LayerShardInbox>> Serving::shard_address(const ShardPlacement& shard,
 }
 
 Result<std::shared_ptr<const Device::Claim>> Serving::claim_layers(Device& device,
-                                                                   const ShardPlacement& shard,
+                                                                   const LayerRange& layers,
                                                                    const Preparation& of) {
   std::erase_if(layers_, [](const auto& entry) { return entry.second.expired(); });
-  auto& known = layers_[{shard.device.index, shard.first_layer, shard.last_layer}];
+  auto& known = layers_[{device.options().index, layers.first, layers.last, layers.rank}];
   if (auto claimed = known.lock()) return claimed;
-  auto claim = device.claim(
-      of.model->shard_bytes(of.work->placement.numerics, {shard.first_layer, shard.last_layer}),
-      "The weights of " + layers_text(shard));
+  auto claim = device.claim(of.model->shard_bytes(of.work->placement.numerics, layers),
+                            "The weights of " + layers_text(layers));
   if (!claim.ok()) return claim.error();
   auto shared = std::make_shared<const Device::Claim>(std::move(*claim));
   known = shared;
@@ -83,13 +86,13 @@ Status Serving::plan_shard(const ShardPlacement& placement,
     return internal_error("The placement has a replica on a node that is no member.");
 
   Device& device = *context_.devices[placement.device.index];
-  auto layers = claim_layers(device, placement, out);
-  if (!layers.ok()) return layers.error();
   ShardSpec spec;
-  spec.layers = {placement.first_layer, placement.last_layer};
+  spec.layers = layers_of(placement, tensor_ranks(work.engine));
+  auto layers = claim_layers(device, spec.layers, out);
+  if (!layers.ok()) return layers.error();
   auto memory = device.claim(out.model->cache_bytes(work.placement.numerics, spec.layers,
                                                     replica->kv_blocks, work.engine.block_size),
-                             "The KV cache of " + layers_text(placement));
+                             "The KV cache of " + layers_text(spec.layers));
   if (!memory.ok()) return memory.error();
 
   LayerShardConfig config;
@@ -97,8 +100,11 @@ Status Serving::plan_shard(const ShardPlacement& placement,
   config.replica = {replica->node, owner->second, replica->id};
   config.replica_id = placement.replica;
   config.device = placement.device;
+  config.rank = spec.layers.rank;
   config.members = out.members;
   if (const Status s = plan_neighbours(placement, out, config); !s.ok()) return s;
+  if (config.ranks.size() != config.rank.size)
+    return internal_error("The placement has a shard without all of its tensor-parallel ranks.");
 
   spec.model = out.model;
   spec.numerics = work.placement.numerics;
@@ -117,7 +123,13 @@ Status Serving::plan_shard(const ShardPlacement& placement,
 Status Serving::plan_neighbours(const ShardPlacement& placement, const Preparation& of,
                                 LayerShardConfig& config) const {
   for (const auto& other : of.work->placement.shards) {
-    if (other.replica != placement.replica || other.tp_rank != placement.tp_rank) continue;
+    if (other.replica != placement.replica) continue;
+    if (other.stage == placement.stage) {  // in the order of their ranks
+      auto rank = shard_address(other, of);
+      if (!rank.ok()) return rank.error();
+      config.ranks.push_back(*rank);
+    }
+    if (other.tp_rank != placement.tp_rank) continue;
     const bool before = other.stage + 1 == placement.stage;
     if (!before && other.stage != placement.stage + 1) continue;
     auto neighbour = shard_address(other, of);

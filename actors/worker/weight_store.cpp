@@ -26,7 +26,7 @@ WeightStore::Version WeightStore::version_of(const WeightPart& part) {
       part, {}, experts_of(part.numerics, part.experts), experts_of(part.numerics, part.tier),
       {},   {}};
   for (const auto& shard : part.shards)
-    version.shards.insert({part.numerics, shard.first_layer, shard.last_layer});
+    version.shards.insert(key_of(part.numerics, layers_of(shard, part.tensor_ranks)));
   version.served = {version.experts.begin(), version.experts.end()};
   version.kept = version.served;
   version.kept.insert(version.tier.begin(), version.tier.end());
@@ -34,7 +34,7 @@ WeightStore::Version WeightStore::version_of(const WeightPart& part) {
 }
 
 std::uint64_t WeightStore::size_of(const ShardKey& key) const {
-  return checkpoint_.sizes->shard_bytes(key.numerics, {key.first, key.last});
+  return checkpoint_.sizes->shard_bytes(key.numerics, key.layers());
 }
 std::uint64_t WeightStore::size_of(const HeldExpertKey& key) const {
   return checkpoint_.sizes->expert_bytes(key.numerics);
@@ -149,7 +149,7 @@ std::vector<TensorProofs> WeightStore::take_untold() {
 HeldInventory WeightStore::held() const {
   HeldInventory held;
   held.bytes = held_bytes_;
-  for (const auto& [key, weights] : shards_) held.shards.push_back({key.first, key.last});
+  for (const auto& [key, weights] : shards_) held.shards.push_back(key.layers());
   std::map<std::int32_t, std::set<std::int32_t>> experts;
   for (const auto& [key, weights] : experts_) experts[key.expert.layer].insert(key.expert.expert);
   for (const auto& [layer, ids] : experts)
@@ -191,7 +191,7 @@ ReadOrder WeightStore::missing(PlacementVersion version) const {
   for (const auto& key : content.experts)
     if (!experts_.contains(key)) order.experts.push_back(key.expert);
   for (const auto& key : content.shards)
-    if (!shards_.contains(key)) order.shards.push_back({key.first, key.last});
+    if (!shards_.contains(key)) order.shards.push_back(key.layers());
   return order;
 }
 
@@ -226,7 +226,7 @@ bool WeightStore::take(PieceRead piece) {
     counts = keep(key, experts_, {std::move(piece.expert_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.served.contains(key);
   } else {
-    const ShardKey key{piece.numerics, piece.layers.first, piece.layers.last};
+    const ShardKey key = key_of(piece.numerics, piece.layers);
     bytes = size_of(key);
     counts = keep(key, shards_, {std::move(piece.shard_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.shards.contains(key);
@@ -241,7 +241,7 @@ LoadedPart WeightStore::part(PlacementVersion version) const {
   LoadedPart loaded;
   for (const auto& shard : part.shards)
     loaded.shards.push_back(
-        shards_.at({part.numerics, shard.first_layer, shard.last_layer}).weights);
+        shards_.at(key_of(part.numerics, layers_of(shard, part.tensor_ranks))).weights);
   for (const auto& layer : part.experts)
     for (const auto& slot : layer.slots)
       loaded.experts[slot.device.index][{layer.layer, slot.expert}] =

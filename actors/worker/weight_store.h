@@ -18,6 +18,7 @@ namespace troupe {
 struct WeightPart {
   Numerics numerics = Numerics::kReference;
   std::vector<ShardPlacement> shards;  ///< of this node
+  std::uint32_t tensor_ranks = 1;
   /// Slots of this node's devices only. Read in this order; a layer may come twice.
   std::vector<LayerExperts> experts;
   /// Second tier: experts to keep in host memory without serving them, read in this order.
@@ -94,6 +95,8 @@ class WeightStore {
   struct ShardKey {
     Numerics numerics;
     std::int32_t first, last;
+    TensorRank rank;
+    LayerRange layers() const { return {first, last, rank}; }
     auto operator<=>(const ShardKey&) const = default;
   };
   struct HeldExpertKey {
@@ -120,6 +123,9 @@ class WeightStore {
     bool serves(const HeldExpertKey& key) const { return served.contains(key); }
   };
 
+  static ShardKey key_of(Numerics numerics, const LayerRange& layers) {
+    return {numerics, layers.first, layers.last, layers.rank};
+  }
   static Version version_of(const WeightPart& part);
   static std::vector<HeldExpertKey> experts_of(Numerics numerics,
                                                const std::vector<LayerExperts>& layers);

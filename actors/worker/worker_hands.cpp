@@ -40,7 +40,7 @@ void ActorHands::carry_out(StartShard&& start) {
           const Life& life) {
         return std::make_unique<Shell<LayerShard, ShardHands>>(
             *host, self.address, LayerShard(config),
-            ShardHands(*host, self, device, std::move(*compute), life));
+            ShardHands(*host, config, device, std::move(*compute), life));
       },
       ended(start.self.address));
 }

@@ -168,6 +168,9 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       step.wanted_done += static_cast<std::size_t>(step.logit_rows);
       step.at = At::kHead;
       return Next::kGoesOn;
+    case At::kTogether:
+      step.at = At::kDone;
+      return Next::kGoesOn;
     case At::kIdle:
     case At::kDone:
       break;
@@ -271,8 +274,12 @@ Forward::Impl::Next Forward::Impl::add_up_experts(const LayerRun& run) {
 Forward::Impl::Next Forward::Impl::logits(Step& step) {
   if (!head->more(step)) {
     if (ranks.leads()) head->end(step);
-    step.at = Step::At::kDone;
-    return Next::kGoesOn;
+    if (ranks.in_step()) {
+      step.at = Step::At::kDone;
+      return Next::kGoesOn;
+    }
+    ranks.send_done(step);
+    return to_ranks(step, Step::At::kTogether);
   }
   head->choose_next(step);
   if (ranks.alone()) {

@@ -24,11 +24,24 @@ Payload rows_of(const std::shared_ptr<const Buffer>& buffer, std::int64_t first,
           MemoryKind::kHost};
 }
 
+/// What says nothing but that it came.
+constexpr std::size_t kWord = 1;
+Payload word() {
+  static const auto bytes = std::make_shared<const Buffer>(kWord);
+  return Payload::of(bytes);
+}
+
 float* row_of(const kernels::Tensor& x, std::int64_t row) {
   return static_cast<float*>(x.data) + row * x.row_stride;
 }
 
 }  // namespace
+
+RankCuts::RankCuts(const ModelSpec& model)
+    : model_(model),
+      in_step_(std::all_of(model.layers.begin(), model.layers.end(), [&](const LayerSpec& layer) {
+        return layer.attention.ways == model.rank.size;
+      })) {}
 
 kernels::Tensor RankCuts::outgoing(Step& step, std::int64_t rows, std::int64_t width) {
   const std::size_t bytes = bytes_of(rows, width);
@@ -164,20 +177,26 @@ void RankCuts::take_embedded(const Step& step, const kernels::Tensor& all) const
 }
 
 void RankCuts::send_logits(Step& step) const {
-  static const auto go_on = std::make_shared<const Buffer>(1);
   clear(step);
   RankExchange& e = step.exchange;
   const std::uint32_t ways = model_.vocab_ways;
   const std::int64_t rows = step.logit_rows;
   if (!leads()) {
     if (speaks(model_.rank.rank, ways)) e.to[0] = rows_of(e.own, 0, rows, own_tokens());
-    e.bytes[0] = go_on->size();
+    e.bytes[0] = kWord;
     return;
   }
-  for (std::uint32_t rank = 1; rank < model_.rank.size; ++rank) e.to[rank] = Payload::of(go_on);
+  for (std::uint32_t rank = 1; rank < model_.rank.size; ++rank) e.to[rank] = word();
   for (std::uint32_t part = 1; part < ways; ++part)
     e.bytes[speaker_of(part, model_.rank, ways)] =
         bytes_of(rows, first_token(part + 1) - first_token(part));
+}
+
+void RankCuts::send_done(Step& step) const {
+  clear(step);
+  for (std::uint32_t rank = 1; rank < model_.rank.size; ++rank)
+    if (leads()) step.exchange.bytes[rank] = kWord;
+  if (!leads()) step.exchange.to[0] = word();
 }
 
 void RankCuts::take_logits(const Step& step, const kernels::Tensor& all) const {

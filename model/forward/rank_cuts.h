@@ -21,7 +21,7 @@ namespace troupe {
 /// comes back for them.
 class RankCuts {
  public:
-  explicit RankCuts(const ModelSpec& model) : model_(model) {}
+  explicit RankCuts(const ModelSpec& model);
 
   bool alone() const { return model_.rank.alone(); }
   bool leads() const { return model_.rank.rank == 0; }
@@ -53,6 +53,11 @@ class RankCuts {
   void send_logits(Step& step) const;
   void take_logits(const Step& step, const kernels::Tensor& all) const;
 
+  /// Where every attention is a sum over all ranks, none ends a step before another has stored its
+  /// keys and values. Elsewhere the leading rank is told when the others are done.
+  bool in_step() const { return in_step_; }
+  void send_done(Step& step) const;
+
   /// This rank's part of the vocabulary.
   std::int32_t first_token() const { return first_token(own_part()); }
   std::int32_t own_tokens() const { return first_token(own_part() + 1) - first_token(); }
@@ -78,6 +83,7 @@ class RankCuts {
   static const float* numbers(const Payload& payload);
 
   const ModelSpec& model_;
+  const bool in_step_;
   std::vector<std::shared_ptr<Buffer>> buffers_;  ///< of which those that nobody reads are reused
 };
 

@@ -64,6 +64,7 @@ struct Step {
     kGathered,  ///< ranks: rows after their experts
     kHead,
     kLogits,  ///< ranks: logits
+    kTogether,  ///< ranks: that they are done
     kDone,
   };
 

@@ -167,6 +167,7 @@ std::vector<Message> work_samples() {
       SequenceEvents{4, {event, SequenceEvent{}}},
       plan(),
       Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float)), {1, ~0ull}},
+      RankPart{1, StepId{2}, 3, payload(64)},
       StepResult{
           1,
           StepId{2},

@@ -87,5 +87,6 @@ struct Envelope {
     crashReport @57 :Client.CrashReport;
     discard @58 :Proofs.Discard;
     forgetPrefixes @59 :Proofs.ForgetPrefixes;
+    rankPart @60 :Step.RankPart;
   }
 }

@@ -15,6 +15,7 @@ enum ActorKind {
   layerShard @7;
   expertGroup @8;
   client @9;
+  rank @10;
 }
 
 struct Address {

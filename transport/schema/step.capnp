@@ -38,6 +38,13 @@ struct Hidden {
   digests @3 :List(UInt64);
 }
 
+# The numbers go beside the header: float32, as the step's cut says.
+struct RankPart {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  exchange @2 :UInt32;
+}
+
 struct MaybeToken {
   union {
     none @0 :Void;

@@ -31,6 +31,8 @@ class LoggingCompute final : public ShardCompute {
       : log_(std::move(log)), agent_(std::move(agent)) {}
   ~LoggingCompute() override { log_->push_back(agent_->empty() ? "freed" : "freed too late"); }
 
+  void use(std::shared_ptr<Collective>) override { log_->push_back("use"); }
+  bool hears_ranks(TimePoint) const override { return true; }
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override {
     const StepId step = std::get<StepPlan>(*begin.plan).body.step;
     log_->push_back(numbered("begin", step));
@@ -58,7 +60,7 @@ struct Desk {
       : host(to),
         news(host.box(config().self.address)),
         agent_news(host.box(agent.address)),
-        hands(std::make_unique<ShardHands>(host, config().self, device,
+        hands(std::make_unique<ShardHands>(host, config(), device,
                                            std::make_unique<LoggingCompute>(log, agent_news),
                                            host.life_of(config().self.address, agent))) {}
 

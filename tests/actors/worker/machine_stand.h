@@ -33,6 +33,8 @@ struct FakeDevice final : Device {
 /// A compute that only holds its memory.
 struct FakeCompute final : ShardCompute {
   explicit FakeCompute(ShardSpec s) : spec(std::move(s)) {}
+  void use(std::shared_ptr<Collective>) override {}
+  bool hears_ranks(TimePoint) const override { return true; }
   void begin(const BeginStep&, const std::shared_ptr<ShardNews>&) override {}
   void resume(ResumeStep, const std::shared_ptr<ShardNews>&) override {}
   void release(StepId) override {}

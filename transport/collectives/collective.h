@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "runtime/buffer.h"
+#include "runtime/ids.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// One exchange of a step among its tensor-parallel ranks, as one of them sees it. By rank; a
+/// rank's own entries are empty.
+///
+/// Every collective of the forward pass is one of these (model/forward/rank_cuts.h): an all-gather
+/// sends everybody the same, a reduce-scatter everybody the rows that he is to add up. Sums are
+/// never made on the way: whoever gets the parts adds them, in the order of the slices.
+struct Exchange {
+  StepId step;
+  std::uint32_t index = 0;         ///< of the step's: all ranks count alike, from 1
+  std::vector<Payload> to;         ///< empty: nothing goes there
+  std::vector<std::size_t> bytes;  ///< that come from there; 0: nothing comes
+};
+
+/// What tensor-parallel ranks tell each other with, as one rank holds it. No call blocks.
+/// Thread-safe.
+///
+/// It does not notice that a rank is gone: who learns that gives the step up (`forget`), and a rank
+/// that is told of no end would wait for as long as its step may take.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  /// What came, by rank. kCorrupt: a part is not as long as it should be.
+  using Done = std::function<void(Result<std::vector<Payload>>)>;
+  /// Sends this rank's parts, in place: their memory stays as it is while somebody holds them.
+  /// `done` hears once, from any thread or within the call, when all parts are here. One exchange of
+  /// a step at a time.
+  virtual void start(Exchange exchange, Done done) = 0;
+
+  /// Whoever waits for that step hears nothing any more, and what still comes for it is dropped.
+  /// True: somebody waited.
+  virtual bool forget(StepId step) = 0;
+  /// The same of all steps, those to come too.
+  virtual void close() = 0;
+};
+
+}  // namespace troupe
