@@ -8,8 +8,7 @@ namespace troupe {
 LayerShard::LayerShard(LayerShardConfig config)
     : self_(config.self),
       ranks_(std::move(config.ranks)),
-      order_({config.replica_id, config.replica, config.previous, config.next,
-              config.rank}),
+      order_({config.replica_id, config.replica, config.previous, config.next, config.rank}),
       calls_({config.device, std::move(config.routes), std::move(config.members)}) {}
 
 void LayerShard::on(const StepPlan& plan, const Envelope& envelope, TimePoint now,

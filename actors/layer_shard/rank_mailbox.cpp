@@ -46,8 +46,7 @@ std::shared_ptr<Collective> reach_ranks(Post& post, const LayerShardConfig& conf
     post.send({self, rank_address(ranks[rank]), message_of(std::move(part))});
   };
   auto exchanges = std::make_shared<LaneCollective>(config.rank, config.replica_id, send);
-  post.attach(rank_address(config.self),
-              std::make_shared<RankMailbox>(exchanges, config.ranks));
+  post.attach(rank_address(config.self), std::make_shared<RankMailbox>(exchanges, config.ranks));
   return exchanges;
 }
 

@@ -19,7 +19,7 @@ struct ShardPlace {
   Ref<ReplicaInbox> replica;
   std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
   std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
-  TensorRank rank{};  ///< the first one tells the result
+  TensorRank rank{};                             ///< the first one tells the result
 };
 
 /// The steps that a shard knows of, from their plan to the next stage or the StepResult. The part

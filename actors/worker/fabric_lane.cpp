@@ -63,7 +63,7 @@ void FabricLane::on_frame(PeerKey from, Frame frame) {
   auto decoded = transport::decode(frame.header.bytes, frame.payload);
   if (!decoded.ok()) {
     logger().warn("{} sent a message that cannot be read: {}", to_string(from.node),
-                 decoded.error().message);
+                  decoded.error().message);
     fabric_->forget(from, false);
     return on_peer_down(from, decoded.error().message);
   }

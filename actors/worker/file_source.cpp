@@ -65,8 +65,7 @@ Result<std::vector<std::unique_ptr<ShardJob>>> begin_shards(const Checkpoint& fr
                                                             const ReadOrder& order) {
   std::vector<std::unique_ptr<ShardJob>> jobs;
   for (const LayerRange& layers : order.shards) {
-    auto loader =
-        ShardLoader::begin(from, order.numerics, layers.first, layers.last, layers.rank);
+    auto loader = ShardLoader::begin(from, order.numerics, layers.first, layers.last, layers.rank);
     if (!loader.ok()) return loader.error();
     const std::size_t parts = (*loader)->parts();
     jobs.push_back(std::make_unique<ShardJob>(layers, std::move(*loader), parts));
@@ -216,7 +215,12 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     Status read = shard->loader->load(part, goes_on, room);
     if (read.ok() && --shard->left == 0) {
       const auto weights = shard->loader->take();
-      give({order.numerics, {}, shard->layers, false, nullptr, weights,
+      give({order.numerics,
+            {},
+            shard->layers,
+            false,
+            nullptr,
+            weights,
             PieceTensors(weights, &weights->tensors)});
     }
     return read;

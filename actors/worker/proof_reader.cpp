@@ -100,7 +100,8 @@ void ProofReader::prove(std::shared_ptr<const Checkpoint> checkpoint,
 
 void ProofReader::cancel() {
   loader_.cancel();
-  while (questions_->next()) {}
+  while (questions_->next()) {
+  }
 }
 
 }  // namespace troupe

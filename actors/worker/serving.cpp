@@ -73,8 +73,7 @@ void Serving::note_spans(const Preparation& preparation) {
   for (const auto& replica : preparation.work->replicas) own.insert(replica.id);
   for (const auto& shard : preparation.work->shards) own.insert(shard.replica);
   for (const auto& shard : preparation.work->placement.shards)
-    if (own.contains(shard.replica))
-      spans_[shard.replica].insert(shard.device.node);
+    if (own.contains(shard.replica)) spans_[shard.replica].insert(shard.device.node);
 }
 
 Status Serving::adopt(Preparation& p, WorkerEffects& effects) {

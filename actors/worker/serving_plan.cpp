@@ -11,9 +11,9 @@ namespace {
 std::string layers_text(const LayerRange& layers) {
   const TensorRank& rank = layers.rank;
   return "layers " + std::to_string(layers.first) + " to " + std::to_string(layers.last) +
-         (rank.alone() ? std::string()
-                       : ", rank " + std::to_string(rank.rank) + " of " +
-                             std::to_string(rank.size));
+         (rank.alone()
+              ? std::string()
+              : ", rank " + std::to_string(rank.rank) + " of " + std::to_string(rank.size));
 }
 
 }  // namespace

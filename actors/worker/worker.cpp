@@ -49,7 +49,7 @@ Worker::Worker(Host& host, WorkerSetup setup)
           },
   });
   NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>(),
-                        around_.lane, around_.source};
+                      around_.lane, around_.source};
   host_.spawn(
       agent_.address,
       [&host, self = agent_, around = around_, options = options_of(setup),
@@ -96,7 +96,7 @@ void Worker::on_head_message(Envelope envelope) {
 void Worker::on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) {
   if (envelope.from.node != node || envelope.from.incarnation != incarnation) {
     logger().warn("{} sent a message in the name of {}; it is dropped", to_string(node),
-                 to_string(envelope.from));
+                  to_string(envelope.from));
     return;
   }
   post_.deliver(std::move(envelope));

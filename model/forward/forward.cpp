@@ -61,9 +61,9 @@ struct Forward::Impl {
   Next add_up_experts(const LayerRun& run);
   Next logits(Step& step);
   void end_embedding(Step& step);
-  void end_attention(const LayerRun& run, const kernels::Tensor& attended);
+  Next add_sum(Step& step, std::uint32_t ways, const float* bias, Step::At rows_heard);
+  Next tell_rows(Step& step, Step::At heard);
   void choose_experts(const LayerRun& run, const ExpertSet& set, ForwardListener& listener);
-  void end_layer(Step& step);
   Next to_ranks(Step& step, Step::At at) {
     step.at = at;
     return Next::kRanks;
@@ -132,19 +132,19 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return Next::kGoesOn;
     case At::kAttended: {
       const LayerRun run = run_of(step);
-      ranks.take_sum(stream, step, run.spec.attention.ways, run.vector(WeightRole::kOBias),
-                     step.branch);
-      end_attention(run, step.branch);
+      step.at = At::kFeedForward;
+      return add_sum(step, run.spec.attention.ways, run.vector(WeightRole::kOBias),
+                     At::kAttendedRows);
+    }
+    case At::kAttendedRows:
+      ranks.take_rows(step, step.hidden);
       step.at = At::kFeedForward;
       return Next::kGoesOn;
-    }
     case At::kFeedForward:
       return feed_forward(run_of(step), experts, listener);
     case At::kMlp:
-      ranks.take_sum(stream, step, run_of(step).spec.inner_ways, nullptr, step.branch);
-      kernels::residual_add(stream, step.branch, step.hidden);
-      end_layer(step);
-      return Next::kGoesOn;
+      step.at = At::kEndOfLayer;
+      return add_sum(step, run_of(step).spec.inner_ways, nullptr, At::kGathered);
     case At::kShared:
       ranks.take_sum(stream, step, run_of(step).spec.inner_ways, nullptr,
                      step.branch.part(step.own_first, step.own_rows), step.own_first);
@@ -154,7 +154,13 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return add_up_experts(run_of(step));
     case At::kGathered:
       ranks.take_rows(step, step.hidden);
-      end_layer(step);
+      step.at = At::kEndOfLayer;
+      return Next::kGoesOn;
+    case At::kEndOfLayer:
+      note_canary(step);
+      look_for_trouble(step);
+      ++step.layer;
+      step.at = At::kLayer;
       return Next::kGoesOn;
     case At::kHead:
       return logits(step);
@@ -212,38 +218,56 @@ Forward::Impl::Next Forward::Impl::attend(const LayerRun& run) {
   else
     grouped_attention(run, step.normed, out);
   if (whole) {
-    end_attention(run, out);
+    kernels::residual_add(stream, out, step.hidden);
     step.at = Step::At::kFeedForward;
     return Next::kGoesOn;
   }
-  ranks.send_sum(step, run.spec.attention.ways);
+  ranks.send_sum(step, run.spec.attention.ways, ranks.scatters(step.rows));
   return to_ranks(step, Step::At::kAttended);
 }
 
-/// h += attention, n = norm(h)
-void Forward::Impl::end_attention(const LayerRun& run, const kernels::Tensor& attended) {
-  Step& step = run.step;
-  kernels::residual_add(stream, attended, step.hidden);
-  note_canary(step);
-  kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kPostNorm), spec.norm_eps,
-                    step.normed);
+/// h += what the ranks' parts add up to. Where a rank has added up its own rows only, it tells the
+/// others next.
+Forward::Impl::Next Forward::Impl::add_sum(Step& step, std::uint32_t ways, const float* bias,
+                                           Step::At rows_heard) {
+  const bool own = ranks.scatters(step.rows);
+  const std::int64_t first = own ? step.own_first : 0;
+  const std::int64_t rows = own ? step.own_rows : step.rows;
+  const kernels::Tensor sum = step.branch.part(first, rows);
+  ranks.take_sum(stream, step, ways, bias, sum, first);
+  kernels::residual_add(stream, sum, step.hidden.part(first, rows));
+  return own ? tell_rows(step, rows_heard) : Next::kGoesOn;
+}
+
+/// All ranks get this rank's rows of h.
+Forward::Impl::Next Forward::Impl::tell_rows(Step& step, Step::At heard) {
+  const kernels::Tensor own = step.hidden.part(step.own_first, step.own_rows);
+  const kernels::Tensor out = ranks.outgoing(step, step.own_rows, step.width);
+  if (step.own_rows > 0)
+    std::memcpy(out.data, own.data,
+                static_cast<std::size_t>(step.own_rows * step.width) * sizeof(float));
+  ranks.send_rows(step);
+  return to_ranks(step, heard);
 }
 
 Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const ExpertSet& experts,
                                                 ForwardListener& listener) {
   Step& step = run.step;
   const bool routed = run.spec.has_experts();
+  note_canary(step);
+  kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kPostNorm), spec.norm_eps,
+                    step.normed);
   if (routed && step.own_rows > 0) choose_experts(run, experts, listener);
   if (run.spec.inner_ways > 1) {
     const kernels::Tensor out = ranks.outgoing(step, step.rows, step.width);
     kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
-    ranks.send_sum(step, run.spec.inner_ways, routed);
+    ranks.send_sum(step, run.spec.inner_ways, routed || ranks.scatters(step.rows));
     return to_ranks(step, routed ? Step::At::kShared : Step::At::kMlp);
   }
   if (!routed) {
     kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, step.branch);
     kernels::residual_add(stream, step.branch, step.hidden);
-    end_layer(step);
+    step.at = Step::At::kEndOfLayer;
     return Next::kGoesOn;
   }
   step.at = Step::At::kExperts;
@@ -255,20 +279,9 @@ Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const Exper
 /// A rank adds up its own rows, and tells the others.
 Forward::Impl::Next Forward::Impl::add_up_experts(const LayerRun& run) {
   Step& step = run.step;
-  const kernels::Tensor own = step.hidden.part(step.own_first, step.own_rows);
-  if (ranks.alone()) {
-    gather(run, own);
-    end_layer(step);
-    return Next::kGoesOn;
-  }
-  const kernels::Tensor out = ranks.outgoing(step, step.own_rows, step.width);
-  if (step.own_rows > 0) {
-    std::memcpy(out.data, own.data,
-                static_cast<std::size_t>(step.own_rows * step.width) * sizeof(float));
-    gather(run, out);
-  }
-  ranks.send_rows(step);
-  return to_ranks(step, Step::At::kGathered);
+  gather(run, step.hidden.part(step.own_first, step.own_rows));
+  step.at = Step::At::kEndOfLayer;
+  return ranks.alone() ? Next::kGoesOn : tell_rows(step, Step::At::kGathered);
 }
 
 Forward::Impl::Next Forward::Impl::logits(Step& step) {
@@ -308,13 +321,6 @@ void Forward::Impl::choose_experts(const LayerRun& run, const ExpertSet& set,
                               static_cast<std::int32_t>(pair % step.top_k), step.expert_ids[i]});
   }
   if (!step.missing.empty()) listener.on_missing(step);
-}
-
-void Forward::Impl::end_layer(Step& step) {
-  note_canary(step);
-  look_for_trouble(step);
-  ++step.layer;
-  step.at = Step::At::kLayer;
 }
 
 // --- Beginning --------------------------------------------------------------------------------

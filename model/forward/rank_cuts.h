@@ -33,9 +33,13 @@ class RankCuts {
   /// send follows.
   kernels::Tensor outgoing(Step& step, std::int64_t rows, std::int64_t width);
 
+  /// Whether a sum that all ranks need is made by each for its own rows, which it then sends to the
+  /// others: two exchanges, but each rank receives twice the rows instead of once for every rank.
+  bool scatters(std::int64_t rows) const;
+
   /// What goes out is one of `ways` parts of a sum over all rows. All ranks get all parts, or those
   /// of their own rows.
-  void send_sum(Step& step, std::uint32_t ways, bool own_rows_only = false) const;
+  void send_sum(Step& step, std::uint32_t ways, bool own_rows_only) const;
   /// y = what they add up to, plus the bias. `first_row`: of y, in what goes out.
   void take_sum(kernels::Stream& stream, const Step& step, std::uint32_t ways, const float* bias,
                 const kernels::Tensor& y, std::int64_t first_row = 0) const;

@@ -58,12 +58,14 @@ struct Step {
     kLayer,
     kAttended,  ///< ranks: parts of the attention's output
     kFeedForward,
-    kMlp,     ///< ranks: parts of the dense MLP's
-    kShared,  ///< ranks: parts of the shared experts'
+    kAttendedRows,  ///< ranks: rows after it
+    kMlp,           ///< ranks: parts of the dense MLP's
+    kShared,        ///< ranks: parts of the shared experts'
     kExperts,
     kGathered,  ///< ranks: rows after their experts
+    kEndOfLayer,
     kHead,
-    kLogits,  ///< ranks: logits
+    kLogits,    ///< ranks: logits
     kTogether,  ///< ranks: that they are done
     kDone,
   };

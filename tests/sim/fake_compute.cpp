@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "runtime/limits.h"
 #include "tests/sim/sim_piece.h"
 #include "tests/sim/world.h"
 
@@ -104,7 +105,6 @@ void FakeCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNews>
     return tell(run, wrong("A step began without the rows of the stage before."));
   if (!own_blocks(plan))
     return tell(run, wrong("A step writes to a block that another sequence of it has."));
-  attend(run);
   advance(run);
 }
 
@@ -141,37 +141,169 @@ void FakeCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>& ne
   });
   if (!fits)
     return tell(run, wrong("An expert's output came twice, or to a row that did not ask."));
-  end_layer(run);
   advance(run);
+}
+
+void FakeCompute::release(StepId step) {
+  if (ranks_) ranks_->forget(step);
+  runs_.erase(step);
 }
 
 void FakeCompute::give_up(StepId step) {
   const auto it = runs_.find(step);
-  if (it != runs_.end() && device().pool().leave(*it->second))
-    tell(*it->second, error("Nobody wants the step any more."));
+  if (it == runs_.end()) return;
+  Run& run = *it->second;
+  run.given_up = true;
+  if (device().pool().leave(run) || stop_waiting(run))
+    tell(run, error("Nobody wants the step any more."));
 }
 
 void FakeCompute::end() {
   for (const auto& [step, run] : runs_) device().pool().leave(*run);
+  if (ranks_) ranks_->close();
 }
 
-void FakeCompute::end_layer(Run& run) {
-  for (Row& row : run.rows) {
+// --- The parts of a layer: true if the step goes on at once -------------------------------------
+
+void FakeCompute::advance(Run& run) {
+  while (run.layer <= spec_.layers.last)
+    if (!part(run)) return;
+  tell(run, end(run));
+}
+
+bool FakeCompute::part(Run& run) {
+  using At = Run::At;
+  switch (run.at) {
+    case At::kAttention: {
+      attend(run);
+      if (spec_.layers.rank.alone()) return end_attention(run);
+      run.at = At::kSum;
+      const std::uint32_t self = spec_.layers.rank.rank, size = spec_.layers.rank.size;
+      std::vector<std::uint64_t> parts;
+      for (Row& row : run.rows) {
+        std::uint64_t part = mix(row.value, self);
+        if (self == 0) {
+          part = row.value;
+          for (std::uint32_t other = 1; other < size; ++other) part -= mix(row.value, other);
+        }
+        row.value = part;
+        parts.push_back(part);
+      }
+      return exchange(
+          run, [&](std::uint32_t) { return parts; },
+          [&](std::uint32_t) { return run.rows.size(); });
+    }
+    case At::kSum:
+      for (const Payload& payload : run.parts)
+        for (std::size_t r = 0; !payload.empty() && r < run.rows.size(); ++r)
+          run.rows[r].value += read_row(payload.bytes, r);
+      return end_attention(run);
+    case At::kExperts:
+      return end_experts(run);
+    case At::kRows:
+      for (std::uint32_t rank = 0; rank < spec_.layers.rank.size; ++rank)
+        for (std::size_t r = first_row(run, rank); r < first_row(run, rank + 1); ++r)
+          if (rank != spec_.layers.rank.rank)
+            run.rows[r].value = read_row(run.parts[rank].bytes, r - first_row(run, rank));
+      return end_layer(run);
+  }
+  return false;
+}
+
+bool FakeCompute::end_attention(Run& run) {
+  note_canary(run);
+  if (!has_experts(run.layer)) return end_layer(run);
+  run.at = Run::At::kExperts;
+  if (first_row(run, spec_.layers.rank.rank) == first_row(run, spec_.layers.rank.rank + 1))
+    return true;
+  use_experts(run);
+  return false;
+}
+
+bool FakeCompute::end_experts(Run& run) {
+  const std::uint32_t self = spec_.layers.rank.rank;
+  std::vector<std::uint64_t> own;
+  for (std::size_t r = first_row(run, self); r < first_row(run, self + 1); ++r) {
+    Row& row = run.rows[r];
     for (const bool computed : row.computed)
       if (!computed) host_.world().broken("A step went on without all outputs of its experts.");
     row.value = combine(row.value, row.outputs);
+    own.push_back(row.value);
   }
-  note_canary(run);
-  if (++run.layer <= spec_.layers.last) attend(run);
+  if (spec_.layers.rank.alone()) return end_layer(run);
+  run.at = Run::At::kRows;
+  return exchange(
+      run, [&](std::uint32_t) { return own; },
+      [&](std::uint32_t rank) { return first_row(run, rank + 1) - first_row(run, rank); });
 }
 
-void FakeCompute::advance(Run& run) {
-  while (run.layer <= spec_.layers.last) {
-    if (has_experts(run.layer)) return use_experts(run);
-    note_canary(run);
-    if (++run.layer <= spec_.layers.last) attend(run);
+bool FakeCompute::end_layer(Run& run) {
+  note_canary(run);
+  ++run.layer;
+  run.at = Run::At::kAttention;
+  return true;
+}
+
+// --- Ranks --------------------------------------------------------------------------------------
+
+/// Rows that a rank asks experts for begin there.
+std::size_t FakeCompute::first_row(const Run& run, std::uint32_t rank) const {
+  return run.rows.size() * rank / spec_.layers.rank.size;
+}
+
+bool FakeCompute::exchange(Run& run, const RowsFor& to, const CountFrom& rows) {
+  if (run.given_up) {
+    tell(run, error("Nobody wants the step any more."));
+    return false;
   }
-  tell(run, end(run));
+  const std::uint32_t self = spec_.layers.rank.rank, size = spec_.layers.rank.size;
+  Exchange exchange{run.id, ++run.exchange, std::vector<Payload>(size),
+                    std::vector<std::size_t>(size)};
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    if (rank == self) continue;
+    exchange.to[rank] = write_rows(to(rank));
+    exchange.bytes[rank] = rows(rank) * kRowBytes;
+  }
+  run.exchanging_since = host_.now();
+  const std::shared_ptr<ShardNews> news = run.news.lock();
+  const auto state = std::make_shared<std::pair<bool, bool>>(false, false);  // here, left
+  ranks_->start(std::move(exchange), [this, &run, state, news,
+                                      step = run.id](Result<std::vector<Payload>> parts) {
+    if (!state->second) {
+      state->first = true;
+      run.parts = std::move(*parts);
+      return;
+    }
+    (void)device().submit(
+        [this, news, step, parts = std::move(parts)]() mutable { heard(step, std::move(parts)); },
+        Device::Room::kAlways);
+  });
+  state->second = true;
+  if (state->first) run.exchanging_since = TimePoint::max();
+  return state->first;
+}
+
+void FakeCompute::heard(StepId step, Result<std::vector<Payload>> parts) {
+  const auto it = runs_.find(step);
+  if (it == runs_.end()) return;
+  Run& run = *it->second;
+  run.exchanging_since = TimePoint::max();
+  if (const std::string failed = spec_.device->failed(); !failed.empty())
+    return tell(run, error("The device has failed: " + failed + "."));
+  if (!parts.ok()) return tell(run, wrong("A part of another rank has the wrong length."));
+  run.parts = std::move(*parts);
+  advance(run);
+}
+
+bool FakeCompute::stop_waiting(Run& run) {
+  run.exchanging_since = TimePoint::max();
+  return ranks_ && ranks_->forget(run.id);
+}
+
+bool FakeCompute::hears_ranks(TimePoint now) const {
+  return std::ranges::none_of(runs_, [&](const auto& entry) {
+    return entry.second->exchanging_since < now - limits::kExpertSilence;
+  });
 }
 
 void FakeCompute::attend(Run& run) {
@@ -198,7 +330,6 @@ void FakeCompute::attend(Run& run) {
       row.value = spoilt(spoilt(row.value, number_of(spec_.weights->tensors)), device().wrong());
     }
   }
-  note_canary(run);
 }
 
 /// As the model does: after attention and at the end of the layer.
@@ -225,9 +356,10 @@ void FakeCompute::use_experts(Run& run) {
   run.pair_experts.clear();
   run.pair_outputs.clear();
   std::vector<std::uint64_t> values;
-  for (std::size_t r = 0; r < run.rows.size(); ++r) {
+  const std::uint32_t self = spec_.layers.rank.rank;
+  for (const Row& row : run.rows) values.push_back(row.value);
+  for (std::size_t r = first_row(run, self); r < first_row(run, self + 1); ++r) {
     Row& row = run.rows[r];
-    values.push_back(row.value);
     row.experts = gate(row.value, run.layer);
     for (std::size_t k = 0; k < kTopK; ++k) {
       row.computed[k] = false;
@@ -266,9 +398,7 @@ void FakeCompute::Run::computed(const Status& done) {
 }
 
 void FakeCompute::Run::go_on() {
-  if (!goes_on) return;
-  compute.end_layer(*this);
-  compute.advance(*this);
+  if (goes_on) compute.advance(*this);
 }
 
 ComputeOutcome FakeCompute::end(const Run& run) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,9 +32,11 @@ class FakeCompute final : public ShardCompute {
  public:
   FakeCompute(ShardSpec spec, SimHost& host, std::shared_ptr<FakeExperts> experts);
 
+  void use(std::shared_ptr<Collective> ranks) override { ranks_ = std::move(ranks); }
+  bool hears_ranks(TimePoint now) const override;
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;
   void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override;
-  void release(StepId step) override { runs_.erase(step); }
+  void release(StepId step) override;
   void give_up(StepId step) override;
   void end() override;
 
@@ -58,7 +61,13 @@ class FakeCompute final : public ShardCompute {
     MessagePtr plan;
     std::weak_ptr<ShardNews> news;
     std::vector<Row> rows;
+    /// Where it goes on. After kSum and kRows other ranks have been heard.
+    enum class At { kAttention, kSum, kExperts, kRows } at = At::kAttention;
     std::int32_t layer = 0;
+    std::uint32_t exchange = 0;
+    TimePoint exchanging_since = TimePoint::max();
+    bool given_up = false;
+    std::vector<Payload> parts;  ///< of other ranks
     std::vector<std::uint64_t> digests;
     bool missing = false;  ///< some experts are elsewhere
     bool goes_on = false;
@@ -69,7 +78,18 @@ class FakeCompute final : public ShardCompute {
   };
   void tell(const Run& run, ComputeOutcome outcome) const;
   void advance(Run& run);
-  void end_layer(Run& run);
+  bool part(Run& run);
+  bool end_attention(Run& run);
+  bool end_experts(Run& run);
+  bool end_layer(Run& run);
+  /// Exchanges of tensor-parallel ranks. Rows are numbers here: a rank's part of one is what the
+  /// others' parts lack of it.
+  using RowsFor = std::function<std::vector<std::uint64_t>(std::uint32_t rank)>;
+  using CountFrom = std::function<std::size_t(std::uint32_t rank)>;
+  bool exchange(Run& run, const RowsFor& to, const CountFrom& rows);
+  void heard(StepId step, Result<std::vector<Payload>> parts);
+  bool stop_waiting(Run& run);
+  std::size_t first_row(const Run& run, std::uint32_t rank) const;
   bool own_blocks(const StepPlanBody& plan) const;
   void attend(Run& run);
   static void note_canary(Run& run);
@@ -86,6 +106,7 @@ class FakeCompute final : public ShardCompute {
   std::vector<Users> users_;          // of each block
   std::map<StepId, std::unique_ptr<Run>> runs_;
   const std::shared_ptr<FakeExperts> experts_;
+  std::shared_ptr<Collective> ranks_;  ///< null: no others
 };
 
 /// The arithmetic of an expert group.

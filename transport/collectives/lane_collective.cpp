@@ -33,7 +33,8 @@ void LaneCollective::arrived(std::uint32_t from, const RankPart& part) {
       return;
     if (!steps_.contains(part.step) && !make_room()) return;
     Step& step = steps_[part.step];
-    if (part.exchange <= step.done || part.exchange - step.done > limits::kExchangesAheadMax) return;
+    if (part.exchange <= step.done || part.exchange - step.done > limits::kExchangesAheadMax)
+      return;
     auto& parts = step.parts[part.exchange];
     parts.resize(rank_.size);
     if (parts[from].empty()) parts[from] = part.payload;

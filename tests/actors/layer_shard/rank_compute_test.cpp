@@ -30,16 +30,15 @@ class Ranks {
     for (std::uint32_t r = 0; r < size; ++r) set_up(r);
   }
   ~Ranks() {
-    for (std::uint32_t r = 0; r < ranks_.size(); ++r) run(r, [this, r] { ranks_[r]->compute->end(); });
+    for (std::uint32_t r = 0; r < ranks_.size(); ++r)
+      run(r, [this, r] { ranks_[r]->compute->end(); });
   }
 
   /// A step of three sequences begins on that rank.
   std::future<ComputeOutcome> begin(std::uint32_t rank, std::uint64_t step) {
     auto news = std::make_shared<News>();
     auto outcome = news->outcome.get_future();
-    run(rank, [this, rank, step, news] {
-      ranks_[rank]->compute->begin({plan(step), {}}, news);
-    });
+    run(rank, [this, rank, step, news] { ranks_[rank]->compute->begin({plan(step), {}}, news); });
     return outcome;
   }
   void give_up(std::uint32_t rank, std::uint64_t step) {
@@ -104,11 +103,11 @@ class Ranks {
         .experts = std::make_shared<ExpertForward>(checkpoint_->spec(),
                                                    one.device.stream(Numerics::kReference))};
     one.compute = std::make_unique<ForwardCompute>(std::move(options), one.device);
-    one.collective = std::make_shared<LaneCollective>(
-        rank, kReplica, [this, r](std::uint32_t to, RankPart part) {
-          if (way_ && !way_(r, to, part)) return;
-          ranks_[to]->collective->arrived(r, part);
-        });
+    one.collective = std::make_shared<LaneCollective>(rank, kReplica,
+                                                      [this, r](std::uint32_t to, RankPart part) {
+                                                        if (way_ && !way_(r, to, part)) return;
+                                                        ranks_[to]->collective->arrived(r, part);
+                                                      });
     one.compute->use(one.collective);
   }
 

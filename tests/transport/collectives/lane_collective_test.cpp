@@ -137,10 +137,9 @@ TEST_CASE("a reduce-scatter and an all-gather among ranks have the sums of the f
           const std::size_t own_bytes = (first(r + 1) - first(r)) * width * sizeof(float);
           for (std::uint32_t to = 0; to < size; ++to) {
             if (to == r) continue;
-            scatter.to[to] = {whole.owner,
-                              whole.bytes.subspan(first(to) * width * sizeof(float),
-                                                  (first(to + 1) - first(to)) * width *
-                                                      sizeof(float))};
+            scatter.to[to] = {whole.owner, whole.bytes.subspan(first(to) * width * sizeof(float),
+                                                               (first(to + 1) - first(to)) * width *
+                                                                   sizeof(float))};
             scatter.bytes[to] = own_bytes;
           }
           const auto parts = ranks[r]->exchange(std::move(scatter));
@@ -162,8 +161,7 @@ TEST_CASE("a reduce-scatter and an all-gather among ranks have the sums of the f
           const auto all = ranks[r]->exchange(std::move(gather));
           REQUIRE(all.has_value());
           for (std::uint32_t from = 0; from < size; ++from)
-            for (const float v : from == r ? sums : numbers((*all)[from]))
-              results[r].push_back(v);
+            for (const float v : from == r ? sums : numbers((*all)[from])) results[r].push_back(v);
           ranks[r]->collective.forget(step);
         });
       for (auto& thread : threads) thread.join();
@@ -210,7 +208,8 @@ TEST_CASE("when a rank dies all others stop waiting at once") {
 
 /// The second of two ranks.
 struct Alone {
-  Alone() : collective({1, 2}, kReplica, [this](std::uint32_t, RankPart p) { sent.push_back(p); }) {}
+  Alone()
+      : collective({1, 2}, kReplica, [this](std::uint32_t, RankPart p) { sent.push_back(p); }) {}
 
   void start(std::uint64_t step, std::uint32_t index, std::size_t bytes = 12) {
     collective.start({StepId{step}, index, {floats({4}), {}}, {bytes, 0}},
