@@ -1,6 +1,7 @@
 #include "runtime/engine_options.h"
 
 #include "runtime/limits.h"
+#include "runtime/tensor_rank.h"
 
 namespace troupe {
 namespace {
@@ -13,6 +14,12 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t least, std::i
 
 }  // namespace
 
+Status check_tensor_size(std::int32_t size) {
+  if (is_tensor_size(size)) return {};
+  return invalid_argument("--tensor-parallel-size must be 1, 2, 4 or 8, not " +
+                          std::to_string(size) + ".");
+}
+
 Status check(const EngineOptions& o) {
   const Status checks[] = {
       in_range("--max-model-len", o.max_model_len, 0, limits::kDimensionMax),
@@ -20,17 +27,13 @@ Status check(const EngineOptions& o) {
       in_range("--max-num-batched-tokens", o.max_num_batched_tokens, 1, 1 << 20),
       in_range("--block-size", o.block_size, 1, 4096),
       in_range("--request-timeout", o.request_timeout_s, 1, 7 * 24 * 3600),
-      in_range("--tensor-parallel-size", o.tensor_parallel_size, 1, 8),
+      check_tensor_size(o.tensor_parallel_size),
       in_range("--pipeline-parallel-size", o.pipeline_parallel_size, 1, limits::kLayersMax),
       in_range("--data-parallel-size", o.data_parallel_size, 0, 1024),
       in_range("--redundant-experts", o.redundant_experts, 0, limits::kExpertsMax),
   };
   for (const Status& check : checks)
     if (!check.ok()) return check;
-  if (o.tensor_parallel_size != 1)
-    return invalid_argument(
-        "--tensor-parallel-size above 1 is not supported yet; use --pipeline-parallel-size or "
-        "--data-parallel-size.");
   return {};
 }
 

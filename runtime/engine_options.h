@@ -20,14 +20,17 @@ struct EngineOptions {
   std::uint64_t kv_cache_memory = 0;  ///< bytes a shard; 0: from what the device has left
   std::optional<std::uint64_t> seed;             ///< default seed of requests that have none
   std::int32_t request_timeout_s = 600;
-  std::int32_t tensor_parallel_size = 1;
-  std::int32_t pipeline_parallel_size = 1;
-  std::int32_t data_parallel_size = 0;           ///< 0: one replica a device, if it fits
+  std::int32_t tensor_parallel_size = 1;         ///< ranks of a stage: 1, 2, 4 or 8
+  std::int32_t pipeline_parallel_size = 1;       ///< stages of a replica
+  std::int32_t data_parallel_size = 0;           ///< 0: as many replicas as there are devices for
   std::int32_t redundant_experts = 0;            ///< extra copies of experts, a layer
   std::int32_t min_devices = 1;
   bool prefix_caching = true;  ///< rows of prompts that begin alike are computed once
   std::optional<Numerics> numerics;              ///< none: bf16, if every member has it
 };
+
+/// --tensor-parallel-size on its own.
+Status check_tensor_size(std::int32_t size);
 
 /// Whether every value can be used; the error names the one that cannot, as its flag is called.
 Status check(const EngineOptions& options);

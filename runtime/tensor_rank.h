@@ -14,4 +14,9 @@ struct TensorRank {
   bool alone() const { return size == 1; }
 };
 
+/// Whether that many ranks may share a shard's layers.
+constexpr bool is_tensor_size(std::int64_t size) {
+  return size == 1 || size == 2 || size == 4 || size == 8;
+}
+
 }  // namespace troupe

@@ -6,7 +6,7 @@ namespace troupe::transport {
 namespace {
 
 // What shard_index() of runtime/placement.h has bits for.
-constexpr std::uint32_t kReplicasMax = 1u << 16, kStagesMax = 1u << 12, kTpRanksMax = 1u << 4;
+constexpr std::uint32_t kReplicasMax = 1u << 16, kStagesMax = 1u << 12;
 constexpr std::int32_t kCountMax = 1 << 24;
 
 static_assert(std::tuple_size_v<FabricToken> == wire::FABRIC_TOKEN_BYTES);
@@ -49,7 +49,9 @@ EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire) {
   engine.request_timeout_s =
       in.in_range(wire.getRequestTimeoutS(), 0, kInt32Max, "request_timeout_s");
   engine.tensor_parallel_size =
-      in.in_range(wire.getTensorParallelSize(), 1, kTpRanksMax, "tensor_parallel_size");
+      in.in_range(wire.getTensorParallelSize(), 1, limits::kTensorRanksMax, "tensor_parallel_size");
+  in.require(is_tensor_size(engine.tensor_parallel_size),
+             "tensor_parallel_size is no power of two");
   engine.pipeline_parallel_size =
       in.in_range(wire.getPipelineParallelSize(), 1, kStagesMax, "pipeline_parallel_size");
   engine.data_parallel_size =
@@ -103,7 +105,7 @@ ShardPlacement get_shard(In& in, wire::ShardPlacement::Reader wire) {
   ShardPlacement shard;
   shard.replica = in.in_range(wire.getReplica(), 0, kReplicasMax - 1, "a shard's replica");
   shard.stage = in.in_range(wire.getStage(), 0, kStagesMax - 1, "a shard's stage");
-  shard.tp_rank = in.in_range(wire.getTpRank(), 0, kTpRanksMax - 1, "a shard's rank");
+  shard.tp_rank = in.in_range(wire.getTpRank(), 0, limits::kTensorRanksMax - 1, "a shard's rank");
   shard.first_layer = in.in_range(wire.getFirstLayer(), 0, limits::kLayersMax - 1, "a layer");
   shard.last_layer =
       in.in_range(wire.getLastLayer(), shard.first_layer, limits::kLayersMax - 1, "a layer");
@@ -153,6 +155,20 @@ Placement get_placement(In& in, wire::Placement::Reader wire) {
   return placement;
 }
 
+/// Whether each stage of each replica has so many ranks, all of the same layers. They are in order.
+bool have_all_ranks(const std::vector<ShardPlacement>& shards, std::size_t ranks) {
+  if (shards.size() % ranks != 0) return false;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const ShardPlacement& shard = shards[i];
+    const ShardPlacement& first = shards[i - i % ranks];
+    if (shard.tp_rank != i % ranks || shard.replica != first.replica ||
+        shard.stage != first.stage || shard.first_layer != first.first_layer ||
+        shard.last_layer != first.last_layer)
+      return false;
+  }
+  return true;
+}
+
 void put_peer(Out& out, wire::Peer::Builder wire, const Peer& peer) {
   wire.setNode(peer.id.value);
   wire.setIncarnation(peer.incarnation.value);
@@ -185,6 +201,10 @@ Load get(In& in, wire::Load::Reader wire) {
   Load message;
   message.placement = get_placement(in, wire.getPlacement());
   message.engine = get_engine(in, wire.getEngine());
+  if (in.ok())
+    in.require(have_all_ranks(message.placement.shards,
+                              static_cast<std::size_t>(message.engine.tensor_parallel_size)),
+               "a stage does not have all of its ranks");
   const auto peers = wire.getPeers();
   in.require(peers.size() <= limits::kNodesMax, "a cluster has too many nodes");
   message.peers = in.list<Peer>(peers, [&](auto w) { return get_peer(in, w); });

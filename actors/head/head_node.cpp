@@ -20,6 +20,7 @@
 #include "model/checkpoint.h"
 #include "model/forward/step_memory.h"
 #include "model/spec/sizes.h"
+#include "model/spec/split_model.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
@@ -222,13 +223,13 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.engine = options.engine;
   out.vocab_size = checkpoint.spec().vocab;
   out.expert_groups = checkpoint.spec().expert_groups();
-  out.costs = [checkpoint = options.checkpoint](Numerics n) {
-    return model_costs(checkpoint->spec(), n);
-  };
-  out.compute = [checkpoint = options.checkpoint, engine = options.engine](
-                    Numerics n, int threads, std::int32_t tokens) mutable {
+  const auto ranks = std::make_shared<const std::vector<ModelSpec>>(split_into(
+      checkpoint.spec(), static_cast<std::uint32_t>(options.engine.tensor_parallel_size)));
+  out.costs = [ranks](Numerics n) { return model_costs(*ranks, n); };
+  out.compute = [ranks, engine = options.engine](Numerics n, int threads,
+                                                 std::int32_t tokens) mutable {
     engine.max_num_batched_tokens = tokens;
-    return compute_costs(checkpoint->spec(), step_load(engine, n, threads));
+    return compute_costs(*ranks, step_load(engine, n, threads));
   };
   out.random = fill_random;
   out.incarnation = options.incarnation;

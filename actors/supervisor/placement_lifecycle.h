@@ -13,6 +13,7 @@
 #include "actors/supervisor/proofs.h"
 #include "actors/supervisor/service.h"
 #include "actors/supervisor/versions.h"
+#include "model/placement/small_devices.h"
 
 namespace troupe {
 

@@ -71,7 +71,7 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
   for (const auto& [id, member] : members.all()) {
     HeldPieces& held = input.held[id];
     for (const auto& range : member.inventory.held_shards)
-      held.shards.emplace_back(range.first, range.last);
+      held.shards.push_back({range.first, range.last, range.rank});
     for (const auto& layer : member.inventory.held_experts)
       held.experts[layer.layer].insert(layer.experts.begin(), layer.experts.end());
     if (member.inventory.tier_memory > 0 && member.state != MemberState::kDraining)

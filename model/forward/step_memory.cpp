@@ -241,12 +241,21 @@ StepLoad step_load(const EngineOptions& engine, Numerics numerics, int threads) 
   return load;
 }
 
-ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load) {
-  return {load.rows, spec.top_k(),
-          [&spec, load](std::int32_t first, std::int32_t last) {
-            return shard_memory_bytes(spec, first, last, load);
+ComputeCosts compute_costs(std::span<const ModelSpec> ranks, const StepLoad& load) {
+  return {load.rows, ranks.front().top_k(),
+          [ranks, load](std::int32_t first, std::int32_t last) {
+            std::uint64_t most = 0;
+            for (const ModelSpec& rank : ranks)
+              most = std::max(most, shard_memory_bytes(rank, first, last, load));
+            return most;
           },
-          [&spec, load](std::int64_t pairs) { return group_memory_bytes(spec, load, pairs); }};
+          [ranks, load](std::int64_t pairs) {
+            return group_memory_bytes(ranks.front(), load, pairs);  // experts are whole
+          }};
+}
+
+ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load) {
+  return compute_costs(std::span(&spec, 1), load);
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "model/placement/compute_room.h"
 #include "model/spec/model_spec.h"
@@ -37,7 +38,10 @@ std::uint64_t group_memory_bytes(const ModelSpec& spec, const StepLoad& load, st
 
 /// The largest step of a replica on devices of so many threads; max_model_len is resolved.
 StepLoad step_load(const EngineOptions& engine, Numerics numerics, int threads);
-/// The two as the planner wants them. `spec` must outlive it.
+/// The two as the planner wants them, of the tensor-parallel rank that takes most. `ranks` must
+/// outlive it.
+ComputeCosts compute_costs(std::span<const ModelSpec> ranks, const StepLoad& load);
+/// Of a model that is not split.
 ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load);
 
 }  // namespace troupe

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/byte_size.h"
+#include "runtime/limits.h"
+
 namespace troupe {
 namespace {
 
@@ -15,6 +18,10 @@ std::string sentence(const std::string& raise, const std::vector<std::string>& l
 }
 
 }  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  return std::to_string(bytes) + " bytes (" + format_byte_size(bytes) + ")";
+}
 
 std::string advice_for_experts(const EngineOptions& engine) {
   if (engine.redundant_experts == 0) return sentence("", {});
@@ -31,7 +38,11 @@ std::string advice_for_shards(const EngineOptions& engine, const ShardNeed& need
   if (engine.data_parallel_size > 1) lower.push_back("--data-parallel-size");
   if (engine.redundant_experts > 0) lower.push_back("--redundant-experts");
   const bool can_be_cut = engine.pipeline_parallel_size < static_cast<std::int64_t>(need.layers);
-  return sentence(can_be_cut ? "--pipeline-parallel-size" : "", lower);
+  const bool can_be_split =
+      engine.tensor_parallel_size < static_cast<std::int32_t>(limits::kTensorRanksMax);
+  std::string raise = can_be_split ? "--tensor-parallel-size" : "";
+  if (can_be_cut) raise += std::string(can_be_split ? " or " : "") + "--pipeline-parallel-size";
+  return sentence(raise, lower);
 }
 
 }  // namespace troupe

@@ -8,6 +8,9 @@
 
 namespace troupe {
 
+/// "1048576 bytes (1 MiB)".
+std::string bytes_text(std::uint64_t bytes);
+
 /// What helps where memory is short for experts, as a sentence. Only flags are named whose change
 /// is possible and could help.
 std::string advice_for_experts(const EngineOptions& engine);

@@ -8,9 +8,9 @@
 
 #include "model/placement/advice.h"
 #include "model/placement/compute_room.h"
+#include "model/placement/rank_seats.h"
 #include "model/placement/spread_experts.h"
 #include "model/placement/stages.h"
-#include "runtime/byte_size.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -18,23 +18,14 @@ namespace {
 
 constexpr std::int64_t kStagesMax = 1 << 12;    // shard_index() gives them 12 bits
 constexpr std::int64_t kReplicasMax = 1 << 16;  // and replicas 16
-constexpr std::size_t kMissingNamedMax = 8;
 constexpr std::size_t kFewReplicas = 8;
-
-std::string bytes_text(std::uint64_t bytes) {
-  return std::to_string(bytes) + " bytes (" + format_byte_size(bytes) + ")";
-}
 
 Status check_input(const PlacementInput& input) {
   const auto& e = input.engine;
   const auto layers = static_cast<std::int64_t>(input.model.layers.size());
   if (layers == 0) return invalid_argument("The model has no layers to place.");
   if (input.devices.empty()) return unavailable("There is no device to place the model on.");
-  if (e.tensor_parallel_size != 1) {
-    return invalid_argument("--tensor-parallel-size " + std::to_string(e.tensor_parallel_size) +
-                            " is not supported yet; use 1 and spread the model with "
-                            "--pipeline-parallel-size.");
-  }
+  if (Status s = check_tensor_size(e.tensor_parallel_size); !s) return s;
   if (e.pipeline_parallel_size < 1 || e.pipeline_parallel_size > std::min(layers, kStagesMax)) {
     return invalid_argument("--pipeline-parallel-size " + std::to_string(e.pipeline_parallel_size) +
                             " must be from 1 to the model's number of layers, " +
@@ -59,11 +50,18 @@ Status check_input(const PlacementInput& input) {
   return {};
 }
 
+std::size_t shards_of_replica(const EngineOptions& engine) {
+  return static_cast<std::size_t>(engine.pipeline_parallel_size) *
+         static_cast<std::size_t>(engine.tensor_parallel_size);
+}
+
 /// Devices in order, and what is on them so far.
 class Planner {
  public:
   Planner(const PlacementInput& input, std::vector<Stage> stages)
-      : input_(input), stages_(std::move(stages)) {
+      : input_(input),
+        stages_(std::move(stages)),
+        ranks_(static_cast<std::size_t>(input.engine.tensor_parallel_size)) {
     devices_ = input.devices;
     std::sort(devices_.begin(), devices_.end(),
               [](const auto& a, const auto& b) { return a.device < b.device; });
@@ -165,12 +163,18 @@ class Planner {
     return all - std::min(all, compute_[d]);
   }
 
-  bool holds(std::size_t d, const Stage& stage) const {
-    const auto held = input_.held_shards.find(devices_[d].device.node);
+  bool holds(NodeId node, const Stage& stage, std::size_t rank) const {
+    const auto held = input_.held_shards.find(node);
     if (held == input_.held_shards.end()) return false;
-    const auto& ranges = held->second;
-    return std::find(ranges.begin(), ranges.end(), std::pair(stage.first, stage.last)) !=
-           ranges.end();
+    const HeldShard shard{stage.first,
+                          stage.last,
+                          {static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks_)}};
+    return std::find(held->second.begin(), held->second.end(), shard) != held->second.end();
+  }
+  std::size_t held_ranks(NodeId node, const Stage& stage) const {
+    std::size_t count = 0;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) count += holds(node, stage, rank) ? 1 : 0;
+    return count;
   }
 
   /// An id that no kept replica has and no new one was given.
@@ -185,58 +189,99 @@ class Planner {
     return id;
   }
 
-  /// Each shard goes to the device with the fewest shards that has room for it, among equals to one
-  /// that has its weights in memory, then to the first; so they go round while there is room, and
-  /// stages that follow each other share a node.
+  /// Shards go to the devices with the fewest that have room for them (rank_seats.h); so they go
+  /// round while there is room, and stages that follow each other share a node.
   Status place_shards(std::size_t replicas) {
     count_compute();
     for (std::size_t r = 0; r < replicas; ++r) {
       ids_.push_back(new_id());
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        const Stage& stage = stages_[s];
-        const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
-        std::optional<std::size_t> chosen, roomiest;  // the latter has no room to compute
-        for (std::size_t d = 0; d < devices_.size(); ++d) {
-          if (shard_room(d) < need || input_.closed.contains(devices_[d].device)) continue;
-          if (compute_lacks(d, need, stage) > 0) {
-            if (!roomiest || compute_lacks(d, need, stage) < compute_lacks(*roomiest, need, stage))
-              roomiest = d;
-            continue;
-          }
-          const auto rank = [&](std::size_t i) {
-            return std::pair(shards_on_[i], !holds(i, stage));
-          };
-          if (!chosen || rank(d) < rank(*chosen)) chosen = d;
-        }
-        if (!chosen && roomiest)
-          return lacks_room_to_compute(*input_.compute, devices_[*roomiest].device,
-                                       compute_[*roomiest] + stage.compute_bytes,
-                                       compute_lacks(*roomiest, need, stage));
-        if (!chosen) return no_room(r, s);
-        free_[*chosen] -= need;
-        compute_[*chosen] += stage.compute_bytes;
-        ++shards_on_[*chosen];
-        shard_device_.push_back(*chosen);
-        placement_.shards.push_back({ids_.back(), static_cast<std::uint32_t>(s), 0, stage.first,
-                                     stage.last, devices_[*chosen].device});
-      }
+      for (std::size_t s = 0; s < stages_.size(); ++s)
+        if (Status placed = place_stage(r, s); !placed) return placed;
     }
     return {};
   }
 
-  Error no_room(std::size_t replica, std::size_t s) const {
+  /// Its ranks: on different devices as far as there are enough, else on these in turn.
+  Status place_stage(std::size_t replica, std::size_t s) {
     const Stage& stage = stages_[s];
-    const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
+    std::vector<std::size_t> devices;
+    while (devices.size() < ranks_) {
+      const auto seats = best_seats(open_seats(stage), ranks_ - devices.size());
+      if (seats.empty()) return no_room(replica, s, devices.size());
+      for (const Seat& seat : seats) {
+        free_[seat.device] -= need_of(stage);
+        compute_[seat.device] += stage.compute_bytes;
+        ++shards_on_[seat.device];
+        devices.push_back(seat.device);
+      }
+    }
+    std::sort(devices.begin(), devices.end());  // neighbours among the ranks lie side by side
+    devices = by_rank(std::move(devices), stage);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      shard_device_.push_back(devices[rank]);
+      placement_.shards.push_back({ids_.back(), static_cast<std::uint32_t>(s),
+                                   static_cast<std::uint32_t>(rank), stage.first, stage.last,
+                                   devices_[devices[rank]].device});
+    }
+    return {};
+  }
+
+  static std::uint64_t need_of(const Stage& stage) {
+    return saturating_add(stage.weight_bytes, stage.least_kv);
+  }
+
+  /// Devices with room for one more shard of the stage.
+  std::vector<Seat> open_seats(const Stage& stage) const {
+    const std::uint64_t need = need_of(stage);
+    std::vector<Seat> seats;
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      if (shard_room(d) < need || input_.closed.contains(devices_[d].device)) continue;
+      if (compute_lacks(d, need, stage) > 0) continue;
+      const NodeId node = devices_[d].device.node;
+      const bool known = !seats.empty() && seats.back().node == node;
+      seats.push_back(
+          {d, node, shards_on_[d], known ? seats.back().held : held_ranks(node, stage)});
+    }
+    return seats;
+  }
+
+  /// In the order of the ranks: each on a node that has its weights in memory, if one of these has.
+  std::vector<std::size_t> by_rank(std::vector<std::size_t> devices, const Stage& stage) const {
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      const auto from = devices.begin() + static_cast<std::ptrdiff_t>(rank);
+      const auto holder = std::find_if(from, devices.end(), [&](std::size_t d) {
+        return holds(devices_[d].device.node, stage, rank);
+      });
+      if (holder != devices.end()) std::rotate(from, holder, holder + 1);
+    }
+    return devices;
+  }
+
+  /// Of the first rank that has none.
+  Error no_room(std::size_t replica, std::size_t s, std::size_t rank) const {
+    const Stage& stage = stages_[s];
+    const std::uint64_t need = need_of(stage);
+    std::optional<std::size_t> roomiest;  // it only has no room to compute
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      if (shard_room(d) >= need && !input_.closed.contains(devices_[d].device) &&
+          (!roomiest || compute_lacks(d, need, stage) < compute_lacks(*roomiest, need, stage)))
+        roomiest = d;
+    if (roomiest)
+      return lacks_room_to_compute(*input_.compute, devices_[*roomiest].device,
+                                   compute_[*roomiest] + stage.compute_bytes,
+                                   compute_lacks(*roomiest, need, stage));
     std::size_t most = 0;
     for (std::size_t d = 0; d < devices_.size(); ++d)
       if (shard_room(d) > shard_room(most)) most = d;
     const std::uint64_t lacking = need - std::min(need, shard_room(most));
     return resource_exhausted(
         "Replica " + std::to_string(replica) + " does not fit: layers " +
-        std::to_string(stage.first) + "-" + std::to_string(stage.last) + " need " +
-        bytes_text(stage.weight_bytes) + " of weights and " + bytes_text(stage.least_kv) +
-        " of KV cache, and the device with the most room, " + to_string(devices_[most].device) +
-        ", lacks " + bytes_text(lacking) + ". " +
+        std::to_string(stage.first) + "-" + std::to_string(stage.last) +
+        (ranks_ > 1 ? ", rank " + std::to_string(rank) + " of " + std::to_string(ranks_) + ","
+                    : "") +
+        " need " + bytes_text(stage.weight_bytes) + " of weights and " +
+        bytes_text(stage.least_kv) + " of KV cache, and the device with the most room, " +
+        to_string(devices_[most].device) + ", lacks " + bytes_text(lacking) + ". " +
         advice_for_shards(input_.engine,
                           {input_.model.layers.size(), stage.sequence_bytes, lacking}));
   }
@@ -250,14 +295,13 @@ class Planner {
     }
     for (std::size_t r = 0; r < replicas; ++r) {
       std::uint64_t blocks = limits::kStepBlocksMax;
-      for (std::size_t s = 0; s < stages_.size(); ++s) {
-        const std::size_t d = shard_device_[r * stages_.size() + s];
-        blocks = std::min(blocks, shard_blocks(stages_[s], d));
-      }
+      const std::size_t first = r * stages_.size() * ranks_;
+      for (std::size_t i = 0; i < stages_.size() * ranks_; ++i)
+        blocks = std::min(blocks, shard_blocks(stages_[i / ranks_], shard_device_[first + i]));
       const std::uint64_t sequence =
           ceil_div(input_.engine.max_model_len, input_.engine.block_size);
       if (blocks < sequence) return cache_too_small();
-      const NodeId node = devices_[shard_device_[r * stages_.size()]].device.node;
+      const NodeId node = devices_[shard_device_[first]].device.node;
       placement_.replicas.push_back({ids_[r], node, static_cast<std::int32_t>(blocks)});
     }
     return {};
@@ -296,13 +340,14 @@ class Planner {
   }
 
   const PlacementInput& input_;
-  std::vector<Stage> stages_;
+  std::vector<Stage> stages_;  // each is that of every rank
+  std::size_t ranks_;          // of a stage
   std::vector<PlacementDevice> devices_;
   std::vector<std::uint64_t> free_;        // of each device
   std::vector<std::uint64_t> taken_;       // of that, until the new replicas serve
   std::vector<std::uint64_t> compute_;     // what computing takes on each, as far as it is placed
   std::vector<std::size_t> shards_on_;     // of each device
-  std::vector<std::size_t> shard_device_;  // of each new shard, index into devices_
+  std::vector<std::size_t> shard_device_;  // of each new shard in order, index into devices_
   std::vector<std::uint32_t> ids_;         // of the new replicas
   std::size_t replicas_ = 0;               // with those that are kept
   Placement placement_;
@@ -315,73 +360,6 @@ std::uint64_t kv_block_bytes(const PlacementInput& input, std::int32_t first, st
   const std::uint64_t token =
       input.model.kv_bytes_per_token_layer * layers + input.model.kv_bytes_per_token;
   return saturating_mul(token, static_cast<std::uint64_t>(input.engine.block_size));
-}
-
-std::vector<std::int32_t> expert_layers(const ModelCosts& model) {
-  std::vector<std::int32_t> layers;
-  for (std::size_t i = 0; i < model.layers.size() && model.num_experts > 0; ++i)
-    if (model.layers[i].has_experts) layers.push_back(static_cast<std::int32_t>(i));
-  return layers;
-}
-
-ExpertShares shares_of(const ModelCosts& model, std::int32_t redundant,
-                       const std::map<DeviceRef, std::uint64_t>& room) {
-  ShareInput input;
-  input.layers = expert_layers(model).size();
-  input.experts = static_cast<std::size_t>(model.num_experts);
-  input.redundant = static_cast<std::size_t>(redundant);
-  const std::uint64_t each = std::max<std::uint64_t>(1, model.expert_bytes);
-  for (const auto& [device, bytes] : room) input.room.push_back(bytes / each);
-  return expert_shares(input);
-}
-
-Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
-                        const std::map<DeviceRef, std::uint64_t>& room) {
-  const ExpertShares shares = shares_of(model, engine.redundant_experts, room);
-  const std::uint64_t all = expert_layers(model).size() * shares.copies;
-  std::string missing =
-      "all together lack " + bytes_text(saturating_mul(shares.lacking, model.expert_bytes));
-  std::size_t named = 0, d = 0;
-  for (const auto& [device, bytes] : room) {
-    const std::uint64_t count = all / room.size() + (d++ < all % room.size() ? 1 : 0);
-    const std::uint64_t need = saturating_mul(count, model.expert_bytes);
-    if (need <= bytes || named++ >= kMissingNamedMax) continue;
-    missing += "; " + to_string(device) + " lacks " + bytes_text(need - bytes) + " for its " +
-               std::to_string(count) + " experts of " + bytes_text(model.expert_bytes) + " each";
-  }
-  if (named > kMissingNamedMax)
-    missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
-  return resource_exhausted("The model's experts do not fit: " + missing + ". " +
-                            advice_for_experts(engine));
-}
-
-SmallDevices small_devices(const PlacementInput& input) {
-  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  const bool experts = !expert_layers(input.model).empty();
-  const std::uint64_t expert = experts ? input.model.expert_bytes : kNever;
-  const std::uint64_t expert_compute =
-      input.compute && experts && input.devices.size() > 1
-          ? group_bytes(*input.compute, 1, 1, input.model.num_experts)
-          : 0;
-  std::uint64_t stage_least = kNever, stage_compute = kNever;
-  for (const Stage& stage : make_stages(input)) {
-    const std::uint64_t need = saturating_add(stage.weight_bytes, stage.least_kv);
-    stage_least = std::min(stage_least, need);
-    stage_compute = std::min(stage_compute, saturating_add(need, stage.compute_bytes));
-  }
-  SmallDevices small;
-  for (const auto& d : input.devices) {
-    const std::uint64_t plannable = plannable_bytes(d.memory_total);
-    const bool holds_stage = plannable >= stage_least;
-    if (holds_stage && d.memory_total >= stage_compute) continue;
-    const bool holds_expert =
-        plannable >= expert && d.memory_total >= saturating_add(expert, expert_compute);
-    if (!holds_expert)
-      small.useless.push_back(d.device);
-    else if (holds_stage)
-      small.experts_only.push_back(d.device);
-  }
-  return small;
 }
 
 Result<Placement> plan_placement(const PlacementInput& input) {
@@ -409,7 +387,7 @@ Result<Placement> plan_replicas(const PlacementInput& input, const ExpertLayout&
                     [&](const auto& d) { return !input.closed.contains(d.device); }));
   const std::size_t wanted =
       counted ? static_cast<std::size_t>(input.engine.data_parallel_size)
-              : std::clamp<std::size_t>(open / stages.size(), 1,
+              : std::clamp<std::size_t>(open / shards_of_replica(input.engine), 1,
                                         static_cast<std::size_t>(kReplicasMax) - 1);
   const std::size_t most = wanted - std::min(wanted, kept);
   const std::size_t least = counted ? most : kept > 0 ? 0 : 1;
@@ -451,7 +429,7 @@ std::int64_t cache_blocks(const Placement& placement) {
 
 Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout& lay_out) {
   auto placement = plan_replicas(input, lay_out);
-  if (!placement || input.engine.pipeline_parallel_size == 1) return placement;
+  if (!placement || shards_of_replica(input.engine) == 1) return placement;
   std::map<std::string, std::uint64_t> largest;
   for (const auto& d : input.devices)
     if (!input.closed.contains(d.device))

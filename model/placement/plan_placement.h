@@ -6,14 +6,14 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "model/placement/expert_shares.h"
+#include "model/placement/expert_room.h"
 #include "model/placement/model_costs.h"
 #include "runtime/engine_options.h"
 #include "runtime/placement.h"
 #include "runtime/result.h"
+#include "runtime/tensor_rank.h"
 
 namespace troupe {
 
@@ -26,6 +26,14 @@ struct PlacementDevice {
   DeviceRef device;
   std::string kind = "cpu";  ///< cpu | cuda
   std::uint64_t memory_total = 0;
+};
+
+/// Weights of layers `first` to `last`, both included, as one tensor-parallel rank has them.
+struct HeldShard {
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+  TensorRank rank = {};
+  bool operator==(const HeldShard&) const = default;
 };
 
 struct PlacementInput {
@@ -43,16 +51,20 @@ struct PlacementInput {
   std::map<DeviceRef, std::uint64_t> taken;
   std::uint32_t next_replica = 0;  ///< id of the first new replica, unless a kept one has it
   /// Shards that a node has in memory: it gets such a shard rather than another node.
-  std::map<NodeId, std::vector<std::pair<std::int32_t, std::int32_t>>> held_shards;
+  std::map<NodeId, std::vector<HeldShard>> held_shards;
 };
 
 /// Decides which device holds what. Pure: the same devices, in whatever order, give the same
 /// placement, so that a node that comes back finds its own weights in its part.
 ///
-/// - Replicas: --data-parallel-size, or as many as fit up to one for each --pipeline-parallel-size
-///   devices. Shards go to devices in turn and may share one.
+/// - Replicas: --data-parallel-size, or as many as fit up to one for each
+///   --pipeline-parallel-size x --tensor-parallel-size devices. Shards go to devices in turn and
+///   may share one.
 /// - A replica's stages are contiguous ranges of layers with the least possible heaviest stage, in
 /// bytes.
+/// - Each stage is --tensor-parallel-size shards, its ranks: on different devices where there are
+///   enough (rank_seats.h says which), else several share one. `model` and `compute` say what a
+///   rank takes. A replica's node is that of rank 0 of its first stage.
 /// - Experts: every layer has num_experts + --redundant-experts copies over all devices, as even as
 ///   there is room (expert_shares.h). Copies of one expert are on different devices, and on
 ///   different nodes where it can be; copies that would find no other device are left out.
@@ -82,20 +94,6 @@ Result<Placement> plan_placement(const PlacementInput& input, const ExpertLayout
 /// What a block of the KV cache takes in a shard of the layers from the first to the last, which is
 /// included.
 std::uint64_t kv_block_bytes(const PlacementInput& input, std::int32_t first, std::int32_t last);
-/// The layers with routed experts, ascending.
-std::vector<std::int32_t> expert_layers(const ModelCosts& model);
-/// What the shares would be of a cluster with that room, in bytes on each device.
-ExpertShares shares_of(const ModelCosts& model, std::int32_t redundant,
-                       const std::map<DeviceRef, std::uint64_t>& room);
-/// Says what is missing where; no share fits in that room.
-Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
-                        const std::map<DeviceRef, std::uint64_t>& room);
-/// Devices that can hold no stage, or none and no expert either, with what `compute` asks beside.
-struct SmallDevices {
-  std::vector<DeviceRef> useless;
-  std::vector<DeviceRef> experts_only;  ///< that could hold a stage, if not compute beside it
-};
-SmallDevices small_devices(const PlacementInput& input);
 
 /// What a placement puts on one device, in bytes.
 struct DeviceUse {

@@ -11,8 +11,8 @@ namespace troupe {
 
 /// What a node still has in memory, placed there or not.
 struct HeldPieces {
-  std::vector<std::pair<std::int32_t, std::int32_t>> shards;  ///< first and last layer
-  std::map<std::int32_t, std::set<std::int32_t>> experts;     ///< by layer
+  std::vector<HeldShard> shards;
+  std::map<std::int32_t, std::set<std::int32_t>> experts;  ///< by layer
 };
 
 /// The cluster as it is now, and what is in force.

@@ -5,7 +5,8 @@
 namespace troupe {
 namespace {
 
-/// Who of a replica talks to whom: its node to all, and each stage to the next.
+/// Who of a replica talks to whom: its node to all, the ranks of a stage to each other, and each
+/// rank to that of the next stage.
 void add_replica_peers(const Placement& placement, NodeId node, std::set<NodeId>& peers) {
   std::map<std::uint32_t, NodeId> homes;
   for (const auto& replica : placement.replicas) homes[replica.id] = replica.node;
@@ -13,12 +14,17 @@ void add_replica_peers(const Placement& placement, NodeId node, std::set<NodeId>
     if (a == node) peers.insert(b);
     if (b == node) peers.insert(a);
   };
-  const ShardPlacement* before = nullptr;
-  for (const auto& shard : placement.shards) {  // by (replica, stage, tp_rank)
+  const auto& shards = placement.shards;
+  for (std::size_t i = 0; i < shards.size(); ++i) {  // by (replica, stage, tp_rank)
+    const ShardPlacement& shard = shards[i];
     if (const auto home = homes.find(shard.replica); home != homes.end())
       link(home->second, shard.device.node);
-    if (before && before->replica == shard.replica) link(before->device.node, shard.device.node);
-    before = &shard;
+    for (std::size_t j = i + 1; j < shards.size(); ++j) {
+      const ShardPlacement& other = shards[j];
+      if (other.replica != shard.replica || other.stage > shard.stage + 1) break;
+      if (other.stage == shard.stage || other.tp_rank == shard.tp_rank)
+        link(shard.device.node, other.device.node);
+    }
   }
 }
 

@@ -58,8 +58,8 @@ std::uint64_t model_bytes(const ModelSpec& spec, Numerics numerics) {
   std::uint64_t bytes = shard_bytes(spec, numerics, 0, spec.num_layers() - 1);
   for (const LayerSpec& layer : spec.layers)
     if (layer.has_experts())
-      bytes += static_cast<std::uint64_t>(layer.experts.gate.experts) *
-               expert_bytes(layer, numerics);
+      bytes +=
+          static_cast<std::uint64_t>(layer.experts.gate.experts) * expert_bytes(layer, numerics);
   return bytes;
 }
 
@@ -75,6 +75,21 @@ ModelCosts model_costs(const ModelSpec& spec, Numerics numerics) {
   costs.kv_bytes_per_token_layer = kv_bytes_per_token_layer(spec, numerics);
   costs.kv_bytes_per_token = sizeof(TokenId);
   return costs;
+}
+
+ModelCosts model_costs(std::span<const ModelSpec> ranks, Numerics numerics) {
+  assert(!ranks.empty());
+  ModelCosts most = model_costs(ranks.front(), numerics);
+  for (const ModelSpec& rank : ranks.subspan(1)) {
+    const ModelCosts costs = model_costs(rank, numerics);
+    for (std::size_t layer = 0; layer < most.layers.size(); ++layer)
+      most.layers[layer].bytes = std::max(most.layers[layer].bytes, costs.layers[layer].bytes);
+    most.embedding_bytes = std::max(most.embedding_bytes, costs.embedding_bytes);
+    most.head_bytes = std::max(most.head_bytes, costs.head_bytes);
+    most.kv_bytes_per_token_layer =
+        std::max(most.kv_bytes_per_token_layer, costs.kv_bytes_per_token_layer);
+  }
+  return most;
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "model/placement/model_costs.h"
 #include "model/spec/model_spec.h"
@@ -27,5 +28,7 @@ std::uint64_t model_bytes(const ModelSpec& spec, Numerics numerics);
 
 /// The same as the planner wants it.
 ModelCosts model_costs(const ModelSpec& spec, Numerics numerics);
+/// Of tensor-parallel ranks of one model: each number the largest of any of them.
+ModelCosts model_costs(std::span<const ModelSpec> ranks, Numerics numerics);
 
 }  // namespace troupe

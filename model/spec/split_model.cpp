@@ -142,4 +142,11 @@ ModelSpec split_model(const ModelSpec& whole, TensorRank rank) {
   return model;
 }
 
+std::vector<ModelSpec> split_into(const ModelSpec& whole, std::uint32_t size) {
+  std::vector<ModelSpec> ranks;
+  for (std::uint32_t rank = 0; rank < size; ++rank)
+    ranks.push_back(split_model(whole, TensorRank{rank, size}));
+  return ranks;
+}
+
 }  // namespace troupe

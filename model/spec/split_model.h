@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "model/spec/model_spec.h"
 #include "runtime/tensor_rank.h"
 
@@ -15,6 +18,9 @@ namespace troupe {
 /// into as many as it can, and several ranks compute the same part. Keys and values of fewer heads
 /// than parts lie on several ranks, as MLA's latents do on all.
 ModelSpec split_model(const ModelSpec& whole, TensorRank rank);
+
+/// What each of `size` ranks has, in their order.
+std::vector<ModelSpec> split_into(const ModelSpec& whole, std::uint32_t size);
 
 /// Which of `ways` equal parts this rank has; the first rank that has it speaks for it.
 constexpr std::uint32_t part_of(TensorRank rank, std::uint32_t ways) {

@@ -85,7 +85,7 @@ def test_help_and_version_of_the_program(troupe):
         ([*GENERATE, "--max-num-batched-tokens", 0], "--max-num-batched-tokens"),
         ([*GENERATE, "--kv-cache-memory", "lots"], "--kv-cache-memory"),
         ([*GENERATE, "--kv-cache-dtype", "int3"], "--kv-cache-dtype"),
-        ([*GENERATE, "--tensor-parallel-size", 2], "--tensor-parallel-size"),
+        ([*GENERATE, "--tensor-parallel-size", 3], "--tensor-parallel-size"),
         ([*GENERATE, "--pipeline-parallel-size", 9], "--pipeline-parallel-size"),
         ([*GENERATE, "--redundant-experts", -1], "--redundant-experts"),
         ([*GENERATE, "--request-timeout", 0], "--request-timeout"),

@@ -264,6 +264,24 @@ TEST_CASE("values that make no sense are refused") {
   CHECK(refusal(load) != "");
   load.placement.shards = {{0, 1, 0, 0, 1, {}}, {0, 0, 0, 2, 3, {}}};
   CHECK(refusal(load) != "");
+  load.engine.tensor_parallel_size = 3;
+  load.placement.shards = {};
+  CHECK(refusal(load) != "");
+  load.engine.tensor_parallel_size = 2;
+  load.placement.shards = {{0, 0, 0, 0, 1, {}}, {0, 0, 1, 0, 1, {}}};
+  CHECK(refusal(load) == "");
+  const std::vector<std::vector<ShardPlacement>> without_all_ranks = {
+      {{0, 0, 0, 0, 1, {}}},
+      {{0, 0, 0, 0, 1, {}}, {0, 0, 2, 0, 1, {}}},
+      {{0, 0, 0, 0, 1, {}}, {0, 0, 1, 0, 2, {}}},
+      {{0, 0, 0, 0, 1, {}}, {0, 1, 1, 0, 1, {}}},
+      {{0, 0, 0, 0, 1, {}}, {1, 0, 1, 0, 1, {}}},
+      {{0, 0, 0, 0, 1, {}}, {0, 0, 1, 0, 1, {}}, {0, 1, 0, 2, 3, {}}},
+  };
+  for (const auto& shards : without_all_ranks) {
+    load.placement.shards = shards;
+    CHECK(refusal(load) != "");
+  }
 }
 
 TEST_CASE("a payload must match its rows") {

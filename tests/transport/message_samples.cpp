@@ -48,7 +48,12 @@ Placement placement() {
   return {kVersion,
           Numerics::kBf16,
           {{0, NodeId{2}, 1000}, {1, NodeId{5}, 2000}},
-          {{0, 0, 0, 0, 30, device}, {0, 1, 0, 31, 60, other}, {1, 0, 1, 0, 60, other}},
+          {{0, 0, 0, 0, 30, device},
+           {0, 0, 1, 0, 30, other},
+           {0, 1, 0, 31, 60, other},
+           {0, 1, 1, 31, 60, device},
+           {1, 0, 0, 0, 60, other},
+           {1, 0, 1, 0, 60, other}},
           {{3, {{0, device}, {255, other}}}, {4, {{7, other}}}},
           {{3, {{0, other}}}}};
 }
@@ -98,8 +103,8 @@ GenerationEvent generation_event() {
 std::vector<Message> membership_samples() {
   const ReplicaReport replica{1, 2, 3, 40, 4, 5, 6};
   return {
-      Greeting{{1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kBf16KvFp8,
-               1ull << 63},
+      Greeting{
+          {1, 3}, "cluster", "0.1.0", "/models/v3", "abcdef", Numerics::kBf16KvFp8, 1ull << 63},
       Join{{1, 2},
            "0.1.0",
            "host",
@@ -111,7 +116,7 @@ std::vector<Message> membership_samples() {
            NodeId{7},
            "cluster",
            1ull << 39,
-           {{0, 30}, {31, 60}},
+           {{0, 30, {1, 2}}, {31, 60}},
            {{3, {0, 1, 255}}, {4, {7}}},
            1ull << 37,
            "net://10.0.0.2:1",

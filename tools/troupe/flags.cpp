@@ -34,10 +34,12 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   add("--seed", flags.seed, "Seed of requests that have none (default: drawn)");
   add("--request-timeout", o.request_timeout_s,
       "Longest a request may take, seconds (default: 600)");
-  add("--tensor-parallel-size", o.tensor_parallel_size, "Only 1 for now");
-  add("--pipeline-parallel-size", o.pipeline_parallel_size, "Shards a replica (default: 1)");
+  add("--tensor-parallel-size", o.tensor_parallel_size,
+      "Devices that share every layer of a replica: 1, 2, 4 or 8 (default: 1)");
+  add("--pipeline-parallel-size", o.pipeline_parallel_size,
+      "Parts that a replica's layers are cut into, one after the other (default: 1)");
   add("--data-parallel-size", o.data_parallel_size,
-      "Replicas (default: one a device, as far as they fit)");
+      "Replicas (default: as many as there are devices for and as fit)");
   add("--redundant-experts", o.redundant_experts,
       "Extra copies of experts in every layer (default: 0)");
   add("--numerics", flags.numerics,

@@ -119,7 +119,7 @@ TEST_CASE("a cluster that cannot start says why") {
   SUBCASE("block size") { options.engine.block_size = 0, expected = "--block-size"; }
   SUBCASE("sequences") { options.engine.max_num_seqs = -1, expected = "--max-num-seqs"; }
   SUBCASE("threads") { options.threads = -1, expected = "threads"; }
-  SUBCASE("parallel") { options.engine.tensor_parallel_size = 2, expected = "--tensor-parallel"; }
+  SUBCASE("parallel") { options.engine.tensor_parallel_size = 3, expected = "--tensor-parallel"; }
   SUBCASE("memory") { options.device_memory = 1 << 20, expected = "bytes"; }
   const auto cluster = Cluster::start(options);
   REQUIRE(!cluster.ok());

@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 
+#include "model/placement/small_devices.h"
 #include "tests/model/placement/plan_checks.h"
 
 // Devices that hold as much or as little as they like.

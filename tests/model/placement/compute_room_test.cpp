@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/placement/replan.h"
+#include "model/placement/small_devices.h"
 #include "tests/model/placement/plan_checks.h"
 
 // Room to compute beside weights and caches, on devices of all sizes.

@@ -46,20 +46,26 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// Every replica has all layers, each stage all of its ranks, in order.
 inline void check_layers(const PlacementInput& in, const Placement& p) {
+  const auto ranks = static_cast<std::uint32_t>(in.engine.tensor_parallel_size);
   std::map<std::uint32_t, std::int32_t> next;
-  std::map<std::uint32_t, std::uint32_t> stage;
+  std::map<std::uint32_t, std::uint32_t> shards;
+  const ShardPlacement* before = nullptr;
   for (const auto& s : p.shards) {
-    CHECK(s.first_layer == next[s.replica]);
+    const std::uint32_t index = shards[s.replica]++;
+    CHECK(s.stage == index / ranks);
+    CHECK(s.tp_rank == index % ranks);
+    CHECK(s.first_layer == (s.tp_rank == 0 ? next[s.replica] : before->first_layer));
     CHECK(s.last_layer >= s.first_layer);
-    CHECK(s.stage == stage[s.replica]++);
-    CHECK(s.tp_rank == 0);
+    if (s.tp_rank > 0) CHECK(s.last_layer == before->last_layer);
     next[s.replica] = s.last_layer + 1;
+    before = &s;
   }
   CHECK(next.size() == p.replicas.size());
   for (const auto& r : p.replicas) {
     CHECK(next[r.id] == static_cast<std::int32_t>(in.model.layers.size()));
-    CHECK(stage[r.id] == static_cast<std::uint32_t>(in.engine.pipeline_parallel_size));
+    CHECK(shards[r.id] == static_cast<std::uint32_t>(in.engine.pipeline_parallel_size) * ranks);
     const auto first = std::find_if(p.shards.begin(), p.shards.end(),
                                     [&](const auto& s) { return s.replica == r.id; });
     CHECK(first->device.node == r.node);

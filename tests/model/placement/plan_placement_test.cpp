@@ -51,12 +51,15 @@ TEST_CASE("every combination of sizes works on any number of devices") {
   for (int nodes = 1; nodes <= 4; ++nodes) {
     for (int pp = 1; pp <= 5; ++pp) {
       for (int dp = 0; dp <= 5; ++dp) {
-        for (const int redundant : {0, 8, 40}) {
+        for (const auto& [tp, redundant] :
+             {std::pair{1, 0}, {1, 8}, {1, 40}, {2, 8}, {4, 0}, {8, 40}}) {
           auto in = small_input(nodes, 1 + nodes % 2);
+          in.engine.tensor_parallel_size = tp;
           in.engine.pipeline_parallel_size = pp;
           in.engine.data_parallel_size = dp;
           in.engine.redundant_experts = redundant;
           CAPTURE(nodes);
+          CAPTURE(tp);
           CAPTURE(pp);
           CAPTURE(dp);
           const auto p = plan_placement(in);
@@ -165,7 +168,8 @@ TEST_CASE("flags that cannot be are named") {
     const char* flag;
   };
   const Case cases[] = {
-      {[](PlacementInput& i) { i.engine.tensor_parallel_size = 2; }, "--tensor-parallel-size 2"},
+      {[](PlacementInput& i) { i.engine.tensor_parallel_size = 3; },
+       "--tensor-parallel-size must be 1, 2, 4 or 8, not 3"},
       {[](PlacementInput& i) { i.engine.pipeline_parallel_size = 6; },
        "--pipeline-parallel-size 6"},
       {[](PlacementInput& i) { i.engine.pipeline_parallel_size = 0; },
@@ -216,16 +220,20 @@ TEST_CASE("what does not fit is said in bytes and where") {
     CHECK_MESSAGE(
         contains(p.error().message, "node-1/0, lacks " + std::to_string(need - room) + " bytes"),
         p.error().message);
-    CHECK(contains(p.error().message, "Add devices or memory, or raise --pipeline-parallel-size."));
+    CHECK(contains(
+        p.error().message,
+        "Add devices or memory, or raise --tensor-parallel-size or --pipeline-parallel-size."));
     in.engine.redundant_experts = 1;
     in.engine.data_parallel_size = 2;
     CHECK(contains(plan_placement(in).error().message,
-                   "raise --pipeline-parallel-size, or lower --data-parallel-size or "
+                   "raise --tensor-parallel-size or --pipeline-parallel-size, or lower "
+                   "--data-parallel-size or "
                    "--redundant-experts."));
     in.engine.redundant_experts = 0;
     in.engine.data_parallel_size = 1;
     in.engine.max_model_len = 1 << 20;  // a fifth of 800 MiB of KV cache a stage
     in.engine.pipeline_parallel_size = static_cast<std::int32_t>(in.model.layers.size());
+    in.engine.tensor_parallel_size = 8;
     CHECK(contains(plan_placement(in).error().message,
                    "Add devices or memory, or lower --max-model-len."));
   }
@@ -329,6 +337,7 @@ TEST_CASE("random inputs: every rule holds or the error names bytes") {
     in.engine.pipeline_parallel_size = static_cast<std::int32_t>(pick(1, layers));
     in.engine.data_parallel_size = static_cast<std::int32_t>(pick(0, 4));
     in.engine.redundant_experts = static_cast<std::int32_t>(pick(0, 1) ? 0 : pick(0, 60));
+    in.engine.tensor_parallel_size = seed % 2 == 0 ? 1 : 1 << pick(0, 3);
     CAPTURE(seed);
     const auto p = plan_placement(in);
     if (p.ok()) {

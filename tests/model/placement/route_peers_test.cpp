@@ -22,12 +22,25 @@ Placement three_stages() {
 TEST_CASE("only those that routes use are peers") {
   const Placement placement = three_stages();
   using Nodes = std::set<NodeId>;
-  CHECK(route_peers(placement, kA) == Nodes{kB, kC});          // its shards
+  CHECK(route_peers(placement, kA) == Nodes{kB, kC});              // its shards
   CHECK(route_peers(placement, kB) == Nodes{kA, kC, kD, kE, kF});  // and D asks its expert
   CHECK(route_peers(placement, kC) == Nodes{kA, kB});
   CHECK(route_peers(placement, kD) == Nodes{kB, kE, kF});
   CHECK(route_peers(placement, kE) == Nodes{kB, kD});
   CHECK(route_peers(placement, NodeId{9}).empty());
+}
+
+TEST_CASE("ranks of a stage are peers, and each rank of the next stage's") {
+  Placement placement;
+  placement.replicas = {{0, kA, 10}};
+  placement.shards = {{0, 0, 0, 0, 0, {kA, 0}}, {0, 0, 1, 0, 0, {kB, 0}}, {0, 1, 0, 1, 1, {kC, 0}},
+                      {0, 1, 1, 1, 1, {kD, 0}}, {0, 2, 0, 2, 2, {kE, 0}}, {0, 2, 1, 2, 2, {kF, 0}}};
+  using Nodes = std::set<NodeId>;
+  CHECK(route_peers(placement, kA) == Nodes{kB, kC, kD, kE, kF});  // the replica's node
+  CHECK(route_peers(placement, kB) == Nodes{kA, kD});
+  CHECK(route_peers(placement, kC) == Nodes{kA, kD, kE});
+  CHECK(route_peers(placement, kD) == Nodes{kA, kB, kC, kF});
+  CHECK(route_peers(placement, kF) == Nodes{kA, kD, kE});
 }
 
 TEST_CASE("peers are mutual") {
