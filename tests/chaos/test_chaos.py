@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 
-# Together some 100 seconds. Layouts in which a loss takes different things along: replicas and
+# Together some 120 seconds. Layouts in which a loss takes different things along: replicas and
 # experts; only some experts, as the others have copies; replicas of several workers. Small chunks, so that
 # faults fall into prompts.
 RUNS = [
@@ -17,6 +17,7 @@ RUNS = [
     pytest.param(2, 20, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
                  id="two copies of each expert, small chunks"),
     pytest.param(3, 20, ["--pipeline-parallel-size", "2"], id="replicas of two shards"),
+    pytest.param(4, 20, ["--tensor-parallel-size", "2"], id="tensor-parallel ranks"),
 ]  # fmt: skip
 
 

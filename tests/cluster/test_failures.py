@@ -13,6 +13,7 @@ from running import DEMO, V2_LITE, Cluster, at_once, generate, run, wait_until
 
 LONG = 1200
 SPREAD = ["--pipeline-parallel-size", 2, "--data-parallel-size", 1]
+RANKS = ["--tensor-parallel-size", 2]
 
 
 def long_requests(cluster, count=4):
@@ -47,8 +48,9 @@ def assert_all_finished(cluster, answers):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_killed_worker(cluster, which):
-    cluster.up(DEMO, *SPREAD)
+@pytest.mark.parametrize("layout", [SPREAD, RANKS], ids=["a stage", "a rank"])
+def test_a_killed_worker(cluster, layout, which):
+    cluster.up(DEMO, *layout)
     nodes = cluster.ready_nodes()
     finish = long_requests(cluster)
     os.kill(nodes[which]["pid"], signal.SIGKILL)

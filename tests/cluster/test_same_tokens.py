@@ -34,8 +34,8 @@ class Layout:
         return f"{self.workers} workers {self.flags}".replace(" --", " ")
 
 
-# Every size that must not matter appears with both of its values: pipeline 1, 2 and 3, data 1 and 2,
-# redundant experts 0 and 8, blocks of 4 and 16, steps of 16 and 2048 tokens.
+# Every size that must not matter appears with several of its values: tensor 1, 2, 4 and 8, pipeline 1,
+# 2 and 3, data 1 and 2, redundant experts 0 and 8, blocks of 4 and 16, steps of 16 and 2048 tokens.
 LAYOUTS = [
     Layout(2, "--block-size 4 --max-num-batched-tokens 16", crowd=True),
     Layout(2, "--pipeline-parallel-size 2 --data-parallel-size 1 --redundant-experts 8"),
@@ -47,12 +47,27 @@ LAYOUTS = [
     Layout(3, "--pipeline-parallel-size 3 --data-parallel-size 1", crowd=True),
     Layout(2, "--data-parallel-size 1 --block-size 4 --redundant-experts 8", preempts=True, crowd=True),
     Layout(3, "--data-parallel-size 2 --pipeline-parallel-size 2", crowd=True),
+    Layout(2, "--tensor-parallel-size 2", crowd=True),
+    Layout(
+        3,
+        "--tensor-parallel-size 4 --pipeline-parallel-size 2 --redundant-experts 8 "
+        "--max-num-batched-tokens 16 --block-size 4",
+    ),
 ]
 EVERYTHING = LAYOUTS[2]
+RANKS = LAYOUTS[-1]
+EIGHT = Layout(2, "--tensor-parallel-size 8", preempts=True, crowd=True)
 CASES = [
     *((model, "bf16", layout) for model in (V3, V2_LITE, DEMO) for layout in LAYOUTS),
     *((model, "reference", layout) for model in (V3, DEMO) for layout in (EVERYTHING, LAYOUTS[4])),
     (DEMO, "bf16+kv_fp8", EVERYTHING),
+    *((model, "bf16", EIGHT) for model in (V3, DEMO, GOLDEN / "v3-awq")),
+    (V3, "reference", RANKS),
+    (DEMO, "bf16+kv_fp8", RANKS),
+    *(
+        (GOLDEN / name, "bf16", RANKS)
+        for name in ("v3-fp8", "v3-int4", "v3-fp8-ue8m0", "gpt-oss", "glm4-moe", "qwen3-moe", "llama")
+    ),
     *((model, "avx512_bf16", EVERYTHING) for model in (V3, DEMO) if computed_here("avx512_bf16")),
     *(
         (GOLDEN / name, "bf16", EVERYTHING)
