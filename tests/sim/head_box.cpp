@@ -62,6 +62,7 @@ SupervisorOptions HeadBox::options() {
   options.engine.max_num_seqs = shape.max_seqs;
   options.engine.max_num_batched_tokens = shape.max_batched;
   options.engine.pipeline_parallel_size = shape.pipeline;
+  options.engine.tensor_parallel_size = shape.tensor;
   options.engine.data_parallel_size = shape.replicas;
   options.engine.redundant_experts = shape.redundant;
   options.costs = [](Numerics) { return costs(); };

@@ -49,6 +49,9 @@ Shape make_shape(Loop& random) {
     shape.starts.push_back(random.chance(80) ? random.pick_ms(0, 300) : random.pick_ms(500, 5000));
   if (random.chance(25))
     shape.small_worker = static_cast<int>(random.pick(0, shape.starts.size() - 1));
+  // A rank takes as much memory here as one that has all of its layers.
+  if (random.chance(35)) shape.tensor = random.chance(70) ? 2 : 4;
+  shape.device_memory *= static_cast<unsigned>(shape.tensor);
   return shape;
 }
 
@@ -56,7 +59,8 @@ Shape make_shape(Loop& random) {
 bool can_do_without_one(const Shape& shape) {
   const int small = shape.small_worker >= 0 ? 1 : 0;
   const int devices = (shape.workers - 1 - small) * shape.devices;
-  return devices >= shape.pipeline && shape.device_memory >= 16'000;
+  return devices >= shape.pipeline &&
+         shape.device_memory >= 16'000 * static_cast<unsigned>(shape.tensor);
 }
 
 Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
@@ -194,7 +198,8 @@ std::string to_string(const History& history) {
                      std::to_string(s.device_memory) + " bytes (worker " +
                      std::to_string(s.small_worker) + " a quarter), at least " +
                      std::to_string(s.min_devices) + " devices, pipeline " +
-                     std::to_string(s.pipeline) + ", replicas " + std::to_string(s.replicas) +
+                     std::to_string(s.pipeline) + ", tensor-parallel ranks " +
+                     std::to_string(s.tensor) + ", replicas " + std::to_string(s.replicas) +
                      ", redundant experts " + std::to_string(s.redundant) + ", tier " +
                      std::to_string(s.tier_memory) + ", " +
                      std::to_string(history.requests.size()) + " requests\n";

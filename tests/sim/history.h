@@ -80,6 +80,7 @@ struct Shape {
   std::uint64_t tier_memory = 0;
   int min_devices = 1;
   int pipeline = 1;
+  int tensor = 1;
   int replicas = 0;  ///< as --data-parallel-size
   int redundant = 0;
   int block_size = 4;
