@@ -48,6 +48,24 @@ std::span<const std::uint32_t> ExpertRoutes::copies(std::int32_t layer, std::int
   return std::span(copies_).subspan(first_[place], first_[place + 1] - first_[place]);
 }
 
+ExpertRanks expert_ranks(const ExpertRoutes& routes, std::span<const DeviceRef> rank_devices) {
+  ExpertRanks ranks(routes.layers(), routes.experts());
+  std::vector<std::optional<std::uint32_t>> numbers;
+  for (const DeviceRef& device : rank_devices) numbers.push_back(routes.number_of(device));
+  std::vector<std::uint32_t> able;
+  for (std::int32_t layer = 0; layer < routes.layers(); ++layer)
+    for (std::int32_t expert = 0; expert < routes.experts(); ++expert) {
+      const auto copies = routes.copies(layer, expert);
+      able.clear();
+      for (std::uint32_t rank = 0; rank < numbers.size(); ++rank)
+        if (numbers[rank] && std::binary_search(copies.begin(), copies.end(), *numbers[rank]))
+          able.push_back(rank);
+      if (!able.empty())
+        ranks.set(layer, expert, able[static_cast<std::size_t>(layer + expert) % able.size()]);
+    }
+  return ranks;
+}
+
 std::optional<std::uint32_t> choose_copy(std::span<const std::uint32_t> copies, std::uint64_t turn,
                                          const CopyView& view) {
   for (const std::uint8_t avoided : {0, 1}) {

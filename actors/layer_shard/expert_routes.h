@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "model/forward/expert_ranks.h"
 #include "runtime/placement.h"
 
 namespace troupe {
@@ -20,6 +21,8 @@ class ExpertRoutes {
   /// All that hold a copy of anything, in rising order: a device's number is its place here.
   std::span<const DeviceRef> devices() const { return devices_; }
   std::optional<std::uint32_t> number_of(const DeviceRef& device) const;
+  std::int32_t layers() const { return layers_; }
+  std::int32_t experts() const { return experts_; }
   /// Numbers, in rising order; empty when the layer or the expert is unknown.
   std::span<const std::uint32_t> copies(std::int32_t layer, std::int32_t expert) const;
 
@@ -32,6 +35,10 @@ class ExpertRoutes {
   std::vector<std::uint32_t> first_;   // [layers * experts + 1] where the copies of each begin
   std::vector<std::uint32_t> copies_;  // numbers
 };
+
+/// Which of the tensor-parallel ranks on these devices computes each expert. Of several whose
+/// devices have it they take turns by its number.
+ExpertRanks expert_ranks(const ExpertRoutes& routes, std::span<const DeviceRef> rank_devices);
 
 /// What the choice among an expert's copies goes by; arrays by a device's number.
 struct CopyView {

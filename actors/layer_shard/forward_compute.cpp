@@ -160,8 +160,7 @@ Status ForwardCompute::advance(Run& run) {
   const std::shared_ptr<ShardNews> news = run.news.lock();
   Listener listener(options_.counter.get(), run.id, run.cut, *news);
   for (;;) {
-    // Experts that were found here are computed here, also when ranks are heard in between.
-    if (run.step.at != Step::At::kShared) run.set = device_.experts();
+    run.set = device_.experts();
     const Cut cut = forward_.advance(run.step, *run.set, listener);
     if (cut == Cut::kRanks) {
       const Result<bool> here = exchange(run, news);
@@ -169,6 +168,8 @@ Status ForwardCompute::advance(Run& run) {
       if (*here) continue;
       return {};
     }
+    if (cut == Cut::kCorrupt)
+      return corrupt("A tensor-parallel rank sent outputs of experts that do not fit.");
     if (cut == Cut::kExperts && run.step.any_here()) {
       run.pairs = run.step.pairs();
       device_.pool().join(run, news);
@@ -244,7 +245,7 @@ bool ForwardCompute::hears_ranks(TimePoint now) const {
 }
 
 void ForwardCompute::Run::computed(const Status& done) {
-  goes_on = done.ok() && step.missing.empty();
+  goes_on = done.ok() && (step.among_ranks || step.missing.empty());
   if (goes_on) return;
   news.lock()->computed(id, done.ok() ? ComputeOutcome{} : failed_with(done.error()));
 }

@@ -102,6 +102,7 @@ void LayerShard::on(DevicesAvoided avoided, TimePoint, Effects&) {
 }
 
 void LayerShard::on(RoutesChanged changed, TimePoint now, Effects& effects) {
+  if (!ranks_.empty()) effects.add(UseRoutes{changed.routes});
   fail(calls_.on_routes(std::move(changed), now, effects), effects);
 }
 

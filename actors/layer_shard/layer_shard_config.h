@@ -19,6 +19,7 @@ struct LayerShardConfig {
   std::optional<Ref<LayerShardInbox>> previous;  ///< of the stage before; none on the first
   std::optional<Ref<LayerShardInbox>> next;      ///< of the next stage; none on the last
   std::vector<Ref<LayerShardInbox>> ranks{};     ///< that share its layers, by tensor-parallel rank
+  std::vector<DeviceRef> rank_devices{};         ///< theirs, in the same order
   TensorRank rank{};                             ///< its own
   std::uint32_t replica_id = 0;
   DeviceRef device;

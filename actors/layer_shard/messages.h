@@ -89,6 +89,11 @@ struct GiveUpStep {
   StepId step;
 };
 
+/// From now on ranks deal experts out by these routes.
+struct UseRoutes {
+  std::shared_ptr<const ExpertRoutes> routes;
+};
+
 /// Tell the Replica that a step goes on, if the device makes progress: its job runs there, or
 /// waits.
 struct SayProgress {
@@ -96,6 +101,7 @@ struct SayProgress {
   StepProgress progress;
 };
 
-using ShardEffects = Effects<BeginStep, ResumeStep, ReleaseStep, GiveUpStep, SayProgress>;
+using ShardEffects =
+    Effects<BeginStep, ResumeStep, ReleaseStep, GiveUpStep, UseRoutes, SayProgress>;
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "actors/layer_shard/messages.h"
+#include "model/forward/expert_ranks.h"
 #include "runtime/clock.h"
 #include "transport/collectives/collective.h"
 
@@ -29,6 +30,8 @@ class ShardCompute {
 
   /// Before anything else, if its layers are shared by tensor-parallel ranks: how it reaches them.
   virtual void use(std::shared_ptr<Collective> ranks) = 0;
+  /// Which of the ranks computes each expert, from now on.
+  virtual void deal(std::shared_ptr<const ExpertRanks> ranks) = 0;
   /// False while a step has waited for other ranks for longer than limits::kExpertSilence. Any
   /// thread.
   virtual bool hears_ranks(TimePoint now) const = 0;

@@ -26,10 +26,14 @@ struct ShardHands::Seat final : ShardNews {
 
 ShardHands::ShardHands(Host& host, const LayerShardConfig& config, Device& device,
                        std::unique_ptr<ShardCompute> compute, const Life& life)
-    : host_(&host),
+    : rank_devices_(config.rank_devices),
+      host_(&host),
       device_(&device),
       seat_(new Seat{life, host.post(), config.self, std::move(compute)}) {
-  if (!config.rank.alone()) seat_->compute->use(reach_ranks(host.post(), config));
+  if (config.rank.alone()) return;
+  seat_->compute->use(reach_ranks(host.post(), config));
+  seat_->compute->deal(
+      std::make_shared<const ExpertRanks>(expert_ranks(*config.routes, rank_devices_)));
 }
 
 ShardHands::~ShardHands() {
@@ -63,6 +67,11 @@ void ShardHands::carry_out(ReleaseStep&& release, const LayerShard&) {
 /// The step's blocks may be another sequence's soon.
 void ShardHands::carry_out(GiveUpStep&& given_up, const LayerShard&) {
   end_of([seat = seat_, step = given_up.step] { seat->compute->give_up(step); });
+}
+
+void ShardHands::carry_out(UseRoutes&& use, const LayerShard&) {
+  end_of([seat = seat_, ranks = std::make_shared<const ExpertRanks>(expert_ranks(
+                            *use.routes, rank_devices_))] { seat->compute->deal(ranks); });
 }
 
 /// A device that stands still says nothing, and the Replica's patience ends.

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "actors/base/host.h"
 #include "actors/device/device.h"
@@ -27,6 +28,7 @@ class ShardHands {
   void carry_out(ResumeStep&& resume, const LayerShard& shard);
   void carry_out(ReleaseStep&& release, const LayerShard& shard);
   void carry_out(GiveUpStep&& given_up, const LayerShard& shard);
+  void carry_out(UseRoutes&& use, const LayerShard& shard);
   void carry_out(SayProgress&& say, const LayerShard& shard);
 
  private:
@@ -35,6 +37,7 @@ class ShardHands {
   void end_of(std::function<void()> job);
 
   struct Seat;  // what jobs share: post, self, compute, life
+  std::vector<DeviceRef> rank_devices_;
   Host* host_;
   Device* device_;
   std::shared_ptr<Seat> seat_;

@@ -128,6 +128,7 @@ Status Serving::plan_neighbours(const ShardPlacement& placement, const Preparati
       auto rank = shard_address(other, of);
       if (!rank.ok()) return rank.error();
       config.ranks.push_back(*rank);
+      config.rank_devices.push_back(other.device);
     }
     if (other.tp_rank != placement.tp_rank) continue;
     const bool before = other.stage + 1 == placement.stage;

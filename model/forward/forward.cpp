@@ -14,6 +14,7 @@
 #include "model/forward/head.h"
 #include "model/forward/layer_run.h"
 #include "model/forward/rank_cuts.h"
+#include "model/forward/rank_experts.h"
 #include "model/rope_table.h"
 #include "runtime/xxh3.h"
 
@@ -30,7 +31,8 @@ struct Forward::Impl {
             spec.positions_max, std::int64_t{kv.num_blocks()} * kv.block_size()))),
         rope(spec.rope, positions),
         rope_table(rope.table()),
-        ranks(spec) {
+        ranks(spec),
+        rank_experts(spec, ranks) {
     if (last_stage()) head.emplace(spec, *weights, cache, options.pool->threads());
   }
 
@@ -53,12 +55,15 @@ struct Forward::Impl {
   void make_room(Step& step);
 
   /// The parts of a step. Each does what it can, and says what the step goes on with.
-  enum class Next { kGoesOn, kExperts, kRanks };
+  enum class Next { kGoesOn, kExperts, kAnswers, kRanks, kCorrupt };
   Next part(Step& step, const ExpertSet& experts, ForwardListener& listener);
   Next embed(Step& step);
   Next attend(const LayerRun& run);
   Next feed_forward(const LayerRun& run, const ExpertSet& experts, ForwardListener& listener);
-  Next add_up_experts(const LayerRun& run);
+  Next shared_experts(const LayerRun& run);
+  Next take_outputs(const LayerRun& run, ForwardListener& listener);
+  Next ask_late(Step& step, ForwardListener& listener);
+  Next add_up_own(const LayerRun& run);
   Next logits(Step& step);
   void end_embedding(Step& step);
   Next add_sum(Step& step, std::uint32_t ways, const float* bias, Step::At rows_heard);
@@ -79,7 +84,9 @@ struct Forward::Impl {
   const RopeTables rope;
   const kernels::RopeTable rope_table;
   RankCuts ranks;
-  std::optional<OutputHead> head;  // on the last stage
+  RankExperts rank_experts;
+  std::shared_ptr<const ExpertRanks> expert_ranks;  // may be null
+  std::optional<OutputHead> head;                   // on the last stage
 };
 
 Forward::Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache& cache,
@@ -88,6 +95,10 @@ Forward::Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weig
 Forward::~Forward() = default;
 
 std::size_t Forward::scratch_bytes() const { return impl_->stream.scratch().bytes(); }
+
+void Forward::use(std::shared_ptr<const ExpertRanks> ranks) {
+  impl_->expert_ranks = std::move(ranks);
+}
 
 Status Forward::begin(Step& step, const StepPlanBody& plan, const float* hidden) {
   try {
@@ -105,8 +116,12 @@ Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& list
         break;
       case Impl::Next::kExperts:
         return Cut::kExperts;
+      case Impl::Next::kAnswers:
+        return Cut::kAnswers;
       case Impl::Next::kRanks:
         return Cut::kRanks;
+      case Impl::Next::kCorrupt:
+        return Cut::kCorrupt;
     }
   return Cut::kDone;
 }
@@ -145,13 +160,18 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
     case At::kMlp:
       step.at = At::kEndOfLayer;
       return add_sum(step, run_of(step).spec.inner_ways, nullptr, At::kGathered);
-    case At::kShared:
-      ranks.take_sum(stream, step, run_of(step).spec.inner_ways, nullptr,
-                     step.branch.part(step.own_first, step.own_rows), step.own_first);
-      step.at = At::kExperts;
-      return step.own_rows > 0 ? Next::kExperts : Next::kGoesOn;
     case At::kExperts:
-      return add_up_experts(run_of(step));
+      if (!ranks.alone()) {
+        rank_experts.send(step, run_of(step).spec);
+        return to_ranks(step, At::kOutputs);
+      }
+      gather(run_of(step), step.hidden, 0);
+      step.at = At::kEndOfLayer;
+      return Next::kGoesOn;
+    case At::kOutputs:
+      return take_outputs(run_of(step), listener);
+    case At::kAnswers:
+      return step.late.empty() ? add_up_own(run_of(step)) : ask_late(step, listener);
     case At::kGathered:
       ranks.take_rows(step, step.hidden);
       step.at = At::kEndOfLayer;
@@ -253,35 +273,68 @@ Forward::Impl::Next Forward::Impl::tell_rows(Step& step, Step::At heard) {
 Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const ExpertSet& experts,
                                                 ForwardListener& listener) {
   Step& step = run.step;
-  const bool routed = run.spec.has_experts();
   note_canary(step);
   kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kPostNorm), spec.norm_eps,
                     step.normed);
-  if (routed && step.own_rows > 0) choose_experts(run, experts, listener);
+  if (run.spec.has_experts()) {
+    choose_experts(run, experts, listener);
+    return shared_experts(run);
+  }
   if (run.spec.inner_ways > 1) {
     const kernels::Tensor out = ranks.outgoing(step, step.rows, step.width);
     kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
-    ranks.send_sum(step, run.spec.inner_ways, routed || ranks.scatters(step.rows));
-    return to_ranks(step, routed ? Step::At::kShared : Step::At::kMlp);
+    ranks.send_sum(step, run.spec.inner_ways, ranks.scatters(step.rows));
+    return to_ranks(step, Step::At::kMlp);
   }
-  if (!routed) {
-    kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, step.branch);
-    kernels::residual_add(stream, step.branch, step.hidden);
+  kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, step.branch);
+  kernels::residual_add(stream, step.branch, step.hidden);
+  step.at = Step::At::kEndOfLayer;
+  return Next::kGoesOn;
+}
+
+/// Before the routed ones, whose questions travel meanwhile.
+Forward::Impl::Next Forward::Impl::shared_experts(const LayerRun& run) {
+  Step& step = run.step;
+  const kernels::Tensor out = ranks.alone() ? step.branch : rank_experts.outgoing(step, run.spec);
+  if (run.spec.inner > 0) kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
+  step.at = Step::At::kExperts;
+  return ranks.alone() || step.any_here() ? Next::kExperts : Next::kGoesOn;
+}
+
+/// All ranks add up all rows where they have all outputs; else each its own.
+Forward::Impl::Next Forward::Impl::take_outputs(const LayerRun& run, ForwardListener& listener) {
+  using Found = RankExperts::Found;
+  Step& step = run.step;
+  const Found found = rank_experts.take(step, run.spec);
+  if (found == Found::kCorrupt) return Next::kCorrupt;
+  const bool all = found == Found::kAll;
+  if (run.spec.inner_ways > 1)
+    rank_experts.join_shared(stream, step, run.spec,
+                             all ? step.branch : step.branch.part(step.own_first, step.own_rows));
+  if (all) {
+    gather(run, step.hidden, 0);
     step.at = Step::At::kEndOfLayer;
     return Next::kGoesOn;
   }
-  step.at = Step::At::kExperts;
-  if (step.own_rows == 0) return Next::kGoesOn;
-  shared_experts(run);
-  return Next::kExperts;
+  if (found == Found::kOwn) return add_up_own(run);
+  if (step.missing.empty()) return ask_late(step, listener);
+  step.at = Step::At::kAnswers;
+  return Next::kAnswers;
 }
 
-/// A rank adds up its own rows, and tells the others.
-Forward::Impl::Next Forward::Impl::add_up_experts(const LayerRun& run) {
+/// What another rank was expected to compute and did not.
+Forward::Impl::Next Forward::Impl::ask_late(Step& step, ForwardListener& listener) {
+  step.missing = std::exchange(step.late, {});
+  listener.on_missing(step);
+  step.at = Step::At::kAnswers;
+  return Next::kAnswers;
+}
+
+Forward::Impl::Next Forward::Impl::add_up_own(const LayerRun& run) {
   Step& step = run.step;
-  gather(run, step.hidden.part(step.own_first, step.own_rows));
+  gather(run, step.hidden.part(step.own_first, step.own_rows), step.own_first);
   step.at = Step::At::kEndOfLayer;
-  return ranks.alone() ? Next::kGoesOn : tell_rows(step, Step::At::kGathered);
+  return tell_rows(step, Step::At::kGathered);
 }
 
 Forward::Impl::Next Forward::Impl::logits(Step& step) {
@@ -312,13 +365,18 @@ void Forward::Impl::choose_experts(const LayerRun& run, const ExpertSet& set,
                                    ForwardListener& listener) {
   Step& step = run.step;
   route(run);
-  listener.on_routed(step.layer, step.expert_ids);
-  step.missing.clear();
-  for (std::size_t i = 0; i < step.expert_ids.size(); ++i) {
-    const auto pair = static_cast<std::int64_t>(i);
-    if (!set.has({step.layer, step.expert_ids[i]}))
-      step.missing.push_back({static_cast<std::int32_t>(pair / step.top_k),
-                              static_cast<std::int32_t>(pair % step.top_k), step.expert_ids[i]});
+  const auto top_k = static_cast<std::size_t>(step.top_k);
+  listener.on_routed(step.layer, std::span<const std::int32_t>(step.expert_ids)
+                                     .subspan(static_cast<std::size_t>(step.own_first) * top_k,
+                                              static_cast<std::size_t>(step.own_rows) * top_k));
+  if (!ranks.alone()) {
+    rank_experts.deal(step, set, expert_ranks.get());
+  } else {
+    step.missing.clear();
+    for (std::size_t i = 0; i < step.expert_ids.size(); ++i)
+      if (!set.has({step.layer, step.expert_ids[i]}))
+        step.missing.push_back({static_cast<std::int32_t>(i / top_k),
+                                static_cast<std::int32_t>(i % top_k), step.expert_ids[i]});
   }
   if (!step.missing.empty()) listener.on_missing(step);
 }
@@ -369,6 +427,7 @@ void Forward::Impl::list_rows(Step& step) {
     }
   }
   step.rows = static_cast<std::int64_t>(step.tokens.size());
+  step.among_ranks = !ranks.alone();
   step.own_first = ranks.first_row(step.rows);
   step.own_rows = ranks.own_rows(step.rows);
   step.width = spec.hidden;
@@ -380,8 +439,7 @@ void Forward::Impl::list_rows(Step& step) {
 void Forward::Impl::make_room(Step& step) {
   const auto rows = static_cast<std::size_t>(step.rows);
   const auto numbers = rows * static_cast<std::size_t>(step.width);
-  const auto own_rows = static_cast<std::size_t>(step.own_rows);
-  const auto pairs = own_rows * static_cast<std::size_t>(step.top_k);
+  const auto pairs = rows * static_cast<std::size_t>(step.top_k);
   const auto room = [&](Grown<float>& buffer) {
     return kernels::host_tensor(buffer.at_least(numbers), DType::kF32, step.rows, step.width);
   };
@@ -394,13 +452,14 @@ void Forward::Impl::make_room(Step& step) {
   step.pair_rows.resize(pairs);
   step.pair_outputs.resize(pairs);
   if (pairs == 0) return;
-  step.wire = kernels::host_tensor(step.wire_room.at_least(own_rows * step.wire_row_bytes),
-                                   wire_type(stream.numerics()), step.own_rows, step.width);
-  std::byte* outputs = step.outputs_room.at_least(pairs * step.wire_row_bytes);
+  step.wire = kernels::host_tensor(step.wire_room.at_least(rows * step.wire_row_bytes),
+                                   wire_type(stream.numerics()), step.rows, step.width);
+  const std::size_t own_pairs = pairs / rows * static_cast<std::size_t>(step.own_rows);
+  std::byte* outputs = step.outputs_room.at_least(own_pairs * step.wire_row_bytes);
   for (std::size_t i = 0; i < pairs; ++i) {
     step.pair_rows[i] =
         step.wire_row(static_cast<std::int32_t>(i) / static_cast<std::int32_t>(step.top_k));
-    step.pair_outputs[i] = outputs + i * step.wire_row_bytes;
+    if (ranks.alone()) step.pair_outputs[i] = outputs + i * step.wire_row_bytes;
   }
 }
 

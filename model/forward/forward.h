@@ -6,6 +6,7 @@
 
 #include "kernels/stream.h"
 #include "model/expert_set.h"
+#include "model/forward/expert_ranks.h"
 #include "model/forward/step.h"
 #include "model/kv_cache.h"
 #include "model/spec/model_spec.h"
@@ -17,7 +18,9 @@ namespace troupe {
 /// What a step waits for when advance() returns.
 enum class Cut : std::uint8_t {
   kExperts,  ///< have all Step::pairs() computed, here and elsewhere, then advance() again
+  kAnswers,  ///< have the outputs of Step::missing, which other devices compute, then advance()
   kRanks,    ///< have Step::exchange carried out among the tensor-parallel ranks, then advance()
+  kCorrupt,  ///< what another rank sent does not fit; the step is over
   kDone,     ///< Step::hidden goes to the next stage, or Step::results to the Replica
 };
 
@@ -37,17 +40,21 @@ class ForwardListener {
 ///
 ///     begin ──► advance ──► kExperts ──► outputs of the chosen experts ───┐
 ///                  ▲  ├───► kRanks ────► parts of the other ranks ────────┤
+///                  │  ├───► kAnswers ──► experts beyond the ranks ─────────┤
 ///                  │  └───► kDone                                         │
 ///                  └──────────────────────────────────────────────────────┘
 ///
-/// A tensor-parallel rank computes its part of the model that split_model() makes (`spec`), and asks
-/// for the experts of its own rows.
+/// A tensor-parallel rank computes its part of the model that split_model() makes (`spec`). At kExperts
+/// its device computes for the rows of all ranks; kAnswers is what no rank has.
 class Forward {
  public:
   /// `spec` and `cache` must outlive it.
   Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache& cache,
           const kernels::Stream::Options& stream);
   ~Forward();
+
+  /// Which rank computes which experts from now on; null: none for another one.
+  void use(std::shared_ptr<const ExpertRanks> ranks);
 
   /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before
   /// sent, [rows, hidden] float32; null on the first stage. `plan` must stay until the step is

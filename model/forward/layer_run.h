@@ -39,13 +39,10 @@ void grouped_attention(const LayerRun& run, const kernels::Tensor& x, const kern
 // A layer with routed experts, x = step.normed: route, then their outputs come from wherever the
 // experts are, then gather.
 
-// All are of the rows whose experts this rank asks for: all rows, where there is one rank.
-
 /// Chooses every row's experts and rounds what they will read.
 void route(const LayerRun& run);
-/// step.branch = the shared experts' output, if the layer has any.
-void shared_experts(const LayerRun& run);
-/// h += shared, then += each expert's weighted output by rising expert id. h [own_rows, hidden].
-void gather(const LayerRun& run, const kernels::Tensor& h);
+/// h += shared (step.branch, if the layer has any), then += each expert's weighted output by rising
+/// expert id. h: rows `first` and on.
+void gather(const LayerRun& run, const kernels::Tensor& h, std::int64_t first);
 
 }  // namespace troupe

@@ -44,7 +44,10 @@ RankCuts::RankCuts(const ModelSpec& model)
       })) {}
 
 kernels::Tensor RankCuts::outgoing(Step& step, std::int64_t rows, std::int64_t width) {
-  const std::size_t bytes = bytes_of(rows, width);
+  return kernels::host_tensor(room(step, bytes_of(rows, width)), DType::kF32, rows, width);
+}
+
+std::byte* RankCuts::room(Step& step, std::size_t bytes) {
   step.exchange.own.reset();
   auto room = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& buffer) {
     return buffer.use_count() == 1 && buffer->size() >= bytes;
@@ -56,7 +59,7 @@ kernels::Tensor RankCuts::outgoing(Step& step, std::int64_t rows, std::int64_t w
     room = std::prev(buffers_.end());
   }
   step.exchange.own = *room;
-  return kernels::host_tensor((*room)->data(), DType::kF32, rows, width);
+  return (*room)->data();
 }
 
 void RankCuts::clear(Step& step) const {

@@ -25,6 +25,12 @@ class RankCuts {
 
   bool alone() const { return model_.rank.alone(); }
   bool leads() const { return model_.rank.rank == 0; }
+  std::int64_t first_row(std::int64_t rows, std::uint32_t rank) const {
+    return rows * rank / model_.rank.size;
+  }
+  std::int64_t own_rows(std::int64_t rows, std::uint32_t rank) const {
+    return first_row(rows, rank + 1) - first_row(rows, rank);
+  }
   /// Rows of a step that are this rank's.
   std::int64_t first_row(std::int64_t rows) const { return first_row(rows, model_.rank.rank); }
   std::int64_t own_rows(std::int64_t rows) const { return own_rows(rows, model_.rank.rank); }
@@ -32,6 +38,10 @@ class RankCuts {
   /// Room for what this rank has to say next: [rows, width] float32. One of the calls below that
   /// send follows.
   kernels::Tensor outgoing(Step& step, std::int64_t rows, std::int64_t width);
+
+  /// The same in bytes; and a new exchange, in which nothing goes anywhere yet.
+  std::byte* room(Step& step, std::size_t bytes);
+  void clear(Step& step) const;
 
   /// Whether a sum that all ranks need is made by each for its own rows, which it then sends to the
   /// others: two exchanges, but each rank receives twice the rows instead of once for every rank.
@@ -72,17 +82,10 @@ class RankCuts {
  private:
   using Rows = std::function<std::int64_t(std::uint32_t rank)>;
 
-  std::int64_t first_row(std::int64_t rows, std::uint32_t rank) const {
-    return rows * rank / model_.rank.size;
-  }
-  std::int64_t own_rows(std::int64_t rows, std::uint32_t rank) const {
-    return first_row(rows, rank + 1) - first_row(rows, rank);
-  }
   std::uint32_t own_part() const;
   std::int32_t first_token(std::uint32_t part) const;
   std::uint32_t part(std::uint32_t rank, std::uint32_t ways) const;
   bool speaks(std::uint32_t rank, std::uint32_t ways) const;
-  void clear(Step& step) const;
   const float* own_numbers(const Step& step) const;
   static const float* numbers(const Payload& payload);
 

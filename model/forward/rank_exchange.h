@@ -12,11 +12,20 @@ namespace troupe {
 /// What tensor-parallel ranks tell each other at one cut of a step, as one of them sees it. All are
 /// by rank; a rank's own entries are empty.
 struct RankExchange {
+  static constexpr std::size_t kAnyBytes = SIZE_MAX;  ///< some, which say themselves how many
+
   std::uint32_t index = 0;            ///< of the step's exchanges: all ranks count alike
   std::vector<Payload> to;            ///< empty: nothing goes there
   std::vector<std::size_t> bytes;     ///< that come from there; 0: nothing comes
   std::vector<Payload> from;          ///< what came, when the step goes on
   std::shared_ptr<const Buffer> own;  ///< what this rank has of it
+};
+
+/// What goes to a rank at a cut for experts (RankExperts).
+struct RankSection {
+  std::size_t at = 0, bytes = 0;  ///< in what this rank sends
+  std::int64_t first_row = 0, rows = 0;
+  std::size_t first_pair = 0, pairs = 0;  ///< of Step::here
 };
 
 }  // namespace troupe

@@ -60,8 +60,9 @@ struct Step {
     kFeedForward,
     kAttendedRows,  ///< ranks: rows after it
     kMlp,           ///< ranks: parts of the dense MLP's
-    kShared,        ///< ranks: parts of the shared experts'
     kExperts,
+    kOutputs,   ///< ranks: outputs of experts, parts of the shared experts' output
+    kAnswers,   // outputs that were asked for beyond the ranks
     kGathered,  ///< ranks: rows after their experts
     kEndOfLayer,
     kHead,
@@ -92,18 +93,28 @@ struct Step {
   std::vector<WantedRow> wanted;          // whose logits someone asked for
   std::size_t wanted_done = 0;
   std::int64_t logit_rows = 0;  // of them: whose logits are computed together
-  std::int64_t own_first = 0;   ///< of the rows whose experts this rank asks for: all, of one rank
+  bool among_ranks = false;
+  std::int64_t own_first = 0;  ///< of the rows whose experts this rank asks for: all, of one rank
   std::int64_t own_rows = 0;
 
-  // At a cut for experts; rows are this rank's own.
+  // At a cut for experts:
   Grown<std::byte> wire_room, outputs_room;
-  kernels::Tensor wire;                     ///< [own_rows, width] wire type: the experts' input
-  std::vector<std::int32_t> expert_ids;     ///< [own_rows, top_k], rising within a row
-  std::vector<float> expert_weights;        ///< [own_rows, top_k]
-  std::vector<const std::byte*> pair_rows;  // [own_rows * top_k]
-  std::vector<std::byte*> pair_outputs;     // [own_rows * top_k]
-  std::vector<MissingExpert> missing;       ///< the pairs whose experts are elsewhere
-  std::vector<kernels::WeightedOutput> outputs;  // [own_rows * top_k]
+  kernels::Tensor wire;                          ///< [rows, width] wire type: the experts' input
+  std::vector<std::int32_t> expert_ids;          ///< [rows, top_k], rising within a row
+  std::vector<float> expert_weights;             ///< [rows, top_k]
+  std::vector<const std::byte*> pair_rows;       // [rows * top_k]
+  std::vector<std::byte*> pair_outputs;          // [rows * top_k]
+  std::vector<MissingExpert> missing;            ///< the pairs whose experts are elsewhere
+  std::vector<kernels::WeightedOutput> outputs;  // [rows * top_k]
+
+  // Among tensor-parallel ranks (RankExperts):
+  std::vector<std::uint32_t> here;          // pairs that this rank computes, rising
+  std::vector<const std::byte*> here_rows;  // [here]
+  std::vector<std::int32_t> here_experts;   // [here]
+  std::vector<std::byte*> here_outputs;     // [here]
+  std::vector<std::uint8_t> covered;        // [rows * top_k] whether a rank has computed it
+  std::vector<MissingExpert> late;          // own pairs that nobody computed or was asked for
+  std::vector<RankSection> sections;
 
   RowTrouble trouble;
   /// When done: one a sequence of the plan; on the last stage's leading rank only.
@@ -115,10 +126,13 @@ struct Step {
   std::vector<std::uint64_t> digests;
 
   kernels::PagedRows where() const { return {tables.data(), positions.data()}; }
-  /// At a cut for experts: all of them, those that are elsewhere too.
-  ExpertPairs pairs() const { return {layer, pair_rows, expert_ids, pair_outputs}; }
+  /// At a cut for experts: all of them, those that are elsewhere too; among ranks, this one's.
+  ExpertPairs pairs() const {
+    return among_ranks ? ExpertPairs{layer, here_rows, here_experts, here_outputs}
+                       : ExpertPairs{layer, pair_rows, expert_ids, pair_outputs};
+  }
   /// Whether some of them are here.
-  bool any_here() const { return missing.size() < expert_ids.size(); }
+  bool any_here() const { return among_ranks ? !here.empty() : missing.size() < expert_ids.size(); }
   /// The experts' input of a row: wire type [width].
   const std::byte* wire_row(std::int32_t row) const {
     return wire_room.data() + static_cast<std::size_t>(row) * wire_row_bytes;

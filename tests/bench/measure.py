@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "context": rows.context,
     "gap": rows.gap,
     "processes": rows_cluster.processes,
+    "ranks": rows_cluster.ranks,
     "experts_read": rows_cluster.experts_read,
     "layer_across": rows_cluster.layer_across,
     "prefix": rows.prefix,

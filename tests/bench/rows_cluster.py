@@ -19,11 +19,11 @@ def seconds_a_token(cluster, prompts, sequences, tokens, rounds):
     return (long - short) / tokens
 
 
-def of_workers(name, workers, threads, sequences, how):
+def of_workers(name, workers, threads, sequences, how, flags=()):
     """{sequences: seconds a token} of a head and so many workers of so many threads."""
     prompts = Prompts(name)
     with Cluster() as cluster:
-        cluster.head(checkpoint(name), "--min-devices", workers, "--kv-cache-memory", "512MiB")
+        cluster.head(checkpoint(name), "--min-devices", workers, "--kv-cache-memory", "512MiB", *flags)
         wait_until((cluster.state_dir / "join").exists, 20, "the head listens")
         for _ in range(workers):
             cluster.worker(threads=threads)
@@ -39,6 +39,19 @@ def processes(how):
                  one[count] / two[count], goal,
                  f"{count / two[count]:.1f} : {count / one[count]:.1f} tok/s")
             for count, goal in goals.items()]  # fmt: skip
+
+
+def ranks(how):
+    """Models whose every layer two processes share."""
+    lines = []
+    for name in ("v3-bf16", "dense-bf16"):
+        two = of_workers(name, 2, 1, (1, 16), how, ("--tensor-parallel-size", 2))
+        one = of_workers(name, 1, 2, (1, 16), how)
+        lines += [Line(f"{name}: two tensor-parallel processes of one thread over one of two, "
+                       f"{count} sequence{'s' * (count > 1)}", one[count] / two[count], goal,
+                       f"{count / two[count]:.1f} : {count / one[count]:.1f} tok/s")
+                  for count, goal in ((1, 0.85 if name == "v3-bf16" else None), (16, None))]  # fmt: skip
+    return lines
 
 
 def layer_across(how):

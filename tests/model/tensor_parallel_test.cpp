@@ -53,11 +53,17 @@ TEST_CASE("answers depend on no number of tensor-parallel ranks") {
         spread.ranks = ranks;
         spread.cuts.clear();
         spread.expert_groups = 1;
+        spread.known = Spread::Known::kAll;
         CHECK(answers(checkpoint, spread, ranks == 2 ? 16 : 2048) == expected);
         if (ranks != 4) continue;
         spread.cuts = {1};
         spread.expert_groups = 3;
-        CHECK(answers(checkpoint, spread, 3) == expected);
+        for (const auto known :
+             {Spread::Known::kNothing, Spread::Known::kAll, Spread::Known::kWrong}) {
+          spread.known = known;
+          CHECK(answers(checkpoint, spread, 3) == expected);
+        }
+        CHECK(answers(checkpoint, spread, 2048) == expected);
       }
     }
   }

@@ -33,6 +33,7 @@ class FakeCompute final : public ShardCompute {
   FakeCompute(ShardSpec spec, SimHost& host, std::shared_ptr<FakeExperts> experts);
 
   void use(std::shared_ptr<Collective> ranks) override { ranks_ = std::move(ranks); }
+  void deal(std::shared_ptr<const ExpertRanks>) override {}
   bool hears_ranks(TimePoint now) const override;
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;
   void resume(ResumeStep resume, const std::shared_ptr<ShardNews>& news) override;

@@ -21,7 +21,8 @@ struct Exchange {
   StepId step;
   std::uint32_t index = 0;         ///< of the step's: all ranks count alike, from 1
   std::vector<Payload> to;         ///< empty: nothing goes there
-  std::vector<std::size_t> bytes;  ///< that come from there; 0: nothing comes
+  std::vector<std::size_t> bytes;  ///< that come from there; 0: nothing comes; kAny: some
+  static constexpr std::size_t kAny = SIZE_MAX;
 };
 
 /// What tensor-parallel ranks tell each other with, as one rank holds it. No call blocks.

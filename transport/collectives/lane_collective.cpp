@@ -62,7 +62,7 @@ std::optional<LaneCollective::Complete> LaneCollective::complete(Step& step) {
     if (bytes[rank] > 0 && parts[rank].empty()) return std::nullopt;
   Result<std::vector<Payload>> came = std::move(parts);
   for (std::uint32_t rank = 0; rank < rank_.size; ++rank)
-    if ((*came)[rank].bytes.size() != bytes[rank]) {
+    if (bytes[rank] != Exchange::kAny && (*came)[rank].bytes.size() != bytes[rank]) {
       came = corrupt("Tensor-parallel rank " + std::to_string(rank) +
                      " sent a part of a step that does not fit.");
       break;

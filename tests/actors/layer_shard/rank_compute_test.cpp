@@ -109,6 +109,11 @@ class Ranks {
                                                         ranks_[to]->collective->arrived(r, part);
                                                       });
     one.compute->use(one.collective);
+    auto known = std::make_shared<ExpertRanks>(one.spec->num_layers(), one.spec->num_experts());
+    for (std::int32_t layer = 0; layer <= last; ++layer)
+      for (std::int32_t e = 0; e < one.spec->num_experts(); ++e)
+        known->set(layer, e, static_cast<std::uint32_t>(e) % rank.size);
+    one.compute->deal(known);
   }
 
   void run(std::uint32_t rank, std::function<void()> job) {

@@ -32,6 +32,7 @@ class LoggingCompute final : public ShardCompute {
   ~LoggingCompute() override { log_->push_back(agent_->empty() ? "freed" : "freed too late"); }
 
   void use(std::shared_ptr<Collective>) override { log_->push_back("use"); }
+  void deal(std::shared_ptr<const ExpertRanks>) override {}
   bool hears_ranks(TimePoint) const override { return true; }
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override {
     const StepId step = std::get<StepPlan>(*begin.plan).body.step;

@@ -166,6 +166,7 @@ class Simulation {
 
   void carry(const Tell&) {}
   void carry(const SayProgress&) {}
+  void carry(const UseRoutes&) {}
   void carry(const GiveUpStep&) {}  // its job was at its end
   void carry(const BeginStep& begin) {
     ++begun_;

@@ -34,6 +34,7 @@ struct FakeDevice final : Device {
 struct FakeCompute final : ShardCompute {
   explicit FakeCompute(ShardSpec s) : spec(std::move(s)) {}
   void use(std::shared_ptr<Collective>) override {}
+  void deal(std::shared_ptr<const ExpertRanks>) override {}
   bool hears_ranks(TimePoint) const override { return true; }
   void begin(const BeginStep&, const std::shared_ptr<ShardNews>&) override {}
   void resume(ResumeStep, const std::shared_ptr<ShardNews>&) override {}
