@@ -193,21 +193,24 @@ void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& res
   const std::size_t at = first_difference(known, result, boundaries);
   const auto layer = static_cast<std::int32_t>(at / 2);
   const bool feed_forward = at % 2 == 1;
-  Verdict verdict{id, std::nullopt, {}};
+  Verdict verdict{id, {}, {}};
   const bool experts = feed_forward && std::any_of(active.experts.begin(), active.experts.end(),
                                                    [&](const auto& l) { return l.layer == layer; });
-  std::string place = "its last part";
+  const bool last_part = at == boundaries;
+  std::string devices;
   for (const auto& shard : active.shards) {
-    if (shard.replica != id) continue;
-    const bool here = shard.first_layer <= layer && layer <= shard.last_layer;
-    if (!here && at < boundaries) continue;
-    if (!experts && decided) verdict.node = shard.device.node;
-    if (here)
-      place = std::string(experts        ? "the experts"
-                          : feed_forward ? "the feed-forward part"
-                                         : "the attention") +
-              " of layer " + std::to_string(layer) + " (asked by " + to_string(shard.device) + ")";
+    const bool here = last_part ? shard.last_layer + 1 == layer
+                                : shard.first_layer <= layer && layer <= shard.last_layer;
+    if (shard.replica != id || !here) continue;
+    if (!experts && decided) verdict.nodes.insert(shard.device.node);
+    devices += (devices.empty() ? "" : ", ") + to_string(shard.device);
   }
+  const std::string place = last_part ? "its last part"
+                                      : std::string(experts        ? "the experts"
+                                                    : feed_forward ? "the feed-forward part"
+                                                                   : "the attention") +
+                                            " of layer " + std::to_string(layer) + " (asked by " +
+                                            devices + ")";
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(turn.now - watched.last_good);
   verdict.why = corrupt(
       "Replica " + std::to_string(id) + " on " + to_string(watched.node) +

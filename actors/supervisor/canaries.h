@@ -34,7 +34,9 @@ class Canaries {
   /// A replica computes otherwise; `layer` is the first that does.
   struct Verdict {
     std::uint32_t replica = 0;
-    std::optional<NodeId> node;  ///< whose device is wrong; none: some expert of that layer is
+    /// One of whose devices is wrong: all that have a rank of a stage, since each has a part of
+    /// every sum and all go on with what comes of it. None: some expert of that layer is.
+    std::set<NodeId> nodes;
     Error why;
   };
 

@@ -195,7 +195,7 @@ void PlacementLifecycle::on_canary(const Member& member, const CanaryResult& res
     ++turn.counters.refused_copies;
     turn.record("proof_failed", verdict.why.message);
     tell_router(ReplicasLost{{verdict.replica}, verdict.why.message}, turn);
-    if (verdict.node) wrong_.push_back({*verdict.node, verdict.why});
+    for (const NodeId node : verdict.nodes) wrong_.push_back({node, verdict.why});
     forget_prefixes(std::nullopt, turn);
   }
   if (!changed) return;

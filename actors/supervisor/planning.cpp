@@ -26,10 +26,10 @@ const LeftOut kNobodyOut{TimePoint::max(), {}};
 /// Experts that members still hold of an earlier head's life, as if they were placed there.
 std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membership& members) {
   std::map<std::int32_t, LayerExperts> layers;
-  for (const auto& [node, pieces] : input.held) {
+  for (const auto& [node, its] : input.held) {
     const auto devices = static_cast<std::uint32_t>(members.at(node).inventory.devices.size());
     std::uint32_t turn = 0;
-    for (const auto& [layer, experts] : pieces.experts)
+    for (const auto& [layer, experts] : its)
       for (const std::int32_t expert : experts)
         if (expert < input.base.model.num_experts)
           layers[layer].slots.push_back({expert, {node, turn++ % devices}});
@@ -69,18 +69,18 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
       input.leaving.insert(device.device);
   }
   for (const auto& [id, member] : members.all()) {
-    HeldPieces& held = input.held[id];
+    ExpertsHeld& held = input.held[id];
     for (const auto& range : member.inventory.held_shards)
-      held.shards.push_back({range.first, range.last, range.rank});
+      input.base.held_shards[id].push_back({range.first, range.last, range.rank});
     for (const auto& layer : member.inventory.held_experts)
-      held.experts[layer.layer].insert(layer.experts.begin(), layer.experts.end());
+      held[layer.layer].insert(layer.experts.begin(), layer.experts.end());
     if (member.inventory.tier_memory > 0 && member.state != MemberState::kDraining)
       input.tier_bytes[id] = member.inventory.tier_memory;
   }
   // The second tier is in memory too.
   for (const auto& layer : input.before.tier)
     for (const auto& slot : layer.slots)
-      input.held[slot.device.node].experts[layer.layer].insert(slot.expert);
+      input.held[slot.device.node][layer.layer].insert(slot.expert);
   return input;
 }
 
@@ -143,7 +143,7 @@ Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& 
   ReplanInput input = replan_input(turn, out);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
   const bool held = std::any_of(input.held.begin(), input.held.end(),
-                                [](const auto& node) { return !node.second.experts.empty(); });
+                                [](const auto& node) { return !node.second.empty(); });
   input.before.experts = held_experts(input, turn.members);
   const auto planned = [](const ReplanInput& in) { return plan_placement(in.base); };
   const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };

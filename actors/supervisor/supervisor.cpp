@@ -256,7 +256,7 @@ void Supervisor::on_wake(TimePoint now, Effects& effects) {
   sessions_.close_silent(now, effects);
   sessions_.sum_up_events(now, effects);
   placement_.on_wake(turn);
-  take_out_wrong(turn);
+  take_out(placement_.take_wrong(), turn);
   if (links_.end_quarantines(now)) placement_.change_goal(now);
   placement_.consider(turn);
 }

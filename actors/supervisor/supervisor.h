@@ -111,8 +111,7 @@ class Supervisor {
   void let_in(std::uint32_t session, const Join& join, SupervisorTurn& turn);
   void check_speed(SupervisorTurn& turn);
   void device_failed(const Member& member, SupervisorTurn& turn);
-  void take_out(NodeId id, const Error& why, SupervisorTurn& turn);
-  void take_out_wrong(SupervisorTurn& turn);
+  void take_out(const std::vector<Verdict>& wrong, SupervisorTurn& turn);
   void fence_one_of(const Member& a, const Member& b, const std::string& reason,
                     SupervisorTurn& turn);
   void check_leases(SupervisorTurn& turn);

@@ -165,14 +165,14 @@ void Supervisor::on(const TensorProofs& proofs, const Envelope& envelope, TimePo
   const Member* member = member_of(envelope, turn);
   if (!member || placement_.service().stopping()) return;
   placement_.on_proofs(*member, proofs, turn);
-  take_out_wrong(turn);
+  take_out(placement_.take_wrong(), turn);
 }
 
 void Supervisor::on(TensorsRead read, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   if (placement_.service().stopping()) return;
   placement_.on_read(read, turn);
-  take_out_wrong(turn);
+  take_out(placement_.take_wrong(), turn);
 }
 
 void Supervisor::on(const CanaryResult& result, const Envelope& envelope, TimePoint now,
@@ -181,7 +181,7 @@ void Supervisor::on(const CanaryResult& result, const Envelope& envelope, TimePo
   const Member* member = member_of(envelope, turn);
   if (!member || placement_.service().stopping()) return;
   placement_.on_canary(*member, result, turn);
-  take_out_wrong(turn);
+  take_out(placement_.take_wrong(), turn);
 }
 
 /// It has let go of the copy already, and comes back with what it can prove.
@@ -198,18 +198,22 @@ void Supervisor::on(const ProofFailed& failed, const Envelope& envelope, TimePoi
       std::to_string(failed.last_good_s) + " s ago.";
   turn.record("proof_failed", text);
   placement_.doubt_canary(now - std::chrono::seconds(failed.last_good_s), turn);
-  take_out(member->id, corrupt(text), turn);
+  take_out({{member->id, corrupt(text)}}, turn);
 }
 
-void Supervisor::take_out_wrong(SupervisorTurn& turn) {
-  for (const Verdict& verdict : placement_.take_wrong())
-    if (members_.find(verdict.node)) take_out(verdict.node, verdict.why, turn);
-}
-
-/// It is fenced, and takes nothing new for a while if that happens again and again.
-void Supervisor::take_out(NodeId id, const Error& why, SupervisorTurn& turn) {
-  members_.doubt(members_.at(id), why.message, turn.now);
-  remove(id, "it failed a proof: " + why.message, false, turn);
+/// They are fenced, all before anything is planned, and take nothing new for a while if that
+/// happens again and again.
+void Supervisor::take_out(const std::vector<Verdict>& wrong, SupervisorTurn& turn) {
+  std::string why;
+  for (const Verdict& verdict : wrong) {
+    if (!members_.find(verdict.node)) continue;
+    members_.doubt(members_.at(verdict.node), verdict.why.message, turn.now);
+    const std::string its_why =
+        fence(verdict.node, "it failed a proof: " + verdict.why.message, false, turn);
+    if (why.empty()) why = its_why;
+  }
+  if (why.empty() || placement_.service().stopping()) return;
+  placement_.devices_lost(why, turn);
   placement_.consider(turn);
 }
 

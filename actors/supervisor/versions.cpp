@@ -35,6 +35,16 @@ std::size_t shards_of(const Placement& placement, NodeId node) {
                     [&](const auto& shard) { return shard.device.node == node; }));
 }
 
+/// ", rank 0 of 2,", where a stage has several.
+std::string rank_text(const Placement& placement, const ShardPlacement& shard) {
+  const auto ranks = std::count_if(
+      placement.shards.begin(), placement.shards.end(), [&](const ShardPlacement& other) {
+        return other.replica == shard.replica && other.stage == shard.stage;
+      });
+  if (ranks == 1) return {};
+  return ", rank " + std::to_string(shard.tp_rank) + " of " + std::to_string(ranks) + ",";
+}
+
 }  // namespace
 
 bool same_parts(const Placement& a, const Placement& b) {
@@ -284,7 +294,7 @@ std::vector<std::string> PlacementVersions::parts_on(NodeId node) const {
   for (const auto& shard : active_.shards) {
     if (shard.device.node != node || ++shards > kPartsNamedMax) continue;
     parts.push_back("layers " + std::to_string(shard.first_layer) + "-" +
-                    std::to_string(shard.last_layer) + " of replica " +
+                    std::to_string(shard.last_layer) + rank_text(active_, shard) + " of replica " +
                     std::to_string(shard.replica));
   }
   if (shards > kPartsNamedMax) parts.push_back(counted(shards - kPartsNamedMax, "more shard"));

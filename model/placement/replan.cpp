@@ -64,8 +64,8 @@ class Filler {
   /// Of each expert of a layer: the nodes that have it in memory.
   std::map<std::int32_t, std::set<NodeId>> holders_of(std::int32_t layer) const {
     std::map<std::int32_t, std::set<NodeId>> holders;
-    for (const auto& [node, pieces] : input_.held)
-      if (const auto experts = pieces.experts.find(layer); experts != pieces.experts.end())
+    for (const auto& [node, held] : input_.held)
+      if (const auto experts = held.find(layer); experts != held.end())
         for (const std::int32_t expert : experts->second) holders[expert].insert(node);
     return holders;
   }
@@ -122,7 +122,6 @@ PlacementInput plan_input(const ReplanInput& input, Placement kept) {
   base.kept = std::move(kept);
   base.closed = input.closed;
   base.closed.insert(input.leaving.begin(), input.leaving.end());
-  for (const auto& [node, held] : input.held) base.held_shards[node] = held.shards;
   return base;
 }
 

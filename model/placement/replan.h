@@ -9,11 +9,8 @@
 
 namespace troupe {
 
-/// What a node still has in memory, placed there or not.
-struct HeldPieces {
-  std::vector<HeldShard> shards;
-  std::map<std::int32_t, std::set<std::int32_t>> experts;  ///< by layer
-};
+/// The routed experts that a node still has in memory, placed there or not, by layer.
+using ExpertsHeld = std::map<std::int32_t, std::set<std::int32_t>>;
 
 /// The cluster as it is now, and what is in force.
 struct ReplanInput {
@@ -21,7 +18,7 @@ struct ReplanInput {
   Placement before;     ///< its devices may be gone; may be empty
   std::set<DeviceRef> closed;   ///< they keep what they have and take nothing new
   std::set<DeviceRef> leaving;  ///< they take nothing new, and the goal gives them nothing
-  std::map<NodeId, HeldPieces> held;
+  std::map<NodeId, ExpertsHeld> held;
   std::map<NodeId, std::uint64_t> tier_bytes;  ///< what a node offers for the second tier
   std::int32_t num_groups = 1;                 ///< gate groups of a layer
   /// Tokens of each expert lately, by layer; a layer that is missing counts as even.

@@ -89,6 +89,10 @@ def test_figures_moves_and_a_head_of_another_version(page):
         dom = dump_dom(stub.url, 2)
     assert "parts proven, oldest 11 min 40 s ago, a round takes 12 min 0 s</span>" in dom
     assert '<b class="warning">2</b><span class="faint">copies taken out</span>' in dom
+    ranks = [{"layers": [0, 4], "tp_rank": rank, "device": f"node-{rank + 1}/0"} for rank in (0, 1)]
+    with Stub(page, lambda asked: status_of() | {"replicas": [{"id": 0, "shards": ranks}]}) as stub:
+        dom = dump_dom(stub.url, 2)
+    assert "0-4 rank 0 of 2 on node-1/0, 0-4 rank 1 of 2 on node-2/0" in text_of(dom, "replicas")
     for odd in ({}, {"nodes": None, "experts": {"placement": [{}]}, "requests": 3, "events": [None]}):
         with Stub(page, lambda asked, odd=odd: odd) as stub:
             dump_dom(stub.url, 3)

@@ -133,5 +133,18 @@ TEST_CASE("what is counted on grows with what a step may be") {
   CHECK(group_memory_bytes(spec, load, 0) == 0);
 }
 
+TEST_CASE("plans count on what the rank that takes most computes with") {
+  const auto checkpoint = must(Checkpoint::open(source_path("tests/golden/v3")));
+  const StepLoad load{Numerics::kBf16, 2048, 2048, 1, 16};
+  const std::vector<ModelSpec> ranks = split_into(checkpoint->spec(), 4);
+  const ComputeCosts costs = compute_costs(ranks, load);
+  std::uint64_t most = 0;
+  for (const ModelSpec& rank : ranks)
+    most = std::max(most, shard_memory_bytes(rank, 0, rank.num_layers() - 1, load));
+  CHECK(most > 0);
+  CHECK(costs.shard(0, ranks[0].num_layers() - 1) == most);
+  CHECK(costs.group(64) == compute_costs(checkpoint->spec(), load).group(64));
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -97,6 +97,57 @@ TEST_CASE("a wrong expert is not blamed on the layers that see the token it chos
   CHECK(c.routes.replicas.size() == 2);
 }
 
+TEST_CASE("what a stage of several ranks computes otherwise takes out all of them") {
+  SupervisorOptions o = options();
+  o.engine.tensor_parallel_size = 2;
+  ProvingCluster c(6, o);
+  c.canary.reset();
+  c.all_loaded();
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
+  REQUIRE(c.s.active()->shards.at(4).device.node == NodeId{5});
+  REQUIRE(c.s.active()->shards.at(5).device.node == NodeId{6});
+  SUBCASE("in a layer") {
+    const KnownCanary wrong{{9, 8}, {1, 2, 30, 40, 50, 60, 70, 80}};
+    REQUIRE(c.gives(2, wrong));
+    for (std::size_t w = 0; w < 6; ++w) CHECK(c.member(w));  // it is asked once more
+    REQUIRE(c.gives(2, wrong));
+    CHECK(contains(c.newest("proof_failed"),
+                   "the attention of layer 1 (asked by node-5/0, node-6/0)"));
+  }
+  SUBCASE("in the logits") {
+    REQUIRE(c.gives(2, {{9, 8}, {1, 2, 3, 4, 50, 60, 70, 80}}));
+    REQUIRE(c.gives(2, {{9, 8}, {1, 2, 3, 4, 50, 60, 70, 80}}));
+    CHECK(contains(c.newest("proof_failed"), "its last part"));
+  }
+  for (std::size_t w = 0; w < 4; ++w) CHECK(c.member(w));
+  CHECK_FALSE(c.member(4));
+  CHECK_FALSE(c.member(5));
+  CHECK(c.routes.replicas.size() == 2);
+  // Nothing was planned for one of them while the other was about to go.
+  for (const Load& load : c.sends<Load>())
+    for (const auto& shard : load.placement.shards) CHECK(shard.device.node.value <= 4);
+}
+
+TEST_CASE("of a pipeline only the ranks of the stage that differs first are taken out") {
+  SupervisorOptions o = options();
+  o.engine.tensor_parallel_size = 2;
+  o.engine.pipeline_parallel_size = 2;
+  ProvingCluster c(12, o);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.s.active()->replicas.size() >= 3);
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
+  std::set<NodeId> first, second;
+  for (const auto& shard : c.s.active()->shards)
+    if (shard.replica == c.s.active()->replicas[2].id)
+      (shard.stage == 0 ? first : second).insert(shard.device.node);
+  REQUIRE(first.size() == 2);
+  REQUIRE(second.size() == 2);
+  const KnownCanary wrong{{9, 8}, {1, 20, 30, 40, 50, 60, 70, 80}};
+  for (int i = 0; i < 2; ++i) REQUIRE(c.gives(2, wrong));
+  for (std::size_t w = 0; w < 12; ++w) CHECK(c.member(w) != first.contains(c.at[w].node));
+}
+
 TEST_CASE("one replica against one: the newcomer does not serve, and nobody is taken out") {
   ProvingCluster c(2);
   c.canary.reset();

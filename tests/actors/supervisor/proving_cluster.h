@@ -35,7 +35,7 @@ struct ProvingCluster : Head {
   }
   static SupervisorOptions with(SupervisorOptions o, int workers) {
     o.engine.min_devices = workers;
-    o.engine.data_parallel_size = workers;
+    o.engine.data_parallel_size = workers / o.engine.tensor_parallel_size;
     return o;
   }
   void note() {

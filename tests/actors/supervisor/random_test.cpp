@@ -17,7 +17,7 @@ using namespace testing;
 
 class Chaos : private Head {
  public:
-  explicit Chaos(std::uint64_t seed) : Head(with_copies()), dice_(seed) {
+  Chaos(std::uint64_t seed, std::int32_t ranks) : Head(with_copies(ranks)), dice_(seed) {
     for (int i = 0; i < 3; ++i) come();
   }
 
@@ -86,8 +86,9 @@ class Chaos : private Head {
  private:
   using Workers = std::map<std::uint32_t, Address>;  // by session
 
-  static SupervisorOptions with_copies() {
+  static SupervisorOptions with_copies(std::int32_t ranks) {
     auto o = options();
+    o.engine.tensor_parallel_size = ranks;
     o.engine.min_devices = 2;
     o.engine.redundant_experts = 2;
     return o;
@@ -161,11 +162,22 @@ class Chaos : private Head {
       take();
     }
   }
+  void check_ranks(const Placement& placement) const {
+    const auto ranks = static_cast<std::size_t>(s.options().engine.tensor_parallel_size);
+    for (std::size_t i = 0; i < placement.shards.size(); ++i) {
+      CHECK(placement.shards[i].tp_rank == i % ranks);
+      CHECK(placement.shards[i].replica == placement.shards[i - i % ranks].replica);
+    }
+    CHECK(placement.shards.size() == placement.replicas.size() * ranks);
+  }
   /// What the newest turn orders; those whose life is over end.
   void take() {
+    if (s.active()) check_ranks(*s.active());
     for (const auto& send : all<Send>(last)) {
-      if (const auto* load = std::get_if<Load>(send.message.get()))
+      if (const auto* load = std::get_if<Load>(send.message.get())) {
+        check_ranks(load->placement);
         newest_ = load->placement.version;
+      }
       orders_.push_back(send);
     }
     std::erase_if(workers_, [&](const auto& w) {
@@ -187,7 +199,7 @@ class Chaos : private Head {
 TEST_CASE("whatever happens in whatever order, the invariants hold and the cluster serves again") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
-    Chaos chaos(seed);
+    Chaos chaos(seed, 1 << seed % 4);
     for (int i = 0; i < 1000; ++i) chaos.step();
     chaos.behave();
   }

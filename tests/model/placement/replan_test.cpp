@@ -331,7 +331,7 @@ TEST_CASE("what a node has in memory is given to it") {
     for (const auto& slot : layer.slots)
       if (slot.device.node == NodeId{1}) {
         lost.insert({layer.layer, slot.expert});
-        input.held[NodeId{3}].experts[layer.layer].insert(slot.expert);
+        input.held[NodeId{3}][layer.layer].insert(slot.expert);
       }
   const auto repaired = repair_placement(input);
   REQUIRE(repaired);

@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/json_reader.h"
 #include "model/spec/read_spec.h"
 #include "model/spec/sizes.h"
+#include "model/spec/split_model.h"
 #include "model/spec/stored_parts.h"
 #include "tests/model/must.h"
 
@@ -96,6 +98,47 @@ TEST_CASE("the published models have the size that is published") {
     if (spec.last.back().name == spec.first[0].name) continue;
     const auto held = static_cast<double>(model_bytes(spec, Numerics::kBf16));
     CHECK(std::abs(held / amount.bytes - 1) < 0.01);
+  }
+}
+
+TEST_CASE("what plans count on holds for every tensor-parallel rank, and for none too much") {
+  for (const char* name : {"deepseek-v3", "gpt-oss-120b", "llama-3.1-8b"}) {
+    CAPTURE(std::string(name));
+    ModelSpec whole = published(name);
+    whole.vocab += 5;  // so that ranks differ
+    for (auto* ends : {&whole.first, &whole.last})
+      for (WeightSpec& w : *ends)
+        if (w.role == WeightRole::kEmbedding || w.role == WeightRole::kHead) w.n += 5;
+    const ModelCosts alone = model_costs(whole, Numerics::kBf16);
+    const auto bytes_of = [&](const ModelCosts& costs) {
+      std::uint64_t bytes = costs.embedding_bytes + costs.head_bytes;
+      for (const LayerCosts& layer : costs.layers) bytes += layer.bytes;
+      return bytes;
+    };
+    std::uint64_t before = bytes_of(alone) + 1;
+    for (const std::uint32_t size : {1u, 2u, 4u, 8u}) {
+      CAPTURE(size);
+      const std::vector<ModelSpec> ranks = split_into(whole, size);
+      REQUIRE(ranks.size() == size);
+      const ModelCosts costs = model_costs(ranks, Numerics::kBf16);
+      std::uint64_t largest = 0, all = 0;
+      for (const ModelSpec& rank : ranks) {
+        const auto bytes = shard_bytes(rank, Numerics::kBf16, 0, rank.num_layers() - 1);
+        largest = std::max(largest, bytes);
+        all += bytes;
+        CHECK(kv_bytes_per_token_layer(rank, Numerics::kBf16) <= costs.kv_bytes_per_token_layer);
+        for (std::int32_t layer = 0; layer < rank.num_layers(); ++layer)
+          CHECK(layer_bytes(rank, Numerics::kBf16, layer) <=
+                costs.layers[static_cast<std::size_t>(layer)].bytes);
+      }
+      CHECK(bytes_of(costs) >= largest);
+      CHECK(bytes_of(costs) < largest + largest / 100);
+      CHECK(all >= bytes_of(alone));
+      CHECK(bytes_of(costs) < before);  // each is smaller than those of fewer
+      before = bytes_of(costs);
+      CHECK(costs.expert_bytes == alone.expert_bytes);
+      CHECK(costs.num_experts == alone.num_experts);
+    }
   }
 }
 

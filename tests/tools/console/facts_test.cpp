@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/tools/console/sample.h"
+#include "tools/troupe/console/format.h"
 
 namespace troupe::console {
 
@@ -41,6 +42,22 @@ TEST_CASE("a status is read") {
   CHECK(facts.proofs.oldest_s == 41.5);
   CHECK(facts.proofs.refused == 1);
   CHECK_FALSE(facts.proofs.round_s);
+}
+
+TEST_CASE("shards that share their layers say which rank they are") {
+  const auto facts = read_facts(R"({"replicas": [{"id": 3, "shards": [
+    {"layers": [0, 30], "tp_rank": 0, "device": "node-1/0"},
+    {"layers": [0, 30], "tp_rank": 1, "device": "node-2/0"},
+    {"layers": [31, 60], "tp_rank": 0, "device": "node-3/0"},
+    {"layers": [31, 60], "tp_rank": 1, "device": "node-3/1"}]},
+    {"id": 4, "shards": [{"layers": [0, 60], "tp_rank": 0, "device": "node-4/0"}]}]})");
+  REQUIRE(facts.ok());
+  std::vector<std::string> texts;
+  for (const auto& replica : facts->replicas)
+    for (const auto& shard : replica.shards) texts.push_back(shard_text(shard));
+  CHECK(texts == std::vector<std::string>{"0-30 rank 0 of 2 node-1/0", "0-30 rank 1 of 2 node-2/0",
+                                          "31-60 rank 0 of 2 node-3/0",
+                                          "31-60 rank 1 of 2 node-3/1", "0-60 node-4/0"});
 }
 
 TEST_CASE("a reader sees what changed, and keeps what did not") {

@@ -96,13 +96,16 @@ ReplicaFacts read_replica(const json& j) {
   replica.kv_cached = integer(j, "kv_blocks_cached");
   replica.preemptions = integer(j, "preemptions");
   each(j, "shards", [&](const json& s) {
-    ShardFacts shard{0, 0, integer(s, "tp_rank"), text(s, "device")};
+    ShardFacts shard{0, 0, integer(s, "tp_rank"), 1, text(s, "device")};
     if (const json& layers = member(s, "layers"); layers.is_array() && layers.size() == 2) {
       shard.first = integer_of(layers[0]);
       shard.last = integer_of(layers[1]);
     }
     replica.shards.push_back(std::move(shard));
   });
+  for (ShardFacts& shard : replica.shards)
+    shard.tp_ranks = std::count_if(replica.shards.begin(), replica.shards.end(),
+                                   [&](const auto& s) { return s.first == shard.first; });
   return replica;
 }
 

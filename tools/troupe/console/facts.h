@@ -31,7 +31,8 @@ struct NodeFacts {
 };
 
 struct ShardFacts {
-  std::int64_t first = 0, last = 0, tp_rank = 0;  ///< layers, `last` included
+  std::int64_t first = 0, last = 0;        ///< layers, `last` included
+  std::int64_t tp_rank = 0, tp_ranks = 1;  ///< of so many that share them
   std::string device;
 };
 

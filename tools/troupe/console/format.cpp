@@ -148,7 +148,10 @@ std::string kv_short(const ReplicaFacts& replica) {
 }
 
 std::string shard_text(const ShardFacts& shard) {
-  return std::to_string(shard.first) + "-" + std::to_string(shard.last) + " " + shard.device;
+  std::string text = std::to_string(shard.first) + "-" + std::to_string(shard.last) + " ";
+  if (shard.tp_ranks > 1)
+    text += "rank " + std::to_string(shard.tp_rank) + " of " + std::to_string(shard.tp_ranks) + " ";
+  return text + shard.device;
 }
 
 std::string ranges(const std::vector<int>& numbers) {

@@ -35,7 +35,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
 /// "250 of 1000, 740 kept": blocks that sequences use, and those of prefixes that are kept.
 std::string kv_text(const ReplicaFacts& replica);
 std::string kv_short(const ReplicaFacts& replica);    ///< "250+740/1.0k", 18 columns at most
-std::string shard_text(const ShardFacts& shard);      ///< "0-4 node-1/0"
+std::string shard_text(const ShardFacts& shard);  ///< "0-4 node-1/0", "0-4 rank 1 of 2 node-1/0"
 std::string ranges(const std::vector<int>& numbers);  ///< sorted: "0-3,7"
 
 }  // namespace troupe::console
