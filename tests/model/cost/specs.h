@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "model/json_reader.h"
+#include "model/spec/read_spec.h"
+#include "tests/model/must.h"
+
+namespace troupe::testing {
+
+inline ModelSpec published(const std::string& name) {
+  return must(parse_model_spec(
+      must(read_text_file(source_path("tests/model/published/" + name + ".json"), 1u << 20)),
+      name));
+}
+
+}  // namespace troupe::testing
