@@ -23,6 +23,9 @@ struct Ceilings {
 enum class Arithmetic : std::uint8_t { kFma, kBf16, kFp8 };
 std::string_view to_string(Arithmetic arithmetic);
 
+/// A message to another node, one way, where nothing polls: an actor's turn and a thread that wakes.
+inline constexpr double kCpuHopSeconds = 75e-6;
+
 /// What of the ceilings is expected to be reached, and what each op and hop takes beside.
 struct Efficiency {
   double memory = 0.8;

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "tests/model/cost/specs.h"
+#include "tests/model/published_spec.h"
 
 namespace troupe {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "tests/model/cost/specs.h"
+#include "tests/model/published_spec.h"
 
 namespace troupe {
 namespace {
