@@ -1,6 +1,7 @@
 #include "model/cost/device_speed.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace troupe {
 namespace {
@@ -24,23 +25,62 @@ double element_seconds(const ProductSpeed& speed, double rows) {
   return points.back().element_s * rows / points.back().rows;
 }
 
-double product_seconds(const DeviceSpeed& device, const ProductWork& product) {
+/// With so many rows on each of its matrices.
+double seconds_with(const DeviceSpeed& device, const ProductWork& product, double rows) {
   for (const ProductSpeed& speed : device.products)
     if (speed.kind == product.kind && !speed.points.empty())
-      return product.elements * element_seconds(speed, product.rows);
+      return product.elements * element_seconds(speed, rows);
   const Efficiency& e = device.efficiency;
   return std::max(divided(product.bytes, device.ceilings.memory * e.memory),
-                  divided(product.operations() * parts(product.kind),
+                  divided(2 * product.elements * rows * parts(product.kind),
                           best_rate(device, product.kind) * e.compute));
 }
 
-double attention_seconds(const DeviceSpeed& device, const AttentionWork& attention, bool one_row) {
-  const double measured = one_row ? device.attention_few : device.attention_many;
+/// The mean of a Poisson distribution whose mean is `mean` where it is not 0.
+double mean_of_all(double mean) {
+  double low = 0, high = mean;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    (middle < mean * -std::expm1(-middle) ? low : high) = middle;
+  }
+  return high;
+}
+
+double product_seconds(const DeviceSpeed& device, const ProductWork& product) {
+  // Many are as good as their mean; one is one.
+  constexpr double kManyRows = 64;
+  if (!product.drawn || product.rows > kManyRows || product.rows <= 1.001)
+    return seconds_with(device, product, product.rows);
+  // Few rows take as long as one, more take longer: the mean time is not that of the mean.
+  const double mean = mean_of_all(product.rows);
+  double seconds = 0, chance = std::exp(-mean);
+  const double hit = 1 - chance;
+  for (int rows = 1; rows < 3 * kManyRows; ++rows) {
+    chance *= mean / rows;
+    seconds += chance / hit * seconds_with(device, product, rows);
+  }
+  return seconds;
+}
+
+double measured_seconds(const AttentionSpeed& speed, const AttentionWork& work) {
+  return (work.operations + speed.more_positions * work.operations_a_position) / speed.rate;
+}
+
+double attention_seconds(const DeviceSpeed& device, const AttentionWork& work) {
   const Efficiency& e = device.efficiency;
-  const double rate =
-      measured > 0 ? measured : best_rate(device, {Codes::kBf16, false}) * e.compute;
-  return std::max(divided(attention.bytes, device.ceilings.memory * e.memory),
-                  divided(attention.operations, rate));
+  const double read_s = divided(work.bytes, device.ceilings.memory * e.memory);
+  const bool prompt = work.rows > work.sequences;
+  if (work.operations <= 0) return read_s;
+  if (prompt && device.attention_prompt.rate > 0)
+    return measured_seconds(device.attention_prompt, work);
+  if (!prompt && device.attention_one.rate > 0 && device.attention_batch.rate > 0) {
+    // Between one sequence and a batch, in a line.
+    const double part = std::clamp((work.sequences - 1) / (kAttentionBatch - 1), 0.0, 1.0);
+    return (1 - part) * measured_seconds(device.attention_one, work) +
+           part * measured_seconds(device.attention_batch, work);
+  }
+  return std::max(read_s,
+                  divided(work.operations, best_rate(device, {Codes::kBf16, false}) * e.compute));
 }
 
 }  // namespace
@@ -69,9 +109,9 @@ double compute_seconds(const DeviceSpeed& device, const Work& work) {
   return seconds;
 }
 
-double expected_seconds(const DeviceSpeed& device, const Work& work, bool one_row_a_sequence) {
-  double seconds = attention_seconds(device, work.attention, one_row_a_sequence) +
-                   work.calls() * device.efficiency.call_s;
+double expected_seconds(const DeviceSpeed& device, const Work& work) {
+  double seconds =
+      attention_seconds(device, work.attention) + work.calls() * device.efficiency.call_s;
   for (const ProductWork& p : work.products) seconds += product_seconds(device, p);
   return seconds;
 }

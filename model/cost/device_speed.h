@@ -47,14 +47,25 @@ struct ProductSpeed {
   bool operator==(const ProductSpeed&) const = default;
 };
 
+/// Attention, measured: a row takes what `rate` makes of the positions that it sees and of some more,
+/// for what it costs whatever it sees.
+struct AttentionSpeed {
+  double rate = 0;  ///< operations a second; 0: not measured
+  double more_positions = 0;
+  bool operator==(const AttentionSpeed&) const = default;
+};
+/// Sequences that kAttentionBatch of them are measured with.
+inline constexpr double kAttentionBatch = 32;
+
 /// A device. What was measured counts before what efficiency makes of the ceilings.
 struct DeviceSpeed {
   Ceilings ceilings;
   Arithmetic arithmetic = Arithmetic::kBf16;
   Efficiency efficiency;
   std::vector<ProductSpeed> products;
-  double attention_few = 0;   ///< operations a second with one row a sequence; 0: not measured
-  double attention_many = 0;  ///< the same with many rows
+  AttentionSpeed attention_one;     ///< one row of one sequence
+  AttentionSpeed attention_batch;   ///< of each of kAttentionBatch sequences
+  AttentionSpeed attention_prompt;  ///< many rows of a sequence
   bool operator==(const DeviceSpeed&) const = default;
 };
 
@@ -65,7 +76,7 @@ double best_rate(const DeviceSpeed& device, const ProductKind& kind);
 double memory_seconds(const DeviceSpeed& device, const Work& work);
 double compute_seconds(const DeviceSpeed& device, const Work& work);
 /// What it is expected to take. Products and attention run one after the other.
-double expected_seconds(const DeviceSpeed& device, const Work& work, bool one_row_a_sequence);
+double expected_seconds(const DeviceSpeed& device, const Work& work);
 
 /// What a device sends and gets in a step; the larger of the two ways counts.
 struct WireBytes {

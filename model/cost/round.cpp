@@ -29,9 +29,9 @@ struct Times {
   }
 };
 
-Times times_of(const DeviceSpeed& speed, const Work& work, bool one_row) {
+Times times_of(const DeviceSpeed& speed, const Work& work) {
   return {memory_seconds(speed, work), compute_seconds(speed, work), 0,
-          expected_seconds(speed, work, one_row), work.calls() * speed.efficiency.call_s};
+          expected_seconds(speed, work), work.calls() * speed.efficiency.call_s};
 }
 
 double expected_wire(const DeviceSpeed& speed, const WireBytes& wire) {
@@ -50,7 +50,6 @@ std::vector<DeviceRef> askers_of(const Placement& placement, std::int32_t layer)
 
 /// What is added up over a round: of one step in flight.
 struct ClusterCost::Sum {
-  bool one_row = false;
   std::map<DeviceRef, DeviceLoad> devices;
   std::map<std::uint32_t, Times> paths;  ///< by replica
   Times experts;                         ///< of every path
@@ -85,7 +84,7 @@ void ClusterCost::add_shards(const StepShape& step, Sum& sum) const {
   for (std::int32_t layer = 0; layer <= last; ++layer) {
     const Work work = layer_work(in_.spec, layer, step, options);
     std::vector<Times> times;
-    for (const DeviceSpeed& m : in_.speeds) times.push_back(times_of(m, work, sum.one_row));
+    for (const DeviceSpeed& m : in_.speeds) times.push_back(times_of(m, work));
     for (const ShardPlacement& s : in_.placement.shards) {
       if (layer < s.first_layer || layer > s.last_layer) continue;
       const Times& here = times[in_.kind.at(s.device)];
@@ -96,7 +95,7 @@ void ClusterCost::add_shards(const StepShape& step, Sum& sum) const {
   const Work head = head_work(in_.spec, step, options);
   for (const ShardPlacement& s : in_.placement.shards) {
     if (s.last_layer != last) continue;
-    const Times here = times_of(speed_of(s.device), head, sum.one_row);
+    const Times here = times_of(speed_of(s.device), head);
     sum.add(s.device, head, here);
     if (s.tp_rank == 0) sum.paths[s.replica].add(here);
   }
@@ -149,7 +148,7 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
         p.rows = part.pairs * step.rows / hits;
         p.calls = 1;  // one op for all of them
       }
-      const Times times = times_of(m, work, sum.one_row);
+      const Times times = times_of(m, work);
       sum.add(device, work, times);
       slowest.raise(times);
       sum.passes += 1;
@@ -166,9 +165,8 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
   sum.experts.add(wires);
 }
 
-Round ClusterCost::round(const StepShape& step, double in_flight, bool one_row_a_sequence) const {
+Round ClusterCost::round(const StepShape& step, double in_flight) const {
   Sum sum;
-  sum.one_row = one_row_a_sequence;
   add_shards(step, sum);
   add_stage_wires(step, sum);
   for (const auto& [layer, routes] : routes_) add_experts(layer, routes, step, sum);

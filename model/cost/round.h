@@ -54,7 +54,7 @@ class ClusterCost {
   explicit ClusterCost(Input input);
 
   /// Every replica has `in_flight` steps of that shape.
-  Round round(const StepShape& step, double in_flight, bool one_row_a_sequence) const;
+  Round round(const StepShape& step, double in_flight) const;
   /// Mean over layers: pairs of the busiest device over the mean.
   double imbalance() const;
   /// Whether bytes travel over a wire of which no speed is known.

@@ -53,7 +53,10 @@ AttentionWork attention_work(const LayerSpec& layer, const StepShape& step,
   double numbers = 0;
   for (const KvPoolSpec& pool : layer.kv) numbers += pool.row;
   AttentionWork work;
-  work.operations = 2 * heads * (a.qk_dim + a.v_dim) * step.rows * within(a, step.visible);
+  work.operations_a_position = 2 * heads * (a.qk_dim + a.v_dim) * step.rows;
+  work.operations = work.operations_a_position * within(a, step.visible);
+  work.rows = step.rows;
+  work.sequences = step.sequences;
   work.bytes = step.sequences * within(a, step.context) * numbers * held *
                static_cast<double>(dtype_size(kv_type(options.numerics)));
   return work;
@@ -94,7 +97,7 @@ double Work::calls() const {
 
 void Work::add(const ProductWork& product) {
   for (ProductWork& p : products) {
-    if (p.kind != product.kind || p.rows != product.rows) continue;
+    if (p.kind != product.kind || p.rows != product.rows || p.drawn != product.drawn) continue;
     p.elements += product.elements;
     p.bytes += product.bytes;
     p.calls += product.calls;
@@ -112,6 +115,9 @@ void Work::add(const Work& other, double times) {
   }
   attention.bytes += times * other.attention.bytes;
   attention.operations += times * other.attention.operations;
+  attention.operations_a_position += times * other.attention.operations_a_position;
+  attention.rows = std::max(attention.rows, other.attention.rows);
+  attention.sequences = std::max(attention.sequences, other.attention.sequences);
   other_calls += times * other.other_calls;
 }
 
@@ -156,6 +162,7 @@ Work expert_work(const ModelSpec& spec, std::int32_t layer, double experts, doub
   if (experts <= 0) return work;
   for (const WeightSpec& weight : l.expert)
     add_weight(work, weight, l.attention, whole, experts, pairs / experts);
+  for (ProductWork& p : work.products) p.drawn = true;
   return work;
 }
 

@@ -29,18 +29,22 @@ struct ProductWork {
   double elements = 0;  ///< numbers in the matrices
   double bytes = 0;     ///< that they take
   double calls = 0;
+  bool drawn =
+      false;  ///< rows differ from matrix to matrix, as gates draw them; `rows` is the mean
   double operations() const { return 2 * elements * rows; }  ///< multiplications and additions
 };
 
 /// Attention over the cache.
 struct AttentionWork {
-  double bytes = 0;       ///< of the cache, each sequence's read once
-  double operations = 0;  ///< of q K^T and of p V
+  double bytes = 0;                  ///< of the cache, each sequence's read once
+  double operations = 0;             ///< of q K^T and of p V
+  double operations_a_position = 0;  ///< the same if every row saw one position
+  double rows = 0, sequences = 0;    ///< of a layer; the most of what was added
 };
 
 /// What one device has to do.
 struct Work {
-  std::vector<ProductWork> products;  ///< no two alike in kind and rows
+  std::vector<ProductWork> products;  ///< no two alike in kind, rows and `drawn`
   AttentionWork attention;
   double other_calls = 0;  ///< of ops without a matrix: norms, rope, attention, ...
 

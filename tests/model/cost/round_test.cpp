@@ -54,14 +54,14 @@ struct Cluster {
 TEST_CASE("DeepSeek-V3 on sixteen devices hits 6 of a device's 16 experts with a row each") {
   const ModelSpec spec = published("deepseek-v3");
   const ClusterCost cost = Cluster(spec, 16, 8).cost();
-  CHECK(cost.round(decode_step(1, 4096), 1, true).hits == doctest::Approx(6.37).epsilon(0.01));
-  CHECK(cost.round(decode_step(32, 4096), 1, true).hits == doctest::Approx(16).epsilon(0.01));
+  CHECK(cost.round(decode_step(1, 4096), 1).hits == doctest::Approx(6.37).epsilon(0.01));
+  CHECK(cost.round(decode_step(32, 4096), 1).hits == doctest::Approx(16).epsilon(0.01));
   CHECK(cost.imbalance() == doctest::Approx(1));
 }
 
 TEST_CASE("what a device of DeepSeek-V3 moves in a step") {
   const ModelSpec spec = published("deepseek-v3");
-  const Round round = Cluster(spec, 16, 8).cost().round(decode_step(32, 4096), 1, true);
+  const Round round = Cluster(spec, 16, 8).cost().round(decode_step(32, 4096), 1);
   // Layers without experts 17.2 GB, of which the embedding is not read, and 58 x 16 experts.
   CHECK(round.busiest.weight_bytes == doctest::Approx(17.3e9 + 58 * 704.8e6).epsilon(0.01));
   CHECK(round.busiest.kv_bytes == doctest::Approx(61 * 151e6).epsilon(0.001));
@@ -82,11 +82,11 @@ TEST_CASE("no step is expected to be faster than its bounds") {
       for (const double rows : {1.0, 32.0, 1000.0}) {
         CAPTURE(std::string(name));
         CAPTURE(rows);
-        const Round decode = cost.round(decode_step(rows, 1000), 1, true);
+        const Round decode = cost.round(decode_step(rows, 1000), 1);
         CHECK(decode.seconds() >= decode.bound.seconds());
         CHECK(decode.overhead_s < decode.latency_s);
         CHECK(decode.busy_s <= decode.latency_s * 1.000001);  // one step in flight
-        const Round prompt = cost.round(prompt_step(rows, 1000), 1, false);
+        const Round prompt = cost.round(prompt_step(rows, 1000), 1);
         CHECK(prompt.seconds() >= prompt.bound.seconds());
       }
     }
@@ -98,15 +98,15 @@ TEST_CASE("stages work at the same time, and send hidden rows on") {
   Cluster one(spec, 1, 1), two(spec, 2, 1);
   two.placement.replicas.resize(1);
   two.placement.shards = {{0, 0, 0, 0, 15, two.devices[0]}, {0, 1, 0, 16, 31, two.devices[1]}};
-  const Round whole = one.cost().round(decode_step(8, 1000), 1, true);
+  const Round whole = one.cost().round(decode_step(8, 1000), 1);
   // A single step gains nothing; two share the sequences out.
-  const Round single = two.cost().round(decode_step(8, 1000), 1, true);
+  const Round single = two.cost().round(decode_step(8, 1000), 1);
   CHECK(single.latency_s >= whole.latency_s);
   CHECK(single.bound.memory_s == doctest::Approx(whole.bound.memory_s));
-  const Round both = two.cost().round(decode_step(8, 1000), 2, true);
+  const Round both = two.cost().round(decode_step(8, 1000), 2);
   CHECK(both.latency_s == single.latency_s);
   CHECK(both.busy_s == doctest::Approx(2 * single.busy_s));
-  CHECK(two.cost().round(decode_step(8, 1000), 1, true).busiest.wire.network_in == 8 * 4096 * 4);
+  CHECK(two.cost().round(decode_step(8, 1000), 1).busiest.wire.network_in == 8 * 4096 * 4);
 }
 
 TEST_CASE("a wire whose speed nobody knows is told") {
@@ -123,10 +123,10 @@ TEST_CASE("a wire whose speed nobody knows is told") {
 TEST_CASE("uneven experts make the step wait for the busiest device") {
   const ModelSpec spec = published("deepseek-v3");
   Cluster cluster(spec, 16, 8);
-  const Round even = cluster.cost().round(decode_step(128, 4096), 1, true);
+  const Round even = cluster.cost().round(decode_step(128, 4096), 1);
   for (auto& [layer, chances] : cluster.chances) chances = chances_of_skew(256, 8, 16);
   const ClusterCost cost = cluster.cost();
-  const Round skewed = cost.round(decode_step(128, 4096), 1, true);
+  const Round skewed = cost.round(decode_step(128, 4096), 1);
   CHECK(cost.imbalance() > 1.2);
   CHECK(skewed.bound.wire_s > 1.2 * even.bound.wire_s);
   CHECK(skewed.seconds() > even.seconds());

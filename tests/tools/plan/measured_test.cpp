@@ -17,7 +17,7 @@ using testing::published;
 
 constexpr const char* kFile = R"({
   "device": "cpu", "memory_bandwidth": 5e10, "compute": {"bf16": 2e11}, "network": 1e9,
-  "attention_one_row": 4e10, "attention_many_rows": 1e11, "call_s": 2e-6,
+  "attention_one": {"rate": 4e10, "more_positions": 30}, "attention_prompt": {"rate": 1e11}, "call_s": 2e-6,
   "products": [{"codes": "fp8", "points": [{"rows": 1, "element_s": 3e-11},
                                            {"rows": 32, "element_s": 4e-10}]},
                {"codes": "bf16", "full_precision": true, "points": [{"rows": 1, "element_s": 5e-11}]}]
@@ -31,6 +31,8 @@ TEST_CASE("a file of measured speeds is read, and written back the same") {
   CHECK(d.ceilings.fma == 2e11);  // where nothing else is said
   CHECK(d.ceilings.network == 1e9);
   CHECK(d.efficiency.call_s == 2e-6);
+  CHECK(d.attention_one == AttentionSpeed{4e10, 30});
+  CHECK(d.attention_batch.rate == 0);
   REQUIRE(d.products.size() == 2);
   CHECK(d.products[0].points[1].element_s == 4e-10);
   CHECK(d.products[1].kind == ProductKind{kernels::Codes::kBf16, true});
@@ -58,6 +60,9 @@ TEST_CASE("what is no report of speeds is refused, and the key is named") {
                         {"\"rows\": 32", "\"rows\": 1", "rows"},
                         {"3e-11", "0", "element_s"},
                         {"2e-6", "-1", "call_s"},
+                        {"4e10", "0", "rate"},
+                        {": 30", ": -1", "more_positions"},
+                        {"{\"rate\": 1e11}", "1e11", "attention_prompt"},
                         {"[{\"rows\": 1, \"element_s\": 5e-11}]", "[]", "points"},
                         {"[{\"rows\": 1, \"element_s\": 5e-11}]", "[1]", "points"}}) {
     std::string text = kFile;
@@ -84,8 +89,9 @@ TEST_CASE("this machine is measured with what the model has") {
   CHECK(d.ceilings.memory > 1e8);
   CHECK(d.ceilings.memory < 1e13);
   CHECK(d.ceilings.bf16 > 1e8);
-  CHECK(d.attention_few > 0);
-  CHECK(d.attention_many > 0);
+  CHECK(d.attention_one.rate > 0);
+  CHECK(d.attention_batch.rate > 0);
+  CHECK(d.attention_prompt.rate > 0);
   REQUIRE(d.products.size() == 1);  // all of it is bf16
   double last = 0;
   for (const auto& point : d.products[0].points) {

@@ -33,14 +33,14 @@ constexpr std::int64_t kSide = 1024;
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 32, 128, 512};
 constexpr double kPointSeconds = 0.04;
 /// Positions that attention is measured over: a whole number of its tiles.
-constexpr std::int64_t kPositions = 2048, kManyRows = 128, kBlockSize = 64;
+constexpr std::int64_t kFewPositions = 64, kPositions = 1024, kManyRows = 128, kBlockSize = 64;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds that `body` takes, the mean of the better half of its runs: other programs only ever
-/// slow it, but a step does not choose its moment either.
+/// Seconds that `body` takes: the mean of its runs without the slowest tenth. A step does not choose
+/// its moment either.
 template <class Body>
 double typical_seconds(double budget, const Body& body) {
   body();
@@ -51,7 +51,7 @@ double typical_seconds(double budget, const Body& body) {
     times.push_back(seconds_now() - start);
   }
   std::sort(times.begin(), times.end());
-  times.resize((times.size() + 1) / 2);
+  times.resize(times.size() - times.size() / 10);
   return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
 }
 
@@ -91,11 +91,16 @@ double read_bandwidth(ThreadPool& pool, CpuFamily family) {
   return static_cast<double>(pieces * piece) / seconds;
 }
 
+kernels::PackOptions plain_options(const HeldForm& form) {
+  kernels::PackOptions options = form.options;
+  options.slices = 1;
+  return options;
+}
+
 /// A matrix of the kind of `form`, of our size.
 Result<Weight> make_weight(Numerics numerics, const HeldForm& form, std::int64_t side) {
   kernels::StoredMatrix stored = form.stored;
   stored.n = stored.k = side;
-  // A scale for each column, as of turned matrices, is stored as many times.
   const auto numbers = static_cast<std::size_t>(side * side);
   std::vector<std::byte> codes(numbers * static_cast<std::size_t>(code_bits(stored.codes)) / 8);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i * 37 % 61);
@@ -103,9 +108,7 @@ Result<Weight> make_weight(Numerics numerics, const HeldForm& form, std::int64_t
   const std::vector<std::uint8_t> zeros(numbers, 7);
   if (stored.scales.data) stored.scales.data = scales.data();
   if (stored.scales.zeros) stored.scales.zeros = zeros.data();
-  kernels::PackOptions options = form.options;
-  options.slices = 1;
-  auto packer = kernels::WeightPacker::begin(numerics, stored, options);
+  auto packer = kernels::WeightPacker::begin(numerics, stored, plain_options(form));
   if (!packer.ok()) return packer.error();
   packer->add(codes.data(), side);
   return packer->take();
@@ -136,44 +139,88 @@ Result<ProductSpeed> measure_product(Stream& stream, const HeldForm& form, Produ
 
 /// What an op takes that has next to nothing to do but asks all threads.
 double call_seconds(ThreadPool& pool) {
-  std::vector<float> sums(64);
+  std::vector<float> sums(static_cast<std::size_t>(pool.threads()) * 16);
   return typical_seconds(kPointSeconds, [&] {
-    pool.parallel_for(static_cast<std::size_t>(pool.threads()),
-                      [&](int, std::size_t i) { sums[i % 64] += 1; });
+    pool.on_each_thread([&](int thread) { sums[static_cast<std::size_t>(thread) * 16] += 1; });
   });
 }
 
-/// Operations a second of attention at the widths of a layer, `rows` at the end of one sequence.
-double measure_attention(Stream& stream, const AttentionSpec& a, std::int64_t rows) {
-  const std::int64_t blocks = kPositions / kBlockSize;
-  const DType type = kv_type(stream.numerics());
-  const bool latent = a.kind == AttentionKind::kMla;
-  const auto pool = [&](Buffer& bytes, std::int64_t row) {
-    bytes = Buffer::in_huge_pages(static_cast<std::size_t>(kPositions * row) * dtype_size(type));
+/// A cache of some sequences, and what attends to it.
+struct AttentionBench {
+  AttentionBench(Stream& s, const AttentionSpec& spec, std::int64_t sequences)
+      : stream(s), a(spec) {
+    const std::int64_t blocks = kPositions / kBlockSize;
+    keys = pool(key_bytes, std::int64_t{a.kv_heads} * a.qk_dim, sequences);
+    const bool latent = a.kind == AttentionKind::kMla;
+    values = latent ? keys : pool(value_bytes, std::int64_t{a.kv_heads} * a.v_dim, sequences);
+    tables.resize(static_cast<std::size_t>(sequences));
+    for (std::int64_t s = 0; s < sequences; ++s)
+      for (std::int64_t b = 0; b < blocks; ++b)
+        tables[static_cast<std::size_t>(s)].push_back(static_cast<std::int32_t>(s * blocks + b));
+  }
+
+  /// Seconds for `rows` of each sequence, the last of which sees `positions`.
+  double seconds(std::int64_t rows, std::int64_t positions) const {
+    std::vector<const std::int32_t*> of_row;
+    std::vector<std::int32_t> at;
+    for (const auto& table : tables)
+      for (std::int64_t r = 0; r < rows; ++r) {
+        of_row.push_back(table.data());
+        at.push_back(static_cast<std::int32_t>(positions - rows + r));
+      }
+    const auto all = static_cast<std::int64_t>(at.size());
+    std::vector<float> q(static_cast<std::size_t>(all * a.heads * a.qk_dim), 0.01f);
+    std::vector<float> out(static_cast<std::size_t>(all * a.heads * a.v_dim));
+    const Tensor x = host_tensor(q.data(), DType::kF32, all, a.heads * a.qk_dim).split(a.heads);
+    const Tensor y = host_tensor(out.data(), DType::kF32, all, a.heads * a.v_dim).split(a.heads);
+    kernels::AttentionInputs in;
+    in.keys = keys;
+    in.values = values;
+    in.kv_heads = a.kv_heads;
+    in.scale = a.scale;
+    return typical_seconds(2 * kPointSeconds, [&] {
+      kernels::attention(stream, in, {of_row.data(), at.data()}, x, y);
+    });
+  }
+
+  /// One row of each sequence: from few positions and many.
+  AttentionSpeed one_row() const {
+    const double few_s = seconds(1, kFewPositions), many_s = seconds(1, kPositions);
+    const double position_s =
+        std::max(many_s - few_s, many_s / 2) / static_cast<double>(kPositions - kFewPositions);
+    const double more = few_s / position_s - static_cast<double>(kFewPositions);
+    return {operations(static_cast<double>(tables.size())) / position_s, std::max(0.0, more)};
+  }
+  /// Many rows of one sequence.
+  AttentionSpeed prompt() const {
+    const double pairs = static_cast<double>(kManyRows * (2 * kPositions - kManyRows + 1)) / 2;
+    return {operations(pairs) / seconds(kManyRows, kPositions), 0};
+  }
+
+ private:
+  double operations(double pairs) const { return 2 * pairs * a.heads * (a.qk_dim + a.v_dim); }
+
+  kernels::KvPool pool(Buffer& bytes, std::int64_t row, std::int64_t sequences) const {
+    const DType type = kv_type(stream.numerics());
+    bytes = Buffer::in_huge_pages(static_cast<std::size_t>(sequences * kPositions * row) *
+                                  dtype_size(type));
     std::memset(bytes.data(), 0x3c, bytes.size());
-    return kernels::KvPool{bytes.data(), type, kBlockSize, row};
-  };
+    return {bytes.data(), type, kBlockSize, row};
+  }
+
+  Stream& stream;
+  const AttentionSpec& a;
   Buffer key_bytes, value_bytes;
-  kernels::AttentionInputs in;
-  in.keys = pool(key_bytes, std::int64_t{a.kv_heads} * a.qk_dim);
-  in.values = latent ? in.keys : pool(value_bytes, std::int64_t{a.kv_heads} * a.v_dim);
-  in.kv_heads = a.kv_heads;
-  in.scale = a.scale;
-  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks));
-  std::iota(table.begin(), table.end(), 0);
-  const std::vector<const std::int32_t*> tables(static_cast<std::size_t>(rows), table.data());
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
-  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(kPositions - rows));
-  std::vector<float> q(static_cast<std::size_t>(rows * a.heads * a.qk_dim), 0.01f);
-  std::vector<float> out(static_cast<std::size_t>(rows * a.heads * a.v_dim));
-  const Tensor x = host_tensor(q.data(), DType::kF32, rows, a.heads * a.qk_dim).split(a.heads);
-  const Tensor y = host_tensor(out.data(), DType::kF32, rows, a.heads * a.v_dim).split(a.heads);
-  const double seconds = typical_seconds(2 * kPointSeconds, [&] {
-    kernels::attention(stream, in, {tables.data(), positions.data()}, x, y);
-  });
-  double pairs = 0;
-  for (const std::int32_t p : positions) pairs += p + 1;
-  return 2 * pairs * a.heads * (a.qk_dim + a.v_dim) / seconds;
+  kernels::KvPool keys, values;
+  std::vector<std::vector<std::int32_t>> tables;  // of each sequence
+};
+
+/// Of each number of a matrix.
+double product_bytes(Numerics numerics, const HeldForm& form) {
+  kernels::StoredMatrix stored = form.stored;
+  stored.n = stored.k = kSide;
+  return static_cast<double>(kernels::packed_bytes(numerics, stored, plain_options(form))) /
+         static_cast<double>(kSide * kSide);
 }
 
 /// One form of each kind of product that the model has.
@@ -213,14 +260,21 @@ Result<MeasuredDevice> measure_machine(const ModelSpec& spec, Numerics numerics,
     for (const auto& [kind, form] : kinds_of(spec, numerics)) {
       auto product = measure_product(stream, form, kind);
       if (!product.ok()) return product.error();
-      for (const auto& p : product->points)
+      // What a product does is no more than what can be done.
+      for (const auto& p : product->points) {
         best = std::max(best, (kind.full_precision ? 4 : 2) * p.rows / p.element_s);
+        m.ceilings.memory =
+            std::max(m.ceilings.memory, product_bytes(numerics, form) / p.element_s);
+      }
       m.products.push_back(std::move(*product));
     }
     m.ceilings.bf16 = m.ceilings.fma = best;
     const AttentionSpec& attention = spec.layers.front().attention;
-    m.attention_few = measure_attention(stream, attention, 1);
-    m.attention_many = measure_attention(stream, attention, kManyRows);
+    const AttentionBench one(stream, attention, 1);
+    m.attention_one = one.one_row();
+    m.attention_prompt = one.prompt();
+    m.attention_batch =
+        AttentionBench(stream, attention, static_cast<std::int64_t>(kAttentionBatch)).one_row();
     m.efficiency.call_s = call_seconds(pool);
     m.efficiency.hop_s = kCpuHopSeconds;
     return measured;

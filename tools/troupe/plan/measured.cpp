@@ -15,13 +15,30 @@ using nlohmann::json;
 
 /// No machine is faster, and none that computes models slower.
 constexpr double kBytesMin = 1e6, kBytesMax = 1e15, kOperationsMin = 1e8, kOperationsMax = 1e18;
-constexpr double kSecondsMax = 1;
+constexpr double kSecondsMax = 1, kPositionsMax = 1e6;
 constexpr std::size_t kProductsMax = 32, kPointsMax = 64;
 
 constexpr std::pair<std::string_view, kernels::Codes> kCodes[] = {
     {"f32", kernels::Codes::kF32},   {"bf16", kernels::Codes::kBf16}, {"fp8", kernels::Codes::kFp8},
     {"int4", kernels::Codes::kInt4}, {"fp4", kernels::Codes::kFp4},
 };
+
+constexpr std::pair<const char*, AttentionSpeed DeviceSpeed::*> kAttention[] = {
+    {"attention_one", &DeviceSpeed::attention_one},
+    {"attention_batch", &DeviceSpeed::attention_batch},
+    {"attention_prompt", &DeviceSpeed::attention_prompt},
+};
+
+Status read_attention(const JsonReader& object, const char* name, const std::string& where,
+                      AttentionSpeed& speed) {
+  const json* value = object.find(name);
+  if (!value) return {};
+  JsonReader reader(*value, where + ", " + name);
+  if (!reader.ok()) return reader.status();
+  speed.rate = reader.number("rate", kOperationsMin, kOperationsMax);
+  speed.more_positions = reader.number_or("more_positions", 0, 0, kPositionsMax);
+  return reader.status();
+}
 
 Result<ProductSpeed> read_product(const json& value, const std::string& where) {
   JsonReader reader(value, where);
@@ -85,8 +102,8 @@ Result<MeasuredDevice> parse_measured(const std::string& text, const std::string
   if (measured.device != "cpu" && !find_device_kind(measured.device))
     reader.fail("device", "\"cpu\" or the name of a device, such as \"" +
                               nearest_device_kind(measured.device) + "\"");
-  m.attention_few = reader.number_or("attention_one_row", 0, kOperationsMin, kOperationsMax);
-  m.attention_many = reader.number_or("attention_many_rows", 0, kOperationsMin, kOperationsMax);
+  for (const auto& [name, part] : kAttention)
+    if (Status s = read_attention(reader, name, where, m.*part); !s) return s.error();
   m.efficiency.call_s = reader.number_or("call_s", m.efficiency.call_s, 0, kSecondsMax);
   m.efficiency.hop_s = reader.number_or("hop_s", m.efficiency.hop_s, 0, kSecondsMax);
   if (const json* products = reader.find("products")) {
@@ -111,8 +128,9 @@ nlohmann::ordered_json to_json(const MeasuredDevice& measured) {
   if (m.ceilings.fp8 > 0) json["compute"]["fp8"] = m.ceilings.fp8;
   if (m.ceilings.network > 0) json["network"] = m.ceilings.network;
   if (m.ceilings.link > 0) json["link"] = m.ceilings.link;
-  if (m.attention_few > 0) json["attention_one_row"] = m.attention_few;
-  if (m.attention_many > 0) json["attention_many_rows"] = m.attention_many;
+  for (const auto& [name, part] : kAttention)
+    if ((m.*part).rate > 0)
+      json[name] = {{"rate", (m.*part).rate}, {"more_positions", (m.*part).more_positions}};
   json["call_s"] = m.efficiency.call_s;
   json["hop_s"] = m.efficiency.hop_s;
   json["products"] = nlohmann::ordered_json::array();

@@ -83,7 +83,7 @@ class Speeds {
     const std::int64_t steps = std::min(sequences, stages());
     const double rows = static_cast<double>(sequences) / static_cast<double>(steps);
     s.round = cost_.round(decode_step(rows, static_cast<double>(context_of(q_, speed_))),
-                          static_cast<double>(steps), true);
+                          static_cast<double>(steps));
     s.limit = limit_of(s.round);
     return s;
   }
@@ -108,7 +108,7 @@ class Speeds {
     s.tokens = static_cast<double>(rows * replicas() * stages());
     s.round = cost_.round(
         prompt_step(static_cast<double>(rows), static_cast<double>(context_of(q_, speed_))),
-        static_cast<double>(stages()), false);
+        static_cast<double>(stages()));
     s.limit = limit_of(s.round);
     return s;
   }

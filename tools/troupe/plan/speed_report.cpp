@@ -73,15 +73,16 @@ std::string devices_text(const FitQuestion& q, const SpeedQuestion& speed) {
 
 std::string decode_text(const SpeedAnswer& answer) {
   std::string text =
-      "  sequences   the busiest device, each step      tokens/s of all        a sequence\n"
-      "  a replica     reads   of it KV      sends   at most  expected       gets a s  limit\n";
+      "  sequences   each step, the busiest device    tokens/s, all replicas  tokens/s of\n"
+      "  a replica     reads    of it KV      sends     at most    expected   a sequence  limit\n";
   for (const StepSpeed& s : answer.decode) {
     const DeviceLoad& d = s.round.busiest;
-    text += formatted("  %9lld %8sB  %8sB %10s %9s %9s  %13s  %s\n", static_cast<long long>(s.rows),
-                      decimal(d.weight_bytes + d.kv_bytes).c_str(), decimal(d.kv_bytes).c_str(),
-                      (sent(d.wire) > 0 ? decimal(sent(d.wire)) + "B" : "-").c_str(),
-                      rate(s.tokens_per_s_max()).c_str(), rate(s.tokens_per_s()).c_str(),
-                      rate(1 / s.round.seconds()).c_str(), words_of(s.limit).c_str());
+    const std::string wire = sent(d.wire) > 0 ? decimal(sent(d.wire)) + "B" : "-";
+    text +=
+        formatted("  %9lld %8sB %10sB %10s %11s %11s %12s  %s\n", static_cast<long long>(s.rows),
+                  decimal(d.weight_bytes + d.kv_bytes).c_str(), decimal(d.kv_bytes).c_str(),
+                  wire.c_str(), rate(s.tokens_per_s_max()).c_str(), rate(s.tokens_per_s()).c_str(),
+                  rate(1 / s.round.seconds()).c_str(), words_of(s.limit).c_str());
   }
   return text;
 }
