@@ -23,7 +23,7 @@ struct Ceilings {
 enum class Arithmetic : std::uint8_t { kFma, kBf16, kFp8 };
 std::string_view to_string(Arithmetic arithmetic);
 
-/// A message to another node, one way, where nothing polls: an actor's turn and a thread that wakes.
+/// A message to another node, one way, where nothing polls: an actor's turn, a thread that wakes.
 inline constexpr double kCpuHopSeconds = 75e-6;
 
 /// What of the ceilings is expected to be reached, and what each op and hop takes beside.
@@ -47,8 +47,8 @@ struct ProductSpeed {
   bool operator==(const ProductSpeed&) const = default;
 };
 
-/// Attention, measured: a row takes what `rate` makes of the positions that it sees and of some more,
-/// for what it costs whatever it sees.
+/// Attention, measured: a row takes what `rate` makes of the positions that it sees and of some
+/// more, for what it costs whatever it sees.
 struct AttentionSpeed {
   double rate = 0;  ///< operations a second; 0: not measured
   double more_positions = 0;

@@ -21,7 +21,7 @@ ExpertChances chances_of_counts(std::span<const double> counts, std::int32_t top
 double skew_of(const ExpertChances& chances);
 
 /// How many of the experts at least one of `rows` chooses, which choose independently: the sum of
-/// 1 - (1 - p)^rows. Gates that choose groups first spread a row over fewer, many rows over as many.
+/// 1 - (1 - p)^rows.
 double expected_hits(const ExpertChances& chances, double rows);
 
 }  // namespace troupe

@@ -84,7 +84,7 @@ Work head_work(const ModelSpec& spec, const StepShape& step, const CostOptions& 
 Work expert_work(const ModelSpec& spec, std::int32_t layer, double experts, double pairs,
                  const CostOptions& options);
 
-/// Bytes of a row that goes to an expert, and of what comes back; and of a row that goes to the next
+/// Bytes of a row that goes to an expert, and of what comes back; of a row that goes to the next
 /// pipeline stage (float32).
 double wire_row_bytes(const ModelSpec& spec, Numerics numerics);
 double hidden_row_bytes(const ModelSpec& spec);

@@ -76,34 +76,6 @@ GroupSpeed group_speed(const NodeGroup& group, const SpeedFlags& f, const GivenR
 
 }  // namespace
 
-void add_speed_flags(CLI::App* command, SpeedFlags& flags) {
-  command->add_option("--context", flags.context,
-                      "Tokens of a sequence, and of a prompt, for what is said of speed (default: "
-                      "4096, or --max-model-len if that is less)");
-  command->add_option("--skew", flags.skew,
-                      "How often a layer's busiest expert is chosen over the mean (default: 1, all "
-                      "alike)");
-  command->add_option("--expert-loads", flags.expert_loads,
-                      "Instead of --skew: a file of `troupe status --json` of a cluster that "
-                      "serves the model");
-  command->add_option("--memory-bandwidth", flags.memory_bandwidth,
-                      "What each device reads of its memory, such as 3.0TB/s");
-  command->add_option("--compute", flags.compute,
-                      "What each device multiplies and adds, such as 800TFLOP/s");
-  command->add_option("--network", flags.network,
-                      "What each device sends to other nodes and gets at the same time, such as "
-                      "50GB/s or 400Gbit/s");
-  command->add_option("--measured", flags.measured,
-                      "A file of measured speeds: what --measure --json printed. It holds for "
-                      "devices without a name, or for those that its \"device\" names");
-  command->add_flag("--measure", flags.measure,
-                    "Measure this machine's processors for some seconds; devices without a name "
-                    "are taken to be like them");
-  command->add_option("--products", flags.products,
-                      "Units of GPUs that make products: fma, bf16 or fp8 (default: auto, what the "
-                      "numerics use, which is fma)");
-}
-
 Status check(const SpeedFlags& f) {
   if (const auto given = given_rates(f); !given.ok()) return given.error();
   if (f.products != "auto" && f.products != "fma" && f.products != "bf16" && f.products != "fp8")

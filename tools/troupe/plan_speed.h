@@ -1,6 +1,6 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +20,6 @@ struct SpeedFlags {
   bool measure = false;
   std::string products = "auto";
 };
-void add_speed_flags(CLI::App* command, SpeedFlags& flags);
 
 /// What the flags say, whatever the model: errors name the flag.
 Status check(const SpeedFlags& flags);

@@ -17,10 +17,12 @@ using testing::published;
 
 constexpr const char* kFile = R"({
   "device": "cpu", "memory_bandwidth": 5e10, "compute": {"bf16": 2e11}, "network": 1e9,
-  "attention_one": {"rate": 4e10, "more_positions": 30}, "attention_prompt": {"rate": 1e11}, "call_s": 2e-6,
+  "attention_one": {"rate": 4e10, "more_positions": 30}, "attention_prompt": {"rate": 1e11},
+  "call_s": 2e-6,
   "products": [{"codes": "fp8", "points": [{"rows": 1, "element_s": 3e-11},
                                            {"rows": 32, "element_s": 4e-10}]},
-               {"codes": "bf16", "full_precision": true, "points": [{"rows": 1, "element_s": 5e-11}]}]
+               {"codes": "bf16", "full_precision": true,
+                "points": [{"rows": 1, "element_s": 5e-11}]}]
 })";
 
 TEST_CASE("a file of measured speeds is read, and written back the same") {

@@ -19,10 +19,10 @@ constexpr Ceilings ceilings(double memory, double fma, double bf16, double fp8, 
 
 /// From the vendors' data sheets: NVIDIA A10, L4, L40S, A100, H100, H200, HGX B200 (where sheets
 /// give rates with sparsity, half of them), H20 as its partners publish it; NVIDIA's Ada and RTX
-/// Blackwell white papers for GeForce; AMD Instinct MI300X. Links: NVLink's or Infinity Fabric's sum
-/// of both ways halved, else PCIe x16. Networks: one NIC a GPU as in the vendors' own systems (DGX
-/// A100: 200 Gbit/s; DGX H100, H200, B200 and MI300X platforms: 400 Gbit/s); other kinds have none
-/// that is usual.
+/// Blackwell white papers for GeForce; AMD Instinct MI300X. Links: the sum of both ways of NVLink
+/// or Infinity Fabric halved, else PCIe x16. Networks: one NIC a GPU as in the vendors' own systems
+/// (DGX A100: 200 Gbit/s; DGX H100, H200, B200 and MI300X platforms: 400 Gbit/s); other kinds have
+/// none that is usual.
 constexpr DeviceKind kKinds[] = {
     {"a10-24g", 23028, ceilings(0.600, 31.2, 125, 0, 0, 32)},
     {"l4-24g", 23034, ceilings(0.300, 30.3, 121, 242.5, 0, 32)},

@@ -39,8 +39,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds that `body` takes: the mean of its runs without the slowest tenth. A step does not choose
-/// its moment either.
+/// Seconds that `body` takes: the mean of its runs without the slowest tenth. A step does not
+/// choose its moment either.
 template <class Body>
 double typical_seconds(double budget, const Body& body) {
   body();
