@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import report  # noqa: E402
 import rows  # noqa: E402
 import rows_cluster  # noqa: E402
+import rows_plan  # noqa: E402
 from checkpoints import MODELS, checkpoint, gguf  # noqa: E402
 
 MEASUREMENTS = {
@@ -27,6 +28,7 @@ MEASUREMENTS = {
     "loading": rows.loading,
     "tokenizer": rows.tokenizer,
     "avx512_bf16": rows.avx512_bf16,
+    "predicted": rows_plan.predicted,
 }
 
 

@@ -131,6 +131,72 @@ def test_a_model_that_does_not_fit_exits_1_and_says_what_would(troupe, folder):
     assert {"flag": "--nodes", "value": "2x8:h100-80g"} in answer["remedies"]
 
 
+def test_how_fast(troupe, folder, tmp_path):
+    model = folder("deepseek-v3")
+    words = ["plan", "--model", model, "--nodes", "2x8:h100-80g", "--max-model-len", 32768]
+    done = run(*words)
+    assert done.returncode == 0 and not done.stderr
+    assert "Speed with 4,096 tokens of context" in done.stdout and "data sheet" in done.stdout
+    done = run(*words, "--json")
+    speed = json.loads(done.stdout)["speed"]
+    assert speed["devices"][0]["memory_bandwidth"] == 3.35e12 and speed["devices"][0]["products"] == "fma"
+    assert [step["rows"] for step in speed["decode"]][:2] == [1, 32]
+    # Each flag is heeded.
+    more = ["--context", 1000, "--skew", 2, "--products", "fp8", "--network", "100GB/s",
+            "--memory-bandwidth", "3TB/s"]  # fmt: skip
+    other = json.loads(run(*words, "--json", *more).stdout)["speed"]
+    assert other["context"] == 1000 and other["expert_skew"] == pytest.approx(2)
+    device = other["devices"][0]
+    assert device["network"] == 100e9 and device["memory_bandwidth"] == 3e12 and device["products"] == "fp8"
+    assert device["source"] == "data sheet, flags"
+    for step in speed["decode"] + other["decode"]:
+        least = step["least"]
+        slowest = max(least["memory_s"], least["compute_s"], least["wire_s"])
+        assert least["tokens_per_s"] == pytest.approx(step["tokens"] / slowest)
+        assert step["expected"]["tokens_per_s"] < least["tokens_per_s"]
+
+
+def test_a_file_of_measured_speeds(troupe, folder, tmp_path):
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"memory_bandwidth": 2e11, "compute": {"bf16": 4e12}, "call_s": 1e-6}))
+    words = ["plan", "--model", folder("qwen3-0.6b"), "--nodes", "1:64GiB", "--json"]
+    assert "missing" in json.loads(run(*words).stdout)["speed"]
+    speed = json.loads(run(*words, "--measured", path).stdout)["speed"]
+    assert speed["devices"][0]["source"] == "measured"
+    assert speed["devices"][0]["compute"]["bf16"] == 4e12 and speed["decode"][0]["limit"] == "memory"
+    path.write_text('{"memory_bandwidth": 0}')
+    done = run(*words, "--measured", path)
+    assert done.returncode == 1 and "memory_bandwidth" in done.stderr and not done.stdout
+
+
+def test_loads_from_the_status_of_a_cluster(troupe, folder, tmp_path):
+    path = tmp_path / "status.json"
+    tokens = [100] + [10] * 127
+    load = [{"layer": layer, "tokens": tokens} for layer in range(48)]
+    path.write_text(json.dumps({"cluster": {}, "experts": {"load": load}}))
+    words = ["plan", "--model", folder("qwen3-30b-a3b"), "--nodes", "4:l40s-48g", "--max-model-len", 8192,
+             "--json", "--expert-loads", path]  # fmt: skip
+    speed = json.loads(run(*words).stdout)["speed"]
+    assert speed["expert_skew"] == pytest.approx(100 / (1370 / 128)) and not speed["network_known"]
+    for text, named in [("{}", "--expert-loads"), ("", "status.json"), ("[]", "--expert-loads"),
+                        ('{"experts": {"load": [{"layer": 0, "tokens": [-1]}]}}', "tokens"),
+                        ('{"experts": {"load": [{"layer": 0, "tokens": [1]}]}}', "layer 0"),
+                        ('{"experts": {"load": [{"tokens": []}]}}', "layer")]:  # fmt: skip
+        path.write_text(text)
+        done = run(*words)
+        assert done.returncode in (1, 2) and not done.stdout
+        assert len(done.stderr.splitlines()) == 1 and named in done.stderr
+
+
+def test_this_machine_measured(troupe, folder):
+    words = ["plan", "--model", folder("qwen3-0.6b"), "--nodes", "1:16GiB", "--max-model-len", 4096]
+    done = run(*words, "--measure", "--json", "--threads", 1, "--context", 128)
+    assert done.returncode == 0 and not done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["measured"]["products"][0]["codes"] == "bf16"
+    assert 0 < answer["speed"]["decode"][0]["expected"]["tokens_per_s"] < 1e5
+
+
 @pytest.mark.parametrize(
     "words, named",
     [
@@ -144,6 +210,16 @@ def test_a_model_that_does_not_fit_exits_1_and_says_what_would(troupe, folder):
         (["--nodes", "4:64GiB", "--kv-cache-memory", "some"], "--kv-cache-memory"),
         (["--nodes", "4:64GiB", "--expert-tier-memory", "some"], "--expert-tier-memory"),
         (["--nodes", "4:64GiB", "--threads", -1], "--threads"),
+        (["--nodes", "2x8:h100-80gb"], "did you mean 'h100-80g'?"),
+        (["--nodes", "4:64GiB", "--memory-bandwidth", "0TB/s"], "--memory-bandwidth"),
+        (["--nodes", "4:64GiB", "--compute", "3TB/s"], "800TFLOP/s"),
+        (["--nodes", "4:64GiB", "--network", "9e9TB/s"], "--network"),
+        (["--nodes", "4:64GiB", "--skew", 0.5], "--skew must be from 1"),
+        (["--nodes", "4:64GiB", "--skew", 17], "to 16.00"),
+        (["--nodes", "4:64GiB", "--skew", 2, "--expert-loads", "x"], "--expert-loads"),
+        (["--nodes", "4:64GiB", "--context", 10**7], "--context"),
+        (["--nodes", "4:64GiB", "--products", "fp7"], "--products"),
+        (["--nodes", "4:64GiB", "--measure", "--measured", "x"], "--measured"),
     ],
 )
 def test_wrong_flags_exit_2_with_one_sentence(troupe, folder, words, named):

@@ -10,9 +10,12 @@
 #include "model/placement/eplb.h"
 #include "model/spec/read_spec.h"
 #include "model/step_travel.h"
+#include "runtime/host.h"
 #include "runtime/limits.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/plan/report.h"
+#include "tools/troupe/plan/speed_report.h"
+#include "tools/troupe/plan_speed.h"
 
 namespace troupe::cli {
 namespace {
@@ -101,12 +104,33 @@ int run_eplb() {
 struct PlanOptions {
   HeadFlags head;
   DeviceFlags device;
+  SpeedFlags speed;
   std::string nodes;
   bool json = false;
 };
 
 /// A guess, since the machines need not be there.
 constexpr int kThreads = 64;
+
+/// Ends the help.
+constexpr std::string_view kJsonFields = R"(
+Fields of --json, beside those of memory and layout (bytes, seconds, operations, a second each):
+  speed.devices[]      what was counted with: nodes, source, products (fma, bf16, fp8),
+                       memory_bandwidth, compute {fma, bf16, fp8}, network, link, efficiency
+                       {memory, compute, wire: shares that are expected; call_s, hop_s: an op's and
+                       a message's own time}
+  speed.missing        instead of all below: what nobody has said
+  speed.context, sequences_max (of a replica), expert_skew, device_imbalance, network_known
+  speed.decode[]       for 1, 32, 128 and sequences_max sequences a replica: rows; tokens (of all
+                       replicas, a step); busiest_device {weight_bytes, kv_bytes, operations,
+                       wire_bytes {network_out, network_in, link_out, link_in}}, a step;
+                       expert_copies_read (of a device's, a layer); least {memory_s, compute_s,
+                       wire_s, tokens_per_s}; expected {seconds, overhead_s, tokens_per_s};
+                       limit (memory, compute, wire, overhead)
+  speed.prefill        the same of a step of prompts (rows: tokens of a replica), and
+                       per_1000_tokens of the busiest device; prompt_s (until the first token)
+  speed.changes[]      what, tokens_per_s: tried with the largest of decode
+  measured             with --measure: the file that --measured takes)";
 
 /// What the head would refuse too.
 Status check_lengths(const ModelSpec& spec, EngineOptions& engine) {
@@ -135,7 +159,9 @@ Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
   if (o.device.threads < 0 || o.device.threads > limits::kThreadsMax)
     return invalid_argument("--threads must be from 0 (" + std::to_string(kThreads) + ") to " +
                             std::to_string(limits::kThreadsMax) + ".");
-  q.threads = o.device.threads > 0 ? o.device.threads : kThreads;
+  q.threads = o.device.threads > 0 ? o.device.threads
+              : o.speed.measure    ? host_processors()
+                                   : kThreads;
   q.choose_pipeline = command.count("--pipeline-parallel-size") == 0;
   q.choose_redundant = command.count("--redundant-experts") == 0;
   return q;
@@ -149,19 +175,59 @@ int run_plan(const PlanOptions& o, const CLI::App& command) {
   // What is wrong with the flags is told before the folder is looked at.
   if (const auto nodes = parse_nodes(o.nodes); !nodes.ok()) return fail_with(nodes.error());
   if (const auto engine = resolve(o.head.engine); !engine.ok()) return fail_with(engine.error());
+  if (const Status checked = check(o.speed); !checked.ok()) return fail_with(checked.error());
   const auto spec = load_model_spec(o.head.engine.options.model);
   if (!spec.ok()) return fail(spec.error());
   const auto question = question_of(o, *spec, command);
   if (!question.ok()) return fail_with(question.error());
+  std::optional<MeasuredDevice> measured;
+  const auto speed = resolve(o.speed, *question, measured);
+  if (!speed.ok()) return fail_with(speed.error());
   const auto answer = find_fit(*question);
   if (!answer.ok()) return fail_with(answer.error());
-  if (o.json)
-    std::cout << report_json(*question, *answer).dump() << '\n';
-  else
+  Result<SpeedAnswer> fast = SpeedAnswer{};
+  if (answer->fit) fast = find_speed(*question, *answer->fit, *speed);
+  if (!fast.ok()) return fail_with(fast.error());
+  if (o.json) {
+    auto json = report_json(*question, *answer);
+    if (answer->fit) json["speed"] = speed_json(*question, *speed, *fast);
+    if (measured) json["measured"] = to_json(*measured);
+    std::cout << json.dump() << '\n';
+  } else {
     std::cout << report_text(*question, *answer, o.head.engine.options.model);
+    if (answer->fit) std::cout << '\n' << speed_text(*question, *speed, *fast);
+  }
   std::cout.flush();
   if (!std::cout) return fail(unavailable("The plan could not be written to the standard output."));
   return answer->fit ? kDone : kFailed;
+}
+
+void add_speed_flags(CLI::App* command, SpeedFlags& flags) {
+  command->add_option("--context", flags.context,
+                      "Tokens of a sequence, and of a prompt, for what is said of speed (default: "
+                      "4096, or --max-model-len if that is less)");
+  command->add_option("--skew", flags.skew,
+                      "How often a layer's busiest expert is chosen over the mean (default: 1, all "
+                      "alike)");
+  command->add_option("--expert-loads", flags.expert_loads,
+                      "Instead of --skew: a file of `troupe status --json` of a cluster that "
+                      "serves the model");
+  command->add_option("--memory-bandwidth", flags.memory_bandwidth,
+                      "What each device reads of its memory, such as 3.0TB/s");
+  command->add_option("--compute", flags.compute,
+                      "What each device multiplies and adds, such as 800TFLOP/s");
+  command->add_option("--network", flags.network,
+                      "What each device sends to other nodes and gets at the same time, such as "
+                      "50GB/s or 400Gbit/s");
+  command->add_option("--measured", flags.measured,
+                      "A file of measured speeds: what --measure --json printed. It holds for "
+                      "devices without a name, or for those that its \"device\" names");
+  command->add_flag("--measure", flags.measure,
+                    "Measure this machine's processors for some seconds; devices without a name "
+                    "are taken to be like them");
+  command->add_option("--products", flags.products,
+                      "Units of GPUs that make products: fma, bf16 or fp8 (default: auto, what the "
+                      "numerics use, which is fma)");
 }
 
 }  // namespace
@@ -169,8 +235,9 @@ int run_plan(const PlanOptions& o, const CLI::App& command) {
 void add_plan(Cli& cli) {
   CLI::App* plan = cli.app.add_subcommand(
       "plan",
-      "Whether a model fits on a cluster that need not be there: the layout, the memory of each "
-      "device, the flags to give. DIR needs only config.json. Exits with 1 if it does not fit");
+      "Whether a model fits on a cluster that need not be there, and how fast it would be: the "
+      "layout, the memory of each device, the flags to give, tokens a second and what limits them. "
+      "DIR needs only config.json. Exits with 1 if it does not fit");
   plan->require_subcommand(0, 1);
   CLI::App* eplb = plan->add_subcommand(
       "eplb",
@@ -183,13 +250,19 @@ void add_plan(Cli& cli) {
                  "  troupe plan --model DIR --nodes 4:64GiB,2:128GiB --max-model-len 32768 --json\n"
                  "  troupe plan --config configs/prefill-ep32.toml --model DIR --nodes "
                  "4x8:h100-80g\n"
-                 "  troupe plan eplb < loads.json",
+                 "  troupe plan --model DIR --nodes 2:256GiB --measure --network 25Gbit/s\n"
+                 "  troupe plan --model DIR --nodes 2:256GiB --memory-bandwidth 300GB/s --compute "
+                 "8TFLOP/s\n"
+                 "  troupe plan eplb < loads.json\n" +
+                     std::string(kJsonFields),
                  {[o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); }});
   plan->add_option("--nodes", o->nodes,
                    "COUNT:MEMORY or COUNTxDEVICES:MEMORY, separated by commas; MEMORY is of a "
                    "device: 64GiB, or a name such as h100-80g");
   plan->add_option("--threads", o->device.threads,
-                   "Compute threads of a device (default: " + std::to_string(kThreads) + ")");
+                   "Compute threads of a device (default: " + std::to_string(kThreads) +
+                       ", with --measure all processors)");
+  add_speed_flags(plan, o->speed);
   plan->add_flag("--json", o->json, "One JSON object; sizes are bytes");
   add_engine_flags(plan, o->head.engine);
   add_tier_flag(plan, o->device);

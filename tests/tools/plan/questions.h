@@ -3,20 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "model/json_reader.h"
-#include "model/spec/read_spec.h"
-#include "tests/model/must.h"
+#include "tests/model/published_spec.h"
 #include "tools/troupe/plan/fit.h"
 
 namespace troupe::testing {
-
-inline std::string published_text(const std::string& name) {
-  return must(read_text_file(source_path("tests/model/published/" + name + ".json"), 1u << 20));
-}
-
-inline ModelSpec published(const std::string& name) {
-  return must(parse_model_spec(published_text(name), name));
-}
 
 /// DeepSeek-V3 as AWQ checkpoints of it are published.
 inline ModelSpec v3_awq() {

@@ -1,28 +1,17 @@
 #include "tools/troupe/plan/nodes.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "runtime/byte_size.h"
 #include "runtime/limits.h"
+#include "tools/troupe/plan/device_kinds.h"
 
 namespace troupe {
 namespace {
-
-/// What the vendors' tools report as a device's whole memory, MiB.
-constexpr std::pair<std::string_view, std::uint64_t> kDevices[] = {
-    {"a10-24g", 23028},   {"l4-24g", 23034},    {"rtx4090-24g", 24564}, {"rtx5090-32g", 32607},
-    {"a100-40g", 40960},  {"l40s-48g", 46068},  {"a100-80g", 81920},    {"h100-80g", 81559},
-    {"h20-96g", 97871},   {"h200-141g", 143771}, {"b200-192g", 183359}, {"mi300x-192g", 196592},
-};
-
-std::string known_devices() {
-  std::string names;
-  for (const auto& [name, mib] : kDevices) names += (names.empty() ? "" : ", ") + std::string(name);
-  return names;
-}
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
   std::int64_t count = 0;
@@ -55,16 +44,22 @@ Status parse_counts(std::string_view text, const std::string& where, NodeGroup& 
 }
 
 Status parse_device(std::string_view text, const std::string& where, NodeGroup& group) {
-  for (const auto& [name, mib] : kDevices) {
-    if (text != name) continue;
-    group.device = name;
-    group.memory = mib << 20;
+  if (const DeviceKind* kind = find_device_kind(text)) {
+    group.device = kind->name;
+    group.memory = kind->memory_mib << 20;
     return {};
   }
   const auto bytes = parse_byte_size(text);
-  if (!bytes.ok())
+  if (!bytes.ok()) {
+    const bool named = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0;
+    if (named)
+      return invalid_argument(where + "no device is known as '" + std::string(text.substr(0, 32)) +
+                              "'; did you mean '" + nearest_device_kind(text.substr(0, 32)) +
+                              "'? Devices with a name are " + known_device_kinds() +
+                              "; of others say the memory, such as 64GiB.");
     return invalid_argument(where + bytes.error().message + " Devices with a name are " +
-                            known_devices() + ".");
+                            known_device_kinds() + ".");
+  }
   if (*bytes == 0) return invalid_argument(where + "a device needs memory, and this one has none.");
   if (*bytes < kDeviceBytesMin || *bytes > kDeviceBytesMax)
     return invalid_argument(where + "no device has " + format_byte_size(*bytes) + " of memory.");
