@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/scalar_math.h"
 #include "runtime/limits.h"
@@ -111,8 +112,8 @@ void gate_row(const GateConfig& c, const float* logits, const float* bias, const
 
 }  // namespace
 
-void moe_gate(Stream& stream, const GateConfig& config, const Tensor& logits, const float* bias,
-              std::int32_t* ids, float* weights) {
+void cpu::moe_gate(Stream& stream, const GateConfig& config, const Tensor& logits,
+                   const float* bias, std::int32_t* ids, float* weights) {
   const std::int64_t top_k = config.top_k;
   assert(logits.cols() == config.experts && top_k >= 1 && top_k <= config.experts);
   assert(config.n_group >= 1 && config.experts % config.n_group == 0);
