@@ -28,6 +28,7 @@ class Stream {
     ThreadPool* pool = nullptr;        ///< null: everything runs on the calling thread
     const Fault* fault = nullptr;      ///< for tests of what finds a broken core
     const Backend* backend = nullptr;  ///< null: the CPU's
+    std::uint64_t order_seed = 0;      ///< of the CUDA back-end's twin: in which order threads run
   };
   explicit Stream(const Options& options);
   Stream(const Stream&) = delete;
