@@ -44,8 +44,12 @@ struct FastProduct {
       const int count = static_cast<int>(blocks - first < kChunk ? blocks - first : kChunk);
       load_x(cta, item, first, count, x);
       cta.sync();
-      multiply(cta, panel, 0, first, count, item.rows * (p.terms > 1 ? 2 : 1), 0, x, sums);
-      if (p.terms > 2) multiply(cta, panel, 1, first, count, item.rows, 2 * item.rows, x, sums);
+      // The upper part of w with all of x, its lower part with the upper one of x.
+#pragma unroll 1
+      for (int part = 0; part < p.layout.parts; ++part)
+        multiply(cta, panel, part, first, count,
+                 part == 0 && p.terms > 1 ? 2 * item.rows : item.rows,
+                 part == 0 ? 0 : 2 * item.rows, x, sums);
       cta.sync();
       if (row >= item.rows) continue;
       for (int block = 0; block < count; ++block) {
@@ -87,21 +91,23 @@ struct FastProduct {
     if (block >= count) return;
     const std::byte* from =
         panel + part * p.layout.part_bytes + (first + block) * p.layout.block_bytes;
-    Quad quads[CodesOf::kQuads];
-#pragma unroll
-    for (int i = 0; i < CodesOf::kQuads; ++i) quads[i] = cta.load_quad(CodesOf::at(from, q, i));
-    const FourScales<CodesOf::kTurned> scales(p.layout, panel, first + block, q);
+    LaneScales<CodesOf::kTurned> scales(p.layout, panel, first + block, q);
     float even[kX][4] = {}, odd[kX][4] = {};
+#pragma unroll 1
+    for (int step = 0; step < 4; ++step) {
+      Quad quads[CodesOf::kQuads];
 #pragma unroll
-    for (int four = 0; four < 4; ++four) {  // pairs of k
+      for (int i = 0; i < CodesOf::kQuads; ++i)
+        quads[i] = cta.load_quad(CodesOf::at(from, q, step, i));
+      scales.begin(step);
       std::uint32_t w[4][4];
 #pragma unroll
       for (int j = 0; j < 4; ++j)
 #pragma unroll
-        for (int o = 0; o < 4; ++o) w[j][o] = CodesOf::pair(quads, four * 4 + j, o, scales);
+        for (int o = 0; o < 4; ++o) w[j][o] = CodesOf::pair(quads, step, j, o, scales);
 #pragma unroll
       for (int r = 0; r < kX; ++r) {
-        const Quad pairs = x[(r * kChunk + block) * 4 + four];
+        const Quad pairs = x[(r * kChunk + block) * 4 + step];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
 #pragma unroll
@@ -128,7 +134,6 @@ void run(Stream& stream, const Products& p) {
   const Grid grid = {p.layout.panels, p.count};
   const auto sums = std::bit_ceil(static_cast<unsigned>(most * p.terms));
   if (sums <= 1) return launch(stream, grid, FastProduct<CodesOf, 1>{p});
-  if (sums <= 2) return launch(stream, grid, FastProduct<CodesOf, 2>{p});
   if (sums <= 4) return launch(stream, grid, FastProduct<CodesOf, 4>{p});
   launch(stream, grid, FastProduct<CodesOf, kProductRows>{p});
 }

@@ -56,7 +56,7 @@ class Cta {
 };
 
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) run(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::kThreads, 1) run(const __grid_constant__ Kernel kernel) {
   __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
   Cta cta(shared);
   kernel(cta);
@@ -68,6 +68,7 @@ void check(cudaError_t status, const char* what);
 template <class Kernel>
 void launch(Stream&, Grid grid, const Kernel& kernel) {
   static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
+  static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;
   run<Kernel>

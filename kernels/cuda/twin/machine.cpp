@@ -14,6 +14,10 @@
 
 #include "kernels/cuda/twin/cta.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace troupe::kernels::cuda_twin {
 namespace {
 
@@ -57,7 +61,13 @@ class Stacks {
 struct StackOf {
   const Stacks* stacks;
   int thread;
-  boost::context::stack_context allocate() const { return stacks->of(thread); }
+  boost::context::stack_context allocate() const {
+    const boost::context::stack_context stack = stacks->of(thread);
+#ifdef __SANITIZE_ADDRESS__  // what ran here before has left its marks
+    __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
+#endif
+    return stack;
+  }
   void deallocate(const boost::context::stack_context&) const {}
 };
 
