@@ -1,5 +1,5 @@
-# The CUDA back-end, where there is an nvcc: TROUPE_CUDA is AUTO, ON or OFF. nvcc is called here, not
-# through CMake's language, which CMake 3.25 would ask for C++17 at most.
+# The CUDA back-end, where there is an nvcc: TROUPE_CUDA is AUTO, ON or OFF. nvcc is called here,
+# not through CMake's language, which CMake 3.25 would ask for C++17 at most.
 set(TROUPE_CUDA AUTO CACHE STRING "Build the CUDA back-end: AUTO (where nvcc is found), ON or OFF")
 set(TROUPE_CUDA_ARCHITECTURES "80;89;90a;100a;120a" CACHE STRING
   "GPUs that kernels are compiled for; newer ones compile them from PTX at the start")

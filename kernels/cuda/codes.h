@@ -5,7 +5,7 @@
 #include "kernels/cuda/math.h"
 
 /// What the codes of a packed block mean (kernels/cpu/weight_layout.h). A lane has the four outputs
-/// 4 q .. 4 q + 3 of a panel, and goes through a block of k in four steps of eight k, pairs of which
+/// 4 q .. 4 q + 3 of a panel, and goes through a block of k in four steps of eight, pairs of which
 /// lie together.
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
@@ -71,7 +71,7 @@ class LaneScales {
   std::uint32_t two_zeros_[kTurned ? 8 : 1];  ///< of four outputs, four bits each
 };
 
-// A format: where the i-th of a step's kQuads sixteen bytes lies, and the step's pair j of output o.
+// A format: where the i-th of a step's kQuads times sixteen bytes lies, and its pair j of output o.
 
 /// Held as bf16: no scales.
 struct Bf16Codes {
