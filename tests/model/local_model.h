@@ -28,6 +28,7 @@ struct Spread {
   std::int32_t positions = 4096;  ///< of all sequences together
   int threads = 1;
   int expert_groups = 1;  ///< the first is local, the others get their rows as bytes
+  const kernels::Backend* backend = nullptr;  ///< null: the CPU's
 };
 
 struct SilentListener final : ForwardListener {
@@ -93,7 +94,9 @@ class LocalModel {
     Forward forward;
     Step step;
   };
-  kernels::Stream::Options stream() { return {spread_.numerics, spread_.family, &pool_}; }
+  kernels::Stream::Options stream() {
+    return {spread_.numerics, spread_.family, &pool_, nullptr, spread_.backend};
+  }
 
   void add_shard(std::int32_t first, std::int32_t last) {
     auto cache = must(
