@@ -10,6 +10,7 @@
 #include "kernels/combine.h"
 #include "kernels/embedding.h"
 #include "kernels/gated_mlp.h"
+#include "kernels/join.h"
 #include "kernels/linear.h"
 #include "kernels/residual.h"
 #include "kernels/rms_norm.h"
@@ -161,6 +162,7 @@ struct Asker {
       case RowOp::kEmbedding: return ask_embedding(q);
       case RowOp::kCombine: return ask_combine(q);
       case RowOp::kLogSoftmax: return ask_softmax(q);
+      case RowOp::kJoin: return ask_join(q);
       default: break;
     }
     std::vector<float> a = in.values(q.rows * q.cols), b = in.values(q.rows * q.cols);
@@ -180,6 +182,17 @@ struct Asker {
       from_wire(stream, there, x);
     }
     return digest(a);
+  }
+
+  std::uint64_t ask_join(const RowsQuestion& q) {
+    std::vector<float> parts[4];
+    for (auto& part : parts) part = in.values(q.rows * q.cols);
+    const std::vector<float> bias = in.values(q.cols);
+    const float* const each[] = {parts[0].data(), parts[1].data(), parts[2].data(),
+                                 parts[3].data()};
+    std::vector<float> y = room(q.rows * q.cols);
+    join(stream, each, bias.data(), matrix(y, q.rows));
+    return digest(y);
   }
 
   std::uint64_t ask_rope(const RowsQuestion& q, RopePairs pairs) {

@@ -77,6 +77,7 @@ const Question kQuestions[] = {
     RowsQuestion{RowOp::kResidual, 3, 133},
     RowsQuestion{RowOp::kToWire, 3, 133},
     RowsQuestion{RowOp::kLogSoftmax, 1, 1003},
+    RowsQuestion{RowOp::kJoin, 3, 300},
 };
 
 struct Words {

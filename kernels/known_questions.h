@@ -104,6 +104,7 @@ enum class RowOp : std::uint8_t {
   kCombine,          ///< y, then three outputs a row and their weights, of the wire type
   kResidual,         ///< x, y
   kToWire,           ///< x, to bf16 and back
+  kJoin,             ///< four parts, then a bias [cols]
   kLogSoftmax,       ///< x; max, sum and log of the sum of each row
 };
 

@@ -10,7 +10,11 @@
 /// copy to another; free of branches where a loop of them should become vector code.
 namespace troupe::kernels {
 
+#ifdef __CUDACC__  // for both sides
+#define TROUPE_INLINE [[gnu::always_inline]] __host__ __device__ static inline
+#else
 #define TROUPE_INLINE [[gnu::always_inline]] static inline
+#endif
 
 /// exp(x), float32, within 2 units in the last place; 0 below -87, so that no result is near a
 /// denormal; inf above 88.73, NaN stays NaN. Cephes' expf: x = n ln2 + r, polynomial of degree 7.

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
-
-#include "runtime/buffer.h"
 
 namespace troupe::kernels {
 
-/// A bump arena for the temporaries of one compute thread. It grows while it meets its largest use
-/// and never allocates again after that.
+/// A bump arena for the temporaries of one compute thread, in a device's memory. It grows while it
+/// meets its largest use and never allocates again after that.
 ///
 ///     Scratch::Scope scope(*scratch);          // everything taken below is given back at its end
 ///     float* t = scratch->take<float>(rows * columns);
@@ -16,6 +15,10 @@ namespace troupe::kernels {
 /// Memory is 64-byte aligned and not cleared.
 class Scratch {
  public:
+  /// Memory of that many bytes, on a boundary of 64, that goes when nobody holds it.
+  using Memory = std::shared_ptr<std::byte> (*)(std::size_t bytes);
+  explicit Scratch(Memory memory) : memory_(memory) {}
+
   class Scope {
    public:
     explicit Scope(Scratch& scratch)
@@ -44,10 +47,16 @@ class Scratch {
 
  private:
   friend class Scope;
+  struct Block {
+    std::shared_ptr<std::byte> data;
+    std::size_t bytes = 0;
+  };
   void* take_bytes(std::size_t bytes);
   void rewind(std::size_t block, std::size_t used);
+  void grow(std::size_t bytes) { blocks_.push_back({memory_(bytes), bytes}); }
 
-  std::vector<Buffer> blocks_;
+  Memory memory_;
+  std::vector<Block> blocks_;
   std::size_t block_ = 0;  // the block in use
   std::size_t used_ = 0;   // bytes used of it
 };

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 
 #include "kernels/scratch.h"
 #include "kernels/tensor.h"
@@ -10,9 +12,11 @@
 
 namespace troupe::kernels {
 
-/// Orders work on one device: ops given to a stream run one after the other. On a CPU it is a
-/// thread pool, and an op has ended when its call returns. Used by one thread at a time, whose
-/// float mode is set (runtime/float_mode.h).
+struct Backend;  // kernels/backend.h
+
+/// Orders work on one device: ops given to a stream run one after the other, and an op has ended
+/// when its call returns. On a CPU it is a thread pool. Used by one thread at a time, whose float
+/// mode is set (runtime/float_mode.h).
 ///
 ///     Stream::Scope scope(stream);                     // what is allocated below goes at its end
 ///     Tensor x = stream.alloc(rows, hidden);           // [rows, hidden] float32, not cleared
@@ -21,10 +25,12 @@ class Stream {
   struct Options {
     Numerics numerics = Numerics::kReference;
     CpuFamily family = CpuFamily::kBaseline;
-    ThreadPool* pool = nullptr;    ///< null: everything runs on the calling thread
-    const Fault* fault = nullptr;  ///< for tests of what finds a broken core
+    ThreadPool* pool = nullptr;        ///< null: everything runs on the calling thread
+    const Fault* fault = nullptr;      ///< for tests of what finds a broken core
+    const Backend* backend = nullptr;  ///< null: the CPU's
+    std::uint64_t order_seed = 0;      ///< of the CUDA back-end's twin: in which order threads run
   };
-  explicit Stream(const Options& options) : options_(options) {}
+  explicit Stream(const Options& options);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -32,6 +38,7 @@ class Stream {
   CpuFamily family() const { return options_.family; }
   ThreadPool* pool() const { return options_.pool; }
   const Fault* fault() const { return options_.fault; }
+  const Backend& backend() const { return *options_.backend; }
 
   class Scope {
    public:
@@ -51,10 +58,13 @@ class Stream {
     return alloc(rows, heads * dim).split(heads);
   }
   Scratch& scratch() { return scratch_; }
+  /// What the back-end keeps of its device.
+  void* device() const { return device_.get(); }
 
  private:
   Options options_;
   Scratch scratch_;
+  std::shared_ptr<void> device_;
 };
 
 }  // namespace troupe::kernels

@@ -2,12 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,
-             const Tensor& y) {
+void cpu::combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,
+                  const Tensor& y) {
   assert(outputs.size() == per_row * static_cast<std::size_t>(y.rows));
   const auto& kernels = row_kernels(stream);
   const DType type = wire_type(stream.numerics());

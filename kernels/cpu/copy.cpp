@@ -3,9 +3,11 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/cpu/ops.h"
+
 namespace troupe::kernels {
 
-void copy(Stream&, const Tensor& x, const Tensor& y) {
+void cpu::copy(Stream&, const Tensor& x, const Tensor& y) {
   assert(x.dtype == y.dtype && x.rows == y.rows && x.heads == y.heads && x.dim == y.dim);
   const auto size = static_cast<std::int64_t>(dtype_size(x.dtype));
   for (std::int64_t r = 0; r < x.rows; ++r)

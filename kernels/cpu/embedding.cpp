@@ -2,12 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/weight_layout.h"
 
 namespace troupe::kernels {
 
-void embedding(Stream& stream, const Weight& table, const std::int32_t* ids, const Tensor& y) {
+void cpu::embedding(Stream& stream, const Weight& table, const std::int32_t* ids, const Tensor& y) {
   assert(y.cols() == table.k());
   const auto& kernels = row_kernels(stream);
   const DType dtype = WeightLayout::row_dtype(table);

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "kernels/cpu/fault.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product_work.h"
 #include "runtime/float_mode.h"
@@ -64,7 +64,7 @@ std::byte* product_room(Stream& stream) {
 
 }  // namespace cpu
 
-Activation prepare(Stream& stream, const Tensor& x, const Weight& weight) {
+Activation cpu::prepare(Stream& stream, const Tensor& x, const Weight& weight) {
   assert(float_mode_is_set());
   const cpu::ProductKernels& kernels = cpu::product_kernels(stream);
   const WeightLayout layout = WeightLayout::of(weight);
@@ -98,8 +98,8 @@ Activation prepare(Stream& stream, const Tensor& x, const Weight& weight) {
   return a;
 }
 
-void linear(Stream& stream, const Weight& weight, const Activation& x, const Tensor& y,
-            const float* bias) {
+void cpu::linear(Stream& stream, const Weight& weight, const Activation& x, const Tensor& y,
+                 const float* bias) {
   assert(float_mode_is_set());
   assert(WeightLayout::numerics(weight) == stream.numerics() ||
          (WeightLayout::numerics(weight) != Numerics::kReference &&
@@ -110,7 +110,6 @@ void linear(Stream& stream, const Weight& weight, const Activation& x, const Ten
   assert(x.full_precision == weight.full_precision() && x.rows == y.rows);
   assert(y.dtype == DType::kF32 && y.heads == layout.groups && y.dim == layout.n);
   assert(bias == nullptr || layout.groups == 1);
-  if (x.rows == 0) return;
   Stream::Scope scope(stream);
   std::byte* room = cpu::product_room(stream);
   const std::int64_t panels = layout.groups * layout.panels;
@@ -140,7 +139,6 @@ void linear(Stream& stream, const Weight& weight, const Activation& x, const Ten
           first += job.last - job.first;
         }
       });
-  apply_fault(stream, "linear", y.data);
 }
 
 }  // namespace troupe::kernels

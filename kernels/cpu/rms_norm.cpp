@@ -2,12 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void rms_norm(Stream& stream, const Tensor& x, const Weight& weight, float epsilon,
-              const Tensor& y) {
+void cpu::rms_norm(Stream& stream, const Tensor& x, const Weight& weight, float epsilon,
+                   const Tensor& y) {
   assert(x.rows == y.rows && x.heads == y.heads && x.dim == y.dim);
   assert(weight.n() * weight.k() == x.dim);
   const auto& kernels = row_kernels(stream);

@@ -2,12 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void rope(Stream& stream, const RopeTable& table, RopePairs pairs, const std::int32_t* positions,
-          const Tensor& x) {
+void cpu::rope(Stream& stream, const RopeTable& table, RopePairs pairs,
+               const std::int32_t* positions, const Tensor& x) {
   assert(x.dim >= 2 * table.half);
   const auto& kernels = row_kernels(stream);
   each_row(stream, x, 0.3, [&](std::int64_t r) {

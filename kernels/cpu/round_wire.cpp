@@ -2,11 +2,12 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void to_wire(Stream& stream, const Tensor& x, const Tensor& y) {
+void cpu::to_wire(Stream& stream, const Tensor& x, const Tensor& y) {
   assert(x.rows == y.rows && x.cols() == y.cols());
   const auto& kernels = row_kernels(stream);
   each_row(stream, y, 0.15, [&](std::int64_t r) {
@@ -14,7 +15,7 @@ void to_wire(Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void from_wire(Stream& stream, const Tensor& x, const Tensor& y) {
+void cpu::from_wire(Stream& stream, const Tensor& x, const Tensor& y) {
   assert(x.rows == y.rows && x.cols() == y.cols());
   const auto& kernels = row_kernels(stream);
   each_row(stream, y, 0.15, [&](std::int64_t r) {

@@ -2,12 +2,13 @@
 
 #include <cassert>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up,
-              const Tensor& y) {
+void cpu::silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up,
+                   const Tensor& y) {
   assert(gate.rows == up.rows && up.rows == y.rows);
   assert(gate.cols() == up.cols() && up.cols() == y.cols());
   const auto& kernels = row_kernels(stream);

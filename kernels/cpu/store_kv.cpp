@@ -1,12 +1,13 @@
 #include <cassert>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 
 namespace troupe::kernels {
 
-void store_kv(Stream& stream, const KvPool& pool, const PagedRows& where, const Tensor& x,
-              std::int64_t first) {
+void cpu::store_kv(Stream& stream, const KvPool& pool, const PagedRows& where, const Tensor& x,
+                   std::int64_t first) {
   assert(x.heads == 1 || x.head_stride == x.dim);
   assert(first >= 0 && first + x.cols() <= pool.row);
   const auto& kernels = row_kernels(stream);

@@ -34,7 +34,7 @@ LIBRARY_HOMES = {
     "rdma/": ("transport/fabric/",),
     "cuda": ("kernels/cuda/",),
     "nccl": ("transport/",),
-    "boost/": ("actors/gateway/",),
+    "boost/": ("actors/gateway/", "kernels/cuda/twin/"),
     "openssl/": ("actors/", "model/", "tests/"),
     "prometheus/": ("actors/metrics/",),
     "spdlog/": ("runtime/",),

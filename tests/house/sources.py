@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["runtime", "kernels", "transport", "model", "actors", "configs", "tools", "tests", "cmake"]
-CPP = {".cpp", ".h"}
+CPP = {".cpp", ".cu", ".h"}
 TEXT = CPP | {".py", ".capnp", ".cmake", ".txt", ".toml", ".md", ".json", ""}
 # What is not ours to rule: data, published formats, other people's licences.
 NOT_OURS = ("tools/demo/", "tests/golden/", "tests/fuzz/corpus/")

@@ -3,23 +3,31 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "runtime/cpu_family.h"
 #include "runtime/numerics.h"
 
 namespace troupe::kernels {
 
-/// Numerics, and the instructions that compute them.
+/// Numerics, and what computes them: a processor's instructions, or another back-end.
 struct Family {
   Numerics numerics = Numerics::kReference;
   CpuFamily cpu = CpuFamily::kBaseline;
+  const Backend* backend = nullptr;  ///< null: the CPU's
+  std::uint64_t order_seed = 0;      ///< of a twin
+
+  Stream::Options options(ThreadPool* pool, const Fault* fault = nullptr) const {
+    return {numerics, cpu, pool, fault, backend, order_seed};
+  }
 };
 
 inline std::string to_string(const Family& f) {
   return std::string(troupe::to_string(f.numerics)) + " by " +
-         std::string(troupe::to_string(f.cpu));
+         std::string(f.backend != nullptr ? f.backend->name : troupe::to_string(f.cpu));
 }
 
-/// What is tested here: all that this machine has, or, where AMX is plain C++, that alone.
+/// What is tested here: all that this machine has, or, where AMX is plain C++ or a GPU has a twin,
+/// that alone.
 const std::vector<Family>& families();
 
 }  // namespace troupe::kernels

@@ -23,7 +23,7 @@ TEST_CASE("the kernels of every family that this processor has give the known an
     CAPTURE(to_string(f));
     for (std::size_t i = 0; i < known_questions().size(); ++i) {
       CAPTURE(to_string(known_questions()[i]));
-      Stream alone({f.numerics, f.cpu, nullptr});
+      Stream alone(f.options(nullptr));
       CHECK(ask(alone, i) == known_answer(f.numerics, i));
       TestStream threads(f, 3);
       CHECK(ask(threads, i) == known_answer(f.numerics, i));

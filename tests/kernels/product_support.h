@@ -19,7 +19,7 @@ namespace troupe::kernels {
 /// A stream with threads of its own.
 struct TestStream {
   explicit TestStream(const Family& f, int threads = 1)
-      : pool(threads), stream({f.numerics, f.cpu, &pool, &fault}) {}
+      : pool(threads), stream(f.options(&pool, &fault)) {}
   operator Stream&() { return stream; }
 
   Fault fault{nullptr};

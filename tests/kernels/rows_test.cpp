@@ -4,6 +4,7 @@
 #include "kernels/attention.h"
 #include "kernels/combine.h"
 #include "kernels/embedding.h"
+#include "kernels/join.h"
 #include "kernels/residual.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -31,6 +32,11 @@ Row wild_row(std::int64_t n, unsigned seed) {
   for (std::size_t i = 0; i < x.size(); ++i)
     if (seed % 2 == 0 && i % 5 == 3) x[i] = kHostile[(i / 5 + seed) % kHostile.size()];
   return x;
+}
+
+/// Another number for each part of a sum.
+float scaled(float v, std::size_t part) {
+  return part % 2 == 0 ? v * static_cast<float>(1 + part) : v / static_cast<float>(3 * part);
 }
 
 Row row_of(const Row& v, std::int64_t r, std::int64_t d) {
@@ -179,6 +185,37 @@ TEST_CASE("residual_add") {
           for (const float v : x) y.push_back(v + 0.125f);
           return y;
         });
+}
+
+TEST_CASE("parts of a sum are joined in the order of the slices") {
+  for (const std::int64_t d : kWidths)
+    for (const std::size_t count : {1, 2, 4, 8})
+      check(
+          d,
+          [&](Stream& stream, std::int64_t, const Tensor& x, const Tensor& y) {
+            // The parts are x, and x times powers of two; the bias is the same for all rows.
+            std::vector<Row> parts(count);
+            std::vector<const float*> each;
+            for (std::size_t p = 0; p < count; ++p) {
+              for (std::int64_t i = 0; i < x.rows * d; ++i)
+                parts[p].push_back(scaled(static_cast<const float*>(x.data)[i], p));
+              each.push_back(parts[p].data());
+            }
+            const Row bias(static_cast<std::size_t>(d), 0.75f);
+            join(stream, each, count == 4 ? bias.data() : nullptr, y);
+          },
+          [&](Numerics, std::int64_t, const Row& x) {
+            Row y;
+            for (const float v : x) {
+              std::vector<float> sums;
+              for (std::size_t p = 0; p < count; ++p) sums.push_back(scaled(v, p));
+              for (; sums.size() > 1; sums.resize(sums.size() / 2))
+                for (std::size_t p = 0; p < sums.size() / 2; ++p)
+                  sums[p] = sums[2 * p] + sums[2 * p + 1];
+              y.push_back(count == 4 ? sums[0] + 0.75f : sums[0]);
+            }
+            return y;
+          });
 }
 
 TEST_CASE("the wire rounds once") {

@@ -1,5 +1,6 @@
 #include "kernels/scalar_math.h"
 
+#include "kernels/backend.h"
 #include "kernels/scratch.h"
 #include "kernels/softmax_logprob.h"
 #include "support.h"
@@ -72,7 +73,7 @@ TEST_CASE("log_softmax normalises") {
 }
 
 TEST_CASE("scratch grows to its largest use and then stays") {
-  Scratch scratch;
+  Scratch scratch(cpu_backend().memory);
   const auto use = [&] {
     Scratch::Scope scope(scratch);
     auto* a = scratch.take<float>(1000);

@@ -12,8 +12,10 @@ inline std::vector<Family> cache_families() {
   std::vector<Family> all;
   for (const Family& f : families()) {
     all.push_back(f);
-    if (f.numerics == Numerics::kBf16) all.push_back({Numerics::kBf16KvFp8, f.cpu});
-    if (f.numerics == Numerics::kAvx512Bf16) all.push_back({Numerics::kAvx512Bf16KvFp8, f.cpu});
+    Family fp8 = f;
+    if (f.numerics == Numerics::kBf16) fp8.numerics = Numerics::kBf16KvFp8;
+    if (f.numerics == Numerics::kAvx512Bf16) fp8.numerics = Numerics::kAvx512Bf16KvFp8;
+    if (fp8.numerics != f.numerics) all.push_back(fp8);
   }
   return all;
 }

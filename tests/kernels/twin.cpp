@@ -150,6 +150,16 @@ struct Answerer {
         return digest(slice(table, q.cols, q.rows * q.cols));
       }
       case RowOp::kCombine: return combine(q);
+      case RowOp::kJoin: {
+        Row parts[4];
+        for (Row& part : parts) part = in.values(q.rows * q.cols);
+        const Row bias = in.values(q.cols);
+        Row y;
+        for (std::size_t i = 0; i < parts[0].size(); ++i)
+          y.push_back((parts[0][i] + parts[1][i]) + (parts[2][i] + parts[3][i]) +
+                      bias[i % bias.size()]);
+        return digest(y);
+      }
       case RowOp::kLogSoftmax: {
         const Row x = in.values(q.rows * q.cols);
         std::vector<double> found;

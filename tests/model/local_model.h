@@ -31,6 +31,7 @@ struct Spread {
   std::uint32_t ranks = 1;  ///< that share each shard's layers
   /// What ranks know of which one computes the experts that are here.
   enum class Known { kNothing, kAll, kWrong } known = Known::kNothing;
+  const kernels::Backend* backend = nullptr;  ///< null: the CPU's
 };
 
 struct SilentListener final : ForwardListener {
@@ -108,7 +109,9 @@ class LocalModel {
     Forward forward;
     Step step;
   };
-  kernels::Stream::Options stream() { return {spread_.numerics, spread_.family, &pool_}; }
+  kernels::Stream::Options stream() {
+    return {spread_.numerics, spread_.family, &pool_, nullptr, spread_.backend};
+  }
 
   using Stage = std::vector<std::unique_ptr<Shard>>;  ///< of all ranks
 

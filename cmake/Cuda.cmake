@@ -1,0 +1,55 @@
+# The CUDA back-end, where there is an nvcc: TROUPE_CUDA is AUTO, ON or OFF. nvcc is called here,
+# not through CMake's language, which CMake 3.25 would ask for C++17 at most.
+set(TROUPE_CUDA AUTO CACHE STRING "Build the CUDA back-end: AUTO (where nvcc is found), ON or OFF")
+set(TROUPE_CUDA_ARCHITECTURES "80;89;90a;100a;120a" CACHE STRING
+  "GPUs that kernels are compiled for; newer ones compile them from PTX at the start")
+
+set(TROUPE_HAS_CUDA OFF)
+if(NOT TROUPE_CUDA STREQUAL OFF)
+  find_program(TROUPE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
+  find_library(TROUPE_CUDART cudart_static
+    HINTS "$ENV{CUDA_HOME}/lib64" /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib)
+  find_path(TROUPE_CUDA_INCLUDES cuda_runtime_api.h
+    HINTS "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
+  if(TROUPE_NVCC AND TROUPE_CUDART AND TROUPE_CUDA_INCLUDES)
+    set(TROUPE_HAS_CUDA ON)
+  elseif(TROUPE_CUDA STREQUAL ON)
+    message(FATAL_ERROR "TROUPE_CUDA is ON, but there is no nvcc, or no libcudart_static.a beside "
+      "it: install the CUDA toolkit, or name it by CUDA_HOME")
+  endif()
+endif()
+# Sanitizers see nothing of a GPU; what they can see is the twin's.
+if(TROUPE_SANITIZE AND TROUPE_CUDA STREQUAL AUTO)
+  set(TROUPE_HAS_CUDA OFF)
+endif()
+
+# The arithmetic is the definition's (kernels/README.md): denormals are zero, nothing is fused.
+set(TROUPE_NVCC_FLAGS -std=c++20 -O3 -ftz=true -fmad=false -prec-div=true -prec-sqrt=true
+  --expt-relaxed-constexpr -Werror all-warnings
+  -Xcompiler=-fPIC,-Wall,-Wextra,-ffp-contract=off)
+
+# troupe_cuda_objects(VARIABLE SOURCES...): the objects of some .cu files.
+function(troupe_cuda_objects variable)
+  set(code)
+  foreach(architecture ${TROUPE_CUDA_ARCHITECTURES})
+    list(APPEND code -gencode "arch=compute_${architecture},code=sm_${architecture}")
+  endforeach()
+  list(GET TROUPE_CUDA_ARCHITECTURES 0 oldest)
+  list(APPEND code -gencode "arch=compute_${oldest},code=compute_${oldest}")
+  set(objects)
+  foreach(source ${ARGN})
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/${source}.o")
+    get_filename_component(folder "${object}" DIRECTORY)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(OUTPUT "${object}"
+      COMMAND ${TROUPE_CCACHE} "${TROUPE_NVCC}" ${TROUPE_NVCC_FLAGS} ${code}
+        -I "${PROJECT_SOURCE_DIR}" -MD -MF "${object}.d"
+        -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
+      DEPENDS "${source}"
+      DEPFILE "${object}.d"
+      COMMENT "Compiling ${source} for GPUs"
+      VERBATIM)
+    list(APPEND objects "${object}")
+  endforeach()
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()

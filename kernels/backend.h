@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "kernels/attention.h"
+#include "kernels/combine.h"
+#include "kernels/copy.h"
+#include "kernels/embedding.h"
+#include "kernels/gated_mlp.h"
+#include "kernels/join.h"
+#include "kernels/linear.h"
+#include "kernels/moe_gate.h"
+#include "kernels/residual.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/round_wire.h"
+#include "kernels/silu_mul.h"
+#include "kernels/stream.h"
+
+namespace troupe::kernels {
+
+/// One kind of device: how it computes each op. A stream names its own, and the ops of the headers
+/// beside this go through it; a program may hold several side by side.
+struct Backend {
+  std::string_view name;  ///< "cpu", "cuda", "cuda_twin", for people
+
+  decltype(kernels::attention)* attention;
+  decltype(kernels::combine)* combine;
+  decltype(kernels::copy)* copy;
+  decltype(kernels::embedding)* embedding;
+  decltype(kernels::expert_mlp)* expert_mlp;
+  decltype(kernels::from_wire)* from_wire;
+  decltype(kernels::gated_mlp)* gated_mlp;
+  decltype(kernels::join)* join;
+  decltype(kernels::linear)* linear;
+  decltype(kernels::moe_gate)* moe_gate;
+  decltype(kernels::prepare)* prepare;
+  decltype(kernels::residual_add)* residual_add;
+  decltype(kernels::rms_norm)* rms_norm;
+  decltype(kernels::rope)* rope;
+  decltype(kernels::silu_mul)* silu_mul;
+  decltype(kernels::store_kv)* store_kv;
+  decltype(kernels::to_wire)* to_wire;
+
+  /// Memory that the ops can reach, not cleared, on a boundary of 64 bytes. Throws std::bad_alloc.
+  std::shared_ptr<std::byte> (*memory)(std::size_t bytes);
+  /// What a stream keeps of its device from op to op; null: nothing.
+  std::shared_ptr<void> (*open)(const Stream::Options& options) = nullptr;
+};
+
+/// All numerics, by the families of processors (runtime/cpu_family.h).
+const Backend& cpu_backend();
+/// `bf16` and `bf16+kv_fp8` on an NVIDIA GPU; null where it is not built, or no GPU is found.
+const Backend* cuda_backend();
+
+}  // namespace troupe::kernels

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "kernels/backend.h"
+
+/// The ops of the CPU.
+namespace troupe::kernels::cpu {
+
+decltype(kernels::attention) attention;
+decltype(kernels::combine) combine;
+decltype(kernels::copy) copy;
+decltype(kernels::embedding) embedding;
+decltype(kernels::expert_mlp) expert_mlp;
+decltype(kernels::from_wire) from_wire;
+decltype(kernels::gated_mlp) gated_mlp;
+decltype(kernels::join) join;
+decltype(kernels::linear) linear;
+decltype(kernels::moe_gate) moe_gate;
+decltype(kernels::prepare) prepare;
+decltype(kernels::residual_add) residual_add;
+decltype(kernels::rms_norm) rms_norm;
+decltype(kernels::rope) rope;
+decltype(kernels::silu_mul) silu_mul;
+decltype(kernels::store_kv) store_kv;
+decltype(kernels::to_wire) to_wire;
+
+}  // namespace troupe::kernels::cpu

@@ -1,0 +1,180 @@
+#include "kernels/gated_mlp.h"
+
+#include <cassert>
+
+#include "kernels/cuda/each.h"
+#include "kernels/cuda/gated_act.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/product.h"
+
+namespace troupe::kernels {
+namespace TROUPE_CUDA_SPACE {
+namespace {
+
+using Multiply = void(Stream&, const Products&);
+
+/// act(gate, up) of both halves of a row, which becomes its gate.
+struct JoinHalves {
+  GatedAct act;
+  float* halves;  ///< [rows, 2, inner]
+  std::int64_t inner;
+
+  DEVICE void operator()(std::int64_t row, std::int64_t col) const {
+    float* gate = halves + row * 2 * inner + col;
+    *gate = gated_act(act, *gate, gate[inner]);
+  }
+};
+
+/// Where rows of the result go.
+struct MlpOutput {
+  std::byte* data = nullptr;
+  std::int64_t row_bytes = 0;
+  std::byte* const* rows = nullptr;  ///< in reach of the device; not null: instead of the two above
+  bool bf16 = false;
+};
+
+/// Some experts of one shape, each on its rows: gate and up of all of them, the activation
+/// function, down of all. Bytes: the three matrices of each expert, once for up to eight rows.
+class MlpPass {
+ public:
+  MlpPass(Multiply* multiply, Stream& stream, std::span<const ExpertCall> calls)
+      : multiply_(multiply),
+        stream_(stream),
+        calls_(calls),
+        first_(*calls[0].expert),
+        up_(WeightLayout::of(first_.up)),
+        down_(WeightLayout::of(first_.down)) {
+    for (const ExpertCall& c : calls) rows_ = std::max<std::int64_t>(rows_, c.first + c.count);
+  }
+  std::int64_t rows() const { return rows_; }
+
+  void run(GatedAct act, const RowsToPrepare& x, const MlpOutput& y) const {
+    const PreparedRows in = PreparedRows::room(stream_, first_.gate, up_, rows_);
+    const PreparedRows middle = PreparedRows::room(stream_, first_.down, down_, rows_);
+    float* halves = stream_.scratch().take<float>(static_cast<std::size_t>(2 * rows_ * up_.n));
+    prepare_rows(stream_, x, in);
+    gate_and_up(in, reinterpret_cast<std::byte*>(halves));
+    each_number(stream_, rows_, up_.n, JoinHalves{act, halves, up_.n});
+    RowsToPrepare joined;
+    joined.data = reinterpret_cast<const std::byte*>(halves);
+    joined.row_bytes = 2 * up_.n * 4;
+    joined.count = rows_;
+    prepare_rows(stream_, joined, middle);
+    down(middle, y);
+  }
+
+ private:
+  /// Calls put(call, its first row of the item, the item) for all items of a product.
+  template <class Put>
+  void multiply(Products p, const PreparedRows& x, int matrices, const Put& put) const {
+    p.x_bytes = x.row_bytes;
+    p.low_bytes = x.low_bytes;
+    const std::int64_t at_once = kProductRows / p.terms;
+    for (const ExpertCall& c : calls_) p.count += matrices * ceil_div(c.count, at_once);
+    auto* items = stream_.scratch().take<ProductItem>(static_cast<std::size_t>(p.count));
+    p.items = items;
+    for (const ExpertCall& c : calls_)
+      for (std::int64_t i = 0; i < c.count; i += at_once)
+        for (int matrix = 0; matrix < matrices; ++matrix) {
+          ProductItem item;
+          item.x = x.data + (c.first + i) * x.row_bytes;
+          item.rows = static_cast<std::int32_t>(std::min<std::int64_t>(at_once, c.count - i));
+          put(c, c.first + i, matrix, item);
+          *items++ = item;
+        }
+    multiply_(stream_, p);
+  }
+
+  static const float* bias_of(const Weight& vector) {
+    return vector.empty() ? nullptr : vector_of(vector);
+  }
+
+  void gate_and_up(const PreparedRows& in, std::byte* halves) const {
+    Products p;
+    p.layout = up_;
+    p.terms = terms_of(first_.gate, up_);
+    p.y_bytes = 2 * up_.n * 4;
+    multiply(p, in, 2, [&](const ExpertCall& c, std::int64_t row, int matrix, ProductItem& item) {
+      const Weight& w = matrix == 0 ? c.expert->gate : c.expert->up;
+      item.panels = WeightLayout::panel(w, up_, 0, 0);
+      item.bias = bias_of(matrix == 0 ? c.expert->gate_bias : c.expert->up_bias);
+      item.y = halves + (2 * row + matrix) * up_.n * 4;
+    });
+  }
+
+  void down(const PreparedRows& middle, const MlpOutput& y) const {
+    Products p;
+    p.layout = down_;
+    p.terms = terms_of(first_.down, down_);
+    p.y_bytes = y.row_bytes;
+    p.y_bf16 = y.bf16;
+    multiply(p, middle, 1, [&](const ExpertCall& c, std::int64_t row, int, ProductItem& item) {
+      item.panels = WeightLayout::panel(c.expert->down, down_, 0, 0);
+      item.bias = bias_of(c.expert->down_bias);
+      if (y.rows != nullptr)
+        item.y_rows = y.rows + row;
+      else
+        item.y = y.data + row * y.row_bytes;
+    });
+  }
+
+  Multiply* multiply_;
+  Stream& stream_;
+  std::span<const ExpertCall> calls_;
+  const GatedMlp& first_;
+  const WeightLayout up_, down_;  ///< the gate lies as `up` does
+  std::int64_t rows_ = 0;
+};
+
+void gated_mlp_by(Multiply* multiply, Stream& stream, const GatedMlp& mlp, GatedAct act,
+                  const Tensor& x, const Tensor& y) {
+  assert(x.rows == y.rows && x.dtype == DType::kF32 && y.dtype == DType::kF32);
+  assert(x.heads == 1 && x.dim == mlp.gate.k() && y.heads == 1 && y.dim == mlp.down.n());
+  Stream::Scope scope(stream);
+  const ExpertCall call = {&mlp, 0, static_cast<std::int32_t>(x.rows)};
+  RowsToPrepare from;
+  from.data = static_cast<const std::byte*>(x.data);
+  from.row_bytes = x.row_stride * 4;
+  from.count = x.rows;
+  MlpPass(multiply, stream, {&call, 1})
+      .run(act, from, {static_cast<std::byte*>(y.data), y.row_stride * 4});
+}
+
+void expert_mlp_by(Multiply* multiply, Stream& stream, std::span<const ExpertCall> calls,
+                   GatedAct act, const std::byte* const* rows, std::byte* const* outputs) {
+  const MlpPass pass(multiply, stream, calls);
+  if (pass.rows() == 0) return;
+  Stream::Scope scope(stream);
+  const bool bf16 = wire_type(stream.numerics()) == DType::kBf16;
+  RowsToPrepare from;
+  from.rows = staged(stream, rows, pass.rows());
+  from.bf16 = bf16;
+  from.count = pass.rows();
+  pass.run(act, from, {nullptr, 0, staged(stream, outputs, pass.rows()), bf16});
+}
+
+}  // namespace
+}  // namespace TROUPE_CUDA_SPACE
+
+void TROUPE_CUDA_SPACE::gated_mlp(Stream& stream, const GatedMlp& mlp, GatedAct act,
+                                  const Tensor& x, const Tensor& y) {
+  gated_mlp_by(fast_products, stream, mlp, act, x, y);
+}
+
+void TROUPE_CUDA_SPACE::expert_mlp(Stream& stream, std::span<const ExpertCall> calls, GatedAct act,
+                                   const std::byte* const* rows, std::byte* const* outputs) {
+  expert_mlp_by(fast_products, stream, calls, act, rows, outputs);
+}
+
+void TROUPE_CUDA_SPACE::plain_gated_mlp(Stream& stream, const GatedMlp& mlp, GatedAct act,
+                                        const Tensor& x, const Tensor& y) {
+  gated_mlp_by(plain_products, stream, mlp, act, x, y);
+}
+
+void TROUPE_CUDA_SPACE::plain_expert_mlp(Stream& stream, std::span<const ExpertCall> calls,
+                                         GatedAct act, const std::byte* const* rows,
+                                         std::byte* const* outputs) {
+  expert_mlp_by(plain_products, stream, calls, act, rows, outputs);
+}
+
+}  // namespace troupe::kernels

@@ -1,0 +1,46 @@
+// The host's part of the CUDA back-end that no kernel is in.
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "kernels/backend.h"
+#include "runtime/log.h"
+
+namespace troupe::kernels {
+namespace cuda {
+
+Backend backend(bool plain, std::string_view name);  // table.cu
+void check(cudaError_t status, const char* what);    // for gpu.h
+
+namespace {
+
+/// Memory that moves to whoever touches it, so that hosts fill it and read it.
+std::shared_ptr<std::byte> managed_memory(std::size_t bytes) {
+  void* data = nullptr;
+  if (cudaMallocManaged(&data, bytes) != cudaSuccess) std::__throw_bad_alloc();
+  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFree(p); }};
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  logger().critical("the GPU: {}: {}; restart the worker, and look at the driver's log (dmesg)",
+                    what, cudaGetErrorString(status));
+  std::abort();
+}
+
+}  // namespace cuda
+
+const Backend* cuda_backend() {
+  static const Backend kBackend = [] {
+    Backend b = cuda::backend(false, "cuda");
+    b.memory = cuda::managed_memory;
+    return b;
+  }();
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? &kBackend : nullptr;
+}
+
+}  // namespace troupe::kernels

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/grid.h"
+#include "kernels/stream.h"
+
+/// What a thread of a kernel sees on a GPU; kernels/cuda/twin/cta.h is the host's twin of it.
+#define DEVICE __device__ __forceinline__
+
+namespace troupe::kernels::cuda {
+
+struct alignas(16) Quad {
+  std::uint32_t words[4];
+};
+
+template <class T>
+class Shared {
+ public:
+  DEVICE explicit Shared(std::byte* data) : data_(reinterpret_cast<T*>(data)) {}
+  DEVICE T& operator[](std::int64_t i) const { return data_[i]; }
+
+ private:
+  T* data_;
+};
+
+class Cta {
+ public:
+  DEVICE explicit Cta(std::byte* shared) : shared_(shared) {}
+
+  DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  DEVICE int lane() const { return thread() % 32; }
+  DEVICE int warp() const { return thread() / 32; }
+  DEVICE std::int64_t block_x() const { return blockIdx.x; }
+  DEVICE std::int64_t block_y() const { return blockIdx.y; }
+  DEVICE void sync() const { __syncthreads(); }
+  template <class T>
+  DEVICE T shuffle(std::uint32_t mask, T value, int from) const {
+    return __shfl_sync(mask, value, from);
+  }
+  template <class T>
+  DEVICE Shared<T> shared(std::size_t at, std::size_t) const {
+    return Shared<T>(shared_ + at);
+  }
+  DEVICE Quad load_quad(const void* from) const {
+    const uint4 q = __ldg(static_cast<const uint4*>(from));
+    return {{q.x, q.y, q.z, q.w}};
+  }
+
+ private:
+  std::byte* shared_;
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1) run(const __grid_constant__ Kernel kernel) {
+  __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
+  Cta cta(shared);
+  kernel(cta);
+}
+
+/// Ends the process if a call failed: what is computed after that means nothing.
+void check(cudaError_t status, const char* what);
+
+template <class Kernel>
+void launch(Stream&, Grid grid, const Kernel& kernel) {
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
+  static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
+  assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
+  if (grid.x == 0 || grid.y == 0) return;
+  run<Kernel>
+      <<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)), Kernel::kThreads>>>(
+          kernel);
+  check(cudaGetLastError(), "a kernel did not start");
+  check(cudaDeviceSynchronize(), "a kernel failed");
+}
+
+}  // namespace troupe::kernels::cuda

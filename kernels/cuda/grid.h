@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+namespace troupe::kernels {
+
+/// CTAs of a launch.
+struct Grid {
+  std::int64_t x = 1, y = 1;
+};
+
+/// One of them.
+struct Block {
+  std::int64_t x = 0, y = 0;
+};
+
+/// What every GPU since sm_80 has.
+inline constexpr int kThreadsMax = 1024;                   ///< of a CTA
+inline constexpr std::size_t kSharedBytesMax = 48u << 10;  ///< without asking for more
+inline constexpr std::int64_t kGridXMax = 0x7fffffff, kGridYMax = 65535;
+
+}  // namespace troupe::kernels

@@ -1,0 +1,50 @@
+#include "kernels/cuda/each.h"
+#include "kernels/cuda/product.h"
+
+namespace troupe::kernels::TROUPE_CUDA_SPACE {
+namespace {
+
+/// Reads 4 bytes a number and writes 2, or 4 with full precision.
+struct PrepareNumber {
+  RowsToPrepare x;
+  PreparedRows to;
+
+  /// `row` counts over all groups.
+  DEVICE void operator()(std::int64_t row, std::int64_t col) const {
+    const std::int64_t within = col % to.padded_k;
+    std::uint16_t upper = 0, lower = 0;
+    if (within < to.slice_k) {
+      const std::int64_t group = row / x.count, i = row % x.count;
+      const std::byte* from =
+          x.rows != nullptr ? x.rows[row] : x.data + group * x.group_bytes + i * x.row_bytes;
+      const float value = load_number(from, x.bf16 ? DType::kBf16 : DType::kF32,
+                                      col / to.padded_k * to.slice_k + within);
+      upper = to_bf16(value).bits;
+      lower = to_bf16(value - bf(value)).bits;
+    }
+    std::byte* there = to.data + row * to.row_bytes;
+    reinterpret_cast<std::uint16_t*>(there)[col] = upper;
+    if (to.low_bytes > 0) reinterpret_cast<std::uint16_t*>(there + to.low_bytes)[col] = lower;
+  }
+};
+
+}  // namespace
+
+PreparedRows PreparedRows::room(Stream& stream, const Weight& weight, const WeightLayout& layout,
+                                std::int64_t rows) {
+  PreparedRows p;
+  p.slice_k = layout.slice_k;
+  p.padded_k = layout.blocks * WeightLayout::kBlock;
+  const std::int64_t bytes = layout.slices * p.padded_k * 2;
+  p.low_bytes = weight.full_precision() ? bytes : 0;
+  p.row_bytes = bytes + p.low_bytes;
+  p.data = stream.scratch().take<std::byte>(static_cast<std::size_t>(rows * p.row_bytes));
+  return p;
+}
+
+void prepare_rows(Stream& stream, const RowsToPrepare& x, const PreparedRows& to) {
+  const std::int64_t numbers = (to.row_bytes - to.low_bytes) / 2;
+  each_number(stream, x.count * x.groups, numbers, PrepareNumber{x, to});
+}
+
+}  // namespace troupe::kernels::TROUPE_CUDA_SPACE

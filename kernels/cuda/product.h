@@ -1,0 +1,64 @@
+#pragma once
+
+#include "kernels/cpu/weight_layout.h"
+#include "kernels/cuda/device.h"
+
+/// What `linear`, `gated_mlp` and `expert_mlp` share: rows by panels.
+namespace troupe::kernels::TROUPE_CUDA_SPACE {
+
+/// Up to kProductRows / terms prepared rows and a matrix.
+struct ProductItem {
+  const std::byte* panels = nullptr;
+  const std::byte* x = nullptr;
+  const float* bias = nullptr;
+  std::byte* y = nullptr;              ///< the first row's output, or
+  std::byte* const* y_rows = nullptr;  ///< the outputs of each row
+  std::int32_t rows = 0;
+};
+
+/// Products with matrices of one layout.
+struct Products {
+  WeightLayout layout;
+  const ProductItem* items = nullptr;
+  std::int64_t count = 0;
+  std::int64_t x_bytes = 0, low_bytes = 0;  ///< from a row to the next, and to its lower part
+  std::int64_t y_bytes = 0;                 ///< from a row to the next
+  bool y_bf16 = false;
+  /// 1; with full precision the lower part of x is one more, that of w another.
+  int terms = 1;
+};
+
+inline constexpr int kProductRows = 8;  ///< that weights are read once for
+
+/// A thread an output, k after k: what the other is compared with.
+void plain_products(Stream& stream, const Products& products);
+/// The same bits, sixteen bytes at a time.
+void fast_products(Stream& stream, const Products& products);
+
+/// How rows come, and how products want them: bf16, padded by zeros behind each slice.
+struct RowsToPrepare {
+  const std::byte* data = nullptr;
+  std::int64_t row_bytes = 0, group_bytes = 0;
+  const std::byte* const* rows = nullptr;  ///< not null: instead of the three above
+  bool bf16 = false;
+  std::int64_t count = 0, groups = 1;
+};
+
+/// How prepared rows lie: [groups][rows] of row_bytes.
+struct PreparedRows {
+  std::byte* data = nullptr;
+  std::int64_t row_bytes = 0, low_bytes = 0;
+  std::int64_t slice_k = 0, padded_k = 0;  ///< of a slice
+
+  /// In the stream's scratch.
+  static PreparedRows room(Stream& stream, const Weight& weight, const WeightLayout& layout,
+                           std::int64_t rows);
+};
+
+void prepare_rows(Stream& stream, const RowsToPrepare& x, const PreparedRows& to);
+
+inline int terms_of(const Weight& weight, const WeightLayout& layout) {
+  return weight.full_precision() ? 1 + layout.parts : 1;
+}
+
+}  // namespace troupe::kernels::TROUPE_CUDA_SPACE

@@ -1,0 +1,330 @@
+#include "kernels/cuda/twin/machine.h"
+
+#include <sys/mman.h>
+
+#include <boost/context/fiber.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "kernels/cuda/twin/cta.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace troupe::kernels::cuda_twin {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kStackBytes = 64u << 10;
+constexpr std::uint32_t kPoison = 0xffffffffu;  // a NaN, and no index
+constexpr std::int16_t kSeveral = -1;           // readers of a word
+constexpr int kWarp = 32;
+
+std::string line(const Site& site) {
+  const std::string_view file = site.file_name();
+  return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(site.line());
+}
+
+/// Stacks of all fibers: one mapping, a page without access under each.
+class Stacks {
+ public:
+  Stacks()
+      : base_(static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    assert(base_ != MAP_FAILED);  // addresses only: pages come when they are touched
+    for (int i = 0; i < kThreadsMax; ++i) mprotect(base_ + i * kStep, kPageBytes, PROT_NONE);
+  }
+  ~Stacks() { munmap(base_, kBytes); }
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  boost::context::stack_context of(int thread) const {
+    boost::context::stack_context stack;
+    stack.size = kStackBytes;
+    stack.sp = base_ + (thread + 1) * kStep;
+    return stack;
+  }
+
+ private:
+  static constexpr std::size_t kStep = kStackBytes + kPageBytes, kBytes = kThreadsMax * kStep;
+  std::byte* base_;
+};
+
+/// Boost's allocator of one thread's stack.
+struct StackOf {
+  const Stacks* stacks;
+  int thread;
+  boost::context::stack_context allocate() const {
+    const boost::context::stack_context stack = stacks->of(thread);
+#ifdef __SANITIZE_ADDRESS__  // what ran here before has left its marks
+    __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
+#endif
+    return stack;
+  }
+  void deallocate(const boost::context::stack_context&) const {}
+};
+
+bool same(const Site& a, const Site& b) {
+  return a.line() == b.line() && a.column() == b.column() &&
+         std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+}  // namespace
+
+struct Machine::Thread {
+  boost::context::fiber fiber;
+  State state = State::kRunnable;
+  Site site;
+  std::uint32_t mask = 0;
+  int from = 0;
+  std::uint64_t value = 0;
+};
+
+struct Machine::Fibers {
+  Stacks stacks;
+  std::vector<Thread> threads;  // they go before their stacks
+  boost::context::fiber scheduler;
+};
+
+Machine::Thread& Machine::thread_at(int thread) const {
+  return fibers_->threads[static_cast<std::size_t>(thread)];
+}
+
+template <class... Parts>
+void Machine::found(const Parts&... parts) {
+  if (!finding_.empty()) return;
+  std::ostringstream out;
+  out << "CTA (" << block_.x << ", " << block_.y << "), thread " << thread_ << ": ";
+  (out << ... << parts);
+  finding_ = out.str();
+}
+
+void Machine::run(const Program& program, Block block) {
+  program_ = program;
+  block_ = block;
+  order_.resize(static_cast<std::size_t>(program.threads));
+  std::iota(order_.begin(), order_.end(), 0);
+  if (!program.meets) {
+    shuffle_order();
+    for (const int i : order_) {
+      thread_ = i;
+      Cta cta(*this);
+      program.thread(program.kernel, cta);
+    }
+    return;
+  }
+  if (fibers_ == nullptr) fibers_ = std::make_shared<Fibers>();
+  clear_shared();
+  fibers_->threads.resize(order_.size());
+  ended_ = 0;
+  for (int i = 0; i < program.threads; ++i) start(i);
+  while (ended_ < program.threads) {
+    const bool ran = run_round();
+    if (release_shuffles() || release_barrier() || ran) continue;
+    stuck();
+    break;  // the fibers that still wait are unwound
+  }
+  fibers_->threads.clear();
+  clear_shared();
+}
+
+void Machine::start(int thread) {
+  const auto body = [this](boost::context::fiber&& from) {
+    fibers_->scheduler = std::move(from);
+    Cta cta(*this);
+    program_.thread(program_.kernel, cta);
+    return std::move(fibers_->scheduler);
+  };
+  thread_at(thread).fiber =
+      boost::context::fiber(std::allocator_arg, StackOf{&fibers_->stacks, thread}, body);
+}
+
+void Machine::yield() { fibers_->scheduler = std::move(fibers_->scheduler).resume(); }
+
+/// Every thread that can, until it waits; whether there was one.
+bool Machine::run_round() {
+  shuffle_order();
+  bool ran = false;
+  for (const int i : order_) {
+    Thread& t = thread_at(i);
+    if (t.state != State::kRunnable) continue;
+    ran = true;
+    thread_ = i;
+    t.fiber = std::move(t.fiber).resume();
+    if (t.fiber) continue;
+    t.state = State::kEnded;
+    ++ended_;
+  }
+  return ran;
+}
+
+void Machine::barrier(const Site& site) {
+  if (!program_.meets)
+    return found("waits at ", line(site), " in a kernel whose threads run alone");
+  Thread& t = thread_at(thread_);
+  t.state = State::kAtBarrier;
+  t.site = site;
+  yield();
+}
+
+bool Machine::release_barrier() {
+  if (ended_ == program_.threads) return false;
+  for (const Thread& t : fibers_->threads)
+    if (t.state != State::kAtBarrier || !same(t.site, thread_at(0).site)) return false;
+  for (Thread& t : fibers_->threads) t.state = State::kRunnable;
+  ++stretch_;
+  return true;
+}
+
+std::uint64_t Machine::shuffle(std::uint32_t mask, std::uint64_t value, int from,
+                               const Site& site) {
+  if (!program_.meets) {
+    found("shuffles at ", line(site), " in a kernel whose threads run alone");
+    return 0;
+  }
+  const int lane = thread_ % kWarp;
+  if ((mask >> lane & 1) == 0) {
+    found("shuffles at ", line(site), " with a mask that does not name its lane ", lane);
+    return 0;
+  }
+  if (from < 0 || from >= kWarp || (mask >> from & 1) == 0) {
+    found("shuffles at ", line(site), " from lane ", from, ", which the mask does not name");
+    return 0;
+  }
+  Thread& t = thread_at(thread_);
+  t.state = State::kAtShuffle;
+  t.site = site;
+  t.mask = mask;
+  t.from = from;
+  t.value = value;
+  yield();
+  return t.value;
+}
+
+bool Machine::release_shuffles() {
+  bool released = false;
+  for (int first = 0; first < program_.threads; first += kWarp)
+    released |= release_warp(first, std::min(first + kWarp, program_.threads));
+  return released;
+}
+
+/// Whether all lanes of a mask wait with it at the same shuffle.
+bool Machine::complete(int first, std::uint32_t mask, const Site& site) const {
+  for (int lane = 0; lane < kWarp; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    if (first + lane >= program_.threads) return false;
+    const Thread& t = thread_at(first + lane);
+    if (t.state != State::kAtShuffle || t.mask != mask || !same(t.site, site)) return false;
+  }
+  return true;
+}
+
+bool Machine::release_warp(int first, int last) {
+  bool released = false;
+  for (int i = first; i < last; ++i) {
+    const Thread& waiting = thread_at(i);
+    if (waiting.state != State::kAtShuffle || !complete(first, waiting.mask, waiting.site))
+      continue;
+    const std::uint32_t mask = waiting.mask;
+    std::uint64_t values[kWarp] = {};
+    for (int lane = 0; lane < last - first; ++lane) values[lane] = thread_at(first + lane).value;
+    for (int lane = 0; lane < last - first; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      Thread& t = thread_at(first + lane);
+      t.value = values[t.from];
+      t.state = State::kRunnable;
+    }
+    released = true;
+  }
+  return released;
+}
+
+/// Nobody can go on: says who waits where, of each kind the first.
+void Machine::stuck() {
+  std::string who;
+  const char* const kWaits[] = {"", " waits at the barrier ", " waits at the shuffle ",
+                                " has ended"};
+  const std::vector<Thread>& all = fibers_->threads;
+  for (auto t = all.begin(); t != all.end(); ++t) {
+    const auto alike = [&](const Thread& other) {
+      return other.state == t->state && (t->state == State::kEnded || same(other.site, t->site));
+    };
+    if (std::any_of(all.begin(), t, alike)) continue;
+    who += (who.empty() ? "" : ", ") + ("thread " + std::to_string(t - all.begin())) +
+           kWaits[static_cast<std::size_t>(t->state)] +
+           (t->state == State::kEnded ? "" : line(t->site));
+  }
+  found("threads wait for others that never come: ", who);
+}
+
+void Machine::clear_shared() {
+  shared_.assign((program_.shared_bytes + 15) / 16 * 4, kPoison);
+  if (words_.size() < shared_.size()) words_.resize(shared_.size());
+  first_stretch_ = ++stretch_;
+}
+
+void Machine::shuffle_order() {
+  for (std::size_t i = order_.size(); i > 1; --i)
+    std::swap(order_[i - 1], order_[random_.next() % i]);
+}
+
+std::byte* Machine::shared(std::size_t at, std::size_t bytes) {
+  if (!program_.meets || at + bytes > program_.shared_bytes)
+    found("takes shared memory up to byte ", at + bytes, " of ", program_.shared_bytes);
+  return reinterpret_cast<std::byte*>(shared_.data()) + at;
+}
+
+bool Machine::within_shared(const std::byte* address, std::size_t bytes, std::size_t& at) {
+  at = static_cast<std::size_t>(address - reinterpret_cast<std::byte*>(shared_.data()));
+  if (at + bytes <= program_.shared_bytes) return true;
+  found("touches byte ", at, " of ", program_.shared_bytes, " of shared memory");
+  return false;
+}
+
+bool Machine::read_shared(const std::byte* from, std::size_t bytes) {
+  std::size_t at = 0;
+  if (!within_shared(from, bytes, at)) return false;
+  const auto self = static_cast<std::int16_t>(thread_);
+  for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
+    Word& word = words_[w];
+    if (word.written < first_stretch_)
+      found("reads word ", w, " of shared memory, which nobody has written");
+    else if (word.written == stretch_ && word.writer != self)
+      found("reads word ", w, " of shared memory, which thread ", word.writer,
+            " writes since the last barrier");
+    word.reader = word.read == stretch_ && word.reader != self ? kSeveral : self;
+    word.read = stretch_;
+  }
+  return true;
+}
+
+bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
+  std::size_t at = 0;
+  if (!within_shared(to, bytes, at)) return false;
+  const auto self = static_cast<std::int16_t>(thread_);
+  for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
+    Word& word = words_[w];
+    if (word.written == stretch_ && word.writer != self)
+      found("writes word ", w, " of shared memory, as thread ", word.writer,
+            " does since the last barrier");
+    else if (word.read == stretch_ && word.reader != self)
+      found("writes word ", w, " of shared memory, which others read since the last barrier");
+    word.written = stretch_;
+    word.writer = self;
+  }
+  return true;
+}
+
+void Machine::check_aligned(const void* address, std::size_t to) {
+  if (reinterpret_cast<std::uintptr_t>(address) % to != 0)
+    found("loads ", to, " bytes at once from ", address, ", which is no multiple");
+}
+
+}  // namespace troupe::kernels::cuda_twin

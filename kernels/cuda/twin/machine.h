@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/grid.h"
+#include "runtime/split_mix.h"
+
+namespace troupe::kernels::cuda_twin {
+
+class Cta;
+using Site = std::source_location;
+
+/// A kernel with its arguments, as a machine runs it.
+struct Program {
+  void (*thread)(const void* kernel, Cta& cta) = nullptr;
+  const void* kernel = nullptr;
+  int threads = 0;
+  std::size_t shared_bytes = 0;
+  bool meets = false;  ///< threads wait for each other, or share memory; else each runs alone
+};
+
+/// One multiprocessor of the twin: runs the threads of one CTA at a time, each as a fiber, in an
+/// order that a seed chooses. A thread runs until it waits: at a barrier for all threads of its
+/// CTA, at a shuffle for the lanes that the mask names.
+///
+///     runnable ──► at a barrier ─── all are there, at the same one ──► runnable
+///        │    └──► at a shuffle ─── all of the mask are there ───────► runnable, with its value
+///        └───────► ended
+///
+/// What it finds wrong it notes and goes on with, so far as that is possible.
+class Machine {
+ public:
+  explicit Machine(std::uint64_t seed) : random_(seed) {}
+
+  void run(const Program& program, Block block);
+  /// The first thing found wrong since it was asked last, in words; empty: nothing.
+  std::string take_finding() { return std::exchange(finding_, {}); }
+
+  // What threads ask for; `thread_` is the one that runs.
+  int thread() const { return thread_; }
+  Block block() const { return block_; }
+  void barrier(const Site& site);
+  std::uint64_t shuffle(std::uint32_t mask, std::uint64_t value, int from, const Site& site);
+  std::byte* shared(std::size_t at, std::size_t bytes);
+  /// False: there is no such memory.
+  bool read_shared(const std::byte* from, std::size_t bytes);
+  bool write_shared(const std::byte* to, std::size_t bytes);
+  void check_aligned(const void* address, std::size_t to);
+
+ private:
+  enum class State : std::uint8_t { kRunnable, kAtBarrier, kAtShuffle, kEnded };
+  /// Of a word of shared memory: who touched it last, and between which barriers.
+  struct Word {
+    std::uint32_t written = 0, read = 0;  ///< the stretch between barriers, 0: never
+    std::int16_t writer = 0, reader = 0;
+  };
+  struct Thread;
+  struct Fibers;
+
+  Thread& thread_at(int thread) const;
+  void start(int thread);
+  void yield();
+  bool run_round();
+  bool release_barrier();
+  bool release_shuffles();
+  bool release_warp(int first, int last);
+  bool complete(int first, std::uint32_t mask, const Site& site) const;
+  void stuck();
+  void clear_shared();
+  bool within_shared(const std::byte* address, std::size_t bytes, std::size_t& at);
+  void shuffle_order();
+  template <class... Parts>
+  void found(const Parts&... parts);
+
+  SplitMix random_;
+  std::shared_ptr<Fibers> fibers_;
+  std::vector<int> order_;
+  Program program_;
+  Block block_;
+  int thread_ = 0, ended_ = 0;
+  std::vector<std::uint32_t> shared_;
+  std::vector<Word> words_;
+  std::uint32_t stretch_ = 0, first_stretch_ = 0;
+  std::string finding_;
+};
+
+}  // namespace troupe::kernels::cuda_twin

@@ -1,0 +1,49 @@
+#include "kernels/cuda/twin/twin.h"
+
+#include <cassert>
+#include <cstdlib>
+#include <numeric>
+
+#include "runtime/float_mode.h"
+#include "runtime/log.h"
+
+namespace troupe::kernels::cuda_twin {
+
+Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
+  const int threads = pool == nullptr ? 1 : pool->threads();
+  for (int t = 0; t < threads; ++t) machines_.emplace_back(random_.next());
+}
+
+std::string Twin::run(const Program& program, Grid grid) {
+  assert(float_mode_is_set());
+  assert(program.threads > 0 && program.threads <= kThreadsMax);
+  assert(grid.x >= 0 && grid.x <= kGridXMax && grid.y >= 0 && grid.y <= kGridYMax);
+  order_.resize(static_cast<std::size_t>(grid.x * grid.y));
+  std::iota(order_.begin(), order_.end(), 0);
+  for (std::size_t i = order_.size(); i > 1; --i)
+    std::swap(order_[i - 1], order_[random_.next() % i]);
+  const auto one = [&](int thread, std::size_t i) {
+    const std::int64_t cta = order_[i];
+    machines_[static_cast<std::size_t>(thread)].run(program, {cta % grid.x, cta / grid.x});
+  };
+  if (pool_ != nullptr && order_.size() > 1) {
+    pool_->parallel_for(order_.size(), one);
+  } else {
+    for (std::size_t i = 0; i < order_.size(); ++i) one(0, i);
+  }
+  std::string all;
+  for (Machine& m : machines_) {
+    const std::string finding = m.take_finding();
+    if (all.empty()) all = finding;
+  }
+  return all;
+}
+
+void run_or_stop(Stream& stream, const Program& program, Grid grid) {
+  const std::string finding = static_cast<Twin*>(stream.device())->run(program, grid);
+  if (finding.empty()) return;
+  logger().critical("a kernel of the CUDA back-end is wrong: {}", finding);
+  std::abort();
+}
+
+}  // namespace troupe::kernels::cuda_twin

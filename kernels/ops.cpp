@@ -1,0 +1,105 @@
+/// The ops, by the back-end of their stream.
+#include "kernels/backend.h"
+#include "kernels/fault.h"
+
+namespace troupe::kernels {
+namespace {
+
+Stream::Options with_backend(Stream::Options options) {
+  if (options.backend == nullptr) options.backend = &cpu_backend();
+  return options;
+}
+
+}  // namespace
+
+Stream::Stream(const Options& options)
+    : options_(with_backend(options)),
+      scratch_(backend().memory),
+      device_(backend().open == nullptr ? nullptr : backend().open(options_)) {}
+
+void attention(Stream& stream, const AttentionInputs& in, const PagedRows& where, const Tensor& q,
+               const Tensor& out) {
+  if (q.rows == 0) return;
+  stream.backend().attention(stream, in, where, q, out);
+  apply_fault(stream, "attention", out.data);
+}
+
+void combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,
+             const Tensor& y) {
+  stream.backend().combine(stream, outputs, per_row, y);
+}
+
+void copy(Stream& stream, const Tensor& x, const Tensor& y) { stream.backend().copy(stream, x, y); }
+
+void embedding(Stream& stream, const Weight& table, const std::int32_t* ids, const Tensor& y) {
+  stream.backend().embedding(stream, table, ids, y);
+}
+
+void expert_mlp(Stream& stream, std::span<const ExpertCall> calls, GatedAct act,
+                const std::byte* const* rows, std::byte* const* outputs) {
+  if (calls.empty()) return;
+  stream.backend().expert_mlp(stream, calls, act, rows, outputs);
+  if (calls[0].count > 0) apply_fault(stream, "expert_mlp", outputs[calls[0].first]);
+}
+
+void from_wire(Stream& stream, const Tensor& x, const Tensor& y) {
+  stream.backend().from_wire(stream, x, y);
+}
+
+void gated_mlp(Stream& stream, const GatedMlp& mlp, GatedAct act, const Tensor& x,
+               const Tensor& y) {
+  if (x.rows == 0) return;
+  stream.backend().gated_mlp(stream, mlp, act, x, y);
+  apply_fault(stream, "gated_mlp", y.data);
+}
+
+void join(Stream& stream, std::span<const float* const> parts, const float* bias, const Tensor& y) {
+  if (y.rows == 0) return;
+  stream.backend().join(stream, parts, bias, y);
+  apply_fault(stream, "join", y.data);
+}
+
+void linear(Stream& stream, const Weight& weight, const Activation& x, const Tensor& y,
+            const float* bias) {
+  if (x.rows == 0) return;
+  stream.backend().linear(stream, weight, x, y, bias);
+  apply_fault(stream, "linear", y.data);
+}
+
+void moe_gate(Stream& stream, const GateConfig& config, const Tensor& logits, const float* bias,
+              std::int32_t* ids, float* weights) {
+  stream.backend().moe_gate(stream, config, logits, bias, ids, weights);
+}
+
+Activation prepare(Stream& stream, const Tensor& x, const Weight& weight) {
+  return stream.backend().prepare(stream, x, weight);
+}
+
+void residual_add(Stream& stream, const Tensor& x, const Tensor& y) {
+  stream.backend().residual_add(stream, x, y);
+}
+
+void rms_norm(Stream& stream, const Tensor& x, const Weight& weight, float epsilon,
+              const Tensor& y) {
+  stream.backend().rms_norm(stream, x, weight, epsilon, y);
+}
+
+void rope(Stream& stream, const RopeTable& table, RopePairs pairs, const std::int32_t* positions,
+          const Tensor& x) {
+  stream.backend().rope(stream, table, pairs, positions, x);
+}
+
+void silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up, const Tensor& y) {
+  stream.backend().silu_mul(stream, act, gate, up, y);
+}
+
+void store_kv(Stream& stream, const KvPool& pool, const PagedRows& where, const Tensor& x,
+              std::int64_t first) {
+  stream.backend().store_kv(stream, pool, where, x, first);
+}
+
+void to_wire(Stream& stream, const Tensor& x, const Tensor& y) {
+  stream.backend().to_wire(stream, x, y);
+}
+
+}  // namespace troupe::kernels

@@ -1,0 +1,181 @@
+/// What the twin of the CUDA back-end finds: each fault of a kernel, whatever the order of threads.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/twin/twin.h"
+#include "runtime/float_mode.h"
+#include "support.h"
+
+namespace troupe::kernels::cuda_twin {
+namespace {
+
+constexpr int kChunks = 3;
+
+/// How a copy of the kernel is broken.
+enum class Broken {
+  kNot,
+  kNoBarrier,      ///< sums are read before all have written theirs
+  kWrongLane,      ///< a shuffle takes from lanes that are not there
+  kStaleTile,      ///< the next chunk is written over one that others still read
+  kNotAll,         ///< one warp does not come to a barrier
+  kUnwritten,      ///< reads what nobody has written
+  kOutside,        ///< writes past the end
+  kMisaligned,     ///< loads sixteen bytes from anywhere
+  kDiffersBySite,  ///< half of the threads wait at another barrier
+};
+
+/// The form of the fast product: chunks go to shared memory, threads meet, each sums what all
+/// have brought, warps add up by shuffles. y[t] = the sum of x, for each thread.
+struct Sum {
+  static constexpr int kThreads = 64;
+  static constexpr std::size_t kSharedBytes = (kThreads + 2) * sizeof(float);
+  static constexpr bool kMeets = true;
+
+  const float* x;  ///< [kChunks, kThreads]
+  float* y;        ///< [kThreads]
+  Broken broken;
+
+  void operator()(Cta& cta) const {
+    const Shared<float> tile = cta.shared<float>(0, kThreads);
+    const Shared<float> of_warp = cta.shared<float>(kThreads * sizeof(float), 2);
+    float sum = 0;
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      tile[cta.thread()] = x[chunk * kThreads + cta.thread()];
+      if (broken != Broken::kNoBarrier) meet(cta);
+      const int half = kThreads / 2;
+      float pair = tile[cta.thread() % half] + tile[cta.thread() % half + half];
+      for (int apart = 16; apart > 0; apart /= 2) {
+        const int from = broken == Broken::kWrongLane ? cta.lane() + apart : cta.lane() ^ apart;
+        pair = pair + cta.shuffle(0xffffffffu, pair, from);
+      }
+      sum = sum + pair;
+      if (broken != Broken::kStaleTile) cta.sync();
+    }
+    if (broken == Broken::kOutside) of_warp[2 + cta.warp()] = sum;
+    if (cta.lane() == 0 && broken != Broken::kUnwritten) of_warp[cta.warp()] = sum;
+    if (broken == Broken::kNotAll && cta.warp() == 1) return;
+    cta.sync();
+    if (broken == Broken::kMisaligned) cta.load_quad(reinterpret_cast<const char*>(x) + 4);
+    y[cta.thread()] = of_warp[cta.warp()];
+  }
+
+  void meet(Cta& cta) const {
+    if (broken == Broken::kDiffersBySite && cta.warp() == 1) return cta.sync();
+    cta.sync();
+  }
+};
+
+struct Outcome {
+  std::string finding;
+  bool right = true;
+};
+
+Outcome run(Broken broken, std::uint64_t seed, ThreadPool* pool = nullptr) {
+  const FloatMode mode;
+  alignas(16) float x[kChunks * Sum::kThreads + 4];
+  float expected = 0;
+  for (int i = 0; i < kChunks * Sum::kThreads; ++i)
+    expected += x[i] = static_cast<float>(i % 7 + 1);
+  float y[Sum::kThreads] = {};
+  Twin twin(pool, seed);
+  const Sum kernel{x, y, broken};
+  Outcome out{twin.run(program_of(kernel), {}), true};
+  for (const float value : y) out.right = out.right && value == expected;
+  return out;
+}
+
+bool says(const std::string& finding, const char* what) {
+  return finding.find(what) != std::string::npos;
+}
+
+TEST_CASE("a kernel that is right is found right, in any order") {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Outcome out = run(Broken::kNot, seed);
+    CHECK(out.finding.empty());
+    CHECK(out.right);
+  }
+}
+
+TEST_CASE("what a broken kernel does is found, whatever the seed") {
+  const std::pair<Broken, const char*> kFaults[] = {
+      {Broken::kNoBarrier, "of shared memory, which"},
+      {Broken::kWrongLane, "which the mask does not name"},
+      {Broken::kStaleTile, "since the last barrier"},
+      {Broken::kNotAll, "threads wait for others that never come: thread"},
+      {Broken::kUnwritten, "which nobody has written"},
+      {Broken::kOutside, "of 264 of shared memory"},
+      {Broken::kMisaligned, "loads 16 bytes at once"},
+      {Broken::kDiffersBySite, "waits at the barrier cuda_twin_test.cpp"},
+  };
+  for (const auto& [broken, what] : kFaults)
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const std::string finding = run(broken, seed).finding;
+      INFO("fault " << static_cast<int>(broken) << " seed " << seed << ": " << finding);
+      CHECK(says(finding, what));
+    }
+}
+
+/// Threads that were said to run alone.
+struct Alone {
+  static constexpr int kThreads = 32;
+  static constexpr std::size_t kSharedBytes = 4;
+  static constexpr bool kMeets = false;
+
+  int what;
+
+  void operator()(Cta& cta) const {
+    if (what == 0) cta.sync();
+    if (what == 1) cta.shuffle(0xffffffffu, 1, 0);
+    if (what == 2) cta.shared<float>(0, 1);
+  }
+};
+
+TEST_CASE("threads that are said to run alone may not meet") {
+  const FloatMode mode;
+  for (const int what : {0, 1, 2, 3}) {
+    const Alone kernel{what};
+    CHECK(Twin(nullptr, 1).run(program_of(kernel), {}).empty() == (what == 3));
+  }
+}
+
+/// Tells in which order CTAs and threads came.
+struct Order {
+  static constexpr int kThreads = 4;
+  static constexpr std::size_t kSharedBytes = 0;
+  static constexpr bool kMeets = false;
+
+  std::vector<std::int64_t>* order;
+
+  void operator()(Cta& cta) const {
+    order->push_back((cta.block_y() * 3 + cta.block_x()) * kThreads + cta.thread());
+  }
+};
+
+TEST_CASE("a seed is an order of CTAs and threads, and all of them come") {
+  const FloatMode mode;
+  const auto order_of = [](std::uint64_t seed) {
+    std::vector<std::int64_t> order;
+    const Order kernel{&order};
+    CHECK(Twin(nullptr, seed).run(program_of(kernel), {3, 2}).empty());
+    return order;
+  };
+  std::vector<std::int64_t> one = order_of(1);
+  CHECK(one == order_of(1));
+  CHECK(one != order_of(2));
+  std::sort(one.begin(), one.end());
+  for (std::size_t i = 0; i < 24; ++i) CHECK(one[i] == static_cast<std::int64_t>(i));
+}
+
+TEST_CASE("instructions have on the host the meaning that nvcc's have") {
+  const FloatMode mode;
+  CHECK(fma_f32(1 + 0x1p-12f, 1 - 0x1p-12f, -1) == -0x1p-24f);  // rounded once
+  CHECK(fma_f32(0x1p-70f, 0x1p-70f, 0) == 0);                   // flushed
+  CHECK(fma_f32(0x1p-127f, 0x1p20f, 0) == 0);                   // a denormal is zero
+  CHECK(round_pair(1.0f, -2.0f) == 0xc0003f80u);
+  CHECK(round_pair(0x1.01p0f, 0x1.03p0f) == 0x3f823f80u);  // ties to even
+}
+
+}  // namespace
+}  // namespace troupe::kernels::cuda_twin

@@ -1,0 +1,141 @@
+"""What nvcc made of the kernels: registers, shared memory and instructions, without a GPU."""
+
+import os
+import re
+import subprocess
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import running
+
+ARCHIVE = running.TROUPE.parent / "kernels" / "libtroupe_kernels.a"
+TOOLS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/cuobjdump"), None)
+
+# What a kernel may take: registers of a thread, bytes of shared memory. A multiprocessor has 65,536
+# registers: 256 threads of 255 leave room for one CTA, of 128 for two, of 85 for three.
+BUDGETS = {
+    r"Each<.*>": (40, 0),
+    r"FastPart<.*>": (255, 43072),
+    r"FastProduct<Bf16Codes, 1>": (96, 6144),
+    r"FastProduct<Bf16Codes, 4>": (152, 24576),
+    r"FastProduct<Bf16Codes, 8>": (168, 49152),
+    r"FastProduct<(Fp8|Int4)Codes<false>, 1>": (128, 6144),
+    r"FastProduct<.*, 1>": (232, 6144),
+    r"FastProduct<.*, 4>": (180, 24576),
+    r"FastProduct<.*, 8>": (208, 49152),
+    r"Gate": (56, 0),
+    r"Norm": (40, 512),
+    r"PlainPart": (96, 2056),
+    r"PlainProduct": (96, 0),
+}
+SYSTEM_BYTES = 1024  # of shared memory, from sm_90 on
+
+FLOAT_ATOMICS = r"(?:RED|ATOM|ATOMG|ATOMS)\.\S*(?:F16|F32|F64|BF16)"
+
+
+def cuobjdump(*words):
+    tools = {"PATH": f"{TOOLS.parent}:{os.environ['PATH']}"}
+    return subprocess.run([TOOLS, *words, ARCHIVE], env={**os.environ, **tools}, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def plain_names(mangled):
+    """FastProduct<Bf16Codes, 1> of what the linker calls it."""
+    text = subprocess.run(["c++filt"], input="\n".join(mangled), check=True, capture_output=True,
+                          text=True).stdout
+    short = re.sub(r"troupe::kernels::(?:cuda::)?|\(anonymous namespace\)::", "", text)
+    return [re.search(r"run<(.*?) ?>\(", line)[1] for line in short.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built():
+    members = subprocess.run(["ar", "t", ARCHIVE], capture_output=True, text=True).stdout
+    if "fast_product.cu.o" not in members:
+        pytest.skip("built without nvcc")
+    if TOOLS is None:
+        pytest.fail("no cuobjdump: tests/requirements.txt has the package that brings it")
+
+
+@pytest.fixture(scope="module")
+def resources(built):
+    """[(kernel, architecture, registers, stack, shared, local)]"""
+    rows, architecture, function = [], None, None
+    for line in cuobjdump("-res-usage").splitlines():
+        if match := re.match(r"arch = (\S+)", line):
+            architecture = match[1]
+        if match := re.match(r"\s*Function (\S+):", line):
+            function = match[1]
+        if match := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", line):
+            rows.append((function, architecture, *map(int, match.groups())))
+    names = plain_names([row[0] for row in rows])
+    return [(name, *row[1:]) for name, row in zip(names, rows)]
+
+
+@pytest.fixture(scope="module")
+def instructions(built, resources):
+    """{kernel: Counter of instructions}, of one architecture."""
+    architectures = {row[1] for row in resources}
+    one = "sm_90a" if "sm_90a" in architectures else min(architectures)
+    code = {}
+    for line in cuobjdump("-sass", "-arch", one).splitlines():
+        if match := re.match(r"\s*Function : (\S+)", line):
+            counter = code.setdefault(match[1], Counter())
+        elif match := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
+            counter[match[1]] += 1
+    return dict(zip(plain_names(code), code.values()))
+
+
+def budget(kernel):
+    return next(limits for pattern, limits in BUDGETS.items() if re.fullmatch(pattern, kernel))
+
+
+def over_budget(resources):
+    for kernel, architecture, registers, stack, shared, local in resources:
+        register_max, shared_max = budget(kernel)
+        if registers > register_max:
+            yield f"{kernel} on {architecture}: {registers} registers, {register_max} may be"
+        if shared > shared_max + SYSTEM_BYTES:
+            yield f"{kernel} on {architecture}: {shared} bytes shared, {shared_max} may be"
+        if stack or local:
+            yield f"{kernel} on {architecture}: {stack + local} bytes spilled, or local"
+
+
+def test_kernels_keep_to_their_registers(resources):
+    assert len({row[0] for row in resources}) >= 30
+    assert not list(over_budget(resources))
+
+
+def test_the_lint_notices():
+    rows = [("Gate", "sm_80", 57, 0, 0, 0), ("Norm", "sm_80", 32, 8, 0, 0),
+            ("Norm", "sm_80", 32, 0, 2048, 0), ("Norm", "sm_80", 32, 0, 0, 16)]
+    assert len(list(over_budget(rows))) == 4
+    assert re.match(FLOAT_ATOMICS, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU")
+    assert not re.match(FLOAT_ATOMICS, "ATOMG.E.ADD.STRONG.GPU")
+
+
+def test_nothing_is_added_in_an_order_that_varies(instructions):
+    """No atomics of floats; nothing goes through local memory."""
+    for kernel, counter in instructions.items():
+        bad = [name for name in counter if re.match(FLOAT_ATOMICS + r"|LDL|STL", name)]
+        assert not bad, kernel
+
+
+def test_products_have_the_operations_of_the_definition(instructions):
+    """A step of the loop is eight k of four outputs: an fma each for every row, and no other; even
+    and odd are added for each output and row; sixteen bytes are loaded at a time."""
+    products = {kernel: counter for kernel, counter in instructions.items() if "FastProduct" in kernel}
+    assert len(products) == 18
+    added = Counter()
+    for kernel, counter in products.items():
+        codes, rows = re.fullmatch(r"FastProduct<(.*), (\d)>", kernel).groups()
+        assert counter["FFMA.FTZ"] == 8 * 4 * int(rows), kernel
+        assert counter["LDG.E.128.CONSTANT"] > 0, kernel
+        assert not any(name.startswith(("FFMA", "FADD", "FMUL")) and ".FTZ" not in name
+                       for name in counter), kernel
+        added[codes, int(rows)] = counter["FADD.FTZ"]
+    for codes, rows in added:
+        assert added[codes, rows] - added[codes, 1] == 4 * (rows - 1), codes
+    assert products["FastProduct<Bf16Codes, 1>"]["FMUL.FTZ"] == 0
