@@ -107,7 +107,7 @@ struct Words {
   std::string operator()(const RowsQuestion& q) const {
     static constexpr const char* kNames[] = {
         "rms_norm", "rope pairs",   "rope halves",  "embedding", "silu_mul", "clamped swiglu",
-        "combine",  "residual_add", "to_wire",      "log_softmax"};
+        "combine",  "residual_add", "to_wire",      "join",      "log_softmax"};
     return std::string(kNames[static_cast<std::size_t>(q.op)]) + " (" + rows(q.rows) + " of " +
            std::to_string(q.cols) + ")";
   }
