@@ -84,7 +84,10 @@ std::string decode_text(const SpeedAnswer& answer) {
                   wire.c_str(), rate(s.tokens_per_s_max()).c_str(), rate(s.tokens_per_s()).c_str(),
                   rate(1 / s.round.seconds()).c_str(), words_of(s.limit).c_str());
   }
-  return text;
+  return text +
+         "  At most: what its limit alone allows. Expected: what is likely, all that a step does "
+         "added "
+         "up.\n";
 }
 
 std::string notes(const FitQuestion& q, const SpeedAnswer& answer) {
