@@ -141,8 +141,9 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
   const CostOptions options{in_.numerics, 1};
   const Work unit = expert_work(in_.spec, layer, 1, 1, options);
   const double row_bytes = wire_row_bytes(in_.spec, in_.numerics);
-  Times slowest, wires;
-  double hop_s = 0;
+  // A step waits for the slowest; were all alike, it would wait for the mean.
+  Times slowest, all;
+  double wire_s = 0, hop_s = 0;
   for (const auto& [device, part] : routes.parts()) {
     const DeviceSpeed& m = speed_of(device);
     const double hits = LayerRoutes::hits(part, step.rows);
@@ -156,18 +157,19 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
       const Times times = times_of(m, work);
       sum.add(device, work, times);
       slowest.raise(times);
+      all.add(times);
       sum.passes += 1;
       sum.hits += hits;
     }
     const WireBytes wire = LayerRoutes::wire(part, step.rows, row_bytes);
     sum.devices[device].wire.add(wire);
-    wires.raise({0, 0, wire_seconds(m, wire), expected_wire(m, wire), 0});
+    all.wire_s += wire_seconds(m, wire);
+    wire_s = std::max(wire_s, expected_wire(m, wire));
     if (part.questions > 0) hop_s = std::max(hop_s, 2 * m.efficiency.hop_s);
   }
-  wires.expected_s += hop_s;
-  wires.overhead_s += hop_s;
-  sum.experts.add(slowest);
-  sum.experts.add(wires);
+  const auto devices = static_cast<double>(routes.parts().size());
+  sum.experts.add({all.memory_s / devices, all.compute_s / devices, all.wire_s / devices,
+                   slowest.expected_s + wire_s + hop_s, slowest.overhead_s + hop_s});
 }
 
 Round ClusterCost::round(const StepShape& step, double in_flight) const {
