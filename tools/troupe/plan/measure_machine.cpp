@@ -30,7 +30,7 @@ using kernels::Weight;
 constexpr std::size_t kReadBytes = 256u << 20, kWeightBytes = 96u << 20;
 /// Of a matrix on each side: so large that what an op takes beside its bytes is next to nothing, and
 /// so small that it counts.
-constexpr std::int64_t kSide = 2048, kSmallSide = 256;
+constexpr std::int64_t kSide = 2048, kSmallSide = 512;
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 32, 128, 512};
 constexpr double kPointSeconds = 0.04;
 /// Positions that attention is measured over: a whole number of its tiles.
@@ -153,14 +153,23 @@ Result<ProductSpeed> measure_product(Stream& stream, const HeldForm& form, Produ
   return speed;
 }
 
-/// What an op takes beside its bytes: what a small product takes longer than its share of a large
-/// one.
-Result<double> call_seconds(Stream& stream, const HeldForm& form, const ProductSpeed& large) {
+/// What an op takes that has next to nothing to do but asks all threads.
+double call_seconds(ThreadPool& pool) {
+  std::vector<float> sums(static_cast<std::size_t>(pool.threads()) * 16);
+  return typical_seconds(kPointSeconds, [&] {
+    pool.on_each_thread([&](int thread) { sums[static_cast<std::size_t>(thread) * 16] += 1; });
+  });
+}
+
+/// What a matrix takes beside its bytes and the call: what a small one takes longer than its share
+/// of a large one.
+Result<double> matrix_seconds(Stream& stream, const HeldForm& form, const ProductSpeed& large,
+                              double call_s) {
   const auto bench = ProductBench::make(stream, form, kSmallSide);
   if (!bench.ok()) return bench.error();
   const double share =
       large.points.front().element_s * static_cast<double>(kSmallSide * kSmallSide);
-  return std::max(0.0, bench->seconds(1) - share);
+  return std::max(0.0, bench->seconds(1) - share - call_s);
 }
 
 /// A cache of some sequences, and what attends to it.
@@ -294,9 +303,11 @@ Result<MeasuredDevice> measure_machine(const ModelSpec& spec, Numerics numerics,
     m.attention_prompt = one.prompt();
     m.attention_batch =
         AttentionBench(stream, attention, static_cast<std::int64_t>(kAttentionBatch)).one_row();
-    const auto call_s = call_seconds(stream, kinds.begin()->second, m.products.front());
-    if (!call_s.ok()) return call_s.error();
-    m.efficiency.call_s = *call_s;
+    m.efficiency.call_s = call_seconds(pool);
+    const auto matrix_s =
+        matrix_seconds(stream, kinds.begin()->second, m.products.front(), m.efficiency.call_s);
+    if (!matrix_s.ok()) return matrix_s.error();
+    m.efficiency.matrix_s = *matrix_s;
     m.efficiency.hop_s = kCpuHopSeconds;
     return measured;
   } catch (const std::bad_alloc&) {

@@ -171,6 +171,7 @@ Json devices_json(const FitQuestion& q, const SpeedQuestion& speed) {
            {"compute", m.efficiency.compute},
            {"wire", m.efficiency.wire},
            {"call_s", m.efficiency.call_s},
+           {"matrix_s", m.efficiency.matrix_s},
            {"hop_s", m.efficiency.hop_s}}}});
   }
   return json;
