@@ -112,7 +112,8 @@ double compute_seconds(const DeviceSpeed& device, const Work& work) {
 double expected_seconds(const DeviceSpeed& device, const Work& work) {
   double seconds =
       attention_seconds(device, work.attention) + work.calls() * device.efficiency.call_s;
-  for (const ProductWork& p : work.products) seconds += product_seconds(device, p);
+  for (const ProductWork& p : work.products)
+    seconds += product_seconds(device, p) + p.matrices * device.efficiency.matrix_s;
   return seconds;
 }
 

@@ -32,6 +32,7 @@ struct Efficiency {
   double compute = 0.65;
   double wire = 0.75;
   double call_s = 3e-6;  ///< an op
+  double matrix_s = 0;   ///< each matrix of a product
   double hop_s = 25e-6;  ///< a message to another device, one way
   bool operator==(const Efficiency&) const = default;
 };

@@ -48,6 +48,14 @@ std::vector<DeviceRef> askers_of(const Placement& placement, std::int32_t layer)
 
 }  // namespace
 
+Routes routes_of(const Placement& placement, const std::map<std::int32_t, ExpertChances>& chances) {
+  Routes routes;
+  for (const LayerExperts& layer : placement.experts)
+    routes.emplace(layer.layer,
+                   LayerRoutes(layer, chances.at(layer.layer), askers_of(placement, layer.layer)));
+  return routes;
+}
+
 /// What is added up over a round: of one step in flight.
 struct ClusterCost::Sum {
   std::map<DeviceRef, DeviceLoad> devices;
@@ -69,9 +77,6 @@ struct ClusterCost::Sum {
 ClusterCost::ClusterCost(Input input) : in_(std::move(input)) {
   for (const ShardPlacement& s : in_.placement.shards)
     ranks_ = std::max(ranks_, static_cast<int>(s.tp_rank) + 1);
-  for (const LayerExperts& layer : in_.placement.experts)
-    routes_.emplace(layer.layer, LayerRoutes(layer, in_.chances.at(layer.layer),
-                                             askers_of(in_.placement, layer.layer)));
 }
 
 const DeviceSpeed& ClusterCost::speed_of(const DeviceRef& device) const {
@@ -136,8 +141,9 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
   const CostOptions options{in_.numerics, 1};
   const Work unit = expert_work(in_.spec, layer, 1, 1, options);
   const double row_bytes = wire_row_bytes(in_.spec, in_.numerics);
-  Times slowest, wires;
-  double hop_s = 0;
+  // A step waits for the slowest; were all alike, it would wait for the mean.
+  Times slowest, all;
+  double wire_s = 0, hop_s = 0;
   for (const auto& [device, part] : routes.parts()) {
     const DeviceSpeed& m = speed_of(device);
     const double hits = LayerRoutes::hits(part, step.rows);
@@ -151,25 +157,26 @@ void ClusterCost::add_experts(std::int32_t layer, const LayerRoutes& routes, con
       const Times times = times_of(m, work);
       sum.add(device, work, times);
       slowest.raise(times);
+      all.add(times);
       sum.passes += 1;
       sum.hits += hits;
     }
     const WireBytes wire = LayerRoutes::wire(part, step.rows, row_bytes);
     sum.devices[device].wire.add(wire);
-    wires.raise({0, 0, wire_seconds(m, wire), expected_wire(m, wire), 0});
+    all.wire_s += wire_seconds(m, wire);
+    wire_s = std::max(wire_s, expected_wire(m, wire));
     if (part.questions > 0) hop_s = std::max(hop_s, 2 * m.efficiency.hop_s);
   }
-  wires.expected_s += hop_s;
-  wires.overhead_s += hop_s;
-  sum.experts.add(slowest);
-  sum.experts.add(wires);
+  const auto devices = static_cast<double>(routes.parts().size());
+  sum.experts.add({all.memory_s / devices, all.compute_s / devices, all.wire_s / devices,
+                   slowest.expected_s + wire_s + hop_s, slowest.overhead_s + hop_s});
 }
 
 Round ClusterCost::round(const StepShape& step, double in_flight) const {
   Sum sum;
   add_shards(step, sum);
   add_stage_wires(step, sum);
-  for (const auto& [layer, routes] : routes_) add_experts(layer, routes, step, sum);
+  for (const auto& [layer, routes] : *in_.routes) add_experts(layer, routes, step, sum);
 
   Round round;
   Times path;
@@ -200,15 +207,15 @@ Round ClusterCost::round(const StepShape& step, double in_flight) const {
 
 double ClusterCost::imbalance() const {
   double sum = 0;
-  for (const auto& [layer, routes] : routes_) sum += routes.imbalance();
-  return routes_.empty() ? 1 : sum / static_cast<double>(routes_.size());
+  for (const auto& [layer, routes] : *in_.routes) sum += routes.imbalance();
+  return in_.routes->empty() ? 1 : sum / static_cast<double>(in_.routes->size());
 }
 
 bool ClusterCost::lacks_network() const {
   Sum sum;
   const StepShape one = decode_step(1, 1);
   add_stage_wires(one, sum);
-  for (const auto& [layer, routes] : routes_) add_experts(layer, routes, one, sum);
+  for (const auto& [layer, routes] : *in_.routes) add_experts(layer, routes, one, sum);
   return std::any_of(sum.devices.begin(), sum.devices.end(), [&](const auto& d) {
     return d.second.wire.network_out + d.second.wire.network_in > 0 &&
            speed_of(d.first).ceilings.network <= 0;

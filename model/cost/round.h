@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "model/cost/device_speed.h"
@@ -37,6 +38,10 @@ struct Round {
   double seconds() const { return latency_s > busy_s ? latency_s : busy_s; }
 };
 
+/// By layer, of those with experts.
+using Routes = std::map<std::int32_t, LayerRoutes>;
+Routes routes_of(const Placement& placement, const std::map<std::int32_t, ExpertChances>& chances);
+
 /// Costs of the steps of all replicas of a placement. Replicas work at the same time; what they
 /// want of one device's experts at one layer is one pass. A step waits at each layer for the device
 /// whose experts take longest. Nothing else overlaps.
@@ -46,9 +51,9 @@ class ClusterCost {
     const ModelSpec& spec;
     Numerics numerics = Numerics::kBf16;
     Placement placement;
-    std::vector<DeviceSpeed> speeds;                ///< kinds of them
-    std::map<DeviceRef, std::size_t> kind;          ///< of each device
-    std::map<std::int32_t, ExpertChances> chances;  ///< by layer, of those with experts
+    std::vector<DeviceSpeed> speeds;        ///< kinds of them
+    std::map<DeviceRef, std::size_t> kind;  ///< of each device
+    std::shared_ptr<const Routes> routes;   ///< of the placement
   };
   /// The spec must outlive it.
   explicit ClusterCost(Input input);
@@ -70,7 +75,6 @@ class ClusterCost {
 
   Input in_;
   int ranks_ = 1;
-  std::map<std::int32_t, LayerRoutes> routes_;  ///< by layer
 };
 
 }  // namespace troupe

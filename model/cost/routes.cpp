@@ -5,50 +5,83 @@
 
 namespace troupe {
 
+namespace {
+
+/// What a row asks of a slot: the chance, and the logarithm of the chance that it does not, which is
+/// minus infinity where every row asks.
+struct Ask {
+  double chance = 0, log_not = 0;
+};
+Ask ask_of(double chance) { return {chance, std::log1p(-chance)}; }
+
+}  // namespace
+
+/// Devices have numbers here: clusters have thousands, and each asks each.
+struct LayerRoutes::Table {
+  struct Slot {
+    std::size_t device = 0, expert = 0;
+    std::size_t of_device = 0;  ///< its place among the device's
+  };
+  Table(const LayerExperts& layer, const ExpertChances& chances,
+        std::map<DeviceRef, Part>& parts_by_device) {
+    for (auto& [device, part] : parts_by_device) {
+      number[device] = devices.size();
+      devices.push_back(device);
+      parts.push_back(&part);
+    }
+    std::vector<double> copies(chances.size(), 0);
+    for (const ExpertSlot& s : layer.slots) {
+      const auto expert = static_cast<std::size_t>(s.expert);
+      Part& part = *parts[number[s.device]];
+      slots.push_back({number[s.device], expert, part.log_unasked.size()});
+      part.log_unasked.push_back(0);
+      copies[expert] += 1;
+    }
+    for (std::size_t e = 0; e < chances.size(); ++e) {
+      whole.push_back(ask_of(chances[e]));
+      shared.push_back(copies[e] > 0 ? ask_of(chances[e] / copies[e]) : Ask{});
+    }
+  }
+
+  std::map<DeviceRef, std::size_t> number;
+  std::vector<DeviceRef> devices;
+  std::vector<Part*> parts;
+  std::vector<Slot> slots;
+  std::vector<Ask> whole, shared;  ///< of each expert: of its only asked copy, of each of them
+};
+
 LayerRoutes::LayerRoutes(const LayerExperts& layer, const ExpertChances& chances,
                          const std::vector<DeviceRef>& askers) {
-  std::vector<std::vector<std::size_t>> copies(chances.size());  // slots of each expert
-  for (std::size_t i = 0; i < layer.slots.size(); ++i)
-    copies[static_cast<std::size_t>(layer.slots[i].expert)].push_back(i);
-  for (const ExpertSlot& slot : layer.slots) parts_[slot.device].log_unasked.push_back(0);
+  for (const ExpertSlot& slot : layer.slots) parts_[slot.device];
   for (const DeviceRef& asker : askers) parts_[asker];
-  for (const DeviceRef& asker : askers) ask(asker, layer, chances, copies);
+  const Table table(layer, chances, parts_);
+  for (const DeviceRef& asker : askers) ask(table, table.number.at(asker));
 }
 
-void LayerRoutes::ask(const DeviceRef& asker, const LayerExperts& layer,
-                      const ExpertChances& chances,
-                      const std::vector<std::vector<std::size_t>>& copies) {
-  std::vector<double> chance(layer.slots.size());  // that a row asks the slot
-  for (std::size_t e = 0; e < copies.size(); ++e) {
-    const auto own = std::find_if(copies[e].begin(), copies[e].end(),
-                                  [&](std::size_t i) { return layer.slots[i].device == asker; });
-    for (const std::size_t i : copies[e])
-      chance[i] = own == copies[e].end() ? chances[e] / static_cast<double>(copies[e].size())
-                                         : (i == *own ? chances[e] : 0);
+void LayerRoutes::ask(const Table& table, std::size_t asker) {
+  std::vector<bool> own(table.whole.size(), false);
+  for (const Table::Slot& s : table.slots)
+    if (s.device == asker) own[s.expert] = true;
+  std::vector<Ask> asked(table.devices.size());  // of each device: pairs, and that none is asked
+  for (const Table::Slot& s : table.slots) {
+    if (own[s.expert] && s.device != asker) continue;
+    const Ask& slot = own[s.expert] ? table.whole[s.expert] : table.shared[s.expert];
+    table.parts[s.device]->log_unasked[s.of_device] += slot.log_not;
+    asked[s.device].chance += slot.chance;
+    asked[s.device].log_not += slot.log_not;
   }
-  struct Asked {
-    std::size_t slots = 0;  // seen so far
-    double pairs = 0, log_none = 0;
-  };
-  std::map<DeviceRef, Asked> asked;
-  for (std::size_t i = 0; i < layer.slots.size(); ++i) {
-    Asked& a = asked[layer.slots[i].device];
-    const double log_not = std::log1p(-chance[i]);  // minus infinity where every row asks
-    parts_[layer.slots[i].device].log_unasked[a.slots++] += log_not;
-    a.pairs += chance[i];
-    a.log_none += log_not;
-  }
-  Part& from = parts_[asker];
-  for (const auto& [device, a] : asked) {
-    Part& to = parts_[device];
-    to.pairs += a.pairs;
-    if (device == asker) continue;
-    const double rows = 1 - std::exp(a.log_none);
-    const bool near = device.node == asker.node;
+  Part& from = *table.parts[asker];
+  for (std::size_t d = 0; d < asked.size(); ++d) {
+    Part& to = *table.parts[d];
+    const double pairs = asked[d].chance;
+    to.pairs += pairs;
+    if (d == asker || pairs <= 0) continue;
+    const double rows = 1 - std::exp(asked[d].log_not);
+    const bool near = table.devices[d].node == table.devices[asker].node;
     (near ? from.near_rows_out : from.rows_out) += rows;
     (near ? to.near_rows_in : to.rows_in) += rows;
-    (near ? to.near_pairs_out : to.pairs_out) += a.pairs;
-    (near ? from.near_pairs_in : from.pairs_in) += a.pairs;
+    (near ? to.near_pairs_out : to.pairs_out) += pairs;
+    (near ? from.near_pairs_in : from.pairs_in) += pairs;
     from.questions += rows;
   }
 }

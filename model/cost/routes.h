@@ -40,8 +40,8 @@ class LayerRoutes {
   bool leaves_device() const;
 
  private:
-  void ask(const DeviceRef& asker, const LayerExperts& layer, const ExpertChances& chances,
-           const std::vector<std::vector<std::size_t>>& copies);
+  struct Table;
+  void ask(const Table& table, std::size_t asker);
 
   std::map<DeviceRef, Part> parts_;
 };

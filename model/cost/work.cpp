@@ -34,6 +34,7 @@ void add_weight(Work& work, const WeightSpec& weight, const AttentionSpec& atten
     product.bytes = times * static_cast<double>(kernels::packed_bytes(options.numerics, form.stored,
                                                                       form.options, form.groups));
     product.calls = 1;
+    product.matrices = experts;
     work.add(product);
   }
 }
@@ -101,6 +102,7 @@ void Work::add(const ProductWork& product) {
     p.elements += product.elements;
     p.bytes += product.bytes;
     p.calls += product.calls;
+    p.matrices += product.matrices;
     return;
   }
   products.push_back(product);
@@ -111,6 +113,7 @@ void Work::add(const Work& other, double times) {
     p.elements *= times;
     p.bytes *= times;
     p.calls *= times;
+    p.matrices *= times;
     add(p);
   }
   attention.bytes += times * other.attention.bytes;

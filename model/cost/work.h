@@ -28,7 +28,8 @@ struct ProductWork {
   double rows = 0;
   double elements = 0;  ///< numbers in the matrices
   double bytes = 0;     ///< that they take
-  double calls = 0;
+  double calls = 0;     ///< ops that make them
+  double matrices = 0;  ///< one op may make many
   bool drawn =
       false;  ///< rows differ from matrix to matrix, as gates draw them; `rows` is the mean
   double operations() const { return 2 * elements * rows; }  ///< multiplications and additions

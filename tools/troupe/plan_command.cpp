@@ -117,8 +117,8 @@ constexpr std::string_view kJsonFields = R"(
 Fields of --json, beside those of memory and layout (bytes, seconds, operations, a second each):
   speed.devices[]      what was counted with: nodes, source, products (fma, bf16, fp8),
                        memory_bandwidth, compute {fma, bf16, fp8}, network, link, efficiency
-                       {memory, compute, wire: shares that are expected; call_s, hop_s: an op's and
-                       a message's own time}
+                       {memory, compute, wire: shares that are expected; call_s, matrix_s, hop_s:
+                       an op's, a matrix's and a message's own time}
   speed.missing        instead of all below: what nobody has said
   speed.context, sequences_max (of a replica), expert_skew, device_imbalance, network_known
   speed.decode[]       for 1, 32, 128 and sequences_max sequences a replica: rows; tokens (of all

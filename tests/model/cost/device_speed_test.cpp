@@ -12,13 +12,13 @@ using kernels::Codes;
 DeviceSpeed device() {
   DeviceSpeed d;
   d.ceilings = {100, 10, 1000, 2000, 50, 400};
-  d.efficiency = {0.5, 0.25, 0.5, 0, 0};
+  d.efficiency = {0.5, 0.25, 0.5, 0, 0, 0};
   return d;
 }
 
 Work product(const ProductKind& kind, double rows, double elements, double bytes) {
   Work work;
-  work.add(ProductWork{kind, rows, elements, bytes, 1});
+  work.add(ProductWork{kind, rows, elements, bytes, 1, 1});
   return work;
 }
 
@@ -65,6 +65,8 @@ TEST_CASE("each op takes a time of its own") {
   Work work = product({Codes::kBf16, false}, 1, 500, 1000);
   work.other_calls = 4;
   CHECK(expected_seconds(d, work) == 20 + 5 * 3);
+  d.efficiency.matrix_s = 7;
+  CHECK(expected_seconds(d, work) == 20 + 5 * 3 + 7);
 }
 
 TEST_CASE("what was measured counts before ceilings, in a line between two points") {
@@ -87,12 +89,12 @@ TEST_CASE("rows that gates draw differ, and the mean time is not that of the mea
   DeviceSpeed d = device();
   d.products = {{{Codes::kBf16, false}, {{1, 1}, {4, 1}, {404, 401}}}};
   Work work;
-  work.add(ProductWork{{Codes::kBf16, false}, 4, 1, 1, 0, true});
+  work.add(ProductWork{{Codes::kBf16, false}, 4, 1, 1, 0, 0, true});
   // Poisson with 3.9207, given that it is not 0: 1 + E[max(0, rows - 4)].
   CHECK(expected_seconds(d, work) == doctest::Approx(1.7521).epsilon(0.001));
   for (const double rows : {1.0, 100.0}) {
     Work same;
-    same.add(ProductWork{{Codes::kBf16, false}, rows, 1, 1, 0, true});
+    same.add(ProductWork{{Codes::kBf16, false}, rows, 1, 1, 0, 0, true});
     CHECK(expected_seconds(d, same) == doctest::Approx(rows > 1 ? 97 : 1));
   }
 }

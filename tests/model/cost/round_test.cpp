@@ -40,7 +40,9 @@ struct Cluster {
     }
   }
   ClusterCost cost(const DeviceSpeed& speed = fast()) const {
-    ClusterCost::Input in{spec, Numerics::kBf16, placement, {speed}, {}, chances};
+    ClusterCost::Input in{spec,      Numerics::kBf16,
+                          placement, {speed},
+                          {},        std::make_shared<Routes>(routes_of(placement, chances))};
     for (const DeviceRef& d : devices) in.kind[d] = 0;
     return ClusterCost(std::move(in));
   }

@@ -85,6 +85,7 @@ TEST_CASE("DeepSeek-V3's routed experts") {
   CHECK(work.operations() / 1e9 == doctest::Approx(22.5).epsilon(0.01));
   REQUIRE(work.products.size() == 1);
   CHECK(work.products[0].rows == 16);
+  CHECK(work.products[0].matrices == 48);
   CHECK(to_string(work.products[0].kind) == "fp8");
   CHECK(expert_work(spec, 3, 0, 0, {Numerics::kBf16, 1}).bytes() == 0);
   // Ranks do not split it.

@@ -28,8 +28,9 @@ using kernels::Weight;
 
 /// More than the last caches hold.
 constexpr std::size_t kReadBytes = 256u << 20, kWeightBytes = 96u << 20;
-/// Of a matrix on each side; some products are small, most are not.
-constexpr std::int64_t kSide = 1024;
+/// Of a matrix on each side: so large that what an op takes beside its bytes is next to nothing, and
+/// so small that it counts.
+constexpr std::int64_t kSide = 2048, kSmallSide = 512;
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 32, 128, 512};
 constexpr double kPointSeconds = 0.04;
 /// Positions that attention is measured over: a whole number of its tiles.
@@ -114,26 +115,41 @@ Result<Weight> make_weight(Numerics numerics, const HeldForm& form, std::int64_t
   return packer->take();
 }
 
-Result<ProductSpeed> measure_product(Stream& stream, const HeldForm& form, ProductKind kind) {
-  std::vector<Weight> weights;
-  for (std::size_t bytes = 0; bytes < kWeightBytes; bytes += weights.back().bytes()) {
-    auto weight = make_weight(stream.numerics(), form, kSide);
-    if (!weight.ok()) return weight.error();
-    weights.push_back(std::move(*weight));
+/// Matrices of one kind, more than caches hold.
+struct ProductBench {
+  static Result<ProductBench> make(Stream& stream, const HeldForm& form, std::int64_t side) {
+    ProductBench bench{stream, side, {}};
+    for (std::size_t bytes = 0; bytes < kWeightBytes; bytes += bench.weights.back().bytes()) {
+      auto weight = make_weight(stream.numerics(), form, side);
+      if (!weight.ok()) return weight.error();
+      bench.weights.push_back(std::move(*weight));
+    }
+    return bench;
   }
-  ProductSpeed speed{kind, {}};
-  std::size_t next = 0;
-  for (const std::int64_t rows : kRows) {
-    std::vector<float> x(static_cast<std::size_t>(rows * kSide), 0.5f), y(x.size());
-    const double seconds = typical_seconds(kPointSeconds, [&] {
+
+  double seconds(std::int64_t rows) const {
+    std::vector<float> x(static_cast<std::size_t>(rows * side), 0.5f), y(x.size());
+    std::size_t next = 0;
+    return typical_seconds(kPointSeconds, [&] {
       const Weight& w = weights[next++ % weights.size()];
       Stream::Scope scope(stream);
-      const auto in = kernels::prepare(stream, host_tensor(x.data(), DType::kF32, rows, kSide), w);
-      kernels::linear(stream, w, in, host_tensor(y.data(), DType::kF32, rows, kSide));
+      const auto in = kernels::prepare(stream, host_tensor(x.data(), DType::kF32, rows, side), w);
+      kernels::linear(stream, w, in, host_tensor(y.data(), DType::kF32, rows, side));
     });
-    speed.points.push_back(
-        {static_cast<double>(rows), seconds / static_cast<double>(kSide * kSide)});
   }
+
+  Stream& stream;
+  std::int64_t side = 0;
+  std::vector<Weight> weights;
+};
+
+Result<ProductSpeed> measure_product(Stream& stream, const HeldForm& form, ProductKind kind) {
+  const auto bench = ProductBench::make(stream, form, kSide);
+  if (!bench.ok()) return bench.error();
+  ProductSpeed speed{kind, {}};
+  for (const std::int64_t rows : kRows)
+    speed.points.push_back(
+        {static_cast<double>(rows), bench->seconds(rows) / static_cast<double>(kSide * kSide)});
   return speed;
 }
 
@@ -143,6 +159,17 @@ double call_seconds(ThreadPool& pool) {
   return typical_seconds(kPointSeconds, [&] {
     pool.on_each_thread([&](int thread) { sums[static_cast<std::size_t>(thread) * 16] += 1; });
   });
+}
+
+/// What a matrix takes beside its bytes and the call: what a small one takes longer than its share
+/// of a large one.
+Result<double> matrix_seconds(Stream& stream, const HeldForm& form, const ProductSpeed& large,
+                              double call_s) {
+  const auto bench = ProductBench::make(stream, form, kSmallSide);
+  if (!bench.ok()) return bench.error();
+  const double share =
+      large.points.front().element_s * static_cast<double>(kSmallSide * kSmallSide);
+  return std::max(0.0, bench->seconds(1) - share - call_s);
 }
 
 /// A cache of some sequences, and what attends to it.
@@ -257,7 +284,8 @@ Result<MeasuredDevice> measure_machine(const ModelSpec& spec, Numerics numerics,
     DeviceSpeed& m = measured.device_speed;
     m.ceilings.memory = read_bandwidth(pool, family);
     double best = 0;
-    for (const auto& [kind, form] : kinds_of(spec, numerics)) {
+    const auto kinds = kinds_of(spec, numerics);
+    for (const auto& [kind, form] : kinds) {
       auto product = measure_product(stream, form, kind);
       if (!product.ok()) return product.error();
       // What a product does is no more than what can be done.
@@ -276,6 +304,10 @@ Result<MeasuredDevice> measure_machine(const ModelSpec& spec, Numerics numerics,
     m.attention_batch =
         AttentionBench(stream, attention, static_cast<std::int64_t>(kAttentionBatch)).one_row();
     m.efficiency.call_s = call_seconds(pool);
+    const auto matrix_s =
+        matrix_seconds(stream, kinds.begin()->second, m.products.front(), m.efficiency.call_s);
+    if (!matrix_s.ok()) return matrix_s.error();
+    m.efficiency.matrix_s = *matrix_s;
     m.efficiency.hop_s = kCpuHopSeconds;
     return measured;
   } catch (const std::bad_alloc&) {

@@ -105,6 +105,7 @@ Result<MeasuredDevice> parse_measured(const std::string& text, const std::string
   for (const auto& [name, part] : kAttention)
     if (Status s = read_attention(reader, name, where, m.*part); !s) return s.error();
   m.efficiency.call_s = reader.number_or("call_s", m.efficiency.call_s, 0, kSecondsMax);
+  m.efficiency.matrix_s = reader.number_or("matrix_s", 0, 0, kSecondsMax);
   m.efficiency.hop_s = reader.number_or("hop_s", m.efficiency.hop_s, 0, kSecondsMax);
   if (const json* products = reader.find("products")) {
     if (!products->is_array() || products->size() > kProductsMax)
@@ -132,6 +133,7 @@ nlohmann::ordered_json to_json(const MeasuredDevice& measured) {
     if ((m.*part).rate > 0)
       json[name] = {{"rate", (m.*part).rate}, {"more_positions", (m.*part).more_positions}};
   json["call_s"] = m.efficiency.call_s;
+  json["matrix_s"] = m.efficiency.matrix_s;
   json["hop_s"] = m.efficiency.hop_s;
   json["products"] = nlohmann::ordered_json::array();
   for (const ProductSpeed& product : m.products) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <set>
 
 #include "model/placement/balance_experts.h"
@@ -70,6 +71,16 @@ class Speeds {
         speed_(speed),
         chances_(chances_of(q, speed)),
         placement_(uneven() ? balanced(q, fit, chances_) : fit.placement),
+        routes_(std::make_shared<Routes>(routes_of(placement_, chances_))),
+        cost_(input()) {}
+  /// The same with other devices or another cache, where every row goes as before.
+  Speeds(const FitQuestion& q, const SpeedQuestion& speed, const Speeds& before)
+      : q_(q),
+        fit_(before.fit_),
+        speed_(speed),
+        chances_(before.chances_),
+        placement_(before.placement_),
+        routes_(before.routes_),
         cost_(input()) {}
 
   const ClusterCost& cost() const { return cost_; }
@@ -123,7 +134,7 @@ class Speeds {
   }
 
   ClusterCost::Input input() const {
-    ClusterCost::Input in{q_.spec, *q_.engine.numerics, placement_, {}, {}, chances_};
+    ClusterCost::Input in{q_.spec, *q_.engine.numerics, placement_, {}, {}, routes_};
     std::uint32_t node = 0;
     for (std::size_t g = 0; g < q_.nodes.size(); ++g) {
       in.speeds.push_back(speed_.groups[g].device_speed);
@@ -148,26 +159,27 @@ class Speeds {
   const SpeedQuestion& speed_;
   const std::map<std::int32_t, ExpertChances> chances_;
   const Placement placement_;
+  const std::shared_ptr<const Routes> routes_;
   const ClusterCost cost_;
 };
 
 /// What else could be given, each tried alone on the largest batch.
 void try_changes(const FitQuestion& q, const Fit& fit, const SpeedQuestion& speed,
-                 SpeedAnswer& answer) {
+                 const Speeds& speeds, SpeedAnswer& answer) {
   const StepSpeed& now = answer.decode.back();
   const auto offer = [&](const std::string& what, double rate) {
     if (rate > kGain * now.tokens_per_s()) answer.changes.push_back({what, rate});
   };
   const auto with = [&](const std::string& what, const SpeedQuestion& tried) {
-    offer(what, Speeds(q, fit, tried).decode(now.rows).tokens_per_s());
+    offer(what, Speeds(q, tried, speeds).decode(now.rows).tokens_per_s());
   };
   offer("twice the sequences a replica (--max-num-seqs, and cache for them)",
-        Speeds(q, fit, speed).decode(2 * now.rows).tokens_per_s());
+        speeds.decode(2 * now.rows).tokens_per_s());
   if (kv_type(*q.engine.numerics) == DType::kBf16) {
     FitQuestion small = q;
     small.engine.numerics =
         sums_in_one_chain(*q.engine.numerics) ? Numerics::kAvx512Bf16KvFp8 : Numerics::kBf16KvFp8;
-    offer("--kv-cache-dtype fp8", Speeds(small, fit, speed).decode(now.rows).tokens_per_s());
+    offer("--kv-cache-dtype fp8", Speeds(small, speed, speeds).decode(now.rows).tokens_per_s());
   }
   SpeedQuestion tried = speed;
   for (GroupSpeed& g : tried.groups) g.device_speed.ceilings.network *= 2;
@@ -181,7 +193,8 @@ void try_changes(const FitQuestion& q, const Fit& fit, const SpeedQuestion& spee
   tried = speed;
   tried.skew = 1;
   tried.loads.clear();
-  if (answer.skew > 1) with("experts that are chosen alike", tried);
+  if (answer.skew > 1)
+    offer("experts that are chosen alike", Speeds(q, fit, tried).decode(now.rows).tokens_per_s());
 }
 
 std::string missing_text(const FitQuestion& q, const SpeedQuestion& speed) {
@@ -249,7 +262,7 @@ Result<SpeedAnswer> find_speed(const FitQuestion& q, const Fit& fit, const Speed
   const StepSpeed chunk = speeds.prefill_of(std::min(answer.prefill.rows, answer.context));
   answer.prompt_s = chunk.round.latency_s * std::ceil(static_cast<double>(answer.context) /
                                                       static_cast<double>(chunk.rows));
-  try_changes(q, fit, speed, answer);
+  try_changes(q, fit, speed, speeds, answer);
   return answer;
 }
 

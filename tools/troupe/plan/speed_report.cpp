@@ -84,7 +84,10 @@ std::string decode_text(const SpeedAnswer& answer) {
                   wire.c_str(), rate(s.tokens_per_s_max()).c_str(), rate(s.tokens_per_s()).c_str(),
                   rate(1 / s.round.seconds()).c_str(), words_of(s.limit).c_str());
   }
-  return text;
+  return text +
+         "  At most: what its limit alone allows. Expected: what is likely, all that a step does "
+         "added "
+         "up.\n";
 }
 
 std::string notes(const FitQuestion& q, const SpeedAnswer& answer) {
@@ -168,6 +171,7 @@ Json devices_json(const FitQuestion& q, const SpeedQuestion& speed) {
            {"compute", m.efficiency.compute},
            {"wire", m.efficiency.wire},
            {"call_s", m.efficiency.call_s},
+           {"matrix_s", m.efficiency.matrix_s},
            {"hop_s", m.efficiency.hop_s}}}});
   }
   return json;
