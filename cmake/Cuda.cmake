@@ -28,26 +28,33 @@ set(TROUPE_NVCC_FLAGS -std=c++20 -O3 -ftz=true -fmad=false -prec-div=true -prec-
   --expt-relaxed-constexpr -Werror all-warnings
   -Xcompiler=-fPIC,-Wall,-Wextra,-ffp-contract=off)
 
-# troupe_cuda_objects(VARIABLE SOURCES...): the objects of some .cu files.
+# troupe_cuda_objects(VARIABLE APART... TOGETHER ...): the objects of some .cu files. Those that are
+# soon compiled are compiled together: five GPUs read every header five times.
 function(troupe_cuda_objects variable)
+  cmake_parse_arguments(arg "" "" "APART;TOGETHER" ${ARGN})
   set(code)
   foreach(architecture ${TROUPE_CUDA_ARCHITECTURES})
     list(APPEND code -gencode "arch=compute_${architecture},code=sm_${architecture}")
   endforeach()
   list(GET TROUPE_CUDA_ARCHITECTURES 0 oldest)
   list(APPEND code -gencode "arch=compute_${oldest},code=compute_${oldest}")
+  set(includes)
+  foreach(source ${arg_TOGETHER})
+    string(APPEND includes "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}\"\n")
+  endforeach()
+  set(together "${CMAKE_CURRENT_BINARY_DIR}/together.cu")
+  file(CONFIGURE OUTPUT "${together}" CONTENT "${includes}" @ONLY)
   set(objects)
-  foreach(source ${ARGN})
-    set(object "${CMAKE_CURRENT_BINARY_DIR}/${source}.o")
-    get_filename_component(folder "${object}" DIRECTORY)
-    file(MAKE_DIRECTORY "${folder}")
+  foreach(source ${arg_APART} "${together}")
+    get_filename_component(source "${source}" ABSOLUTE)
+    get_filename_component(name "${source}" NAME)
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.o")
     add_custom_command(OUTPUT "${object}"
       COMMAND ${TROUPE_CCACHE} "${TROUPE_NVCC}" ${TROUPE_NVCC_FLAGS} ${code}
-        -I "${PROJECT_SOURCE_DIR}" -MD -MF "${object}.d"
-        -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
+        -I "${PROJECT_SOURCE_DIR}" -MD -MF "${object}.d" -c "${source}" -o "${object}"
       DEPENDS "${source}"
       DEPFILE "${object}.d"
-      COMMENT "Compiling ${source} for GPUs"
+      COMMENT "Compiling ${name} for GPUs"
       VERBATIM)
     list(APPEND objects "${object}")
   endforeach()

@@ -23,6 +23,11 @@ namespace troupe::kernels {
 
 /// One kind of device: how it computes each op. A stream names its own, and the ops of the headers
 /// beside this go through it; a program may hold several side by side.
+///
+/// What an op works on must be in memory that the device reaches: tensors, weights, pools of the
+/// cache, tables of angles, biases, sinks, the ids and weights that a gate writes, and what lists
+/// of pointers point at. What says what to do is the host's, and copied when an op is called: token
+/// ids, positions, block tables, calls of experts, the lists of pointers themselves.
 struct Backend {
   std::string_view name;  ///< "cpu", "cuda", "cuda_twin", for people
 
@@ -48,6 +53,7 @@ struct Backend {
   std::shared_ptr<std::byte> (*memory)(std::size_t bytes);
   /// What a stream keeps of its device from op to op; null: nothing.
   std::shared_ptr<void> (*open)(const Stream::Options& options) = nullptr;
+  bool reaches_host = true;  ///< all of the host's memory, not only what memory() gives
 };
 
 /// All numerics, by the families of processors (runtime/cpu_family.h).

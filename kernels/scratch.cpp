@@ -2,13 +2,40 @@
 
 #include <algorithm>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace troupe::kernels {
 namespace {
+
 constexpr std::size_t kFirstBlockBytes = 1u << 20;
+
+/// What is not taken may not be touched: the address sanitizer sees to it.
+void forbid([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_poison_memory_region(from, bytes);
+#endif
+}
+void allow([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(from, bytes);
+#endif
 }
 
-void* Scratch::take_bytes(std::size_t bytes) {
-  bytes = (bytes + 63) & ~std::size_t{63};
+}  // namespace
+
+Scratch::~Scratch() {
+  for (const Block& b : blocks_) allow(b.data.get(), b.bytes);
+}
+
+void Scratch::grow(std::size_t bytes) {
+  blocks_.push_back({memory_(bytes), bytes});
+  forbid(blocks_.back().data.get(), bytes);
+}
+
+void* Scratch::take_bytes(std::size_t wanted) {
+  const std::size_t bytes = (wanted + 63) & ~std::size_t{63};
   while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].bytes) {
     ++block_;
     used_ = 0;
@@ -20,15 +47,21 @@ void* Scratch::take_bytes(std::size_t bytes) {
   }
   void* at = blocks_[block_].data.get() + used_;
   used_ += bytes;
+  allow(at, wanted);
   return at;
 }
 
 void Scratch::rewind(std::size_t block, std::size_t used) {
   block_ = block;
   used_ = used;
+  for (std::size_t b = block; b < blocks_.size(); ++b) {
+    const std::size_t kept = b == block ? used : 0;
+    forbid(blocks_[b].data.get() + kept, blocks_[b].bytes - kept);
+  }
   // Nothing is in use: later uses find one block that holds what all of them held together.
   if (block == 0 && used == 0 && blocks_.size() > 1) {
     const std::size_t all = bytes();
+    for (const Block& b : blocks_) allow(b.data.get(), b.bytes);
     blocks_.clear();
     grow(all);
   }

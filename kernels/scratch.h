@@ -12,12 +12,16 @@ namespace troupe::kernels {
 ///     Scratch::Scope scope(*scratch);          // everything taken below is given back at its end
 ///     float* t = scratch->take<float>(rows * columns);
 ///
-/// Memory is 64-byte aligned and not cleared.
+/// Memory is 64-byte aligned and not cleared. Under the address sanitizer what is not taken may not
+/// be touched.
 class Scratch {
  public:
   /// Memory of that many bytes, on a boundary of 64, that goes when nobody holds it.
   using Memory = std::shared_ptr<std::byte> (*)(std::size_t bytes);
   explicit Scratch(Memory memory) : memory_(memory) {}
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
 
   class Scope {
    public:
@@ -51,9 +55,9 @@ class Scratch {
     std::shared_ptr<std::byte> data;
     std::size_t bytes = 0;
   };
-  void* take_bytes(std::size_t bytes);
+  void* take_bytes(std::size_t wanted);
   void rewind(std::size_t block, std::size_t used);
-  void grow(std::size_t bytes) { blocks_.push_back({memory_(bytes), bytes}); }
+  void grow(std::size_t bytes);
 
   Memory memory_;
   std::vector<Block> blocks_;

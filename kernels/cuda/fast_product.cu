@@ -12,10 +12,10 @@
 ///
 ///     chunk  x ──► shared ──► 8 warps x 4 blocks: fma ──► sums of blocks in shared ──► in order
 ///
-/// Bytes: the panel, and x from the second level cache. Operations, a weight and row: an fma, and
-/// what makes the code a number, a weight: 1 for bf16, about 8 for FP8, 6 for int4. Bound by memory
-/// up to eight rows where a weight takes few operations; what holds it back on a GPU is not
-/// measured. More rows than eight read the matrix again.
+/// Bytes: the panel once, and x, which all CTAs read, from the second level cache. Operations, a
+/// weight: an fma for each row, and what makes a number of its code. By arithmetic bf16 is bound by
+/// memory up to eight rows; FP8 and int4, whose codes take several operations a byte, may be bound
+/// by those. More rows than eight read the matrix again. Not measured on a GPU.
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
@@ -128,7 +128,7 @@ struct FastProduct {
 };
 
 template <class CodesOf>
-void run(Stream& stream, const Products& p) {
+void multiply_by(Stream& stream, const Products& p) {
   std::int32_t most = 0;
   for (std::int64_t i = 0; i < p.count; ++i) most = std::max(most, p.items[i].rows);
   const Grid grid = {p.layout.panels, p.count};
@@ -143,13 +143,15 @@ void run(Stream& stream, const Products& p) {
 void fast_products(Stream& stream, const Products& p) {
   switch (p.layout.codes) {
     case Codes::kFp8:
-      return p.layout.turned() ? run<Fp8Codes<true>>(stream, p) : run<Fp8Codes<false>>(stream, p);
+      return p.layout.turned() ? multiply_by<Fp8Codes<true>>(stream, p)
+                               : multiply_by<Fp8Codes<false>>(stream, p);
     case Codes::kInt4:
-      return p.layout.turned() ? run<Int4Codes<true>>(stream, p) : run<Int4Codes<false>>(stream, p);
+      return p.layout.turned() ? multiply_by<Int4Codes<true>>(stream, p)
+                               : multiply_by<Int4Codes<false>>(stream, p);
     case Codes::kFp4:
-      return run<Fp4Codes>(stream, p);
+      return multiply_by<Fp4Codes>(stream, p);
     default:
-      return run<Bf16Codes>(stream, p);
+      return multiply_by<Bf16Codes>(stream, p);
   }
 }
 

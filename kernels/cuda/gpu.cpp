@@ -22,6 +22,12 @@ std::shared_ptr<std::byte> managed_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFree(p); }};
 }
 
+bool reaches_host() {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, 0) == cudaSuccess &&
+         value != 0;
+}
+
 }  // namespace
 
 void check(cudaError_t status, const char* what) {
@@ -34,13 +40,15 @@ void check(cudaError_t status, const char* what) {
 }  // namespace cuda
 
 const Backend* cuda_backend() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return nullptr;
   static const Backend kBackend = [] {
     Backend b = cuda::backend(false, "cuda");
     b.memory = cuda::managed_memory;
+    b.reaches_host = cuda::reaches_host();
     return b;
   }();
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? &kBackend : nullptr;
+  return &kBackend;
 }
 
 }  // namespace troupe::kernels

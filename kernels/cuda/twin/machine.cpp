@@ -32,6 +32,13 @@ std::string line(const Site& site) {
   return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(site.line());
 }
 
+/// A fiber leaves the address sanitizer's marks of its last frames on its stack.
+void forget_marks([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(from, bytes);
+#endif
+}
+
 /// Stacks of all fibers: one mapping, a page without access under each.
 class Stacks {
  public:
@@ -41,7 +48,10 @@ class Stacks {
     assert(base_ != MAP_FAILED);  // addresses only: pages come when they are touched
     for (int i = 0; i < kThreadsMax; ++i) mprotect(base_ + i * kStep, kPageBytes, PROT_NONE);
   }
-  ~Stacks() { munmap(base_, kBytes); }
+  ~Stacks() {
+    forget_marks(base_, kBytes);
+    munmap(base_, kBytes);
+  }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
 
@@ -63,9 +73,7 @@ struct StackOf {
   int thread;
   boost::context::stack_context allocate() const {
     const boost::context::stack_context stack = stacks->of(thread);
-#ifdef __SANITIZE_ADDRESS__  // what ran here before has left its marks
-    __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
-#endif
+    forget_marks(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
     return stack;
   }
   void deallocate(const boost::context::stack_context&) const {}
