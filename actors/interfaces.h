@@ -252,8 +252,8 @@ struct LayerShardInbox {
   using local = Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged>;
 };
 
-/// The jobs of a shard that shares its layers with other tensor-parallel ranks. No actor: what comes
-/// is taken at once, by the thread that brings it.
+/// The jobs of a shard that shares its layers with other tensor-parallel ranks. No actor: what
+/// comes is taken at once, by the thread that brings it.
 struct RankInbox {
   static constexpr ActorKind kKind = ActorKind::kRank;
   using wire = Wire<RankPart>;  // what another rank has of an exchange

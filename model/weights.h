@@ -66,8 +66,8 @@ struct ExpertWeights {
 using ReadGoesOn = std::function<bool()>;
 
 /// Reads and packs what a tensor-parallel rank has of the layers [first, last], the last one
-/// included, without their routed experts; with the model's ends if they are among them. Each tensor is read once. It is done in parts,
-/// which threads may share.
+/// included, without their routed experts; with the model's ends if they are among them. Each
+/// tensor is read once. It is done in parts, which threads may share.
 class ShardLoader {
  public:
   static Result<std::unique_ptr<ShardLoader>> begin(const Checkpoint& checkpoint, Numerics numerics,

@@ -150,7 +150,7 @@ inline constexpr std::int64_t kDimensionMax = 1 << 24;  ///< any size in config.
 inline constexpr int kLayersMax = 1024;
 /// Sums of four and more tensor-parallel ranks from this size on are made by each for its own rows:
 /// below it, a second exchange takes longer than the bytes that it saves.
-inline constexpr std::size_t kScatterBytesMin = 32u << 10;
+inline constexpr std::size_t kScatterBytes = 32u << 10;
 /// How far one tensor-parallel rank may be ahead of another in a step: exchanges of all layers.
 inline constexpr std::uint32_t kExchangesAheadMax = 4 * kLayersMax;
 /// How long a job looks for the other ranks' parts before it leaves its thread to other jobs: about

@@ -26,7 +26,8 @@ void join_stretch(std::span<const float* const> parts, std::size_t at, std::size
 
 }  // namespace
 
-void cpu::join(Stream& stream, std::span<const float* const> parts, const float* bias, const Tensor& y) {
+void cpu::join(Stream& stream, std::span<const float* const> parts, const float* bias,
+               const Tensor& y) {
   assert(std::has_single_bit(parts.size()) && parts.size() <= limits::kSumSlices);
   const auto n = static_cast<std::size_t>(y.cols());
   each_row(stream, y, 0.1 * static_cast<double>(parts.size()), [&](std::int64_t r) {

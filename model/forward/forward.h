@@ -44,8 +44,8 @@ class ForwardListener {
 ///                  │  └───► kDone                                         │
 ///                  └──────────────────────────────────────────────────────┘
 ///
-/// A tensor-parallel rank computes its part of the model that split_model() makes (`spec`). At kExperts
-/// its device computes for the rows of all ranks; kAnswers is what no rank has.
+/// A tensor-parallel rank computes its part of the model that split_model() makes (`spec`). At
+/// kExperts its device computes for the rows of all ranks; kAnswers is what no rank has.
 class Forward {
  public:
   /// `spec` and `cache` must outlive it.

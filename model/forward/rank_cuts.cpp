@@ -90,7 +90,7 @@ const float* RankCuts::own_numbers(const Step& step) const {
 // --- Sums ---------------------------------------------------------------------------------------
 
 bool RankCuts::scatters(std::int64_t rows) const {
-  return model_.rank.size > 2 && bytes_of(rows, model_.hidden) >= limits::kScatterBytesMin;
+  return model_.rank.size > 2 && bytes_of(rows, model_.hidden) >= limits::kScatterBytes;
 }
 
 void RankCuts::send_sum(Step& step, std::uint32_t ways, bool own_rows_only) const {

@@ -17,8 +17,8 @@ namespace troupe {
 /// The cuts where tensor-parallel ranks need each other's numbers: what a rank sends there
 /// (Step::exchange), and what it makes of what came. All ranks cut a step at the same points.
 ///
-/// Rows of a step are dealt out in order: a rank sends its own ones to the experts, and adds up what
-/// comes back for them.
+/// Rows of a step are dealt out in order: a rank sends its own ones to the experts, and adds up
+/// what comes back for them.
 class RankCuts {
  public:
   explicit RankCuts(const ModelSpec& model);

@@ -14,9 +14,9 @@
 
 namespace troupe {
 
-/// Routed experts among tensor-parallel ranks. All ranks have all rows, so none has to be asked: each
-/// computes the experts of its device for the rows of all, and sends the outputs with its part of
-/// the shared experts' sum:
+/// Routed experts among tensor-parallel ranks. All ranks have all rows, so none has to be asked:
+/// each computes the experts of its device for the rows of all, and sends the outputs with its part
+/// of the shared experts' sum:
 ///
 ///     pairs, their numbers | its part of the sum, [rows, hidden] float32 | outputs, wire type
 ///

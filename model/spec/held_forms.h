@@ -16,9 +16,9 @@ struct HeldForm {
   std::int64_t groups = 1;
 };
 
-/// How a weight is stored, for the kernels: the tensor, and what a tensor-parallel rank takes of it,
-/// whose scales may stand for smaller blocks. Where it has scales or zeros they point at something
-/// that is not to be read: the loader puts its own there.
+/// How a weight is stored, for the kernels: the tensor, and what a tensor-parallel rank takes of
+/// it, whose scales may stand for smaller blocks. Where it has scales or zeros they point at
+/// something that is not to be read: the loader puts its own there.
 kernels::StoredMatrix whole_matrix(const WeightSpec& weight);
 kernels::StoredMatrix stored_matrix(const WeightSpec& weight);
 

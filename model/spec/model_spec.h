@@ -79,12 +79,15 @@ struct WeightSpec {
   /// which has `row_step` times as many (gate and up of gpt-oss alternate). Those that share a
   /// tensor follow each other.
   std::int64_t first_row = 0, row_step = 1;
-  /// Of a tensor-parallel rank: it is `part_first` and on of the `part_of` outputs or inputs that the
-  /// tensor has along `split`. 0: all of them.
+  /// Of a tensor-parallel rank: it is `part_first` and on of the `part_of` outputs or inputs that
+  /// the tensor has along `split`. 0: all of them.
   std::int64_t part_first = 0, part_of = 0;
 
-  std::int64_t stored_n() const { return part_of > 0 && split == SplitAxis::kOutputs ? part_of : n; }
-  std::int64_t stored_k() const { return part_of > 0 && split == SplitAxis::kInputs ? part_of : k; }
+  /// Of the tensor.
+  std::int64_t stored_n() const { return is_part_of(SplitAxis::kOutputs) ? part_of : n; }
+  std::int64_t stored_k() const { return is_part_of(SplitAxis::kInputs) ? part_of : k; }
+
+  bool is_part_of(SplitAxis axis) const { return part_of > 0 && split == axis; }
 };
 
 enum class AttentionKind : std::uint8_t { kMla, kGrouped };

@@ -13,10 +13,10 @@ namespace troupe {
 /// pass is that of any model, with a sum over the ranks where a whole one would go on.
 ///
 /// A split follows the slices that a product is summed as (WeightSpec::slices), so the sums of
-/// all ranks joined in their order have the bits of the whole. What cannot be cut into as many parts
-/// as there are ranks (AttentionSpec::ways, LayerSpec::inner_ways, ModelSpec::vocab_ways) is cut
-/// into as many as it can, and several ranks compute the same part. Keys and values of fewer heads
-/// than parts lie on several ranks, as MLA's latents do on all.
+/// all ranks joined in their order have the bits of the whole. What cannot be cut into as many
+/// parts as there are ranks (AttentionSpec::ways, LayerSpec::inner_ways, ModelSpec::vocab_ways) is
+/// cut into as many as it can, and several ranks compute the same part. Keys and values of fewer
+/// heads than parts lie on several ranks, as MLA's latents do on all.
 ModelSpec split_model(const ModelSpec& whole, TensorRank rank);
 
 /// What each of `size` ranks has, in their order.

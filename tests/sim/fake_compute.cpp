@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/limits.h"
+#include "tests/sim/fake_rows.h"
 #include "tests/sim/sim_piece.h"
 #include "tests/sim/world.h"
 
@@ -13,20 +14,6 @@ namespace troupe::sim {
 namespace {
 
 constexpr Duration kCountEvery = std::chrono::seconds(1);
-
-std::uint64_t read_row(std::span<const std::byte> bytes, std::size_t row) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + row * kRowBytes, kRowBytes);
-  return value;
-}
-
-Payload write_rows(const std::vector<std::uint64_t>& rows) {
-  auto buffer = std::make_shared<Buffer>(std::max<std::size_t>(1, rows.size()) * kRowBytes);
-  std::memcpy(buffer->data(), rows.data(), rows.size() * kRowBytes);
-  Payload payload = Payload::of(std::move(buffer));
-  payload.bytes = payload.bytes.first(rows.size() * kRowBytes);
-  return payload;
-}
 
 /// As its copy there and that device make it.
 std::uint64_t answer_of(const SimDevice& device, const ExpertWeights& weights, std::uint64_t row,
@@ -242,68 +229,6 @@ bool FakeCompute::end_layer(Run& run) {
   ++run.layer;
   run.at = Run::At::kAttention;
   return true;
-}
-
-// --- Ranks --------------------------------------------------------------------------------------
-
-/// Rows that a rank asks experts for begin there.
-std::size_t FakeCompute::first_row(const Run& run, std::uint32_t rank) const {
-  return run.rows.size() * rank / spec_.layers.rank.size;
-}
-
-bool FakeCompute::exchange(Run& run, const RowsFor& to, const CountFrom& rows) {
-  if (run.given_up) {
-    tell(run, error("Nobody wants the step any more."));
-    return false;
-  }
-  const std::uint32_t self = spec_.layers.rank.rank, size = spec_.layers.rank.size;
-  Exchange exchange{run.id, ++run.exchange, std::vector<Payload>(size),
-                    std::vector<std::size_t>(size)};
-  for (std::uint32_t rank = 0; rank < size; ++rank) {
-    if (rank == self) continue;
-    exchange.to[rank] = write_rows(to(rank));
-    exchange.bytes[rank] = rows(rank) * kRowBytes;
-  }
-  run.exchanging_since = host_.now();
-  const std::shared_ptr<ShardNews> news = run.news.lock();
-  const auto state = std::make_shared<std::pair<bool, bool>>(false, false);  // here, left
-  ranks_->start(std::move(exchange), [this, &run, state, news,
-                                      step = run.id](Result<std::vector<Payload>> parts) {
-    if (!state->second) {
-      state->first = true;
-      run.parts = std::move(*parts);
-      return;
-    }
-    (void)device().submit(
-        [this, news, step, parts = std::move(parts)]() mutable { heard(step, std::move(parts)); },
-        Device::Room::kAlways);
-  });
-  state->second = true;
-  if (state->first) run.exchanging_since = TimePoint::max();
-  return state->first;
-}
-
-void FakeCompute::heard(StepId step, Result<std::vector<Payload>> parts) {
-  const auto it = runs_.find(step);
-  if (it == runs_.end()) return;
-  Run& run = *it->second;
-  run.exchanging_since = TimePoint::max();
-  if (const std::string failed = spec_.device->failed(); !failed.empty())
-    return tell(run, error("The device has failed: " + failed + "."));
-  if (!parts.ok()) return tell(run, wrong("A part of another rank has the wrong length."));
-  run.parts = std::move(*parts);
-  advance(run);
-}
-
-bool FakeCompute::stop_waiting(Run& run) {
-  run.exchanging_since = TimePoint::max();
-  return ranks_ && ranks_->forget(run.id);
-}
-
-bool FakeCompute::hears_ranks(TimePoint now) const {
-  return std::ranges::none_of(runs_, [&](const auto& entry) {
-    return entry.second->exchanging_since < now - limits::kExpertSilence;
-  });
 }
 
 void FakeCompute::attend(Run& run) {

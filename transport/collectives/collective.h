@@ -17,7 +17,7 @@ namespace troupe {
 /// Every collective of the forward pass is one of these (model/forward/rank_cuts.h): an all-gather
 /// sends everybody the same, a reduce-scatter everybody the rows that he is to add up. Sums are
 /// never made on the way: whoever gets the parts adds them, in the order of the slices.
-struct Exchange {
+struct PartsExchange {
   StepId step;
   std::uint32_t index = 0;         ///< of the step's: all ranks count alike, from 1
   std::vector<Payload> to;         ///< empty: nothing goes there
@@ -28,8 +28,8 @@ struct Exchange {
 /// What tensor-parallel ranks tell each other with, as one rank holds it. No call blocks.
 /// Thread-safe.
 ///
-/// It does not notice that a rank is gone: who learns that gives the step up (`forget`), and a rank
-/// that is told of no end would wait for as long as its step may take.
+/// It does not notice that a rank is gone: who learns that gives the step up (`forget`). A rank
+/// whose step nobody gives up waits for as long as the step may take.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -37,9 +37,9 @@ class Collective {
   /// What came, by rank. kCorrupt: a part is not as long as it should be.
   using Done = std::function<void(Result<std::vector<Payload>>)>;
   /// Sends this rank's parts, in place: their memory stays as it is while somebody holds them.
-  /// `done` hears once, from any thread or within the call, when all parts are here. One exchange of
-  /// a step at a time.
-  virtual void start(Exchange exchange, Done done) = 0;
+  /// `done` hears once, from any thread or within the call, when all parts are here. One exchange
+  /// of a step at a time.
+  virtual void start(PartsExchange exchange, Done done) = 0;
 
   /// Whoever waits for that step hears nothing any more, and what still comes for it is dropped.
   /// True: somebody waited.

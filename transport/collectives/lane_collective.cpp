@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// The parts leave before this rank waits, so that one that is behind can catch up with it.
-void LaneCollective::start(Exchange exchange, Done done) {
+void LaneCollective::start(PartsExchange exchange, Done done) {
   std::optional<Complete> ready;
   {
     std::lock_guard lock(mutex_);
@@ -62,7 +62,7 @@ std::optional<LaneCollective::Complete> LaneCollective::complete(Step& step) {
     if (bytes[rank] > 0 && parts[rank].empty()) return std::nullopt;
   Result<std::vector<Payload>> came = std::move(parts);
   for (std::uint32_t rank = 0; rank < rank_.size; ++rank)
-    if (bytes[rank] != Exchange::kAny && (*came)[rank].bytes.size() != bytes[rank]) {
+    if (bytes[rank] != PartsExchange::kAny && (*came)[rank].bytes.size() != bytes[rank]) {
       came = corrupt("Tensor-parallel rank " + std::to_string(rank) +
                      " sent a part of a step that does not fit.");
       break;

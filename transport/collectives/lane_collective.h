@@ -14,8 +14,8 @@
 
 namespace troupe {
 
-/// Exchanges by messages: RankParts over the bulk lane, by pointer within a process. A part may come
-/// before its exchange begins here, since another rank may be ahead.
+/// Exchanges by messages: RankParts over the bulk lane, by pointer within a process. A part may
+/// come before its exchange begins here, since another rank may be ahead.
 class LaneCollective final : public Collective {
  public:
   using Send = std::function<void(std::uint32_t rank, RankPart part)>;
@@ -23,7 +23,7 @@ class LaneCollective final : public Collective {
   LaneCollective(TensorRank rank, std::uint32_t replica, Send send)
       : rank_(rank), replica_(replica), send_(std::move(send)) {}
 
-  void start(Exchange exchange, Done done) override;
+  void start(PartsExchange exchange, Done done) override;
   bool forget(StepId step) override;
   void close() override;
 

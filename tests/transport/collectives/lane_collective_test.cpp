@@ -68,7 +68,7 @@ struct RankNode final : FabricEvents {
   }
 
   /// Sends and waits; none if another rank is gone.
-  std::optional<std::vector<Payload>> exchange(Exchange e) {
+  std::optional<std::vector<Payload>> exchange(PartsExchange e) {
     auto came = std::make_shared<std::promise<std::vector<Payload>>>();
     auto future = came->get_future();
     collective.start(std::move(e), [came](Result<std::vector<Payload>> parts) {
@@ -133,7 +133,8 @@ TEST_CASE("a reduce-scatter and an all-gather among ranks have the sums of the f
           std::vector<float> own(rows * width);
           for (std::size_t i = 0; i < own.size(); ++i) own[i] = number(r, i, 0);
           const Payload whole = floats(own);
-          Exchange scatter{step, 1, std::vector<Payload>(size), std::vector<std::size_t>(size)};
+          PartsExchange scatter{step, 1, std::vector<Payload>(size),
+                                std::vector<std::size_t>(size)};
           const std::size_t own_bytes = (first(r + 1) - first(r)) * width * sizeof(float);
           for (std::uint32_t to = 0; to < size; ++to) {
             if (to == r) continue;
@@ -152,7 +153,7 @@ TEST_CASE("a reduce-scatter and an all-gather among ranks have the sums of the f
             if (width > 1000 && i > 50) break;
             sums[i] = join(of);
           }
-          Exchange gather{step, 2, std::vector<Payload>(size), std::vector<std::size_t>(size)};
+          PartsExchange gather{step, 2, std::vector<Payload>(size), std::vector<std::size_t>(size)};
           for (std::uint32_t to = 0; to < size; ++to) {
             if (to == r) continue;
             gather.to[to] = floats(sums);
@@ -186,7 +187,7 @@ TEST_CASE("when a rank dies all others stop waiting at once") {
   std::atomic<int> gave_up{0};
   for (std::uint32_t r = 0; r + 1 < kSize; ++r)
     threads.emplace_back([&, r] {
-      Exchange e{StepId{1}, 1, std::vector<Payload>(kSize), std::vector<std::size_t>(kSize)};
+      PartsExchange e{StepId{1}, 1, std::vector<Payload>(kSize), std::vector<std::size_t>(kSize)};
       for (std::uint32_t to = 0; to < kSize; ++to) {
         if (to == r) continue;
         e.to[to] = floats({1, 2, 3});
