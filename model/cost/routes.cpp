@@ -7,8 +7,8 @@ namespace troupe {
 
 namespace {
 
-/// What a row asks of a slot: the chance, and the logarithm of the chance that it does not, which is
-/// minus infinity where every row asks.
+/// What a row asks of a slot: the chance, and the logarithm of the chance that it does not, which
+/// is minus infinity where every row asks.
 struct Ask {
   double chance = 0, log_not = 0;
 };

@@ -28,8 +28,8 @@ using kernels::Weight;
 
 /// More than the last caches hold.
 constexpr std::size_t kReadBytes = 256u << 20, kWeightBytes = 96u << 20;
-/// Of a matrix on each side: so large that what an op takes beside its bytes is next to nothing, and
-/// so small that it counts.
+/// Of a matrix on each side: so large that what an op takes beside its bytes is next to nothing,
+/// and so small that it counts.
 constexpr std::int64_t kSide = 2048, kSmallSide = 512;
 constexpr std::int64_t kRows[] = {1, 2, 4, 8, 32, 128, 512};
 constexpr double kPointSeconds = 0.04;
