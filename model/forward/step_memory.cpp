@@ -163,24 +163,26 @@ std::int64_t own_rows(const ModelSpec& spec, const StepLoad& load) {
 }
 
 /// What ranks tell each other: a rank's parts of three sums or rows, which others may still be
-/// reading, and theirs of one; once, logits that are put together.
+/// reading, and theirs of one; outputs of experts, its own and theirs; once, logits that are put
+/// together.
 std::int64_t exchange_bytes(const ModelSpec& spec, const StepLoad& load, bool head) {
   if (spec.rank.alone()) return 0;
+  const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
   const auto logit_rows =
       std::min<std::int64_t>(load.rows, static_cast<std::int64_t>(OutputHead::kLogitRows));
   const std::int64_t parts = 3 + std::int64_t{spec.rank.size} - 1;
-  return load.in_flight * parts * load.rows * spec.hidden * 4 +
-         (head ? 2 * logit_rows * spec.vocab * 4 : 0);
+  const std::int64_t row = spec.hidden * (parts * 4 + 2 * spec.top_k() * wire);
+  return load.in_flight * load.rows * row + (head ? 2 * logit_rows * spec.vocab * 4 : 0);
 }
 
 /// A Step's own: three rows of float32, and at a cut the experts' input and outputs.
 std::int64_t step_bytes(const ModelSpec& spec, const StepLoad& load) {
   const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
-  const std::int64_t pairs = own_rows(spec, load) * spec.top_k();
   const std::int64_t row = 3 * 4 + (spec.top_k() > 0 ? wire : 0);
-  const auto pair = static_cast<std::int64_t>(2 * sizeof(void*) + sizeof(MissingExpert) +
-                                              sizeof(kernels::WeightedOutput) + 12);
-  return load.rows * (spec.hidden * row + 64) + pairs * (spec.hidden * wire + pair);
+  const auto pair = static_cast<std::int64_t>(4 * sizeof(void*) + 2 * sizeof(MissingExpert) +
+                                              sizeof(kernels::WeightedOutput) + 24);
+  return load.rows * (spec.hidden * row + 64 + spec.top_k() * pair) +
+         own_rows(spec, load) * spec.top_k() * spec.hidden * wire;
 }
 
 }  // namespace
