@@ -219,3 +219,37 @@ TEST_CASE("a shard that ends while it waits for other ranks leaves nothing behin
   auto outcome = ranks.begin(0, 1);
   ranks.pass(0);
 }
+
+TEST_CASE("outputs of experts that do not fit fail the step") {
+  // After the rows of the embedding, a dense layer's two sums and the attention of the next one.
+  constexpr std::uint32_t kOutputs = 5;
+  const auto word = [](std::size_t at, std::uint32_t value) {
+    return [at, value](std::vector<std::byte>& bytes) {
+      std::memcpy(bytes.data() + at, &value, sizeof value);
+    };
+  };
+  const std::function<void(std::vector<std::byte>&)> spoils[] = {
+      [](auto& bytes) { bytes.resize(32); },
+      [](auto& bytes) { bytes.resize(bytes.size() - 64); },
+      [](auto& bytes) { bytes.resize(bytes.size() + 64); },
+      word(0, 0xffff'ffff),   // pairs
+      word(64, 0xffff'ffff),  // the first one's number
+  };
+  for (const auto& spoil : spoils) {
+    Ranks ranks(2, [&](std::uint32_t from, std::uint32_t, RankPart& part) {
+      if (from == 0 || part.exchange != kOutputs) return true;
+      auto bytes = std::make_shared<std::vector<std::byte>>(part.payload.bytes.begin(),
+                                                            part.payload.bytes.end());
+      spoil(*bytes);
+      part.payload = {bytes, std::span(*bytes), MemoryKind::kHost};
+      return true;
+    });
+    auto outcome = ranks.begin(0, 1);
+    auto other = ranks.begin(1, 1);
+    const ComputeOutcome failed = outcome.get();
+    REQUIRE(failed.error);
+    CHECK(failed.error->code == ErrorCode::kCorrupt);
+    ranks.give_up(1, 1);
+    CHECK(other.get().error);
+  }
+}
