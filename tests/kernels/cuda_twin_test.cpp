@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/twin/twin.h"
+#include "kernels/known_answers.h"
 #include "runtime/float_mode.h"
 #include "support.h"
 
@@ -166,6 +167,18 @@ TEST_CASE("a seed is an order of CTAs and threads, and all of them come") {
   CHECK(one != order_of(2));
   std::sort(one.begin(), one.end());
   for (std::size_t i = 0; i < 24; ++i) CHECK(one[i] == static_cast<std::int64_t>(i));
+}
+
+TEST_CASE("the order of CTAs and threads changes no answer") {
+  const FloatMode mode;
+  for (Family f : families())
+    for (f.order_seed = 100; f.order_seed < 110; ++f.order_seed) {
+      Stream stream(f.options(nullptr));
+      for (std::size_t i = f.order_seed % 3; i < known_questions().size(); i += 3) {
+        INFO(to_string(f) << " seed " << f.order_seed << ": " << to_string(known_questions()[i]));
+        CHECK(ask(stream, i) == known_answer(f.numerics, i));
+      }
+    }
 }
 
 TEST_CASE("instructions have on the host the meaning that nvcc's have") {
