@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "model/forward/step_memory.h"
 #include "model/placement/compute_room.h"
 #include "model/placement/layout_measures.h"
 #include "model/spec/sizes.h"
+#include "model/spec/split_model.h"
 #include "runtime/byte_size.h"
 #include "runtime/limits.h"
 #include "tools/troupe/plan/remedies.h"
@@ -18,11 +20,16 @@ namespace {
 /// What the loss of each node would mean is a plan a node.
 constexpr std::int64_t kSurvivalNodesMax = 64;
 
+/// The model as each tensor-parallel rank has it.
+std::vector<ModelSpec> ranks_of(const FitQuestion& q) {
+  return split_into(q.spec, static_cast<std::uint32_t>(q.engine.tensor_parallel_size));
+}
+
 /// One question with everything settled but what the planner settles.
 class Trial {
  public:
   explicit Trial(const FitQuestion& q)
-      : q_(q), costs_(model_costs(q.spec, *q.engine.numerics)) {
+      : q_(q), ranks_(ranks_of(q)), costs_(model_costs(ranks_, *q.engine.numerics)) {
     input_.base.devices = devices_of(q.nodes);
     input_.base.model = costs_;
     input_.base.engine = q.engine;
@@ -71,7 +78,7 @@ class Trial {
   ComputeCosts compute(std::int32_t tokens) const {
     EngineOptions engine = q_.engine;
     engine.max_num_batched_tokens = tokens;
-    return compute_costs(q_.spec, step_load(engine, *engine.numerics, q_.threads));
+    return compute_costs(ranks_, step_load(engine, *engine.numerics, q_.threads));
   }
 
   void measure(Fit& fit) const {
@@ -108,6 +115,7 @@ class Trial {
   }
 
   const FitQuestion& q_;
+  const std::vector<ModelSpec> ranks_;
   const ModelCosts costs_;
   ReplanInput input_;
 };
@@ -122,14 +130,17 @@ std::uint64_t plannable(const FitQuestion& q) {
 /// The least that there must be: one replica with one sequence, the experts with their copies.
 std::uint64_t needed(const FitQuestion& q) {
   const Numerics numerics = *q.engine.numerics;
-  const ModelCosts costs = model_costs(q.spec, numerics);
+  const std::vector<ModelSpec> ranks = ranks_of(q);
+  const ModelCosts costs = model_costs(ranks, numerics);
   const auto layers = static_cast<std::uint64_t>(costs.layers.size());
   const auto copies =
       static_cast<std::uint64_t>(costs.num_experts) +
       static_cast<std::uint64_t>(costs.num_experts > 0 ? q.engine.redundant_experts : 0);
-  const std::uint64_t shards = shard_bytes(q.spec, numerics, 0, q.spec.num_layers() - 1) +
-                               static_cast<std::uint64_t>(q.engine.max_model_len) *
-                                   costs.kv_bytes_per_token_layer * layers;
+  std::uint64_t shards = 0;
+  for (const ModelSpec& rank : ranks)
+    shards += shard_bytes(rank, numerics, 0, rank.num_layers() - 1) +
+              static_cast<std::uint64_t>(q.engine.max_model_len) * costs.kv_bytes_per_token_layer *
+                  layers;
   const auto replicas = static_cast<std::uint64_t>(std::max(1, q.engine.data_parallel_size));
   return shards * replicas + expert_layers(costs).size() * copies * costs.expert_bytes;
 }

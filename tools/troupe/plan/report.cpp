@@ -64,7 +64,7 @@ Layout layout_of(const Fit& fit) {
   Layout layout;
   const auto& shards = fit.placement.shards;
   for (const auto& shard : shards)
-    if (shard.replica == shards.front().replica)
+    if (shard.replica == shards.front().replica && shard.tp_rank == 0)
       layout.stages.emplace_back(shard.first_layer, shard.last_layer);
   bool first = true;
   for (const auto& layer : fit.placement.experts) {
@@ -108,6 +108,8 @@ std::string layout_text(const FitQuestion& q, const Fit& fit) {
       text += " " + std::to_string(first) + "-" + std::to_string(last);
     text += ")";
   }
+  if (const int ranks = q.engine.tensor_parallel_size; ranks > 1)
+    text += ", " + std::to_string(ranks) + " tensor-parallel ranks each";
   if (layout.copies > 0) {
     text += "; of each layer's " + std::to_string(q.spec.num_experts()) + " experts " +
             counted(layout.copies, "copy", "copies") + ", ";
