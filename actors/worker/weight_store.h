@@ -18,11 +18,11 @@ namespace troupe {
 struct WeightPart {
   Numerics numerics = Numerics::kReference;
   std::vector<ShardPlacement> shards;  ///< of this node
-  std::uint32_t tensor_ranks = 1;
   /// Slots of this node's devices only. Read in this order; a layer may come twice.
   std::vector<LayerExperts> experts;
   /// Second tier: experts to keep in host memory without serving them, read in this order.
   std::vector<LayerExperts> tier;
+  std::uint32_t tensor_ranks = 1;
 };
 
 /// What it holds then.

@@ -15,7 +15,8 @@ WeightPart part_of(const VersionWork& work) {
   std::map<ExpertKey, std::size_t> copies;
   for (const auto& layer : work.placement.experts)
     for (const auto& slot : layer.slots) ++copies[{layer.layer, slot.expert}];
-  WeightPart part{work.placement.numerics, work.shards, tensor_ranks(work.engine), {}, work.tier};
+  WeightPart part{work.placement.numerics, work.shards, {}, work.tier,
+                  tensor_ranks(work.engine)};
   for (const bool alone : {true, false})
     for (const auto& layer : work.experts) {
       LayerExperts some{layer.layer, {}};
