@@ -122,6 +122,21 @@ def test_a_model_that_fits(troupe, folder):
     assert all(device["kv_bytes"] <= 1 << 30 for device in answer["devices"])
 
 
+def test_tensor_parallel_ranks(troupe, folder):
+    def planned(ranks):
+        flags = ["--nodes", "1x2:64GiB", "--data-parallel-size", 1, "--tensor-parallel-size", ranks]
+        done = run("plan", "--model", folder("qwen3-30b-a3b"), *flags, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    alone, two = planned(1), planned(2)
+    assert "--tensor-parallel-size 2" in two["flags"]
+    assert not any("tensor" in flag for flag in alone["flags"])
+    assert two["layout"]["stages"] == alone["layout"]["stages"]
+    shards = [max(device["shard_bytes"] for device in plan["devices"]) for plan in (alone, two)]
+    assert shards[0] / 2 <= shards[1] < 0.6 * shards[0]
+
+
 def test_a_model_that_does_not_fit_exits_1_and_says_what_would(troupe, folder):
     words = ["plan", "--model", folder("deepseek-v3"), "--nodes", "1x8:h100-80g", "--json"]
     done = run(*words, "--max-model-len", 4096)

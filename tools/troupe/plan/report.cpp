@@ -235,6 +235,7 @@ std::vector<std::string> flags_of(const FitQuestion& q, const Fit& fit) {
   const auto add = [&](const char* flag, std::int64_t value, std::int64_t unless) {
     if (value != unless) flags.push_back(std::string(flag) + " " + std::to_string(value));
   };
+  add("--tensor-parallel-size", e.tensor_parallel_size, defaults.tensor_parallel_size);
   add("--pipeline-parallel-size", e.pipeline_parallel_size, defaults.pipeline_parallel_size);
   add("--data-parallel-size", e.data_parallel_size, defaults.data_parallel_size);
   add("--redundant-experts", e.redundant_experts, defaults.redundant_experts);
