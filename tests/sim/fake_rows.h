@@ -22,7 +22,7 @@ inline std::uint64_t read_row(std::span<const std::byte> bytes, std::size_t row)
 
 inline Payload write_rows(const std::vector<std::uint64_t>& rows) {
   auto buffer = std::make_shared<Buffer>(std::max<std::size_t>(1, rows.size()) * kRowBytes);
-  std::memcpy(buffer->data(), rows.data(), rows.size() * kRowBytes);
+  if (!rows.empty()) std::memcpy(buffer->data(), rows.data(), rows.size() * kRowBytes);
   Payload payload = Payload::of(std::move(buffer));
   payload.bytes = payload.bytes.first(rows.size() * kRowBytes);
   return payload;
