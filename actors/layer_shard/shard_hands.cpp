@@ -17,6 +17,7 @@ struct ShardHands::Seat final : ShardNews {
   Post& post;
   const Ref<LayerShardInbox> self;
   std::unique_ptr<ShardCompute> compute;
+  std::shared_ptr<Collective> ranks{};  ///< null: no others
 
   void cut(StepId step, ExpertCut cut) override { post.tell(self, StepCut{step, std::move(cut)}); }
   void computed(StepId step, ComputeOutcome outcome) override {
@@ -31,7 +32,8 @@ ShardHands::ShardHands(Host& host, const LayerShardConfig& config, Device& devic
       device_(&device),
       seat_(new Seat{life, host.post(), config.self, std::move(compute)}) {
   if (config.rank.alone()) return;
-  seat_->compute->use(reach_ranks(host.post(), config));
+  seat_->ranks = reach_ranks(host.post(), config);
+  seat_->compute->use(seat_->ranks);
   seat_->compute->deal(
       std::make_shared<const ExpertRanks>(expert_ranks(*config.routes, rank_devices_)));
 }
@@ -41,6 +43,7 @@ ShardHands::~ShardHands() {
   // at most earlier ones of this shard: the last of them frees the compute.
   if (!seat_) return;
   seat_->post.detach(rank_address(seat_->self));
+  if (seat_->ranks) seat_->ranks->close();  // what waits there keeps the seat
   end_of([seat = std::move(seat_)] { seat->compute->end(); });
 }
 
