@@ -206,6 +206,8 @@ struct ForwardCompute::Answer {
   std::atomic<bool> here{false};
 };
 
+static_assert(RankExchange::kAnyBytes == PartsExchange::kAny, "counts go on as they are");
+
 /// Whether all parts are here. If not, a later job goes on with them, and keeps `news` meanwhile.
 Result<bool> ForwardCompute::exchange(Run& run, const std::shared_ptr<ShardNews>& news) {
   if (run.given_up) return unavailable("nobody wants it any more");

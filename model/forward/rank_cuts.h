@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -80,8 +79,6 @@ class RankCuts {
   }
 
  private:
-  using Rows = std::function<std::int64_t(std::uint32_t rank)>;
-
   std::uint32_t own_part() const;
   std::int32_t first_token(std::uint32_t part) const;
   std::uint32_t part(std::uint32_t rank, std::uint32_t ways) const;
