@@ -12,7 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 
 /// How long a cluster may take after its last fault until everything serves and every request is
-/// over, in waits as the rule about them allows.
+/// over, in waits as the rule about them allows. Tensor-parallel ranks exchange many times as many
+/// messages a token, of which each may be a late one; what a single token may take stays the same.
 constexpr int kWaitsToHeal = 2;
 /// Nothing may change in a cluster that nothing happens to.
 constexpr Duration kCalm = 3s;
@@ -45,7 +46,9 @@ void live(World& world, const History& history) {
   const auto healed = [&] {
     return world.clients.all_over() && world.head.operations_over() && world.all_serve();
   };
-  if (!world.run_until(healed, kWaitsToHeal * wait_max(world.struck())))
+  const Duration patience =
+      kWaitsToHeal * std::max(1, history.shape.tensor) * wait_max(world.struck());
+  if (!world.run_until(healed, patience))
     return world.broken("The cluster does not heal, or a request does not end.");
   // Versions follow each other until it is where it wants to be; then nothing may change.
   const auto calm = [&] {
