@@ -61,12 +61,12 @@ Buffer Buffer::uninitialized(std::size_t bytes) {
   const std::size_t rounded = whole_lines(bytes);
   if (rounded >= kMappedBytesMin) {
     std::byte* const p = rounded >= kMappedHugeBytesMin ? map_huge(rounded) : map(rounded);
-    buffer.data_ = {p, Free{Origin::kMapped, rounded}};
+    buffer.data_ = {p, Free{Origin::kMapped, rounded, nullptr}};
     return buffer;
   }
   auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
   if (!p) throw std::bad_alloc();
-  buffer.data_ = {p, Free{Origin::kHeap, rounded}};
+  buffer.data_ = {p, Free{Origin::kHeap, rounded, nullptr}};
   return buffer;
 }
 
@@ -75,7 +75,8 @@ Buffer Buffer::in_huge_pages(std::size_t bytes) {
   Buffer buffer;
   buffer.bytes_ = bytes;
   const std::size_t rounded = whole_lines(bytes);
-  buffer.data_ = {HugeMemory::of_process().take(rounded), Free{Origin::kHugeMemory, rounded}};
+  HugeMemory& memory = HugeMemory::of_process(NumaScope::current());
+  buffer.data_ = {memory.take(rounded), Free{Origin::kHugeMemory, rounded, &memory}};
   return buffer;
 }
 
@@ -88,7 +89,7 @@ void Buffer::Free::operator()(std::byte* p) const {
       munmap(p, bytes);
       return;
     case Origin::kHugeMemory:
-      HugeMemory::of_process().give_back(p, bytes);
+      huge->give_back(p, bytes);
   }
 }
 

@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+class HugeMemory;
+
 /// Bytes on a 64-byte boundary, released on destruction; the start of every tensor and packed
 /// weight.
 class Buffer {
@@ -18,14 +20,21 @@ class Buffer {
   static Buffer uninitialized(std::size_t bytes);
 
   /// The same, side by side with others of its kind in huge pages (HugeMemory), unless it is small:
-  /// for what streams through the processor at every step.
+  /// for what streams through the processor at every step. On the NUMA node of the thread's
+  /// NumaScope.
   static Buffer in_huge_pages(std::size_t bytes);
 
   std::size_t size() const { return bytes_; }
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
-  template <class T> T* as() { return reinterpret_cast<T*>(data_.get()); }
-  template <class T> const T* as() const { return reinterpret_cast<const T*>(data_.get()); }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_.get());
+  }
   std::span<std::byte> span() { return {data_.get(), bytes_}; }
   std::span<const std::byte> span() const { return {data_.get(), bytes_}; }
 
@@ -34,6 +43,7 @@ class Buffer {
   struct Free {
     Origin origin;
     std::size_t bytes;  // as they were asked for there
+    HugeMemory* huge;   // that it came from
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> data_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 
 namespace troupe {
@@ -14,6 +15,16 @@ std::string host_name() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
   return name;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t begin = line.find_first_not_of(": \t", std::min(line.find(':'), line.size()));
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
 }
 
 std::uint64_t host_memory_bytes() {

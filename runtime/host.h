@@ -7,6 +7,8 @@ namespace troupe {
 
 /// This machine's name.
 std::string host_name();
+/// What its processor is sold as; empty: not known.
+std::string processor_name();
 /// Its memory in bytes.
 std::uint64_t host_memory_bytes();
 /// Processors that this process may use.

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <new>
 
 namespace troupe {
@@ -34,9 +35,13 @@ void forget(std::byte* begin, std::byte* end) {
 
 }  // namespace
 
-HugeMemory& HugeMemory::of_process() {
-  static HugeMemory& memory = *new HugeMemory;
-  return memory;
+HugeMemory& HugeMemory::of_process(int numa_node) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& memories = *new std::map<int, std::unique_ptr<HugeMemory>>;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  auto& memory = memories[numa_node];
+  if (!memory) memory = std::make_unique<HugeMemory>(numa_node);
+  return *memory;
 }
 
 HugeMemory::~HugeMemory() {
@@ -109,6 +114,7 @@ bool HugeMemory::add_chunk(std::size_t bytes) {
   if (before > 0) munmap(start, before);
   munmap(start + before + bytes, kHugePageBytes - before);
   madvise(start + before, bytes, MADV_HUGEPAGE);  // without them all is the same, only slower
+  if (numa_node_ != kAnyNumaNode) place_pages(start + before, bytes, numa_node_);  // the same
   chunks_.emplace(start + before, bytes);
   free_.emplace(start + before, bytes);
   return true;

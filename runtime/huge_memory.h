@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/numa.h"
+
 namespace troupe {
 
 inline constexpr std::size_t kPageBytes = 4096, kHugePageBytes = 2u << 20;
@@ -16,10 +18,11 @@ class HugeMemory {
  public:
   static constexpr std::size_t kLine = 64;  ///< runs begin and end on its multiples
 
-  /// Of the process; never destroyed, as weights may outlive all else.
-  static HugeMemory& of_process();
+  /// Of the process, in that NUMA node's memory while it has some (runtime/numa.h); never
+  /// destroyed, as weights may outlive all else.
+  static HugeMemory& of_process(int numa_node);
 
-  HugeMemory() = default;
+  explicit HugeMemory(int numa_node = kAnyNumaNode) : numa_node_(numa_node) {}
   ~HugeMemory();
   HugeMemory(const HugeMemory&) = delete;
   HugeMemory& operator=(const HugeMemory&) = delete;
@@ -36,6 +39,7 @@ class HugeMemory {
   using Runs = std::map<std::byte*, std::size_t>;  // begin, bytes
   bool add_chunk(std::size_t bytes);
 
+  const int numa_node_;
   mutable std::mutex mutex_;
   Runs free_;    // guarded by mutex_; no two touch within a chunk
   Runs chunks_;  // guarded by mutex_

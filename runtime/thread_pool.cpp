@@ -8,6 +8,7 @@
 
 #include "runtime/alternate_stack.h"
 #include "runtime/float_mode.h"
+#include "runtime/numa.h"
 
 namespace troupe {
 namespace {
@@ -41,7 +42,7 @@ struct ThreadPool::State {
 
   std::mutex mutex;
   std::condition_variable start, done;
-  std::atomic<int> sleepers{0};       ///< workers; changed under the mutex
+  std::atomic<int> sleepers{0};      ///< workers; changed under the mutex
   std::atomic<bool> waiting{false};  ///< the caller sleeps; changed under the mutex
   std::atomic<std::uint64_t> wakeups{0};
 
@@ -103,11 +104,16 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads)
+ThreadPool::ThreadPool(int threads, const std::vector<int>& processors)
     : threads_(threads < 1 ? 1 : threads), state_(new State(interrupted_)) {
-  state_->spins = static_cast<unsigned>(threads_) <= std::thread::hardware_concurrency();
+  const std::size_t own =
+      processors.empty() ? std::thread::hardware_concurrency() : processors.size();
+  state_->spins = static_cast<std::size_t>(threads_) <= own;
   for (int i = 1; i < threads_; ++i)
-    state_->workers.emplace_back([s = state_.get(), i] { s->loop(i); });
+    state_->workers.emplace_back([s = state_.get(), i, processors] {
+      (void)run_on(processors);  // who calls from its own thread hears why not
+      s->loop(i);
+    });
 }
 
 ThreadPool::~ThreadPool() {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace troupe {
 
@@ -18,8 +19,9 @@ using Fault = std::atomic<const char*>;
 /// which index changes no result, because kernels never sum across indices.
 class ThreadPool {
  public:
-  /// `threads` counts the caller: 1 means that everything runs inline.
-  explicit ThreadPool(int threads);
+  /// `threads` counts the caller: 1 means that everything runs inline. The others run on these
+  /// processors only; none: on any.
+  explicit ThreadPool(int threads, const std::vector<int>& processors = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -44,17 +46,19 @@ class ThreadPool {
   /// `thread` is in [0, threads()), for per-thread scratch. Does not allocate. Throws Interrupted.
   template <class Body>
   void parallel_for(std::size_t count, const Body& body) {
-    fork(count, Share::kNext, [](const void* b, int thread, std::size_t i) {
-      (*static_cast<const Body*>(b))(thread, i);
-    }, &body);
+    fork(
+        count, Share::kNext,
+        [](const void* b, int thread, std::size_t i) { (*static_cast<const Body*>(b))(thread, i); },
+        &body);
   }
 
   /// Calls body(thread) once on every thread. Throws Interrupted.
   template <class Body>
   void on_each_thread(const Body& body) {
-    fork(static_cast<std::size_t>(threads_), Share::kOwn,
-         [](const void* b, int thread, std::size_t) { (*static_cast<const Body*>(b))(thread); },
-         &body);
+    fork(
+        static_cast<std::size_t>(threads_), Share::kOwn,
+        [](const void* b, int thread, std::size_t) { (*static_cast<const Body*>(b))(thread); },
+        &body);
   }
 
   /// What the kernels that run here are to spoil. Any thread may set it.

@@ -6,7 +6,28 @@ namespace {
 DeviceInventory get_device(In& in, wire::DeviceInventory::Reader wire) {
   return {in.name(wire.getKind(), "a device's kind"), wire.getMemoryTotalBytes(),
           in.in_range(wire.getThreads(), 1, static_cast<std::uint32_t>(limits::kThreadsMax),
-                      "a device's thread count")};
+                      "a device's thread count"),
+          in.name(wire.getName(), "a device's name")};
+}
+
+void put_health(Out& out, wire::DeviceHealth::Builder wire, const DeviceHealth& health) {
+  if (health.utilization) wire.setUtilization(*health.utilization);
+  if (health.temperature_c) wire.setTemperatureC(*health.temperature_c);
+  if (health.ecc_errors) wire.setEccErrors(static_cast<std::int64_t>(*health.ecc_errors));
+  wire.setThrottled(out.sentence(health.throttled));
+}
+
+DeviceHealth get_health(In& in, wire::DeviceHealth::Reader wire) {
+  DeviceHealth health;
+  if (const float share = wire.getUtilization(); !(share < 0))
+    health.utilization = in.in_range(share, 0, 1, "a device's utilization");
+  if (const std::int64_t degrees = wire.getTemperatureC(); degrees >= 0)
+    health.temperature_c =
+        static_cast<std::uint32_t>(in.in_range(degrees, 0, kInt32Max, "a device's temperature"));
+  if (const std::int64_t errors = wire.getEccErrors(); errors >= 0)
+    health.ecc_errors = static_cast<std::uint64_t>(errors);
+  health.throttled = in.sentence(wire.getThrottled());
+  return health;
 }
 
 ReplicaReport get_replica(In& in, wire::ReplicaReport::Reader wire) {
@@ -17,9 +38,9 @@ ReplicaReport get_replica(In& in, wire::ReplicaReport::Reader wire) {
                        in.in_range(wire.getKvBlocksUsed(), 0, kInt32Max, "a count of KV blocks"),
                        wire.getPreemptions(),
                        in.in_range(wire.getKvBlocksCached(), 0, kInt32Max, "a count of KV blocks")};
-  in.require(std::int64_t{report.kv_blocks_used} + report.kv_blocks_cached <=
-                 report.kv_blocks_total,
-             "more KV blocks are used than exist");
+  in.require(
+      std::int64_t{report.kv_blocks_used} + report.kv_blocks_cached <= report.kv_blocks_total,
+      "more KV blocks are used than exist");
   return report;
 }
 
@@ -80,6 +101,7 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
              w.setKind(out.name(device.kind, "a device's kind"));
              w.setMemoryTotalBytes(device.memory_total);
              w.setThreads(device.threads);
+             w.setName(out.name(device.name, "a device's name"));
            });
   wire.setHeldId(message.held_id.value);
   wire.setHeldCluster(out.name(message.held_cluster, "the held cluster's id"));
@@ -162,6 +184,7 @@ void put(Out& out, wire::Renew::Builder wire, const Renew& message) {
              w.setProbeUs(report.probe_us);
              w.setFailed(out.sentence(report.failed));
              w.setExpertsRead(report.experts_read);
+             put_health(out, w.initHealth(), report.health);
            });
   put_list(message.replicas, wire.initReplicas(message.replicas.size()),
            [](auto w, const ReplicaReport& report) {
@@ -183,9 +206,10 @@ Renew get(In& in, wire::Renew::Reader wire) {
   const auto devices = wire.getDevices();
   in.require(devices.size() <= limits::kDevicesPerNodeMax, "a node has too many devices");
   message.devices = in.list<DeviceReport>(devices, [&](auto w) {
-    return DeviceReport{w.getMemoryUsedBytes(),
-                        in.in_range(w.getUtilization(), 0, 1, "a device's utilization"),
-                        w.getProbeUs(), in.sentence(w.getFailed()), w.getExpertsRead()};
+    return DeviceReport{
+        w.getMemoryUsedBytes(), in.in_range(w.getUtilization(), 0, 1, "a device's utilization"),
+        w.getProbeUs(),         in.sentence(w.getFailed()),
+        w.getExpertsRead(),     get_health(in, w.getHealth())};
   });
   message.replicas =
       in.list<ReplicaReport>(wire.getReplicas(), [&](auto w) { return get_replica(in, w); });
@@ -230,6 +254,5 @@ MemberLost get(In& in, wire::MemberLost::Reader wire) {
   return {NodeId{wire.getNode()}, Incarnation{wire.getIncarnation()},
           in.sentence(wire.getReason())};
 }
-
 
 }  // namespace troupe::transport

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/buffer.h"
+#include "runtime/device_health.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
 #include "runtime/ids.h"
@@ -52,6 +53,7 @@ struct DeviceInventory {
   std::string kind = "cpu";  ///< cpu | cuda
   std::uint64_t memory_total = 0;
   std::uint32_t threads = 1;
+  std::string name = {};  ///< of the product, for people; empty: not known
 };
 
 /// Layers `first` to `last`, both included, as one tensor-parallel rank has them.
@@ -107,6 +109,7 @@ struct DeviceReport {
   std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
   std::string failed = {};     ///< why it computes no more; empty: it does
   std::uint64_t experts_read = 0;  ///< how often an expert's weights were read, since it began
+  DeviceHealth health = {};
 };
 
 struct ReplicaReport {

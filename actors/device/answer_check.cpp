@@ -45,9 +45,9 @@ bool Breakage::known() const {
   return std::find(kBreakable.begin(), kBreakable.end(), op) != kBreakable.end();
 }
 
-AnswerCheck::AnswerCheck(ThreadPool& threads)
+AnswerCheck::AnswerCheck(ThreadPool& threads, std::vector<int> cores)
     : threads_(threads),
-      cores_(allowed_cores()),
+      cores_(cores.empty() ? allowed_cores() : std::move(cores)),
       given_(static_cast<std::size_t>(threads.threads())) {
   if (cores_.empty()) cores_.push_back(0);
 }

@@ -31,7 +31,8 @@ struct Breakage {
 /// pool is used from.
 class AnswerCheck {
  public:
-  explicit AnswerCheck(ThreadPool& threads);
+  /// `cores`: those that the threads run on; none: all that this process may use.
+  explicit AnswerCheck(ThreadPool& threads, std::vector<int> cores = {});
 
   /// Asks everything that those numerics are asked, here and in later rounds, with the kernels of
   /// that family. kInternal: a wrong answer, with op, family, thread, core and the last good one.

@@ -9,6 +9,7 @@
 #include "runtime/alternate_stack.h"
 #include "runtime/float_mode.h"
 #include "runtime/limits.h"
+#include "runtime/log.h"
 
 namespace troupe {
 namespace {
@@ -41,8 +42,8 @@ double ratio(Duration a, Duration b) {
 
 CpuDevice::CpuDevice(const Options& options)
     : Device(options),
-      threads_(options.threads),
-      answers_(threads_),
+      threads_(options.threads, options.processors),
+      answers_(threads_, options.processors),
       family_(options.cpu_family),
       thread_([this] { run(); }) {}
 
@@ -74,6 +75,8 @@ Status CpuDevice::submit(std::function<void()> job, Room room) {
 void CpuDevice::run() {
   const AlternateStack stack;
   set_float_mode();
+  if (const Status bound = run_on(options().processors); !bound.ok())
+    logger().warn("device {}: {}", options().index, bound.error().message);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

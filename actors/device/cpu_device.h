@@ -18,7 +18,8 @@
 
 namespace troupe {
 
-/// A CPU socket. It has a thread of its own, since what it does takes milliseconds.
+/// The processors of a machine, or of a NUMA node. It has a thread of its own, since what it does
+/// takes milliseconds.
 ///
 ///     submit ──► queue ──► compute thread ──fork/join──► thread pool
 class CpuDevice final : public Device {

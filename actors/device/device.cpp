@@ -55,6 +55,16 @@ Result<Device::Claim> Device::claim(std::uint64_t bytes, const std::string& what
   return claim;
 }
 
+DeviceHealth Device::health() const {
+  std::lock_guard lock(health_mutex_);
+  return health_;
+}
+
+void Device::set_health(const DeviceHealth& health) {
+  std::lock_guard lock(health_mutex_);
+  health_ = health;
+}
+
 void Device::fail(const std::string& reason) {
   {
     std::lock_guard lock(failed_mutex_);

@@ -6,17 +6,20 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "actors/device/expert_pool.h"
 #include "model/expert_set.h"
 #include "runtime/clock.h"
 #include "runtime/cpu_family.h"
+#include "runtime/device_health.h"
+#include "runtime/numa.h"
 #include "runtime/result.h"
 
 namespace troupe {
 
-/// One CPU socket (later: one GPU): its memory, and the one compute queue that the shards and
-/// groups on it share. Its messages are jobs, run in the order they came.
+/// One machine's processors, or one NUMA node's (later: one GPU): its memory, and the one compute
+/// queue that the shards and groups on it share. Its messages are jobs, run in the order they came.
 ///
 ///     LayerShard ──job──┐
 ///     LayerShard ──job──┼──► queue ──► compute thread ──► each job tells its owner what it found
@@ -28,8 +31,12 @@ class Device {
   struct Options {
     std::uint32_t index = 0;
     std::string kind = "cpu";
+    std::string name = {};           ///< of the product, for people; empty: not known
     std::uint64_t memory_total = 0;  ///< bytes it may use for weights, cache and scratch
     int threads = 1;
+    /// Of a NUMA node: where it computes and what its weights are in. None: on any, in any.
+    std::vector<int> processors = {};
+    int numa_node = kAnyNumaNode;
     CpuFamily cpu_family = supported_cpu_families().back();
   };
   explicit Device(const Options& options);
@@ -54,6 +61,9 @@ class Device {
   virtual void probe() = 0;
   /// What the newest probe took, in microseconds; 0: none yet.
   virtual std::uint32_t probe_us() const = 0;
+  /// As its driver told last. Any thread.
+  DeviceHealth health() const;
+  void set_health(const DeviceHealth& health);
   /// Share of the time since the last call that the device was busy, [0, 1].
   virtual float take_utilization(TimePoint now) = 0;
 
@@ -98,6 +108,8 @@ class Device {
   const Options options_;
   std::atomic<std::uint64_t> memory_used_{0};
   std::function<void()> on_failed_;
+  mutable std::mutex health_mutex_;
+  DeviceHealth health_;  // guarded by health_mutex_
   mutable std::mutex failed_mutex_;
   std::string failed_;  // guarded by failed_mutex_
   mutable std::mutex experts_mutex_;

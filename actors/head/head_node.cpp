@@ -204,9 +204,11 @@ Status HeadNode::Impl::start(HeadOptions options) {
   hub.set_clients(*clients);
   if (!options.listen) return {};
   const Status listening = lane.listen(host.system(), *options.listen, options.credentials, hub);
-  if (listening.ok())
-    tell_supervisor(Listening{options.join_line({options.listen->host, lane.port()})});
-  return listening;
+  if (!listening.ok()) return listening;
+  auto join_line = options.join_line({options.listen->host, lane.port()});
+  if (!join_line.ok()) return join_line.error();
+  tell_supervisor(Listening{std::move(*join_line)});
+  return {};
 }
 
 SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
@@ -371,7 +373,6 @@ Result<std::unique_ptr<HeadNode>> HeadNode::start(CafHost& host, HeadOptions opt
 GenerationService& HeadNode::service() { return *impl_->requests; }
 const ModelFrontend& HeadNode::frontend() const { return *impl_->frontend; }
 Metrics& HeadNode::metrics() { return *impl_->metrics; }
-std::uint16_t HeadNode::control_port() const { return impl_->lane.port(); }
 std::string HeadNode::http_url() const { return impl_->gateway ? impl_->gateway->url() : ""; }
 std::unique_ptr<HeadLink> HeadNode::make_local_link() {
   return impl_->head->hub().make_local_link();

@@ -25,8 +25,9 @@ struct HeadOptions {
   std::shared_ptr<const Checkpoint> checkpoint;  ///< engine.model, if it is open already
   std::string cluster_id;
   Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
-  /// What to run on a worker, given where the head listens.
-  std::function<std::string(const HostPort&)> join_line;
+  /// What to run on a worker, given where the head listens. Called once, before the head answers
+  /// over HTTP: whoever sees it there can run the line at once. An error ends the start.
+  std::function<Result<std::string>(const HostPort&)> join_line;
   std::uint32_t next_node = 1;  ///< the next new worker's id, as the keeper was last given it
   StateKeeper* keeper = nullptr;  ///< null: nothing is kept for a next life
   /// The control lane's listener; none for a cluster within one process.
@@ -47,7 +48,6 @@ class HeadNode : public ClusterView {
   GenerationService& service();
   const ModelFrontend& frontend() const;
   Metrics& metrics();
-  std::uint16_t control_port() const;
   std::string http_url() const;  ///< empty without a gateway
 
   /// A worker's way in from within this process.

@@ -29,7 +29,13 @@ Json node_json(const Supervisor& supervisor, const Member& member, TimePoint now
                        {"utilization", member.devices[i].utilization},
                        {"threads", device.threads},
                        {"slow", supervisor.slow(ref)}});
-    if (!member.devices[i].failed.empty()) devices.back()["failed"] = member.devices[i].failed;
+    Json& told = devices.back();
+    if (!device.name.empty()) told["name"] = device.name;
+    if (!member.devices[i].failed.empty()) told["failed"] = member.devices[i].failed;
+    const DeviceHealth& health = member.devices[i].health;
+    if (health.temperature_c) told["temperature_c"] = *health.temperature_c;
+    if (health.ecc_errors) told["ecc_errors"] = *health.ecc_errors;
+    if (!health.throttled.empty()) told["throttled"] = health.throttled;
   }
   Json node = {{"id", to_string(member.id)},
                {"host", member.inventory.host},

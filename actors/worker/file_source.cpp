@@ -19,6 +19,7 @@
 #include "runtime/buffer.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
+#include "runtime/numa.h"
 
 namespace troupe {
 namespace {
@@ -86,7 +87,8 @@ Error hangs(const std::string& folder) {
 
 /// Shared with jobs, which may hang and wake up when the source is gone.
 struct FileSource::Core {
-  Core(Post& post, int t) : threads(t), voice(std::make_shared<SourceVoice>(post)) {}
+  Core(Post& post, int t, std::vector<int> nodes)
+      : threads(t), numa_nodes(std::move(nodes)), voice(std::make_shared<SourceVoice>(post)) {}
 
   std::shared_ptr<const Checkpoint> opened() {
     std::lock_guard lock(mutex);
@@ -102,8 +104,10 @@ struct FileSource::Core {
                      const ReadGoesOn& goes_on, Buffer& room);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
+  int numa_node_of(const ReadOrder& order, std::size_t piece) const;
 
   const int threads;
+  const std::vector<int> numa_nodes;
   const std::shared_ptr<SourceVoice> voice;
   std::atomic<bool> lock_failed{false};  ///< said once
 
@@ -113,8 +117,8 @@ struct FileSource::Core {
   std::shared_ptr<CopyWatch> watch;              // guarded by mutex; null once the source is gone
 };
 
-FileSource::FileSource(Post& post, int threads)
-    : core_(std::make_shared<Core>(post, threads)), prover_(core_->voice) {
+FileSource::FileSource(Post& post, int threads, std::vector<int> numa_nodes)
+    : core_(std::make_shared<Core>(post, threads, std::move(numa_nodes))), prover_(core_->voice) {
   core_->watch = watch_ = std::make_shared<CopyWatch>(CopyWatch::Listener{
       [voice = core_->voice](CopyDiffers differs) { voice->tell(std::move(differs)); },
       [voice = core_->voice] { voice->tell(CopiesProven{}); }});
@@ -205,13 +209,19 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
   auto begun = begin_shards(*from, order);
   if (!begun.ok()) return begun.error();
   std::vector<std::unique_ptr<ShardJob>>& shards = *begun;
-  std::vector<std::pair<ShardJob*, std::size_t>> parts;
-  for (const auto& shard : shards)
-    for (std::size_t part = 0; part < shard->left; ++part) parts.emplace_back(shard.get(), part);
+  struct Part {
+    std::size_t shard, part;
+  };
+  std::vector<Part> parts;
+  for (std::size_t s = 0; s < shards.size(); ++s)
+    for (std::size_t part = 0; part < shards[s]->left; ++part) parts.push_back({s, part});
   const std::size_t experts = order.experts.size();
   return run_jobs(experts + parts.size(), threads, cancelled, [&](std::size_t i, Buffer& room) {
+    const std::size_t piece = i < experts ? i : experts + parts[i - experts].shard;
+    const NumaScope near(numa_node_of(order, piece));
     if (i < experts) return read_expert(*from, order, order.experts[i], goes_on, room);
-    const auto [shard, part] = parts[i - experts];
+    ShardJob* const shard = shards[piece - experts].get();
+    const std::size_t part = parts[i - experts].part;
     Status read = shard->loader->load(part, goes_on, room);
     if (read.ok() && --shard->left == 0) {
       const auto weights = shard->loader->take();
@@ -225,6 +235,13 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     }
     return read;
   });
+}
+
+/// Where what that piece of the order becomes should lie.
+int FileSource::Core::numa_node_of(const ReadOrder& order, std::size_t piece) const {
+  if (piece >= order.devices.size() || order.devices[piece] >= numa_nodes.size())
+    return kAnyNumaNode;
+  return numa_nodes[order.devices[piece]];
 }
 
 Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,

@@ -18,8 +18,8 @@ namespace troupe {
 /// what is in memory. Storage that hangs costs a thread, which outlives this if it must.
 class FileSource final : public WeightSource {
  public:
-  /// `post` must outlive it.
-  FileSource(Post& post, int threads);
+  /// `numa_nodes`: of each device; what it computes with lies there. `post` must outlive it.
+  FileSource(Post& post, int threads, std::vector<int> numa_nodes);
   ~FileSource() override;
 
   void listen(const Ref<NodeAgentInbox>& agent) override;

@@ -19,6 +19,9 @@ struct ReadOrder {
   std::string checkpoint_hash;
   std::vector<ExpertKey> experts;
   std::vector<LayerRange> shards;
+  /// The devices of this node that compute with them, by index: of `experts`, then of `shards`. Of
+  /// an expert that several have, one. What is past its end is for none.
+  std::vector<std::uint32_t> devices;
 };
 
 /// Pieces that nobody uses any more, to be freed off the actor's thread.

@@ -26,9 +26,12 @@ WeightStore::Version WeightStore::version_of(const WeightPart& part) {
       part, {}, experts_of(part.numerics, part.experts), experts_of(part.numerics, part.tier),
       {},   {}};
   for (const auto& shard : part.shards)
-    version.shards.insert(key_of(part.numerics, layers_of(shard, part.tensor_ranks)));
-  version.served = {version.experts.begin(), version.experts.end()};
-  version.kept = version.served;
+    version.shards.try_emplace(key_of(part.numerics, layers_of(shard, part.tensor_ranks)),
+                               shard.device.index);
+  for (const auto& layer : part.experts)
+    for (const auto& slot : layer.slots)
+      version.served.try_emplace({part.numerics, {layer.layer, slot.expert}}, slot.device.index);
+  version.kept = {version.experts.begin(), version.experts.end()};
   version.kept.insert(version.tier.begin(), version.tier.end());
   return version;
 }
@@ -167,7 +170,7 @@ void WeightStore::begin(PlacementVersion version, const WeightPart& part,
   if (versions_.size() == 1) drop_unwanted();
   const Version& content = versions_.at(version);
   progress_ = {version, 0, 0};
-  for (const auto& key : content.shards) {
+  for (const auto& [key, device] : content.shards) {
     progress_.bytes_total += size_of(key);
     if (shards_.contains(key)) progress_.bytes_done += size_of(key);
   }
@@ -189,9 +192,15 @@ ReadOrder WeightStore::missing(PlacementVersion version) const {
   const Version& content = versions_.at(version);
   ReadOrder order = order_of(version, content);
   for (const auto& key : content.experts)
-    if (!experts_.contains(key)) order.experts.push_back(key.expert);
-  for (const auto& key : content.shards)
-    if (!shards_.contains(key)) order.shards.push_back(key.layers());
+    if (!experts_.contains(key)) {
+      order.experts.push_back(key.expert);
+      order.devices.push_back(content.served.at(key));
+    }
+  for (const auto& [key, device] : content.shards)
+    if (!shards_.contains(key)) {
+      order.shards.push_back(key.layers());
+      order.devices.push_back(device);
+    }
   return order;
 }
 
@@ -200,7 +209,7 @@ bool WeightStore::complete(PlacementVersion version) const {
   if (found == versions_.end()) return false;
   const Version& content = found->second;
   const auto has_expert = [&](const auto& key) { return experts_.contains(key); };
-  const auto has_shard = [&](const auto& key) { return shards_.contains(key); };
+  const auto has_shard = [&](const auto& shard) { return shards_.contains(shard.first); };
   return std::all_of(content.experts.begin(), content.experts.end(), has_expert) &&
          std::all_of(content.shards.begin(), content.shards.end(), has_shard);
 }

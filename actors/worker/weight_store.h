@@ -111,14 +111,14 @@ class WeightStore {
     bool told = false;     ///< its proofs, in this membership
     bool doubted = false;  ///< not to be used in another one
   };
-  /// A part, and what it asks for.
+  /// A part, and what it asks for: each with the device, or one of those, that compute with it.
   struct Version {
     WeightPart part;
-    std::set<ShardKey> shards;
-    std::vector<HeldExpertKey> experts;  ///< in the order of reading, each once
-    std::vector<HeldExpertKey> tier;     ///< the same
-    std::set<HeldExpertKey> served;      ///< as `experts`
-    std::set<HeldExpertKey> kept;        ///< `experts` and `tier`
+    std::map<ShardKey, std::uint32_t> shards;
+    std::vector<HeldExpertKey> experts;             ///< in the order of reading, each once
+    std::vector<HeldExpertKey> tier;                ///< the same
+    std::map<HeldExpertKey, std::uint32_t> served;  ///< as `experts`
+    std::set<HeldExpertKey> kept;                   ///< `experts` and `tier`
     bool serves(const ShardKey& key) const { return shards.contains(key); }
     bool serves(const HeldExpertKey& key) const { return served.contains(key); }
   };

@@ -101,8 +101,11 @@ NodeProgress WorkerMachine::progress(TimePoint now) {
   NodeProgress out;
   for (Device* device : context_.devices) {
     out.devices_alive = device->makes_progress(now, limits::kLease / 2) && out.devices_alive;
-    out.devices.push_back({device->memory_used(), device->take_utilization(now), device->probe_us(),
-                           device->failed(), device->experts_read()});
+    DeviceHealth health = device->health();
+    const float busy = device->take_utilization(now);
+    out.devices.push_back({device->memory_used(), health.utilization.value_or(busy),
+                           device->probe_us(), device->failed(), device->experts_read(),
+                           std::move(health)});
   }
   if (serving_) out.replicas = serving_->reports();
   if (serving_ && context_.lane) out.traffic = context_.lane->traffic();

@@ -56,11 +56,13 @@ struct WorkerNode::Impl {
 Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link) {
   WorkerSetup setup;
   std::vector<CpuDevice*> cpus;
-  int threads = 1;
+  std::vector<int> numa_nodes;
+  int threads = 0;
   std::vector<Numerics> numerics(all_numerics().begin(), all_numerics().end());
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
-    threads = std::max(threads, device.threads);
+    threads += device.threads;
+    numa_nodes.push_back(device.numa_node);
     cpus.push_back(devices.back().get());
     if (options.breakage) cpus.back()->break_down(*options.breakage);
     const auto proven = prove(*cpus.back());
@@ -75,7 +77,8 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   }
   link = std::move(head_link);
   factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
-  source = std::make_unique<FileSource>(host->post(), threads);
+  source = std::make_unique<FileSource>(host->post(), std::clamp(threads, 1, host_processors()),
+                                        std::move(numa_nodes));
 
   setup.agent.version = options.version;
   setup.agent.host = host_name();

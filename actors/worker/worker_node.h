@@ -39,7 +39,7 @@ struct WorkerOptions {
 ///     Worker ─┬─► HeadLink ◄──► the head
 ///             ├─► FabricLane ◄──► other workers
 ///             ├─► FileSource: threads that read and build
-///             └─► CpuDevices, one a socket
+///             └─► CpuDevices
 class WorkerNode {
  public:
   struct Exit {

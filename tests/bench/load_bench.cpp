@@ -29,7 +29,7 @@ namespace {
 
 class Agent {
  public:
-  explicit Agent(int threads) : source_(post_, threads) {
+  explicit Agent(int threads) : source_(post_, threads, {}) {
     post_.attach(ref_.address, mail_);
     source_.listen(ref_);
   }

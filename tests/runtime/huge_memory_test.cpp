@@ -113,13 +113,13 @@ TEST_CASE("no two runs overlap, in whatever order they come and go") {
 
 TEST_CASE("buffers of weights take no more than their bytes") {
   constexpr std::size_t kBytes = kMiB + 64, kCount = 64;
-  const std::size_t before = HugeMemory::of_process().mapped_bytes();
+  const std::size_t before = HugeMemory::of_process(kAnyNumaNode).mapped_bytes();
   std::vector<Buffer> buffers;
   for (std::size_t i = 0; i < kCount; ++i) buffers.push_back(Buffer::in_huge_pages(kBytes));
   for (std::size_t i = 1; i < kCount; ++i)
     CHECK(buffers[i].data() == buffers[0].data() + i * kBytes);
   buffers.clear();
-  CHECK(HugeMemory::of_process().mapped_bytes() == before);
+  CHECK(HugeMemory::of_process(kAnyNumaNode).mapped_bytes() == before);
 }
 
 TEST_CASE("a large buffer that has hardly been used takes no huge page") {

@@ -4,11 +4,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "actors/device/device.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
 #include "runtime/result.h"
+#include "tools/troupe/device_flags.h"
 
 namespace troupe::cli {
 
@@ -17,9 +18,9 @@ inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 
 /// What every command has.
 struct CommonOptions {
-  std::string state_dir;  ///< resolved before a command runs
+  std::string state_dir;         ///< resolved before a command runs
   bool state_dir_given = false;  ///< by a flag
-  std::string log_level;  ///< resolved too
+  std::string log_level;         ///< resolved too
   std::string config_file;
   std::string program = "troupe";  ///< what to type for it, as far as it is known
 };
@@ -70,23 +71,11 @@ struct NetworkFlags {
 };
 void add_network_flags(CLI::App* command, NetworkFlags& flags);
 
-/// Device flags, shared by worker and generate.
-struct DeviceFlags {
-  std::string device = "cpu";
-  std::string device_memory = "0";
-  std::string expert_tier_memory = "0";
-  std::string cpu_family = "auto";
-  int threads = 0;
-};
 /// The head's too, which computes nothing itself, so that one file serves all.
 void add_cpu_family_flag(CLI::App* command, std::string& family);
-Result<CpuFamily> resolve_cpu_family(const std::string& name);
 void add_device_flags(CLI::App* command, DeviceFlags& flags);
-/// Memory is 0 where none was given.
-Result<Device::Options> resolve(const DeviceFlags& flags);
 /// The second tier's flag, of worker and up.
 void add_tier_flag(CLI::App* command, DeviceFlags& flags);
-Result<std::uint64_t> resolve_tier(const DeviceFlags& flags);
 
 void add_up(Cli& cli);
 void add_head(Cli& cli);

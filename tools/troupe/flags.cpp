@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "runtime/byte_size.h"
-#include "runtime/host.h"
 #include "runtime/limits.h"
 #include "tools/troupe/cli.h"
 
@@ -113,26 +112,21 @@ void add_cpu_family_flag(CLI::App* command, std::string& family) {
       ->group("Device");
 }
 
-Result<CpuFamily> resolve_cpu_family(const std::string& name) {
-  const auto& have = supported_cpu_families();
-  if (name == "auto") return have.back();
-  const auto family = parse_cpu_family(name);
-  if (!family)
-    return invalid_argument("--cpu-family must be auto, avx2, avx512 or amx, not '" + name + "'.");
-  if (std::find(have.begin(), have.end(), *family) != have.end()) return *family;
-  return invalid_argument("--cpu-family " + name + ": this processor has no such instructions; " +
-                          std::string(to_string(have.back())) + " is its best.");
-}
-
 void add_device_flags(CLI::App* command, DeviceFlags& flags) {
-  command->add_option("--device", flags.device, "cpu (default)")->group("Device");
+  command
+      ->add_option("--device", flags.device,
+                   "What computes: auto (default), cpu, or one device a NUMA node, with its "
+                   "processors and memory, as cpu:0,1")
+      ->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,
-                   "Memory for weights, KV cache and computing, as 80GiB or bytes (default: this "
-                   "machine's)")
+                   "Memory of each device for weights, KV cache and computing, as 80GiB or bytes "
+                   "(default: what it has)")
       ->group("Device");
   add_cpu_family_flag(command, flags.cpu_family);
-  command->add_option("--threads", flags.threads, "Compute threads (default: all processors)")
+  command
+      ->add_option("--threads", flags.threads,
+                   "Compute threads of each device (default: one a processor)")
       ->group("Device");
 }
 
@@ -142,31 +136,6 @@ void add_tier_flag(CLI::App* command, DeviceFlags& flags) {
                    "Host memory of each worker for experts that others serve, as 64GiB or bytes, "
                    "so that their loss reads no file (default: 0, none)")
       ->group("Device");
-}
-
-Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {
-  auto memory = parse_byte_size(flags.expert_tier_memory);
-  if (!memory.ok()) return invalid_argument("--expert-tier-memory: " + memory.error().message);
-  return *memory;
-}
-
-Result<Device::Options> resolve(const DeviceFlags& flags) {
-  if (flags.device != "cpu")
-    return invalid_argument("--device must be cpu, not '" + flags.device +
-                            "': this build has no other back-end.");
-  if (flags.threads < 0 || flags.threads > limits::kThreadsMax)
-    return invalid_argument("--threads must be from 0 (all processors) to " +
-                            std::to_string(limits::kThreadsMax) + ".");
-  auto memory = parse_byte_size(flags.device_memory);
-  if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
-  Device::Options device;
-  device.kind = flags.device;
-  const auto family = resolve_cpu_family(flags.cpu_family);
-  if (!family.ok()) return family.error();
-  device.cpu_family = *family;
-  device.threads = flags.threads > 0 ? flags.threads : host_processors();
-  device.memory_total = *memory > 0 ? *memory : host_memory_bytes();
-  return device;
 }
 
 }  // namespace troupe::cli

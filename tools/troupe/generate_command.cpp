@@ -57,8 +57,12 @@ Result<Prompt> prompt_of(const GenerateOptions& o) {
 int run(const CommonOptions&, const GenerateOptions& o) {
   auto engine = resolve(o.engine);
   if (!engine.ok()) return fail_with(engine.error());
-  auto device = resolve(o.device);
-  if (!device.ok()) return fail_with(device.error());
+  const auto devices = resolve(o.device);
+  if (!devices.ok()) return fail_with(devices.error());
+  if (devices->size() > 1)
+    return fail_with(invalid_argument("--device " + o.device.device +
+                                      ": this command computes on one device."));
+  const Device::Options& device = devices->front();
   GenerationRequest request = o.request;
   auto prompt = prompt_of(o);
   if (!prompt.ok()) return fail_with(prompt.error());
@@ -72,7 +76,7 @@ int run(const CommonOptions&, const GenerateOptions& o) {
     return fail_with(prepared.error());
 
   auto cluster = Cluster::start(
-      {*engine, device->threads, device->cpu_family, device->memory_total});
+      {*engine, device.threads, device.cpu_family, device.memory_total});
   if (!cluster.ok()) return fail_with(cluster.error());
 
   const bool has_text = (*frontend)->tokenizer() != nullptr;

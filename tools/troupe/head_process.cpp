@@ -98,8 +98,10 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   options.keeper = &process->files_;
   options.listen = *listen;
   options.credentials = process->files_.credentials.head;
-  options.join_line = [path = process->files_.join_path()](const HostPort& at) {
-    return "troupe worker --head " + to_string(at) + " --join " + path;
+  options.join_line = [p = process.get()](const HostPort& at) -> Result<std::string> {
+    p->control_ = at;
+    if (const Status written = p->files_.write_join(at); !written.ok()) return written.error();
+    return "troupe worker --head " + to_string(at) + " --join " + p->files_.join_path();
   };
   GatewayOptions gateway;
   gateway.host = flags.host;
@@ -114,9 +116,6 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
   auto head = HeadNode::start(*process->host_, std::move(options));
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
-  process->control_ = {listen->host, process->head_->control_port()};
-  if (const Status written = process->files_.write_join(process->control_); !written.ok())
-    return written.error();
   process->watcher_ = std::thread([p = process.get()] {
     while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
     }

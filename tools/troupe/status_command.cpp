@@ -54,7 +54,7 @@ void print_nodes(const Facts& facts) {
     const char* indent = "";
     for (const auto& device : node.devices) {
       std::printf(
-          "%s%-7s %5s  %s of %s%s\n", indent,
+          "%s%-7s %5s  %s of %s%s%s\n", indent,
           !device.failed.empty() ? "failed"
           : device.slow          ? "slow"
                                  : plain(device.kind).c_str(),
@@ -64,7 +64,8 @@ void print_nodes(const Facts& facts) {
           node.load_total > node.load_done
               ? (", loading " + console::percent(double(node.load_done) / double(node.load_total)))
                     .c_str()
-              : "");
+              : "",
+          device.about().empty() ? "" : plain(", " + device.about()).c_str());
       indent = "                                                         ";
     }
     if (node.devices.empty()) std::printf("\n");

@@ -16,6 +16,7 @@
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/numerics.h"
+#include "tools/troupe/device_list.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
@@ -33,15 +34,18 @@ struct UpOptions {
 /// The worker processes of `up`: started, watched, started again after they died.
 class Children {
  public:
-  Children(std::vector<std::string> command, int count, bool respawn)
-      : command_(std::move(command)), slots_(static_cast<std::size_t>(count)), respawn_(respawn) {}
+  /// A worker of each command.
+  Children(std::vector<std::vector<std::string>> commands, bool respawn) : respawn_(respawn) {
+    for (auto& command : commands) {
+      Slot& slot = slots_.emplace_back();
+      slot.name = "worker-" + std::to_string(slots_.size());
+      slot.command = std::move(command);
+    }
+  }
   ~Children() { end_all(); }
 
   void start_all() {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      slots_[i].name = "worker-" + std::to_string(i + 1);
-      start(slots_[i]);
-    }
+    for (Slot& slot : slots_) start(slot);
   }
 
   /// Takes note of those that have ended, and starts new ones for them after a while.
@@ -112,6 +116,7 @@ class Children {
 
   struct Slot {
     std::string name;
+    std::vector<std::string> command;
     pid_t pid = -1;
     TimePoint started{}, start_at{};
     Duration backoff = kBackoffMin;
@@ -120,7 +125,7 @@ class Children {
 
   void start(Slot& slot) {
     std::vector<char*> argv;
-    for (auto& word : command_) argv.push_back(word.data());
+    for (auto& word : slot.command) argv.push_back(word.data());
     std::string name_flag = "--log-name=" + slot.name;
     argv.push_back(name_flag.data());
     argv.push_back(nullptr);
@@ -151,51 +156,67 @@ class Children {
     return "exit code " + std::to_string(WEXITSTATUS(status));
   }
 
-  std::vector<std::string> command_;
   std::vector<Slot> slots_;
   const bool respawn_;
   std::atomic<bool> stopping_{false};
 };
 
+/// A worker's share of this machine, unless the flags say otherwise.
+struct Share {
+  DeviceList list;
+  std::vector<Device::Options> devices;
+};
+
+Result<std::vector<Share>> shares_of(const UpOptions& o) {
+  const auto list = parse_device_list(o.device.device);
+  if (!list.ok()) return list.error();
+  std::vector<Share> shares;
+  for (int worker = 0; worker < o.workers; ++worker) {
+    auto devices = resolve(o.device, worker, o.workers);
+    if (!devices.ok()) return devices.error();
+    const auto own =
+        share_of(*list, static_cast<std::size_t>(worker), static_cast<std::size_t>(o.workers));
+    if (!own.ok()) return own.error();
+    shares.push_back({*own, std::move(*devices)});
+  }
+  return shares;
+}
+
 std::vector<std::string> worker_command(const CommonOptions& common, const UpOptions& o,
-                                        const Device::Options& device, HeadProcess& process) {
+                                        const Share& share, HeadProcess& process) {
+  // Of devices that are named, each has what is its own.
+  const bool named = !share.list.numbers.empty();
+  const Device::Options& device = share.devices.front();
   HostPort head = process.control_address();
   if (head.host == "0.0.0.0" || head.host.empty()) head.host = "127.0.0.1";
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                    "worker",
-                                    "--head",
-                                    to_string(head),
-                                    "--join",
-                                    process.files().join_path(),
-                                    "--state-dir",
-                                    common.state_dir,
-                                    "--log-level",
-                                    common.log_level,
-                                    "--threads",
-                                    std::to_string(device.threads),
-                                    "--cpu-family",
-                                    std::string(to_string(device.cpu_family)),
-                                    "--device-memory",
-                                    std::to_string(device.memory_total),
-                                    "--expert-tier-memory",
-                                    o.device.expert_tier_memory,
-                                    "--fabric",
-                                    o.head.network.fabric};
+  std::vector<std::string> words = {
+      std::filesystem::read_symlink("/proc/self/exe").string(),
+      "worker",
+      "--head",
+      to_string(head),
+      "--join",
+      process.files().join_path(),
+      "--state-dir",
+      common.state_dir,
+      "--log-level",
+      common.log_level,
+      "--device",
+      to_string(share.list),
+      "--threads",
+      std::to_string(named ? o.device.threads : device.threads),
+      "--cpu-family",
+      std::string(to_string(device.cpu_family)),
+      "--device-memory",
+      named ? o.device.device_memory : std::to_string(device.memory_total),
+      "--expert-tier-memory",
+      o.device.expert_tier_memory,
+      "--fabric",
+      o.head.network.fabric};
   if (!o.head.network.bind_interface.empty()) {
     words.push_back("--bind-interface");
     words.push_back(o.head.network.bind_interface);
   }
   return words;
-}
-
-/// Each worker's share of this machine, unless the flags say otherwise.
-Result<Device::Options> share_of(const UpOptions& o) {
-  auto device = resolve(o.device);
-  if (!device.ok()) return device.error();
-  if (o.device.threads == 0) device->threads = std::max(1, host_processors() / o.workers);
-  if (o.device.device_memory == "0")
-    device->memory_total = host_memory_bytes() / static_cast<std::uint64_t>(o.workers);
-  return device;
 }
 
 /// The bulk lane that the workers would open, tried here when flags ask for a certain one: what no
@@ -230,12 +251,13 @@ Status check_numerics(const EngineFlags& flags, CpuFamily family) {
 
 /// Waits until the cluster serves and says so. With all workers here a model that does not fit will
 /// never: then that error comes back.
-Status wait_ready(HeadProcess& process, int workers, const std::function<std::string()>& message) {
+Status wait_ready(HeadProcess& process, std::size_t devices,
+                  const std::function<std::string()>& message) {
   HeadNode& head = process.head();
   while (!process.closing() && !head.wait_ready(std::chrono::milliseconds(100))) {
     const auto trouble = head.trouble();
     const bool lasting = trouble && trouble->code != ErrorCode::kUnavailable;
-    if (lasting && head.devices() >= static_cast<std::size_t>(workers)) return *trouble;
+    if (lasting && head.devices() >= devices) return *trouble;
   }
   if (!process.closing()) std::fputs(message().c_str(), stderr);
   return {};
@@ -245,23 +267,30 @@ int run(const CommonOptions& common, const UpOptions& o) {
   const Signals signals;
   (void)speak_as("head", common);
   const TimePoint started = now();
-  auto device = share_of(o);
-  if (!device.ok()) return fail_with(device.error());
+  const auto shares = shares_of(o);
+  if (!shares.ok()) return fail_with(shares.error());
+  std::size_t devices = 0;
+  for (const Share& share : *shares) devices += share.devices.size();
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
-  if (const Status computes = check_numerics(o.head.engine, device->cpu_family); !computes.ok())
+  if (const Status computes =
+          check_numerics(o.head.engine, shares->front().devices.front().cpu_family);
+      !computes.ok())
     return fail_with(computes.error());
-  auto process = HeadProcess::start(common, o.head, o.workers);
+  auto process = HeadProcess::start(common, o.head, static_cast<int>(devices));
   if (!process.ok()) return fail_with(process.error());
   HeadNode& head = (*process)->head();
   std::fprintf(stderr, "Serving %s with %d workers on this machine.\n",
                head.frontend().served_model_name().c_str(), o.workers);
-  if (o.head.min_devices > o.workers)
+  if (o.head.min_devices > static_cast<int>(devices))
     std::fprintf(stderr,
                  "It serves once %d devices are here; more workers have to join than it starts.\n",
                  o.head.min_devices);
-  Children children(worker_command(common, o, *device, **process), o.workers, !o.no_respawn);
+  std::vector<std::vector<std::string>> commands;
+  for (const Share& share : *shares)
+    commands.push_back(worker_command(common, o, share, **process));
+  Children children(std::move(commands), !o.no_respawn);
   children.start_all();
   head.subscribe([&](const ClusterEvent& event) {
     if (event.kind == "stopping") children.stopping();
@@ -269,7 +298,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   std::atomic<bool> hopeless{false};
   Status ready;
   std::thread announcer([&] {
-    ready = wait_ready(**process, o.workers, [&] {
+    ready = wait_ready(**process, devices, [&] {
       return ready_message(head.http_url(), now() - started, common, o.head);
     });
     hopeless = !ready.ok();

@@ -154,8 +154,8 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   if (!join.ok()) return fail(join.error());
   auto heads = heads_of(o, *join);
   if (!heads.ok()) return fail_with(heads.error());
-  auto device = resolve(o.device);
-  if (!device.ok()) return fail_with(device.error());
+  auto devices = resolve(o.device);
+  if (!devices.ok()) return fail_with(devices.error());
   auto tier = resolve_tier(o.device);
   if (!tier.ok()) return fail_with(tier.error());
   auto kind = transport::parse_fabric_kind(o.network.fabric);
@@ -171,7 +171,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.version = kVersion;
   options.head = to_string(heads->front());
   options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();
-  options.devices = {*device};
+  options.devices = std::move(*devices);
   options.expert_tier_memory = *tier;
   options.on_life = report_crashes_as;
   options.crash_token = crash_token();

@@ -30,6 +30,7 @@ struct DeviceInventory {
   kind @0 :Text;
   memoryTotalBytes @1 :UInt64;
   threads @2 :UInt32;
+  name @3 :Text;
 }
 
 struct Join {
@@ -80,6 +81,15 @@ struct DeviceReport {
   probeUs @2 :UInt32;
   failed @3 :Text;
   expertsRead @4 :UInt64;
+  health @5 :DeviceHealth;
+}
+
+# What is not known is below 0.
+struct DeviceHealth {
+  utilization @0 :Float32 = -1;
+  temperatureC @1 :Int64 = -1;
+  eccErrors @2 :Int64 = -1;
+  throttled @3 :Text;
 }
 
 struct ReplicaReport {

@@ -56,7 +56,7 @@ struct Source {
   FileSource source;
   std::vector<PieceRead> pieces;  ///< that came before the news that was waited for
 
-  explicit Source(int threads = 2) : source(post, threads) {
+  explicit Source(int threads = 2) : source(post, threads, {}) {
     post.attach(agent.address, mail);
     source.listen(agent);
   }

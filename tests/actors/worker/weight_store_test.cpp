@@ -118,6 +118,7 @@ TEST_CASE("experts are read before shards, in the order of the part, each once")
   CHECK(!order.tier);
   CHECK(order.experts == std::vector<ExpertKey>{{1, 3}, {1, 1}, {1, 2}});
   CHECK(order.shards == std::vector<LayerRange>{{0, 0}});
+  CHECK(order.devices == std::vector<std::uint32_t>{0, 0, 0, 0});
   CHECK(!w.store.complete(PlacementVersion{1}));
   w.read(order);
   CHECK(w.store.missing(PlacementVersion{1}).experts.empty());
@@ -125,6 +126,17 @@ TEST_CASE("experts are read before shards, in the order of the part, each once")
   CHECK(loaded.experts.at(0).size() == 3);
   CHECK(loaded.experts.at(1).size() == 1);  // a copy on each device, one in memory
   CHECK(loaded.experts.at(1).at({1, 1}) == loaded.experts.at(0).at({1, 1}));
+}
+
+TEST_CASE("an order says which device computes with what") {
+  Weights w;
+  WeightPart part = part_of({3});
+  part.shards.at(0).device.index = 2;
+  part.experts[0].slots.push_back({1, {NodeId{1}, 1}});
+  w.begin(1, part);
+  CHECK(w.store.missing(PlacementVersion{1}).devices == std::vector<std::uint32_t>{0, 1, 2});
+  w.take_expert(3);
+  CHECK(w.store.missing(PlacementVersion{1}).devices == std::vector<std::uint32_t>{1, 2});
 }
 
 TEST_CASE("what is let go is handed out to be freed, once") {

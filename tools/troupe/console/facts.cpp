@@ -77,10 +77,13 @@ NodeFacts read_node(const json& j) {
   node.load_total = bytes(member(j, "load"), "bytes_total");
   each(j, "devices", [&](const json& d) {
     const json& slow = member(d, "slow");
-    node.devices.push_back({text(d, "id"), text(d, "kind"), text(d, "failed"),
-                            bytes(d, "memory_total"), bytes(d, "memory_used"),
-                            std::clamp(number(d, "utilization"), 0.0, 1.0),
-                            slow.is_boolean() && slow.get<bool>()});
+    DeviceFacts& device = node.devices.emplace_back(DeviceFacts{
+        text(d, "id"), text(d, "kind"), text(d, "name"), text(d, "failed"), text(d, "throttled"),
+        bytes(d, "memory_total"), bytes(d, "memory_used"),
+        std::clamp(number(d, "utilization"), 0.0, 1.0), slow.is_boolean() && slow.get<bool>()});
+    if (d.is_object() && d.contains("temperature_c"))
+      device.temperature_c = integer(d, "temperature_c");
+    device.ecc_errors = integer(d, "ecc_errors");
   });
   return node;
 }
@@ -232,6 +235,16 @@ void read_cluster(const json& j, Facts& facts) {
 }
 
 }  // namespace
+
+std::string DeviceFacts::about() const {
+  std::string out = name;
+  const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
+  if (temperature_c) add(std::to_string(*temperature_c) + " °C");
+  if (!throttled.empty()) add("throttled: " + throttled);
+  if (ecc_errors > 0)
+    add(std::to_string(ecc_errors) + (ecc_errors == 1 ? " memory error" : " memory errors"));
+  return out;
+}
 
 double NodeFacts::utilization() const {
   double sum = 0;

@@ -13,10 +13,17 @@
 namespace troupe::console {
 
 struct DeviceFacts {
-  std::string id, kind, failed;  ///< `failed`: why it was taken out, if it was
+  std::string id, kind, name, failed;  ///< `failed`: why it was taken out, if it was
+  std::string throttled;               ///< why its clock is lower than it might be, if it is
   std::uint64_t memory_total = 0, memory_used = 0;
   double utilization = 0;  ///< 0 to 1
   bool slow = false;       ///< much slower than it was: weighed away from
+  std::optional<std::int64_t> temperature_c = {};
+  std::int64_t ecc_errors = 0;  ///< not corrected
+
+  /// "NVIDIA H100, 64 °C, throttled: too hot, 2 memory errors"; what is not known is left out.
+  std::string about() const;
+  bool troubled() const { return !throttled.empty() || ecc_errors > 0; }
 };
 
 struct NodeFacts {

@@ -56,6 +56,7 @@ void draw_devices(const Area& area, Sheet& sheet, const NodeFacts& node, const U
     if (device.slow) x = area.put(x, sheet.y(), "slow ", Style::kWarning);
     ++sheet.y();
     sheet.fact(" failed", device.failed, Style::kBad);
+    sheet.fact(" is", device.about(), device.troubled() ? Style::kWarning : Style::kDim);
   }
 }
 

@@ -1,0 +1,116 @@
+#include "actors/device/nvml.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace troupe {
+namespace {
+
+/// Of the library's interface, nvml.h: what is used here.
+using NvmlReturn = int;
+using NvmlDevice = void*;
+struct NvmlUtilization {
+  unsigned gpu, memory;  // percent
+};
+constexpr NvmlReturn kSuccess = 0, kGpuIsLost = 15, kResetRequired = 16;
+constexpr int kTemperatureOfGpu = 0, kUncorrected = 1, kVolatile = 0;
+
+constexpr std::array<std::pair<std::uint64_t, const char*>, 5> kReasons = {{
+    {0x04, "power cap"},
+    {0x08, "hardware slowdown"},
+    {0x20, "too hot"},
+    {0x40, "too hot, slowed down by the hardware"},
+    {0x80, "power brake"},
+}};
+
+}  // namespace
+
+struct Nvml::Calls {
+  explicit Calls(void* l) : library(l) {}
+  ~Calls() { dlclose(library); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  template <class Call>
+  bool find(const char* name, Call& call) {
+    call = reinterpret_cast<Call>(dlsym(library, name));
+    return call != nullptr;
+  }
+  Error failed(const char* what, NvmlReturn code) const {
+    return unavailable(std::string("The driver's management library cannot ") + what + ": " +
+                       error_string(code) + ".");
+  }
+
+  void* library;
+  NvmlReturn (*init)() = nullptr;
+  NvmlReturn (*shutdown)() = nullptr;
+  const char* (*error_string)(NvmlReturn) = nullptr;
+  NvmlReturn (*by_bus_id)(const char*, NvmlDevice*) = nullptr;
+  NvmlReturn (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
+  NvmlReturn (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
+  NvmlReturn (*ecc_errors)(NvmlDevice, int, int, unsigned long long*) = nullptr;
+  NvmlReturn (*throttle)(NvmlDevice, unsigned long long*) = nullptr;
+};
+
+Nvml::Nvml(std::unique_ptr<Calls> calls) : calls_(std::move(calls)) {}
+Nvml::~Nvml() { calls_->shutdown(); }
+
+Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& path) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return not_found("There is no " + path + " here: " + dlerror() + ".");
+  auto calls = std::make_unique<Calls>(library);
+  const bool complete = calls->find("nvmlInit_v2", calls->init) &&
+                        calls->find("nvmlShutdown", calls->shutdown) &&
+                        calls->find("nvmlErrorString", calls->error_string) &&
+                        calls->find("nvmlDeviceGetHandleByPciBusId_v2", calls->by_bus_id) &&
+                        calls->find("nvmlDeviceGetUtilizationRates", calls->utilization) &&
+                        calls->find("nvmlDeviceGetTemperature", calls->temperature) &&
+                        calls->find("nvmlDeviceGetTotalEccErrors", calls->ecc_errors) &&
+                        calls->find("nvmlDeviceGetCurrentClocksThrottleReasons", calls->throttle);
+  if (!complete)
+    return not_found(path +
+                     " lacks what this program asks a GPU's driver for; is it an NVIDIA "
+                     "driver's, of 2016 or later?");
+  if (const NvmlReturn begun = calls->init(); begun != kSuccess)
+    return calls->failed("begin", begun);
+  return std::unique_ptr<Nvml>(new Nvml(std::move(calls)));
+}
+
+Result<GpuHealth> Nvml::look(const std::string& bus_id) {
+  GpuHealth found;
+  DeviceHealth& health = found.health;
+  /// Whether the call succeeded. What a GPU does not support stays unknown.
+  const auto good = [&](NvmlReturn code) {
+    found.lost |= code == kGpuIsLost || code == kResetRequired;
+    return code == kSuccess;
+  };
+  NvmlDevice device = nullptr;
+  if (const NvmlReturn code = calls_->by_bus_id(bus_id.c_str(), &device); !good(code)) {
+    if (found.lost) return found;
+    return calls_->failed(("find the GPU at " + bus_id).c_str(), code);
+  }
+  NvmlUtilization share{};
+  if (good(calls_->utilization(device, &share)))
+    health.utilization = static_cast<float>(std::min(share.gpu, 100u)) / 100;
+  unsigned degrees = 0;
+  if (good(calls_->temperature(device, kTemperatureOfGpu, &degrees)))
+    health.temperature_c = degrees;
+  unsigned long long errors = 0;
+  if (good(calls_->ecc_errors(device, kUncorrected, kVolatile, &errors)))
+    health.ecc_errors = errors;
+  unsigned long long reasons = 0;
+  if (good(calls_->throttle(device, &reasons))) health.throttled = throttle_reasons(reasons);
+  return found;
+}
+
+std::string throttle_reasons(std::uint64_t reasons) {
+  std::string text;
+  for (const auto& [bit, words] : kReasons)
+    if (reasons & bit) text += (text.empty() ? "" : ", ") + std::string(words);
+  return text;
+}
+
+}  // namespace troupe

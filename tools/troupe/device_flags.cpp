@@ -1,0 +1,104 @@
+#include "tools/troupe/device_flags.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "runtime/byte_size.h"
+#include "runtime/host.h"
+#include "runtime/limits.h"
+#include "runtime/numa.h"
+#include "tools/troupe/device_list.h"
+
+namespace troupe::cli {
+namespace {
+
+/// A share of this machine.
+Device::Options whole_machine(int workers) {
+  Device::Options device;
+  device.name = processor_name();
+  device.threads = std::max(1, host_processors() / workers);
+  device.memory_total = host_memory_bytes() / static_cast<std::uint64_t>(workers);
+  return device;
+}
+
+/// One of the machine's, or one a NUMA node that is named, with its processors and its memory.
+Result<std::vector<Device::Options>> processors_of(const DeviceList& list, int workers) {
+  if (list.numbers.empty()) return std::vector{whole_machine(workers)};
+  const char* const told = std::getenv("TROUPE_TEST_NUMA_NODES");  // see tests/README.md
+  const std::vector<NumaNode> nodes = told ? numa_nodes(told) : numa_nodes();
+  std::string known;
+  for (const NumaNode& node : nodes)
+    known += (known.empty() ? "" : ", ") + std::to_string(node.number);
+  std::vector<Device::Options> devices;
+  for (const int number : list.numbers) {
+    const auto node = std::ranges::find(nodes, number, &NumaNode::number);
+    if (node == nodes.end())
+      return invalid_argument("--device " + to_string(list) + ": there is no NUMA node " +
+                              std::to_string(number) +
+                              " whose processors this process may use, only " + known + ".");
+    Device::Options& device = devices.emplace_back(whole_machine(1));
+    device.threads = static_cast<int>(node->processors.size());
+    device.processors = node->processors;
+    device.numa_node = number;
+    if (node->memory_bytes > 0) device.memory_total = node->memory_bytes;
+  }
+  return devices;
+}
+
+Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int workers) {
+  switch (list.kind) {
+    case DeviceList::Kind::kAuto:
+    case DeviceList::Kind::kCpu:
+      return processors_of(list, workers);
+    case DeviceList::Kind::kCuda:
+    case DeviceList::Kind::kCudaTwin:
+      break;
+  }
+  return invalid_argument("--device " + to_string(list) + ": this build has no such back-end.");
+}
+
+}  // namespace
+
+Result<CpuFamily> resolve_cpu_family(const std::string& name) {
+  const auto& have = supported_cpu_families();
+  if (name == "auto") return have.back();
+  const auto family = parse_cpu_family(name);
+  if (!family)
+    return invalid_argument("--cpu-family must be auto, avx2, avx512 or amx, not '" + name + "'.");
+  if (std::find(have.begin(), have.end(), *family) != have.end()) return *family;
+  return invalid_argument("--cpu-family " + name + ": this processor has no such instructions; " +
+                          std::string(to_string(have.back())) + " is its best.");
+}
+
+Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {
+  auto memory = parse_byte_size(flags.expert_tier_memory);
+  if (!memory.ok()) return invalid_argument("--expert-tier-memory: " + memory.error().message);
+  return *memory;
+}
+
+Result<std::vector<Device::Options>> resolve(const DeviceFlags& flags, int worker, int workers) {
+  const auto asked = parse_device_list(flags.device);
+  if (!asked.ok()) return asked.error();
+  const auto list =
+      share_of(*asked, static_cast<std::size_t>(worker), static_cast<std::size_t>(workers));
+  if (!list.ok()) return list.error();
+  if (flags.threads < 0 || flags.threads > limits::kThreadsMax)
+    return invalid_argument("--threads must be from 0 (all processors) to " +
+                            std::to_string(limits::kThreadsMax) + ".");
+  const auto memory = parse_byte_size(flags.device_memory);
+  if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
+  const auto family = resolve_cpu_family(flags.cpu_family);
+  if (!family.ok()) return family.error();
+  auto devices = devices_of(*list, workers);
+  if (!devices.ok()) return devices.error();
+  for (std::size_t i = 0; i < devices->size(); ++i) {
+    Device::Options& device = (*devices)[i];
+    device.index = static_cast<std::uint32_t>(i);
+    device.cpu_family = *family;
+    if (flags.threads > 0) device.threads = flags.threads;
+    if (*memory > 0) device.memory_total = *memory;
+  }
+  return devices;
+}
+
+}  // namespace troupe::cli
