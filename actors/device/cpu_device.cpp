@@ -6,6 +6,7 @@
 #include <future>
 #include <utility>
 
+#include "actors/device/device_kind.h"
 #include "runtime/alternate_stack.h"
 #include "runtime/float_mode.h"
 #include "runtime/limits.h"
@@ -42,8 +43,9 @@ double ratio(Duration a, Duration b) {
 CpuDevice::CpuDevice(const Options& options)
     : Device(options),
       threads_(options.threads),
-      answers_(threads_),
+      backend_(backend_of(options.kind)),
       family_(options.cpu_family),
+      answers_(threads_, stream(Numerics::kReference)),
       thread_([this] { run(); }) {}
 
 CpuDevice::~CpuDevice() {
@@ -131,6 +133,11 @@ void CpuDevice::probe() {
   if (!queued.ok()) probing_ = false;
 }
 
+std::vector<Numerics> CpuDevice::numerics() const {
+  if (backend_ == nullptr) return numerics_of(family_);
+  return {Numerics::kBf16, Numerics::kBf16KvFp8};
+}
+
 Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
   auto proven = std::make_shared<std::promise<Result<Proven>>>();
   auto answer = proven->get_future();
@@ -153,6 +160,7 @@ Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numeric
   Proven proven{{numerics.begin(), numerics.end()}, {}};
   Status right = answers_.begin(numerics, family_);
   if (right.ok()) return proven;
+  if (backend_ != nullptr) return right.error();
   std::erase_if(proven.numerics, [&](Numerics n) {
     if (!sums_in_one_chain(n)) return false;
     const Status alone = answers_.begin({&n, 1}, family_);

@@ -13,12 +13,14 @@
 
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
+#include "kernels/backend.h"
 #include "kernels/stream.h"
 #include "runtime/thread_pool.h"
 
 namespace troupe {
 
-/// A CPU socket. It has a thread of its own, since what it does takes milliseconds.
+/// A CPU socket; or an accelerator, whose back-end the compute thread gives its work to. It has a
+/// thread of its own, since what it does takes milliseconds.
 ///
 ///     submit ──► queue ──► compute thread ──fork/join──► thread pool
 class CpuDevice final : public Device {
@@ -32,6 +34,9 @@ class CpuDevice final : public Device {
   /// The device will be destroyed soon: kernels of jobs throw ThreadPool::Interrupted from now on,
   /// so that no step is waited for. Any thread.
   void interrupt() { threads_.interrupt(); }
+
+  /// What it may compute, if it proves that it does.
+  std::vector<Numerics> numerics() const;
 
   struct Proven {
     std::vector<Numerics> numerics;
@@ -51,7 +56,7 @@ class CpuDevice final : public Device {
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
   kernels::Stream::Options stream(Numerics numerics) {
-    return {numerics, family_, &threads_, &threads_.fault()};
+    return {numerics, family_, &threads_, &threads_.fault(), backend_};
   }
 
   bool makes_progress(TimePoint now, Duration patience) override;
@@ -70,6 +75,7 @@ class CpuDevice final : public Device {
   void ask_known();
 
   ThreadPool threads_;
+  const kernels::Backend* const backend_;  ///< null: the CPU's
 
   std::atomic<std::uint32_t> probe_us_{0};
   std::atomic<bool> probing_{false};
@@ -80,8 +86,8 @@ class CpuDevice final : public Device {
   };
   // On the compute thread only.
   Spent spent_;
-  AnswerCheck answers_;
   CpuFamily family_;  ///< fixed once it has proven itself
+  AnswerCheck answers_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

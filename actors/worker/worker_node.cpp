@@ -22,7 +22,7 @@ namespace {
 
 /// What the device computes with its instructions. One that computes wrongly is offered to nobody.
 Result<std::vector<Numerics>> prove(CpuDevice& device) {
-  auto proven = device.prove(numerics_of(device.options().cpu_family));
+  auto proven = device.prove(device.numerics());
   const std::string name = "Device " + std::to_string(device.options().index) + " of this machine";
   if (!proven.ok())
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +

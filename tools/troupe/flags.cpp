@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "actors/device/device_kind.h"
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
@@ -125,7 +126,11 @@ Result<CpuFamily> resolve_cpu_family(const std::string& name) {
 }
 
 void add_device_flags(CLI::App* command, DeviceFlags& flags) {
-  command->add_option("--device", flags.device, "cpu (default)")->group("Device");
+  command
+      ->add_option("--device", flags.device,
+                   "cpu (default), or cuda-twin: a GPU's kernels run on this processor, slowly, "
+                   "to try them")
+      ->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,
                    "Memory for weights, KV cache and computing, as 80GiB or bytes (default: this "
@@ -151,9 +156,9 @@ Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {
 }
 
 Result<Device::Options> resolve(const DeviceFlags& flags) {
-  if (flags.device != "cpu")
-    return invalid_argument("--device must be cpu, not '" + flags.device +
-                            "': this build has no other back-end.");
+  if (!is_device_kind(flags.device))
+    return invalid_argument("--device must be cpu or cuda-twin, not '" + flags.device +
+                            "': there is no such device here, or this build has no such back-end.");
   if (flags.threads < 0 || flags.threads > limits::kThreadsMax)
     return invalid_argument("--threads must be from 0 (all processors) to " +
                             std::to_string(limits::kThreadsMax) + ".");

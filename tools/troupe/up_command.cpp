@@ -171,6 +171,8 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
                                     common.state_dir,
                                     "--log-level",
                                     common.log_level,
+                                    "--device",
+                                    device.kind,
                                     "--threads",
                                     std::to_string(device.threads),
                                     "--cpu-family",
