@@ -26,7 +26,9 @@ Result<std::vector<Numerics>> prove(CpuDevice& device) {
   const std::string name = "Device " + std::to_string(device.options().index) + " of this machine";
   if (!proven.ok())
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
-                                          ". Replace the processor, or leave it out."};
+                                          (proven.error().code == ErrorCode::kResourceExhausted
+                                               ? "."
+                                               : ". Replace the processor, or leave it out.")};
   for (const std::string& note : proven->notes) logger().warn("{}: {}", name, note);
   return std::move(proven->numerics);
 }
@@ -62,6 +64,10 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     devices.push_back(std::make_unique<CpuDevice>(device));
     threads = std::max(threads, device.threads);
     cpus.push_back(devices.back().get());
+    if (const Status opened = cpus.back()->open(options.injected); !opened.ok())
+      return Error{opened.error().code,
+                   "Device " + std::to_string(device.index) +
+                       " of this machine cannot be used: " + opened.error().message + "."};
     if (options.breakage) cpus.back()->break_down(*options.breakage);
     const auto proven = prove(*cpus.back());
     if (!proven.ok()) return proven.error();
