@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
 #include "kernels/attention.h"
+#include "kernels/bad_rows.h"
 #include "kernels/combine.h"
 #include "kernels/copy.h"
 #include "kernels/embedding.h"
@@ -18,8 +20,18 @@
 #include "kernels/round_wire.h"
 #include "kernels/silu_mul.h"
 #include "kernels/stream.h"
+#include "runtime/result.h"
 
 namespace troupe::kernels {
+
+/// Which accelerator, and what of it.
+struct AcceleratorOptions {
+  int index = 0;                   ///< among those of its kind on this machine
+  std::uint64_t memory_bytes = 0;  ///< that it may take for all that it is asked for
+  ThreadPool* pool = nullptr;      ///< a twin computes on it; null: on the calling thread
+  std::uint64_t seed = 0;  ///< of a twin: in which order threads run, and when the queue does
+  InjectedFailure injected = {};  ///< into a twin
+};
 
 /// One kind of device: how it computes each op. A stream names its own, and the ops of the headers
 /// beside this go through it; a program may hold several side by side.
@@ -32,6 +44,7 @@ struct Backend {
   std::string_view name;  ///< "cpu", "cuda", "cuda_twin", for people
 
   decltype(kernels::attention)* attention;
+  decltype(kernels::bad_rows)* bad_rows;
   decltype(kernels::combine)* combine;
   decltype(kernels::copy)* copy;
   decltype(kernels::embedding)* embedding;
@@ -49,11 +62,14 @@ struct Backend {
   decltype(kernels::store_kv)* store_kv;
   decltype(kernels::to_wire)* to_wire;
 
-  /// Memory that the ops can reach, not cleared, on a boundary of 64 bytes. Throws std::bad_alloc.
+  /// Memory that both the ops and the host can reach, not cleared, on a boundary of 64 bytes. For
+  /// streams without an accelerator, whose ops have ended when they return. Throws std::bad_alloc.
   std::shared_ptr<std::byte> (*memory)(std::size_t bytes);
-  /// What a stream keeps of its device from op to op; null: nothing.
+  /// What a stream without an accelerator keeps of its device from op to op; null: nothing.
   std::shared_ptr<void> (*open)(const Stream::Options& options) = nullptr;
   bool reaches_host = true;  ///< all of the host's memory, not only what memory() gives
+  /// A device with memory of its own; null: there are none of this kind.
+  Result<std::shared_ptr<Accelerator>> (*accelerator)(const AcceleratorOptions& options) = nullptr;
 };
 
 /// All numerics, by the families of processors (runtime/cpu_family.h).

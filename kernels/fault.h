@@ -7,11 +7,12 @@
 namespace troupe::kernels {
 
 /// Spoils an op's answer by the last bit of its first value, if tests want it so.
-inline void apply_fault(const Stream& stream, std::string_view op, void* first) {
+inline void apply_fault(Stream& stream, std::string_view op, void* first) {
   if (stream.fault() == nullptr) return;
   const char* broken = stream.fault()->load(std::memory_order_relaxed);
   if (broken == nullptr || op != broken) return;
-  *static_cast<unsigned char*>(first) ^= 1u;
+  const unsigned char spoiled = static_cast<unsigned char>(*stream.read(first, 1)) ^ 1u;
+  stream.write(first, &spoiled, 1);
 }
 
 }  // namespace troupe::kernels

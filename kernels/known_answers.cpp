@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -33,16 +34,41 @@ std::uint64_t digest(const std::vector<T>& v, std::uint64_t before = 0) {
   return xxh3_64(v.data(), v.size() * sizeof(T), before);
 }
 
-Tensor matrix(std::vector<float>& v, std::int64_t rows) {
-  return host_tensor(v.data(), DType::kF32, rows, static_cast<std::int64_t>(v.size()) / rows);
-}
-std::vector<float> room(std::int64_t count) {
-  return std::vector<float>(static_cast<std::size_t>(count));
-}
-
 struct Asker {
   Stream& stream;
   Integers in;
+  std::vector<std::shared_ptr<std::byte>> memory = {};  ///< of all that ops read and write
+
+  std::byte* room(std::size_t bytes) {
+    memory.push_back(stream.memory(bytes));
+    return memory.back().get();
+  }
+  /// A copy where ops reach it.
+  template <class T>
+  T* there(const std::vector<T>& v) {
+    std::byte* const to = room(v.size() * sizeof(T));
+    stream.write(to, v.data(), v.size() * sizeof(T));
+    return reinterpret_cast<T*>(to);
+  }
+  Tensor matrix(const std::vector<float>& v, std::int64_t rows) {
+    return stream.device_tensor(there(v), DType::kF32, rows,
+                                static_cast<std::int64_t>(v.size()) / rows);
+  }
+  Tensor room(std::int64_t rows, std::int64_t cols, DType dtype = DType::kF32) {
+    const auto bytes = static_cast<std::size_t>(rows * cols) * dtype_size(dtype);
+    return stream.device_tensor(room(bytes), dtype, rows, cols);
+  }
+  std::uint64_t digest_of(const void* from, std::size_t bytes, std::uint64_t before = 0) {
+    return xxh3_64(stream.read(from, bytes), bytes, before);
+  }
+  std::uint64_t digest_of(const Tensor& dense) {
+    return digest_of(dense.data, static_cast<std::size_t>(dense.rows * dense.cols()) *
+                                     dtype_size(dense.dtype));
+  }
+  Weight place(Weight w) const {
+    if (stream.accelerator() == nullptr) return w;
+    return w.placed(stream.place(w.memory()));
+  }
 
   /// The shapes of questions are possible, and small.
   Weight pack(const StoredQuestion& q, const PackOptions& options = {}, std::int64_t groups = 1) {
@@ -51,45 +77,47 @@ struct Asker {
     auto packer = WeightPacker::begin(stream.numerics(), stored[0].matrix(), options, groups);
     assert(packer.ok());
     for (const StoredBytes& s : stored) packer->add(s.codes.data(), q.n);
-    return packer->take();
+    return place(packer->take());
   }
   Weight vector(const std::vector<float>& values) const {
     const auto n = static_cast<std::int64_t>(values.size());
     auto packer = WeightPacker::begin(stream.numerics(), {Codes::kF32, 1, n, {}}, {1, false, true});
     assert(packer.ok());
     packer->add(reinterpret_cast<const std::byte*>(values.data()), 1);
-    return packer->take();
+    return place(packer->take());
   }
   /// x as the wire type holds it.
-  std::vector<std::byte> wire(std::vector<float> x) {
-    const DType type = wire_type(stream.numerics());
-    std::vector<std::byte> bytes(x.size() * dtype_size(type));
+  const std::byte* wire(const std::vector<float>& x) {
     const Tensor from = matrix(x, 1);
-    to_wire(stream, from, host_tensor(bytes.data(), type, 1, from.dim));
-    return bytes;
+    const Tensor to = room(1, from.dim, wire_type(stream.numerics()));
+    to_wire(stream, from, to);
+    return static_cast<const std::byte*>(to.data);
+  }
+  std::size_t wire_bytes(std::int64_t numbers) const {
+    return static_cast<std::size_t>(numbers) * dtype_size(wire_type(stream.numerics()));
   }
 
   std::uint64_t operator()(const LinearQuestion& q) {
-    std::vector<float> x = in.values(q.rows * q.groups * q.weight.k);
+    const std::vector<float> x = in.values(q.rows * q.groups * q.weight.k);
     const Weight w = pack(q.weight, q.options, q.groups);
     const std::vector<float> bias = in.values(q.bias ? q.groups * q.weight.n : 0);
-    std::vector<float> y = room(q.rows * q.groups * q.weight.n);
+    const Tensor y = room(q.rows, q.groups * q.weight.n);
     Stream::Scope scope(stream);
     const Tensor rows = matrix(x, q.rows).split(q.groups);
-    linear(stream, w, prepare(stream, rows, w), matrix(y, q.rows).split(q.groups),
-           q.bias ? bias.data() : nullptr);
-    return digest(y);
+    linear(stream, w, prepare(stream, rows, w), y.split(q.groups),
+           q.bias ? there(bias) : nullptr);
+    return digest_of(y);
   }
 
   std::uint64_t operator()(const MlpQuestion& q) {
     const std::int64_t hidden = q.weight.k;
-    const std::vector<std::byte> x = wire(in.values(q.rows * hidden));
+    const std::byte* const x = wire(in.values(q.rows * hidden));
     StoredQuestion down = q.weight;
     std::swap(down.n, down.k);
     std::vector<GatedMlp> experts(static_cast<std::size_t>(q.experts));
     std::vector<ExpertCall> calls;
     std::vector<const std::byte*> rows;
-    const std::size_t row_bytes = x.size() / static_cast<std::size_t>(q.rows);
+    const std::size_t row_bytes = wire_bytes(hidden);
     for (std::int64_t e = 0; e < q.experts; ++e) {
       GatedMlp& mlp = experts[static_cast<std::size_t>(e)];
       mlp.gate = pack(q.weight);
@@ -98,20 +126,20 @@ struct Asker {
       calls.push_back({&mlp, static_cast<std::int32_t>(rows.size()),
                        static_cast<std::int32_t>(q.rows - e)});
       for (std::int64_t r = e; r < q.rows; ++r)
-        rows.push_back(x.data() + static_cast<std::size_t>(r) * row_bytes);
+        rows.push_back(x + static_cast<std::size_t>(r) * row_bytes);
     }
-    std::vector<std::byte> y(rows.size() * row_bytes);
+    std::byte* const y = room(rows.size() * row_bytes);
     std::vector<std::byte*> outputs;
-    for (std::size_t i = 0; i < rows.size(); ++i) outputs.push_back(y.data() + i * row_bytes);
+    for (std::size_t i = 0; i < rows.size(); ++i) outputs.push_back(y + i * row_bytes);
     expert_mlp(stream, calls, q.act, rows.data(), outputs.data());
-    return digest(y);
+    return digest_of(y, rows.size() * row_bytes);
   }
 
   std::uint64_t operator()(const AttentionQuestion& q) {
     const std::int64_t count = q.last + 1;
-    std::vector<float> keys = in.values(count * q.kv_heads * q.k_dim);
-    std::vector<float> values = in.values(q.shared ? 0 : count * q.kv_heads * q.v_dim);
-    std::vector<float> x = in.values(q.rows * q.heads * q.k_dim);
+    const std::vector<float> keys = in.values(count * q.kv_heads * q.k_dim);
+    const std::vector<float> values = in.values(q.shared ? 0 : count * q.kv_heads * q.v_dim);
+    const std::vector<float> x = in.values(q.rows * q.heads * q.k_dim);
     const std::vector<float> sinks = in.values(q.heads);
 
     const std::int64_t blocks = (count + q.block_size - 1) / q.block_size;
@@ -120,16 +148,13 @@ struct Asker {
     std::iota(positions.begin(), positions.end(), 0);
     const std::vector<const std::int32_t*> tables(positions.size(), table.data());
     const DType type = kv_type(stream.numerics());
-    const auto bytes = [&](std::int64_t row) {
-      return std::vector<std::byte>(static_cast<std::size_t>(blocks * q.block_size * row) *
-                                    dtype_size(type));
+    const auto pool = [&](std::int64_t row) -> KvPool {
+      return {room(static_cast<std::size_t>(blocks * q.block_size * row) * dtype_size(type)), type,
+              q.block_size, row};
     };
     AttentionInputs inputs;
-    std::vector<std::byte> key_pool = bytes(q.kv_heads * q.k_dim);
-    std::vector<std::byte> value_pool = bytes(q.shared ? 0 : q.kv_heads * q.v_dim);
-    inputs.keys = {key_pool.data(), type, q.block_size, q.kv_heads * q.k_dim};
-    inputs.values = inputs.keys;
-    if (!q.shared) inputs.values = {value_pool.data(), type, q.block_size, q.kv_heads * q.v_dim};
+    inputs.keys = pool(q.kv_heads * q.k_dim);
+    inputs.values = q.shared ? inputs.keys : pool(q.kv_heads * q.v_dim);
     const PagedRows all{tables.data(), positions.data()};
     store_kv(stream, inputs.keys, all, matrix(keys, count));
     if (!q.shared) store_kv(stream, inputs.values, all, matrix(values, count));
@@ -137,22 +162,22 @@ struct Asker {
     inputs.kv_heads = q.kv_heads;
     inputs.scale = AttentionQuestion::kScale;
     inputs.window = q.window;
-    inputs.sinks = q.sinks ? sinks.data() : nullptr;
+    inputs.sinks = q.sinks ? there(sinks) : nullptr;
     for (std::int32_t r = 0; r < q.rows; ++r) positions[static_cast<std::size_t>(r)] = q.last - r;
-    std::vector<float> y = room(q.rows * q.heads * q.v_dim);
-    attention(stream, inputs, all, matrix(x, q.rows).split(q.heads),
-              matrix(y, q.rows).split(q.heads));
-    return digest(y);
+    const Tensor y = room(q.rows, q.heads * q.v_dim);
+    attention(stream, inputs, all, matrix(x, q.rows).split(q.heads), y.split(q.heads));
+    return digest_of(y);
   }
 
   std::uint64_t operator()(const GateQuestion& q) {
     const auto chosen = static_cast<std::size_t>(q.rows * q.config.top_k);
-    std::vector<float> logits = in.values(q.rows * q.config.experts);
+    const std::vector<float> logits = in.values(q.rows * q.config.experts);
     const std::vector<float> bias = in.values(q.config.experts);
-    std::vector<std::int32_t> ids(chosen);
-    std::vector<float> weights(chosen);
-    moe_gate(stream, q.config, matrix(logits, q.rows), bias.data(), ids.data(), weights.data());
-    return digest(weights, digest(ids));
+    auto* const ids = reinterpret_cast<std::int32_t*>(room(chosen * sizeof(std::int32_t)));
+    auto* const weights = reinterpret_cast<float*>(room(chosen * sizeof(float)));
+    moe_gate(stream, q.config, matrix(logits, q.rows), there(bias), ids, weights);
+    return digest_of(weights, chosen * sizeof(float),
+                     digest_of(ids, chosen * sizeof(std::int32_t)));
   }
 
   std::uint64_t operator()(const RowsQuestion& q) {
@@ -176,54 +201,51 @@ struct Asker {
       silu_mul(stream, {GatedAct::Kind::kClampedSwiglu, RowsQuestion::kLimit}, x, y, x);
     if (q.op == RowOp::kResidual) residual_add(stream, y, x);
     if (q.op == RowOp::kToWire) {
-      std::vector<std::byte> bytes(a.size() * 2);
-      const Tensor there = host_tensor(bytes.data(), DType::kBf16, q.rows, q.cols);
+      const Tensor there = room(q.rows, q.cols, DType::kBf16);
       to_wire(stream, x, there);
       from_wire(stream, there, x);
     }
-    return digest(a);
+    return digest_of(x);
   }
 
   std::uint64_t ask_join(const RowsQuestion& q) {
     std::vector<float> parts[4];
     for (auto& part : parts) part = in.values(q.rows * q.cols);
     const std::vector<float> bias = in.values(q.cols);
-    const float* const each[] = {parts[0].data(), parts[1].data(), parts[2].data(),
-                                 parts[3].data()};
-    std::vector<float> y = room(q.rows * q.cols);
-    join(stream, each, bias.data(), matrix(y, q.rows));
-    return digest(y);
+    const float* const each[] = {there(parts[0]), there(parts[1]), there(parts[2]),
+                                 there(parts[3])};
+    const Tensor y = room(q.rows, q.cols);
+    join(stream, each, there(bias), y);
+    return digest_of(y);
   }
 
   std::uint64_t ask_rope(const RowsQuestion& q, RopePairs pairs) {
     const std::int64_t half = q.cols / 2;
     const std::vector<float> cos = in.values(q.rows * half), sin = in.values(q.rows * half);
-    std::vector<float> x = in.values(q.rows * 2 * q.cols);
+    const Tensor x = matrix(in.values(q.rows * 2 * q.cols), q.rows);
     std::vector<std::int32_t> positions(static_cast<std::size_t>(q.rows));
     std::iota(positions.begin(), positions.end(), 0);
-    rope(stream, {cos.data(), sin.data(), q.rows, half}, pairs, positions.data(),
-         matrix(x, q.rows).split(2));
-    return digest(x);
+    rope(stream, {there(cos), there(sin), q.rows, half}, pairs, positions.data(), x.split(2));
+    return digest_of(x);
   }
 
   std::uint64_t ask_embedding(const RowsQuestion& q) {
     const Weight table = pack({Codes::kBf16, q.rows + 2, q.cols}, {1, false, true});
     std::vector<std::int32_t> ids(static_cast<std::size_t>(q.rows));
     std::iota(ids.begin(), ids.end(), 1);
-    std::vector<float> y = room(q.rows * q.cols);
-    embedding(stream, table, ids.data(), matrix(y, q.rows));
-    return digest(y);
+    const Tensor y = room(q.rows, q.cols);
+    embedding(stream, table, ids.data(), y);
+    return digest_of(y);
   }
 
   std::uint64_t ask_combine(const RowsQuestion& q) {
-    std::vector<float> y = in.values(q.rows * q.cols);
-    const std::vector<std::byte> outputs = wire(in.values(q.rows * q.kOutputs * q.cols));
+    const Tensor y = matrix(in.values(q.rows * q.cols), q.rows);
+    const std::byte* const outputs = wire(in.values(q.rows * q.kOutputs * q.cols));
     std::vector<WeightedOutput> list(static_cast<std::size_t>(q.rows * q.kOutputs));
-    const std::size_t row_bytes = outputs.size() / list.size();
-    for (std::size_t i = 0; i < list.size(); ++i)
-      list[i] = {outputs.data() + i * row_bytes, in.value()};
-    combine(stream, list, static_cast<std::size_t>(q.kOutputs), matrix(y, q.rows));
-    return digest(y);
+    const std::size_t row_bytes = wire_bytes(q.cols);
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = {outputs + i * row_bytes, in.value()};
+    combine(stream, list, static_cast<std::size_t>(q.kOutputs), y);
+    return digest_of(y);
   }
 
   std::uint64_t ask_softmax(const RowsQuestion& q) {

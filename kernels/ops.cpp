@@ -3,25 +3,15 @@
 #include "kernels/fault.h"
 
 namespace troupe::kernels {
-namespace {
-
-Stream::Options with_backend(Stream::Options options) {
-  if (options.backend == nullptr) options.backend = &cpu_backend();
-  return options;
-}
-
-}  // namespace
-
-Stream::Stream(const Options& options)
-    : options_(with_backend(options)),
-      scratch_(backend().memory),
-      device_(backend().open == nullptr ? nullptr : backend().open(options_)) {}
-
 void attention(Stream& stream, const AttentionInputs& in, const PagedRows& where, const Tensor& q,
                const Tensor& out) {
   if (q.rows == 0) return;
   stream.backend().attention(stream, in, where, q, out);
   apply_fault(stream, "attention", out.data);
+}
+
+void bad_rows(Stream& stream, const Tensor& x, std::int32_t layer, std::int32_t* first) {
+  stream.backend().bad_rows(stream, x, layer, first);
 }
 
 void combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,

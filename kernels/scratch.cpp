@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::size_t kFirstBlockBytes = 1u << 20;
 
-/// What is not taken may not be touched: the address sanitizer sees to it.
-void forbid([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
-  __asan_poison_memory_region(from, bytes);
-#endif
-}
-void allow([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(from, bytes);
-#endif
-}
-
 }  // namespace
+
+/// What is not taken may not be touched: the address sanitizer sees to it.
+void Scratch::forbid([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) const {
+#ifdef __SANITIZE_ADDRESS__
+  if (!used_late_) __asan_poison_memory_region(from, bytes);
+#endif
+}
+void Scratch::allow([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) const {
+#ifdef __SANITIZE_ADDRESS__
+  if (!used_late_) __asan_unpoison_memory_region(from, bytes);
+#endif
+}
 
 Scratch::~Scratch() {
   for (const Block& b : blocks_) allow(b.data.get(), b.bytes);

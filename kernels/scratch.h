@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace troupe::kernels {
@@ -17,8 +19,10 @@ namespace troupe::kernels {
 class Scratch {
  public:
   /// Memory of that many bytes, on a boundary of 64, that goes when nobody holds it.
-  using Memory = std::shared_ptr<std::byte> (*)(std::size_t bytes);
-  explicit Scratch(Memory memory) : memory_(memory) {}
+  using Memory = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
+  /// What is taken is used before it is given back, or, if `used_late`, in that order but later.
+  explicit Scratch(Memory memory, bool used_late = false)
+      : memory_(std::move(memory)), used_late_(used_late) {}
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -43,6 +47,9 @@ class Scratch {
     return static_cast<T*>(take_bytes(count * sizeof(T)));
   }
 
+  /// Gives back all that is taken, outside of any scope.
+  void reset() { rewind(0, 0); }
+
   /// Bytes held, for memory accounting.
   std::size_t bytes() const;
 
@@ -58,8 +65,11 @@ class Scratch {
   void* take_bytes(std::size_t wanted);
   void rewind(std::size_t block, std::size_t used);
   void grow(std::size_t bytes);
+  void forbid(const void* from, std::size_t bytes) const;
+  void allow(const void* from, std::size_t bytes) const;
 
   Memory memory_;
+  const bool used_late_;
   std::vector<Block> blocks_;
   std::size_t block_ = 0;  // the block in use
   std::size_t used_ = 0;   // bytes used of it

@@ -77,15 +77,22 @@ class Weight {
   std::int64_t k() const { return k_; }
   int slices() const { return options_.slices; }
   bool full_precision() const { return options_.full_precision; }
-  std::size_t bytes() const { return data_.size(); }
-  /// All of it, for digests of what is held.
+  std::size_t bytes() const { return bytes_; }
+  /// All of it, for digests of what is held, as it was packed.
   std::span<const std::byte> memory() const { return data_.span(); }
+  /// The same matrix for ops on another device, where its bytes lie at `there`.
+  Weight placed(std::shared_ptr<const std::byte> there) const;
 
  private:
   friend class WeightPacker;
   friend struct WeightLayout;  // kernels/cpu/weight_layout.h
 
+  /// Where ops find it.
+  const std::byte* at() const { return there_ ? there_.get() : data_.data(); }
+
   Buffer data_;
+  std::shared_ptr<const std::byte> there_;  ///< not null: instead of `data_`, which is empty
+  std::size_t bytes_ = 0;
   std::int64_t groups_ = 1, n_ = 0, k_ = 0;
   PackOptions options_;
   Numerics numerics_ = Numerics::kReference;

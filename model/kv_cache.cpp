@@ -3,10 +3,21 @@
 #include <cassert>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "runtime/byte_size.h"
 
 namespace troupe {
+namespace {
+
+std::shared_ptr<std::byte> pool_memory(kernels::Accelerator* device, std::size_t bytes) {
+  if (device != nullptr) return device->memory(bytes);
+  auto buffer = std::make_shared<Buffer>(bytes);
+  std::byte* const data = buffer->data();
+  return {std::move(buffer), data};
+}
+
+}  // namespace
 
 std::uint64_t kv_cache_bytes(const ModelSpec& model, Numerics numerics, const KvCacheSpec& spec) {
   std::uint64_t numbers = 0;
@@ -18,8 +29,8 @@ std::uint64_t kv_cache_bytes(const ModelSpec& model, Numerics numerics, const Kv
          static_cast<std::uint64_t>(spec.block_size);
 }
 
-Result<KvCache> KvCache::create(const ModelSpec& model, Numerics numerics,
-                                const KvCacheSpec& spec) {
+Result<KvCache> KvCache::create(const ModelSpec& model, Numerics numerics, const KvCacheSpec& spec,
+                                kernels::Accelerator* device) {
   if (spec.first_layer < 0 || spec.last_layer >= model.num_layers() ||
       spec.first_layer > spec.last_layer)
     return invalid_argument("a KV cache needs a range of layers within the model's " +
@@ -37,9 +48,9 @@ Result<KvCache> KvCache::create(const ModelSpec& model, Numerics numerics,
     for (std::int32_t layer = spec.first_layer; layer <= spec.last_layer; ++layer) {
       auto& pools = cache.layers_.emplace_back();
       for (const KvPoolSpec& pool : model.layers[static_cast<std::size_t>(layer)].kv)
-        pools.push_back(
-            {Buffer(positions * static_cast<std::size_t>(pool.row) * dtype_size(cache.dtype_)),
-             pool.row});
+        pools.push_back({pool_memory(device, positions * static_cast<std::size_t>(pool.row) *
+                                                 dtype_size(cache.dtype_)),
+                         pool.row});
     }
     cache.tokens_ = Buffer(positions * sizeof(TokenId));
   } catch (const std::bad_alloc&) {
@@ -54,7 +65,7 @@ kernels::KvPool KvCache::pool(std::int32_t layer, int pool_index) {
   assert(layer >= spec_.first_layer && layer <= spec_.last_layer);
   Pool& pool = layers_[static_cast<std::size_t>(layer - spec_.first_layer)]
                       [static_cast<std::size_t>(pool_index)];
-  return {pool.data.data(), dtype_, spec_.block_size, pool.row};
+  return {pool.data.get(), dtype_, spec_.block_size, pool.row};
 }
 
 }  // namespace troupe

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "kernels/accelerator.h"
 #include "kernels/attention.h"
 #include "model/spec/model_spec.h"
 #include "runtime/buffer.h"
@@ -28,7 +30,9 @@ std::uint64_t kv_cache_bytes(const ModelSpec& model, Numerics numerics, const Kv
 /// index means the same in every shard of a replica, and in every layer and pool.
 class KvCache {
  public:
-  static Result<KvCache> create(const ModelSpec& model, Numerics numerics, const KvCacheSpec& spec);
+  /// `device`: whose memory the pools lie in; null: the host's, which are zero.
+  static Result<KvCache> create(const ModelSpec& model, Numerics numerics, const KvCacheSpec& spec,
+                                kernels::Accelerator* device = nullptr);
 
   const KvCacheSpec& spec() const { return spec_; }
   std::int32_t num_blocks() const { return spec_.num_blocks; }
@@ -45,7 +49,7 @@ class KvCache {
  private:
   KvCache() = default;
   struct Pool {
-    Buffer data;
+    std::shared_ptr<std::byte> data;
     std::int32_t row = 0;
   };
   KvCacheSpec spec_;

@@ -78,8 +78,7 @@ std::vector<float> rope_inverse_frequencies(const RopeSpec& r) {
   return frequencies;
 }
 
-RopeTables::RopeTables(const RopeSpec& rope, std::int32_t positions)
-    : positions_(positions), half_(rope.dim / 2) {
+RopeTables::RopeTables(const RopeSpec& rope, std::int32_t positions) {
   const auto frequencies = rope_inverse_frequencies(rope);
   const std::size_t half = frequencies.size();
   cos_.resize(static_cast<std::size_t>(positions) * half);

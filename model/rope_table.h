@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/rope.h"
 #include "model/spec/model_spec.h"
 
 namespace troupe {
@@ -17,11 +16,11 @@ std::vector<float> rope_inverse_frequencies(const RopeSpec& rope);
 class RopeTables {
  public:
   RopeTables(const RopeSpec& rope, std::int32_t positions);
-  kernels::RopeTable table() const { return {cos_.data(), sin_.data(), positions_, half_}; }
+  const std::vector<float>& cos() const { return cos_; }  ///< [positions, dim / 2]
+  const std::vector<float>& sin() const { return sin_; }
 
  private:
-  std::int64_t positions_ = 0, half_ = 0;
-  std::vector<float> cos_, sin_;  // [positions, dim / 2]
+  std::vector<float> cos_, sin_;
 };
 
 }  // namespace troupe

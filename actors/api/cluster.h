@@ -54,9 +54,10 @@ struct MovesProgress {
 /// How a cluster within this process is made.
 struct LocalClusterOptions {
   EngineOptions engine;
-  int threads = 0;                  ///< of its one device; 0: all processors
+  int threads = 0;                                         ///< of its one device; 0: all processors
   CpuFamily cpu_family = supported_cpu_families().back();  ///< instructions; the bits are the same
-  std::uint64_t device_memory = 0;  ///< bytes; 0: this machine's
+  std::uint64_t device_memory = 0;                         ///< bytes; 0: this machine's
+  std::string device = "cpu";                              ///< what computes, as --device names it
 };
 
 /// A cluster: one of this process's own (the same actors as everywhere, on one device), or a

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/known_answers.h"
+#include "kernels/stream.h"
 #include "runtime/clock.h"
 #include "runtime/cpu_family.h"
 #include "runtime/limits.h"
@@ -31,8 +32,10 @@ struct Breakage {
 /// pool is used from.
 class AnswerCheck {
  public:
+  /// With the back-end of an accelerator in `asked`, that is asked, once, and not the threads.
   /// `cores`: those that the threads run on; none: all that this process may use.
-  explicit AnswerCheck(ThreadPool& threads, std::vector<int> cores = {});
+  explicit AnswerCheck(ThreadPool& threads, const kernels::Stream::Options& asked = {},
+                       const std::vector<int>& cores = {});
 
   /// Asks everything that those numerics are asked, here and in later rounds, with the kernels of
   /// that family. kInternal: a wrong answer, with op, family, thread, core and the last good one.
@@ -58,9 +61,11 @@ class AnswerCheck {
   };
   void spoil();
   void ask(const Item& item);
+  std::string who(const Item& item, std::size_t thread) const;
   Status compare(Item& item);
 
   ThreadPool& threads_;
+  const kernels::Stream::Options asked_;
   std::vector<int> cores_;  ///< that this process may use
   std::vector<Item> items_;
   std::vector<Given> given_;  ///< by thread, to the newest question

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <future>
+#include <new>
 #include <utility>
 
+#include "actors/device/device_kind.h"
 #include "runtime/alternate_stack.h"
 #include "runtime/float_mode.h"
 #include "runtime/limits.h"
@@ -43,9 +45,20 @@ double ratio(Duration a, Duration b) {
 CpuDevice::CpuDevice(const Options& options)
     : Device(options),
       threads_(options.threads, options.processors),
-      answers_(threads_, options.processors),
+      backend_(backend_of(options.kind)),
       family_(options.cpu_family),
+      answers_(std::in_place, threads_, stream(Numerics::kReference), options.processors),
       thread_([this] { run(); }) {}
+
+Status CpuDevice::open(const kernels::InjectedFailure& injected) {
+  if (backend_ == nullptr || backend_->accelerator == nullptr) return {};
+  auto opened = backend_->accelerator({options().number, options().memory_total,
+                                       &threads_, options().index, injected});
+  if (!opened.ok()) return opened.error();
+  accelerator_ = std::move(*opened);
+  answers_.emplace(threads_, stream(Numerics::kReference), options().processors);
+  return {};
+}
 
 CpuDevice::~CpuDevice() {
   interrupt();
@@ -102,7 +115,8 @@ void CpuDevice::run() {
 
 bool CpuDevice::makes_progress(TimePoint now, Duration patience) {
   std::lock_guard lock(mutex_);
-  const std::uint64_t progress = threads_.progress();
+  const std::uint64_t progress =
+      threads_.progress() + (accelerator_ ? accelerator_->progress() : 0);
   if (!busy_ || progress != progress_.seen) {
     progress_.seen = progress;
     progress_.at = now;
@@ -134,6 +148,11 @@ void CpuDevice::probe() {
   if (!queued.ok()) probing_ = false;
 }
 
+std::vector<Numerics> CpuDevice::numerics() const {
+  if (backend_ == nullptr) return numerics_of(family_);
+  return {Numerics::kBf16, Numerics::kBf16KvFp8};
+}
+
 Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
   auto proven = std::make_shared<std::promise<Result<Proven>>>();
   auto answer = proven->get_future();
@@ -144,6 +163,11 @@ Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
           proven->set_value(prove_now(asked));
         } catch (const ThreadPool::Interrupted& e) {
           proven->set_value(unavailable(e.what()));
+        } catch (const kernels::AcceleratorFailed& e) {
+          proven->set_value(unavailable(e.what()));
+        } catch (const std::bad_alloc&) {
+          proven->set_value(resource_exhausted(
+              "it has too little memory to answer questions; give it more with --device-memory"));
         }
       });
   if (!queued.ok()) return queued.error();
@@ -154,34 +178,40 @@ Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
 
 Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numerics) {
   Proven proven{{numerics.begin(), numerics.end()}, {}};
-  Status right = answers_.begin(numerics, family_);
+  Status right = answers_->begin(numerics, family_);
   if (right.ok()) return proven;
+  if (backend_ != nullptr) return right.error();
   std::erase_if(proven.numerics, [&](Numerics n) {
     if (!sums_in_one_chain(n)) return false;
-    const Status alone = answers_.begin({&n, 1}, family_);
-    if (alone.ok() || !answers_.agreed()) return false;
+    const Status alone = answers_->begin({&n, 1}, family_);
+    if (alone.ok() || !answers_->agreed()) return false;
     proven.notes.push_back("The numerics " + std::string(to_string(n)) +
                            " are not offered: " + alone.error().message + ".");
     return true;
   });
-  right = answers_.begin(proven.numerics, family_);
+  right = answers_->begin(proven.numerics, family_);
   if (right.ok()) return proven;
-  if (!answers_.agreed() || kernels::compared_here(family_)) return right.error();
+  if (!answers_->agreed() || kernels::compared_here(family_)) return right.error();
   proven.notes.push_back("The kernels for " + std::string(to_string(family_)) +
                          " give other numbers on this processor than they must, on all threads "
                          "alike (" +
                          right.error().message + "); those for " +
                          std::string(to_string(kFallback)) + " are used instead.");
   family_ = kFallback;
-  if (const Status then = answers_.begin(proven.numerics, family_); !then.ok()) return then.error();
+  if (const Status then = answers_->begin(proven.numerics, family_); !then.ok())
+    return then.error();
   return proven;
 }
 
 void CpuDevice::ask_known() {
   try {
-    if (const Status right = answers_.next(); !right.ok()) fail(right.error().message);
+    if (const Status right = answers_->next(); !right.ok()) fail(right.error().message);
   } catch (const ThreadPool::Interrupted&) {
     return;  // the device is being stopped
+  } catch (const kernels::AcceleratorFailed& e) {
+    fail(e.what());
+  } catch (const std::bad_alloc&) {
+    return;  // they are asked again
   }
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -13,13 +14,14 @@
 
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
+#include "kernels/backend.h"
 #include "kernels/stream.h"
 #include "runtime/thread_pool.h"
 
 namespace troupe {
 
-/// The processors of a machine, or of a NUMA node. It has a thread of its own, since what it does
-/// takes milliseconds.
+/// The processors of a machine, or of a NUMA node; or an accelerator, whose back-end the compute
+/// thread gives its work to. It has a thread of its own, since what it does takes milliseconds.
 ///
 ///     submit ──► queue ──► compute thread ──fork/join──► thread pool
 class CpuDevice final : public Device {
@@ -34,6 +36,13 @@ class CpuDevice final : public Device {
   /// so that no step is waited for. Any thread.
   void interrupt() { threads_.interrupt(); }
 
+  /// Takes an accelerator's memory and its queue; before it is used. kResourceExhausted and others:
+  /// it cannot be had, and why.
+  Status open(const kernels::InjectedFailure& injected = {});
+
+  /// What it may compute, if it proves that it does.
+  std::vector<Numerics> numerics() const;
+
   struct Proven {
     std::vector<Numerics> numerics;
     std::vector<std::string> notes;  ///< what people should know
@@ -47,12 +56,15 @@ class CpuDevice final : public Device {
   /// Whose kernels are used.
   CpuFamily family() const { return family_; }
   /// For tests of that; before prove().
-  void break_down(const Breakage& breakage) { answers_.break_down(breakage); }
+  void break_down(const Breakage& breakage) { answers_->break_down(breakage); }
+
+  /// Null: what it computes with is the host's memory.
+  kernels::Accelerator* accelerator() const { return accelerator_.get(); }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
   kernels::Stream::Options stream(Numerics numerics) {
-    return {numerics, family_, &threads_, &threads_.fault()};
+    return {numerics, family_, &threads_, &threads_.fault(), backend_, 0, accelerator_.get()};
   }
 
   bool makes_progress(TimePoint now, Duration patience) override;
@@ -71,6 +83,8 @@ class CpuDevice final : public Device {
   void ask_known();
 
   ThreadPool threads_;
+  const kernels::Backend* const backend_;              ///< null: the CPU's
+  std::shared_ptr<kernels::Accelerator> accelerator_;  ///< null: it has no memory of its own
 
   std::atomic<std::uint32_t> probe_us_{0};
   std::atomic<bool> probing_{false};
@@ -81,8 +95,8 @@ class CpuDevice final : public Device {
   };
   // On the compute thread only.
   Spent spent_;
-  AnswerCheck answers_;
-  CpuFamily family_;  ///< fixed once it has proven itself
+  CpuFamily family_;                    ///< fixed once it has proven itself
+  std::optional<AnswerCheck> answers_;  ///< always
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -31,6 +31,8 @@ class Device {
   struct Options {
     std::uint32_t index = 0;
     std::string kind = "cpu";
+    int number = 0;                  ///< among the machine's of its kind
+    std::string bus_id = {};         ///< of a GPU that its driver is asked about; empty: of none
     std::string name = {};           ///< of the product, for people; empty: not known
     std::uint64_t memory_total = 0;  ///< bytes it may use for weights, cache and scratch
     int threads = 1;

@@ -1,6 +1,7 @@
 #include "actors/expert_group/forward_pass.h"
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -19,19 +20,37 @@ std::int32_t layer_of(const Envelope& question) {
 struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked> {
   explicit Asked(ForwardPass& p) : pass(p) {}
   void computed(const Status& done) override {
-    if (!done.ok())
-      for (PassAnswer& found : answers) found = not_here(found.question, {}, done.error().message);
+    const Status fetched =
+        done.ok() ? guarded(pass.device_, "A question", [this] { return fetch(); }) : done;
+    if (!fetched.ok())
+      for (PassAnswer& found : answers)
+        found = not_here(found.question, {}, fetched.error().message);
     const auto told = std::move(news);
     auto found = std::exchange(answers, {});
     rows.clear();
     ids.clear();
     outputs.clear();
+    parts.clear();
     pass.spare_.push_back(shared_from_this());
     told->answered(std::move(found));  // `told` has the pass, which may end with it
   }
 
+  /// The outputs, from where ops wrote them.
+  Status fetch() {
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      pass.experts_->stream().settle(parts[i]->span(), rooms[i].outputs);
+    return {};
+  }
+
+  /// Of a question, where ops reach what came and what goes.
+  struct Rooms {
+    kernels::Stream::Room rows, outputs;
+  };
+
   ForwardPass& pass;
   std::shared_ptr<PassNews> news;
+  std::vector<std::shared_ptr<Buffer>> parts;  ///< by answer
+  std::deque<Rooms> rooms;                     ///< the same, and more
   std::vector<PassAnswer> answers;
   std::vector<const std::byte*> rows;
   std::vector<std::int32_t> ids;
@@ -87,10 +106,16 @@ void ForwardPass::ask(std::int32_t layer, std::span<const Envelope> questions,
       continue;
     }
     auto buffer = std::make_shared<Buffer>(dispatch.pairs.size() * row_bytes_);
+    asked->parts.push_back(buffer);
+    if (asked->rooms.size() < asked->parts.size()) asked->rooms.emplace_back();
+    Asked::Rooms& rooms = asked->rooms[asked->parts.size() - 1];
+    kernels::Stream& stream = experts_->stream();
+    const std::byte* const rows = stream.reach(dispatch.payload.bytes, rooms.rows);
+    std::byte* const outputs = stream.target(buffer->span(), rooms.outputs);
     for (std::size_t i = 0; i < dispatch.pairs.size(); ++i) {
-      asked->rows.push_back(dispatch.payload.bytes.data() + dispatch.pairs[i].row * row_bytes_);
+      asked->rows.push_back(rows + dispatch.pairs[i].row * row_bytes_);
       asked->ids.push_back(dispatch.pairs[i].expert);
-      asked->outputs.push_back(buffer->data() + i * row_bytes_);
+      asked->outputs.push_back(outputs + i * row_bytes_);
     }
     ExpertOutput output{dispatch.call, static_cast<std::uint32_t>(dispatch.pairs.size()),
                         Payload::of(std::move(buffer))};

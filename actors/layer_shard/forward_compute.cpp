@@ -115,7 +115,7 @@ void ForwardCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>&
   work_on(run, [&]() -> Status {
     run.cut = std::move(resume.cut);
     run.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
-      std::memcpy(run.step.expert_output(output.row, output.slot), bytes.data(), bytes.size());
+      forward_.answer(run.step, {output.row, output.slot, output.expert}, bytes);
     });
     run.cut.answers.clear();
     return advance(run);
@@ -257,7 +257,7 @@ void ForwardCompute::Run::go_on() {
   compute.work_on(*this, [&]() -> Status { return compute.advance(*this); });
 }
 
-ComputeOutcome ForwardCompute::outcome_of(Run& run) const {
+ComputeOutcome ForwardCompute::outcome_of(Run& run) {
   ComputeOutcome outcome;
   outcome.done = true;
   outcome.digests = run.step.digests;
@@ -268,7 +268,7 @@ ComputeOutcome ForwardCompute::outcome_of(Run& run) const {
   const std::size_t bytes =
       static_cast<std::size_t>(run.step.rows * run.step.width) * sizeof(float);
   auto buffer = std::make_shared<Buffer>(Buffer::uninitialized(bytes));
-  std::memcpy(buffer->data(), run.step.hidden.data, bytes);
+  forward_.read_hidden(run.step, buffer->data());
   outcome.hidden = Payload::of(std::move(buffer));
   return outcome;
 }

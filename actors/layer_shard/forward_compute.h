@@ -68,7 +68,7 @@ class ForwardCompute final : public ShardCompute {
   void go_on(StepId step, Result<std::vector<Payload>> parts,
              const std::shared_ptr<ShardNews>& news);
   bool stop_waiting(StepId step);
-  ComputeOutcome outcome_of(Run& run) const;
+  ComputeOutcome outcome_of(Run& run);
 
   Options options_;
   CpuDevice& device_;

@@ -24,7 +24,7 @@ Status check_devices(const std::vector<DeviceInventory>& devices) {
                             std::to_string(limits::kDevicesPerNodeMax) + ".");
   }
   for (const auto& d : devices) {
-    if (d.kind != "cpu" && d.kind != "cuda") {
+    if (d.kind != "cpu" && d.kind != "cuda" && d.kind != "cuda-twin") {
       return invalid_argument(
           "It offers a device that is neither cpu nor cuda; run the same "
           "version of troupe on both.");

@@ -9,6 +9,7 @@
 #include "actors/layer_shard/expert_counter.h"
 #include "actors/layer_shard/shard_compute.h"
 #include "actors/worker/model_sizes.h"
+#include "model/expert_set.h"
 #include "runtime/numerics.h"
 
 namespace troupe {
@@ -25,7 +26,7 @@ struct ShardSpec {
   bool last_stage = true;
   Device* device = nullptr;
   std::shared_ptr<const ShardWeights> weights;
-  std::shared_ptr<ExpertCounter> counter;       ///< of what the gates choose
+  std::shared_ptr<ExpertCounter> counter;  ///< of what the gates choose
   Device::Claim cache_memory;
   std::shared_ptr<const Device::Claim> weight_memory;  ///< shared by shards of the same layers
 };
@@ -49,6 +50,8 @@ class ComputeFactory {
   virtual ~ComputeFactory() = default;
   virtual Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) = 0;
   virtual Result<MadePass> make_pass(const PassSpec& spec) = 0;
+  /// Experts as that device computes with them: where it has memory of its own, the copies there.
+  virtual Result<ExpertSet::Map> place(Device& device, ExpertSet::Map experts) = 0;
 };
 
 }  // namespace troupe

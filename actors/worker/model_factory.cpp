@@ -6,6 +6,7 @@
 #include "actors/layer_shard/forward_compute.h"
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
+#include "model/placed_weights.h"
 #include "model/spec/sizes.h"
 #include "model/spec/split_model.h"
 #include "model/step_travel.h"
@@ -20,6 +21,17 @@ KvCacheSpec cache_spec(const LayerRange& layers, std::int32_t blocks, std::int32
 /// A process has no other ModelSizes than those of its FileSource.
 const CheckpointModel& model_of(const ModelSizes& model) {
   return static_cast<const CheckpointModel&>(model);
+}
+
+/// What cannot be put on a device takes the device out.
+template <class Work>
+auto on_device(CpuDevice& device, const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const kernels::AcceleratorFailed& e) {
+    device.fail(e.what());
+    return unavailable("The device has failed: " + device.failed() + ".");
+  }
 }
 
 }  // namespace
@@ -61,15 +73,51 @@ std::shared_ptr<ExpertForward> ModelFactory::experts_on(
   return forward;
 }
 
+template <class Weights>
+void ModelFactory::Copies<Weights>::forget() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(copies_, [](const auto& copy) {
+    return copy.second.held.expired() || copy.second.there.expired();
+  });
+}
+
+template <class Weights>
+std::shared_ptr<const Weights> ModelFactory::Copies<Weights>::of(
+    const std::shared_ptr<const Weights>& weights, CpuDevice& device) {
+  if (device.accelerator() == nullptr) return weights;
+  const std::lock_guard lock(mutex_);
+  Copy& copy = copies_[{device.options().index, weights.get()}];
+  if (auto there = copy.there.lock(); there && copy.held.lock() == weights) return there;
+  auto there = placed(*weights, *device.accelerator());
+  copy = {weights, there};
+  return there;
+}
+
+Result<ExpertSet::Map> ModelFactory::place(Device& on, ExpertSet::Map experts) {
+  CpuDevice& device = *devices_[on.options().index];
+  expert_copies_.forget();
+  return on_device(device, [&]() -> Result<ExpertSet::Map> {
+    for (auto& [key, expert] : experts) expert = expert_copies_.of(expert, device);
+    return std::move(experts);
+  });
+}
+
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
+  CpuDevice& device = *devices_[spec.device->options().index];
+  shard_copies_.forget();
+  return on_device(device, [&] { return make_shard_on(device, std::move(spec)); });
+}
+
+Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& device,
+                                                                  ShardSpec spec) {
   const std::shared_ptr<const ModelSpec> model = model_of(*spec.model).spec(spec.layers.rank);
   auto cache =
-      KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size));
+      KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size),
+                      device.accelerator());
   if (!cache.ok()) return cache.error();
-  CpuDevice& device = *devices_[spec.device->options().index];
   ForwardCompute::Options options{model,
                                   spec.numerics,
-                                  std::move(spec.weights),
+                                  shard_copies_.of(spec.weights, device),
                                   std::move(*cache),
                                   spec.last_stage,
                                   std::move(spec.cache_memory),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,8 +24,10 @@ class ModelFactory final : public ComputeFactory {
 
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
+  Result<ExpertSet::Map> place(Device& device, ExpertSet::Map experts) override;
 
  private:
+  Result<std::unique_ptr<ShardCompute>> make_shard_on(CpuDevice& device, ShardSpec spec);
   std::shared_ptr<ExpertForward> experts_on(const std::shared_ptr<const ModelSpec>& model,
                                             Numerics numerics, CpuDevice& device);
 
@@ -33,7 +37,27 @@ class ModelFactory final : public ComputeFactory {
     Numerics numerics = Numerics::kReference;
     std::weak_ptr<ExpertForward> forward;
   };
+  /// Copies in a device's memory, of weights that the node holds: versions that have the same share
+  /// them.
+  template <class Weights>
+  class Copies {
+   public:
+    std::shared_ptr<const Weights> of(const std::shared_ptr<const Weights>& weights,
+                                      CpuDevice& device);
+    /// Those that nobody has any more.
+    void forget();
+
+   private:
+    struct Copy {
+      std::weak_ptr<const Weights> held, there;
+    };
+    std::mutex mutex_;
+    std::map<std::pair<std::uint32_t, const Weights*>, Copy> copies_;  // guarded by mutex_
+  };
+
   const std::vector<CpuDevice*> devices_;
+  Copies<ShardWeights> shard_copies_;
+  Copies<ExpertWeights> expert_copies_;
   std::mutex mutex_;
   std::vector<Experts> experts_;              // guarded by mutex_; by device
   const std::optional<TokenId> crash_token_;  ///< for tests

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/device/cpu_device.h"
+#include "actors/device/gpu_watch.h"
 #include "actors/worker/fabric_lane.h"
 #include "actors/worker/file_source.h"
 #include "actors/worker/model_factory.h"
@@ -22,11 +23,13 @@ namespace {
 
 /// What the device computes with its instructions. One that computes wrongly is offered to nobody.
 Result<std::vector<Numerics>> prove(CpuDevice& device) {
-  auto proven = device.prove(numerics_of(device.options().cpu_family));
+  auto proven = device.prove(device.numerics());
   const std::string name = "Device " + std::to_string(device.options().index) + " of this machine";
   if (!proven.ok())
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
-                                          ". Replace the processor, or leave it out."};
+                                          (proven.error().code == ErrorCode::kResourceExhausted
+                                               ? "."
+                                               : ". Replace the processor, or leave it out.")};
   for (const std::string& note : proven->notes) logger().warn("{}: {}", name, note);
   return std::move(proven->numerics);
 }
@@ -38,6 +41,7 @@ struct WorkerNode::Impl {
   ~Impl();
 
   Status start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link);
+  void watch_gpus(const std::string& nvml);
   void on_exit(const WorkerExit& exit);
 
   std::mutex mutex;
@@ -51,6 +55,7 @@ struct WorkerNode::Impl {
   std::unique_ptr<FileSource> source;
   std::unique_ptr<CafHost> host;  ///< of this node's actors
   std::unique_ptr<Worker> worker;
+  std::unique_ptr<GpuWatch> gpu_watch;  ///< of `devices`
 };
 
 Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link) {
@@ -61,15 +66,21 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   std::vector<Numerics> numerics(all_numerics().begin(), all_numerics().end());
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
-    threads += device.threads;
+    // What a GPU computes with is packed by this machine's processors.
+    threads += device.kind == "cuda" ? host_processors() : device.threads;
     numa_nodes.push_back(device.numa_node);
     cpus.push_back(devices.back().get());
+    if (const Status opened = cpus.back()->open(options.injected); !opened.ok())
+      return Error{opened.error().code,
+                   "Device " + std::to_string(device.index) +
+                       " of this machine cannot be used: " + opened.error().message + "."};
     if (options.breakage) cpus.back()->break_down(*options.breakage);
     const auto proven = prove(*cpus.back());
     if (!proven.ok()) return proven.error();
     std::erase_if(numerics, [&](Numerics n) { return !std::ranges::count(*proven, n); });
     setup.around.devices.push_back(cpus.back());
   }
+  watch_gpus(options.nvml);
   if (options.fabric) {
     auto made = FabricLane::make(*options.fabric);
     if (!made.ok()) return made.error();
@@ -97,6 +108,24 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   return {};
 }
 
+/// Without the driver's library they compute all the same; only what they are like is not known.
+void WorkerNode::Impl::watch_gpus(const std::string& nvml) {
+  std::vector<GpuWatch::Gpu> gpus;
+  for (const auto& device : devices)
+    if (const std::string& bus_id = device->options().bus_id; !bus_id.empty())
+      gpus.push_back({bus_id,
+                      [d = device.get()](const DeviceHealth& health) { d->set_health(health); },
+                      [d = device.get()](const std::string& why) { d->fail(why); }});
+  if (gpus.empty()) return;
+  auto library = Nvml::open(nvml);
+  if (!library.ok()) {
+    logger().warn("temperature and memory errors of GPUs are not watched: {}",
+                  library.error().message);
+    return;
+  }
+  gpu_watch = std::make_unique<GpuWatch>(std::move(*library), std::move(gpus));
+}
+
 void WorkerNode::Impl::on_exit(const WorkerExit& exit) {
   std::lock_guard lock(mutex);
   if (!ended) ended = Exit{exit.code, exit.reason};
@@ -104,6 +133,7 @@ void WorkerNode::Impl::on_exit(const WorkerExit& exit) {
 }
 
 WorkerNode::Impl::~Impl() {
+  gpu_watch.reset();
   // No step is waited for: nobody wants its result any more.
   for (const auto& device : devices) device->interrupt();
   // The actors first: what the link or the lane still has to say is then dropped. The agent before

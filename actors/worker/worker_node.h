@@ -10,6 +10,7 @@
 #include "actors/control/head_link.h"
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
+#include "kernels/accelerator.h"
 #include "runtime/clock.h"
 #include "runtime/ids.h"
 #include "runtime/numerics.h"
@@ -24,12 +25,15 @@ struct WorkerOptions {
   std::vector<Device::Options> devices;
   /// For tests of what finds it: kernels whose answers become wrong.
   std::optional<Breakage> breakage;
+  /// The same for what an accelerator does not get over.
+  kernels::InjectedFailure injected = {};
   /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
   /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
   std::function<void(NodeId, Incarnation)> on_life = {};
+  std::string nvml = "libnvidia-ml.so.1";  ///< what knows how GPUs are
   /// For tests: a step with this token crashes the process.
   std::optional<TokenId> crash_token = {};
 };

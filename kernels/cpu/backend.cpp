@@ -18,6 +18,7 @@ const Backend& cpu_backend() {
   static constexpr Backend kBackend = {
       .name = "cpu",
       .attention = cpu::attention,
+      .bad_rows = cpu::bad_rows,
       .combine = cpu::combine,
       .copy = cpu::copy,
       .embedding = cpu::embedding,

@@ -6,6 +6,7 @@
 namespace troupe::kernels::cpu {
 
 decltype(kernels::attention) attention;
+decltype(kernels::bad_rows) bad_rows;
 decltype(kernels::combine) combine;
 decltype(kernels::copy) copy;
 decltype(kernels::embedding) embedding;

@@ -138,7 +138,8 @@ Result<WeightPacker> WeightPacker::begin(Numerics numerics, const StoredMatrix& 
   packer.stored_ = stored;
   packer.weight_ = WeightLayout::plan(numerics, stored, options, groups);
   try {
-    packer.weight_.data_ = Buffer::in_huge_pages(WeightLayout::bytes_of(packer.weight_));
+    packer.weight_.bytes_ = WeightLayout::bytes_of(packer.weight_);
+    packer.weight_.data_ = Buffer::in_huge_pages(packer.weight_.bytes_);
   } catch (const std::bad_alloc&) {
     return resource_exhausted("There is no memory for a weight of shape " +
                               shape(stored.n, stored.k) + "; give the worker less to hold.");
@@ -165,6 +166,23 @@ void decode_rows(Numerics numerics, const StoredMatrix& stored, const std::byte*
       for (std::int64_t j = 0; j < part; ++j) to[k + j] = to_bf16(values[j]).bits;
     }
   }
+}
+
+Weight Weight::placed(std::shared_ptr<const std::byte> there) const {
+  Weight w;
+  w.there_ = std::move(there);
+  w.bytes_ = bytes_;
+  w.groups_ = groups_;
+  w.n_ = n_;
+  w.k_ = k_;
+  w.options_ = options_;
+  w.numerics_ = numerics_;
+  w.codes_ = codes_;
+  w.scale_dtype_ = scale_dtype_;
+  w.scale_n_ = scale_n_;
+  w.scale_k_ = scale_k_;
+  w.zeros_ = zeros_;
+  return w;
 }
 
 const float* vector_of(const Weight& weight) {

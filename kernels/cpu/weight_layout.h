@@ -50,7 +50,7 @@ struct WeightLayout {
   static WeightLayout of(const Weight& weight);
   static const std::byte* panel(const Weight& w, const WeightLayout& layout, std::int64_t group,
                                 std::int64_t panel) {
-    return w.data_.data() + (group * layout.panels + panel) * layout.panel_bytes;
+    return w.at() + (group * layout.panels + panel) * layout.panel_bytes;
   }
   static Numerics numerics(const Weight& w) { return w.numerics_; }
   static const PackOptions& options(const Weight& w) { return w.options_; }
@@ -59,7 +59,7 @@ struct WeightLayout {
   static DType row_dtype(const Weight& w) {
     return w.codes_ == Codes::kF32 ? DType::kF32 : DType::kBf16;
   }
-  static const std::byte* row_data(const Weight& w) { return w.data_.data(); }
+  static const std::byte* row_data(const Weight& w) { return w.at(); }
 
   /// What is held of a matrix: all of a Weight but its memory.
   static Weight plan(Numerics numerics, const StoredMatrix& stored, const PackOptions& options,

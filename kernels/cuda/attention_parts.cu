@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention_parts.h"
 
 #include <cassert>
+#include <vector>
 
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
@@ -87,13 +88,14 @@ void compute(ComputeParts* parts, Stream& stream, const AttentionCall& call, Att
     units[i].piece = work.piece_count;
     work.piece_count += units[i].pieces;
   }
-  auto* pieces = stream.scratch().take<AttentionPiece>(static_cast<std::size_t>(work.piece_count));
-  work.units = units;
+  const Told<AttentionPiece> told(stream, work.piece_count);
+  AttentionPiece* pieces = told.host();
+  work.units = staged(stream, units, count);
   work.unit_count = count;
-  work.pieces = pieces;
   for (std::int64_t i = 0; i < count; ++i)
     for (std::int32_t p = 0; p < units[i].pieces; ++p)
       *pieces++ = {i, (units[i].from / kPart + p) * kPart};
+  work.pieces = told.send();
   work.partials = AttentionPartials::room(stream, work.piece_count, queries, call.out.dim);
   parts(stream, call, work);
   each_number(stream, count, queries * call.out.dim, JoinPieces{call, work});
@@ -129,17 +131,17 @@ void attention_by(ComputeParts* parts, std::int64_t queries, Stream& stream,
   const Units all(call, where, queries);
   std::int64_t count = 0;
   all.each([&](const AttentionUnit&) { ++count; });
-  auto* units = stream.scratch().take<AttentionUnit>(static_cast<std::size_t>(count));
-  std::int64_t next = 0;
-  all.each([&](const AttentionUnit& u) { units[next++] = u; });
+  std::vector<AttentionUnit> units;
+  units.reserve(static_cast<std::size_t>(count));
+  all.each([&](const AttentionUnit& u) { units.push_back(u); });
   const auto waiting = [&](const AttentionUnit& u) {
     return static_cast<std::size_t>(u.pieces * queries * (out.dim + 2)) * sizeof(float);
   };
   for (std::int64_t first = 0, last = 0; first < count; first = last) {
-    std::size_t bytes = waiting(units[first]);
+    std::size_t bytes = waiting(units[static_cast<std::size_t>(first)]);
     for (last = first + 1; last < count; ++last)
-      if ((bytes += waiting(units[last])) > cpu::kWaitingBytes) break;
-    compute(parts, stream, call, units + first, last - first, queries);
+      if ((bytes += waiting(units[static_cast<std::size_t>(last)])) > cpu::kWaitingBytes) break;
+    compute(parts, stream, call, units.data() + first, last - first, queries);
   }
 }
 

@@ -7,8 +7,9 @@
 ///     static constexpr bool kMeets;               its threads wait for each other, or share memory
 ///     DEVICE void operator()(Cta& cta) const;     what one thread does
 ///
-/// and launch(stream, grid, kernel) runs it and returns when it has ended. The same source is
-/// compiled by nvcc, in the namespace `cuda`, and for the host, in `cuda_twin`.
+/// and launch(stream, grid, kernel) puts it into the stream's queue; without an accelerator it has
+/// ended when that returns. The same source is compiled by nvcc, in the namespace `cuda`, and for
+/// the host, in `cuda_twin`.
 #ifdef __CUDACC__
 #include "kernels/cuda/gpu.h"
 #define TROUPE_CUDA_SPACE cuda
@@ -23,13 +24,38 @@
 
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
-/// A copy of a small array for a launch, in the stream's scratch. Scratch is memory that both sides
-/// reach, and no launch runs when this is called.
+/// An array that the host fills for a launch. It is sent before the next launch, and not touched
+/// after that; where the device has it is the stream's scratch.
+template <class T>
+class Told {
+ public:
+  Told(Stream& stream, std::int64_t count)
+      : stream_(stream),
+        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
+        there_(stream.scratch().take<T>(static_cast<std::size_t>(count))),
+        here_(stream.accelerator() == nullptr
+                  ? there_
+                  : reinterpret_cast<T*>(stream.accelerator()->stage(bytes_))) {}
+
+  T* host() const { return here_; }
+  const T* send() const {
+    if (here_ != there_)
+      stream_.accelerator()->send(there_, reinterpret_cast<const std::byte*>(here_), bytes_);
+    return there_;
+  }
+
+ private:
+  Stream& stream_;
+  const std::size_t bytes_;
+  T *there_, *here_;
+};
+
+/// A copy of a small array for a launch.
 template <class T>
 const T* staged(Stream& stream, const T* from, std::int64_t count) {
-  T* to = stream.scratch().take<T>(static_cast<std::size_t>(count));
-  std::copy_n(from, count, to);
-  return to;
+  const Told<T> told(stream, count);
+  std::copy_n(from, count, told.host());
+  return told.send();
 }
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -129,10 +129,8 @@ struct FastProduct {
 
 template <class CodesOf>
 void multiply_by(Stream& stream, const Products& p) {
-  std::int32_t most = 0;
-  for (std::int64_t i = 0; i < p.count; ++i) most = std::max(most, p.items[i].rows);
   const Grid grid = {p.layout.panels, p.count};
-  const auto sums = std::bit_ceil(static_cast<unsigned>(most * p.terms));
+  const auto sums = std::bit_ceil(static_cast<unsigned>(p.rows_max * p.terms));
   if (sums <= 1) return launch(stream, grid, FastProduct<CodesOf, 1>{p});
   if (sums <= 4) return launch(stream, grid, FastProduct<CodesOf, 4>{p});
   launch(stream, grid, FastProduct<CodesOf, kProductRows>{p});

@@ -71,8 +71,8 @@ class MlpPass {
     p.low_bytes = x.low_bytes;
     const std::int64_t at_once = kProductRows / p.terms;
     for (const ExpertCall& c : calls_) p.count += matrices * ceil_div(c.count, at_once);
-    auto* items = stream_.scratch().take<ProductItem>(static_cast<std::size_t>(p.count));
-    p.items = items;
+    const Told<ProductItem> told(stream_, p.count);
+    ProductItem* items = told.host();
     for (const ExpertCall& c : calls_)
       for (std::int64_t i = 0; i < c.count; i += at_once)
         for (int matrix = 0; matrix < matrices; ++matrix) {
@@ -80,8 +80,10 @@ class MlpPass {
           item.x = x.data + (c.first + i) * x.row_bytes;
           item.rows = static_cast<std::int32_t>(std::min<std::int64_t>(at_once, c.count - i));
           put(c, c.first + i, matrix, item);
+          p.rows_max = std::max(p.rows_max, item.rows);
           *items++ = item;
         }
+    p.items = told.send();
     multiply_(stream_, p);
   }
 

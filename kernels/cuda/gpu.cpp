@@ -5,13 +5,15 @@
 #include <new>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/gpu_accelerator.h"
 #include "runtime/log.h"
 
 namespace troupe::kernels {
 namespace cuda {
 
 Backend backend(bool plain, std::string_view name);  // table.cu
-void check(cudaError_t status, const char* what);    // for gpu.h
+cudaStream_t queue_of(const Stream& stream);         // for gpu.h
+void launched(const Stream& stream);
 
 namespace {
 
@@ -28,13 +30,27 @@ bool reaches_host() {
          value != 0;
 }
 
-}  // namespace
-
-void check(cudaError_t status, const char* what) {
+void must(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   logger().critical("the GPU: {}: {}; restart the worker, and look at the driver's log (dmesg)",
                     what, cudaGetErrorString(status));
   std::abort();
+}
+
+GpuAccelerator* gpu_of(const Stream& stream) {
+  return static_cast<GpuAccelerator*>(stream.accelerator());
+}
+
+}  // namespace
+
+cudaStream_t queue_of(const Stream& stream) {
+  return gpu_of(stream) != nullptr ? gpu_of(stream)->queue() : nullptr;
+}
+
+void launched(const Stream& stream) {
+  if (gpu_of(stream) != nullptr) return gpu_of(stream)->launched(cudaGetLastError());
+  must(cudaGetLastError(), "a kernel did not start");
+  must(cudaDeviceSynchronize(), "a kernel failed");
 }
 
 }  // namespace cuda
@@ -46,6 +62,7 @@ const Backend* cuda_backend() {
     Backend b = cuda::backend(false, "cuda");
     b.memory = cuda::managed_memory;
     b.reaches_host = cuda::reaches_host();
+    b.accelerator = cuda::GpuAccelerator::open;
     return b;
   }();
   return &kBackend;

@@ -62,20 +62,21 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1) run(const __grid_constant
   kernel(cta);
 }
 
-/// Ends the process if a call failed: what is computed after that means nothing.
-void check(cudaError_t status, const char* what);
+/// Where a stream's kernels go: the queue of its accelerator, or the default one.
+cudaStream_t queue_of(const Stream& stream);
+/// After a launch: without an accelerator it waits, and ends the process if something failed, since
+/// what is computed after that means nothing.
+void launched(const Stream& stream);
 
 template <class Kernel>
-void launch(Stream&, Grid grid, const Kernel& kernel) {
+void launch(Stream& stream, Grid grid, const Kernel& kernel) {
   static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
   static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;
-  run<Kernel>
-      <<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)), Kernel::kThreads>>>(
-          kernel);
-  check(cudaGetLastError(), "a kernel did not start");
-  check(cudaDeviceSynchronize(), "a kernel failed");
+  run<Kernel><<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
+                Kernel::kThreads, 0, queue_of(stream)>>>(kernel);
+  launched(stream);
 }
 
 }  // namespace troupe::kernels::cuda

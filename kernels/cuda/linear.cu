@@ -28,8 +28,8 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
   p.terms = terms_of(weight, layout);
   const std::int64_t at_once = kProductRows / p.terms;
   p.count = layout.groups * ceil_div(x.rows, at_once);
-  auto* items = stream.scratch().take<ProductItem>(static_cast<std::size_t>(p.count));
-  p.items = items;
+  const Told<ProductItem> told(stream, p.count);
+  ProductItem* items = told.host();
   for (std::int64_t group = 0; group < layout.groups; ++group)
     for (std::int64_t row = 0; row < x.rows; row += at_once) {
       ProductItem item;
@@ -38,8 +38,10 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
       item.bias = bias;
       item.y = static_cast<std::byte*>(y.data) + group * y.head_stride * 4 + row * p.y_bytes;
       item.rows = static_cast<std::int32_t>(std::min(at_once, x.rows - row));
+      p.rows_max = std::max(p.rows_max, item.rows);
       *items++ = item;
     }
+  p.items = told.send();
   multiply(stream, p);
 }
 

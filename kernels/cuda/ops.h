@@ -7,6 +7,7 @@
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
 decltype(kernels::attention) attention;
+decltype(kernels::bad_rows) bad_rows;
 decltype(kernels::combine) combine;
 decltype(kernels::copy) copy;
 decltype(kernels::embedding) embedding;

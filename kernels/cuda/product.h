@@ -19,8 +19,9 @@ struct ProductItem {
 /// Products with matrices of one layout.
 struct Products {
   WeightLayout layout;
-  const ProductItem* items = nullptr;
+  const ProductItem* items = nullptr;  ///< the device's
   std::int64_t count = 0;
+  std::int32_t rows_max = 0;                ///< of an item
   std::int64_t x_bytes = 0, low_bytes = 0;  ///< from a row to the next, and to its lower part
   std::int64_t y_bytes = 0;                 ///< from a row to the next
   bool y_bf16 = false;

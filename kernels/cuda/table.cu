@@ -6,6 +6,7 @@ Backend backend(bool plain, std::string_view name) {
   return {
       .name = name,
       .attention = plain ? plain_attention : attention,
+      .bad_rows = bad_rows,
       .combine = combine,
       .copy = copy,
       .embedding = embedding,

@@ -22,6 +22,9 @@ class ExpertForward final : public ExpertArithmetic {
 
   std::size_t run(const ExpertSet& experts, const ExpertPairs& pairs) override;
 
+  /// What it computes with, for who brings rows and fetches outputs.
+  kernels::Stream& stream() { return stream_; }
+
   /// Held for temporaries.
   std::size_t scratch_bytes() { return stream_.scratch().bytes(); }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
 
+#include "kernels/copy.h"
 #include "kernels/embedding.h"
 #include "kernels/gated_mlp.h"
 #include "kernels/residual.h"
@@ -16,9 +16,15 @@
 #include "model/forward/rank_cuts.h"
 #include "model/forward/rank_experts.h"
 #include "model/rope_table.h"
-#include "runtime/xxh3.h"
 
 namespace troupe {
+namespace {
+
+std::size_t hidden_bytes(const Step& step) {
+  return static_cast<std::size_t>(step.rows * step.width) * sizeof(float);
+}
+
+}  // namespace
 
 struct Forward::Impl {
   Impl(const ModelSpec& m, std::shared_ptr<const ShardWeights> w, KvCache& kv,
@@ -30,7 +36,10 @@ struct Forward::Impl {
         positions(static_cast<std::int32_t>(std::min<std::int64_t>(
             spec.positions_max, std::int64_t{kv.num_blocks()} * kv.block_size()))),
         rope(spec.rope, positions),
-        rope_table(rope.table()),
+        cos(stream.place(std::as_bytes(std::span(rope.cos())))),
+        sin(stream.place(std::as_bytes(std::span(rope.sin())))),
+        rope_table{reinterpret_cast<const float*>(cos.get()),
+                   reinterpret_cast<const float*>(sin.get()), positions, spec.rope.dim / 2},
         ranks(spec),
         rank_experts(spec, ranks) {
     if (last_stage()) head.emplace(spec, *weights, cache, options.pool->threads());
@@ -73,8 +82,9 @@ struct Forward::Impl {
     step.at = at;
     return Next::kRanks;
   }
-  void note_canary(Step& step) const;
-  void look_for_trouble(Step& step) { step.trouble.look(*stream.pool(), step.hidden, step.layer); }
+  void tell_missing(Step& step, ForwardListener& listener);
+  void note_canary(Step& step);
+  void look_for_trouble(Step& step) { step.trouble.look(stream, step.hidden, step.layer); }
 
   const ModelSpec& spec;
   const std::shared_ptr<const ShardWeights> weights;
@@ -82,11 +92,13 @@ struct Forward::Impl {
   kernels::Stream stream;
   const std::int32_t positions;  // that a sequence may have
   const RopeTables rope;
+  const std::shared_ptr<const std::byte> cos, sin;  // where ops reach them
   const kernels::RopeTable rope_table;
   RankCuts ranks;
   RankExperts rank_experts;
   std::shared_ptr<const ExpertRanks> expert_ranks;  // may be null
   std::optional<OutputHead> head;                   // on the last stage
+  std::vector<float> logits_of_ranks;               // [rows, vocab], put together
 };
 
 Forward::Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache& cache,
@@ -107,6 +119,14 @@ Status Forward::begin(Step& step, const StepPlanBody& plan, const float* hidden)
     step.at = Step::At::kIdle;
     return resource_exhausted("a step ran out of memory; lower --max-num-batched-tokens");
   }
+}
+
+void Forward::answer(Step& step, const MissingExpert& of, std::span<const std::byte> output) {
+  impl_->stream.write(step.expert_output(of.row, of.slot), output.data(), output.size());
+}
+
+void Forward::read_hidden(const Step& step, void* to) {
+  impl_->stream.read(to, step.hidden.data, hidden_bytes(step));
 }
 
 Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& listener) {
@@ -137,12 +157,12 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
     case At::kTokens:
       return embed(step);
     case At::kEmbedded:
-      ranks.take_embedded(step, step.hidden);
+      ranks.take_embedded(stream, step, step.hidden);
       end_embedding(step);
       return Next::kGoesOn;
     case At::kLayer:
       if (step.layer <= weights->last) return attend(run_of(step));
-      if (head) head->begin(step);
+      if (head) head->begin(stream, step);
       step.at = head ? At::kHead : At::kDone;
       return Next::kGoesOn;
     case At::kAttended: {
@@ -152,7 +172,7 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
                      At::kAttendedRows);
     }
     case At::kAttendedRows:
-      ranks.take_rows(step, step.hidden);
+      ranks.take_rows(stream, step, step.hidden);
       step.at = At::kFeedForward;
       return Next::kGoesOn;
     case At::kFeedForward:
@@ -162,7 +182,7 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return add_sum(step, run_of(step).spec.inner_ways, nullptr, At::kGathered);
     case At::kExperts:
       if (!ranks.alone()) {
-        rank_experts.send(step, run_of(step).spec);
+        rank_experts.send(stream, step, run_of(step).spec);
         return to_ranks(step, At::kOutputs);
       }
       gather(run_of(step), step.hidden, 0);
@@ -173,7 +193,7 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
     case At::kAnswers:
       return step.late.empty() ? add_up_own(run_of(step)) : ask_late(step, listener);
     case At::kGathered:
-      ranks.take_rows(step, step.hidden);
+      ranks.take_rows(stream, step, step.hidden);
       step.at = At::kEndOfLayer;
       return Next::kGoesOn;
     case At::kEndOfLayer:
@@ -186,10 +206,9 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return logits(step);
     case At::kLogits:
       if (ranks.leads()) {
-        kernels::Stream::Scope scope(stream);
-        const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);  // [rows, vocab]
-        ranks.take_logits(step, all);
-        head->read(stream, step, all);
+        logits_of_ranks.resize(static_cast<std::size_t>(step.logit_rows * spec.vocab));
+        ranks.take_logits(step, logits_of_ranks.data());
+        head->read(*stream.pool(), step, logits_of_ranks.data());
       }
       step.wanted_done += static_cast<std::size_t>(step.logit_rows);
       step.at = At::kHead;
@@ -214,9 +233,9 @@ Forward::Impl::Next Forward::Impl::embed(Step& step) {
   for (const TokenId token : step.tokens)
     if (ranks.has_token(token)) step.part_tokens.push_back(token - ranks.first_token());
   const auto rows = static_cast<std::int64_t>(step.part_tokens.size());
-  const kernels::Tensor out = ranks.outgoing(step, rows, step.width);
+  const kernels::Tensor out = ranks.outgoing(stream, step, rows, step.width);
   if (rows > 0) kernels::embedding(stream, weights->embedding, step.part_tokens.data(), out);
-  ranks.send_embedded(step);
+  ranks.send_embedded(stream, step);
   return to_ranks(step, Step::At::kEmbedded);
 }
 
@@ -230,7 +249,8 @@ void Forward::Impl::end_embedding(Step& step) {
 Forward::Impl::Next Forward::Impl::attend(const LayerRun& run) {
   Step& step = run.step;
   const bool whole = run.spec.attention.ways == 1;
-  const kernels::Tensor out = whole ? step.branch : ranks.outgoing(step, step.rows, step.width);
+  const kernels::Tensor out =
+      whole ? step.branch : ranks.outgoing(stream, step, step.rows, step.width);
   kernels::rms_norm(stream, step.hidden, run.weight(WeightRole::kInputNorm), spec.norm_eps,
                     step.normed);
   if (run.spec.attention.kind == AttentionKind::kMla)
@@ -242,7 +262,7 @@ Forward::Impl::Next Forward::Impl::attend(const LayerRun& run) {
     step.at = Step::At::kFeedForward;
     return Next::kGoesOn;
   }
-  ranks.send_sum(step, run.spec.attention.ways, ranks.scatters(step.rows));
+  ranks.send_sum(stream, step, run.spec.attention.ways, ranks.scatters(step.rows));
   return to_ranks(step, Step::At::kAttended);
 }
 
@@ -262,11 +282,9 @@ Forward::Impl::Next Forward::Impl::add_sum(Step& step, std::uint32_t ways, const
 /// All ranks get this rank's rows of h.
 Forward::Impl::Next Forward::Impl::tell_rows(Step& step, Step::At heard) {
   const kernels::Tensor own = step.hidden.part(step.own_first, step.own_rows);
-  const kernels::Tensor out = ranks.outgoing(step, step.own_rows, step.width);
-  if (step.own_rows > 0)
-    std::memcpy(out.data, own.data,
-                static_cast<std::size_t>(step.own_rows * step.width) * sizeof(float));
-  ranks.send_rows(step);
+  const kernels::Tensor out = ranks.outgoing(stream, step, step.own_rows, step.width);
+  if (step.own_rows > 0) kernels::copy(stream, own, out);
+  ranks.send_rows(stream, step);
   return to_ranks(step, heard);
 }
 
@@ -281,9 +299,9 @@ Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const Exper
     return shared_experts(run);
   }
   if (run.spec.inner_ways > 1) {
-    const kernels::Tensor out = ranks.outgoing(step, step.rows, step.width);
+    const kernels::Tensor out = ranks.outgoing(stream, step, step.rows, step.width);
     kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
-    ranks.send_sum(step, run.spec.inner_ways, ranks.scatters(step.rows));
+    ranks.send_sum(stream, step, run.spec.inner_ways, ranks.scatters(step.rows));
     return to_ranks(step, Step::At::kMlp);
   }
   kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, step.branch);
@@ -295,7 +313,8 @@ Forward::Impl::Next Forward::Impl::feed_forward(const LayerRun& run, const Exper
 /// Before the routed ones, whose questions travel meanwhile.
 Forward::Impl::Next Forward::Impl::shared_experts(const LayerRun& run) {
   Step& step = run.step;
-  const kernels::Tensor out = ranks.alone() ? step.branch : rank_experts.outgoing(step, run.spec);
+  const kernels::Tensor out =
+      ranks.alone() ? step.branch : rank_experts.outgoing(stream, step, run.spec);
   if (run.spec.inner > 0) kernels::gated_mlp(stream, run.weights.mlp, spec.act, step.normed, out);
   step.at = Step::At::kExperts;
   return ranks.alone() || step.any_here() ? Next::kExperts : Next::kGoesOn;
@@ -305,7 +324,7 @@ Forward::Impl::Next Forward::Impl::shared_experts(const LayerRun& run) {
 Forward::Impl::Next Forward::Impl::take_outputs(const LayerRun& run, ForwardListener& listener) {
   using Found = RankExperts::Found;
   Step& step = run.step;
-  const Found found = rank_experts.take(step, run.spec);
+  const Found found = rank_experts.take(stream, step, run.spec);
   if (found == Found::kCorrupt) return Next::kCorrupt;
   const bool all = found == Found::kAll;
   if (run.spec.inner_ways > 1)
@@ -325,7 +344,7 @@ Forward::Impl::Next Forward::Impl::take_outputs(const LayerRun& run, ForwardList
 /// What another rank was expected to compute and did not.
 Forward::Impl::Next Forward::Impl::ask_late(Step& step, ForwardListener& listener) {
   step.missing = std::exchange(step.late, {});
-  listener.on_missing(step);
+  tell_missing(step, listener);
   step.at = Step::At::kAnswers;
   return Next::kAnswers;
 }
@@ -352,12 +371,12 @@ Forward::Impl::Next Forward::Impl::logits(Step& step) {
     kernels::Stream::Scope scope(stream);
     const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);  // [rows, vocab]
     head->compute(stream, step, all);
-    head->read(stream, step, all);
+    head->read(*stream.pool(), step, stream.read<float>(all));
     step.wanted_done += static_cast<std::size_t>(step.logit_rows);
     return Next::kGoesOn;
   }
-  head->compute(stream, step, ranks.outgoing(step, step.logit_rows, ranks.own_tokens()));
-  ranks.send_logits(step);
+  head->compute(stream, step, ranks.outgoing(stream, step, step.logit_rows, ranks.own_tokens()));
+  ranks.send_logits(stream, step);
   return to_ranks(step, Step::At::kLogits);
 }
 
@@ -378,7 +397,13 @@ void Forward::Impl::choose_experts(const LayerRun& run, const ExpertSet& set,
         step.missing.push_back({static_cast<std::int32_t>(i / top_k),
                                 static_cast<std::int32_t>(i % top_k), step.expert_ids[i]});
   }
-  if (!step.missing.empty()) listener.on_missing(step);
+  if (!step.missing.empty()) tell_missing(step, listener);
+}
+
+void Forward::Impl::tell_missing(Step& step, ForwardListener& listener) {
+  step.wire_host = stream.read<std::byte>(step.wire);
+  listener.on_missing(step);
+  step.wire_host = nullptr;
 }
 
 // --- Beginning --------------------------------------------------------------------------------
@@ -394,10 +419,8 @@ Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const float* h
   step.plan = &plan;
   list_rows(step);
   make_room(step);
-  if (hidden)
-    std::memcpy(step.hidden.data, hidden,
-                static_cast<std::size_t>(step.rows * step.width) * sizeof(float));
-  step.trouble.begin(static_cast<std::size_t>(step.rows));
+  if (hidden) stream.write(step.hidden.data, hidden, hidden_bytes(step));
+  step.trouble.begin(stream, static_cast<std::size_t>(step.rows));
   step.exchange.index = 0;
   step.layer = weights->first;
   step.at = Step::At::kTokens;
@@ -438,10 +461,10 @@ void Forward::Impl::list_rows(Step& step) {
 
 void Forward::Impl::make_room(Step& step) {
   const auto rows = static_cast<std::size_t>(step.rows);
-  const auto numbers = rows * static_cast<std::size_t>(step.width);
   const auto pairs = rows * static_cast<std::size_t>(step.top_k);
-  const auto room = [&](Grown<float>& buffer) {
-    return kernels::host_tensor(buffer.at_least(numbers), DType::kF32, step.rows, step.width);
+  const auto room = [&](kernels::Stream::Room& of) {
+    return stream.device_tensor(of.at_least(stream, hidden_bytes(step)), DType::kF32, step.rows,
+                                step.width);
   };
   step.hidden = room(step.hidden_room);
   step.normed = room(step.normed_room);
@@ -452,31 +475,19 @@ void Forward::Impl::make_room(Step& step) {
   step.pair_rows.resize(pairs);
   step.pair_outputs.resize(pairs);
   if (pairs == 0) return;
-  step.wire = kernels::host_tensor(step.wire_room.at_least(rows * step.wire_row_bytes),
+  step.wire = stream.device_tensor(step.wire_room.at_least(stream, rows * step.wire_row_bytes),
                                    wire_type(stream.numerics()), step.rows, step.width);
   const std::size_t own_pairs = pairs / rows * static_cast<std::size_t>(step.own_rows);
-  std::byte* outputs = step.outputs_room.at_least(own_pairs * step.wire_row_bytes);
+  std::byte* outputs = step.outputs_room.at_least(stream, own_pairs * step.wire_row_bytes);
   for (std::size_t i = 0; i < pairs; ++i) {
-    step.pair_rows[i] =
-        step.wire_row(static_cast<std::int32_t>(i) / static_cast<std::int32_t>(step.top_k));
+    step.pair_rows[i] = step.wire_row_there(static_cast<std::int64_t>(i) / step.top_k);
     if (ranks.alone()) step.pair_outputs[i] = outputs + i * step.wire_row_bytes;
   }
 }
 
 /// What the canary's rows have become at a boundary of the layer.
-void Forward::Impl::note_canary(Step& step) const {
-  if (!step.canary) return;
-  const auto* hidden = static_cast<const float*>(step.hidden.data);
-  const auto width = static_cast<std::size_t>(step.width);
-  std::uint64_t sum = 0;
-  std::size_t row = 0;
-  for (const StepSequence& sequence : step.plan->sequences) {
-    for (std::size_t i = 0; i < sequence.tokens.size() && sequence.canary; ++i)
-      sum += xxh3_64(hidden + (row + i) * width, width * sizeof(float),
-                     static_cast<std::uint64_t>(step.positions[row + i]));
-    row += sequence.tokens.size();
-  }
-  step.digests.push_back(sum);
+void Forward::Impl::note_canary(Step& step) {
+  if (step.canary) step.digests.push_back(canary_digest(step, stream.read<float>(step.hidden)));
 }
 
 }  // namespace troupe

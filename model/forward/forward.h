@@ -61,6 +61,11 @@ class Forward {
   /// done.
   Status begin(Step& step, const StepPlanBody& plan, const float* hidden);
 
+  /// At a cut: the output of an expert that was asked for elsewhere.
+  void answer(Step& step, const MissingExpert& of, std::span<const std::byte> output);
+  /// When it is done: the residual stream, [rows, width] float32, for the next stage.
+  void read_hidden(const Step& step, void* to);
+
   /// Computes until the next cut. `experts` are those at hand.
   Cut advance(Step& step, const ExpertSet& experts, ForwardListener& listener);
 

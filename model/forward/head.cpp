@@ -1,8 +1,8 @@
 #include "model/forward/head.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "kernels/copy.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 
@@ -14,8 +14,9 @@ OutputHead::OutputHead(const ModelSpec& spec, const ShardWeights& weights, const
   for (int i = 0; i < threads && spec.rank.rank == 0; ++i) samplers_.emplace_back(spec.vocab);
 }
 
-void OutputHead::begin(Step& step) const {
+void OutputHead::begin(kernels::Stream& stream, Step& step) const {
   const StepPlanBody& plan = *step.plan;
+  step.trouble.read(stream);
   const RowTrouble& trouble = step.trouble;
   std::vector<SequenceResult>& results = step.results;
   step.wanted.clear();
@@ -49,23 +50,25 @@ void OutputHead::compute(kernels::Stream& stream, const Step& step,
                          const kernels::Tensor& logits) const {
   kernels::Stream::Scope scope(stream);
   const std::int64_t width = spec_.hidden;
-  const auto* hidden = static_cast<const float*>(step.hidden.data);
   const kernels::Tensor x = stream.alloc(step.logit_rows, width);  // [rows, hidden]
-  for (std::int64_t i = 0; i < step.logit_rows; ++i) {
-    const WantedRow& wanted = step.wanted[step.wanted_done + static_cast<std::size_t>(i)];
-    std::memcpy(static_cast<float*>(x.data) + i * width,
-                hidden + static_cast<std::int64_t>(wanted.input) * width,
-                static_cast<std::size_t>(width) * sizeof(float));
+  const WantedRow* wanted = step.wanted.data() + step.wanted_done;
+  for (std::int64_t i = 0, end = 0; i < step.logit_rows; i = end) {  // rows that lie together
+    const auto first = static_cast<std::int64_t>(wanted[i].input);
+    for (end = i + 1; end < step.logit_rows;) {
+      if (static_cast<std::int64_t>(wanted[end].input) != first + end - i) break;
+      ++end;
+    }
+    kernels::copy(stream, step.hidden.part(first, end - i), x.part(i, end - i));
   }
   kernels::rms_norm(stream, x, weights_.final_norm, spec_.norm_eps, x);
   kernels::linear(stream, weights_.head, kernels::prepare(stream, x, weights_.head), logits);
 }
 
-void OutputHead::read(kernels::Stream& stream, Step& step, const kernels::Tensor& logits) {
+void OutputHead::read(ThreadPool& pool, Step& step, const float* logits) {
   const auto rows = static_cast<std::size_t>(step.logit_rows);
-  stream.pool()->parallel_for(rows, [&](int thread, std::size_t i) {
+  pool.parallel_for(rows, [&](int thread, std::size_t i) {
     read_row(*step.plan, step.wanted[step.wanted_done + i],
-             static_cast<const float*>(logits.data) + static_cast<std::int64_t>(i) * spec_.vocab,
+             logits + static_cast<std::int64_t>(i) * spec_.vocab,
              samplers_[static_cast<std::size_t>(thread)], step.results);
   });
 }
@@ -79,7 +82,7 @@ void OutputHead::end(Step& step) const {
 
 void OutputHead::read_row(const StepPlanBody& plan, WantedRow& wanted, const float* logits,
                           Sampler& sampler, std::vector<SequenceResult>& results) const {
-  wanted.bad = !all_finite(logits, static_cast<std::size_t>(spec_.vocab));
+  wanted.bad = !kernels::all_finite(logits, static_cast<std::size_t>(spec_.vocab));
   if (wanted.bad) return;
   const auto& sequence = plan.sequences[wanted.sequence];
   auto& result = results[wanted.sequence];

@@ -27,14 +27,14 @@ class OutputHead {
 
   /// Which rows they are. Overwrites step.results with one entry a sequence; one in trouble has
   /// nothing but that.
-  void begin(Step& step) const;
+  void begin(kernels::Stream& stream, Step& step) const;
   bool more(const Step& step) const { return step.wanted_done < step.wanted.size(); }
   /// Decides how many come next: step.logit_rows.
   void choose_next(Step& step) const;
   /// Their logits, [logit_rows, tokens of the rank].
   void compute(kernels::Stream& stream, const Step& step, const kernels::Tensor& logits) const;
   /// What was asked of them; [logit_rows, vocab].
-  void read(kernels::Stream& stream, Step& step, const kernels::Tensor& logits);
+  void read(ThreadPool& pool, Step& step, const float* logits);
   void end(Step& step) const;
 
  private:

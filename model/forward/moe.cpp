@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "kernels/combine.h"
 #include "kernels/gated_mlp.h"
 #include "kernels/linear.h"
@@ -19,9 +21,16 @@ void route(const LayerRun& run) {
   const Tensor logits = stream.alloc(step.rows, gate.experts);  // [rows, experts]
   kernels::linear(stream, router, kernels::prepare(stream, step.normed, router), logits,
                   run.vector(WeightRole::kRouterBias));
+  const std::size_t ids_bytes = step.expert_ids.size() * sizeof(std::int32_t);
+  const std::size_t weights_bytes = step.expert_weights.size() * sizeof(float);
+  std::byte* const chosen = step.gate_room.at_least(stream, ids_bytes + weights_bytes);
   kernels::moe_gate(stream, gate, logits, run.vector(WeightRole::kRouterCorrection),
-                    step.expert_ids.data(), step.expert_weights.data());
+                    reinterpret_cast<std::int32_t*>(chosen),
+                    reinterpret_cast<float*>(chosen + ids_bytes));
   kernels::to_wire(stream, step.normed, step.wire);
+  const std::byte* const here = stream.read(chosen, ids_bytes + weights_bytes);
+  std::memcpy(step.expert_ids.data(), here, ids_bytes);
+  std::memcpy(step.expert_weights.data(), here + ids_bytes, weights_bytes);
 }
 
 void gather(const LayerRun& run, const Tensor& h, std::int64_t first) {

@@ -43,11 +43,13 @@ RankCuts::RankCuts(const ModelSpec& model)
         return layer.attention.ways == model.rank.size;
       })) {}
 
-kernels::Tensor RankCuts::outgoing(Step& step, std::int64_t rows, std::int64_t width) {
-  return kernels::host_tensor(room(step, bytes_of(rows, width)), DType::kF32, rows, width);
+kernels::Tensor RankCuts::outgoing(kernels::Stream& stream, Step& step, std::int64_t rows,
+                                   std::int64_t width) {
+  room(stream, step, bytes_of(rows, width));
+  return stream.device_tensor(step.own_at, DType::kF32, rows, width);
 }
 
-std::byte* RankCuts::room(Step& step, std::size_t bytes) {
+void RankCuts::room(kernels::Stream& stream, Step& step, std::size_t bytes) {
   step.exchange.own.reset();
   auto room = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& buffer) {
     return buffer.use_count() == 1 && buffer->size() >= bytes;
@@ -59,7 +61,13 @@ std::byte* RankCuts::room(Step& step, std::size_t bytes) {
     room = std::prev(buffers_.end());
   }
   step.exchange.own = *room;
-  return (*room)->data();
+  step.exchange.own_bytes = bytes;
+  step.own_at = stream.target((*room)->span().first(bytes), step.own_room);
+}
+
+void RankCuts::settle(kernels::Stream& stream, Step& step) const {
+  stream.settle(step.exchange.own->span().first(step.exchange.own_bytes), step.own_room);
+  clear(step);
 }
 
 void RankCuts::clear(Step& step) const {
@@ -68,6 +76,7 @@ void RankCuts::clear(Step& step) const {
   e.to.assign(model_.rank.size, {});
   e.from.assign(model_.rank.size, {});
   e.bytes.assign(model_.rank.size, 0);
+  step.rank_rooms.resize(model_.rank.size);
 }
 
 std::uint32_t RankCuts::part(std::uint32_t rank, std::uint32_t ways) const {
@@ -93,8 +102,9 @@ bool RankCuts::scatters(std::int64_t rows) const {
   return model_.rank.size > 2 && bytes_of(rows, model_.hidden) >= limits::kScatterBytes;
 }
 
-void RankCuts::send_sum(Step& step, std::uint32_t ways, bool own_rows_only) const {
-  clear(step);
+void RankCuts::send_sum(kernels::Stream& stream, Step& step, std::uint32_t ways,
+                        bool own_rows_only) const {
+  settle(stream, step);
   RankExchange& e = step.exchange;
   const std::uint32_t self = model_.rank.rank;
   const auto rows_to = [&](std::uint32_t rank) {
@@ -109,20 +119,23 @@ void RankCuts::send_sum(Step& step, std::uint32_t ways, bool own_rows_only) cons
   }
 }
 
-void RankCuts::take_sum(kernels::Stream& stream, const Step& step, std::uint32_t ways,
-                        const float* bias, const kernels::Tensor& y, std::int64_t first_row) const {
+void RankCuts::take_sum(kernels::Stream& stream, Step& step, std::uint32_t ways, const float* bias,
+                        const kernels::Tensor& y, std::int64_t first_row) const {
   std::array<const float*, limits::kSumSlices> parts{};
-  for (std::uint32_t part = 0; part < ways; ++part)
+  for (std::uint32_t part = 0; part < ways; ++part) {
+    const std::uint32_t rank = speaker_of(part, model_.rank, ways);
     parts[part] = part == part_of(model_.rank, ways)
-                      ? own_numbers(step) + first_row * step.width
-                      : numbers(step.exchange.from[speaker_of(part, model_.rank, ways)]);
+                      ? reinterpret_cast<const float*>(step.own_at) + first_row * step.width
+                      : reinterpret_cast<const float*>(
+                            stream.reach(step.exchange.from[rank].bytes, step.rank_rooms[rank]));
+  }
   kernels::join(stream, std::span(parts).first(ways), bias, y);
 }
 
 // --- Rows ---------------------------------------------------------------------------------------
 
-void RankCuts::send_rows(Step& step) const {
-  clear(step);
+void RankCuts::send_rows(kernels::Stream& stream, Step& step) const {
+  settle(stream, step);
   RankExchange& e = step.exchange;
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (rank == model_.rank.rank) continue;
@@ -131,13 +144,13 @@ void RankCuts::send_rows(Step& step) const {
   }
 }
 
-void RankCuts::take_rows(const Step& step, const kernels::Tensor& all) const {
+void RankCuts::take_rows(kernels::Stream& stream, const Step& step,
+                         const kernels::Tensor& all) const {
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     const std::int64_t rows = own_rows(step.rows, rank);
-    if (rows == 0) continue;
-    std::memcpy(row_of(all, first_row(step.rows, rank)),
-                rank == model_.rank.rank ? own_numbers(step) : numbers(step.exchange.from[rank]),
-                bytes_of(rows, step.width));
+    if (rows > 0 && rank != model_.rank.rank)  // its own are there
+      stream.write(row_of(all, first_row(step.rows, rank)), numbers(step.exchange.from[rank]),
+                   bytes_of(rows, step.width));
   }
 }
 
@@ -149,8 +162,8 @@ std::int32_t RankCuts::first_token(std::uint32_t part) const {
   return static_cast<std::int32_t>(std::int64_t{model_.vocab} * part / model_.vocab_ways);
 }
 
-void RankCuts::send_embedded(Step& step) const {
-  clear(step);
+void RankCuts::send_embedded(kernels::Stream& stream, Step& step) const {
+  settle(stream, step);
   RankExchange& e = step.exchange;
   const std::uint32_t ways = model_.vocab_ways;
   const auto tokens_of = [&](std::uint32_t part) {
@@ -168,7 +181,8 @@ void RankCuts::send_embedded(Step& step) const {
   }
 }
 
-void RankCuts::take_embedded(const Step& step, const kernels::Tensor& all) const {
+void RankCuts::take_embedded(kernels::Stream& stream, const Step& step,
+                             const kernels::Tensor& all) const {
   std::array<const float*, limits::kSumSlices> next{};
   for (std::uint32_t part = 0; part < model_.vocab_ways; ++part)
     next[part] =
@@ -178,13 +192,13 @@ void RankCuts::take_embedded(const Step& step, const kernels::Tensor& all) const
   for (std::int64_t r = 0; r < step.rows; ++r) {
     std::uint32_t part = 0;
     while (step.tokens[static_cast<std::size_t>(r)] >= first_token(part + 1)) ++part;
-    std::memcpy(row_of(all, r), next[part], bytes_of(1, step.width));
+    stream.write(row_of(all, r), next[part], bytes_of(1, step.width));
     next[part] += step.width;
   }
 }
 
-void RankCuts::send_logits(Step& step) const {
-  clear(step);
+void RankCuts::send_logits(kernels::Stream& stream, Step& step) const {
+  settle(stream, step);
   RankExchange& e = step.exchange;
   const std::uint32_t ways = model_.vocab_ways;
   const std::int64_t rows = step.logit_rows;
@@ -206,15 +220,15 @@ void RankCuts::send_done(Step& step) const {
   if (!leads()) step.exchange.to[0] = word();
 }
 
-void RankCuts::take_logits(const Step& step, const kernels::Tensor& all) const {
+void RankCuts::take_logits(const Step& step, float* all) const {
   const std::uint32_t ways = model_.vocab_ways;
   for (std::uint32_t part = 0; part < ways; ++part) {
     const std::int64_t first = first_token(part), count = first_token(part + 1) - first;
     const float* from = part == 0
                             ? own_numbers(step)
                             : numbers(step.exchange.from[speaker_of(part, model_.rank, ways)]);
-    for (std::int64_t r = 0; r < all.rows; ++r)
-      std::memcpy(row_of(all, r) + first, from + r * count, bytes_of(1, count));
+    for (std::int64_t r = 0; r < step.logit_rows; ++r)
+      std::memcpy(all + r * model_.vocab + first, from + r * count, bytes_of(1, count));
   }
 }
 

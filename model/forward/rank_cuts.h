@@ -36,11 +36,13 @@ class RankCuts {
 
   /// Room for what this rank has to say next: [rows, width] float32. One of the calls below that
   /// send follows.
-  kernels::Tensor outgoing(Step& step, std::int64_t rows, std::int64_t width);
+  kernels::Tensor outgoing(kernels::Stream& stream, Step& step, std::int64_t rows,
+                           std::int64_t width);
 
-  /// The same in bytes; and a new exchange, in which nothing goes anywhere yet.
-  std::byte* room(Step& step, std::size_t bytes);
-  void clear(Step& step) const;
+  /// The same in bytes: Step::own_at, where ops have them. And, when they are written, a new
+  /// exchange, in which nothing goes anywhere yet.
+  void room(kernels::Stream& stream, Step& step, std::size_t bytes);
+  void settle(kernels::Stream& stream, Step& step) const;
 
   /// Whether a sum that all ranks need is made by each for its own rows, which it then sends to the
   /// others: two exchanges, but each rank receives twice the rows instead of once for every rank.
@@ -48,23 +50,23 @@ class RankCuts {
 
   /// What goes out is one of `ways` parts of a sum over all rows. All ranks get all parts, or those
   /// of their own rows.
-  void send_sum(Step& step, std::uint32_t ways, bool own_rows_only) const;
+  void send_sum(kernels::Stream& stream, Step& step, std::uint32_t ways, bool own_rows_only) const;
   /// y = what they add up to, plus the bias. `first_row`: of y, in what goes out.
-  void take_sum(kernels::Stream& stream, const Step& step, std::uint32_t ways, const float* bias,
+  void take_sum(kernels::Stream& stream, Step& step, std::uint32_t ways, const float* bias,
                 const kernels::Tensor& y, std::int64_t first_row = 0) const;
 
   /// What goes out are this rank's own rows, and all ranks get them.
-  void send_rows(Step& step) const;
-  void take_rows(const Step& step, const kernels::Tensor& all) const;
+  void send_rows(kernels::Stream& stream, Step& step) const;
+  void take_rows(kernels::Stream& stream, const Step& step, const kernels::Tensor& all) const;
 
   /// What goes out are the rows whose tokens are in this rank's part of the vocabulary, in order.
-  void send_embedded(Step& step) const;
-  void take_embedded(const Step& step, const kernels::Tensor& all) const;
+  void send_embedded(kernels::Stream& stream, Step& step) const;
+  void take_embedded(kernels::Stream& stream, const Step& step, const kernels::Tensor& all) const;
 
   /// What goes out is this rank's part of the logits. The leading rank gets all parts; the others
   /// hear from it, so that none is ahead.
-  void send_logits(Step& step) const;
-  void take_logits(const Step& step, const kernels::Tensor& all) const;
+  void send_logits(kernels::Stream& stream, Step& step) const;
+  void take_logits(const Step& step, float* all) const;  ///< [logit_rows, vocab]
 
   /// Where every attention is a sum over all ranks, none ends a step before another has stored its
   /// keys and values. Elsewhere the leading rank is told when the others are done.
@@ -83,6 +85,7 @@ class RankCuts {
   std::int32_t first_token(std::uint32_t part) const;
   std::uint32_t part(std::uint32_t rank, std::uint32_t ways) const;
   bool speaks(std::uint32_t rank, std::uint32_t ways) const;
+  void clear(Step& step) const;
   const float* own_numbers(const Step& step) const;
   static const float* numbers(const Payload& payload);
 

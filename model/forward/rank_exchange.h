@@ -14,11 +14,12 @@ namespace troupe {
 struct RankExchange {
   static constexpr std::size_t kAnyBytes = SIZE_MAX;  ///< some, which say themselves how many
 
-  std::uint32_t index = 0;            ///< of the step's exchanges: all ranks count alike
-  std::vector<Payload> to;            ///< empty: nothing goes there
-  std::vector<std::size_t> bytes;     ///< that come from there; 0: nothing comes
-  std::vector<Payload> from;          ///< what came, when the step goes on
-  std::shared_ptr<const Buffer> own;  ///< what this rank has of it
+  std::uint32_t index = 0;         ///< of the step's exchanges: all ranks count alike
+  std::vector<Payload> to;         ///< empty: nothing goes there
+  std::vector<std::size_t> bytes;  ///< that come from there; 0: nothing comes
+  std::vector<Payload> from;       ///< what came, when the step goes on
+  std::shared_ptr<Buffer> own;     ///< what this rank has of it, for others to read
+  std::size_t own_bytes = 0;       ///< of that
 };
 
 /// What goes to a rank at a cut for experts (RankExperts).

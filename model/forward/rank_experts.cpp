@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/copy.h"
 #include "kernels/join.h"
 #include "model/forward/rank_exchange.h"
 #include "model/spec/split_model.h"
@@ -95,44 +96,43 @@ const RankSection& RankExperts::section_for(const Step& step, std::uint32_t to) 
   return step.sections.size() == 1 ? step.sections[0] : step.sections[to];
 }
 
-kernels::Tensor RankExperts::outgoing(Step& step, const LayerSpec& layer) {
+kernels::Tensor RankExperts::outgoing(kernels::Stream& stream, Step& step, const LayerSpec& layer) {
   cut_sections(step, layer);
   const RankSection& last = step.sections.back();
-  std::byte* room = ranks_.room(step, last.at + last.bytes);
+  ranks_.room(stream, step, last.at + last.bytes);
   step.here_rows.clear();
   step.here_experts.clear();
   step.here_outputs.clear();
   for (const RankSection& section : step.sections) {
     const Layout layout = layout_of(step, layer, section.rows, section.pairs);
-    std::byte* const at = room + section.at;
+    std::byte* const at = step.own_at + section.at;
     const auto count = static_cast<std::uint32_t>(section.pairs);
-    std::memcpy(at, &count, sizeof count);
+    stream.write(at, &count, sizeof count);
     if (count > 0)
-      std::memcpy(at + Layout::kNumbersAt, step.here.data() + section.first_pair,
-                  section.pairs * sizeof(std::uint32_t));
+      stream.write(at + Layout::kNumbersAt, step.here.data() + section.first_pair,
+                   section.pairs * sizeof(std::uint32_t));
     for (std::size_t i = 0; i < section.pairs; ++i) {
       const std::uint32_t pair = step.here[section.first_pair + i];
-      step.here_rows.push_back(step.wire_row(static_cast<std::int32_t>(pair / step.top_k)));
+      step.here_rows.push_back(step.wire_row_there(static_cast<std::int64_t>(pair) / step.top_k));
       step.here_experts.push_back(step.expert_ids[pair]);
       step.here_outputs.push_back(at + layout.outputs_at + i * step.wire_row_bytes);
     }
   }
   if (step.sections.size() > 1 || layer.inner_ways == 1) return step.branch;
   const Layout layout = layout_of(step, layer, step.rows, step.here.size());
-  return kernels::host_tensor(room + layout.sum_at, DType::kF32, step.rows, step.width);
+  return stream.device_tensor(step.own_at + layout.sum_at, DType::kF32, step.rows, step.width);
 }
 
-void RankExperts::send(Step& step, const LayerSpec& layer) const {
-  ranks_.clear(step);
-  RankExchange& e = step.exchange;
-  std::byte* const room = const_cast<std::byte*>(e.own->data());
+void RankExperts::send(kernels::Stream& stream, Step& step, const LayerSpec& layer) const {
   for (const RankSection& section : step.sections) {
     if (step.sections.size() == 1 || layer.inner_ways == 1) break;
     const Layout layout = layout_of(step, layer, section.rows, section.pairs);
-    std::memcpy(room + section.at + layout.sum_at,
-                static_cast<const float*>(step.branch.data) + section.first_row * step.width,
-                sum_bytes(layer, section.rows, step.width));
+    kernels::copy(stream, step.branch.part(section.first_row, section.rows),
+                  stream.device_tensor(step.own_at + section.at + layout.sum_at, DType::kF32,
+                                       section.rows, step.width));
   }
+  ranks_.settle(stream, step);
+  RankExchange& e = step.exchange;
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (rank == model_.rank.rank) continue;
     const RankSection& section = section_for(step, rank);
@@ -150,7 +150,7 @@ std::span<const std::byte> RankExperts::section_from(const Step& step, std::uint
 
 /// False if it is not what a rank can have sent.
 bool RankExperts::take_section(Step& step, const LayerSpec& layer, const RankSection& own,
-                               std::span<const std::byte> bytes) const {
+                               std::span<const std::byte> bytes, std::uint32_t rank) const {
   if (bytes.size() < Layout::kNumbersAt) return false;
   const std::size_t pairs = word_at(bytes.data());
   const auto first = static_cast<std::size_t>(own.first_row * step.top_k);
@@ -163,15 +163,21 @@ bool RankExperts::take_section(Step& step, const LayerSpec& layer, const RankSec
     if (pair < first || pair >= end) return false;
     if (std::exchange(step.covered[pair], 1) == 0)
       step.pair_outputs[pair] =
-          const_cast<std::byte*>(bytes.data() + layout.outputs_at + i * step.wire_row_bytes);
+          const_cast<std::byte*>(step.rank_at[rank] + layout.outputs_at + i * step.wire_row_bytes);
   }
   return true;
 }
 
-RankExperts::Found RankExperts::take(Step& step, const LayerSpec& layer) const {
+RankExperts::Found RankExperts::take(kernels::Stream& stream, Step& step,
+                                     const LayerSpec& layer) const {
   const RankSection& own = section_for(step, model_.rank.rank);
-  for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank)
-    if (!take_section(step, layer, own, section_from(step, rank))) return Found::kCorrupt;
+  step.rank_at.resize(model_.rank.size);
+  for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
+    const std::span<const std::byte> section = section_from(step, rank);
+    step.rank_at[rank] = rank == model_.rank.rank ? step.own_at + own.at
+                                                  : stream.reach(section, step.rank_rooms[rank]);
+    if (!take_section(step, layer, own, section, rank)) return Found::kCorrupt;
+  }
   if (step.sections.size() == 1 &&
       std::find(step.covered.begin(), step.covered.end(), 0) == step.covered.end())
     return Found::kAll;
@@ -198,12 +204,13 @@ void RankExperts::join_shared(kernels::Stream& stream, Step& step, const LayerSp
   const std::int64_t skipped = some || y.rows == step.rows ? 0 : step.own_first * step.width;
   for (std::uint32_t part = 0; part < layer.inner_ways; ++part) {
     const bool own = part == part_of(model_.rank, layer.inner_ways);
-    const auto section = section_from(
-        step, own ? model_.rank.rank : speaker_of(part, model_.rank, layer.inner_ways));
+    const std::uint32_t rank =
+        own ? model_.rank.rank : speaker_of(part, model_.rank, layer.inner_ways);
+    const std::span<const std::byte> section = section_from(step, rank);
     const std::size_t at =
         layout_of(step, layer, section_for(step, model_.rank.rank).rows, word_at(section.data()))
             .sum_at;
-    parts[part] = reinterpret_cast<const float*>(section.data() + at) + skipped;
+    parts[part] = reinterpret_cast<const float*>(step.rank_at[rank] + at) + skipped;
   }
   kernels::join(stream, std::span(parts).first(layer.inner_ways), nullptr, y);
 }

@@ -32,8 +32,8 @@ class RankExperts {
   void deal(Step& step, const ExpertSet& set, const ExpertRanks* known) const;
   /// Room for this rank's part of the shared experts' sum, of all rows; and Step::here has places
   /// for its outputs.
-  kernels::Tensor outgoing(Step& step, const LayerSpec& layer);
-  void send(Step& step, const LayerSpec& layer) const;
+  kernels::Tensor outgoing(kernels::Stream& stream, Step& step, const LayerSpec& layer);
+  void send(kernels::Stream& stream, Step& step, const LayerSpec& layer) const;
 
   enum class Found {
     kAll,      ///< the outputs of all rows: every rank adds up all of them
@@ -41,7 +41,7 @@ class RankExperts {
     kMissing,  ///< but for Step::missing, which was asked for, and Step::late, which was not
     kCorrupt,  ///< what came does not fit
   };
-  Found take(Step& step, const LayerSpec& layer) const;
+  Found take(kernels::Stream& stream, Step& step, const LayerSpec& layer) const;
   /// y = the shared experts' sum of all rows, or of this rank's own.
   void join_shared(kernels::Stream& stream, Step& step, const LayerSpec& layer,
                    const kernels::Tensor& y) const;
@@ -51,7 +51,7 @@ class RankExperts {
   const RankSection& section_for(const Step& step, std::uint32_t to) const;
   std::span<const std::byte> section_from(const Step& step, std::uint32_t rank) const;
   bool take_section(Step& step, const LayerSpec& layer, const RankSection& own,
-                    std::span<const std::byte> bytes) const;
+                    std::span<const std::byte> bytes, std::uint32_t rank) const;
 
   const ModelSpec& model_;
   RankCuts& ranks_;

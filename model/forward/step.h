@@ -6,30 +6,15 @@
 
 #include "kernels/attention.h"
 #include "kernels/combine.h"
+#include "kernels/stream.h"
 #include "kernels/tensor.h"
 #include "model/forward/expert_pairs.h"
 #include "model/forward/rank_exchange.h"
 #include "model/forward/row_trouble.h"
-#include "runtime/buffer.h"
 #include "runtime/result.h"
 #include "runtime/step.h"
 
 namespace troupe {
-
-/// Memory that grows to its largest use and keeps it.
-template <class T>
-class Grown {
- public:
-  T* at_least(std::size_t count) {
-    if (buffer_.size() < count * sizeof(T)) buffer_ = Buffer(count * sizeof(T));
-    return data();
-  }
-  T* data() { return buffer_.template as<T>(); }
-  const T* data() const { return buffer_.template as<T>(); }
-
- private:
-  Buffer buffer_;
-};
 
 /// A (row, slot) whose expert is elsewhere.
 struct MissingExpert {
@@ -83,12 +68,17 @@ struct Step {
   std::vector<std::int32_t> positions;      // [rows]
   std::vector<const std::int32_t*> tables;  // [rows] into the plan
 
-  Grown<float> hidden_room, normed_room, branch_room;
+  // What lies in the device's memory: tensors, and what pairs point at.
+  kernels::Stream::Room hidden_room, normed_room, branch_room;
   kernels::Tensor hidden;  ///< [rows, width]: the residual stream
   kernels::Tensor normed;  ///< [rows, width]: what attention or feed-forward reads
   kernels::Tensor branch;  ///< [rows, width]: what they give; the shared experts' output at a cut
 
-  RankExchange exchange;                  ///< at a cut for the other tensor-parallel ranks
+  RankExchange exchange;           ///< at a cut for the other tensor-parallel ranks
+  kernels::Stream::Room own_room;  // what this rank has of it, where ops reach it
+  std::byte* own_at = nullptr;
+  std::vector<kernels::Stream::Room> rank_rooms;  // what came from each rank, where ops reach it
+  std::vector<const std::byte*> rank_at;          // by rank
   std::vector<std::int32_t> part_tokens;  // of this rank's part of the vocabulary, from its first
   std::vector<WantedRow> wanted;          // whose logits someone asked for
   std::size_t wanted_done = 0;
@@ -98,8 +88,9 @@ struct Step {
   std::int64_t own_rows = 0;
 
   // At a cut for experts:
-  Grown<std::byte> wire_room, outputs_room;
+  kernels::Stream::Room wire_room, outputs_room, gate_room;
   kernels::Tensor wire;                          ///< [rows, width] wire type: the experts' input
+  const std::byte* wire_host = nullptr;          ///< the same, for who asks elsewhere (on_missing)
   std::vector<std::int32_t> expert_ids;          ///< [rows, top_k], rising within a row
   std::vector<float> expert_weights;             ///< [rows, top_k]
   std::vector<const std::byte*> pair_rows;       // [rows * top_k]
@@ -133,15 +124,22 @@ struct Step {
   }
   /// Whether some of them are here.
   bool any_here() const { return among_ranks ? !here.empty() : missing.size() < expert_ids.size(); }
-  /// The experts' input of a row: wire type [width].
+  /// The experts' input of a row, on the host, while on_missing() is told: wire type [width].
   const std::byte* wire_row(std::int32_t row) const {
+    return wire_host + static_cast<std::size_t>(row) * wire_row_bytes;
+  }
+  /// Where ops find it.
+  const std::byte* wire_row_there(std::int64_t row) const {
     return wire_room.data() + static_cast<std::size_t>(row) * wire_row_bytes;
   }
-  /// Where the output of a row's slot-th expert belongs: wire type [width].
-  std::byte* expert_output(std::int32_t row, std::int32_t slot) {
+  /// Where ops have the output of a row's slot-th expert: wire type [width].
+  std::byte* expert_output(std::int32_t row, std::int32_t slot) const {
     return pair_outputs[static_cast<std::size_t>(row * top_k + slot)];
   }
 };
+
+/// Of the canary's rows of hidden [rows, width]: Step::digests.
+std::uint64_t canary_digest(const Step& step, const float* hidden);
 
 /// What a plan is checked against.
 struct StepBounds {

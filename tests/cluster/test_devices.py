@@ -96,12 +96,32 @@ def test_up_deals_the_devices_out_to_its_workers(troupe, expected, two_nodes):
         ("cpu:0x1", "not 'cpu:0x1'"),
         ("cpu:99999999999", "not 'cpu:99999999999'"),
         ("auto:0", "not 'auto:0'"),
+        ("cuda:1,1", "names 1 twice"),
+        ("cuda-twin:x", "not 'cuda-twin:x'"),
         ("", "not ''"),
     ],
 )
 def test_lists_that_are_none(troupe, tmp_path, device, words):
     done = run("generate", "--model", DEMO, "--prompt", "a", "--device", device)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a driver")
+def test_a_gpu_where_there_is_none(troupe):
+    done = run("generate", "--model", DEMO, "--prompt", "a", "--device", "cuda:1")
+    assert done.returncode == 1, done.stderr
+    assert "built without CUDA" in done.stderr or "driver" in done.stderr, done.stderr
+
+
+def test_two_twins_of_gpus_in_one_worker(troupe, expected):
+    with Cluster() as cluster:
+        cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2)
+        cluster.wait_answers()
+        cluster.worker("--device", "cuda-twin:0,3")
+        cluster.wait_ready(60)
+        assert answer_of(cluster) == expected
+        (node,) = cluster.ready_nodes()
+        assert [device["kind"] for device in node["devices"]] == ["cuda-twin"] * 2
 
 
 def test_more_workers_than_devices(troupe, tmp_path):

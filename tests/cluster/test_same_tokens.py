@@ -29,9 +29,11 @@ class Layout:
     flags: str
     preempts: bool = False
     crowd: bool = False
+    devices: tuple = ("cpu",)  # of the workers in turn
 
     def __str__(self):
-        return f"{self.workers} workers {self.flags}".replace(" --", " ")
+        devices = "" if self.devices == ("cpu",) else "+".join(self.devices) + " "
+        return f"{self.workers} {devices}workers {self.flags}".replace(" --", " ")
 
 
 # Every size that must not matter appears with several of its values: tensor 1, 2, 4 and 8, pipeline 1,
@@ -56,6 +58,10 @@ LAYOUTS = [
 ]
 EVERYTHING = LAYOUTS[2]
 RANKS = LAYOUTS[-1]
+# A GPU's kernels, as this processor runs them: alone, beside processors, as ranks of one stage.
+TWINS = Layout(2, "--pipeline-parallel-size 2", devices=("cuda-twin",))
+MIXED = Layout(2, "--data-parallel-size 2 --redundant-experts 8", devices=("cpu", "cuda-twin"))
+MIXED_RANKS = Layout(2, "--tensor-parallel-size 2 --block-size 4", devices=("cuda-twin", "cpu"))
 EIGHT = Layout(2, "--tensor-parallel-size 8", preempts=True, crowd=True)
 CASES = [
     *((model, "bf16", layout) for model in (V3, V2_LITE, DEMO) for layout in LAYOUTS),
@@ -74,6 +80,10 @@ CASES = [
         for name in ("v3-fp8", "v3-int4", "gpt-oss", "glm4-moe")
     ),
     *((GOLDEN / name, "bf16", LAYOUTS[3]) for name in ("qwen2", "llama-fp8-dynamic")),
+    (V3, "bf16", TWINS),
+    (V3, "bf16+kv_fp8", MIXED),
+    (GOLDEN / "gpt-oss", "bf16", MIXED_RANKS),
+    (DEMO, "bf16", MIXED_RANKS),
 ]
 
 
@@ -136,14 +146,17 @@ def families(numerics):
     return FAMILIES[FAMILIES.index("avx512"):] if numerics.startswith("avx512") else FAMILIES
 
 
-def start_mixed(cluster, model, numerics, flags, workers):
-    """A worker of each family of instructions in turn."""
-    each = families(numerics)
-    cluster.head(model, "--min-devices", workers, *flags)
+def start_mixed(cluster, model, numerics, flags, layout):
+    """A worker of each family of instructions, and of each device, in turn."""
+    each, devices = families(numerics), layout.devices
+    cluster.head(model, "--min-devices", layout.workers, *flags)
     cluster.wait_answers()
-    for number in range(workers):
-        cluster.worker("--cpu-family", each[number % len(each)])
+    for number in range(layout.workers):
+        cluster.worker("--cpu-family", each[number % len(each)],
+                       "--device", devices[number % len(devices)])  # fmt: skip
     cluster.wait_ready()
+    kinds = sorted(device["kind"] for node in cluster.ready_nodes() for device in node["devices"])
+    assert kinds == sorted(devices[number % len(devices)] for number in range(layout.workers))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +170,7 @@ def test_same_tokens(troupe, model, numerics, layout):
         flags += ["--max-model-len", longest(model)]
         flags += ["--kv-cache-memory", kv_cache_for_one(model, numerics)]
     with Cluster() as cluster:
-        start_mixed(cluster, model, numerics, flags, layout.workers)
+        start_mixed(cluster, model, numerics, flags, layout)
         assert cluster.status()["cluster"]["numerics"] == numerics
         assert [asked(cluster, probe) for probe in probes] == expected
         if layout.crowd:

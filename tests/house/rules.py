@@ -165,7 +165,8 @@ BANNED = [
       "actors/head/checkpoint_reader.cpp",  # as the next
       "actors/worker/loader.cpp")),  # neither can a read of storage that hangs
     (r"\bthrow\b(?!\s*\()", LIBRARIES, "Result is the one error idiom",
-     ("runtime/buffer.cpp",      # out of memory, as operator new says it
+     ("kernels/accelerator.cpp",  # as runtime/thread_pool.h
+      "runtime/buffer.cpp",      # out of memory, as operator new says it
       "runtime/huge_memory.cpp",  # the same
       "runtime/thread_pool.h")),  # unwinds a step out of its kernels when the device goes
     (r"\bstatic\s+(?:thread_local\s+)?\w[\w:<>]*\s+instance\b", EVERYWHERE, "no singletons", ()),

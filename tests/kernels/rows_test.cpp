@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "kernels/attention.h"
+#include "kernels/bad_rows.h"
 #include "kernels/combine.h"
 #include "kernels/embedding.h"
 #include "kernels/join.h"
@@ -305,6 +306,26 @@ TEST_CASE("a cache of every type holds the nearest numbers") {
       CHECK(same_number(held, twin::cached(f.numerics, x[static_cast<std::size_t>(i)])));
     }
   }
+}
+
+TEST_CASE("rows that hold something else than numbers are marked once, by the first layer") {
+  for (const Family& f : families())
+    for (const std::int64_t d : {1, 7, 33, 576, 4096}) {
+      CAPTURE(to_string(f));
+      CAPTURE(d);
+      constexpr std::int64_t kRows = 20;
+      TestStream stream(f, 2);
+      Row x(static_cast<std::size_t>(kRows * d), 3.4e38f);
+      const float odd[] = {NAN, INFINITY, -INFINITY};
+      std::vector<std::int32_t> first(kRows, kNeverBad), expected(kRows, kNeverBad);
+      first[3] = expected[3] = 1;  // it is known already
+      for (std::int64_t r = 3; r < kRows; r += 4) {
+        x[static_cast<std::size_t>(r * d + r * 31 % d)] = odd[r % 3];
+        if (r != 3) expected[static_cast<std::size_t>(r)] = 5;
+      }
+      bad_rows(stream, matrix(x, kRows), 5, first.data());
+      CHECK(first == expected);
+    }
 }
 
 TEST_CASE("small numbers: every code goes there and back") {

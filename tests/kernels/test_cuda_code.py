@@ -17,6 +17,7 @@ TOOLS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/cuobjdump"),
 # What a kernel may take: registers of a thread, bytes of shared memory. A multiprocessor has 65,536
 # registers: 256 threads of 255 leave room for one CTA, of 128 for two, of 85 for three.
 BUDGETS = {
+    r"BadRow": (40, 0),
     r"Each<.*>": (40, 0),
     r"FastPart<.*>": (255, 43072),
     r"FastProduct<Bf16Codes, 1>": (96, 6144),
@@ -28,6 +29,7 @@ BUDGETS = {
     r"FastProduct<.*, 8>": (208, 49152),
     r"Gate": (56, 0),
     r"Norm": (40, 512),
+    r"Nothing": (40, 0),
     r"PlainPart": (96, 2056),
     r"PlainProduct": (96, 0),
 }

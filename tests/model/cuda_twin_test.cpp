@@ -46,5 +46,33 @@ TEST_CASE("a model answers with the same bits by the CPU and by the twin of a GP
   }
 }
 
+TEST_CASE("a model answers with the same bits by a device whose memory the host cannot touch") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  std::uint64_t seed = 0;
+  for (const char* folder : {"tests/golden/v3", "tests/golden/v3-int4", "tests/golden/gpt-oss"}) {
+    const auto checkpoint = must(Checkpoint::open(source_path(folder)));
+    const auto requests = two_requests(checkpoint->spec().vocab);
+    for (const std::uint32_t ranks : {1, 2, 4}) {
+      CAPTURE(std::string(folder));
+      CAPTURE(ranks);
+      Spread spread;
+      spread.numerics = Numerics::kBf16;
+      spread.threads = 2;
+      spread.cuts = {1};
+      LocalModel by_cpu(checkpoint, spread);
+      spread.backend = twin;
+      spread.device_memory = 256u << 20;
+      spread.seed = ++seed;
+      spread.expert_groups = 2;
+      spread.ranks = ranks;
+      spread.known = Spread::Known::kAll;
+      LocalModel by_twin(checkpoint, spread);
+      CHECK(generate(by_twin, requests, 16) == generate(by_cpu, requests, 16));
+      CHECK(by_twin.digests() == by_cpu.digests());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace troupe::testing

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/forward/experts.h"
 #include "model/forward/forward.h"
+#include "model/placed_weights.h"
 #include "model/weights.h"
 #include "runtime/float_mode.h"
 #include "tests/model/must.h"
@@ -32,11 +34,18 @@ struct Spread {
   /// What ranks know of which one computes the experts that are here.
   enum class Known { kNothing, kAll, kWrong } known = Known::kNothing;
   const kernels::Backend* backend = nullptr;  ///< null: the CPU's
+  /// On a device of the back-end's, with so much memory of its own; 0: what it computes with is the
+  /// host's.
+  std::uint64_t device_memory = 0;
+  std::uint64_t seed = 0;  ///< of a twin
 };
 
 struct SilentListener final : ForwardListener {
   void on_routed(std::int32_t, std::span<const std::int32_t>) override {}
-  void on_missing(const Step&) override {}
+  void on_missing(const Step& step) override {
+    rows.assign(step.wire_row(0), step.wire_row(static_cast<std::int32_t>(step.rows)));
+  }
+  std::vector<std::byte> rows;  ///< of a step's wire rows, when some were asked for last
 };
 
 /// The pieces of a model in one process, driven as an actor drives them.
@@ -45,6 +54,8 @@ class LocalModel {
   LocalModel(std::shared_ptr<const Checkpoint> checkpoint, const Spread& spread)
       : checkpoint_(std::move(checkpoint)), spread_(spread), pool_(spread.threads) {
     set_float_mode();
+    if (spread.device_memory > 0)
+      device_ = must(spread.backend->accelerator({0, spread.device_memory, &pool_, spread.seed}));
     std::vector<std::int32_t> edges = {0};
     edges.insert(edges.end(), spread.cuts.begin(), spread.cuts.end());
     edges.push_back(spec().num_layers());
@@ -66,16 +77,19 @@ class LocalModel {
       }
       while (advance(stage)) exchange(stage);
       const Step& step = stage.front()->step;
+      const auto hidden_of = [](Shard& shard) {
+        std::vector<float> rows(static_cast<std::size_t>(shard.step.rows * shard.step.width));
+        shard.forward.read_hidden(shard.step, rows.data());
+        return rows;
+      };
+      travelling_ = hidden_of(*stage.front());
       for (auto& shard : stage) {
         CHECK(shard->step.digests == step.digests);
-        CHECK(std::memcmp(shard->step.hidden.data, step.hidden.data,
-                          static_cast<std::size_t>(step.rows * step.width) * 4) == 0);
+        CHECK(std::memcmp(hidden_of(*shard).data(), travelling_.data(), travelling_.size() * 4) ==
+              0);
       }
-      hidden = static_cast<const float*>(step.hidden.data);
       digests_.insert(digests_.end(), step.digests.begin(), step.digests.end());
-      if (!between_stages || &stage == &stages_.back()) continue;
-      travelling_.assign(hidden, hidden + step.rows * step.width);
-      between_stages(plan, travelling_);
+      if (between_stages && &stage != &stages_.back()) between_stages(plan, travelling_);
       hidden = travelling_.data();
     }
     const auto& results = stages_.back().front()->step.results;
@@ -102,15 +116,19 @@ class LocalModel {
         : spec(split_model(whole, rank)),
           cache(must(KvCache::create(spec, spread.numerics,
                                      {weights->first, weights->last,
-                                      spread.positions / spread.block_size, spread.block_size}))),
-          forward(spec, std::move(weights), cache, stream) {}
+                                      spread.positions / spread.block_size, spread.block_size},
+                                     stream.accelerator))),
+          forward(spec, stream.accelerator ? placed(*weights, *stream.accelerator) : weights, cache,
+                  stream) {}
     const ModelSpec spec;
     KvCache cache;
     Forward forward;
     Step step;
+    SilentListener silent;
   };
   kernels::Stream::Options stream() {
-    return {spread_.numerics, spread_.family, &pool_, nullptr, spread_.backend};
+    return {spread_.numerics, spread_.family, &pool_,       nullptr,
+            spread_.backend,  spread_.seed,   device_.get()};
   }
 
   using Stage = std::vector<std::unique_ptr<Shard>>;  ///< of all ranks
@@ -143,9 +161,9 @@ class LocalModel {
   bool advance(Stage& stage) {
     std::size_t done = 0;
     for (auto& shard : stage) {
-      SilentListener silent;
       Cut cut = Cut::kExperts;
-      while ((cut = shard->forward.advance(shard->step, sets_[0], silent)) == Cut::kExperts ||
+      while ((cut = shard->forward.advance(shard->step, sets_[0], shard->silent)) ==
+                 Cut::kExperts ||
              cut == Cut::kAnswers)
         serve(*shard, cut == Cut::kAnswers);
       REQUIRE(cut != Cut::kCorrupt);
@@ -168,12 +186,16 @@ class LocalModel {
       }
   }
 
+  std::shared_ptr<const ExpertWeights> in_place(std::shared_ptr<const ExpertWeights> expert) {
+    return device_ ? placed(*expert, *device_) : expert;
+  }
+
   void add_group(int group) {
     ExpertSet::Map experts;
     for (std::int32_t layer = 0; layer < spec().num_layers(); ++layer) {
       if (!spec().layers[static_cast<std::size_t>(layer)].has_experts()) continue;
       for (std::int32_t e = group; e < spec().num_experts(); e += spread_.expert_groups)
-        experts[{layer, e}] = must(load_expert(*checkpoint_, spread_.numerics, layer, e));
+        experts[{layer, e}] = in_place(must(load_expert(*checkpoint_, spread_.numerics, layer, e)));
     }
     sets_.emplace_back(PlacementVersion{1}, std::move(experts));
     groups_.push_back(std::make_unique<ExpertForward>(spec(), stream()));
@@ -187,31 +209,41 @@ class LocalModel {
     if (step.among_ranks && !answers) return;
     for (std::size_t left = sets_.size(); left > (answers ? 0 : 1); --left) {
       const std::size_t group = left - 1;
-      std::vector<std::vector<std::byte>> rows, outputs;
+      std::vector<std::byte> rows, outputs;
       std::vector<std::int32_t> experts;
       std::vector<const MissingExpert*> wanted;
       for (const auto& m : step.missing) {
         if (!sets_[group].has({step.layer, m.expert})) continue;
         wanted.push_back(&m);
-        const auto* from = step.wire_row(m.row);
-        rows.emplace_back(from, from + step.wire_row_bytes);
-        outputs.emplace_back(step.wire_row_bytes);
+        const auto from =
+            shard.silent.rows.begin() + m.row * static_cast<std::ptrdiff_t>(step.wire_row_bytes);
+        rows.insert(rows.end(), from, from + static_cast<std::ptrdiff_t>(step.wire_row_bytes));
         experts.push_back(m.expert);
       }
+      outputs.resize(rows.size());
+      kernels::Stream& stream = groups_[group]->stream();
+      kernels::Stream::Room rows_room, outputs_room;
+      const std::byte* const from = stream.reach(rows, rows_room);
+      std::byte* const to = stream.target(outputs, outputs_room);
       std::vector<const std::byte*> inputs;
       std::vector<std::byte*> targets;
-      for (auto& row : rows) inputs.push_back(row.data());
-      for (auto& output : outputs) targets.push_back(output.data());
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        inputs.push_back(from + i * step.wire_row_bytes);
+        targets.push_back(to + i * step.wire_row_bytes);
+      }
       groups_[group]->run(sets_[group], {step.layer, inputs, experts, targets});
+      stream.settle(outputs, outputs_room);
       for (std::size_t i = 0; i < wanted.size(); ++i)
-        std::memcpy(step.expert_output(wanted[i]->row, wanted[i]->slot), outputs[i].data(),
-                    step.wire_row_bytes);
+        shard.forward.answer(
+            step, *wanted[i],
+            std::span(outputs).subspan(i * step.wire_row_bytes, step.wire_row_bytes));
     }
   }
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   Spread spread_;
   ThreadPool pool_;
+  std::shared_ptr<kernels::Accelerator> device_;  // null: none
   std::vector<Stage> stages_;
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;

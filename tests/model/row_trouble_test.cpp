@@ -43,11 +43,11 @@ auto spoil(std::int32_t position, float value) {
 TEST_CASE("numbers are looked at one by one") {
   for (const float odd : {kNan, kInfinity, -kInfinity}) {
     std::vector<float> x(67, std::numeric_limits<float>::max());
-    CHECK(all_finite(x.data(), x.size()));
+    CHECK(kernels::all_finite(x.data(), x.size()));
     for (const std::size_t at : {0u, 31u, 66u}) {
       std::vector<float> y = x;
       y[at] = odd;
-      CHECK(!all_finite(y.data(), y.size()));
+      CHECK(!kernels::all_finite(y.data(), y.size()));
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "actors/device/device_kind.h"
+#include "kernels/cuda/gpus.h"
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
@@ -45,16 +47,77 @@ Result<std::vector<Device::Options>> processors_of(const DeviceList& list, int w
   return devices;
 }
 
-Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int workers) {
+/// What a GPU's own needs leave of its memory.
+std::uint64_t for_models(std::uint64_t gpu_memory) { return gpu_memory / 10 * 9; }
+
+/// Those that are named, or all: of several workers, each gets its own.
+Result<std::vector<Device::Options>> gpus_of(const DeviceList& list,
+                                             const std::vector<kernels::Gpu>& gpus, int worker,
+                                             int workers) {
+  std::vector<int> numbers = list.numbers;
+  if (numbers.empty())
+    for (int i = worker; i < static_cast<int>(gpus.size()); i += workers) numbers.push_back(i);
+  if (numbers.empty())
+    return invalid_argument("--device " + to_string(list) + ": this machine has " +
+                            std::to_string(gpus.size()) + " GPUs for " + std::to_string(workers) +
+                            " workers; give --workers " + std::to_string(gpus.size()) + ".");
+  std::vector<Device::Options> devices;
+  for (const int number : numbers) {
+    if (number >= static_cast<int>(gpus.size()))
+      return invalid_argument("--device " + to_string(list) + ": there is no GPU " +
+                              std::to_string(number) + ", only 0 to " +
+                              std::to_string(gpus.size() - 1) + ".");
+    const kernels::Gpu& gpu = gpus[static_cast<std::size_t>(number)];
+    Device::Options& device = devices.emplace_back();
+    device.kind = "cuda";
+    device.number = number;
+    device.name = gpu.name;
+    device.bus_id = gpu.bus_id;
+    device.memory_total = for_models(gpu.memory_bytes);
+  }
+  return devices;
+}
+
+/// Made-up GPUs share the processors and the memory of their worker.
+Result<std::vector<Device::Options>> twins_of(const DeviceList& list, int worker, int workers) {
+  if (!is_device_kind("cuda-twin"))
+    return invalid_argument(
+        "--device cuda-twin: this processor lacks the instructions that a "
+        "GPU's kernels are tried with (AVX2 and FMA); use --device cpu.");
+  const std::vector<int> numbers = list.numbers.empty() ? std::vector<int>{worker} : list.numbers;
+  std::vector<Device::Options> devices;
+  for (const int number : numbers) {
+    Device::Options& device = devices.emplace_back(whole_machine(workers));
+    const int count = static_cast<int>(numbers.size());
+    device.kind = "cuda-twin";
+    device.number = number;
+    device.name = "the twin of a GPU";
+    if (std::getenv("TROUPE_TEST_NVML"))  // see tests/README.md
+      device.bus_id = "0000:00:0" + std::to_string(number) + ".0";
+    device.threads = std::max(1, device.threads / count);
+    device.memory_total /= static_cast<std::uint64_t>(count);
+  }
+  return devices;
+}
+
+Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int worker, int workers) {
   switch (list.kind) {
     case DeviceList::Kind::kAuto:
+      if (const auto gpus = kernels::gpus(); gpus.ok() && static_cast<int>(gpus->size()) >= workers)
+        return gpus_of(list, *gpus, worker, workers);
+      return processors_of(list, workers);
     case DeviceList::Kind::kCpu:
       return processors_of(list, workers);
-    case DeviceList::Kind::kCuda:
+    case DeviceList::Kind::kCuda: {
+      const auto gpus = kernels::gpus();
+      if (!gpus.ok())
+        return refused("--device " + to_string(list) + ": " + gpus.error().message + ".");
+      return gpus_of(list, *gpus, worker, workers);
+    }
     case DeviceList::Kind::kCudaTwin:
-      break;
+      return twins_of(list, worker, workers);
   }
-  return invalid_argument("--device " + to_string(list) + ": this build has no such back-end.");
+  return internal_error("--device names a kind that is not known.");
 }
 
 }  // namespace
@@ -68,6 +131,15 @@ Result<CpuFamily> resolve_cpu_family(const std::string& name) {
   if (std::find(have.begin(), have.end(), *family) != have.end()) return *family;
   return invalid_argument("--cpu-family " + name + ": this processor has no such instructions; " +
                           std::string(to_string(have.back())) + " is its best.");
+}
+
+std::string list_of(const std::vector<Device::Options>& devices) {
+  std::string text = devices.front().kind;
+  if (text == "cpu" && devices.front().numa_node == kAnyNumaNode) return text;
+  for (const Device::Options& device : devices)
+    text += (&device == &devices.front() ? ":" : ",") +
+            std::to_string(text.starts_with("cpu") ? device.numa_node : device.number);
+  return text;
 }
 
 Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {
@@ -89,7 +161,7 @@ Result<std::vector<Device::Options>> resolve(const DeviceFlags& flags, int worke
   if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
   const auto family = resolve_cpu_family(flags.cpu_family);
   if (!family.ok()) return family.error();
-  auto devices = devices_of(*list, workers);
+  auto devices = devices_of(*list, worker, workers);
   if (!devices.ok()) return devices.error();
   for (std::size_t i = 0; i < devices->size(); ++i) {
     Device::Options& device = (*devices)[i];

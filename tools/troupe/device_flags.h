@@ -25,6 +25,8 @@ Result<CpuFamily> resolve_cpu_family(const std::string& name);
 /// gets its share of them, and of the processors and the memory that the flags leave open.
 Result<std::vector<Device::Options>> resolve(const DeviceFlags& flags, int worker = 0,
                                              int workers = 1);
+/// What --device says for just these.
+std::string list_of(const std::vector<Device::Options>& devices);
 /// Of the second tier.
 Result<std::uint64_t> resolve_tier(const DeviceFlags& flags);
 

@@ -115,8 +115,9 @@ void add_cpu_family_flag(CLI::App* command, std::string& family) {
 void add_device_flags(CLI::App* command, DeviceFlags& flags) {
   command
       ->add_option("--device", flags.device,
-                   "What computes: auto (default), cpu, or one device a NUMA node, with its "
-                   "processors and memory, as cpu:0,1")
+                   "What computes: auto (default: all GPUs, else the processors), cpu, or one device "
+                   "a NUMA node as cpu:0,1, cuda, some GPUs as cuda:0,1; cuda-twin tries a GPU's "
+                   "kernels on this processor, slowly")
       ->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,

@@ -16,7 +16,6 @@
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/numerics.h"
-#include "tools/troupe/device_list.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
@@ -162,31 +161,23 @@ class Children {
 };
 
 /// A worker's share of this machine, unless the flags say otherwise.
-struct Share {
-  DeviceList list;
-  std::vector<Device::Options> devices;
-};
+using Share = std::vector<Device::Options>;
 
 Result<std::vector<Share>> shares_of(const UpOptions& o) {
-  const auto list = parse_device_list(o.device.device);
-  if (!list.ok()) return list.error();
   std::vector<Share> shares;
   for (int worker = 0; worker < o.workers; ++worker) {
     auto devices = resolve(o.device, worker, o.workers);
     if (!devices.ok()) return devices.error();
-    const auto own =
-        share_of(*list, static_cast<std::size_t>(worker), static_cast<std::size_t>(o.workers));
-    if (!own.ok()) return own.error();
-    shares.push_back({*own, std::move(*devices)});
+    shares.push_back(std::move(*devices));
   }
   return shares;
 }
 
 std::vector<std::string> worker_command(const CommonOptions& common, const UpOptions& o,
                                         const Share& share, HeadProcess& process) {
-  // Of devices that are named, each has what is its own.
-  const bool named = !share.list.numbers.empty();
-  const Device::Options& device = share.devices.front();
+  // A NUMA node and a GPU have what is their own.
+  const Device::Options& device = share.front();
+  const bool own = device.numa_node != kAnyNumaNode || device.kind == "cuda";
   HostPort head = process.control_address();
   if (head.host == "0.0.0.0" || head.host.empty()) head.host = "127.0.0.1";
   std::vector<std::string> words = {
@@ -201,13 +192,13 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
       "--log-level",
       common.log_level,
       "--device",
-      to_string(share.list),
+      list_of(share),
       "--threads",
-      std::to_string(named ? o.device.threads : device.threads),
+      std::to_string(own ? o.device.threads : device.threads),
       "--cpu-family",
       std::string(to_string(device.cpu_family)),
       "--device-memory",
-      named ? o.device.device_memory : std::to_string(device.memory_total),
+      own ? o.device.device_memory : std::to_string(device.memory_total),
       "--expert-tier-memory",
       o.device.expert_tier_memory,
       "--fabric",
@@ -270,12 +261,11 @@ int run(const CommonOptions& common, const UpOptions& o) {
   const auto shares = shares_of(o);
   if (!shares.ok()) return fail_with(shares.error());
   std::size_t devices = 0;
-  for (const Share& share : *shares) devices += share.devices.size();
+  for (const Share& share : *shares) devices += share.size();
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
-  if (const Status computes =
-          check_numerics(o.head.engine, shares->front().devices.front().cpu_family);
+  if (const Status computes = check_numerics(o.head.engine, shares->front().front().cpu_family);
       !computes.ok())
     return fail_with(computes.error());
   auto process = HeadProcess::start(common, o.head, static_cast<int>(devices));

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -142,6 +142,29 @@ Result<std::optional<Breakage>> breakage_of(const char* text) {
   return std::optional(std::move(breakage));
 }
 
+/// WHAT[:AFTER], for tests (tests/README.md).
+Result<kernels::InjectedFailure> injected_failure_of(const char* text) {
+  using What = kernels::InjectedFailure::What;
+  kernels::InjectedFailure injected;
+  if (text == nullptr || *text == 0) return injected;
+  const std::string_view all = text;
+  const std::size_t colon = std::min(all.find(':'), all.size());
+  constexpr std::pair<std::string_view, What> kKinds[] = {{"launch", What::kLaunch},
+                                                          {"ecc", What::kEcc},
+                                                          {"lost", What::kLost},
+                                                          {"memory", What::kMemory}};
+  for (const auto& [name, what] : kKinds)
+    if (all.substr(0, colon) == name) injected.what = what;
+  const std::string_view digits = all.substr(std::min(colon + 1, all.size()));
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), injected.after);
+  const bool number = digits.empty() || (error == std::errc() && end == digits.end());
+  if (injected.what == What::kNone || !number)
+    return invalid_argument("TROUPE_TEST_DEVICE is WHAT[:AFTER], and for tests only.");
+  logger().warn("for a test, the device fails by {} after {} calls", all.substr(0, colon),
+                injected.after);
+  return injected;
+}
+
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   (void)speak_as(o.log_name, common);
@@ -168,12 +191,16 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   auto breakage = breakage_of(std::getenv("TROUPE_TEST_BREAK"));
   if (!breakage.ok()) return fail_with(breakage.error());
   options.breakage = std::move(*breakage);
+  auto injected = injected_failure_of(std::getenv("TROUPE_TEST_DEVICE"));
+  if (!injected.ok()) return fail_with(injected.error());
+  options.injected = *injected;
   options.version = kVersion;
   options.head = to_string(heads->front());
   options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();
   options.devices = std::move(*devices);
   options.expert_tier_memory = *tier;
   options.on_life = report_crashes_as;
+  if (const char* nvml = std::getenv("TROUPE_TEST_NVML")) options.nvml = nvml;
   options.crash_token = crash_token();
   transport::FabricOptions fabric;
   fabric.kind = *kind;

@@ -1,9 +1,12 @@
 #include "kernels/cuda/twin/backend.h"
 
 #include <cstring>
+#include <new>
 
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/twin/accelerator.h"
 #include "runtime/buffer.h"
+#include "runtime/byte_size.h"
 
 namespace troupe::kernels {
 namespace {
@@ -20,10 +23,20 @@ std::shared_ptr<void> open_twin(const Stream::Options& options) {
   return std::make_shared<cuda_twin::Twin>(options.pool, options.order_seed);
 }
 
+Result<std::shared_ptr<Accelerator>> twin_accelerator(const AcceleratorOptions& options) {
+  try {
+    return std::shared_ptr<Accelerator>(std::make_shared<cuda_twin::TwinAccelerator>(options));
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted("there is no room for " + format_byte_size(options.memory_bytes) +
+                              " of device memory; give it less with --device-memory");
+  }
+}
+
 Backend with_twin(bool plain, std::string_view name) {
   Backend b = cuda_twin::backend(plain, name);
   b.memory = poisoned_memory;
   b.open = open_twin;
+  b.accelerator = twin_accelerator;
   return b;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "kernels/cuda/twin/accelerator.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
 
@@ -39,11 +40,19 @@ std::string Twin::run(const Program& program, Grid grid) {
   return all;
 }
 
-void run_or_stop(Stream& stream, const Program& program, Grid grid) {
-  const std::string finding = static_cast<Twin*>(stream.device())->run(program, grid);
+void stop_if_wrong(const std::string& finding) {
   if (finding.empty()) return;
-  logger().critical("a kernel of the CUDA back-end is wrong: {}", finding);
+  logger().critical("a kernel of the CUDA back-end is wrong, or how it is used: {}", finding);
   std::abort();
+}
+
+void launch(Stream& stream, const Program& program, Grid grid) {
+  stop_if_wrong(static_cast<Twin*>(stream.device())->run(program, grid));
+}
+
+void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
+                 Grid grid) {
+  static_cast<TwinAccelerator*>(stream.accelerator())->launch(program, std::move(kernel), grid);
 }
 
 }  // namespace troupe::kernels::cuda_twin

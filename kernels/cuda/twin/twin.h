@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/twin/machine.h"
@@ -36,13 +39,21 @@ Program program_of(const Kernel& kernel) {
   return p;
 }
 
-/// The twin of a stream's device. What a launch finds wrong ends the process: it is a kernel's
-/// fault, and what it computed means nothing.
-void run_or_stop(Stream& stream, const Program& program, Grid grid);
+/// What is found wrong ends the process: it is a program's fault, and what it computed means
+/// nothing.
+void stop_if_wrong(const std::string& finding);
+
+/// By the twin of a stream's device, now; or into the device's queue, with `kernel`, which keeps
+/// what the program runs.
+void launch(Stream& stream, const Program& program, Grid grid);
+void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
+                 Grid grid);
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
-  run_or_stop(stream, program_of(kernel), grid);
+  static_assert(std::is_trivially_copyable_v<Kernel>);
+  if (stream.accelerator() == nullptr) return launch(stream, program_of(kernel), grid);
+  launch_late(stream, program_of(kernel), std::make_shared<const Kernel>(kernel), grid);
 }
 
 }  // namespace troupe::kernels::cuda_twin

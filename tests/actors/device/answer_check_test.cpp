@@ -7,6 +7,7 @@
 #include <future>
 
 #include "actors/device/cpu_device.h"
+#include "actors/device/device_kind.h"
 
 using namespace troupe;
 
@@ -114,4 +115,24 @@ TEST_CASE("a device that computes wrongly from the start does not prove itself")
   const auto proven = device.prove(all_here());
   REQUIRE(!proven.ok());
   CHECK(has(proven.error().message, "attention"));
+}
+
+TEST_CASE("the twin of a GPU is asked the same, and offers what its kernels compute") {
+  if (!is_device_kind("cuda-twin")) return;  // no fma
+  const Device::Options options = {
+      .index = 0, .kind = "cuda-twin", .memory_total = 1 << 30, .threads = 2};
+  CpuDevice device(options);
+  REQUIRE(device.open().ok());
+  CHECK(device.numerics() == std::vector{Numerics::kBf16, Numerics::kBf16KvFp8});
+  const auto proven = device.prove(device.numerics());
+  REQUIRE(proven.ok());
+  CHECK(proven->numerics == device.numerics());
+
+  CpuDevice broken(options);
+  REQUIRE(broken.open().ok());
+  broken.break_down({"linear"});
+  const auto refused = broken.prove(broken.numerics());
+  REQUIRE(!refused.ok());
+  CHECK(has(refused.error().message, "linear ("));
+  CHECK(has(refused.error().message, "(cuda_twin) gave a wrong result; "));
 }

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/scratch.h"
+
+namespace troupe::kernels {
+
+/// What an accelerator does not get over: nothing that it computes from then on counts. `what()` is
+/// for people.
+class AcceleratorFailed : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// For tests: what a twin fails by.
+struct InjectedFailure {
+  enum class What : std::uint8_t {
+    kNone,
+    kLaunch,  ///< a kernel touches what it must not; known when it is waited for
+    kEcc,     ///< memory that cannot be corrected; known when something is waited for
+    kLost,    ///< the device is gone
+    kMemory,  ///< memory that cannot be had, once
+  };
+  What what = What::kNone;
+  std::uint64_t after = 0;  ///< so many kernels and copies, or of kMemory so many times it is taken
+};
+
+/// A device that computes for its host: memory of its own, and one queue of work that ops and
+/// copies join in order. Calls return when the work is in the queue; only wait(), and what says so,
+/// waits for it.
+///
+///     host ── write ──► staging ──copy──► memory ◄──► ops
+///          ◄─ read ──── staging ◄──copy── memory
+///
+/// What has failed stays so: calls throw AcceleratorFailed from then on, at the latest wait().
+/// The queue is used by one thread at a time. Device memory is touched by ops and copies only.
+class Accelerator {
+ public:
+  Accelerator(const Accelerator&) = delete;
+  Accelerator& operator=(const Accelerator&) = delete;
+  virtual ~Accelerator() = default;
+
+  static constexpr std::size_t kAlignment = 256;
+  /// Host bytes that wait for copies, about; what is more waits first.
+  static constexpr std::size_t kStagingBytes = 64u << 20;
+
+  // --- By any thread ---
+
+  /// Memory of the device, not cleared, on a boundary of kAlignment. It is used again once nobody
+  /// holds it and what was queued until then has run. Throws std::bad_alloc.
+  virtual std::shared_ptr<std::byte> memory(std::size_t bytes) = 0;
+  /// Fills memory that no op uses yet, and waits for it.
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  /// Counts up while work goes on.
+  virtual std::uint64_t progress() const = 0;
+
+  // --- The queue ---
+
+  /// The host bytes may go when it returns.
+  void write(void* to, const void* from, std::size_t bytes);
+  /// Waits for all that is queued, and these bytes.
+  void read(void* to, const void* from, std::size_t bytes);
+  /// The same; what it gives stays until the next call of any of these.
+  const std::byte* read(const void* from, std::size_t bytes);
+
+  /// Room for the host to fill before it is sent, and until wait() not to touch after that.
+  std::byte* stage(std::size_t bytes);
+  void send(void* to, const std::byte* staged, std::size_t bytes) { copy_in(to, staged, bytes); }
+  /// After work was queued: waits if much is staged. What was staged has been sent.
+  void bound_staging();
+
+  /// For all that is queued, with no other queue.
+  void wait();
+
+ protected:
+  explicit Accelerator(Scratch::Memory pinned) : staging_(std::move(pinned)) {}
+  /// By now, and from now on. The first reason counts.
+  [[noreturn]] void fail(const std::string& why);
+  /// Throws if it has failed. Any thread.
+  void check() const;
+  virtual void copy_in(void* to, const std::byte* staged, std::size_t bytes) = 0;
+  virtual void copy_out(std::byte* staged, const void* from, std::size_t bytes) = 0;
+  virtual void wait_queue() = 0;
+
+ private:
+  Scratch staging_;  ///< host memory that copies reach
+  std::size_t staged_bytes_ = 0;
+  bool passed_ = false;  ///< what is staged has been waited for
+  mutable std::mutex failed_mutex_;
+  std::string failed_;  // guarded by failed_mutex_
+};
+
+}  // namespace troupe::kernels

@@ -1,0 +1,245 @@
+#include "kernels/cuda/gpu_accelerator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/address_pool.h"
+#include "kernels/cuda/gpus.h"
+#include "kernels/cuda/late_release.h"
+#include "runtime/byte_size.h"
+
+namespace troupe::kernels::cuda {
+namespace {
+
+constexpr std::size_t kUploadPieceBytes = 4u << 20;
+
+std::shared_ptr<std::byte> pinned(std::size_t bytes) {
+  void* data = nullptr;
+  if (cudaMallocHost(&data, bytes) != cudaSuccess) std::__throw_bad_alloc();
+  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
+}
+
+std::string text_of(cudaError_t status) { return cudaGetErrorString(status); }
+
+std::string gpu(int index) { return "GPU " + std::to_string(index); }
+
+/// Why a GPU cannot be opened.
+Error unusable(int index, cudaError_t status) {
+  switch (status) {
+    case cudaErrorInsufficientDriver:
+      return unavailable("the NVIDIA driver is older than the CUDA runtime of this program (" +
+                         std::to_string(CUDART_VERSION / 1000) + "." +
+                         std::to_string(CUDART_VERSION % 1000 / 10) +
+                         "), or there is none; install a newer driver");
+    case cudaErrorNoDevice:
+      return unavailable(
+          "there is no NVIDIA GPU here that this process may use; look at "
+          "nvidia-smi and CUDA_VISIBLE_DEVICES");
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceAlreadyInUse:
+      return unavailable(gpu(index) +
+                         " is in exclusive mode and another process has it, or it is "
+                         "closed to all (nvidia-smi -c DEFAULT opens it)");
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+      return unavailable("this program has no code for the architecture of " + gpu(index) +
+                         "; build it with TROUPE_CUDA_ARCHITECTURES naming it");
+    case cudaErrorMemoryAllocation:
+      return resource_exhausted(gpu(index) +
+                                " has no memory left, not even for a beginning; end "
+                                "the processes that nvidia-smi shows");
+    default:
+      return unavailable(gpu(index) + " cannot be used: " + text_of(status));
+  }
+}
+
+/// What a GPU fails by while it computes.
+std::string failure(const char* what, cudaError_t status) {
+  const std::string after = "; restart the worker, and look at the driver's log (dmesg)";
+  if (status == cudaErrorECCUncorrectable)
+    return "an error in its memory could not be corrected (ECC)" + after;
+  if (status == cudaErrorIllegalAddress || status == cudaErrorLaunchFailure ||
+      status == cudaErrorMisalignedAddress)
+    return "a kernel failed: " + text_of(status) + after;
+  return std::string(what) + ": " + text_of(status) + after;
+}
+
+}  // namespace
+
+/// All memory that it may take. Outlives the device, as long as somebody holds some of it.
+struct GpuAccelerator::Pool {
+  Pool(std::byte* b, std::size_t bytes)
+      : base(b), free(bytes, kAlignment), late([this](std::byte* p) { give_back(p); }) {}
+  ~Pool() { cudaFree(base); }
+
+  std::byte* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    const auto run = free.take(bytes);
+    if (!run) std::__throw_bad_alloc();
+    taken[base + run->at] = *run;
+    return base + run->at;
+  }
+  void give_back(std::byte* p) {
+    const std::lock_guard lock(mutex);
+    const auto run = taken.find(p);
+    free.give_back(run->second);
+    taken.erase(run);
+  }
+
+  std::byte* const base;
+  std::mutex mutex;
+  AddressPool free;                              // guarded by mutex
+  std::map<std::byte*, AddressPool::Run> taken;  // guarded by mutex
+  LateRelease late;
+};
+
+GpuAccelerator::GpuAccelerator(int index) : Accelerator(pinned), index_(index) {}
+
+Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptions& options) {
+  int count = 0;
+  if (const cudaError_t found = cudaGetDeviceCount(&count); found != cudaSuccess)
+    return unusable(options.index, found);
+  if (options.index < 0 || options.index >= count)
+    return invalid_argument("there is no " + gpu(options.index) + "; this process may use " +
+                            std::to_string(count) + ", which are counted from 0");
+  // The first call that needs the device opens it.
+  cudaError_t opened = cudaSetDevice(options.index);
+  if (opened == cudaSuccess) opened = cudaFree(nullptr);
+  if (opened == cudaSuccess) opened = has_code();
+  if (opened != cudaSuccess) return unusable(options.index, opened);
+  try {
+    std::shared_ptr<GpuAccelerator> device(new GpuAccelerator(options.index));
+    if (const Status taken = device->take(options.memory_bytes); !taken.ok()) return taken.error();
+    return std::shared_ptr<Accelerator>(std::move(device));
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted("there is no pinned host memory for " + gpu(options.index));
+  }
+}
+
+/// All that it will ever use of the GPU's memory, so that what is not there is known at once.
+Status GpuAccelerator::take(std::uint64_t memory_bytes) {
+  std::size_t left = 0, all = 0;
+  void* base = nullptr;
+  cudaError_t status = cudaMemGetInfo(&left, &all);
+  if (status == cudaSuccess) status = cudaMalloc(&base, memory_bytes);
+  if (status == cudaErrorMemoryAllocation)
+    return resource_exhausted(gpu(index_) + " has " + format_byte_size(left) + " of its " +
+                              format_byte_size(all) + " left, and " +
+                              format_byte_size(memory_bytes) +
+                              " are asked for; lower --device-memory, or end the processes that "
+                              "nvidia-smi shows");
+  if (status != cudaSuccess) return unusable(index_, status);
+  pool_ = std::make_shared<Pool>(static_cast<std::byte*>(base), memory_bytes);
+  constexpr unsigned kNoTiming = cudaEventDisableTiming;
+  status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  if (status == cudaSuccess)
+    status = cudaStreamCreateWithFlags(&upload_stream_, cudaStreamNonBlocking);
+  if (status == cudaSuccess) status = cudaEventCreateWithFlags(&reached_, kNoTiming);
+  for (Piece& piece : pieces_) {
+    if (status == cudaSuccess) status = cudaEventCreateWithFlags(&piece.copied, kNoTiming);
+    piece.pinned = pinned(kUploadPieceBytes);
+  }
+  return status == cudaSuccess ? Status() : Status(unusable(index_, status));
+}
+
+GpuAccelerator::~GpuAccelerator() {
+  // What has failed cannot be closed in order, and need not be.
+  cudaSetDevice(index_);
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  if (pool_) pool_->late.note_all_ran();
+  for (const Piece& piece : pieces_)
+    if (piece.copied != nullptr) cudaEventDestroy(piece.copied);
+  if (reached_ != nullptr) cudaEventDestroy(reached_);
+  if (upload_stream_ != nullptr) cudaStreamDestroy(upload_stream_);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+void GpuAccelerator::must(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  pool_->late.note_all_ran();
+  fail(failure(what, status));
+}
+
+std::shared_ptr<std::byte> GpuAccelerator::memory(std::size_t bytes) {
+  return {pool_->take(bytes), [pool = pool_](std::byte* p) { pool->late.release(p); }};
+}
+
+/// A piece is filled while the one before is copied.
+void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
+  check();
+  const std::lock_guard lock(upload_mutex_);
+  must(cudaSetDevice(index_), "it does not answer");
+  for (std::size_t done = 0, i = 0; done < from.size(); ++i) {
+    const Piece& piece = pieces_[i % pieces_.size()];
+    const std::size_t bytes = std::min(kUploadPieceBytes, from.size() - done);
+    must(cudaEventSynchronize(piece.copied), "a copy failed");
+    std::memcpy(piece.pinned.get(), from.data() + done, bytes);
+    must(cudaMemcpyAsync(to + done, piece.pinned.get(), bytes, cudaMemcpyHostToDevice,
+                         upload_stream_),
+         "a copy failed");
+    must(cudaEventRecord(piece.copied, upload_stream_), "a copy failed");
+    done += bytes;
+    ++progress_;
+  }
+  must(cudaStreamSynchronize(upload_stream_), "a copy failed");
+}
+
+// --- The queue ----------------------------------------------------------------------------------
+
+cudaStream_t GpuAccelerator::queue() {
+  check();
+  must(cudaSetDevice(index_), "it does not answer");
+  return stream_;
+}
+
+void GpuAccelerator::launched(cudaError_t status) {
+  must(status, "a kernel did not start");
+  pool_->late.note_queued();
+  ++progress_;
+  bound_staging();
+}
+
+void GpuAccelerator::copy_in(void* to, const std::byte* staged, std::size_t bytes) {
+  if (bytes == 0) return;
+  must(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, queue()), "a copy failed");
+  pool_->late.note_queued();
+}
+
+void GpuAccelerator::copy_out(std::byte* staged, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  must(cudaMemcpyAsync(staged, from, bytes, cudaMemcpyDeviceToHost, queue()), "a copy failed");
+  pool_->late.note_queued();
+}
+
+void GpuAccelerator::wait_queue() {
+  must(cudaEventRecord(reached_, queue()), "it does not answer");
+  must(cudaEventSynchronize(reached_), "what it computed failed");
+  pool_->late.note_all_ran();
+  ++progress_;
+}
+
+}  // namespace troupe::kernels::cuda
+
+namespace troupe::kernels {
+
+Result<std::vector<Gpu>> gpus() {
+  int count = 0;
+  if (const cudaError_t found = cudaGetDeviceCount(&count); found != cudaSuccess)
+    return cuda::unusable(0, found);
+  std::vector<Gpu> all;
+  for (int number = 0; number < count; ++number) {
+    cudaDeviceProp told{};
+    char bus_id[32] = {};
+    cudaError_t status = cudaGetDeviceProperties(&told, number);
+    if (status == cudaSuccess) status = cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number);
+    if (status != cudaSuccess) return cuda::unusable(number, status);
+    all.push_back({told.name, bus_id, told.totalGlobalMem});
+  }
+  return all;
+}
+
+}  // namespace troupe::kernels

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "kernels/backend.h"
+
+namespace troupe::kernels::cuda {
+
+/// An NVIDIA GPU: one pool of its memory, taken when it is opened, and one CUDA stream. Uploads go
+/// by a stream of their own through pinned memory, from any thread. **Not run on a GPU yet.**
+class GpuAccelerator final : public Accelerator {
+ public:
+  /// A sentence for what stands in the way: no GPU, an old driver, a GPU that this program has no
+  /// code for, that another process holds or has filled.
+  static Result<std::shared_ptr<Accelerator>> open(const AcceleratorOptions& options);
+  ~GpuAccelerator() override;
+
+  std::shared_ptr<std::byte> memory(std::size_t bytes) override;
+  void upload(std::byte* to, std::span<const std::byte> from) override;
+  std::uint64_t progress() const override { return progress_; }
+
+  /// The stream for kernels, whose device is the calling thread's from now on.
+  cudaStream_t queue();
+  /// A kernel was put there; `status`: whether it was.
+  void launched(cudaError_t status);
+
+ protected:
+  void copy_in(void* to, const std::byte* staged, std::size_t bytes) override;
+  void copy_out(std::byte* staged, const void* from, std::size_t bytes) override;
+  void wait_queue() override;
+
+ private:
+  struct Pool;
+  /// Half of the room that uploads go through.
+  struct Piece {
+    std::shared_ptr<std::byte> pinned;
+    cudaEvent_t copied = nullptr;
+  };
+  explicit GpuAccelerator(int index);
+  Status take(std::uint64_t memory_bytes);
+  /// Fails the device with words for people, unless all is well.
+  void must(cudaError_t status, const char* what);
+
+  const int index_;
+  std::shared_ptr<Pool> pool_;
+  cudaStream_t stream_ = nullptr, upload_stream_ = nullptr;
+  cudaEvent_t reached_ = nullptr;
+  std::mutex upload_mutex_;
+  std::array<Piece, 2> pieces_;  // guarded by upload_mutex_
+  std::atomic<std::uint64_t> progress_{0};
+};
+
+/// cudaSuccess if this program has code for the calling thread's GPU (probe.cu).
+cudaError_t has_code();
+
+}  // namespace troupe::kernels::cuda

@@ -1,0 +1,64 @@
+#include "kernels/stream.h"
+
+#include <cstring>
+
+#include "kernels/backend.h"
+
+namespace troupe::kernels {
+namespace {
+
+Stream::Options with_backend(Stream::Options options) {
+  if (options.backend == nullptr) options.backend = &cpu_backend();
+  return options;
+}
+
+Scratch::Memory memory_of(const Stream::Options& options) {
+  if (options.accelerator == nullptr) return options.backend->memory;
+  return [device = options.accelerator](std::size_t bytes) { return device->memory(bytes); };
+}
+
+}  // namespace
+
+Stream::Stream(const Options& options)
+    : options_(with_backend(options)),
+      scratch_(memory_of(options_), accelerator() != nullptr),
+      device_(backend().open == nullptr || accelerator() != nullptr ? nullptr
+                                                                    : backend().open(options_)) {}
+
+std::shared_ptr<std::byte> Stream::memory(std::size_t bytes) const {
+  return accelerator() != nullptr ? accelerator()->memory(bytes) : backend().memory(bytes);
+}
+
+std::shared_ptr<const std::byte> Stream::place(std::span<const std::byte> bytes) const {
+  if (accelerator() == nullptr) return {std::shared_ptr<const void>(), bytes.data()};
+  auto there = accelerator()->memory(bytes.size());
+  accelerator()->upload(there.get(), bytes);
+  return there;
+}
+
+void Stream::read(void* to, const void* from, std::size_t bytes) {
+  if (accelerator() != nullptr) return accelerator()->read(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+void Stream::write(void* to, const void* from, std::size_t bytes) {
+  if (accelerator() != nullptr) return accelerator()->write(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+const std::byte* Stream::reach(std::span<const std::byte> bytes, Room& room) {
+  if (accelerator() == nullptr) return bytes.data();
+  std::byte* const there = room.at_least(*this, bytes.size());
+  accelerator()->write(there, bytes.data(), bytes.size());
+  return there;
+}
+
+std::byte* Stream::target(std::span<std::byte> bytes, Room& room) {
+  return accelerator() == nullptr ? bytes.data() : room.at_least(*this, bytes.size());
+}
+
+void Stream::settle(std::span<std::byte> bytes, const Room& room) {
+  if (accelerator() != nullptr) accelerator()->read(bytes.data(), room.data(), bytes.size());
+}
+
+}  // namespace troupe::kernels

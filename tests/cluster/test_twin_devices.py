@@ -1,0 +1,134 @@
+"""Accelerators that fail or go, beside processors: a GPU's twin that is told to. No token changes."""
+
+import concurrent.futures
+import re
+
+import pytest
+
+from recovery import SMALL
+from running import DEMO, TROUPE, run, wait_until
+
+TOKENS = 24
+
+
+def answer(cluster, key):
+    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": TOKENS, "temperature": 1, "seed": key,
+            "ignore_eos": True, "return_token_ids": True}  # fmt: skip
+    return cluster.complete(**body)["choices"][0]["token_ids"]
+
+
+def start(cluster, env=None):
+    """Two processors and a twin. Who fails takes experts along that others have, too."""
+    cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32, "--numerics", "bf16")
+    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    for _ in range(2):
+        cluster.worker()
+    twin = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
+                         "--device", "cuda-twin", "--device-memory", "2GiB", env=env or {})  # fmt: skip
+    cluster.wait_ready()
+    return twin, next(node for node in cluster.status()["nodes"] if node["pid"] == twin.pid)
+
+
+def used_devices(cluster):
+    status = cluster.status()
+    used = {slot["device"] for layer in status["experts"]["placement"] for slot in layer["slots"]}
+    return used | {shard["device"] for replica in status["replicas"] for shard in replica["shards"]}
+
+
+def answers_until(cluster, over, seconds):
+    """Of eight at a time, again and again; all are the same each time."""
+    first = {}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        def look():
+            for key, tokens in enumerate(pool.map(lambda k: answer(cluster, k), range(8))):
+                assert first.setdefault(key, tokens) == tokens and len(tokens) == TOKENS
+            return over()
+
+        found = wait_until(look, seconds, "what the test waits for")
+    return first, found
+
+
+@pytest.mark.parametrize("failure, words", [
+    ("launch:4000", "touched memory that is not its own"),
+    ("lost:4000", "fallen off the bus"),
+])  # fmt: skip
+def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, words):
+    twin, node = start(cluster, {"TROUPE_TEST_DEVICE": failure})
+
+    def told():
+        return [e["text"] for e in cluster.status()["events"] if e["kind"] == "device_failed"]
+
+    expected, texts = answers_until(cluster, told, 60)
+    assert node["id"] in texts[0] and re.search(words, texts[0]), texts
+    wait_until(lambda: not any(device.startswith(node["id"] + "/") for device in used_devices(cluster)),
+               20, "nothing is on the failed device")  # fmt: skip
+    assert {key: answer(cluster, key) for key in expected} == expected
+    assert twin.popen.poll() is None
+    assert node["id"] in {n["id"] for n in cluster.status()["nodes"]}
+    assert cluster.status()["requests"]["failed"] == 0
+
+
+def test_a_worker_with_an_accelerator_is_killed_and_processors_go_on(cluster):
+    twin, node = start(cluster)
+    assert any(device.startswith(node["id"] + "/") for device in used_devices(cluster))
+    killed = []
+
+    def after_the_loss():
+        if not killed:
+            killed.append(twin.popen.kill())
+            return False
+        return not any(device.startswith(node["id"] + "/") for device in used_devices(cluster))
+
+    expected, _ = answers_until(cluster, after_the_loss, 60)
+    assert {key: answer(cluster, key) for key in expected} == expected
+    assert cluster.status()["requests"]["failed"] == 0
+
+
+def test_what_does_not_fit_is_refused_before_it_is_placed(cluster):
+    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "4MiB", ready=False)
+    assert up.exit_code(30) == 1
+    assert re.search(r"lacks \d+ bytes", up.log()), up.log()
+
+
+def test_a_failure_that_makes_no_sense_is_refused(cluster):
+    cluster.head(DEMO, *SMALL)
+    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    for text in ("abacus", "launch:soon", "ecc:1:2"):
+        worker = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}",
+                               env={"TROUPE_TEST_DEVICE": text})  # fmt: skip
+        assert worker.exit_code(10) == 2
+        assert "TROUPE_TEST_DEVICE" in worker.log()
+
+
+def test_the_driver_tells_how_a_gpu_is_and_a_memory_error_takes_it_out(cluster, tmp_path):
+    """The driver's library is a double, which reads what it says from a file."""
+    said = tmp_path / "said"
+
+    def says(text):
+        said.with_suffix(".next").write_text(text)
+        said.with_suffix(".next").rename(said)
+
+    says("utilization 37 temperature 64 ecc 5 throttle 0x40")
+    library = TROUPE.parent / "tests" / "actors" / "device" / "libnvml_double.so"
+    twin, node = start(cluster, {"TROUPE_TEST_NVML": str(library), "NVML_DOUBLE": str(said)})
+
+    def device():
+        (found,) = next(n for n in cluster.status()["nodes"] if n["id"] == node["id"])["devices"]
+        return found
+
+    wait_until(lambda: "temperature_c" in device(), 10, "the driver is asked")
+    assert device()["temperature_c"] == 64 and device()["ecc_errors"] == 5
+    assert "too hot" in device()["throttled"] and device()["name"] == "the twin of a GPU"
+    assert abs(device()["utilization"] - 0.37) < 1e-6
+    text = run("status", env=cluster.env).stdout
+    assert "64 °C" in text and "too hot" in text and "5 memory errors" in text, text
+
+    says("utilization 37 temperature 64 ecc 6")
+    expected, _ = answers_until(
+        cluster,
+        lambda: not any(d.startswith(node["id"] + "/") for d in used_devices(cluster)),
+        60,
+    )
+    assert "ECC" in device()["failed"]
+    assert {key: answer(cluster, key) for key in expected} == expected
+    assert twin.popen.poll() is None and cluster.status()["requests"]["failed"] == 0

@@ -1,0 +1,237 @@
+// The twin's device finds what only a GPU would break, and fails when it is told to.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <new>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/address_pool.h"
+#include "kernels/cuda/twin/backend.h"
+#include "kernels/residual.h"
+#include "runtime/float_mode.h"
+#include "runtime/split_mix.h"
+
+namespace troupe::kernels {
+namespace {
+
+constexpr std::size_t kBytes = 4096 * sizeof(float);
+
+std::shared_ptr<Accelerator> open_device(const AcceleratorOptions& options) {
+  set_float_mode();
+  auto device = cuda_twin_backend()->accelerator(options);
+  REQUIRE(device.ok());
+  return std::move(*device);
+}
+
+/// A device, and two vectors in its memory.
+struct Bench {
+  explicit Bench(std::uint64_t seed = 0, InjectedFailure injected = {})
+      : device(open_device({0, 16u << 20, nullptr, seed, injected})),
+        stream({Numerics::kBf16, CpuFamily::kBaseline, nullptr, nullptr, cuda_twin_backend(), 0,
+                device.get()}),
+        a(device->memory(kBytes)),
+        b(device->memory(kBytes)) {}
+  Tensor tensor(const std::shared_ptr<std::byte>& memory) const {
+    return stream.device_tensor(memory.get(), DType::kF32, 64, 64);
+  }
+  /// b += a.
+  void add() { residual_add(stream, tensor(a), tensor(b)); }
+
+  std::shared_ptr<Accelerator> device;
+  Stream stream;
+  std::shared_ptr<std::byte> a, b;
+};
+
+/// What a process says that does this, and the signal that ends it.
+struct Ended {
+  int signal = 0;
+  std::string said;
+};
+Ended end_of(const std::function<void()>& work) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int s : {SIGSEGV, SIGBUS, SIGABRT}) signal(s, SIG_DFL);
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    work();
+    _exit(0);
+  }
+  close(ends[1]);
+  Ended ended;
+  char buffer[512];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    ended.said.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return ended;
+}
+bool said(const Ended& ended, const char* words) {
+  CAPTURE(ended.said);
+  CHECK(ended.signal != 0);
+  return ended.said.find(words) != std::string::npos;
+}
+
+TEST_CASE("what runs late gives what it must, by any seed") {
+  if (cuda_twin_backend() == nullptr) return;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Bench bench(seed);
+    std::vector<float> ones(kBytes / sizeof(float), 1.0f), sums(ones.size());
+    bench.stream.write(bench.a.get(), ones.data(), kBytes);
+    bench.stream.write(bench.b.get(), ones.data(), kBytes);
+    ones.assign(ones.size(), 7.0f);  // it may go
+    for (int i = 0; i < 40; ++i) bench.add();
+    bench.stream.read(sums.data(), bench.b.get(), kBytes);
+    CHECK(sums == std::vector<float>(sums.size(), 41.0f));
+  }
+}
+
+TEST_CASE("memory that goes while work on it is queued is not somebody else's before it ran") {
+  if (cuda_twin_backend() == nullptr) return;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Bench bench(seed);
+    const std::vector<float> ones(kBytes / sizeof(float), 1.0f);
+    std::vector<float> sums(ones.size());
+    for (int i = 0; i < 20; ++i) {
+      bench.stream.write(bench.a.get(), ones.data(), kBytes);
+      bench.stream.write(bench.b.get(), ones.data(), kBytes);
+      bench.add();
+      bench.a = bench.device->memory(kBytes);  // what was there is free when the sum is made
+    }
+    bench.stream.read(sums.data(), bench.b.get(), kBytes);
+    CHECK(sums == std::vector<float>(sums.size(), 2.0f));
+  }
+}
+
+TEST_CASE("a host that touches the device's memory is told so, and a copy that is touched too") {
+  if (cuda_twin_backend() == nullptr) return;
+  const char* const host = "the host touches memory of the CUDA twin";
+  CHECK(said(end_of([] { *Bench().a = std::byte{1}; }), host));
+  CHECK(said(end_of([] {
+               const Bench bench;
+               const volatile std::byte* const at = bench.b.get();
+               (void)*at;
+             }),
+             host));
+  CHECK(said(end_of([] {
+               Bench bench;
+               std::byte* const staged = bench.device->stage(64);
+               std::memset(staged, 1, 64);
+               bench.device->send(bench.a.get(), staged, 64);
+               staged[3] = std::byte{2};
+               bench.device->wait();
+             }),
+             "the host changed what a copy to the device had still to read"));
+}
+
+TEST_CASE("a kernel that goes past what was taken is told so") {
+  if (cuda_twin_backend() == nullptr) return;
+  for (const std::int64_t rows : {64, 65}) {
+    const Ended ended = end_of([&] {
+      Bench bench;
+      const auto at = [&](const auto& memory) {
+        return bench.stream.device_tensor(memory.get(), DType::kF32, rows, 64);
+      };
+      residual_add(bench.stream, at(bench.a), at(bench.b));
+      bench.device->wait();
+    });
+    CHECK((ended.signal != 0) == (rows == 65));
+    const char* const words =
+        "a kernel of the CUDA twin touches device memory that nobody has taken";
+    CHECK((ended.said.find(words) != std::string::npos) == (rows == 65));
+  }
+}
+
+TEST_CASE("a device that fails stays so, and says what happened") {
+  if (cuda_twin_backend() == nullptr) return;
+  using What = InjectedFailure::What;
+  const std::pair<What, const char*> kinds[] = {
+      {What::kLaunch, "touched memory"}, {What::kEcc, "ECC"}, {What::kLost, "fallen off the bus"}};
+  for (const auto& [what, words] : kinds)
+    for (const std::uint64_t after : {0, 5}) {
+      Bench bench(1, {what, after});
+      std::string why;
+      std::uint64_t calls = 0;
+      const auto attempt = [&] {
+        try {
+          bench.add();
+          if (what != What::kLost) bench.device->wait();
+          ++calls;
+          return false;
+        } catch (const AcceleratorFailed& e) {
+          why = e.what();
+          return true;
+        }
+      };
+      while (!attempt()) REQUIRE(calls < 100);
+      CHECK(calls == after);
+      CHECK(why.find(words) != std::string::npos);
+      const std::string first = why;
+      CHECK(attempt());
+      CHECK(why == first);
+      CHECK_THROWS_AS(bench.device->wait(), AcceleratorFailed);
+      CHECK_THROWS_AS(bench.device->upload(bench.a.get(), std::vector<std::byte>(3)),
+                      AcceleratorFailed);
+    }
+}
+
+TEST_CASE("memory that is not there is refused, and what is given back is there again") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench(0, {InjectedFailure::What::kMemory, 3});
+  auto third = bench.device->memory(15u << 20);
+  CHECK_THROWS_AS(bench.device->memory(1), std::bad_alloc);  // as injected
+  CHECK_NOTHROW(bench.device->memory(1));
+  CHECK_THROWS_AS(bench.device->memory(1u << 20), std::bad_alloc);  // 16 MiB are all
+  third = nullptr;
+  CHECK_NOTHROW(bench.device->memory(15u << 20));
+  CHECK(reinterpret_cast<std::uintptr_t>(bench.device->memory(3).get()) % Accelerator::kAlignment ==
+        0);
+}
+
+TEST_CASE("addresses are dealt out once, and come together again") {
+  constexpr std::size_t kStep = 16, kGap = 32, kAll = 1 << 14;
+  for (const std::size_t gap : {std::size_t{0}, kGap}) {
+    SplitMix random(gap);
+    AddressPool pool(kAll, kStep, gap);
+    std::vector<AddressPool::Run> taken;
+    std::vector<int> owners(kAll / kStep, 0);
+    const auto mark = [&](const AddressPool::Run& run, int by) {
+      for (std::size_t at = run.at; at < run.at + run.bytes + gap; at += kStep) {
+        REQUIRE(at < kAll);
+        owners[at / kStep] += by;
+        CHECK(owners[at / kStep] == (by > 0 ? 1 : 0));
+      }
+    };
+    for (int i = 0; i < 4000; ++i) {
+      if (random.next() % 2 == 0 || taken.empty()) {
+        const std::size_t bytes = random.next() % 500;
+        if (const auto run = pool.take(bytes)) {
+          CHECK((run->at % kStep == 0 && run->bytes >= bytes && run->bytes > 0));
+          mark(*run, 1);
+          taken.push_back(*run);
+        }
+      } else {
+        std::swap(taken[random.next() % taken.size()], taken.back());
+        mark(taken.back(), -1);
+        pool.give_back(taken.back());
+        taken.pop_back();
+      }
+    }
+    for (const auto& run : taken) pool.give_back(run);
+    CHECK(!pool.take(kAll + 1));
+    CHECK(pool.take(kAll - gap).has_value());
+    CHECK(!pool.take(1));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::kernels
