@@ -57,7 +57,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   WorkerSetup setup;
   std::vector<CpuDevice*> cpus;
   int threads = 1;
-  std::vector<Numerics> numerics(all_numerics().begin(), all_numerics().end());
+  std::vector<Numerics> numerics(exact_numerics().begin(), exact_numerics().end());
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
     threads = std::max(threads, device.threads);
