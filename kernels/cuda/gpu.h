@@ -55,11 +55,32 @@ class Cta {
   std::byte* shared_;
 };
 
+extern __shared__ Quad wide_shared[];
+
+/// Whether it asks for more shared memory than there is without asking.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, 1) run(const __grid_constant__ Kernel kernel) {
-  __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
-  Cta cta(shared);
-  kernel(cta);
+constexpr bool is_wide() {
+  return Kernel::kSharedBytes > kSharedBytesMax;
+}
+
+/// CTAs that a multiprocessor should have room for.
+template <class Kernel>
+constexpr int resident() {
+  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  return 1;
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>())
+    run(const __grid_constant__ Kernel kernel) {
+  if constexpr (is_wide<Kernel>()) {
+    Cta cta(reinterpret_cast<std::byte*>(wide_shared));
+    kernel(cta);
+  } else {
+    __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
+    Cta cta(shared);
+    kernel(cta);
+  }
 }
 
 /// Ends the process if a call failed: what is computed after that means nothing.
@@ -67,13 +88,16 @@ void check(cudaError_t status, const char* what);
 
 template <class Kernel>
 void launch(Stream&, Grid grid, const Kernel& kernel) {
-  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
   static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;
-  run<Kernel>
-      <<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)), Kernel::kThreads>>>(
-          kernel);
+  constexpr std::size_t kWide = is_wide<Kernel>() ? Kernel::kSharedBytes : 0;
+  if constexpr (kWide > 0)
+    check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, kWide),
+          "a kernel got no shared memory");
+  run<Kernel><<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
+                Kernel::kThreads, kWide>>>(kernel);
   check(cudaGetLastError(), "a kernel did not start");
   check(cudaDeviceSynchronize(), "a kernel failed");
 }
