@@ -72,9 +72,9 @@ struct Backend {
   Result<std::shared_ptr<Accelerator>> (*accelerator)(const AcceleratorOptions& options) = nullptr;
 };
 
-/// All numerics, by the families of processors (runtime/cpu_family.h).
+/// All exact numerics, by the families of processors (runtime/cpu_family.h).
 const Backend& cpu_backend();
-/// `bf16` and `bf16+kv_fp8` on an NVIDIA GPU; null where it is not built, or no GPU is found.
+/// `bf16` and `cuda_mma` on an NVIDIA GPU; null where it is not built, or no GPU is found.
 const Backend* cuda_backend();
 
 }  // namespace troupe::kernels

@@ -23,7 +23,7 @@
 namespace troupe::kernels {
 namespace {
 
-/// By question, in the order of all_numerics().
+/// By question, in the order of exact_numerics().
 using Answers = std::uint64_t[5];
 constexpr Answers kAnswers[] = {
 #include "kernels/known_answers.inc"
@@ -269,7 +269,7 @@ bool compared_here(CpuFamily family) { return family != CpuFamily::kAmx; }
 
 std::uint64_t known_answer(Numerics numerics, std::size_t question) {
   assert(std::size(kAnswers) == known_questions().size());
-  const auto all = all_numerics();
+  const auto all = exact_numerics();
   assert(std::size(kAnswers[0]) == all.size());
   return kAnswers[question][std::ranges::find(all, numerics) - all.begin()];
 }

@@ -5,13 +5,15 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<Numerics, 5> kAll = {Numerics::kReference, Numerics::kAvx512Bf16KvFp8,
-                                          Numerics::kAvx512Bf16, Numerics::kBf16KvFp8,
-                                          Numerics::kBf16};
+constexpr std::array<Numerics, 7> kAll = {
+    Numerics::kReference, Numerics::kAvx512Bf16KvFp8, Numerics::kAvx512Bf16, Numerics::kBf16KvFp8,
+    Numerics::kBf16,      Numerics::kCudaMmaKvFp8,    Numerics::kCudaMma};
+constexpr std::size_t kExact = 5;  // come first
 
 }  // namespace
 
 std::span<const Numerics> all_numerics() { return kAll; }
+std::span<const Numerics> exact_numerics() { return {kAll.data(), kExact}; }
 
 std::string_view to_string(Numerics n) {
   switch (n) {
@@ -25,6 +27,10 @@ std::string_view to_string(Numerics n) {
       return "avx512_bf16";
     case Numerics::kAvx512Bf16KvFp8:
       return "avx512_bf16+kv_fp8";
+    case Numerics::kCudaMma:
+      return "cuda_mma";
+    case Numerics::kCudaMmaKvFp8:
+      return "cuda_mma+kv_fp8";
   }
   return "unknown";
 }
@@ -53,7 +59,7 @@ std::string in_words(std::span<const Numerics> numerics) {
 std::vector<Numerics> numerics_of(CpuFamily family) {
   if (family == CpuFamily::kBaseline) return {Numerics::kReference};
   std::vector<Numerics> all;
-  for (const Numerics n : kAll)
+  for (const Numerics n : exact_numerics())
     if (!sums_in_one_chain(n) || family >= CpuFamily::kAvx512) all.push_back(n);
   return all;
 }

@@ -67,9 +67,10 @@ Status Membership::check_numerics(const Join& join) const {
                    std::string(to_string(*numerics_)) + " (it has " + in_words(join.numerics) +
                    "); start the head with --numerics that every worker has.");
   }
-  const bool meets = std::any_of(join.numerics.begin(), join.numerics.end(), [&](Numerics family) {
-    return std::all_of(members_.begin(), members_.end(),
-                       [&](const auto& m) { return has(m.second.inventory, family); });
+  const auto exact = exact_numerics();
+  const bool meets = std::any_of(exact.begin(), exact.end(), [&](Numerics n) {
+    return has(join, n) && std::all_of(members_.begin(), members_.end(),
+                                       [&](const auto& m) { return has(m.second.inventory, n); });
   });
   if (meets) return {};
   return refused("It has no numerics in common with the other workers (it has " +
@@ -78,7 +79,7 @@ Status Membership::check_numerics(const Join& join) const {
 
 std::optional<Numerics> Membership::common_numerics() const {
   std::optional<Numerics> wanted;
-  for (const Numerics n : all_numerics()) {  // the least wanted first
+  for (const Numerics n : exact_numerics()) {  // the least wanted first
     const bool common = std::all_of(members_.begin(), members_.end(),
                                     [&](const auto& m) { return has(m.second.inventory, n); });
     if (common && !members_.empty()) wanted = n;

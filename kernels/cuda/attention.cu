@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/mma_attention.h"
 #include "kernels/cuda/ops.h"
 
 namespace troupe::kernels {
@@ -333,6 +334,10 @@ bool on_boundary(const KvPool& pool, std::int64_t of_head, std::int64_t bytes) {
 
 void TROUPE_CUDA_SPACE::attention(Stream& stream, const AttentionInputs& in, const PagedRows& where,
                                   const Tensor& q, const Tensor& out) {
+  if (by_tensor_cores(stream.numerics())) {
+    if (!mma_attention(stream, in, where, q, out)) plain_attention(stream, in, where, q, out);
+    return;
+  }
   // Rows of the cache that do not lie on boundaries are read a number at a time, to the same bits.
   const std::int64_t two = in.values.dtype == DType::kF8E4M3 ? 2 : 4;
   const bool fits = q.dim <= kKMax && out.dim <= kVMax && out.dim % 2 == 0 &&

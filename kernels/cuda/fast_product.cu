@@ -139,6 +139,7 @@ void multiply_by(Stream& stream, const Products& p) {
 }  // namespace
 
 void fast_products(Stream& stream, const Products& p) {
+  if (by_tensor_cores(stream.numerics())) return mma_products(stream, p);
   switch (p.layout.codes) {
     case Codes::kFp8:
       return p.layout.turned() ? multiply_by<Fp8Codes<true>>(stream, p)

@@ -34,7 +34,7 @@ struct MlpOutput {
 };
 
 /// Some experts of one shape, each on its rows: gate and up of all of them, the activation
-/// function, down of all. Bytes: the three matrices of each expert, once for up to eight rows.
+/// function, down of all. Bytes: the three matrices of each expert, once for up to rows_at_once().
 class MlpPass {
  public:
   MlpPass(Multiply* multiply, Stream& stream, std::span<const ExpertCall> calls)
@@ -69,7 +69,7 @@ class MlpPass {
   void multiply(Products p, const PreparedRows& x, int matrices, const Put& put) const {
     p.x_bytes = x.row_bytes;
     p.low_bytes = x.low_bytes;
-    const std::int64_t at_once = kProductRows / p.terms;
+    const std::int64_t at_once = rows_at_once(stream_.numerics(), p.terms);
     for (const ExpertCall& c : calls_) p.count += matrices * ceil_div(c.count, at_once);
     const Told<ProductItem> told(stream_, p.count);
     ProductItem* items = told.host();

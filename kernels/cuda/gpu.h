@@ -55,11 +55,32 @@ class Cta {
   std::byte* shared_;
 };
 
+extern __shared__ Quad wide_shared[];
+
+/// Whether it asks for more shared memory than there is without asking.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, 1) run(const __grid_constant__ Kernel kernel) {
-  __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
-  Cta cta(shared);
-  kernel(cta);
+constexpr bool is_wide() {
+  return Kernel::kSharedBytes > kSharedBytesMax;
+}
+
+/// CTAs that a multiprocessor should have room for.
+template <class Kernel>
+constexpr int resident() {
+  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  return 1;
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>())
+    run(const __grid_constant__ Kernel kernel) {
+  if constexpr (is_wide<Kernel>()) {
+    Cta cta(reinterpret_cast<std::byte*>(wide_shared));
+    kernel(cta);
+  } else {
+    __shared__ alignas(16) std::byte shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
+    Cta cta(shared);
+    kernel(cta);
+  }
 }
 
 /// Where a stream's kernels go: the queue of its accelerator, or the default one.
@@ -70,12 +91,15 @@ void launched(const Stream& stream);
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
-  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
   static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;
+  constexpr std::size_t kWide = is_wide<Kernel>() ? Kernel::kSharedBytes : 0;
+  if constexpr (kWide > 0)  // that it was refused, the launch says
+    (void)cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, kWide);
   run<Kernel><<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
-                Kernel::kThreads, 0, queue_of(stream)>>>(kernel);
+                Kernel::kThreads, kWide, queue_of(stream)>>>(kernel);
   launched(stream);
 }
 

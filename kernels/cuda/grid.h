@@ -17,6 +17,7 @@ struct Block {
 /// What every GPU since sm_80 has.
 inline constexpr int kThreadsMax = 1024;                   ///< of a CTA
 inline constexpr std::size_t kSharedBytesMax = 48u << 10;  ///< without asking for more
+inline constexpr std::size_t kWideSharedBytesMax = 99u << 10;
 inline constexpr std::int64_t kGridXMax = 0x7fffffff, kGridYMax = 65535;
 
 }  // namespace troupe::kernels

@@ -26,7 +26,7 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
   p.low_bytes = x.low_bytes;
   p.y_bytes = y.row_stride * 4;
   p.terms = terms_of(weight, layout);
-  const std::int64_t at_once = kProductRows / p.terms;
+  const std::int64_t at_once = rows_at_once(stream.numerics(), p.terms);
   p.count = layout.groups * ceil_div(x.rows, at_once);
   const Told<ProductItem> told(stream, p.count);
   ProductItem* items = told.host();

@@ -6,7 +6,7 @@
 /// What `linear`, `gated_mlp` and `expert_mlp` share: rows by panels.
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
-/// Up to kProductRows / terms prepared rows and a matrix.
+/// Up to rows_at_once() prepared rows and a matrix.
 struct ProductItem {
   const std::byte* panels = nullptr;
   const std::byte* x = nullptr;
@@ -29,12 +29,20 @@ struct Products {
   int terms = 1;
 };
 
-inline constexpr int kProductRows = 8;  ///< that weights are read once for
+inline constexpr int kProductRows = 8;      ///< that weights are read once for
+inline constexpr int kMmaProductRows = 32;  ///< the same, by tensor cores
+inline constexpr int kMmaStretch = 8;       ///< blocks whose sum begins at zero
+
+/// Rows of an item with these numerics.
+constexpr std::int64_t rows_at_once(Numerics numerics, int terms) {
+  return (by_tensor_cores(numerics) ? kMmaProductRows : kProductRows) / terms;
+}
 
 /// A thread an output, k after k: what the other is compared with.
 void plain_products(Stream& stream, const Products& products);
-/// The same bits, sixteen bytes at a time.
+/// The same bits, sixteen bytes at a time; those of `cuda_mma` by tensor cores.
 void fast_products(Stream& stream, const Products& products);
+void mma_products(Stream& stream, const Products& products);
 
 /// How rows come, and how products want them: bf16, padded by zeros behind each slice.
 struct RowsToPrepare {

@@ -19,6 +19,8 @@ struct Family {
   Stream::Options options(ThreadPool* pool, const Fault* fault = nullptr) const {
     return {numerics, cpu, pool, fault, backend, order_seed};
   }
+  /// To a GPU's twin threads are machines that share CTAs: one and four are enough.
+  int step_of_threads() const { return backend == nullptr ? 1 : 3; }
 };
 
 inline std::string to_string(const Family& f) {

@@ -13,7 +13,7 @@ int main() {
   for (std::size_t i = 0; i < known_questions().size(); ++i) {
     std::printf("    // %s\n    {", to_string(known_questions()[i]).c_str());
     const char* between = "";
-    for (const Numerics n : all_numerics()) {
+    for (const Numerics n : exact_numerics()) {
       std::printf("%s0x%016llxull", between, static_cast<unsigned long long>(twin_answer(n, i)));
       between = ",\n     ";
     }

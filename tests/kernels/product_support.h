@@ -216,9 +216,12 @@ inline std::size_t differences(const std::vector<float>& a, const std::vector<fl
   return count;
 }
 
-inline std::vector<float> twin_product(const TwinSum& sum, const std::vector<float>& w,
-                                       std::int64_t n, std::int64_t k, const std::vector<float>& x,
-                                       std::int64_t rows) {
+inline std::vector<float> twin_product(const TwinSum& sum, std::vector<float> w, std::int64_t n,
+                                       std::int64_t k, std::vector<float> x, std::int64_t rows) {
+  // What is rounded for every output is rounded soon where it is before.
+  if (sum.numerics != Numerics::kReference && !sum.full_precision)
+    for (std::vector<float>* v : {&w, &x})
+      for (float& value : *v) value = twin_bf(value);
   std::vector<float> y;
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t i = 0; i < n; ++i) y.push_back(sum(x.data() + r * k, w.data() + i * k, k));

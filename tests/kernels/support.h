@@ -13,8 +13,7 @@ inline std::vector<Family> cache_families() {
   for (const Family& f : families()) {
     all.push_back(f);
     Family fp8 = f;
-    if (f.numerics == Numerics::kBf16) fp8.numerics = Numerics::kBf16KvFp8;
-    if (f.numerics == Numerics::kAvx512Bf16) fp8.numerics = Numerics::kAvx512Bf16KvFp8;
+    fp8.numerics = with_kv_fp8(f.numerics);
     if (fp8.numerics != f.numerics) all.push_back(fp8);
   }
   return all;

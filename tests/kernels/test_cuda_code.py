@@ -28,6 +28,9 @@ BUDGETS = {
     r"FastProduct<.*, 4>": (180, 24576),
     r"FastProduct<.*, 8>": (208, 49152),
     r"Gate": (56, 0),
+    r"MmaPart<.*>": (232, 0),  # and 82,048 that a launch asks for: one CTA on sm_80 and later
+    r"MmaProduct<(Fp8|Int4)Codes<true> >": (200, 32768),
+    r"MmaProduct<.*>": (128, 32768),
     r"Norm": (40, 512),
     r"Nothing": (40, 0),
     r"PlainPart": (96, 2056),
@@ -141,3 +144,25 @@ def test_products_have_the_operations_of_the_definition(instructions):
     for codes, rows in added:
         assert added[codes, rows] - added[codes, 1] == 4 * (rows - 1), codes
     assert products["FastProduct<Bf16Codes, 1>"]["FMUL.FTZ"] == 0
+
+
+def mma_of(counter):
+    return {name: count for name, count in counter.items() if name.startswith("HMMA")}
+
+
+def test_tensor_cores_multiply_as_the_definition_says(instructions):
+    """Each block of a product is two steps of 16 k by 32 outputs for each eight rows, in float32 and of bf16;
+    what a kernel of `bf16` computes no tensor core does."""
+    kernels = {kernel: counter for kernel, counter in instructions.items() if "Mma" in kernel}
+    assert len(kernels) == 8
+    for kernel, counter in instructions.items():
+        assert bool(mma_of(counter)) == (kernel in kernels), kernel
+        assert set(mma_of(counter)) <= {"HMMA.16816.F32.BF16"}, kernel
+    for kernel, counter in kernels.items():
+        if "MmaProduct" in kernel:
+            assert mma_of(counter) == {"HMMA.16816.F32.BF16": 2 * 2 * 4}, kernel
+            assert counter["LDG.E.128.CONSTANT"] > 0, kernel
+        else:
+            assert counter["LDSM.16.M88.4"] > 0 and counter["LDSM.16.MT88.4"] == 8, kernel
+            copied = any(name.startswith("LDGSTS.E.BYPASS") for name in counter)
+            assert copied == (kernel == "MmaPart<false>"), kernel

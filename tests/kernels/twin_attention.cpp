@@ -61,6 +61,50 @@ struct Attention {
     return tile;
   }
 
+  /// A chain of `cuda_mma`: k in sixteens, each in float64, rounded once.
+  static float chain(float sum, const float* x, const float* w, std::size_t k) {
+    for (std::size_t first = 0; first < k; first += 16) {
+      auto of_mma = static_cast<double>(sum);
+      for (std::size_t i = first; i < std::min(first + 16, k); ++i)
+        of_mma += static_cast<double>(x[i]) * static_cast<double>(w[i]);
+      sum = static_cast<float>(of_mma);
+    }
+    return sum;
+  }
+
+  /// `cuda_mma`: positions [first, first + 32) are taken in by what is before them.
+  void take_in(std::optional<Partial>& into, const Row& query, std::int64_t first,
+               std::int64_t from, std::int64_t position) const {
+    const auto sees = [&](std::int64_t p) { return p >= from && p <= position; };
+    const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(first + i); };
+    float p[32] = {}, max = -HUGE_VALF, sum = 0;
+    bool any = false;
+    for (std::int64_t i = 0; i < 32; ++i) {
+      if (!sees(first + i)) continue;
+      any = true;
+      p[i] = c.scale * chain(0, query.data(), c.keys[at(i)].data(), query.size());
+      max = max > p[i] ? max : p[i];
+    }
+    if (!any) return;
+    if (into) max = into->m > max ? into->m : max;
+    float sums[8];
+    for (std::int64_t i = 0; i < 32; ++i) {
+      p[i] = sees(first + i) ? rounded(exp_f32(p[i] - max)) : 0.0f;
+      sums[i / 4] = i % 4 == 0 ? p[i] : sums[i / 4] + p[i];
+    }
+    sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    const float factor = into ? exp_f32(into->m - max) : 1.0f;
+    if (!into) into = Partial{0, 0, Row(c.values[0].size())};
+    into->l = add(into->l, factor, sum);
+    into->m = max;
+    for (std::size_t d = 0; d < into->out.size(); ++d) {
+      float v[32] = {};
+      for (std::int64_t i = 0; i < 32; ++i)
+        if (sees(first + i)) v[i] = c.values[at(i)][d];
+      into->out[d] = chain(into->out[d] * factor, p, v, 32);
+    }
+  }
+
   void fold(std::optional<Partial>& into, const Partial& next) const {
     if (!into) {
       into = next;
@@ -102,7 +146,9 @@ std::vector<float> attention(const Context& context, const std::vector<float>& q
   std::optional<Partial> total;
   for (std::int64_t part = 0; part <= position; part += 1024) {
     std::optional<Partial> of_part;
-    for (std::int64_t t = part; t < part + 1024 && t <= position; t += 256)
+    for (std::int64_t t = part; by_tensor_cores(context.numerics) && t < part + 1024; t += 32)
+      a.take_in(of_part, q, t, from, position);
+    for (std::int64_t t = part; !by_tensor_cores(context.numerics) && t < part + 1024; t += 256)
       if (const auto tile = a.tile(q, t, from, position)) a.fold(of_part, *tile);
     if (of_part) a.fold(total, *of_part);
   }

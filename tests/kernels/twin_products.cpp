@@ -81,6 +81,28 @@ float twin_p_one_chain(const std::vector<float>& x, const std::vector<float>& w)
   return sum;
 }
 
+/// P(x, w) of `cuda_mma`, an mma as the twin of a GPU computes it where it is not asked for another
+/// order: in float64, rounded once.
+float twin_p_mma(const std::vector<float>& x, const std::vector<float>& w) {
+  float sum = 0;
+  for (std::size_t stretch = 0; stretch < x.size(); stretch += 256) {
+    float of_stretch = 0;
+    for (std::size_t block = stretch; block < std::min(x.size(), stretch + 256); block += 32)
+      for (const std::size_t half : {0, 1}) {
+        auto of_mma = static_cast<double>(of_stretch);
+        for (const std::size_t pair : {0, 2})  // a lane's first pairs, then its second ones
+          for (std::size_t step = 0; step < 4; ++step)
+            for (std::size_t i = 0; i < 2; ++i) {
+              const std::size_t k = block + step * 8 + half * 4 + pair + i;
+              if (k < x.size()) of_mma += static_cast<double>(x[k]) * static_cast<double>(w[k]);
+            }
+        of_stretch = static_cast<float>(of_mma);
+      }
+    sum += of_stretch;
+  }
+  return sum;
+}
+
 /// P(x, w).
 float twin_p(const std::vector<float>& x, const std::vector<float>& w) {
   float sum = 0;
@@ -101,6 +123,9 @@ float twin_bf(float x) {
   if (std::isnan(x)) return from_bits(0x7fc00000u);
   if (std::isinf(x)) return x;
   if (std::fabs(x) < 0x1p-126f) return 0;
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0xffff) == 0) return x;  // is one already
   int exponent = 0;
   const double fraction = std::frexp(static_cast<double>(x), &exponent);  // 0.5 to 1
   // 8 bits; nearbyint takes the even one of two that are as near.
@@ -130,7 +155,9 @@ float TwinSum::slice(const float* x, const float* w, std::int64_t k) const {
     for (std::int64_t i = 0; i < k; ++i) v.push_back(twin_bf(from[i] - twin_bf(from[i])));
     return v;
   };
-  const auto p = sums_in_one_chain(numerics) ? twin_p_one_chain : twin_p;
+  const auto p = by_tensor_cores(numerics)     ? twin_p_mma
+                 : sums_in_one_chain(numerics) ? twin_p_one_chain
+                                               : twin_p;
   if (!full_precision) return p(upper(x), upper(w));
   const float sum = p(upper(x), upper(w)) + p(rest(x), upper(w));
   return f32_weight ? sum + p(upper(x), rest(w)) : sum;

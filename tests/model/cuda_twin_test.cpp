@@ -1,7 +1,7 @@
 // Whole models by the CUDA back-end's kernels, as the host's twin runs them.
 
 #include "kernels/cuda/twin/backend.h"
-#include "tests/model/local_model.h"
+#include "tests/model/golden.h"
 
 namespace troupe::testing {
 namespace {
@@ -22,12 +22,7 @@ std::vector<Request> two_requests(std::int32_t vocab) {
 TEST_CASE("a model answers with the same bits by the CPU and by the twin of a GPU") {
   const kernels::Backend* twin = kernels::cuda_twin_backend();
   if (twin == nullptr) return;  // no fma: the CPU computes `reference` only, too
-  for (const char* folder :
-       {"tests/golden/v3", "tests/golden/v2-lite", "tests/golden/v3-fp8", "tests/golden/v3-awq",
-        "tests/golden/v3-fp8-ue8m0", "tests/golden/v3-int4", "tests/golden/llama",
-        "tests/golden/llama-fp8-dynamic", "tests/golden/qwen2", "tests/golden/qwen3",
-        "tests/golden/qwen3-moe", "tests/golden/glm4-moe", "tests/golden/gpt-oss",
-        "tools/demo/pocket-dictionary"}) {
+  for (const char* folder : kGoldenModels) {
     const auto checkpoint = must(Checkpoint::open(source_path(folder)));
     const auto requests = two_requests(checkpoint->spec().vocab);
     for (const Numerics numerics : {Numerics::kBf16, Numerics::kBf16KvFp8}) {
@@ -71,6 +66,74 @@ TEST_CASE("a model answers with the same bits by a device whose memory the host 
       CHECK(generate(by_twin, requests, 16) == generate(by_cpu, requests, 16));
       CHECK(by_twin.digests() == by_cpu.digests());
     }
+  }
+}
+
+/// Greedy tokens of short prompts.
+std::vector<Request> short_requests(std::int32_t vocab) {
+  auto requests = two_requests(vocab);
+  requests[0].prompt.resize(14);
+  for (Request& r : requests) r.sampling.temperature = 0;
+  return requests;
+}
+
+TEST_CASE("by tensor cores a model's tokens are bf16's, nearly always") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  std::size_t same = 0, all = 0;
+  for (const char* folder : kGoldenModels) {
+    CAPTURE(std::string(folder));
+    const auto checkpoint = must(Checkpoint::open(source_path(folder)));
+    const auto requests = short_requests(checkpoint->spec().vocab);
+    Spread spread;
+    spread.numerics = Numerics::kBf16;
+    LocalModel by_bf16(checkpoint, spread);
+    spread.numerics = Numerics::kCudaMma;
+    spread.backend = twin;
+    LocalModel by_mma(checkpoint, spread);
+    const auto one = generate(by_mma, requests, 16), other = generate(by_bf16, requests, 16);
+    CHECK(one != other);  // in log-probabilities
+    for (std::size_t i = 0; i < one.size(); ++i)
+      for (std::size_t t = 0; t < one[i].tokens.size(); ++t, ++all) {
+        if (one[i].tokens[t].token != other[i].tokens[t].token) break;
+        ++same;
+      }
+  }
+  MESSAGE(same << " of " << all << " greedy tokens up to the first that differs");
+  CHECK(same * 10 >= all * 9);
+}
+
+TEST_CASE("by tensor cores a model is as near the golden answers as bf16 must be") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  for (const char* folder : {"tests/golden/v3-fp8", "tests/golden/gpt-oss"}) {
+    CAPTURE(std::string(folder));
+    const auto golden = golden_of(folder);
+    Spread spread;
+    spread.numerics = Numerics::kCudaMma;
+    spread.backend = twin;
+    LocalModel model(must(Checkpoint::open(source_path(folder))), spread);
+    CHECK(near_enough(compare(model, golden, 0.5, true), golden));
+  }
+}
+
+TEST_CASE("by tensor cores ranks, chunks and batches change no bit") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  const auto checkpoint = must(Checkpoint::open(source_path("tests/golden/v3-fp8")));
+  const auto requests = short_requests(checkpoint->spec().vocab);
+  for (const Numerics numerics : {Numerics::kCudaMma, Numerics::kCudaMmaKvFp8}) {
+    CAPTURE(to_string(numerics));
+    Spread spread;
+    spread.numerics = numerics;
+    spread.backend = twin;
+    LocalModel whole(checkpoint, spread);
+    const auto answers = generate(whole, requests, 16);
+    CHECK(generate(whole, requests, 5) == answers);
+    CHECK(generate(whole, {requests[1]}, 16)[0] == answers[1]);
+    spread.ranks = numerics == Numerics::kCudaMma ? 4 : 2;
+    LocalModel parts(checkpoint, spread);
+    CHECK(generate(parts, requests, 16) == answers);
   }
 }
 

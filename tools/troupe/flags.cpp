@@ -42,9 +42,10 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   add("--redundant-experts", o.redundant_experts,
       "Extra copies of experts in every layer (default: 0)");
   add("--numerics", flags.numerics,
-      "auto, bf16, avx512_bf16 or reference: what defines every bit of every number. bf16 gives "
-      "the same bits on every processor; avx512_bf16 others, faster for prompts and batches where "
-      "there is AVX-512 with bf16 and no AMX; reference is plain float32, and slow (default: auto, "
+      "auto, bf16, avx512_bf16, cuda_mma or reference: what defines every bit of every number. "
+      "bf16 gives the same bits on every processor and GPU; avx512_bf16 others, faster for prompts "
+      "and batches where there is AVX-512 with bf16 and no AMX; cuda_mma others, of GPUs' tensor "
+      "cores; reference is plain float32, and slow (default: auto, "
       "bf16)");
 }
 
@@ -55,23 +56,15 @@ Result<std::optional<Numerics>> resolve_numerics(const EngineFlags& flags) {
   if (kv != "auto" && kv != "bf16" && kv != "fp8")
     return invalid_argument("--kv-cache-dtype must be auto, bf16 or fp8, not '" + kv + "'.");
   const std::string& name = flags.numerics;
-  for (const char* other : {"cuda_mma", "cuda_sm90"})
-    if (name == other)
-      return invalid_argument("--numerics " + name +
-                              " is not in this build; it has bf16, avx512_bf16 and reference.");
-  const bool dot = name == "avx512_bf16";
-  if (name != "auto" && name != "bf16" && !dot && name != "reference")
-    return invalid_argument("--numerics must be auto, bf16, avx512_bf16 or reference, not '" +
-                            name + "'.");
-  if (name == "reference") {
-    if (kv == "auto") return std::optional(Numerics::kReference);
+  if (name == "auto" && kv == "auto") return std::optional<Numerics>();
+  const auto named = parse_numerics(name == "auto" ? "bf16" : name);
+  if (!named || name.find('+') != std::string::npos)
+    return invalid_argument(
+        "--numerics must be auto, bf16, avx512_bf16, cuda_mma or reference, not '" + name + "'.");
+  if (*named == Numerics::kReference && kv != "auto")
     return invalid_argument("--kv-cache-dtype " + kv +
                             " does not go with --numerics reference, which keeps float32.");
-  }
-  if (kv == "fp8") return std::optional(dot ? Numerics::kAvx512Bf16KvFp8 : Numerics::kBf16KvFp8);
-  if (dot) return std::optional(Numerics::kAvx512Bf16);
-  if (name == "auto" && kv == "auto") return std::optional<Numerics>();
-  return std::optional(Numerics::kBf16);
+  return std::optional(kv == "fp8" ? with_kv_fp8(*named) : *named);
 }
 
 }  // namespace
@@ -114,10 +107,11 @@ void add_cpu_family_flag(CLI::App* command, std::string& family) {
 
 void add_device_flags(CLI::App* command, DeviceFlags& flags) {
   command
-      ->add_option("--device", flags.device,
-                   "What computes: auto (default: all GPUs, else the processors), cpu, or one device "
-                   "a NUMA node as cpu:0,1, cuda, some GPUs as cuda:0,1; cuda-twin tries a GPU's "
-                   "kernels on this processor, slowly")
+      ->add_option(
+          "--device", flags.device,
+          "What computes: auto (default: all GPUs, else the processors), cpu, or one device "
+          "a NUMA node as cpu:0,1, cuda, some GPUs as cuda:0,1; cuda-twin tries a GPU's "
+          "kernels on this processor, slowly")
       ->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,

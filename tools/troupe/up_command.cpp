@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "actors/device/device_kind.h"
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
@@ -230,14 +231,15 @@ Status check_fabric(const NetworkFlags& network) {
 }
 
 /// All workers are of this machine: what it cannot compute none of them will.
-Status check_numerics(const EngineFlags& flags, CpuFamily family) {
+Status check_numerics(const EngineFlags& flags, const Device::Options& device) {
   const auto engine = resolve(flags);
   if (!engine.ok() || !engine->numerics) return {};
-  const auto have = numerics_of(family);
+  const auto have = numerics_of(device.kind, device.cpu_family);
   if (std::find(have.begin(), have.end(), *engine->numerics) != have.end()) return {};
   return refused("--numerics: this machine cannot compute " +
                  std::string(to_string(*engine->numerics)) + " with " +
-                 std::string(to_string(family)) + "; it has " + in_words(have) + ".");
+                 (device.kind == "cpu" ? std::string(to_string(device.cpu_family)) : device.kind) +
+                 "; it has " + in_words(have) + ".");
 }
 
 /// Waits until the cluster serves and says so. With all workers here a model that does not fit will
@@ -265,7 +267,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
   if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
     return fail_with(fabric.error());
-  if (const Status computes = check_numerics(o.head.engine, shares->front().front().cpu_family);
+  if (const Status computes = check_numerics(o.head.engine, shares->front().front());
       !computes.ok())
     return fail_with(computes.error());
   auto process = HeadProcess::start(common, o.head, static_cast<int>(devices));

@@ -13,4 +13,6 @@ enum Numerics {
   bf16KvFp8 @5;
   avx512Bf16V1 @6;
   avx512Bf16V1KvFp8 @7;
+  cudaMmaV1 @8;
+  cudaMmaV1KvFp8 @9;
 }

@@ -38,8 +38,9 @@ class Shared {
     Machine& machine_;
     std::byte* at_;
   };
-  Ref operator[](std::int64_t i) const {
-    return {*machine_, data_ + i * static_cast<std::int64_t>(sizeof(T))};
+  Ref operator[](std::int64_t i) const { return {*machine_, address(i)}; }
+  std::byte* address(std::int64_t i) const {
+    return data_ + i * static_cast<std::int64_t>(sizeof(T));
   }
 
  private:
@@ -51,6 +52,7 @@ class Cta {
  public:
   explicit Cta(Machine& machine) : machine_(&machine) {}
 
+  Machine& machine() const { return *machine_; }
   int thread() const { return machine_->thread(); }
   int lane() const { return thread() % 32; }
   int warp() const { return thread() / 32; }

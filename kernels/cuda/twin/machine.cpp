@@ -93,6 +93,10 @@ struct Machine::Thread {
   std::uint32_t mask = 0;
   int from = 0;
   std::uint64_t value = 0;
+  Together what = nullptr;
+  void* mine = nullptr;
+  std::vector<Copy> copies;
+  int group = 0;  ///< of the copies that come next
 };
 
 struct Machine::Fibers {
@@ -117,9 +121,9 @@ void Machine::found(const Parts&... parts) {
 void Machine::run(const Program& program, Block block) {
   program_ = program;
   block_ = block;
-  order_.resize(static_cast<std::size_t>(program.threads));
-  std::iota(order_.begin(), order_.end(), 0);
   if (!program.meets) {
+    order_.resize(static_cast<std::size_t>(program.threads));
+    std::iota(order_.begin(), order_.end(), 0);
     shuffle_order();
     for (const int i : order_) {
       thread_ = i;
@@ -130,12 +134,12 @@ void Machine::run(const Program& program, Block block) {
   }
   if (fibers_ == nullptr) fibers_ = std::make_shared<Fibers>();
   clear_shared();
-  fibers_->threads.resize(order_.size());
+  fibers_->threads.resize(static_cast<std::size_t>(program.threads));
   ended_ = 0;
   for (int i = 0; i < program.threads; ++i) start(i);
   while (ended_ < program.threads) {
     const bool ran = run_round();
-    if (release_shuffles() || release_barrier() || ran) continue;
+    if (release_warps() || release_barrier() || ran) continue;
     stuck();
     break;  // the fibers that still wait are unwound
   }
@@ -158,19 +162,20 @@ void Machine::yield() { fibers_->scheduler = std::move(fibers_->scheduler).resum
 
 /// Every thread that can, until it waits; whether there was one.
 bool Machine::run_round() {
+  order_.clear();
+  for (int i = 0; i < program_.threads; ++i)
+    if (thread_at(i).state == State::kRunnable) order_.push_back(i);
   shuffle_order();
-  bool ran = false;
   for (const int i : order_) {
     Thread& t = thread_at(i);
-    if (t.state != State::kRunnable) continue;
-    ran = true;
     thread_ = i;
     t.fiber = std::move(t.fiber).resume();
     if (t.fiber) continue;
+    if (!t.copies.empty()) found("ends with copies on their way that it has not waited for");
     t.state = State::kEnded;
     ++ended_;
   }
-  return ran;
+  return !order_.empty();
 }
 
 void Machine::barrier(const Site& site) {
@@ -179,6 +184,7 @@ void Machine::barrier(const Site& site) {
   Thread& t = thread_at(thread_);
   t.state = State::kAtBarrier;
   t.site = site;
+  land_some(t);
   yield();
 }
 
@@ -216,10 +222,12 @@ std::uint64_t Machine::shuffle(std::uint32_t mask, std::uint64_t value, int from
   return t.value;
 }
 
-bool Machine::release_shuffles() {
+bool Machine::release_warps() {
   bool released = false;
-  for (int first = 0; first < program_.threads; first += kWarp)
-    released |= release_warp(first, std::min(first + kWarp, program_.threads));
+  for (int first = 0; first < program_.threads; first += kWarp) {
+    const int last = std::min(first + kWarp, program_.threads);
+    if (release_together(first, last) || release_shuffle(first, last)) released = true;
+  }
   return released;
 }
 
@@ -234,7 +242,7 @@ bool Machine::complete(int first, std::uint32_t mask, const Site& site) const {
   return true;
 }
 
-bool Machine::release_warp(int first, int last) {
+bool Machine::release_shuffle(int first, int last) {
   bool released = false;
   for (int i = first; i < last; ++i) {
     const Thread& waiting = thread_at(i);
@@ -254,11 +262,86 @@ bool Machine::release_warp(int first, int last) {
   return released;
 }
 
+void Machine::together(Together what, void* mine, const Site& site) {
+  if (!program_.meets)
+    return found("does together with its warp, at ", line(site),
+                 ", what a kernel whose threads run alone cannot");
+  Thread& t = thread_at(thread_);
+  t.state = State::kTogether;
+  t.site = site;
+  t.what = what;
+  t.mine = mine;
+  land_some(t);
+  yield();
+}
+
+bool Machine::release_together(int first, int last) {
+  if (last - first < kWarp) return false;
+  void* lanes[kWarp];
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const Thread& t = thread_at(first + lane);
+    if (t.state != State::kTogether || !same(t.site, thread_at(first).site)) return false;
+    lanes[lane] = t.mine;
+  }
+  thread_ = first;
+  thread_at(first).what(*this, lanes);
+  for (int lane = 0; lane < kWarp; ++lane) thread_at(first + lane).state = State::kRunnable;
+  return true;
+}
+
+void Machine::copy_later(std::byte* to, const std::byte* from) {
+  if (!program_.meets) return found("copies to shared memory, of which it has none");
+  constexpr std::size_t kBytes = sizeof(Quad);
+  check_aligned(to, kBytes);
+  check_aligned(from, kBytes);
+  std::size_t at = 0;
+  if (!write_shared(to, kBytes) || !within_shared(to, kBytes, at)) return;
+  for (std::size_t w = at / 4; w < (at + kBytes) / 4; ++w) words_[w].awaited = first_stretch_;
+  std::memset(to, 0xff, kBytes);
+  Thread& t = thread_at(thread_);
+  t.copies.push_back({to, from, t.group, false});
+}
+
+void Machine::commit_copies() {
+  if (program_.meets) ++thread_at(thread_).group;
+}
+
+void Machine::wait_copies(int pending) {
+  if (!program_.meets) return;
+  Thread& t = thread_at(thread_);
+  std::erase_if(t.copies, [&](Copy& copy) {
+    if (copy.group >= t.group - pending) return false;
+    land(copy);
+    std::size_t at = 0;
+    within_shared(copy.to, sizeof(Quad), at);
+    for (std::size_t w = at / 4; w < at / 4 + sizeof(Quad) / 4; ++w) {
+      words_[w].awaited = 0;
+      words_[w].written = stretch_;  // by this thread, whom alone the wait tells of it
+    }
+    return true;
+  });
+}
+
+void Machine::land(Copy& copy) {
+  if (copy.landed) return;
+  copy.landed = true;
+  if (copy.from == nullptr)
+    std::memset(copy.to, 0, sizeof(Quad));
+  else
+    std::memcpy(copy.to, copy.from, sizeof(Quad));
+}
+
+/// Any of a thread's copies may land while others run.
+void Machine::land_some(Thread& thread) {
+  for (Copy& copy : thread.copies)
+    if (random_.next() % 4 == 0) land(copy);
+}
+
 /// Nobody can go on: says who waits where, of each kind the first.
 void Machine::stuck() {
   std::string who;
   const char* const kWaits[] = {"", " waits at the barrier ", " waits at the shuffle ",
-                                " has ended"};
+                                " waits for its warp at ", " has ended"};
   const std::vector<Thread>& all = fibers_->threads;
   for (auto t = all.begin(); t != all.end(); ++t) {
     const auto alike = [&](const Thread& other) {
@@ -299,18 +382,37 @@ bool Machine::within_shared(const std::byte* address, std::size_t bytes, std::si
 bool Machine::read_shared(const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
   if (!within_shared(from, bytes, at)) return false;
+  read_words(at, bytes, false);
+  return true;
+}
+
+bool Machine::read_row(int lane, const std::byte* from) {
+  thread_ = thread_ / kWarp * kWarp + lane;
+  std::size_t at = 0;
+  check_aligned(from, sizeof(Quad));
+  if (!within_shared(from, sizeof(Quad), at)) return false;
+  read_words(at, sizeof(Quad), true);
+  return true;
+}
+
+/// `of_warp`: what all lanes of a warp get may have been written by none of them since the last
+/// barrier.
+void Machine::read_words(std::size_t at, std::size_t bytes, bool of_warp) {
   const auto self = static_cast<std::int16_t>(thread_);
   for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
     Word& word = words_[w];
-    if (word.written < first_stretch_)
+    if (word.awaited == first_stretch_)
+      found("reads word ", w, " of shared memory, to which a copy of thread ", word.writer,
+            " is on its way that it has not waited for");
+    else if (word.written < first_stretch_)
       found("reads word ", w, " of shared memory, which nobody has written");
-    else if (word.written == stretch_ && word.writer != self)
+    else if (word.written == stretch_ && (of_warp || word.writer != self))
       found("reads word ", w, " of shared memory, which thread ", word.writer,
             " writes since the last barrier");
-    word.reader = word.read == stretch_ && word.reader != self ? kSeveral : self;
+    const bool several = of_warp || (word.read == stretch_ && word.reader != self);
+    word.reader = several ? kSeveral : self;
     word.read = stretch_;
   }
-  return true;
 }
 
 bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
@@ -319,7 +421,10 @@ bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
   const auto self = static_cast<std::int16_t>(thread_);
   for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
     Word& word = words_[w];
-    if (word.written == stretch_ && word.writer != self)
+    if (word.awaited == first_stretch_)
+      found("writes word ", w, " of shared memory, to which a copy of thread ", word.writer,
+            " is on its way");
+    else if (word.written == stretch_ && word.writer != self)
       found("writes word ", w, " of shared memory, as thread ", word.writer,
             " does since the last barrier");
     else if (word.read == stretch_ && word.reader != self)

@@ -25,18 +25,32 @@ struct Program {
   bool meets = false;  ///< threads wait for each other, or share memory; else each runs alone
 };
 
+/// In which order an mma adds its sixteen products to what it is given: NVIDIA does not say.
+enum class MmaOrder : std::uint8_t {
+  kRoundedOnce,  ///< in float64, k ascending, then rounded: what the twin takes where nobody asks
+  kAscending,    ///< in float32, k ascending
+  kDescending,
+  kAligned,  ///< eight and eight, cut to what the largest of them leaves of 25 bits
+};
+inline constexpr int kMmaOrders = 4;
+
 /// One multiprocessor of the twin: runs the threads of one CTA at a time, each as a fiber, in an
 /// order that a seed chooses. A thread runs until it waits: at a barrier for all threads of its
-/// CTA, at a shuffle for the lanes that the mask names.
+/// CTA, at a shuffle for the lanes that the mask names, at what a warp does together for its lanes.
 ///
 ///     runnable ──► at a barrier ─── all are there, at the same one ──► runnable
-///        │    └──► at a shuffle ─── all of the mask are there ───────► runnable, with its value
+///        │    ├──► at a shuffle ─── all of the mask are there ───────► runnable, with its value
+///        │    └──► together ─────── all 32 lanes are there ──────────► runnable, it is done
 ///        └───────► ended
+///
+/// A copy that goes on beside its thread lands at any moment up to the thread's wait for it; until
+/// then its target is poison, and nobody may touch it.
 ///
 /// What it finds wrong it notes and goes on with, so far as that is possible.
 class Machine {
  public:
-  explicit Machine(std::uint64_t seed) : random_(seed) {}
+  explicit Machine(std::uint64_t seed, MmaOrder mma_order = {})
+      : random_(seed), mma_order_(mma_order) {}
 
   void run(const Program& program, Block block);
   /// The first thing found wrong since it was asked last, in words; empty: nothing.
@@ -47,18 +61,36 @@ class Machine {
   Block block() const { return block_; }
   void barrier(const Site& site);
   std::uint64_t shuffle(std::uint32_t mask, std::uint64_t value, int from, const Site& site);
+  /// `what` is done once all 32 lanes of the warp are there, with what each has brought.
+  using Together = void (*)(Machine& machine, void* const* lanes);
+  void together(Together what, void* mine, const Site& site);
+  MmaOrder mma_order() const { return mma_order_; }
+  /// Sixteen bytes to shared memory, or zeros where `from` is null.
+  void copy_later(std::byte* to, const std::byte* from);
+  void commit_copies();
+  /// Until all but the last `pending` groups of the thread's copies have landed.
+  void wait_copies(int pending);
   std::byte* shared(std::size_t at, std::size_t bytes);
   /// False: there is no such memory.
   bool read_shared(const std::byte* from, std::size_t bytes);
+  /// Sixteen bytes that a lane names for all lanes of its warp.
+  bool read_row(int lane, const std::byte* from);
   bool write_shared(const std::byte* to, std::size_t bytes);
   void check_aligned(const void* address, std::size_t to);
 
  private:
-  enum class State : std::uint8_t { kRunnable, kAtBarrier, kAtShuffle, kEnded };
+  enum class State : std::uint8_t { kRunnable, kAtBarrier, kAtShuffle, kTogether, kEnded };
   /// Of a word of shared memory: who touched it last, and between which barriers.
   struct Word {
     std::uint32_t written = 0, read = 0;  ///< the stretch between barriers, 0: never
     std::int16_t writer = 0, reader = 0;
+    std::uint32_t awaited = 0;  ///< the CTA's first stretch: a copy is on its way
+  };
+  struct Copy {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    int group = 0;
+    bool landed = false;
   };
   struct Thread;
   struct Fibers;
@@ -68,9 +100,13 @@ class Machine {
   void yield();
   bool run_round();
   bool release_barrier();
-  bool release_shuffles();
-  bool release_warp(int first, int last);
+  bool release_warps();
+  bool release_shuffle(int first, int last);
+  bool release_together(int first, int last);
   bool complete(int first, std::uint32_t mask, const Site& site) const;
+  void land_some(Thread& thread);
+  static void land(Copy& copy);
+  void read_words(std::size_t at, std::size_t bytes, bool of_warp);
   void stuck();
   void clear_shared();
   bool within_shared(const std::byte* address, std::size_t bytes, std::size_t& at);
@@ -79,6 +115,7 @@ class Machine {
   void found(const Parts&... parts);
 
   SplitMix random_;
+  MmaOrder mma_order_;
   std::shared_ptr<Fibers> fibers_;
   std::vector<int> order_;
   Program program_;

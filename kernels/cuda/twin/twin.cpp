@@ -12,7 +12,7 @@ namespace troupe::kernels::cuda_twin {
 
 Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
   const int threads = pool == nullptr ? 1 : pool->threads();
-  for (int t = 0; t < threads; ++t) machines_.emplace_back(random_.next());
+  for (int t = 0; t < threads; ++t) machines_.emplace_back(random_.next(), mma_order_of(seed));
 }
 
 std::string Twin::run(const Program& program, Grid grid) {

@@ -11,6 +11,15 @@
 
 namespace troupe::kernels::cuda_twin {
 
+/// A seed says in its uppermost bits in which order an mma adds.
+inline constexpr int kMmaOrderShift = 56;
+constexpr std::uint64_t with_mma_order(std::uint64_t seed, MmaOrder order) {
+  return seed | std::uint64_t{static_cast<std::uint8_t>(order)} << kMmaOrderShift;
+}
+constexpr MmaOrder mma_order_of(std::uint64_t seed) {
+  return static_cast<MmaOrder>((seed >> kMmaOrderShift) % kMmaOrders);
+}
+
 /// The twin's GPU: a machine for each thread of a pool, which share the CTAs of a launch.
 class Twin {
  public:
@@ -29,7 +38,7 @@ class Twin {
 
 template <class Kernel>
 Program program_of(const Kernel& kernel) {
-  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kSharedBytesMax);
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
   Program p;
   p.thread = [](const void* k, Cta& cta) { (*static_cast<const Kernel*>(k))(cta); };
   p.kernel = &kernel;

@@ -95,6 +95,28 @@ TEST_CASE("the best numerics that all have is picked once and kept") {
   CHECK(!h.join(3, plain));
 }
 
+TEST_CASE("what tensor cores compute is picked by nobody but who names it") {
+  auto o = options();
+  Join gpu = good_join(1);
+  gpu.numerics = {Numerics::kBf16, Numerics::kCudaMmaKvFp8, Numerics::kCudaMma};
+  Head unnamed(o);
+  REQUIRE(unnamed.join(1, gpu));
+  CHECK(unnamed.s.numerics() == Numerics::kBf16);
+  o.engine.numerics = Numerics::kCudaMma;
+  Head named(o);
+  CHECK(!named.join(1, good_join(1)));
+  REQUIRE(named.sent<Refused>());
+  CHECK(contains(named.sent<Refused>()->reason,
+                 "cannot run the cluster's numerics cuda_mma (it has"));
+  REQUIRE(named.join(2, gpu));
+  CHECK(named.s.numerics() == Numerics::kCudaMma);
+  // With nothing else in common there is nothing to pick.
+  Head bare(options());
+  gpu.numerics = {Numerics::kCudaMma};
+  CHECK(!bare.join(1, gpu));
+  CHECK(contains(bare.sent<Refused>()->reason, "no numerics in common"));
+}
+
 TEST_CASE("load, activate, route; both ends of a pair get the same token") {
   auto o = options();
   o.engine.min_devices = 2;

@@ -125,10 +125,8 @@ std::vector<Remedy> find_remedies(const FitQuestion& q) {
   try_length(q, remedies);
   const Numerics numerics = *q.engine.numerics;
   if (kv_type(numerics) == DType::kBf16)
-    try_with("--kv-cache-dtype", "fp8", [&](FitQuestion& t) {
-      t.engine.numerics =
-          sums_in_one_chain(numerics) ? Numerics::kAvx512Bf16KvFp8 : Numerics::kBf16KvFp8;
-    });
+    try_with("--kv-cache-dtype", "fp8",
+             [&](FitQuestion& t) { t.engine.numerics = with_kv_fp8(numerics); });
   if (q.engine.redundant_experts > 0)
     try_with("--redundant-experts", "0", [](FitQuestion& t) { t.engine.redundant_experts = 0; });
   if (q.engine.data_parallel_size > 1)

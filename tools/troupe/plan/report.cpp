@@ -247,6 +247,7 @@ std::vector<std::string> flags_of(const FitQuestion& q, const Fit& fit) {
     flags.push_back("--kv-cache-memory " + exact_byte_size(e.kv_cache_memory));
   if (e.numerics == Numerics::kReference) flags.push_back("--numerics reference");
   if (sums_in_one_chain(*e.numerics)) flags.push_back("--numerics avx512_bf16");
+  if (by_tensor_cores(*e.numerics)) flags.push_back("--numerics cuda_mma");
   if (kv_type(*e.numerics) == DType::kF8E4M3) flags.push_back("--kv-cache-dtype fp8");
   return flags;
 }

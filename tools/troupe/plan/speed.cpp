@@ -177,8 +177,7 @@ void try_changes(const FitQuestion& q, const Fit& fit, const SpeedQuestion& spee
         speeds.decode(2 * now.rows).tokens_per_s());
   if (kv_type(*q.engine.numerics) == DType::kBf16) {
     FitQuestion small = q;
-    small.engine.numerics =
-        sums_in_one_chain(*q.engine.numerics) ? Numerics::kAvx512Bf16KvFp8 : Numerics::kBf16KvFp8;
+    small.engine.numerics = with_kv_fp8(*q.engine.numerics);
     offer("--kv-cache-dtype fp8", Speeds(small, speed, speeds).decode(now.rows).tokens_per_s());
   }
   SpeedQuestion tried = speed;
