@@ -17,6 +17,7 @@
 #include "runtime/step.h"
 #include "runtime/tensor_proof.h"
 #include "runtime/tensor_rank.h"
+#include "transport/rank_messages.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
@@ -346,14 +347,6 @@ struct StepAbort {
   StepId step;
 };
 
-/// LayerShard -> its tensor-parallel ranks: what it has of an exchange of the step.
-struct RankPart {
-  std::uint32_t replica = 0;
-  StepId step;
-  std::uint32_t exchange = 0;  ///< of the step's, counted from 1
-  Payload payload;
-};
-
 /// One (token, expert) product: `row` of the dispatched rows through `expert`.
 struct ExpertPair {
   std::uint32_t row = 0;
@@ -475,7 +468,7 @@ using Message =
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
                  RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
-                 ForgetPrefixes, RankPart>;
+                 ForgetPrefixes, RankPart, RankReady, RankGo, RankGroup>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

@@ -173,6 +173,10 @@ std::vector<Message> work_samples() {
       plan(),
       Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float)), {1, ~0ull}},
       RankPart{1, StepId{2}, 3, payload(64)},
+      RankReady{1, StepId{2}, 3, {0, 64}, {0, RankReady::kAny}},
+      RankGo{1, 2, 3, StepId{4}, 5, true, {64, 0}},
+      RankGroup{1, 2, RankGroup::State::kForm, {std::byte{7}, std::byte{8}}},
+      RankGroup{1, 2, RankGroup::State::kBroken, {}, kText},
       StepResult{
           1,
           StepId{2},
