@@ -89,8 +89,8 @@ void NcclCollective::start(PartsExchange exchange, Done done) {
 /// What it has told the others that it would send stays, in case that its turn comes.
 bool NcclCollective::forget(StepId step) {
   Done waited;  // goes after the lock
-  const bool by_messages = lane_.forget(step);
   std::lock_guard lock(mutex_);
+  (void)lane_.forget(step);
   ended_.insert(step);
   if (ended_.size() > 2 * limits::kStepsInFlightMax) ended_.erase(*ended_.begin());
   arrivals_.erase(step);
@@ -101,7 +101,7 @@ bool NcclCollective::forget(StepId step) {
     waited = std::move(under_way->second);
     carried_out_.erase(step);
   }
-  return by_messages || waited;
+  return waited != nullptr;
 }
 
 void NcclCollective::close() {
@@ -242,8 +242,10 @@ void NcclCollective::carry_out(const RankGo& turn, Todo& todo) {
   if (turn.group == 0) {
     if (!pending.done) return;  // the others give the step up as well
     ++by_messages_;
-    todo.push_back([this, pending = std::make_shared<Pending>(std::move(pending))] {
-      lane_.start(std::move(pending->exchange), std::move(pending->done));
+    carried_out_[turn.step] = std::move(pending.done);
+    todo.push_back([this, exchange = std::make_shared<PartsExchange>(std::move(pending.exchange))] {
+      const StepId step = exchange->step;
+      lane_.start(std::move(*exchange), hear(step));
     });
     return;
   }
@@ -253,25 +255,30 @@ void NcclCollective::carry_out(const RankGo& turn, Todo& todo) {
     });
 }
 
-/// Into the communicator. False: it is broken.
-bool NcclCollective::put(const RankGo& turn, Pending& pending) {
-  nccl::Communicator::Exchange exchange;
-  exchange.to = std::move(pending.exchange.to);
-  exchange.from.assign(turn.from.begin(), turn.from.end());
-  const StepId step = turn.step;
-  exchange.done = [weak = weak_from_this(), step](Result<std::vector<Payload>> came) {
+/// Tells whoever waits for the step, unless it is forgotten by then.
+Collective::Done NcclCollective::hear(StepId step) {
+  return [weak = weak_from_this(), step](Result<std::vector<Payload>> came) {
     const auto self = weak.lock();
     if (!self) return;
     Done done;
     {
       std::lock_guard lock(self->mutex_);
       const auto it = self->carried_out_.find(step);
-      if (it == self->carried_out_.end()) return;  // forgotten
+      if (it == self->carried_out_.end()) return;
       done = std::move(it->second);
-      self->carried_out_.erase(step);
+      self->carried_out_.erase(it);
     }
     done(std::move(came));
   };
+}
+
+/// Into the communicator. False: it is broken.
+bool NcclCollective::put(const RankGo& turn, Pending& pending) {
+  nccl::Communicator::Exchange exchange;
+  exchange.to = std::move(pending.exchange.to);
+  exchange.from.assign(turn.from.begin(), turn.from.end());
+  const StepId step = turn.step;
+  exchange.done = hear(step);
   if (!group_.communicator->exchange(exchange)) return false;
   ++carried_;
   if (pending.done) carried_out_[step] = std::move(pending.done);
@@ -325,7 +332,7 @@ void NcclCollective::form(std::uint32_t number, std::optional<nccl::UniqueId> id
   group_ = {};
   group_.number = number;
   group_.formed.assign(options_.rank.size, false);
-  const NcclCarrier& carrier = options_.carrier;
+  const nccl::Carrier& carrier = options_.carrier;
   group_.communicator = carrier.watchdog->start(
       {carrier.library, carrier.device, options_.rank, id, events_of(number)});
 }

@@ -16,16 +16,9 @@
 #include "transport/collectives/collective.h"
 #include "transport/collectives/lane_collective.h"
 #include "transport/message.h"
-#include "transport/nccl/watchdog.h"
+#include "transport/nccl/node.h"
 
 namespace troupe {
-
-/// What ranks of a device exchange with by NCCL.
-struct NcclCarrier {
-  std::shared_ptr<const nccl::Library> library;
-  std::shared_ptr<nccl::Device> device;
-  nccl::Watchdog* watchdog = nullptr;  ///< must outlive its communicators' users
-};
 
 /// Exchanges by NCCL: grouped sends and receives of known lengths. Never its sums, whose order
 /// varies.
@@ -54,7 +47,7 @@ class NcclCollective final : public Collective,
   struct Options {
     TensorRank rank;
     std::uint32_t replica = 0;
-    NcclCarrier carrier;
+    nccl::Carrier carrier;
     Duration retry_min = limits::kNcclRetryMin;
   };
   /// `send` is called without locks, in any thread.
@@ -107,6 +100,7 @@ class NcclCollective final : public Collective,
   void go(RankGo turn, Todo& todo);
   void carry_out(const RankGo& turn, Todo& todo);
   bool put(const RankGo& turn, Pending& pending);
+  Done hear(StepId step);
 
   void form(std::uint32_t number, std::optional<nccl::UniqueId> id, Todo& todo);
   void formed(std::uint32_t from, std::uint32_t number);
@@ -121,7 +115,7 @@ class NcclCollective final : public Collective,
   // guarded by mutex_
   std::map<StepId, Pending> pending_;    // at most limits::kStepsInFlightMax
   std::map<StepId, Arrivals> arrivals_;  // the same
-  std::map<StepId, Done> carried_out_;   // in NCCL; the same
+  std::map<StepId, Done> carried_out_;   // under way; the same
   FlatSet<StepId> ended_;               // the newest
   Group group_;
   std::uint32_t newest_group_ = 0;  // that was formed here, or is broken
