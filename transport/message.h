@@ -87,6 +87,7 @@ struct Join {
   std::uint64_t tier_memory = 0;   ///< host bytes for experts that others serve (second tier)
   std::string fabric_address;      ///< where peers reach its bulk lane
   std::string fabric_description;  ///< what was chosen and why, for the status
+  std::uint32_t nccl = 0;          ///< version of the NCCL that its ranks may use; 0: none
 };
 
 /// head -> worker or client: no, and why, in one sentence.
@@ -152,6 +153,7 @@ struct Peer {
   Incarnation incarnation;
   std::string fabric_address;
   FabricToken token{};  ///< for the connection between the receiver of this and that peer
+  std::uint32_t nccl = 0;  ///< as in its Join
 };
 
 /// head -> worker: hold what `placement` gives you; load what you do not have yet.

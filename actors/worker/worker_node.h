@@ -14,6 +14,7 @@
 #include "runtime/ids.h"
 #include "runtime/numerics.h"
 #include "transport/fabric/fabric.h"
+#include "transport/nccl/node.h"
 
 namespace troupe {
 
@@ -28,6 +29,9 @@ struct WorkerOptions {
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
+  /// What tensor-parallel ranks exchange with by NCCL; none: by messages. Its `on_stuck` is the
+  /// node's: it ends.
+  std::optional<nccl::NodeOptions> nccl = {};
   /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
   std::function<void(NodeId, Incarnation)> on_life = {};
   /// For tests: a step with this token crashes the process.

@@ -17,6 +17,7 @@
 #include "runtime/log.h"
 #include "runtime/numerics.h"
 #include "tools/troupe/head_process.h"
+#include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
@@ -198,9 +199,9 @@ Result<Device::Options> share_of(const UpOptions& o) {
   return device;
 }
 
-/// The bulk lane that the workers would open, tried here when flags ask for a certain one: what no
-/// worker could start with is an error of the command.
-Status check_fabric(const NetworkFlags& network) {
+/// The bulk lane that the workers would open, and NCCL, tried here when flags ask for a certain
+/// one: what no worker could start with is an error of the command.
+Status check_fabric(const NetworkFlags& network, const Device::Options& device) {
   if (network.fabric == "auto" && network.bind_interface.empty()) return {};
   struct Nobody : transport::FabricEvents {
     void on_frame(transport::PeerKey, transport::Frame) override {}
@@ -214,6 +215,12 @@ Status check_fabric(const NetworkFlags& network) {
   options.bind_interface = network.bind_interface;
   auto fabric = transport::make_libfabric(options, nobody);
   if (!fabric.ok()) return fabric.error();
+  auto with = choose_nccl(*kind, {device});
+  if (!with.ok()) return with.error();
+  if (!*with) return {};
+  (*with)->gpus.clear();  // the libraries alone: they are the workers'
+  auto nccl = nccl::Node::open(std::move(**with));
+  if (!nccl.ok()) return nccl.error();
   return {};
 }
 
@@ -248,7 +255,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   auto device = share_of(o);
   if (!device.ok()) return fail_with(device.error());
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
-  if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
+  if (const Status fabric = check_fabric(o.head.network, *device); !fabric.ok())
     return fail_with(fabric.error());
   if (const Status computes = check_numerics(o.head.engine, device->cpu_family); !computes.ok())
     return fail_with(computes.error());
