@@ -256,7 +256,10 @@ struct LayerShardInbox {
 /// comes is taken at once, by the thread that brings it.
 struct RankInbox {
   static constexpr ActorKind kKind = ActorKind::kRank;
-  using wire = Wire<RankPart>;  // what another rank has of an exchange
+  using wire = Wire<RankPart,    // what another rank has of an exchange
+                    RankReady,   // another rank has come to an exchange
+                    RankGo,      // all have: it has its turn
+                    RankGroup>;  // news of the communicator
   using local = Local<>;
 };
 

@@ -110,6 +110,29 @@ inline constexpr int kBulkCredits = 16;
 /// What a stranger may hold the fabric's listener for (see transport/README.md).
 inline constexpr auto kListenerReadTimeout = 50ms;
 
+// --- NCCL ----------------------------------------------------------------------------------------
+/// How long tensor-parallel ranks may take to form an NCCL communicator: the first of a process
+/// looks for every network and link of the machine.
+inline constexpr auto kNcclFormDeadline = 20s;
+/// How long an exchange by NCCL may take: all ranks have begun it when it begins, so only its bytes
+/// count: a GiB at 3 Gbit/s.
+inline constexpr auto kNcclExchangeDeadline = 4s;
+/// How long a thread may stay within NCCL once its communicator is broken, and how long an abort
+/// may take, beyond which the process ends.
+inline constexpr auto kNcclCallDeadline = 500ms;
+inline constexpr auto kNcclAbortDeadline = 5s;
+/// How often an exchange that takes longer than a look is looked at.
+inline constexpr auto kNcclPollMin = 20us;
+inline constexpr auto kNcclPollMax = 200us;
+static_assert(kNcclPollMin <= kNcclPollMax);
+/// After a communicator broke, the next one is formed no sooner, doubled up to the maximum;
+/// meanwhile its ranks exchange messages.
+inline constexpr auto kNcclRetryMin = 1s;
+inline constexpr auto kNcclRetryMax = 60s;
+static_assert(kNcclRetryMin <= kNcclRetryMax);
+/// Pinned memory that is kept for the next exchange.
+inline constexpr std::size_t kNcclPinnedSpareBytes = 256u << 20;
+
 // --- Requests ---------------------------------------------------------------------------------
 inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head
 /// How long a door waits for the Router to accept or refuse a request.
@@ -182,6 +205,7 @@ inline constexpr auto kStepSilence = 10s;
 /// The same of a question to an expert group; another copy is asked then.
 inline constexpr auto kExpertSilence = 10s;
 static_assert(kProgressEvery * 5 <= kStepSilence && kProgressEvery * 5 <= kExpertSilence);
+static_assert(kNcclExchangeDeadline + kNcclCallDeadline < kStepSilence);
 /// A step whose rows nobody computes (their experts are on no node that can be reached, or refuse)
 /// is failed after this long; covers the load of a lost expert from a cold file system.
 inline constexpr auto kStepDeadline = 60s;

@@ -121,6 +121,7 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
              put_ints(w.initExperts(layer.experts.size()), layer.experts);
            });
   wire.setTierMemoryBytes(message.tier_memory);
+  wire.setNccl(message.nccl);
 }
 
 Join get(In& in, wire::Join::Reader wire) {
@@ -150,6 +151,7 @@ Join get(In& in, wire::Join::Reader wire) {
   message.held_experts =
       in.list<HeldExperts>(wire.getHeldExperts(), [&](auto w) { return get_held(in, w); });
   message.tier_memory = wire.getTierMemoryBytes();
+  message.nccl = wire.getNccl();
   return message;
 }
 

@@ -188,7 +188,10 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(CrashReport, CRASH_REPORT)             \
   KIND(Discard, DISCARD)                      \
   KIND(ForgetPrefixes, FORGET_PREFIXES)       \
-  KIND(RankPart, RANK_PART)
+  KIND(RankPart, RANK_PART)                   \
+  KIND(RankReady, RANK_READY)                 \
+  KIND(RankGo, RANK_GO)                       \
+  KIND(RankGroup, RANK_GROUP)
 
 
 // One pair each; they live in the file of their section.

@@ -174,6 +174,7 @@ void put_peer(Out& out, wire::Peer::Builder wire, const Peer& peer) {
   wire.setIncarnation(peer.incarnation.value);
   wire.setFabricAddress(out.name(peer.fabric_address, "the fabric's address"));
   wire.setToken({reinterpret_cast<const kj::byte*>(peer.token.data()), peer.token.size()});
+  wire.setNccl(peer.nccl);
 }
 
 Peer get_peer(In& in, wire::Peer::Reader wire) {
@@ -185,6 +186,7 @@ Peer get_peer(In& in, wire::Peer::Reader wire) {
   in.require(token.size() == peer.token.size(), "a bulk-lane token has a wrong length");
   if (in.ok())
     std::ranges::copy(std::as_bytes(std::span(token.begin(), token.size())), peer.token.begin());
+  peer.nccl = wire.getNccl();
   return peer;
 }
 

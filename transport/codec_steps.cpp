@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <span>
+
 #include "transport/codec_parts.h"
 
 namespace troupe::transport {
@@ -73,6 +76,16 @@ void check_rows(In& in, std::uint32_t rows, std::size_t element_bytes) {
              "a payload's size does not match its rows");
 }
 
+/// Bytes of parts, by rank.
+std::vector<std::uint64_t> get_lengths(In& in, capnp::List<std::uint64_t>::Reader wire) {
+  in.require(wire.size() <= limits::kTensorRanksMax, "an exchange has too many ranks");
+  std::vector<std::uint64_t> lengths = in.ok() ? get_words(in, wire) : std::vector<std::uint64_t>();
+  for (const std::uint64_t bytes : lengths)
+    in.require(bytes == RankReady::kAny || bytes <= limits::kBulkPayloadBytesMax,
+               "a part is too long");
+  return lengths;
+}
+
 }  // namespace
 
 void put(Out& out, wire::StepPlan::Builder wire, const StepPlan& message) {
@@ -118,6 +131,60 @@ RankPart get(In& in, wire::RankPart::Reader wire) {
   const std::size_t bytes = in.payload().bytes.size();
   in.require(bytes > 0 && bytes <= limits::kBulkPayloadBytesMax, "a part's size is impossible");
   return {wire.getReplica(), StepId{wire.getStep()}, wire.getExchange(), in.payload()};
+}
+
+void put(Out&, wire::RankReady::Builder wire, const RankReady& message) {
+  wire.setReplica(message.replica);
+  wire.setStep(message.step.value);
+  wire.setExchange(message.exchange);
+  put_words(wire.initTo(message.to.size()), message.to);
+  put_words(wire.initFrom(message.from.size()), message.from);
+}
+
+RankReady get(In& in, wire::RankReady::Reader wire) {
+  return {wire.getReplica(), StepId{wire.getStep()}, wire.getExchange(),
+          get_lengths(in, wire.getTo()), get_lengths(in, wire.getFrom())};
+}
+
+void put(Out&, wire::RankGo::Builder wire, const RankGo& message) {
+  wire.setReplica(message.replica);
+  wire.setGroup(message.group);
+  wire.setOrder(message.order);
+  wire.setStep(message.step.value);
+  wire.setExchange(message.exchange);
+  wire.setFits(message.fits);
+  put_words(wire.initFrom(message.from.size()), message.from);
+}
+
+RankGo get(In& in, wire::RankGo::Reader wire) {
+  return {wire.getReplica(),
+          wire.getGroup(),
+          wire.getOrder(),
+          StepId{wire.getStep()},
+          wire.getExchange(),
+          wire.getFits(),
+          get_lengths(in, wire.getFrom())};
+}
+
+void put(Out& out, wire::RankGroup::Builder wire, const RankGroup& message) {
+  wire.setReplica(message.replica);
+  wire.setGroup(message.group);
+  wire.setState(static_cast<wire::RankGroup::State>(message.state));
+  wire.setId({reinterpret_cast<const kj::byte*>(message.id.data()), message.id.size()});
+  wire.setReason(out.sentence(message.reason));
+}
+
+RankGroup get(In& in, wire::RankGroup::Reader wire) {
+  RankGroup message;
+  message.replica = wire.getReplica();
+  message.group = wire.getGroup();
+  message.state = in.enumeration(wire.getState(), RankGroup::State::kBroken, "a group's state");
+  const auto id = wire.getId();
+  in.require(id.size() == message.id.size(), "a communicator's id has a wrong length");
+  if (in.ok())
+    std::ranges::copy(std::as_bytes(std::span(id.begin(), id.size())), message.id.begin());
+  message.reason = in.sentence(wire.getReason());
+  return message;
 }
 
 void put(Out& out, wire::StepResult::Builder wire, const StepResult& message) {

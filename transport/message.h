@@ -18,6 +18,7 @@
 #include "runtime/step.h"
 #include "runtime/tensor_proof.h"
 #include "runtime/tensor_rank.h"
+#include "transport/rank_messages.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
@@ -88,6 +89,7 @@ struct Join {
   std::uint64_t tier_memory = 0;   ///< host bytes for experts that others serve (second tier)
   std::string fabric_address;      ///< where peers reach its bulk lane
   std::string fabric_description;  ///< what was chosen and why, for the status
+  std::uint32_t nccl = 0;          ///< version of the NCCL that its ranks may use; 0: none
 };
 
 /// head -> worker or client: no, and why, in one sentence.
@@ -154,6 +156,7 @@ struct Peer {
   Incarnation incarnation;
   std::string fabric_address;
   FabricToken token{};  ///< for the connection between the receiver of this and that peer
+  std::uint32_t nccl = 0;  ///< as in its Join
 };
 
 /// head -> worker: hold what `placement` gives you; load what you do not have yet.
@@ -349,14 +352,6 @@ struct StepAbort {
   StepId step;
 };
 
-/// LayerShard -> its tensor-parallel ranks: what it has of an exchange of the step.
-struct RankPart {
-  std::uint32_t replica = 0;
-  StepId step;
-  std::uint32_t exchange = 0;  ///< of the step's, counted from 1
-  Payload payload;
-};
-
 /// One (token, expert) product: `row` of the dispatched rows through `expert`.
 struct ExpertPair {
   std::uint32_t row = 0;
@@ -478,7 +473,7 @@ using Message =
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
                  RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
-                 ForgetPrefixes, RankPart>;
+                 ForgetPrefixes, RankPart, RankReady, RankGo, RankGroup>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

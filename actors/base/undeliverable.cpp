@@ -17,6 +17,8 @@ std::uint64_t reference_of(const Message& message) {
                         [](const ExpertOutput& m) { return m.call; },
                         [](const NotHere& m) { return m.call; },
                         [](const RankPart& m) { return m.step.value; },
+                        [](const RankReady& m) { return m.step.value; },
+                        [](const RankGo& m) { return m.step.value; },
                         [](const ClientGeneration& m) { return m.query; },
                         [](const auto&) { return std::uint64_t{0}; },
                     },

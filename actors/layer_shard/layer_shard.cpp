@@ -50,7 +50,7 @@ void LayerShard::on(const Undeliverable& lost, const Envelope&, TimePoint now, E
   else if (lost.kind == Message(Hidden{}).index() || lost.kind == Message(StepResult{}).index())
     order_.lose_passed_on(StepId{lost.reference}, lost.error, effects);
   else if (lost.to.actor.kind == ActorKind::kRank)
-    fail(StepId{lost.reference}, lost.error, effects);
+    lose_part(lost, effects);
 }
 
 void LayerShard::on(StepCut cut, TimePoint now, Effects& effects) {
@@ -83,14 +83,21 @@ void LayerShard::on(PeerDown down, TimePoint now, Effects& effects) {
   lose_rank(down.node, effects);
 }
 
+/// Its rank waits for what was in it, and so do the others for that rank.
+void LayerShard::lose_part(const Undeliverable& lost, Effects& effects) {
+  effects.add(LoseRank{lost.error.message});
+  if (lost.reference != 0) fail(StepId{lost.reference}, lost.error, effects);
+}
+
 /// No step can go on without all ranks.
 void LayerShard::lose_rank(NodeId node, Effects& effects) {
   const bool has_rank = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
     return rank.address.node == node && rank.address.node != self_.address.node;
   });
   if (!has_rank) return;
-  for (const StepId step : order_.all())
-    fail(step, unavailable("A tensor-parallel rank on " + to_string(node) + " is lost."), effects);
+  const Error lost = unavailable("A tensor-parallel rank on " + to_string(node) + " is lost.");
+  effects.add(LoseRank{lost.message});
+  for (const StepId step : order_.all()) fail(step, lost, effects);
 }
 
 void LayerShard::on(PeerUp up, TimePoint now, Effects& effects) {

@@ -52,6 +52,7 @@ class LayerShard {
 
  private:
   void distrust(const Address& peer, std::string reason, Effects& effects) const;
+  void lose_part(const Undeliverable& lost, Effects& effects);
   void lose_rank(NodeId node, Effects& effects);
   void try_resume(StepId step, Effects& effects);
   void fail(StepId step, Error error, Effects& effects);

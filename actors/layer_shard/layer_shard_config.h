@@ -21,6 +21,7 @@ struct LayerShardConfig {
   std::vector<Ref<LayerShardInbox>> ranks{};     ///< that share its layers, by tensor-parallel rank
   std::vector<DeviceRef> rank_devices{};         ///< theirs, in the same order
   TensorRank rank{};                             ///< its own
+  bool by_nccl = false;                          ///< they all exchange by NCCL
   std::uint32_t replica_id = 0;
   DeviceRef device;
   std::shared_ptr<const ExpertRoutes> routes;

@@ -94,6 +94,11 @@ struct UseRoutes {
   std::shared_ptr<const ExpertRoutes> routes;
 };
 
+/// One of the tensor-parallel ranks cannot be reached, or lost a message.
+struct LoseRank {
+  std::string why;
+};
+
 /// Tell the Replica that a step goes on, if the device makes progress: its job runs there, or
 /// waits.
 struct SayProgress {
@@ -102,6 +107,6 @@ struct SayProgress {
 };
 
 using ShardEffects =
-    Effects<BeginStep, ResumeStep, ReleaseStep, GiveUpStep, UseRoutes, SayProgress>;
+    Effects<BeginStep, ResumeStep, ReleaseStep, GiveUpStep, UseRoutes, LoseRank, SayProgress>;
 
 }  // namespace troupe

@@ -1,35 +1,37 @@
 #include "actors/layer_shard/rank_mailbox.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "transport/collectives/lane_collective.h"
+#include "transport/collectives/nccl_collective.h"
 
 namespace troupe {
 namespace {
 
-/// Hands parts on to the exchanges at once, in the thread that brings them.
+/// Hands messages on to the exchanges at once, in the thread that brings them.
 class RankMailbox final : public Mailbox {
  public:
-  RankMailbox(std::shared_ptr<LaneCollective> exchanges, std::vector<Ref<LayerShardInbox>> ranks)
-      : exchanges_(std::move(exchanges)), ranks_(std::move(ranks)) {}
+  using Arrived = std::function<void(std::uint32_t from, const Message& message)>;
+  RankMailbox(Arrived arrived, std::vector<Ref<LayerShardInbox>> ranks)
+      : arrived_(std::move(arrived)), ranks_(std::move(ranks)) {}
   void end() override {}
 
  protected:
   void enqueue(Mail mail) override {
     taken();
     if (!mail.envelope.message) return;
-    const auto* part = std::get_if<RankPart>(mail.envelope.message.get());
     const auto from = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
       return rank.address == mail.envelope.from;
     });
-    if (part && from != ranks_.end())
-      exchanges_->arrived(static_cast<std::uint32_t>(from - ranks_.begin()), *part);
+    if (from != ranks_.end())
+      arrived_(static_cast<std::uint32_t>(from - ranks_.begin()), *mail.envelope.message);
   }
 
  private:
-  const std::shared_ptr<LaneCollective> exchanges_;
+  const Arrived arrived_;
   const std::vector<Ref<LayerShardInbox>> ranks_;
 };
 
@@ -40,13 +42,27 @@ Address rank_address(const Ref<LayerShardInbox>& shard) {
       .address;
 }
 
-std::shared_ptr<Collective> reach_ranks(Post& post, const LayerShardConfig& config) {
+std::shared_ptr<Collective> reach_ranks(Post& post, const LayerShardConfig& config,
+                                        const std::optional<nccl::Carrier>& nccl) {
   const auto send = [&post, self = config.self.address, ranks = config.ranks](std::uint32_t rank,
-                                                                              RankPart part) {
-    post.send({self, rank_address(ranks[rank]), message_of(std::move(part))});
+                                                                              Message message) {
+    post.send({self, rank_address(ranks[rank]), message_of(std::move(message))});
   };
+  const auto attach = [&](RankMailbox::Arrived arrived) {
+    post.attach(rank_address(config.self),
+                std::make_shared<RankMailbox>(std::move(arrived), config.ranks));
+  };
+  if (nccl && config.by_nccl) {
+    auto exchanges = NcclCollective::make({config.rank, config.replica_id, *nccl}, send);
+    attach([exchanges](std::uint32_t from, const Message& message) {
+      exchanges->arrived(from, message);
+    });
+    return exchanges;
+  }
   auto exchanges = std::make_shared<LaneCollective>(config.rank, config.replica_id, send);
-  post.attach(rank_address(config.self), std::make_shared<RankMailbox>(exchanges, config.ranks));
+  attach([exchanges](std::uint32_t from, const Message& message) {
+    if (const auto* part = std::get_if<RankPart>(&message)) exchanges->arrived(from, *part);
+  });
   return exchanges;
 }
 

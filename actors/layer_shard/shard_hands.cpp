@@ -26,13 +26,14 @@ struct ShardHands::Seat final : ShardNews {
 };
 
 ShardHands::ShardHands(Host& host, const LayerShardConfig& config, Device& device,
-                       std::unique_ptr<ShardCompute> compute, const Life& life)
+                       std::unique_ptr<ShardCompute> compute, const Life& life,
+                       const std::optional<nccl::Carrier>& nccl)
     : rank_devices_(config.rank_devices),
       host_(&host),
       device_(&device),
       seat_(new Seat{life, host.post(), config.self, std::move(compute)}) {
   if (config.rank.alone()) return;
-  seat_->ranks = reach_ranks(host.post(), config);
+  seat_->ranks = reach_ranks(host.post(), config, nccl);
   seat_->compute->use(seat_->ranks);
   seat_->compute->deal(
       std::make_shared<const ExpertRanks>(expert_ranks(*config.routes, rank_devices_)));
@@ -75,6 +76,11 @@ void ShardHands::carry_out(GiveUpStep&& given_up, const LayerShard&) {
 void ShardHands::carry_out(UseRoutes&& use, const LayerShard&) {
   end_of([seat = seat_, ranks = std::make_shared<const ExpertRanks>(expert_ranks(
                             *use.routes, rank_devices_))] { seat->compute->deal(ranks); });
+}
+
+/// At once: the device's queue may be full of work that waits for it.
+void ShardHands::carry_out(LoseRank&& lost, const LayerShard&) {
+  if (seat_->ranks) seat_->ranks->lost(lost.why);
 }
 
 /// A device that stands still says nothing, and the Replica's patience ends.

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/base/host.h"
@@ -9,6 +10,7 @@
 #include "actors/layer_shard/layer_shard_config.h"
 #include "actors/layer_shard/messages.h"
 #include "actors/layer_shard/shard_compute.h"
+#include "transport/nccl/node.h"
 
 namespace troupe {
 
@@ -19,8 +21,10 @@ class LayerShard;
 /// device's queue after the last job; the shard's life ends then.
 class ShardHands {
  public:
+  /// `nccl`: what its ranks exchange with, if `config` says that they do.
   ShardHands(Host& host, const LayerShardConfig& config, Device& device,
-             std::unique_ptr<ShardCompute> compute, const Life& life);
+             std::unique_ptr<ShardCompute> compute, const Life& life,
+             const std::optional<nccl::Carrier>& nccl = std::nullopt);
   ShardHands(ShardHands&&) = default;
   ~ShardHands();
 
@@ -29,6 +33,7 @@ class ShardHands {
   void carry_out(ReleaseStep&& release, const LayerShard& shard);
   void carry_out(GiveUpStep&& given_up, const LayerShard& shard);
   void carry_out(UseRoutes&& use, const LayerShard& shard);
+  void carry_out(LoseRank&& lost, const LayerShard& shard);
   void carry_out(SayProgress&& say, const LayerShard& shard);
 
  private:

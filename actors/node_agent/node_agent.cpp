@@ -135,6 +135,7 @@ void NodeAgent::join(TimePoint now, Effects& effects) {
   join.tier_memory = options_.tier_memory;
   join.fabric_address = options_.fabric_address;
   join.fabric_description = options_.fabric_description;
+  join.nccl = options_.nccl;
   voice_.tell_head(std::move(join), effects);
   join_sent_at_ = now;
   enter(State::kJoining, limits::kHandshakeDeadline, now);

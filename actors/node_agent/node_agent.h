@@ -30,6 +30,7 @@ struct NodeAgentOptions {
   std::uint64_t tier_memory = 0;  ///< host bytes for experts that others serve
   std::string fabric_address;
   std::string fabric_description;
+  std::uint32_t nccl = 0;  ///< version of the NCCL that its ranks may use; 0: none
   NodeId held_id;  ///< kept from an earlier life; 0: none. Then: of the newest membership
   std::string held_cluster;
 };

@@ -16,7 +16,8 @@ Peer Links::tell(const Member& member, const Member& peer, const SupervisorOptio
   Known& pair = it->second;
   if (is_new) options.random(pair.token);
   pair.told.insert(member.id);
-  return {peer.id, peer.incarnation, peer.inventory.fabric_address, pair.token};
+  return {peer.id, peer.incarnation, peer.inventory.fabric_address, pair.token,
+          peer.inventory.nccl};
 }
 
 bool Links::told(const Member& member, const Member& peer) const {

@@ -27,7 +27,14 @@ struct NodeContext {
   std::shared_ptr<ExpertCounter> counter;  ///< of what the gates of this node's shards choose
   const BulkLane* lane = nullptr;          ///< null: a cluster of one node
   const WeightSource* source = nullptr;    ///< what it knows of the copies in memory; may be null
+  std::uint32_t nccl = 0;                  ///< version of the NCCL that ranks may use; 0: none
 };
+
+/// Whether tensor-parallel ranks on these devices exchange by NCCL: their nodes have the version of
+/// this node, `own`, and each has a device of its own, for NCCL refuses two on one. Every rank's
+/// node comes to the same answer, since what a node has does not change during its life.
+bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
+                const std::vector<DeviceRef>& ranks);
 
 /// This node's actors during one membership: an expert group a device, and the shards and replicas
 /// of every version of the placement that is active or pending. Versions share what they have in

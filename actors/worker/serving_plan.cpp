@@ -18,6 +18,16 @@ std::string layers_text(const LayerRange& layers) {
 
 }  // namespace
 
+bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
+                const std::vector<DeviceRef>& ranks) {
+  std::map<NodeId, std::uint32_t> versions = {{self, own}};
+  for (const Peer& peer : peers) versions[peer.id] = peer.nccl;
+  std::set<DeviceRef> devices;
+  return own != 0 && std::ranges::all_of(ranks, [&](const DeviceRef& device) {
+           return versions[device.node] == own && devices.insert(device).second;
+         });
+}
+
 Result<std::shared_ptr<Preparation>> Serving::plan(VersionWorkPtr work,
                                                    std::shared_ptr<const ModelSizes> model,
                                                    LoadedPart weights) {
@@ -106,6 +116,8 @@ Status Serving::plan_shard(const ShardPlacement& placement,
   if (const Status s = plan_neighbours(placement, out, config); !s.ok()) return s;
   if (config.ranks.size() != config.rank.size)
     return internal_error("The placement has a shard without all of its tensor-parallel ranks.");
+  config.by_nccl = !config.rank.alone() &&
+                   share_nccl(self_.node, context_.nccl, work.peers, config.rank_devices);
 
   spec.model = out.model;
   spec.numerics = work.placement.numerics;

@@ -28,6 +28,11 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
   const BulkLane* lane = setup.around.lane;
   options.fabric_address = lane ? lane->address() : "none";
   options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";
+  if (const nccl::Node* nccl = setup.around.nccl) {
+    options.nccl = nccl->version();
+    options.fabric_description +=
+        "; tensor-parallel ranks by " + nccl->describe() + " (asked for), if all have it";
+  }
   return options;
 }
 
@@ -49,8 +54,8 @@ Worker::Worker(Host& host, WorkerSetup setup)
             post.tell(self, HeadDown{std::move(reason), foreign});
           },
   });
-  NodeContext context{around_.devices, setup.factory, std::make_shared<ExpertCounter>(),
-                      around_.lane, around_.source};
+  NodeContext context{around_.devices, setup.factory,  std::make_shared<ExpertCounter>(),
+                      around_.lane,    around_.source, around_.nccl ? around_.nccl->version() : 0};
   host_.spawn(
       agent_.address,
       [&host, self = agent_, around = around_, options = options_of(setup),

@@ -33,14 +33,16 @@ void ActorHands::carry_out(StartGroup&& start) {
 
 void ActorHands::carry_out(StartShard&& start) {
   Device& device = *devices_[start.device];
+  std::optional<nccl::Carrier> nccl;
+  if (nccl_) nccl = nccl_->carrier(start.device);
   host_->spawn(
       start.self.address,
-      [host = host_, self = start.self, &device, config = std::move(start.config),
+      [host = host_, self = start.self, &device, nccl, config = std::move(start.config),
        compute = std::make_shared<std::unique_ptr<ShardCompute>>(std::move(start.compute))](
           const Life& life) {
         return std::make_unique<Shell<LayerShard, ShardHands>>(
             *host, self.address, LayerShard(config),
-            ShardHands(*host, config, device, std::move(*compute), life));
+            ShardHands(*host, config, device, std::move(*compute), life, nccl));
       },
       ended(start.self.address));
 }
@@ -65,7 +67,10 @@ void ActorHands::carry_out(PublishExperts&& publish) {
 // --- The worker ---------------------------------------------------------------------------------
 
 WorkerHands::WorkerHands(Host& host, const Ref<NodeAgentInbox>& self, WorkerSurroundings around)
-    : host_(&host), self_(self), around_(std::move(around)), actors_(host, self, around_.devices) {}
+    : host_(&host),
+      self_(self),
+      around_(std::move(around)),
+      actors_(host, self, around_.devices, around_.nccl) {}
 
 WorkerHands::WorkerHands(WorkerHands&& other) noexcept
     : host_(other.host_),

@@ -9,6 +9,7 @@
 #include "actors/control/head_link.h"
 #include "actors/worker/bulk_lane.h"
 #include "actors/worker/worker_machine.h"
+#include "transport/nccl/node.h"
 
 namespace troupe {
 
@@ -16,8 +17,10 @@ namespace troupe {
 class ActorHands {
  public:
   /// `agent` hears of every actor's end.
-  ActorHands(Host& host, const Ref<NodeAgentInbox>& agent, std::vector<Device*> devices)
-      : host_(&host), agent_(agent), devices_(std::move(devices)) {}
+  /// `nccl`: what tensor-parallel ranks exchange with; may be null.
+  ActorHands(Host& host, const Ref<NodeAgentInbox>& agent, std::vector<Device*> devices,
+             nccl::Node* nccl = nullptr)
+      : host_(&host), agent_(agent), devices_(std::move(devices)), nccl_(nccl) {}
 
   void carry_out(StartGroup&& start);
   void carry_out(StartShard&& start);
@@ -31,6 +34,7 @@ class ActorHands {
   Host* host_;
   Ref<NodeAgentInbox> agent_;
   std::vector<Device*> devices_;
+  nccl::Node* nccl_;
 };
 
 /// What lies around a WorkerMachine. All of it must outlive the actor.
@@ -39,6 +43,7 @@ struct WorkerSurroundings {
   HeadLink* link = nullptr;
   BulkLane* lane = nullptr;  ///< null: a cluster of one node
   WeightSource* source = nullptr;
+  nccl::Node* nccl = nullptr;  ///< null: ranks exchange by messages
   /// The process is to end. Called inside the actor's turn, once; must not block.
   std::function<void(const WorkerExit&)> on_exit;
   /// Which life of which node this is in the cluster from now on; none: ({}, {}). The same; may be

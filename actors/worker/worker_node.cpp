@@ -51,6 +51,7 @@ struct WorkerNode::Impl {
   std::unique_ptr<HeadLink> link;
   std::unique_ptr<FabricLane> lane;
   std::vector<std::unique_ptr<CpuDevice>> devices;
+  std::unique_ptr<nccl::Node> nccl;  ///< of the devices' shards
   std::unique_ptr<ModelFactory> factory;
   std::unique_ptr<FileSource> source;
   std::unique_ptr<CafHost> host;  ///< of this node's actors
@@ -86,6 +87,13 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     if (!made.ok()) return made.error();
     lane = std::move(*made);
   }
+  if (options.nccl) {
+    nccl::NodeOptions with = *options.nccl;
+    with.on_stuck = [this](const std::string& why) { on_exit({1, why}); };
+    auto opened = nccl::Node::open(std::move(with));
+    if (!opened.ok()) return opened.error();
+    nccl = std::move(*opened);
+  }
   link = std::move(head_link);
   factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
   source = std::make_unique<FileSource>(host->post(), std::clamp(threads, 1, host_processors()),
@@ -101,6 +109,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   setup.around.link = link.get();
   setup.around.lane = lane.get();
   setup.around.source = source.get();
+  setup.around.nccl = nccl.get();
   setup.around.on_exit = [this](const WorkerExit& exit) { on_exit(exit); };
   setup.around.on_life = options.on_life;
   setup.factory = factory.get();
@@ -145,6 +154,7 @@ WorkerNode::Impl::~Impl() {
   }
   host.reset();  // ends the others, and waits until what they held on the devices is free
   source.reset();
+  nccl.reset();  // what its shards had of it is closed
   lane.reset();
   link.reset();
 }

@@ -15,6 +15,7 @@
 #include "runtime/ids.h"
 #include "runtime/numerics.h"
 #include "transport/fabric/fabric.h"
+#include "transport/nccl/node.h"
 
 namespace troupe {
 
@@ -31,6 +32,9 @@ struct WorkerOptions {
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
+  /// What tensor-parallel ranks exchange with by NCCL; none: by messages. Its `on_stuck` is the
+  /// node's: it ends.
+  std::optional<nccl::NodeOptions> nccl = {};
   /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
   std::function<void(NodeId, Incarnation)> on_life = {};
   std::string nvml = "libnvidia-ml.so.1";  ///< what knows how GPUs are

@@ -61,7 +61,7 @@ Placement placement() {
 Load load() {
   FabricToken secret;
   for (std::size_t i = 0; i < secret.size(); ++i) secret[i] = static_cast<std::byte>(200 + i);
-  return {placement(), engine(), {{NodeId{5}, Incarnation{8}, "net://10.0.0.1:7", secret}}};
+  return {placement(), engine(), {{NodeId{5}, Incarnation{8}, "net://10.0.0.1:7", secret, 22809}}};
 }
 
 StepPlan plan() {
@@ -120,7 +120,8 @@ std::vector<Message> membership_samples() {
            {{3, {0, 1, 255}}, {4, {7}}},
            1ull << 37,
            "net://10.0.0.2:1",
-           "net (auto: no verbs)"},
+           "net (auto: no verbs)",
+           22809},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
       Renew{5,
@@ -174,6 +175,10 @@ std::vector<Message> work_samples() {
       plan(),
       Hidden{1, StepId{2}, 3, payload(3 * 16 * sizeof(float)), {1, ~0ull}},
       RankPart{1, StepId{2}, 3, payload(64)},
+      RankReady{1, StepId{2}, 3, {0, 64}, {0, RankReady::kAny}},
+      RankGo{1, 2, 3, StepId{4}, 5, true, {64, 0}},
+      RankGroup{1, 2, RankGroup::State::kForm, {std::byte{7}, std::byte{8}}},
+      RankGroup{1, 2, RankGroup::State::kBroken, {}, kText},
       StepResult{
           1,
           StepId{2},

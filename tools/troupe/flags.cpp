@@ -89,7 +89,7 @@ void add_network_flags(CLI::App* command, NetworkFlags& flags) {
   command
       ->add_option(
           "--fabric", flags.fabric,
-          "How workers exchange tensors: auto, net, tcp, shm, verbs or efa (default: auto)")
+          "How workers exchange tensors: auto, net, tcp, shm, verbs, efa or nccl (default: auto)")
       ->group("Network");
   command
       ->add_option("--bind-interface", flags.bind_interface,

@@ -18,6 +18,7 @@
 #include "runtime/log.h"
 #include "runtime/numerics.h"
 #include "tools/troupe/head_process.h"
+#include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
@@ -211,9 +212,9 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
   return words;
 }
 
-/// The bulk lane that the workers would open, tried here when flags ask for a certain one: what no
-/// worker could start with is an error of the command.
-Status check_fabric(const NetworkFlags& network) {
+/// The bulk lane that the workers would open, and NCCL, tried here when flags ask for a certain
+/// one: what no worker could start with is an error of the command.
+Status check_fabric(const NetworkFlags& network, const Share& share) {
   if (network.fabric == "auto" && network.bind_interface.empty()) return {};
   struct Nobody : transport::FabricEvents {
     void on_frame(transport::PeerKey, transport::Frame) override {}
@@ -227,6 +228,12 @@ Status check_fabric(const NetworkFlags& network) {
   options.bind_interface = network.bind_interface;
   auto fabric = transport::make_libfabric(options, nobody);
   if (!fabric.ok()) return fabric.error();
+  auto with = choose_nccl(*kind, share);
+  if (!with.ok()) return with.error();
+  if (!*with) return {};
+  (*with)->gpus.clear();  // the libraries alone: they are the workers'
+  auto nccl = nccl::Node::open(std::move(**with));
+  if (!nccl.ok()) return nccl.error();
   return {};
 }
 
@@ -265,7 +272,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   std::size_t devices = 0;
   for (const Share& share : *shares) devices += share.size();
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
-  if (const Status fabric = check_fabric(o.head.network); !fabric.ok())
+  if (const Status fabric = check_fabric(o.head.network, shares->front()); !fabric.ok())
     return fail_with(fabric.error());
   if (const Status computes = check_numerics(o.head.engine, shares->front().front());
       !computes.ok())

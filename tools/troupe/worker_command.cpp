@@ -24,6 +24,7 @@
 #include "runtime/version.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/crash_handler.h"
+#include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
 #include "tools/troupe/worker_registry.h"
 
@@ -183,6 +184,8 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   if (!tier.ok()) return fail_with(tier.error());
   auto kind = transport::parse_fabric_kind(o.network.fabric);
   if (!kind.ok()) return fail_with(kind.error());
+  auto nccl = choose_nccl(*kind, *devices);
+  if (!nccl.ok()) return fail_with(nccl.error());
 
   LastResort last_resort;  // what comes after it may take its time to end
   auto caf = CafSystem::make();
@@ -207,6 +210,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   fabric.bind_interface = o.network.bind_interface;
   fabric.host = local_address_towards(heads->front().host, heads->front().port);
   options.fabric = fabric;
+  options.nccl = std::move(*nccl);
   auto link = make_tcp_link((*caf)->system(), *heads, join->worker);
   if (!link.ok()) return fail(link.error());
   Post post;

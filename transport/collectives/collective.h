@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "runtime/buffer.h"
@@ -28,13 +29,14 @@ struct PartsExchange {
 /// What tensor-parallel ranks tell each other with, as one rank holds it. No call blocks.
 /// Thread-safe.
 ///
-/// It does not notice that a rank is gone: who learns that gives the step up (`forget`). A rank
+/// It need not notice that a rank is gone: who learns that gives the step up (`forget`). A rank
 /// whose step nobody gives up waits for as long as the step may take.
 class Collective {
  public:
   virtual ~Collective() = default;
 
-  /// What came, by rank. kCorrupt: a part is not as long as it should be.
+  /// What came, by rank. kCorrupt: a part is not as long as it should be. kUnavailable,
+  /// kDeadlineExceeded: what carries them broke.
   using Done = std::function<void(Result<std::vector<Payload>>)>;
   /// Sends this rank's parts, in place: their memory stays as it is while somebody holds them.
   /// `done` hears once, from any thread or within the call, when all parts are here. One exchange
@@ -46,6 +48,10 @@ class Collective {
   virtual bool forget(StepId step) = 0;
   /// The same of all steps, those to come too.
   virtual void close() = 0;
+
+  /// A message from another rank did not arrive, or will not: one of them cannot be reached. The
+  /// steps under way are given up; what must not wait for them either ends.
+  virtual void lost(const std::string& why) { (void)why; }
 };
 
 }  // namespace troupe

@@ -6,13 +6,14 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::array<std::pair<FabricKind, std::string_view>, 6> kKinds = {{
+constexpr std::array<std::pair<FabricKind, std::string_view>, 7> kKinds = {{
     {FabricKind::kAuto, "auto"},
     {FabricKind::kNet, "net"},
     {FabricKind::kTcp, "tcp"},
     {FabricKind::kShm, "shm"},
     {FabricKind::kVerbs, "verbs"},
     {FabricKind::kEfa, "efa"},
+    {FabricKind::kNccl, "nccl"},
 }};
 
 }  // namespace
@@ -33,7 +34,7 @@ Result<FabricKind> parse_fabric_kind(std::string_view text) {
     if (name == text) return kind;
   }
   return invalid_argument("There is no fabric '" + std::string(text) +
-                          "'; choose auto, net, tcp, shm, verbs or efa.");
+                          "'; choose auto, net, tcp, shm, verbs, efa or nccl.");
 }
 
 }  // namespace troupe::transport

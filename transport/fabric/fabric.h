@@ -128,14 +128,15 @@ class Fabric {
   virtual FabricStats stats() const = 0;
 };
 
-enum class FabricKind : std::uint8_t { kAuto, kNet, kTcp, kShm, kVerbs, kEfa };
+/// kNccl: tensor-parallel ranks exchange by NCCL (transport/nccl); the rest goes as with kAuto.
+enum class FabricKind : std::uint8_t { kAuto, kNet, kTcp, kShm, kVerbs, kEfa, kNccl };
 
 std::string_view to_string(FabricKind kind);            ///< "auto", "net", ...
 Result<FabricKind> parse_fabric_kind(std::string_view text);
 
 struct FabricOptions {
   PeerKey self;  ///< may be left for identify()
-  /// kAuto: verbs if a device is up, else net, else tcp.
+  /// kAuto, kNccl: verbs if a device is up, else net, else tcp.
   FabricKind kind = FabricKind::kAuto;
   /// Interface to listen on ("eth0"); if empty, `host` counts.
   std::string bind_interface;

@@ -53,6 +53,7 @@ Result<Choice> choose(FabricKind kind, const SocketAddress& host) {
     case FabricKind::kEfa:
       return invalid_argument("The fabric '" + std::string(to_string(kind)) +
                               "' is not supported yet; use --fabric net or --fabric tcp.");
+    case FabricKind::kNccl:
     case FabricKind::kAuto: {
       if (auto info = query("verbs", host)) {
         return Choice{std::move(info), "verbs", "auto: a verbs device is up"};

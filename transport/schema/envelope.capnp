@@ -88,5 +88,8 @@ struct Envelope {
     discard @58 :Proofs.Discard;
     forgetPrefixes @59 :Proofs.ForgetPrefixes;
     rankPart @60 :Step.RankPart;
+    rankReady @61 :Step.RankReady;
+    rankGo @62 :Step.RankGo;
+    rankGroup @63 :Step.RankGroup;
   }
 }

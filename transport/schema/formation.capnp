@@ -50,6 +50,7 @@ struct Join {
   heldShards @13 :List(LayerRange);
   heldExperts @14 :List(HeldExperts);
   tierMemoryBytes @15 :UInt64;
+  nccl @16 :UInt32;
 }
 
 struct LayerRange {

@@ -51,6 +51,7 @@ struct Peer {
   incarnation @1 :UInt64;
   fabricAddress @2 :Text;
   token @3 :Data;
+  nccl @4 :UInt32;
 }
 
 struct Load {

@@ -45,6 +45,38 @@ struct RankPart {
   exchange @2 :UInt32;
 }
 
+struct RankReady {
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  exchange @2 :UInt32;
+  to @3 :List(UInt64);
+  from @4 :List(UInt64);
+}
+
+struct RankGo {
+  replica @0 :UInt32;
+  group @1 :UInt32;
+  order @2 :UInt64;
+  step @3 :UInt64;
+  exchange @4 :UInt32;
+  fits @5 :Bool;
+  from @6 :List(UInt64);
+}
+
+struct RankGroup {
+  replica @0 :UInt32;
+  group @1 :UInt32;
+  state @2 :State;
+  id @3 :Data;
+  reason @4 :Text;
+
+  enum State {
+    form @0;
+    formed @1;
+    broken @2;
+  }
+}
+
 struct MaybeToken {
   union {
     none @0 :Void;

@@ -274,3 +274,35 @@ TEST_CASE("an actor's first turn asks for nothing") {
   CHECK(effects.list().empty());
   CHECK(!effects.wake());
 }
+
+TEST_CASE("what ranks are at ends when one of them is down, or a message to one is lost") {
+  LayerShardConfig with_ranks = config();
+  with_ranks.rank = {0, 2};
+  with_ranks.ranks = {with_ranks.self, {NodeId{2}, Incarnation{20}, 1}};
+  const auto lost_ranks = [](const LayerShard::Effects& actions) {
+    return all<LoseRank>(actions).size();
+  };
+  LayerShard shard(with_ranks);
+  LayerShard::Effects actions, other, gone;
+  play(shard, plan(1), kStart, actions);
+  play(shard, down(3), kStart, other);
+  CHECK(lost_ranks(other) == 0);
+  play(shard, down(2), kStart, gone);
+  CHECK(lost_ranks(gone) == 1);
+  CHECK(heard<StepFailed>(gone));
+
+  LayerShard again(with_ranks);
+  LayerShard::Effects begun, turn, news;
+  play(again, plan(1), kStart, begun);
+  const Address rank{NodeId{2}, Incarnation{20}, {ActorKind::kRank, 1}};
+  const auto undelivered = [&](Message message) {
+    const Envelope envelope{with_ranks.self.address, rank, message_of(std::move(message))};
+    return from(rank, message_of(undeliverable(envelope, unavailable("it is full"))));
+  };
+  play(again, undelivered(RankGroup{}), kStart, news);
+  CHECK(lost_ranks(news) == 1);
+  CHECK(!heard<StepFailed>(news));
+  play(again, undelivered(RankGo{1, 1, 1, StepId{1}, 1, true, {}}), kStart, turn);
+  CHECK(lost_ranks(turn) == 1);
+  CHECK(heard<StepFailed>(turn));
+}

@@ -167,6 +167,7 @@ class Simulation {
   void carry(const Tell&) {}
   void carry(const SayProgress&) {}
   void carry(const UseRoutes&) {}
+  void carry(const LoseRank&) {}
   void carry(const GiveUpStep&) {}  // its job was at its end
   void carry(const BeginStep& begin) {
     ++begun_;

@@ -220,6 +220,20 @@ struct Node {
 using Ids = std::vector<std::int32_t>;
 using Replicas = std::vector<std::uint32_t>;
 
+TEST_CASE("ranks exchange by NCCL if all their nodes have the same, and each a device") {
+  const auto peer = [](std::uint32_t id, std::uint32_t nccl) {
+    return Peer{NodeId{id}, kPeerLife, "", {}, nccl};
+  };
+  const DeviceRef own{kSelf, 0}, other{kSelf, 1}, far{kPeer, 0}, third{NodeId{3}, 0};
+  const std::vector<Peer> peers = {peer(2, 22809), peer(3, 22703)};
+  CHECK(share_nccl(kSelf, 22809, peers, {own, far}));
+  CHECK(share_nccl(kSelf, 22809, peers, {own, other}));
+  CHECK_FALSE(share_nccl(kSelf, 22809, peers, {own, own}));
+  CHECK_FALSE(share_nccl(kSelf, 22809, peers, {own, far, third}));
+  CHECK_FALSE(share_nccl(kSelf, 22809, {peer(2, 0)}, {own, far}));
+  CHECK_FALSE(share_nccl(kSelf, 0, {peer(2, 0)}, {own, far}));
+}
+
 TEST_CASE("versions share what they have in common, and memory is counted once") {
   Node node;
   node.make_active(1, {{0}, {}, {0, 1}});

@@ -1,0 +1,149 @@
+#include "transport/nccl/device.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "runtime/limits.h"
+
+namespace troupe::nccl {
+namespace {
+
+constexpr const char* kDriverAdvice = "install NVIDIA's driver, or choose another --fabric";
+/// Below it pinned memory is not worth a block of its own.
+constexpr std::size_t kPinnedBytesLeast = 4096;
+
+}  // namespace
+
+// --- The driver ---------------------------------------------------------------------------------
+
+Result<std::shared_ptr<const Driver>> Driver::load(const std::string& path) {
+  auto object = SharedObject::open(path, kDriverAdvice);
+  if (!object.ok()) return object.error();
+  auto driver = std::make_shared<Driver>();
+  object->find("cuInit", driver->init_);
+  object->find("cuGetErrorString", driver->error_string_);
+  object->find("cuDeviceGet", driver->device_get);
+  object->find("cuDevicePrimaryCtxRetain", driver->retain);
+  object->find("cuDevicePrimaryCtxRelease_v2", driver->release);
+  object->find("cuCtxPushCurrent_v2", driver->push);
+  object->find("cuCtxPopCurrent_v2", driver->pop);
+  object->find("cuStreamCreate", driver->stream_create);
+  object->find("cuStreamQuery", driver->stream_query);
+  object->find("cuStreamDestroy_v2", driver->stream_destroy);
+  object->find("cuMemHostAlloc", driver->host_alloc);
+  object->find("cuMemFreeHost", driver->host_free);
+  if (const Status there = object->missing(kDriverAdvice); !there.ok()) return there.error();
+  if (const Status begun = driver->check(driver->init_(0), "its start"); !begun.ok())
+    return begun.error();
+  return std::shared_ptr<const Driver>(std::move(driver));
+}
+
+Status Driver::check(int code, const std::string& what) const {
+  if (code == kCudaSuccess || code == kCudaNotReady) return {};
+  const char* words = nullptr;
+  (void)error_string_(code, &words);
+  return unavailable("The GPU's driver failed at " + what + ": " +
+                     (words ? words : "error " + std::to_string(code)) + ".");
+}
+
+// --- A device -----------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int ordinal) {
+  int device = 0;
+  Context context = nullptr;
+  const std::string name = "GPU " + std::to_string(ordinal);
+  if (const Status found = driver->check(driver->device_get(&device, ordinal), name); !found.ok())
+    return found.error();
+  if (const Status got = driver->check(driver->retain(&context, device), "the context of " + name);
+      !got.ok())
+    return got.error();
+  return std::shared_ptr<Device>(new Device(std::move(driver), device, context));
+}
+
+Device::~Device() {
+  {
+    const Current current(*this);
+    for (const auto& [bytes, blocks] : spare_)
+      for (std::byte* block : blocks) (void)driver_->host_free(block);
+  }
+  (void)driver_->release(device_);
+}
+
+Device::Current::Current(const Device& device)
+    : driver_(*device.driver_), pushed_(driver_.push(device.context_) == kCudaSuccess) {}
+
+Device::Current::~Current() {
+  Context context = nullptr;
+  if (pushed_) (void)driver_.pop(&context);
+}
+
+Result<Stream> Device::open_stream() const {
+  const Current current(*this);
+  Stream stream = nullptr;
+  const Status made =
+      driver_->check(driver_->stream_create(&stream, kCudaStreamNonBlocking), "a stream");
+  if (!made.ok()) return made.error();
+  return stream;
+}
+
+void Device::close_stream(Stream stream) const {
+  const Current current(*this);
+  (void)driver_->stream_destroy(stream);
+}
+
+Result<bool> Device::idle(Stream stream) const {
+  const int code = driver_->stream_query(stream);
+  if (const Status good = driver_->check(code, "an exchange"); !good.ok()) return good.error();
+  return code == kCudaSuccess;
+}
+
+Result<Part> Device::readable(const Payload& payload) {
+  if (payload.memory == MemoryKind::kDevice)
+    return Part{const_cast<std::byte*>(payload.bytes.data()), payload.bytes.size(), payload.owner};
+  auto part = room(payload.bytes.size());
+  if (part.ok()) std::memcpy(part->data, payload.bytes.data(), part->bytes);
+  return part;
+}
+
+/// Pinning takes as long as many exchanges: blocks, of powers of two, are used again.
+Result<Part> Device::room(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kPinnedBytesLeast));
+  std::byte* data = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto& blocks = spare_[size]; !blocks.empty()) {
+      data = blocks.back();
+      blocks.pop_back();
+      spare_bytes_ -= size;
+    }
+  }
+  if (!data) {
+    const Current current(*this);
+    void* made = nullptr;
+    const Status pinned = driver_->check(driver_->host_alloc(&made, size, kCudaHostPortable),
+                                         std::to_string(size) + " bytes of pinned memory");
+    if (!pinned.ok()) return pinned.error();
+    data = static_cast<std::byte*>(made);
+  }
+  return Part{data, bytes,
+              std::shared_ptr<const void>(data, [self = shared_from_this(), data, size](auto) {
+                self->give_back(data, size);
+              })};
+}
+
+void Device::give_back(std::byte* data, std::size_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (spare_bytes_ + bytes <= limits::kNcclPinnedSpareBytes) {
+      spare_[bytes].push_back(data);
+      spare_bytes_ += bytes;
+      return;
+    }
+  }
+  const Current current(*this);
+  (void)driver_->host_free(data);
+}
+
+}  // namespace troupe::nccl

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/result.h"
+#include "transport/nccl/abi.h"
+
+namespace troupe::nccl {
+
+/// Where the libraries are looked for. Tests name their double for both.
+struct Paths {
+  std::string nccl = "libnccl.so.2";
+  std::string cuda = "libcuda.so.1";
+};
+
+/// A shared library and what is used of it. It stays loaded for good: NCCL's threads may outlive
+/// whoever used it.
+class SharedObject {
+ public:
+  /// kUnavailable: it cannot be loaded, `advice` says what to do.
+  static Result<SharedObject> open(const std::string& path, const std::string& advice);
+  /// Finds a function. False: it is not there; missing() says which was the first.
+  template <class Function>
+  bool find(const char* name, Function& function) {
+    return find(name, reinterpret_cast<void**>(&function));
+  }
+  /// kUnavailable if one was not found.
+  Status missing(const std::string& advice) const;
+
+ private:
+  bool find(const char* name, void** function);
+  std::string path_, missing_;
+  void* handle_ = nullptr;
+};
+
+/// libnccl: a version that we can use, and all of its functions that we do.
+class Library {
+ public:
+  /// kUnavailable with a sentence for people: it is missing, another major version, too old, or
+  /// lacks a function.
+  static Result<std::shared_ptr<const Library>> load(const std::string& path);
+
+  /// As NCCL_VERSION_CODE: 22809 is 2.28.9.
+  int version() const { return version_; }
+  std::string version_text() const;
+
+  /// `what` failed with this: "NCCL could not <what>: <its words>." kSuccess and kInProgress are no
+  /// failure.
+  Status check(Code code, const std::string& what) const;
+
+  GetUniqueId get_unique_id = nullptr;
+  CommInitRankConfig comm_init = nullptr;
+  CommGetAsyncError comm_async_error = nullptr;
+  CommAbort comm_abort = nullptr;
+  GroupStart group_start = nullptr;
+  GroupEnd group_end = nullptr;
+  Send send = nullptr;
+  Recv recv = nullptr;
+
+ private:
+  GetVersion get_version_ = nullptr;
+  GetErrorString error_string_ = nullptr;
+  int version_ = 0;
+};
+
+}  // namespace troupe::nccl
