@@ -1,5 +1,6 @@
 #include "kernels/cuda/twin/twin.h"
 
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <numeric>
@@ -8,6 +9,13 @@
 #include "runtime/log.h"
 
 namespace troupe::kernels::cuda_twin {
+namespace {
+
+std::atomic<std::uint64_t> launched = 0;
+
+}  // namespace
+
+std::uint64_t launches() { return launched; }
 
 Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
   const int threads = pool == nullptr ? 1 : pool->threads();
@@ -40,6 +48,7 @@ std::string Twin::run(const Program& program, Grid grid) {
 }
 
 void run_or_stop(Stream& stream, const Program& program, Grid grid) {
+  ++launched;
   const std::string finding = static_cast<Twin*>(stream.device())->run(program, grid);
   if (finding.empty()) return;
   logger().critical("a kernel of the CUDA back-end is wrong: {}", finding);

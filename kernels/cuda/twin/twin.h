@@ -39,6 +39,8 @@ Program program_of(const Kernel& kernel) {
 /// The twin of a stream's device. What a launch finds wrong ends the process: it is a kernel's
 /// fault, and what it computed means nothing.
 void run_or_stop(Stream& stream, const Program& program, Grid grid);
+/// How many there were so far, of all streams.
+std::uint64_t launches();
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
