@@ -1,5 +1,5 @@
-/// Prints the speed of the CUDA back-end's kernels beside the ceilings of the device, a line of JSON
-/// a row, as soon as it is known. Inputs are larger than the cache, or take turns. Not a test.
+/// Prints the speed of the CUDA back-end's kernels beside the ceilings of the device, a row a line
+/// of JSON, as soon as it is known. Inputs are larger than the cache, or take turns. Not a test.
 ///
 ///     build/tests/bench/gpu_bench [--small]         on a GPU
 ///     build/tests/bench/gpu_bench_twin --small      on the twin: shows that it runs, and no more

@@ -16,7 +16,7 @@ std::atomic<std::uint64_t> launched = 0;
 
 }  // namespace
 
-// The linker puts this between what nvcc made of <<<>>> and the runtime (tests/bench/CMakeLists.txt).
+// The linker puts this between what nvcc made of <<<>>> and the runtime (CMakeLists.txt).
 extern "C" cudaError_t __real___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t,
                                                  cudaStream_t);
 extern "C" cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,

@@ -7,8 +7,8 @@
 
 #include "kernels/backend.h"
 
-/// The device that `gpu_bench` measures: a GPU, by its events, or its twin, whose times mean nothing
-/// and show only that every line of the benchmark runs.
+/// The device that `gpu_bench` measures: a GPU, by its events, or its twin, whose times mean
+/// nothing and show that every line of the benchmark runs.
 namespace troupe::timing {
 
 /// Null: there is none here.

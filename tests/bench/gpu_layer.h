@@ -7,8 +7,8 @@
 #include "kernels/moe_gate.h"
 #include "tests/bench/gpu_inputs.h"
 
-/// One layer of DeepSeek-V3 with the weights of one device of 16 that share the experts, op by op as
-/// model/forward computes it.
+/// One layer of DeepSeek-V3, as one of 16 devices that share the experts computes it, op by op as
+/// model/forward does.
 namespace troupe::timing {
 
 struct LayerSizes {

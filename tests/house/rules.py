@@ -32,7 +32,7 @@ LIBRARY_HOMES = {
     "capnp/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "kj/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "rdma/": ("transport/fabric/",),
-    "cuda": ("kernels/cuda/",),
+    "cuda": ("kernels/cuda/", "tests/bench/"),
     "nccl": ("transport/",),
     "boost/": ("actors/gateway/", "kernels/cuda/twin/"),
     "openssl/": ("actors/", "model/", "tests/"),
