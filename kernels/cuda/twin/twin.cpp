@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "kernels/cuda/twin/watch.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
 
@@ -30,6 +31,7 @@ std::string Twin::run(const Program& program, Grid grid) {
   std::iota(order_.begin(), order_.end(), 0);
   for (std::size_t i = order_.size(); i > 1; --i)
     std::swap(order_[i - 1], order_[random_.next() % i]);
+  if (!watched_.empty()) return run_watched(program, grid);
   const auto one = [&](int thread, std::size_t i) {
     const std::int64_t cta = order_[i];
     machines_[static_cast<std::size_t>(thread)].run(program, {cta % grid.x, cta / grid.x});
@@ -45,6 +47,18 @@ std::string Twin::run(const Program& program, Grid grid) {
     if (all.empty()) all = finding;
   }
   return all;
+}
+
+std::string Twin::run_watched(const Program& program, Grid grid) {
+  Watch watch(watched_.data(), watched_.size());
+  std::string all;
+  for (const std::int64_t cta : order_) {
+    watch.run(machines_[0], program, {cta % grid.x, cta / grid.x});
+    const std::string finding = machines_[0].take_finding();
+    if (all.empty()) all = finding;
+  }
+  const std::string finding = watch.end();
+  return all.empty() ? finding : all;
 }
 
 void run_or_stop(Stream& stream, const Program& program, Grid grid) {

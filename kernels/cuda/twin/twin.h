@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,17 @@ class Twin {
 
   /// Runs all CTAs, in an order that the seed chooses. Says what was found wrong; empty: nothing.
   std::string run(const Program& program, Grid grid);
+  /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
+  void watch(std::byte* memory, std::size_t bytes) { watched_ = {memory, bytes}; }
 
  private:
+  std::string run_watched(const Program& program, Grid grid);
+
   ThreadPool* pool_;
   SplitMix random_;
   std::vector<Machine> machines_;
   std::vector<std::int64_t> order_;
+  std::span<std::byte> watched_;
 };
 
 template <class Kernel>
