@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/cuda/twin/cta.h"
+#include "kernels/cuda/twin/traffic.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -140,6 +141,7 @@ void Machine::run(const Program& program, Block block) {
     break;  // the fibers that still wait are unwound
   }
   fibers_->threads.clear();
+  if (traffic_) traffic_->settle();
   clear_shared();
 }
 
@@ -187,6 +189,7 @@ bool Machine::release_barrier() {
   for (const Thread& t : fibers_->threads)
     if (t.state != State::kAtBarrier || !same(t.site, thread_at(0).site)) return false;
   for (Thread& t : fibers_->threads) t.state = State::kRunnable;
+  if (traffic_) traffic_->settle();
   ++stretch_;
   return true;
 }
@@ -299,6 +302,7 @@ bool Machine::within_shared(const std::byte* address, std::size_t bytes, std::si
 bool Machine::read_shared(const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
   if (!within_shared(from, bytes, at)) return false;
+  if (traffic_) traffic_->note(Traffic::Kind::kSharedRead, thread_, 0, at, bytes);
   const auto self = static_cast<std::int16_t>(thread_);
   for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
     Word& word = words_[w];
@@ -316,6 +320,7 @@ bool Machine::read_shared(const std::byte* from, std::size_t bytes) {
 bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
   std::size_t at = 0;
   if (!within_shared(to, bytes, at)) return false;
+  if (traffic_) traffic_->note(Traffic::Kind::kSharedWrite, thread_, 0, at, bytes);
   const auto self = static_cast<std::int16_t>(thread_);
   for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
     Word& word = words_[w];
@@ -330,9 +335,11 @@ bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
   return true;
 }
 
-void Machine::check_aligned(const void* address, std::size_t to) {
-  if (reinterpret_cast<std::uintptr_t>(address) % to != 0)
-    found("loads ", to, " bytes at once from ", address, ", which is no multiple");
+void Machine::load(const void* address, std::size_t bytes, const Site& site) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (at % bytes != 0)
+    found("loads ", bytes, " bytes at once from ", address, ", which is no multiple");
+  if (traffic_) traffic_->note(Traffic::Kind::kLoad, thread_, site.line(), at, bytes);
 }
 
 }  // namespace troupe::kernels::cuda_twin

@@ -61,6 +61,11 @@ std::string Twin::run_watched(const Program& program, Grid grid) {
   return all.empty() ? finding : all;
 }
 
+void Twin::count(Traffic* traffic) {
+  assert(machines_.size() == 1);
+  machines_[0].count(traffic);
+}
+
 void run_or_stop(Stream& stream, const Program& program, Grid grid) {
   ++launched;
   const std::string finding = static_cast<Twin*>(stream.device())->run(program, grid);

@@ -19,6 +19,8 @@ class Twin {
   std::string run(const Program& program, Grid grid);
   /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
   void watch(std::byte* memory, std::size_t bytes) { watched_ = {memory, bytes}; }
+  /// Counts what warps move (traffic.h); without a pool.
+  void count(Traffic* traffic);
 
  private:
   std::string run_watched(const Program& program, Grid grid);
