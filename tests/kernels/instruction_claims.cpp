@@ -121,6 +121,9 @@ std::uint32_t nearest_bf16(double x) {
   return narrowed(rounded(x, 8)).bits >> 16;
 }
 
+/// Of an integer within 32 bits.
+std::uint32_t whole(double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); }
+
 std::uint32_t exactly(double x) { return narrowed(x).bits; }
 
 Claim float_claim(std::string_view name, const std::uint32_t* w) {
@@ -164,11 +167,10 @@ Claim claim(const Instruction& instruction, std::size_t i) {
     for (std::uint32_t n = 0; n < w[2]; ++n) wide /= 2;
     return {static_cast<std::uint32_t>(wide)};
   }
-  if (name == "quotient") return {static_cast<std::uint32_t>(std::trunc(double(a) / b))};
-  if (name == "remainder") return {static_cast<std::uint32_t>(std::fmod(double(a), double(b)))};
+  if (name == "quotient") return {whole(std::trunc(double(a) / b))};
+  if (name == "remainder") return {whole(std::fmod(double(a), double(b)))};
   if (name == "wide_product")
-    return {static_cast<std::uint32_t>(
-        static_cast<std::int64_t>(std::floor(static_cast<long double>(a) * b / 0x1p32L)))};
+    return {whole(static_cast<double>(std::floor(static_cast<long double>(a) * b / 0x1p32L)))};
   if (name == "shuffle") return {instruction.asked[i / 32 * 32 + w[1]].words[0]};
   if (name == "load_quad") return {w[w[0] % 4]};
   return float_claim(name, w);
