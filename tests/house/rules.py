@@ -32,7 +32,7 @@ LIBRARY_HOMES = {
     "capnp/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "kj/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "rdma/": ("transport/fabric/",),
-    "cuda": ("kernels/cuda/", "tests/transport/nccl/"),
+    "cuda": ("kernels/cuda/", "tests/bench/", "tests/transport/nccl/"),
     "nccl": ("transport/", "tests/transport/nccl/"),
     "boost/": ("actors/gateway/", "kernels/cuda/twin/"),
     "openssl/": ("actors/", "model/", "tests/"),

@@ -80,8 +80,8 @@ class Cta {
   }
 
   /// From memory that nobody writes meanwhile.
-  Quad load_quad(const void* from) const {
-    machine_->check_aligned(from, sizeof(Quad));
+  Quad load_quad(const void* from, const Site& site = Site::current()) const {
+    machine_->load(from, sizeof(Quad), site);
     Quad quad;
     std::memcpy(&quad, from, sizeof quad);
     return quad;

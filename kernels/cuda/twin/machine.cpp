@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/cuda/twin/cta.h"
+#include "kernels/cuda/twin/traffic.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -144,6 +145,7 @@ void Machine::run(const Program& program, Block block) {
     break;  // the fibers that still wait are unwound
   }
   fibers_->threads.clear();
+  if (traffic_) traffic_->settle();
   clear_shared();
 }
 
@@ -193,6 +195,7 @@ bool Machine::release_barrier() {
   for (const Thread& t : fibers_->threads)
     if (t.state != State::kAtBarrier || !same(t.site, thread_at(0).site)) return false;
   for (Thread& t : fibers_->threads) t.state = State::kRunnable;
+  if (traffic_) traffic_->settle();
   ++stretch_;
   return true;
 }
@@ -382,6 +385,7 @@ bool Machine::within_shared(const std::byte* address, std::size_t bytes, std::si
 bool Machine::read_shared(const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
   if (!within_shared(from, bytes, at)) return false;
+  if (traffic_) traffic_->note(Traffic::Kind::kSharedRead, thread_, 0, at, bytes);
   read_words(at, bytes, false);
   return true;
 }
@@ -391,6 +395,7 @@ bool Machine::read_row(int lane, const std::byte* from) {
   std::size_t at = 0;
   check_aligned(from, sizeof(Quad));
   if (!within_shared(from, sizeof(Quad), at)) return false;
+  if (traffic_) traffic_->note(Traffic::Kind::kSharedRead, thread_, 0, at, sizeof(Quad));
   read_words(at, sizeof(Quad), true);
   return true;
 }
@@ -418,6 +423,7 @@ void Machine::read_words(std::size_t at, std::size_t bytes, bool of_warp) {
 bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
   std::size_t at = 0;
   if (!within_shared(to, bytes, at)) return false;
+  if (traffic_) traffic_->note(Traffic::Kind::kSharedWrite, thread_, 0, at, bytes);
   const auto self = static_cast<std::int16_t>(thread_);
   for (std::size_t w = at / 4; w < (at + bytes + 3) / 4; ++w) {
     Word& word = words_[w];
@@ -435,9 +441,11 @@ bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
   return true;
 }
 
-void Machine::check_aligned(const void* address, std::size_t to) {
-  if (reinterpret_cast<std::uintptr_t>(address) % to != 0)
-    found("loads ", to, " bytes at once from ", address, ", which is no multiple");
+void Machine::load(const void* address, std::size_t bytes, const Site& site) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (at % bytes != 0)
+    found("loads ", bytes, " bytes at once from ", address, ", which is no multiple");
+  if (traffic_) traffic_->note(Traffic::Kind::kLoad, thread_, site.line(), at, bytes);
 }
 
 }  // namespace troupe::kernels::cuda_twin

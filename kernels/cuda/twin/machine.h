@@ -14,6 +14,7 @@
 namespace troupe::kernels::cuda_twin {
 
 class Cta;
+class Traffic;
 using Site = std::source_location;
 
 /// A kernel with its arguments, as a machine runs it.
@@ -76,7 +77,10 @@ class Machine {
   /// Sixteen bytes that a lane names for all lanes of its warp.
   bool read_row(int lane, const std::byte* from);
   bool write_shared(const std::byte* to, std::size_t bytes);
-  void check_aligned(const void* address, std::size_t to);
+  /// Of a load of that many bytes, from a multiple of as many.
+  void load(const void* address, std::size_t bytes, const Site& site);
+  /// Counts what its warps move from now on; null: no more.
+  void count(Traffic* traffic) { traffic_ = traffic; }
 
  private:
   enum class State : std::uint8_t { kRunnable, kAtBarrier, kAtShuffle, kTogether, kEnded };
@@ -125,6 +129,7 @@ class Machine {
   std::vector<Word> words_;
   std::uint32_t stretch_ = 0, first_stretch_ = 0;
   std::string finding_;
+  Traffic* traffic_ = nullptr;
 };
 
 }  // namespace troupe::kernels::cuda_twin

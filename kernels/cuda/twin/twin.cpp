@@ -1,14 +1,23 @@
 #include "kernels/cuda/twin/twin.h"
 
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <numeric>
 
 #include "kernels/cuda/twin/accelerator.h"
+#include "kernels/cuda/twin/watch.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
 
 namespace troupe::kernels::cuda_twin {
+namespace {
+
+std::atomic<std::uint64_t> launched = 0;
+
+}  // namespace
+
+std::uint64_t launches() { return launched; }
 
 Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
   const int threads = pool == nullptr ? 1 : pool->threads();
@@ -23,6 +32,7 @@ std::string Twin::run(const Program& program, Grid grid) {
   std::iota(order_.begin(), order_.end(), 0);
   for (std::size_t i = order_.size(); i > 1; --i)
     std::swap(order_[i - 1], order_[random_.next() % i]);
+  if (!watched_.empty()) return run_watched(program, grid);
   const auto one = [&](int thread, std::size_t i) {
     const std::int64_t cta = order_[i];
     machines_[static_cast<std::size_t>(thread)].run(program, {cta % grid.x, cta / grid.x});
@@ -40,6 +50,23 @@ std::string Twin::run(const Program& program, Grid grid) {
   return all;
 }
 
+std::string Twin::run_watched(const Program& program, Grid grid) {
+  Watch watch(watched_.data(), watched_.size());
+  std::string all;
+  for (const std::int64_t cta : order_) {
+    watch.run(machines_[0], program, {cta % grid.x, cta / grid.x});
+    const std::string finding = machines_[0].take_finding();
+    if (all.empty()) all = finding;
+  }
+  const std::string finding = watch.end();
+  return all.empty() ? finding : all;
+}
+
+void Twin::count(Traffic* traffic) {
+  assert(machines_.size() == 1);
+  machines_[0].count(traffic);
+}
+
 void stop_if_wrong(const std::string& finding) {
   if (finding.empty()) return;
   logger().critical("a kernel of the CUDA back-end is wrong, or how it is used: {}", finding);
@@ -47,11 +74,13 @@ void stop_if_wrong(const std::string& finding) {
 }
 
 void launch(Stream& stream, const Program& program, Grid grid) {
+  ++launched;
   stop_if_wrong(static_cast<Twin*>(stream.device())->run(program, grid));
 }
 
 void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
                  Grid grid) {
+  ++launched;
   static_cast<TwinAccelerator*>(stream.accelerator())->launch(program, std::move(kernel), grid);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -28,12 +29,19 @@ class Twin {
 
   /// Runs all CTAs, in an order that the seed chooses. Says what was found wrong; empty: nothing.
   std::string run(const Program& program, Grid grid);
+  /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
+  void watch(std::byte* memory, std::size_t bytes) { watched_ = {memory, bytes}; }
+  /// Counts what warps move (traffic.h); without a pool.
+  void count(Traffic* traffic);
 
  private:
+  std::string run_watched(const Program& program, Grid grid);
+
   ThreadPool* pool_;
   SplitMix random_;
   std::vector<Machine> machines_;
   std::vector<std::int64_t> order_;
+  std::span<std::byte> watched_;
 };
 
 template <class Kernel>
@@ -57,6 +65,8 @@ void stop_if_wrong(const std::string& finding);
 void launch(Stream& stream, const Program& program, Grid grid);
 void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
                  Grid grid);
+/// How many there were so far, of all streams.
+std::uint64_t launches();
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
