@@ -6,7 +6,7 @@ import re
 import pytest
 
 from recovery import SMALL
-from running import DEMO, TROUPE, run, wait_until
+from running import DEMO, TROUPE, float32_bits, generate, run, wait_until
 
 TOKENS = 24
 
@@ -132,3 +132,23 @@ def test_the_driver_tells_how_a_gpu_is_and_a_memory_error_takes_it_out(cluster, 
     assert "ECC" in device()["failed"]
     assert {key: answer(cluster, key) for key in expected} == expected
     assert twin.popen.poll() is None and cluster.status()["requests"]["failed"] == 0
+
+
+def test_tensor_cores_answer_alike_however_they_are_placed_and_no_processor_joins_them(cluster):
+    words = ("--numerics", "cuda_mma", "--temperature", 0, "--max-tokens", TOKENS, "--ignore-eos")
+    prompt = [0, 105, 103, 99, 101]
+    alone = generate(DEMO, "--device", "cuda-twin", "--prompt-ids", ",".join(map(str, prompt)), *words)
+    cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2, "--numerics", "cuda_mma")
+    cluster.wait_answers()
+    for _ in range(2):
+        cluster.worker("--device", "cuda-twin", "--device-memory", "1GiB")
+    cluster.wait_ready(60)
+    choice = cluster.complete(
+        prompt, max_tokens=TOKENS, temperature=0, ignore_eos=True, return_token_ids=True, logprobs=0
+    )["choices"][0]
+    assert choice["token_ids"][-TOKENS:] == alone["tokens"]
+    told = choice["logprobs"]["token_logprobs"][-TOKENS:]
+    assert float32_bits(told) == float32_bits(alone["token_logprobs"])
+    processor = cluster.worker()
+    assert processor.exit_code(20) == 1
+    assert "cuda_mma" in processor.log()

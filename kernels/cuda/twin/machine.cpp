@@ -442,10 +442,14 @@ bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
 }
 
 void Machine::load(const void* address, std::size_t bytes, const Site& site) {
+  check_aligned(address, bytes);
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  if (at % bytes != 0)
-    found("loads ", bytes, " bytes at once from ", address, ", which is no multiple");
   if (traffic_) traffic_->note(Traffic::Kind::kLoad, thread_, site.line(), at, bytes);
+}
+
+void Machine::check_aligned(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0)
+    found("loads ", bytes, " bytes at once from ", address, ", which is no multiple");
 }
 
 }  // namespace troupe::kernels::cuda_twin

@@ -107,6 +107,7 @@ class Machine {
   bool release_warps();
   bool release_shuffle(int first, int last);
   bool release_together(int first, int last);
+  void check_aligned(const void* address, std::size_t bytes);
   bool complete(int first, std::uint32_t mask, const Site& site) const;
   void land_some(Thread& thread);
   static void land(Copy& copy);
