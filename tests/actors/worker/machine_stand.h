@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kExpertBytes = Sizes::kExpert, kCacheBytes = Size
 inline constexpr std::uint64_t kLayerBytes = 2 * Sizes::kLayer;  // of a whole replica
 
 struct FakeDevice final : Device {
-  explicit FakeDevice(std::uint64_t memory) : Device({0, "cpu", memory, 1}) {}
+  explicit FakeDevice(std::uint64_t memory) : Device({.memory_total = memory}) {}
   Status submit(std::function<void()>, Room) override { return {}; }
   bool makes_progress(TimePoint, Duration) override { return alive; }
   void probe() override {}

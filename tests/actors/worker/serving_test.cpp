@@ -84,7 +84,7 @@ struct Node {
                   {kSelf, kLife, {kHeadNode, Incarnation{1}}}};
   std::multiset<Address> ending;
 
-  explicit Node(std::uint64_t memory = std::uint64_t{1} << 30) : cpu({0, "cpu", memory, 1}) {
+  explicit Node(std::uint64_t memory = std::uint64_t{1} << 30) : cpu({.memory_total = memory}) {
     weights.use({"golden", sizes, ""});
     post.attach(agent.address, mail);
   }
