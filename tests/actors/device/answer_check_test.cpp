@@ -123,7 +123,8 @@ TEST_CASE("the twin of a GPU is asked the same, and offers what its kernels comp
       .index = 0, .kind = "cuda-twin", .memory_total = 1 << 30, .threads = 2};
   CpuDevice device(options);
   REQUIRE(device.open().ok());
-  CHECK(device.numerics() == std::vector{Numerics::kBf16, Numerics::kBf16KvFp8});
+  CHECK(device.numerics() == std::vector{Numerics::kBf16KvFp8, Numerics::kBf16,
+                                         Numerics::kCudaMmaKvFp8, Numerics::kCudaMma});
   const auto proven = device.prove(device.numerics());
   REQUIRE(proven.ok());
   CHECK(proven->numerics == device.numerics());
