@@ -10,6 +10,7 @@
 
 #include "actors/frontend/generation_service.h"
 #include "runtime/clock.h"
+#include "runtime/device_options.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
 #include "runtime/ids.h"
@@ -57,7 +58,7 @@ struct LocalClusterOptions {
   int threads = 0;                                         ///< of its one device; 0: all processors
   CpuFamily cpu_family = supported_cpu_families().back();  ///< instructions; the bits are the same
   std::uint64_t device_memory = 0;                         ///< bytes; 0: this machine's
-  std::string device = "cpu";                              ///< what computes, as --device names it
+  std::vector<DeviceOptions> devices = {};               ///< none: one, as said above
 };
 
 /// A cluster: one of this process's own (the same actors as everywhere, on one device), or a

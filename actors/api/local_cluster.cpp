@@ -51,11 +51,10 @@ class LocalCluster : public Cluster {
     worker.version = kVersion;
     worker.head = "this process";
     Device::Options device;
-    device.kind = options.device;
     device.threads = options.threads > 0 ? options.threads : host_processors();
     device.cpu_family = options.cpu_family;
     device.memory_total = options.device_memory > 0 ? options.device_memory : host_memory_bytes();
-    worker.devices = {device};
+    worker.devices = options.devices.empty() ? std::vector{device} : options.devices;
     auto joined = WorkerNode::start(*host_, std::move(worker), head_->make_local_link());
     if (!joined.ok()) return joined.error();
     worker_ = std::move(*joined);

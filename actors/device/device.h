@@ -11,9 +11,8 @@
 #include "actors/device/expert_pool.h"
 #include "model/expert_set.h"
 #include "runtime/clock.h"
-#include "runtime/cpu_family.h"
 #include "runtime/device_health.h"
-#include "runtime/numa.h"
+#include "runtime/device_options.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -28,19 +27,7 @@ namespace troupe {
 /// In a process it is a CpuDevice; the simulation has one in virtual time. Thread-safe.
 class Device {
  public:
-  struct Options {
-    std::uint32_t index = 0;
-    std::string kind = "cpu";
-    int number = 0;                  ///< among the machine's of its kind
-    std::string bus_id = {};         ///< of a GPU that its driver is asked about; empty: of none
-    std::string name = {};           ///< of the product, for people; empty: not known
-    std::uint64_t memory_total = 0;  ///< bytes it may use for weights, cache and scratch
-    int threads = 1;
-    /// Of a NUMA node: where it computes and what its weights are in. None: on any, in any.
-    std::vector<int> processors = {};
-    int numa_node = kAnyNumaNode;
-    CpuFamily cpu_family = supported_cpu_families().back();
-  };
+  using Options = DeviceOptions;
   explicit Device(const Options& options);
   virtual ~Device() = default;
   Device(const Device&) = delete;

@@ -134,12 +134,12 @@ Result<CpuFamily> resolve_cpu_family(const std::string& name) {
 }
 
 std::string list_of(const std::vector<Device::Options>& devices) {
-  std::string text = devices.front().kind;
-  if (text == "cpu" && devices.front().numa_node == kAnyNumaNode) return text;
-  for (const Device::Options& device : devices)
-    text += (&device == &devices.front() ? ":" : ",") +
-            std::to_string(text.starts_with("cpu") ? device.numa_node : device.number);
-  return text;
+  DeviceList list = *parse_device_list(devices.front().kind);
+  const bool cpu = list.kind == DeviceList::Kind::kCpu;
+  if (!cpu || devices.front().numa_node != kAnyNumaNode)
+    for (const Device::Options& device : devices)
+      list.numbers.push_back(cpu ? device.numa_node : device.number);
+  return to_string(list);
 }
 
 Result<std::uint64_t> resolve_tier(const DeviceFlags& flags) {

@@ -76,7 +76,7 @@ int run(const CommonOptions&, const GenerateOptions& o) {
     return fail_with(prepared.error());
 
   auto cluster = Cluster::start(
-      {*engine, device.threads, device.cpu_family, device.memory_total, device.kind});
+      {*engine, device.threads, device.cpu_family, device.memory_total, {device}});
   if (!cluster.ok()) return fail_with(cluster.error());
 
   const bool has_text = (*frontend)->tokenizer() != nullptr;
