@@ -12,9 +12,6 @@ namespace {
 /// Of the library's interface, nvml.h: what is used here.
 using NvmlReturn = int;
 using NvmlDevice = void*;
-struct NvmlUtilization {
-  unsigned gpu, memory;  // percent
-};
 constexpr NvmlReturn kSuccess = 0, kGpuIsLost = 15, kResetRequired = 16;
 constexpr int kTemperatureOfGpu = 0, kUncorrected = 1, kVolatile = 0;
 
@@ -29,6 +26,10 @@ constexpr std::array<std::pair<std::uint64_t, const char*>, 5> kReasons = {{
 }  // namespace
 
 struct Nvml::Calls {
+  struct Utilization {
+    unsigned gpu, memory;  // percent
+  };
+
   explicit Calls(void* l) : library(l) {}
   ~Calls() { dlclose(library); }
   Calls(const Calls&) = delete;
@@ -49,7 +50,7 @@ struct Nvml::Calls {
   NvmlReturn (*shutdown)() = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
   NvmlReturn (*by_bus_id)(const char*, NvmlDevice*) = nullptr;
-  NvmlReturn (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
+  NvmlReturn (*utilization)(NvmlDevice, Utilization*) = nullptr;
   NvmlReturn (*temperature)(NvmlDevice, int, unsigned*) = nullptr;
   NvmlReturn (*ecc_errors)(NvmlDevice, int, int, unsigned long long*) = nullptr;
   NvmlReturn (*throttle)(NvmlDevice, unsigned long long*) = nullptr;
@@ -92,7 +93,7 @@ Result<GpuHealth> Nvml::look(const std::string& bus_id) {
     if (found.lost) return found;
     return calls_->failed(("find the GPU at " + bus_id).c_str(), code);
   }
-  NvmlUtilization share{};
+  Calls::Utilization share{};
   if (good(calls_->utilization(device, &share)))
     health.utilization = static_cast<float>(std::min(share.gpu, 100u)) / 100;
   unsigned degrees = 0;
