@@ -59,13 +59,13 @@ void print_missing(const std::string& name, const std::string& why) {
 
 /// The median of the device's times.
 template <class Body>
-double median_time(const Body& body) {
-  for (int i = 0; i < 2; ++i) device_seconds(body);  // code is loaded, memory has moved
+double median_time(Accelerator& device, const Body& body) {
+  for (int i = 0; i < 2; ++i) device_seconds(device, body);  // code is loaded
   std::vector<double> times;
   const double start = seconds();
   while (static_cast<int>(times.size()) < kRuns &&
          (static_cast<int>(times.size()) < kRunsMin || seconds() - start < kBudgetS))
-    times.push_back(device_seconds(body));
+    times.push_back(device_seconds(device, body));
   std::ranges::sort(times);
   return times[times.size() / 2];
 }
@@ -108,7 +108,7 @@ void decode_product(const Bench& b, Codes codes, const char* format, std::int64_
       weights.push_back(drawn.weight(codes, {n, k, {.slices = 8}}));
     const Tensor x = drawn.rows(DType::kF32, rows, k), y = drawn.rows(DType::kF32, rows, n);
     std::size_t next = 0;
-    const double time = median_time([&] {
+    const double time = median_time(*b.stream.accelerator(), [&] {
       const Weight& w = weights[next++ % weights.size()];
       Stream::Scope scope(b.stream);
       linear(b.stream, w, prepare(b.stream, x, w), y);
@@ -145,8 +145,9 @@ void expert_products(const Bench& b) {
       rows.push_back(static_cast<const std::byte*>(x.data) + i * s.hidden * 2);
       outputs.push_back(static_cast<std::byte*>(y.data) + i * s.hidden * 2);
     }
-    const double time =
-        median_time([&] { expert_mlp(b.stream, calls, {}, rows.data(), outputs.data()); });
+    const double time = median_time(*b.stream.accelerator(), [&] {
+      expert_mlp(b.stream, calls, {}, rows.data(), outputs.data());
+    });
     print({name, "GB/s", bytes / time / 1e9, b.copy / 1e9, "copy", b.needs(0.8)});
   });
 }
@@ -164,7 +165,7 @@ double time_of_attention(const Bench& b, const LayerSizes& s, std::int64_t seque
   in.keys = in.values = cache.pool;
   in.scale = 0.07f;
   const PagedRows where = cache.last(rows, context);
-  return median_time([&] { attention(b.stream, in, where, q, out); });
+  return median_time(*b.stream.accelerator(), [&] { attention(b.stream, in, where, q, out); });
 }
 
 void decode_attention(const Bench& b) {
@@ -197,9 +198,10 @@ void layer(const Bench& b) {
     V3Layer layer(b.stream, drawn, b.small ? LayerSizes::small() : LayerSizes());
     const std::uint64_t before = launches();
     layer.run();
+    b.stream.accelerator()->wait();
     const auto count = static_cast<double>(launches() - before);
     print({b.name("launches a layer"), "launches", count, 0, "", 0});
-    const double time = median_time([&] { layer.run(); });
+    const double time = median_time(*b.stream.accelerator(), [&] { layer.run(); });
     const double by_memory = layer.bytes() / b.copy;
     const double bound =
         b.matmul > 0 ? std::max(by_memory, layer.operations() / b.matmul) : by_memory;
@@ -226,11 +228,12 @@ Ceilings ceilings(bool small) {
   return c;
 }
 
-void rows_of(std::string_view numerics, const Backend* backend, bool small, const Ceilings& c) {
+void rows_of(std::string_view numerics, const Backend* backend, Accelerator& device, bool small,
+             const Ceilings& c) {
   const auto parsed = parse_numerics(numerics);
   if (!parsed)
     return print_missing(std::string(numerics) + ": all rows", "this build has no such numerics");
-  Stream stream({.numerics = *parsed, .backend = backend});
+  Stream stream({.numerics = *parsed, .backend = backend, .accelerator = &device});
   const Bench b{stream, numerics, small, c.copy, c.matmul};
   for (const std::int64_t rows : {1, 8}) decode_product(b, Codes::kBf16, "bf16 weights", rows, 0.8);
   for (const std::int64_t rows : {1, 8}) decode_product(b, Codes::kFp8, "FP8 weights", rows, 0);
@@ -252,10 +255,11 @@ int main(int argc, char** argv) {
   const bool small = argc > 1 && std::strcmp(argv[1], "--small") == 0;
   std::printf("{\"device\": %s}\n", quoted(bench_device()).c_str());
   const Ceilings c = ceilings(small);
-  if (!backend->reaches_host) {
-    print_missing("all kernels", "this driver does not let the GPU read the host's memory");
+  const auto device = backend->accelerator({.memory_bytes = bench_memory_bytes(small)});
+  if (!device.ok()) {
+    print_missing("all kernels", device.error().message);
     return 0;
   }
-  rows_of("bf16", backend, small, c);
-  rows_of(kByTensorCores, backend, small, c);
+  rows_of("bf16", backend, **device, small, c);
+  rows_of(kByTensorCores, backend, **device, small, c);
 }

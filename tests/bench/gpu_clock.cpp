@@ -1,4 +1,4 @@
-// Times by events of the default queue, which all kernels are launched into.
+// Times by events of the device's queue.
 #include "tests/bench/gpu_clock.h"
 
 #include <cuda_runtime_api.h>
@@ -9,6 +9,8 @@
 #include <atomic>
 #include <stdexcept>
 #include <vector>
+
+#include "kernels/cuda/gpu_accelerator.h"
 
 namespace {
 
@@ -43,10 +45,10 @@ class Events {
     cudaEventDestroy(begin_);
     cudaEventDestroy(end_);
   }
-  double seconds(const std::function<void()>& body) const {
-    must(cudaEventRecord(begin_, nullptr));
+  double seconds(cudaStream_t queue, const std::function<void()>& body) const {
+    must(cudaEventRecord(begin_, queue));
     body();
-    must(cudaEventRecord(end_, nullptr));
+    must(cudaEventRecord(end_, queue));
     must(cudaEventSynchronize(end_));
     float milliseconds = 0;
     must(cudaEventElapsedTime(&milliseconds, begin_, end_));
@@ -73,7 +75,7 @@ class Room {
 double median_seconds(int count, const std::function<void()>& body) {
   const Events events;
   std::vector<double> times;
-  for (int i = 0; i < count + 3; ++i) times.push_back(events.seconds(body));
+  for (int i = 0; i < count + 3; ++i) times.push_back(events.seconds(nullptr, body));
   times.erase(times.begin(), times.begin() + 3);
   std::ranges::sort(times);
   return times[times.size() / 2];
@@ -97,9 +99,14 @@ std::size_t bench_cache_bytes() {
   return static_cast<std::size_t>(p.l2CacheSize);
 }
 
-double device_seconds(const std::function<void()>& body) {
+std::uint64_t bench_memory_bytes(bool small) { return small ? 1u << 30 : 10ull << 30; }
+
+double device_seconds(kernels::Accelerator& device, const std::function<void()>& body) {
   static const Events events;
-  return events.seconds(body);
+  const double time =
+      events.seconds(static_cast<kernels::cuda::GpuAccelerator&>(device).queue(), body);
+  device.wait();  // what it staged may be used again
+  return time;
 }
 
 std::uint64_t launches() { return launched; }

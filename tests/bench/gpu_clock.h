@@ -13,12 +13,15 @@ namespace troupe::timing {
 
 /// Null: there is none here.
 const kernels::Backend* bench_backend();
+/// Memory that the device is asked for: what the largest row needs.
+std::uint64_t bench_memory_bytes(bool small);
 /// "NVIDIA H100 80GB HBM3, sm_90, 132 multiprocessors, 50 MiB of cache".
 std::string bench_device();
 std::size_t bench_cache_bytes();
 
-/// Seconds that the device works on what `body` gives it, from its first to its last moment.
-double device_seconds(const std::function<void()>& body);
+/// Seconds that the device works on what `body` puts into its queue, from its first to its last
+/// moment.
+double device_seconds(kernels::Accelerator& device, const std::function<void()>& body);
 /// Kernels that were launched so far.
 std::uint64_t launches();
 

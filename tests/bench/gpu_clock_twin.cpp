@@ -11,9 +11,12 @@ const kernels::Backend* bench_backend() { return kernels::cuda_twin_backend(); }
 std::string bench_device() { return "the twin of a GPU, on the host"; }
 std::size_t bench_cache_bytes() { return 1 << 10; }
 
-double device_seconds(const std::function<void()>& body) {
+std::uint64_t bench_memory_bytes(bool) { return 64u << 20; }
+
+double device_seconds(kernels::Accelerator& device, const std::function<void()>& body) {
   const double start = seconds();
   body();
+  device.wait();
   return seconds() - start;
 }
 

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "runtime/buffer.h"
 #include "runtime/split_mix.h"
 
-/// Weights, rows and caches of `gpu_bench`, in memory that the device reaches. Numbers are drawn:
-/// what is all alike is computed faster than what is not.
+/// Weights, rows and caches of `gpu_bench`, in the device's memory. Numbers are drawn: what is all
+/// alike is computed faster than what is not.
 namespace troupe::timing {
 
 /// bf16 of about +-0.01.
@@ -54,7 +55,7 @@ class Drawn {
     for (std::int64_t group = 0; group < shape.groups; ++group)
       for (std::int64_t row = 0; row < shape.n; row += kRows)
         packer.add(piece.data(), std::min(kRows, shape.n - row));
-    return packer.take();
+    return placed(packer.take());
   }
   kernels::Weight ones(std::int64_t n) {
     const std::vector<float> one(static_cast<std::size_t>(n), 1.0f);
@@ -62,26 +63,35 @@ class Drawn {
                                                {.rows = true})
                       .value();
     packer.add(reinterpret_cast<const std::byte*>(one.data()), 1);
-    return packer.take();
+    return placed(packer.take());
   }
 
   /// Rows of float32 or bf16, or of a cache, until the object goes.
   kernels::Tensor rows(DType dtype, std::int64_t rows, std::int64_t dim) {
     const auto bytes = static_cast<std::size_t>(rows * dim) * dtype_size(dtype);
-    std::byte* data = room(bytes);
+    Buffer drawn(bytes);
+    std::byte* const data = drawn.data();
     if (dtype == DType::kBf16) draw_bf16(random_, data, bytes);
     if (dtype == DType::kF8E4M3) draw_e4m3(random_, data, bytes);
     if (dtype == DType::kF32)
       for (std::size_t i = 0; i < bytes / 4; ++i)
         reinterpret_cast<float*>(data)[i] = static_cast<float>(i * 7919 % 127) * 0.01f - 0.6f;
-    return kernels::host_tensor(data, dtype, rows, dim);
+    std::byte* const there = room(bytes);
+    device().upload(there, drawn.span());
+    return stream_.device_tensor(there, dtype, rows, dim);
   }
   std::byte* room(std::size_t bytes) {
-    rooms_.push_back(stream_.backend().memory(bytes));
+    rooms_.push_back(stream_.memory(bytes));
     return rooms_.back().get();
   }
 
  private:
+  kernels::Accelerator& device() const { return *stream_.accelerator(); }
+  kernels::Weight placed(const kernels::Weight& packed) const {
+    const std::shared_ptr<std::byte> there = stream_.memory(packed.bytes());
+    device().upload(there.get(), packed.memory());
+    return packed.placed(there);
+  }
   void draw(kernels::Codes codes, std::vector<std::byte>& piece) {
     if (codes == kernels::Codes::kFp8) return draw_e4m3(random_, piece.data(), piece.size());
     if (codes == kernels::Codes::kBf16) return draw_bf16(random_, piece.data(), piece.size());
