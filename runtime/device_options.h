@@ -16,6 +16,7 @@ struct DeviceOptions {
   int number = 0;                  ///< among the machine's of its kind
   std::string bus_id = {};         ///< of a GPU that its driver is asked about; empty: of none
   std::string name = {};           ///< of the product, for people; empty: not known
+  std::string architecture = {};   ///< of tensor cores: "sm_90"; empty: it has none
   std::uint64_t memory_total = 0;  ///< bytes it may use for weights, cache and scratch
   int threads = 1;
   /// Of a NUMA node: where it computes and what its weights are in. None: on any, in any.

@@ -7,7 +7,8 @@ DeviceInventory get_device(In& in, wire::DeviceInventory::Reader wire) {
   return {in.name(wire.getKind(), "a device's kind"), wire.getMemoryTotalBytes(),
           in.in_range(wire.getThreads(), 1, static_cast<std::uint32_t>(limits::kThreadsMax),
                       "a device's thread count"),
-          in.name(wire.getName(), "a device's name")};
+          in.name(wire.getName(), "a device's name"),
+          in.name(wire.getArchitecture(), "a device's architecture")};
 }
 
 void put_health(Out& out, wire::DeviceHealth::Builder wire, const DeviceHealth& health) {
@@ -102,6 +103,7 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
              w.setMemoryTotalBytes(device.memory_total);
              w.setThreads(device.threads);
              w.setName(out.name(device.name, "a device's name"));
+             w.setArchitecture(out.name(device.architecture, "a device's architecture"));
            });
   wire.setHeldId(message.held_id.value);
   wire.setHeldCluster(out.name(message.held_cluster, "the held cluster's id"));

@@ -55,6 +55,8 @@ struct DeviceInventory {
   std::uint64_t memory_total = 0;
   std::uint32_t threads = 1;
   std::string name = {};  ///< of the product, for people; empty: not known
+  /// Of tensor cores, which compute alike where it is the same: "sm_90"; empty: it has none.
+  std::string architecture = {};
 };
 
 /// Layers `first` to `last`, both included, as one tensor-parallel rank has them.

@@ -62,7 +62,7 @@ Status Membership::check(const Join& join, const SupervisorOptions& options) con
 
 Status Membership::check_numerics(const Join& join) const {
   if (numerics_) {
-    if (has(join, *numerics_)) return {};
+    if (has(join, *numerics_)) return check_tensor_cores(join);
     return refused("Its processor cannot run the cluster's numerics " +
                    std::string(to_string(*numerics_)) + " (it has " + in_words(join.numerics) +
                    "); start the head with --numerics that every worker has.");
@@ -75,6 +75,23 @@ Status Membership::check_numerics(const Join& join) const {
   if (meets) return {};
   return refused("It has no numerics in common with the other workers (it has " +
                  in_words(join.numerics) + "); run the same version of troupe everywhere.");
+}
+
+/// Those of another generation add up in another order.
+Status Membership::check_tensor_cores(const Join& join) const {
+  if (!by_tensor_cores(*numerics_)) return {};
+  const std::string& all =
+      architecture_.empty() ? join.devices.front().architecture : architecture_;
+  for (const DeviceInventory& device : join.devices)
+    if (device.architecture != all)
+      return refused("Its " + (device.name.empty() ? device.kind : device.name) + " has " +
+                     (device.architecture.empty() ? "no tensor cores"
+                                                  : "tensor cores of " + device.architecture) +
+                     ", and the cluster's numerics " + std::string(to_string(*numerics_)) +
+                     " are computed by those of " + all +
+                     ", which add up in another order; start a head of its own for it, or the "
+                     "head with --numerics bf16, which all GPUs compute alike.");
+  return {};
 }
 
 std::optional<Numerics> Membership::common_numerics() const {
@@ -122,6 +139,7 @@ Member& Membership::add(NodeId id, std::uint32_t session, const Join& join, Time
   member.inventory = join;
   member.last_renew = now;
   member.devices.resize(join.devices.size());
+  if (numerics_ && by_tensor_cores(*numerics_)) architecture_ = join.devices.front().architecture;
   if (const auto doubt = doubts_.find(id); doubt != doubts_.end() && now < doubt->second.until) {
     member.closed_reason = doubt->second.why;
     member.closed_until = member.needed_from = doubt->second.until;

@@ -121,12 +121,14 @@ class Membership {
   };
   std::optional<Numerics> common_numerics() const;
   Status check_numerics(const Join& join) const;
+  Status check_tensor_cores(const Join& join) const;
 
   std::map<NodeId, Member> members_;
   std::deque<Member> gone_;
   std::uint64_t next_incarnation_;
   std::uint32_t next_node_;
   std::optional<Numerics> numerics_;
+  std::string architecture_;  ///< of all tensor cores, where these are what computes
   SlowDevices speeds_;
   std::map<NodeId, Doubt> doubts_;
 };

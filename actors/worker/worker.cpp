@@ -24,7 +24,7 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
   for (const Device* device : setup.around.devices)
     options.devices.push_back({device->options().kind, device->options().memory_total,
                                static_cast<std::uint32_t>(device->options().threads),
-                               device->options().name});
+                               device->options().name, device->options().architecture});
   const BulkLane* lane = setup.around.lane;
   options.fabric_address = lane ? lane->address() : "none";
   options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";

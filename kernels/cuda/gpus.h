@@ -12,6 +12,7 @@ namespace troupe::kernels {
 struct Gpu {
   std::string name;    ///< of the product
   std::string bus_id;  ///< where it is, as "0000:65:00.0"
+  std::string architecture;  ///< "sm_90"
   std::uint64_t memory_bytes = 0;
 };
 

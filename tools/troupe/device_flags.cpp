@@ -72,6 +72,7 @@ Result<std::vector<Device::Options>> gpus_of(const DeviceList& list,
     device.kind = "cuda";
     device.number = number;
     device.name = gpu.name;
+    device.architecture = gpu.architecture;
     device.bus_id = gpu.bus_id;
     device.memory_total = for_models(gpu.memory_bytes);
   }
@@ -92,6 +93,7 @@ Result<std::vector<Device::Options>> twins_of(const DeviceList& list, int worker
     device.kind = "cuda-twin";
     device.number = number;
     device.name = "the twin of a GPU";
+    device.architecture = "twin";
     if (std::getenv("TROUPE_TEST_NVML"))  // see tests/README.md
       device.bus_id = "0000:00:0" + std::to_string(number) + ".0";
     device.threads = std::max(1, device.threads / count);

@@ -31,6 +31,7 @@ struct DeviceInventory {
   memoryTotalBytes @1 :UInt64;
   threads @2 :UInt32;
   name @3 :Text;
+  architecture @4 :Text;
 }
 
 struct Join {

@@ -99,6 +99,7 @@ TEST_CASE("what tensor cores compute is picked by nobody but who names it") {
   auto o = options();
   Join gpu = good_join(1);
   gpu.numerics = {Numerics::kBf16, Numerics::kCudaMmaKvFp8, Numerics::kCudaMma};
+  gpu.devices.front().architecture = "sm_90";
   Head unnamed(o);
   REQUIRE(unnamed.join(1, gpu));
   CHECK(unnamed.s.numerics() == Numerics::kBf16);
@@ -110,6 +111,18 @@ TEST_CASE("what tensor cores compute is picked by nobody but who names it") {
                  "cannot run the cluster's numerics cuda_mma (it has"));
   REQUIRE(named.join(2, gpu));
   CHECK(named.s.numerics() == Numerics::kCudaMma);
+  gpu.devices.front().architecture = "sm_80";
+  CHECK(!named.join(3, gpu));
+  CHECK(contains(named.sent<Refused>()->reason, "tensor cores of sm_80"));
+  // The same of a worker whose own differ; that of numerics without tensor cores may differ.
+  gpu.devices.push_back(gpu.devices.front());
+  gpu.devices.back().architecture = "sm_90";
+  Head mixed(o);
+  CHECK(!mixed.join(1, gpu));
+  CHECK(contains(mixed.sent<Refused>()->reason, "tensor cores of sm_90"));
+  Head exact(options());
+  CHECK(exact.join(1, gpu));
+  gpu.devices.pop_back();
   // With nothing else in common there is nothing to pick.
   Head bare(options());
   gpu.numerics = {Numerics::kCudaMma};
