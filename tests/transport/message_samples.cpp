@@ -112,7 +112,7 @@ std::vector<Message> membership_samples() {
            "worker-x",
            {Numerics::kReference, Numerics::kBf16},
            "abcdef",
-           {{"cuda", 80ull << 30, 16, "NVIDIA H100"}, {"cpu", 1, 2}},
+           {{"cuda", 80ull << 30, 16, "NVIDIA H100", "sm_90"}, {"cpu", 1, 2}},
            NodeId{7},
            "cluster",
            1ull << 39,
