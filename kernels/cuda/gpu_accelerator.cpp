@@ -237,7 +237,8 @@ Result<std::vector<Gpu>> gpus() {
     cudaError_t status = cudaGetDeviceProperties(&told, number);
     if (status == cudaSuccess) status = cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number);
     if (status != cudaSuccess) return cuda::unusable(number, status);
-    const std::string architecture = "sm_" + std::to_string(told.major) + std::to_string(told.minor);
+    const std::string architecture =
+        "sm_" + std::to_string(told.major) + std::to_string(told.minor);
     all.push_back({told.name, bus_id, architecture, told.totalGlobalMem});
   }
   return all;
