@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "families.h"
+#include "kernels/known_answers.h"
 
 namespace troupe::kernels {
 
@@ -26,6 +27,21 @@ TEST_CASE("a program with the CUDA back-end starts with and without a driver") {
   if (!std::filesystem::exists("/dev/nvidiactl")) CHECK(backend == nullptr);
   if (backend != nullptr) CHECK(backend->name == "cuda");
   if (families().empty()) MESSAGE("no GPU that reaches the host's memory: no kernel runs");
+}
+
+/// What every worker asks of its devices before it offers them: in the GPU's own memory, so it runs
+/// with any driver.
+TEST_CASE("known questions are answered in the memory of the GPU") {
+  const Backend* backend = cuda_backend();
+  if (backend == nullptr) return;
+  const auto device = backend->accelerator({.memory_bytes = 512u << 20});
+  REQUIRE_MESSAGE(device.ok(), (device.ok() ? "" : device.error().message));
+  for (const Numerics numerics : {Numerics::kBf16, Numerics::kBf16KvFp8})
+    for (std::size_t i = 0; i < known_questions().size(); ++i) {
+      Stream stream({.numerics = numerics, .backend = backend, .accelerator = device->get()});
+      INFO(to_string(numerics), ", question ", i);
+      CHECK(ask(stream, i) == known_answer(numerics, i));
+    }
 }
 
 }  // namespace
