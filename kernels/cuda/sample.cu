@@ -154,7 +154,9 @@ struct SampleRows {
         int end = here;
         if (ends(sum)) {  // sums never fall, so it is in this tile
           sum = at.sum;
-          for (end = 0; end < here && !ends(sum);) sum += tile[end++];
+          end = 0;
+          do sum += tile[end++];
+          while (!ends(sum));
         }
         sum_room[0] = sum;
         end_room[0] = (first + end) * 2 + (ends(sum) ? 1 : 0);
@@ -268,7 +270,7 @@ struct SampleRows {
     const std::int64_t end = begin + share < count ? begin + share : count;
     const auto place = [&](std::int64_t i) {
       const std::uint32_t key = ~key_of(sampling::without_nan(scores[from[i]]));
-      return static_cast<int>(key >> bit) % kDigits * kThreads + cta.thread();
+      return static_cast<int>((key >> bit) % kDigits) * kThreads + cta.thread();
     };
     for (int digit = 0; digit < kDigits; ++digit) counts[digit * kThreads + cta.thread()] = 0;
     for (std::int64_t i = begin; i < end; ++i) {
