@@ -18,6 +18,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/round_wire.h"
+#include "kernels/sample.h"
 #include "kernels/silu_mul.h"
 #include "kernels/stream.h"
 #include "runtime/result.h"
@@ -58,6 +59,7 @@ struct Backend {
   decltype(kernels::residual_add)* residual_add;
   decltype(kernels::rms_norm)* rms_norm;
   decltype(kernels::rope)* rope;
+  decltype(kernels::sample)* sample;
   decltype(kernels::silu_mul)* silu_mul;
   decltype(kernels::store_kv)* store_kv;
   decltype(kernels::to_wire)* to_wire;

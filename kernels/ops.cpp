@@ -79,6 +79,11 @@ void rope(Stream& stream, const RopeTable& table, RopePairs pairs, const std::in
   stream.backend().rope(stream, table, pairs, positions, x);
 }
 
+void sample(Stream& stream, const Tensor& logits, std::span<const SampleCall> calls,
+            std::span<const UsedToken> used, const SampleResults& results) {
+  if (!calls.empty()) stream.backend().sample(stream, logits, calls, used, results);
+}
+
 void silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up, const Tensor& y) {
   stream.backend().silu_mul(stream, act, gate, up, y);
 }

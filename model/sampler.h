@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/sample.h"
+#include "kernels/stream.h"
 #include "runtime/ids.h"
 #include "runtime/sampling_params.h"
 
@@ -31,40 +33,46 @@ struct TokenHistory {
   }
 };
 
-/// Log-probabilities are cut off here, so that a token that cannot be has a number too.
-inline constexpr float kLogprobMin = -9999.0f;
-
-/// Chooses tokens, one row of logits at a time. Holds scratch; not for several threads at once.
+/// Asks rows of logits for tokens and log-probabilities (kernels/sample.h), where the logits are.
+///
+///     clear ─► sample, logprobs ... ─► run ─► finite, output
+///
+/// Keeps its memory. Not for several threads at once.
 class Sampler {
  public:
-  explicit Sampler(std::int32_t vocab_size);
-  /// What one holds.
+  Sampler(std::int32_t vocab_size, int threads);
+  /// What one holds for each thread beside its calls: who was seen in a history.
   static std::uint64_t bytes(std::int32_t vocab_size) {
-    return static_cast<std::uint64_t>(vocab_size) *
-           (sizeof(float) + sizeof(double) + sizeof(TokenId) + sizeof(std::int32_t) + 1);
+    return static_cast<std::uint64_t>(vocab_size) * sizeof(std::int32_t);
   }
 
-  /// Chooses the token at position `history.length` from `logits` [vocab]. Order: penalties,
-  /// temperature, min_p, top_k, top_p, as vLLM has it. Ties go to the lowest id; a NaN logit counts
-  /// as minus infinity. Log-probabilities are those of the logits as they came.
-  TokenOutput sample(const float* logits, const SamplingParams& params,
-                     const TokenHistory& history);
-
+  void clear();
+  /// The token at position `history.length`; what `history` points at must stay until run() is
+  /// over. The number of the call, as the next one's.
+  std::size_t sample(std::int64_t row, const SamplingParams& params, const TokenHistory& history);
   /// The log-probability of `target` and the `top` most likely tokens (none if not positive).
-  TokenOutput logprobs(const float* logits, TokenId target, std::int32_t top);
+  std::size_t logprobs(std::int64_t row, TokenId target, std::int32_t top);
+
+  /// Of logits [rows, vocab]; `stream` has no more threads than this.
+  void run(kernels::Stream& stream, const kernels::Tensor& logits);
+
+  /// Whether all logits of a call's row are finite.
+  bool finite(std::size_t call) const { return results_[call].finite != 0; }
+  TokenOutput output(std::size_t call) const;
 
  private:
-  void penalise(const SamplingParams& params, const TokenHistory& history);
-  TokenId most_likely() const;
-  TokenId draw(const SamplingParams& params, double uniform);
-  TokenId draw_sorted(const SamplingParams& params, double uniform, double total);
+  void find_used(kernels::SampleCall& call, const TokenHistory& history,
+                 std::vector<std::int32_t>& counts);
+  void gather_used(kernels::Stream& stream);
 
-  std::int32_t vocab_size_;
-  std::vector<float> scores_;         // [vocab], after penalties
-  std::vector<double> weights_;       // [vocab], probabilities but for a factor; 0 where ruled out
-  std::vector<TokenId> order_;        // [<= vocab], candidates
-  std::vector<std::int32_t> counts_;  // [vocab], of the output; zero between calls
-  std::vector<std::uint8_t> seen_;    // [vocab], in prompt or output; zero between calls
+  const std::int32_t vocab_size_;
+  std::vector<kernels::SampleCall> calls_;
+  std::vector<TokenHistory> histories_;            // of calls; without penalties empty
+  std::vector<std::vector<std::int32_t>> counts_;  // of each thread [vocab], zero between calls
+  std::vector<kernels::UsedToken> used_;           // of calls, one after the other
+  std::int32_t top_columns_ = 0;
+  std::vector<kernels::SampleResult> results_;  // of calls
+  std::vector<TokenLogprob> top_;               // [calls, top_columns]
 };
 
 }  // namespace troupe

@@ -32,6 +32,7 @@ const Backend& cpu_backend() {
       .residual_add = cpu::residual_add,
       .rms_norm = cpu::rms_norm,
       .rope = cpu::rope,
+      .sample = cpu::sample,
       .silu_mul = cpu::silu_mul,
       .store_kv = cpu::store_kv,
       .to_wire = cpu::to_wire,

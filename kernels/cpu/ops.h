@@ -20,6 +20,7 @@ decltype(kernels::prepare) prepare;
 decltype(kernels::residual_add) residual_add;
 decltype(kernels::rms_norm) rms_norm;
 decltype(kernels::rope) rope;
+decltype(kernels::sample) sample;
 decltype(kernels::silu_mul) silu_mul;
 decltype(kernels::store_kv) store_kv;
 decltype(kernels::to_wire) to_wire;

@@ -20,6 +20,7 @@ Backend backend(bool plain, std::string_view name) {
       .residual_add = residual_add,
       .rms_norm = rms_norm,
       .rope = rope,
+      .sample = sample,
       .silu_mul = silu_mul,
       .store_kv = store_kv,
       .to_wire = to_wire,

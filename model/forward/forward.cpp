@@ -98,7 +98,6 @@ struct Forward::Impl {
   RankExperts rank_experts;
   std::shared_ptr<const ExpertRanks> expert_ranks;  // may be null
   std::optional<OutputHead> head;                   // on the last stage
-  std::vector<float> logits_of_ranks;               // [rows, vocab], put together
 };
 
 Forward::Forward(const ModelSpec& spec, std::shared_ptr<const ShardWeights> weights, KvCache& cache,
@@ -206,9 +205,10 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return logits(step);
     case At::kLogits:
       if (ranks.leads()) {
-        logits_of_ranks.resize(static_cast<std::size_t>(step.logit_rows * spec.vocab));
-        ranks.take_logits(step, logits_of_ranks.data());
-        head->read(*stream.pool(), step, logits_of_ranks.data());
+        kernels::Stream::Scope scope(stream);
+        const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);
+        ranks.take_logits(stream, step, all);
+        head->read(stream, step, all);
       }
       step.wanted_done += static_cast<std::size_t>(step.logit_rows);
       step.at = At::kHead;
@@ -371,7 +371,7 @@ Forward::Impl::Next Forward::Impl::logits(Step& step) {
     kernels::Stream::Scope scope(stream);
     const kernels::Tensor all = stream.alloc(step.logit_rows, spec.vocab);  // [rows, vocab]
     head->compute(stream, step, all);
-    head->read(*stream.pool(), step, stream.read<float>(all));
+    head->read(stream, step, all);
     step.wanted_done += static_cast<std::size_t>(step.logit_rows);
     return Next::kGoesOn;
   }

@@ -11,7 +11,7 @@ namespace troupe {
 OutputHead::OutputHead(const ModelSpec& spec, const ShardWeights& weights, const KvCache& cache,
                        int threads)
     : spec_(spec), weights_(weights), cache_(cache) {
-  for (int i = 0; i < threads && spec.rank.rank == 0; ++i) samplers_.emplace_back(spec.vocab);
+  if (spec.rank.rank == 0) sampler_.emplace(spec.vocab, threads);
 }
 
 void OutputHead::begin(kernels::Stream& stream, Step& step) const {
@@ -64,13 +64,22 @@ void OutputHead::compute(kernels::Stream& stream, const Step& step,
   kernels::linear(stream, weights_.head, kernels::prepare(stream, x, weights_.head), logits);
 }
 
-void OutputHead::read(ThreadPool& pool, Step& step, const float* logits) {
-  const auto rows = static_cast<std::size_t>(step.logit_rows);
-  pool.parallel_for(rows, [&](int thread, std::size_t i) {
-    read_row(*step.plan, step.wanted[step.wanted_done + i],
-             logits + static_cast<std::int64_t>(i) * spec_.vocab,
-             samplers_[static_cast<std::size_t>(thread)], step.results);
-  });
+void OutputHead::read(kernels::Stream& stream, Step& step, const kernels::Tensor& logits) {
+  WantedRow* const wanted = step.wanted.data() + step.wanted_done;
+  sampler_->clear();
+  calls_.clear();
+  for (std::int64_t i = 0; i < step.logit_rows; ++i)
+    calls_.push_back(ask(*step.plan, wanted[i], i));
+  sampler_->run(stream, logits);
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const auto [target, sampled] = calls_[i];
+    wanted[i].bad = !sampler_->finite(static_cast<std::size_t>(std::max(target, sampled)));
+    if (wanted[i].bad) continue;
+    auto& result = step.results[wanted[i].sequence];
+    if (target >= 0)
+      result.prompt[wanted[i].row] = sampler_->output(static_cast<std::size_t>(target));
+    if (sampled >= 0) result.sampled = sampler_->output(static_cast<std::size_t>(sampled));
+  }
 }
 
 void OutputHead::end(Step& step) const {
@@ -80,23 +89,22 @@ void OutputHead::end(Step& step) const {
   }
 }
 
-void OutputHead::read_row(const StepPlanBody& plan, WantedRow& wanted, const float* logits,
-                          Sampler& sampler, std::vector<SequenceResult>& results) const {
-  wanted.bad = !kernels::all_finite(logits, static_cast<std::size_t>(spec_.vocab));
-  if (wanted.bad) return;
+OutputHead::Calls OutputHead::ask(const StepPlanBody& plan, const WantedRow& wanted,
+                                  std::int64_t row) {
   const auto& sequence = plan.sequences[wanted.sequence];
-  auto& result = results[wanted.sequence];
+  Calls calls;
   if (sequence.prompt_logprobs && sequence.targets[wanted.row] >= 0)
-    result.prompt[wanted.row] =
-        sampler.logprobs(logits, sequence.targets[wanted.row], sequence.sampling.top_logprobs);
-  if (!sequence.sample || wanted.row + 1 != sequence.tokens.size()) return;
+    calls.target = static_cast<std::int64_t>(
+        sampler_->logprobs(row, sequence.targets[wanted.row], sequence.sampling.top_logprobs));
+  if (!sequence.sample || wanted.row + 1 != sequence.tokens.size()) return calls;
   TokenHistory history;
   history.pool = cache_.tokens();
   history.block_table = sequence.block_table;
   history.block_size = cache_.block_size();
   history.length = sequence.first_position + static_cast<std::int32_t>(sequence.tokens.size());
   history.prompt_length = sequence.prompt_length;
-  result.sampled = sampler.sample(logits, sequence.sampling, history);
+  calls.sampled = static_cast<std::int64_t>(sampler_->sample(row, sequence.sampling, history));
+  return calls;
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/stream.h"
@@ -33,18 +34,22 @@ class OutputHead {
   void choose_next(Step& step) const;
   /// Their logits, [logit_rows, tokens of the rank].
   void compute(kernels::Stream& stream, const Step& step, const kernels::Tensor& logits) const;
-  /// What was asked of them; [logit_rows, vocab].
-  void read(ThreadPool& pool, Step& step, const float* logits);
+  /// What was asked of them, [logit_rows, vocab], which stay on the device.
+  void read(kernels::Stream& stream, Step& step, const kernels::Tensor& logits);
   void end(Step& step) const;
 
  private:
-  void read_row(const StepPlanBody& plan, WantedRow& wanted, const float* logits, Sampler& sampler,
-                std::vector<SequenceResult>& results) const;
+  /// What was asked of a row, by the numbers of calls; -1: nothing.
+  struct Calls {
+    std::int64_t target = -1, sampled = -1;
+  };
+  Calls ask(const StepPlanBody& plan, const WantedRow& wanted, std::int64_t row);
 
   const ModelSpec& spec_;
   const ShardWeights& weights_;
   const KvCache& cache_;
-  std::vector<Sampler> samplers_;  // one a thread, of the leading rank
+  std::optional<Sampler> sampler_;  // of the leading rank
+  std::vector<Calls> calls_;        // of the rows that are read together
 };
 
 }  // namespace troupe

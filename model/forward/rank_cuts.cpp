@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/copy.h"
 #include "kernels/join.h"
 #include "model/spec/split_model.h"
 #include "runtime/limits.h"
@@ -198,7 +199,10 @@ void RankCuts::take_embedded(kernels::Stream& stream, const Step& step,
 }
 
 void RankCuts::send_logits(kernels::Stream& stream, Step& step) const {
-  settle(stream, step);
+  if (leads())
+    clear(step);  // its own part stays where it is
+  else
+    settle(stream, step);
   RankExchange& e = step.exchange;
   const std::uint32_t ways = model_.vocab_ways;
   const std::int64_t rows = step.logit_rows;
@@ -220,15 +224,18 @@ void RankCuts::send_done(Step& step) const {
   if (!leads()) step.exchange.to[0] = word();
 }
 
-void RankCuts::take_logits(const Step& step, float* all) const {
+void RankCuts::take_logits(kernels::Stream& stream, Step& step, const kernels::Tensor& all) const {
   const std::uint32_t ways = model_.vocab_ways;
   for (std::uint32_t part = 0; part < ways; ++part) {
     const std::int64_t first = first_token(part), count = first_token(part + 1) - first;
-    const float* from = part == 0
-                            ? own_numbers(step)
-                            : numbers(step.exchange.from[speaker_of(part, model_.rank, ways)]);
-    for (std::int64_t r = 0; r < step.logit_rows; ++r)
-      std::memcpy(all + r * model_.vocab + first, from + r * count, bytes_of(1, count));
+    const std::uint32_t rank = speaker_of(part, model_.rank, ways);
+    const std::byte* const from =
+        part == 0 ? step.own_at
+                  : stream.reach(step.exchange.from[rank].bytes, step.rank_rooms[rank]);
+    kernels::copy(
+        stream,
+        stream.device_tensor(const_cast<std::byte*>(from), DType::kF32, step.logit_rows, count),
+        all.columns(first, count));
   }
 }
 

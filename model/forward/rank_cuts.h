@@ -66,7 +66,8 @@ class RankCuts {
   /// What goes out is this rank's part of the logits. The leading rank gets all parts; the others
   /// hear from it, so that none is ahead.
   void send_logits(kernels::Stream& stream, Step& step) const;
-  void take_logits(const Step& step, float* all) const;  ///< [logit_rows, vocab]
+  void take_logits(kernels::Stream& stream, Step& step,
+                   const kernels::Tensor& all) const;  ///< [logit_rows, vocab]
 
   /// Where every attention is a sum over all ranks, none ends a step before another has stored its
   /// keys and values. Elsewhere the leading rank is told when the others are done.

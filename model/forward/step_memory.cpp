@@ -146,6 +146,19 @@ Taken route(const LayerSpec& layer, const StepLoad& load) {
   return taken;
 }
 
+/// kernels/cpu/sample.cpp: scores, weights and candidates of each thread. kernels/cuda/sample.cu:
+/// scores and candidates of each row, twice. What was asked and answered, and the tokens that have
+/// penalties.
+Taken sampling(const ModelSpec& spec, std::int64_t rows, const StepLoad& load) {
+  constexpr std::int64_t kCall = 2 * (128 + 8 * static_cast<std::int64_t>(limits::kTopLogprobsMax));
+  constexpr std::int64_t kUsed = 8, kArenas = 3 * 64;
+  Taken taken;
+  taken.take(rows * (kCall + kUsed * std::min<std::int64_t>(load.positions, spec.vocab)));
+  taken.take(
+      std::max(load.threads * (spec.vocab * 16 + kArenas), rows * (spec.vocab * 12 + kArenas)));
+  return taken;
+}
+
 Taken head(const ModelSpec& spec, const StepLoad& load) {
   const auto rows =
       std::min<std::int64_t>(load.rows, static_cast<std::int64_t>(OutputHead::kLogitRows));
@@ -154,6 +167,7 @@ Taken head(const ModelSpec& spec, const StepLoad& load) {
   taken.floats(rows, spec.vocab);
   taken.take(rows * prepared_row(spec.hidden, 1, false));
   taken.inside(product_room(load));
+  taken.inside(sampling(spec, rows, load));
   return taken;
 }
 

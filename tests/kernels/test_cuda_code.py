@@ -35,6 +35,7 @@ BUDGETS = {
     r"Nothing": (40, 0),
     r"PlainPart": (96, 2056),
     r"PlainProduct": (96, 0),
+    r"SampleRows": (96, 24720),
 }
 SYSTEM_BYTES = 1024  # of shared memory, from sm_90 on
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 
+#include "runtime/float_mode.h"
+
 namespace troupe {
 namespace {
 
@@ -25,10 +27,41 @@ struct History {
   TokenHistory view;
 };
 
+/// A sampler of one row at a time, by the CPU.
+class RowByRow {
+ public:
+  explicit RowByRow(std::size_t vocab)
+      : stream_(kernels::Stream::Options{}), sampler_(static_cast<std::int32_t>(vocab), 1) {
+    set_float_mode();
+  }
+
+  TokenOutput sample(std::vector<float> logits, const SamplingParams& params,
+                     const TokenHistory& history) {
+    sampler_.clear();
+    sampler_.sample(0, params, history);
+    return run(logits);
+  }
+  TokenOutput logprobs(std::vector<float> logits, TokenId target, std::int32_t top) {
+    sampler_.clear();
+    sampler_.logprobs(0, target, top);
+    return run(logits);
+  }
+  bool finite() const { return sampler_.finite(0); }
+
+ private:
+  TokenOutput run(std::vector<float>& logits) {
+    const auto vocab = static_cast<std::int64_t>(logits.size());
+    sampler_.run(stream_, kernels::host_tensor(logits.data(), DType::kF32, 1, vocab));
+    return sampler_.output(0);
+  }
+
+  kernels::Stream stream_;
+  Sampler sampler_;
+};
+
 TokenId pick(const std::vector<float>& logits, const SamplingParams& params,
              const TokenHistory& history = {}) {
-  Sampler sampler(static_cast<std::int32_t>(logits.size()));
-  return sampler.sample(logits.data(), params, history).token;
+  return RowByRow(logits.size()).sample(logits, params, history).token;
 }
 
 SamplingParams greedy() {
@@ -41,13 +74,13 @@ SamplingParams greedy() {
 std::map<TokenId, double> frequencies(const std::vector<float>& logits,
                                       const SamplingParams& params) {
   constexpr int kDraws = 20000;
-  Sampler sampler(static_cast<std::int32_t>(logits.size()));
+  RowByRow sampler(logits.size());
   std::map<TokenId, double> found;
   const std::vector<TokenId> pool(kDraws);
   const std::int32_t block = 0;
   for (int i = 0; i < kDraws; ++i) {
     TokenHistory history{pool.data(), {&block, 1}, kDraws, i, 0};
-    found[sampler.sample(logits.data(), params, history).token] += 1.0 / kDraws;
+    found[sampler.sample(logits, params, history).token] += 1.0 / kDraws;
   }
   return found;
 }
@@ -156,24 +189,24 @@ TEST_CASE("penalties read the history through the block table") {
 }
 
 TEST_CASE("penalties leave nothing behind") {
-  Sampler sampler(4);
+  RowByRow sampler(4);
   const std::vector<float> logits = {2.0f, 1.5f, 1.0f, -1.0f};
   auto params = greedy();
   params.repetition_penalty = 4;
   const History history({0}, 1), none({}, 0);
-  CHECK(sampler.sample(logits.data(), params, history.view).token == 1);
-  CHECK(sampler.sample(logits.data(), params, none.view).token == 0);
+  CHECK(sampler.sample(logits, params, history.view).token == 1);
+  CHECK(sampler.sample(logits, params, none.view).token == 0);
 }
 
 TEST_CASE("log-probabilities are those of the raw logits") {
-  Sampler sampler(4);
+  RowByRow sampler(4);
   const std::vector<float> logits = {0, 1, 1, -kInf};
   auto params = greedy();
   params.temperature = 0;
   params.top_logprobs = 3;
   params.repetition_penalty = 100;
   const History history({1}, 1);
-  const auto out = sampler.sample(logits.data(), params, history.view);
+  const auto out = sampler.sample(logits, params, history.view);
   const double sum = 1 + 2 * std::exp(1.0);
   CHECK(out.token == 2);
   CHECK(out.logprob == doctest::Approx(1 - std::log(sum)));
@@ -182,9 +215,9 @@ TEST_CASE("log-probabilities are those of the raw logits") {
   CHECK(out.top[1].token == 2);
   CHECK(out.top[2].token == 0);
   CHECK(out.top[2].logprob == doctest::Approx(-std::log(sum)));
-  CHECK(sampler.logprobs(logits.data(), 3, 0).logprob == kLogprobMin);
-  CHECK(sampler.logprobs(logits.data(), 3, 0).top.empty());
-  CHECK(sampler.logprobs(logits.data(), 0, 50).top.size() == 4);
+  CHECK(sampler.logprobs(logits, 3, 0).logprob == kernels::kLogprobMin);
+  CHECK(sampler.logprobs(logits, 3, 0).top.empty());
+  CHECK(sampler.logprobs(logits, 0, 50).top.size() == 4);
 }
 
 TEST_CASE("whatever the logits and parameters, a token of the vocabulary comes out") {

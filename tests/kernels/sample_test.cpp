@@ -1,0 +1,205 @@
+// Tokens and log-probabilities of rows of logits, by every back-end.
+
+#include "kernels/sample.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <numeric>
+
+#include "kernels/scalar_math.h"
+#include "kernels/softmax_logprob.h"
+#include "runtime/split_mix.h"
+#include "support.h"
+
+namespace troupe::kernels {
+namespace {
+
+struct SampleAnswer {
+  SampleResult result;
+  std::vector<TokenLogprob> top;
+};
+
+/// The same written to be read: all candidates are sorted, and sums begin anew.
+TokenId chosen_token(const SampleCall& c, std::vector<float> scores,
+                     const std::vector<UsedToken>& used) {
+  for (float& x : scores) x = std::isnan(x) ? -INFINITY : x;
+  for (std::int32_t i = c.first_used; i < c.first_used + c.used; ++i) {
+    const auto [token, count] = used[static_cast<std::size_t>(i)];
+    float& x = scores[static_cast<std::size_t>(token)];
+    x = x > 0 ? x / c.repetition_penalty : x * c.repetition_penalty;
+    x -= c.frequency_penalty * static_cast<float>(count);
+    if (count > 0) x -= c.presence_penalty;
+    if (std::isnan(x)) x = -INFINITY;
+  }
+  std::vector<TokenId> ids(scores.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto by_rank = [&](TokenId a, TokenId b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  };
+  const TokenId best = *std::min_element(ids.begin(), ids.end(), by_rank);
+  const double highest = static_cast<double>(scores[static_cast<std::size_t>(best)]);
+  if (!(c.temperature >= 1e-5f) || !std::isfinite(highest) || highest == -FLT_MAX) return best;
+  const auto weight = [&](TokenId id) {
+    const double w = exp_f64((static_cast<double>(scores[static_cast<std::size_t>(id)]) - highest) /
+                             static_cast<double>(c.temperature));
+    return w < static_cast<double>(c.min_p) ? 0 : w;
+  };
+  const auto sum = [&] {
+    double total = 0;
+    for (const TokenId id : ids) total += weight(id);
+    return total;
+  };
+  double kept = sum();
+  if (!(kept > 0)) return best;
+  const bool all =
+      (c.top_k <= 0 || c.top_k >= static_cast<std::int32_t>(ids.size())) && !(c.top_p < 1);
+  if (!all) {
+    std::erase_if(ids, [&](TokenId id) { return !(weight(id) > 0); });
+    std::stable_sort(ids.begin(), ids.end(), by_rank);
+    if (c.top_k > 0 && static_cast<std::size_t>(c.top_k) < ids.size()) {
+      ids.resize(static_cast<std::size_t>(c.top_k));
+      kept = sum();
+    }
+    if (c.top_p < 1) {
+      const double goal = static_cast<double>(c.top_p) * kept;
+      std::size_t count = 0;
+      for (kept = 0; count < ids.size() && (count == 0 || kept < goal); ++count)
+        kept += weight(ids[count]);
+      ids.resize(count);
+    }
+  }
+  double so_far = 0;
+  for (const TokenId id : ids) {
+    so_far += weight(id);
+    if (so_far > c.uniform * kept) return id;
+  }
+  return all ? best : ids.back();
+}
+
+SampleAnswer exact_answer(const SampleCall& c, const std::vector<float>& row,
+                          const std::vector<UsedToken>& used) {
+  SampleAnswer a;
+  a.result.token = c.draws() ? chosen_token(c, row, used) : c.target;
+  a.result.finite = std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); });
+  if (c.top < 0) return a;
+  const LogSoftmax softmax = log_softmax(row.data(), row.size());
+  const auto shown = [&](float x) {
+    const double p = softmax.logprob(x);
+    return p > static_cast<double>(kLogprobMin) ? static_cast<float>(p) : kLogprobMin;
+  };
+  a.result.logprob = shown(row[static_cast<std::size_t>(a.result.token)]);
+  std::vector<TokenLogprob> all;
+  for (const float x : row)
+    all.push_back({static_cast<TokenId>(all.size()), std::isnan(x) ? -INFINITY : x});
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& one, const auto& other) { return one.logprob > other.logprob; });
+  all.resize(std::min(all.size(), static_cast<std::size_t>(c.top)));
+  for (auto& entry : all) entry.logprob = shown(entry.logprob);
+  a.top = all;
+  return a;
+}
+
+/// Rows and what is asked of them.
+struct SampleQuestions {
+  std::size_t vocab;
+  std::vector<std::vector<float>> rows;
+  std::vector<SampleCall> calls;
+  std::vector<UsedToken> used;
+};
+
+/// How logits look: spread, flat, equal, steep enough for denormals, and with what is no number.
+std::vector<float> logits_row(std::size_t vocab, unsigned kind, unsigned seed) {
+  auto row = random_values(vocab, seed, kind == 1 ? 0.01f : kind == 3 ? 800.0f : 8.0f);
+  if (kind == 2)
+    for (float& x : row) x = std::round(x / 4);
+  if (kind == 4) std::fill(row.begin(), row.end(), -INFINITY);
+  if (kind == 4) row[vocab / 2] = -3;
+  if (kind == 5) row[vocab / 3] = row[0] = std::nanf("");
+  if (kind == 6) row[vocab - 1] = INFINITY;
+  if (kind == 7) std::fill(row.begin(), row.end(), 0.5f);
+  if (kind == 8) std::fill(row.begin(), row.end(), std::nanf(""));
+  return row;
+}
+
+SampleQuestions sample_questions(std::size_t vocab, int count, unsigned seed) {
+  SplitMix random(seed);
+  const auto one_of = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> all[] = {values...};
+    return all[random.next() % sizeof...(values)];
+  };
+  SampleQuestions q{vocab, {}, {}, {}};
+  for (int i = 0; i < count; ++i) {
+    q.rows.push_back(
+        logits_row(vocab, static_cast<unsigned>(i % 9), seed + static_cast<unsigned>(i)));
+    SampleCall c;
+    c.row = i;
+    c.top = one_of(-1, 0, 3, 20);
+    c.temperature = one_of(0.0f, 0.3f, 1.0f, 1.0f, 2.0f, 1e30f);
+    c.top_p = one_of(0.0f, 1e-6f, 0.5f, 0.9f, 0.999999f, 1.0f, 1.0f);
+    c.top_k = one_of(0, 0, 1, 5, 50, static_cast<int>(vocab), 1 << 20);
+    c.min_p = one_of(0.0f, 0.0f, 0.05f, 1.0f, 1.5f);
+    c.uniform = one_of(0.0, 0.25, 0.5, 0.75, 0.999, 1 - 0x1p-53);
+    if (i % 3 == 0) {
+      c.repetition_penalty = one_of(1.0f, 1.3f, 0.5f);
+      c.presence_penalty = one_of(0.0f, 0.7f, -2.0f);
+      c.frequency_penalty = one_of(0.0f, 0.4f, -1.0f);
+      c.first_used = static_cast<std::int32_t>(q.used.size());
+      for (std::size_t t = random.next() % 3; t < vocab; t += 1 + random.next() % 9)
+        q.used.push_back({static_cast<TokenId>(t), static_cast<std::int32_t>(random.next() % 4)});
+      c.used = static_cast<std::int32_t>(q.used.size()) - c.first_used;
+    }
+    if (i % 7 == 6) c.target = static_cast<TokenId>(random.next() % vocab);
+    q.calls.push_back(c);
+  }
+  return q;
+}
+
+std::vector<SampleAnswer> sampled(Stream& stream, const SampleQuestions& q) {
+  std::vector<float> logits;
+  for (const auto& row : q.rows) logits.insert(logits.end(), row.begin(), row.end());
+  const std::size_t columns = 20;
+  std::vector<SampleResult> results(q.calls.size());
+  std::vector<TokenLogprob> top(q.calls.size() * columns);
+  sample(stream, matrix(logits, static_cast<std::int64_t>(q.rows.size())), q.calls, q.used,
+         {results.data(), top.data(), static_cast<std::int64_t>(columns)});
+  std::vector<SampleAnswer> answers;
+  for (std::size_t i = 0; i < q.calls.size(); ++i) {
+    const auto count = std::min(q.vocab, static_cast<std::size_t>(std::max(q.calls[i].top, 0)));
+    const auto first = top.begin() + static_cast<std::ptrdiff_t>(i * columns);
+    answers.push_back({results[i], {first, first + static_cast<std::ptrdiff_t>(count)}});
+  }
+  return answers;
+}
+
+void check_samples(const Family& family, const SampleQuestions& q) {
+  TestStream stream(family, 2);
+  const auto got = sampled(stream, q);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const SampleCall& c = q.calls[i];
+    CAPTURE(to_string(family));
+    INFO("vocab " << q.vocab << " kind " << c.row % 9 << " T " << c.temperature << " top_k "
+                  << c.top_k << " top_p " << c.top_p << " min_p " << c.min_p << " uniform "
+                  << c.uniform << " used " << c.used << " target " << c.target);
+    const SampleAnswer e = exact_answer(c, q.rows[static_cast<std::size_t>(c.row)], q.used);
+    CHECK(got[i].result.token == e.result.token);
+    CHECK(got[i].result.finite == e.result.finite);
+    CHECK(std::bit_cast<std::uint32_t>(got[i].result.logprob) ==
+          std::bit_cast<std::uint32_t>(e.result.logprob));
+    CHECK(got[i].top == e.top);
+  }
+}
+
+TEST_CASE("tokens and log-probabilities have the bits of their definition, for every family") {
+  for (const Family& family : families()) {
+    for (const std::size_t vocab : {1u, 2u, 7u})
+      check_samples(family, sample_questions(vocab, 120, 1));
+    check_samples(family, sample_questions(1500, 90, 2));
+  }
+}
+
+TEST_CASE("so have those of a large vocabulary") {
+  for (const Family& family : families()) check_samples(family, sample_questions(129280, 9, 3));
+}
+
+}  // namespace
+}  // namespace troupe::kernels
