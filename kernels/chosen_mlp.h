@@ -27,7 +27,7 @@ ExpertTable expert_table(Stream& stream, std::vector<const GatedMlp*> experts);
 /// Rows of a step, and the experts that its gate chose: all of it where ops reach it.
 struct ChosenRows {
   const std::byte* rows = nullptr;       ///< [count, hidden] of the wire type
-  const std::int32_t* ids = nullptr;     ///< [count, per_row]; those of a row differ
+  std::int32_t* ids = nullptr;           ///< [count, per_row]; those of a row differ
   std::byte* outputs = nullptr;          ///< [count, per_row, hidden] of the wire type
   std::int32_t* experts_read = nullptr;  ///< how many experts' weights the pass read
   std::int32_t count = 0;
