@@ -37,6 +37,7 @@ std::byte* Accelerator::stage(std::size_t bytes) {
 
 void Accelerator::wait() {
   wait_queue();
+  ++waits_;
   passed_ = true;
 }
 

@@ -77,6 +77,8 @@ class Accelerator {
 
   /// For all that is queued, with no other queue.
   void wait();
+  /// How often the host has waited.
+  std::uint64_t waits() const { return waits_; }
 
  protected:
   explicit Accelerator(Scratch::Memory pinned) : staging_(std::move(pinned)) {}
@@ -91,6 +93,7 @@ class Accelerator {
  private:
   Scratch staging_;  ///< host memory that copies reach
   std::size_t staged_bytes_ = 0;
+  std::uint64_t waits_ = 0;
   bool passed_ = false;  ///< what is staged has been waited for
   mutable std::mutex failed_mutex_;
   std::string failed_;  // guarded by failed_mutex_

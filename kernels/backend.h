@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/bad_rows.h"
+#include "kernels/chosen_mlp.h"
 #include "kernels/combine.h"
 #include "kernels/copy.h"
 #include "kernels/embedding.h"
@@ -46,7 +47,9 @@ struct Backend {
 
   decltype(kernels::attention)* attention;
   decltype(kernels::bad_rows)* bad_rows;
+  decltype(kernels::chosen_mlp)* chosen_mlp;
   decltype(kernels::combine)* combine;
+  decltype(kernels::combine_dense)* combine_dense;
   decltype(kernels::copy)* copy;
   decltype(kernels::embedding)* embedding;
   decltype(kernels::expert_mlp)* expert_mlp;

@@ -18,4 +18,8 @@ struct WeightedOutput {
 void combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,
              const Tensor& y);
 
+/// The same, where the outputs [rows * per_row, hidden] lie one after the other, and `weights`
+/// [rows, per_row] where ops reach them.
+void combine_dense(Stream& stream, const Tensor& outputs, const float* weights, const Tensor& y);
+
 }  // namespace troupe::kernels

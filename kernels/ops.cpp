@@ -14,9 +14,19 @@ void bad_rows(Stream& stream, const Tensor& x, std::int32_t layer, std::int32_t*
   stream.backend().bad_rows(stream, x, layer, first);
 }
 
+void chosen_mlp(Stream& stream, const ExpertTable& table, GatedAct act, std::int32_t per_row,
+                std::span<const ChosenRows> pieces, std::int32_t pairs_at_once) {
+  if (pieces.empty()) return;
+  stream.backend().chosen_mlp(stream, table, act, per_row, pieces, pairs_at_once);
+}
+
 void combine(Stream& stream, std::span<const WeightedOutput> outputs, std::size_t per_row,
              const Tensor& y) {
   stream.backend().combine(stream, outputs, per_row, y);
+}
+
+void combine_dense(Stream& stream, const Tensor& outputs, const float* weights, const Tensor& y) {
+  stream.backend().combine_dense(stream, outputs, weights, y);
 }
 
 void copy(Stream& stream, const Tensor& x, const Tensor& y) { stream.backend().copy(stream, x, y); }

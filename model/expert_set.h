@@ -31,8 +31,15 @@ class ExpertSet {
   ExpertSet(PlacementVersion version, Map experts);
 
   PlacementVersion version() const { return version_; }
+  /// Which of the process's sets it is, copies of one being the same; 0: it is empty.
+  std::uint64_t id() const { return id_; }
   const Map& experts() const { return experts_; }
   std::size_t size() const { return experts_.size(); }
+  /// How many of a layer's experts are here.
+  std::int32_t count(std::int32_t layer) const {
+    const auto at = static_cast<std::size_t>(layer);
+    return at < counts_.size() ? counts_[at] : 0;
+  }
   bool has(ExpertKey key) const { return find(key) != nullptr; }
   /// Null when the expert is not here.
   const ExpertWeights* find(ExpertKey key) const {
@@ -44,8 +51,10 @@ class ExpertSet {
 
  private:
   PlacementVersion version_;
+  std::uint64_t id_ = 0;
   Map experts_;                                           ///< keeps them alive
   std::vector<std::vector<const ExpertWeights*>> index_;  ///< [layer][expert]
+  std::vector<std::int32_t> counts_;                      ///< [layer]
 };
 
 }  // namespace troupe

@@ -44,7 +44,8 @@ void ExpertPool::take_next() {
   const ExpertWork& first = *next->work;
   const auto stays = [&](const Waiting& other) {
     return other.work->pairs.layer != first.pairs.layer || other.work->set != first.set ||
-           other.work->arithmetic != first.arithmetic;
+           other.work->arithmetic != first.arithmetic ||
+           other.work->pairs.chosen.empty() != first.pairs.chosen.empty();
   };
   for (Waiting& waiting : waiting_) {
     if (!stays(waiting))
@@ -69,14 +70,16 @@ Status ExpertPool::compute() {
   rows_.clear();
   experts_.clear();
   outputs_.clear();
+  chosen_.clear();
   for (const Waiting& taken : taken_) {
     const ExpertPairs& pairs = taken.work->pairs;
     rows_.insert(rows_.end(), pairs.rows.begin(), pairs.rows.end());
     experts_.insert(experts_.end(), pairs.experts.begin(), pairs.experts.end());
     outputs_.insert(outputs_.end(), pairs.outputs.begin(), pairs.outputs.end());
+    chosen_.insert(chosen_.end(), pairs.chosen.begin(), pairs.chosen.end());
   }
   const ExpertWork& first = *taken_.front().work;
-  const ExpertPairs all = {first.pairs.layer, rows_, experts_, outputs_};
+  const ExpertPairs all = {first.pairs.layer, rows_, experts_, outputs_, chosen_};
   device_.count_experts_read(first.arithmetic->run(*first.set, all));
   return {};
 }

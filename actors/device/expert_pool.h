@@ -69,6 +69,7 @@ class ExpertPool {
   std::vector<const std::byte*> rows_;
   std::vector<std::int32_t> experts_;
   std::vector<std::byte*> outputs_;
+  std::vector<kernels::ChosenRows> chosen_;
 };
 
 }  // namespace troupe

@@ -34,20 +34,22 @@ void fill(ExpertCut& cut, const Step& step) {
                 step.wire_row(m.row), cut.row_bytes);
 }
 
-/// Counts what the gates choose, and asks for what is elsewhere.
+/// Counts what the gates choose and experts that are read, and asks for what is elsewhere.
 class Listener final : public ForwardListener {
  public:
-  Listener(ExpertCounter* counter, StepId step, ExpertCut& cut, ShardNews& news)
-      : counter_(counter), step_(step), cut_(cut), news_(news) {}
+  Listener(Device& device, ExpertCounter* counter, StepId step, ExpertCut& cut, ShardNews& news)
+      : device_(device), counter_(counter), step_(step), cut_(cut), news_(news) {}
   void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) override {
     if (counter_) counter_->add(layer, experts);
   }
+  void on_experts_read(std::uint64_t experts) override { device_.count_experts_read(experts); }
   void on_missing(const Step& step) override {
     fill(cut_, step);
     news_.cut(step_, std::move(cut_));
   }
 
  private:
+  Device& device_;
   ExpertCounter* counter_;
   const StepId step_;
   ExpertCut& cut_;
@@ -158,7 +160,7 @@ bool ForwardCompute::stop_waiting(StepId step) {
 /// Until the step is done, or its experts or other ranks are needed.
 Status ForwardCompute::advance(Run& run) {
   const std::shared_ptr<ShardNews> news = run.news.lock();
-  Listener listener(options_.counter.get(), run.id, run.cut, *news);
+  Listener listener(device_, options_.counter.get(), run.id, run.cut, *news);
   for (;;) {
     run.set = device_.experts();
     const Cut cut = forward_.advance(run.step, *run.set, listener);

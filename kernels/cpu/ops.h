@@ -7,7 +7,9 @@ namespace troupe::kernels::cpu {
 
 decltype(kernels::attention) attention;
 decltype(kernels::bad_rows) bad_rows;
+decltype(kernels::chosen_mlp) chosen_mlp;
 decltype(kernels::combine) combine;
+decltype(kernels::combine_dense) combine_dense;
 decltype(kernels::copy) copy;
 decltype(kernels::embedding) embedding;
 decltype(kernels::expert_mlp) expert_mlp;

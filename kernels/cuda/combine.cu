@@ -27,6 +27,22 @@ struct AddOutputs {
   }
 };
 
+struct AddDense {
+  Tensor outputs;
+  const float* weights;
+  std::int64_t per_row;
+  Tensor y;
+
+  DEVICE void operator()(std::int64_t row, std::int64_t col) const {
+    float* to = head_at<float>(y, row) + col;
+    float sum = *to;
+    for (std::int64_t i = row * per_row; i < (row + 1) * per_row; ++i)
+      sum =
+          sum + weights[i] * load_number(outputs.data, outputs.dtype, i * outputs.row_stride + col);
+    *to = sum;
+  }
+};
+
 }  // namespace
 }  // namespace TROUPE_CUDA_SPACE
 
@@ -38,6 +54,12 @@ void TROUPE_CUDA_SPACE::combine(Stream& stream, std::span<const WeightedOutput> 
   each_number(
       stream, y.rows, y.cols(),
       AddOutputs{list, static_cast<std::int64_t>(per_row), wire_type(stream.numerics()), y});
+}
+
+void TROUPE_CUDA_SPACE::combine_dense(Stream& stream, const Tensor& outputs, const float* weights,
+                                      const Tensor& y) {
+  assert(outputs.cols() == y.cols() && outputs.rows % y.rows == 0);
+  each_number(stream, y.rows, y.cols(), AddDense{outputs, weights, outputs.rows / y.rows, y});
 }
 
 }  // namespace troupe::kernels

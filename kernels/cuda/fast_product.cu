@@ -31,6 +31,7 @@ struct FastProduct {
   Products p;
 
   DEVICE void operator()(Cta& cta) const {
+    if (!is_listed(p, cta.block_y())) return;
     const ProductItem item = p.items[cta.block_y()];
     const std::byte* panel = item.panels + cta.block_x() * p.layout.panel_bytes;
     const Shared<Quad> x = cta.shared<Quad>(0, kQuadsOfX);

@@ -2,8 +2,6 @@
 
 #include <cassert>
 
-#include "kernels/cuda/each.h"
-#include "kernels/cuda/gated_act.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/product.h"
 
@@ -12,18 +10,6 @@ namespace TROUPE_CUDA_SPACE {
 namespace {
 
 using Multiply = void(Stream&, const Products&);
-
-/// act(gate, up) of both halves of a row, which becomes its gate.
-struct JoinHalves {
-  GatedAct act;
-  float* halves;  ///< [rows, 2, inner]
-  std::int64_t inner;
-
-  DEVICE void operator()(std::int64_t row, std::int64_t col) const {
-    float* gate = halves + row * 2 * inner + col;
-    *gate = gated_act(act, *gate, gate[inner]);
-  }
-};
 
 /// Where rows of the result go.
 struct MlpOutput {
@@ -51,15 +37,11 @@ class MlpPass {
   void run(GatedAct act, const RowsToPrepare& x, const MlpOutput& y) const {
     const PreparedRows in = PreparedRows::room(stream_, first_.gate, up_, rows_);
     const PreparedRows middle = PreparedRows::room(stream_, first_.down, down_, rows_);
-    float* halves = stream_.scratch().take<float>(static_cast<std::size_t>(2 * rows_ * up_.n));
+    std::byte* halves =
+        stream_.scratch().take<std::byte>(static_cast<std::size_t>(2 * rows_ * up_.n * 4));
     prepare_rows(stream_, x, in);
-    gate_and_up(in, reinterpret_cast<std::byte*>(halves));
-    each_number(stream_, rows_, up_.n, JoinHalves{act, halves, up_.n});
-    RowsToPrepare joined;
-    joined.data = reinterpret_cast<const std::byte*>(halves);
-    joined.row_bytes = 2 * up_.n * 4;
-    joined.count = rows_;
-    prepare_rows(stream_, joined, middle);
+    gate_and_up(in, halves);
+    prepare_rows(stream_, RowsToPrepare::halves(act, halves, up_.n, rows_), middle);
     down(middle, y);
   }
 

@@ -44,6 +44,7 @@ struct MmaProduct {
   };
 
   DEVICE void operator()(Cta& cta) const {
+    if (!is_listed(p, cta.block_y())) return;
     const ProductItem& item = p.items[cta.block_y()];
     const std::byte* panel = item.panels + cta.block_x() * p.layout.panel_bytes;
     const Shared<Quad> sums4 = cta.shared<Quad>(0, kSums / 4);

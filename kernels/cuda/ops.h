@@ -8,7 +8,9 @@ namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
 decltype(kernels::attention) attention;
 decltype(kernels::bad_rows) bad_rows;
+decltype(kernels::chosen_mlp) chosen_mlp;
 decltype(kernels::combine) combine;
+decltype(kernels::combine_dense) combine_dense;
 decltype(kernels::copy) copy;
 decltype(kernels::embedding) embedding;
 decltype(kernels::expert_mlp) expert_mlp;
@@ -28,6 +30,7 @@ decltype(kernels::to_wire) to_wire;
 
 /// Written for being read, one thread a result where it may be: what the others are compared with.
 decltype(kernels::attention) plain_attention;
+decltype(kernels::chosen_mlp) plain_chosen_mlp;
 decltype(kernels::expert_mlp) plain_expert_mlp;
 decltype(kernels::gated_mlp) plain_gated_mlp;
 decltype(kernels::linear) plain_linear;

@@ -65,6 +65,7 @@ struct PlainProduct {
   Products p;
 
   DEVICE void operator()(Cta& cta) const {
+    if (!is_listed(p, cta.block_y())) return;
     const ProductItem& item = p.items[cta.block_y()];
     const PlainWeights w = {p.layout, item.panels + cta.block_x() * p.layout.panel_bytes,
                             cta.thread()};

@@ -1,10 +1,11 @@
 #include "kernels/cuda/each.h"
+#include "kernels/cuda/gated_act.h"
 #include "kernels/cuda/product.h"
 
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
-/// Reads 4 bytes a number and writes 2, or 4 with full precision.
+/// Reads 4 bytes a number, 8 of halves, and writes 2, or 4 with full precision.
 struct PrepareNumber {
   RowsToPrepare x;
   PreparedRows to;
@@ -17,8 +18,9 @@ struct PrepareNumber {
       const std::int64_t group = row / x.count, i = row % x.count;
       const std::byte* from =
           x.rows != nullptr ? x.rows[row] : x.data + group * x.group_bytes + i * x.row_bytes;
-      const float value = load_number(from, x.bf16 ? DType::kBf16 : DType::kF32,
-                                      col / to.padded_k * to.slice_k + within);
+      const std::int64_t k = col / to.padded_k * to.slice_k + within;
+      float value = load_number(from, x.bf16 ? DType::kBf16 : DType::kF32, k);
+      if (x.up_at > 0) value = gated_act(x.act, value, load_number(from, DType::kF32, x.up_at + k));
       upper = to_bf16(value).bits;
       lower = to_bf16(value - bf(value)).bits;
     }

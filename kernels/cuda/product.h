@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/weight_layout.h"
 #include "kernels/cuda/device.h"
+#include "kernels/silu_mul.h"
 
 /// What `linear`, `gated_mlp` and `expert_mlp` share: rows by panels.
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
@@ -16,11 +17,12 @@ struct ProductItem {
   std::int32_t rows = 0;
 };
 
-/// Products with matrices of one layout.
+/// Products with matrices of one layout, of which any number may be listed by the device.
 struct Products {
   WeightLayout layout;
   const ProductItem* items = nullptr;  ///< the device's
   std::int64_t count = 0;
+  const std::int32_t* listed = nullptr;     ///< the device's: how many of them are; null: all
   std::int32_t rows_max = 0;                ///< of an item
   std::int64_t x_bytes = 0, low_bytes = 0;  ///< from a row to the next, and to its lower part
   std::int64_t y_bytes = 0;                 ///< from a row to the next
@@ -51,6 +53,21 @@ struct RowsToPrepare {
   const std::byte* const* rows = nullptr;  ///< not null: instead of the three above
   bool bf16 = false;
   std::int64_t count = 0, groups = 1;
+  // Behind a row of gate numbers as many of `up`: what is prepared is act(gate, up).
+  std::int64_t up_at = 0;  ///< 0: nothing is there
+  GatedAct act;
+
+  /// [count, 2, inner] float32.
+  static RowsToPrepare halves(GatedAct act, const std::byte* data, std::int64_t inner,
+                              std::int64_t count) {
+    RowsToPrepare rows;
+    rows.data = data;
+    rows.row_bytes = 2 * inner * 4;
+    rows.count = count;
+    rows.up_at = inner;
+    rows.act = act;
+    return rows;
+  }
 };
 
 /// How prepared rows lie: [groups][rows] of row_bytes.

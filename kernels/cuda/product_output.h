@@ -6,6 +6,11 @@
 
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
+/// Whether there is such an item.
+DEVICE bool is_listed(const Products& p, std::int64_t item) {
+  return p.listed == nullptr || item < *p.listed;
+}
+
 /// With the bias, rounded if the target is.
 DEVICE void put_output(const Products& p, const ProductItem& item, int row, std::int64_t output,
                        float value) {

@@ -2,15 +2,39 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "model/weights.h"
 
 namespace troupe {
 
 ExpertForward::ExpertForward(const ModelSpec& spec, const kernels::Stream::Options& stream)
-    : stream_(stream), act_(spec.act), next_(static_cast<std::size_t>(spec.num_experts()) + 1) {}
+    : stream_(stream),
+      act_(spec.act),
+      top_k_(static_cast<std::int32_t>(spec.top_k())),
+      tables_(static_cast<std::size_t>(spec.num_layers())),
+      next_(static_cast<std::size_t>(spec.num_experts()) + 1) {}
+
+/// Those of a set that goes on being used are made once.
+const kernels::ExpertTable& ExpertForward::table_of(const ExpertSet& experts, std::int32_t layer) {
+  if (tables_of_ != experts.id())
+    for (kernels::ExpertTable& table : tables_) table = {};
+  tables_of_ = experts.id();
+  kernels::ExpertTable& table = tables_[static_cast<std::size_t>(layer)];
+  if (!table.experts.empty()) return table;
+  std::vector<const kernels::GatedMlp*> all;
+  for (std::int32_t e = 0; e < experts.count(layer); ++e)
+    all.push_back(&experts.find({layer, e})->mlp);
+  table = kernels::expert_table(stream_, std::move(all));
+  return table;
+}
 
 std::size_t ExpertForward::run(const ExpertSet& experts, const ExpertPairs& pairs) {
+  if (!pairs.chosen.empty()) {
+    kernels::chosen_mlp(stream_, table_of(experts, pairs.layer), act_, top_k_, pairs.chosen,
+                        kRowsPerCall);
+    return 0;
+  }
   const auto number = static_cast<std::int32_t>(next_.size()) - 1;
   // A counting sort by expert.
   std::fill(next_.begin(), next_.end(), 0);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/gated_mlp.h"
+#include "kernels/chosen_mlp.h"
 #include "kernels/stream.h"
 #include "model/forward/expert_pairs.h"
 #include "model/spec/model_spec.h"
@@ -18,7 +18,7 @@ class ExpertForward final : public ExpertArithmetic {
   ExpertForward(const ModelSpec& spec, const kernels::Stream::Options& stream);
 
   /// Experts are taken together until they have this many rows, which bounds the scratch.
-  static constexpr std::int32_t kRowsPerCall = 4096;
+  static constexpr std::int32_t kRowsPerCall = kernels::kPairsAtOnce;
 
   std::size_t run(const ExpertSet& experts, const ExpertPairs& pairs) override;
 
@@ -29,9 +29,14 @@ class ExpertForward final : public ExpertArithmetic {
   std::size_t scratch_bytes() { return stream_.scratch().bytes(); }
 
  private:
+  const kernels::ExpertTable& table_of(const ExpertSet& experts, std::int32_t layer);
+
   kernels::Stream stream_;
   kernels::GatedAct act_;
-  std::vector<std::int32_t> next_;  ///< [experts + 1] where the next pair of each goes
+  std::int32_t top_k_;
+  std::uint64_t tables_of_ = 0;               ///< ExpertSet::id()
+  std::vector<kernels::ExpertTable> tables_;  ///< [layers], once they are asked for
+  std::vector<std::int32_t> next_;            ///< [experts + 1] where the next pair of each goes
   // Grouped by expert, in the order they came.
   std::vector<const std::byte*> rows_;
   std::vector<std::byte*> outputs_;

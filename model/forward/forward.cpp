@@ -46,6 +46,7 @@ struct Forward::Impl {
   }
 
   bool first_stage() const { return weights->first == 0; }
+  bool keeps_choices() const { return stream.accelerator() != nullptr && ranks.alone(); }
   bool last_stage() const { return weights->last + 1 == spec.num_layers(); }
   LayerRun run_of(Step& step) {
     const auto index = static_cast<std::size_t>(step.layer);
@@ -161,6 +162,7 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       return Next::kGoesOn;
     case At::kLayer:
       if (step.layer <= weights->last) return attend(run_of(step));
+      step.chosen_layers.tell(stream, listener);
       if (head) head->begin(stream, step);
       step.at = head ? At::kHead : At::kDone;
       return Next::kGoesOn;
@@ -383,7 +385,11 @@ Forward::Impl::Next Forward::Impl::logits(Step& step) {
 void Forward::Impl::choose_experts(const LayerRun& run, const ExpertSet& set,
                                    ForwardListener& listener) {
   Step& step = run.step;
+  step.chosen = {};
+  if (keeps_choices() && set.count(step.layer) == run.spec.experts.gate.experts)
+    step.chosen = step.chosen_layers.next(step);
   route(run);
+  if (step.chosen.count > 0) return step.missing.clear();
   const auto top_k = static_cast<std::size_t>(step.top_k);
   listener.on_routed(step.layer, std::span<const std::int32_t>(step.expert_ids)
                                      .subspan(static_cast<std::size_t>(step.own_first) * top_k,
@@ -474,6 +480,7 @@ void Forward::Impl::make_room(Step& step) {
   step.outputs.resize(pairs);
   step.pair_rows.resize(pairs);
   step.pair_outputs.resize(pairs);
+  if (keeps_choices()) step.chosen_layers.begin(stream, weights->layers.size(), pairs);
   if (pairs == 0) return;
   step.wire = stream.device_tensor(step.wire_room.at_least(stream, rows * step.wire_row_bytes),
                                    wire_type(stream.numerics()), step.rows, step.width);

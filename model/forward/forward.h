@@ -28,8 +28,11 @@ enum class Cut : std::uint8_t {
 class ForwardListener {
  public:
   virtual ~ForwardListener() = default;
-  /// A gate has chosen [rows, top_k] experts.
+  /// A gate has chosen [rows, top_k] experts: told at once, or when the step is done where the
+  /// device kept the choice for itself.
   virtual void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) = 0;
+  /// So many experts' weights were read for what the device chose, since the step began.
+  virtual void on_experts_read(std::uint64_t experts) = 0;
   /// Some are elsewhere (Step::missing). Asked before anything else computes, so that the question
   /// travels meanwhile.
   virtual void on_missing(const Step& step) = 0;

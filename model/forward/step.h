@@ -8,6 +8,7 @@
 #include "kernels/combine.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
+#include "model/forward/chosen_layers.h"
 #include "model/forward/expert_pairs.h"
 #include "model/forward/rank_exchange.h"
 #include "model/forward/row_trouble.h"
@@ -88,7 +89,8 @@ struct Step {
   std::int64_t own_rows = 0;
 
   // At a cut for experts:
-  kernels::Stream::Room wire_room, outputs_room, gate_room;
+  kernels::Stream::Room wire_room, outputs_room;
+  kernels::Stream::Room gate_room;               // expert_weights, expert_ids
   kernels::Tensor wire;                          ///< [rows, width] wire type: the experts' input
   const std::byte* wire_host = nullptr;          ///< the same, for who asks elsewhere (on_missing)
   std::vector<std::int32_t> expert_ids;          ///< [rows, top_k], rising within a row
@@ -96,7 +98,10 @@ struct Step {
   std::vector<const std::byte*> pair_rows;       // [rows * top_k]
   std::vector<std::byte*> pair_outputs;          // [rows * top_k]
   std::vector<MissingExpert> missing;            ///< the pairs whose experts are elsewhere
-  std::vector<kernels::WeightedOutput> outputs;  // [rows * top_k]
+  std::vector<kernels::WeightedOutput> outputs;  // [rows * top_k], among ranks
+  /// Count 0: the host knows what the layer's gate chose, and the lists above are true.
+  kernels::ChosenRows chosen;
+  ChosenLayers chosen_layers;
 
   // Among tensor-parallel ranks (RankExperts):
   std::vector<std::uint32_t> here;          // pairs that this rank computes, rising
@@ -119,6 +124,7 @@ struct Step {
   kernels::PagedRows where() const { return {tables.data(), positions.data()}; }
   /// At a cut for experts: all of them, those that are elsewhere too; among ranks, this one's.
   ExpertPairs pairs() const {
+    if (chosen.count > 0) return {layer, {}, {}, {}, {&chosen, 1}};
     return among_ranks ? ExpertPairs{layer, here_rows, here_experts, here_outputs}
                        : ExpertPairs{layer, pair_rows, expert_ids, pair_outputs};
   }

@@ -234,7 +234,8 @@ std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std:
   // together up to so many rows, and an expert has each row once.
   const std::int64_t together = load.rows + ExpertForward::kRowsPerCall;
   bytes += expert_scratch_bytes(spec, load, std::min(load.rows * spec.top_k(), together));
-  bytes += static_cast<std::uint64_t>(load.in_flight * step_bytes(spec, load));
+  const std::int64_t choice = (last - first + 1) * (1 + load.rows * spec.top_k()) * 4;
+  bytes += static_cast<std::uint64_t>(load.in_flight * (step_bytes(spec, load) + choice));
   bytes += static_cast<std::uint64_t>(exchange_bytes(spec, load, last + 1 == spec.num_layers()));
   bytes += static_cast<std::uint64_t>(load.positions * spec.rope.dim * 4);
   if (last + 1 == spec.num_layers() && spec.rank.rank == 0)

@@ -1,4 +1,7 @@
-#include "kernels/gated_mlp.h"
+#include "kernels/chosen_mlp.h"
+
+#include <algorithm>
+#include <numeric>
 
 #include "product_support.h"
 
@@ -152,6 +155,106 @@ TEST_CASE("a pass over experts gives every pair the bits that it has alone") {
         stream.fault = "expert_mlp";
         expert_mlp(stream, calls, c.act, from.data(), to.data());
         CHECK(differences(outputs[0].values(wire), wanted[0].values(wire)) == 1);
+      }
+    }
+}
+
+/// What memory that ops reach holds, with room behind it.
+template <class T>
+T* placed(Stream& stream, const std::vector<T>& values, std::vector<Stream::Room>& rooms) {
+  const std::size_t bytes = values.size() * sizeof(T);
+  std::byte* const at = rooms.emplace_back().at_least(stream, bytes + 64);
+  stream.write(at, values.data(), bytes);
+  return reinterpret_cast<T*>(at);
+}
+
+/// Experts of each row, no two the same.
+std::vector<std::int32_t> draw_ids(Random& random, std::int32_t rows, std::int32_t per_row,
+                                   std::int32_t experts) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(experts)), ids;
+  std::iota(all.begin(), all.end(), 0);
+  for (std::int32_t r = 0; r < rows; ++r) {
+    for (std::int32_t i = 0; i < per_row; ++i)
+      std::swap(all[static_cast<std::size_t>(i)],
+                all[static_cast<std::size_t>(i) +
+                    random.bits() % (all.size() - static_cast<std::size_t>(i))]);
+    ids.insert(ids.end(), all.begin(), all.begin() + per_row);
+    std::sort(ids.end() - per_row, ids.end());
+  }
+  return ids;
+}
+
+struct Choice {
+  std::vector<std::int32_t> rows;  ///< of each piece
+  std::int32_t per_row = 1, experts = 1, pairs_at_once = kPairsAtOnce;
+  bool one = false;  ///< one expert has all
+};
+
+TEST_CASE("experts that the device chose give the bits of those that the host chose") {
+  const std::vector<Choice> choices = {
+      {{1}, 1, 1},        {{1}, 3, 40},          {{70}, 1, 6, 4096, true}, {{33, 1, 9}, 2, 5, 16},
+      {{50}, 3, 7, 1},    {{3}, 33, 600},        {{40, 40}, 4, 64, 100},   {{17}, 5, 5},
+      {{530}, 8, 9, 4096}};
+  for (const Family& f : families())
+    for (const Choice& choice : choices) {
+      const Case& c = kCases[(choice.rows.size() + choice.per_row) % kCases.size()];
+      INFO(to_string(f) << " " << to_string(c.shape) << " rows " << choice.rows[0] << " per row "
+                        << choice.per_row << " of " << choice.experts);
+      std::vector<TestMlp> kinds;
+      for (unsigned e = 0; e < 5; ++e)
+        kinds.push_back(
+            make_mlp(f.numerics, c.shape, c.hidden, c.inner, c.slices, c.biases, 10 * e + 1));
+      TestStream stream(f, 3);
+      std::vector<const GatedMlp*> experts;
+      for (std::int32_t e = 0; e < choice.experts; ++e)
+        experts.push_back(&kinds[static_cast<std::size_t>(e) % kinds.size()].packed);
+      const ExpertTable table = expert_table(stream, experts);
+      const DType wire = wire_type(f.numerics);
+      const std::size_t row_bytes = static_cast<std::size_t>(c.hidden) * dtype_size(wire);
+      Random random(static_cast<unsigned>(choice.experts));
+      std::vector<Stream::Room> rooms;
+      std::vector<ChosenRows> pieces;
+      std::vector<std::vector<std::byte>> expected;
+      std::vector<std::int32_t> chosen(static_cast<std::size_t>(choice.experts));
+      for (const std::int32_t count : choice.rows) {
+        const auto pairs = static_cast<std::size_t>(count * choice.per_row);
+        const WireRow rows = WireRow::of(wire, random.values(count * c.hidden));
+        auto ids = draw_ids(random, count, choice.per_row, choice.experts);
+        if (choice.one) ids.assign(pairs, choice.experts - 2);
+        ChosenRows piece;
+        piece.rows = placed(stream, rows.bytes, rooms);
+        piece.ids = placed(stream, ids, rooms);
+        piece.outputs = placed(stream, std::vector<std::byte>(pairs * row_bytes), rooms);
+        piece.experts_read = placed(stream, std::vector<std::int32_t>(1), rooms);
+        piece.count = count;
+        pieces.push_back(piece);
+        std::byte* const outputs = placed(stream, std::vector<std::byte>(pairs * row_bytes), rooms);
+        std::vector<ExpertCall> calls;
+        std::vector<const std::byte*> from;
+        std::vector<std::byte*> to;
+        for (std::int32_t e = 0; e < choice.experts; ++e) {
+          const auto first = static_cast<std::int32_t>(from.size());
+          for (std::size_t i = 0; i < pairs; ++i) {
+            if (ids[i] != e) continue;
+            from.push_back(piece.rows + i / static_cast<std::size_t>(choice.per_row) * row_bytes);
+            to.push_back(outputs + i * row_bytes);
+          }
+          const auto end = static_cast<std::int32_t>(from.size());
+          if (end == first) continue;
+          calls.push_back({experts[static_cast<std::size_t>(e)], first, end - first});
+          chosen[static_cast<std::size_t>(e)] = 1;
+        }
+        expert_mlp(stream, calls, c.act, from.data(), to.data());
+        const std::byte* const here = stream.stream.read(outputs, pairs * row_bytes);
+        expected.emplace_back(here, here + pairs * row_bytes);
+      }
+      chosen_mlp(stream, table, c.act, choice.per_row, pieces, choice.pairs_at_once);
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::byte* const outputs = stream.stream.read(pieces[i].outputs, expected[i].size());
+        CHECK(std::equal(expected[i].begin(), expected[i].end(), outputs));
+        const auto* read = reinterpret_cast<const std::int32_t*>(
+            stream.stream.read(pieces[i].experts_read, sizeof(std::int32_t)));
+        CHECK(*read == (i > 0 ? 0 : std::accumulate(chosen.begin(), chosen.end(), 0)));
       }
     }
 }

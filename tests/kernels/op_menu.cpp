@@ -82,6 +82,29 @@ Tensor run_combine(Stream& stream, Places& places) {
   return y;
 }
 
+Tensor run_combine_dense(Stream& stream, Places& places) {
+  const Tensor outputs = places.tensor(DType::kBf16, 2 * kRows, 1, kDim);
+  const Tensor weights = places.tensor(DType::kF32, 1, 1, 2 * kRows);
+  const Tensor y = places.tensor(DType::kF32, kRows, 1, kDim);
+  combine_dense(stream, outputs, static_cast<const float*>(weights.data), y);
+  return y;
+}
+
+/// Two passes, of two experts each.
+Tensor run_chosen(Stream& stream, Places& places) {
+  const GatedMlp first = small_mlp(), second = small_mlp();
+  const ExpertTable table = expert_table(stream, {&first, &second});
+  const Tensor x = places.tensor(DType::kBf16, 1, 1, kRows * kDim);
+  const Tensor y = places.tensor(DType::kBf16, 1, 1, 2 * kRows * kDim);
+  auto* const ids = reinterpret_cast<std::int32_t*>(places.take(2 * kRows * 4));
+  for (std::int32_t i = 0; i < 2 * kRows; ++i) ids[i] = i % 2;
+  const ChosenRows rows = {static_cast<const std::byte*>(x.data), ids,
+                           static_cast<std::byte*>(y.data),
+                           reinterpret_cast<std::int32_t*>(places.take(4)), kRows};
+  chosen_mlp(stream, table, {}, 2, {&rows, 1}, 4);
+  return y;
+}
+
 Tensor run_rope(Stream& stream, Places& places) {
   const Tensor table = places.tensor(DType::kF32, 1, 1, 2 * kRows * 16);
   const auto* const cos = static_cast<const float*>(table.data);
@@ -187,7 +210,9 @@ const std::vector<MenuOp>& op_menu() {
        }},
       {"expert_mlp", run_experts},
       {"moe_gate", run_gate},
+      {"chosen_mlp", run_chosen},
       {"combine", run_combine},
+      {"combine_dense", run_combine_dense},
       {"rope", run_rope},
       {"attention", run_attention},
       {"embedding", run_embedding},

@@ -276,6 +276,14 @@ TEST_CASE("combine multiplies, then adds, in the order given") {
           list[static_cast<std::size_t>(i / kD)].weight * value;
     }
     CHECK(differences(y, expected) == 0);
+    Row weights;
+    for (const WeightedOutput& out : list) weights.push_back(out.weight);
+    Row all = outs;
+    const Tensor dense = wide ? matrix(all, kRows * kPerRow)
+                              : host_tensor(halves.data(), DType::kBf16, kRows * kPerRow, kD);
+    y = base;
+    combine_dense(stream, dense, weights.data(), matrix(y, kRows));
+    CHECK(differences(y, expected) == 0);
   }
 }
 

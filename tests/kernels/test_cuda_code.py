@@ -18,6 +18,7 @@ TOOLS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/cuobjdump"),
 # registers: 256 threads of 255 leave room for one CTA, of 128 for two, of 85 for three.
 BUDGETS = {
     r"BadRow": (40, 0),
+    r"Each<AddDense>": (56, 0),
     r"Each<.*>": (40, 0),
     r"FastPart<.*>": (255, 43072),
     r"FastProduct<Bf16Codes, 1>": (96, 6144),
@@ -36,6 +37,7 @@ BUDGETS = {
     r"PlainPart": (96, 2056),
     r"PlainProduct": (96, 0),
     r"SampleRows": (96, 24720),
+    r"SortChosen": (80, 64),
 }
 SYSTEM_BYTES = 1024  # of shared memory, from sm_90 on
 

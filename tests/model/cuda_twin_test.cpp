@@ -69,6 +69,40 @@ TEST_CASE("a model answers with the same bits by a device whose memory the host 
   }
 }
 
+TEST_CASE("a device that has all experts computes a step without telling the host what it chose") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  std::uint64_t seed = 90;
+  for (const char* folder : {"tests/golden/v3", "tests/golden/qwen3-moe", "tests/golden/gpt-oss"}) {
+    CAPTURE(std::string(folder));
+    const auto checkpoint = must(Checkpoint::open(source_path(folder)));
+    const auto requests = two_requests(checkpoint->spec().vocab);
+    Spread spread;
+    spread.numerics = Numerics::kBf16;
+    spread.threads = 2;
+    LocalModel by_cpu(checkpoint, spread);
+    spread.backend = twin;
+    spread.device_memory = 256u << 20;
+    spread.seed = ++seed;
+    LocalModel by_twin(checkpoint, spread);
+    CHECK(generate(by_twin, requests, 16) == generate(by_cpu, requests, 16));
+    CHECK(by_twin.digests() == by_cpu.digests());
+    CHECK(by_twin.experts_read() == by_cpu.experts_read());
+    CHECK(!by_twin.routed().empty());
+    CHECK(by_twin.routed() == by_cpu.routed());
+    // A token more. What the host waits for: rows that are no numbers, what was chosen, logits; and
+    // the hidden rows, twice, for this test.
+    StepPlanBody plan;
+    StepSequence& sequence = plan.sequences.emplace_back();
+    sequence.tokens = {7};
+    sequence.block_table = {0};
+    sequence.sample = true;
+    const std::uint64_t before = by_twin.device()->waits();
+    by_twin.step(plan);
+    CHECK(by_twin.device()->waits() - before == 5);
+  }
+}
+
 /// Greedy tokens of short prompts.
 std::vector<Request> short_requests(std::int32_t vocab) {
   auto requests = two_requests(vocab);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,10 +42,15 @@ struct Spread {
 };
 
 struct SilentListener final : ForwardListener {
-  void on_routed(std::int32_t, std::span<const std::int32_t>) override {}
+  void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) override {
+    if (routed) routed->emplace(layer, std::vector(experts.begin(), experts.end()));
+  }
+  void on_experts_read(std::uint64_t experts) override { experts_read += experts; }
   void on_missing(const Step& step) override {
     rows.assign(step.wire_row(0), step.wire_row(static_cast<std::int32_t>(step.rows)));
   }
+  std::map<std::int32_t, std::vector<std::int32_t>>* routed = nullptr;  ///< of steps, by layer
+  std::uint64_t experts_read = 0;
   std::vector<std::byte> rows;  ///< of a step's wire rows, when some were asked for last
 };
 
@@ -70,6 +76,7 @@ class LocalModel {
   std::vector<SequenceResult> step(const StepPlanBody& plan) {
     const float* hidden = nullptr;
     digests_.clear();
+    routed_.clear();
     for (auto& stage : stages_) {
       for (auto& shard : stage) {
         const Status begun = shard->forward.begin(shard->step, plan, hidden);
@@ -107,6 +114,19 @@ class LocalModel {
   /// Sees every result.
   std::function<void(const SequenceResult&)> told;
 
+  /// What the gates of the newest step chose for the rows of the first rank, by layer.
+  const std::map<std::int32_t, std::vector<std::int32_t>>& routed() const { return routed_; }
+
+  /// How often an expert's weights were read.
+  std::uint64_t experts_read() const {
+    std::uint64_t sum = experts_read_;
+    for (const Stage& stage : stages_) sum += stage.front()->silent.experts_read;
+    return sum;
+  }
+
+  /// What it computes on; null: the host.
+  const kernels::Accelerator* device() const { return device_.get(); }
+
   Forward& first_shard() { return stages_.front().front()->forward; }
 
  private:
@@ -140,6 +160,7 @@ class LocalModel {
       auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last, {}, of));
       stage.push_back(std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream()));
       stage.back()->forward.use(expert_ranks(rank));
+      if (rank == 0) stage.back()->silent.routed = &routed_;
     }
   }
 
@@ -205,7 +226,7 @@ class LocalModel {
   /// `answers`: only what is missing, which may be here after all.
   void serve(Shard& shard, bool answers) {
     Step& step = shard.step;
-    if (!answers) groups_[0]->run(sets_[0], step.pairs());
+    if (!answers) experts_read_ += groups_[0]->run(sets_[0], step.pairs());
     if (step.among_ranks && !answers) return;
     for (std::size_t left = sets_.size(); left > (answers ? 0 : 1); --left) {
       const std::size_t group = left - 1;
@@ -248,6 +269,8 @@ class LocalModel {
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;
   std::vector<std::uint64_t> digests_;
+  std::map<std::int32_t, std::vector<std::int32_t>> routed_;
+  std::uint64_t experts_read_ = 0;
   std::vector<float> travelling_;  // [rows, hidden]
 };
 
