@@ -12,7 +12,7 @@ namespace {
 
 constexpr TensorRank kSenderRank{0, 2};
 
-void do_all(const std::vector<std::function<void()>>& todo) {
+void do_now(const std::vector<std::function<void()>>& todo) {
   for (const auto& act : todo) act();
 }
 
@@ -52,7 +52,7 @@ std::optional<Status> ParcelSender::send(const Envelope& envelope) {
       ++sent_;
     }
   }
-  do_all(todo);
+  do_now(todo);
   return sent;
 }
 
@@ -99,7 +99,7 @@ void ParcelSender::heard(const ParcelGroup& news) {
         break;  // the receiver's
     }
   }
-  do_all(todo);
+  do_now(todo);
 }
 
 /// Either end may be the first.
@@ -144,7 +144,7 @@ nccl::Communicator::Events ParcelSender::events_of(std::uint32_t number) {
       std::lock_guard lock(self->mutex_);
       if (!self->closed_ && self->group_.number == number) act(*self, todo);
     }
-    do_all(todo);
+    do_now(todo);
   };
   return {
       .id =
