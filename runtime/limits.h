@@ -130,6 +130,18 @@ static_assert(kNcclPollMin <= kNcclPollMax);
 inline constexpr auto kNcclRetryMin = 1s;
 inline constexpr auto kNcclRetryMax = 60s;
 static_assert(kNcclRetryMin <= kNcclRetryMax);
+/// Messages that a node may have sent a peer by NCCL without having heard that they came; beyond
+/// that they go by the other fabric.
+inline constexpr std::size_t kParcelsUnheardMax = 64;
+/// The same of the bytes of their tensors, which the sender keeps.
+inline constexpr std::size_t kParcelBytesUnheardMax = 256u << 20;
+/// The receiver says that they came after so many,
+inline constexpr std::size_t kParcelsTell = 8;
+/// or after so many bytes.
+inline constexpr std::size_t kParcelBytesTell = 16u << 20;
+static_assert(kParcelsTell < kParcelsUnheardMax && kParcelBytesTell < kParcelBytesUnheardMax);
+/// The rest of such a message, as it goes within another.
+inline constexpr std::size_t kParcelHeaderBytesMax = kBulkHeaderBytesMax / 2;
 /// Pinned memory that is kept for the next exchange.
 inline constexpr std::size_t kNcclPinnedSpareBytes = 256u << 20;
 

@@ -191,7 +191,9 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(RankPart, RANK_PART)                   \
   KIND(RankReady, RANK_READY)                 \
   KIND(RankGo, RANK_GO)                       \
-  KIND(RankGroup, RANK_GROUP)
+  KIND(RankGroup, RANK_GROUP)                 \
+  KIND(Parcel, PARCEL)                        \
+  KIND(ParcelGroup, PARCEL_GROUP)
 
 
 // One pair each; they live in the file of their section.

@@ -18,6 +18,7 @@
 #include "runtime/step.h"
 #include "runtime/tensor_proof.h"
 #include "runtime/tensor_rank.h"
+#include "transport/parcel_messages.h"
 #include "transport/rank_messages.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
@@ -109,9 +110,9 @@ struct Welcome {
 
 struct DeviceReport {
   std::uint64_t memory_used = 0;
-  float utilization = 0;       ///< [0, 1] over the last interval
-  std::uint32_t probe_us = 0;  ///< time of a small fixed piece of work, the newest; 0: none yet
-  std::string failed = {};     ///< why it computes no more; empty: it does
+  float utilization = 0;           ///< [0, 1] over the last interval
+  std::uint32_t probe_us = 0;      ///< time of a small fixed piece of work, the newest; 0: none yet
+  std::string failed = {};         ///< why it computes no more; empty: it does
   std::uint64_t experts_read = 0;  ///< how often an expert's weights were read, since it began
   DeviceHealth health = {};
 };
@@ -157,7 +158,7 @@ struct Peer {
   NodeId id;
   Incarnation incarnation;
   std::string fabric_address;
-  FabricToken token{};  ///< for the connection between the receiver of this and that peer
+  FabricToken token{};     ///< for the connection between the receiver of this and that peer
   std::uint32_t nccl = 0;  ///< as in its Join
 };
 
@@ -475,7 +476,7 @@ using Message =
                  ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
                  DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
                  RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
-                 ForgetPrefixes, RankPart, RankReady, RankGo, RankGroup>;
+                 ForgetPrefixes, RankPart, RankReady, RankGo, RankGroup, Parcel, ParcelGroup>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.

@@ -30,8 +30,8 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
   options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";
   if (const nccl::Node* nccl = setup.around.nccl) {
     options.nccl = nccl->version();
-    options.fabric_description +=
-        "; tensor-parallel ranks by " + nccl->describe() + " (asked for), if all have it";
+    options.fabric_description += "; rows, outputs and tensor-parallel ranks by " +
+                                  nccl->describe() + " (asked for), if all have it";
   }
   return options;
 }

@@ -13,6 +13,7 @@
 #include "actors/worker/fabric_lane.h"
 #include "actors/worker/file_source.h"
 #include "actors/worker/model_factory.h"
+#include "actors/worker/nccl_lane.h"
 #include "actors/worker/worker.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
@@ -49,9 +50,10 @@ struct WorkerNode::Impl {
   std::optional<Exit> ended;  // guarded by mutex
 
   std::unique_ptr<HeadLink> link;
-  std::unique_ptr<FabricLane> lane;
+  std::unique_ptr<BulkLane> lane;
   std::vector<std::unique_ptr<CpuDevice>> devices;
-  std::unique_ptr<nccl::Node> nccl;  ///< of the devices' shards
+  std::unique_ptr<nccl::Node> nccl;  ///< of the devices' shards, and of `by_nccl`
+  NcclLane* by_nccl = nullptr;       ///< the lane, if it is one
   std::unique_ptr<ModelFactory> factory;
   std::unique_ptr<FileSource> source;
   std::unique_ptr<CafHost> host;  ///< of this node's actors
@@ -93,6 +95,11 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     auto opened = nccl::Node::open(std::move(with));
     if (!opened.ok()) return opened.error();
     nccl = std::move(*opened);
+    if (lane) {
+      auto over = std::make_unique<NcclLane>(std::move(lane), *nccl);
+      by_nccl = over.get();
+      lane = std::move(over);
+    }
   }
   link = std::move(head_link);
   factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
@@ -154,7 +161,8 @@ WorkerNode::Impl::~Impl() {
   }
   host.reset();  // ends the others, and waits until what they held on the devices is free
   source.reset();
-  nccl.reset();  // what its shards had of it is closed
+  if (by_nccl) by_nccl->end();
+  nccl.reset();  // what its shards and the lane had of it is closed
   lane.reset();
   link.reset();
 }

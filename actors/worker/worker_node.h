@@ -32,8 +32,8 @@ struct WorkerOptions {
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
   std::optional<transport::FabricOptions> fabric;
-  /// What tensor-parallel ranks exchange with by NCCL; none: by messages. Its `on_stuck` is the
-  /// node's: it ends.
+  /// What rows, outputs and tensor-parallel ranks go with by NCCL; none: by the fabric.
+  /// Its `on_stuck` is the node's: it ends.
   std::optional<nccl::NodeOptions> nccl = {};
   /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
   std::function<void(NodeId, Incarnation)> on_life = {};

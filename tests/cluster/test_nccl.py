@@ -1,5 +1,5 @@
-"""Tensor-parallel ranks that exchange by NCCL, played by its double (tests/transport/nccl/double.h), on
-CPUs: the same tokens, whatever goes wrong."""
+"""Tensor-parallel ranks that exchange by NCCL, and rows and outputs that go by it, played by its double
+(tests/transport/nccl/double.h), on CPUs: the same tokens, whatever goes wrong."""
 
 import concurrent.futures
 import os
@@ -103,3 +103,64 @@ def test_nccl_that_cannot_be_had_is_a_sentence(troupe, tmp_path):
     assert "NCCL moves the memory of GPUs, and device 0 of a worker is a cpu device" in refusal(None)
     assert "/nowhere/libnccl.so.2 cannot be loaded" in refusal("/nowhere/libnccl.so.2")
     assert "lacks ncclGetVersion; install NCCL" in refusal("libm.so.6")
+
+
+# --- Rows and outputs -----------------------------------------------------------------------------
+
+ROWS_FORMED = "go by NCCL from now on"
+ROWS_OTHERWISE = "go by the other fabric"
+
+
+@pytest.fixture
+def spread():
+    """Starts a cluster with a replica whose experts are on several workers."""
+    with Cluster() as cluster:
+
+        def start(mischief, workers, *words):
+            cluster.env |= {"TROUPE_TEST_NCCL": str(DOUBLE), "TROUPE_NCCL_DOUBLE": mischief}
+            cluster.up(DEMO, "--data-parallel-size", 1, "--fabric", "nccl", *words, workers=workers)
+            return cluster
+
+        yield start
+
+
+def wait_rows_formed(cluster, times):
+    def formed():
+        if times_said(cluster, ROWS_FORMED) >= times:
+            return True
+        cluster.complete(PROMPT, max_tokens=4)
+        return False
+
+    wait_until(formed, 20, "rows and outputs go by NCCL")
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_rows_and_outputs_by_nccl_are_the_same_tokens(spread, expected, workers):
+    cluster = spread("delay=200;seed=3", workers)
+    wait_rows_formed(cluster, 2 * (workers - 1))  # to each, and back
+    assert tokens_of(cluster) == expected
+    assert times_said(cluster, ROWS_OTHERWISE) == 0, cluster.logs()
+    for node in cluster.ready_nodes():
+        assert "rows, outputs and tensor-parallel ranks by NCCL 2.28.9 (asked for)" in node["fabric"]
+
+
+def test_rows_whose_communicator_breaks_change_no_token(spread, expected):
+    cluster = spread("break=200", 2)
+    wait_rows_formed(cluster, 2)
+    assert tokens_of(cluster) == expected
+    assert times_said(cluster, ROWS_OTHERWISE) > 0, cluster.logs()
+    wait_rows_formed(cluster, 3)
+    assert tokens_of(cluster) == expected
+    assert cluster.status()["requests"]["replayed"] == 0
+
+
+@pytest.mark.parametrize("mischief", ["quiet=1", "delay=100"])
+def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expected, mischief):
+    cluster = spread(mischief, 4)
+    wait_rows_formed(cluster, 6)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        tokens = [pool.submit(tokens_of, cluster) for _ in range(4)]
+        wait_until(lambda: cluster.status()["requests"]["running"] == 4, 10, "they run")
+        os.kill(cluster.ready_nodes()[-1]["pid"], signal.SIGKILL)
+        assert all(t.result(60) == expected for t in tokens)
+    assert cluster.status()["requests"]["failed"] == 0

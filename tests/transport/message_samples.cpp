@@ -179,6 +179,9 @@ std::vector<Message> work_samples() {
       RankGo{1, 2, 3, StepId{4}, 5, true, {64, 0}},
       RankGroup{1, 2, RankGroup::State::kForm, {std::byte{7}, std::byte{8}}},
       RankGroup{1, 2, RankGroup::State::kBroken, {}, kText},
+      Parcel{1, 2, 64, {std::byte{3}, std::byte{4}}},
+      ParcelGroup{1, ParcelGroup::State::kForm, 0, {std::byte{7}, std::byte{8}}},
+      ParcelGroup{2, ParcelGroup::State::kBroken, 9, {}, kText},
       StepResult{
           1,
           StepId{2},

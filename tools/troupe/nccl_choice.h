@@ -9,8 +9,9 @@
 
 namespace troupe::cli {
 
-/// What tensor-parallel ranks on these devices exchange with by NCCL; none unless it is asked for:
-/// `auto` leaves them to messages. kRefused: a device is no GPU, whose memory alone NCCL moves.
+/// What rows, outputs and tensor-parallel ranks of these devices go with by NCCL; none unless it is
+/// asked for: `auto` leaves them to messages. kRefused: a device is no GPU, whose memory alone NCCL
+/// moves.
 ///
 /// For tests, TROUPE_TEST_NCCL names a double of libnccl and the driver, which moves host memory
 /// (tests/README.md).

@@ -128,7 +128,8 @@ class Fabric {
   virtual FabricStats stats() const = 0;
 };
 
-/// kNccl: tensor-parallel ranks exchange by NCCL (transport/nccl); the rest goes as with kAuto.
+/// kNccl: tensor-parallel ranks, rows and outputs go by NCCL (transport/nccl,
+/// transport/parcels); the rest goes as with kAuto.
 enum class FabricKind : std::uint8_t { kAuto, kNet, kTcp, kShm, kVerbs, kEfa, kNccl };
 
 std::string_view to_string(FabricKind kind);            ///< "auto", "net", ...

@@ -7,6 +7,7 @@ $Cxx.namespace("troupe::wire");
 using Client = import "client.capnp";
 using Experts = import "experts.capnp";
 using Formation = import "formation.capnp";
+using Parcels = import "parcels.capnp";
 using Placement = import "placement.capnp";
 using Proofs = import "proofs.capnp";
 using Request = import "request.capnp";
@@ -91,5 +92,7 @@ struct Envelope {
     rankReady @61 :Step.RankReady;
     rankGo @62 :Step.RankGo;
     rankGroup @63 :Step.RankGroup;
+    parcel @64 :Parcels.Parcel;
+    parcelGroup @65 :Parcels.ParcelGroup;
   }
 }

@@ -407,7 +407,7 @@ int cuStreamDestroy_v2(Stream stream) {
 
 int cuMemHostAlloc(void** data, std::size_t bytes, unsigned) {
   if (const int code = mischief().on_call("cuMemHostAlloc")) return code;
-  *data = std::malloc(bytes);
+  *data = std::aligned_alloc(4096, bytes);  // whole pages are asked for
   return kCudaSuccess;
 }
 
