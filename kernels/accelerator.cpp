@@ -61,6 +61,7 @@ const std::byte* Accelerator::read(const void* from, std::size_t bytes) {
   bound_staging();
   std::byte* const staged = stage(bytes);
   copy_out(staged, from, bytes);
+  bytes_read_ += bytes;
   wait();
   return staged;
 }

@@ -80,6 +80,9 @@ class Accelerator {
   /// How often the host has waited.
   std::uint64_t waits() const { return waits_; }
 
+  /// What the host has read so far.
+  std::uint64_t bytes_read() const { return bytes_read_; }
+
  protected:
   explicit Accelerator(Scratch::Memory pinned) : staging_(std::move(pinned)) {}
   /// By now, and from now on. The first reason counts.
@@ -94,6 +97,7 @@ class Accelerator {
   Scratch staging_;  ///< host memory that copies reach
   std::size_t staged_bytes_ = 0;
   std::uint64_t waits_ = 0;
+  std::uint64_t bytes_read_ = 0;
   bool passed_ = false;  ///< what is staged has been waited for
   mutable std::mutex failed_mutex_;
   std::string failed_;  // guarded by failed_mutex_

@@ -71,6 +71,27 @@ Tensor run_gate(Stream& stream, Places& places) {
   return weights;
 }
 
+/// Drawn with penalties among the best, and with log-probabilities.
+Tensor run_sample(Stream& stream, Places& places) {
+  const Tensor logits = places.tensor(DType::kF32, kRows, 1, kDim);
+  constexpr std::int64_t kColumns = 4;
+  const Tensor results = places.tensor(DType::kF32, 1, 1, kRows * (3 + 2 * kColumns));
+  std::vector<SampleCall> calls(kRows);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    SampleCall& call = calls[static_cast<std::size_t>(r)];
+    call.row = r;
+    call.top = kColumns;
+    call.top_p = 0.9f;
+    call.frequency_penalty = 0.5f;
+    call.used = 2;
+    call.uniform = 0.7;
+  }
+  const UsedToken used[] = {{7, 1}, {300, 2}};
+  auto* const of = static_cast<SampleResult*>(results.data);
+  sample(stream, logits, calls, used, {of, reinterpret_cast<TokenLogprob*>(of + kRows), kColumns});
+  return results;
+}
+
 Tensor run_combine(Stream& stream, Places& places) {
   const Tensor outputs = places.tensor(DType::kBf16, 2 * kRows, 1, kDim);
   const Tensor y = places.tensor(DType::kF32, kRows, 1, kDim);
@@ -211,6 +232,7 @@ const std::vector<MenuOp>& op_menu() {
       {"expert_mlp", run_experts},
       {"moe_gate", run_gate},
       {"chosen_mlp", run_chosen},
+      {"sample", run_sample},
       {"combine", run_combine},
       {"combine_dense", run_combine_dense},
       {"rope", run_rope},

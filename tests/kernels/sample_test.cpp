@@ -19,7 +19,7 @@ struct SampleAnswer {
   std::vector<TokenLogprob> top;
 };
 
-/// The same written to be read: all candidates are sorted, and sums begin anew.
+/// Written to be read: all candidates are sorted, and each weight is computed where it is added.
 TokenId chosen_token(const SampleCall& c, std::vector<float> scores,
                      const std::vector<UsedToken>& used) {
   for (float& x : scores) x = std::isnan(x) ? -INFINITY : x;

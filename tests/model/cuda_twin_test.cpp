@@ -103,6 +103,32 @@ TEST_CASE("a device that has all experts computes a step without telling the hos
   }
 }
 
+TEST_CASE("of a row of logits the host reads what was asked, and no more") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  const auto checkpoint = must(Checkpoint::open(source_path("tests/golden/v3")));
+  auto requests = two_requests(checkpoint->spec().vocab);
+  requests.resize(1);
+  requests[0].new_tokens = 1;
+  Spread spread;
+  spread.numerics = Numerics::kBf16;
+  spread.backend = twin;
+  spread.device_memory = 256u << 20;
+  LocalModel model(checkpoint, spread);
+  const auto bytes_of = [&](bool prompt_logprobs, std::int32_t top) {
+    requests[0].prompt_logprobs = prompt_logprobs;
+    requests[0].sampling.top_logprobs = top;
+    const std::uint64_t before = model.device()->bytes_read();
+    generate(model, requests, 64);
+    return model.device()->bytes_read() - before;
+  };
+  const std::uint64_t rows = requests[0].prompt.size() - 1;  // of the prompt, and one that is drawn
+  const std::uint64_t one = bytes_of(false, 0);
+  CHECK(bytes_of(true, 0) - one == rows * sizeof(kernels::SampleResult));
+  CHECK(bytes_of(false, 5) - one == 5 * sizeof(TokenLogprob));
+  CHECK(bytes_of(true, 5) - bytes_of(true, 0) == (rows + 1) * 5 * sizeof(TokenLogprob));
+}
+
 /// Greedy tokens of short prompts.
 std::vector<Request> short_requests(std::int32_t vocab) {
   auto requests = two_requests(vocab);
