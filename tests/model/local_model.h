@@ -129,9 +129,6 @@ class LocalModel {
 
   Forward& first_shard() { return stages_.front().front()->forward; }
 
-  /// Null: none.
-  const kernels::Accelerator* device() const { return device_.get(); }
-
  private:
   struct Shard {
     Shard(const ModelSpec& whole, TensorRank rank, std::shared_ptr<const ShardWeights> weights,
