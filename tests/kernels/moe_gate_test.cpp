@@ -10,16 +10,16 @@
 namespace troupe::kernels {
 namespace {
 
-struct Choice {
+struct GateChoice {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;
 };
 
-Choice gate(Stream& stream, const GateConfig& c, const std::vector<float>& logits,
-            const float* bias = nullptr) {
+GateChoice gate(Stream& stream, const GateConfig& c, const std::vector<float>& logits,
+                const float* bias = nullptr) {
   const std::size_t rows = logits.size() / static_cast<std::size_t>(c.experts);
   const std::size_t count = rows * static_cast<std::size_t>(c.top_k);
-  Choice out{std::vector<std::int32_t>(count), std::vector<float>(count)};
+  GateChoice out{std::vector<std::int32_t>(count), std::vector<float>(count)};
   std::vector<float> x = logits;
   moe_gate(stream, c, matrix(x, static_cast<std::int64_t>(rows)), bias, out.ids.data(),
            out.weights.data());
@@ -97,7 +97,7 @@ TEST_CASE("the gate chooses what the published routers choose") {
     const auto bias = random_values(n, 2, 0.8f);
     for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
       INFO("experts=" << c.experts << " bias=" << (b != nullptr));
-      const Choice got = gate(stream, c, logits, b);
+      const GateChoice got = gate(stream, c, logits, b);
       for (std::size_t r = 0; r < 50; ++r) {
         const auto expected = exact(c, logits.data() + r * n, b);
         for (std::size_t i = 0; i < k; ++i) {
@@ -117,8 +117,8 @@ TEST_CASE("the gate has the bits of its twin, of any numbers and for every famil
       for (std::size_t i = 0; i < logits.size(); i += 7)
         logits[i] = i % 3 == 0 ? std::nanf("") : i % 3 == 1 ? INFINITY : -90.0f;
       const auto bias = random_values(static_cast<std::size_t>(c.experts), 2, 0.8f);
-      const Choice got = gate(stream, c, logits, bias.data());
-      Choice expected;
+      const GateChoice got = gate(stream, c, logits, bias.data());
+      GateChoice expected;
       for (std::size_t r = 0; r < 60; ++r) {
         const auto n = static_cast<std::size_t>(c.experts);
         std::vector<float> row(n);
@@ -136,7 +136,7 @@ TEST_CASE("of equal scores the lowest expert wins") {
   TestStream stream(Family{});
   for (GateConfig c : kConfigs) {
     const std::vector<float> equal(static_cast<std::size_t>(c.experts), 0.5f);
-    const Choice got = gate(stream, c, equal);
+    const GateChoice got = gate(stream, c, equal);
     for (int i = 0; i < c.top_k; ++i) CHECK(got.ids[static_cast<std::size_t>(i)] == i);
   }
 }
@@ -146,7 +146,7 @@ TEST_CASE("logits that are not numbers still choose distinct experts") {
   for (const GateConfig& c : kConfigs) {
     for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
       std::vector<float> logits(static_cast<std::size_t>(c.experts), bad);
-      const Choice got = gate(stream, c, logits);
+      const GateChoice got = gate(stream, c, logits);
       const std::set<std::int32_t> distinct(got.ids.begin(), got.ids.end());
       CHECK(distinct.size() == got.ids.size());
       CHECK(*distinct.begin() >= 0);
@@ -160,12 +160,12 @@ TEST_CASE("the gate treats every row by itself") {
   const auto logits = random_values(512 * 256, 3, 4);
   const auto bias = random_values(256, 4, 0.1f);
   TestStream one(Family{});
-  const Choice all = gate(one, c, logits, bias.data());
+  const GateChoice all = gate(one, c, logits, bias.data());
   for (int threads = 1; threads <= 4; ++threads) {
     TestStream stream({}, threads);
     for (std::size_t rows : kRowCounts) {
       const std::vector<float> some(logits.begin(), logits.begin() + static_cast<long>(rows * 256));
-      const Choice got = gate(stream, c, some, bias.data());
+      const GateChoice got = gate(stream, c, some, bias.data());
       CHECK(std::equal(got.ids.begin(), got.ids.end(), all.ids.begin()));
       CHECK(same_bits(got.weights.data(), all.weights.data(), got.weights.size()));
     }
