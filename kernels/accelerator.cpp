@@ -1,7 +1,9 @@
 #include "kernels/accelerator.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace troupe::kernels {
@@ -9,6 +11,8 @@ namespace {
 
 /// Large copies go in pieces of this size.
 constexpr std::size_t kPieceBytes = 8u << 20;
+/// What is told has so much room at first, and grows by as much.
+constexpr std::size_t kToldBytes = 1u << 20;
 static_assert(kPieceBytes < Accelerator::kStagingBytes);
 
 }  // namespace
@@ -35,14 +39,61 @@ std::byte* Accelerator::stage(std::size_t bytes) {
   return staging_.take<std::byte>(bytes);
 }
 
+void Accelerator::put(const Work& work) {
+  check();
+  joins(work);
+  queue_.add(work);
+  if (queue_.full()) flush();
+}
+
+void Accelerator::send(void* to, const std::byte* staged, std::size_t bytes) {
+  if (bytes > 0) put({.kind = Work::Kind::kCopyIn, .from = staged, .to = to, .bytes = bytes});
+}
+
+Accelerator::Told Accelerator::tell(std::size_t bytes) {
+  // What grows a little from step to step leaves the places of the others as they are.
+  const std::size_t step = std::max(kAlignment, std::bit_floor(bytes) / 4);
+  const std::size_t room = (bytes + step - 1) / step * step;
+  auto at =
+      std::ranges::find_if(telling_, [&](const Telling& t) { return t.bytes - t.used >= room; });
+  if (at == telling_.end()) {
+    const std::size_t size = std::max(room, kToldBytes);
+    telling_.push_back({pinned_(size), memory(size), size});
+    at = std::prev(telling_.end());
+  }
+  const Told told = {at->here.get() + at->used, at->there.get() + at->used};
+  at->used += room;
+  told_bytes_ += room;
+  return told;
+}
+
+void Accelerator::flush() {
+  check();
+  attach();
+  for (Telling& t : telling_) {
+    if (t.sent == t.used) continue;
+    const Work copy = {.kind = Work::Kind::kCopyIn,
+                       .from = t.here.get() + t.sent,
+                       .to = t.there.get() + t.sent,
+                       .bytes = t.used - t.sent};
+    t.sent = t.used;
+    joins(copy);
+    queue_.add_first(copy);
+  }
+  queue_.flush(*this);
+}
+
 void Accelerator::wait() {
-  wait_queue();
+  flush();
+  wait_given();
+  for (Telling& t : telling_) t.used = t.sent = 0;
+  told_bytes_ = 0;
   ++waits_;
   passed_ = true;
 }
 
 void Accelerator::bound_staging() {
-  if (staged_bytes_ > kStagingBytes) wait();
+  if ((passed_ ? 0 : staged_bytes_) + told_bytes_ > kStagingBytes) wait();
 }
 
 void Accelerator::write(void* to, const void* from, std::size_t bytes) {
@@ -51,7 +102,7 @@ void Accelerator::write(void* to, const void* from, std::size_t bytes) {
     const std::size_t piece = std::min(kPieceBytes, bytes - done);
     std::byte* const staged = stage(piece);
     std::memcpy(staged, static_cast<const std::byte*>(from) + done, piece);
-    copy_in(static_cast<std::byte*>(to) + done, staged, piece);
+    send(static_cast<std::byte*>(to) + done, staged, piece);
     done += piece;
   }
 }
@@ -60,7 +111,7 @@ const std::byte* Accelerator::read(const void* from, std::size_t bytes) {
   if (bytes == 0) return nullptr;
   bound_staging();
   std::byte* const staged = stage(bytes);
-  copy_out(staged, from, bytes);
+  put({.kind = Work::Kind::kCopyOut, .from = from, .to = staged, .bytes = bytes});
   bytes_read_ += bytes;
   wait();
   return staged;

@@ -7,7 +7,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "kernels/graph_queue.h"
 #include "kernels/scratch.h"
 
 namespace troupe::kernels {
@@ -32,19 +34,19 @@ struct InjectedFailure {
 };
 
 /// A device that computes for its host: memory of its own, and one queue of work that ops and
-/// copies join in order. Calls return when the work is in the queue; only wait(), and what says so,
-/// waits for it.
+/// copies join in order. Calls return when the work is in the queue, of which the device is given
+/// a batch at a time (graph_queue.h); only wait(), and what says so, waits for it.
 ///
 ///     host ── write ──► staging ──copy──► memory ◄──► ops
 ///          ◄─ read ──── staging ◄──copy── memory
 ///
 /// What has failed stays so: calls throw AcceleratorFailed from then on, at the latest wait().
 /// The queue is used by one thread at a time. Device memory is touched by ops and copies only.
-class Accelerator {
+class Accelerator : private GraphQueue::Device {
  public:
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
-  virtual ~Accelerator() = default;
+  ~Accelerator() override = default;
 
   static constexpr std::size_t kAlignment = 256;
   /// Host bytes that wait for copies, about; what is more waits first.
@@ -62,6 +64,10 @@ class Accelerator {
 
   // --- The queue ---
 
+  void launch(const Work& kernel) {
+    put(kernel);
+    bound_staging();
+  }
   /// The host bytes may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
   /// Waits for all that is queued, and these bytes.
@@ -69,33 +75,55 @@ class Accelerator {
   /// The same; what it gives stays until the next call of any of these.
   const std::byte* read(const void* from, std::size_t bytes);
 
-  /// Room for the host to fill before it is sent, and until wait() not to touch after that.
-  std::byte* stage(std::size_t bytes);
-  void send(void* to, const std::byte* staged, std::size_t bytes) { copy_in(to, staged, bytes); }
-  /// After work was queued: waits if much is staged. What was staged has been sent.
-  void bound_staging();
+  /// Room for the host to fill for what is launched next, and not to touch after that; the device
+  /// has it at `there`. All that is told goes with its batch, as one copy.
+  struct Told {
+    std::byte *here = nullptr, *there = nullptr;
+  };
+  Told tell(std::size_t bytes);
 
+  /// Gives the device what it has not been given yet.
+  void flush();
   /// For all that is queued, with no other queue.
   void wait();
   /// How often the host has waited.
   std::uint64_t waits() const { return waits_; }
 
+  const GraphQueue::Counts& counts() const { return queue_.counts(); }
   /// What the host has read so far.
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  protected:
-  explicit Accelerator(Scratch::Memory pinned) : staging_(std::move(pinned)) {}
+  explicit Accelerator(const Scratch::Memory& pinned) : pinned_(pinned), staging_(pinned) {}
   /// By now, and from now on. The first reason counts.
   [[noreturn]] void fail(const std::string& why);
   /// Throws if it has failed. Any thread.
   void check() const;
-  virtual void copy_in(void* to, const std::byte* staged, std::size_t bytes) = 0;
-  virtual void copy_out(std::byte* staged, const void* from, std::size_t bytes) = 0;
-  virtual void wait_queue() = 0;
+  /// The calling thread is about to give the device work.
+  virtual void attach() {}
+  /// It joins the queue now. Of what a copy moves, staging is not touched from here on.
+  virtual void joins(const Work& work) = 0;
+  /// Waits for all that the device has been given.
+  virtual void wait_given() = 0;
 
  private:
-  Scratch staging_;  ///< host memory that copies reach
-  std::size_t staged_bytes_ = 0;
+  /// Host memory and as much of the device's.
+  struct Telling {
+    std::shared_ptr<std::byte> here, there;
+    std::size_t bytes = 0, used = 0, sent = 0;
+  };
+  void put(const Work& work);
+  /// Room for the host to fill before it is sent, and until wait() not to touch after that.
+  std::byte* stage(std::size_t bytes);
+  /// After work was queued: waits if much is staged. What was staged has been sent.
+  void bound_staging();
+  void send(void* to, const std::byte* staged, std::size_t bytes);
+
+  const Scratch::Memory pinned_;  ///< gives host memory that copies reach
+  GraphQueue queue_;
+  Scratch staging_;
+  std::vector<Telling> telling_;
+  std::size_t staged_bytes_ = 0, told_bytes_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t bytes_read_ = 0;
   bool passed_ = false;  ///< what is staged has been waited for

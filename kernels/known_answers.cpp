@@ -62,8 +62,8 @@ struct Asker {
     return xxh3_64(stream.read(from, bytes), bytes, before);
   }
   std::uint64_t digest_of(const Tensor& dense) {
-    return digest_of(dense.data, static_cast<std::size_t>(dense.rows * dense.cols()) *
-                                     dtype_size(dense.dtype));
+    return digest_of(dense.data,
+                     static_cast<std::size_t>(dense.rows * dense.cols()) * dtype_size(dense.dtype));
   }
   Weight place(Weight w) const {
     if (stream.accelerator() == nullptr) return w;
@@ -104,8 +104,7 @@ struct Asker {
     const Tensor y = room(q.rows, q.groups * q.weight.n);
     Stream::Scope scope(stream);
     const Tensor rows = matrix(x, q.rows).split(q.groups);
-    linear(stream, w, prepare(stream, rows, w), y.split(q.groups),
-           q.bias ? there(bias) : nullptr);
+    linear(stream, w, prepare(stream, rows, w), y.split(q.groups), q.bias ? there(bias) : nullptr);
     return digest_of(y);
   }
 
@@ -123,8 +122,8 @@ struct Asker {
       mlp.gate = pack(q.weight);
       mlp.up = pack(q.weight);
       mlp.down = pack(down);
-      calls.push_back({&mlp, static_cast<std::int32_t>(rows.size()),
-                       static_cast<std::int32_t>(q.rows - e)});
+      calls.push_back(
+          {&mlp, static_cast<std::int32_t>(rows.size()), static_cast<std::int32_t>(q.rows - e)});
       for (std::int64_t r = e; r < q.rows; ++r)
         rows.push_back(x + static_cast<std::size_t>(r) * row_bytes);
     }
@@ -182,13 +181,20 @@ struct Asker {
 
   std::uint64_t operator()(const RowsQuestion& q) {
     switch (q.op) {
-      case RowOp::kRopeInterleaved: return ask_rope(q, RopePairs::kInterleaved);
-      case RowOp::kRopeHalves: return ask_rope(q, RopePairs::kHalves);
-      case RowOp::kEmbedding: return ask_embedding(q);
-      case RowOp::kCombine: return ask_combine(q);
-      case RowOp::kLogSoftmax: return ask_softmax(q);
-      case RowOp::kJoin: return ask_join(q);
-      default: break;
+      case RowOp::kRopeInterleaved:
+        return ask_rope(q, RopePairs::kInterleaved);
+      case RowOp::kRopeHalves:
+        return ask_rope(q, RopePairs::kHalves);
+      case RowOp::kEmbedding:
+        return ask_embedding(q);
+      case RowOp::kCombine:
+        return ask_combine(q);
+      case RowOp::kLogSoftmax:
+        return ask_softmax(q);
+      case RowOp::kJoin:
+        return ask_join(q);
+      default:
+        break;
     }
     std::vector<float> a = in.values(q.rows * q.cols), b = in.values(q.rows * q.cols);
     const Tensor x = matrix(a, q.rows), y = matrix(b, q.rows);
@@ -206,6 +212,19 @@ struct Asker {
       from_wire(stream, there, x);
     }
     return digest_of(x);
+  }
+
+  std::uint64_t operator()(const SampleQuestion& q) {
+    const SampleInputs inputs(q, in);
+    const std::size_t count = inputs.calls.size();
+    const auto top = static_cast<std::size_t>(q.call.top);
+    SampleResults results;
+    results.of = reinterpret_cast<SampleResult*>(room(count * sizeof(SampleResult)));
+    results.top = reinterpret_cast<TokenLogprob*>(room(count * top * sizeof(TokenLogprob)));
+    results.top_columns = q.call.top;
+    sample(stream, matrix(inputs.logits, q.rows), inputs.calls, inputs.used, results);
+    return digest_of(results.top, count * top * sizeof(TokenLogprob),
+                     digest_of(results.of, count * sizeof(SampleResult)));
   }
 
   std::uint64_t ask_join(const RowsQuestion& q) {

@@ -24,6 +24,22 @@ constexpr GateConfig gate(GateScoring scoring, GateMethod method, int experts, i
   return c;
 }
 
+constexpr SampleCall sampled(float temperature, std::int32_t top_k, float top_p, float min_p,
+                             bool penalties) {
+  SampleCall c;
+  c.top = 3;
+  c.temperature = temperature;
+  c.top_k = top_k;
+  c.top_p = top_p;
+  c.min_p = min_p;
+  if (penalties) {
+    c.repetition_penalty = 1.25f;
+    c.presence_penalty = 0.5f;
+    c.frequency_penalty = 0.25f;
+  }
+  return c;
+}
+
 /// Rows as in decoding, as in a prompt, and counts that no loop's width divides.
 const Question kQuestions[] = {
     LinearQuestion{bf16(64, 96), 1},
@@ -78,6 +94,9 @@ const Question kQuestions[] = {
     RowsQuestion{RowOp::kToWire, 3, 133},
     RowsQuestion{RowOp::kLogSoftmax, 1, 1003},
     RowsQuestion{RowOp::kJoin, 3, 300},
+    SampleQuestion{3, 517, sampled(0, 0, 1, 0, false)},
+    SampleQuestion{7, 1030, sampled(1, 0, 1, 0, true)},
+    SampleQuestion{7, 517, sampled(1.5f, 40, 0.9f, 0.01f, true)},
 };
 
 struct Words {
@@ -106,10 +125,14 @@ struct Words {
   }
   std::string operator()(const RowsQuestion& q) const {
     static constexpr const char* kNames[] = {
-        "rms_norm", "rope pairs",   "rope halves",  "embedding", "silu_mul", "clamped swiglu",
-        "combine",  "residual_add", "to_wire",      "join",      "log_softmax"};
+        "rms_norm", "rope pairs",   "rope halves", "embedding", "silu_mul",   "clamped swiglu",
+        "combine",  "residual_add", "to_wire",     "join",      "log_softmax"};
     return std::string(kNames[static_cast<std::size_t>(q.op)]) + " (" + rows(q.rows) + " of " +
            std::to_string(q.cols) + ")";
+  }
+  std::string operator()(const SampleQuestion& q) const {
+    return "sample (" + rows(q.rows) + " of " + std::to_string(q.vocab) +
+           (q.call.top_k > 0 ? ", the most likely" : "") + ")";
   }
 };
 
@@ -130,15 +153,36 @@ void put_scale(std::vector<std::byte>& to, DType dtype, std::uint32_t which) {
 
 }  // namespace
 
+SampleInputs::SampleInputs(const SampleQuestion& q, Integers& in)
+    : logits(in.values(q.rows * q.vocab)) {
+  for (float& x : logits) x *= 16;
+  const bool penalties = q.call.repetition_penalty != 1;
+  for (TokenId token = 0; penalties && token < q.vocab; token += 3)
+    used.push_back({token, token % 4});
+  for (std::int64_t row = 0; row < q.rows; ++row) {
+    SampleCall call = q.call;
+    call.row = row;
+    call.used = static_cast<std::int32_t>(used.size());
+    call.uniform = static_cast<double>(in.next() >> 11) * 0x1p-53;
+    calls.push_back(call);
+  }
+}
+
 StoredBytes::StoredBytes(const StoredQuestion& question, Integers& in) : q(question) {
   const std::int64_t count = q.n * q.k;
   for (std::int64_t i = 0; i < count; ++i) {
     const float value = in.value();
     const auto bits = std::bit_cast<std::uint32_t>(value);
     switch (q.codes) {
-      case Codes::kF32: put(codes, value); break;
-      case Codes::kBf16: put(codes, static_cast<std::uint16_t>(bits >> 16)); break;
-      case Codes::kF16: put(codes, static_cast<std::uint16_t>((bits >> 9) & 0xbbff)); break;
+      case Codes::kF32:
+        put(codes, value);
+        break;
+      case Codes::kBf16:
+        put(codes, static_cast<std::uint16_t>(bits >> 16));
+        break;
+      case Codes::kF16:
+        put(codes, static_cast<std::uint16_t>((bits >> 9) & 0xbbff));
+        break;
       case Codes::kFp8: {
         const auto code = static_cast<std::uint8_t>(bits >> 11);
         put(codes, static_cast<std::uint8_t>((code & 0x7f) == 0x7f ? code ^ 1 : code));

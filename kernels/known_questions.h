@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/moe_gate.h"
+#include "kernels/sample.h"
 #include "kernels/silu_mul.h"
 #include "kernels/weight.h"
 #include "runtime/split_mix.h"
@@ -26,8 +27,7 @@ class Integers {
   float value() {
     const std::uint64_t bits = next();
     const auto whole = static_cast<std::int32_t>(bits >> 40) - (1 << 23) + 1;
-    return static_cast<float>(whole) * (1.0f / (1 << 23)) /
-           static_cast<float>(1u << (bits & 3));
+    return static_cast<float>(whole) * (1.0f / (1 << 23)) / static_cast<float>(1u << (bits & 3));
   }
   std::vector<float> values(std::int64_t count) {
     std::vector<float> v(static_cast<std::size_t>(count));
@@ -98,14 +98,14 @@ enum class RowOp : std::uint8_t {
   kNorm,             ///< x, weight [cols]; epsilon 2^-20
   kRopeInterleaved,  ///< cos, sin [rows, cols / 2], x as two heads a row of cols; row r at r
   kRopeHalves,
-  kEmbedding,        ///< table [rows + 2, cols] of bf16; ids are 1, 2, ...
-  kSilu,             ///< gate, up
-  kClampedSwiglu,    ///< gate, up; the limit is 1/2
-  kCombine,          ///< y, then three outputs a row and their weights, of the wire type
-  kResidual,         ///< x, y
-  kToWire,           ///< x, to bf16 and back
-  kJoin,             ///< four parts, then a bias [cols]
-  kLogSoftmax,       ///< x; max, sum and log of the sum of each row
+  kEmbedding,      ///< table [rows + 2, cols] of bf16; ids are 1, 2, ...
+  kSilu,           ///< gate, up
+  kClampedSwiglu,  ///< gate, up; the limit is 1/2
+  kCombine,        ///< y, then three outputs a row and their weights, of the wire type
+  kResidual,       ///< x, y
+  kToWire,         ///< x, to bf16 and back
+  kJoin,           ///< four parts, then a bias [cols]
+  kLogSoftmax,     ///< x; max, sum and log of the sum of each row
 };
 
 /// An op on rows [rows, cols].
@@ -115,11 +115,28 @@ struct RowsQuestion {
 
   static constexpr float kEpsilon = 1.0f / (1 << 20);
   static constexpr std::int64_t kOutputs = 3;  ///< of kCombine, a row
-  static constexpr float kLimit = 0.5f;       ///< of kClampedSwiglu
+  static constexpr float kLimit = 0.5f;        ///< of kClampedSwiglu
 };
 
-using Question =
-    std::variant<LinearQuestion, MlpQuestion, AttentionQuestion, GateQuestion, RowsQuestion>;
+/// logits [rows, vocab], sixteen times as large as values are, then for each row which token is
+/// drawn. Of a call that has penalties every third token was used, its id modulo four times in the
+/// output.
+struct SampleQuestion {
+  std::int64_t rows = 0, vocab = 0;
+  SampleCall call;
+};
+
+/// Its inputs.
+struct SampleInputs {
+  SampleInputs(const SampleQuestion& question, Integers& in);
+
+  std::vector<float> logits;
+  std::vector<SampleCall> calls;
+  std::vector<UsedToken> used;
+};
+
+using Question = std::variant<LinearQuestion, MlpQuestion, AttentionQuestion, GateQuestion,
+                              RowsQuestion, SampleQuestion>;
 
 /// All of them; all numerics are asked the same.
 std::span<const Question> known_questions();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -69,9 +70,12 @@ struct DeviceRef {
   constexpr auto operator<=>(const DeviceRef&) const = default;
 };
 
-std::string to_string(NodeId node);             ///< "head", "node-1"
-std::string to_string(const DeviceRef& device); ///< "node-1/0"
-std::string to_string(const Address& address);  ///< "node-1#7/shard-0"
+/// An id of NCCL's, by which a communicator is formed.
+using CommunicatorId = std::array<std::byte, 128>;
+
+std::string to_string(NodeId node);              ///< "head", "node-1"
+std::string to_string(const DeviceRef& device);  ///< "node-1/0"
+std::string to_string(const Address& address);   ///< "node-1#7/shard-0"
 
 }  // namespace troupe
 

@@ -1,16 +1,8 @@
-#include <algorithm>
 #include <span>
 
 #include "transport/codec_parts.h"
 
 namespace troupe::transport {
-namespace {
-
-capnp::Data::Reader data_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
-}
-
-}  // namespace
 
 void put(Out&, wire::Parcel::Builder wire, const Parcel& message) {
   wire.setGroup(message.group);
@@ -42,10 +34,7 @@ ParcelGroup get(In& in, wire::ParcelGroup::Reader wire) {
   message.state =
       in.enumeration(wire.getState(), ParcelGroup::State::kBroken, "a communicator's state");
   message.came = wire.getCame();
-  const auto id = wire.getId();
-  in.require(id.size() == message.id.size(), "a communicator's id has a wrong length");
-  if (in.ok())
-    std::ranges::copy(std::as_bytes(std::span(id.begin(), id.size())), message.id.begin());
+  message.id = get_communicator_id(in, wire.getId());
   message.reason = in.sentence(wire.getReason());
   return message;
 }

@@ -1,5 +1,6 @@
 #include "transport/codec_parts.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -120,6 +121,17 @@ std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader 
   return in.list<std::uint64_t>(wire, [](std::uint64_t value) { return value; });
 }
 
+capnp::Data::Reader data_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+}
+
+CommunicatorId get_communicator_id(In& in, capnp::Data::Reader wire) {
+  CommunicatorId id{};
+  in.require(wire.size() == id.size(), "a communicator's id has a wrong length");
+  if (in.ok()) std::ranges::copy(std::as_bytes(std::span(wire.begin(), wire.size())), id.begin());
+  return id;
+}
+
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) wire.set(static_cast<unsigned>(i), values[i]);
 }
@@ -132,10 +144,9 @@ void put(Out&, wire::Address::Builder wire, const Address& address) {
 }
 
 Address get(In& in, wire::Address::Reader wire) {
-  return {
-      NodeId{wire.getNode()},
-      Incarnation{wire.getIncarnation()},
-      {in.enumeration(wire.getActor(), ActorKind::kRank, "an actor's kind"), wire.getIndex()}};
+  return {NodeId{wire.getNode()},
+          Incarnation{wire.getIncarnation()},
+          {in.enumeration(wire.getActor(), ActorKind::kRank, "an actor's kind"), wire.getIndex()}};
 }
 
 void put(Out&, wire::DeviceRef::Builder wire, const DeviceRef& device) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -105,6 +106,8 @@ void put_list(const std::vector<T>& values, WireList wire, Put put) {
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values);
 void put_words(capnp::List<std::uint64_t>::Builder wire, const std::vector<std::uint64_t>& values);
 std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader wire);
+capnp::Data::Reader data_of(std::span<const std::byte> bytes);
+CommunicatorId get_communicator_id(In& in, capnp::Data::Reader wire);
 
 // Shared parts (codec_parts.cpp).
 void put(Out& out, wire::Address::Builder wire, const Address& address);
@@ -194,7 +197,6 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(RankGroup, RANK_GROUP)                 \
   KIND(Parcel, PARCEL)                        \
   KIND(ParcelGroup, PARCEL_GROUP)
-
 
 // One pair each; they live in the file of their section.
 #define TROUPE_CODEC_PAIR(Kind, TAG)                                 \

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <span>
-
 #include "transport/codec_parts.h"
 
 namespace troupe::transport {
@@ -170,7 +167,7 @@ void put(Out& out, wire::RankGroup::Builder wire, const RankGroup& message) {
   wire.setReplica(message.replica);
   wire.setGroup(message.group);
   wire.setState(static_cast<wire::RankGroup::State>(message.state));
-  wire.setId({reinterpret_cast<const kj::byte*>(message.id.data()), message.id.size()});
+  wire.setId(data_of(message.id));
   wire.setReason(out.sentence(message.reason));
 }
 
@@ -179,10 +176,7 @@ RankGroup get(In& in, wire::RankGroup::Reader wire) {
   message.replica = wire.getReplica();
   message.group = wire.getGroup();
   message.state = in.enumeration(wire.getState(), RankGroup::State::kBroken, "a group's state");
-  const auto id = wire.getId();
-  in.require(id.size() == message.id.size(), "a communicator's id has a wrong length");
-  if (in.ok())
-    std::ranges::copy(std::as_bytes(std::span(id.begin(), id.size())), message.id.begin());
+  message.id = get_communicator_id(in, wire.getId());
   message.reason = in.sentence(wire.getReason());
   return message;
 }

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "runtime/ids.h"
 
 /// What two nodes say about tensors that go between them by NCCL, of transport/message.h
 /// (transport/parcels/parcel_sender.h).
@@ -29,7 +30,7 @@ struct ParcelGroup {
   std::uint32_t group = 0;
   State state = State::kForm;
   std::uint64_t came = 0;
-  std::array<std::byte, 128> id{};
+  CommunicatorId id{};
   std::string reason = {};
 };
 

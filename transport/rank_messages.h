@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,7 +50,7 @@ struct RankGroup {
   std::uint32_t replica = 0;
   std::uint32_t group = 0;
   State state = State::kForm;
-  std::array<std::byte, 128> id{};
+  CommunicatorId id{};
   std::string reason = {};
 };
 

@@ -58,7 +58,7 @@ struct LocalClusterOptions {
   int threads = 0;                                         ///< of its one device; 0: all processors
   CpuFamily cpu_family = supported_cpu_families().back();  ///< instructions; the bits are the same
   std::uint64_t device_memory = 0;                         ///< bytes; 0: this machine's
-  std::vector<DeviceOptions> devices = {};               ///< none: one, as said above
+  std::vector<DeviceOptions> devices = {};                 ///< none: one, as said above
 };
 
 /// A cluster: one of this process's own (the same actors as everywhere, on one device), or a

@@ -95,7 +95,7 @@ void compute(ComputeParts* parts, Stream& stream, const AttentionCall& call, Att
   for (std::int64_t i = 0; i < count; ++i)
     for (std::int32_t p = 0; p < units[i].pieces; ++p)
       *pieces++ = {i, (units[i].from / kPart + p) * kPart};
-  work.pieces = told.send();
+  work.pieces = told.device();
   work.partials = AttentionPartials::room(stream, work.piece_count, queries, call.out.dim);
   parts(stream, call, work);
   each_number(stream, count, queries * call.out.dim, JoinPieces{call, work});

@@ -24,30 +24,26 @@
 
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 
-/// An array that the host fills for a launch. It is sent before the next launch, and not touched
-/// after that; where the device has it is the stream's scratch.
+/// An array that the host fills before the next launch, and does not touch after that.
 template <class T>
 class Told {
  public:
-  Told(Stream& stream, std::int64_t count)
-      : stream_(stream),
-        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
-        there_(stream.scratch().take<T>(static_cast<std::size_t>(count))),
-        here_(stream.accelerator() == nullptr
-                  ? there_
-                  : reinterpret_cast<T*>(stream.accelerator()->stage(bytes_))) {}
-
-  T* host() const { return here_; }
-  const T* send() const {
-    if (here_ != there_)
-      stream_.accelerator()->send(there_, reinterpret_cast<const std::byte*>(here_), bytes_);
-    return there_;
+  Told(Stream& stream, std::int64_t count) {
+    const auto values = static_cast<std::size_t>(count);
+    if (stream.accelerator() == nullptr) {
+      here_ = there_ = stream.scratch().take<T>(values);
+    } else {
+      const Accelerator::Told told = stream.accelerator()->tell(values * sizeof(T));
+      here_ = reinterpret_cast<T*>(told.here);
+      there_ = reinterpret_cast<T*>(told.there);
+    }
   }
 
+  T* host() const { return here_; }
+  const T* device() const { return there_; }
+
  private:
-  Stream& stream_;
-  const std::size_t bytes_;
-  T *there_, *here_;
+  T *here_, *there_;
 };
 
 /// A copy of a small array for a launch.
@@ -55,7 +51,7 @@ template <class T>
 const T* staged(Stream& stream, const T* from, std::int64_t count) {
   const Told<T> told(stream, count);
   std::copy_n(from, count, told.host());
-  return told.send();
+  return told.device();
 }
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -31,9 +31,9 @@ struct FastProduct {
   Products p;
 
   DEVICE void operator()(Cta& cta) const {
-    if (!is_listed(p, cta.block_y())) return;
-    const ProductItem item = p.items[cta.block_y()];
-    const std::byte* panel = item.panels + cta.block_x() * p.layout.panel_bytes;
+    if (!is_listed(p, cta.block_x())) return;
+    const ProductItem item = item_of(p, cta.block_x());
+    const std::byte* panel = item.panels + cta.block_y() * p.layout.panel_bytes;
     const Shared<Quad> x = cta.shared<Quad>(0, kQuadsOfX);
     const Shared<float> sums = cta.shared<float>(kQuadsOfX * sizeof(Quad), kSums);
     const std::int64_t blocks = p.layout.slices * p.layout.blocks;
@@ -67,7 +67,7 @@ struct FastProduct {
         terms[0] = terms[1] = terms[2] = 0;
       }
     }
-    const std::int64_t at = cta.block_x() * WeightLayout::kOutputs + output;
+    const std::int64_t at = cta.block_y() * WeightLayout::kOutputs + output;
     if (row < item.rows && at < p.layout.n) put_output(p, item, row, at, tree.total());
   }
 
@@ -130,7 +130,7 @@ struct FastProduct {
 
 template <class CodesOf>
 void multiply_by(Stream& stream, const Products& p) {
-  const Grid grid = {p.layout.panels, p.count};
+  const Grid grid = {p.count, p.layout.panels};
   const auto sums = std::bit_ceil(static_cast<unsigned>(p.rows_max * p.terms));
   if (sums <= 1) return launch(stream, grid, FastProduct<CodesOf, 1>{p});
   if (sums <= 4) return launch(stream, grid, FastProduct<CodesOf, 4>{p});

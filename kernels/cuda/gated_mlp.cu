@@ -11,13 +11,7 @@ namespace {
 
 using Multiply = void(Stream&, const Products&);
 
-/// Where rows of the result go.
-struct MlpOutput {
-  std::byte* data = nullptr;
-  std::int64_t row_bytes = 0;
-  std::byte* const* rows = nullptr;  ///< in reach of the device; not null: instead of the two above
-  bool bf16 = false;
-};
+const float* bias_of(const Weight& vector) { return vector.empty() ? nullptr : vector_of(vector); }
 
 /// Some experts of one shape, each on its rows: gate and up of all of them, the activation
 /// function, down of all. Bytes: the three matrices of each expert, once for up to rows_at_once().
@@ -34,7 +28,8 @@ class MlpPass {
   }
   std::int64_t rows() const { return rows_; }
 
-  void run(GatedAct act, const RowsToPrepare& x, const MlpOutput& y) const {
+  /// `outputs`: where each row's goes, a list of the device's.
+  void run(GatedAct act, const RowsToPrepare& x, std::byte* const* outputs, bool bf16) const {
     const PreparedRows in = PreparedRows::room(stream_, first_.gate, up_, rows_);
     const PreparedRows middle = PreparedRows::room(stream_, first_.down, down_, rows_);
     std::byte* halves =
@@ -42,7 +37,7 @@ class MlpPass {
     prepare_rows(stream_, x, in);
     gate_and_up(in, halves);
     prepare_rows(stream_, RowsToPrepare::halves(act, halves, up_.n, rows_), middle);
-    down(middle, y);
+    down(middle, outputs, bf16);
   }
 
  private:
@@ -65,12 +60,8 @@ class MlpPass {
           p.rows_max = std::max(p.rows_max, item.rows);
           *items++ = item;
         }
-    p.items = told.send();
+    p.items = told.device();
     multiply_(stream_, p);
-  }
-
-  static const float* bias_of(const Weight& vector) {
-    return vector.empty() ? nullptr : vector_of(vector);
   }
 
   void gate_and_up(const PreparedRows& in, std::byte* halves) const {
@@ -86,19 +77,15 @@ class MlpPass {
     });
   }
 
-  void down(const PreparedRows& middle, const MlpOutput& y) const {
+  void down(const PreparedRows& middle, std::byte* const* outputs, bool bf16) const {
     Products p;
     p.layout = down_;
     p.terms = terms_of(first_.down, down_);
-    p.y_bytes = y.row_bytes;
-    p.y_bf16 = y.bf16;
+    p.y_bf16 = bf16;
     multiply(p, middle, 1, [&](const ExpertCall& c, std::int64_t row, int, ProductItem& item) {
       item.panels = WeightLayout::panel(c.expert->down, down_, 0, 0);
       item.bias = bias_of(c.expert->down_bias);
-      if (y.rows != nullptr)
-        item.y_rows = y.rows + row;
-      else
-        item.y = y.data + row * y.row_bytes;
+      item.y_rows = outputs + row;
     });
   }
 
@@ -115,13 +102,45 @@ void gated_mlp_by(Multiply* multiply, Stream& stream, const GatedMlp& mlp, Gated
   assert(x.rows == y.rows && x.dtype == DType::kF32 && y.dtype == DType::kF32);
   assert(x.heads == 1 && x.dim == mlp.gate.k() && y.heads == 1 && y.dim == mlp.down.n());
   Stream::Scope scope(stream);
-  const ExpertCall call = {&mlp, 0, static_cast<std::int32_t>(x.rows)};
+  const WeightLayout up = WeightLayout::of(mlp.up), down = WeightLayout::of(mlp.down);
+  const PreparedRows in = PreparedRows::room(stream, mlp.gate, up, x.rows);
+  const PreparedRows middle = PreparedRows::room(stream, mlp.down, down, x.rows);
+  const Tensor halves = stream.alloc(x.rows, 2 * up.n);
+  const auto by = [&](const Weight& w, const WeightLayout& layout, const PreparedRows& rows,
+                      const Tensor& to, EvenItems items) {
+    Products p;
+    p.layout = layout;
+    p.terms = terms_of(w, layout);
+    p.x_bytes = rows.row_bytes;
+    p.low_bytes = rows.low_bytes;
+    p.y_bytes = to.row_stride * 4;
+    items.x = rows.data;
+    items.y = static_cast<std::byte*>(to.data);
+    items.rows = static_cast<std::int32_t>(x.rows);
+    p.take(items, rows_at_once(stream.numerics(), p.terms));
+    multiply(stream, p);
+  };
+
   RowsToPrepare from;
   from.data = static_cast<const std::byte*>(x.data);
   from.row_bytes = x.row_stride * 4;
   from.count = x.rows;
-  MlpPass(multiply, stream, {&call, 1})
-      .run(act, from, {static_cast<std::byte*>(y.data), y.row_stride * 4});
+  prepare_rows(stream, from, in);
+  EvenItems both;
+  both.panels[0] = WeightLayout::panel(mlp.gate, up, 0, 0);
+  both.panels[1] = WeightLayout::panel(mlp.up, up, 0, 0);
+  both.bias[0] = bias_of(mlp.gate_bias);
+  both.bias[1] = bias_of(mlp.up_bias);
+  both.y_matrix_bytes = up.n * 4;
+  both.matrices = 2;
+  by(mlp.gate, up, in, halves, both);
+  prepare_rows(stream,
+               RowsToPrepare::halves(act, static_cast<const std::byte*>(halves.data), up.n, x.rows),
+               middle);
+  EvenItems last;
+  last.panels[0] = WeightLayout::panel(mlp.down, down, 0, 0);
+  last.bias[0] = bias_of(mlp.down_bias);
+  by(mlp.down, down, middle, y, last);
 }
 
 void expert_mlp_by(Multiply* multiply, Stream& stream, std::span<const ExpertCall> calls,
@@ -134,7 +153,7 @@ void expert_mlp_by(Multiply* multiply, Stream& stream, std::span<const ExpertCal
   from.rows = staged(stream, rows, pass.rows());
   from.bf16 = bf16;
   from.count = pass.rows();
-  pass.run(act, from, {nullptr, 0, staged(stream, outputs, pass.rows()), bf16});
+  pass.run(act, from, staged(stream, outputs, pass.rows()), bf16);
 }
 
 }  // namespace

@@ -6,14 +6,14 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/gpu_accelerator.h"
+#include "kernels/cuda/gpu_work.h"
 #include "runtime/log.h"
 
 namespace troupe::kernels {
 namespace cuda {
 
 Backend backend(bool plain, std::string_view name);  // table.cu
-cudaStream_t queue_of(const Stream& stream);         // for gpu.h
-void launched(const Stream& stream);
+void launch(Stream& stream, const Work& kernel);     // for gpu.h
 
 namespace {
 
@@ -37,19 +37,11 @@ void must(cudaError_t status, const char* what) {
   std::abort();
 }
 
-GpuAccelerator* gpu_of(const Stream& stream) {
-  return static_cast<GpuAccelerator*>(stream.accelerator());
-}
-
 }  // namespace
 
-cudaStream_t queue_of(const Stream& stream) {
-  return gpu_of(stream) != nullptr ? gpu_of(stream)->queue() : nullptr;
-}
-
-void launched(const Stream& stream) {
-  if (gpu_of(stream) != nullptr) return gpu_of(stream)->launched(cudaGetLastError());
-  must(cudaGetLastError(), "a kernel did not start");
+void launch(Stream& stream, const Work& kernel) {
+  if (stream.accelerator() != nullptr) return stream.accelerator()->launch(kernel);
+  must(submit(kernel, nullptr), "a kernel did not start");
   must(cudaDeviceSynchronize(), "a kernel failed");
 }
 

@@ -5,9 +5,10 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
-#include "kernels/cuda/grid.h"
 #include "kernels/stream.h"
+#include "kernels/work.h"
 
 /// What a thread of a kernel sees on a GPU; kernels/cuda/twin/cta.h is the host's twin of it.
 #define DEVICE __device__ __forceinline__
@@ -83,24 +84,26 @@ __global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>())
   }
 }
 
-/// Where a stream's kernels go: the queue of its accelerator, or the default one.
-cudaStream_t queue_of(const Stream& stream);
-/// After a launch: without an accelerator it waits, and ends the process if something failed, since
-/// what is computed after that means nothing.
-void launched(const Stream& stream);
+/// Into the queue of the stream's accelerator. Without one it waits, and ends the process if
+/// something failed, since what is computed after that means nothing.
+void launch(Stream& stream, const Work& kernel);
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && alignof(Kernel) <= 16);
   static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
   static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;
-  constexpr std::size_t kWide = is_wide<Kernel>() ? Kernel::kSharedBytes : 0;
-  if constexpr (kWide > 0)  // that it was refused, the launch says
-    (void)cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, kWide);
-  run<Kernel><<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
-                Kernel::kThreads, kWide, queue_of(stream)>>>(kernel);
-  launched(stream);
+  Work work;
+  work.from = &kernel;
+  work.bytes = sizeof kernel;
+  work.function = reinterpret_cast<const void*>(&run<Kernel>);
+  work.grid = grid;
+  work.threads = Kernel::kThreads;
+  work.shared_bytes = is_wide<Kernel>() ? Kernel::kSharedBytes : 0;
+  work.meets = Kernel::kMeets;
+  launch(stream, work);
 }
 
 }  // namespace troupe::kernels::cuda

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/address_pool.h"
+#include "kernels/cuda/gpu_work.h"
 #include "kernels/cuda/gpus.h"
 #include "kernels/cuda/late_release.h"
 #include "runtime/byte_size.h"
@@ -172,7 +173,7 @@ std::shared_ptr<std::byte> GpuAccelerator::memory(std::size_t bytes) {
 void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
   check();
   const std::lock_guard lock(upload_mutex_);
-  must(cudaSetDevice(index_), "it does not answer");
+  attach();
   for (std::size_t done = 0, i = 0; done < from.size(); ++i) {
     const Piece& piece = pieces_[i % pieces_.size()];
     const std::size_t bytes = std::min(kUploadPieceBytes, from.size() - done);
@@ -190,33 +191,26 @@ void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
 
 // --- The queue ----------------------------------------------------------------------------------
 
-cudaStream_t GpuAccelerator::queue() {
-  check();
-  must(cudaSetDevice(index_), "it does not answer");
-  return stream_;
-}
+void GpuAccelerator::attach() { must(cudaSetDevice(index_), "it does not answer"); }
 
-void GpuAccelerator::launched(cudaError_t status) {
-  must(status, "a kernel did not start");
+void GpuAccelerator::joins(const Work&) {
   pool_->late.note_queued();
   ++progress_;
-  bound_staging();
 }
 
-void GpuAccelerator::copy_in(void* to, const std::byte* staged, std::size_t bytes) {
-  if (bytes == 0) return;
-  must(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, queue()), "a copy failed");
-  pool_->late.note_queued();
+void GpuAccelerator::run(const Work& work) {
+  must(submit(work, stream_),
+       work.kind == Work::Kind::kKernel ? "a kernel did not start" : "a copy failed");
 }
 
-void GpuAccelerator::copy_out(std::byte* staged, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  must(cudaMemcpyAsync(staged, from, bytes, cudaMemcpyDeviceToHost, queue()), "a copy failed");
-  pool_->late.note_queued();
+std::unique_ptr<GraphQueue::Graph> GpuAccelerator::capture(std::span<const Work> batch) {
+  return std::make_unique<GpuGraph>(batch, stream_, this, [](void* device, cudaError_t status) {
+    static_cast<GpuAccelerator*>(device)->must(status, "a graph of kernels did not start");
+  });
 }
 
-void GpuAccelerator::wait_queue() {
-  must(cudaEventRecord(reached_, queue()), "it does not answer");
+void GpuAccelerator::wait_given() {
+  must(cudaEventRecord(reached_, stream_), "it does not answer");
   must(cudaEventSynchronize(reached_), "what it computed failed");
   pool_->late.note_all_ran();
   ++progress_;

@@ -24,15 +24,15 @@ class GpuAccelerator final : public Accelerator {
   void upload(std::byte* to, std::span<const std::byte> from) override;
   std::uint64_t progress() const override { return progress_; }
 
-  /// The stream for kernels, whose device is the calling thread's from now on.
-  cudaStream_t queue();
-  /// A kernel was put there; `status`: whether it was.
-  void launched(cudaError_t status);
+  /// Where work goes, once it is flushed.
+  cudaStream_t queue() const { return stream_; }
 
  protected:
-  void copy_in(void* to, const std::byte* staged, std::size_t bytes) override;
-  void copy_out(std::byte* staged, const void* from, std::size_t bytes) override;
-  void wait_queue() override;
+  void attach() override;
+  void joins(const Work& work) override;
+  void wait_given() override;
+  void run(const Work& work) override;
+  std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
 
  private:
   struct Pool;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -9,7 +8,7 @@
 
 namespace troupe::kernels {
 
-/// Gives memory back when the work that was queued before has run. Thread-safe.
+/// Gives memory back once no work is queued that might touch it. Thread-safe.
 class LateRelease {
  public:
   explicit LateRelease(std::function<void(std::byte*)> give_back)
@@ -17,42 +16,27 @@ class LateRelease {
 
   void release(std::byte* memory) {
     const std::lock_guard lock(mutex_);
-    if (ran_ == queued_)
-      give_back_(memory);
+    if (queued_)
+      waiting_.push_back(memory);
     else
-      waiting_.push_back({queued_, memory});
+      give_back_(memory);
   }
   void note_queued() {
     const std::lock_guard lock(mutex_);
-    ++queued_;
-  }
-  void note_ran(std::uint64_t count) {
-    const std::lock_guard lock(mutex_);
-    give_back_up_to(ran_ + count);
+    queued_ = true;
   }
   void note_all_ran() {
     const std::lock_guard lock(mutex_);
-    give_back_up_to(queued_);
+    queued_ = false;
+    for (std::byte* memory : waiting_) give_back_(memory);
+    waiting_.clear();
   }
 
  private:
-  struct Waiting {
-    std::uint64_t after = 0;
-    std::byte* memory = nullptr;
-  };
-  void give_back_up_to(std::uint64_t ran) {
-    ran_ = ran;
-    std::erase_if(waiting_, [&](const Waiting& w) {
-      if (w.after > ran) return false;
-      give_back_(w.memory);
-      return true;
-    });
-  }
-
   const std::function<void(std::byte*)> give_back_;
   std::mutex mutex_;
-  std::uint64_t queued_ = 0, ran_ = 0;  // guarded by mutex_, as `waiting_`
-  std::vector<Waiting> waiting_;
+  bool queued_ = false;              // guarded by mutex_
+  std::vector<std::byte*> waiting_;  // guarded by mutex_
 };
 
 }  // namespace troupe::kernels

@@ -19,29 +19,22 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
   assert(x.full_precision == weight.full_precision() && x.rows == y.rows);
   assert(y.dtype == DType::kF32 && y.heads == layout.groups && y.dim == layout.n);
   assert(bias == nullptr || layout.groups == 1);
-  Stream::Scope scope(stream);
   Products p;
   p.layout = layout;
   p.x_bytes = x.row_bytes;
   p.low_bytes = x.low_bytes;
   p.y_bytes = y.row_stride * 4;
   p.terms = terms_of(weight, layout);
-  const std::int64_t at_once = rows_at_once(stream.numerics(), p.terms);
-  p.count = layout.groups * ceil_div(x.rows, at_once);
-  const Told<ProductItem> told(stream, p.count);
-  ProductItem* items = told.host();
-  for (std::int64_t group = 0; group < layout.groups; ++group)
-    for (std::int64_t row = 0; row < x.rows; row += at_once) {
-      ProductItem item;
-      item.panels = WeightLayout::panel(weight, layout, group, 0);
-      item.x = x.data + group * x.group_bytes + row * x.row_bytes;
-      item.bias = bias;
-      item.y = static_cast<std::byte*>(y.data) + group * y.head_stride * 4 + row * p.y_bytes;
-      item.rows = static_cast<std::int32_t>(std::min(at_once, x.rows - row));
-      p.rows_max = std::max(p.rows_max, item.rows);
-      *items++ = item;
-    }
-  p.items = told.send();
+  EvenItems items;
+  items.panels[0] = WeightLayout::panel(weight, layout, 0, 0);
+  items.bias[0] = bias;
+  items.x = x.data;
+  items.y = static_cast<std::byte*>(y.data);
+  items.x_group_bytes = x.group_bytes;
+  items.y_group_bytes = y.head_stride * 4;
+  items.groups = static_cast<std::int32_t>(layout.groups);
+  items.rows = static_cast<std::int32_t>(x.rows);
+  p.take(items, rows_at_once(stream.numerics(), p.terms));
   multiply(stream, p);
 }
 

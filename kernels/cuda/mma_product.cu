@@ -44,9 +44,9 @@ struct MmaProduct {
   };
 
   DEVICE void operator()(Cta& cta) const {
-    if (!is_listed(p, cta.block_y())) return;
-    const ProductItem& item = p.items[cta.block_y()];
-    const std::byte* panel = item.panels + cta.block_x() * p.layout.panel_bytes;
+    if (!is_listed(p, cta.block_x())) return;
+    const ProductItem item = item_of(p, cta.block_x());
+    const std::byte* panel = item.panels + cta.block_y() * p.layout.panel_bytes;
     const Shared<Quad> sums4 = cta.shared<Quad>(0, kSums / 4);
     const Shared<float> sums = cta.shared<float>(0, kSums);
     const int blocks = static_cast<int>(p.layout.blocks);  // of a slice
@@ -76,7 +76,7 @@ struct MmaProduct {
       }
       cta.sync();
     }
-    const std::int64_t at = cta.block_x() * WeightLayout::kOutputs + cta.lane();
+    const std::int64_t at = cta.block_y() * WeightLayout::kOutputs + cta.lane();
     if (at >= p.layout.n) return;
 #pragma unroll
     for (int i = 0; i < kMine; ++i)
@@ -173,7 +173,7 @@ struct MmaProduct {
 
 template <class CodesOf>
 void mma_multiply_by(Stream& stream, const Products& p) {
-  launch(stream, {p.layout.panels, p.count}, MmaProduct<CodesOf>{p});
+  launch(stream, {p.count, p.layout.panels}, MmaProduct<CodesOf>{p});
 }
 
 }  // namespace

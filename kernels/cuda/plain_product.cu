@@ -65,11 +65,11 @@ struct PlainProduct {
   Products p;
 
   DEVICE void operator()(Cta& cta) const {
-    if (!is_listed(p, cta.block_y())) return;
-    const ProductItem& item = p.items[cta.block_y()];
-    const PlainWeights w = {p.layout, item.panels + cta.block_x() * p.layout.panel_bytes,
+    if (!is_listed(p, cta.block_x())) return;
+    const ProductItem item = item_of(p, cta.block_x());
+    const PlainWeights w = {p.layout, item.panels + cta.block_y() * p.layout.panel_bytes,
                             cta.thread()};
-    const std::int64_t output = cta.block_x() * WeightLayout::kOutputs + cta.thread();
+    const std::int64_t output = cta.block_y() * WeightLayout::kOutputs + cta.thread();
     if (output >= p.layout.n) return;
     for (int row = 0; row < item.rows; ++row) {
       SliceTree tree;
@@ -103,7 +103,7 @@ struct PlainProduct {
 }  // namespace
 
 void plain_products(Stream& stream, const Products& products) {
-  launch(stream, {products.layout.panels, products.count}, PlainProduct{products});
+  launch(stream, {products.count, products.layout.panels}, PlainProduct{products});
 }
 
 }  // namespace troupe::kernels::TROUPE_CUDA_SPACE

@@ -17,10 +17,21 @@ struct ProductItem {
   std::int32_t rows = 0;
 };
 
+/// Items that need no list: `rows` rows by one matrix, or each by two, in each group.
+struct EvenItems {
+  const std::byte* panels[2] = {};
+  const float* bias[2] = {};
+  const std::byte* x = nullptr;
+  std::byte* y = nullptr;
+  std::int64_t x_group_bytes = 0, y_group_bytes = 0, y_matrix_bytes = 0;
+  std::int32_t matrices = 1, groups = 1, rows = 0, at_once = 1;
+};
+
 /// Products with matrices of one layout, of which any number may be listed by the device.
 struct Products {
   WeightLayout layout;
-  const ProductItem* items = nullptr;  ///< the device's
+  const ProductItem* items = nullptr;  ///< the device's; null: those of `even`
+  EvenItems even;
   std::int64_t count = 0;
   const std::int32_t* listed = nullptr;     ///< the device's: how many of them are; null: all
   std::int32_t rows_max = 0;                ///< of an item
@@ -29,6 +40,14 @@ struct Products {
   bool y_bf16 = false;
   /// 1; with full precision the lower part of x is one more, that of w another.
   int terms = 1;
+
+  /// All of `items`, whose `at_once` is set here.
+  void take(EvenItems items, std::int64_t at_once) {
+    items.at_once = static_cast<std::int32_t>(at_once);
+    even = items;
+    rows_max = std::min(items.at_once, items.rows);
+    count = std::int64_t{items.groups} * items.matrices * ceil_div(items.rows, at_once);
+  }
 };
 
 inline constexpr int kProductRows = 8;      ///< that weights are read once for

@@ -364,7 +364,7 @@ void TROUPE_CUDA_SPACE::sample(Stream& stream, const Tensor& logits,
                       sorts ? scratch.take<TokenId>(2 * vocab) : nullptr};
   }
   launch(stream, {static_cast<std::int64_t>(calls.size())},
-         SampleRows{logits, jobs.send(), results});
+         SampleRows{logits, jobs.device(), results});
 }
 
 }  // namespace troupe::kernels

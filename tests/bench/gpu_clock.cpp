@@ -6,27 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <stdexcept>
 #include <vector>
 
 #include "kernels/cuda/gpu_accelerator.h"
-
-namespace {
-
-std::atomic<std::uint64_t> launched = 0;
-
-}  // namespace
-
-// The linker puts this between what nvcc made of <<<>>> and the runtime (CMakeLists.txt).
-extern "C" cudaError_t __real___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t,
-                                                 cudaStream_t);
-extern "C" cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
-                                                 void** arguments, std::size_t shared,
-                                                 cudaStream_t stream) {
-  ++launched;
-  return __real___cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
-}
 
 namespace troupe::timing {
 namespace {
@@ -104,12 +87,13 @@ std::uint64_t bench_memory_bytes(bool small) { return small ? 1u << 30 : 10ull <
 double device_seconds(kernels::Accelerator& device, const std::function<void()>& body) {
   static const Events events;
   const double time =
-      events.seconds(static_cast<kernels::cuda::GpuAccelerator&>(device).queue(), body);
+      events.seconds(static_cast<kernels::cuda::GpuAccelerator&>(device).queue(), [&] {
+        body();
+        device.flush();
+      });
   device.wait();  // what it staged may be used again
   return time;
 }
-
-std::uint64_t launches() { return launched; }
 
 Ceiling copy_ceiling(std::size_t bytes) {
   const Room from(bytes), to(bytes);

@@ -22,8 +22,6 @@ std::size_t bench_cache_bytes();
 /// Seconds that the device works on what `body` puts into its queue, from its first to its last
 /// moment.
 double device_seconds(kernels::Accelerator& device, const std::function<void()>& body);
-/// Kernels that were launched so far.
-std::uint64_t launches();
 
 /// A ceiling, or why there is none.
 struct Ceiling {

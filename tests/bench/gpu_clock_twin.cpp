@@ -1,7 +1,6 @@
 #include <cstring>
 
 #include "kernels/cuda/twin/backend.h"
-#include "kernels/cuda/twin/twin.h"
 #include "tests/bench/gpu_clock.h"
 #include "tests/bench/timing.h"
 
@@ -19,8 +18,6 @@ double device_seconds(kernels::Accelerator& device, const std::function<void()>&
   device.wait();
   return seconds() - start;
 }
-
-std::uint64_t launches() { return kernels::cuda_twin::launches(); }
 
 Ceiling copy_ceiling(std::size_t bytes) {
   const Buffer from(bytes);

@@ -61,8 +61,18 @@ V3Layer::V3Layer(kernels::Stream& stream, Drawn& drawn, const LayerSizes& sizes)
       correction_(drawn.rows(DType::kF32, 1, s_.experts_all)),
       weights_(drawn.rows(DType::kF32, s_.rows, s_.top_k)),
       ids_(reinterpret_cast<std::int32_t*>(
-          drawn.room(static_cast<std::size_t>(s_.rows * s_.top_k) * sizeof(std::int32_t)))) {
+          drawn.room(static_cast<std::size_t>(s_.rows * s_.top_k) * sizeof(std::int32_t)))),
+      pair_ids_(reinterpret_cast<std::int32_t*>(
+          drawn.room(static_cast<std::size_t>(pair_rows_.rows) * sizeof(std::int32_t)))),
+      experts_read_(reinterpret_cast<std::int32_t*>(drawn.room(sizeof(std::int32_t)))) {
   for (std::int64_t e = 0; e < s_.experts_here; ++e) experts_.push_back(mlp_of(drawn, s_));
+  std::vector<const kernels::GatedMlp*> all;
+  for (const kernels::GatedMlp& expert : experts_) all.push_back(&expert);
+  table_ = kernels::expert_table(stream, all);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t pair = 0; pair < pair_rows_.rows; ++pair)
+    ids.push_back(static_cast<std::int32_t>(pair / s_.rows));
+  stream.write(pair_ids_, ids.data(), ids.size() * sizeof(std::int32_t));
 }
 
 void V3Layer::run() {
@@ -128,27 +138,19 @@ void V3Layer::experts(const Tensor& x, const Tensor& h) {
   const Tensor wire = stream_.alloc(s_.rows, s_.hidden, DType::kBf16);
   kernels::to_wire(stream_, x, wire);
 
-  std::vector<kernels::ExpertCall> calls;
-  std::vector<const std::byte*> rows;
-  std::vector<std::byte*> outputs;
-  const auto row_bytes = static_cast<std::size_t>(s_.hidden * 2);
-  for (const kernels::GatedMlp& expert : experts_) {
-    calls.push_back(
-        {&expert, static_cast<std::int32_t>(rows.size()), static_cast<std::int32_t>(s_.rows)});
-    for (std::int64_t r = 0; r < s_.rows; ++r) {
-      const std::size_t at = rows.size() * row_bytes;
-      rows.push_back(static_cast<const std::byte*>(pair_rows_.data) + at);
-      outputs.push_back(static_cast<std::byte*>(pair_outputs_.data) + at);
-    }
-  }
-  kernels::expert_mlp(stream_, calls, {}, rows.data(), outputs.data());
+  kernels::ChosenRows chosen;
+  chosen.rows = static_cast<const std::byte*>(pair_rows_.data);
+  chosen.ids = pair_ids_;
+  chosen.outputs = static_cast<std::byte*>(pair_outputs_.data);
+  chosen.experts_read = experts_read_;
+  chosen.count = static_cast<std::int32_t>(pair_rows_.rows);
+  kernels::chosen_mlp(stream_, table_, {}, 1, {&chosen, 1});
   const Tensor of_shared = stream_.alloc(s_.rows, s_.hidden);
   kernels::gated_mlp(stream_, shared_, {}, x, of_shared);
   kernels::residual_add(stream_, of_shared, h);
-  std::vector<kernels::WeightedOutput> weighted;
-  for (std::int64_t i = 0; i < s_.rows * s_.top_k; ++i)
-    weighted.push_back({outputs[static_cast<std::size_t>(i) % outputs.size()], 0.125f});
-  kernels::combine(stream_, weighted, static_cast<std::size_t>(s_.top_k), h);
+  const Tensor outputs =
+      stream_.device_tensor(pair_outputs_.data, pair_outputs_.dtype, s_.rows * s_.top_k, s_.hidden);
+  kernels::combine_dense(stream_, outputs, static_cast<const float*>(weights_.data), h);
 }
 
 double V3Layer::bytes() const {

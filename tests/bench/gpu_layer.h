@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/gated_mlp.h"
+#include "kernels/chosen_mlp.h"
 #include "kernels/moe_gate.h"
 #include "tests/bench/gpu_inputs.h"
 
@@ -43,7 +43,8 @@ class V3Layer {
   std::vector<kernels::GatedMlp> experts_;
   Cached cache_;
   kernels::Tensor x_, cos_, sin_, pair_rows_, pair_outputs_, correction_, weights_;
-  std::int32_t* ids_;
+  std::int32_t *ids_, *pair_ids_, *experts_read_;
+  kernels::ExpertTable table_;
 };
 
 }  // namespace troupe::timing

@@ -25,16 +25,28 @@ def expected(troupe):
 
 
 @pytest.fixture
-def ranks():
-    """Starts a cluster with two ranks, each on a worker; `mischief` is what the double does."""
+def start():
+    """Starts a cluster; `mischief` is what the double does."""
     with Cluster() as cluster:
 
-        def start(mischief="", *words):
+        def start(mischief, *words, **keywords):
             cluster.env |= {"TROUPE_TEST_NCCL": str(DOUBLE), "TROUPE_NCCL_DOUBLE": mischief}
-            cluster.up(DEMO, "--tensor-parallel-size", 2, "--fabric", "nccl", *words)
+            cluster.up(DEMO, "--fabric", "nccl", *words, **keywords)
             return cluster
 
         yield start
+
+
+@pytest.fixture
+def ranks(start):
+    """Two ranks, each on a worker."""
+    return lambda mischief: start(mischief, "--tensor-parallel-size", 2)
+
+
+@pytest.fixture
+def spread(start):
+    """A replica whose experts are on several workers."""
+    return lambda mischief, workers: start(mischief, "--data-parallel-size", 1, workers=workers)
 
 
 def tokens_of(cluster):
@@ -48,16 +60,16 @@ def times_said(cluster, text):
     return cluster.processes[0].log().count(text)
 
 
-def wait_formed(cluster, times=1):
+def wait_formed(cluster, times=1, text=FORMED):
     """Forming begins with the first step, and is tried again after a while."""
 
     def formed():
-        if times_said(cluster, FORMED) >= times:
+        if times_said(cluster, text) >= times:
             return True
         cluster.complete(PROMPT, max_tokens=4)
         return False
 
-    wait_until(formed, 20, "the ranks exchange by NCCL")
+    wait_until(formed, 20, f"{times} times '{text}'")
 
 
 def test_the_same_tokens_by_nccl(ranks, expected):
@@ -111,33 +123,10 @@ ROWS_FORMED = "go by NCCL from now on"
 ROWS_OTHERWISE = "go by the other fabric"
 
 
-@pytest.fixture
-def spread():
-    """Starts a cluster with a replica whose experts are on several workers."""
-    with Cluster() as cluster:
-
-        def start(mischief, workers, *words):
-            cluster.env |= {"TROUPE_TEST_NCCL": str(DOUBLE), "TROUPE_NCCL_DOUBLE": mischief}
-            cluster.up(DEMO, "--data-parallel-size", 1, "--fabric", "nccl", *words, workers=workers)
-            return cluster
-
-        yield start
-
-
-def wait_rows_formed(cluster, times):
-    def formed():
-        if times_said(cluster, ROWS_FORMED) >= times:
-            return True
-        cluster.complete(PROMPT, max_tokens=4)
-        return False
-
-    wait_until(formed, 20, "rows and outputs go by NCCL")
-
-
 @pytest.mark.parametrize("workers", [2, 4])
 def test_rows_and_outputs_by_nccl_are_the_same_tokens(spread, expected, workers):
     cluster = spread("delay=200;seed=3", workers)
-    wait_rows_formed(cluster, 2 * (workers - 1))  # to each, and back
+    wait_formed(cluster, 2 * (workers - 1), ROWS_FORMED)  # to each, and back
     assert tokens_of(cluster) == expected
     assert times_said(cluster, ROWS_OTHERWISE) == 0, cluster.logs()
     for node in cluster.ready_nodes():
@@ -146,10 +135,10 @@ def test_rows_and_outputs_by_nccl_are_the_same_tokens(spread, expected, workers)
 
 def test_rows_whose_communicator_breaks_change_no_token(spread, expected):
     cluster = spread("break=200", 2)
-    wait_rows_formed(cluster, 2)
+    wait_formed(cluster, 2, ROWS_FORMED)
     assert tokens_of(cluster) == expected
     assert times_said(cluster, ROWS_OTHERWISE) > 0, cluster.logs()
-    wait_rows_formed(cluster, 3)
+    wait_formed(cluster, 3, ROWS_FORMED)
     assert tokens_of(cluster) == expected
     assert cluster.status()["requests"]["replayed"] == 0
 
@@ -157,7 +146,7 @@ def test_rows_whose_communicator_breaks_change_no_token(spread, expected):
 @pytest.mark.parametrize("mischief", ["quiet=1", "delay=100"])
 def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expected, mischief):
     cluster = spread(mischief, 4)
-    wait_rows_formed(cluster, 6)
+    wait_formed(cluster, 6, ROWS_FORMED)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         tokens = [pool.submit(tokens_of, cluster) for _ in range(4)]
         wait_until(lambda: cluster.status()["requests"]["running"] == 4, 10, "they run")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from recovery import SMALL
-from running import DEMO, TROUPE, float32_bits, generate, run, wait_until
+from running import DEMO, TROUPE, Cluster, float32_bits, generate, run, wait_until
 
 TOKENS = 24
 
@@ -152,3 +152,34 @@ def test_tensor_cores_answer_alike_however_they_are_placed_and_no_processor_join
     processor = cluster.worker()
     assert processor.exit_code(20) == 1
     assert "cuda_mma" in processor.log()
+
+
+SAMPLINGS = [
+    {"temperature": 0, "repetition_penalty": 1.3, "logprobs": 5},
+    {"temperature": 1.5, "top_k": 40, "top_p": 0.9},
+    {"temperature": 2, "min_p": 0.02, "presence_penalty": 0.7, "frequency_penalty": 0.4, "logprobs": 2},
+    {"temperature": 3, "top_p": 0.99, "repetition_penalty": 0.8, "frequency_penalty": -0.5},
+    {"temperature": 1, "logprobs": 3, "echo": True},
+]  # fmt: skip
+
+
+def test_whatever_is_asked_of_sampling_a_twin_answers_as_a_processor_does():
+    def all_answers(*device):
+        with Cluster() as cluster:
+            cluster.head(DEMO, "--numerics", "bf16")
+            cluster.wait_answers()
+            cluster.worker(*device)
+            cluster.wait_ready(60)
+
+            def choice(number):
+                asked = {"max_tokens": TOKENS, "ignore_eos": True, "return_token_ids": True, "seed": number}
+                return cluster.complete([0, 105, 103, 99], **asked, **SAMPLINGS[number])["choices"][0]
+
+            with concurrent.futures.ThreadPoolExecutor(len(SAMPLINGS)) as pool:
+                return list(pool.map(choice, range(len(SAMPLINGS))))
+
+    by_processor, by_twin = all_answers(), all_answers("--device", "cuda-twin", "--device-memory", "1GiB")
+    assert by_twin == by_processor
+    assert len({tuple(choice["token_ids"][-TOKENS:]) for choice in by_twin}) == len(SAMPLINGS)
+    assert all((choice["logprobs"] is not None) == ("logprobs" in asked)
+               for choice, asked in zip(by_twin, SAMPLINGS))  # fmt: skip

@@ -151,6 +151,19 @@ TEST_CASE("groups are products side by side, of parts of heads, also of a transp
     }
 }
 
+TEST_CASE("rows may be more than a GPU counts CTAs by in any but its first dimension") {
+  constexpr std::int64_t kN = 3, kK = 8, kSome = 64, kRows = 8 * 65536 + 5;
+  for (const Family& f : families()) {
+    INFO(to_string(f));
+    const Weight w = pack(f.numerics, filled({Codes::kBf16, kN, kK}, 3), {});
+    const auto x = Random(4).values(kRows * kK);
+    TestStream stream(f, 2);
+    const auto all = product(stream, w, x, kRows);
+    const std::vector<float> last(all.end() - kSome * kN, all.end());
+    CHECK(differences(product(stream, w, {x.end() - kSome * kK, x.end()}, kSome), last) == 0);
+  }
+}
+
 TEST_CASE("a bias is added last, and activations may come as bf16") {
   constexpr std::int64_t kN = 50, kK = 70, kRows = 4;
   for (const Family& f : families()) {

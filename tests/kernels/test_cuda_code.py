@@ -35,7 +35,7 @@ BUDGETS = {
     r"Norm": (40, 512),
     r"Nothing": (40, 0),
     r"PlainPart": (96, 2056),
-    r"PlainProduct": (96, 0),
+    r"PlainProduct": (112, 0),
     r"SampleRows": (96, 24720),
     r"SortChosen": (80, 64),
 }

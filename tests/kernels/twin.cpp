@@ -7,6 +7,7 @@
 #include "tests/kernels/twin_attention.h"
 #include "tests/kernels/twin_products.h"
 #include "tests/kernels/twin_rows.h"
+#include "tests/kernels/twin_sample.h"
 
 namespace troupe::kernels {
 namespace {
@@ -182,6 +183,19 @@ struct Answerer {
       append(normed, twin::norm(numerics, slice(a, r * q.cols, q.cols), slice(b, 0, q.cols),
                                 RowsQuestion::kEpsilon));
     return digest(normed);
+  }
+
+  std::uint64_t operator()(const SampleQuestion& q) {
+    const SampleInputs inputs(q, in);
+    std::vector<SampleResult> results;
+    std::vector<TokenLogprob> top;
+    for (const SampleCall& call : inputs.calls) {
+      const SampleAnswer a = exact_sample(
+          call, slice(inputs.logits, call.row * q.vocab, q.vocab), inputs.used);
+      results.push_back(a.result);
+      top.insert(top.end(), a.top.begin(), a.top.end());
+    }
+    return digest(top, digest(results));
   }
 
   std::uint64_t rope(const RowsQuestion& q, RopePairs pairs) {

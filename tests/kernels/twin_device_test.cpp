@@ -124,10 +124,10 @@ TEST_CASE("a host that touches the device's memory is told so, and a copy that i
              host));
   CHECK(said(end_of([] {
                Bench bench;
-               std::byte* const staged = bench.device->stage(64);
-               std::memset(staged, 1, 64);
-               bench.device->send(bench.a.get(), staged, 64);
-               staged[3] = std::byte{2};
+               std::byte* const told = bench.device->tell(64).here;
+               std::memset(told, 1, 64);
+               bench.device->flush();
+               told[3] = std::byte{2};
                bench.device->wait();
              }),
              "the host changed what a copy to the device had still to read"));

@@ -100,6 +100,17 @@ TEST_CASE("a device that has all experts computes a step without telling the hos
     const std::uint64_t before = by_twin.device()->waits();
     by_twin.step(plan);
     CHECK(by_twin.device()->waits() - before == 5);
+    // And more of them: a graph between two waits, in which little differs from the step before.
+    for (int position = 0; position < 8; ++position) {
+      const kernels::GraphQueue::Counts counts = by_twin.device()->counts();
+      sequence.first_position = position;
+      by_twin.step(plan);
+      const kernels::GraphQueue::Counts& now = by_twin.device()->counts();
+      CHECK(now.kernels - counts.kernels > 50);
+      CHECK(now.launches - counts.launches <= 5);
+      CHECK(now.captures == counts.captures);
+      CHECK(now.changes - counts.changes <= 8);
+    }
   }
 }
 

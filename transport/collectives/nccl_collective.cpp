@@ -23,10 +23,6 @@ void bound(Map& map) {
   if (map.size() > limits::kStepsInFlightMax) map.erase(map.begin());
 }
 
-void do_all(std::vector<std::function<void()>>& todo) {
-  for (const auto& act : todo) act();
-}
-
 }  // namespace
 
 NcclCollective::NcclCollective(Options options, Send send)
@@ -83,7 +79,7 @@ void NcclCollective::start(PartsExchange exchange, Done done) {
     else
       say(0, std::move(own), todo);
   }
-  do_all(todo);
+  nccl::carry_out(todo);
 }
 
 /// What it has told the others that it would send stays, in case that its turn comes.
@@ -127,7 +123,7 @@ void NcclCollective::lost(const std::string& why) {
     if (closed_ || group_.number == 0) return;
     drop_group(group_.number, unavailable(why), true, todo);
   }
-  do_all(todo);
+  nccl::carry_out(todo);
 }
 
 void NcclCollective::arrived(std::uint32_t from, const Message& message) {
@@ -145,7 +141,7 @@ void NcclCollective::arrived(std::uint32_t from, const Message& message) {
       if (news->replica == options_.replica) heard(from, *news, todo);
     }
   }
-  do_all(todo);
+  nccl::carry_out(todo);
 }
 
 // --- Turns --------------------------------------------------------------------------------------
@@ -291,14 +287,10 @@ bool NcclCollective::put(const RankGo& turn, Pending& pending) {
 nccl::Communicator::Events NcclCollective::events_of(std::uint32_t number) {
   using Act = std::function<void(NcclCollective&, Todo&)>;
   const auto act = [weak = weak_from_this(), number](const Act& act) {
-    const auto self = weak.lock();
-    if (!self) return;
-    Todo todo;
-    {
-      std::lock_guard lock(self->mutex_);
-      if (!self->closed_ && self->group_.number == number) act(*self, todo);
-    }
-    do_all(todo);
+    const auto current = [number](const auto& self) {
+      return !self.closed_ && self.group_.number == number;
+    };
+    nccl::act_if(weak, &NcclCollective::mutex_, current, act);
   };
   const auto news = [replica = options_.replica, number](RankGroup::State state) {
     return RankGroup{replica, number, state};

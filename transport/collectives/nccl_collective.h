@@ -17,6 +17,7 @@
 #include "transport/collectives/lane_collective.h"
 #include "transport/message.h"
 #include "transport/nccl/node.h"
+#include "transport/nccl/todo.h"
 
 namespace troupe {
 
@@ -68,7 +69,7 @@ class NcclCollective final : public Collective,
 
  private:
   /// What is done once the lock is free.
-  using Todo = std::vector<std::function<void()>>;
+  using Todo = nccl::Todo;
 
   /// An exchange that this rank has come to, and that has not had its turn.
   struct Pending {
@@ -116,7 +117,7 @@ class NcclCollective final : public Collective,
   std::map<StepId, Pending> pending_;    // at most limits::kStepsInFlightMax
   std::map<StepId, Arrivals> arrivals_;  // the same
   std::map<StepId, Done> carried_out_;   // under way; the same
-  FlatSet<StepId> ended_;               // the newest
+  FlatSet<StepId> ended_;                // the newest
   Group group_;
   std::uint32_t newest_group_ = 0;  // that was formed here, or is broken
   TimePoint form_after_{};

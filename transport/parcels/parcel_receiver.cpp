@@ -11,10 +11,6 @@ namespace {
 
 constexpr TensorRank kReceiverRank{1, 2};
 
-void carry_out(const std::vector<std::function<void()>>& todo) {
-  for (const auto& act : todo) act();
-}
-
 /// Counts its bytes as held until it goes.
 class Held {
  public:
@@ -62,7 +58,7 @@ void ParcelReceiver::heard(const ParcelGroup& news) {
       drop(unavailable("the sender ends it: " + news.reason), todo);
     }
   }
-  carry_out(todo);
+  nccl::carry_out(todo);
 }
 
 void ParcelReceiver::form(std::uint32_t number, const nccl::UniqueId& id, Todo& todo) {
@@ -77,14 +73,10 @@ void ParcelReceiver::form(std::uint32_t number, const nccl::UniqueId& id, Todo& 
 
 nccl::Communicator::Events ParcelReceiver::events_of(std::uint32_t number) {
   const auto act = [weak = weak_from_this(), number](const auto& act) {
-    const auto self = weak.lock();
-    if (!self) return;
-    Todo todo;
-    {
-      std::lock_guard lock(self->mutex_);
-      if (!self->closed_ && self->group_.number == number) act(*self, todo);
-    }
-    carry_out(todo);
+    const auto current = [number](const auto& self) {
+      return !self.closed_ && self.group_.number == number;
+    };
+    nccl::act_if(weak, &ParcelReceiver::mutex_, current, act);
   };
   return {
       .id = nullptr,  // the sender's
@@ -137,7 +129,7 @@ void ParcelReceiver::arrived(const Parcel& parcel) {
       (void)group_.communicator->exchange(exchange);
     }
   }
-  carry_out(todo);
+  nccl::carry_out(todo);
 }
 
 void ParcelReceiver::came(std::uint32_t group, Payload tensor) {
@@ -157,7 +149,7 @@ void ParcelReceiver::came(std::uint32_t group, Payload tensor) {
       say({group, ParcelGroup::State::kCame, group_.came}, todo);
     }
   }
-  carry_out(todo);
+  nccl::carry_out(todo);
   auto envelope = transport::decode(header, std::move(tensor));
   if (!envelope.ok()) return ways_.fail(envelope.error());
   ways_.deliver(std::move(*envelope));

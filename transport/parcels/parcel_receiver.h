@@ -12,6 +12,7 @@
 #include "runtime/result.h"
 #include "transport/message.h"
 #include "transport/nccl/node.h"
+#include "transport/nccl/todo.h"
 
 namespace troupe {
 
@@ -43,7 +44,7 @@ class ParcelReceiver final : public std::enable_shared_from_this<ParcelReceiver>
   void close();
 
  private:
-  using Todo = std::vector<std::function<void()>>;
+  using Todo = nccl::Todo;
   struct Group {
     std::uint32_t number = 0;  ///< 0: none
     std::shared_ptr<nccl::Communicator> communicator;

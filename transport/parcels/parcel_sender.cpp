@@ -12,10 +12,6 @@ namespace {
 
 constexpr TensorRank kSenderRank{0, 2};
 
-void do_now(const std::vector<std::function<void()>>& todo) {
-  for (const auto& act : todo) act();
-}
-
 }  // namespace
 
 std::uint64_t ParcelSender::sent() const {
@@ -52,7 +48,7 @@ std::optional<Status> ParcelSender::send(const Envelope& envelope) {
       ++sent_;
     }
   }
-  do_now(todo);
+  nccl::carry_out(todo);
   return sent;
 }
 
@@ -99,7 +95,7 @@ void ParcelSender::heard(const ParcelGroup& news) {
         break;  // the receiver's
     }
   }
-  do_now(todo);
+  nccl::carry_out(todo);
 }
 
 /// Either end may be the first.
@@ -137,14 +133,10 @@ void ParcelSender::form() {
 /// What it tells counts as long as it is the group's.
 nccl::Communicator::Events ParcelSender::events_of(std::uint32_t number) {
   const auto act = [weak = weak_from_this(), number](const auto& act) {
-    const auto self = weak.lock();
-    if (!self) return;
-    Todo todo;
-    {
-      std::lock_guard lock(self->mutex_);
-      if (!self->closed_ && self->group_.number == number) act(*self, todo);
-    }
-    do_now(todo);
+    const auto current = [number](const auto& self) {
+      return !self.closed_ && self.group_.number == number;
+    };
+    nccl::act_if(weak, &ParcelSender::mutex_, current, act);
   };
   return {
       .id =

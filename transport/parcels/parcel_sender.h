@@ -14,6 +14,7 @@
 #include "runtime/result.h"
 #include "transport/message.h"
 #include "transport/nccl/node.h"
+#include "transport/nccl/todo.h"
 
 namespace troupe {
 
@@ -65,7 +66,7 @@ class ParcelSender final : public std::enable_shared_from_this<ParcelSender> {
   std::uint64_t resent() const;  ///< of these, again by the bulk lane
 
  private:
-  using Todo = std::vector<std::function<void()>>;
+  using Todo = nccl::Todo;
   struct Group {
     std::uint32_t number = 0;  ///< 0: none
     std::shared_ptr<nccl::Communicator> communicator;

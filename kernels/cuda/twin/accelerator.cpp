@@ -72,60 +72,80 @@ bool TwinAccelerator::strikes(InjectedFailure::What what) const {
 
 void TwinAccelerator::fail_by(InjectedFailure::What what) {
   memory_->late.note_all_ran();
-  queue_.clear();
+  given_.clear();
   fail(words_for(what));
 }
 
-void TwinAccelerator::put(std::function<void()> work) {
-  check();
+void TwinAccelerator::joins(const Work& work) {
   ++calls_;
   if (strikes(InjectedFailure::What::kLost)) fail_by(InjectedFailure::What::kLost);
-  queue_.push_back(std::move(work));
   memory_->late.note_queued();
-  if (random_.next() % kSeldom == 0) run(random_.next() % (queue_.size() + 1));
+  if (work.kind == Work::Kind::kCopyIn) staged_[work.from] = xxh3_64(work.from, work.bytes);
+  if (work.kind == Work::Kind::kCopyOut) std::memset(work.to, 0xff, work.bytes);
 }
 
-void TwinAccelerator::run(std::size_t count) {
+TwinAccelerator::Given::Given(const Work& w) : work(w) {
+  if (w.kind != Work::Kind::kKernel) return;
+  auto copy = std::make_shared<Buffer>(Buffer::uninitialized(w.bytes));
+  std::memcpy(copy->data(), w.from, w.bytes);
+  work.from = copy->data();
+  arguments = std::move(copy);
+}
+
+class TwinAccelerator::Graph final : public GraphQueue::Graph {
+ public:
+  Graph(TwinAccelerator& device, std::span<const Work> batch)
+      : device_(device), nodes_(batch.begin(), batch.end()) {}
+
+  void change(std::size_t at, const Work& work) override {
+    if (!same_place(nodes_.at(at).work, work))
+      stop_if_wrong("a node of a graph was given another kernel, or a copy another way");
+    nodes_[at] = Given(work);
+  }
+  void launch() override {
+    for (const Given& node : nodes_) device_.give(node);
+  }
+
+ private:
+  TwinAccelerator& device_;
+  std::vector<Given> nodes_;
+};
+
+void TwinAccelerator::run(const Work& work) { give(Given(work)); }
+
+std::unique_ptr<GraphQueue::Graph> TwinAccelerator::capture(std::span<const Work> batch) {
+  return std::make_unique<Graph>(*this, batch);
+}
+
+void TwinAccelerator::give(const Given& given) {
+  given_.push_back(given);
+  if (random_.next() % kSeldom == 0) do_first(random_.next() % (given_.size() + 1));
+}
+
+void TwinAccelerator::wait_given() {
+  for (const auto what : {InjectedFailure::What::kLaunch, InjectedFailure::What::kEcc})
+    if (strikes(what)) fail_by(what);
+  do_first(given_.size());
+}
+
+void TwinAccelerator::do_first(std::size_t count) {
   if (count == 0) return;
   const GuardedMemory::Open open(memory_->guarded);
   for (; count > 0; --count) {
-    queue_.front()();
-    queue_.pop_front();
-    memory_->late.note_ran(1);
+    do_now(given_.front().work);
+    given_.pop_front();
     ++progress_;
   }
 }
 
-void TwinAccelerator::wait_queue() {
-  check();
-  for (const auto what : {InjectedFailure::What::kLaunch, InjectedFailure::What::kEcc})
-    if (strikes(what)) fail_by(what);
-  run(queue_.size());
-}
-
-void TwinAccelerator::launch(const Program& program, std::shared_ptr<const void> kernel,
-                             Grid grid) {
-  put([this, program, kernel = std::move(kernel), grid] {
-    Program there = program;
-    there.kernel = kernel.get();
-    stop_if_wrong(twin_.run(there, grid));
-  });
-  bound_staging();
-}
-
-void TwinAccelerator::copy_in(void* to, const std::byte* staged, std::size_t bytes) {
-  if (bytes == 0) return;
-  put([=, digest = xxh3_64(staged, bytes)] {
-    if (xxh3_64(staged, bytes) != digest)
+void TwinAccelerator::do_now(const Work& work) {
+  if (work.kind == Work::Kind::kKernel)
+    return stop_if_wrong(twin_.run(program_of(work), work.grid));
+  if (work.kind == Work::Kind::kCopyIn) {
+    if (xxh3_64(work.from, work.bytes) != staged_.extract(work.from).mapped())
       stop_if_wrong("the host changed what a copy to the device had still to read");
-    std::memcpy(to, staged, bytes);
-  });
-}
-
-void TwinAccelerator::copy_out(std::byte* staged, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  std::memset(staged, 0xff, bytes);
-  put([=] { std::memcpy(staged, from, bytes); });
+  }
+  std::memcpy(work.to, work.from, work.bytes);
 }
 
 }  // namespace troupe::kernels::cuda_twin

@@ -2,8 +2,9 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
+#include <map>
 #include <memory>
+#include <span>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/twin/twin.h"
@@ -14,8 +15,8 @@ namespace troupe::kernels::cuda_twin {
 ///
 /// - its memory cannot be touched by the host (GuardedMemory);
 /// - kernels and copies run late: each at a moment that the seed chooses, at the latest when they
-///   are waited for. What a copy is still to read must stay as it is; what it is to write is poison
-///   until then;
+///   are waited for; in a graph as it was captured and changed. What a copy is still to read must
+///   stay as it is; what it is to write is poison until then;
 /// - it fails when it is told to (InjectedFailure).
 class TwinAccelerator final : public Accelerator {
  public:
@@ -27,18 +28,24 @@ class TwinAccelerator final : public Accelerator {
   void upload(std::byte* to, std::span<const std::byte> from) override;
   std::uint64_t progress() const override { return progress_; }
 
-  /// `program.kernel` is what `kernel` keeps.
-  void launch(const Program& program, std::shared_ptr<const void> kernel, Grid grid);
-
  protected:
-  void copy_in(void* to, const std::byte* staged, std::size_t bytes) override;
-  void copy_out(std::byte* staged, const void* from, std::size_t bytes) override;
-  void wait_queue() override;
+  void joins(const Work& work) override;
+  void wait_given() override;
+  void run(const Work& work) override;
+  std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
 
  private:
   struct Memory;
-  void put(std::function<void()> work);
-  void run(std::size_t count);
+  class Graph;
+  /// Work with its arguments, which stay until it has run.
+  struct Given {
+    explicit Given(const Work& w);
+    Work work;
+    std::shared_ptr<const void> arguments;
+  };
+  void give(const Given& given);
+  void do_first(std::size_t count);
+  void do_now(const Work& work);
   [[noreturn]] void fail_by(InjectedFailure::What what);
   bool strikes(InjectedFailure::What what) const;
 
@@ -46,7 +53,8 @@ class TwinAccelerator final : public Accelerator {
   Twin twin_;
   SplitMix random_;
   const InjectedFailure injected_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Given> given_;
+  std::map<const void*, std::uint64_t> staged_;  ///< what copies are to read, digested
   std::uint64_t calls_ = 0;
   std::atomic<std::uint64_t> taken_{0}, progress_{0};
 };

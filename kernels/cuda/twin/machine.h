@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/grid.h"
+#include "kernels/grid.h"
 #include "runtime/split_mix.h"
 
 namespace troupe::kernels::cuda_twin {
@@ -19,7 +19,8 @@ using Site = std::source_location;
 
 /// A kernel with its arguments, as a machine runs it.
 struct Program {
-  void (*thread)(const void* kernel, Cta& cta) = nullptr;
+  using Thread = void (*)(const void* kernel, Cta& cta);
+  Thread thread = nullptr;
   const void* kernel = nullptr;
   int threads = 0;
   std::size_t shared_bytes = 0;

@@ -1,23 +1,14 @@
 #include "kernels/cuda/twin/twin.h"
 
-#include <atomic>
 #include <cassert>
 #include <cstdlib>
 #include <numeric>
 
-#include "kernels/cuda/twin/accelerator.h"
 #include "kernels/cuda/twin/watch.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
 
 namespace troupe::kernels::cuda_twin {
-namespace {
-
-std::atomic<std::uint64_t> launched = 0;
-
-}  // namespace
-
-std::uint64_t launches() { return launched; }
 
 Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
   const int threads = pool == nullptr ? 1 : pool->threads();
@@ -73,15 +64,26 @@ void stop_if_wrong(const std::string& finding) {
   std::abort();
 }
 
-void launch(Stream& stream, const Program& program, Grid grid) {
-  ++launched;
-  stop_if_wrong(static_cast<Twin*>(stream.device())->run(program, grid));
+Work work_of(const Program& program, std::size_t kernel_bytes, Grid grid) {
+  Work work;
+  work.from = program.kernel;
+  work.bytes = kernel_bytes;
+  work.function = reinterpret_cast<const void*>(program.thread);
+  work.grid = grid;
+  work.threads = program.threads;
+  work.shared_bytes = program.shared_bytes;
+  work.meets = program.meets;
+  return work;
 }
 
-void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
-                 Grid grid) {
-  ++launched;
-  static_cast<TwinAccelerator*>(stream.accelerator())->launch(program, std::move(kernel), grid);
+Program program_of(const Work& work) {
+  return {reinterpret_cast<Program::Thread>(const_cast<void*>(work.function)), work.from,
+          work.threads, work.shared_bytes, work.meets};
+}
+
+void launch(Stream& stream, const Work& kernel) {
+  if (stream.accelerator() != nullptr) return stream.accelerator()->launch(kernel);
+  stop_if_wrong(static_cast<Twin*>(stream.device())->run(program_of(kernel), kernel.grid));
 }
 
 }  // namespace troupe::kernels::cuda_twin

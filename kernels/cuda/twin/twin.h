@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,19 +59,17 @@ Program program_of(const Kernel& kernel) {
 /// nothing.
 void stop_if_wrong(const std::string& finding);
 
-/// By the twin of a stream's device, now; or into the device's queue, with `kernel`, which keeps
-/// what the program runs.
-void launch(Stream& stream, const Program& program, Grid grid);
-void launch_late(Stream& stream, const Program& program, std::shared_ptr<const void> kernel,
-                 Grid grid);
-/// How many there were so far, of all streams.
-std::uint64_t launches();
+/// A program as work for a queue, and back. What it runs is whose it was.
+Work work_of(const Program& program, std::size_t kernel_bytes, Grid grid);
+Program program_of(const Work& work);
+
+/// By the twin of a stream's device, now; or into the queue of the device.
+void launch(Stream& stream, const Work& kernel);
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, const Kernel& kernel) {
-  static_assert(std::is_trivially_copyable_v<Kernel>);
-  if (stream.accelerator() == nullptr) return launch(stream, program_of(kernel), grid);
-  launch_late(stream, program_of(kernel), std::make_shared<const Kernel>(kernel), grid);
+  static_assert(std::is_trivially_copyable_v<Kernel> && alignof(Kernel) <= 16);
+  launch(stream, work_of(program_of(kernel), sizeof kernel, grid));
 }
 
 }  // namespace troupe::kernels::cuda_twin
