@@ -21,9 +21,10 @@ std::uint64_t key_of(std::span<const Work> works) {
 }
 
 bool same(const Work& a, const Work& b) {
-  if (a.bytes != b.bytes || a.grid.x != b.grid.x || a.grid.y != b.grid.y) return false;
-  if (a.kind == Work::Kind::kKernel) return std::memcmp(a.from, b.from, a.bytes) == 0;
-  return a.from == b.from && a.to == b.to;
+  if (a.bytes != b.bytes) return false;
+  if (a.kind != Work::Kind::kKernel) return a.from == b.from && a.to == b.to;
+  return a.grid == b.grid && a.threads == b.threads && a.shared_bytes == b.shared_bytes &&
+         a.meets == b.meets && std::memcmp(a.from, b.from, a.bytes) == 0;
 }
 
 }  // namespace

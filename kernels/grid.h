@@ -7,6 +7,7 @@ namespace troupe::kernels {
 /// CTAs of a launch.
 struct Grid {
   std::int64_t x = 1, y = 1;
+  bool operator==(const Grid&) const = default;
 };
 
 /// One of them.

@@ -102,6 +102,31 @@ TEST_CASE("work that comes again goes as a graph, with what is new in it") {
   CHECK(b.queue.counts().changes == 2);
 }
 
+TEST_CASE("a kernel in a graph is changed by whatever makes it another launch") {
+  Batches b;
+  const auto batch = [&](void (*change)(Work&)) {
+    const int argument = 1;
+    for (std::uintptr_t function = 1; function <= 4; ++function) {
+      Work w = kernel(function, argument);
+      if (function == 2 && change != nullptr) change(w);
+      b.queue.add(w);
+    }
+    b.queue.flush(b.device);
+    return b.queue.counts().changes;
+  };
+  batch(nullptr);
+  CHECK(batch(nullptr) == 0);
+  std::uint64_t changes = 0;
+  for (void (*change)(Work&) :
+       {+[](Work& w) { w.grid.x = 2; }, +[](Work& w) { w.grid.y = 2; },
+        +[](Work& w) { w.threads = 64; }, +[](Work& w) { w.shared_bytes = 1 << 16; },
+        +[](Work& w) { w.meets = true; }}) {
+    CHECK(batch(change) == ++changes);
+    CHECK(batch(change) == changes);
+    CHECK(batch(nullptr) == ++changes);
+  }
+}
+
 TEST_CASE("each order of work has a graph of its own") {
   Batches b;
   for (int i = 0; i < 2; ++i) {

@@ -112,6 +112,27 @@ TEST_CASE("memory that goes while work on it is queued is not somebody else's be
   }
 }
 
+TEST_CASE("memory that was waited for can be had again") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench;
+  const auto has = [&](std::size_t bytes) {
+    try {
+      bench.device->memory(bytes);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  };
+  constexpr std::size_t kMost = 12u << 20;  // of 16 MiB
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(has(kMost));
+    bench.add();
+    REQUIRE(has(kMost));
+    CHECK_FALSE(has(kMost));  // the sum may still be made there
+    bench.device->wait();
+  }
+}
+
 TEST_CASE("a host that touches the device's memory is told so, and a copy that is touched too") {
   if (cuda_twin_backend() == nullptr) return;
   const char* const host = "the host touches memory of the CUDA twin";

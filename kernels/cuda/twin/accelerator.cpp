@@ -126,6 +126,7 @@ void TwinAccelerator::wait_given() {
   for (const auto what : {InjectedFailure::What::kLaunch, InjectedFailure::What::kEcc})
     if (strikes(what)) fail_by(what);
   do_first(given_.size());
+  memory_->late.note_all_ran();
 }
 
 void TwinAccelerator::do_first(std::size_t count) {
