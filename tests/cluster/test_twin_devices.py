@@ -90,6 +90,13 @@ def test_what_does_not_fit_is_refused_before_it_is_placed(cluster):
     assert re.search(r"lacks \d+ bytes", up.log()), up.log()
 
 
+def test_a_device_that_is_of_no_use_ends_the_cluster_that_waits_for_it(cluster):
+    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "256KiB", ready=False)
+    assert up.exit_code(30) == 1
+    assert "too little memory to answer questions" in up.log(), up.log()
+    assert re.search(r"worker-\d has ended 3 times before the cluster could serve", up.log()), up.log()
+
+
 def test_a_failure_that_makes_no_sense_is_refused(cluster):
     cluster.head(DEMO, *SMALL)
     wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")

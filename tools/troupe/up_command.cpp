@@ -65,7 +65,8 @@ class Children {
         logger().warn("{} (process {}) has ended ({}){}", slot.name, pid, describe(status),
                       respawn_ ? "; a new one is being started" : "");
         // One that lived for a while is replaced at once; one that keeps dying, ever later.
-        if (now() - slot.started > kSteady) slot.backoff = kBackoffMin;
+        if (now() - slot.started > kSteady) slot.backoff = kBackoffMin, slot.refusals = 0;
+        slot.refusals = WIFEXITED(status) ? slot.refusals + 1 : 0;
         slot.start_at = now() + slot.backoff;
         slot.backoff = std::min(slot.backoff * 2, kBackoffMax);
       }
@@ -85,6 +86,15 @@ class Children {
         next = next ? std::min(*next, left) : left;
     }
     return next;
+  }
+
+  /// One that gave up by itself as often as it was started: what it lacks will not come.
+  Status useless() const {
+    for (const Slot& slot : slots_)
+      if (slot.refusals >= kRefusalsMax)
+        return refused(slot.name + " has ended " + std::to_string(slot.refusals) +
+                       " times before the cluster could serve; its last words are above.");
+    return {};
   }
 
   bool all_ended() const {
@@ -114,6 +124,7 @@ class Children {
   static constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
   static constexpr Duration kBackoffMax = std::chrono::seconds(10);
   static constexpr Duration kSteady = std::chrono::seconds(10);
+  static constexpr int kRefusalsMax = 3;
 
   struct Slot {
     std::string name;
@@ -121,6 +132,7 @@ class Children {
     pid_t pid = -1;
     TimePoint started{}, start_at{};
     Duration backoff = kBackoffMin;
+    int refusals = 0;   ///< in a row: it ended by itself, soon
     bool left = false;  ///< it was drained: it is not wanted any more
   };
 
@@ -294,25 +306,28 @@ int run(const CommonOptions& common, const UpOptions& o) {
   head.subscribe([&](const ClusterEvent& event) {
     if (event.kind == "stopping") children.stopping();
   });
-  std::atomic<bool> hopeless{false};
-  Status ready;
+  std::atomic<bool> hopeless{false}, served{false};
+  Status ready, workers;
   std::thread announcer([&] {
     ready = wait_ready(**process, devices, [&] {
+      served = true;
       return ready_message(head.http_url(), now() - started, common, o.head);
     });
     hopeless = !ready.ok();
     if (hopeless) Signals::nudge();
   });
-  while (!(*process)->ended() && !hopeless) {
+  while (!(*process)->ended() && !hopeless && workers.ok()) {
     const auto signal = signals.wait(children.start_due());
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
+    if (!served) workers = children.useless();
   }
   children.stopping();
   (*process)->begin_close();
   announcer.join();
   process->reset();
   children.end_all();
+  if (!workers.ok()) return fail(workers.error());
   return ready.ok() ? kDone : fail(ready.error());
 }
 
