@@ -1,11 +1,13 @@
 #include "runtime/host.h"
 
 #include <netdb.h>
-#include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <fstream>
 #include <memory>
 
@@ -34,11 +36,19 @@ std::uint64_t host_memory_bytes() {
              : 0;
 }
 
-int host_processors() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+std::vector<int> allowed_processors() {
+  // What the C library wraps gives up on machines of more than 1024.
+  constexpr int kWordBits = sizeof(unsigned long) * CHAR_BIT;
+  std::array<unsigned long, kProcessorsMax / kWordBits> set{};
+  std::vector<int> processors;
+  if (syscall(SYS_sched_getaffinity, 0, sizeof set, set.data()) < 0) return processors;
+  for (int p = 0; p < kProcessorsMax; ++p)
+    if (set[static_cast<std::size_t>(p / kWordBits)] >> (p % kWordBits) & 1)
+      processors.push_back(p);
+  return processors;
 }
+
+int host_processors() { return std::max(1, static_cast<int>(allowed_processors().size())); }
 
 std::string local_address_towards(const std::string& host, std::uint16_t port) {
   const std::string loopback = "127.0.0.1";
@@ -53,11 +63,10 @@ std::string local_address_towards(const std::string& host, std::uint16_t port) {
   socklen_t size = sizeof self;
   char text[NI_MAXHOST] = {};
   // Connecting a datagram socket chooses the route and nothing else.
-  const bool known =
-      connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&self), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&self), size, text, sizeof text, nullptr, 0,
-                  NI_NUMERICHOST) == 0;
+  const bool known = connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&self), &size) == 0 &&
+                     getnameinfo(reinterpret_cast<sockaddr*>(&self), size, text, sizeof text,
+                                 nullptr, 0, NI_NUMERICHOST) == 0;
   close(fd);
   return known ? text : loopback;
 }

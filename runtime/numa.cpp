@@ -16,11 +16,13 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/host.h"
+
 namespace troupe {
 namespace {
 
-/// The kernel has no more of either.
-constexpr int kNumaNodesMax = 1024, kProcessorsMax = 8192;
+/// The kernel has no more.
+constexpr int kNumaNodesMax = 1024;
 constexpr int kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
 std::optional<int> number(std::string_view text) {
@@ -46,16 +48,6 @@ std::vector<int> processors_of(std::string_view list) {
   return found;
 }
 
-bool may_use(int processor) {
-  static const auto allowed = [] {
-    std::array<unsigned long, kProcessorsMax / kWordBits> set{};
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof set, set.data());
-    if (got < 0) set.fill(~0UL);
-    return set;
-  }();
-  return allowed[static_cast<std::size_t>(processor / kWordBits)] >> (processor % kWordBits) & 1;
-}
-
 std::uint64_t memory_of(const std::filesystem::path& node) {
   std::ifstream file(node / "meminfo");
   for (std::string word; file >> word;) {
@@ -70,6 +62,7 @@ thread_local int node_of_thread = kAnyNumaNode;
 }  // namespace
 
 std::vector<NumaNode> numa_nodes(const std::string& folder) {
+  const std::vector<int> allowed = allowed_processors();
   std::vector<NumaNode> nodes;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
@@ -81,16 +74,13 @@ std::vector<NumaNode> numa_nodes(const std::string& folder) {
     std::string list;
     std::getline(file, list);
     std::vector<int> processors = processors_of(list);
-    std::erase_if(processors, [](int p) { return !may_use(p); });
+    std::erase_if(processors, [&](int p) { return !std::ranges::binary_search(allowed, p); });
     if (!processors.empty())
       nodes.push_back({*node, std::move(processors), memory_of(entry.path())});
   }
   std::ranges::sort(nodes, {}, &NumaNode::number);
   if (!nodes.empty()) return nodes;
-  NumaNode all;
-  for (int p = 0; p < kProcessorsMax; ++p)
-    if (may_use(p) && p < sysconf(_SC_NPROCESSORS_CONF)) all.processors.push_back(p);
-  return {all};
+  return {{0, allowed, 0}};
 }
 
 Status run_on(const std::vector<int>& processors) {

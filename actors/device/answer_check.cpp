@@ -6,39 +6,24 @@
 #include <array>
 
 #include "kernels/backend.h"
+#include "runtime/host.h"
+#include "runtime/numa.h"
 
 namespace troupe {
 namespace {
 
 constexpr std::array<const char*, 3> kBreakable = {"linear", "expert_mlp", "attention"};
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &set)) cores.push_back(core);
-  return cores;
-}
-
 /// The calling thread stays on one core meanwhile. Where that is not allowed, it runs where it is.
 class Pinned {
  public:
-  explicit Pinned(int core) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    pinned_ = sched_getaffinity(0, sizeof before_, &before_) == 0 &&
-              sched_setaffinity(0, sizeof one, &one) == 0;
-  }
-  ~Pinned() {
-    if (pinned_) (void)sched_setaffinity(0, sizeof before_, &before_);
-  }
+  explicit Pinned(int core) { (void)run_on({core}); }
+  ~Pinned() { (void)run_on(before_); }
   Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
 
  private:
-  cpu_set_t before_;
-  bool pinned_ = false;
+  const std::vector<int> before_ = allowed_processors();
 };
 
 }  // namespace
@@ -51,7 +36,7 @@ AnswerCheck::AnswerCheck(ThreadPool& threads, const kernels::Stream::Options& as
                          const std::vector<int>& cores)
     : threads_(threads),
       asked_(asked),
-      cores_(cores.empty() ? allowed_cores() : cores),
+      cores_(cores.empty() ? allowed_processors() : cores),
       given_(asked.backend == nullptr ? static_cast<std::size_t>(threads.threads()) : 1) {
   if (cores_.empty()) cores_.push_back(0);
 }

@@ -1,10 +1,10 @@
 #include "actors/device/nvml.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "runtime/shared_object.h"
 
 namespace troupe {
 namespace {
@@ -14,6 +14,8 @@ using NvmlReturn = int;
 using NvmlDevice = void*;
 constexpr NvmlReturn kSuccess = 0, kGpuIsLost = 15, kResetRequired = 16;
 constexpr int kTemperatureOfGpu = 0, kUncorrected = 1, kVolatile = 0;
+
+constexpr const char* kDriver = "how GPUs are is told by an NVIDIA driver's, of 2016 or later";
 
 constexpr std::array<std::pair<std::uint64_t, const char*>, 5> kReasons = {{
     {0x04, "power cap"},
@@ -30,22 +32,11 @@ struct Nvml::Calls {
     unsigned gpu, memory;  // percent
   };
 
-  explicit Calls(void* l) : library(l) {}
-  ~Calls() { dlclose(library); }
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
-
-  template <class Call>
-  bool find(const char* name, Call& call) {
-    call = reinterpret_cast<Call>(dlsym(library, name));
-    return call != nullptr;
-  }
   Error failed(const char* what, NvmlReturn code) const {
     return unavailable(std::string("The driver's management library cannot ") + what + ": " +
                        error_string(code) + ".");
   }
 
-  void* library;
   NvmlReturn (*init)() = nullptr;
   NvmlReturn (*shutdown)() = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
@@ -60,21 +51,19 @@ Nvml::Nvml(std::unique_ptr<Calls> calls) : calls_(std::move(calls)) {}
 Nvml::~Nvml() { calls_->shutdown(); }
 
 Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& path) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return not_found("There is no " + path + " here: " + dlerror() + ".");
-  auto calls = std::make_unique<Calls>(library);
-  const bool complete = calls->find("nvmlInit_v2", calls->init) &&
-                        calls->find("nvmlShutdown", calls->shutdown) &&
-                        calls->find("nvmlErrorString", calls->error_string) &&
-                        calls->find("nvmlDeviceGetHandleByPciBusId_v2", calls->by_bus_id) &&
-                        calls->find("nvmlDeviceGetUtilizationRates", calls->utilization) &&
-                        calls->find("nvmlDeviceGetTemperature", calls->temperature) &&
-                        calls->find("nvmlDeviceGetTotalEccErrors", calls->ecc_errors) &&
-                        calls->find("nvmlDeviceGetCurrentClocksThrottleReasons", calls->throttle);
-  if (!complete)
-    return not_found(path +
-                     " lacks what this program asks a GPU's driver for; is it an NVIDIA "
-                     "driver's, of 2016 or later?");
+  auto library = SharedObject::open(path, kDriver);
+  if (!library.ok()) return not_found(library.error().message);
+  auto calls = std::make_unique<Calls>();
+  library->find("nvmlInit_v2", calls->init);
+  library->find("nvmlShutdown", calls->shutdown);
+  library->find("nvmlErrorString", calls->error_string);
+  library->find("nvmlDeviceGetHandleByPciBusId_v2", calls->by_bus_id);
+  library->find("nvmlDeviceGetUtilizationRates", calls->utilization);
+  library->find("nvmlDeviceGetTemperature", calls->temperature);
+  library->find("nvmlDeviceGetTotalEccErrors", calls->ecc_errors);
+  library->find("nvmlDeviceGetCurrentClocksThrottleReasons", calls->throttle);
+  if (const Status there = library->missing(kDriver); !there.ok())
+    return not_found(there.error().message);
   if (const NvmlReturn begun = calls->init(); begun != kSuccess)
     return calls->failed("begin", begun);
   return std::unique_ptr<Nvml>(new Nvml(std::move(calls)));

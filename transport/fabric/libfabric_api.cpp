@@ -1,17 +1,17 @@
 #include "transport/fabric/libfabric_api.h"
 
-#include <dlfcn.h>
-
 #include <cassert>
 #include <csignal>
-#include <cstring>
 #include <map>
-#include <string>
+
+#include "runtime/shared_object.h"
 
 namespace troupe::transport {
 namespace {
 
 constexpr const char* kLibrary = "libfabric.so.1";
+constexpr const char* kInstall =
+    "workers exchange tensors through it: install the package libfabric1 of this system";
 
 /// Gives every signal back, at its end, what it did at the beginning.
 class KeptSignals {
@@ -43,26 +43,17 @@ struct Loaded {
 
   Loaded() {
     const KeptSignals kept_signals;
-    void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      status = unavailable("Workers exchange tensors through libfabric, which cannot be loaded (" +
-                           std::string(dlerror()) + "); install the package libfabric1.");
+    auto library = SharedObject::open(kLibrary, kInstall);
+    if (!library.ok()) {
+      status = library.error();
       return;
     }
-    find(library, "fi_getinfo", api.getinfo);
-    find(library, "fi_freeinfo", api.freeinfo);
-    find(library, "fi_dupinfo", api.dupinfo);
-    find(library, "fi_fabric", api.fabric);
-    find(library, "fi_strerror", api.strerror);
-  }
-
-  template <class Function>
-  void find(void* library, const char* name, Function& function) {
-    void* symbol = dlsym(library, name);
-    if (!symbol && status.ok())
-      status = unavailable(std::string(kLibrary) + " lacks " + name +
-                           "; install the package libfabric1 of this system.");
-    std::memcpy(&function, &symbol, sizeof function);
+    library->find("fi_getinfo", api.getinfo);
+    library->find("fi_freeinfo", api.freeinfo);
+    library->find("fi_dupinfo", api.dupinfo);
+    library->find("fi_fabric", api.fabric);
+    library->find("fi_strerror", api.strerror);
+    status = library->missing(kInstall);
   }
 };
 

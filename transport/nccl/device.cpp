@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/limits.h"
+#include "runtime/shared_object.h"
 
 namespace troupe::nccl {
 namespace {

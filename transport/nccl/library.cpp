@@ -1,6 +1,6 @@
 #include "transport/nccl/library.h"
 
-#include <dlfcn.h>
+#include "runtime/shared_object.h"
 
 namespace troupe::nccl {
 namespace {
@@ -21,27 +21,6 @@ std::string version_words(int version) {
 }
 
 }  // namespace
-
-Result<SharedObject> SharedObject::open(const std::string& path, const std::string& advice) {
-  SharedObject object;
-  object.path_ = path;
-  object.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (object.handle_) return object;
-  const char* why = dlerror();
-  return unavailable(path + " cannot be loaded (" + (why ? why : "no reason given") + "); " +
-                     advice + ".");
-}
-
-bool SharedObject::find(const char* name, void** function) {
-  *function = dlsym(handle_, name);
-  if (!*function && missing_.empty()) missing_ = name;
-  return *function != nullptr;
-}
-
-Status SharedObject::missing(const std::string& advice) const {
-  if (missing_.empty()) return {};
-  return unavailable(path_ + " lacks " + missing_ + "; " + advice + ".");
-}
 
 Result<std::shared_ptr<const Library>> Library::load(const std::string& path) {
   auto object = SharedObject::open(path, kInstall);
