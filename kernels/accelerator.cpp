@@ -12,7 +12,7 @@ namespace {
 /// Large copies go in pieces of this size.
 constexpr std::size_t kPieceBytes = 8u << 20;
 /// What is told has so much room at first, and grows by as much.
-constexpr std::size_t kToldBytes = 1u << 20;
+constexpr std::size_t kTellingBytes = 1u << 20;
 static_assert(kPieceBytes < Accelerator::kStagingBytes);
 
 }  // namespace
@@ -57,10 +57,11 @@ Accelerator::Told Accelerator::tell(std::size_t bytes) {
   auto at =
       std::ranges::find_if(telling_, [&](const Telling& t) { return t.bytes - t.used >= room; });
   if (at == telling_.end()) {
-    const std::size_t size = std::max(room, kToldBytes);
+    const std::size_t size = std::max(room, kTellingBytes);
     telling_.push_back({pinned_(size), memory(size), size});
     at = std::prev(telling_.end());
   }
+  told_passed_ = false;
   const Told told = {at->here.get() + at->used, at->there.get() + at->used};
   at->used += room;
   told_bytes_ += room;
@@ -81,19 +82,25 @@ void Accelerator::flush() {
     queue_.add_first(copy);
   }
   queue_.flush(*this);
+  note_given();
 }
 
 void Accelerator::wait() {
   flush();
   wait_given();
+  ++waits_;
+  passed_ = told_passed_ = true;
+}
+
+void Accelerator::begin_op() {
+  if (!told_passed_ && told_bytes_ > std::min(kToldBytes, staging_bytes_)) wait();
+  if (!std::exchange(told_passed_, false)) return;
   for (Telling& t : telling_) t.used = t.sent = 0;
   told_bytes_ = 0;
-  ++waits_;
-  passed_ = true;
 }
 
 void Accelerator::bound_staging() {
-  if ((passed_ ? 0 : staged_bytes_) + told_bytes_ > kStagingBytes) wait();
+  if (!passed_ && staged_bytes_ > staging_bytes_) wait();
 }
 
 void Accelerator::write(void* to, const void* from, std::size_t bytes) {

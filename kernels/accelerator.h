@@ -51,6 +51,8 @@ class Accelerator : private GraphQueue::Device {
   static constexpr std::size_t kAlignment = 256;
   /// Host bytes that wait for copies, about; what is more waits first.
   static constexpr std::size_t kStagingBytes = 64u << 20;
+  /// The same of what is told, which takes as much of the device's memory.
+  static constexpr std::size_t kToldBytes = 8u << 20;
 
   // --- By any thread ---
 
@@ -64,9 +66,11 @@ class Accelerator : private GraphQueue::Device {
 
   // --- The queue ---
 
+  /// An op begins: what those before were told may be forgotten once they ran.
+  void begin_op();
   void launch(const Work& kernel) {
+    told_passed_ = false;
     put(kernel);
-    bound_staging();
   }
   /// The host bytes may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
@@ -75,8 +79,8 @@ class Accelerator : private GraphQueue::Device {
   /// The same; what it gives stays until the next call of any of these.
   const std::byte* read(const void* from, std::size_t bytes);
 
-  /// Room for the host to fill for what is launched next, and not to touch after that; the device
-  /// has it at `there`. All that is told goes with its batch, as one copy.
+  /// Room for the host to fill for what an op launches next, and not to touch after that; the device
+  /// has it at `there` until the op ends. All that is told goes with its batch, as one copy.
   struct Told {
     std::byte *here = nullptr, *there = nullptr;
   };
@@ -94,7 +98,8 @@ class Accelerator : private GraphQueue::Device {
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  protected:
-  explicit Accelerator(const Scratch::Memory& pinned) : pinned_(pinned), staging_(pinned) {}
+  Accelerator(const Scratch::Memory& pinned, std::size_t staging_bytes)
+      : pinned_(pinned), staging_bytes_(staging_bytes), staging_(pinned) {}
   /// By now, and from now on. The first reason counts.
   [[noreturn]] void fail(const std::string& why);
   /// Throws if it has failed. Any thread.
@@ -103,6 +108,8 @@ class Accelerator : private GraphQueue::Device {
   virtual void attach() {}
   /// It joins the queue now. Of what a copy moves, staging is not touched from here on.
   virtual void joins(const Work& work) = 0;
+  /// A batch was given to the device.
+  virtual void note_given() {}
   /// Waits for all that the device has been given.
   virtual void wait_given() = 0;
 
@@ -115,18 +122,20 @@ class Accelerator : private GraphQueue::Device {
   void put(const Work& work);
   /// Room for the host to fill before it is sent, and until wait() not to touch after that.
   std::byte* stage(std::size_t bytes);
-  /// After work was queued: waits if much is staged. What was staged has been sent.
+  /// Waits if much is staged. What was staged has been sent.
   void bound_staging();
   void send(void* to, const std::byte* staged, std::size_t bytes);
 
   const Scratch::Memory pinned_;  ///< gives host memory that copies reach
+  const std::size_t staging_bytes_;
   GraphQueue queue_;
   Scratch staging_;
   std::vector<Telling> telling_;
   std::size_t staged_bytes_ = 0, told_bytes_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t bytes_read_ = 0;
-  bool passed_ = false;  ///< what is staged has been waited for
+  bool passed_ = false;       ///< what is staged has been waited for
+  bool told_passed_ = false;  ///< and all kernels that read what was told
   mutable std::mutex failed_mutex_;
   std::string failed_;  // guarded by failed_mutex_
 };

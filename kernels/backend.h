@@ -33,6 +33,7 @@ struct AcceleratorOptions {
   ThreadPool* pool = nullptr;      ///< a twin computes on it; null: on the calling thread
   std::uint64_t seed = 0;  ///< of a twin: in which order threads run, and when the queue does
   InjectedFailure injected = {};  ///< into a twin
+  std::size_t staging_bytes = Accelerator::kStagingBytes;
 };
 
 /// One kind of device: how it computes each op. A stream names its own, and the ops of the headers

@@ -1,6 +1,7 @@
 #include "kernels/scratch.h"
 
 #include <algorithm>
+#include <new>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -16,12 +17,12 @@ constexpr std::size_t kFirstBlockBytes = 1u << 20;
 /// What is not taken may not be touched: the address sanitizer sees to it.
 void Scratch::forbid([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) const {
 #ifdef __SANITIZE_ADDRESS__
-  if (!used_late_) __asan_poison_memory_region(from, bytes);
+  if (!settle_) __asan_poison_memory_region(from, bytes);
 #endif
 }
 void Scratch::allow([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) const {
 #ifdef __SANITIZE_ADDRESS__
-  if (!used_late_) __asan_unpoison_memory_region(from, bytes);
+  if (!settle_) __asan_unpoison_memory_region(from, bytes);
 #endif
 }
 
@@ -34,7 +35,21 @@ void Scratch::grow(std::size_t bytes) {
   forbid(blocks_.back().data.get(), bytes);
 }
 
+/// Nothing is taken: from now on one block holds what all of them held together.
+void Scratch::merge() {
+  const std::size_t all = bytes();
+  for (const Block& b : blocks_) allow(b.data.get(), b.bytes);
+  blocks_.clear();
+  if (settle_) settle_();
+  try {
+    grow(all);
+  } catch (const std::bad_alloc&) {
+    // There is no room for it in one piece, but may be for what is taken now.
+  }
+}
+
 void* Scratch::take_bytes(std::size_t wanted) {
+  if (block_ == 0 && used_ == 0 && blocks_.size() > 1) merge();
   const std::size_t bytes = (wanted + 63) & ~std::size_t{63};
   while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].bytes) {
     ++block_;
@@ -51,19 +66,12 @@ void* Scratch::take_bytes(std::size_t wanted) {
   return at;
 }
 
-void Scratch::rewind(std::size_t block, std::size_t used) {
+void Scratch::rewind(std::size_t block, std::size_t used) noexcept {
   block_ = block;
   used_ = used;
   for (std::size_t b = block; b < blocks_.size(); ++b) {
     const std::size_t kept = b == block ? used : 0;
     forbid(blocks_[b].data.get() + kept, blocks_[b].bytes - kept);
-  }
-  // Nothing is in use: later uses find one block that holds what all of them held together.
-  if (block == 0 && used == 0 && blocks_.size() > 1) {
-    const std::size_t all = bytes();
-    for (const Block& b : blocks_) allow(b.data.get(), b.bytes);
-    blocks_.clear();
-    grow(all);
   }
 }
 

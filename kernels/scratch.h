@@ -20,9 +20,10 @@ class Scratch {
  public:
   /// Memory of that many bytes, on a boundary of 64, that goes when nobody holds it.
   using Memory = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
-  /// What is taken is used before it is given back, or, if `used_late`, in that order but later.
-  explicit Scratch(Memory memory, bool used_late = false)
-      : memory_(std::move(memory)), used_late_(used_late) {}
+  /// What is taken is used before it is given back; or, where there is `settle`, in that order but
+  /// later, at the latest when that returns.
+  explicit Scratch(Memory memory, std::function<void()> settle = {})
+      : memory_(std::move(memory)), settle_(std::move(settle)) {}
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -63,13 +64,14 @@ class Scratch {
     std::size_t bytes = 0;
   };
   void* take_bytes(std::size_t wanted);
-  void rewind(std::size_t block, std::size_t used);
+  void rewind(std::size_t block, std::size_t used) noexcept;
+  void merge();
   void grow(std::size_t bytes);
   void forbid(const void* from, std::size_t bytes) const;
   void allow(const void* from, std::size_t bytes) const;
 
   Memory memory_;
-  const bool used_late_;
+  const std::function<void()> settle_;
   std::vector<Block> blocks_;
   std::size_t block_ = 0;  // the block in use
   std::size_t used_ = 0;   // bytes used of it

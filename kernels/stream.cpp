@@ -17,11 +17,16 @@ Scratch::Memory memory_of(const Stream::Options& options) {
   return [device = options.accelerator](std::size_t bytes) { return device->memory(bytes); };
 }
 
+std::function<void()> settling(Accelerator* device) {
+  if (device == nullptr) return {};
+  return [device] { device->wait(); };
+}
+
 }  // namespace
 
 Stream::Stream(const Options& options)
     : options_(with_backend(options)),
-      scratch_(memory_of(options_), accelerator() != nullptr),
+      scratch_(memory_of(options_), settling(accelerator())),
       device_(backend().open == nullptr || accelerator() != nullptr ? nullptr
                                                                     : backend().open(options_)) {}
 

@@ -48,6 +48,11 @@ class Stream {
   ThreadPool* pool() const { return options_.pool; }
   const Fault* fault() const { return options_.fault; }
   const Backend& backend() const { return *options_.backend; }
+  /// What computes an op that begins now.
+  const Backend& next_op() {
+    if (accelerator() != nullptr) accelerator()->begin_op();
+    return backend();
+  }
 
   class Scope {
    public:
@@ -119,6 +124,7 @@ class Stream::Room {
   std::byte* at_least(const Stream& stream, std::size_t bytes) {
     if (bytes_ < bytes) {
       data_ = nullptr;
+      bytes_ = 0;
       data_ = stream.memory(bytes);
       bytes_ = bytes;
     }

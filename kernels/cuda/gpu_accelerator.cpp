@@ -17,12 +17,8 @@ namespace troupe::kernels::cuda {
 namespace {
 
 constexpr std::size_t kUploadPieceBytes = 4u << 20;
-
-std::shared_ptr<std::byte> pinned(std::size_t bytes) {
-  void* data = nullptr;
-  if (cudaMallocHost(&data, bytes) != cudaSuccess) std::__throw_bad_alloc();
-  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
-}
+/// Batches that the GPU has been given and has not ended.
+constexpr std::size_t kBatchesMax = 64;
 
 std::string text_of(cudaError_t status) { return cudaGetErrorString(status); }
 
@@ -98,7 +94,18 @@ struct GpuAccelerator::Pool {
   LateRelease late;
 };
 
-GpuAccelerator::GpuAccelerator(int index) : Accelerator(pinned), index_(index) {}
+GpuAccelerator::GpuAccelerator(int index, std::size_t staging_bytes)
+    : Accelerator([this](std::size_t bytes) { return pinned(bytes); }, staging_bytes),
+      index_(index) {}
+
+std::shared_ptr<std::byte> GpuAccelerator::pinned(std::size_t bytes) {
+  attach();
+  void* data = nullptr;
+  const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+  if (status == cudaErrorMemoryAllocation) std::__throw_bad_alloc();
+  must(status, "it gives no pinned memory");
+  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
+}
 
 Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptions& options) {
   int count = 0;
@@ -113,9 +120,12 @@ Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptio
   if (opened == cudaSuccess) opened = has_code();
   if (opened != cudaSuccess) return unusable(options.index, opened);
   try {
-    std::shared_ptr<GpuAccelerator> device(new GpuAccelerator(options.index));
+    std::shared_ptr<GpuAccelerator> device(
+        new GpuAccelerator(options.index, options.staging_bytes));
     if (const Status taken = device->take(options.memory_bytes); !taken.ok()) return taken.error();
     return std::shared_ptr<Accelerator>(std::move(device));
+  } catch (const AcceleratorFailed& failed) {
+    return unavailable(gpu(options.index) + " cannot be used: " + failed.what());
   } catch (const std::bad_alloc&) {
     return resource_exhausted("there is no pinned host memory for " + gpu(options.index));
   }
@@ -139,7 +149,6 @@ Status GpuAccelerator::take(std::uint64_t memory_bytes) {
   status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   if (status == cudaSuccess)
     status = cudaStreamCreateWithFlags(&upload_stream_, cudaStreamNonBlocking);
-  if (status == cudaSuccess) status = cudaEventCreateWithFlags(&reached_, kNoTiming);
   for (Piece& piece : pieces_) {
     if (status == cudaSuccess) status = cudaEventCreateWithFlags(&piece.copied, kNoTiming);
     piece.pinned = pinned(kUploadPieceBytes);
@@ -154,7 +163,8 @@ GpuAccelerator::~GpuAccelerator() {
   if (pool_) pool_->late.note_all_ran();
   for (const Piece& piece : pieces_)
     if (piece.copied != nullptr) cudaEventDestroy(piece.copied);
-  if (reached_ != nullptr) cudaEventDestroy(reached_);
+  for (const cudaEvent_t event : under_way_) cudaEventDestroy(event);
+  for (const cudaEvent_t event : spare_) cudaEventDestroy(event);
   if (upload_stream_ != nullptr) cudaStreamDestroy(upload_stream_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
@@ -209,11 +219,28 @@ std::unique_ptr<GraphQueue::Graph> GpuAccelerator::capture(std::span<const Work>
   });
 }
 
-void GpuAccelerator::wait_given() {
-  must(cudaEventRecord(reached_, stream_), "it does not answer");
-  must(cudaEventSynchronize(reached_), "what it computed failed");
-  pool_->late.note_all_ran();
+void GpuAccelerator::note_given() {
+  if (under_way_.size() == kBatchesMax) wait_first();
+  if (spare_.empty()) {
+    spare_.push_back(nullptr);
+    must(cudaEventCreateWithFlags(&spare_.back(), cudaEventDisableTiming), "it does not answer");
+  }
+  must(cudaEventRecord(spare_.back(), stream_), "it does not answer");
+  under_way_.push_back(spare_.back());
+  spare_.pop_back();
+}
+
+void GpuAccelerator::wait_first() {
+  must(cudaEventSynchronize(under_way_.front()), "what it computed failed");
+  spare_.push_back(under_way_.front());
+  under_way_.pop_front();
   ++progress_;
+}
+
+/// Batch by batch: each that ends is progress.
+void GpuAccelerator::wait_given() {
+  while (!under_way_.empty()) wait_first();
+  pool_->late.note_all_ran();
 }
 
 }  // namespace troupe::kernels::cuda

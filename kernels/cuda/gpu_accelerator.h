@@ -4,8 +4,10 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "kernels/backend.h"
 
@@ -30,6 +32,7 @@ class GpuAccelerator final : public Accelerator {
  protected:
   void attach() override;
   void joins(const Work& work) override;
+  void note_given() override;
   void wait_given() override;
   void run(const Work& work) override;
   std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
@@ -41,15 +44,20 @@ class GpuAccelerator final : public Accelerator {
     std::shared_ptr<std::byte> pinned;
     cudaEvent_t copied = nullptr;
   };
-  explicit GpuAccelerator(int index);
+  GpuAccelerator(int index, std::size_t staging_bytes);
+  /// Host memory of this GPU's context.
+  std::shared_ptr<std::byte> pinned(std::size_t bytes);
   Status take(std::uint64_t memory_bytes);
+  /// Waits for the first batch that is under way.
+  void wait_first();
   /// Fails the device with words for people, unless all is well.
   void must(cudaError_t status, const char* what);
 
   const int index_;
   std::shared_ptr<Pool> pool_;
   cudaStream_t stream_ = nullptr, upload_stream_ = nullptr;
-  cudaEvent_t reached_ = nullptr;
+  std::deque<cudaEvent_t> under_way_;  ///< the end of each batch
+  std::vector<cudaEvent_t> spare_;
   std::mutex upload_mutex_;
   std::array<Piece, 2> pieces_;  // guarded by upload_mutex_
   std::atomic<std::uint64_t> progress_{0};

@@ -41,7 +41,7 @@ struct TwinAccelerator::Memory {
 };
 
 TwinAccelerator::TwinAccelerator(const AcceleratorOptions& options)
-    : Accelerator(pinned),
+    : Accelerator(pinned, options.staging_bytes),
       memory_(std::make_shared<Memory>(options.memory_bytes)),
       twin_(options.pool, options.seed),
       random_(options.seed + 1),
