@@ -13,8 +13,15 @@
 
 namespace troupe {
 
-/// What a version needs beyond what lives, with the memory of layers and caches claimed. Serving
-/// plans it, a WeightSource builds it, Serving adopts it.
+/// The memory that a version needs beyond what lives, claimed before any of it is read.
+struct Reservation {
+  std::vector<std::shared_ptr<const Device::Claim>> layers;
+  std::map<std::uint32_t, Device::Claim> caches;                        ///< by shard_index()
+  std::map<std::uint32_t, std::map<ExpertKey, Device::Claim>> experts;  ///< by device
+};
+
+/// What a version needs beyond what lives. Serving plans it, a WeightSource builds it, Serving
+/// adopts it.
 struct Preparation {
   struct Shard {
     ShardPlacement placement;
@@ -31,6 +38,7 @@ struct Preparation {
   VersionWorkPtr work;
   std::shared_ptr<const ModelSizes> model;
   std::map<NodeId, Incarnation> members;
+  Reservation memory;                               ///< of experts, and what shards do not take
   std::map<std::uint32_t, ExpertSet::Map> experts;  ///< by device
   std::vector<Group> groups;
   std::vector<Shard> shards;

@@ -7,29 +7,6 @@ namespace troupe {
 
 // --- Versions -----------------------------------------------------------------------------------
 
-/// Each expert's memory counts once, whichever versions give it.
-Status Serving::claim_experts(const Preparation& preparation) {
-  const std::uint64_t each = preparation.model->expert_bytes(preparation.work->placement.numerics);
-  std::vector<std::pair<std::uint32_t, ExpertKey>> added;
-  for (const auto& [index, experts] : preparation.experts) {
-    Group& group = groups_.at(index);
-    std::vector<ExpertKey> fresh;
-    for (const auto& [key, weights] : experts)
-      if (!group.claims.contains(key)) fresh.push_back(key);
-    auto claim = context_.devices[index]->claim(
-        fresh.size() * each, "Holding " + std::to_string(fresh.size()) + " more experts");
-    if (!claim.ok()) {
-      for (const auto& [device, key] : added) groups_.at(device).claims.erase(key);
-      return claim.error();
-    }
-    for (const auto& key : fresh) {
-      group.claims[key] = claim->split(each);
-      added.emplace_back(index, key);
-    }
-  }
-  return {};
-}
-
 /// The union of what the versions give; what none gives any more gives its memory back.
 void Serving::publish_experts(WorkerEffects& effects) {
   for (auto& [index, group] : groups_) {
@@ -78,7 +55,10 @@ void Serving::note_spans(const Preparation& preparation) {
 
 Status Serving::adopt(Preparation& p, WorkerEffects& effects) {
   start_groups(p, effects);
-  if (const Status claimed = claim_experts(p); !claimed.ok()) return claimed;
+  // What another version had may have been given back meanwhile.
+  if (const Status claimed = reserve_experts(*p.work, *p.model, p.memory); !claimed.ok())
+    return claimed;
+  for (auto& [index, claims] : p.memory.experts) groups_.at(index).claims.merge(claims);
   Version& version = versions_[p.work->version];
   for (const auto& shard : p.work->shards) version.shards.insert(shard_index(shard));
   for (const auto& replica : p.work->replicas) version.replicas.insert(replica.id);

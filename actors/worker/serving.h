@@ -40,8 +40,8 @@ bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
 /// of every version of the placement that is active or pending. Versions share what they have in
 /// common: a replica lives on as long as versions name it, with its shards and their caches.
 ///
-///     plan ─► Preparation::build (any thread) ─► adopt ─► activate ─► retire
-///                                                  └ drop_pending
+///     reserve ─► plan ─► Preparation::build (any thread) ─► adopt ─► activate ─► retire
+///                                                             └ drop_pending
 ///
 /// Expert groups host what any version gives them. Part of WorkerMachine: it starts, ends and tells
 /// actors by effects; only memory is claimed and given back at once.
@@ -55,12 +55,14 @@ class Serving {
 
   Serving(NodeContext context, const Self& self) : context_(std::move(context)), self_(self) {}
 
-  /// What has to be started for that version; claims the memory of caches and layers.
+  /// Claims the memory of caches, layers and experts. kResourceExhausted: what does not fit.
+  Result<Reservation> reserve(const VersionWork& work, const ModelSizes& model);
+  /// What has to be started for that version, in that memory.
   Result<std::shared_ptr<Preparation>> plan(VersionWorkPtr work,
                                             std::shared_ptr<const ModelSizes> model,
-                                            LoadedPart weights);
-  /// Claims the experts' memory, publishes them and starts the actors. An error leaves everything
-  /// as it was, but for the groups.
+                                            LoadedPart weights, Reservation memory);
+  /// Publishes the experts and starts the actors. An error leaves everything as it was, but for the
+  /// groups.
   Status adopt(Preparation& preparation, WorkerEffects& effects);
   /// From now on shards follow that version's routes, and what it lacks ends.
   void activate(PlacementVersion version, WorkerEffects& effects);
@@ -114,11 +116,13 @@ class Serving {
   Status plan_replica(const ReplicaPlacement& replica, Preparation& out) const;
   Result<Ref<LayerShardInbox>> shard_address(const ShardPlacement& shard,
                                              const Preparation& of) const;
+  Status reserve_shard(const ShardPlacement& placement, const VersionWork& work,
+                       const ModelSizes& model, Reservation& memory);
+  Status reserve_experts(const VersionWork& work, const ModelSizes& model, Reservation& memory);
   Result<std::shared_ptr<const Device::Claim>> claim_layers(Device& device,
                                                             const LayerRange& layers,
-                                                            const Preparation& of);
+                                                            std::uint64_t bytes);
 
-  Status claim_experts(const Preparation& preparation);
   void publish_experts(WorkerEffects& effects);
   void start_groups(Preparation& preparation, WorkerEffects& effects);
   void start_shards(Preparation& preparation, WorkerEffects& effects);

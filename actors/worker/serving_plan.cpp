@@ -30,10 +30,12 @@ bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
 
 Result<std::shared_ptr<Preparation>> Serving::plan(VersionWorkPtr work,
                                                    std::shared_ptr<const ModelSizes> model,
-                                                   LoadedPart weights) {
+                                                   LoadedPart weights,
+                                                   Reservation memory) {
   auto out = std::make_shared<Preparation>();
   out->work = std::move(work);
   out->model = std::move(model);
+  out->memory = std::move(memory);
   out->experts = std::move(weights.experts);
   out->factory = context_.factory;
   out->devices = context_.devices;
@@ -66,16 +68,74 @@ Result<Ref<LayerShardInbox>> Serving::shard_address(const ShardPlacement& shard,
 
 Result<std::shared_ptr<const Device::Claim>> Serving::claim_layers(Device& device,
                                                                    const LayerRange& layers,
-                                                                   const Preparation& of) {
+                                                                   std::uint64_t bytes) {
   std::erase_if(layers_, [](const auto& entry) { return entry.second.expired(); });
   auto& known = layers_[{device.options().index, layers.first, layers.last, layers.rank}];
   if (auto claimed = known.lock()) return claimed;
-  auto claim = device.claim(of.model->shard_bytes(of.work->placement.numerics, layers),
-                            "The weights of " + layers_text(layers));
+  auto claim = device.claim(bytes, "The weights of " + layers_text(layers));
   if (!claim.ok()) return claim.error();
   auto shared = std::make_shared<const Device::Claim>(std::move(*claim));
   known = shared;
   return shared;
+}
+
+Result<Reservation> Serving::reserve(const VersionWork& work, const ModelSizes& model) {
+  Reservation memory;
+  for (const ShardPlacement& shard : work.shards)
+    if (const Status claimed = reserve_shard(shard, work, model, memory); !claimed.ok())
+      return claimed.error();
+  if (const Status claimed = reserve_experts(work, model, memory); !claimed.ok())
+    return claimed.error();
+  return memory;
+}
+
+/// What it has not yet of a shard that does not live.
+Status Serving::reserve_shard(const ShardPlacement& placement, const VersionWork& work,
+                              const ModelSizes& model, Reservation& memory) {
+  const std::uint32_t index = shard_index(placement);
+  if (shards_.contains(index) || memory.caches.contains(index)) return {};
+  if (placement.device.index >= context_.devices.size())
+    return internal_error("The placement names a device that this node does not have.");
+  const auto replica = std::ranges::find(work.placement.replicas, placement.replica,
+                                         &ReplicaPlacement::id);
+  if (replica == work.placement.replicas.end())
+    return internal_error("The placement has a shard of a replica that it lacks.");
+  Device& device = *context_.devices[placement.device.index];
+  const LayerRange range = layers_of(placement, tensor_ranks(work.engine));
+  const Numerics numerics = work.placement.numerics;
+  auto layers = claim_layers(device, range, model.shard_bytes(numerics, range));
+  if (!layers.ok()) return layers.error();
+  memory.layers.push_back(std::move(*layers));
+  auto cache = device.claim(
+      model.cache_bytes(numerics, range, replica->kv_blocks, work.engine.block_size),
+      "The KV cache of " + layers_text(range));
+  if (!cache.ok()) return cache.error();
+  memory.caches[index] = std::move(*cache);
+  return {};
+}
+
+/// Each expert's memory counts once, whichever versions give it.
+Status Serving::reserve_experts(const VersionWork& work, const ModelSizes& model,
+                                Reservation& memory) {
+  std::map<std::uint32_t, std::set<ExpertKey>> fresh;
+  for (const LayerExperts& layer : work.experts)
+    for (const auto& slot : layer.slots) {
+      const ExpertKey key{layer.layer, slot.expert};
+      const auto group = groups_.find(slot.device.index);
+      const bool held = group != groups_.end() && group->second.claims.contains(key);
+      if (!held && !memory.experts[slot.device.index].contains(key))
+        fresh[slot.device.index].insert(key);
+    }
+  const std::uint64_t each = model.expert_bytes(work.placement.numerics);
+  for (const auto& [index, keys] : fresh) {
+    if (index >= context_.devices.size())
+      return internal_error("The placement names a device that this node does not have.");
+    auto claim = context_.devices[index]->claim(
+        keys.size() * each, "Holding " + std::to_string(keys.size()) + " more experts");
+    if (!claim.ok()) return claim.error();
+    for (const ExpertKey& key : keys) memory.experts[index][key] = claim->split(each);
+  }
+  return {};
 }
 
 Status Serving::plan_shard(const ShardPlacement& placement,
@@ -85,13 +145,11 @@ Status Serving::plan_shard(const ShardPlacement& placement,
     return invalid_argument("The placement gives the number of a replica that lives to another.");
   }
   const auto& work = *out.work;
-  if (placement.device.index >= context_.devices.size())
-    return internal_error("The placement names a device that this node does not have.");
-  const auto replica =
-      std::find_if(work.placement.replicas.begin(), work.placement.replicas.end(),
-                   [&](const ReplicaPlacement& r) { return r.id == placement.replica; });
-  if (replica == work.placement.replicas.end())
-    return internal_error("The placement has a shard of a replica that it lacks.");
+  if (const Status claimed = reserve_shard(placement, work, *out.model, out.memory);
+      !claimed.ok())
+    return claimed;
+  const auto replica = std::ranges::find(work.placement.replicas, placement.replica,
+                                         &ReplicaPlacement::id);
   const auto owner = out.members.find(replica->node);
   if (owner == out.members.end())
     return internal_error("The placement has a replica on a node that is no member.");
@@ -99,12 +157,9 @@ Status Serving::plan_shard(const ShardPlacement& placement,
   Device& device = *context_.devices[placement.device.index];
   ShardSpec spec;
   spec.layers = layers_of(placement, tensor_ranks(work.engine));
-  auto layers = claim_layers(device, spec.layers, out);
+  auto layers = claim_layers(device, spec.layers,
+                             out.model->shard_bytes(work.placement.numerics, spec.layers));
   if (!layers.ok()) return layers.error();
-  auto memory = device.claim(out.model->cache_bytes(work.placement.numerics, spec.layers,
-                                                    replica->kv_blocks, work.engine.block_size),
-                             "The KV cache of " + layers_text(spec.layers));
-  if (!memory.ok()) return memory.error();
 
   LayerShardConfig config;
   config.self = here<LayerShardInbox>(shard_index(placement));
@@ -127,7 +182,7 @@ Status Serving::plan_shard(const ShardPlacement& placement,
   spec.device = &device;
   spec.weights = std::move(weights);
   spec.counter = context_.counter;
-  spec.cache_memory = std::move(*memory);
+  spec.cache_memory = std::move(out.memory.caches.extract(shard_index(placement)).mapped());
   spec.weight_memory = std::move(*layers);
   out.shards.push_back({placement, std::move(config), std::move(spec), nullptr});
   return {};

@@ -126,9 +126,13 @@ void WorkerMachine::end_turn(TimePoint now, Effects& effects) {
     else
       effects.wake_at(loading_->deadline);
   }
+  free_garbage(effects);
+  if (const auto wake = agent_.next_wake()) effects.wake_at(*wake);
+}
+
+void WorkerMachine::free_garbage(Effects& effects) {
   if (Garbage garbage = weights_.take_garbage(); !garbage.empty())
     effects.add(FreeWeights{std::move(garbage)});
-  if (const auto wake = agent_.next_wake()) effects.wake_at(*wake);
 }
 
 void WorkerMachine::note_ending() {
@@ -203,7 +207,7 @@ void WorkerMachine::carry_out(RetireVersion retire, TimePoint, Effects& effects)
 void WorkerMachine::carry_out(LoadVersion load, TimePoint now, Effects&) {
   note_ending();
   const TimePoint deadline = now + limits::kActorStopDeadline + limits::kStepDeadline / 2;
-  loading_ = Loading{std::move(load.work), Loading::State::kWaiting, ending_, deadline, nullptr};
+  loading_ = Loading{std::move(load.work), Loading::State::kWaiting, ending_, deadline, {}, nullptr};
 }
 
 void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {
@@ -214,6 +218,10 @@ void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {
   weights_.begin(work.version, part_of(work), agent_.active());
   report_progress(now, effects);
   if (!loading_) return;  // the lease has just ended
+  auto memory = serving_->reserve(work, *weights_.sizes());
+  if (!memory.ok()) return fail_load(memory.error(), now, effects);
+  loading_->memory = std::move(*memory);
+  free_garbage(effects);  // a device needs its memory for what is read
   ReadOrder order = weights_.missing(work.version);
   order.model_path = work.model_path;
   effects.add(ReadWeights{std::move(order)});
@@ -250,7 +258,8 @@ void WorkerMachine::on(PartRead read, TimePoint now, Effects& effects) {
   if (!weights_.complete(read.version))
     return fail_load(unavailable("Some of the weights that were read were lost on their way."), now,
                      effects);
-  auto planned = serving_->plan(loading_->work, weights_.sizes(), weights_.part(read.version));
+  auto planned = serving_->plan(loading_->work, weights_.sizes(), weights_.part(read.version),
+                                std::move(loading_->memory));
   if (!planned.ok()) return fail_load(planned.error(), now, effects);
   loading_->state = Loading::State::kBuilding;
   loading_->preparation = *planned;

@@ -71,6 +71,7 @@ class WorkerMachine {
     State state = State::kWaiting;
     std::multiset<Address> awaited;  ///< actors that hold memory which this version may need
     TimePoint deadline;              ///< of the wait
+    Reservation memory;                        ///< while reading
     std::shared_ptr<Preparation> preparation;  ///< while building
     std::size_t untold = 0;                    ///< pieces read since proofs were told
   };
@@ -109,6 +110,7 @@ class WorkerMachine {
   void tell_proofs(TimePoint now, Effects& effects);
   void fail_load(const Error& error, TimePoint now, Effects& effects);
   void note_ending();
+  void free_garbage(Effects& effects);
   NodeProgress progress(TimePoint now);
 
   NodeAgent agent_;

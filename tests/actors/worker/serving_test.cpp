@@ -71,7 +71,7 @@ struct Node {
   std::unique_ptr<CafSystem> caf = std::move(*CafSystem::make());
   Post post;
   CpuDevice cpu;
-  ModelFactory factory{{&cpu}};
+  ModelFactory factory{{.devices = {&cpu}}};
   std::shared_ptr<const Checkpoint> checkpoint = *Checkpoint::open(kModel);
   std::shared_ptr<const ModelSizes> sizes = std::make_shared<const CheckpointModel>(
       std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()));
@@ -159,8 +159,11 @@ struct Node {
     const auto work = work_of(version, part);
     weights.begin(work->version, {kNumerics, work->shards, work->experts, {}},
                   PlacementVersion{version - 1});
+    auto memory = serving.reserve(*work, *sizes);
+    if (!memory.ok()) return memory.error();
     read(weights.missing(work->version));
-    auto planned = serving.plan(work, sizes, weights.part(work->version));
+    auto planned =
+        serving.plan(work, sizes, weights.part(work->version), std::move(*memory));
     if (!planned.ok()) return planned.error();
     if (const Status built = (*planned)->build(); !built.ok()) return built;
     return call([&](auto& effects) { return serving.adopt(**planned, effects); });
@@ -431,7 +434,7 @@ TEST_CASE("a shard starts after its experts are there, and hears at once whom it
   const auto work = work_of(1, {{0}, {}, {0}});
   node.weights.begin(work->version, {kNumerics, work->shards, work->experts, {}}, std::nullopt);
   node.read(node.weights.missing(work->version));
-  auto planned = node.serving.plan(work, node.sizes, node.weights.part(work->version));
+  auto planned = node.serving.plan(work, node.sizes, node.weights.part(work->version), {});
   REQUIRE(planned.ok());
   REQUIRE((*planned)->build().ok());
   node.call([&](WorkerEffects& effects) {

@@ -27,7 +27,7 @@ TEST_CASE("a version comes from the disk to serving") {
   ReadOrder rest = order;
   rest.experts.erase(rest.experts.begin());
   s.read(rest);
-  CHECK(s.device.memory_used() == kLayerBytes + kCacheBytes);
+  CHECK(s.device.memory_used() == kLayerBytes + kCacheBytes + 2 * kExpertBytes);
   s.build();
   CHECK(s.wants<StartGroup>().size() == 1);
   CHECK(s.wants<StartShard>().size() == 1);
@@ -46,6 +46,36 @@ TEST_CASE("a version comes from the disk to serving") {
   CHECK(s.said<Activated>()[0].version == PlacementVersion{1});
   s.settle(1, {0});
   CHECK(s.said<Activated>().empty());
+}
+
+TEST_CASE("a load that does not fit is refused before any of it is read") {
+  Stand s(kLayerBytes + kCacheBytes + kExpertBytes);
+  s.join();
+  s.serve(1, {0}, {4});
+  SUBCASE("replicas") { s.from_head(load_of(2, {0, 1, 2}, {4})); }
+  SUBCASE("experts beside one") { s.from_head(load_of(2, {0, 1}, {4, 5})); }
+  CHECK(s.wants<ReadWeights>().empty());
+  REQUIRE(s.said<LoadFailed>().size() == 1);
+  CHECK(s.said<LoadFailed>()[0].error.code == ErrorCode::kResourceExhausted);
+  CHECK(s.device.memory_used() == kExpertBytes);  // what actors had went with the effects
+}
+
+TEST_CASE("memory that is claimed for a load goes with it, read or not") {
+  Stand s;
+  s.join();
+  s.serve(1, {0}, {4});
+  const std::uint64_t serving = kExpertBytes;  // what actors had went with the effects
+  s.from_head(load_of(2, {0, 1}, {4, 5}));
+  REQUIRE(s.wants<ReadWeights>().size() == 1);
+  CHECK(s.device.memory_used() == serving + kLayerBytes + kCacheBytes + kExpertBytes);
+  SUBCASE("for another one") {
+    s.from_head(load_of(3, {0}, {4, 6}));
+    CHECK(s.device.memory_used() == serving + kExpertBytes);
+  }
+  SUBCASE("with a read that fails") {
+    s.hear(PartRead{PlacementVersion{2}, false, not_found("the file is gone")});
+    CHECK(s.device.memory_used() == serving);
+  }
 }
 
 TEST_CASE("a node without shards settles in the turn of its activation") {
@@ -201,7 +231,6 @@ TEST_CASE("a load that cannot be done is said to have failed, and gives back wha
   }
   SUBCASE("memory of caches") {
     s.from_head(load_of(1, {0, 1}, {4}));
-    s.read(s.order());
     why = "KV cache";
   }
   SUBCASE("building") {
@@ -213,8 +242,6 @@ TEST_CASE("a load that cannot be done is said to have failed, and gives back wha
   }
   SUBCASE("memory of experts") {
     s.from_head(load_of(1, {0}, {4, 5}));
-    s.read(s.order());
-    s.build();
     why = "2 more experts";
   }
   REQUIRE(s.said<LoadFailed>().size() == 1);
