@@ -218,6 +218,32 @@ TEST_CASE("memory that is not there is refused, and what is given back is there 
         0);
 }
 
+TEST_CASE("scratch that the device has no room for in one piece goes on in the pieces it has") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench;  // 16 MiB
+  std::shared_ptr<std::byte> between;
+  {
+    const Stream::Scope scope(bench.stream);
+    bench.stream.scratch().take<std::byte>(7u << 20);
+    between = bench.device->memory(256u << 10);
+    bench.stream.scratch().take<std::byte>(7u << 20);
+    bench.add();
+  }
+  const Stream::Scope scope(bench.stream);
+  CHECK_NOTHROW(bench.stream.scratch().take<std::byte>(7u << 20));
+  CHECK_NOTHROW(bench.stream.scratch().take<std::byte>(7u << 20));
+  CHECK_THROWS_AS(bench.stream.scratch().take<std::byte>(16u << 20), std::bad_alloc);
+}
+
+TEST_CASE("room that did not grow is not taken for as large as it should be") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench(0, {InjectedFailure::What::kMemory, 3});
+  Stream::Room room;
+  room.at_least(bench.stream, 100);
+  CHECK_THROWS_AS(room.at_least(bench.stream, 5000), std::bad_alloc);  // as injected
+  CHECK(room.at_least(bench.stream, 3000) != nullptr);
+}
+
 TEST_CASE("addresses are dealt out once, and come together again") {
   constexpr std::size_t kStep = 16, kGap = 32, kAll = 1 << 14;
   for (const std::size_t gap : {std::size_t{0}, kGap}) {

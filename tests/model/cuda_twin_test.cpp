@@ -69,6 +69,32 @@ TEST_CASE("a model answers with the same bits by a device whose memory the host 
   }
 }
 
+TEST_CASE("a device that may keep next to nothing on the host answers with the same bits") {
+  const kernels::Backend* twin = kernels::cuda_twin_backend();
+  if (twin == nullptr) return;
+  std::uint64_t seed = 70;
+  for (const char* folder : {"tests/golden/v3", "tests/golden/gpt-oss"}) {
+    const auto checkpoint = must(Checkpoint::open(source_path(folder)));
+    const auto requests = two_requests(checkpoint->spec().vocab);
+    CAPTURE(std::string(folder));
+    Spread spread;
+    spread.numerics = Numerics::kBf16;
+    spread.threads = 2;
+    LocalModel by_cpu(checkpoint, spread);
+    const auto answers = generate(by_cpu, requests, 16);
+    spread.backend = twin;
+    spread.device_memory = 256u << 20;
+    for (const std::size_t bytes : {1, 4096}) {
+      CAPTURE(bytes);
+      spread.seed = ++seed;
+      spread.staging_bytes = bytes;
+      LocalModel by_twin(checkpoint, spread);
+      CHECK(generate(by_twin, requests, 16) == answers);
+      CHECK(by_twin.digests() == by_cpu.digests());
+    }
+  }
+}
+
 TEST_CASE("a device that has all experts computes a step without telling the host what it chose") {
   const kernels::Backend* twin = kernels::cuda_twin_backend();
   if (twin == nullptr) return;
