@@ -4,7 +4,11 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <new>
+#include <thread>
 #include <utility>
+
+#include "runtime/buffer.h"
 
 namespace troupe::kernels {
 namespace {
@@ -28,6 +32,32 @@ void Accelerator::fail(const std::string& why) {
 void Accelerator::check() const {
   const std::lock_guard lock(failed_mutex_);
   if (!failed_.empty()) throw AcceleratorFailed(failed_);
+}
+
+std::shared_ptr<std::byte> Accelerator::memory(std::size_t bytes,
+                                               std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kPause(5);
+  for (;; patience -= kPause) {
+    try {
+      return memory(bytes);
+    } catch (const std::bad_alloc&) {
+      if (patience < kPause) throw;
+    }
+    check();
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+/// By way of the host.
+void Accelerator::upload_from(std::byte* to, Accelerator& of, const std::byte* from,
+                              std::size_t bytes) {
+  Buffer piece = Buffer::uninitialized(std::min(bytes, kPieceBytes));
+  for (std::size_t done = 0; done < bytes;) {
+    const auto some = piece.span().first(std::min(piece.size(), bytes - done));
+    of.download(some, from + done);
+    upload(to + done, some);
+    done += some.size();
+  }
 }
 
 std::byte* Accelerator::stage(std::size_t bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,8 +60,15 @@ class Accelerator : private GraphQueue::Device {
   /// Memory of the device, not cleared, on a boundary of kAlignment. It is used again once nobody
   /// holds it and what was queued until then has run. Throws std::bad_alloc.
   virtual std::shared_ptr<std::byte> memory(std::size_t bytes) = 0;
+  /// The same, but memory that is about to come back is waited for, so long at most.
+  std::shared_ptr<std::byte> memory(std::size_t bytes, std::chrono::milliseconds patience);
   /// Fills memory that no op uses yet, and waits for it.
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  /// What lies in memory that no op changes.
+  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+  /// The same from the memory of a device of its kind, `of`.
+  virtual void upload_from(std::byte* to, Accelerator& of, const std::byte* from,
+                           std::size_t bytes);
   /// Counts up while work goes on.
   virtual std::uint64_t progress() const = 0;
 

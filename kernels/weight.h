@@ -78,9 +78,9 @@ class Weight {
   int slices() const { return options_.slices; }
   bool full_precision() const { return options_.full_precision; }
   std::size_t bytes() const { return bytes_; }
-  /// All of it, for digests of what is held, as it was packed.
-  std::span<const std::byte> memory() const { return data_.span(); }
-  /// The same matrix for ops on another device, where its bytes lie at `there`.
+  /// All of it as it was packed: the host's, or of the device that it was placed on.
+  std::span<const std::byte> memory() const { return {at(), bytes_}; }
+  /// The same matrix elsewhere, where its bytes lie at `there`.
   Weight placed(std::shared_ptr<const std::byte> there) const;
 
  private:

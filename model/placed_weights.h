@@ -1,17 +1,24 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "kernels/accelerator.h"
 #include "model/weights.h"
 
 namespace troupe {
 
-/// The same weights in a device's memory, in one piece, for its ops alone: they have no tensors to
-/// look at. Waits until they are there. Throws std::bad_alloc and kernels::AcceleratorFailed.
-std::shared_ptr<const ShardWeights> placed(const ShardWeights& weights,
-                                           kernels::Accelerator& device);
-std::shared_ptr<const ExpertWeights> placed(const ExpertWeights& weights,
-                                            kernels::Accelerator& device);
+/// Moves what was packed on the host into a device's memory, in one piece, of which `tensors` tell.
+/// It has arrived when this returns: what lies there has the digests of what was packed. Memory
+/// that is let go just now is waited for. kCorrupt: the device holds something else. Throws
+/// std::bad_alloc and kernels::AcceleratorFailed.
+Status move_to(const std::shared_ptr<kernels::Accelerator>& device,
+               std::span<kernels::Weight* const> weights, HeldTensors& tensors);
+
+/// The same for copies, of weights on the host or on another device of its kind.
+Result<std::shared_ptr<const ShardWeights>> copy_to(
+    const std::shared_ptr<kernels::Accelerator>& device, const ShardWeights& weights);
+Result<std::shared_ptr<const ExpertWeights>> copy_to(
+    const std::shared_ptr<kernels::Accelerator>& device, const ExpertWeights& weights);
 
 }  // namespace troupe

@@ -3,7 +3,9 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "model/placed_weights.h"
 #include "model/weight_loader.h"
 
 namespace troupe {
@@ -58,12 +60,18 @@ kernels::Weight& place_of(ShardWeights& shard, WeightRole role) {
   }
 }
 
-/// Loads a list of weights, each into its place.
+/// Loads a list of weights, each into its place. These.
 template <class Of>
-void load_into(WeightLoader& in, Of& of, const std::vector<WeightSpec>& weights,
-               const AttentionSpec& attention = {}, std::int32_t expert = 0) {
-  in.load(weights, attention, expert,
-          [&](WeightRole role, kernels::Weight weight) { place_of(of, role) = std::move(weight); });
+std::vector<kernels::Weight*> load_into(WeightLoader& in, Of& of,
+                                        const std::vector<WeightSpec>& weights,
+                                        const AttentionSpec& attention = {},
+                                        std::int32_t expert = 0) {
+  std::vector<kernels::Weight*> loaded;
+  in.load(weights, attention, expert, [&](WeightRole role, kernels::Weight weight) {
+    loaded.push_back(&place_of(of, role));
+    *loaded.back() = std::move(weight);
+  });
+  return loaded;
 }
 
 /// The head may be the embedding, packed otherwise.
@@ -97,20 +105,23 @@ Result<std::unique_ptr<ShardLoader>> ShardLoader::begin(const Checkpoint& checkp
   return loader;
 }
 
-Status ShardLoader::load(std::size_t index, const ReadGoesOn& goes_on, Buffer& room) {
+Status ShardLoader::load(std::size_t index, const Reading& reading) {
   Part& part = parts_[index];
   try {
-    WeightLoader in(checkpoint_, numerics_, goes_on, room);
+    Buffer own;
+    WeightLoader in(checkpoint_, numerics_, reading.goes_on, reading.room ? *reading.room : own);
+    std::vector<kernels::Weight*> loaded;
     if (part.layer) {
       const auto at = shard_->first + (part.layer - shard_->layers.data());
-      load_into(in, *part.layer, part.weights,
-                spec_.layers[static_cast<std::size_t>(at)].attention);
+      loaded = load_into(in, *part.layer, part.weights,
+                         spec_.layers[static_cast<std::size_t>(at)].attention);
     } else {
-      load_into(in, *shard_, part.weights);
+      loaded = load_into(in, *shard_, part.weights);
     }
+    if (!in.status().ok()) return in.status();
     part.tensors = in.take_tensors();
     if (&part.weights == &spec_.last) mark_second_forms(spec_, part.tensors);
-    return in.status();
+    return reading.device ? move_to(reading.device, loaded, part.tensors) : Status();
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint_);
   }
@@ -118,26 +129,31 @@ Status ShardLoader::load(std::size_t index, const ReadGoesOn& goes_on, Buffer& r
 
 std::shared_ptr<const ShardWeights> ShardLoader::take() {
   for (Part& part : parts_)
-    for (HeldTensor& held : part.tensors) shard_->tensors.push_back(std::move(held));
+    for (HeldTensor& held : part.tensors) {
+      if (held.device) shard_->device = held.device.get();
+      shard_->tensors.push_back(std::move(held));
+    }
   return std::move(shard_);
 }
 
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
-                                                       std::int32_t last, const ReadGoesOn& goes_on,
+                                                       std::int32_t last, const Reading& reading,
                                                        TensorRank rank) {
   auto loader = ShardLoader::begin(checkpoint, numerics, first, last, rank);
   if (!loader) return loader.error();
-  Buffer room;
+  Buffer own;
+  Reading each = reading;
+  if (!each.room) each.room = &own;
   for (std::size_t part = 0; part < (*loader)->parts(); ++part)
-    if (auto status = (*loader)->load(part, goes_on, room); !status) return status.error();
+    if (auto status = (*loader)->load(part, each); !status) return status.error();
   return (*loader)->take();
 }
 
 Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& checkpoint,
                                                          Numerics numerics, std::int32_t layer,
                                                          std::int32_t expert,
-                                                         const ReadGoesOn& goes_on, Buffer* room) {
+                                                         const Reading& reading) {
   Buffer own;
   const ModelSpec& spec = checkpoint.spec();
   const LayerSpec* of = layer >= 0 && layer < spec.num_layers()
@@ -147,11 +163,16 @@ Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& check
     return invalid_argument("layer " + std::to_string(layer) + " has no routed expert " +
                             std::to_string(expert));
   try {
-    WeightLoader in(checkpoint, numerics, goes_on, room ? *room : own);
+    WeightLoader in(checkpoint, numerics, reading.goes_on, reading.room ? *reading.room : own);
     auto weights = std::make_shared<ExpertWeights>();
-    load_into(in, weights->mlp, of->expert, {}, expert);
+    const auto loaded = load_into(in, weights->mlp, of->expert, {}, expert);
     if (!in.status().ok()) return in.status().error();
     weights->tensors = in.take_tensors();
+    if (reading.device) {
+      weights->device = reading.device.get();
+      const Status moved = move_to(reading.device, loaded, weights->tensors);
+      if (!moved.ok()) return moved.error();
+    }
     return std::shared_ptr<const ExpertWeights>(std::move(weights));
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint);

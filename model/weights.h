@@ -5,29 +5,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "kernels/gated_mlp.h"
 #include "kernels/weight.h"
 #include "model/checkpoint.h"
+#include "model/held_tensor.h"
 #include "model/spec/model_spec.h"
 #include "model/spec/split_model.h"
 #include "runtime/numerics.h"
 #include "runtime/result.h"
-#include "runtime/tensor_proof.h"
 
 namespace troupe {
-
-/// A tensor in memory: what it was when it was read, and where its packed bytes lie, in the order
-/// of their digest. Lies within the weights that it belongs to. Scales are packed with their codes,
-/// whose tensor has the digest: theirs has none, and no memory.
-struct HeldTensor {
-  TensorProof proof;
-  std::vector<std::span<const std::byte>> memory;
-  bool second_form = false;  ///< another piece of this model packs the same tensor otherwise
-};
-using HeldTensors = std::vector<HeldTensor>;
 
 /// A layer without its routed experts. kGate, kUp and kDown lie in `mlp`; kKvB as kUk and kUv, a
 /// group each head.
@@ -54,16 +43,26 @@ struct ShardWeights {
   kernels::Weight embedding;         ///< with the first layer of the model
   kernels::Weight final_norm, head;  ///< with its last one
   HeldTensors tensors;               ///< all of the above
+  kernels::Accelerator* device = nullptr;  ///< in whose memory they are; null: the host's
 };
 
 /// One routed expert.
 struct ExpertWeights {
   kernels::GatedMlp mlp;
   HeldTensors tensors;
+  kernels::Accelerator* device = nullptr;  ///< as ShardWeights have it
 };
 
 /// Asked every MiB or so: whether what is being read is still wanted. Empty: it is.
 using ReadGoesOn = std::function<bool()>;
+
+/// What whoever reads weights brings along.
+struct Reading {
+  ReadGoesOn goes_on = {};
+  Buffer* room = nullptr;  ///< for rows as they are stored, kept from call to call: one a thread
+  /// Where what was packed goes, an expert or a layer at a time; null: it stays on the host.
+  std::shared_ptr<kernels::Accelerator> device = nullptr;
+};
 
 /// Reads and packs what a tensor-parallel rank has of the layers [first, last], the last one
 /// included, without their routed experts; with the model's ends if they are among them. Each
@@ -75,9 +74,8 @@ class ShardLoader {
                                                     TensorRank rank = {});
 
   std::size_t parts() const { return parts_.size(); }
-  /// Each once. `room` is for rows as they are stored, kept from one call to the next: one a
-  /// thread.
-  Status load(std::size_t part, const ReadGoesOn& goes_on, Buffer& room);
+  /// Each once, all to the same device.
+  Status load(std::size_t part, const Reading& reading);
   /// After all parts.
   std::shared_ptr<const ShardWeights> take();
 
@@ -102,14 +100,13 @@ class ShardLoader {
 Result<std::shared_ptr<const ShardWeights>> load_shard(const Checkpoint& checkpoint,
                                                        Numerics numerics, std::int32_t first,
                                                        std::int32_t last,
-                                                       const ReadGoesOn& goes_on = {},
+                                                       const Reading& reading = {},
                                                        TensorRank rank = {});
 
-/// Reads and packs one routed expert. `room`: as with ShardLoader; null: of its own.
+/// Reads and packs one routed expert.
 Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& checkpoint,
                                                          Numerics numerics, std::int32_t layer,
                                                          std::int32_t expert,
-                                                         const ReadGoesOn& goes_on = {},
-                                                         Buffer* room = nullptr);
+                                                         const Reading& reading = {});
 
 }  // namespace troupe

@@ -4,6 +4,8 @@ A parent may write to its children's memory through /proc/PID/mem, so the progra
 """
 
 import json
+import os
+import pathlib
 import struct
 
 TILE = 16  # outputs that are packed side by side (kernels/cpu/weight_layout.h)
@@ -55,6 +57,34 @@ def flip(pid, address, bit=3):
         (byte,) = memory.read(1)
         memory.seek(address)
         memory.write(bytes([byte ^ 1 << bit]))
+
+
+def devices(pid):
+    """What stands for the memory of a process's GPUs: files of its twins."""
+    links = pathlib.Path(f"/proc/{pid}/fd").iterdir()
+    return [link for link in links if "memfd:cuda-twin" in os.readlink(link)]
+
+
+def poke_device(pid, model, tensor):
+    """The same as poke() in the memory of the process's devices."""
+    pattern, flipped = packed_start(model, tensor), 0
+    for device in devices(pid):
+        with open(device, "r+b", 0) as file:
+            end = file.seek(0, os.SEEK_END)
+            at = 0
+            while at < end:
+                try:
+                    at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+                except OSError:  # no more
+                    break
+                begin, at = at, os.lseek(file.fileno(), at, os.SEEK_HOLE)
+                place = os.pread(file.fileno(), at - begin, begin).find(pattern)
+                if place >= 0:
+                    place += begin + TILE + 2
+                    (byte,) = os.pread(file.fileno(), 1, place)
+                    os.pwrite(file.fileno(), bytes([byte ^ 8]), place)
+                    flipped += 1
+    return flipped
 
 
 def poke(pid, model, tensor):

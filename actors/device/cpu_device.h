@@ -59,7 +59,7 @@ class CpuDevice final : public Device {
   void break_down(const Breakage& breakage) { answers_->break_down(breakage); }
 
   /// Null: what it computes with is the host's memory.
-  kernels::Accelerator* accelerator() const { return accelerator_.get(); }
+  const std::shared_ptr<kernels::Accelerator>& accelerator() const { return accelerator_; }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }

@@ -9,9 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "model/weights.h"
+#include "model/held_tensor.h"
 #include "runtime/limits.h"
-#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
@@ -29,21 +28,6 @@ double processor_seconds() {
 
 std::uint32_t seconds(Duration d) {
   return static_cast<std::uint32_t>(std::chrono::ceil<std::chrono::seconds>(d).count());
-}
-
-/// Whether its bytes have the digest that they had when they were packed; scales lie among their
-/// codes' bytes. None: `goes_on`, asked after each slice, said no.
-std::optional<bool> is_as_packed(const HeldTensor& tensor, const std::function<bool()>& goes_on) {
-  if (tensor.memory.empty()) return true;
-  Xxh3 hash;
-  for (std::span<const std::byte> left : tensor.memory)
-    while (!left.empty()) {
-      const auto slice = left.first(std::min(left.size(), limits::kProofSliceBytes));
-      hash.add(slice);
-      left = left.subspan(slice.size());
-      if (!goes_on()) return {};
-    }
-  return hash.digest() == tensor.proof.packed;
 }
 
 }  // namespace
@@ -123,7 +107,7 @@ void CopyWatch::look(std::unique_lock<std::mutex>& lock) {
   // Whoever lets go of it last frees it: here, if that is this thread.
   PieceTensors piece = copy.piece.lock();
   if (!piece) return;
-  const bool good = holds(lock, (*piece)[copy.tensor]);
+  const bool good = holds(lock, piece, copy.tensor);
   if (stop_) return;
   if (good) {
     const TimePoint time = now();
@@ -138,13 +122,15 @@ void CopyWatch::look(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-/// With pauses, unless all are wanted at once. True too if it is to stop.
-bool CopyWatch::holds(std::unique_lock<std::mutex>& lock, const HeldTensor& tensor) {
+/// With pauses, unless all are wanted at once. True too if it is to stop, or nobody else has the
+/// piece any more: its memory is wanted.
+bool CopyWatch::holds(std::unique_lock<std::mutex>& lock, const PieceTensors& piece,
+                      std::size_t tensor) {
   lock.unlock();
-  const auto as_packed = is_as_packed(tensor, [&] {
+  const auto as_packed = is_as_packed((*piece)[tensor], [&] {
     lock.lock();
     if (!all_before_) pause(lock);
-    const bool goes_on = !stop_;
+    const bool goes_on = !stop_ && piece.use_count() > 1;
     lock.unlock();
     return goes_on;
   });
@@ -164,12 +150,12 @@ bool CopyWatch::let_go(const PieceTensors& piece, const std::atomic<bool>& cance
   };
   while (const auto copy = take()) {
     const auto as_packed = is_as_packed((*piece)[copy->tensor], [&] { return !cancelled; });
-    if (!as_packed) {
+    if (!as_packed && cancelled) {
       std::lock_guard lock(mutex_);
       copies_.insert(std::ranges::upper_bound(copies_, copy->proven, {}, &Copy::proven), *copy);
       return false;
     }
-    if (!*as_packed) tell(*copy, piece);
+    if (as_packed == false) tell(*copy, piece);
   }
   return true;
 }

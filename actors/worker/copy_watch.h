@@ -15,7 +15,7 @@
 
 namespace troupe {
 
-/// Looks at the packed weights in memory again and again, the one that has waited longest first: a
+/// Looks at the packed weights in memory, the host's and its devices', again and again, the one that has waited longest first: a
 /// bit that flipped shows as another digest. One thread of low priority takes kProofShare of a
 /// core, also under load, a slice at a time; and as much as it can get when all are wanted at once.
 class CopyWatch {
@@ -52,7 +52,7 @@ class CopyWatch {
   void note();
   bool due(TimePoint time) const;
   void look(std::unique_lock<std::mutex>& lock);
-  bool holds(std::unique_lock<std::mutex>& lock, const HeldTensor& tensor);
+  bool holds(std::unique_lock<std::mutex>& lock, const PieceTensors& piece, std::size_t tensor);
   void pause(std::unique_lock<std::mutex>& lock);
   void tell(const Copy& copy, const PieceTensors& piece);
 

@@ -87,8 +87,8 @@ Error hangs(const std::string& folder) {
 
 /// Shared with jobs, which may hang and wake up when the source is gone.
 struct FileSource::Core {
-  Core(Post& post, int t, std::vector<int> nodes)
-      : threads(t), numa_nodes(std::move(nodes)), voice(std::make_shared<SourceVoice>(post)) {}
+  Core(Post& post, int t, std::vector<Home> of_devices)
+      : threads(t), homes(std::move(of_devices)), voice(std::make_shared<SourceVoice>(post)) {}
 
   std::shared_ptr<const Checkpoint> opened() {
     std::lock_guard lock(mutex);
@@ -101,13 +101,13 @@ struct FileSource::Core {
   Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
   Status read_expert(const Checkpoint& from, const ReadOrder& order, const ExpertKey& key,
-                     const ReadGoesOn& goes_on, Buffer& room);
+                     const Reading& reading);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
-  int numa_node_of(const ReadOrder& order, std::size_t piece) const;
+  Home home_of(const ReadOrder& order, std::size_t piece) const;
 
   const int threads;
-  const std::vector<int> numa_nodes;
+  const std::vector<Home> homes;
   const std::shared_ptr<SourceVoice> voice;
   std::atomic<bool> lock_failed{false};  ///< said once
 
@@ -117,11 +117,13 @@ struct FileSource::Core {
   std::shared_ptr<CopyWatch> watch;              // guarded by mutex; null once the source is gone
 };
 
-FileSource::FileSource(Post& post, int threads, std::vector<int> numa_nodes)
-    : core_(std::make_shared<Core>(post, threads, std::move(numa_nodes))), prover_(core_->voice) {
-  core_->watch = watch_ = std::make_shared<CopyWatch>(CopyWatch::Listener{
-      [voice = core_->voice](CopyDiffers differs) { voice->tell(std::move(differs)); },
-      [voice = core_->voice] { voice->tell(CopiesProven{}); }});
+FileSource::FileSource(Post& post, int threads, std::vector<Home> homes)
+    : core_(std::make_shared<Core>(post, threads, std::move(homes))),
+      watch_(std::make_shared<CopyWatch>(CopyWatch::Listener{
+          [voice = core_->voice](CopyDiffers differs) { voice->tell(std::move(differs)); },
+          [voice = core_->voice] { voice->tell(CopiesProven{}); }})),
+      prover_(core_->voice) {
+  core_->watch = watch_;
 }
 
 FileSource::~FileSource() {
@@ -218,11 +220,13 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
   const std::size_t experts = order.experts.size();
   return run_jobs(experts + parts.size(), threads, cancelled, [&](std::size_t i, Buffer& room) {
     const std::size_t piece = i < experts ? i : experts + parts[i - experts].shard;
-    const NumaScope near(numa_node_of(order, piece));
-    if (i < experts) return read_expert(*from, order, order.experts[i], goes_on, room);
+    const Home home = home_of(order, piece);
+    const NumaScope near(home.numa_node);
+    const Reading reading{goes_on, &room, home.device};
+    if (i < experts) return read_expert(*from, order, order.experts[i], reading);
     ShardJob* const shard = shards[piece - experts].get();
     const std::size_t part = parts[i - experts].part;
-    Status read = shard->loader->load(part, goes_on, room);
+    Status read = shard->loader->load(part, reading);
     if (read.ok() && --shard->left == 0) {
       const auto weights = shard->loader->take();
       give({order.numerics,
@@ -238,16 +242,14 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
 }
 
 /// Where what that piece of the order becomes should lie.
-int FileSource::Core::numa_node_of(const ReadOrder& order, std::size_t piece) const {
-  if (piece >= order.devices.size() || order.devices[piece] >= numa_nodes.size())
-    return kAnyNumaNode;
-  return numa_nodes[order.devices[piece]];
+FileSource::Home FileSource::Core::home_of(const ReadOrder& order, std::size_t piece) const {
+  if (piece >= order.devices.size() || order.devices[piece] >= homes.size()) return {};
+  return homes[order.devices[piece]];
 }
 
 Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,
-                                     const ExpertKey& key, const ReadGoesOn& goes_on,
-                                     Buffer& room) {
-  auto weights = load_expert(from, order.numerics, key.layer, key.expert, goes_on, &room);
+                                     const ExpertKey& key, const Reading& reading) {
+  auto weights = load_expert(from, order.numerics, key.layer, key.expert, reading);
   if (!weights.ok()) return weights.error();
   if (order.tier) lock_into_memory(**weights);
   const PieceTensors tensors(*weights, &(*weights)->tensors);

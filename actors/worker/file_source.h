@@ -10,6 +10,8 @@
 #include "actors/worker/loader.h"
 #include "actors/worker/proof_reader.h"
 #include "actors/worker/weight_source.h"
+#include "kernels/accelerator.h"
+#include "runtime/numa.h"
 
 namespace troupe {
 
@@ -18,8 +20,13 @@ namespace troupe {
 /// what is in memory. Storage that hangs costs a thread, which outlives this if it must.
 class FileSource final : public WeightSource {
  public:
-  /// `numa_nodes`: of each device; what it computes with lies there. `post` must outlive it.
-  FileSource(Post& post, int threads, std::vector<int> numa_nodes);
+  /// Where what a device computes with lies.
+  struct Home {
+    int numa_node = kAnyNumaNode;
+    std::shared_ptr<kernels::Accelerator> device;  ///< whose memory it goes to; null: the host's
+  };
+  /// `homes`: of each device. `post` must outlive it.
+  FileSource(Post& post, int threads, std::vector<Home> homes);
   ~FileSource() override;
 
   void listen(const Ref<NodeAgentInbox>& agent) override;
@@ -31,12 +38,14 @@ class FileSource final : public WeightSource {
   ProofReport proofs() const override { return watch_->report(); }
   void cancel() override;
   void free(Garbage garbage) override;
+  /// A copy of a piece: it is looked at like all that was read.
+  void watch(const PieceTensors& copy) { watch_->add(copy); }
 
  private:
   struct Core;
 
   const std::shared_ptr<Core> core_;  ///< what a job that hangs still holds
-  std::shared_ptr<CopyWatch> watch_;
+  const std::shared_ptr<CopyWatch> watch_;
   std::mutex mutex_;
   Garbage garbage_;  // guarded by mutex_
   ProofReader prover_;

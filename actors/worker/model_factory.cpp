@@ -82,28 +82,34 @@ void ModelFactory::Copies<Weights>::forget() {
 }
 
 template <class Weights>
-std::shared_ptr<const Weights> ModelFactory::Copies<Weights>::of(
+Result<std::shared_ptr<const Weights>> ModelFactory::Copies<Weights>::of(
     const std::shared_ptr<const Weights>& weights, CpuDevice& device) {
-  if (device.accelerator() == nullptr) return weights;
+  if (weights->device == device.accelerator().get()) return weights;
   const std::lock_guard lock(mutex_);
   Copy& copy = copies_[{device.options().index, weights.get()}];
   if (auto there = copy.there.lock(); there && copy.held.lock() == weights) return there;
-  auto there = placed(*weights, *device.accelerator());
-  copy = {weights, there};
+  auto there = copy_to(device.accelerator(), *weights);
+  if (!there.ok()) return there.error();
+  copy = {weights, *there};
+  options_.copied({*there, &(*there)->tensors});
   return there;
 }
 
 Result<ExpertSet::Map> ModelFactory::place(Device& on, ExpertSet::Map experts) {
-  CpuDevice& device = *devices_[on.options().index];
+  CpuDevice& device = *options_.devices[on.options().index];
   expert_copies_.forget();
   return on_device(device, [&]() -> Result<ExpertSet::Map> {
-    for (auto& [key, expert] : experts) expert = expert_copies_.of(expert, device);
+    for (auto& [key, expert] : experts) {
+      auto there = expert_copies_.of(expert, device);
+      if (!there.ok()) return there.error();
+      expert = std::move(*there);
+    }
     return std::move(experts);
   });
 }
 
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
-  CpuDevice& device = *devices_[spec.device->options().index];
+  CpuDevice& device = *options_.devices[spec.device->options().index];
   shard_copies_.forget();
   return on_device(device, [&] { return make_shard_on(device, std::move(spec)); });
 }
@@ -113,25 +119,27 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& dev
   const std::shared_ptr<const ModelSpec> model = model_of(*spec.model).spec(spec.layers.rank);
   auto cache =
       KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size),
-                      device.accelerator());
+                      device.accelerator().get());
   if (!cache.ok()) return cache.error();
+  auto weights = shard_copies_.of(spec.weights, device);
+  if (!weights.ok()) return weights.error();
   ForwardCompute::Options options{model,
                                   spec.numerics,
-                                  shard_copies_.of(spec.weights, device),
+                                  std::move(*weights),
                                   std::move(*cache),
                                   spec.last_stage,
                                   std::move(spec.cache_memory),
                                   experts_on(model_of(*spec.model).spec(), spec.numerics, device),
                                   std::move(spec.counter),
                                   std::move(spec.weight_memory),
-                                  crash_token_};
+                                  options_.crash_token};
   std::unique_ptr<ShardCompute> made = std::make_unique<ForwardCompute>(std::move(options), device);
   return made;
 }
 
 Result<MadePass> ModelFactory::make_pass(const PassSpec& spec) {
   const auto& model = model_of(*spec.model).spec();
-  CpuDevice& device = *devices_[spec.device->options().index];
+  CpuDevice& device = *options_.devices[spec.device->options().index];
   return MadePass{std::make_unique<ForwardPass>(model, spec.numerics, device,
                                                 experts_on(model, spec.numerics, device)),
                   ForwardPass::row_bytes(*model, spec.numerics)};

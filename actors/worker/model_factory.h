@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "actors/device/cpu_device.h"
+#include "actors/node_agent/messages.h"
 #include "actors/worker/compute_factory.h"
 #include "model/forward/experts.h"
 #include "runtime/ids.h"
@@ -18,9 +20,14 @@ namespace troupe {
 /// The process's arithmetic: forward passes of a checkpoint's model. Specs name a CheckpointModel.
 class ModelFactory final : public ComputeFactory {
  public:
-  /// By their index; they must outlive what is made.
-  explicit ModelFactory(std::vector<CpuDevice*> devices, std::optional<TokenId> crash_token = {})
-      : devices_(std::move(devices)), experts_(devices_.size()), crash_token_(crash_token) {}
+  struct Options {
+    std::vector<CpuDevice*> devices;  ///< by their index; they must outlive what is made
+    /// Hears of each copy that is made of a piece: it is to be looked at, too.
+    std::function<void(const PieceTensors&)> copied = [](const PieceTensors&) {};
+    std::optional<TokenId> crash_token = {};
+  };
+  explicit ModelFactory(Options options)
+      : options_(std::move(options)), experts_(options_.devices.size()) {}
 
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
@@ -37,13 +44,14 @@ class ModelFactory final : public ComputeFactory {
     Numerics numerics = Numerics::kReference;
     std::weak_ptr<ExpertForward> forward;
   };
-  /// Copies in a device's memory, of weights that the node holds: versions that have the same share
-  /// them.
+  /// Copies in a device's memory, of weights that the node holds elsewhere: another device serves
+  /// them too, or they were of the second tier. Versions that have the same share them.
   template <class Weights>
   class Copies {
    public:
-    std::shared_ptr<const Weights> of(const std::shared_ptr<const Weights>& weights,
-                                      CpuDevice& device);
+    explicit Copies(const Options& options) : options_(options) {}
+    Result<std::shared_ptr<const Weights>> of(const std::shared_ptr<const Weights>& weights,
+                                              CpuDevice& device);
     /// Those that nobody has any more.
     void forget();
 
@@ -51,16 +59,16 @@ class ModelFactory final : public ComputeFactory {
     struct Copy {
       std::weak_ptr<const Weights> held, there;
     };
+    const Options& options_;
     std::mutex mutex_;
     std::map<std::pair<std::uint32_t, const Weights*>, Copy> copies_;  // guarded by mutex_
   };
 
-  const std::vector<CpuDevice*> devices_;
-  Copies<ShardWeights> shard_copies_;
-  Copies<ExpertWeights> expert_copies_;
+  const Options options_;
+  Copies<ShardWeights> shard_copies_{options_};
+  Copies<ExpertWeights> expert_copies_{options_};
   std::mutex mutex_;
-  std::vector<Experts> experts_;              // guarded by mutex_; by device
-  const std::optional<TokenId> crash_token_;  ///< for tests
+  std::vector<Experts> experts_;  // guarded by mutex_; by device
 };
 
 }  // namespace troupe

@@ -43,13 +43,15 @@ std::uint64_t WeightStore::size_of(const HeldExpertKey& key) const {
   return checkpoint_.sizes->expert_bytes(key.numerics);
 }
 
-bool WeightStore::wanted(const ShardKey& key) const {
+bool WeightStore::wanted(const ShardKey& key, bool) const {
   return std::any_of(versions_.begin(), versions_.end(),
                      [&](const auto& entry) { return entry.second.serves(key); });
 }
-bool WeightStore::wanted(const HeldExpertKey& key) const {
-  return std::any_of(versions_.begin(), versions_.end(),
-                     [&](const auto& entry) { return entry.second.kept.contains(key); });
+/// The second tier is the host's: of what a device has, it is read anew.
+bool WeightStore::wanted(const HeldExpertKey& key, bool on_device) const {
+  return std::any_of(versions_.begin(), versions_.end(), [&](const auto& entry) {
+    return on_device ? entry.second.serves(key) : entry.second.kept.contains(key);
+  });
 }
 
 // --- What is held -------------------------------------------------------------------------------
@@ -71,7 +73,9 @@ void WeightStore::drop_all() {
 }
 
 void WeightStore::drop_unwanted() {
-  const auto unwanted = [this](const auto& entry) { return !wanted(entry.first); };
+  const auto unwanted = [this](const auto& entry) {
+    return !wanted(entry.first, entry.second.on_device);
+  };
   drop_if(shards_, unwanted);
   drop_if(experts_, unwanted);
 }
@@ -217,12 +221,19 @@ bool WeightStore::complete(PlacementVersion version) const {
 template <class Key, class Held>
 bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
-  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, piece).second) {
+  if ((!versions_.empty() && !wanted(key, piece.on_device)) || !held.try_emplace(key, piece).second) {
     garbage_.push_back(std::move(piece.tensors));
     return false;
   }
   held_bytes_ += size_of(key);
   return true;
+}
+
+template <class Weights>
+WeightStore::Piece<Weights> WeightStore::piece_of(std::shared_ptr<const Weights> weights,
+                                                  const PieceTensors& tensors) {
+  const bool on_device = weights && weights->device != nullptr;
+  return {std::move(weights), tensors, false, false, on_device};
 }
 
 bool WeightStore::take(PieceRead piece) {
@@ -232,12 +243,12 @@ bool WeightStore::take(PieceRead piece) {
   if (piece.is_expert) {
     const HeldExpertKey key{piece.numerics, piece.expert};
     bytes = size_of(key);
-    counts = keep(key, experts_, {std::move(piece.expert_weights), piece.tensors}) &&
+    counts = keep(key, experts_, piece_of(std::move(piece.expert_weights), piece.tensors)) &&
              newest != versions_.end() && newest->second.served.contains(key);
   } else {
     const ShardKey key = key_of(piece.numerics, piece.layers);
     bytes = size_of(key);
-    counts = keep(key, shards_, {std::move(piece.shard_weights), piece.tensors}) &&
+    counts = keep(key, shards_, piece_of(std::move(piece.shard_weights), piece.tensors)) &&
              newest != versions_.end() && newest->second.shards.contains(key);
   }
   if (counts) progress_.bytes_done += bytes;

@@ -110,6 +110,7 @@ class WeightStore {
     PieceTensors tensors;
     bool told = false;     ///< its proofs, in this membership
     bool doubted = false;  ///< not to be used in another one
+    bool on_device = false;  ///< in a device's memory, which is for what is served
   };
   /// A part, and what it asks for: each with the device, or one of those, that compute with it.
   struct Version {
@@ -131,8 +132,11 @@ class WeightStore {
                                                const std::vector<LayerExperts>& layers);
   std::uint64_t size_of(const ShardKey& key) const;
   std::uint64_t size_of(const HeldExpertKey& key) const;
-  bool wanted(const ShardKey& key) const;
-  bool wanted(const HeldExpertKey& key) const;
+  bool wanted(const ShardKey& key, bool on_device) const;
+  bool wanted(const HeldExpertKey& key, bool on_device) const;
+  template <class Weights>
+  static Piece<Weights> piece_of(std::shared_ptr<const Weights> weights,
+                                 const PieceTensors& tensors);
   template <class Key, class Held>
   bool keep(const Key& key, Held& held, typename Held::mapped_type piece);
   template <class Held, class Condition>

@@ -64,14 +64,13 @@ struct WorkerNode::Impl {
 Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<HeadLink> head_link) {
   WorkerSetup setup;
   std::vector<CpuDevice*> cpus;
-  std::vector<int> numa_nodes;
+  std::vector<FileSource::Home> homes;
   int threads = 0;
   std::vector<Numerics> numerics(all_numerics().begin(), all_numerics().end());
   for (const auto& device : options.devices) {
     devices.push_back(std::make_unique<CpuDevice>(device));
     // What a GPU computes with is packed by this machine's processors.
     threads += device.kind == "cuda" ? host_processors() : device.threads;
-    numa_nodes.push_back(device.numa_node);
     cpus.push_back(devices.back().get());
     if (const Status opened = cpus.back()->open(options.injected); !opened.ok())
       return Error{opened.error().code,
@@ -82,6 +81,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     if (!proven.ok()) return proven.error();
     std::erase_if(numerics, [&](Numerics n) { return !std::ranges::count(*proven, n); });
     setup.around.devices.push_back(cpus.back());
+    homes.push_back({device.numa_node, cpus.back()->accelerator()});
   }
   watch_gpus(options.nvml);
   if (options.fabric) {
@@ -102,9 +102,11 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     }
   }
   link = std::move(head_link);
-  factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
   source = std::make_unique<FileSource>(host->post(), std::clamp(threads, 1, host_processors()),
-                                        std::move(numa_nodes));
+                                        std::move(homes));
+  factory = std::make_unique<ModelFactory>(ModelFactory::Options{
+      std::move(cpus), [this](const PieceTensors& copy) { source->watch(copy); },
+      options.crash_token});
 
   setup.agent.version = options.version;
   setup.agent.host = host_name();

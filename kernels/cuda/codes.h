@@ -24,7 +24,11 @@ class LaneScales {
   DEVICE LaneScales(const WeightLayout& l, const std::byte* panel, std::int64_t block, int q)
       : layout_(l), panel_(panel), first_k_(block * WeightLayout::kBlock), q_(q) {
     if constexpr (!kTurned) {
-      const std::int64_t column = l.scaled ? first_k_ / l.scale_k : 0;
+      // A scale's k are whole blocks, or all there are; 64 bits would take a long division.
+      const auto blocks_of_scale =
+          static_cast<std::uint32_t>((l.scale_k + WeightLayout::kBlock - 1) / WeightLayout::kBlock);
+      const std::uint32_t column =
+          l.scaled ? static_cast<std::uint32_t>(block) / blocks_of_scale : 0;
 #pragma unroll
       for (int o = 0; o < 4; ++o) {
         scales_[o] = scale(column, o);

@@ -199,6 +199,46 @@ void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
   must(cudaStreamSynchronize(upload_stream_), "a copy failed");
 }
 
+void GpuAccelerator::download(std::span<std::byte> to, const std::byte* from) {
+  check();
+  const std::lock_guard lock(upload_mutex_);
+  attach();
+  const Piece& piece = pieces_.front();
+  for (std::size_t done = 0; done < to.size();) {
+    const std::size_t bytes = std::min(kUploadPieceBytes, to.size() - done);
+    must(cudaMemcpyAsync(piece.pinned.get(), from + done, bytes, cudaMemcpyDeviceToHost,
+                         upload_stream_),
+         "a copy failed");
+    must(cudaStreamSynchronize(upload_stream_), "a copy failed");
+    std::memcpy(to.data() + done, piece.pinned.get(), bytes);
+    done += bytes;
+    ++progress_;
+  }
+}
+
+/// Once it may, copies need not pass through the host. That it may not is no failure.
+void GpuAccelerator::reach(int other) {
+  if (!peers_.insert(other).second) return;
+  int may = 0;
+  if (cudaDeviceCanAccessPeer(&may, index_, other) == cudaSuccess && may != 0)
+    cudaDeviceEnablePeerAccess(other, 0);
+  cudaGetLastError();
+}
+
+void GpuAccelerator::upload_from(std::byte* to, Accelerator& of, const std::byte* from,
+                                 std::size_t bytes) {
+  const auto* other = dynamic_cast<const GpuAccelerator*>(&of);
+  if (other == nullptr) return Accelerator::upload_from(to, of, from, bytes);
+  check();
+  const std::lock_guard lock(upload_mutex_);
+  attach();
+  reach(other->index_);
+  must(cudaMemcpyPeerAsync(to, index_, from, other->index_, bytes, upload_stream_),
+       "a copy from another GPU failed");
+  must(cudaStreamSynchronize(upload_stream_), "a copy from another GPU failed");
+  ++progress_;
+}
+
 // --- The queue ----------------------------------------------------------------------------------
 
 void GpuAccelerator::attach() { must(cudaSetDevice(index_), "it does not answer"); }

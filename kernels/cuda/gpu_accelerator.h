@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -24,6 +25,10 @@ class GpuAccelerator final : public Accelerator {
 
   std::shared_ptr<std::byte> memory(std::size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
+  void download(std::span<std::byte> to, const std::byte* from) override;
+  /// From another GPU of this process: straight where the driver allows, else by its staging.
+  void upload_from(std::byte* to, Accelerator& of, const std::byte* from,
+                   std::size_t bytes) override;
   std::uint64_t progress() const override { return progress_; }
 
   /// Where work goes, once it is flushed.
@@ -48,6 +53,8 @@ class GpuAccelerator final : public Accelerator {
   /// Host memory of this GPU's context.
   std::shared_ptr<std::byte> pinned(std::size_t bytes);
   Status take(std::uint64_t memory_bytes);
+  /// Lets copies come straight from another GPU, if the driver does.
+  void reach(int other);
   /// Waits for the first batch that is under way.
   void wait_first();
   /// Fails the device with words for people, unless all is well.
@@ -60,6 +67,7 @@ class GpuAccelerator final : public Accelerator {
   std::vector<cudaEvent_t> spare_;
   std::mutex upload_mutex_;
   std::array<Piece, 2> pieces_;  // guarded by upload_mutex_
+  std::set<int> peers_;          // guarded by upload_mutex_
   std::atomic<std::uint64_t> progress_{0};
 };
 

@@ -37,6 +37,27 @@ def test_a_bit_that_flips_in_memory_is_found_and_nothing_serves_with_it(stages, 
     Streams(stage, LASTING).assert_unchanged(expected)
 
 
+def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
+    """A GPU's twin, whose memory the host has no other copy of."""
+    stage = stages(*ONE_REPLICA, *ALL_TWICE, "--numerics", "bf16", workers=2)
+    body = {"prompt": [0, 105, 103, 97], "max_tokens": 16, "temperature": 0, "return_token_ids": True}
+    before = stage.complete(**body)["choices"][0]["token_ids"]
+    worker = stage.add_worker("--device", "cuda-twin", "--device-memory", "2GiB")
+
+    def of_twin():
+        return next((n for n in stage.status()["nodes"] if n["pid"] == worker.pid and n["state"] == "ready"), None)
+
+    node = wait_until(of_twin, 30, "the twin's worker is a member")
+    wait_until(lambda: settled(stage) and experts_on(stage.status(), node["id"]), 60, "it has experts")
+    tensor = an_expert_of(stage.status(), node["id"])
+    assert memory.poke(worker.pid, DEMO, tensor) == 0, "the host keeps none of it"
+    assert memory.poke_device(worker.pid, DEMO, tensor) == 1
+    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", 2 * FOUND_WITHIN_S)
+    worker.process.wait_log("The other copies in memory are what was loaded", 30)
+    wait_until(lambda: settled(stage) and of_twin() and experts_on(stage.status(), of_twin()["id"]), 60, "it is back")
+    assert stage.complete(**body)["choices"][0]["token_ids"] == before
+
+
 def test_weights_with_nan_are_refused_at_load_and_the_others_serve(stages, tmp_path):
     bad = tmp_path / "bad"
     shutil.copytree(DEMO, bad)

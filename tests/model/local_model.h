@@ -15,7 +15,6 @@
 #include "model/checkpoint.h"
 #include "model/forward/experts.h"
 #include "model/forward/forward.h"
-#include "model/placed_weights.h"
 #include "model/weights.h"
 #include "runtime/float_mode.h"
 #include "tests/model/must.h"
@@ -39,6 +38,7 @@ struct Spread {
   /// host's.
   std::uint64_t device_memory = 0;
   std::uint64_t seed = 0;  ///< of a twin
+  std::size_t staging_bytes = kernels::Accelerator::kStagingBytes;
 };
 
 struct SilentListener final : ForwardListener {
@@ -61,7 +61,8 @@ class LocalModel {
       : checkpoint_(std::move(checkpoint)), spread_(spread), pool_(spread.threads) {
     set_float_mode();
     if (spread.device_memory > 0)
-      device_ = must(spread.backend->accelerator({0, spread.device_memory, &pool_, spread.seed}));
+      device_ = must(spread.backend->accelerator(
+          {0, spread.device_memory, &pool_, spread.seed, {}, spread.staging_bytes}));
     std::vector<std::int32_t> edges = {0};
     edges.insert(edges.end(), spread.cuts.begin(), spread.cuts.end());
     edges.push_back(spec().num_layers());
@@ -138,8 +139,7 @@ class LocalModel {
                                      {weights->first, weights->last,
                                       spread.positions / spread.block_size, spread.block_size},
                                      stream.accelerator))),
-          forward(spec, stream.accelerator ? placed(*weights, *stream.accelerator) : weights, cache,
-                  stream) {}
+          forward(spec, std::move(weights), cache, stream) {}
     const ModelSpec spec;
     KvCache cache;
     Forward forward;
@@ -157,7 +157,8 @@ class LocalModel {
     Stage& stage = stages_.emplace_back();
     for (std::uint32_t rank = 0; rank < spread_.ranks; ++rank) {
       const TensorRank of = {rank, spread_.ranks};
-      auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last, {}, of));
+      auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last,
+                                     {.device = device_}, of));
       stage.push_back(std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream()));
       stage.back()->forward.use(expert_ranks(rank));
       if (rank == 0) stage.back()->silent.routed = &routed_;
@@ -207,16 +208,13 @@ class LocalModel {
       }
   }
 
-  std::shared_ptr<const ExpertWeights> in_place(std::shared_ptr<const ExpertWeights> expert) {
-    return device_ ? placed(*expert, *device_) : expert;
-  }
-
   void add_group(int group) {
     ExpertSet::Map experts;
     for (std::int32_t layer = 0; layer < spec().num_layers(); ++layer) {
       if (!spec().layers[static_cast<std::size_t>(layer)].has_experts()) continue;
       for (std::int32_t e = group; e < spec().num_experts(); e += spread_.expert_groups)
-        experts[{layer, e}] = in_place(must(load_expert(*checkpoint_, spread_.numerics, layer, e)));
+        experts[{layer, e}] =
+            must(load_expert(*checkpoint_, spread_.numerics, layer, e, {.device = device_}));
     }
     sets_.emplace_back(PlacementVersion{1}, std::move(experts));
     groups_.push_back(std::make_unique<ExpertForward>(spec(), stream()));

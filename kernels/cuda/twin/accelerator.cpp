@@ -64,6 +64,13 @@ void TwinAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
   std::memcpy(to, from.data(), from.size());
 }
 
+void TwinAccelerator::download(std::span<std::byte> to, const std::byte* from) {
+  check();
+  if (to.empty()) return;
+  const GuardedMemory::Open open(memory_->guarded);
+  std::memcpy(to.data(), from, to.size());
+}
+
 // --- The queue ----------------------------------------------------------------------------------
 
 bool TwinAccelerator::strikes(InjectedFailure::What what) const {

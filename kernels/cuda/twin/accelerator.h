@@ -26,6 +26,7 @@ class TwinAccelerator final : public Accelerator {
 
   std::shared_ptr<std::byte> memory(std::size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
+  void download(std::span<std::byte> to, const std::byte* from) override;
   std::uint64_t progress() const override { return progress_; }
 
  protected:

@@ -13,6 +13,7 @@
 
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
+#include "kernels/cuda/twin/backend.h"
 #include "model/kv_cache.h"
 #include "model/spec/sizes.h"
 #include "model/weights.h"
@@ -56,7 +57,8 @@ struct Source {
   FileSource source;
   std::vector<PieceRead> pieces;  ///< that came before the news that was waited for
 
-  explicit Source(int threads = 2) : source(post, threads, {}) {
+  explicit Source(int threads = 2, std::vector<FileSource::Home> homes = {})
+      : source(post, threads, std::move(homes)) {
     post.attach(agent.address, mail);
     source.listen(agent);
   }
@@ -376,17 +378,42 @@ TEST_CASE("questions for proofs are answered from the storage, in their order") 
   CHECK(second.error->message.find("model.ghost") != std::string::npos);
 }
 
-TEST_CASE("a bit that flips in memory is found when all copies are looked at, and before") {
-  Source s;
-  const std::string hash = s.inspect()->hash;
-  REQUIRE(s.read(order_of(1, hash, {1, 2, 3}, {{0, 0}})).status.ok());
+/// The host's memory, or a device's.
+std::vector<FileSource::Home> some_home(bool device) {
+  if (!device) return {};
+  return {{kAnyNumaNode, *kernels::cuda_twin_backend()->accelerator({0, 64u << 20})}};
+}
+
+void flip(const HeldTensor& tensor) {
+  auto* const byte = const_cast<std::byte*>(tensor.memory.front().data() + 12);
+  if (!tensor.device) {
+    *byte ^= std::byte{4};
+    return;
+  }
+  std::byte copy{};
+  tensor.device->download({&copy, 1}, byte);
+  copy ^= std::byte{4};
+  tensor.device->upload(byte, {&copy, 1});
+}
+
+/// Three experts and a layer; all for the first device, if there is one.
+ReadOrder some_order(const std::string& hash) {
+  ReadOrder order = order_of(1, hash, {1, 2, 3}, {{0, 0}});
+  order.numerics = Numerics::kBf16;
+  order.devices = {0, 0, 0, 0};
+  return order;
+}
+
+void check_flip_is_found(bool on_device) {
+  Source s(2, some_home(on_device));
+  REQUIRE(s.read(some_order(s.inspect()->hash)).status.ok());
   CHECK(s.source.proofs().parts >= 9);
   s.source.prove_copies();
   (void)s.wait<CopiesProven>();
   const PieceRead& piece = s.pieces[1];
   const HeldTensor& bad = piece.tensors->at(2);
-  auto* byte = const_cast<std::byte*>(bad.memory.front().data() + 12);
-  *byte ^= std::byte{4};
+  CHECK((bad.device != nullptr) == on_device);
+  flip(bad);
   s.source.prove_copies();
   const CopyDiffers found = s.wait<CopyDiffers>();
   CHECK(found.piece == piece.tensors);
@@ -398,12 +425,18 @@ TEST_CASE("a bit that flips in memory is found when all copies are looked at, an
   (void)s.wait<CopiesProven>();
 }
 
-TEST_CASE("a bit that flips in memory is found when its copy is let go") {
-  Source s;
-  const std::string hash = s.inspect()->hash;
-  REQUIRE(s.read(order_of(1, hash, {1, 2, 3}, {{0, 0}})).status.ok());
+TEST_CASE("a bit that flips in memory is found when all copies are looked at, and before") {
+  SUBCASE("the host's") { check_flip_is_found(false); }
+  SUBCASE("a device's") {
+    if (kernels::cuda_twin_backend() != nullptr) check_flip_is_found(true);
+  }
+}
+
+void check_flip_is_found_at_last(bool on_device) {
+  Source s(2, some_home(on_device));
+  REQUIRE(s.read(some_order(s.inspect()->hash)).status.ok());
   const std::string name = s.pieces[1].tensors->at(2).proof.tensor;
-  *const_cast<std::byte*>(s.pieces[1].tensors->at(2).memory.front().data() + 12) ^= std::byte{4};
+  flip(s.pieces[1].tensors->at(2));
   Garbage garbage;
   for (std::size_t i = 0; i < 3; ++i) garbage.push_back(s.pieces[i].tensors);
   const std::weak_ptr<const HeldTensors> last = s.pieces[2].tensors;
@@ -414,6 +447,34 @@ TEST_CASE("a bit that flips in memory is found when its copy is let go") {
   while (!last.expired() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(1ms);
   CHECK(last.expired());
+}
+
+TEST_CASE("a bit that flips in memory is found when its copy is let go") {
+  SUBCASE("the host's") { check_flip_is_found_at_last(false); }
+  SUBCASE("a device's") {
+    if (kernels::cuda_twin_backend() != nullptr) check_flip_is_found_at_last(true);
+  }
+}
+
+TEST_CASE("what a device that has failed holds is let go of") {
+  if (kernels::cuda_twin_backend() == nullptr) return;
+  const std::shared_ptr<kernels::Accelerator> device =
+      *kernels::cuda_twin_backend()->accelerator(
+          {0, 64u << 20, nullptr, 0, {kernels::InjectedFailure::What::kLost, 0}});
+  Source s(2, {{kAnyNumaNode, device}});
+  REQUIRE(s.read(some_order(s.inspect()->hash)).status.ok());
+  const std::weak_ptr<const HeldTensors> last = s.pieces[0].tensors;
+  Garbage garbage = {s.pieces[0].tensors};
+  s.pieces.clear();
+  const auto memory = device->memory(1);
+  CHECK_THROWS_AS(device->write(memory.get(), &garbage, 1), kernels::AcceleratorFailed);
+  s.source.free(std::move(garbage));
+  const auto end = std::chrono::steady_clock::now() + 5s;
+  while (!last.expired() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(1ms);
+  CHECK(last.expired());
+  s.source.prove_copies();
+  (void)s.wait<CopiesProven>();
 }
 
 TEST_CASE("copies of every format prove themselves, scales and stacked experts too") {

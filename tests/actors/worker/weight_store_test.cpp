@@ -44,9 +44,9 @@ struct Weights {
     CHECK(store.violation() == "");
     return counts;
   }
-  bool take_expert(std::int32_t expert) {
+  bool take_expert(std::int32_t expert, kernels::Accelerator* device = nullptr) {
     ++reads[expert];
-    const auto weights = std::make_shared<const ExpertWeights>();
+    const auto weights = std::make_shared<const ExpertWeights>(ExpertWeights{{}, {}, device});
     const PieceTensors tensors(weights, &weights->tensors);
     return take({Numerics::kReference, {1, expert}, {}, true, weights, nullptr, tensors});
   }
@@ -254,6 +254,25 @@ TEST_CASE("the second tier is read last, within its memory, and promoted without
   w.retire(2);
   w.load_tier(2);
   CHECK(w.held() == Ids{0, 4, 6});
+}
+
+TEST_CASE("what a device had and serves no more goes, and is read anew for the second tier") {
+  const auto device = reinterpret_cast<kernels::Accelerator*>(8);  // some; nobody asks it
+  Weights w(2 * kExpertBytes);
+  w.begin(1, part_of({0, 4}));
+  w.take_expert(0, device);
+  w.take_expert(4, device);
+  w.take_shard({0, 0});
+  w.begin(2, part_of({0}, {4}), 1);
+  w.retire(1);
+  CHECK(w.held() == Ids{0, 4});
+  w.retire(2);
+  CHECK(w.held() == Ids{0});
+  CHECK(w.store.take_garbage().size() == 1);
+  w.load_tier(2);
+  CHECK(w.held() == Ids{0, 4});
+  CHECK(w.reads[4] == 2);
+  CHECK_FALSE(w.take_expert(4, device));  // somebody's late reading
 }
 
 TEST_CASE("without memory of its own there is no second tier") {

@@ -272,7 +272,8 @@ TEST_CASE("a load that nobody wants ends") {
     const auto checkpoint = must(Checkpoint::open(folder_of(golden)));
     int asked = 0;
     const auto loaded =
-        load_expert(*checkpoint, Numerics::kBf16, 1, 2, [&] { return ++asked < 4; });
+        load_expert(*checkpoint, Numerics::kBf16, 1, 2,
+                    {.goes_on = [&] { return ++asked < 4; }});
     REQUIRE_FALSE(loaded.ok());
     CHECK(loaded.error().code == ErrorCode::kCancelled);
   }

@@ -41,11 +41,12 @@ void load_all(const std::string& folder) {
   const ModelSpec& spec = (*checkpoint)->spec();
   const auto goes_on = [] { return true; };
   const auto shard =
-      load_shard(**checkpoint, Numerics::kReference, 0, spec.num_layers() - 1, goes_on);
+      load_shard(**checkpoint, Numerics::kReference, 0, spec.num_layers() - 1,
+                 {.goes_on = goes_on});
   REQUIRE_MESSAGE(shard.ok(), shard.error().message);
   for (std::int32_t l = 0; l < spec.num_layers(); ++l) {
     if (!spec.layers[static_cast<std::size_t>(l)].has_experts()) continue;
-    const auto expert = load_expert(**checkpoint, Numerics::kReference, l, 1, goes_on);
+    const auto expert = load_expert(**checkpoint, Numerics::kReference, l, 1, {.goes_on = goes_on});
     REQUIRE_MESSAGE(expert.ok(), expert.error().message);
   }
 }
