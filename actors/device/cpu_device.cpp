@@ -177,10 +177,7 @@ Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
 
 Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numerics) {
   Proven proven{{numerics.begin(), numerics.end()}, {}};
-  // What tensor cores make of a sum no answers are known of.
-  std::vector<Numerics> exact = proven.numerics;
-  std::erase_if(exact, by_tensor_cores);
-  Status right = answers_->begin(exact, family_);
+  Status right = answers_->begin(proven.numerics, family_);
   if (right.ok()) return proven;
   if (backend_ != nullptr) return right.error();
   std::erase_if(proven.numerics, [&](Numerics n) {
@@ -212,8 +209,11 @@ void CpuDevice::ask_known() {
     return;  // the device is being stopped
   } catch (const kernels::AcceleratorFailed& e) {
     fail(e.what());
-  } catch (const std::bad_alloc&) {
-    return;  // they are asked again
+  } catch (const std::bad_alloc&) {  // they are asked again
+    if (!std::exchange(unasked_, true))
+      logger().warn("device {}: there is too little memory left to ask it known questions; lower "
+                    "--kv-cache-memory, or give it more with --device-memory",
+                    options().index);
   }
 }
 

@@ -60,6 +60,7 @@ class CpuDevice final : public Device {
 
   /// Null: what it computes with is the host's memory.
   const std::shared_ptr<kernels::Accelerator>& accelerator() const { return accelerator_; }
+  bool has_own_memory() const override { return accelerator_ != nullptr; }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
@@ -97,6 +98,7 @@ class CpuDevice final : public Device {
   Spent spent_;
   CpuFamily family_;                    ///< fixed once it has proven itself
   std::optional<AnswerCheck> answers_;  ///< always
+  bool unasked_ = false;                ///< it lacked memory to be asked, once
 
   std::mutex mutex_;
   std::condition_variable changed_;

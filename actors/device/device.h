@@ -55,6 +55,8 @@ class Device {
   void set_health(const DeviceHealth& health);
   /// Share of the time since the last call that the device was busy, [0, 1].
   virtual float take_utilization(TimePoint now) = 0;
+  /// Whether it computes with memory of its own, not the host's.
+  virtual bool has_own_memory() const { return false; }
 
   /// The experts that this device hosts, as its node published them last; never null.
   std::shared_ptr<const ExpertSet> experts() const;

@@ -14,7 +14,7 @@ namespace troupe {
 const kernels::Backend* backend_of(std::string_view kind);
 /// What such a device computes, if it proves that it does; `family`: of this machine's processors.
 std::vector<Numerics> numerics_of(std::string_view kind, CpuFamily family);
-/// Whether this program has such devices, here: "cpu", "cuda-twin".
+/// Whether this program has such devices, here: "cpu", "cuda", "cuda-twin".
 bool is_device_kind(std::string_view kind);
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct PieceRead {
   std::shared_ptr<const ExpertWeights> expert_weights;  ///< the one or the other
   std::shared_ptr<const ShardWeights> shard_weights;
   PieceTensors tensors = {};
+  std::optional<std::uint32_t> place = {};  ///< the device in whose memory it is; none: the host's
 };
 /// Its job -> NodeAgent: an order is done, or failed: then the error names the file and the tensor.
 /// Not told of an order that was superseded.

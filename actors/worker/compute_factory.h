@@ -50,8 +50,6 @@ class ComputeFactory {
   virtual ~ComputeFactory() = default;
   virtual Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) = 0;
   virtual Result<MadePass> make_pass(const PassSpec& spec) = 0;
-  /// Experts as that device computes with them: where it has memory of its own, the copies there.
-  virtual Result<ExpertSet::Map> place(Device& device, ExpertSet::Map experts) = 0;
 };
 
 }  // namespace troupe

@@ -15,6 +15,7 @@
 
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
+#include "model/placed_weights.h"
 #include "model/weights.h"
 #include "runtime/buffer.h"
 #include "runtime/limits.h"
@@ -58,14 +59,26 @@ Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancell
 /// A shard that several threads read; who reads its last part hands it on.
 struct ShardJob {
   LayerRange layers;
-  std::unique_ptr<ShardLoader> loader;
+  std::unique_ptr<ShardLoader> loader;  ///< null: one copies it
   std::atomic<std::size_t> left;
 };
+
+/// What that piece of an order is to be copied from; null: it is to be read.
+template <class Weights>
+std::shared_ptr<const Weights> source_of(
+    const std::vector<std::shared_ptr<const Weights>>& sources, std::size_t piece) {
+  return piece < sources.size() ? sources[piece] : nullptr;
+}
 
 Result<std::vector<std::unique_ptr<ShardJob>>> begin_shards(const Checkpoint& from,
                                                             const ReadOrder& order) {
   std::vector<std::unique_ptr<ShardJob>> jobs;
-  for (const LayerRange& layers : order.shards) {
+  for (std::size_t i = 0; i < order.shards.size(); ++i) {
+    const LayerRange& layers = order.shards[i];
+    if (source_of(order.shard_sources, i)) {
+      jobs.push_back(std::make_unique<ShardJob>(layers, nullptr, 1));
+      continue;
+    }
     auto loader = ShardLoader::begin(from, order.numerics, layers.first, layers.last, layers.rank);
     if (!loader.ok()) return loader.error();
     const std::size_t parts = (*loader)->parts();
@@ -100,8 +113,10 @@ struct FileSource::Core {
   }
   Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
-  Status read_expert(const Checkpoint& from, const ReadOrder& order, const ExpertKey& key,
-                     const Reading& reading);
+  Status read_expert(const Checkpoint& from, const ReadOrder& order, std::size_t piece,
+                     const Home& home, const Reading& reading);
+  Status read_shard(ShardJob& shard, const std::shared_ptr<const ShardWeights>& source,
+                    Numerics numerics, std::size_t part, const Home& home, const Reading& reading);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
   Home home_of(const ReadOrder& order, std::size_t piece) const;
@@ -187,7 +202,7 @@ Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bo
 void FileSource::read(ReadOrder ordered) {
   const auto core = core_;
   const auto order = std::make_shared<const ReadOrder>(std::move(ordered));
-  if (order->experts.empty() && order->shards.empty())  // what is in memory needs no file
+  if (order->empty())  // what is in memory needs no file
     return loader_.run([core, order](const std::atomic<bool>& cancelled) {
       if (!cancelled) core->voice->tell(PartRead{order->version, order->tier, {}});
     });
@@ -223,22 +238,30 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     const Home home = home_of(order, piece);
     const NumaScope near(home.numa_node);
     const Reading reading{goes_on, &room, home.device};
-    if (i < experts) return read_expert(*from, order, order.experts[i], reading);
-    ShardJob* const shard = shards[piece - experts].get();
-    const std::size_t part = parts[i - experts].part;
-    Status read = shard->loader->load(part, reading);
-    if (read.ok() && --shard->left == 0) {
-      const auto weights = shard->loader->take();
-      give({order.numerics,
-            {},
-            shard->layers,
-            false,
-            nullptr,
-            weights,
-            PieceTensors(weights, &weights->tensors)});
-    }
-    return read;
+    if (i < experts) return read_expert(*from, order, i, home, reading);
+    const std::size_t shard = piece - experts;
+    return read_shard(*shards[shard], source_of(order.shard_sources, shard), order.numerics,
+                      parts[i - experts].part, home, reading);
   });
+}
+
+Status FileSource::Core::read_shard(ShardJob& shard,
+                                    const std::shared_ptr<const ShardWeights>& source,
+                                    Numerics numerics, std::size_t part, const Home& home,
+                                    const Reading& reading) {
+  std::shared_ptr<const ShardWeights> weights;
+  if (source) {
+    auto copied = copy_to(home.device, *source);
+    if (!copied.ok()) return copied.error();
+    weights = std::move(*copied);
+  } else {
+    if (const Status read = shard.loader->load(part, reading); !read.ok()) return read;
+    if (--shard.left > 0) return {};
+    weights = shard.loader->take();
+  }
+  const PieceTensors tensors(weights, &weights->tensors);
+  give({numerics, {}, shard.layers, false, nullptr, std::move(weights), tensors, home.place()});
+  return {};
 }
 
 /// Where what that piece of the order becomes should lie.
@@ -248,12 +271,16 @@ FileSource::Home FileSource::Core::home_of(const ReadOrder& order, std::size_t p
 }
 
 Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,
-                                     const ExpertKey& key, const Reading& reading) {
-  auto weights = load_expert(from, order.numerics, key.layer, key.expert, reading);
+                                     std::size_t piece, const Home& home,
+                                     const Reading& reading) {
+  const ExpertKey& key = order.experts[piece];
+  const auto source = source_of(order.expert_sources, piece);
+  auto weights = source ? copy_to(home.device, *source)
+                        : load_expert(from, order.numerics, key.layer, key.expert, reading);
   if (!weights.ok()) return weights.error();
   if (order.tier) lock_into_memory(**weights);
   const PieceTensors tensors(*weights, &(*weights)->tensors);
-  give({order.numerics, key, {}, true, std::move(*weights), nullptr, tensors});
+  give({order.numerics, key, {}, true, std::move(*weights), nullptr, tensors, home.place()});
   return {};
 }
 

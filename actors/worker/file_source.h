@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +24,13 @@ class FileSource final : public WeightSource {
  public:
   /// Where what a device computes with lies.
   struct Home {
+    std::uint32_t index = 0;  ///< the device's
     int numa_node = kAnyNumaNode;
     std::shared_ptr<kernels::Accelerator> device;  ///< whose memory it goes to; null: the host's
+    /// As PieceRead tells it.
+    std::optional<std::uint32_t> place() const {
+      return device ? std::optional(index) : std::nullopt;
+    }
   };
   /// `homes`: of each device. `post` must outlive it.
   FileSource(Post& post, int threads, std::vector<Home> homes);
@@ -38,8 +45,6 @@ class FileSource final : public WeightSource {
   ProofReport proofs() const override { return watch_->report(); }
   void cancel() override;
   void free(Garbage garbage) override;
-  /// A copy of a piece: it is looked at like all that was read.
-  void watch(const PieceTensors& copy) { watch_->add(copy); }
 
  private:
   struct Core;

@@ -6,7 +6,6 @@
 #include "actors/layer_shard/forward_compute.h"
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
-#include "model/placed_weights.h"
 #include "model/spec/sizes.h"
 #include "model/spec/split_model.h"
 #include "model/step_travel.h"
@@ -73,44 +72,8 @@ std::shared_ptr<ExpertForward> ModelFactory::experts_on(
   return forward;
 }
 
-template <class Weights>
-void ModelFactory::Copies<Weights>::forget() {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(copies_, [](const auto& copy) {
-    return copy.second.held.expired() || copy.second.there.expired();
-  });
-}
-
-template <class Weights>
-Result<std::shared_ptr<const Weights>> ModelFactory::Copies<Weights>::of(
-    const std::shared_ptr<const Weights>& weights, CpuDevice& device) {
-  if (weights->device == device.accelerator().get()) return weights;
-  const std::lock_guard lock(mutex_);
-  Copy& copy = copies_[{device.options().index, weights.get()}];
-  if (auto there = copy.there.lock(); there && copy.held.lock() == weights) return there;
-  auto there = copy_to(device.accelerator(), *weights);
-  if (!there.ok()) return there.error();
-  copy = {weights, *there};
-  options_.copied({*there, &(*there)->tensors});
-  return there;
-}
-
-Result<ExpertSet::Map> ModelFactory::place(Device& on, ExpertSet::Map experts) {
-  CpuDevice& device = *options_.devices[on.options().index];
-  expert_copies_.forget();
-  return on_device(device, [&]() -> Result<ExpertSet::Map> {
-    for (auto& [key, expert] : experts) {
-      auto there = expert_copies_.of(expert, device);
-      if (!there.ok()) return there.error();
-      expert = std::move(*there);
-    }
-    return std::move(experts);
-  });
-}
-
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
-  CpuDevice& device = *options_.devices[spec.device->options().index];
-  shard_copies_.forget();
+  CpuDevice& device = *devices_[spec.device->options().index];
   return on_device(device, [&] { return make_shard_on(device, std::move(spec)); });
 }
 
@@ -121,25 +84,23 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& dev
       KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size),
                       device.accelerator().get());
   if (!cache.ok()) return cache.error();
-  auto weights = shard_copies_.of(spec.weights, device);
-  if (!weights.ok()) return weights.error();
   ForwardCompute::Options options{model,
                                   spec.numerics,
-                                  std::move(*weights),
+                                  std::move(spec.weights),
                                   std::move(*cache),
                                   spec.last_stage,
                                   std::move(spec.cache_memory),
                                   experts_on(model_of(*spec.model).spec(), spec.numerics, device),
                                   std::move(spec.counter),
                                   std::move(spec.weight_memory),
-                                  options_.crash_token};
+                                  crash_token_};
   std::unique_ptr<ShardCompute> made = std::make_unique<ForwardCompute>(std::move(options), device);
   return made;
 }
 
 Result<MadePass> ModelFactory::make_pass(const PassSpec& spec) {
   const auto& model = model_of(*spec.model).spec();
-  CpuDevice& device = *options_.devices[spec.device->options().index];
+  CpuDevice& device = *devices_[spec.device->options().index];
   return MadePass{std::make_unique<ForwardPass>(model, spec.numerics, device,
                                                 experts_on(model, spec.numerics, device)),
                   ForwardPass::row_bytes(*model, spec.numerics)};

@@ -45,7 +45,6 @@ struct Preparation {
   std::vector<ReplicaConfig> replicas;
   std::shared_ptr<const ExpertRoutes> routes;  ///< once built
   ComputeFactory* factory = nullptr;
-  std::vector<Device*> devices;  ///< by their index
 
   /// The slow part: caches, tables, routes. Any thread, once.
   Status build();

@@ -38,7 +38,6 @@ Result<std::shared_ptr<Preparation>> Serving::plan(VersionWorkPtr work,
   out->memory = std::move(memory);
   out->experts = std::move(weights.experts);
   out->factory = context_.factory;
-  out->devices = context_.devices;
   out->members[self_.node] = self_.incarnation;
   for (const auto& peer : out->work->peers) out->members[peer.id] = peer.incarnation;
   const Numerics numerics = out->work->placement.numerics;
@@ -243,11 +242,6 @@ Status Preparation::build() {
       auto made_pass = factory->make_pass(group.spec);
       if (!made_pass.ok()) return made_pass.error();
       group.made = std::move(*made_pass);
-    }
-    for (auto& [device, set] : experts) {
-      auto there = factory->place(*devices[device], std::move(set));
-      if (!there.ok()) return there.error();
-      set = std::move(*there);
     }
     for (auto& shard : shards) {
       shard.config.routes = routes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,6 +23,18 @@ struct ReadOrder {
   /// The devices of this node that compute with them, by index: of `experts`, then of `shards`. Of
   /// an expert that several have, one. What is past its end is for none.
   std::vector<std::uint32_t> devices;
+  /// Of each, the same elsewhere on this node, to be copied; null: it is read. What is past their
+  /// ends is read.
+  std::vector<std::shared_ptr<const ExpertWeights>> expert_sources;
+  std::vector<std::shared_ptr<const ShardWeights>> shard_sources;
+
+  bool empty() const { return experts.empty() && shards.empty(); }
+  /// Whether nothing of it is to be read.
+  bool copies() const {
+    const auto null = [](const auto& source) { return source == nullptr; };
+    return expert_sources.size() == experts.size() && shard_sources.size() == shards.size() &&
+           std::ranges::none_of(expert_sources, null) && std::ranges::none_of(shard_sources, null);
+  }
 };
 
 /// Pieces that nobody uses any more, to be freed off the actor's thread.

@@ -9,30 +9,30 @@
 
 namespace troupe {
 
-/// In their order, each once.
-std::vector<WeightStore::HeldExpertKey> WeightStore::experts_of(
-    Numerics numerics, const std::vector<LayerExperts>& layers) {
-  std::vector<HeldExpertKey> keys;
-  std::set<HeldExpertKey> seen;
-  for (const auto& layer : layers)
-    for (const auto& slot : layer.slots)
-      if (const HeldExpertKey key{numerics, {layer.layer, slot.expert}}; seen.insert(key).second)
-        keys.push_back(key);
-  return keys;
+WeightStore::ShardKey WeightStore::key_of(const WeightPart& part,
+                                          const ShardPlacement& shard) const {
+  return key_of(part.numerics, layers_of(shard, part.tensor_ranks), place_of(shard.device.index));
 }
 
-WeightStore::Version WeightStore::version_of(const WeightPart& part) {
-  Version version{
-      part, {}, experts_of(part.numerics, part.experts), experts_of(part.numerics, part.tier),
-      {},   {}};
+WeightStore::Version WeightStore::version_of(const WeightPart& part) const {
+  Version version{part, {}, {}, {}, {}, {}};
   for (const auto& shard : part.shards)
-    version.shards.try_emplace(key_of(part.numerics, layers_of(shard, part.tensor_ranks)),
-                               shard.device.index);
+    version.shards.try_emplace(key_of(part, shard), shard.device.index);
   for (const auto& layer : part.experts)
-    for (const auto& slot : layer.slots)
-      version.served.try_emplace({part.numerics, {layer.layer, slot.expert}}, slot.device.index);
+    for (const auto& slot : layer.slots) {
+      const HeldExpertKey key{
+          part.numerics, {layer.layer, slot.expert}, place_of(slot.device.index)};
+      if (version.served.try_emplace(key, slot.device.index).second)
+        version.experts.push_back(key);
+    }
+  std::set<HeldExpertKey> in_tier;
+  for (const auto& layer : part.tier)
+    for (const auto& slot : layer.slots) {
+      const HeldExpertKey key{part.numerics, {layer.layer, slot.expert}, kHost};
+      if (in_tier.insert(key).second) version.tier.push_back(key);
+    }
   version.kept = {version.experts.begin(), version.experts.end()};
-  version.kept.insert(version.tier.begin(), version.tier.end());
+  version.kept.merge(in_tier);
   return version;
 }
 
@@ -43,15 +43,13 @@ std::uint64_t WeightStore::size_of(const HeldExpertKey& key) const {
   return checkpoint_.sizes->expert_bytes(key.numerics);
 }
 
-bool WeightStore::wanted(const ShardKey& key, bool) const {
+bool WeightStore::wanted(const ShardKey& key) const {
   return std::any_of(versions_.begin(), versions_.end(),
                      [&](const auto& entry) { return entry.second.serves(key); });
 }
-/// The second tier is the host's: of what a device has, it is read anew.
-bool WeightStore::wanted(const HeldExpertKey& key, bool on_device) const {
-  return std::any_of(versions_.begin(), versions_.end(), [&](const auto& entry) {
-    return on_device ? entry.second.serves(key) : entry.second.kept.contains(key);
-  });
+bool WeightStore::wanted(const HeldExpertKey& key) const {
+  return std::any_of(versions_.begin(), versions_.end(),
+                     [&](const auto& entry) { return entry.second.kept.contains(key); });
 }
 
 // --- What is held -------------------------------------------------------------------------------
@@ -73,9 +71,7 @@ void WeightStore::drop_all() {
 }
 
 void WeightStore::drop_unwanted() {
-  const auto unwanted = [this](const auto& entry) {
-    return !wanted(entry.first, entry.second.on_device);
-  };
+  const auto unwanted = [this](const auto& entry) { return !wanted(entry.first); };
   drop_if(shards_, unwanted);
   drop_if(experts_, unwanted);
 }
@@ -84,6 +80,12 @@ void WeightStore::drop(const PieceTensors& piece) {
   const auto same = [&](const auto& entry) { return entry.second.tensors == piece; };
   drop_if(shards_, same);
   drop_if(experts_, same);
+}
+
+void WeightStore::drop_of_device(std::uint32_t device) {
+  const auto there = [&](const auto& entry) { return entry.first.place == device; };
+  drop_if(shards_, there);
+  drop_if(experts_, there);
 }
 
 void WeightStore::discard(const std::set<std::string>& tensors,
@@ -192,19 +194,36 @@ ReadOrder WeightStore::order_of(PlacementVersion version, const Version& content
   return order;
 }
 
+template <class Held>
+auto WeightStore::elsewhere(const Held& held, typename Held::key_type key) {
+  key.place = kHost;  // the first
+  auto same = held.lower_bound(key);
+  if (same != held.end()) key.place = same->first.place;
+  return same != held.end() && same->first == key && !same->second.doubted
+             ? same->second.weights
+             : nullptr;
+}
+
 ReadOrder WeightStore::missing(PlacementVersion version) const {
   const Version& content = versions_.at(version);
   ReadOrder order = order_of(version, content);
-  for (const auto& key : content.experts)
-    if (!experts_.contains(key)) {
-      order.experts.push_back(key.expert);
-      order.devices.push_back(content.served.at(key));
-    }
-  for (const auto& [key, device] : content.shards)
-    if (!shards_.contains(key)) {
-      order.shards.push_back(key.layers());
-      order.devices.push_back(device);
-    }
+  std::set<ExpertKey> read;
+  for (const auto& key : content.experts) {
+    if (experts_.contains(key)) continue;
+    auto source = elsewhere(experts_, key);
+    if (!source && !read.insert(key.expert).second) continue;
+    order.experts.push_back(key.expert);
+    order.devices.push_back(content.served.at(key));
+    order.expert_sources.push_back(std::move(source));
+  }
+  for (const auto& [key, device] : content.shards) {
+    if (shards_.contains(key)) continue;
+    auto source = elsewhere(shards_, key);
+    if (!source && std::ranges::find(order.shards, key.layers()) != order.shards.end()) continue;
+    order.shards.push_back(key.layers());
+    order.devices.push_back(device);
+    order.shard_sources.push_back(std::move(source));
+  }
   return order;
 }
 
@@ -221,7 +240,7 @@ bool WeightStore::complete(PlacementVersion version) const {
 template <class Key, class Held>
 bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
-  if ((!versions_.empty() && !wanted(key, piece.on_device)) || !held.try_emplace(key, piece).second) {
+  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, piece).second) {
     garbage_.push_back(std::move(piece.tensors));
     return false;
   }
@@ -229,26 +248,22 @@ bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type pi
   return true;
 }
 
-template <class Weights>
-WeightStore::Piece<Weights> WeightStore::piece_of(std::shared_ptr<const Weights> weights,
-                                                  const PieceTensors& tensors) {
-  const bool on_device = weights && weights->device != nullptr;
-  return {std::move(weights), tensors, false, false, on_device};
-}
-
 bool WeightStore::take(PieceRead piece) {
+  const Place place = piece.place ? Place{*piece.place} : kHost;
   const auto newest = versions_.find(progress_.version);
   bool counts = false;
   std::uint64_t bytes = 0;
   if (piece.is_expert) {
-    const HeldExpertKey key{piece.numerics, piece.expert};
+    const HeldExpertKey key{piece.numerics, piece.expert, place};
     bytes = size_of(key);
-    counts = keep(key, experts_, piece_of(std::move(piece.expert_weights), piece.tensors)) &&
+    counts = keep(key, experts_,
+                  {std::move(piece.expert_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.served.contains(key);
   } else {
-    const ShardKey key = key_of(piece.numerics, piece.layers);
+    const ShardKey key = key_of(piece.numerics, piece.layers, place);
     bytes = size_of(key);
-    counts = keep(key, shards_, piece_of(std::move(piece.shard_weights), piece.tensors)) &&
+    counts = keep(key, shards_,
+                  {std::move(piece.shard_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.shards.contains(key);
   }
   if (counts) progress_.bytes_done += bytes;
@@ -260,12 +275,13 @@ LoadedPart WeightStore::part(PlacementVersion version) const {
   const WeightPart& part = versions_.at(version).part;
   LoadedPart loaded;
   for (const auto& shard : part.shards)
-    loaded.shards.push_back(
-        shards_.at(key_of(part.numerics, layers_of(shard, part.tensor_ranks))).weights);
+    loaded.shards.push_back(shards_.at(key_of(part, shard)).weights);
   for (const auto& layer : part.experts)
     for (const auto& slot : layer.slots)
       loaded.experts[slot.device.index][{layer.layer, slot.expert}] =
-          experts_.at({part.numerics, {layer.layer, slot.expert}}).weights;
+          experts_
+              .at({part.numerics, {layer.layer, slot.expert}, place_of(slot.device.index)})
+              .weights;
   return loaded;
 }
 
@@ -282,10 +298,10 @@ ReadOrder WeightStore::missing_tier(PlacementVersion version) const {
   };
   std::uint64_t used = 0;
   for (const auto& [key, weights] : experts_)
-    if (!served(key)) used += size_of(key);
+    if (key.place == kHost && !served(key)) used += size_of(key);
   for (const auto& key : found->second.tier) {
     if (experts_.contains(key)) continue;
-    if (used + size_of(key) > tier_memory_) break;
+    if (used + size_of(key) > options_.tier_memory) break;
     used += size_of(key);
     order.experts.push_back(key.expert);
   }

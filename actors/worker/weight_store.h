@@ -39,8 +39,12 @@ struct LoadedPart {
 ///     retire ─► garbage ─► source                missing_tier ─► ReadOrder
 class WeightStore {
  public:
-  /// `tier_memory`: bytes that experts may take which no version serves here; 0: no second tier.
-  explicit WeightStore(std::uint64_t tier_memory = 0) : tier_memory_(tier_memory) {}
+  struct Options {
+    /// Bytes of the host's that experts may take which no version serves here; 0: no second tier.
+    std::uint64_t tier_memory = 0;
+    std::set<std::uint32_t> own_memory = {};  ///< devices that compute with memory of their own
+  };
+  explicit WeightStore(Options options) : options_(std::move(options)) {}
 
   /// What is read from now on is of that checkpoint. Weights of another one go: of another folder,
   /// too, since the hash does not cover their bytes.
@@ -53,7 +57,8 @@ class WeightStore {
   /// since its memory may be needed.
   void begin(PlacementVersion version, const WeightPart& part,
              std::optional<PlacementVersion> active);
-  /// What has to be read of that version's part, without its tier: the experts first.
+  /// What has to be read of that version's part, without its tier: the experts first. What several
+  /// devices are to have is read for one of them; asked again then, it is copied for the others.
   ReadOrder missing(PlacementVersion version) const;
   /// Of its tier's experts that are not held, as many as `tier_memory` has room for.
   ReadOrder missing_tier(PlacementVersion version) const;
@@ -68,6 +73,8 @@ class WeightStore {
 
   /// Lets a piece go whatever asks for it, if it is held.
   void drop(const PieceTensors& piece);
+  /// A device has failed: what is in its memory is of no use to anybody.
+  void drop_of_device(std::uint32_t device);
   /// Pieces with one of these tensors may be wrong. What `active`, the version that serves,
   /// serves goes with the membership, the others at once.
   void discard(const std::set<std::string>& tensors, std::optional<PlacementVersion> active);
@@ -92,16 +99,21 @@ class WeightStore {
   std::string violation() const;
 
  private:
+  /// The device in whose memory it is, or the host's, which several devices may share.
+  using Place = std::int64_t;
+  static constexpr Place kHost = -1;
   struct ShardKey {
     Numerics numerics;
     std::int32_t first, last;
     TensorRank rank;
+    Place place = kHost;
     LayerRange layers() const { return {first, last, rank}; }
     auto operator<=>(const ShardKey&) const = default;
   };
   struct HeldExpertKey {
     Numerics numerics;
     ExpertKey expert;
+    Place place = kHost;
     auto operator<=>(const HeldExpertKey&) const = default;
   };
   template <class Weights>
@@ -110,7 +122,6 @@ class WeightStore {
     PieceTensors tensors;
     bool told = false;     ///< its proofs, in this membership
     bool doubted = false;  ///< not to be used in another one
-    bool on_device = false;  ///< in a device's memory, which is for what is served
   };
   /// A part, and what it asks for: each with the device, or one of those, that compute with it.
   struct Version {
@@ -124,19 +135,21 @@ class WeightStore {
     bool serves(const HeldExpertKey& key) const { return served.contains(key); }
   };
 
-  static ShardKey key_of(Numerics numerics, const LayerRange& layers) {
-    return {numerics, layers.first, layers.last, layers.rank};
+  static ShardKey key_of(Numerics numerics, const LayerRange& layers, Place place) {
+    return {numerics, layers.first, layers.last, layers.rank, place};
   }
-  static Version version_of(const WeightPart& part);
-  static std::vector<HeldExpertKey> experts_of(Numerics numerics,
-                                               const std::vector<LayerExperts>& layers);
+  Place place_of(std::uint32_t device) const {
+    return options_.own_memory.contains(device) ? Place{device} : kHost;
+  }
+  ShardKey key_of(const WeightPart& part, const ShardPlacement& shard) const;
+  Version version_of(const WeightPart& part) const;
   std::uint64_t size_of(const ShardKey& key) const;
   std::uint64_t size_of(const HeldExpertKey& key) const;
-  bool wanted(const ShardKey& key, bool on_device) const;
-  bool wanted(const HeldExpertKey& key, bool on_device) const;
-  template <class Weights>
-  static Piece<Weights> piece_of(std::shared_ptr<const Weights> weights,
-                                 const PieceTensors& tensors);
+  bool wanted(const ShardKey& key) const;
+  bool wanted(const HeldExpertKey& key) const;
+  /// The same weights in another place.
+  template <class Held>
+  static auto elsewhere(const Held& held, typename Held::key_type key);
   template <class Key, class Held>
   bool keep(const Key& key, Held& held, typename Held::mapped_type piece);
   template <class Held, class Condition>
@@ -145,7 +158,7 @@ class WeightStore {
   void drop_unwanted();
   ReadOrder order_of(PlacementVersion version, const Version& content) const;
 
-  std::uint64_t tier_memory_;
+  const Options options_;
   InspectedCheckpoint checkpoint_;
   std::map<PlacementVersion, Version> versions_;
   std::map<ShardKey, Piece<ShardWeights>> shards_;

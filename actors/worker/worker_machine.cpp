@@ -27,6 +27,13 @@ WeightPart part_of(const VersionWork& work) {
   return part;
 }
 
+std::set<std::uint32_t> with_own_memory(const std::vector<Device*>& devices) {
+  std::set<std::uint32_t> found;
+  for (std::uint32_t i = 0; i < devices.size(); ++i)
+    if (devices[i]->has_own_memory()) found.insert(i);
+  return found;
+}
+
 void erase_one(std::multiset<Address>& set, const Address& address) {
   if (const auto it = set.find(address); it != set.end()) set.erase(it);
 }
@@ -36,7 +43,7 @@ void erase_one(std::multiset<Address>& set, const Address& address) {
 WorkerMachine::WorkerMachine(NodeAgentOptions options, NodeContext context)
     : agent_(std::move(options)),
       context_(std::move(context)),
-      weights_(agent_.options().tier_memory) {}
+      weights_({agent_.options().tier_memory, with_own_memory(context_.devices)}) {}
 
 // --- News ---------------------------------------------------------------------------------------
 
@@ -64,6 +71,7 @@ void WorkerMachine::on(DeviceFailed failed, TimePoint now, Effects& effects) {
       LogLine{"device " + std::to_string(failed.device) +
                   " has failed and computes no more: " + context_.devices[failed.device]->failed(),
               LogLine::Level::kError});
+  weights_.drop_of_device(failed.device);
   ask(now, effects, [&](AgentEffects& a) { agent_.devices_changed(now, progress(now), a); });
 }
 
@@ -255,9 +263,14 @@ void WorkerMachine::on(PartRead read, TimePoint now, Effects& effects) {
       loading_->work->version != read.version)
     return;
   if (!read.status.ok()) return fail_load(read.status.error(), now, effects);
-  if (!weights_.complete(read.version))
-    return fail_load(unavailable("Some of the weights that were read were lost on their way."), now,
-                     effects);
+  if (!weights_.complete(read.version)) {
+    ReadOrder rest = weights_.missing(read.version);
+    if (!rest.copies())
+      return fail_load(unavailable("Some of the weights that were read were lost on their way."),
+                       now, effects);
+    rest.model_path = loading_->work->model_path;
+    return effects.add(ReadWeights{std::move(rest)});
+  }
   auto planned = serving_->plan(loading_->work, weights_.sizes(), weights_.part(read.version),
                                 std::move(loading_->memory));
   if (!planned.ok()) return fail_load(planned.error(), now, effects);

@@ -81,7 +81,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     if (!proven.ok()) return proven.error();
     std::erase_if(numerics, [&](Numerics n) { return !std::ranges::count(*proven, n); });
     setup.around.devices.push_back(cpus.back());
-    homes.push_back({device.numa_node, cpus.back()->accelerator()});
+    homes.push_back({device.index, device.numa_node, cpus.back()->accelerator()});
   }
   watch_gpus(options.nvml);
   if (options.fabric) {
@@ -104,9 +104,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   link = std::move(head_link);
   source = std::make_unique<FileSource>(host->post(), std::clamp(threads, 1, host_processors()),
                                         std::move(homes));
-  factory = std::make_unique<ModelFactory>(ModelFactory::Options{
-      std::move(cpus), [this](const PieceTensors& copy) { source->watch(copy); },
-      options.crash_token});
+  factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
 
   setup.agent.version = options.version;
   setup.agent.host = host_name();

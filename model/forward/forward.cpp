@@ -20,6 +20,9 @@
 namespace troupe {
 namespace {
 
+/// So many rows are given to a device a layer at a time, fewer as many layers as there are.
+constexpr std::int64_t kRowsByLayer = 32;
+
 std::size_t hidden_bytes(const Step& step) {
   return static_cast<std::size_t>(step.rows * step.width) * sizeof(float);
 }
@@ -202,6 +205,9 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       look_for_trouble(step);
       ++step.layer;
       step.at = At::kLayer;
+      // That a long step goes on shows with each layer that a device has ended.
+      if (stream.accelerator() != nullptr && step.rows >= kRowsByLayer)
+        stream.accelerator()->flush();
       return Next::kGoesOn;
     case At::kHead:
       return logits(step);

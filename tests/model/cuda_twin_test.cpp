@@ -137,6 +137,20 @@ TEST_CASE("a device that has all experts computes a step without telling the hos
       CHECK(now.captures == counts.captures);
       CHECK(now.changes == counts.changes);
     }
+    // Many rows are given to it a layer at a time: a device that works long shows that it does.
+    sequence.first_position = 0;
+    sequence.tokens.assign(32, 7);
+    sequence.block_table.clear();
+    for (int block = 0; block * by_twin.block_size() < 32; ++block)
+      sequence.block_table.push_back(block);
+    const std::uint64_t given = by_twin.device()->counts().launches;
+    by_twin.step(plan);
+    by_twin.step(plan);
+    const std::uint64_t known = by_twin.device()->counts().launches;
+    by_twin.step(plan);
+    CHECK(known > given);
+    CHECK(by_twin.device()->counts().launches - known >=
+          static_cast<std::uint64_t>(checkpoint->spec().num_layers()));
   }
 }
 

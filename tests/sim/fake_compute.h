@@ -129,7 +129,6 @@ class FakeFactory final : public ComputeFactory {
   explicit FakeFactory(SimHost& host) : host_(host) {}
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
-  Result<ExpertSet::Map> place(Device&, ExpertSet::Map experts) override { return experts; }
 
  private:
   void count();

@@ -381,7 +381,7 @@ TEST_CASE("questions for proofs are answered from the storage, in their order") 
 /// The host's memory, or a device's.
 std::vector<FileSource::Home> some_home(bool device) {
   if (!device) return {};
-  return {{kAnyNumaNode, *kernels::cuda_twin_backend()->accelerator({0, 64u << 20})}};
+  return {{0, kAnyNumaNode, *kernels::cuda_twin_backend()->accelerator({0, 64u << 20})}};
 }
 
 void flip(const HeldTensor& tensor) {
@@ -413,6 +413,7 @@ void check_flip_is_found(bool on_device) {
   const PieceRead& piece = s.pieces[1];
   const HeldTensor& bad = piece.tensors->at(2);
   CHECK((bad.device != nullptr) == on_device);
+  CHECK(piece.place.has_value() == on_device);
   flip(bad);
   s.source.prove_copies();
   const CopyDiffers found = s.wait<CopyDiffers>();
@@ -461,7 +462,7 @@ TEST_CASE("what a device that has failed holds is let go of") {
   const std::shared_ptr<kernels::Accelerator> device =
       *kernels::cuda_twin_backend()->accelerator(
           {0, 64u << 20, nullptr, 0, {kernels::InjectedFailure::What::kLost, 0}});
-  Source s(2, {{kAnyNumaNode, device}});
+  Source s(2, {{0, kAnyNumaNode, device}});
   REQUIRE(s.read(some_order(s.inspect()->hash)).status.ok());
   const std::weak_ptr<const HeldTensors> last = s.pieces[0].tensors;
   Garbage garbage = {s.pieces[0].tensors};

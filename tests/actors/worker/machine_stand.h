@@ -57,7 +57,6 @@ struct Factory final : ComputeFactory {
   Result<MadePass> make_pass(const PassSpec&) override {
     return MadePass{std::make_unique<FakePass>(), 4};
   }
-  Result<ExpertSet::Map> place(Device&, ExpertSet::Map experts) override { return experts; }
   bool fails = false;
 };
 

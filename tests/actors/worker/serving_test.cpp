@@ -71,11 +71,11 @@ struct Node {
   std::unique_ptr<CafSystem> caf = std::move(*CafSystem::make());
   Post post;
   CpuDevice cpu;
-  ModelFactory factory{{.devices = {&cpu}}};
+  ModelFactory factory{{&cpu}};
   std::shared_ptr<const Checkpoint> checkpoint = *Checkpoint::open(kModel);
   std::shared_ptr<const ModelSizes> sizes = std::make_shared<const CheckpointModel>(
       std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()));
-  WeightStore weights;
+  WeightStore weights{{}};
   CafHost host{caf->system(), post};
   const Ref<NodeAgentInbox> agent{kSelf, kLife};
   std::shared_ptr<testing::MailQueue> mail = std::make_shared<testing::MailQueue>();

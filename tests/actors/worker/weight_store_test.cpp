@@ -34,9 +34,8 @@ struct Weights {
   std::map<std::int32_t, int> reads;  ///< by expert of layer 1
   int shard_reads = 0;
 
-  explicit Weights(std::uint64_t tier_memory = 0, const std::string& hash = "abc")
-      : store(tier_memory) {
-    store.use({hash, std::make_shared<const Sizes>(), ""});
+  explicit Weights(WeightStore::Options options = WeightStore::Options{}) : store(std::move(options)) {
+    store.use({"abc", std::make_shared<const Sizes>(), ""});
   }
 
   bool take(PieceRead piece) {
@@ -44,16 +43,22 @@ struct Weights {
     CHECK(store.violation() == "");
     return counts;
   }
-  bool take_expert(std::int32_t expert, kernels::Accelerator* device = nullptr) {
+  bool take_expert(std::int32_t expert, std::optional<std::uint32_t> device = {}) {
     ++reads[expert];
-    const auto weights = std::make_shared<const ExpertWeights>(ExpertWeights{{}, {}, device});
+    const auto weights = std::make_shared<const ExpertWeights>();
     const PieceTensors tensors(weights, &weights->tensors);
-    return take({Numerics::kReference, {1, expert}, {}, true, weights, nullptr, tensors});
+    return take({Numerics::kReference, {1, expert}, {}, true, weights, nullptr, tensors, device});
   }
-  bool take_shard(const LayerRange& layers) {
+  bool take_shard(const LayerRange& layers, std::optional<std::uint32_t> device = {}) {
     ++shard_reads;
-    return take(
-        {Numerics::kReference, {}, layers, false, nullptr, std::make_shared<const ShardWeights>()});
+    return take({Numerics::kReference,
+                 {},
+                 layers,
+                 false,
+                 nullptr,
+                 std::make_shared<const ShardWeights>(),
+                 nullptr,
+                 device});
   }
   /// Reads at most that many pieces of an order.
   void read(const ReadOrder& order, std::size_t most = 1000) {
@@ -236,7 +241,7 @@ TEST_CASE("progress counts the bytes of the newest load, held ones included") {
 }
 
 TEST_CASE("the second tier is read last, within its memory, and promoted without a read") {
-  Weights w(2 * kExpertBytes);
+  Weights w({.tier_memory = 2 * kExpertBytes});
   w.load(1, part_of({0}, {0, 4, 5, 6}));
   CHECK(w.held() == Ids{0});
   CHECK(w.store.missing_tier(PlacementVersion{1}).tier);
@@ -256,23 +261,96 @@ TEST_CASE("the second tier is read last, within its memory, and promoted without
   CHECK(w.held() == Ids{0, 4, 6});
 }
 
-TEST_CASE("what a device had and serves no more goes, and is read anew for the second tier") {
-  const auto device = reinterpret_cast<kernels::Accelerator*>(8);  // some; nobody asks it
-  Weights w(2 * kExpertBytes);
-  w.begin(1, part_of({0, 4}));
-  w.take_expert(0, device);
-  w.take_expert(4, device);
-  w.take_shard({0, 0});
-  w.begin(2, part_of({0}, {4}), 1);
-  w.retire(1);
-  CHECK(w.held() == Ids{0, 4});
-  w.retire(2);
+/// Of two devices with memory of their own: each has the layers, and some of the experts.
+WeightPart part_of_two(std::vector<std::int32_t> first, std::vector<std::int32_t> second,
+                       std::vector<std::int32_t> tier = {}) {
+  WeightPart part = part_of(std::move(first), std::move(tier));
+  const DeviceRef other{NodeId{1}, 1};
+  for (const auto e : second) part.experts[0].slots.push_back({e, other});
+  part.shards.push_back({1, 0, 0, 0, 0, other});
+  return part;
+}
+
+const WeightStore::Options kTwoDevices = {.tier_memory = 2 * kExpertBytes, .own_memory = {0, 1}};
+
+TEST_CASE("what two devices are to have is read once, and copied") {
+  Weights w(kTwoDevices);
+  w.begin(1, part_of_two({0, 4}, {4, 5}));
+  const ReadOrder first = w.store.missing(PlacementVersion{1});
+  CHECK(first.experts == std::vector<ExpertKey>{{1, 0}, {1, 4}, {1, 5}});
+  CHECK(first.shards.size() == 1);
+  CHECK(first.devices == std::vector<std::uint32_t>{0, 0, 1, 0});
+  CHECK_FALSE(first.copies());
+  w.take_expert(0, 0);
+  w.take_expert(4, 0);
+  CHECK_FALSE(w.store.missing(PlacementVersion{1}).copies());
+  w.take_expert(5, 1);
+  w.take_shard({0, 0}, 0);
+  CHECK_FALSE(w.store.complete(PlacementVersion{1}));
+  const ReadOrder rest = w.store.missing(PlacementVersion{1});
+  CHECK(rest.copies());
+  CHECK(rest.experts == std::vector<ExpertKey>{{1, 4}});
+  CHECK(rest.shards.size() == 1);
+  CHECK(rest.devices == std::vector<std::uint32_t>{1, 1});
+  CHECK(w.take_expert(4, 1));
+  CHECK(w.take_shard({0, 0}, 1));
+  CHECK(w.store.complete(PlacementVersion{1}));
+  const LoadedPart part = w.store.part(PlacementVersion{1});
+  CHECK(part.experts.at(0).at({1, 4}) == rest.expert_sources.front());
+  CHECK(part.experts.at(1).at({1, 4}) != rest.expert_sources.front());
+  CHECK(part.shards[0] != part.shards[1]);
+  CHECK(w.store.progress().bytes_done == w.store.progress().bytes_total);
+}
+
+TEST_CASE("a device keeps nothing that only others serve") {
+  Weights w(kTwoDevices);
+  w.begin(1, part_of_two({0, 4}, {}));
+  w.take_expert(0, 0);
+  w.take_expert(4, 0);
+  w.take_shard({0, 0}, 0);
+  w.take_shard({0, 0}, 1);
+  REQUIRE(w.store.complete(PlacementVersion{1}));
+  const std::uint64_t held = w.store.held_bytes();
+  SUBCASE("it moves to another device: it is copied, and goes") {
+    w.begin(2, part_of_two({0}, {4}), 1);
+    CHECK(w.store.missing(PlacementVersion{2}).copies());
+    w.take_expert(4, 1);
+    w.retire(2);
+    CHECK(w.held() == Ids{0, 4});
+    CHECK(w.store.held_bytes() == held);
+    CHECK(w.store.take_garbage().size() == 1);
+  }
+  SUBCASE("it becomes of the second tier: it is read for the host") {
+    w.begin(2, part_of_two({0}, {}, {4}), 1);
+    w.retire(2);
+    CHECK(w.held() == Ids{0});
+    w.load_tier(2);
+    CHECK(w.held() == Ids{0, 4});
+    CHECK(w.reads[4] == 2);
+    CHECK_FALSE(w.take_expert(4, 0));  // somebody's late reading
+    // Promoted, it is copied from there.
+    w.begin(3, part_of_two({0, 4}, {}), 2);
+    CHECK(w.store.missing(PlacementVersion{3}).copies());
+  }
+}
+
+TEST_CASE("what a device that failed had is read anew, wherever it is to be") {
+  Weights w(kTwoDevices);
+  w.begin(1, part_of_two({0}, {4}));
+  w.take_expert(0, 0);
+  w.take_expert(4, 1);
+  w.take_shard({0, 0}, 0);
+  w.take_shard({0, 0}, 1);
+  REQUIRE(w.store.complete(PlacementVersion{1}));
+  w.store.drop_of_device(1);
+  CHECK(w.store.violation() == "");
   CHECK(w.held() == Ids{0});
-  CHECK(w.store.take_garbage().size() == 1);
-  w.load_tier(2);
-  CHECK(w.held() == Ids{0, 4});
-  CHECK(w.reads[4] == 2);
-  CHECK_FALSE(w.take_expert(4, device));  // somebody's late reading
+  CHECK(w.store.take_garbage().size() == 2);
+  w.begin(2, part_of({0, 4}), 1);
+  const ReadOrder order = w.store.missing(PlacementVersion{2});
+  CHECK(order.experts == std::vector<ExpertKey>{{1, 4}});
+  CHECK(order.expert_sources.front() == nullptr);
+  CHECK(order.shards.empty());
 }
 
 TEST_CASE("without memory of its own there is no second tier") {
