@@ -22,11 +22,18 @@ static_assert(kPieceBytes < Accelerator::kStagingBytes);
 }  // namespace
 
 void Accelerator::fail(const std::string& why) {
-  {
-    const std::lock_guard lock(failed_mutex_);
-    if (failed_.empty()) failed_ = why;
-  }
+  give_up(why);
   throw AcceleratorFailed(why);
+}
+
+void Accelerator::give_up(const std::string& why) {
+  const std::lock_guard lock(failed_mutex_);
+  if (failed_.empty()) failed_ = why;
+}
+
+bool Accelerator::has_failed() const {
+  const std::lock_guard lock(failed_mutex_);
+  return !failed_.empty();
 }
 
 void Accelerator::check() const {
@@ -35,13 +42,14 @@ void Accelerator::check() const {
 }
 
 std::shared_ptr<std::byte> Accelerator::memory(std::size_t bytes,
-                                               std::chrono::milliseconds patience) {
+                                               std::chrono::milliseconds patience,
+                                               const std::function<bool()>& goes_on) {
   constexpr std::chrono::milliseconds kPause(5);
   for (;; patience -= kPause) {
     try {
       return memory(bytes);
     } catch (const std::bad_alloc&) {
-      if (patience < kPause) throw;
+      if (patience < kPause || !goes_on()) throw;
     }
     check();
     std::this_thread::sleep_for(kPause);
@@ -125,7 +133,10 @@ void Accelerator::wait() {
 void Accelerator::begin_op() {
   if (!told_passed_ && told_bytes_ > std::min(kToldBytes, staging_bytes_)) wait();
   if (!std::exchange(told_passed_, false)) return;
-  for (Telling& t : telling_) t.used = t.sent = 0;
+  for (Telling& t : telling_) {
+    forgets({t.here.get(), t.sent});
+    t.used = t.sent = 0;
+  }
   told_bytes_ = 0;
 }
 

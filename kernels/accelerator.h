@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -60,8 +61,10 @@ class Accelerator : private GraphQueue::Device {
   /// Memory of the device, not cleared, on a boundary of kAlignment. It is used again once nobody
   /// holds it and what was queued until then has run. Throws std::bad_alloc.
   virtual std::shared_ptr<std::byte> memory(std::size_t bytes) = 0;
-  /// The same, but memory that is about to come back is waited for, so long at most.
-  std::shared_ptr<std::byte> memory(std::size_t bytes, std::chrono::milliseconds patience);
+  /// The same, but memory that is about to come back is waited for, so long at most, as long as
+  /// `goes_on`.
+  std::shared_ptr<std::byte> memory(std::size_t bytes, std::chrono::milliseconds patience,
+                                    const std::function<bool()>& goes_on);
   /// Fills memory that no op uses yet, and waits for it.
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   /// What lies in memory that no op changes.
@@ -69,6 +72,9 @@ class Accelerator : private GraphQueue::Device {
   /// The same from the memory of a device of its kind, `of`.
   virtual void upload_from(std::byte* to, Accelerator& of, const std::byte* from,
                            std::size_t bytes);
+  bool has_failed() const;
+  /// It counts as failed, for a reason that it did not find itself.
+  void give_up(const std::string& why);
   /// Counts up while work goes on.
   virtual std::uint64_t progress() const = 0;
 
@@ -87,8 +93,9 @@ class Accelerator : private GraphQueue::Device {
   /// The same; what it gives stays until the next call of any of these.
   const std::byte* read(const void* from, std::size_t bytes);
 
-  /// Room for the host to fill for what an op launches next, and not to touch after that; the device
-  /// has it at `there` until the op ends. All that is told goes with its batch, as one copy.
+  /// Room for the host to fill for what an op launches next, and not to touch after that; the
+  /// device has it at `there` until the op ends. All that is told goes with its batch, as one copy:
+  /// it is filled before anything else is asked for, scratch too, which may send it.
   struct Told {
     std::byte *here = nullptr, *there = nullptr;
   };
@@ -116,6 +123,9 @@ class Accelerator : private GraphQueue::Device {
   virtual void attach() {}
   /// It joins the queue now. Of what a copy moves, staging is not touched from here on.
   virtual void joins(const Work& work) = 0;
+  /// What it was told is not read any more, and was not to be changed until now: whoever fills it
+  /// while it takes scratch, which may send it, does. Twins look.
+  virtual void forgets(std::span<const std::byte>) {}
   /// A batch was given to the device.
   virtual void note_given() {}
   /// Waits for all that the device has been given.

@@ -13,6 +13,11 @@ using kernels::Accelerator;
 using kernels::GatedMlp;
 using kernels::Weight;
 
+using Moved = std::map<const std::byte*, const std::byte*>;
+
+bool always() { return true; }
+ReadGoesOn or_always(const ReadGoesOn& goes_on) { return goes_on ? goes_on : always; }
+
 /// Weights, and where they are to be.
 class Placing {
  public:
@@ -31,10 +36,12 @@ class Placing {
     add(from.down_bias, to.down_bias);
   }
 
-  /// `source`: whose memory they are in; null: the host's.
-  void place(Accelerator* source, Accelerator& device) {
+  /// To the device, from the memory of `source`; null: of the host. From then on `moved` knows
+  /// where what was somewhere is.
+  void place(Accelerator* source, Accelerator& device, const ReadGoesOn& goes_on,
+             Moved& moved) const {
     if (all_.empty()) return;
-    const auto memory = device.memory(bytes_, limits::kDeviceMemoryPatience);
+    const auto memory = device.memory(bytes_, limits::kDeviceMemoryPatience, goes_on);
     for (const Item& item : all_) {
       std::byte* const there = memory.get() + item.at;
       const auto from = item.from->memory();
@@ -42,16 +49,8 @@ class Placing {
         device.upload(there, from);
       else
         device.upload_from(there, *source, from.data(), from.size());
-      moved_[from.data()] = there;
+      moved[from.data()] = there;
       *item.to = item.from->placed({memory, there});
-    }
-  }
-
-  /// After place(): has tensors tell of what is there.
-  void follow(const std::shared_ptr<Accelerator>& device, HeldTensors& tensors) const {
-    for (HeldTensor& tensor : tensors) {
-      tensor.device = device;
-      for (auto& part : tensor.memory) part = {moved_.at(part.data()), part.size()};
     }
   }
 
@@ -63,64 +62,83 @@ class Placing {
   };
   std::vector<Item> all_;
   std::size_t bytes_ = 0;
-  std::map<const std::byte*, const std::byte*> moved_;
 };
 
-Status check(const HeldTensors& tensors) {
-  for (const HeldTensor& tensor : tensors)
-    if (is_as_packed(tensor, [] { return true; }) == false)
+/// Has tensors tell of what is there now, and looks whether it is.
+Status follow(const Moved& moved, const std::shared_ptr<Accelerator>& device,
+              const ReadGoesOn& goes_on, HeldTensors& tensors) {
+  for (HeldTensor& tensor : tensors) {
+    tensor.device = device;
+    for (auto& part : tensor.memory) part = {moved.at(part.data()), part.size()};
+    const auto arrived = is_as_packed(tensor, goes_on);
+    if (!arrived)
+      return device->has_failed() ? unavailable("The device has failed.")
+                                  : cancelled("Nobody wants these weights any more.");
+    if (!*arrived)
       return corrupt("what the device holds of " + tensor.proof.tensor +
                      " is not what was copied to it; its memory, or the way there, is at fault");
+  }
   return {};
 }
 
+/// Copies weights by some placings.
 template <class Weights>
-Result<std::shared_ptr<const Weights>> finish(Placing& placing,
-                                              const std::shared_ptr<Accelerator>& device,
-                                              const Weights& from, std::shared_ptr<Weights> to) {
-  placing.place(from.device, *device);
+Result<std::shared_ptr<const Weights>> copy(std::span<const Placing> placings,
+                                            const std::shared_ptr<Accelerator>& device,
+                                            const ReadGoesOn& wanted, const Weights& from,
+                                            std::shared_ptr<Weights> to) {
+  const ReadGoesOn goes_on = or_always(wanted);
+  Moved moved;
+  for (const Placing& placing : placings) {
+    if (!goes_on()) return cancelled("Nobody wants these weights any more.");
+    placing.place(from.device, *device, goes_on, moved);
+  }
   to->device = device.get();
   to->tensors = from.tensors;
-  placing.follow(device, to->tensors);
-  if (const Status arrived = check(to->tensors); !arrived.ok()) return arrived.error();
+  if (const Status arrived = follow(moved, device, goes_on, to->tensors); !arrived.ok())
+    return arrived.error();
   return std::shared_ptr<const Weights>(std::move(to));
 }
 
 }  // namespace
 
 Status move_to(const std::shared_ptr<Accelerator>& device, std::span<Weight* const> weights,
-               HeldTensors& tensors) {
+               HeldTensors& tensors, const ReadGoesOn& wanted) {
+  const ReadGoesOn goes_on = or_always(wanted);
   Placing placing;
   for (Weight* const weight : weights) placing.add(*weight, *weight);
-  placing.place(nullptr, *device);
-  placing.follow(device, tensors);
-  return check(tensors);
+  Moved moved;
+  placing.place(nullptr, *device, goes_on, moved);
+  return follow(moved, device, goes_on, tensors);
 }
 
 Result<std::shared_ptr<const ShardWeights>> copy_to(const std::shared_ptr<Accelerator>& device,
-                                                    const ShardWeights& weights) {
+                                                    const ShardWeights& weights,
+                                                    const ReadGoesOn& goes_on) {
   auto there = std::make_shared<ShardWeights>();
   there->first = weights.first;
   there->last = weights.last;
   there->layers.resize(weights.layers.size());
-  Placing all;
-  all.add(weights.embedding, there->embedding);
-  all.add(weights.final_norm, there->final_norm);
-  all.add(weights.head, there->head);
+  std::vector<Placing> placings(weights.layers.size() + 1);
+  Placing& ends = placings.back();
+  ends.add(weights.embedding, there->embedding);
+  ends.add(weights.final_norm, there->final_norm);
+  ends.add(weights.head, there->head);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     for (std::size_t role = 0; role < kWeightRoles; ++role)
-      all.add(weights.layers[i].by_role[role], there->layers[i].by_role[role]);
-    all.add(weights.layers[i].mlp, there->layers[i].mlp);
+      placings[i].add(weights.layers[i].by_role[role], there->layers[i].by_role[role]);
+    placings[i].add(weights.layers[i].mlp, there->layers[i].mlp);
   }
-  return finish(all, device, weights, std::move(there));
+  return copy(placings, device, goes_on, weights, std::move(there));
 }
 
 Result<std::shared_ptr<const ExpertWeights>> copy_to(const std::shared_ptr<Accelerator>& device,
-                                                     const ExpertWeights& weights) {
+                                                     const ExpertWeights& weights,
+                                                     const ReadGoesOn& goes_on) {
   auto there = std::make_shared<ExpertWeights>();
   Placing all;
   all.add(weights.mlp, there->mlp);
-  return finish(all, device, weights, std::move(there));
+  return copy({&all, 1}, device, goes_on, weights, std::move(there));
 }
 
 }  // namespace troupe

@@ -121,7 +121,8 @@ Status ShardLoader::load(std::size_t index, const Reading& reading) {
     if (!in.status().ok()) return in.status();
     part.tensors = in.take_tensors();
     if (&part.weights == &spec_.last) mark_second_forms(spec_, part.tensors);
-    return reading.device ? move_to(reading.device, loaded, part.tensors) : Status();
+    return reading.device ? move_to(reading.device, loaded, part.tensors, reading.goes_on)
+                          : Status();
   } catch (const std::bad_alloc&) {
     return out_of_memory(checkpoint_);
   }
@@ -170,7 +171,7 @@ Result<std::shared_ptr<const ExpertWeights>> load_expert(const Checkpoint& check
     weights->tensors = in.take_tensors();
     if (reading.device) {
       weights->device = reading.device.get();
-      const Status moved = move_to(reading.device, loaded, weights->tensors);
+      const Status moved = move_to(reading.device, loaded, weights->tensors, reading.goes_on);
       if (!moved.ok()) return moved.error();
     }
     return std::shared_ptr<const ExpertWeights>(std::move(weights));

@@ -44,7 +44,8 @@ static_assert(kLoadRetryMin <= kLoadRetryMax);
 inline constexpr auto kReadPatience = 1s;
 /// Weights wait so long for memory of a device that others are about to give back: those are looked
 /// at a last time, and the work that was queued has to end.
-inline constexpr auto kDeviceMemoryPatience = 10s;
+inline constexpr auto kDeviceMemoryPatience = 30s;
+static_assert(kDeviceMemoryPatience < kLoadProgressDeadline);
 /// Reads that may hang at a time; beyond it loads fail at once.
 inline constexpr std::size_t kHungReadsMax = 4;
 /// How long a worker may take to look at all of its copies again: 1 TiB at 2 GB/s.

@@ -39,7 +39,8 @@ class AnswerCheck {
 
   /// Asks everything that those numerics are asked, here and in later rounds, with the kernels of
   /// that family. Of numerics by tensor cores, whose sums differ from generation to generation, the
-  /// first answers count as known. kInternal: a wrong answer, with op, family, thread, core and the last good one.
+  /// first answers count as known. kInternal: a wrong answer, with op, family, thread, core and the
+  /// last good one.
   Status begin(std::span<const Numerics> numerics, CpuFamily family);
   /// All threads gave the same wrong answer: it may be the family's kernels that do not fit this
   /// processor, and not a core that is broken.

@@ -78,6 +78,11 @@ class CpuDevice final : public Device {
   std::uint32_t probe_us() const override { return probe_us_.load(); }
   float take_utilization(TimePoint now) override;
 
+ protected:
+  void note_failed(const std::string& reason) override {
+    if (accelerator_) accelerator_->give_up(reason);
+  }
+
  private:
   void run();
   Result<Proven> prove_now(std::span<const Numerics> numerics);

@@ -71,6 +71,7 @@ void Device::fail(const std::string& reason) {
     if (!failed_.empty()) return;
     failed_ = reason.empty() ? "unknown" : reason;
   }
+  note_failed(reason);
   if (on_failed_) on_failed_();
 }
 

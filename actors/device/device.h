@@ -95,6 +95,10 @@ class Device {
   /// Told once, from the thread that called fail(). Set before the device is used.
   void on_failed(std::function<void()> told) { on_failed_ = std::move(told); }
 
+ protected:
+  /// It has just been marked as failed, by any thread.
+  virtual void note_failed(const std::string&) {}
+
  private:
   const Options options_;
   std::atomic<std::uint64_t> memory_used_{0};

@@ -38,6 +38,13 @@ Status run_jobs(std::size_t count, int threads, const std::atomic<bool>& cancell
       Status done;
       try {
         done = job(i, room);
+      } catch (const kernels::AcceleratorFailed& e) {  // its next probe takes it out
+        done = unavailable(std::string("A device that weights go to or come from has failed: ") +
+                           e.what() + ".");
+      } catch (const std::bad_alloc&) {
+        done = resource_exhausted(
+            "There is not enough memory for what is to be loaded, as it is cut up now; lower "
+            "--kv-cache-memory, or give the worker more with --device-memory.");
       } catch (const std::exception& e) {
         done = resource_exhausted(std::string("Weights could not be loaded: ") + e.what() + ".");
       }
@@ -62,6 +69,17 @@ struct ShardJob {
   std::unique_ptr<ShardLoader> loader;  ///< null: one copies it
   std::atomic<std::size_t> left;
 };
+
+/// A copy that does not arrive as it was packed: what it is copied from may be at fault, and is
+/// looked at; the files have it too.
+template <class Weights, class Read>
+auto copied_or_read(const std::shared_ptr<kernels::Accelerator>& device, const Weights& source,
+                    const ReadGoesOn& goes_on, const Read& read) {
+  auto copied = copy_to(device, source, goes_on);
+  if (copied.ok() || copied.error().code != ErrorCode::kCorrupt) return copied;
+  logger().warn("{}; it is read again", copied.error().message);
+  return read();
+}
 
 /// What that piece of an order is to be copied from; null: it is to be read.
 template <class Weights>
@@ -115,8 +133,8 @@ struct FileSource::Core {
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
   Status read_expert(const Checkpoint& from, const ReadOrder& order, std::size_t piece,
                      const Home& home, const Reading& reading);
-  Status read_shard(ShardJob& shard, const std::shared_ptr<const ShardWeights>& source,
-                    Numerics numerics, std::size_t part, const Home& home, const Reading& reading);
+  Status read_shard(const Checkpoint& from, ShardJob& shard,
+                    const std::shared_ptr<const ShardWeights>& source, Numerics numerics, std::size_t part, const Home& home, const Reading& reading);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
   Home home_of(const ReadOrder& order, std::size_t piece) const;
@@ -240,18 +258,21 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     const Reading reading{goes_on, &room, home.device};
     if (i < experts) return read_expert(*from, order, i, home, reading);
     const std::size_t shard = piece - experts;
-    return read_shard(*shards[shard], source_of(order.shard_sources, shard), order.numerics,
+    return read_shard(*from, *shards[shard], source_of(order.shard_sources, shard), order.numerics,
                       parts[i - experts].part, home, reading);
   });
 }
 
-Status FileSource::Core::read_shard(ShardJob& shard,
+Status FileSource::Core::read_shard(const Checkpoint& from, ShardJob& shard,
                                     const std::shared_ptr<const ShardWeights>& source,
                                     Numerics numerics, std::size_t part, const Home& home,
                                     const Reading& reading) {
   std::shared_ptr<const ShardWeights> weights;
   if (source) {
-    auto copied = copy_to(home.device, *source);
+    const LayerRange& l = shard.layers;
+    auto copied = copied_or_read(home.device, *source, reading.goes_on, [&] {
+      return load_shard(from, numerics, l.first, l.last, reading, l.rank);
+    });
     if (!copied.ok()) return copied.error();
     weights = std::move(*copied);
   } else {
@@ -275,8 +296,10 @@ Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& or
                                      const Reading& reading) {
   const ExpertKey& key = order.experts[piece];
   const auto source = source_of(order.expert_sources, piece);
-  auto weights = source ? copy_to(home.device, *source)
-                        : load_expert(from, order.numerics, key.layer, key.expert, reading);
+  const auto read = [&] {
+    return load_expert(from, order.numerics, key.layer, key.expert, reading);
+  };
+  auto weights = source ? copied_or_read(home.device, *source, reading.goes_on, read) : read();
   if (!weights.ok()) return weights.error();
   if (order.tier) lock_into_memory(**weights);
   const PieceTensors tensors(*weights, &(*weights)->tensors);

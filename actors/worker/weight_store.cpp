@@ -52,6 +52,15 @@ bool WeightStore::wanted(const HeldExpertKey& key) const {
                      [&](const auto& entry) { return entry.second.kept.contains(key); });
 }
 
+template <class Key>
+bool WeightStore::wanted_anywhere(Key key) const {
+  if (key.place = kHost; wanted(key)) return true;
+  return std::ranges::any_of(options_.own_memory, [&](std::uint32_t device) {
+    key.place = device;
+    return wanted(key);
+  });
+}
+
 // --- What is held -------------------------------------------------------------------------------
 
 template <class Held, class Condition>
@@ -76,6 +85,18 @@ void WeightStore::drop_unwanted() {
   drop_if(experts_, unwanted);
 }
 
+/// What a load that is given up had read: a device needs its memory at once; the host's goes with
+/// the version in force, or now, if none serves. What is to be copied from there stays.
+void WeightStore::drop_superseded() {
+  const bool serves = versions_.size() > 1;
+  const auto superseded = [&](const auto& entry) {
+    if (entry.first.place != kHost) return !wanted(entry.first);
+    return !serves && !wanted_anywhere(entry.first);
+  };
+  drop_if(shards_, superseded);
+  drop_if(experts_, superseded);
+}
+
 void WeightStore::drop(const PieceTensors& piece) {
   const auto same = [&](const auto& entry) { return entry.second.tensors == piece; };
   drop_if(shards_, same);
@@ -83,6 +104,7 @@ void WeightStore::drop(const PieceTensors& piece) {
 }
 
 void WeightStore::drop_of_device(std::uint32_t device) {
+  failed_.insert(device);
   const auto there = [&](const auto& entry) { return entry.first.place == device; };
   drop_if(shards_, there);
   drop_if(experts_, there);
@@ -158,7 +180,8 @@ std::vector<TensorProofs> WeightStore::take_untold() {
 HeldInventory WeightStore::held() const {
   HeldInventory held;
   held.bytes = held_bytes_;
-  for (const auto& [key, weights] : shards_) held.shards.push_back(key.layers());
+  for (const auto& [key, weights] : shards_)
+    if (!std::ranges::count(held.shards, key.layers())) held.shards.push_back(key.layers());
   std::map<std::int32_t, std::set<std::int32_t>> experts;
   for (const auto& [key, weights] : experts_) experts[key.expert.layer].insert(key.expert.expert);
   for (const auto& [layer, ids] : experts)
@@ -173,7 +196,7 @@ void WeightStore::begin(PlacementVersion version, const WeightPart& part,
   assert(checkpoint_.sizes);
   std::erase_if(versions_, [&](const auto& entry) { return !active || entry.first > *active; });
   versions_[version] = version_of(part);
-  if (versions_.size() == 1) drop_unwanted();
+  drop_superseded();
   const Version& content = versions_.at(version);
   progress_ = {version, 0, 0};
   for (const auto& [key, device] : content.shards) {
@@ -196,12 +219,14 @@ ReadOrder WeightStore::order_of(PlacementVersion version, const Version& content
 
 template <class Held>
 auto WeightStore::elsewhere(const Held& held, typename Held::key_type key) {
+  const auto wanted = key.place;
   key.place = kHost;  // the first
-  auto same = held.lower_bound(key);
-  if (same != held.end()) key.place = same->first.place;
-  return same != held.end() && same->first == key && !same->second.doubted
-             ? same->second.weights
-             : nullptr;
+  for (auto it = held.lower_bound(key); wanted != kHost && it != held.end(); ++it) {
+    key.place = it->first.place;
+    if (it->first != key) break;
+    if (!it->second.doubted) return it->second.weights;
+  }
+  return decltype(held.begin()->second.weights)();
 }
 
 ReadOrder WeightStore::missing(PlacementVersion version) const {
@@ -240,7 +265,8 @@ bool WeightStore::complete(PlacementVersion version) const {
 template <class Key, class Held>
 bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
-  if ((!versions_.empty() && !wanted(key)) || !held.try_emplace(key, piece).second) {
+  const bool unwanted = failed_.contains(key.place) || (!versions_.empty() && !wanted(key));
+  if (unwanted || !held.try_emplace(key, piece).second) {
     garbage_.push_back(std::move(piece.tensors));
     return false;
   }

@@ -147,6 +147,8 @@ class WeightStore {
   std::uint64_t size_of(const HeldExpertKey& key) const;
   bool wanted(const ShardKey& key) const;
   bool wanted(const HeldExpertKey& key) const;
+  template <class Key>
+  bool wanted_anywhere(Key key) const;
   /// The same weights in another place.
   template <class Held>
   static auto elsewhere(const Held& held, typename Held::key_type key);
@@ -156,6 +158,7 @@ class WeightStore {
   void drop_if(Held& held, const Condition& condition);
   void drop_all();
   void drop_unwanted();
+  void drop_superseded();
   ReadOrder order_of(PlacementVersion version, const Version& content) const;
 
   const Options options_;
@@ -163,6 +166,7 @@ class WeightStore {
   std::map<PlacementVersion, Version> versions_;
   std::map<ShardKey, Piece<ShardWeights>> shards_;
   std::map<HeldExpertKey, Piece<ExpertWeights>> experts_;
+  std::set<Place> failed_;  ///< devices whose memory nobody uses any more
   std::uint64_t held_bytes_ = 0;
   LoadProgress progress_;
   Garbage garbage_;

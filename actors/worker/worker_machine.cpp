@@ -8,6 +8,8 @@ namespace {
 
 /// Their proofs are told together, so that the head reads the same meanwhile.
 constexpr std::size_t kPiecesTold = 32;
+/// A build that nobody wants any more says nothing of its end.
+constexpr auto kLook = std::chrono::milliseconds(10);
 
 /// What the version wants in memory. Experts that this node alone is to have come first: nobody can
 /// stand in for them.
@@ -129,13 +131,20 @@ void WorkerMachine::end_turn(TimePoint now, Effects& effects) {
       ask(now, effects, [&](AgentEffects& a) { agent_.settled(*version, now, a); });
   note_ending();
   if (loading_ && loading_->state == Loading::State::kWaiting) {
-    if (loading_->awaited.empty() || now >= loading_->deadline)
+    const bool building = !superseded_.expired();
+    if ((loading_->awaited.empty() && !building) || now >= loading_->deadline)
       begin_reading(now, effects);
     else
-      effects.wake_at(loading_->deadline);
+      effects.wake_at(building ? std::min(loading_->deadline, now + kLook) : loading_->deadline);
   }
   free_garbage(effects);
   if (const auto wake = agent_.next_wake()) effects.wake_at(*wake);
+}
+
+/// What it has claimed goes with it; a build that runs has it until it ends.
+void WorkerMachine::forget_load() {
+  if (loading_ && loading_->preparation) superseded_ = loading_->preparation;
+  loading_.reset();
 }
 
 void WorkerMachine::free_garbage(Effects& effects) {
@@ -162,7 +171,7 @@ void WorkerMachine::carry_out(StopServing stop, TimePoint, Effects& effects) {
   serving_->stop(effects);
   note_ending();
   serving_.reset();
-  loading_.reset();
+  forget_load();
   weights_.drop_doubted(std::nullopt);
   effects.add(LeaveAddress{stop.id, stop.incarnation});
 }
@@ -190,7 +199,7 @@ void WorkerMachine::carry_out(DiscardTensors discard, TimePoint, Effects&) {
 }
 
 void WorkerMachine::carry_out(DropVersion drop, TimePoint, Effects& effects) {
-  loading_.reset();
+  forget_load();
   serving_->drop_pending(drop.next.get(), effects);
 }
 
@@ -214,8 +223,10 @@ void WorkerMachine::carry_out(RetireVersion retire, TimePoint, Effects& effects)
 /// whether they have. A job that runs may be a whole step.
 void WorkerMachine::carry_out(LoadVersion load, TimePoint now, Effects&) {
   note_ending();
+  forget_load();
   const TimePoint deadline = now + limits::kActorStopDeadline + limits::kStepDeadline / 2;
-  loading_ = Loading{std::move(load.work), Loading::State::kWaiting, ending_, deadline, {}, nullptr};
+  loading_ = Loading{
+      std::move(load.work), Loading::State::kWaiting, ending_, deadline, {}, nullptr};
 }
 
 void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {

@@ -111,6 +111,7 @@ class WorkerMachine {
   void fail_load(const Error& error, TimePoint now, Effects& effects);
   void note_ending();
   void free_garbage(Effects& effects);
+  void forget_load();
   NodeProgress progress(TimePoint now);
 
   NodeAgent agent_;
@@ -118,6 +119,7 @@ class WorkerMachine {
   WeightStore weights_;
   std::optional<Serving> serving_;
   std::optional<Loading> loading_;
+  std::weak_ptr<Preparation> superseded_;  ///< the newest that is not wanted: it has claimed memory
   std::multiset<Address> ending_;  ///< actors that were told to end, and may hold memory
   TimePoint next_second_{};
 };

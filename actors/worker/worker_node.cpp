@@ -30,7 +30,7 @@ Result<std::vector<Numerics>> prove(CpuDevice& device) {
     return Error{proven.error().code, name + " cannot be used: " + proven.error().message +
                                           (proven.error().code == ErrorCode::kResourceExhausted
                                                ? "."
-                                               : ". Replace the processor, or leave it out.")};
+                                               : ". Replace it, or leave it out.")};
   for (const std::string& note : proven->notes) logger().warn("{}: {}", name, note);
   return std::move(proven->numerics);
 }

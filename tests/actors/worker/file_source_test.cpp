@@ -457,6 +457,40 @@ TEST_CASE("a bit that flips in memory is found when its copy is let go") {
   }
 }
 
+TEST_CASE("a device's pieces are copied to another, and read where they turn out to be wrong") {
+  if (kernels::cuda_twin_backend() == nullptr) return;
+  const auto device = [](std::uint64_t seed) {
+    return *kernels::cuda_twin_backend()->accelerator({0, 64u << 20, nullptr, seed});
+  };
+  const auto other = device(2);
+  Source s(2, {{0, kAnyNumaNode, device(1)}, {1, kAnyNumaNode, other}});
+  ReadOrder order = some_order(s.inspect()->hash);
+  REQUIRE(s.read(order).status.ok());
+  order.version = PlacementVersion{2};
+  order.devices = {1, 1, 1, 1};
+  for (const ExpertKey& key : order.experts)
+    for (const PieceRead& piece : s.pieces)
+      if (piece.is_expert && piece.expert == key)
+        order.expert_sources.push_back(piece.expert_weights);
+  for (const PieceRead& piece : s.pieces)
+    if (!piece.is_expert) order.shard_sources.push_back(piece.shard_weights);
+  REQUIRE(order.copies());
+  SUBCASE("all of them right") {}
+  SUBCASE("some of them wrong") {
+    flip(order.expert_sources[1]->tensors[2]);
+    flip(order.shard_sources[0]->tensors[1]);
+  }
+  REQUIRE(s.read(order).status.ok());
+  REQUIRE(s.pieces.size() == 4);
+  for (const PieceRead& piece : s.pieces) {
+    CHECK(piece.place == 1);
+    for (const HeldTensor& tensor : *piece.tensors) {
+      CHECK(tensor.device == other);
+      CHECK(is_as_packed(tensor, [] { return true; }) == true);
+    }
+  }
+}
+
 TEST_CASE("what a device that has failed holds is let go of") {
   if (kernels::cuda_twin_backend() == nullptr) return;
   const std::shared_ptr<kernels::Accelerator> device =

@@ -34,7 +34,8 @@ struct Weights {
   std::map<std::int32_t, int> reads;  ///< by expert of layer 1
   int shard_reads = 0;
 
-  explicit Weights(WeightStore::Options options = WeightStore::Options{}) : store(std::move(options)) {
+  explicit Weights(WeightStore::Options options = WeightStore::Options{})
+      : store(std::move(options)) {
     store.use({"abc", std::make_shared<const Sizes>(), ""});
   }
 
@@ -334,6 +335,39 @@ TEST_CASE("a device keeps nothing that only others serve") {
   }
 }
 
+TEST_CASE("what was read for a load that is given up leaves a device when the next begins") {
+  Weights w(kTwoDevices);
+  w.begin(1, part_of_two({0}, {}));
+  w.take_expert(0, 0);
+  w.take_shard({0, 0}, 0);
+  w.take_shard({0, 0}, 1);
+  w.begin(2, part_of_two({0, 4}, {5}), 1);
+  w.take_expert(4, 0);
+  w.take_expert(5, 1);
+  w.begin(3, part_of_two({0, 6}, {5}), 1);
+  CHECK(w.held() == Ids{0, 5});
+  CHECK(w.store.take_garbage().size() == 1);
+}
+
+TEST_CASE("the second tier is copied from after a rejoin, too") {
+  Weights w(kTwoDevices);
+  w.begin(1, part_of_two({0}, {}, {4, 5}));
+  w.take_expert(0, 0);
+  w.take_shard({0, 0}, 0);
+  w.take_shard({0, 0}, 1);
+  w.retire(1);
+  w.load_tier(1);
+  w.store.forget_versions();
+  w.begin(1, part_of_two({0}, {4}));
+  const ReadOrder order = w.store.missing(PlacementVersion{1});
+  CHECK(order.copies());
+  CHECK(order.experts == std::vector<ExpertKey>{{1, 4}});
+  CHECK(w.held() == Ids{0, 4});  // 5 is wanted nowhere
+  w.take_expert(4, 1);
+  w.retire(1);
+  CHECK(w.store.held_bytes() == 2 * kLayerBytes + 2 * kExpertBytes);
+}
+
 TEST_CASE("what a device that failed had is read anew, wherever it is to be") {
   Weights w(kTwoDevices);
   w.begin(1, part_of_two({0}, {4}));
@@ -351,6 +385,7 @@ TEST_CASE("what a device that failed had is read anew, wherever it is to be") {
   CHECK(order.experts == std::vector<ExpertKey>{{1, 4}});
   CHECK(order.expert_sources.front() == nullptr);
   CHECK(order.shards.empty());
+  CHECK_FALSE(w.take_expert(4, 1));  // it was on its way
 }
 
 TEST_CASE("without memory of its own there is no second tier") {

@@ -78,6 +78,23 @@ TEST_CASE("memory that is claimed for a load goes with it, read or not") {
   }
 }
 
+TEST_CASE("a load waits for the memory of one that is still being built") {
+  Stand s(kLayerBytes + 2 * kCacheBytes + kExpertBytes);
+  s.join();
+  s.from_head(load_of(1, {0, 1}, {4}));
+  s.read(s.order());
+  auto preparation = s.wants<BuildPart>().at(0)->preparation;
+  s.from_head(load_of(2, {2}, {4}));
+  CHECK(s.wants<ReadWeights>().empty());
+  CHECK(s.said<LoadFailed>().empty());
+  REQUIRE(s.last.wake());
+  preparation.reset();  // the build has ended, and said nothing
+  s.now = *s.last.wake();
+  s.wake_up();
+  CHECK(s.said<LoadFailed>().empty());
+  CHECK(s.wants<BuildPart>().size() + s.wants<ReadWeights>().size() == 1);
+}
+
 TEST_CASE("a node without shards settles in the turn of its activation") {
   Stand s;
   s.join();
