@@ -5,7 +5,6 @@
 #include <cstring>
 #include <iterator>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "runtime/buffer.h"
@@ -44,15 +43,16 @@ void Accelerator::check() const {
 std::shared_ptr<std::byte> Accelerator::memory(std::size_t bytes,
                                                std::chrono::milliseconds patience,
                                                const std::function<bool()>& goes_on) {
-  constexpr std::chrono::milliseconds kPause(5);
-  for (;; patience -= kPause) {
+  constexpr std::chrono::milliseconds kLook(50);
+  while (true) {
+    const std::uint64_t before = memory_news_->times();
     try {
       return memory(bytes);
     } catch (const std::bad_alloc&) {
-      if (patience < kPause || !goes_on()) throw;
+      if (patience <= std::chrono::milliseconds::zero() || !goes_on()) throw;
     }
     check();
-    std::this_thread::sleep_for(kPause);
+    if (!memory_news_->wait(before, kLook)) patience -= kLook;
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,6 +36,32 @@ struct InjectedFailure {
   std::uint64_t after = 0;  ///< so many kernels and copies, or of kMemory so many times it is taken
 };
 
+/// Memory that comes back, for those who wait for some. Thread-safe.
+class MemoryNews {
+ public:
+  void note() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++times_;
+    }
+    changed_.notify_all();
+  }
+  std::uint64_t times() const {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+  /// Until some came back since it had `times` times; false: that long none did.
+  bool wait(std::uint64_t times, std::chrono::milliseconds most) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, most, [&] { return times_ != times; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::uint64_t times_ = 0;  // guarded by mutex_
+};
+
 /// A device that computes for its host: memory of its own, and one queue of work that ops and
 /// copies join in order. Calls return when the work is in the queue, of which the device is given
 /// a batch at a time (graph_queue.h); only wait(), and what says so, waits for it.
@@ -61,8 +88,8 @@ class Accelerator : private GraphQueue::Device {
   /// Memory of the device, not cleared, on a boundary of kAlignment. It is used again once nobody
   /// holds it and what was queued until then has run. Throws std::bad_alloc.
   virtual std::shared_ptr<std::byte> memory(std::size_t bytes) = 0;
-  /// The same, but memory that is about to come back is waited for, so long at most, as long as
-  /// `goes_on`.
+  /// The same, but memory that comes back is waited for as long as `goes_on`: until none has for
+  /// `patience` in all.
   std::shared_ptr<std::byte> memory(std::size_t bytes, std::chrono::milliseconds patience,
                                     const std::function<bool()>& goes_on);
   /// Fills memory that no op uses yet, and waits for it.
@@ -115,6 +142,8 @@ class Accelerator : private GraphQueue::Device {
  protected:
   Accelerator(const Scratch::Memory& pinned, std::size_t staging_bytes)
       : pinned_(pinned), staging_bytes_(staging_bytes), staging_(pinned) {}
+  /// Whoever keeps the device's memory tells what comes back, and may outlive it.
+  const std::shared_ptr<MemoryNews>& memory_news() const { return memory_news_; }
   /// By now, and from now on. The first reason counts.
   [[noreturn]] void fail(const std::string& why);
   /// Throws if it has failed. Any thread.
@@ -144,6 +173,7 @@ class Accelerator : private GraphQueue::Device {
   void bound_staging();
   void send(void* to, const std::byte* staged, std::size_t bytes);
 
+  const std::shared_ptr<MemoryNews> memory_news_ = std::make_shared<MemoryNews>();
   const Scratch::Memory pinned_;  ///< gives host memory that copies reach
   const std::size_t staging_bytes_;
   GraphQueue queue_;

@@ -97,6 +97,7 @@ void GraphQueue::put_into(Known& known, Device& device) {
     }
     known.graph->launch();
     ++counts_.launches;
+    ++counts_.graphs;
   }
   std::swap(known.last, batch_);
 }

@@ -52,6 +52,7 @@ class GraphQueue {
   struct Counts {
     std::uint64_t kernels = 0;   ///< that were added
     std::uint64_t launches = 0;  ///< of graphs, and of kernels and copies by themselves
+    std::uint64_t graphs = 0;    ///< of those, of graphs
     std::uint64_t captures = 0;
     std::uint64_t changes = 0;  ///< of work in graphs
   };

@@ -42,6 +42,9 @@ inline constexpr auto kLoadRetryMax = 30s;
 static_assert(kLoadRetryMin <= kLoadRetryMax);
 /// A read that was called off and has not ended by then hangs: the next one does not wait for it.
 inline constexpr auto kReadPatience = 1s;
+/// So many rows are given to a device a layer at a time, fewer as many layers as there are: each
+/// that has ended shows that a long step goes on.
+inline constexpr std::int64_t kRowsByLayer = 32;
 /// Weights wait so long for memory of a device that others are about to give back: those are looked
 /// at a last time, and the work that was queued has to end.
 inline constexpr auto kDeviceMemoryPatience = 30s;

@@ -17,7 +17,7 @@
 
 namespace troupe {
 
-/// One machine's processors, or one NUMA node's (later: one GPU): its memory, and the one compute
+/// One machine's processors, or one NUMA node's, or one GPU: its memory, and the one compute
 /// queue that the shards and groups on it share. Its messages are jobs, run in the order they came.
 ///
 ///     LayerShard ──job──┐

@@ -15,10 +15,10 @@
 
 namespace troupe {
 
-/// Looks at the packed weights in memory, the host's and its devices', again and again, the one that
-/// has waited longest first: a bit that flipped shows as another digest. One thread of low priority
-/// takes kProofShare of a core, also under load, a slice at a time; and as much as it can get when
-/// all are wanted at once.
+/// Looks at the packed weights in memory, the host's and its devices', again and again, the one
+/// that has waited longest first: a bit that flipped shows as another digest. One thread of low
+/// priority takes kProofShare of a core, also under load, a slice at a time; and as much as it can
+/// get when all are wanted at once.
 class CopyWatch {
  public:
   struct Listener {

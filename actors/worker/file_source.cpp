@@ -83,8 +83,8 @@ auto copied_or_read(const std::shared_ptr<kernels::Accelerator>& device, const W
 
 /// What that piece of an order is to be copied from; null: it is to be read.
 template <class Weights>
-std::shared_ptr<const Weights> source_of(
-    const std::vector<std::shared_ptr<const Weights>>& sources, std::size_t piece) {
+std::shared_ptr<const Weights> source_of(const std::vector<std::shared_ptr<const Weights>>& sources,
+                                         std::size_t piece) {
   return piece < sources.size() ? sources[piece] : nullptr;
 }
 
@@ -134,7 +134,8 @@ struct FileSource::Core {
   Status read_expert(const Checkpoint& from, const ReadOrder& order, std::size_t piece,
                      const Home& home, const Reading& reading);
   Status read_shard(const Checkpoint& from, ShardJob& shard,
-                    const std::shared_ptr<const ShardWeights>& source, Numerics numerics, std::size_t part, const Home& home, const Reading& reading);
+                    const std::shared_ptr<const ShardWeights>& source, Numerics numerics,
+                    std::size_t part, const Home& home, const Reading& reading);
   void give(PieceRead piece);
   void lock_into_memory(const ExpertWeights& weights);
   Home home_of(const ReadOrder& order, std::size_t piece) const;
@@ -292,8 +293,7 @@ FileSource::Home FileSource::Core::home_of(const ReadOrder& order, std::size_t p
 }
 
 Status FileSource::Core::read_expert(const Checkpoint& from, const ReadOrder& order,
-                                     std::size_t piece, const Home& home,
-                                     const Reading& reading) {
+                                     std::size_t piece, const Home& home, const Reading& reading) {
   const ExpertKey& key = order.experts[piece];
   const auto source = source_of(order.expert_sources, piece);
   const auto read = [&] {

@@ -30,8 +30,7 @@ bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
 
 Result<std::shared_ptr<Preparation>> Serving::plan(VersionWorkPtr work,
                                                    std::shared_ptr<const ModelSizes> model,
-                                                   LoadedPart weights,
-                                                   Reservation memory) {
+                                                   LoadedPart weights, Reservation memory) {
   auto out = std::make_shared<Preparation>();
   out->work = std::move(work);
   out->model = std::move(model);
@@ -95,8 +94,8 @@ Status Serving::reserve_shard(const ShardPlacement& placement, const VersionWork
   if (shards_.contains(index) || memory.caches.contains(index)) return {};
   if (placement.device.index >= context_.devices.size())
     return internal_error("The placement names a device that this node does not have.");
-  const auto replica = std::ranges::find(work.placement.replicas, placement.replica,
-                                         &ReplicaPlacement::id);
+  const auto replica =
+      std::ranges::find(work.placement.replicas, placement.replica, &ReplicaPlacement::id);
   if (replica == work.placement.replicas.end())
     return internal_error("The placement has a shard of a replica that it lacks.");
   Device& device = *context_.devices[placement.device.index];
@@ -105,9 +104,9 @@ Status Serving::reserve_shard(const ShardPlacement& placement, const VersionWork
   auto layers = claim_layers(device, range, model.shard_bytes(numerics, range));
   if (!layers.ok()) return layers.error();
   memory.layers.push_back(std::move(*layers));
-  auto cache = device.claim(
-      model.cache_bytes(numerics, range, replica->kv_blocks, work.engine.block_size),
-      "The KV cache of " + layers_text(range));
+  auto cache =
+      device.claim(model.cache_bytes(numerics, range, replica->kv_blocks, work.engine.block_size),
+                   "The KV cache of " + layers_text(range));
   if (!cache.ok()) return cache.error();
   memory.caches[index] = std::move(*cache);
   return {};
@@ -144,11 +143,10 @@ Status Serving::plan_shard(const ShardPlacement& placement,
     return invalid_argument("The placement gives the number of a replica that lives to another.");
   }
   const auto& work = *out.work;
-  if (const Status claimed = reserve_shard(placement, work, *out.model, out.memory);
-      !claimed.ok())
+  if (const Status claimed = reserve_shard(placement, work, *out.model, out.memory); !claimed.ok())
     return claimed;
-  const auto replica = std::ranges::find(work.placement.replicas, placement.replica,
-                                         &ReplicaPlacement::id);
+  const auto replica =
+      std::ranges::find(work.placement.replicas, placement.replica, &ReplicaPlacement::id);
   const auto owner = out.members.find(replica->node);
   if (owner == out.members.end())
     return internal_error("The placement has a replica on a node that is no member.");

@@ -22,8 +22,7 @@ WeightStore::Version WeightStore::version_of(const WeightPart& part) const {
     for (const auto& slot : layer.slots) {
       const HeldExpertKey key{
           part.numerics, {layer.layer, slot.expert}, place_of(slot.device.index)};
-      if (version.served.try_emplace(key, slot.device.index).second)
-        version.experts.push_back(key);
+      if (version.served.try_emplace(key, slot.device.index).second) version.experts.push_back(key);
     }
   std::set<HeldExpertKey> in_tier;
   for (const auto& layer : part.tier)
@@ -282,14 +281,12 @@ bool WeightStore::take(PieceRead piece) {
   if (piece.is_expert) {
     const HeldExpertKey key{piece.numerics, piece.expert, place};
     bytes = size_of(key);
-    counts = keep(key, experts_,
-                  {std::move(piece.expert_weights), piece.tensors}) &&
+    counts = keep(key, experts_, {std::move(piece.expert_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.served.contains(key);
   } else {
     const ShardKey key = key_of(piece.numerics, piece.layers, place);
     bytes = size_of(key);
-    counts = keep(key, shards_,
-                  {std::move(piece.shard_weights), piece.tensors}) &&
+    counts = keep(key, shards_, {std::move(piece.shard_weights), piece.tensors}) &&
              newest != versions_.end() && newest->second.shards.contains(key);
   }
   if (counts) progress_.bytes_done += bytes;
@@ -305,8 +302,7 @@ LoadedPart WeightStore::part(PlacementVersion version) const {
   for (const auto& layer : part.experts)
     for (const auto& slot : layer.slots)
       loaded.experts[slot.device.index][{layer.layer, slot.expert}] =
-          experts_
-              .at({part.numerics, {layer.layer, slot.expert}, place_of(slot.device.index)})
+          experts_.at({part.numerics, {layer.layer, slot.expert}, place_of(slot.device.index)})
               .weights;
   return loaded;
 }

@@ -17,8 +17,7 @@ WeightPart part_of(const VersionWork& work) {
   std::map<ExpertKey, std::size_t> copies;
   for (const auto& layer : work.placement.experts)
     for (const auto& slot : layer.slots) ++copies[{layer.layer, slot.expert}];
-  WeightPart part{work.placement.numerics, work.shards, {}, work.tier,
-                  tensor_ranks(work.engine)};
+  WeightPart part{work.placement.numerics, work.shards, {}, work.tier, tensor_ranks(work.engine)};
   for (const bool alone : {true, false})
     for (const auto& layer : work.experts) {
       LayerExperts some{layer.layer, {}};
@@ -225,8 +224,8 @@ void WorkerMachine::carry_out(LoadVersion load, TimePoint now, Effects&) {
   note_ending();
   forget_load();
   const TimePoint deadline = now + limits::kActorStopDeadline + limits::kStepDeadline / 2;
-  loading_ = Loading{
-      std::move(load.work), Loading::State::kWaiting, ending_, deadline, {}, nullptr};
+  loading_ =
+      Loading{std::move(load.work), Loading::State::kWaiting, ending_, deadline, {}, nullptr};
 }
 
 void WorkerMachine::begin_reading(TimePoint now, Effects& effects) {

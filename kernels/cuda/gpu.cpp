@@ -6,6 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/gpu_accelerator.h"
+#include "kernels/cuda/gpu_pins.h"
 #include "kernels/cuda/gpu_work.h"
 #include "runtime/log.h"
 
@@ -46,6 +47,15 @@ void launch(Stream& stream, const Work& kernel) {
 }
 
 }  // namespace cuda
+
+bool pin_for_gpu(std::byte* from, std::size_t bytes) {
+  int same_address = 0;
+  return cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, 0) ==
+             cudaSuccess &&
+         same_address != 0 &&
+         cudaHostRegister(from, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped) ==
+             cudaSuccess;
+}
 
 const Backend* cuda_backend() {
   int devices = 0;

@@ -1,17 +1,19 @@
 #include "kernels/cuda/gpu_accelerator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "kernels/cuda/address_pool.h"
+#include "kernels/cuda/gpu_errors.h"
 #include "kernels/cuda/gpu_work.h"
 #include "kernels/cuda/gpus.h"
 #include "kernels/cuda/late_release.h"
-#include "runtime/byte_size.h"
 
 namespace troupe::kernels::cuda {
 namespace {
@@ -19,59 +21,39 @@ namespace {
 constexpr std::size_t kUploadPieceBytes = 4u << 20;
 /// Batches that the GPU has been given and has not ended.
 constexpr std::size_t kBatchesMax = 64;
-
-std::string text_of(cudaError_t status) { return cudaGetErrorString(status); }
-
-std::string gpu(int index) { return "GPU " + std::to_string(index); }
-
-/// Why a GPU cannot be opened.
-Error unusable(int index, cudaError_t status) {
-  switch (status) {
-    case cudaErrorInsufficientDriver:
-      return unavailable("the NVIDIA driver is older than the CUDA runtime of this program (" +
-                         std::to_string(CUDART_VERSION / 1000) + "." +
-                         std::to_string(CUDART_VERSION % 1000 / 10) +
-                         "), or there is none; install a newer driver");
-    case cudaErrorNoDevice:
-      return unavailable(
-          "there is no NVIDIA GPU here that this process may use; look at "
-          "nvidia-smi and CUDA_VISIBLE_DEVICES");
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorDeviceAlreadyInUse:
-      return unavailable(gpu(index) +
-                         " is in exclusive mode and another process has it, or it is "
-                         "closed to all (nvidia-smi -c DEFAULT opens it)");
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorInvalidDeviceFunction:
-      return unavailable("this program has no code for the architecture of " + gpu(index) +
-                         "; build it with TROUPE_CUDA_ARCHITECTURES naming it");
-    case cudaErrorMemoryAllocation:
-      return resource_exhausted(gpu(index) +
-                                " has no memory left, not even for a beginning; end "
-                                "the processes that nvidia-smi shows");
-    default:
-      return unavailable(gpu(index) + " cannot be used: " + text_of(status));
-  }
-}
-
-/// What a GPU fails by while it computes.
-std::string failure(const char* what, cudaError_t status) {
-  const std::string after = "; restart the worker, and look at the driver's log (dmesg)";
-  if (status == cudaErrorECCUncorrectable)
-    return "an error in its memory could not be corrected (ECC)" + after;
-  if (status == cudaErrorIllegalAddress || status == cudaErrorLaunchFailure ||
-      status == cudaErrorMisalignedAddress)
-    return "a kernel failed: " + text_of(status) + after;
-  return std::string(what) + ": " + text_of(status) + after;
-}
+/// What is soon done is waited for without sleep, which Linux makes some 50 us longer than asked
+/// for; CUDA's own waits take a core, and cannot be given up.
+constexpr std::chrono::microseconds kSpin(50), kSleep(20);
+/// A batch is some steps' work, hundreds of milliseconds at most: a GPU that takes so long hangs.
+constexpr std::chrono::seconds kWaitMax(60);
 
 }  // namespace
 
+/// Frees what is CUDA's, from any thread: one that has no current device, or another, would free it
+/// there. Once the GPU hangs nothing is freed: CUDA waits for the GPU first.
+struct GpuAccelerator::Freer {
+  explicit Freer(int i) : index(i) {}
+  template <class Free>
+  void operator()(std::byte* memory, const Free& free) const {
+    if (hangs) return;
+    cudaSetDevice(index);
+    free(memory);
+  }
+
+  const int index;
+  std::atomic<bool> hangs{false};
+};
+
 /// All memory that it may take. Outlives the device, as long as somebody holds some of it.
 struct GpuAccelerator::Pool {
-  Pool(std::byte* b, std::size_t bytes)
-      : base(b), free(bytes, kAlignment), late([this](std::byte* p) { give_back(p); }) {}
-  ~Pool() { cudaFree(base); }
+  Pool(std::shared_ptr<const Freer> f, std::shared_ptr<MemoryNews> n, std::byte* b,
+       std::size_t bytes)
+      : freer(std::move(f)),
+        news(std::move(n)),
+        base(b),
+        free(bytes, kAlignment),
+        late([this](std::byte* p) { give_back(p); }) {}
+  ~Pool() { (*freer)(base, cudaFree); }
 
   std::byte* take(std::size_t bytes) {
     const std::lock_guard lock(mutex);
@@ -81,12 +63,17 @@ struct GpuAccelerator::Pool {
     return base + run->at;
   }
   void give_back(std::byte* p) {
-    const std::lock_guard lock(mutex);
-    const auto run = taken.find(p);
-    free.give_back(run->second);
-    taken.erase(run);
+    {
+      const std::lock_guard lock(mutex);
+      const auto run = taken.find(p);
+      free.give_back(run->second);
+      taken.erase(run);
+    }
+    news->note();
   }
 
+  const std::shared_ptr<const Freer> freer;
+  const std::shared_ptr<MemoryNews> news;
   std::byte* const base;
   std::mutex mutex;
   AddressPool free;                              // guarded by mutex
@@ -96,7 +83,8 @@ struct GpuAccelerator::Pool {
 
 GpuAccelerator::GpuAccelerator(int index, std::size_t staging_bytes)
     : Accelerator([this](std::size_t bytes) { return pinned(bytes); }, staging_bytes),
-      index_(index) {}
+      index_(index),
+      freer_(std::make_shared<Freer>(index)) {}
 
 std::shared_ptr<std::byte> GpuAccelerator::pinned(std::size_t bytes) {
   attach();
@@ -104,7 +92,8 @@ std::shared_ptr<std::byte> GpuAccelerator::pinned(std::size_t bytes) {
   const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation) std::__throw_bad_alloc();
   must(status, "it gives no pinned memory");
-  return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
+  return {static_cast<std::byte*>(data),
+          [freer = freer_](std::byte* p) { (*freer)(p, cudaFreeHost); }};
 }
 
 Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptions& options) {
@@ -112,7 +101,7 @@ Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptio
   if (const cudaError_t found = cudaGetDeviceCount(&count); found != cudaSuccess)
     return unusable(options.index, found);
   if (options.index < 0 || options.index >= count)
-    return invalid_argument("there is no " + gpu(options.index) + "; this process may use " +
+    return invalid_argument("there is no " + gpu_name(options.index) + "; this process may use " +
                             std::to_string(count) + ", which are counted from 0");
   // The first call that needs the device opens it.
   cudaError_t opened = cudaSetDevice(options.index);
@@ -125,9 +114,9 @@ Result<std::shared_ptr<Accelerator>> GpuAccelerator::open(const AcceleratorOptio
     if (const Status taken = device->take(options.memory_bytes); !taken.ok()) return taken.error();
     return std::shared_ptr<Accelerator>(std::move(device));
   } catch (const AcceleratorFailed& failed) {
-    return unavailable(gpu(options.index) + " cannot be used: " + failed.what());
+    return unavailable(gpu_name(options.index) + " cannot be used: " + failed.what());
   } catch (const std::bad_alloc&) {
-    return resource_exhausted("there is no pinned host memory for " + gpu(options.index));
+    return resource_exhausted("there is no pinned host memory for " + gpu_name(options.index));
   }
 }
 
@@ -138,13 +127,10 @@ Status GpuAccelerator::take(std::uint64_t memory_bytes) {
   cudaError_t status = cudaMemGetInfo(&left, &all);
   if (status == cudaSuccess) status = cudaMalloc(&base, memory_bytes);
   if (status == cudaErrorMemoryAllocation)
-    return resource_exhausted(gpu(index_) + " has " + format_byte_size(left) + " of its " +
-                              format_byte_size(all) + " left, and " +
-                              format_byte_size(memory_bytes) +
-                              " are asked for; lower --device-memory, or end the processes that "
-                              "nvidia-smi shows");
+    return no_room(index_, left, all, memory_bytes);
   if (status != cudaSuccess) return unusable(index_, status);
-  pool_ = std::make_shared<Pool>(static_cast<std::byte*>(base), memory_bytes);
+  pool_ =
+      std::make_shared<Pool>(freer_, memory_news(), static_cast<std::byte*>(base), memory_bytes);
   constexpr unsigned kNoTiming = cudaEventDisableTiming;
   status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   if (status == cudaSuccess)
@@ -157,10 +143,15 @@ Status GpuAccelerator::take(std::uint64_t memory_bytes) {
 }
 
 GpuAccelerator::~GpuAccelerator() {
-  // What has failed cannot be closed in order, and need not be.
   cudaSetDevice(index_);
-  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  try {
+    check();
+    wait_given();
+  } catch (const AcceleratorFailed&) {
+    // What has failed cannot be closed in order, and need not be.
+  }
   if (pool_) pool_->late.note_all_ran();
+  if (freer_->hangs) return;
   for (const Piece& piece : pieces_)
     if (piece.copied != nullptr) cudaEventDestroy(piece.copied);
   for (const cudaEvent_t event : under_way_) cudaEventDestroy(event);
@@ -187,7 +178,7 @@ void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
   for (std::size_t done = 0, i = 0; done < from.size(); ++i) {
     const Piece& piece = pieces_[i % pieces_.size()];
     const std::size_t bytes = std::min(kUploadPieceBytes, from.size() - done);
-    must(cudaEventSynchronize(piece.copied), "a copy failed");
+    wait_for(piece.copied, "a copy failed");
     std::memcpy(piece.pinned.get(), from.data() + done, bytes);
     must(cudaMemcpyAsync(to + done, piece.pinned.get(), bytes, cudaMemcpyHostToDevice,
                          upload_stream_),
@@ -196,7 +187,7 @@ void GpuAccelerator::upload(std::byte* to, std::span<const std::byte> from) {
     done += bytes;
     ++progress_;
   }
-  must(cudaStreamSynchronize(upload_stream_), "a copy failed");
+  for (const Piece& piece : pieces_) wait_for(piece.copied, "a copy failed");
 }
 
 void GpuAccelerator::download(std::span<std::byte> to, const std::byte* from) {
@@ -209,7 +200,8 @@ void GpuAccelerator::download(std::span<std::byte> to, const std::byte* from) {
     must(cudaMemcpyAsync(piece.pinned.get(), from + done, bytes, cudaMemcpyDeviceToHost,
                          upload_stream_),
          "a copy failed");
-    must(cudaStreamSynchronize(upload_stream_), "a copy failed");
+    must(cudaEventRecord(piece.copied, upload_stream_), "a copy failed");
+    wait_for(piece.copied, "a copy failed");
     std::memcpy(to.data() + done, piece.pinned.get(), bytes);
     done += bytes;
     ++progress_;
@@ -230,12 +222,18 @@ void GpuAccelerator::upload_from(std::byte* to, Accelerator& of, const std::byte
   const auto* other = dynamic_cast<const GpuAccelerator*>(&of);
   if (other == nullptr) return Accelerator::upload_from(to, of, from, bytes);
   check();
-  const std::lock_guard lock(upload_mutex_);
+  std::unique_lock lock(upload_mutex_);
   attach();
+  other->check();  // whose fault it would be
   reach(other->index_);
-  must(cudaMemcpyPeerAsync(to, index_, from, other->index_, bytes, upload_stream_),
-       "a copy from another GPU failed");
-  must(cudaStreamSynchronize(upload_stream_), "a copy from another GPU failed");
+  if (cudaMemcpyPeerAsync(to, index_, from, other->index_, bytes, upload_stream_) != cudaSuccess) {
+    cudaGetLastError();
+    lock.unlock();
+    return Accelerator::upload_from(to, of, from, bytes);  // whose fault it is shows there
+  }
+  const cudaEvent_t copied = pieces_.front().copied;
+  must(cudaEventRecord(copied, upload_stream_), "a copy from another GPU failed");
+  wait_for(copied, "a copy from another GPU failed");
   ++progress_;
 }
 
@@ -270,8 +268,24 @@ void GpuAccelerator::note_given() {
   spare_.pop_back();
 }
 
+void GpuAccelerator::wait_for(cudaEvent_t event, const char* what) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    const cudaError_t status = cudaEventQuery(event);
+    if (status != cudaErrorNotReady) return must(status, what);
+    const Clock::duration waited = Clock::now() - start;
+    if (waited > kWaitMax) {
+      freer_->hangs = true;
+      fail("it has not ended within " + std::to_string(kWaitMax.count()) +
+           " s what it was given; restart the worker, and look at the driver's log (dmesg)");
+    }
+    if (waited > kSpin) std::this_thread::sleep_for(kSleep);
+  }
+}
+
 void GpuAccelerator::wait_first() {
-  must(cudaEventSynchronize(under_way_.front()), "what it computed failed");
+  wait_for(under_way_.front(), "what it computed failed");
   spare_.push_back(under_way_.front());
   under_way_.pop_front();
   ++progress_;
@@ -280,7 +294,7 @@ void GpuAccelerator::wait_first() {
 /// Batch by batch: each that ends is progress.
 void GpuAccelerator::wait_given() {
   while (!under_way_.empty()) wait_first();
-  pool_->late.note_all_ran();
+  if (pool_) pool_->late.note_all_ran();
 }
 
 }  // namespace troupe::kernels::cuda

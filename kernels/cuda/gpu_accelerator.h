@@ -44,6 +44,7 @@ class GpuAccelerator final : public Accelerator {
 
  private:
   struct Pool;
+  struct Freer;
   /// Half of the room that uploads go through.
   struct Piece {
     std::shared_ptr<std::byte> pinned;
@@ -55,12 +56,15 @@ class GpuAccelerator final : public Accelerator {
   Status take(std::uint64_t memory_bytes);
   /// Lets copies come straight from another GPU, if the driver does.
   void reach(int other);
+  /// Sleeps until the GPU has come past it. Fails the device if that takes too long.
+  void wait_for(cudaEvent_t event, const char* what);
   /// Waits for the first batch that is under way.
   void wait_first();
   /// Fails the device with words for people, unless all is well.
   void must(cudaError_t status, const char* what);
 
   const int index_;
+  const std::shared_ptr<Freer> freer_;
   std::shared_ptr<Pool> pool_;
   cudaStream_t stream_ = nullptr, upload_stream_ = nullptr;
   std::deque<cudaEvent_t> under_way_;  ///< the end of each batch

@@ -1,6 +1,6 @@
 #include "kernels/cuda/gpu_work.h"
 
-#include <vector>
+#include <cstring>
 
 namespace troupe::kernels::cuda {
 namespace {
@@ -52,37 +52,59 @@ cudaError_t submit(const Work& work, cudaStream_t stream) {
                           stream);
 }
 
+GpuGraph::Single::Single(const Work& w) : work(w) {
+  if (w.kind != Work::Kind::kKernel) return;
+  arguments = std::make_unique_for_overwrite<std::byte[]>(w.bytes);
+  std::memcpy(arguments.get(), w.from, w.bytes);
+  work.from = arguments.get();
+}
+
 GpuGraph::GpuGraph(std::span<const Work> batch, cudaStream_t stream, void* device, Must must)
     : stream_(stream), device_(device), must_(must) {
-  this->must(cudaGraphCreate(&graph_, 0));
+  cudaGraph_t graph = nullptr;
+  this->must(cudaGraphCreate(&graph, 0));
+  graph_.reset(graph);
   for (const Work& work : batch) {
     cudaGraphNode_t node = nullptr;
     const cudaGraphNode_t* before = nodes_.empty() ? nullptr : &nodes_.back();
     const std::size_t befores = nodes_.empty() ? 0 : 1;
     if (work.kind == Work::Kind::kKernel) {
       this->must(widen(work));
-      this->must(cudaGraphAddKernelNode(&node, graph_, before, befores, Node(work).params()));
+      this->must(cudaGraphAddKernelNode(&node, graph, before, befores, Node(work).params()));
     } else {
-      this->must(cudaGraphAddMemcpyNode1D(&node, graph_, before, befores, work.to, work.from,
+      this->must(cudaGraphAddMemcpyNode1D(&node, graph, before, befores, work.to, work.from,
                                           work.bytes, kind_of(work)));
     }
     nodes_.push_back(node);
   }
-  this->must(cudaGraphInstantiate(&exec_, graph_, 0));
-}
-
-GpuGraph::~GpuGraph() {
-  if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
-  if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  cudaGraphExec_t exec = nullptr;
+  cudaError_t made = cudaGraphInstantiate(&exec, graph, 0);
+  exec_.reset(exec);
+  // What a launch needs it would take at the first one, where it is too late to do without.
+  if (made == cudaSuccess) made = cudaGraphUpload(exec, stream);
+  if (made == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // else it is found by whoever asks next
+    exec_ = nullptr;
+    for (const Work& work : batch) singly_.emplace_back(work);
+  } else {
+    this->must(made);
+  }
 }
 
 void GpuGraph::change(std::size_t at, const Work& work) {
+  if (exec_ == nullptr) {
+    singly_[at] = Single(work);
+    return;
+  }
   must(work.kind == Work::Kind::kKernel
-           ? cudaGraphExecKernelNodeSetParams(exec_, nodes_[at], Node(work).params())
-           : cudaGraphExecMemcpyNodeSetParams1D(exec_, nodes_[at], work.to, work.from, work.bytes,
-                                                kind_of(work)));
+           ? cudaGraphExecKernelNodeSetParams(exec_.get(), nodes_[at], Node(work).params())
+           : cudaGraphExecMemcpyNodeSetParams1D(exec_.get(), nodes_[at], work.to, work.from,
+                                                work.bytes, kind_of(work)));
 }
 
-void GpuGraph::launch() { must(cudaGraphLaunch(exec_, stream_)); }
+void GpuGraph::launch() {
+  if (exec_ != nullptr) return must(cudaGraphLaunch(exec_.get(), stream_));
+  for (const Single& single : singly_) must(submit(single.work, stream_));
+}
 
 }  // namespace troupe::kernels::cuda

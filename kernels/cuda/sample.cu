@@ -1,6 +1,7 @@
 #include "kernels/sample.h"
 
 #include <cassert>
+#include <vector>
 
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/ops.h"
@@ -20,7 +21,10 @@ struct SampleJob {
 
 /// A CTA for each call. What stands alone (weights, counts, maxima) all threads compute; a sum
 /// whose order is defined one thread adds up, a tile of shared memory at a time. That is what
-/// bounds it: an addition of float64 after the other for each token of the vocabulary.
+/// bounds it: an addition of float64 after the other for each token of the vocabulary. Bytes: 4 a
+/// token of the row (V3's: 517 KB), which a few passes read, those after the first from the second
+/// level cache; with penalties as many of scores. Operations, a token: an exp for each pass that
+/// needs weights, a few of integers for each digit that candidates are sorted by.
 struct SampleRows {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr std::int64_t kTile = 1024;
@@ -353,18 +357,18 @@ void TROUPE_CUDA_SPACE::sample(Stream& stream, const Tensor& logits,
   const auto vocab = static_cast<std::size_t>(logits.dim);
   const auto* const used_there =
       used.empty() ? nullptr : staged(stream, used.data(), static_cast<std::int64_t>(used.size()));
-  const Told<SampleJob> jobs(stream, static_cast<std::int64_t>(calls.size()));
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const SampleCall& call = calls[i];
+  std::vector<SampleJob> jobs;
+  jobs.reserve(calls.size());
+  for (const SampleCall& call : calls) {
     assert(call.row >= 0 && call.row < logits.rows && call.top <= results.top_columns);
     const bool sorts =
         call.draws() && !sampling::greedy(call) && !sampling::keeps_all(call, logits.dim);
-    jobs.host()[i] = {call, call.used > 0 ? used_there + call.first_used : nullptr,
-                      call.used > 0 ? scratch.take<float>(vocab) : nullptr,
-                      sorts ? scratch.take<TokenId>(2 * vocab) : nullptr};
+    jobs.push_back({call, call.used > 0 ? used_there + call.first_used : nullptr,
+                    call.used > 0 ? scratch.take<float>(vocab) : nullptr,
+                    sorts ? scratch.take<TokenId>(2 * vocab) : nullptr});
   }
-  launch(stream, {static_cast<std::int64_t>(calls.size())},
-         SampleRows{logits, jobs.device(), results});
+  const auto count = static_cast<std::int64_t>(calls.size());
+  launch(stream, {count}, SampleRows{logits, staged(stream, jobs.data(), count), results});
 }
 
 }  // namespace troupe::kernels

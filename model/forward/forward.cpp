@@ -20,9 +20,6 @@
 namespace troupe {
 namespace {
 
-/// So many rows are given to a device a layer at a time, fewer as many layers as there are.
-constexpr std::int64_t kRowsByLayer = 32;
-
 std::size_t hidden_bytes(const Step& step) {
   return static_cast<std::size_t>(step.rows * step.width) * sizeof(float);
 }
@@ -205,9 +202,7 @@ Forward::Impl::Next Forward::Impl::part(Step& step, const ExpertSet& experts,
       look_for_trouble(step);
       ++step.layer;
       step.at = At::kLayer;
-      // That a long step goes on shows with each layer that a device has ended.
-      if (stream.accelerator() != nullptr && step.rows >= kRowsByLayer)
-        stream.accelerator()->flush();
+      if (auto* d = stream.accelerator(); d && step.rows >= limits::kRowsByLayer) d->flush();
       return Next::kGoesOn;
     case At::kHead:
       return logits(step);
@@ -248,9 +243,7 @@ Forward::Impl::Next Forward::Impl::embed(Step& step) {
 }
 
 void Forward::Impl::end_embedding(Step& step) {
-  --step.layer;
-  look_for_trouble(step);
-  ++step.layer;
+  step.trouble.look(stream, step.hidden, step.layer - 1);
   step.at = Step::At::kLayer;
 }
 

@@ -45,16 +45,21 @@ def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
     worker = stage.add_worker("--device", "cuda-twin", "--device-memory", "2GiB")
 
     def of_twin():
-        return next((n for n in stage.status()["nodes"] if n["pid"] == worker.pid and n["state"] == "ready"), None)
+        ready = (n for n in stage.status()["nodes"] if n["state"] == "ready")
+        return next((n for n in ready if n["pid"] == worker.pid), None)
 
-    node = wait_until(of_twin, 30, "the twin's worker is a member")
-    wait_until(lambda: settled(stage) and experts_on(stage.status(), node["id"]), 60, "it has experts")
-    tensor = an_expert_of(stage.status(), node["id"])
+    def has_experts():
+        node = settled(stage) and of_twin()
+        return node and experts_on(stage.status(), node["id"])
+
+    wait_until(of_twin, 30, "the twin's worker is a member")
+    wait_until(has_experts, 60, "it has experts")
+    tensor = an_expert_of(stage.status(), of_twin()["id"])
     assert memory.poke(worker.pid, DEMO, tensor) == 0, "the host keeps none of it"
     assert memory.poke_device(worker.pid, DEMO, tensor) == 1
     worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", 2 * FOUND_WITHIN_S)
     worker.process.wait_log("The other copies in memory are what was loaded", 30)
-    wait_until(lambda: settled(stage) and of_twin() and experts_on(stage.status(), of_twin()["id"]), 60, "it is back")
+    wait_until(has_experts, 60, "it is back")
     assert stage.complete(**body)["choices"][0]["token_ids"] == before
 
 

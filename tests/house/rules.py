@@ -149,7 +149,8 @@ BANNED = [
     (r"\bsteady_clock::now\b|\btroupe::now\(\)", LIBRARIES, "time comes from the host",
      ("runtime/clock.h", "actors/base/caf_host.cpp")),
     (r"\bsleep_(?:for|until)\s*\(|(?<![\w.>:~])u?sleep\s*\((?!\s*\))", LIBRARIES,
-     "wait for what you wait for", ()),
+     "wait for what you wait for",
+     ("kernels/cuda/gpu_accelerator.cpp",)),  # CUDA has no wait for an event that can be called off
     (r"\bstd::(?:cout|cerr|clog)\b|(?<![\w.>])(?:std::)?(?:printf|puts|putchar)\s*\(", LIBRARIES,
      "libraries log (runtime/log.h)", ()),
     (r"\bspdlog::(?:trace|debug|info|warn|error|critical)\s*\(", EVERYWHERE,

@@ -34,15 +34,19 @@ const char* words_for(InjectedFailure::What what) {
 
 /// Outlives the device, as long as somebody holds some of it.
 struct TwinAccelerator::Memory {
-  explicit Memory(std::size_t bytes) : guarded(bytes) {}
+  Memory(std::size_t bytes, std::shared_ptr<MemoryNews> n) : guarded(bytes), news(std::move(n)) {}
 
   GuardedMemory guarded;
-  LateRelease late{[this](std::byte* run) { guarded.give_back(run); }};
+  const std::shared_ptr<MemoryNews> news;
+  LateRelease late{[this](std::byte* run) {
+    guarded.give_back(run);
+    news->note();
+  }};
 };
 
 TwinAccelerator::TwinAccelerator(const AcceleratorOptions& options)
     : Accelerator(pinned, options.staging_bytes),
-      memory_(std::make_shared<Memory>(options.memory_bytes)),
+      memory_(std::make_shared<Memory>(options.memory_bytes, memory_news())),
       twin_(options.pool, options.seed),
       random_(options.seed + 1),
       injected_(options.injected) {}
@@ -118,6 +122,16 @@ class TwinAccelerator::Graph final : public GraphQueue::Graph {
   std::vector<Given> nodes_;
 };
 
+/// What was filled after it was sent is what the device never saw.
+void TwinAccelerator::forgets(std::span<const std::byte> told) {
+  const auto first = copied_.lower_bound(told.data());
+  const auto end = copied_.lower_bound(told.data() + told.size());
+  for (auto copy = first; copy != end; ++copy)
+    if (xxh3_64(copy->first, copy->second.bytes) != copy->second.digest)
+      stop_if_wrong("the host changed what it had told the device after that was sent");
+  copied_.erase(first, end);
+}
+
 void TwinAccelerator::run(const Work& work) { give(Given(work)); }
 
 std::unique_ptr<GraphQueue::Graph> TwinAccelerator::capture(std::span<const Work> batch) {
@@ -150,8 +164,10 @@ void TwinAccelerator::do_now(const Work& work) {
   if (work.kind == Work::Kind::kKernel)
     return stop_if_wrong(twin_.run(program_of(work), work.grid));
   if (work.kind == Work::Kind::kCopyIn) {
-    if (xxh3_64(work.from, work.bytes) != staged_.extract(work.from).mapped())
+    const std::uint64_t digest = staged_.extract(work.from).mapped();
+    if (xxh3_64(work.from, work.bytes) != digest)
       stop_if_wrong("the host changed what a copy to the device had still to read");
+    copied_[static_cast<const std::byte*>(work.from)] = {work.bytes, digest};
   }
   std::memcpy(work.to, work.from, work.bytes);
 }

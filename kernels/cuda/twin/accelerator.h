@@ -31,6 +31,7 @@ class TwinAccelerator final : public Accelerator {
 
  protected:
   void joins(const Work& work) override;
+  void forgets(std::span<const std::byte> told) override;
   void wait_given() override;
   void run(const Work& work) override;
   std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
@@ -55,7 +56,12 @@ class TwinAccelerator final : public Accelerator {
   SplitMix random_;
   const InjectedFailure injected_;
   std::deque<Given> given_;
+  struct Copied {
+    std::size_t bytes;
+    std::uint64_t digest;
+  };
   std::map<const void*, std::uint64_t> staged_;  ///< what copies are to read, digested
+  std::map<const std::byte*, Copied> copied_;    ///< and what they read last from there
   std::uint64_t calls_ = 0;
   std::atomic<std::uint64_t> taken_{0}, progress_{0};
 };

@@ -162,8 +162,7 @@ struct Node {
     auto memory = serving.reserve(*work, *sizes);
     if (!memory.ok()) return memory.error();
     read(weights.missing(work->version));
-    auto planned =
-        serving.plan(work, sizes, weights.part(work->version), std::move(*memory));
+    auto planned = serving.plan(work, sizes, weights.part(work->version), std::move(*memory));
     if (!planned.ok()) return planned.error();
     if (const Status built = (*planned)->build(); !built.ok()) return built;
     return call([&](auto& effects) { return serving.adopt(**planned, effects); });
@@ -413,8 +412,7 @@ TEST_CASE("the group of a failed device has nothing here any more") {
   const MessagePtr answer = ask(node);
   REQUIRE(std::holds_alternative<NotHere>(*answer));
   CHECK(std::get<NotHere>(*answer).call == 7);
-  CHECK(std::get<NotHere>(*answer).reason ==
-        "The device has failed: an uncorrectable error.");
+  CHECK(std::get<NotHere>(*answer).reason == "The device has failed: an uncorrectable error.");
 }
 
 /// Where an effect of that kind comes in the order; -1: nowhere.

@@ -368,7 +368,7 @@ TEST_CASE("the second tier is copied from after a rejoin, too") {
   CHECK(w.store.held_bytes() == 2 * kLayerBytes + 2 * kExpertBytes);
 }
 
-TEST_CASE("what a device that failed had is read anew, wherever it is to be") {
+TEST_CASE("what a device that failed had is read again, wherever it is to be") {
   Weights w(kTwoDevices);
   w.begin(1, part_of_two({0}, {4}));
   w.take_expert(0, 0);
