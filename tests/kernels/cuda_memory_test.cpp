@@ -71,33 +71,49 @@ class Sparse : public Dense {
 constexpr std::size_t kMany = std::size_t{1} << 20;
 constexpr std::size_t kSparseBytes = kMany << 20, kDenseBytes = 5 * kMany;
 
-std::vector<std::byte> dense_answer(const MenuOp& op, const Backend& backend) {
+/// What is asked for every op: CUDA cores, one way and the other, and tensor cores.
+struct Way {
+  const Backend* backend;
+  Numerics numerics;
+};
+std::vector<Way> ways() {
+  return {{cuda_twin_backend(), Numerics::kBf16},
+          {cuda_plain_twin_backend(), Numerics::kBf16},
+          {cuda_twin_backend(), Numerics::kCudaMma}};
+}
+std::string to_string(const Way& way) {
+  return std::string(way.backend->name) + ", " + std::string(troupe::to_string(way.numerics));
+}
+
+std::vector<std::byte> dense_answer(const MenuOp& op, const Way& way) {
   Addresses memory(kDenseBytes);
   Dense places(memory);
-  Stream stream({.numerics = Numerics::kBf16, .backend = &backend});
+  Stream stream({.numerics = way.numerics, .backend = way.backend});
   return gathered(op.run(stream, places));
 }
 
 TEST_CASE("ops reach what lies beyond 32 bits") {
   const FloatMode mode;
-  for (const Backend* backend : {cuda_twin_backend(), cuda_plain_twin_backend()})
+  for (const Way& way : ways())
     for (const MenuOp& op : op_menu()) {
-      INFO(backend->name << ": " << op.name);
+      INFO(to_string(way) << ": " << op.name);
       Addresses memory(kSparseBytes);
       Sparse places(memory);
-      Stream stream({.numerics = Numerics::kBf16, .backend = backend});
-      CHECK(gathered(op.run(stream, places)) == dense_answer(op, *backend));
+      Stream stream({.numerics = way.numerics, .backend = way.backend});
+      CHECK(gathered(op.run(stream, places)) == dense_answer(op, way));
     }
 }
 
 /// A weight whose panels lie far apart, as those of a large one do.
 TEST_CASE("products reach panels beyond 32 bits") {
   const FloatMode mode;
-  Stream stream({.numerics = Numerics::kBf16, .backend = cuda_twin_backend()});
   Addresses memory(kSparseBytes);
   Dense places(memory);
   constexpr std::int64_t kApart = (std::int64_t{5} << 30) + 64, kPanels = 3, kBlocks = 2;
-  for (const bool plain : {false, true}) {
+  for (const auto& [multiply, numerics] : {std::pair{&fast_products, Numerics::kBf16},
+                                           {&plain_products, Numerics::kBf16},
+                                           {&mma_products, Numerics::kCudaMma}}) {
+    Stream stream({.numerics = numerics, .backend = cuda_twin_backend()});
     std::vector<std::vector<std::byte>> answers;
     for (const bool far : {false, true}) {
       Products p;
@@ -126,7 +142,7 @@ TEST_CASE("products reach panels beyond 32 bits") {
       item.y = static_cast<std::byte*>(y.data);
       item.rows = 1;
       p.items = &item;
-      plain ? plain_products(stream, p) : fast_products(stream, p);
+      multiply(stream, p);
       answers.push_back(gathered(y));
     }
     CHECK(answers[0] == answers[1]);
@@ -172,17 +188,17 @@ std::shared_ptr<std::byte> watched_memory(std::size_t bytes) {
 
 TEST_CASE("CTAs of an op keep out of each other's way in global memory") {
   const FloatMode mode;
-  for (const Backend* backend : {cuda_twin_backend(), cuda_plain_twin_backend()})
+  for (const Way& way : ways())
     for (const MenuOp& op : op_menu()) {
-      INFO(backend->name << ": " << op.name);
+      INFO(to_string(way) << ": " << op.name);
       Addresses memory(kDenseBytes);
       scratch = &memory;
-      Backend watched = *backend;
+      Backend watched = *way.backend;
       watched.memory = watched_memory;
-      Stream stream({.numerics = Numerics::kBf16, .backend = &watched});
+      Stream stream({.numerics = way.numerics, .backend = &watched});
       static_cast<Twin*>(stream.device())->watch(memory.data(), memory.bytes());
       Dense places(memory);
-      CHECK(gathered(op.run(stream, places)) == dense_answer(op, *backend));
+      CHECK(gathered(op.run(stream, places)) == dense_answer(op, way));
     }
 }
 

@@ -1,8 +1,25 @@
-/// `cuda_mma` by the twin of a GPU, with that order of an mma which the scalar twin has too.
-#include "families.h"
+/// `cuda_mma` by the twin of a GPU, with that order of an mma which the scalar twin has too, and
+/// with others.
 #include "kernels/cuda/twin/backend.h"
+#include "kernels/cuda/twin/twin.h"
+#include "mma_families.h"
 
 namespace troupe::kernels {
+namespace {
+
+using Order = cuda_twin::MmaOrder;
+
+std::vector<Family> by_order(std::initializer_list<Order> orders) {
+  std::vector<Family> all;
+  for (Family f : families())
+    for (const Order order : orders) {
+      f.order_seed = cuda_twin::with_mma_order(3, order);
+      all.push_back(f);
+    }
+  return all;
+}
+
+}  // namespace
 
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
@@ -13,5 +30,13 @@ const std::vector<Family>& families() {
   }();
   return all;
 }
+
+std::vector<Family> all_orders() {
+  return by_order({Order::kRoundedOnce, Order::kAscending, Order::kDescending, Order::kAligned});
+}
+
+std::vector<Family> other_orders() { return by_order({Order::kDescending, Order::kAligned}); }
+
+const Backend* plain_backend() { return cuda_plain_twin_backend(); }
 
 }  // namespace troupe::kernels

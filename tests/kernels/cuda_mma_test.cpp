@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/twin/backend.h"
-#include "kernels/cuda/twin/twin.h"
+#include "kernels/chosen_mlp.h"
 #include "kernels/gated_mlp.h"
+#include "mma_families.h"
 #include "support.h"
 #include "tests/kernels/twin_attention.h"
 
@@ -17,23 +17,6 @@ namespace {
 constexpr double kProductBound = 0x1p-17;
 /// Of the largest value that is attended to: weights are rounded to bf16.
 constexpr double kAttentionBound = 0x1p-9;
-
-std::vector<Family> by_order(std::initializer_list<cuda_twin::MmaOrder> orders) {
-  std::vector<Family> all;
-  for (Family f : families())
-    for (const cuda_twin::MmaOrder order : orders) {
-      f.order_seed = cuda_twin::with_mma_order(3, order);
-      all.push_back(f);
-    }
-  return all;
-}
-std::vector<Family> all_orders() {
-  using Order = cuda_twin::MmaOrder;
-  return by_order({Order::kRoundedOnce, Order::kAscending, Order::kDescending, Order::kAligned});
-}
-std::vector<Family> other_orders() {
-  return by_order({cuda_twin::MmaOrder::kDescending, cuda_twin::MmaOrder::kAligned});
-}
 
 double wide(float x) { return static_cast<double>(x); }
 
@@ -282,7 +265,7 @@ TEST_CASE(
       return y;
     };
     const auto x = Random(73).values(40 * 160);
-    const auto all = run(f.backend, x), plain = run(cuda_plain_twin_backend(), x);
+    const auto all = run(f.backend, x), plain = run(plain_backend(), x);
     double largest = 0, worst = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       largest = std::max(largest, std::fabs(wide(plain[i])));
@@ -296,6 +279,89 @@ TEST_CASE(
       CHECK(same_bits(one.data(), all.data() + at, one.size()));
     }
   }
+}
+
+TEST_CASE(
+    "experts that the device chose have the bits of those that the host chose, whatever the "
+    "order") {
+  constexpr std::int64_t kHidden = 160, kInner = 96;
+  constexpr std::int32_t kExperts = 3, kRows = 45, kPerRow = 2;
+  constexpr std::size_t kRowBytes = kHidden * 2;
+  for (const Family& f : other_orders()) {
+    INFO(to_string(f));
+    TestStream stream(f, 2);
+    std::vector<GatedMlp> mlps(kExperts);
+    std::vector<const GatedMlp*> experts;
+    for (unsigned e = 0; e < kExperts; ++e) {
+      mlps[e].gate = pack(f.numerics, filled({Codes::kFp8, kInner, kHidden, 32, 32}, 80 + e));
+      mlps[e].up = pack(f.numerics, filled({Codes::kFp8, kInner, kHidden, 32, 32}, 90 + e));
+      mlps[e].down = pack(f.numerics, filled({Codes::kFp8, kHidden, kInner, 32, 32}, 100 + e),
+                          {sum_slices(kInner)});
+      experts.push_back(&mlps[e]);
+    }
+    std::vector<std::byte> rows;
+    for (const float x : Random(110).values(kRows * kHidden))
+      append(rows, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16));
+    std::vector<std::byte> chosen(rows.size() * kPerRow), expected(chosen.size());
+    std::vector<std::int32_t> ids, read(1);
+    for (std::int32_t i = 0; i < kRows * kPerRow; ++i) ids.push_back((i + i / 4) % kExperts);
+    const ChosenRows piece = {rows.data(), ids.data(), chosen.data(), read.data(), kRows};
+    chosen_mlp(stream, expert_table(stream, experts), {}, kPerRow, {&piece, 1});
+
+    std::vector<ExpertCall> calls;
+    std::vector<const std::byte*> from;
+    std::vector<std::byte*> to;
+    for (std::int32_t e = 0; e < kExperts; ++e) {
+      const auto first = static_cast<std::int32_t>(from.size());
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] != e) continue;
+        from.push_back(rows.data() + i / kPerRow * kRowBytes);
+        to.push_back(expected.data() + i * kRowBytes);
+      }
+      const auto count = static_cast<std::int32_t>(from.size()) - first;
+      calls.push_back({experts[static_cast<std::size_t>(e)], first, count});
+    }
+    expert_mlp(stream, calls, {}, from.data(), to.data());
+    CHECK(chosen == expected);
+    CHECK(read[0] == kExperts);
+  }
+}
+
+TEST_CASE("windows, sinks and MLA's widths by tensor cores are near the plain kernel") {
+  struct Shape {
+    std::int64_t kv_heads, k, v, window;
+    bool sinks;
+  };
+  for (Family f : other_orders())
+    for (const Shape& shape : {Shape{2, 64, 64, 0, true},
+                               {2, 64, 64, 100, true},
+                               {1, 128, 128, 31, false},
+                               {1, 576, 512, 0, false}}) {
+      INFO(to_string(f) << " width " << shape.k << " window " << shape.window);
+      constexpr std::int64_t kHeads = 8;
+      const std::vector<std::int32_t> positions = {5, 290, 291};
+      const auto q =
+          random_values(positions.size() * kHeads * static_cast<std::size_t>(shape.k), 120);
+      std::vector<float> sinks = random_values(kHeads, 121);
+      const auto run = [&](const Backend* backend) {
+        f.backend = backend;
+        TestStream stream(f, 2);
+        Sequence s(stream, 292, shape.kv_heads, shape.k, shape.v);
+        s.in.window = shape.window;
+        s.in.scale = 0.05f;
+        if (shape.sinks) s.in.sinks = sinks.data();
+        if (shape.k == 576) s.in.values = s.in.keys;  // MLA: values are the first of the keys
+        return s.run(stream, q, kHeads, positions);
+      };
+      const Backend* const own = f.backend;
+      const auto out = run(own), plain = run(plain_backend());
+      f.backend = own;
+      double worst = 0;
+      for (std::size_t i = 0; i < out.size(); ++i)
+        worst = std::max(worst, std::fabs(wide(out[i]) - wide(plain[i])));
+      CHECK(worst > 0);
+      CHECK(worst <= 2 * kAttentionBound);  // values are at most 1, and both are off
+    }
 }
 
 }  // namespace

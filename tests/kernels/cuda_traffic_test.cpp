@@ -38,7 +38,8 @@ Ratios print_table(const std::string& kernel, const Traffic& traffic) {
     if (kind == Kind::kLoad) {
       loads.units += total.units;
       loads.least += total.least;
-      print_total(kernel + ": loads of line " + std::to_string(line), total, "sectors");
+      const std::string what = line > 0 ? "loads of line " + std::to_string(line) : "copies";
+      print_total(kernel + ": " + what, total, "sectors");
     }
     if (kind == Kind::kSharedRead)
       worst.shared_read = print_total(kernel + ": shared reads", total, "passes");
@@ -49,7 +50,7 @@ Ratios print_table(const std::string& kernel, const Traffic& traffic) {
   return worst;
 }
 
-Ratios of_product(Codes codes, std::int64_t rows) {
+Ratios of_product(Numerics numerics, Codes codes, std::int64_t rows) {
   const FloatMode mode;
   constexpr std::int64_t kN = 64, kK = 2048;
   std::vector<std::byte> bytes(static_cast<std::size_t>(kN * kK * code_bits(codes) / 8));
@@ -58,25 +59,26 @@ Ratios of_product(Codes codes, std::int64_t rows) {
   StoredMatrix stored{codes, kN, kK, {}};
   if (codes == Codes::kFp8)
     stored.scales = {reinterpret_cast<const std::byte*>(scales.data()), DType::kF32, 128, 128};
-  auto packer = WeightPacker::begin(Numerics::kBf16, stored).value();
+  auto packer = WeightPacker::begin(numerics, stored).value();
   packer.add(bytes.data(), kN);
   const Weight w = packer.take();
   std::vector<float> x = Random(1).values(rows * kK), y(static_cast<std::size_t>(rows * kN));
-  Stream stream({.numerics = Numerics::kBf16, .backend = cuda_twin_backend()});
+  Stream stream({.numerics = numerics, .backend = cuda_twin_backend()});
   const Activation in = prepare(stream, host_tensor(x.data(), DType::kF32, rows, kK), w);
   Traffic traffic;
   static_cast<Twin*>(stream.device())->count(&traffic);
   linear(stream, w, in, host_tensor(y.data(), DType::kF32, rows, kN));
   static_cast<Twin*>(stream.device())->count(nullptr);
-  return print_table((codes == Codes::kFp8 ? "product, FP8, " : "product, bf16, ") +
-                         std::to_string(rows) + (rows == 1 ? " row" : " rows"),
+  return print_table(std::string(by_tensor_cores(numerics) ? "mma product, " : "product, ") +
+                         (codes == Codes::kFp8 ? "FP8, " : "bf16, ") + std::to_string(rows) +
+                         (rows == 1 ? " row" : " rows"),
                      traffic);
 }
 
 TEST_CASE("a decode product reads its weights a whole sector at a time") {
   for (const Codes codes : {Codes::kBf16, Codes::kFp8})
     for (const std::int64_t rows : {1, 8}) {
-      const Ratios ratios = of_product(codes, rows);
+      const Ratios ratios = of_product(Numerics::kBf16, codes, rows);
       CHECK(ratios.load == doctest::Approx(1.0));
       CHECK(ratios.shared_read <= 1.01);
       // As written, four blocks of k have their sums in the same banks. nvcc stores four sums at
@@ -85,25 +87,51 @@ TEST_CASE("a decode product reads its weights a whole sector at a time") {
     }
 }
 
-TEST_CASE("attention: each lane reads a position of its own") {
+TEST_CASE("a product by tensor cores does the same with up to 32 rows") {
+  for (const Codes codes : {Codes::kBf16, Codes::kFp8})
+    for (const std::int64_t rows : {1, 8, 32}) {
+      const Ratios ratios = of_product(Numerics::kCudaMma, codes, rows);
+      CHECK(ratios.load == doctest::Approx(1.0));
+      CHECK(ratios.shared_read <= 1.01);
+      // Rows lie 128 bytes from each other, so that the four of eight lanes are in the same banks:
+      // once for 256 k.
+      CHECK(ratios.shared_write <= 4.01);
+    }
+}
+
+/// MLA's decode of one row at V3's widths; eight heads, or all 128.
+Ratios of_attention(Numerics numerics, std::int64_t heads) {
   const FloatMode mode;
-  constexpr std::int64_t kContext = 512, kHeads = 8, kWidth = 576;
+  constexpr std::int64_t kContext = 512, kWidth = 576;
   std::vector<std::int32_t> table, positions = {kContext - 1};
   for (std::int32_t b = 0; b < kContext / 16; ++b) table.push_back(b);
   const std::vector<const std::int32_t*> tables = {table.data()};
-  std::vector<std::uint16_t> cache(kContext * kWidth, 0x3c00);
-  std::vector<float> q = Random(2).values(kHeads * kWidth), y(kHeads * 512);
-  Stream stream({.numerics = Numerics::kBf16, .backend = cuda_twin_backend()});
+  alignas(256) static std::uint16_t cache[kContext * kWidth];
+  std::fill(std::begin(cache), std::end(cache), std::uint16_t{0x3c00});
+  std::vector<float> q = Random(2).values(heads * kWidth);
+  std::vector<float> y(static_cast<std::size_t>(heads * 512));
+  Stream stream({.numerics = numerics, .backend = cuda_twin_backend()});
   AttentionInputs in;
-  in.keys = in.values = {cache.data(), DType::kBf16, 16, kWidth};
+  in.keys = in.values = {reinterpret_cast<std::byte*>(cache), DType::kBf16, 16, kWidth};
   Traffic traffic;
   static_cast<Twin*>(stream.device())->count(&traffic);
   attention(stream, in, {tables.data(), positions.data()},
-            host_tensor(q.data(), DType::kF32, 1, kHeads * kWidth).split(kHeads),
-            host_tensor(y.data(), DType::kF32, 1, kHeads * 512).split(kHeads));
+            host_tensor(q.data(), DType::kF32, 1, heads * kWidth).split(heads),
+            host_tensor(y.data(), DType::kF32, 1, heads * 512).split(heads));
   static_cast<Twin*>(stream.device())->count(nullptr);
+  return print_table(by_tensor_cores(numerics) ? "MLA decode by mma" : "MLA decode", traffic);
+}
+
+TEST_CASE("attention: each lane reads a position of its own") {
   // Half of a sector at a time: the nearest cache must hold the other half until it is asked for.
-  CHECK(print_table("MLA decode", traffic).load <= 2.01);
+  CHECK(of_attention(Numerics::kBf16, 8).load <= 2.01);
+}
+
+TEST_CASE("attention by tensor cores copies whole sectors, and reads rows from different banks") {
+  const Ratios ratios = of_attention(Numerics::kCudaMma, 32);
+  CHECK(ratios.load == doctest::Approx(1.0));
+  CHECK(ratios.shared_read <= 1.05);
+  CHECK(ratios.shared_write <= 1.2);  // pairs of weights, a word a lane
 }
 
 /// Sixteen bytes a lane, `apart` quads from each other, through shared memory with words that are

@@ -169,6 +169,67 @@ TEST_CASE("a seed is an order of CTAs and threads, and all of them come") {
   for (std::size_t i = 0; i < 24; ++i) CHECK(one[i] == static_cast<std::int64_t>(i));
 }
 
+/// A CTA tells its neighbour that it has come, and waits until that has.
+struct Meeting {
+  static constexpr int kThreads = 64;
+  static constexpr std::size_t kSharedBytes = 0;
+  static constexpr bool kMeets = true;
+
+  std::uint32_t* came;  ///< [CTAs]
+  bool nobody_tells = false;
+
+  void operator()(Cta& cta) const {
+    if (cta.thread() == 0 && !nobody_tells)
+      __atomic_store_n(came + cta.block_x(), 1u, __ATOMIC_RELEASE);
+    if (cta.warp() == 1)
+      while (cta.poll(came + (cta.block_x() ^ 1)) == 0) {
+      }
+    cta.sync();
+  }
+};
+
+std::string run_meeting(std::int64_t ctas, int resident, std::uint64_t seed,
+                        bool nobody_tells = false, ThreadPool* pool = nullptr) {
+  const FloatMode mode;
+  std::vector<std::uint32_t> came(static_cast<std::size_t>(ctas));
+  Twin twin(pool, seed);
+  twin.keep_resident(resident);
+  const Meeting kernel{came.data(), nobody_tells};
+  return twin.run(program_of(kernel), {ctas});
+}
+
+TEST_CASE("CTAs that wait for each other go on if they are resident, and else are found") {
+  constexpr const char* kNotResident = "for a CTA that is not resident";
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const std::string alone = run_meeting(2, 1, seed);
+    INFO("seed " << seed << ": " << alone);
+    CHECK(says(alone, "waits at cuda_twin_test.cpp:"));
+    CHECK(says(alone, kNotResident));
+    CHECK(run_meeting(2, 2, seed).empty());
+    CHECK(run_meeting(16, 16, seed).empty());
+    CHECK(says(run_meeting(2, 2, seed, true), "for what no CTA brings"));
+  }
+}
+
+TEST_CASE("a seed says how many CTAs are resident: one, two, or many") {
+  int found = 0, passed = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed)
+    ++(run_meeting(2, 0, seed).empty() ? passed : found);
+  CHECK(found >= 10);
+  CHECK(passed >= 20);
+  found = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) found += run_meeting(64, 0, seed).empty() ? 0 : 1;
+  CHECK(found >= 50);  // pairs of 64 that are two of 24 at a time are rare
+}
+
+TEST_CASE("multiprocessors that wait for each other's CTAs do not give up") {
+  ThreadPool pool(2);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CHECK(run_meeting(2, 2, seed, false, &pool).empty());
+    CHECK(says(run_meeting(40, 1, seed, true, &pool), "for a CTA that is not resident"));
+  }
+}
+
 TEST_CASE("the order of CTAs and threads changes no answer") {
   const FloatMode mode;
   for (Family f : families())

@@ -68,6 +68,10 @@ Comparison compare(const std::vector<std::vector<std::uint32_t>>& answers,
       const Claim claimed = claim(instruction, i);
       const auto found = measured.find(question(instruction, i));
       const bool known = found != measured.end();
+      if (!known && claimed.unknown) {
+        ++result.unknown;
+        continue;
+      }
       const std::uint32_t right = known ? found->second : claimed.bits;
       ++(known ? result.measured : result.claimed);
       if (answer == right) continue;

@@ -188,6 +188,125 @@ std::vector<Asked> of_quads() {
   return asked;
 }
 
+/// All 128 numbers of each set: a warp for each of the four that a lane has.
+void add_sets(std::vector<Asked>& asked, MmaKind kind, std::uint32_t seeds) {
+  for (std::uint32_t seed = 0; seed < seeds; ++seed)
+    for (std::uint32_t i = 0; i < 4; ++i)
+      for (std::uint32_t lane = 0; lane < 32; ++lane)
+        asked.push_back({{mma_set(kind, seed), i, lane}});
+}
+
+std::vector<Asked> of_mma() {
+  std::vector<Asked> asked;
+  for (const MmaKind kind :
+       {MmaKind::kIntegers, MmaKind::kCancelled, MmaKind::kNoB, MmaKind::kNoA, MmaKind::kInfinite})
+    add_sets(asked, kind, 2);
+  add_sets(asked, MmaKind::kOneK, 16);
+  add_sets(asked, MmaKind::kDrawn, 8);
+  return asked;
+}
+
+std::vector<Asked> of_mma(MmaKind kind, std::uint32_t seeds) {
+  std::vector<Asked> asked;
+  add_sets(asked, kind, seeds);
+  return asked;
+}
+
+std::vector<Asked> of_matrices() {
+  std::vector<Asked> asked;
+  for (const std::uint32_t set : {1u, 2u})
+    for (std::uint32_t word = 0; word < 4; ++word)
+      for (std::uint32_t lane = 0; lane < 32; ++lane) asked.push_back({{set, word, lane}});
+  return asked;
+}
+
+std::vector<Asked> of_any() {
+  std::vector<Asked> asked;
+  for (const std::uint32_t says : {0u, 1u, 0x80000000u, 0x00010000u, 0xffffffffu})
+    for (std::uint32_t lane = 0; lane < 32; ++lane) asked.push_back({{says, lane}});
+  return asked;
+}
+
+std::vector<Asked> of_copies() {
+  std::vector<Asked> asked;
+  for (std::uint32_t i = 0; i < 128; ++i)
+    asked.push_back({{mixed(3, i, 0), mixed(3, i, 1), i / 32 % 2, i}});
+  return asked;
+}
+
+Asked of_doubles(double x, double y = 0) {
+  const auto a = std::bit_cast<std::uint64_t>(x), b = std::bit_cast<std::uint64_t>(y);
+  return {{static_cast<std::uint32_t>(a >> 32), static_cast<std::uint32_t>(a),
+           static_cast<std::uint32_t>(b >> 32), static_cast<std::uint32_t>(b)}};
+}
+
+/// Of a float64 there is no mode in which denormals are zeros on a GPU: sampling has none, and none
+/// is asked for. Nor are NaNs, whose bits are no part of the definition.
+constexpr double kDoubles[] = {1.0,     -1.0,          3.0,      0x1.fffffffffffffp0,
+                               0x1p-30, 0x1.0000001p0, 1e300,    -0x1.8p-200,
+                               0x1p53,  0x1.8p1,       0.1,      708.25,
+                               -745.5,  0x1p-500,      65536.25, 1.4142135623730951};
+
+std::vector<Asked> of_two_doubles() {
+  std::vector<Asked> asked;
+  for (const double x : kDoubles)
+    for (const double y : kDoubles) asked.push_back(of_doubles(x, y));
+  Draws draws(4);
+  for (int i = 0; i < 4 * kDrawn; ++i) {
+    Asked two = {{draws.any(), draws.any(), draws.any(), draws.any()}};
+    for (const int word : {0, 2})  // of 2^-8 to 2^7
+      two.words[word] = (two.words[word] & 0x800fffffu) | (1015u + (two.words[word] >> 20 & 15u))
+                                                              << 20;
+    asked.push_back(two);
+  }
+  return asked;
+}
+
+std::vector<Asked> of_exp_64() {
+  std::vector<Asked> asked;
+  for (const double x : {0.0, -0x1p-60, 1e-9, 0.5, -0.5, 0.34657359027997264, -0.34657359027997264,
+                         709.0, 709.78, 711.0, -708.0, -708.39641853226397, -708.397, -746.0, -1e9})
+    asked.push_back(of_doubles(x));
+  for (int i = -500; i < 100; i += 3) asked.push_back(of_doubles(i * 0.74310000000000009));
+  return asked;
+}
+
+std::vector<Asked> of_log_64() {
+  std::vector<Asked> asked;
+  for (const double x :
+       {0.0, 1.0, 2.0, 0.5, 1.4142135623730951, 1.4142135623730954, 0x1p-1022,
+        0x1.fffffffffffffp1023, 0x1.fffffffffffffp-1, 0x1.0000000000001p0, 128256.0})
+    asked.push_back(of_doubles(x));
+  for (const Asked& two : of_two_doubles()) {
+    asked.push_back(two);
+    asked.back().words[0] &= 0x7fffffffu;
+    asked.back().words[2] = asked.back().words[3] = 0;
+  }
+  return asked;
+}
+
+std::vector<Asked> of_widen() {
+  std::vector<Asked> asked;
+  for (const Asked& one : of_one()) {
+    const std::uint32_t exponent = one.words[0] >> 23 & 255u, fraction = one.words[0] & 0x7fffffu;
+    const bool denormal = exponent == 0 && fraction != 0, nan = exponent == 255 && fraction != 0;
+    if (!denormal && !nan) asked.push_back(one);
+  }
+  return asked;
+}
+
+/// Ties of float32, and what is beside them; the largest, and the boundary of denormals.
+std::vector<Asked> of_narrow() {
+  std::vector<Asked> asked;
+  for (const double x : kDoubles) asked.push_back(of_doubles(x));
+  for (const double x : {0.0, 0x1.000001p0, 0x1.000003p0, 0x1.0000010000001p0, 0x1.000000fffffffp0,
+                         0x1.fffffep127, 0x1.ffffffp127, 0x1.fffffefffffffp127, 0x1p-126,
+                         0x1.fffffffp-127, 0x1p-127, 0x1p-160, -0x1.fffffep-127, -0x1p128})
+    asked.push_back(of_doubles(x));
+  for (const Asked& two : of_two_doubles()) asked.push_back({{two.words[2], two.words[3]}});
+  return asked;
+}
+
 }  // namespace
 
 const std::vector<Instruction>& instructions() {
@@ -220,6 +339,26 @@ const std::vector<Instruction>& instructions() {
       {"wide_product", 2, kAll, of_integers()},
       {"shuffle", 2, kAll, of_lanes()},
       {"load_quad", 3, kAll, of_quads()},
+      {"mma", 3, kFloat, of_mma()},
+      {"mma_alike", 3, kAll, of_mma(MmaKind::kAlike, 4)},
+      {"mma_apart", 3, kAll, of_mma(MmaKind::kApart, 16)},
+      {"ldmatrix", 3, kAll, of_matrices()},
+      {"ldmatrix_trans", 3, kAll, of_matrices()},
+      {"any", 2, kAll, of_any()},
+      {"copy_later", 4, kAll, of_copies()},
+      {"add_f64_high", 4, kAll, of_two_doubles()},
+      {"add_f64_low", 4, kAll, of_two_doubles()},
+      {"multiply_f64_high", 4, kAll, of_two_doubles()},
+      {"multiply_f64_low", 4, kAll, of_two_doubles()},
+      {"divide_f64_high", 4, kAll, of_two_doubles()},
+      {"divide_f64_low", 4, kAll, of_two_doubles()},
+      {"exp_f64_high", 2, kAll, of_exp_64()},
+      {"exp_f64_low", 2, kAll, of_exp_64()},
+      {"log_f64_high", 2, kAll, of_log_64()},
+      {"log_f64_low", 2, kAll, of_log_64()},
+      {"widen_high", 1, kAll, of_widen()},
+      {"widen_low", 1, kAll, of_widen()},
+      {"narrow", 2, kFloat, of_narrow()},
   };
   return all;
 }

@@ -83,6 +83,99 @@ double exponential(double x) {
   return (p * std::ldexp(1.0, half) * std::ldexp(1.0, power - half)).value;
 }
 
+/// A float64 whose every operation is computed with twice its digits and more, and rounded once.
+struct Double {
+  double value;
+  Double(double exact) : value(exact) {}  // NOLINT: literals
+};
+using Wide = __float128;
+Double operator+(Double a, Double b) { return static_cast<double>(Wide(a.value) + b.value); }
+Double operator-(Double a, Double b) { return static_cast<double>(Wide(a.value) - b.value); }
+Double operator*(Double a, Double b) { return static_cast<double>(Wide(a.value) * b.value); }
+Double operator/(Double a, Double b) { return static_cast<double>(Wide(a.value) / b.value); }
+
+/// kernels/scalar_math.h, operation by operation: a sum of Taylor's.
+double exponential_64(double x) {
+  if (x < -708.39641853226408) return 0;
+  const Double within = std::fmin(x, 710.0), shift = 6755399441055744.0;
+  const Double n = (within * 1.4426950408889634074 + shift) - shift;
+  const Double r = (within - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+  double factorial = 6227020800.0;
+  Double p = Double(1) / factorial;
+  for (int i = 13; i > 3; --i) {
+    factorial /= i;
+    p = p * r + Double(1) / factorial;
+  }
+  p = (p * r + 0.5) * (r * r) + r + 1.0;
+  const int power = static_cast<int>(n.value), half = power >= 0 ? power / 2 : -((1 - power) / 2);
+  return (p * std::ldexp(1.0, half) * std::ldexp(1.0, power - half)).value;
+}
+
+/// The same: 2 atanh((m - 1) / (m + 1)) and the exponent's part.
+double logarithm_64(double x) {
+  if (x == 0) return -kInfinity;
+  int exponent = 0;
+  double m = 2 * std::frexp(x, &exponent);  // of 1 to 2
+  --exponent;
+  if (m > 1.4142135623730951) m /= 2, ++exponent;
+  const Double s = (Double(m) - 1) / (Double(m) + 1), z = s * s;
+  Double p = Double(1) / 25;
+  for (int i = 23; i > 1; i -= 2) p = p * z + Double(1) / i;
+  const Double log_m = Double(2) * s + Double(2) * s * z * p, e = exponent;
+  return (e * 6.93147180369123816490e-01 + (log_m + e * 1.90821492927058770002e-10)).value;
+}
+
+double joined(std::uint32_t high, std::uint32_t low) {
+  return std::bit_cast<double>(std::uint64_t{high} << 32 | low);
+}
+
+Claim double_claim(std::string_view name, const std::uint32_t* w) {
+  const double x = joined(w[0], w[1]), y = joined(w[2], w[3]);
+  if (name == "narrow") return narrowed(x);
+  double answer = kNan;
+  if (name.starts_with("add")) answer = (Double(x) + y).value;
+  if (name.starts_with("multiply")) answer = (Double(x) * y).value;
+  if (name.starts_with("divide")) answer = (Double(x) / y).value;
+  if (name.starts_with("exp")) answer = exponential_64(x);
+  if (name.starts_with("log")) answer = logarithm_64(x);
+  if (name.starts_with("widen")) answer = widened(w[0]);
+  const auto bits = std::bit_cast<std::uint64_t>(answer);
+  return {static_cast<std::uint32_t>(name.ends_with("_high") ? bits >> 32 : bits)};
+}
+
+/// A number of c + a b, where an order does not matter.
+Claim mma_claim(std::uint32_t set, std::uint32_t i, std::uint32_t lane) {
+  const std::uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+  double sum = widened(mma_c(set, row, column));
+  for (std::uint32_t k = 0; k < 16; ++k)
+    sum += widened(mma_a(set, row, k) << 16) * widened(mma_b(set, k, column) << 16);
+  Claim claim = narrowed(sum);
+  claim.unknown = mma_kind(set) == MmaKind::kDrawn;
+  return claim;
+}
+
+/// Number `column` of a row of 32, of which lane l names row 5 l + set.
+std::uint32_t matrix_number(std::uint32_t set, std::uint32_t matrix, std::uint32_t row,
+                            std::uint32_t column) {
+  const std::uint32_t at = ((matrix * 8 + row) * 5 + set) % 32;
+  return mixed(set, at, column / 2) >> (column % 2 * 16) & 0xffffu;
+}
+
+Claim warp_claim(const Instruction& instruction, std::size_t i) {
+  const std::string_view name = instruction.name;
+  const std::uint32_t* w = instruction.asked[i].words;
+  if (name == "mma") return mma_claim(w[0], w[1], w[2]);
+  if (name == "any") return {w[0] != 0 ? 1u : 0u};
+  if (name == "copy_later") return {w[0] ^ (w[2] != 0 ? 0 : instruction.asked[i ^ 1].words[1])};
+  if (name.starts_with("mma_")) return {1};
+  const std::uint32_t row = w[2] / 4, column = w[2] % 4 * 2;
+  if (name == "ldmatrix")
+    return {matrix_number(w[0], w[1], row, column) | matrix_number(w[0], w[1], row, column + 1)
+                                                         << 16};
+  return {matrix_number(w[0], w[1], column, row) | matrix_number(w[0], w[1], column + 1, row)
+                                                       << 16};
+}
+
 /// OCP's small formats: `sign`, `exponent` bits with a bias, fraction.
 double small_float(std::uint32_t code, int exponent_bits, int fraction_bits, int bias) {
   const std::uint32_t fraction = code & ((1u << fraction_bits) - 1);
@@ -173,6 +266,11 @@ Claim claim(const Instruction& instruction, std::size_t i) {
     return {whole(static_cast<double>(std::floor(static_cast<long double>(a) * b / 0x1p32L)))};
   if (name == "shuffle") return {instruction.asked[i / 32 * 32 + w[1]].words[0]};
   if (name == "load_quad") return {w[w[0] % 4]};
+  if (name == "any" || name == "copy_later" || name.starts_with("mma") ||
+      name.starts_with("ldmatrix"))
+    return warp_claim(instruction, i);
+  if (name == "narrow" || name.ends_with("_high") || name.ends_with("_low"))
+    return double_claim(name, w);
   return float_claim(name, w);
 }
 

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "instructions.h"
+#include "kernels/cuda/twin/twin.h"
 #include "runtime/float_mode.h"
 
 namespace troupe::kernels {
@@ -53,7 +54,8 @@ TEST_CASE("instructions answer as a GPU did, or as the manual says") {
   const Comparison result = compare(answers, measured_answers());
   MESSAGE("instructions of " << backend->name << ": " << result.measured
                              << " held to a GPU's answers, " << result.claimed
-                             << " to a claim (the manual's words, no GPU asked); " << result.beyond
+                             << " to a claim (the manual's words, no GPU asked), " << result.unknown
+                             << " to nothing (only a GPU can say); " << result.beyond
                              << " differ in what is no part of the bits");
   INFO(first_lines(result.wrong));
   CHECK(result.wrong.size() == 0);
@@ -75,6 +77,37 @@ TEST_CASE("an answer that was measured counts, and another one is told") {
   REQUIRE(result.wrong.size() == 1);
   CHECK(result.wrong[0].find(asked) == 0);
   CHECK(result.wrong[0].find("not 12345678 as measured") != std::string::npos);
+}
+
+TEST_CASE("an mma has the answers that are claimed in any order, and others where none is") {
+  const Backend* backend = instruction_backend();
+  if (backend == nullptr || backend->name != "cuda_twin") return;  // a GPU has one order
+  const FloatMode mode;
+  std::vector<std::vector<std::vector<std::uint32_t>>> by_order;
+  for (int order = 0; order < cuda_twin::kMmaOrders; ++order)
+    by_order.push_back(ask_instructions(
+        *backend, cuda_twin::with_mma_order(1, static_cast<cuda_twin::MmaOrder>(order))));
+  for (const auto& answers : by_order) {
+    const Comparison result = compare(answers, {});
+    INFO(first_lines(result.wrong));
+    CHECK(result.wrong.empty());
+    CHECK(result.unknown == 8 * 128);
+    CHECK((&answers == by_order.data()) == (answers == by_order[0]));
+  }
+}
+
+TEST_CASE("what no claim says is held to what was measured") {
+  std::vector<std::vector<std::uint32_t>> claims;
+  std::string unknown;
+  for (const Instruction& instruction : instructions()) {
+    auto& all = claims.emplace_back();
+    for (std::size_t i = 0; i < instruction.asked.size(); ++i) {
+      all.push_back(claim(instruction, i).bits);
+      if (claim(instruction, i).unknown) unknown = question(instruction, i);
+    }
+  }
+  REQUIRE(unknown.starts_with("mma "));
+  CHECK(compare(claims, parse_answers(unknown + " = 12345678\n")).wrong.size() == 1);
 }
 
 TEST_CASE("what is no part of the bits may differ, and nothing else") {

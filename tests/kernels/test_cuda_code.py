@@ -41,6 +41,27 @@ BUDGETS = {
 }
 SYSTEM_BYTES = 1024  # of shared memory, from sm_90 on
 
+# What a launch asks for beside what the code takes; and what every GPU has since sm_80.
+DYNAMIC_BYTES = {r"MmaPart<.*>": 82048}
+REGISTERS, WIDE_BYTES = 65536, 99 << 10
+
+# fma of each kernel: what nvcc's front end wrote down, and what became of it. Not the same where a
+# loop was unrolled later, or where a division or root brings its own. Other kernels have none: one
+# more is a multiplication and an addition that were contracted.
+FMAS = {
+    r"Each<JoinPieces>": (4, 4),
+    r"FastPart<.*>": (641, 641),
+    r"FastProduct<.*, 1>": (32, 32),
+    r"FastProduct<.*, 4>": (128, 128),
+    r"FastProduct<.*, 8>": (256, 256),
+    r"Gate": (0, 1),
+    r"MmaPart<.*>": (1, 1),
+    r"Norm": (5, 30),
+    r"PlainPart": (48, 272),
+    r"PlainProduct": (6, 6),
+    r"SampleRows": (0, 1),
+}
+
 FLOAT_ATOMICS = r"(?:RED|ATOM|ATOMG|ATOMS)\.\S*(?:F16|F32|F64|BF16)"
 
 
@@ -96,8 +117,19 @@ def instructions(built, resources):
     return dict(zip(plain_names(code), code.values()))
 
 
+@pytest.fixture(scope="module")
+def written(built):
+    """{kernel: its PTX}"""
+    parts = re.split(r"\.entry (\w+)\(", cuobjdump("-ptx"))[1:]
+    return dict(zip(plain_names(parts[::2]), parts[1::2]))
+
+
+def of_kernel(table, kernel, otherwise=None):
+    return next((value for pattern, value in table.items() if re.fullmatch(pattern, kernel)), otherwise)
+
+
 def budget(kernel):
-    return next(limits for pattern, limits in BUDGETS.items() if re.fullmatch(pattern, kernel))
+    return of_kernel(BUDGETS, kernel)
 
 
 def over_budget(resources):
@@ -111,6 +143,35 @@ def over_budget(resources):
             yield f"{kernel} on {architecture}: {stack + local} bytes spilled, or local"
 
 
+def own_bytes(architecture, shared):
+    """Without the system's."""
+    return max(0, shared - SYSTEM_BYTES) if int(re.search(r"\d+", architecture)[0]) >= 90 else shared
+
+
+def threads_of(ptx):
+    return int(re.search(r"\.maxntid (\d+)", ptx)[1])
+
+
+def beyond_a_launch(resources, threads):
+    """Registers are given to warps eight of a thread at a time."""
+    for kernel, architecture, registers, _, shared, _ in resources:
+        taken = -(-registers // 8) * 8 * threads[kernel]
+        if taken > REGISTERS:
+            yield f"{kernel} on {architecture}: {taken} registers of {threads[kernel]} threads"
+        asked = own_bytes(architecture, shared) + of_kernel(DYNAMIC_BYTES, kernel, 0)
+        if asked > WIDE_BYTES:
+            yield f"{kernel} on {architecture}: {asked} bytes shared"
+
+
+def contracted(written, instructions):
+    """Where there are not as many fma as the table says."""
+    for kernel, ptx in written.items():
+        fmas = Counter(re.findall(r"\bfma\.\S+", ptx))
+        counts = fmas.pop("fma.rn.ftz.f32", 0), instructions[kernel]["FFMA.FTZ"]
+        if fmas or counts != of_kernel(FMAS, kernel, (0, 0)):
+            yield f"{kernel}: {counts} fma, and {dict(fmas)}"
+
+
 def test_kernels_keep_to_their_registers(resources):
     assert len({row[0] for row in resources}) >= 30
     assert not list(over_budget(resources))
@@ -120,8 +181,44 @@ def test_the_lint_notices():
     rows = [("Gate", "sm_80", 57, 0, 0, 0), ("Norm", "sm_80", 32, 8, 0, 0),
             ("Norm", "sm_80", 32, 0, 2048, 0), ("Norm", "sm_80", 32, 0, 0, 16)]
     assert len(list(over_budget(rows))) == 4
+    rows = [("Gate", "sm_80", 65, 0, 0, 0), ("Gate", "sm_90a", 64, 0, 100 << 10, 0),
+            ("MmaPart<true>", "sm_80", 64, 0, 22000, 0)]
+    assert len(list(beyond_a_launch(rows, {"Gate": 1024, "MmaPart<true>": 256}))) == 2
+    written = {"Gate": "fma.rn.ftz.f32 %f1;", "Norm": "fma.rn.ftz.f32 %f1;\n" * 5 + "fma.rn.f64 %d1;",
+               "PlainProduct": "fma.rn.ftz.f32 %f1;\n" * 6, "Each<Turn>": "mul.rn.ftz.f32 %f1;"}
+    made = {"Gate": Counter({"FFMA.FTZ": 1}), "Norm": Counter({"FFMA.FTZ": 30}),
+            "PlainProduct": Counter({"FFMA.FTZ": 7}), "Each<Turn>": Counter({"FFMA.FTZ": 1})}
+    assert len(list(contracted(written, made))) == 4
     assert re.match(FLOAT_ATOMICS, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU")
     assert not re.match(FLOAT_ATOMICS, "ATOMG.E.ADD.STRONG.GPU")
+
+
+def test_every_launch_fits_a_gpu(resources, written, instructions):
+    """As many registers and as much shared memory as any GPU since sm_80 has; and what the table has of
+    memory that launches ask for is all there is."""
+    assert not list(beyond_a_launch(resources, {kernel: threads_of(ptx) for kernel, ptx in written.items()}))
+    for kernel, architecture, _, _, shared, _ in resources:
+        touches = any(name.startswith(("LDS", "STS")) for name in instructions[kernel])
+        known = own_bytes(architecture, shared) + of_kernel(DYNAMIC_BYTES, kernel, 0)
+        assert touches == (known > 0), f"{kernel} on {architecture}"
+
+
+def test_fma_is_where_it_is_written(written, instructions):
+    assert set(written) == set(instructions)
+    assert not list(contracted(written, instructions))
+
+
+def test_a_product_has_as_many_fma_as_the_twin_counts(written):
+    """A lane's step: the twin counts calls in a copy of the kernel, divided by lanes and steps."""
+    program = ARCHIVE.parents[1] / "tests" / "kernels" / "test_cuda_broken"
+    if not program.exists():
+        pytest.skip("the target test_cuda_broken is not built")
+    said = subprocess.run([program, "--test-case=a product calls fma*"], check=True, capture_output=True,
+                          text=True).stdout
+    counts = dict(re.findall(r"in a step of (FastProduct<.*>): (\d+)", said))
+    assert len(counts) == 3
+    for kernel, count in counts.items():
+        assert written[kernel].count("fma.rn.ftz.f32") == int(count), kernel
 
 
 def test_nothing_is_added_in_an_order_that_varies(instructions):
@@ -166,6 +263,9 @@ def test_tensor_cores_multiply_as_the_definition_says(instructions):
             assert mma_of(counter) == {"HMMA.16816.F32.BF16": 2 * 2 * 4}, kernel
             assert counter["LDG.E.128.CONSTANT"] > 0, kernel
         else:
+            # Two of a step of scores, unrolled once; of eight columns and two halves of the queries two,
+            # and two where values are not finite.
+            assert mma_of(counter) == {"HMMA.16816.F32.BF16": 2 * 2 + 8 * 2 * (2 + 2)}, kernel
             assert counter["LDSM.16.M88.4"] > 0 and counter["LDSM.16.MT88.4"] == 8, kernel
             copied = any(name.startswith("LDGSTS.E.BYPASS") for name in counter)
             assert copied == (kernel == "MmaPart<false>"), kernel

@@ -154,6 +154,21 @@ TEST_CASE("a host that touches the device's memory is told so, and a copy that i
              "the host changed what a copy to the device had still to read"));
 }
 
+TEST_CASE("what is told after it was sent is found") {
+  if (cuda_twin_backend() == nullptr) return;
+  CHECK(said(end_of([] {
+               Bench bench;
+               std::byte* const told = bench.device->tell(64).here;
+               std::memset(told, 1, 64);
+               bench.device->wait();  // as scratch does, where it grows
+               told[3] = std::byte{2};
+               bench.add();
+               bench.device->wait();
+               bench.add();
+             }),
+             "the host changed what it had told the device after that was sent"));
+}
+
 TEST_CASE("a kernel that goes past what was taken is told so") {
   if (cuda_twin_backend() == nullptr) return;
   for (const std::int64_t rows : {64, 65}) {

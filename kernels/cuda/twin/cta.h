@@ -79,6 +79,11 @@ class Cta {
     return {*machine_, machine_->shared(at, count * sizeof(T))};
   }
 
+  /// A word of global memory that another CTA writes meanwhile, for whoever waits for it.
+  std::uint32_t poll(const std::uint32_t* word, const Site& site = Site::current()) const {
+    return machine_->poll(word, site);
+  }
+
   /// From memory that nobody writes meanwhile.
   Quad load_quad(const void* from, const Site& site = Site::current()) const {
     machine_->load(from, sizeof(Quad), site);

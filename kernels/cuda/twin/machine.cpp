@@ -1,84 +1,30 @@
 #include "kernels/cuda/twin/machine.h"
 
-#include <sys/mman.h>
-
 #include <boost/context/fiber.hpp>
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cstring>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "kernels/cuda/twin/cta.h"
+#include "kernels/cuda/twin/stacks.h"
 #include "kernels/cuda/twin/traffic.h"
-
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace troupe::kernels::cuda_twin {
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kStackBytes = 64u << 10;
 constexpr std::uint32_t kPoison = 0xffffffffu;  // a NaN, and no index
 constexpr std::int16_t kSeveral = -1;           // readers of a word
 constexpr int kWarp = 32;
+constexpr int kPolledMax = 64;  // steps of a CTA that runs by itself
 
 std::string line(const Site& site) {
   const std::string_view file = site.file_name();
   return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(site.line());
 }
-
-/// A fiber leaves the address sanitizer's marks of its last frames on its stack.
-void forget_marks([[maybe_unused]] const void* from, [[maybe_unused]] std::size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(from, bytes);
-#endif
-}
-
-/// Stacks of all fibers: one mapping, a page without access under each.
-class Stacks {
- public:
-  Stacks()
-      : base_(static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-    assert(base_ != MAP_FAILED);  // addresses only: pages come when they are touched
-    for (int i = 0; i < kThreadsMax; ++i) mprotect(base_ + i * kStep, kPageBytes, PROT_NONE);
-  }
-  ~Stacks() {
-    forget_marks(base_, kBytes);
-    munmap(base_, kBytes);
-  }
-  Stacks(const Stacks&) = delete;
-  Stacks& operator=(const Stacks&) = delete;
-
-  boost::context::stack_context of(int thread) const {
-    boost::context::stack_context stack;
-    stack.size = kStackBytes;
-    stack.sp = base_ + (thread + 1) * kStep;
-    return stack;
-  }
-
- private:
-  static constexpr std::size_t kStep = kStackBytes + kPageBytes, kBytes = kThreadsMax * kStep;
-  std::byte* base_;
-};
-
-/// Boost's allocator of one thread's stack.
-struct StackOf {
-  const Stacks* stacks;
-  int thread;
-  boost::context::stack_context allocate() const {
-    const boost::context::stack_context stack = stacks->of(thread);
-    forget_marks(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
-    return stack;
-  }
-  void deallocate(const boost::context::stack_context&) const {}
-};
 
 bool same(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() &&
@@ -97,7 +43,8 @@ struct Machine::Thread {
   Together what = nullptr;
   void* mine = nullptr;
   std::vector<Copy> copies;
-  int group = 0;  ///< of the copies that come next
+  int group = 0;       ///< of the copies that come next
+  bool again = false;  ///< its last look found what its CTA had seen there
 };
 
 struct Machine::Fibers {
@@ -120,33 +67,83 @@ void Machine::found(const Parts&... parts) {
 }
 
 void Machine::run(const Program& program, Block block) {
+  begin(program, block);
+  for (int polled = 0; polled < kPolledMax;) {
+    const Step step = advance();
+    if (step == Step::kEnded) return;
+    polled = step == Step::kPolled ? polled + 1 : 0;
+  }
+  abandon("a CTA that is not resident");
+}
+
+void Machine::run_alone() {
+  order_.resize(static_cast<std::size_t>(program_.threads));
+  std::iota(order_.begin(), order_.end(), 0);
+  shuffle_order();
+  for (const int i : order_) {
+    thread_ = i;
+    Cta cta(*this);
+    program_.thread(program_.kernel, cta);
+  }
+}
+
+void Machine::begin(const Program& program, Block block) {
   program_ = program;
   block_ = block;
-  if (!program.meets) {
-    order_.resize(static_cast<std::size_t>(program.threads));
-    std::iota(order_.begin(), order_.end(), 0);
-    shuffle_order();
-    for (const int i : order_) {
-      thread_ = i;
-      Cta cta(*this);
-      program.thread(program.kernel, cta);
-    }
-    return;
-  }
+  if (!program.meets) return;
   if (fibers_ == nullptr) fibers_ = std::make_shared<Fibers>();
   clear_shared();
+  polled_.clear();
+  fibers_->stacks.guard(program.threads);
   fibers_->threads.resize(static_cast<std::size_t>(program.threads));
   ended_ = 0;
   for (int i = 0; i < program.threads; ++i) start(i);
-  while (ended_ < program.threads) {
-    const bool ran = run_round();
-    if (release_warps() || release_barrier() || ran) continue;
-    stuck();
-    break;  // the fibers that still wait are unwound
+}
+
+Machine::Step Machine::advance() {
+  if (!program_.meets) {
+    run_alone();
+    return Step::kEnded;
   }
+  const bool ran = run_round();
+  const bool released = release_warps() || release_barrier();
+  if (ended_ < program_.threads && (released || ran))
+    return released || went_ ? Step::kWent : Step::kPolled;
+  if (ended_ < program_.threads) stuck();
+  finish();
+  return Step::kEnded;
+}
+
+/// Fibers that still wait are unwound.
+void Machine::finish() {
   fibers_->threads.clear();
   if (traffic_) traffic_->settle();
   clear_shared();
+}
+
+void Machine::abandon(const char* awaited) {
+  const auto& all = fibers_->threads;
+  const auto polls = [](const Thread& t) { return t.state == State::kRunnable; };
+  const auto one = std::find_if(all.begin(), all.end(), polls);
+  thread_ = static_cast<int>(one - all.begin());
+  found("waits at ", line(one->site), " for ", awaited);
+  finish();
+}
+
+std::uint32_t Machine::poll(const std::uint32_t* word, const Site& site) {
+  const auto look = [&] { return __atomic_load_n(word, __ATOMIC_ACQUIRE); };
+  if (!program_.meets) {
+    found("waits at ", line(site), " for another CTA in a kernel whose threads run alone");
+    return look();
+  }
+  Thread& t = thread_at(thread_);
+  t.site = site;
+  yield();
+  const std::uint32_t value = look();
+  const auto [seen, first] = polled_.try_emplace(word, value);
+  t.again = !first && seen->second == value;
+  seen->second = value;
+  return value;
 }
 
 void Machine::start(int thread) {
@@ -168,10 +165,13 @@ bool Machine::run_round() {
   for (int i = 0; i < program_.threads; ++i)
     if (thread_at(i).state == State::kRunnable) order_.push_back(i);
   shuffle_order();
+  went_ = false;
   for (const int i : order_) {
     Thread& t = thread_at(i);
     thread_ = i;
+    t.again = false;
     t.fiber = std::move(t.fiber).resume();
+    went_ = went_ || !t.fiber || t.state != State::kRunnable || !t.again;
     if (t.fiber) continue;
     if (!t.copies.empty()) found("ends with copies on their way that it has not waited for");
     t.state = State::kEnded;
@@ -301,6 +301,9 @@ void Machine::copy_later(std::byte* to, const std::byte* from) {
   if (!write_shared(to, kBytes) || !within_shared(to, kBytes, at)) return;
   for (std::size_t w = at / 4; w < (at + kBytes) / 4; ++w) words_[w].awaited = first_stretch_;
   std::memset(to, 0xff, kBytes);
+  if (traffic_ && from != nullptr)
+    traffic_->note(Traffic::Kind::kLoad, thread_, 0, reinterpret_cast<std::uintptr_t>(from),
+                   kBytes);
   Thread& t = thread_at(thread_);
   t.copies.push_back({to, from, t.group, false});
 }

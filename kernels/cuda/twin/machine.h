@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -36,9 +37,10 @@ enum class MmaOrder : std::uint8_t {
 };
 inline constexpr int kMmaOrders = 4;
 
-/// One multiprocessor of the twin: runs the threads of one CTA at a time, each as a fiber, in an
+/// A place for one CTA on a multiprocessor of the twin: runs its threads, each as a fiber, in an
 /// order that a seed chooses. A thread runs until it waits: at a barrier for all threads of its
 /// CTA, at a shuffle for the lanes that the mask names, at what a warp does together for its lanes.
+/// One that polls memory for another CTA lets all others run before each look.
 ///
 ///     runnable ──► at a barrier ─── all are there, at the same one ──► runnable
 ///        │    ├──► at a shuffle ─── all of the mask are there ───────► runnable, with its value
@@ -55,6 +57,17 @@ class Machine {
       : random_(seed), mma_order_(mma_order) {}
 
   void run(const Program& program, Block block);
+  /// The same in steps, between which CTAs of other machines may go on: begin() and then advance()
+  /// until it has ended.
+  enum class Step : std::uint8_t {
+    kEnded,
+    kWent,
+    kPolled,  ///< found nothing but what it had seen before
+  };
+  void begin(const Program& program, Block block);
+  Step advance();
+  /// It polls for what nobody will write. `awaited`: whom it waits for, in words.
+  void abandon(const char* awaited);
   /// The first thing found wrong since it was asked last, in words; empty: nothing.
   std::string take_finding() { return std::exchange(finding_, {}); }
 
@@ -80,6 +93,8 @@ class Machine {
   bool write_shared(const std::byte* to, std::size_t bytes);
   /// Of a load of that many bytes, from a multiple of as many.
   void load(const void* address, std::size_t bytes, const Site& site);
+  /// A word of global memory that another CTA is to write, as it is once others have run.
+  std::uint32_t poll(const std::uint32_t* word, const Site& site);
   /// Counts what its warps move from now on; null: no more.
   void count(Traffic* traffic) { traffic_ = traffic; }
 
@@ -103,7 +118,9 @@ class Machine {
   Thread& thread_at(int thread) const;
   void start(int thread);
   void yield();
+  void run_alone();
   bool run_round();
+  void finish();
   bool release_barrier();
   bool release_warps();
   bool release_shuffle(int first, int last);
@@ -132,6 +149,8 @@ class Machine {
   std::uint32_t stretch_ = 0, first_stretch_ = 0;
   std::string finding_;
   Traffic* traffic_ = nullptr;
+  std::map<const void*, std::uint32_t> polled_;  ///< what was seen there
+  bool went_ = false;                            ///< in this round some thread did more than poll
 };
 
 }  // namespace troupe::kernels::cuda_twin

@@ -10,9 +10,10 @@
 
 namespace troupe::kernels::cuda_twin {
 
-/// Counts what warps move: sectors of 32 bytes for loads of sixteen bytes from global memory, and
-/// passes through the banks for shared memory. What the lanes of a warp do for the n-th time at one
-/// place, or as their n-th access of a kind since the last barrier, counts as one instruction.
+/// Counts what warps move: sectors of 32 bytes for loads and copies of sixteen bytes from global
+/// memory, and passes through the banks for shared memory. What the lanes of a warp do for the n-th
+/// time at one place, or as their n-th access of a kind since the last barrier, counts as one
+/// instruction.
 ///
 /// That is how the code is written; the compiler may load and store wider, and caches may hold what
 /// comes twice.
@@ -24,7 +25,7 @@ class Traffic {
     std::int64_t units = 0;         ///< sectors, or passes
     std::int64_t least = 0;         ///< that could have moved as many different bytes
   };
-  /// By the line of a load; shared memory is line 0.
+  /// By the line of a load; copies beside a thread, and shared memory, are line 0.
   using Totals = std::map<std::pair<Kind, std::uint32_t>, Total>;
 
   void note(Kind kind, int thread, std::uint32_t line, std::uintptr_t at, std::size_t bytes);

@@ -1,18 +1,93 @@
 #include "kernels/cuda/twin/twin.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 #include "kernels/cuda/twin/watch.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
 
 namespace troupe::kernels::cuda_twin {
+namespace {
+
+// Of the smallest multiprocessor since sm_80.
+constexpr int kResidentMax = 16, kResidentThreadsMax = 1536;
+constexpr std::size_t kResidentBytesMax = 100u << 10, kSystemBytes = 1u << 10;  // shared memory
+
+/// Turns in which nobody found anything new: CTAs take theirs at random, so each has many.
+constexpr int kIdleTurnsMax = 64 * kResidentMax;
+
+int occupancy(const Program& program) {
+  const auto by_shared =
+      static_cast<int>(kResidentBytesMax / (program.shared_bytes + kSystemBytes));
+  return std::clamp(std::min(by_shared, kResidentThreadsMax / program.threads), 1, kResidentMax);
+}
+
+}  // namespace
 
 Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
   const int threads = pool == nullptr ? 1 : pool->threads();
-  for (int t = 0; t < threads; ++t) machines_.emplace_back(random_.next(), mma_order_of(seed));
+  for (int t = 0; t < threads; ++t)
+    multiprocessors_.push_back({SplitMix(random_.next()), mma_order_of(seed)});
+}
+
+Machine& Twin::Multiprocessor::place(int i) {
+  while (machines.size() <= static_cast<std::size_t>(i))
+    machines.emplace_back(random.next(), mma_order);
+  return machines[static_cast<std::size_t>(i)];
+}
+
+int Twin::choose_resident(const Program& program) {
+  if (!program.meets) return 1;  // such a CTA never waits
+  if (resident_ > 0) return resident_;
+  const std::uint64_t drawn = random_.next() % 3;
+  return drawn < 2 ? static_cast<int>(drawn) + 1 : occupancy(program);
+}
+
+/// One multiprocessor's part of a launch.
+void Twin::share(Launch& launch, Multiprocessor& on) {
+  std::vector<int> free, busy;  // places
+  for (int i = 0; i < launch.resident; ++i) {
+    on.place(i);
+    free.push_back(i);
+  }
+  const auto fill = [&] {
+    for (; !free.empty(); free.pop_back()) {
+      const std::size_t i = launch.next.fetch_add(1);
+      if (i >= order_.size()) return;
+      on.place(free.back())
+          .begin(launch.program, {order_[i] % launch.grid.x, order_[i] / launch.grid.x});
+      busy.push_back(free.back());
+    }
+  };
+  bool moves = true;
+  int idle = 0;
+  for (fill(); !busy.empty(); fill()) {
+    std::swap(busy[on.random.next() % busy.size()], busy.back());
+    const Machine::Step step = on.place(busy.back()).advance();
+    if (step == Machine::Step::kEnded) {
+      free.push_back(busy.back());
+      busy.pop_back();
+    }
+    if (step != Machine::Step::kPolled) {
+      if (!std::exchange(moves, true)) ++launch.moving;
+      idle = 0;
+      continue;
+    }
+    if (std::exchange(moves, false)) --launch.moving;
+    idle = launch.moving == 0 ? idle + 1 : 0;
+    if (pool_ != nullptr) std::this_thread::yield();
+    if (idle < kIdleTurnsMax) continue;
+    const bool more = launch.next < order_.size();
+    for (const int i : busy)
+      on.place(i).abandon(more ? "a CTA that is not resident" : "what no CTA brings");
+    free.insert(free.end(), busy.begin(), busy.end());
+    busy.clear();
+  }
+  if (moves) --launch.moving;
 }
 
 std::string Twin::run(const Program& program, Grid grid) {
@@ -24,29 +99,34 @@ std::string Twin::run(const Program& program, Grid grid) {
   for (std::size_t i = order_.size(); i > 1; --i)
     std::swap(order_[i - 1], order_[random_.next() % i]);
   if (!watched_.empty()) return run_watched(program, grid);
-  const auto one = [&](int thread, std::size_t i) {
-    const std::int64_t cta = order_[i];
-    machines_[static_cast<std::size_t>(thread)].run(program, {cta % grid.x, cta / grid.x});
-  };
+  Launch launch{program, grid, choose_resident(program)};
   if (pool_ != nullptr && order_.size() > 1) {
-    pool_->parallel_for(order_.size(), one);
+    launch.moving = pool_->threads();
+    pool_->on_each_thread(
+        [&](int thread) { share(launch, multiprocessors_[static_cast<std::size_t>(thread)]); });
   } else {
-    for (std::size_t i = 0; i < order_.size(); ++i) one(0, i);
+    share(launch, multiprocessors_[0]);
   }
   std::string all;
-  for (Machine& m : machines_) {
-    const std::string finding = m.take_finding();
-    if (all.empty()) all = finding;
-  }
+  for (Multiprocessor& on : multiprocessors_)
+    for (Machine& m : on.machines) {
+      const std::string finding = m.take_finding();
+      if (all.empty()) all = finding;
+    }
   return all;
+}
+
+void Twin::launch(const Program& program, Grid grid) {
+  if (told_ == nullptr) return stop_if_wrong(run(program, grid));
+  if (told_->empty()) *told_ = run(program, grid);
 }
 
 std::string Twin::run_watched(const Program& program, Grid grid) {
   Watch watch(watched_.data(), watched_.size());
   std::string all;
   for (const std::int64_t cta : order_) {
-    watch.run(machines_[0], program, {cta % grid.x, cta / grid.x});
-    const std::string finding = machines_[0].take_finding();
+    watch.run(multiprocessors_[0].place(0), program, {cta % grid.x, cta / grid.x});
+    const std::string finding = multiprocessors_[0].place(0).take_finding();
     if (all.empty()) all = finding;
   }
   const std::string finding = watch.end();
@@ -54,8 +134,9 @@ std::string Twin::run_watched(const Program& program, Grid grid) {
 }
 
 void Twin::count(Traffic* traffic) {
-  assert(machines_.size() == 1);
-  machines_[0].count(traffic);
+  assert(multiprocessors_.size() == 1);
+  keep_resident(traffic != nullptr ? 1 : 0);  // accesses of two CTAs would mix
+  multiprocessors_[0].place(0).count(traffic);
 }
 
 void stop_if_wrong(const std::string& finding) {
@@ -83,7 +164,7 @@ Program program_of(const Work& work) {
 
 void launch(Stream& stream, const Work& kernel) {
   if (stream.accelerator() != nullptr) return stream.accelerator()->launch(kernel);
-  stop_if_wrong(static_cast<Twin*>(stream.device())->run(program_of(kernel), kernel.grid));
+  static_cast<Twin*>(stream.device())->launch(program_of(kernel), kernel.grid);
 }
 
 }  // namespace troupe::kernels::cuda_twin

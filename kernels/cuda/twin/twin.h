@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -20,7 +21,9 @@ constexpr MmaOrder mma_order_of(std::uint64_t seed) {
   return static_cast<MmaOrder>((seed >> kMmaOrderShift) % kMmaOrders);
 }
 
-/// The twin's GPU: a machine for each thread of a pool, which share the CTAs of a launch.
+/// The twin's GPU: a multiprocessor for each thread of a pool, which share the CTAs of a launch. On
+/// each some are resident at a time, one, two or as many as a GPU has room for, as the seed has it;
+/// they go on in turns. Those that wait for one that is not resident would wait for ever.
 class Twin {
  public:
   /// `pool` may be null.
@@ -28,19 +31,44 @@ class Twin {
 
   /// Runs all CTAs, in an order that the seed chooses. Says what was found wrong; empty: nothing.
   std::string run(const Program& program, Grid grid);
+  /// What a launch does: runs, and ends the process if something is wrong, or says it where a test
+  /// wants to know, and then runs nothing more.
+  void launch(const Program& program, Grid grid);
+  void tell(std::string* finding) { told_ = finding; }
+  /// From now on that many CTAs are resident; 0: as the seed has it.
+  void keep_resident(int ctas) { resident_ = ctas; }
   /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
   void watch(std::byte* memory, std::size_t bytes) { watched_ = {memory, bytes}; }
   /// Counts what warps move (traffic.h); without a pool.
   void count(Traffic* traffic);
 
  private:
+  struct Launch {
+    const Program& program;
+    Grid grid;
+    int resident;
+    std::atomic<std::size_t> next = 0;  ///< of the order
+    std::atomic<int> moving = 1;        ///< multiprocessors whose CTAs do more than wait for others
+  };
+  /// A place for each CTA that can be resident.
+  struct Multiprocessor {
+    SplitMix random;
+    MmaOrder mma_order;
+    std::vector<Machine> machines = {};
+    Machine& place(int i);
+  };
+
+  void share(Launch& launch, Multiprocessor& on);
+  int choose_resident(const Program& program);
   std::string run_watched(const Program& program, Grid grid);
 
   ThreadPool* pool_;
   SplitMix random_;
-  std::vector<Machine> machines_;
+  std::vector<Multiprocessor> multiprocessors_;
   std::vector<std::int64_t> order_;
   std::span<std::byte> watched_;
+  std::string* told_ = nullptr;
+  int resident_ = 0;
 };
 
 template <class Kernel>
