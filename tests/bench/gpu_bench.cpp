@@ -30,7 +30,9 @@ struct Row {
   std::string name, unit;
   double value = 0, ceiling = 0;
   const char* of = "copy";
-  double needs = 0;  ///< the least of value / ceiling, or of the value if there is no ceiling
+  double needs = 0;       ///< the least of value / ceiling, or of the value if there is no ceiling
+  double at_most = 0;     ///< of the value
+  std::string plan = {};  ///< what `troupe plan` makes of it, as JSON
 };
 
 std::string quoted(const std::string& text) {
@@ -48,6 +50,8 @@ void print(const Row& row) {
   if (row.ceiling > 0)
     std::printf(", \"ratio\": %.4f, \"of\": \"%s\"", row.value / row.ceiling, row.of);
   if (row.needs > 0) std::printf(", \"needs\": %.3g", row.needs);
+  if (row.at_most > 0) std::printf(", \"at_most\": %.3g", row.at_most);
+  if (!row.plan.empty()) std::printf(", \"plan\": {%s}", row.plan.c_str());
   std::printf("}\n");
   std::fflush(stdout);
 }
@@ -72,6 +76,8 @@ double median_time(Accelerator& device, const Body& body) {
 
 /// The numerics whose bars are those of tensor cores; the others are bound by arithmetic there.
 constexpr std::string_view kByTensorCores = "cuda_mma";
+/// Kernels and copies of a layer that no graph holds: each costs the host microseconds.
+constexpr double kLaunchesOutsideMax = 8;
 
 struct Bench {
   Stream& stream;
@@ -85,6 +91,28 @@ struct Bench {
   }
 };
 
+/// A product's part of the file that `troupe plan --measured` takes.
+std::string plan_of_product(std::string_view numerics, std::string_view codes, std::int64_t rows,
+                            double element_s) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "\"numerics\": \"%.*s\", \"codes\": \"%.*s\", \"rows\": %lld, "
+                "\"element_s\": %.6g",
+                static_cast<int>(numerics.size()), numerics.data(), static_cast<int>(codes.size()),
+                codes.data(), static_cast<long long>(rows), element_s);
+  return text;
+}
+
+/// The same of attention: operations a second.
+std::string plan_of_attention(std::string_view numerics, std::string_view name, double rate) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "\"numerics\": \"%.*s\", \"attention\": \"%.*s\", \"rate\": %.6g",
+                static_cast<int>(numerics.size()), numerics.data(), static_cast<int>(name.size()),
+                name.data(), rate);
+  return text;
+}
+
 template <class Body>
 void row_or_reason(const std::string& name, const Body& body) {
   try {
@@ -94,18 +122,26 @@ void row_or_reason(const std::string& name, const Body& body) {
   }
 }
 
+struct Format {
+  Codes codes;
+  const char *name, *in_plan;
+  double needs;
+};
+constexpr Format kFormats[] = {{Codes::kBf16, "bf16", "bf16", 0.8},
+                               {Codes::kFp8, "FP8", "fp8", 0},
+                               {Codes::kInt4, "int4", "int4", 0}};
+
 /// y = x W^T at decode: bound by reading W.
-void decode_product(const Bench& b, Codes codes, const char* format, std::int64_t rows,
-                    double needs) {
+void decode_product(const Bench& b, const Format& format, std::int64_t rows) {
   const std::string name =
-      b.name(std::string("decode product, ") + format + ", " + std::to_string(rows) +
+      b.name(std::string("decode product, ") + format.name + " weights, " + std::to_string(rows) +
              (rows == 1 ? " row" : " rows") + ", over copy");
   row_or_reason(name, [&] {
     Drawn drawn(b.stream);
     const std::int64_t n = b.small ? 64 : 7168, k = b.small ? 256 : 16384;
     std::vector<Weight> weights;  // as layers are: none of them stays in the cache
     for (std::size_t bytes = 0; bytes < 4 * bench_cache_bytes(); bytes += weights.back().bytes())
-      weights.push_back(drawn.weight(codes, {n, k, {.slices = 8}}));
+      weights.push_back(drawn.weight(format.codes, {n, k, {.slices = 8}}));
     const Tensor x = drawn.rows(DType::kF32, rows, k), y = drawn.rows(DType::kF32, rows, n);
     std::size_t next = 0;
     const double time = median_time(*b.stream.accelerator(), [&] {
@@ -114,7 +150,9 @@ void decode_product(const Bench& b, Codes codes, const char* format, std::int64_
       linear(b.stream, w, prepare(b.stream, x, w), y);
     });
     const double speed = static_cast<double>(weights[0].bytes()) / time;
-    print({name, "GB/s", speed / 1e9, b.copy / 1e9, "copy", needs});
+    const std::string plan = plan_of_product(
+        b.numerics, format.in_plan, rows, time / (static_cast<double>(n) * static_cast<double>(k)));
+    print({name, "GB/s", speed / 1e9, b.copy / 1e9, "copy", format.needs, 0, plan});
   });
 }
 
@@ -175,7 +213,10 @@ void decode_attention(const Bench& b) {
     const std::int64_t sequences = b.small ? 2 : 128;
     const double time = time_of_attention(b, s, sequences, 1, s.context);
     const double bytes = static_cast<double>(sequences * s.context * (s.kv_lora + s.rope) * 2);
-    print({name, "GB/s", bytes / time / 1e9, b.copy / 1e9, "copy", b.needs(0.85)});
+    const double pairs = static_cast<double>(sequences * s.context * s.heads);
+    const double rate = 2 * pairs * static_cast<double>(2 * s.kv_lora + s.rope) / time;
+    print({name, "GB/s", bytes / time / 1e9, b.copy / 1e9, "copy", b.needs(0.85), 0,
+           plan_of_attention(b.numerics, "attention_batch", rate)});
   });
 }
 
@@ -187,7 +228,8 @@ void prefill_attention(const Bench& b) {
     const double time = time_of_attention(b, s, 1, rows, rows);
     const double pairs = 0.5 * static_cast<double>(rows * (rows + 1) * s.heads);
     const double operations = 2 * pairs * static_cast<double>(2 * s.kv_lora + s.rope);
-    print({name, "TFLOP/s", operations / time / 1e12, 0, "", b.needs(250)});
+    print({name, "TFLOP/s", operations / time / 1e12, 0, "", b.needs(250), 0,
+           plan_of_attention(b.numerics, "attention_prompt", operations / time)});
   });
 }
 
@@ -201,13 +243,16 @@ void layer(const Bench& b) {
       const kernels::GraphQueue::Counts before = device.counts();
       layer.run();
       device.wait();
-      return std::pair(static_cast<double>(device.counts().kernels - before.kernels),
-                       static_cast<double>(device.counts().launches - before.launches));
+      const kernels::GraphQueue::Counts& after = device.counts();
+      const std::uint64_t launches = after.launches - before.launches;
+      return std::pair(static_cast<double>(after.kernels - before.kernels),
+                       static_cast<double>(launches - (after.graphs - before.graphs)));
     };
     for (int i = 0; i < 2; ++i) count();  // the third goes as a graph that is known
-    const auto [kernels, launches] = count();
+    const auto [kernels, outside] = count();
     print({b.name("kernels a layer"), "kernels", kernels, 0, "", 0});
-    print({b.name("launches a layer"), "launches", launches, 0, "", 0});
+    print({b.name("launches a layer outside graphs"), "launches", outside, 0, "", 0,
+           kLaunchesOutsideMax});
     const double time = median_time(*b.stream.accelerator(), [&] { layer.run(); });
     const double by_memory = layer.bytes() / b.copy;
     const double bound =
@@ -242,8 +287,8 @@ void rows_of(std::string_view numerics, const Backend* backend, Accelerator& dev
     return print_missing(std::string(numerics) + ": all rows", "this build has no such numerics");
   Stream stream({.numerics = *parsed, .backend = backend, .accelerator = &device});
   const Bench b{stream, numerics, small, c.copy, c.matmul};
-  for (const std::int64_t rows : {1, 8}) decode_product(b, Codes::kBf16, "bf16 weights", rows, 0.8);
-  for (const std::int64_t rows : {1, 8}) decode_product(b, Codes::kFp8, "FP8 weights", rows, 0);
+  for (const Format& format : kFormats)
+    for (const std::int64_t rows : {1, 8}) decode_product(b, format, rows);
   expert_products(b);
   decode_attention(b);
   layer(b);

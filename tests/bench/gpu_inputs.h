@@ -28,7 +28,7 @@ inline void draw_e4m3(SplitMix& random, std::byte* to, std::size_t bytes) {
   }
 }
 
-/// Packed matrices. FP8 has a scale for each 128 x 128.
+/// Packed matrices. FP8 has a scale for each 128 x 128, int4 for 128 of a row.
 class Drawn {
  public:
   explicit Drawn(kernels::Stream& stream) : stream_(stream) {}
@@ -45,6 +45,8 @@ class Drawn {
     scales_.assign(static_cast<std::size_t>(rows * shape.k / 128 + rows + shape.k), 0.01f);
     if (codes == kernels::Codes::kFp8)
       stored.scales = {reinterpret_cast<const std::byte*>(scales_.data()), DType::kF32, 128, 128};
+    if (codes == kernels::Codes::kInt4)
+      stored.scales = {reinterpret_cast<const std::byte*>(scales_.data()), DType::kF32, 1, 128};
     auto packer =
         kernels::WeightPacker::begin(stream_.numerics(), stored, shape.options, shape.groups)
             .value();
@@ -95,6 +97,10 @@ class Drawn {
   void draw(kernels::Codes codes, std::vector<std::byte>& piece) {
     if (codes == kernels::Codes::kFp8) return draw_e4m3(random_, piece.data(), piece.size());
     if (codes == kernels::Codes::kBf16) return draw_bf16(random_, piece.data(), piece.size());
+    if (codes == kernels::Codes::kInt4) {
+      for (std::byte& two : piece) two = static_cast<std::byte>(random_.next() & 0xff);
+      return;
+    }
     for (std::size_t i = 0; i < piece.size() / 4; ++i)
       reinterpret_cast<float*>(piece.data())[i] = static_cast<float>(i * 31 % 61) * 0.001f;
   }

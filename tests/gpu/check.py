@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 
+import planned  # noqa: E402
 from steps import Check, Failed, NotMeasured, rows_of_bench, table  # noqa: E402
 
 REPORT = ROOT / "tests" / "gpu" / "REPORT.md"
@@ -25,31 +27,53 @@ INVARIANCE = ("*same bits in any batch*,*treats every row*,*neither on the rows*
               "*keep to themselves*,*bits that it has alone*")  # fmt: skip
 # The case that says so if no kernel runs: no other would fail then.
 STARTS = "--test-case=*starts with and without a driver,"
+KNOWN = "*in the memory of the GPU*"
+# What compute-sanitizer looks at: its tool, which of a back-end's programs, the cases. The first are
+# worth most; the last may not be reached.
+SANITIZED = (
+    ("memcheck", "bits", "*rms_norm*,*the wire*,*windows and sinks*,*so have those of a large*"),
+    ("racecheck", "bits", "*in its row*,*keep to themselves*"),
+    ("memcheck", "mma", "*slices summed apart*,*attended to alone*,*device chose*"),
+    ("racecheck", "mma", "*slices summed apart*"),
+    ("synccheck", "bits", "*keep to themselves*"),
+    ("racecheck", "bits", "*that the device chose*"),
+    ("memcheck", "bits", "*that the device chose*"),
+    ("initcheck", "device", "*scratch is replaced*"),
+)
 BACKENDS = {
     "cuda": {
         "instructions": "tests/kernels/test_cuda_instructions",
         "bits": "tests/kernels/test_cuda",
+        "mma": "tests/kernels/test_cuda_mma_gpu",
+        "device": "tests/kernels/test_cuda_device",
         "bench": ["tests/bench/gpu_bench"],
-        "device": "cuda",
-        "bits_filter": [f"--test-case-exclude={INVARIANCE}"],
+        "worker": "cuda",
+        "known_filter": ["--test-case=" + KNOWN],
+        "bits_filter": [f"--test-case-exclude={INVARIANCE},{KNOWN}"],
         "invariance_filter": [STARTS + INVARIANCE],
+        "mma_filter": [],
         "tokens": 400,
     },
     "cuda-twin": {
         "instructions": "tests/kernels/test_instructions",
         "bits": "tests/kernels/test_cuda_twin",
+        "mma": "tests/kernels/test_cuda_mma",
+        "device": "tests/kernels/test_twin_device",
         "bench": ["tests/bench/gpu_bench_twin", "--small"],
-        "device": "cuda-twin",
+        "worker": "cuda-twin",
+        "known_filter": ["--test-case=*residual_add*"],
         "bits_filter": ["--test-case=*wire rounds once*"],
         "invariance_filter": ["--test-case=*treats every row*"],
-        "tokens": 24,
+        "mma_filter": ["--test-case=*slices summed apart*"],
+        "tokens": 12,
     },
 }
 OPTIONAL = ("troupe",)
 
 
 def programs(backend):
-    return [backend["instructions"], backend["bits"], backend["bench"][0], *OPTIONAL]
+    names = ("instructions", "bits", "mma", "device")
+    return [*(backend[name] for name in names), backend["bench"][0], *OPTIONAL]
 
 
 class GpuCheck(Check):
@@ -116,13 +140,14 @@ class GpuCheck(Check):
 
     def tests(self, name, program, words=(), env=None):
         text = self.run(name, [program, *words], env=env, good=(0, 1))
-        if match := re.search(r"MESSAGE: (.*(?:no kernel runs|there is no such device))", text):
-            raise NotMeasured(match[1])
         counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", text)
         if not counts:
             raise Failed(f"it ended before its tests did; see {name}.log")
         if counts[3] != "0":
             raise Failed(f"{counts[3]} of {counts[1]} test cases; see {name}.log")
+        # Some cases need no kernel: what fails is told first.
+        if match := re.search(r"MESSAGE: (.*(?:no kernel runs|there is no such device))", text):
+            raise NotMeasured(match[1])
         if counts[1] == "0":
             raise NotMeasured("no test case has such a name")
         return text, f"{counts[2]} test cases passed"
@@ -137,12 +162,23 @@ class GpuCheck(Check):
         said = re.search(r"MESSAGE: instructions of (.*)", text)
         return f"{said[1] if said else 'answered'}; written to instructions.txt"
 
+    def passed(self, name, program):
+        return self.tests(name, self.program(self.backend[program]), self.backend[f"{name}_filter"])[1]
+
+    def known(self):
+        return self.passed("known", "bits")
+
     def bits(self):
-        return self.tests("bits", self.program(self.backend["bits"]), self.backend["bits_filter"])[1]
+        return self.passed("bits", "bits")
 
     def invariance(self):
-        return self.tests("invariance", self.program(self.backend["bits"]),
-                          self.backend["invariance_filter"])[1]
+        return self.passed("invariance", "bits")
+
+    def mma(self):
+        return self.passed("mma", "mma")
+
+    def device(self):
+        return self.tests("device", self.program(self.backend["device"]))[1]
 
     def speed(self):
         program, *words = self.backend["bench"]
@@ -154,19 +190,24 @@ class GpuCheck(Check):
         text = (self.out / "bench.log").read_text(errors="replace")
         for row in rows_of_bench(text, self.measured):
             self.add(row)
+        names = []
+        for numerics, file in planned.files(text, self.gpu).items():
+            names.append(f"measured-{numerics}.json")
+            (self.out / names[-1]).write_text(json.dumps(file, indent=1) + "\n")
         if reason:
             raise reason
+        return f"for troupe plan --measured: {', '.join(names)}" if names else None
 
     def demo(self):
         clusters = self.clusters()
-        text, self.expected = clusters.demo(self.backend["device"], self.backend["tokens"], self.left() - 2)
+        text, self.expected = clusters.demo(self.backend["worker"], self.backend["tokens"], self.left() - 2)
         return text
 
     def killed(self):
         if not self.expected:
             raise NotMeasured("there are no answers to compare with: the demo was not served")
         clusters = self.clusters()
-        return clusters.killed(self.backend["device"], self.backend["tokens"], self.expected, self.left() - 2)
+        return clusters.killed(self.backend["worker"], self.backend["tokens"], self.expected, self.left() - 2)
 
     def clusters(self):
         os.environ["TROUPE"] = str(self.program("troupe"))
@@ -176,10 +217,26 @@ class GpuCheck(Check):
 
     def sanitizer(self):
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        for kind, cases in (("memcheck", "*rms_norm*,*the wire*"), ("racecheck", "*in its row*")):
-            words = ["--error-exitcode", 9, "--tool", kind, self.program(self.backend["bits"])]
-            self.tests(kind, tool, [*words, STARTS + cases])
-        return "memcheck and racecheck found nothing on a few tests"
+        looked, missed = [], []
+        for kind, of, cases in SANITIZED:
+            what = f"{kind} of {of}: {cases}".replace("*", "")
+            words = ["--error-exitcode", 9, "--tool", kind, self.program(self.backend[of])]
+            try:
+                if looked and self.left() < 5:
+                    raise NotMeasured("the time was up")
+                # Without a kernel all would pass: the case that says so goes along.
+                self.tests(f"{kind}-{of}", tool, [*words, STARTS + cases])
+                looked.append(what)
+            except NotMeasured as reason:
+                missed.append((what, str(reason)))
+            except Failed:
+                if self.left() > 1:
+                    raise
+                missed.append((what, "no end within its time"))
+        if not looked:
+            raise NotMeasured(missed[0][1])
+        rest = "".join(f"; not {what} ({reason})" for what, reason in missed)
+        return f"nothing found by {'; '.join(looked)}{rest}"
 
     def profile(self):
         tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
@@ -197,22 +254,31 @@ class GpuCheck(Check):
     # ---------------------------------------------------------------------------------------------
 
     def all(self):
+        # What a step has in any case, and what it may take if those before it were faster.
+        steps = (
+            ("machine", 5, 20, self.machine),
+            ("build", 245, 300, self.build),
+            ("instructions", 15, 60, self.instructions),
+            ("known questions in the GPU's memory", 10, 60, self.known),
+            ("queue, graphs and memory", 15, 60, self.device),
+            ("bits", 55, 120, self.bits),
+            ("tensor cores: bounds and row invariance", 20, 60, self.mma),
+            ("demo over HTTP", 50, 100, self.demo),
+            ("killed under load", 35, 80, self.killed),
+            ("row invariance", 25, 60, self.invariance),
+            ("speed", 60, 180, self.speed),
+            ("compute-sanitizer", 40, 120, self.sanitizer),
+            ("ncu", 15, 45, self.profile),
+        )
+        assert sum(least for _, least, _, _ in steps) <= SECONDS
+        if self.twin:
+            return self.steps(steps)
         self.step("machine", 20, self.machine)
-        if not self.gpu and not self.twin:
-            self.step_end = self.end
-            for what in ("build", "instructions", "bits", "speed", "row invariance", "demo over HTTP",
-                         "killed under load", "compute-sanitizer", "ncu"):
-                self.step(what, 2, self.refuse)
-            return
-        self.step("build", 280, self.build)
-        self.step("instructions", 60, self.instructions)
-        self.step("bits", 110, self.bits)
-        self.step("speed", 150, self.speed)
-        self.step("row invariance", 60, self.invariance)
-        self.step("demo over HTTP", 80, self.demo)
-        self.step("killed under load", 60, self.killed)
-        self.step("compute-sanitizer", 60, self.sanitizer)
-        self.step("ncu", 45, self.profile)
+        if self.gpu:
+            return self.steps(steps[1:])
+        self.step_end = self.end
+        for what, *_ in steps[1:]:
+            self.step(what, 2, self.refuse)
 
     def refuse(self):
         raise NotMeasured(NO_GPU)

@@ -38,6 +38,14 @@ class Check:
     def left(self):
         return min(self.end, self.step_end) - time.monotonic()
 
+    def steps(self, steps):
+        """Each is (what, least, most, function): it ends soon enough for those behind it to have their
+        least, and has what those before it left."""
+        share = min(1, (self.end - time.monotonic()) / sum(least for _, least, _, _ in steps))
+        for i, (what, _, most, function) in enumerate(steps):
+            behind = share * sum(least for _, least, _, _ in steps[i + 1 :])
+            self.step(what, min(share * most, self.end - time.monotonic() - behind), function)
+
     def step(self, what, seconds, function):
         """A row of what the function says; rows that it added itself stay."""
         self.step_end = min(self.end, time.monotonic() + seconds)
@@ -104,10 +112,14 @@ def rows_of_bench(text, measured):
         if "ratio" in found:
             figure += f", {found['ratio']:.2f} of the {found['of']}"
         needs = found.get("needs")
+        at_most = found.get("at_most")
         reached = found.get("ratio", found["value"])
         if needs and reached < needs:
             figure += ", **too little**"
-        yield Row(found["row"], measured, figure, f"{needs}" if needs else "")
+        if at_most and found["value"] > at_most:
+            figure += ", **too much**"
+        must = f"{needs}" if needs else f"at most {at_most}" if at_most else ""
+        yield Row(found["row"], measured, figure, must)
 
 
 def table(rows):
