@@ -33,6 +33,8 @@ LAST_ANSWERS_S = 90
 # Requests whose clients went away are cancelled by then.
 CANCELLED_S = 5
 DIFFERENT_REQUESTS = 96
+# A GPU's kernels on this processor, with what a small model needs.
+TWIN = ("--device", "cuda-twin", "--device-memory", "1GiB")
 
 
 @dataclasses.dataclass
@@ -41,11 +43,29 @@ class Plan:
     seed: int = 1
     streams: int = 32
     workers: int = 4
+    twins: int = 0  # of the workers, as many compute on a GPU's twin, if so many are there
     kinds: tuple | None = None
     head_flags: tuple = ()
     log_level: str = "info"
     keep: Path | None = None  # where logs go when something was lost
     longest_prompt: int = 2500
+    longest_answer: int = 500
+
+
+class MixedStage(Stage):
+    """Of its workers some compute on twins of GPUs: who is missing of those is started first."""
+
+    def __init__(self, *args, twins=0, **more):
+        super().__init__(*args, **more)
+        self.twins = twins
+        self.twin_pids = set()
+
+    def add_worker(self, *words):
+        there = sum(worker.alive() and worker.pid in self.twin_pids for worker in self.workers)
+        worker = super().add_worker(*words, *(TWIN if there < self.twins else ()))
+        if there < self.twins:
+            self.twin_pids.add(worker.pid)
+        return worker
 
 
 class LoadProcess:
@@ -55,7 +75,8 @@ class LoadProcess:
         self.out = stage.folder / f"records-{len(words)}.jsonl"
         self.errors = stage.folder / "load.log"
         words = ["--port", stage.http_port, "--seed", plan.seed, "--requests", DIFFERENT_REQUESTS,
-                 "--longest-prompt", plan.longest_prompt, "--streams", plan.streams,
+                 "--longest-prompt", plan.longest_prompt, "--longest-answer", plan.longest_answer,
+                 "--streams", plan.streams,
                  "--reference", reference, "--out", self.out, *words]  # fmt: skip
         with open(self.errors, "ab") as errors:
             self.popen = subprocess.Popen(
@@ -126,8 +147,9 @@ class View:
     def now(self):
         return f"{time.monotonic() - self.started:7.1f} s"
 
-    def fault(self, fault, nodes):
-        names = [nodes.get(pid) or f"process {pid}" for pid in fault["pids"]]
+    def fault(self, fault, nodes, twins=()):
+        names = [(nodes.get(pid) or f"process {pid}") + (" (a twin)" if pid in twins else "")
+                 for pid in fault["pids"]]  # fmt: skip
         lasts = f" for {fault['lasts_s']:.1f} s" if "lasts_s" in fault else ""
         self.say(f"{self.now()}  -- {fault['kind'].replace('_', ' ')} {' and '.join(names)}{lasts}")
 
@@ -175,16 +197,18 @@ class Run:
         plan, stage = self.plan, self.stage
         rng = random.Random(plan.seed)
         stage.start_head()
-        for _ in range(rng.randint(1, plan.workers)):
+        first = rng.randint(1, plan.workers)
+        for _ in range(max(first, min(plan.workers, plan.twins + 1)) if plan.twins else first):
             stage.add_worker()
         stage.wait_ready()
         self.watcher = Watcher(stage)
         self.load = LoadProcess(stage, plan, reference)
         self.next_line = time.monotonic()
         notices = notice.Notices(stage.http_port)
-        hand = faults.Hand(stage, notices, lambda fault: self.view.fault(fault, self.nodes))
+        hand = faults.Hand(stage, notices, lambda fault: self.view.fault(fault, self.nodes, stage.twin_pids))
         background = faults.Background(
-            hand, faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers), plan.seconds
+            hand, faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers, twins=plan.twins),
+            plan.seconds,
         )
         try:
             while background.running():
@@ -225,13 +249,17 @@ class Run:
         if not ended:
             counts["hung"] += max(1, told["running"])
         done = [fault for fault in seen if fault["kind"] not in ("start", "join")]
+        killed = [pid for fault in seen if faults.is_kill(fault) for pid in fault["pids"]]
+        twins = sum(pid in self.stage.twin_pids for pid in killed)
         return {
             "plan": {"seconds": self.plan.seconds, "seed": self.plan.seed, "streams": self.plan.streams,
-                     "workers": self.plan.workers, "network": self.stage.network.name,
+                     "workers": self.plan.workers, "twins": self.plan.twins,
+                     "network": self.stage.network.name,
                      "left_out": left_out(self.stage.network, self.plan.kinds)},
             "counts": counts,
             "tokens": told["tokens"],
             "faults": seen,
+            "killed": {"twins": twins, "processors": len(killed) - twins},
             "events": self.watcher.all_events(),
             "state": self.state(),
             "left_over": self.left_over(),
@@ -319,8 +347,8 @@ def run(plan, view):
     try:
         view.say(f"-- {DIFFERENT_REQUESTS} answers without faults first, to compare with")
         reference = answers_without_faults(plan, folder)
-        with Stage(network.best_network(str(os.getpid()), private), plan.head_flags,
-                   log_level=plan.log_level) as stage:  # fmt: skip
+        with MixedStage(network.best_network(str(os.getpid()), private), plan.head_flags,
+                        log_level=plan.log_level, twins=plan.twins) as stage:  # fmt: skip
             view.say(f"-- {plan.streams} streams, seed {plan.seed}, network: {stage.network.name}")
             view.say(f"-- to look on: {watch_line(stage, private)}")
             result = Run(plan, stage, view).go(reference)
@@ -350,6 +378,9 @@ def summary(result):
     yield ""
     yield f"network: {result['plan']['network']}"
     yield from (f"left out: {kind}, {why}" for kind, why in sorted(result["plan"]["left_out"].items()))
+    if result["plan"].get("twins"):
+        killed = result["killed"]
+        yield f"killed {killed['twins']} workers on a GPU's twin, {killed['processors']} on processors"
     kinds = {}
     for fault in result["faults"]:
         kinds[fault["kind"]] = kinds.get(fault["kind"], 0) + 1
@@ -377,6 +408,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of requests and faults (default: 1)")
     parser.add_argument("--streams", type=int, default=32, help="requests at a time (default: 32)")
     parser.add_argument("--workers", type=int, default=4, help="at most (default: 4)")
+    parser.add_argument("--twins", type=int, default=0,
+                        help="workers on a GPU's twin, slow ones, of all (default: 0)")  # fmt: skip
+    parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")
+    parser.add_argument("--longest-answer", type=int, default=500, help="tokens (default: 500)")
     parser.add_argument("--kinds", help=f"of {', '.join(faults.WEIGHTS)}; comma-separated (default: all)")
     parser.add_argument("--report", type=Path, help="a file for the result; JSON if its name ends so")
     parser.add_argument("--keep", type=Path, help="a folder for the logs of all processes")
@@ -391,8 +426,9 @@ def main():
     flags = tuple(options.flags)
     if "--kv-cache-memory" not in flags:
         flags += ("--kv-cache-memory", "256MiB")
-    plan = Plan(options.seconds, options.seed, options.streams, options.workers, kinds, flags,
-                options.log_level, options.keep)  # fmt: skip
+    plan = Plan(options.seconds, options.seed, options.streams, options.workers, options.twins, kinds,
+                flags, options.log_level, options.keep, options.longest_prompt,
+                options.longest_answer)  # fmt: skip
     try:
         result = run(plan, View())
     except KeyboardInterrupt:

@@ -18,6 +18,7 @@ WEIGHTS = {
     "kill": 8,
     "kill_two": 3,
     "kill_all": 2,
+    "kill_twin": 8,
     "hang": 4,
     "pause": 3,
     "cut_off": 3,
@@ -39,10 +40,12 @@ WEIGHTS = {
 }
 NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair", "slow", "lossy",
                  "bursty"}  # fmt: skip
+# There are workers on twins of GPUs.
+NEEDS_TWINS = {"kill_twin"}
 NEEDS_TWO = {"kill_two", "cut_pair", "reset_pair", "drain", "kill_draining", "kill_recovering"}
 # What kills or silences; drains, joins and rebalances are work, not faults.
-LOSES = {"kill", "kill_two", "kill_all", "hang", "kill_loading", "kill_recovering", "kill_draining",
-         "kill_rebalancing", "cut_off", "one_way_out", "one_way_in"}  # fmt: skip
+LOSES = {"kill", "kill_two", "kill_all", "kill_twin", "hang", "kill_loading", "kill_recovering",
+         "kill_draining", "kill_rebalancing", "cut_off", "one_way_out", "one_way_in"}  # fmt: skip
 # Within which each promises to be noticed.
 NOTICED_KILLED_S = 0.05
 NOTICED_SILENT_S = 1.5
@@ -65,12 +68,13 @@ class Planned:
     wanted: int  # workers from then on
 
 
-def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3)):
-    """An endless sequence of faults that this network can do."""
+def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3), twins=0):
+    """An endless sequence of faults that this network and these workers can do."""
     rng = random.Random(seed)
     possible = {
         kind: weight for kind, weight in WEIGHTS.items()
         if (kinds is None or kind in kinds) and (kind not in NEEDS_NETWORK or kind in network.can)
+        and (kind not in NEEDS_TWINS or twins)
     }  # fmt: skip
     # Each kind once before any comes twice, so that a short run has seen them all.
     bag = list(possible)
@@ -217,6 +221,10 @@ class Hand:
 
     def do_kill_all(self, planned, *_):
         self.kill("kill_all", *self.stage.living())
+
+    def do_kill_twin(self, planned, victim, _):
+        twins = [worker for worker in self.stage.living() if worker.pid in self.stage.twin_pids]
+        self.kill("kill_twin", twins[int(planned.also * len(twins))] if twins else victim)
 
     def for_a_while(self, planned, victims, how, heal=None):
         """What lasts; `how` gives the way back, where it is not given."""

@@ -240,12 +240,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=96, help="different ones; they come round again")
     parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")
+    parser.add_argument("--longest-answer", type=int, default=500, help="tokens (default: 500)")
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--reference", required=True, help="the answers without faults")
     parser.add_argument("--once", action="store_true", help="ask each once and write the reference")
     parser.add_argument("--out", required=True, help="a record of every request")
     options = parser.parse_args()
     requests = make_requests(options.seed, options.requests, options.longest_prompt)
+    for request in requests:
+        body = request["body"]
+        body["max_tokens"] = min(body["max_tokens"], options.longest_answer)
     known = None if options.once else options.reference
     with concurrent.futures.ProcessPoolExecutor(1, initializer=learn, initargs=(known,)) as judges:
         judges.submit(judge, 0, b"", False).result()  # starts it, before there are threads

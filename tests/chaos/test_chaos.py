@@ -9,9 +9,11 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 
-# Together some 120 seconds. Layouts in which a loss takes different things along: replicas and
+# Together some 150 seconds. Layouts in which a loss takes different things along: replicas and
 # experts; only some experts, as the others have copies; replicas of several workers. Small chunks, so that
-# faults fall into prompts.
+# faults fall into prompts. Twins of GPUs are slow: they get fewer streams, and short ones.
+TWINS = ["--twins", "1", "--workers", "3", "--streams", "8", "--longest-prompt", "200", "--longest-answer",
+         "60", "--kinds", "kill,kill_two,kill_twin,hang,join"]  # fmt: skip
 RUNS = [
     pytest.param(1, 36, [], id="a replica a worker"),
     pytest.param(2, 20, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
@@ -21,10 +23,10 @@ RUNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed, seconds, flags", RUNS)
-def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, seconds, flags):
-    report = tmp_path / "report.json"
-    words = ["--seconds", seconds, "--seed", seed, "--streams", 32, "--report", report, "--", *flags]
+def chaos(folder, seed, seconds, *words):
+    """(the result, what was said of it); nothing was lost."""
+    report = folder / "report.json"
+    words = ["--seconds", seconds, "--seed", seed, "--report", report, *words]
     done = subprocess.run(
         [sys.executable, str(HERE / "chaos.py"), *map(str, words)],
         capture_output=True, text=True, timeout=seconds + 240,
@@ -36,8 +38,23 @@ def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, sec
     assert counts["failed"] == counts["changed"] == counts["hung"] == 0, story
     assert done.returncode == 0, story
     # That load and faults were there at all.
-    assert counts["finished"] > 50 and counts["aborted"] > 0 and result["tokens"] > 10000, story
+    assert counts["finished"] > 50 and counts["aborted"] > 0, story
     assert result["requests"]["replayed"] > 0, story
     assert len(result["faults"]) >= seconds / 4, story
+    return result, story
+
+
+@pytest.mark.parametrize("seed, seconds, flags", RUNS)
+def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, seconds, flags):
+    result, story = chaos(tmp_path, seed, seconds, "--streams", 32, "--", *flags)
+    assert result["tokens"] > 10000, story
     with capsys.disabled():  # times are told, not judged
+        print(f"\n{story[story.rindex('network: ') :]}")
+
+
+def test_workers_on_twins_of_gpus_die_beside_those_on_processors(troupe, tmp_path, capsys):
+    result, story = chaos(tmp_path, 5, 24, *TWINS)
+    assert result["killed"]["twins"] > 0 and result["killed"]["processors"] > 0, story
+    assert result["tokens"] > 2000, story
+    with capsys.disabled():
         print(f"\n{story[story.rindex('network: ') :]}")

@@ -50,6 +50,7 @@ def answers_until(cluster, over, seconds):
 
 @pytest.mark.parametrize("failure, words", [
     ("launch:4000", "touched memory that is not its own"),
+    ("ecc:4000", r"could not be corrected \(ECC\)"),
     ("lost:4000", "fallen off the bus"),
 ])  # fmt: skip
 def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, words):
@@ -66,6 +67,48 @@ def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, w
     assert twin.popen.poll() is None
     assert node["id"] in {n["id"] for n in cluster.status()["nodes"]}
     assert cluster.status()["requests"]["failed"] == 0
+
+
+@pytest.fixture(scope="module")
+def takes_until_proven(troupe):
+    """How often a twin takes memory until its kernels have proven themselves, found by halves."""
+    with Cluster() as cluster:
+        cluster.head(DEMO, *SMALL, "--min-devices", 2)
+        wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        return first_that(lambda takes: is_proven(cluster, takes), 4096)
+
+
+def is_proven(cluster, takes):
+    """Whether a twin that is refused memory after that gets as far as to seek its head, and none is there."""
+    worker = cluster.start("worker", "--head", "127.0.0.1:1", "--threads", 1, "--device", "cuda-twin",
+                           "--device-memory", "2GiB",
+                           env={"TROUPE_TEST_DEVICE": f"memory:{takes}"})  # fmt: skip
+    seeks = wait_until(lambda: ("Seeking" in worker.log() and "seeks") or worker.popen.poll(), 60,
+                       "it seeks the head, or has too little memory")  # fmt: skip
+    worker.kill()
+    assert seeks == "seeks" or "too little memory to answer questions" in worker.log(), worker.log()
+    return seeks == "seeks"
+
+
+def first_that(holds, enough):
+    few = 0
+    while few < enough:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if holds(middle) else (middle + 1, enough)
+    return enough
+
+
+# The demo's weights and cache take some 160, and its first step's rooms a dozen more.
+@pytest.mark.parametrize("later", [40, 164], ids=["while it loads", "in its first step"])
+def test_memory_that_runs_out_for_once_costs_no_request(cluster, takes_until_proven, later):
+    twin, node = start(cluster, {"TROUPE_TEST_DEVICE": f"memory:{takes_until_proven + later}"})
+    passes = iter(range(3))
+    expected, _ = answers_until(cluster, lambda: next(passes) == 2, 60)
+    assert twin.popen.poll() is None
+    assert node["id"] in {n["id"] for n in cluster.ready_nodes()}
+    assert cluster.status()["requests"]["failed"] == 0
+    twin.popen.kill()
+    assert {key: answer(cluster, key) for key in expected} == expected
 
 
 def test_a_worker_with_an_accelerator_is_killed_and_processors_go_on(cluster):
