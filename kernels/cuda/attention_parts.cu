@@ -7,6 +7,9 @@ namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
 /// A thread a number of the result: folds the pieces of its query in their order, and divides.
+/// Bytes: 4 a number and piece and 4 written; a piece's maximum and sum, which all its numbers
+/// share, come from a cache. Operations, a number and piece: two exp, two fma. Bound by memory, or
+/// by the launch.
 struct JoinPieces {
   AttentionCall call;
   AttentionWork work;

@@ -24,8 +24,9 @@ struct PassItems {
 
 /// A counting sort. A CTA a pass, which counts all pairs and places those of its pass. Each warp
 /// has a run of rows: all warps do a row, then the next, so that the experts of a warp's row, which
-/// differ, are counted side by side. Bytes: a pair's id twice, 16 written; bound by the latency of
-/// a row's counters.
+/// differ, are counted side by side. Bytes: a pair's id twice, 16 written. Operations of a CTA: two
+/// counts for each pair, an addition for each expert and warp. Bound by the latency of a row's
+/// counters. What the products move and compute is said where they are.
 struct SortChosen {
   static constexpr int kThreads = 512, kWarps = kThreads / 32;
   static constexpr std::size_t kSharedBytes = kWarps * sizeof(std::int32_t);

@@ -9,6 +9,7 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
+/// Bytes: a number is read and written once. No operations but an address's: bound by memory.
 template <class T>
 struct CopyNumber {
   Tensor x, y;

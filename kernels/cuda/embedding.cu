@@ -10,7 +10,8 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
-/// Bytes: k of the table and 4 k of the result a row.
+/// Bytes: k numbers of the table and 4 k of the result a row. Operations: a shift a number, of
+/// bf16. Bound by memory, or by the launch.
 struct WidenRow {
   const std::byte* rows;
   DType dtype;

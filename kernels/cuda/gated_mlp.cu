@@ -15,6 +15,7 @@ const float* bias_of(const Weight& vector) { return vector.empty() ? nullptr : v
 
 /// Some experts of one shape, each on its rows: gate and up of all of them, the activation
 /// function, down of all. Bytes: the three matrices of each expert, once for up to rows_at_once().
+/// Operations and bound: those of its products (fast_product.cu, mma_product.cu).
 class MlpPass {
  public:
   MlpPass(Multiply* multiply, Stream& stream, std::span<const ExpertCall> calls)

@@ -10,7 +10,8 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
-/// A number of every part, one less additions: bound by memory.
+/// Bytes, a number: 4 of every part are read and 4 written. Operations: an addition less than there
+/// are parts, one more with a bias. Bound by memory.
 struct JoinNumber {
   const float* parts[limits::kSumSlices];
   int count;

@@ -9,6 +9,8 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
+/// Bytes, operations and what bounds them are said by the products (fast_product.cu,
+/// mma_product.cu, plain_product.cu) and by prepare.cu: here is what they are given.
 using Multiply = void(Stream&, const Products&);
 
 void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const Activation& x,

@@ -6,7 +6,10 @@ namespace TROUPE_CUDA_SPACE {
 namespace {
 
 /// A CTA for a query and a part of its context: a thread a position of the tile, then a thread a
-/// number of the result, which it keeps in memory.
+/// number of the result, which it keeps in memory. Bytes: keys and values of the part again for
+/// each query, a number at a time, and 16 a tile and number of the result. Operations, a position:
+/// an fma a number of key and value. Bound by the latency of its loads; it is there to be compared
+/// with.
 struct PlainPart {
   static constexpr int kThreads = kTile;
   static constexpr std::size_t kSharedBytes = (2 * kTile + 2) * sizeof(float);

@@ -5,7 +5,9 @@
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
-/// Reads 4 bytes a number, 8 of halves, and writes 2, or 4 with full precision.
+/// Bytes, a number: 4 are read (2 of bf16, 8 of halves) and 2 written, 4 with full precision.
+/// Operations: the rounding, and of halves the activation function's exp and division. Bound by
+/// memory, or by the launch.
 struct PrepareNumber {
   RowsToPrepare x;
   PreparedRows to;

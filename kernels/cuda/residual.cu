@@ -9,6 +9,7 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
+/// Bytes: 12 a number, for one addition: bound by memory.
 struct AddNumber {
   Tensor x, y;
 

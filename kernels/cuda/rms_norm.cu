@@ -9,8 +9,10 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
-/// A CTA for each head of each row, a thread for each of the definition's 128 lanes.
-/// Bytes: 8 d and, from a cache, 4 d of the weight twice over: bound by memory, or by the launch.
+/// A CTA for each head of each row, a thread for each of the definition's 128 lanes. Bytes: 8 d,
+/// and from a cache 4 d of the row again and 4 d of the weight. Operations, a number: an fma and
+/// two multiplications, and the row's seven additions between barriers. Bound by memory, or by the
+/// launch.
 struct Norm {
   static constexpr int kThreads = 128;
   static constexpr std::size_t kSharedBytes = kThreads * sizeof(float);

@@ -10,6 +10,8 @@ namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
 namespace {
 
+/// Bytes, a number: 4 are read, 2 written (bf16) or 1 (e4m3); the table comes from a cache.
+/// Operations: the rounding, and an address's two divisions. Bound by memory, or by the launch.
 struct StoreNumber {
   KvPool pool;
   PagedRows where;

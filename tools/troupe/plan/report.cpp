@@ -183,8 +183,9 @@ std::string trouble_text(const FitAnswer& answer) {
 std::string warning_of(const FitQuestion& q) {
   const bool gpus = std::any_of(q.nodes.begin(), q.nodes.end(),
                                 [](const NodeGroup& g) { return !g.device.empty(); });
-  return gpus ? "This version computes on CPUs only: the plan shows what such GPUs would hold, and "
-                "workers on them will use the CPUs and their memory instead."
+  return gpus ? "Nothing of this version has been measured on a GPU: what such GPUs hold and do is "
+                "arithmetic from their data sheets. A worker uses them if it is built with CUDA "
+                "(TROUPE_CUDA=ON), and else the CPUs and their memory."
               : "";
 }
 
