@@ -269,12 +269,11 @@ void GpuAccelerator::note_given() {
 }
 
 void GpuAccelerator::wait_for(cudaEvent_t event, const char* what) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     const cudaError_t status = cudaEventQuery(event);
     if (status != cudaErrorNotReady) return must(status, what);
-    const Clock::duration waited = Clock::now() - start;
+    const auto waited = std::chrono::steady_clock::now() - start;
     if (waited > kWaitMax) {
       freer_->hangs = true;
       fail("it has not ended within " + std::to_string(kWaitMax.count()) +
