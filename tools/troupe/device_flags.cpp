@@ -8,6 +8,7 @@
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
+#include "runtime/log.h"
 #include "runtime/numa.h"
 #include "tools/troupe/device_list.h"
 
@@ -104,10 +105,17 @@ Result<std::vector<Device::Options>> twins_of(const DeviceList& list, int worker
 
 Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int worker, int workers) {
   switch (list.kind) {
-    case DeviceList::Kind::kAuto:
-      if (const auto gpus = kernels::gpus(); gpus.ok() && static_cast<int>(gpus->size()) >= workers)
-        return gpus_of(list, *gpus, worker, workers);
+    case DeviceList::Kind::kAuto: {
+      const auto gpus = kernels::gpus();
+      if (!gpus.ok()) return processors_of(list, workers);
+      if (static_cast<int>(gpus->size()) >= workers) return gpus_of(list, *gpus, worker, workers);
+      if (worker == 0)
+        logger().info(
+            "{} workers are for {} GPUs here, so they compute on processors; --workers {} "
+            "uses the GPUs",
+            workers, gpus->size(), gpus->size());
       return processors_of(list, workers);
+    }
     case DeviceList::Kind::kCpu:
       return processors_of(list, workers);
     case DeviceList::Kind::kCuda: {
