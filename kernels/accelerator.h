@@ -30,7 +30,7 @@ struct InjectedFailure {
     kLaunch,  ///< a kernel touches what it must not; known when it is waited for
     kEcc,     ///< memory that cannot be corrected; known when something is waited for
     kLost,    ///< the device is gone
-    kMemory,  ///< memory that cannot be had, once
+    kMemory,  ///< memory that cannot be had, twice: some wait for the queue, and try again
   };
   What what = What::kNone;
   std::uint64_t after = 0;  ///< so many kernels and copies, or of kMemory so many times it is taken

@@ -1,6 +1,7 @@
 #include "kernels/stream.h"
 
 #include <cstring>
+#include <new>
 
 #include "kernels/backend.h"
 
@@ -12,9 +13,19 @@ Stream::Options with_backend(Stream::Options options) {
   return options;
 }
 
+/// What was given back while work was queued is there again once that has run.
+std::shared_ptr<std::byte> memory_of(Accelerator& device, std::size_t bytes) {
+  try {
+    return device.memory(bytes);
+  } catch (const std::bad_alloc&) {
+    device.wait();
+  }
+  return device.memory(bytes);
+}
+
 Scratch::Memory memory_of(const Stream::Options& options) {
   if (options.accelerator == nullptr) return options.backend->memory;
-  return [device = options.accelerator](std::size_t bytes) { return device->memory(bytes); };
+  return [device = options.accelerator](std::size_t bytes) { return memory_of(*device, bytes); };
 }
 
 std::function<void()> settling(Accelerator* device) {
@@ -31,7 +42,7 @@ Stream::Stream(const Options& options)
                                                                     : backend().open(options_)) {}
 
 std::shared_ptr<std::byte> Stream::memory(std::size_t bytes) const {
-  return accelerator() != nullptr ? accelerator()->memory(bytes) : backend().memory(bytes);
+  return accelerator() != nullptr ? memory_of(*accelerator(), bytes) : backend().memory(bytes);
 }
 
 std::shared_ptr<const std::byte> Stream::place(std::span<const std::byte> bytes) const {

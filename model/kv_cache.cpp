@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "runtime/byte_size.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
 
 std::shared_ptr<std::byte> pool_memory(kernels::Accelerator* device, std::size_t bytes) {
-  if (device != nullptr) return device->memory(bytes);
+  if (device != nullptr)
+    return device->memory(bytes, limits::kDeviceMemoryPatience, [] { return true; });
   auto buffer = std::make_shared<Buffer>(bytes);
   std::byte* const data = buffer->data();
   return {std::move(buffer), data};

@@ -61,6 +61,9 @@ class CpuDevice final : public Device {
   /// Null: what it computes with is the host's memory.
   const std::shared_ptr<kernels::Accelerator>& accelerator() const { return accelerator_; }
   bool has_own_memory() const override { return accelerator_ != nullptr; }
+  void settle() override {
+    if (accelerator_) accelerator_->wait();
+  }
 
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }

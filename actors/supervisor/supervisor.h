@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "actors/supervisor/placement_lifecycle.h"
@@ -110,7 +111,8 @@ class Supervisor {
 
   void let_in(std::uint32_t session, const Join& join, SupervisorTurn& turn);
   void check_speed(SupervisorTurn& turn);
-  void device_failed(const Member& member, SupervisorTurn& turn);
+  void device_failed(const Member& member, const std::set<std::uint32_t>& failed,
+                     SupervisorTurn& turn);
   void take_out(const std::vector<Verdict>& wrong, SupervisorTurn& turn);
   void fence_one_of(const Member& a, const Member& b, const std::string& reason,
                     SupervisorTurn& turn);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -87,6 +88,9 @@ void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now,
     return placement_.consider(turn);
   }
   effects.send(member->agent(), Renewed{renew.sequence});
+  std::set<std::uint32_t> failed;  // since the last report
+  for (std::uint32_t i = 0; i < std::min(renew.devices.size(), member->devices.size()); ++i)
+    if (member->devices[i].failed.empty() && !renew.devices[i].failed.empty()) failed.insert(i);
   const auto result = members_.take_report(*member, renew.devices);
   if (result == Membership::ReportResult::kLies) {
     ++counters_.garbage;
@@ -98,7 +102,7 @@ void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now,
     if (placement_.versions().has_replica(report.replica, member->id))
       member->replicas.push_back(report);
   check_speed(turn);
-  if (result == Membership::ReportResult::kDeviceFailed) device_failed(*member, turn);
+  if (result == Membership::ReportResult::kDeviceFailed) device_failed(*member, failed, turn);
 }
 
 void Supervisor::check_speed(SupervisorTurn& turn) {
@@ -112,13 +116,14 @@ void Supervisor::check_speed(SupervisorTurn& turn) {
 }
 
 /// The device is taken out, the node stays.
-void Supervisor::device_failed(const Member& member, SupervisorTurn& turn) {
+void Supervisor::device_failed(const Member& member, const std::set<std::uint32_t>& failed,
+                               SupervisorTurn& turn) {
   std::string why;
-  for (std::size_t i = 0; i < member.devices.size(); ++i)
-    if (!member.devices[i].failed.empty())
-      why = to_string(DeviceRef{member.id, static_cast<std::uint32_t>(i)}) +
-            " failed: " + member.devices[i].failed.substr(0, limits::kNameBytesMax);
-  turn.record("device_failed", why);
+  for (const std::uint32_t i : failed) {
+    why = to_string(DeviceRef{member.id, i}) +
+          " failed: " + member.devices[i].failed.substr(0, limits::kNameBytesMax);
+    turn.record("device_failed", why);
+  }
   placement_.doubt_canary(turn.now - limits::kKnownAnswersEvery, turn);
   placement_.forget_prefixes(member.id, turn);
   placement_.device_failed(why, turn);

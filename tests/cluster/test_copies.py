@@ -38,7 +38,7 @@ def test_a_bit_that_flips_in_memory_is_found_and_nothing_serves_with_it(stages, 
 
 
 def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
-    """A GPU's twin, whose memory the host has no other copy of."""
+    """A GPU's twin. The host's copy is gone, though its bytes may still lie in memory that is free."""
     stage = stages(*ONE_REPLICA, *ALL_TWICE, "--numerics", "bf16", workers=2)
     body = {"prompt": [0, 105, 103, 97], "max_tokens": 16, "temperature": 0, "return_token_ids": True}
     before = stage.complete(**body)["choices"][0]["token_ids"]
@@ -55,7 +55,6 @@ def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
     wait_until(of_twin, 30, "the twin's worker is a member")
     wait_until(has_experts, 60, "it has experts")
     tensor = an_expert_of(stage.status(), of_twin()["id"])
-    assert memory.poke(worker.pid, DEMO, tensor) == 0, "the host keeps none of it"
     assert memory.poke_device(worker.pid, DEMO, tensor) == 1
     worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", 2 * FOUND_WITHIN_S)
     worker.process.wait_log("The other copies in memory are what was loaded", 30)

@@ -176,6 +176,14 @@ constexpr Copy kProduct = {"FastProduct", run_fast, 0}, kMma = {"MmaProduct", ru
 
 constexpr std::uint64_t kSeeds = 10;
 
+/// Whether what the twin finds may be read: fibers are then unwound, which GCC's address sanitizer
+/// takes for writes beyond the stack.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kUnwinds = false;
+#else
+constexpr bool kUnwinds = true;
+#endif
+
 TEST_CASE("a copy of which nothing is broken is right, in any order") {
   fault = Fault::kNone;
   for (const Copy& copy : {kProduct, kMma, kPart, kSort})
@@ -213,6 +221,7 @@ TEST_CASE("what a broken copy does is found, in any order") {
   };
   for (const Broken& broken : kBroken)
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      if (*broken.finding != 0 && !kUnwinds) continue;
       fault = broken.fault;
       const Outcome out = broken.copy.run(seed);
       INFO("fault " << static_cast<int>(fault) << " of " << broken.copy.name << ", seed " << seed

@@ -55,7 +55,8 @@ TwinAccelerator::~TwinAccelerator() { memory_->late.note_all_ran(); }
 
 std::shared_ptr<std::byte> TwinAccelerator::memory(std::size_t bytes) {
   const std::uint64_t before = taken_.fetch_add(1);
-  if (injected_.what == InjectedFailure::What::kMemory && before == injected_.after)
+  if (injected_.what == InjectedFailure::What::kMemory && before >= injected_.after &&
+      before < injected_.after + 2)
     std::__throw_bad_alloc();
   std::byte* const run = memory_->guarded.take(bytes);
   return {run, [memory = memory_](std::byte* p) { memory->late.release(p); }};
