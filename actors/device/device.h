@@ -88,7 +88,7 @@ class Device {
   Result<Claim> claim(std::uint64_t bytes, const std::string& what);
   std::uint64_t memory_used() const { return memory_used_.load(); }
 
-  /// Work was given up half-way, inside of a job: what it had queued ends, and what it held is free.
+  /// Work was given up half-way, inside of a job: what it queued ends, and what it held is free.
   virtual void settle() {}
   /// Marks it as failed: it computes no more and every user gets an error. The first reason counts.
   void fail(const std::string& reason);
