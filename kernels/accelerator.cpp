@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <iterator>
 #include <new>
 #include <utility>
-
-#include "runtime/buffer.h"
 
 namespace troupe::kernels {
 namespace {
@@ -26,8 +25,16 @@ void Accelerator::fail(const std::string& why) {
 }
 
 void Accelerator::give_up(const std::string& why) {
-  const std::lock_guard lock(failed_mutex_);
-  if (failed_.empty()) failed_ = why;
+  {
+    const std::lock_guard lock(failed_mutex_);
+    if (failed_.empty()) failed_ = why;
+  }
+  failed_changed_.notify_all();
+}
+
+bool Accelerator::fails_within(std::chrono::nanoseconds most) const {
+  std::unique_lock lock(failed_mutex_);
+  return failed_changed_.wait_for(lock, most, [&] { return !failed_.empty(); });
 }
 
 bool Accelerator::has_failed() const {
@@ -126,6 +133,7 @@ void Accelerator::flush() {
 void Accelerator::wait() {
   flush();
   wait_given();
+  held_.clear();
   ++waits_;
   passed_ = told_passed_ = true;
 }
@@ -153,6 +161,21 @@ void Accelerator::write(void* to, const void* from, std::size_t bytes) {
     send(static_cast<std::byte*>(to) + done, staged, piece);
     done += piece;
   }
+}
+
+void Accelerator::write(void* to, const Payload& from) {
+  assert(from.memory == MemoryKind::kPinned);
+  if (held_.empty() || held_.back() != from.owner) held_.push_back(from.owner);
+  send(to, from.bytes.data(), from.bytes.size());
+}
+
+void Accelerator::fetch(std::shared_ptr<Buffer> to, const void* from, std::size_t bytes) {
+  assert(to->memory() == MemoryKind::kPinned && bytes <= to->size());
+  if (bytes == 0) return;
+  std::byte* const here = to->data();
+  held_.push_back(std::move(to));
+  put({.kind = Work::Kind::kCopyOut, .from = from, .to = here, .bytes = bytes});
+  bytes_read_ += bytes;
 }
 
 const std::byte* Accelerator::read(const void* from, std::size_t bytes) {

@@ -14,6 +14,9 @@
 
 #include "kernels/graph_queue.h"
 #include "kernels/scratch.h"
+#include "runtime/buffer.h"
+#include "runtime/limits.h"
+#include "runtime/spare_blocks.h"
 
 namespace troupe::kernels {
 
@@ -23,7 +26,7 @@ class AcceleratorFailed : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// For tests: what a twin fails by.
+/// For tests: what a twin fails by, or does instead of what it should.
 struct InjectedFailure {
   enum class What : std::uint8_t {
     kNone,
@@ -31,6 +34,8 @@ struct InjectedFailure {
     kEcc,     ///< memory that cannot be corrected; known when something is waited for
     kLost,    ///< the device is gone
     kMemory,  ///< memory that cannot be had, twice: some wait for the queue, and try again
+    kSlow,    ///< work takes many times as long, and the host none of it
+    kHang,    ///< work that never ends
   };
   What what = What::kNone;
   std::uint64_t after = 0;  ///< so many kernels and copies, or of kMemory so many times it is taken
@@ -68,6 +73,7 @@ class MemoryNews {
 ///
 ///     host ── write ──► staging ──copy──► memory ◄──► ops
 ///          ◄─ read ──── staging ◄──copy── memory
+///     host_memory() ──── write, fetch ──── memory        what travels, without staging
 ///
 /// What has failed stays so: calls throw AcceleratorFailed from then on, at the latest wait().
 /// The queue is used by one thread at a time. Device memory is touched by ops and copies only.
@@ -82,6 +88,9 @@ class Accelerator : private GraphQueue::Device {
   static constexpr std::size_t kStagingBytes = 64u << 20;
   /// The same of what is told, which takes as much of the device's memory.
   static constexpr std::size_t kToldBytes = 8u << 20;
+  /// A batch is some steps' work, hundreds of milliseconds at most: a device that ends none for so
+  /// long hangs, and has failed.
+  static constexpr std::chrono::seconds kWaitMax{5};
 
   // --- By any thread ---
 
@@ -92,6 +101,11 @@ class Accelerator : private GraphQueue::Device {
   /// `patience` in all.
   std::shared_ptr<std::byte> memory(std::size_t bytes, std::chrono::milliseconds patience,
                                     const std::function<bool()>& goes_on);
+  /// Host memory that copies reach, for what others read or sent, not cleared: pinning takes long,
+  /// so it is used again once nobody holds it. Throws std::bad_alloc.
+  std::shared_ptr<std::byte> host_memory(std::size_t bytes) {
+    return travelling_->take(bytes, pinned_);
+  }
   /// Fills memory that no op uses yet, and waits for it.
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   /// What lies in memory that no op changes.
@@ -115,6 +129,10 @@ class Accelerator : private GraphQueue::Device {
   }
   /// The host bytes may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
+  /// The same of pinned bytes, straight: they are held, and must stay as they are, until then.
+  void write(void* to, const Payload& from);
+  /// Straight into pinned memory, which is held: there after wait().
+  void fetch(std::shared_ptr<Buffer> to, const void* from, std::size_t bytes);
   /// Waits for all that is queued, and these bytes.
   void read(void* to, const void* from, std::size_t bytes);
   /// The same; what it gives stays until the next call of any of these.
@@ -132,6 +150,9 @@ class Accelerator : private GraphQueue::Device {
   void flush();
   /// For all that is queued, with no other queue.
   void wait();
+  /// How long the device takes for what `work` queues, by its own clock, from when all before has
+  /// ended. If it has to wait for the host meanwhile, that counts on a GPU. Waits for it.
+  virtual std::chrono::nanoseconds timed(const std::function<void()>& work) = 0;
   /// How often the host has waited.
   std::uint64_t waits() const { return waits_; }
 
@@ -148,6 +169,8 @@ class Accelerator : private GraphQueue::Device {
   [[noreturn]] void fail(const std::string& why);
   /// Throws if it has failed. Any thread.
   void check() const;
+  /// Sleeps so long; true: less, since it has failed. Any thread.
+  bool fails_within(std::chrono::nanoseconds most) const;
   /// The calling thread is about to give the device work.
   virtual void attach() {}
   /// It joins the queue now. Of what a copy moves, staging is not touched from here on.
@@ -178,6 +201,8 @@ class Accelerator : private GraphQueue::Device {
   const std::size_t staging_bytes_;
   GraphQueue queue_;
   Scratch staging_;
+  const std::shared_ptr<SpareBlocks> travelling_ = SpareBlocks::make(limits::kPinnedSpareBytes);
+  std::vector<std::shared_ptr<const void>> held_;  ///< by copies that are queued
   std::vector<Telling> telling_;
   std::size_t staged_bytes_ = 0, told_bytes_ = 0;
   std::uint64_t waits_ = 0;
@@ -185,6 +210,7 @@ class Accelerator : private GraphQueue::Device {
   bool passed_ = false;       ///< what is staged has been waited for
   bool told_passed_ = false;  ///< and all kernels that read what was told
   mutable std::mutex failed_mutex_;
+  mutable std::condition_variable failed_changed_;
   std::string failed_;  // guarded by failed_mutex_
 };
 

@@ -62,19 +62,31 @@ void Stream::write(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-const std::byte* Stream::reach(std::span<const std::byte> bytes, Room& room) {
-  if (accelerator() == nullptr) return bytes.data();
-  std::byte* const there = room.at_least(*this, bytes.size());
-  accelerator()->write(there, bytes.data(), bytes.size());
+std::shared_ptr<Buffer> Stream::host_buffer(std::size_t bytes) const {
+  if (accelerator() == nullptr) return std::make_shared<Buffer>(Buffer::uninitialized(bytes));
+  return std::make_shared<Buffer>(Buffer::pinned(accelerator()->host_memory(bytes), bytes));
+}
+
+void Stream::write(void* to, const Payload& from) {
+  if (accelerator() != nullptr && from.memory == MemoryKind::kPinned)
+    return accelerator()->write(to, from);
+  write(to, from.bytes.data(), from.bytes.size());
+}
+
+const std::byte* Stream::reach(const Payload& from, Room& room) {
+  if (accelerator() == nullptr) return from.bytes.data();
+  std::byte* const there = room.at_least(*this, from.bytes.size());
+  write(there, from);
   return there;
 }
 
-std::byte* Stream::target(std::span<std::byte> bytes, Room& room) {
-  return accelerator() == nullptr ? bytes.data() : room.at_least(*this, bytes.size());
+std::byte* Stream::target(Buffer& buffer, Room& room) {
+  return accelerator() == nullptr ? buffer.data() : room.at_least(*this, buffer.size());
 }
 
-void Stream::settle(std::span<std::byte> bytes, const Room& room) {
-  if (accelerator() != nullptr) accelerator()->read(bytes.data(), room.data(), bytes.size());
+void Stream::fetch(const std::shared_ptr<Buffer>& to, const void* from, std::size_t bytes) {
+  if (accelerator() != nullptr) return accelerator()->fetch(to, from, bytes);
+  if (bytes > 0 && from != to->data()) std::memcpy(to->data(), from, bytes);
 }
 
 }  // namespace troupe::kernels

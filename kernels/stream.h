@@ -8,6 +8,7 @@
 #include "kernels/accelerator.h"
 #include "kernels/scratch.h"
 #include "kernels/tensor.h"
+#include "runtime/buffer.h"
 #include "runtime/cpu_family.h"
 #include "runtime/numerics.h"
 #include "runtime/thread_pool.h"
@@ -102,11 +103,21 @@ class Stream {
   /// Host bytes for ops that follow; they may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
 
-  /// Where ops find host bytes: these themselves, which must stay, or a copy in `room`.
-  const std::byte* reach(std::span<const std::byte> bytes, Room& room);
-  /// Where ops write what settle() then puts into host bytes: there, or in `room`.
-  std::byte* target(std::span<std::byte> bytes, Room& room);
-  void settle(std::span<std::byte> bytes, const Room& room);
+  // What others sent, and what they are sent. Pinned bytes are copied straight.
+
+  /// For what others are sent: of memory that copies reach, not cleared. Throws std::bad_alloc.
+  std::shared_ptr<Buffer> host_buffer(std::size_t bytes) const;
+  /// For ops that follow. Its bytes must stay as they are; its owner is held until then.
+  void write(void* to, const Payload& from);
+  /// Where ops find it: its bytes themselves, which must stay, or a copy in `room`.
+  const std::byte* reach(const Payload& from, Room& room);
+  /// Where ops write what goes into a host_buffer(): there, or in `room`.
+  std::byte* target(Buffer& buffer, Room& room);
+  /// So much of it, from there, or from anywhere: it is on the host after wait().
+  void fetch(const std::shared_ptr<Buffer>& to, const void* from, std::size_t bytes);
+  void wait() {
+    if (accelerator() != nullptr) accelerator()->wait();
+  }
 
   Accelerator* accelerator() const { return options_.accelerator; }
   /// What the back-end keeps of its device, if that is no accelerator.

@@ -61,12 +61,12 @@ Buffer Buffer::uninitialized(std::size_t bytes) {
   const std::size_t rounded = whole_lines(bytes);
   if (rounded >= kMappedBytesMin) {
     std::byte* const p = rounded >= kMappedHugeBytesMin ? map_huge(rounded) : map(rounded);
-    buffer.data_ = {p, Free{Origin::kMapped, rounded, nullptr}};
+    buffer.data_ = {p, Free{Origin::kMapped, rounded, nullptr, nullptr}};
     return buffer;
   }
   auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
   if (!p) throw std::bad_alloc();
-  buffer.data_ = {p, Free{Origin::kHeap, rounded, nullptr}};
+  buffer.data_ = {p, Free{Origin::kHeap, rounded, nullptr, nullptr}};
   return buffer;
 }
 
@@ -76,7 +76,15 @@ Buffer Buffer::in_huge_pages(std::size_t bytes) {
   buffer.bytes_ = bytes;
   const std::size_t rounded = whole_lines(bytes);
   HugeMemory& memory = HugeMemory::of_process(NumaScope::current());
-  buffer.data_ = {memory.take(rounded), Free{Origin::kHugeMemory, rounded, &memory}};
+  buffer.data_ = {memory.take(rounded), Free{Origin::kHugeMemory, rounded, &memory, nullptr}};
+  return buffer;
+}
+
+Buffer Buffer::pinned(std::shared_ptr<std::byte> memory, std::size_t bytes) {
+  Buffer buffer;
+  buffer.bytes_ = bytes;
+  std::byte* const p = memory.get();
+  buffer.data_ = {p, Free{Origin::kPinned, bytes, nullptr, std::move(memory)}};
   return buffer;
 }
 
@@ -90,6 +98,9 @@ void Buffer::Free::operator()(std::byte* p) const {
       return;
     case Origin::kHugeMemory:
       huge->give_back(p, bytes);
+      return;
+    case Origin::kPinned:
+      return;
   }
 }
 

@@ -9,6 +9,13 @@ namespace troupe {
 
 class HugeMemory;
 
+/// Where bytes are. Messages carry tensors by reference in a process.
+enum class MemoryKind : std::uint8_t {
+  kHost,
+  kPinned,  ///< the host's as well, where copies of devices reach it
+  kDevice,
+};
+
 /// Bytes on a 64-byte boundary, released on destruction; the start of every tensor and packed
 /// weight.
 class Buffer {
@@ -24,7 +31,13 @@ class Buffer {
   /// NumaScope.
   static Buffer in_huge_pages(std::size_t bytes);
 
+  /// Memory that others gave, at least so many bytes of it, which copies of devices reach.
+  static Buffer pinned(std::shared_ptr<std::byte> memory, std::size_t bytes);
+
   std::size_t size() const { return bytes_; }
+  MemoryKind memory() const {
+    return data_.get_deleter().pinned ? MemoryKind::kPinned : MemoryKind::kHost;
+  }
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
   template <class T>
@@ -39,19 +52,17 @@ class Buffer {
   std::span<const std::byte> span() const { return {data_.get(), bytes_}; }
 
  private:
-  enum class Origin : std::uint8_t { kHeap, kMapped, kHugeMemory };
+  enum class Origin : std::uint8_t { kHeap, kMapped, kHugeMemory, kPinned };
   struct Free {
     Origin origin;
-    std::size_t bytes;  // as they were asked for there
-    HugeMemory* huge;   // that it came from
+    std::size_t bytes;                  // as they were asked for there
+    HugeMemory* huge;                   // that it came from
+    std::shared_ptr<std::byte> pinned;  // goes with this
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> data_;
   std::size_t bytes_ = 0;
 };
-
-/// Where a tensor's bytes are. Messages carry tensors by reference in a process.
-enum class MemoryKind : std::uint8_t { kHost, kDevice, kRegistered };
 
 /// An immutable, shared run of bytes: what the bulk lane carries beside a header.
 struct Payload {
@@ -61,8 +72,14 @@ struct Payload {
 
   bool empty() const { return bytes.empty(); }
   static Payload of(std::shared_ptr<const Buffer> buffer) {
-    auto bytes = buffer->span();
-    return {std::move(buffer), bytes, MemoryKind::kHost};
+    const std::size_t all = buffer->size();
+    return of(std::move(buffer), 0, all);
+  }
+  /// Some of them.
+  static Payload of(std::shared_ptr<const Buffer> buffer, std::size_t at, std::size_t bytes) {
+    const auto part = buffer->span().subspan(at, bytes);
+    const MemoryKind memory = buffer->memory();
+    return {std::move(buffer), part, memory};
   }
 };
 

@@ -149,8 +149,8 @@ inline constexpr std::size_t kParcelBytesTell = 16u << 20;
 static_assert(kParcelsTell < kParcelsUnheardMax && kParcelBytesTell < kParcelBytesUnheardMax);
 /// The rest of such a message, as it goes within another.
 inline constexpr std::size_t kParcelHeaderBytesMax = kBulkHeaderBytesMax / 2;
-/// Pinned memory that is kept for the next exchange.
-inline constexpr std::size_t kNcclPinnedSpareBytes = 256u << 20;
+/// Pinned memory of a device that nobody holds, kept for what travels next.
+inline constexpr std::size_t kPinnedSpareBytes = 256u << 20;
 
 // --- Requests ---------------------------------------------------------------------------------
 inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head

@@ -36,6 +36,9 @@ Duration computed() {
 /// For kernels that were never compared with the processor they are for.
 constexpr CpuFamily kFallback = CpuFamily::kAvx512;
 
+/// A device that hangs is known before its steps have failed for it.
+static_assert(kernels::Accelerator::kWaitMax < limits::kStepSilence);
+
 double ratio(Duration a, Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(std::max<std::int64_t>(b.count(), 1));
 }
@@ -52,8 +55,8 @@ CpuDevice::CpuDevice(const Options& options)
 
 Status CpuDevice::open(const kernels::InjectedFailure& injected) {
   if (backend_ == nullptr || backend_->accelerator == nullptr) return {};
-  auto opened = backend_->accelerator({options().number, options().memory_total,
-                                       &threads_, options().index, injected});
+  auto opened = backend_->accelerator(
+      {options().number, options().memory_total, &threads_, options().index, injected});
   if (!opened.ok()) return opened.error();
   accelerator_ = std::move(*opened);
   answers_.emplace(threads_, stream(Numerics::kReference), options().processors);
@@ -128,19 +131,7 @@ bool CpuDevice::makes_progress(TimePoint now, Duration patience) {
 void CpuDevice::probe() {
   if (probing_.exchange(true)) return;
   const Status queued = submit([this] {
-    const TimePoint start = now();
-    const Duration before = computed();
-    volatile float result = probe_work();
-    (void)result;
-    const Duration cpu = computed() - before;
-    Duration wall = now() - start;
-    double slowdown = ratio(wall, cpu);
-    // With one thread the jobs since the last probe say more: it is short, and fits between two
-    // interruptions. With several, the time that this one waits for the others would count.
-    if (options().threads == 1) slowdown = ratio(wall + spent_.took, cpu + spent_.computed);
-    spent_ = {};
-    const double us = std::chrono::duration<double, std::micro>(cpu).count();
-    probe_us_ = static_cast<std::uint32_t>(std::clamp(us * std::max(1.0, slowdown), 1.0, 1e9));
+    if (!accelerator_) measure_core();
     ask_known();
     spent_.probe = true;
     probing_ = false;
@@ -148,9 +139,31 @@ void CpuDevice::probe() {
   if (!queued.ok()) probing_ = false;
 }
 
-std::vector<Numerics> CpuDevice::numerics() const {
-  return numerics_of(options().kind, family_);
+void CpuDevice::measure_core() {
+  const TimePoint start = now();
+  const Duration before = computed();
+  volatile float result = probe_work();
+  (void)result;
+  const Duration cpu = computed() - before;
+  Duration wall = now() - start;
+  double slowdown = ratio(wall, cpu);
+  // With one thread the jobs since the last probe say more: it is short, and fits between two
+  // interruptions. With several, the time that this one waits for the others would count.
+  if (options().threads == 1) slowdown = ratio(wall + spent_.took, cpu + spent_.computed);
+  spent_ = {};
+  note_speed(std::chrono::duration<double, std::micro>(cpu).count() * std::max(1.0, slowdown));
 }
+
+void CpuDevice::measure_accelerator() {
+  if (!speed_probe_) speed_probe_.emplace(stream(Numerics::kBf16));
+  note_speed(std::chrono::duration<double, std::micro>(speed_probe_->run()).count());
+}
+
+void CpuDevice::note_speed(double us) {
+  probe_us_ = static_cast<std::uint32_t>(std::clamp(us, 1.0, 1e9));
+}
+
+std::vector<Numerics> CpuDevice::numerics() const { return numerics_of(options().kind, family_); }
 
 Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
   auto proven = std::make_shared<std::promise<Result<Proven>>>();
@@ -178,6 +191,7 @@ Result<CpuDevice::Proven> CpuDevice::prove(std::span<const Numerics> numerics) {
 Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numerics) {
   Proven proven{{numerics.begin(), numerics.end()}, {}};
   Status right = answers_->begin(proven.numerics, family_);
+  if (right.ok() && accelerator_) measure_accelerator();  // and takes the memory for it
   if (right.ok()) return proven;
   if (backend_ != nullptr) return right.error();
   std::erase_if(proven.numerics, [&](Numerics n) {
@@ -204,6 +218,7 @@ Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numeric
 
 void CpuDevice::ask_known() {
   try {
+    if (accelerator_) measure_accelerator();
     if (const Status right = answers_->next(); !right.ok()) fail(right.error().message);
   } catch (const ThreadPool::Interrupted&) {
     return;  // the device is being stopped
@@ -211,9 +226,10 @@ void CpuDevice::ask_known() {
     fail(e.what());
   } catch (const std::bad_alloc&) {  // they are asked again
     if (!std::exchange(unasked_, true))
-      logger().warn("device {}: there is too little memory left to ask it known questions; lower "
-                    "--kv-cache-memory, or give it more with --device-memory",
-                    options().index);
+      logger().warn(
+          "device {}: there is too little memory left to ask it known questions; lower "
+          "--kv-cache-memory, or give it more with --device-memory",
+          options().index);
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "actors/device/answer_check.h"
 #include "actors/device/device.h"
+#include "actors/device/speed_probe.h"
 #include "kernels/backend.h"
 #include "kernels/stream.h"
 #include "runtime/thread_pool.h"
@@ -77,7 +78,7 @@ class CpuDevice final : public Device {
   void probe() override;
   /// Time that the newest probe computed, times how much longer than they computed it and the jobs
   /// before it took: a clock that is throttled shows in the first, a core that is given to others
-  /// in the second.
+  /// in the second. Of an accelerator, what the probe took by its own clock.
   std::uint32_t probe_us() const override { return probe_us_.load(); }
   float take_utilization(TimePoint now) override;
 
@@ -89,6 +90,9 @@ class CpuDevice final : public Device {
  private:
   void run();
   Result<Proven> prove_now(std::span<const Numerics> numerics);
+  void measure_core();
+  void measure_accelerator();
+  void note_speed(double us);
   void ask_known();
 
   ThreadPool threads_;
@@ -104,9 +108,10 @@ class CpuDevice final : public Device {
   };
   // On the compute thread only.
   Spent spent_;
-  CpuFamily family_;                    ///< fixed once it has proven itself
-  std::optional<AnswerCheck> answers_;  ///< always
-  bool unasked_ = false;                ///< it lacked memory to be asked, once
+  CpuFamily family_;                       ///< fixed once it has proven itself
+  std::optional<AnswerCheck> answers_;     ///< always
+  std::optional<SpeedProbe> speed_probe_;  ///< an accelerator's, once it is asked
+  bool unasked_ = false;                   ///< it lacked memory to be asked, once
 
   std::mutex mutex_;
   std::condition_variable changed_;

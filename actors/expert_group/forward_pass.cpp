@@ -37,8 +37,9 @@ struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked
 
   /// The outputs, from where ops wrote them.
   Status fetch() {
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      pass.experts_->stream().settle(parts[i]->span(), rooms[i].outputs);
+    kernels::Stream& stream = pass.experts_->stream();
+    for (const Part& part : parts) stream.fetch(part.buffer, part.outputs, part.buffer->size());
+    stream.wait();
     return {};
   }
 
@@ -49,8 +50,12 @@ struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked
 
   ForwardPass& pass;
   std::shared_ptr<PassNews> news;
-  std::vector<std::shared_ptr<Buffer>> parts;  ///< by answer
-  std::deque<Rooms> rooms;                     ///< the same, and more
+  struct Part {
+    std::shared_ptr<Buffer> buffer;
+    const std::byte* outputs;  ///< where ops write them
+  };
+  std::vector<Part> parts;  ///< by answer
+  std::deque<Rooms> rooms;  ///< the same, and more
   std::vector<PassAnswer> answers;
   std::vector<const std::byte*> rows;
   std::vector<std::int32_t> ids;
@@ -105,13 +110,14 @@ void ForwardPass::ask(std::int32_t layer, std::span<const Envelope> questions,
       refused.push_back(not_here(question, std::move(absent), "this device does not hold them"));
       continue;
     }
-    auto buffer = std::make_shared<Buffer>(dispatch.pairs.size() * row_bytes_);
-    asked->parts.push_back(buffer);
-    if (asked->rooms.size() < asked->parts.size()) asked->rooms.emplace_back();
-    Asked::Rooms& rooms = asked->rooms[asked->parts.size() - 1];
     kernels::Stream& stream = experts_->stream();
-    const std::byte* const rows = stream.reach(dispatch.payload.bytes, rooms.rows);
-    std::byte* const outputs = stream.target(buffer->span(), rooms.outputs);
+    auto buffer = stream.host_buffer(dispatch.pairs.size() * row_bytes_);
+    const std::size_t number = asked->parts.size();
+    if (asked->rooms.size() == number) asked->rooms.emplace_back();
+    Asked::Rooms& rooms = asked->rooms[number];
+    const std::byte* const rows = stream.reach(dispatch.payload, rooms.rows);
+    std::byte* const outputs = stream.target(*buffer, rooms.outputs);
+    asked->parts.push_back({buffer, outputs});
     for (std::size_t i = 0; i < dispatch.pairs.size(); ++i) {
       asked->rows.push_back(rows + dispatch.pairs[i].row * row_bytes_);
       asked->ids.push_back(dispatch.pairs[i].expert);

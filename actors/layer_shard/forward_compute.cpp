@@ -91,9 +91,7 @@ void ForwardCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNe
   work_on(run, [&]() -> Status {
     if (Status checked = check(begin); !checked.ok()) return checked;
     run.plan = begin.plan;
-    const auto* hidden =
-        begin.hidden.empty() ? nullptr : reinterpret_cast<const float*>(begin.hidden.bytes.data());
-    if (Status begun = forward_.begin(run.step, plan, hidden); !begun.ok()) return begun;
+    if (Status begun = forward_.begin(run.step, plan, begin.hidden); !begun.ok()) return begun;
     return advance(run);
   });
 }
@@ -116,8 +114,8 @@ void ForwardCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>&
   run.news = news;
   work_on(run, [&]() -> Status {
     run.cut = std::move(resume.cut);
-    run.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
-      forward_.answer(run.step, {output.row, output.slot, output.expert}, bytes);
+    run.cut.each_answered([&](const MissingOutput& output, const Payload& row) {
+      forward_.answer(run.step, {output.row, output.slot, output.expert}, row);
     });
     run.cut.answers.clear();
     return advance(run);
@@ -267,11 +265,7 @@ ComputeOutcome ForwardCompute::outcome_of(Run& run) {
     outcome.sequences = std::move(run.step.results);
     return outcome;
   }
-  const std::size_t bytes =
-      static_cast<std::size_t>(run.step.rows * run.step.width) * sizeof(float);
-  auto buffer = std::make_shared<Buffer>(Buffer::uninitialized(bytes));
-  forward_.read_hidden(run.step, buffer->data());
-  outcome.hidden = Payload::of(std::move(buffer));
+  outcome.hidden = forward_.hidden_of(run.step);
   return outcome;
 }
 

@@ -35,14 +35,16 @@ struct ExpertCut {
   std::vector<std::byte> rows;        ///< wire type [rows with a missing output, hidden]
   std::vector<ExpertAnswer> answers;  ///< complete when the step goes on
 
-  /// Calls `f(output, bytes of its row)` for all outputs that came.
+  /// Calls `f(output, its row)` for all outputs that came.
   template <class F>
   void each_answered(const F& f) const {
     for (const ExpertAnswer& answer : answers) {
       std::size_t at = 0;
       for (const MissingOutput& output : missing)
         if (output.call == answer.call)
-          f(output, answer.payload.bytes.subspan(row_bytes * at++, row_bytes));
+          f(output,
+            Payload{answer.payload.owner, answer.payload.bytes.subspan(row_bytes * at++, row_bytes),
+                    answer.payload.memory});
     }
   }
 };

@@ -166,6 +166,10 @@ void AgentVersions::lose(NodeId node, AgentEffects& effects) {
 
 void AgentVersions::clear() { *this = {}; }
 
+bool AgentVersions::needs(NodeId node) const {
+  return active_peers_.contains(node) || (pending_ && pending_->peers.contains(node));
+}
+
 std::string AgentVersions::violation() const {
   if (pending_ && active_ && pending_->version <= *active_)
     return "a pending version is not newer than the active one";

@@ -45,6 +45,8 @@ class AgentVersions {
   /// never come.
   void report_if_loaded(const AgentVoice& voice, const PeerLinks& links, AgentEffects& effects);
 
+  /// Whether a version that is here has routes to that node, besides what waits for its Retire.
+  bool needs(NodeId node) const;
   std::optional<PlacementVersion> active() const { return active_; }
   /// The version that is to be loaded and has not been reported yet, if any.
   std::optional<PlacementVersion> loading() const {

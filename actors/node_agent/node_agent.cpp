@@ -290,7 +290,7 @@ void NodeAgent::on(const PeerUp& up, TimePoint now, Effects& effects) {
 }
 
 void NodeAgent::on(const PeerDown& down, TimePoint now, Effects& effects) {
-  if (keep_lease(now, effects)) links_.down(down, voice_, effects);
+  if (keep_lease(now, effects)) links_.down(down, versions_.needs(down.node), voice_, effects);
 }
 
 void NodeAgent::on(const PeerCorrupt& peer, TimePoint now, Effects& effects) {

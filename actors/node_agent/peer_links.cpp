@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "runtime/limits.h"
 
@@ -31,7 +32,7 @@ PeerLinks::Link* PeerLinks::find(NodeId node, Incarnation incarnation) {
 }
 
 void PeerLinks::go(Link& link, const AgentVoice& voice, AgentEffects& effects) {
-  link = {link.peer, Reach::kTrying};
+  link = {link.peer, Reach::kTrying, false, link.old_ends};
   if (voice.id < link.peer.id)
     effects.add(ConnectPeer{link.peer});
   else
@@ -44,7 +45,7 @@ void PeerLinks::let_go(Link& link, AgentEffects& effects) {
   // While it is tried, it may have come up and taken messages.
   if (link.reach != Reach::kDown)
     effects.add(PeerDown{link.peer.id, link.peer.incarnation, "its connection was let go"});
-  link = {link.peer};
+  link = {link.peer, Reach::kTold, false, link.reach != Reach::kDown};
 }
 
 void PeerLinks::learn(const std::vector<Peer>& peers, const AgentVoice& voice,
@@ -57,8 +58,10 @@ void PeerLinks::learn(const std::vector<Peer>& peers, const AgentVoice& voice,
         lose_life(link.peer, "it lives as a newer one", effects);
       else if (link.peer.token != peer.token)
         let_go(link, effects);
-      else
+      if (link.peer.incarnation == peer.incarnation) {
+        link.peer = peer;
         continue;
+      }
     }
     links_[peer.id] = {peer};
   }
@@ -119,15 +122,20 @@ void PeerLinks::up(const PeerUp& peer, TimePoint now, AgentEffects& effects) {
   Link* link = find(peer.node, peer.incarnation);
   if (!link || link->reach == Reach::kTold) return;
   if (link->reach != Reach::kUp) effects.add(PeerUp{peer});
-  *link = {link->peer, Reach::kUp, false, now};
+  *link = {link->peer, Reach::kUp, false, false, now};
 }
 
 /// A load that needs the peer waits on: the head has both connect once more, or says that one is
 /// lost.
-void PeerLinks::down(const PeerDown& peer, const AgentVoice& voice, AgentEffects& effects) {
+void PeerLinks::down(const PeerDown& peer, bool needed, const AgentVoice& voice,
+                     AgentEffects& effects) {
   Link* link = find(peer.node, peer.incarnation);
-  if (link && (link->reach == Reach::kTrying || link->reach == Reach::kUp))
-    cut(*link, peer.reason, voice, effects);
+  if (!link || link->reach == Reach::kDown) return;
+  // If it is the new one that does not come, cut_silent() finds that.
+  if (std::exchange(link->old_ends, false) || link->reach == Reach::kTold) return;
+  if (needed) return cut(*link, peer.reason, voice, effects);
+  let_go(*link, effects);
+  link->old_ends = false;
 }
 
 void PeerLinks::distrust(const PeerCorrupt& peer, const AgentVoice& voice, AgentEffects& effects) {
@@ -176,9 +184,12 @@ void PeerLinks::watch(TimePoint now, const std::vector<PeerTraffic>& traffic,
 
 void PeerLinks::cut_silent(Link& link, TimePoint now, const AgentVoice& voice,
                            AgentEffects& effects) {
-  if (link.reach == Reach::kTrying && link.again) {
+  if (link.reach == Reach::kTrying) {
     if (link.heard == TimePoint{}) link.heard = now;
-    if (now - link.heard < kConnectAgain) return;
+    const Duration deadline = link.again                ? Duration(kConnectAgain)
+                              : voice.id < link.peer.id ? limits::kBulkConnectDeadline
+                                                        : limits::kBulkExpectDeadline;
+    if (now - link.heard < deadline) return;
     effects.add(ForgetPeer{link.peer});
     cut(link, "no new connection came about", voice, effects);
   } else if (link.reach == Reach::kUp && link.asked && now - *link.asked >= kPeerSilence) {

@@ -19,7 +19,7 @@ namespace troupe {
 ///     told ─ on a route ─► trying ─ up ─► up ─ down, or silent ─► down: the head hears of it once
 ///      ▲ ▲                   ▲                                     │
 ///      │ └───────────────────┴───── a new token (Connect, Load) ◄──┘
-///      └─ on no route any more
+///      └─ on no route any more: at Retire, or when the peer, which heard of that first, ends it
 class PeerLinks {
  public:
   using Nodes = std::set<NodeId>;
@@ -40,7 +40,8 @@ class PeerLinks {
   void forget_all(AgentEffects& effects);
 
   void up(const PeerUp& peer, TimePoint now, AgentEffects& effects);
-  void down(const PeerDown& peer, const AgentVoice& voice, AgentEffects& effects);
+  /// `needed`: a version here has routes to it. Else its peer has let go of it, and nobody is told.
+  void down(const PeerDown& peer, bool needed, const AgentVoice& voice, AgentEffects& effects);
   /// A peer that is reached sends what cannot be used: its connection ends as if it had broken.
   void distrust(const PeerCorrupt& peer, const AgentVoice& voice, AgentEffects& effects);
   /// With every renewal: those that said nothing lately are asked for a sign of life, some at a
@@ -60,7 +61,9 @@ class PeerLinks {
     Peer peer;
     Reach reach = Reach::kTold;
     bool again = false;  ///< the head had both connect once more
-    /// The newest sign of life while it is up; while they connect once more, since when.
+    /// The connection before was let go; that it ended may be on its way here all the same.
+    bool old_ends = false;
+    /// The newest sign of life while it is up; while it is tried, since when.
     TimePoint heard{};
     TimePoint sent{};
     std::optional<TimePoint> asked = {};  ///< since when it owes a sign of life

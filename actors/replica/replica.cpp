@@ -31,12 +31,19 @@ constexpr std::uint64_t kFirstNewKey = std::uint64_t{1} << 62;
 /// Whether the step may well succeed elsewhere, or again. Bytes that do not fit are the sender's.
 bool worth_another_try(ErrorCode code) { return passing(code) || code == ErrorCode::kCorrupt; }
 
+/// What lacks is not the sequence's fault; but it had steps of its own.
+Error given_back(const Error& error) {
+  if (error.code != ErrorCode::kResourceExhausted) return unavailable(error.message);
+  return unavailable("Not even steps of this request alone can be computed where it is: " +
+                     error.message);
+}
+
 /// What a step of it may hold, so that each of its messages can travel.
 ReplicaConfig bounded(ReplicaConfig config) {
   const std::uint64_t rows = limits::kBulkPayloadBytesMax / config.row_bytes;
   assert(rows > 0);
-  config.max_num_batched_tokens = static_cast<std::int32_t>(std::min<std::uint64_t>(
-      rows, std::min(config.max_num_batched_tokens, limits::kStepRowsMax)));
+  config.max_num_batched_tokens = static_cast<std::int32_t>(
+      std::min<std::uint64_t>(rows, std::min(config.max_num_batched_tokens, limits::kStepRowsMax)));
   config.max_num_seqs = std::min(config.max_num_seqs, limits::kStepSequencesMax);
   config.blocks = std::min(config.blocks, limits::kStepBlocksMax);
   return config;
@@ -203,8 +210,8 @@ void Replica::on(const StepProgress& progress, const Envelope& envelope, TimePoi
   const auto found = steps_.find(progress.step);
   if (found == steps_.end()) return;
   Step& step = found->second;
-  step.deadline = std::min<TimePoint>(now + limits::kStepSilence,
-                                      step.began + limits::kStepTimeMax);
+  step.deadline =
+      std::min<TimePoint>(now + limits::kStepSilence, step.began + limits::kStepTimeMax);
 }
 
 void Replica::on(const StepFailed& failed, const Envelope& envelope, TimePoint now,
@@ -244,8 +251,8 @@ void Replica::on_wake(TimePoint now, Effects& effects) {
 std::optional<Error> Replica::misfit(const Step& step, const StepResult& result) const {
   const auto error = [&](SequenceId id) {
     return corrupt("A step of replica " + std::to_string(config_.id) +
-                          " came back without what was asked for sequence " +
-                          std::to_string(id.value) + "; send the request again.");
+                   " came back without what was asked for sequence " + std::to_string(id.value) +
+                   "; send the request again.");
   };
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const Share& share = step.shares[i];
@@ -323,8 +330,8 @@ void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& e
   steps_.erase(found);
   // Shards get this before any later plan, so nobody writes to the blocks that are freed here.
   for (const auto& shard : config_.shards) effects.send(shard, StepAbort{config_.id, id});
-  const bool too_large = error.code == ErrorCode::kDeadlineExceeded ||
-                         error.code == ErrorCode::kResourceExhausted;
+  const bool too_large =
+      error.code == ErrorCode::kDeadlineExceeded || error.code == ErrorCode::kResourceExhausted;
   if (too_large && step.prompt_rows > 0) chunk_.on_failure();
   const bool own = step.shares.size() == 1 && !worth_another_try(error.code);
   if (!own) {
@@ -336,13 +343,13 @@ void Replica::fail_step(StepId id, const Error& error, TimePoint now, Effects& e
       running_.at(kCanaryKey).busy = false;
       end_canary(error, effects);
     } else {
-      fail_share(share, error, own);
+      fail_share(share, error, own, now);
     }
   }
 }
 
 /// `own`: the error is that sequence's, and no other place will do better.
-void Replica::fail_share(const Share& share, const Error& error, bool own) {
+void Replica::fail_share(const Share& share, const Error& error, bool own, TimePoint now) {
   Sequence& sequence = running_.at(share.key);
   sequence.busy = false;
   if (sequence.cancelled) return forget(share.key);
@@ -350,13 +357,16 @@ void Replica::fail_share(const Share& share, const Error& error, bool own) {
   ++sequence.failures;
   if (!worth_another_try(error.code))
     sequence.failures = std::max(sequence.failures, kStepFailuresSuspect);
+  Duration pause = kStepRetryMin;
+  for (std::uint32_t i = 1; i < sequence.failures && pause < kStepRetryMax; ++i) pause *= 2;
+  sequence.not_before = now + std::min(pause, kStepRetryMax);
   if (!own && sequence.failures < kStepFailuresMax) return;
   SequenceEvent event;
   event.sequence = sequence.submit.sequence;
   event.attempt = sequence.submit.attempt;
   event.index = sequence.output();
   // A passing reason, whatever it was the last time: another replica may be better off.
-  event.error = own ? error : unavailable(error.message);
+  event.error = own ? error : given_back(error);
   events_.push_back(std::move(event));
   forget(share.key);
 }

@@ -49,8 +49,9 @@ struct ReportChanged {
 ///
 /// A step that fails is run again after a pause. So that one poisonous sequence does not hold the
 /// others up, those whose steps failed twice in a row, or once for a reason that will not pass, are
-/// run one at a time, in turn with the rest. An attempt ends with an error after kStepFailuresMax
-/// of them, and the Router tries elsewhere; or when a step of it alone fails for a reason that will
+/// run one at a time, in turn with the rest, and pause each for itself: what may pass has time to,
+/// also where the others' steps succeed. An attempt ends with an error after kStepFailuresMax of
+/// them, and the Router tries elsewhere; or when a step of it alone fails for a reason that will
 /// not pass. A row that has no numbers ends its own sequence, and no other's step.
 class Replica {
  public:
@@ -88,6 +89,7 @@ class Replica {
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
     KvTable table;
     std::uint32_t failures = 0;  ///< steps of it that failed since the last that did not
+    TimePoint not_before{};      ///< of its next step, as a suspect
     bool busy = false;           ///< in a step
     bool started = false;        ///< the Router knows that it began
     bool cancelled = false;      ///< to be dropped when its step ends
@@ -123,6 +125,10 @@ class Replica {
     Duration length{};
     TimePoint until{};
   };
+  struct Suspects {
+    bool turn = false;            ///< the next step is one's, if there are any
+    std::optional<TimePoint> at;  ///< when the first of those that pause may have one
+  };
   /// Sequences in order of arrival, replays before all others: somebody reads them already.
   using Sequences = std::map<std::uint64_t, Sequence>;
   /// A sequence of the Supervisor's, in running_ as kCanaryKey once there is room for all of it.
@@ -140,7 +146,7 @@ class Replica {
   std::optional<Error> misfit(const Step& step, const StepResult& result) const;
   void commit(const Share& share, const SequenceResult& result);
   void fail_step(StepId id, const Error& error, TimePoint now, Effects& effects);
-  void fail_share(const Share& share, const Error& error, bool own);
+  void fail_share(const Share& share, const Error& error, bool own, TimePoint now);
   FinishReason finish_of(const Sequence& sequence) const;
   bool fits_alone(std::int64_t tokens) const;
   Error too_long(std::int64_t tokens) const;
@@ -154,10 +160,11 @@ class Replica {
   void tell_canary(CanaryResult result, Effects& effects) const;
 
   bool plan(TimePoint now, Effects& effects);
-  StepChoice choose();
+  StepChoice choose(TimePoint now);
+  bool others_wait() const;
   StepChoice choose_together() const;
   bool found_soon(std::uint64_t key, const Sequence& sequence) const;
-  StepChoice choose_suspect() const;
+  StepChoice choose_suspect(TimePoint now);
   StepChoice choose_suspect(std::uint64_t key, bool preempting) const;
   PlanLimits plan_limits() const;
   PlanQuestions plan_questions() const;
@@ -176,15 +183,15 @@ class Replica {
   KvBlocks kv_;
   Sequences running_, waiting_;
   std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of the sequences that are not cancelled
-  std::optional<Canary> canary_;  ///< until its result has been told
+  std::optional<Canary> canary_;                        ///< until its result has been told
   std::map<StepId, Step> steps_;
   std::vector<SequenceEvent> events_;  ///< for the Router, at the end of the turn
   std::uint64_t next_key_ = 1;
   StepId next_step_;
   std::uint64_t preemptions_ = 0;
   ChunkSize chunk_;
-  Pause pause_;                ///< after the last step, if that failed
-  bool suspect_turn_ = false;  ///< the next step is one suspect's, if there are any
+  Pause pause_;  ///< after the last step, if that failed
+  Suspects suspects_;
   std::optional<ReplicaReport> reported_;
 };
 

@@ -28,6 +28,7 @@ bool same(const ReplicaReport& a, const ReplicaReport& b) {
 
 void Replica::end_turn(TimePoint now, Effects& effects) {
   admit_canary();
+  suspects_.at.reset();
   while (plan(now, effects)) {
   }
   if (const ReplicaReport newest = report(); !reported_ || !same(*reported_, newest)) {
@@ -38,21 +39,30 @@ void Replica::end_turn(TimePoint now, Effects& effects) {
     effects.send(config_.router, SequenceEvents{config_.id, std::exchange(events_, {})});
   for (const auto& [id, step] : steps_) effects.wake_at(step.deadline);
   if (canary_) effects.wake_at(canary_->deadline);
+  if (suspects_.at) effects.wake_at(*suspects_.at);
   if (pause_.until > now && !(running_.empty() && waiting_.empty())) effects.wake_at(pause_.until);
 }
 
 /// Suspects have their turns, so that neither they nor the others starve.
-StepChoice Replica::choose() {
+StepChoice Replica::choose(TimePoint now) {
   StepChoice choice;
-  if (std::exchange(suspect_turn_, false)) choice = choose_suspect();
+  if (std::exchange(suspects_.turn, false)) choice = choose_suspect(now);
   if (!choice.rows.empty()) return choice;
   choice = choose_together();
   if (!choice.rows.empty()) {
-    suspect_turn_ = true;
+    suspects_.turn = true;
     return choice;
   }
-  StepChoice alone = choose_suspect();
+  StepChoice alone = choose_suspect(now);
+  if (alone.rows.empty() && steps_.empty() && others_wait())
+    alone = choose_suspect(TimePoint::max());
   return alone.rows.empty() ? choice : alone;
+}
+
+/// For blocks that suspects hold, which then do not pause.
+bool Replica::others_wait() const {
+  const auto other = [](const auto& entry) { return !entry.second.suspect(); };
+  return std::ranges::any_of(running_, other) || std::ranges::any_of(waiting_, other);
 }
 
 PlanLimits Replica::plan_limits() const {
@@ -129,11 +139,16 @@ StepChoice Replica::choose_together() const {
 }
 
 /// One suspect alone: the one with the fewest failures, which is the likeliest to be innocent.
-StepChoice Replica::choose_suspect() const {
+StepChoice Replica::choose_suspect(TimePoint now) {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> suspects;
   for (const Sequences* sequences : {&running_, &waiting_})
-    for (const auto& [key, s] : *sequences)
-      if (s.suspect() && !s.busy) suspects.emplace_back(s.failures, key);
+    for (const auto& [key, s] : *sequences) {
+      if (!s.suspect() || s.busy) continue;
+      if (s.not_before <= now)
+        suspects.emplace_back(s.failures, key);
+      else
+        suspects_.at = std::min(suspects_.at.value_or(s.not_before), s.not_before);
+    }
   std::sort(suspects.begin(), suspects.end());
   for (const bool preempting : {false, true})
     for (const auto& [failures, key] : suspects)
@@ -189,7 +204,7 @@ void Replica::admit(const PlannedRows& planned) {
 bool Replica::plan(TimePoint now, Effects& effects) {
   if (static_cast<std::int32_t>(steps_.size()) >= config_.stages) return false;
   if (now < pause_.until || (running_.empty() && waiting_.empty())) return false;
-  StepChoice choice = choose();
+  StepChoice choice = choose(now);
   if (!choice.preempted.empty() && set_canary_aside()) return true;
   for (const std::uint64_t key : choice.preempted) preempt(key);
   keep_travelling(choice);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -115,21 +116,32 @@ class PlacementLifecycle {
   // planning.cpp: what it is
   static Error kept_out(const SupervisorTurn& turn);
   /// And how many tokens a step may have then.
-  struct First {
+  struct Planned {
     Placement placement;
     std::int32_t step_tokens = 0;
+    std::string lacks;  ///< what steps may lack all the same, for people
   };
-  Result<First> plan_first(const LeftOut& out, SupervisorTurn& turn) const;
-  static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorTurn& turn);
-  Result<Placement> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
-    return repair_placement(replan_input(turn, out));
+  using Planner = std::function<Result<Placement>(const ReplanInput&)>;
+  Result<Planned> plan_first(const LeftOut& out, const SupervisorTurn& turn) const;
+  Result<Planned> plan_with_steps(ReplanInput input, const Planner& plan,
+                                  const SupervisorTurn& turn) const;
+  static Result<Planned> plan_tight(ReplanInput input, const Planner& plan, std::int32_t tokens,
+                                    const SupervisorTurn& turn);
+  static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorOptions& options,
+                                    const Membership& members);
+  Result<Planned> repair_of(ReplanInput input, const SupervisorTurn& turn) const;
+  Result<Planned> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
+    return repair_of(replan_input(turn, out), turn);
   }
+  Result<Placement> plan_room(const SupervisorTurn& turn) const;
+  void take_steps(const Planned& plan, SupervisorTurn& turn);
   bool can_do_without(NodeId node, SupervisorTurn& turn) const;
   void form(SupervisorTurn& turn);
   void let_go_first(Placement placement, SupervisorTurn& turn);
   void note_small(std::int32_t step_tokens, SupervisorTurn& turn);
   void welcome(SupervisorTurn& turn);
   void repair(SupervisorTurn& turn);
+  void begin_again(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
   bool make_goal(SupervisorTurn& turn);
   Result<Placement> plan_goal(const ReplanInput& input, SupervisorTurn& turn);
@@ -147,6 +159,7 @@ class PlacementLifecycle {
   struct Told {
     SmallDevices small;
     std::string fewer;  ///< why there are not all replicas
+    std::string tight;  ///< what steps may lack
   };
 
   PlacementVersions versions_;
@@ -158,8 +171,9 @@ class PlacementLifecycle {
   Proofs proofs_;
   Canaries canaries_;
   std::vector<Verdict> wrong_;
-  std::int32_t step_tokens_ = 0;  ///< what devices have memory to compute with, since form()
-  bool shards_left_ = false;      ///< of replicas that ended with a device of a node that stays
+  /// What devices have memory to compute with, of replicas that begin; none that lives has more.
+  std::int32_t step_tokens_ = 0;
+  bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
   std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
   Told told_;
   mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once

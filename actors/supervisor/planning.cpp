@@ -44,6 +44,16 @@ std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membershi
   return held;
 }
 
+/// A goal gives copies of experts what steps take where there is no other room: an accelerator has
+/// to have it, unless it lacks as much now.
+Result<Placement> goal_to_compute(const ReplanInput& input) {
+  auto goal = goal_placement(input);
+  if (!goal) return goal;
+  const Placement living = living_part(input.before, input.base.devices);
+  if (accelerators_lack(input.base, *goal) <= accelerators_lack(input.base, living)) return goal;
+  return room_to_compute(input.base, *goal, false).error();
+}
+
 }  // namespace
 
 ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
@@ -120,14 +130,26 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
       return cannot(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
-  const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
-  step_tokens_ = placement->step_tokens;
-  if (step_tokens_ < asked)
-    turn.record("placement", "Devices have memory to compute with for steps of " +
-                                 std::to_string(step_tokens_) +
-                                 " tokens: --max-num-batched-tokens " + std::to_string(asked) +
-                                 " would take more.");
+  take_steps(*placement, turn);
   load(std::move(placement->placement), turn);
+}
+
+/// Replicas that begin from now on have such steps; those that live keep theirs.
+void PlacementLifecycle::take_steps(const Planned& plan, SupervisorTurn& turn) {
+  const std::int32_t asked = turn.options.engine.max_num_batched_tokens;
+  const std::int32_t before = std::exchange(step_tokens_, plan.step_tokens);
+  const std::string steps = "steps of " + std::to_string(step_tokens_) + " tokens";
+  if (before != step_tokens_ && step_tokens_ < asked)
+    turn.record("placement", "Devices have memory to compute with for " + steps +
+                                 ": --max-num-batched-tokens " + std::to_string(asked) +
+                                 " would take more.");
+  else if (before != step_tokens_ && before != 0)
+    turn.record("placement", "Devices have memory to compute with for " + steps + " again.");
+  if (plan.lacks.empty()) return told_.tight.clear();
+  if (std::exchange(told_.tight, plan.lacks) != plan.lacks)
+    turn.record(
+        "placement",
+        "Steps may take more memory than is planned with; the cluster goes on: " + plan.lacks);
 }
 
 /// Why somebody is left out without whom there is no plan: then nothing is to be added, but
@@ -138,55 +160,96 @@ Error PlacementLifecycle::kept_out(const SupervisorTurn& turn) {
   return internal_error("There is a plan, and nobody is left out of it.");
 }
 
-Result<PlacementLifecycle::First> PlacementLifecycle::plan_first(const LeftOut& out,
-                                                                 SupervisorTurn& turn) const {
+Result<PlacementLifecycle::Planned> PlacementLifecycle::plan_first(
+    const LeftOut& out, const SupervisorTurn& turn) const {
   ReplanInput input = replan_input(turn, out);
   std::erase_if(input.base.devices, [&](const auto& d) { return input.closed.contains(d.device); });
   const bool held = std::any_of(input.held.begin(), input.held.end(),
                                 [](const auto& node) { return !node.second.empty(); });
   input.before.experts = held_experts(input, turn.members);
-  const auto planned = [](const ReplanInput& in) { return plan_placement(in.base); };
-  const auto repaired = [](const ReplanInput& in) { return repair_placement(in); };
-  const auto begin = [&](const auto& plan) -> Result<First> {
-    ReplanInput own = input;
-    auto placement = plan_to_compute(
-        own.base, compute_costs(own, turn), [&] { return plan(own); }, kStepTokensMin);
-    if (!placement) return placement.error();
-    return First{std::move(*placement), own.base.engine.max_num_batched_tokens};
-  };
+  const Planner planned = [](const ReplanInput& in) { return plan_placement(in.base); };
+  const auto begin = [&](const Planner& plan) { return plan_with_steps(input, plan, turn); };
   // What is wanted may be more than there is room for: the goal says what is missing then. And what
   // members hold may be more than what their devices can serve.
-  auto first = held ? begin(repaired) : begin(planned);
-  auto other = first ? first : held ? begin(planned) : begin(repaired);
+  auto first = held ? begin(repair_placement) : begin(planned);
+  auto other = first ? first : held ? begin(planned) : begin(repair_placement);
   if (other || !held) return other ? other : first;
-  // What has served once goes on with what is left, though its steps may take more memory.
-  const auto without = [&](Result<Placement> placement) -> Result<First> {
-    if (!placement) return placement.error();
-    return First{std::move(*placement), kStepTokensMin};
-  };
-  other = without(repaired(input));
-  if (!other) other = without(planned(input));
+  other = plan_tight(input, repair_placement, kStepTokensMin, turn);
+  if (!other) other = plan_tight(input, planned, kStepTokensMin, turn);
   return other ? other : first;
+}
+
+/// With room to compute. Steps get another size only where no replica lives, which would keep its
+/// own.
+Result<PlacementLifecycle::Planned> PlacementLifecycle::plan_with_steps(
+    ReplanInput input, const Planner& plan, const SupervisorTurn& turn) const {
+  const bool chooses = living_part(input.before, input.base.devices).replicas.empty();
+  if (!chooses) input.base.engine.max_num_batched_tokens = step_tokens_;
+  auto placement = plan_to_compute(
+      input.base, compute_costs(input, turn.options, turn.members), [&] { return plan(input); },
+      chooses ? kStepTokensMin : step_tokens_);
+  if (!placement) return placement.error();
+  return Planned{std::move(*placement), input.base.engine.max_num_batched_tokens, {}};
+}
+
+/// What has served once goes on with what is left, though steps may take more memory of the host
+/// than is planned with. An accelerator has no more.
+Result<PlacementLifecycle::Planned> PlacementLifecycle::plan_tight(ReplanInput input,
+                                                                   const Planner& plan,
+                                                                   std::int32_t tokens,
+                                                                   const SupervisorTurn& turn) {
+  input.base.compute.reset();
+  auto placement = plan(input);
+  if (!placement) return placement.error();
+  input.base.compute = compute_costs(input, turn.options, turn.members)(tokens);
+  const Status room = room_to_compute(input.base, *placement);
+  if (accelerators_lack(input.base, *placement) > 0) return room.error();
+  return Planned{std::move(*placement), tokens, room ? std::string() : room.error().message};
 }
 
 /// What steps compute with, on the device with the most threads.
 CostsOfSteps PlacementLifecycle::compute_costs(const ReplanInput& input,
-                                               const SupervisorTurn& turn) {
+                                               const SupervisorOptions& options,
+                                               const Membership& members) {
   int threads = 1;
-  for (const auto& [id, member] : turn.members.all())
+  for (const auto& [id, member] : members.all())
     for (const auto& device : member.inventory.devices)
       threads = std::max(threads, static_cast<int>(device.threads));
-  return [&turn, threads, numerics = input.base.numerics](std::int32_t tokens) {
-    return turn.options.compute(numerics, threads, tokens);
+  return [&options, threads, numerics = input.base.numerics](std::int32_t tokens) {
+    return options.compute(numerics, threads, tokens);
   };
 }
 
+Result<PlacementLifecycle::Planned> PlacementLifecycle::repair_of(
+    ReplanInput input, const SupervisorTurn& turn) const {
+  auto plan = plan_with_steps(input, repair_placement, turn);
+  if (plan) return plan;
+  const bool chooses = living_part(input.before, input.base.devices).replicas.empty();
+  auto tight =
+      plan_tight(std::move(input), repair_placement, chooses ? kStepTokensMin : step_tokens_, turn);
+  return tight ? tight : plan;
+}
+
+/// As a repair, with the smallest steps that it may choose: one plan instead of many.
+Result<Placement> PlacementLifecycle::plan_room(const SupervisorTurn& turn) const {
+  const ReplanInput now = replan_input(turn);
+  const bool chooses = living_part(now.before, now.base.devices).replicas.empty();
+  const std::int32_t tokens = chooses ? kStepTokensMin : step_tokens_;
+  const auto costs = compute_costs(now, turn.options, turn.members)(tokens);
+  return make_room(now, [&](ReplanInput after) -> Status {
+    after.base.compute = costs;
+    if (repair_placement(after)) return {};
+    const auto tight = plan_tight(std::move(after), repair_placement, tokens, turn);
+    return tight ? Status() : tight.error();
+  });
+}
+
 /// Gently first: spare copies go before a drain is called off, and before a node that has just
-/// failed is asked again.
+/// failed is asked again; replicas go last.
 void PlacementLifecycle::repair(SupervisorTurn& turn) {
   auto placement = plan_repair({}, turn);
   if (!placement)
-    if (auto fewer = make_room(replan_input(turn))) {
+    if (auto fewer = plan_room(turn)) {
       turn.record("placement",
                   "Spare copies of experts are given up, since those that were lost "
                   "find no other room.");
@@ -197,12 +260,26 @@ void PlacementLifecycle::repair(SupervisorTurn& turn) {
     placement = plan_repair({}, turn);
   }
   if (!placement) {
-    const auto all = plan_repair({turn.now, {}}, turn);
-    if (!all)
-      return cannot(plan_repair(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
-    placement = all;
+    placement = plan_repair({turn.now, {}}, turn);
+    if (!placement) return begin_again(turn);
   }
-  load(*placement, turn);
+  take_steps(*placement, turn);
+  load(std::move(placement->placement), turn);
+}
+
+/// Replicas that serve nobody while experts lack may take the room of these, or have larger steps
+/// than there is memory for.
+void PlacementLifecycle::begin_again(SupervisorTurn& turn) {
+  ReplanInput input = replan_input(turn);
+  input.before = living_part(input.before, input.base.devices);
+  input.before.replicas.clear();
+  input.before.shards.clear();
+  const auto plan = repair_of(input, turn);
+  if (!plan) return cannot(plan_repair(kNobodyOut, turn) ? kept_out(turn) : plan.error(), turn);
+  turn.record("placement",
+              "The replicas begin again, since the experts that were lost find no room beside them "
+              "and what they compute with.");
+  let_go_first(std::move(input.before), turn);
 }
 
 /// A version in which something ends and nothing begins: what it lets go is free once that is
@@ -223,7 +300,7 @@ bool PlacementLifecycle::can_do_without(NodeId node, SupervisorTurn& turn) const
 /// people hear it.
 void PlacementLifecycle::note_small(std::int32_t step_tokens, SupervisorTurn& turn) {
   ReplanInput input = replan_input(turn);
-  input.base.compute = compute_costs(input, turn)(step_tokens);
+  input.base.compute = compute_costs(input, turn.options, turn.members)(step_tokens);
   SmallDevices small = small_devices(input.base);
   const auto tell = [&](const std::vector<DeviceRef>& devices, const std::vector<DeviceRef>& told,
                         const std::string& what) {
@@ -299,7 +376,7 @@ bool PlacementLifecycle::go_on(SupervisorTurn& turn) {
 /// Where there is no room for the replicas that are asked for, those that serve are enough: experts
 /// and the second tier are laid out all the same.
 Result<Placement> PlacementLifecycle::plan_goal(const ReplanInput& input, SupervisorTurn& turn) {
-  Result<Placement> goal = goal_placement(input);
+  Result<Placement> goal = goal_to_compute(input);
   const std::int32_t asked = input.base.engine.data_parallel_size;
   const auto serving = static_cast<std::int32_t>(
       std::max<std::size_t>(1, living_part(input.before, input.base.devices).replicas.size()));
@@ -307,7 +384,7 @@ Result<Placement> PlacementLifecycle::plan_goal(const ReplanInput& input, Superv
   if (goal || goal.error().code != ErrorCode::kResourceExhausted || asked <= serving) return goal;
   ReplanInput fewer = input;
   fewer.base.engine.data_parallel_size = serving;
-  auto enough = goal_placement(fewer);
+  auto enough = goal_to_compute(fewer);
   if (!enough) return goal;
   const std::string text = "The cluster goes on with " + std::to_string(serving) + " of the " +
                            std::to_string(asked) +
@@ -320,7 +397,7 @@ bool PlacementLifecycle::make_goal(SupervisorTurn& turn) {
   note_small(step_tokens_, turn);
   const auto goal_input = [&] {
     ReplanInput input = replan_input(turn);
-    input.base.compute = compute_costs(input, turn)(step_tokens_);
+    input.base.compute = compute_costs(input, turn.options, turn.members)(step_tokens_);
     return input;
   };
   ReplanInput input = goal_input();
@@ -368,16 +445,25 @@ Placement PlacementLifecycle::step_to_goal(const SupervisorTurn& turn) const {
   step.expert_bytes = input.base.model.expert_bytes;
   step.max_layers = static_cast<std::int32_t>(kLayersAStep);
   step.max_bytes = kBytesAStep;
-  std::map<DeviceRef, std::uint64_t> others;
-  for (const Placement* placement : {&active, &goal})
+  const ComputeCosts costs = compute_costs(input, turn.options, turn.members)(step_tokens_);
+  std::map<DeviceRef, std::uint64_t> others, compute;
+  for (const Placement* placement : {&active, &goal}) {
     for (const auto& use : placement_use(input.base, *placement))
       others[use.device] = std::max(others[use.device], use.total() - use.expert_bytes);
-  for (const auto& d : input.base.devices) {
-    const std::uint64_t all = plannable_bytes(d.memory_total);
-    step.memory[d.device] = all - std::min(all, others[d.device]);
+    for (const auto& [device, bytes] : compute_bytes(input.base, *placement, costs))
+      compute[device] = std::max(compute[device], bytes);
   }
-  next.experts = next_step(step);
-  if (next.experts != active.experts) return next;
+  // On the way, too, accelerators are left what steps take, unless nothing can be moved so.
+  for (const bool beside_compute : {true, false}) {
+    for (const auto& d : input.base.devices) {
+      std::uint64_t all = plannable_bytes(d.memory_total);
+      if (beside_compute && d.kind != "cpu")
+        all = std::min(all, d.memory_total - std::min(d.memory_total, compute[d.device]));
+      step.memory[d.device] = all - std::min(all, others[d.device]);
+    }
+    next.experts = next_step(step);
+    if (next.experts != active.experts) return next;
+  }
   next.tier = goal.tier;
   if (next.tier != active.tier) return next;
   next.replicas = goal.replicas;
@@ -388,7 +474,12 @@ Placement PlacementLifecycle::step_to_goal(const SupervisorTurn& turn) const {
 Survival PlacementLifecycle::survival(const SupervisorOptions& options, const Membership& members,
                                       const Links& links) const {
   if (!versions_.active() || members.all().size() > kSurvivalNodesMax) return {};
-  if (!survival_) survival_ = survival_of(replan_input(options, members, links));
+  if (survival_) return *survival_;
+  ReplanInput input = replan_input(options, members, links);
+  const bool all_cpus =
+      std::ranges::all_of(input.base.devices, [](const auto& d) { return d.kind == "cpu"; });
+  if (!all_cpus) input.base.compute = compute_costs(input, options, members)(kStepTokensMin);
+  survival_ = survival_of(input);
   return *survival_;
 }
 

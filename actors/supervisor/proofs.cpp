@@ -22,6 +22,8 @@ constexpr std::size_t kReadAgainMax = 4;
 constexpr std::size_t kBackgroundTensors = 256;
 /// Members asked beside the two sides and the head.
 constexpr std::size_t kWitnesses = 1;
+/// Of what a member says of a copy.
+constexpr std::size_t kReasonBytesMax = limits::kNameBytesMax;
 
 std::string name_of(NodeId node) { return node == kHeadNode ? "the head" : to_string(node); }
 
@@ -43,6 +45,16 @@ std::vector<std::string> names_of(const std::vector<TensorProof>& proofs) {
 }
 
 }  // namespace
+
+/// Its reason is a sentence of its own, and names the device.
+std::string text_of(const ProofFailed& failed, const Member& member) {
+  std::string reason = failed.reason.substr(0, kReasonBytesMax);
+  while (reason.ends_with('.') || reason.ends_with(' ')) reason.pop_back();
+  return "Tensor " + failed.tensor.substr(0, limits::kNameBytesMax) + " in the memory of " +
+         to_string(member.id) + " on " + member.inventory.host + " is not what was loaded" +
+         (reason.empty() ? "" : ": " + reason) + "; its last good proof was " +
+         std::to_string(failed.last_good_s) + " s ago.";
+}
 
 Proofs::Proofs(const std::vector<KnownTensor>& kept) {
   for (const auto& tensor : kept) {
@@ -187,8 +199,8 @@ void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& pro
                                 SupervisorTurn& turn) {
   if (proofs.empty()) return;
   std::vector<std::string> names = names_of(proofs);
-  const auto under_way = std::ranges::find_if(
-      readings_, [&](const auto& entry) { return entry.second.node == node; });
+  const auto under_way =
+      std::ranges::find_if(readings_, [&](const auto& entry) { return entry.second.node == node; });
   if (under_way != readings_.end()) {
     std::ranges::move(names, std::back_inserter(under_way->second.waiting));
     return;
@@ -204,8 +216,8 @@ void Proofs::version_loads() {
 }
 
 void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
-  turn.effects.add(ReadTensors{next_reading_, std::exchange(reading.waiting, {}),
-                               reading.bytes_left, false});
+  turn.effects.add(
+      ReadTensors{next_reading_, std::exchange(reading.waiting, {}), reading.bytes_left, false});
   readings_.emplace(next_reading_++, std::move(reading));
 }
 

@@ -19,6 +19,9 @@ struct Verdict {
   std::set<NodeId> rivals = {};           ///< they packed otherwise, and read again if they may
 };
 
+/// What people hear of a copy that is not any more what the member has loaded.
+std::string text_of(const ProofFailed& failed, const Member& member);
+
 /// What the cluster knows of the weights' bytes, and who is wrong when two readings differ.
 ///
 ///     first report ─► claimed ── a second reader agrees ─► confirmed, until the cluster is stopped

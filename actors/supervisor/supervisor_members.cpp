@@ -196,11 +196,7 @@ void Supervisor::on(const ProofFailed& failed, const Envelope& envelope, TimePoi
   const Member* member = member_of(envelope, turn);
   if (!member || placement_.service().stopping()) return;
   ++counters_.refused_copies;
-  const std::string text =
-      "Tensor " + failed.tensor.substr(0, limits::kNameBytesMax) + " in the memory of " +
-      to_string(member->id) + " on " + member->inventory.host + " is not what was loaded (" +
-      failed.reason.substr(0, limits::kNameBytesMax) + "); its last good proof was " +
-      std::to_string(failed.last_good_s) + " s ago.";
+  const std::string text = text_of(failed, *member);
   turn.record("proof_failed", text);
   placement_.doubt_canary(now - std::chrono::seconds(failed.last_good_s), turn);
   take_out({{member->id, corrupt(text)}}, turn);

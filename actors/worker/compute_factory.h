@@ -9,7 +9,6 @@
 #include "actors/layer_shard/expert_counter.h"
 #include "actors/layer_shard/shard_compute.h"
 #include "actors/worker/model_sizes.h"
-#include "model/expert_set.h"
 #include "runtime/numerics.h"
 
 namespace troupe {

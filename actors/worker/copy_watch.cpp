@@ -174,18 +174,18 @@ void CopyWatch::tell(const Copy& copy, const PieceTensors& piece) {
     std::lock_guard lock(mutex_);
     std::erase_if(copies_, [&](const Copy& other) { return other.of(piece); });
   }
-  const TensorProof& proof = (*piece)[copy.tensor].proof;
+  const HeldTensor& held = (*piece)[copy.tensor];
+  const TensorProof& proof = held.proof;
   std::size_t bytes = 0;
-  for (const auto& part : (*piece)[copy.tensor].memory) bytes += part.size();
+  for (const auto& part : held.memory) bytes += part.size();
   const std::uint32_t age = seconds(now() - copy.proven);
-  listener_.differs({piece,
-                     {proof.tensor,
-                      "the " + std::to_string(bytes) +
-                          " bytes of it in this node's memory are not "
-                          "what was packed from " +
-                          proof.file + "; they still were " + std::to_string(age) +
-                          " s ago. Its memory or a program may be at fault.",
-                      age}});
+  listener_.differs(
+      {piece,
+       {proof.tensor,
+        "the " + std::to_string(bytes) + " bytes of it in the memory of " + listener_.place(held) +
+            " are not what was packed from " + proof.file + ", as they still were " +
+            std::to_string(age) + " s ago; that memory or a program may be at fault.",
+        age}});
 }
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "actors/node_agent/messages.h"
@@ -24,6 +25,8 @@ class CopyWatch {
   struct Listener {
     std::function<void(CopyDiffers)> differs;
     std::function<void()> proven;
+    /// Whose memory it is in: "device 1", "this host".
+    std::function<std::string(const HeldTensor&)> place;
   };
   explicit CopyWatch(Listener listener);
   ~CopyWatch();

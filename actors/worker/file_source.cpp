@@ -155,7 +155,13 @@ FileSource::FileSource(Post& post, int threads, std::vector<Home> homes)
     : core_(std::make_shared<Core>(post, threads, std::move(homes))),
       watch_(std::make_shared<CopyWatch>(CopyWatch::Listener{
           [voice = core_->voice](CopyDiffers differs) { voice->tell(std::move(differs)); },
-          [voice = core_->voice] { voice->tell(CopiesProven{}); }})),
+          [voice = core_->voice] { voice->tell(CopiesProven{}); },
+          [homes = core_->homes](const HeldTensor& tensor) -> std::string {
+            for (const Home& home : homes)
+              if (tensor.device && home.device == tensor.device)
+                return "device " + std::to_string(home.index);
+            return "this host";
+          }})),
       prover_(core_->voice) {
   core_->watch = watch_;
 }

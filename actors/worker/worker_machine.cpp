@@ -35,6 +35,18 @@ std::set<std::uint32_t> with_own_memory(const std::vector<Device*>& devices) {
   return found;
 }
 
+/// A processor that stands still is a hung node. An accelerator that does has a deadline, which
+/// takes it out and leaves the node; until then the node's other devices speak for it.
+bool alive(const std::vector<Device*>& devices, TimePoint now) {
+  bool any = false, all = true;
+  for (Device* device : devices) {
+    const bool moves = device->makes_progress(now, limits::kLease / 2) || !device->failed().empty();
+    any = any || moves;
+    all = all && (moves || device->has_own_memory());
+  }
+  return any && all;
+}
+
 void erase_one(std::multiset<Address>& set, const Address& address) {
   if (const auto it = set.find(address); it != set.end()) set.erase(it);
 }
@@ -108,8 +120,8 @@ void WorkerMachine::on_wake(TimePoint now, Effects& effects) {
 
 NodeProgress WorkerMachine::progress(TimePoint now) {
   NodeProgress out;
+  out.devices_alive = alive(context_.devices, now);
   for (Device* device : context_.devices) {
-    out.devices_alive = device->makes_progress(now, limits::kLease / 2) && out.devices_alive;
     DeviceHealth health = device->health();
     const float busy = device->take_utilization(now);
     out.devices.push_back({device->memory_used(), health.utilization.value_or(busy),

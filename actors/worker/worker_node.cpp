@@ -72,7 +72,8 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     // What a GPU computes with is packed by this machine's processors.
     threads += device.kind == "cuda" ? host_processors() : device.threads;
     cpus.push_back(devices.back().get());
-    if (const Status opened = cpus.back()->open(options.injected); !opened.ok())
+    const auto injected = device.index == 0 ? options.injected : kernels::InjectedFailure{};
+    if (const Status opened = cpus.back()->open(injected); !opened.ok())
       return Error{opened.error().code,
                    "Device " + std::to_string(device.index) +
                        " of this machine cannot be used: " + opened.error().message + "."};

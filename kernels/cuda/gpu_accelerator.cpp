@@ -6,7 +6,6 @@
 #include <map>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "kernels/cuda/address_pool.h"
@@ -24,8 +23,6 @@ constexpr std::size_t kBatchesMax = 64;
 /// What is soon done is waited for without sleep, which Linux makes some 50 us longer than asked
 /// for; CUDA's own waits take a core, and cannot be given up.
 constexpr std::chrono::microseconds kSpin(50), kSleep(20);
-/// A batch is some steps' work, hundreds of milliseconds at most: a GPU that takes so long hangs.
-constexpr std::chrono::seconds kWaitMax(60);
 
 }  // namespace
 
@@ -126,8 +123,7 @@ Status GpuAccelerator::take(std::uint64_t memory_bytes) {
   void* base = nullptr;
   cudaError_t status = cudaMemGetInfo(&left, &all);
   if (status == cudaSuccess) status = cudaMalloc(&base, memory_bytes);
-  if (status == cudaErrorMemoryAllocation)
-    return no_room(index_, left, all, memory_bytes);
+  if (status == cudaErrorMemoryAllocation) return no_room(index_, left, all, memory_bytes);
   if (status != cudaSuccess) return unusable(index_, status);
   pool_ =
       std::make_shared<Pool>(freer_, memory_news(), static_cast<std::byte*>(base), memory_bytes);
@@ -135,6 +131,8 @@ Status GpuAccelerator::take(std::uint64_t memory_bytes) {
   status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   if (status == cudaSuccess)
     status = cudaStreamCreateWithFlags(&upload_stream_, cudaStreamNonBlocking);
+  for (cudaEvent_t* const event : {&timed_from_, &timed_to_})
+    if (status == cudaSuccess) status = cudaEventCreate(event);
   for (Piece& piece : pieces_) {
     if (status == cudaSuccess) status = cudaEventCreateWithFlags(&piece.copied, kNoTiming);
     piece.pinned = pinned(kUploadPieceBytes);
@@ -154,6 +152,8 @@ GpuAccelerator::~GpuAccelerator() {
   if (freer_->hangs) return;
   for (const Piece& piece : pieces_)
     if (piece.copied != nullptr) cudaEventDestroy(piece.copied);
+  for (const cudaEvent_t event : {timed_from_, timed_to_})
+    if (event != nullptr) cudaEventDestroy(event);
   for (const cudaEvent_t event : under_way_) cudaEventDestroy(event);
   for (const cudaEvent_t event : spare_) cudaEventDestroy(event);
   if (upload_stream_ != nullptr) cudaStreamDestroy(upload_stream_);
@@ -279,7 +279,10 @@ void GpuAccelerator::wait_for(cudaEvent_t event, const char* what) {
       fail("it has not ended within " + std::to_string(kWaitMax.count()) +
            " s what it was given; restart the worker, and look at the driver's log (dmesg)");
     }
-    if (waited > kSpin) std::this_thread::sleep_for(kSleep);
+    if (waited > kSpin && fails_within(kSleep)) {
+      freer_->hangs = true;  // what it computes may still be under way
+      check();
+    }
   }
 }
 
@@ -288,6 +291,20 @@ void GpuAccelerator::wait_first() {
   spare_.push_back(under_way_.front());
   under_way_.pop_front();
   ++progress_;
+}
+
+/// Work of before the first event hides how long the host takes to queue what is between the two.
+std::chrono::nanoseconds GpuAccelerator::timed(const std::function<void()>& work) {
+  flush();
+  must(cudaEventRecord(timed_from_, stream_), "it does not answer");
+  work();
+  flush();
+  must(cudaEventRecord(timed_to_, stream_), "it does not answer");
+  wait();
+  float ms = 0;
+  must(cudaEventElapsedTime(&ms, timed_from_, timed_to_), "it does not answer");
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<float, std::milli>(ms));
 }
 
 /// Batch by batch: each that ends is progress.

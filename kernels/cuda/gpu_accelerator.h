@@ -30,6 +30,7 @@ class GpuAccelerator final : public Accelerator {
   void upload_from(std::byte* to, Accelerator& of, const std::byte* from,
                    std::size_t bytes) override;
   std::uint64_t progress() const override { return progress_; }
+  std::chrono::nanoseconds timed(const std::function<void()>& work) override;
 
   /// Where work goes, once it is flushed.
   cudaStream_t queue() const { return stream_; }
@@ -56,7 +57,8 @@ class GpuAccelerator final : public Accelerator {
   Status take(std::uint64_t memory_bytes);
   /// Lets copies come straight from another GPU, if the driver does.
   void reach(int other);
-  /// Sleeps until the GPU has come past it. Fails the device if that takes too long.
+  /// Sleeps until the GPU has come past it, or the device is given up. Fails it if that takes too
+  /// long.
   void wait_for(cudaEvent_t event, const char* what);
   /// Waits for the first batch that is under way.
   void wait_first();
@@ -69,6 +71,7 @@ class GpuAccelerator final : public Accelerator {
   cudaStream_t stream_ = nullptr, upload_stream_ = nullptr;
   std::deque<cudaEvent_t> under_way_;  ///< the end of each batch
   std::vector<cudaEvent_t> spare_;
+  cudaEvent_t timed_from_ = nullptr, timed_to_ = nullptr;
   std::mutex upload_mutex_;
   std::array<Piece, 2> pieces_;  // guarded by upload_mutex_
   std::set<int> peers_;          // guarded by upload_mutex_

@@ -60,7 +60,7 @@ struct Forward::Impl {
             step};
   }
 
-  Status begin(Step& step, const StepPlanBody& plan, const float* hidden);
+  Status begin(Step& step, const StepPlanBody& plan, const Payload& hidden);
   void list_rows(Step& step);
   void make_room(Step& step);
 
@@ -112,7 +112,7 @@ void Forward::use(std::shared_ptr<const ExpertRanks> ranks) {
   impl_->expert_ranks = std::move(ranks);
 }
 
-Status Forward::begin(Step& step, const StepPlanBody& plan, const float* hidden) {
+Status Forward::begin(Step& step, const StepPlanBody& plan, const Payload& hidden) {
   try {
     return impl_->begin(step, plan, hidden);
   } catch (const std::bad_alloc&) {
@@ -121,12 +121,15 @@ Status Forward::begin(Step& step, const StepPlanBody& plan, const float* hidden)
   }
 }
 
-void Forward::answer(Step& step, const MissingExpert& of, std::span<const std::byte> output) {
-  impl_->stream.write(step.expert_output(of.row, of.slot), output.data(), output.size());
+void Forward::answer(Step& step, const MissingExpert& of, const Payload& output) {
+  impl_->stream.write(step.expert_output(of.row, of.slot), output);
 }
 
-void Forward::read_hidden(const Step& step, void* to) {
-  impl_->stream.read(to, step.hidden.data, hidden_bytes(step));
+Payload Forward::hidden_of(const Step& step) {
+  auto buffer = impl_->stream.host_buffer(hidden_bytes(step));
+  impl_->stream.fetch(buffer, step.hidden.data, buffer->size());
+  impl_->stream.wait();
+  return Payload::of(std::move(buffer));
 }
 
 Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& listener) {
@@ -413,23 +416,22 @@ void Forward::Impl::tell_missing(Step& step, ForwardListener& listener) {
 
 // --- Beginning --------------------------------------------------------------------------------
 
-Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const float* hidden) {
+Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const Payload& hidden) {
   step.at = Step::At::kIdle;
   const StepBounds bounds = {spec.vocab, positions, cache.num_blocks(), cache.block_size()};
   if (auto status = check_plan(plan, bounds); !status) return status;
-  if ((hidden == nullptr) != first_stage())
-    return invalid_argument("step " + std::to_string(plan.step.value) +
-                            (hidden ? " brought hidden states to the first stage"
-                                    : " came without the hidden states of the stage before"));
+  if (hidden.empty() != first_stage())
+    return invalid_argument(first_stage() ? "hidden states came to the first stage"
+                                          : "no hidden states of the stage before came");
   step.plan = &plan;
   list_rows(step);
   make_room(step);
-  if (hidden) stream.write(step.hidden.data, hidden, hidden_bytes(step));
+  if (!hidden.empty()) stream.write(step.hidden.data, hidden);
   step.trouble.begin(stream, static_cast<std::size_t>(step.rows));
   step.exchange.index = 0;
   step.layer = weights->first;
   step.at = Step::At::kTokens;
-  if (hidden) end_embedding(step);
+  if (!hidden.empty()) end_embedding(step);
   return {};
 }
 
@@ -491,7 +493,6 @@ void Forward::Impl::make_room(Step& step) {
   }
 }
 
-/// What the canary's rows have become at a boundary of the layer.
 void Forward::Impl::note_canary(Step& step) {
   if (step.canary) step.digests.push_back(canary_digest(step, stream.read<float>(step.hidden)));
 }

@@ -60,14 +60,14 @@ class Forward {
   void use(std::shared_ptr<const ExpertRanks> ranks);
 
   /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before
-  /// sent, [rows, hidden] float32; null on the first stage. `plan` must stay until the step is
-  /// done.
-  Status begin(Step& step, const StepPlanBody& plan, const float* hidden);
+  /// sent, exactly [rows, hidden] float32; empty on the first stage. `plan` must stay until the
+  /// step is done.
+  Status begin(Step& step, const StepPlanBody& plan, const Payload& hidden = {});
 
   /// At a cut: the output of an expert that was asked for elsewhere.
-  void answer(Step& step, const MissingExpert& of, std::span<const std::byte> output);
+  void answer(Step& step, const MissingExpert& of, const Payload& output);
   /// When it is done: the residual stream, [rows, width] float32, for the next stage.
-  void read_hidden(const Step& step, void* to);
+  Payload hidden_of(const Step& step);
 
   /// Computes until the next cut. `experts` are those at hand.
   Cut advance(Step& step, const ExpertSet& experts, ForwardListener& listener);

@@ -21,8 +21,7 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t width) {
 Payload rows_of(const std::shared_ptr<const Buffer>& buffer, std::int64_t first, std::int64_t rows,
                 std::int64_t width) {
   if (rows == 0) return {};
-  return {buffer, buffer->span().subspan(bytes_of(first, width), bytes_of(rows, width)),
-          MemoryKind::kHost};
+  return Payload::of(buffer, bytes_of(first, width), bytes_of(rows, width));
 }
 
 /// What says nothing but that it came.
@@ -58,16 +57,17 @@ void RankCuts::room(kernels::Stream& stream, Step& step, std::size_t bytes) {
   if (room == buffers_.end()) {
     // Too small ones go: steps grow until they are as large as they will be.
     std::erase_if(buffers_, [&](const auto& b) { return b.use_count() == 1 && b->size() < bytes; });
-    buffers_.push_back(std::make_shared<Buffer>(Buffer::uninitialized(bytes)));
+    buffers_.push_back(stream.host_buffer(bytes));
     room = std::prev(buffers_.end());
   }
   step.exchange.own = *room;
   step.exchange.own_bytes = bytes;
-  step.own_at = stream.target((*room)->span().first(bytes), step.own_room);
+  step.own_at = stream.target(**room, step.own_room);
 }
 
 void RankCuts::settle(kernels::Stream& stream, Step& step) const {
-  stream.settle(step.exchange.own->span().first(step.exchange.own_bytes), step.own_room);
+  stream.fetch(step.exchange.own, step.own_at, step.exchange.own_bytes);
+  stream.wait();
   clear(step);
 }
 
@@ -87,14 +87,6 @@ std::uint32_t RankCuts::part(std::uint32_t rank, std::uint32_t ways) const {
 /// The first of those that have the same part.
 bool RankCuts::speaks(std::uint32_t rank, std::uint32_t ways) const {
   return speaker_of(part(rank, ways), model_.rank, ways) == rank;
-}
-
-const float* RankCuts::numbers(const Payload& payload) {
-  return reinterpret_cast<const float*>(payload.bytes.data());
-}
-
-const float* RankCuts::own_numbers(const Step& step) const {
-  return step.exchange.own->as<float>();
 }
 
 // --- Sums ---------------------------------------------------------------------------------------
@@ -128,7 +120,7 @@ void RankCuts::take_sum(kernels::Stream& stream, Step& step, std::uint32_t ways,
     parts[part] = part == part_of(model_.rank, ways)
                       ? reinterpret_cast<const float*>(step.own_at) + first_row * step.width
                       : reinterpret_cast<const float*>(
-                            stream.reach(step.exchange.from[rank].bytes, step.rank_rooms[rank]));
+                            stream.reach(step.exchange.from[rank], step.rank_rooms[rank]));
   }
   kernels::join(stream, std::span(parts).first(ways), bias, y);
 }
@@ -150,8 +142,7 @@ void RankCuts::take_rows(kernels::Stream& stream, const Step& step,
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     const std::int64_t rows = own_rows(step.rows, rank);
     if (rows > 0 && rank != model_.rank.rank)  // its own are there
-      stream.write(row_of(all, first_row(step.rows, rank)), numbers(step.exchange.from[rank]),
-                   bytes_of(rows, step.width));
+      stream.write(row_of(all, first_row(step.rows, rank)), step.exchange.from[rank]);
   }
 }
 
@@ -184,17 +175,18 @@ void RankCuts::send_embedded(kernels::Stream& stream, Step& step) const {
 
 void RankCuts::take_embedded(kernels::Stream& stream, const Step& step,
                              const kernels::Tensor& all) const {
-  std::array<const float*, limits::kSumSlices> next{};
+  const std::size_t row_bytes = bytes_of(1, step.width);
+  std::array<Payload, limits::kSumSlices> left;
   for (std::uint32_t part = 0; part < model_.vocab_ways; ++part)
-    next[part] =
-        part == own_part()
-            ? own_numbers(step)
-            : numbers(step.exchange.from[speaker_of(part, model_.rank, model_.vocab_ways)]);
+    left[part] = part == own_part()
+                     ? Payload::of(step.exchange.own)
+                     : step.exchange.from[speaker_of(part, model_.rank, model_.vocab_ways)];
   for (std::int64_t r = 0; r < step.rows; ++r) {
     std::uint32_t part = 0;
     while (step.tokens[static_cast<std::size_t>(r)] >= first_token(part + 1)) ++part;
-    stream.write(row_of(all, r), next[part], bytes_of(1, step.width));
-    next[part] += step.width;
+    const Payload& from = left[part];
+    stream.write(row_of(all, r), {from.owner, from.bytes.first(row_bytes), from.memory});
+    left[part].bytes = from.bytes.subspan(row_bytes);
   }
 }
 
@@ -230,8 +222,7 @@ void RankCuts::take_logits(kernels::Stream& stream, Step& step, const kernels::T
     const std::int64_t first = first_token(part), count = first_token(part + 1) - first;
     const std::uint32_t rank = speaker_of(part, model_.rank, ways);
     const std::byte* const from =
-        part == 0 ? step.own_at
-                  : stream.reach(step.exchange.from[rank].bytes, step.rank_rooms[rank]);
+        part == 0 ? step.own_at : stream.reach(step.exchange.from[rank], step.rank_rooms[rank]);
     kernels::copy(
         stream,
         stream.device_tensor(const_cast<std::byte*>(from), DType::kF32, step.logit_rows, count),

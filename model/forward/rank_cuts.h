@@ -87,8 +87,6 @@ class RankCuts {
   std::uint32_t part(std::uint32_t rank, std::uint32_t ways) const;
   bool speaks(std::uint32_t rank, std::uint32_t ways) const;
   void clear(Step& step) const;
-  const float* own_numbers(const Step& step) const;
-  static const float* numbers(const Payload& payload);
 
   const ModelSpec& model_;
   const bool in_step_;

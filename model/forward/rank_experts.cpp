@@ -136,7 +136,7 @@ void RankExperts::send(kernels::Stream& stream, Step& step, const LayerSpec& lay
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (rank == model_.rank.rank) continue;
     const RankSection& section = section_for(step, rank);
-    e.to[rank] = {e.own, e.own->span().subspan(section.at, section.bytes), MemoryKind::kHost};
+    e.to[rank] = Payload::of(e.own, section.at, section.bytes);
     e.bytes[rank] = RankExchange::kAnyBytes;
   }
 }
@@ -174,8 +174,9 @@ RankExperts::Found RankExperts::take(kernels::Stream& stream, Step& step,
   step.rank_at.resize(model_.rank.size);
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     const std::span<const std::byte> section = section_from(step, rank);
-    step.rank_at[rank] = rank == model_.rank.rank ? step.own_at + own.at
-                                                  : stream.reach(section, step.rank_rooms[rank]);
+    step.rank_at[rank] = rank == model_.rank.rank
+                             ? step.own_at + own.at
+                             : stream.reach(step.exchange.from[rank], step.rank_rooms[rank]);
     if (!take_section(step, layer, own, section, rank)) return Found::kCorrupt;
   }
   if (step.sections.size() == 1 &&

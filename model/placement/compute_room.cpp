@@ -22,13 +22,15 @@ struct Load {
   }
 };
 
-std::vector<Load> loads_of(const PlacementInput& input, const Placement& placement,
-                           const ComputeCosts& costs) {
-  std::map<DeviceRef, std::uint64_t> memory, compute = compute_bytes(input, placement, costs);
-  for (const auto& d : input.devices) memory[d.device] = d.memory_total;
+std::vector<Load> loads_of(const PlacementInput& input, const Placement& placement, bool cpus) {
+  std::map<DeviceRef, std::uint64_t> memory,
+      compute = compute_bytes(input, placement, *input.compute);
+  for (const auto& d : input.devices)
+    if (cpus || d.kind != "cpu") memory[d.device] = d.memory_total;
   std::vector<Load> loads;
   for (const DeviceUse& use : placement_use(input, placement))
-    loads.push_back({use, compute[use.device], memory[use.device]});
+    if (const auto its = memory.find(use.device); its != memory.end())
+      loads.push_back({use, compute[use.device], its->second});
   return loads;
 }
 
@@ -55,14 +57,6 @@ std::map<DeviceRef, std::int64_t> most_slots(const Placement& placement) {
     for (const auto& [device, count] : slots) most[device] = std::max(most[device], count);
   }
   return most;
-}
-
-/// Whether computing has room on every device.
-Status room_to_compute(const PlacementInput& input, const Placement& placement) {
-  const std::vector<Load> loads = loads_of(input, placement, *input.compute);
-  const Load* worst = most_lacking(loads);
-  if (!worst) return {};
-  return lacks_room_to_compute(*input.compute, worst->use.device, worst->compute, worst->lacking());
 }
 
 /// What all replicas compute at a time.
@@ -110,6 +104,19 @@ Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, 
       " tokens compute with, " + format_byte_size(bytes) + "; lower " +
       (smallest ? "--max-model-len or" : "--max-num-batched-tokens or --max-model-len, or") +
       " give it more memory.");
+}
+
+Status room_to_compute(const PlacementInput& input, const Placement& placement, bool cpus) {
+  const std::vector<Load> loads = loads_of(input, placement, cpus);
+  const Load* worst = most_lacking(loads);
+  if (!worst) return {};
+  return lacks_room_to_compute(*input.compute, worst->use.device, worst->compute, worst->lacking());
+}
+
+std::uint64_t accelerators_lack(const PlacementInput& input, const Placement& placement) {
+  const std::vector<Load> loads = loads_of(input, placement, false);
+  const Load* worst = most_lacking(loads);
+  return worst ? worst->lacking() : 0;
 }
 
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,

@@ -21,6 +21,13 @@ std::uint64_t group_bytes(const ComputeCosts& costs, std::size_t replicas, std::
 Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, std::uint64_t bytes,
                             std::uint64_t lacking);
 
+/// Whether computing has room beside what is placed, with what `input.compute` says. A CPU device's
+/// steps take memory of the host, and may take more than is planned with: `cpus` says whether they
+/// are asked as well. Errors: kResourceExhausted, as above, of the one that lacks most.
+Status room_to_compute(const PlacementInput& input, const Placement& placement, bool cpus = true);
+/// What accelerators lack to compute with, the one that lacks most.
+std::uint64_t accelerators_lack(const PlacementInput& input, const Placement& placement);
+
 /// Steps are made smaller down to this where memory to compute with lacks.
 inline constexpr std::int32_t kStepTokensMin = 8;
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "model/placement/balance_experts.h"
+#include "model/placement/compute_room.h"
 #include "model/placement/even_out.h"
 #include "model/placement/slot_changes.h"
 #include "runtime/byte_size.h"
@@ -240,8 +241,9 @@ Result<std::vector<LayerExperts>> lay_out(const ReplanInput& input,
   return experts_lack_room(model, input.base.engine, room);
 }
 
-/// Whether what `left` lacks fits on the devices. Counts rather than plans: this is asked for each
-/// node of the cluster.
+/// Whether what `left` lacks fits on the devices, beside the replicas that live: that they begin
+/// again is a last resort, which nobody should count on. Counts rather than plans: this is asked
+/// for each node of the cluster.
 bool others_have_room(const ReplanInput& input, const Placement& left) {
   if (input.base.devices.empty()) return false;
   if (left.replicas.empty()) return repair_placement(input).ok();
@@ -305,11 +307,21 @@ Result<Placement> repair_placement(const ReplanInput& input) {
   PlacementInput plan = plan_input(input, living);
   plan.engine.data_parallel_size = std::max<std::int32_t>(
       1, static_cast<std::int32_t>(living.replicas.size()));  // the goal has more
-  return plan_placement(plan,
-                        [&](const Room& room) { return Filler(input, room).fill(living.experts); });
+  auto repaired = plan_placement(
+      plan, [&](const Room& room) { return Filler(input, room).fill(living.experts); });
+  if (!repaired || !plan.compute) return repaired;
+  if (const Status room = room_to_compute(plan, *repaired); !room) return room.error();
+  return repaired;
 }
 
 Result<Placement> make_room(const ReplanInput& input) {
+  return make_room(input, [](const ReplanInput& after) -> Status {
+    auto repaired = repair_placement(after);
+    return repaired ? Status() : repaired.error();
+  });
+}
+
+Result<Placement> make_room(const ReplanInput& input, const Repairs& repairs) {
   const Placement living = living_part(input.before, input.base.devices);
   // Device by device: a shard needs its room on one.
   std::map<DeviceRef, std::vector<std::pair<std::size_t, std::int32_t>>> on;
@@ -341,8 +353,9 @@ Result<Placement> make_room(const ReplanInput& input) {
   const auto repaired = [&](std::size_t count) {
     ReplanInput after = input;
     after.before = without(count);
-    return repair_placement(after);
+    return repairs(after);
   };
+  if (spare.empty()) return resource_exhausted("There are no spare copies of experts.");
   std::size_t low = 0, high = spare.size();  // the fewest that help are above low, up to high
   if (const auto most = repaired(high); !most) return most.error();
   while (high - low > 1) {

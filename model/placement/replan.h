@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -35,13 +36,18 @@ bool can_serve(const Placement& placement, const ModelCosts& model);
 
 /// The least that has to be done so that requests can be served again: every expert that has no
 /// copy gets one, on a node that holds it in memory if there is one, and if there is no replica,
-/// one is made. Errors: kResourceExhausted says how many bytes are missing where.
+/// one is made. With `base.compute` there is room to compute as well, of replicas that live too.
+/// Errors: kResourceExhausted says how many bytes are missing where.
 Result<Placement> repair_placement(const ReplanInput& input);
 
-/// Where repair_placement() finds no room: `before`, as far as it lives, without as many spare
-/// copies of experts as it takes until it does; never without an expert's last one. A step of its
-/// own: the memory is free once that version has been retired. Errors: kResourceExhausted when all
-/// spare copies are not enough.
+/// Whether what lacks in `before` finds room.
+using Repairs = std::function<Status(const ReplanInput&)>;
+/// Where a repair finds no room: `before`, as far as it lives, without as many spare copies of
+/// experts as it takes until it does; never without an expert's last one. A step of its own: the
+/// memory is free once that version has been retired. Errors: kResourceExhausted when all spare
+/// copies are not enough.
+Result<Placement> make_room(const ReplanInput& input, const Repairs& repairs);
+/// The same as repair_placement() sees it.
 Result<Placement> make_room(const ReplanInput& input);
 
 /// Where the cluster should get to from here: as many replicas as it is to have, experts spread by

@@ -97,6 +97,8 @@ def test_up_deals_the_devices_out_to_its_workers(troupe, expected, two_nodes):
         ("cpu:99999999999", "not 'cpu:99999999999'"),
         ("auto:0", "not 'auto:0'"),
         ("cuda:1,1", "names 1 twice"),
+        ("cuda-twin:0,0", "--device cuda-twin:0,0 names 0 twice"),
+        ("cuda-twin:2,1,02", "names 2 twice"),
         ("cuda-twin:x", "not 'cuda-twin:x'"),
         ("", "not ''"),
     ],

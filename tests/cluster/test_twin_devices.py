@@ -17,14 +17,14 @@ def answer(cluster, key):
     return cluster.complete(**body)["choices"][0]["token_ids"]
 
 
-def start(cluster, env=None):
+def start(cluster, env=None, device="cuda-twin"):
     """Two processors and a twin. Who fails takes experts along that others have, too."""
     cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32, "--numerics", "bf16")
     wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
     for _ in range(2):
         cluster.worker()
     twin = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
-                         "--device", "cuda-twin", "--device-memory", "2GiB", env=env or {})  # fmt: skip
+                         "--device", device, "--device-memory", "2GiB", env=env or {})  # fmt: skip
     cluster.wait_ready()
     return twin, next(node for node in cluster.status()["nodes"] if node["pid"] == twin.pid)
 
@@ -66,6 +66,56 @@ def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, w
     assert {key: answer(cluster, key) for key in expected} == expected
     assert twin.popen.poll() is None
     assert node["id"] in {n["id"] for n in cluster.status()["nodes"]}
+    assert cluster.status()["requests"]["failed"] == 0
+
+
+def test_a_device_that_hangs_is_taken_out_and_its_node_goes_on_with_the_other(cluster):
+    """It is waited for until its deadline. The node's other device speaks for it meanwhile."""
+    twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "hang:4000"}, "cuda-twin:0,1")
+    hung, other = f"{node['id']}/0", f"{node['id']}/1"
+    assert hung in used_devices(cluster)
+
+    def told():
+        return [e["text"] for e in cluster.status()["events"] if e["kind"] == "device_failed"]
+
+    expected, texts = answers_until(cluster, told, 60)
+    assert len(texts) == 1 and hung in texts[0] and "has not ended within 5 s" in texts[0], texts
+    wait_until(lambda: hung not in used_devices(cluster), 20, "nothing is on the device that hangs")
+    assert {key: answer(cluster, key) for key in expected} == expected
+    assert other in used_devices(cluster)
+    assert twin.popen.poll() is None
+    now = {n["id"]: n for n in cluster.status()["nodes"]}[node["id"]]
+    assert now["incarnation"] == node["incarnation"]  # it is the same life: its lease was kept
+    assert cluster.status()["requests"]["failed"] == 0
+    assert "lease is not renewed" not in twin.log()
+
+
+def test_a_device_that_hangs_alone_is_a_hung_node_until_it_has_failed(cluster):
+    twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "hang:4000"})
+
+    def lost():
+        return [e["text"] for e in cluster.status()["events"] if e["kind"] == "node_lost"]
+
+    expected, texts = answers_until(cluster, lost, 60)
+    assert node["id"] in texts[0], texts
+    assert {key: answer(cluster, key) for key in expected} == expected
+    assert cluster.status()["requests"]["failed"] == 0
+    wait_until(lambda: "has not ended within 5 s" in twin.log(), 30, "the device fails by its deadline")
+
+
+def test_a_device_that_becomes_slow_is_asked_less_and_its_host_is_not(cluster):
+    """Its threads have all of their processors: only the device's own clock tells."""
+    twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "slow:6000"}, "cuda-twin:0,1")
+
+    def slow():
+        status = cluster.status()
+        return {f"{n['id']}/{i}" for n in status["nodes"] for i, d in enumerate(n["devices"]) if d["slow"]}
+
+    expected, found = answers_until(cluster, slow, 120)
+    assert found == {f"{node['id']}/0"}
+    texts = [e["text"] for e in cluster.status()["events"] if e["kind"] == "device_slow"]
+    assert f"{node['id']}/0" in texts[0] and "as long as at its best" in texts[0], texts
+    assert {key: answer(cluster, key) for key in expected} == expected
     assert cluster.status()["requests"]["failed"] == 0
 
 

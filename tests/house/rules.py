@@ -150,8 +150,7 @@ BANNED = [
      ("runtime/clock.h", "actors/base/caf_host.cpp",
       "kernels/cuda/gpu_accelerator.cpp")),  # how long a GPU may take
     (r"\bsleep_(?:for|until)\s*\(|(?<![\w.>:~])u?sleep\s*\((?!\s*\))", LIBRARIES,
-     "wait for what you wait for",
-     ("kernels/cuda/gpu_accelerator.cpp",)),  # CUDA has no wait for an event that can be called off
+     "wait for what you wait for", ()),
     (r"\bstd::(?:cout|cerr|clog)\b|(?<![\w.>])(?:std::)?(?:printf|puts|putchar)\s*\(", LIBRARIES,
      "libraries log (runtime/log.h)", ()),
     (r"\bspdlog::(?:trace|debug|info|warn|error|critical)\s*\(", EVERYWHERE,

@@ -2,6 +2,8 @@
 /// again, graphs are changed. (What only the twin can be asked is in twin_device_test.cpp.)
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 #include <thread>
 #include <vector>
@@ -104,6 +106,46 @@ TEST_CASE("memory that goes while work on it is queued is not somebody else's be
       tested.device->upload(x.get(), std::vector<std::byte>(64 * kCols * sizeof(float)));
     }
     CHECK(tested.read(y, 64) == all(64, 29 * 30 / 2));
+  }
+}
+
+TEST_CASE("what travels goes straight, and is not somebody else's before its copy ran") {
+  if (device_under_test() == nullptr) return;
+  const std::size_t bytes = all(64, 0).size() * sizeof(float);
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Tested tested(seed);
+    Stream& stream = tested.stream;
+    const auto filled = [&](float value) {
+      auto buffer = stream.host_buffer(bytes);
+      std::fill_n(buffer->as<float>(), 64 * kCols, value);
+      return buffer;
+    };
+    const auto x = tested.rows(64), y = tested.rows(64);
+    tested.write(y, all(64, 0));
+    const std::byte* const first = stream.host_buffer(bytes)->data();
+    for (int i = 0; i < 30; ++i) {
+      stream.write(x.get(), Payload::of(filled(static_cast<float>(i))));
+      tested.add(x, y, 64);
+    }
+    stream.fetch(stream.host_buffer(bytes), y.get(), bytes);  // nobody waits for it
+    const auto fives = filled(5);
+    const auto sums = stream.host_buffer(bytes);
+    stream.fetch(sums, y.get(), bytes);
+    stream.wait();
+    const auto is = [&](const Buffer& buffer, float value) {
+      return std::all_of(buffer.as<float>(), buffer.as<float>() + 64 * kCols,
+                         [&](float v) { return v == value; });
+    };
+    CHECK(is(*sums, 29 * 30 / 2));
+    CHECK(is(*fives, 5));
+    // And is used again once it ran.
+    bool again = false;
+    std::vector<std::shared_ptr<Buffer>> held;
+    for (int i = 0; i < 40; ++i) {
+      held.push_back(stream.host_buffer(bytes));
+      again |= held.back()->data() == first;
+    }
+    CHECK(again);
   }
 }
 
@@ -233,6 +275,29 @@ TEST_CASE("many batches may be under way") {
     tested.device->flush();
   }
   CHECK(tested.read(y, 8) == all(8, 300));
+}
+
+TEST_CASE("what a device takes for work is told by its own clock") {
+  if (device_under_test() == nullptr) return;
+  Tested tested;
+  const auto x = tested.rows(64), y = tested.rows(64);
+  tested.write(x, all(64, 1));
+  tested.write(y, all(64, 0));
+  const auto time_of = [&](int adds) {
+    return tested.device->timed([&] {
+      for (int i = 0; i < adds; ++i) tested.add(x, y, 64);
+    });
+  };
+  std::chrono::nanoseconds few = time_of(10), many = time_of(1000);
+  for (int round = 0; round < 3; ++round) {
+    few = std::min(few, time_of(10));
+    many = std::min(many, time_of(1000));
+  }
+  CHECK(few > std::chrono::nanoseconds::zero());
+  CHECK(many > 10 * few);
+  for (int i = 0; i < 100; ++i) tested.add(x, y, 64);  // what is queued before does not count
+  CHECK(time_of(10) < many);
+  CHECK(tested.read(y, 64) == all(64, 4 * 10 + 4 * 1000 + 100 + 10));
 }
 
 TEST_CASE("any thread uploads, gives memory back, and closes a device") {

@@ -4,16 +4,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <new>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/address_pool.h"
 #include "kernels/cuda/twin/backend.h"
 #include "kernels/residual.h"
+#include "runtime/clock.h"
 #include "runtime/float_mode.h"
 #include "runtime/split_mix.h"
 
@@ -218,6 +222,63 @@ TEST_CASE("a device that fails stays so, and says what happened") {
       CHECK_THROWS_AS(bench.device->upload(bench.a.get(), std::vector<std::byte>(3)),
                       AcceleratorFailed);
     }
+}
+
+/// What a wait fails by.
+std::string why_it_fails(Accelerator& device) {
+  try {
+    device.wait();
+    return {};
+  } catch (const AcceleratorFailed& e) {
+    return e.what();
+  }
+}
+
+TEST_CASE("a device that hangs ends nothing, and is waited for until its deadline") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench(1, {InjectedFailure::What::kHang, 3});
+  for (int i = 0; i < 3; ++i) bench.add();
+  CHECK(why_it_fails(*bench.device).empty());
+  const std::uint64_t before = bench.device->progress();
+  for (int i = 0; i < 200; ++i) bench.add();
+  const TimePoint start = now();
+  CHECK(why_it_fails(*bench.device).find("has not ended within 5 s") != std::string::npos);
+  CHECK(now() - start >= Accelerator::kWaitMax);
+  CHECK(bench.device->progress() == before);
+  CHECK_FALSE(why_it_fails(*bench.device).empty());
+}
+
+TEST_CASE("a device that hangs and is given up is waited for no longer") {
+  if (cuda_twin_backend() == nullptr) return;
+  Bench bench(1, {InjectedFailure::What::kHang, 0});
+  bench.add();
+  const TimePoint start = now();
+  std::thread other([&] { bench.device->give_up("somebody took it out"); });
+  CHECK(why_it_fails(*bench.device) == "somebody took it out");
+  CHECK(now() - start < Accelerator::kWaitMax / 2);
+  other.join();
+}
+
+TEST_CASE("a slow device takes its time by its own clock, and computes the same") {
+  if (cuda_twin_backend() == nullptr) return;
+  constexpr std::uint64_t kAfter = 200;
+  Bench bench(1, {InjectedFailure::What::kSlow, kAfter});
+  const std::vector<float> ones(kBytes / sizeof(float), 1.0f);
+  std::vector<float> sums(ones.size());
+  bench.stream.write(bench.a.get(), ones.data(), kBytes);
+  bench.stream.write(bench.b.get(), ones.data(), kBytes);
+  const auto forty = [&] {
+    return bench.device->timed([&] {
+      for (int i = 0; i < 40; ++i) bench.add();
+    });
+  };
+  std::chrono::nanoseconds fast = forty();
+  for (int i = 0; i < 3; ++i) fast = std::min(fast, forty());
+  while (bench.device->counts().kernels <= kAfter) bench.add();
+  CHECK(forty() > 5 * fast);
+  const auto added = static_cast<float>(bench.device->counts().kernels);
+  bench.stream.read(sums.data(), bench.b.get(), kBytes);
+  CHECK(sums == std::vector<float>(sums.size(), 1 + added));
 }
 
 TEST_CASE("memory that is not there is refused, and what is given back is there again") {

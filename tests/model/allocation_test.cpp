@@ -36,7 +36,7 @@ TEST_CASE("a warm step allocates nothing") {
     Step run;
     SilentListener silent;
     const auto step = [&] {
-      REQUIRE(forward.begin(run, plan, nullptr).ok());
+      REQUIRE(forward.begin(run, plan).ok());
       while (forward.advance(run, experts, silent) == Cut::kExperts)
         routed.run(experts, run.pairs());
       REQUIRE(run.at == Step::At::kDone);

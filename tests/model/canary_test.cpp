@@ -110,7 +110,7 @@ TEST_CASE("the first digest that differs names the layer whose numbers do") {
     plan.sequences[0].canary = true;
     Step step;
     SilentListener silent;
-    REQUIRE(forward.begin(step, plan, nullptr).ok());
+    REQUIRE(forward.begin(step, plan).ok());
     while (forward.advance(step, local, silent) == Cut::kExperts) {
       experts.run(local, step.pairs());
       if (step.missing.empty()) continue;

@@ -126,7 +126,7 @@ TEST_CASE("a plan that makes no sense is refused") {
     StepSequence s = good;
     change(s);
     Step run;
-    return !model.first_shard().begin(run, {StepId{1}, {s}}, nullptr).ok();
+    return !model.first_shard().begin(run, {StepId{1}, {s}}).ok();
   };
   CHECK_FALSE(refuses([](StepSequence&) {}));
   CHECK(refuses([](StepSequence& s) { s.tokens.clear(); }));
@@ -142,9 +142,9 @@ TEST_CASE("a plan that makes no sense is refused") {
   CHECK(refuses([](StepSequence& s) { s.prompt_logprobs = true; }));
   CHECK(refuses([](StepSequence& s) { s.prompt_logprobs = true, s.targets = {1, 512, -1}; }));
   Step run;
-  CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {}}, nullptr).ok());
-  const std::vector<float> hidden(3 * 128);
-  CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {good}}, hidden.data()).ok());
+  CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {}}).ok());
+  const auto hidden = Payload::of(std::make_shared<Buffer>(3 * 128 * sizeof(float)));
+  CHECK_FALSE(model.first_shard().begin(run, {StepId{1}, {good}}, hidden).ok());
 }
 
 }  // namespace

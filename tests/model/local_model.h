@@ -75,7 +75,7 @@ class LocalModel {
   std::int32_t block_size() const { return spread_.block_size; }
 
   std::vector<SequenceResult> step(const StepPlanBody& plan) {
-    const float* hidden = nullptr;
+    Payload hidden;
     digests_.clear();
     routed_.clear();
     for (auto& stage : stages_) {
@@ -86,9 +86,10 @@ class LocalModel {
       while (advance(stage)) exchange(stage);
       const Step& step = stage.front()->step;
       const auto hidden_of = [](Shard& shard) {
-        std::vector<float> rows(static_cast<std::size_t>(shard.step.rows * shard.step.width));
-        shard.forward.read_hidden(shard.step, rows.data());
-        return rows;
+        const Payload payload = shard.forward.hidden_of(shard.step);
+        const auto numbers = payload.bytes;
+        return std::vector<float>(reinterpret_cast<const float*>(numbers.data()),
+                                  reinterpret_cast<const float*>(numbers.data() + numbers.size()));
       };
       travelling_ = hidden_of(*stage.front());
       for (auto& shard : stage) {
@@ -98,7 +99,9 @@ class LocalModel {
       }
       digests_.insert(digests_.end(), step.digests.begin(), step.digests.end());
       if (between_stages && &stage != &stages_.back()) between_stages(plan, travelling_);
-      hidden = travelling_.data();
+      auto rows = std::make_shared<Buffer>(travelling_.size() * sizeof(float));
+      std::memcpy(rows->data(), travelling_.data(), rows->size());
+      hidden = Payload::of(std::move(rows));
     }
     const auto& results = stages_.back().front()->step.results;
     if (told)
@@ -157,8 +160,8 @@ class LocalModel {
     Stage& stage = stages_.emplace_back();
     for (std::uint32_t rank = 0; rank < spread_.ranks; ++rank) {
       const TensorRank of = {rank, spread_.ranks};
-      auto weights = must(load_shard(*checkpoint_, spread_.numerics, first, last,
-                                     {.device = device_}, of));
+      auto weights =
+          must(load_shard(*checkpoint_, spread_.numerics, first, last, {.device = device_}, of));
       stage.push_back(std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream()));
       stage.back()->forward.use(expert_ranks(rank));
       if (rank == 0) stage.back()->silent.routed = &routed_;
@@ -228,7 +231,7 @@ class LocalModel {
     if (step.among_ranks && !answers) return;
     for (std::size_t left = sets_.size(); left > (answers ? 0 : 1); --left) {
       const std::size_t group = left - 1;
-      std::vector<std::byte> rows, outputs;
+      std::vector<std::byte> rows;
       std::vector<std::int32_t> experts;
       std::vector<const MissingExpert*> wanted;
       for (const auto& m : step.missing) {
@@ -239,11 +242,13 @@ class LocalModel {
         rows.insert(rows.end(), from, from + static_cast<std::ptrdiff_t>(step.wire_row_bytes));
         experts.push_back(m.expert);
       }
-      outputs.resize(rows.size());
       kernels::Stream& stream = groups_[group]->stream();
+      const auto question = stream.host_buffer(rows.size());
+      std::ranges::copy(rows, question->data());
+      const auto outputs = stream.host_buffer(rows.size());
       kernels::Stream::Room rows_room, outputs_room;
-      const std::byte* const from = stream.reach(rows, rows_room);
-      std::byte* const to = stream.target(outputs, outputs_room);
+      const std::byte* const from = stream.reach(Payload::of(question), rows_room);
+      std::byte* const to = stream.target(*outputs, outputs_room);
       std::vector<const std::byte*> inputs;
       std::vector<std::byte*> targets;
       for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -251,11 +256,11 @@ class LocalModel {
         targets.push_back(to + i * step.wire_row_bytes);
       }
       groups_[group]->run(sets_[group], {step.layer, inputs, experts, targets});
-      stream.settle(outputs, outputs_room);
+      stream.fetch(outputs, to, outputs->size());
+      stream.wait();
       for (std::size_t i = 0; i < wanted.size(); ++i)
-        shard.forward.answer(
-            step, *wanted[i],
-            std::span(outputs).subspan(i * step.wire_row_bytes, step.wire_row_bytes));
+        shard.forward.answer(step, *wanted[i],
+                             Payload::of(outputs, i * step.wire_row_bytes, step.wire_row_bytes));
     }
   }
 

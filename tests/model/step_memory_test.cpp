@@ -64,7 +64,7 @@ TEST_CASE("the arenas of real steps stay within the bound") {
         for (const std::int32_t part : {4, 2, 1}) {
           const std::int32_t tokens = std::max(1, shape.tokens / part);
           const auto plan = plan_of(shape.sequences, tokens, shape.known, blocks);
-          REQUIRE(forward.begin(run, plan, nullptr).ok());
+          REQUIRE(forward.begin(run, plan).ok());
           while (forward.advance(run, experts, silent) == Cut::kExperts)
             routed.run(experts, run.pairs());
           REQUIRE(run.at == Step::At::kDone);

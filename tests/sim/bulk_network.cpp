@@ -1,5 +1,7 @@
 #include "tests/sim/bulk_network.h"
 
+#include <algorithm>
+
 #include "runtime/limits.h"
 #include "tests/sim/world.h"
 
@@ -10,16 +12,26 @@ bool BulkNetwork::Pair::has(const SimLane& lane) const {
   return it != ends.end() && it->second.lane == &lane;
 }
 
-void BulkNetwork::open(SimLane& lane, const Peer& peer, Duration deadline) {
-  Pair& pair = pairs_[peer.token];
-  pair.ends[lane.host().machine()] = {&lane, peer};
-  if (pair.ends.size() > 2) world_.broken("Three nodes have the same token.");
-  world_.loop.after(world_.network.delay(), [this, token = peer.token] { meet(token); });
-  world_.loop.after(deadline, [this, &lane, token = peer.token] { give_up(lane, token); });
+BulkNetwork::Pairs::iterator BulkNetwork::find(const SimLane& lane, const FabricToken& token) {
+  return std::find_if(pairs_.begin(), pairs_.end(), [&](const auto& entry) {
+    return entry.second.token == token && entry.second.has(lane);
+  });
 }
 
-void BulkNetwork::meet(const FabricToken& token) {
-  const auto it = pairs_.find(token);
+void BulkNetwork::open(SimLane& lane, const Peer& peer, Duration deadline) {
+  auto it = std::find_if(pairs_.begin(), pairs_.end(), [&](const auto& entry) {
+    return entry.second.token == peer.token && !entry.second.up;
+  });
+  if (it == pairs_.end()) it = pairs_.emplace(next_++, Pair{peer.token, {}}).first;
+  Pair& pair = it->second;
+  pair.ends[lane.host().machine()] = {&lane, peer};
+  if (pair.ends.size() > 2) world_.broken("Three nodes have the same token.");
+  world_.loop.after(world_.network.delay(), [this, number = it->first] { meet(number); });
+  world_.loop.after(deadline, [this, &lane, number = it->first] { give_up(lane, number); });
+}
+
+void BulkNetwork::meet(std::uint64_t number) {
+  const auto it = pairs_.find(number);
   if (it == pairs_.end() || it->second.up || it->second.ends.size() != 2) return;
   Pair& pair = it->second;
   const int a = pair.ends.begin()->first, b = pair.ends.rbegin()->first;
@@ -30,39 +42,42 @@ void BulkNetwork::meet(const FabricToken& token) {
   for (const auto& [machine, end] : ends) end.lane->up(end.peer);
 }
 
-void BulkNetwork::give_up(const SimLane& lane, const FabricToken& token) {
-  const auto it = pairs_.find(token);
+void BulkNetwork::give_up(const SimLane& lane, std::uint64_t number) {
+  const auto it = pairs_.find(number);
   if (it == pairs_.end() || it->second.up || !it->second.has(lane)) return;
   const auto gone = it->second.ends.extract(lane.host().machine()).mapped();
   if (it->second.ends.empty()) pairs_.erase(it);
   gone.lane->down(gone.peer, "it did not come in time");
 }
 
-bool BulkNetwork::carry(int from, const FabricToken& token, Arrive arrive) {
-  const auto it = pairs_.find(token);
+bool BulkNetwork::carry(int from, std::uint64_t number, Arrive arrive) {
+  const auto it = pairs_.find(number);
   if (it == pairs_.end() || !it->second.up || !it->second.ends.contains(from)) return false;
-  world_.network.send(it->second.connection, from, [this, from, token, arrive = std::move(arrive)] {
-    const auto found = pairs_.find(token);
+  const auto at_other = [this, from, number, arrive = std::move(arrive)] {
+    const auto found = pairs_.find(number);
     if (found == pairs_.end()) return;
     const std::map<int, End> ends = found->second.ends;
     for (const auto& [machine, end] : ends)
       if (machine != from) arrive(end);
-  });
+  };
+  world_.network.send(it->second.connection, from, at_other);
   return true;
 }
 
 bool BulkNetwork::send(const SimLane& lane, const FabricToken& token, const Envelope& envelope) {
-  const auto it = pairs_.find(token);
-  if (it == pairs_.end() || !it->second.has(lane)) return false;
-  return carry(lane.host().machine(), token,
+  const auto it = find(lane, token);
+  if (it == pairs_.end()) return false;
+  return carry(lane.host().machine(), it->first,
                [envelope](const End& at) { at.lane->arrive(at.peer, envelope); });
 }
 
 void BulkNetwork::ask(const SimLane& lane, const FabricToken& token) {
-  carry(lane.host().machine(), token, [this, token](const End& at) {
-    at.lane->host().run([this, token, at] {
+  const auto it = find(lane, token);
+  if (it == pairs_.end()) return;
+  carry(lane.host().machine(), it->first, [this, number = it->first](const End& at) {
+    at.lane->host().run([this, number, at] {
       at.lane->heard(at.peer);
-      carry(at.lane->host().machine(), token, [](const End& asker) {
+      carry(at.lane->host().machine(), number, [](const End& asker) {
         asker.lane->host().run([asker] { asker.lane->heard(asker.peer); });
       });
     });
@@ -70,16 +85,16 @@ void BulkNetwork::ask(const SimLane& lane, const FabricToken& token) {
 }
 
 void BulkNetwork::close(const SimLane& lane, const FabricToken& token) {
-  const auto it = pairs_.find(token);
-  if (it == pairs_.end() || !it->second.has(lane)) return;
+  const auto it = find(lane, token);
+  if (it == pairs_.end()) return;
   it->second.ends.erase(lane.host().machine());
   if (!it->second.up) {
     if (it->second.ends.empty()) pairs_.erase(it);
     return;
   }
   // What was sent before arrives before.
-  world_.network.send(it->second.connection, lane.host().machine(), [this, token] {
-    const auto found = pairs_.find(token);
+  world_.network.send(it->second.connection, lane.host().machine(), [this, number = it->first] {
+    const auto found = pairs_.find(number);
     if (found == pairs_.end()) return;
     const Pair pair = found->second;
     pairs_.erase(found);
@@ -90,18 +105,18 @@ void BulkNetwork::close(const SimLane& lane, const FabricToken& token) {
 
 void BulkNetwork::died(const SimLane& lane) {
   std::vector<FabricToken> tokens;
-  for (const auto& [token, pair] : pairs_)
-    if (pair.has(lane)) tokens.push_back(token);
+  for (const auto& [number, pair] : pairs_)
+    if (pair.has(lane)) tokens.push_back(pair.token);
   for (const FabricToken& token : tokens) close(lane, token);
 }
 
 void BulkNetwork::reset(int a, int b) {
-  std::vector<FabricToken> tokens;
-  for (const auto& [token, pair] : pairs_)
-    if (pair.up && pair.ends.contains(a) && pair.ends.contains(b)) tokens.push_back(token);
-  for (const FabricToken& token : tokens) {
-    const Pair pair = pairs_.at(token);
-    pairs_.erase(token);
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, pair] : pairs_)
+    if (pair.up && pair.ends.contains(a) && pair.ends.contains(b)) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) {
+    const Pair pair = pairs_.at(number);
+    pairs_.erase(number);
     world_.network.close(pair.connection);
     for (const auto& [machine, end] : pair.ends)
       world_.loop.after(world_.network.delay(),

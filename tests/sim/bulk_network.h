@@ -37,6 +37,7 @@ class BulkNetwork {
     Peer peer;
   };
   struct Pair {
+    FabricToken token{};
     std::map<int, End> ends;  ///< by machine
     std::uint32_t connection = 0;
     bool up = false;
@@ -45,12 +46,16 @@ class BulkNetwork {
   };
   /// Runs at the other end of it, if it still has one.
   using Arrive = std::function<void(const End& at)>;
-  bool carry(int from, const FabricToken& token, Arrive arrive);
-  void meet(const FabricToken& token);
-  void give_up(const SimLane& lane, const FabricToken& token);
+  using Pairs = std::map<std::uint64_t, Pair>;
+  bool carry(int from, std::uint64_t pair, Arrive arrive);
+  void meet(std::uint64_t pair);
+  void give_up(const SimLane& lane, std::uint64_t pair);
+  Pairs::iterator find(const SimLane& lane, const FabricToken& token);
 
   World& world_;
-  std::map<FabricToken, Pair> pairs_;
+  /// By number: who lets go may come again with the same token before the other end hears of that.
+  Pairs pairs_;
+  std::uint64_t next_ = 0;
 };
 
 /// One process's end of it.

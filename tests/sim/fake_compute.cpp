@@ -119,12 +119,12 @@ void FakeCompute::resume(ResumeStep resume, const std::shared_ptr<ShardNews>& ne
   Run& run = *it->second;
   run.news = news;
   bool fits = true;
-  resume.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
+  resume.cut.each_answered([&](const MissingOutput& output, const Payload& output_row) {
     Row& row = run.rows[static_cast<std::size_t>(output.row)];
     const auto slot = static_cast<std::size_t>(output.slot);
     fits &= !row.computed[slot] && row.experts[slot] == output.expert;
     row.computed[slot] = true;
-    row.outputs[slot] = read_row(bytes, 0);
+    row.outputs[slot] = read_row(output_row.bytes, 0);
   });
   if (!fits)
     return tell(run, wrong("An expert's output came twice, or to a row that did not ask."));

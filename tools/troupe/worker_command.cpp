@@ -150,10 +150,9 @@ Result<kernels::InjectedFailure> injected_failure_of(const char* text) {
   if (text == nullptr || *text == 0) return injected;
   const std::string_view all = text;
   const std::size_t colon = std::min(all.find(':'), all.size());
-  constexpr std::pair<std::string_view, What> kKinds[] = {{"launch", What::kLaunch},
-                                                          {"ecc", What::kEcc},
-                                                          {"lost", What::kLost},
-                                                          {"memory", What::kMemory}};
+  constexpr std::pair<std::string_view, What> kKinds[] = {
+      {"launch", What::kLaunch}, {"ecc", What::kEcc},   {"lost", What::kLost},
+      {"memory", What::kMemory}, {"slow", What::kSlow}, {"hang", What::kHang}};
   for (const auto& [name, what] : kKinds)
     if (all.substr(0, colon) == name) injected.what = what;
   const std::string_view digits = all.substr(std::min(colon + 1, all.size()));

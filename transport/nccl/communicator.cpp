@@ -247,7 +247,7 @@ Status Communicator::serve_one(Exchange exchange) {
   for (std::size_t rank = 0; rank < came.size(); ++rank) {
     Part& part = receiving_[rank];
     if (part.bytes > 0)
-      came[rank] = {std::move(part.owner), {part.data, part.bytes}, MemoryKind::kHost};
+      came[rank] = {std::move(part.owner), {part.data, part.bytes}, MemoryKind::kPinned};
   }
   sending_.clear();
   receiving_.clear();

@@ -1,7 +1,5 @@
 #include "transport/nccl/device.h"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -12,8 +10,6 @@ namespace troupe::nccl {
 namespace {
 
 constexpr const char* kDriverAdvice = "install NVIDIA's driver, or choose another --fabric";
-/// Below it pinned memory is not worth a block of its own.
-constexpr std::size_t kPinnedBytesLeast = 4096;
 
 }  // namespace
 
@@ -64,11 +60,7 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
 }
 
 Device::~Device() {
-  {
-    const Current current(*this);
-    for (const auto& [bytes, blocks] : spare_)
-      for (std::byte* block : blocks) (void)driver_->host_free(block);
-  }
+  rooms_->clear();
   (void)driver_->release(device_);
 }
 
@@ -101,50 +93,32 @@ Result<bool> Device::idle(Stream stream) const {
 }
 
 Result<Part> Device::readable(const Payload& payload) {
-  if (payload.memory == MemoryKind::kDevice)
+  if (payload.memory != MemoryKind::kHost)
     return Part{const_cast<std::byte*>(payload.bytes.data()), payload.bytes.size(), payload.owner};
   auto part = room(payload.bytes.size());
   if (part.ok()) std::memcpy(part->data, payload.bytes.data(), part->bytes);
   return part;
 }
 
-/// Pinning takes as long as many exchanges: blocks, of powers of two, are used again.
 Result<Part> Device::room(std::size_t bytes) {
-  const std::size_t size = std::bit_ceil(std::max(bytes, kPinnedBytesLeast));
-  std::byte* data = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (auto& blocks = spare_[size]; !blocks.empty()) {
-      data = blocks.back();
-      blocks.pop_back();
-      spare_bytes_ -= size;
-    }
-  }
-  if (!data) {
+  Status pinned;
+  auto block = rooms_->take(bytes, [&](std::size_t size) -> std::shared_ptr<std::byte> {
     const Current current(*this);
-    void* made = nullptr;
-    const Status pinned = driver_->check(driver_->host_alloc(&made, size, kCudaHostPortable),
-                                         std::to_string(size) + " bytes of pinned memory");
-    if (!pinned.ok()) return pinned.error();
-    data = static_cast<std::byte*>(made);
-  }
-  return Part{data, bytes,
-              std::shared_ptr<const void>(data, [self = shared_from_this(), data, size](auto) {
-                self->give_back(data, size);
-              })};
-}
-
-void Device::give_back(std::byte* data, std::size_t bytes) {
-  {
-    std::lock_guard lock(mutex_);
-    if (spare_bytes_ + bytes <= limits::kNcclPinnedSpareBytes) {
-      spare_[bytes].push_back(data);
-      spare_bytes_ += bytes;
-      return;
-    }
-  }
-  const Current current(*this);
-  (void)driver_->host_free(data);
+    void* data = nullptr;
+    pinned = driver_->check(driver_->host_alloc(&data, size, kCudaHostPortable),
+                            std::to_string(size) + " bytes of pinned memory");
+    if (!pinned.ok()) return nullptr;
+    return {static_cast<std::byte*>(data), [this](std::byte* p) {
+              const Current freeing(*this);
+              (void)driver_->host_free(p);
+            }};
+  });
+  if (!block) return pinned.error();
+  std::byte* const data = block.get();
+  // The block first: it needs the device.
+  auto owner = std::make_shared<std::pair<std::shared_ptr<Device>, std::shared_ptr<std::byte>>>(
+      shared_from_this(), std::move(block));
+  return Part{data, bytes, std::move(owner)};
 }
 
 }  // namespace troupe::nccl

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "runtime/buffer.h"
+#include "runtime/limits.h"
 #include "runtime/result.h"
+#include "runtime/spare_blocks.h"
 #include "transport/nccl/library.h"
 
 namespace troupe::nccl {
@@ -46,9 +46,8 @@ class Driver {
 
 /// The GPU that a rank computes on, as NCCL needs it: its context, streams, and pinned memory.
 ///
-/// Parts are in host memory today, so they are copied into pinned memory here, and what comes lies
-/// in pinned memory, where the host reads it. A part that is on the device already
-/// (MemoryKind::kDevice) goes from where it is. Thread-safe.
+/// Parts that are pinned, or on the device, go from where they are; others are copied into pinned
+/// memory here. What comes lies in pinned memory, where the host reads it. Thread-safe.
 class Device : public std::enable_shared_from_this<Device> {
  public:
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Driver> driver, int ordinal);
@@ -83,15 +82,12 @@ class Device : public std::enable_shared_from_this<Device> {
  private:
   Device(std::shared_ptr<const Driver> driver, int device, Context context)
       : driver_(std::move(driver)), device_(device), context_(context) {}
-  void give_back(std::byte* data, std::size_t bytes);
 
   const std::shared_ptr<const Driver> driver_;
   const int device_;
   const Context context_;
   std::mutex calls_;
-  std::mutex mutex_;
-  std::map<std::size_t, std::vector<std::byte*>> spare_;  // by size; guarded by mutex_
-  std::size_t spare_bytes_ = 0;                           // guarded by mutex_
+  const std::shared_ptr<SpareBlocks> rooms_ = SpareBlocks::make(limits::kPinnedSpareBytes);
 };
 
 }  // namespace troupe::nccl

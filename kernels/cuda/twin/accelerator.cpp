@@ -8,6 +8,7 @@
 #include "kernels/cuda/late_release.h"
 #include "kernels/cuda/twin/guarded_memory.h"
 #include "runtime/buffer.h"
+#include "runtime/clock.h"
 #include "runtime/log.h"
 #include "runtime/xxh3.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 /// One of so many calls runs some of what is queued.
 constexpr std::uint64_t kSeldom = 64;
+/// What is slow takes so many times as long.
+constexpr int kSlowTimes = 10;
 
 std::shared_ptr<std::byte> pinned(std::size_t bytes) {
   auto buffer = std::make_shared<Buffer>(Buffer::uninitialized(bytes));
@@ -23,8 +26,11 @@ std::shared_ptr<std::byte> pinned(std::size_t bytes) {
   return {std::move(buffer), data};
 }
 
-const char* words_for(InjectedFailure::What what) {
+std::string words_for(InjectedFailure::What what) {
   using What = InjectedFailure::What;
+  if (what == What::kHang)
+    return "it has not ended within " + std::to_string(Accelerator::kWaitMax.count()) +
+           " s what it was given";
   if (what == What::kLaunch) return "a kernel failed: it touched memory that is not its own";
   if (what == What::kEcc) return "an error in its memory could not be corrected (ECC)";
   return "it does not answer any more, as if it had fallen off the bus";
@@ -92,7 +98,7 @@ void TwinAccelerator::joins(const Work& work) {
   ++calls_;
   if (strikes(InjectedFailure::What::kLost)) fail_by(InjectedFailure::What::kLost);
   memory_->late.note_queued();
-  if (work.kind == Work::Kind::kCopyIn) staged_[work.from] = xxh3_64(work.from, work.bytes);
+  if (work.kind == Work::Kind::kCopyIn) staged_.emplace(work.from, xxh3_64(work.from, work.bytes));
   if (work.kind == Work::Kind::kCopyOut) std::memset(work.to, 0xff, work.bytes);
 }
 
@@ -141,22 +147,39 @@ std::unique_ptr<GraphQueue::Graph> TwinAccelerator::capture(std::span<const Work
 
 void TwinAccelerator::give(const Given& given) {
   given_.push_back(given);
+  if (strikes(InjectedFailure::What::kHang)) return;
   if (random_.next() % kSeldom == 0) do_first(random_.next() % (given_.size() + 1));
 }
 
 void TwinAccelerator::wait_given() {
   for (const auto what : {InjectedFailure::What::kLaunch, InjectedFailure::What::kEcc})
     if (strikes(what)) fail_by(what);
+  if (strikes(InjectedFailure::What::kHang)) {
+    if (!fails_within(kWaitMax)) fail_by(InjectedFailure::What::kHang);
+    check();
+  }
   do_first(given_.size());
   memory_->late.note_all_ran();
+}
+
+std::chrono::nanoseconds TwinAccelerator::timed(const std::function<void()>& work) {
+  wait();
+  const auto before = worked_;
+  work();
+  wait();
+  return worked_ - before;
 }
 
 void TwinAccelerator::do_first(std::size_t count) {
   if (count == 0) return;
   const GuardedMemory::Open open(memory_->guarded);
   for (; count > 0; --count) {
+    const TimePoint start = now();
     do_now(given_.front().work);
     given_.pop_front();
+    if (strikes(InjectedFailure::What::kSlow) && fails_within((kSlowTimes - 1) * (now() - start)))
+      check();
+    worked_ += now() - start;
     ++progress_;
   }
 }

@@ -17,7 +17,7 @@ namespace troupe::kernels::cuda_twin {
 /// - kernels and copies run late: each at a moment that the seed chooses, at the latest when they
 ///   are waited for; in a graph as it was captured and changed. What a copy is still to read must
 ///   stay as it is; what it is to write is poison until then;
-/// - it fails when it is told to (InjectedFailure).
+/// - it fails, is slow, or hangs when it is told to (InjectedFailure).
 class TwinAccelerator final : public Accelerator {
  public:
   /// Throws std::bad_alloc.
@@ -28,6 +28,7 @@ class TwinAccelerator final : public Accelerator {
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) override;
   std::uint64_t progress() const override { return progress_; }
+  std::chrono::nanoseconds timed(const std::function<void()>& work) override;
 
  protected:
   void joins(const Work& work) override;
@@ -60,9 +61,10 @@ class TwinAccelerator final : public Accelerator {
     std::size_t bytes;
     std::uint64_t digest;
   };
-  std::map<const void*, std::uint64_t> staged_;  ///< what copies are to read, digested
+  std::multimap<const void*, std::uint64_t> staged_;  ///< what copies are to read, digested
   std::map<const std::byte*, Copied> copied_;    ///< and what they read last from there
   std::uint64_t calls_ = 0;
+  std::chrono::nanoseconds worked_{};  ///< its own clock: what all work has taken
   std::atomic<std::uint64_t> taken_{0}, progress_{0};
 };
 

@@ -2,13 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <future>
 #include <new>
 #include <stdexcept>
 
+#include "actors/device/device_kind.h"
 #include "actors/device/guarded.h"
 #include "model/weights.h"
 #include "runtime/limits.h"
+#include "tests/actors/device/manual_device.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
@@ -140,6 +143,35 @@ TEST_CASE("what a job's work throws is an error; a kernel's is the device's end"
   CHECK(ended.error().message == "The device has failed: broken.");
 }
 
+TEST_CASE("what a job queued has ended when memory was short for it, however it says so") {
+  struct Queue final : testing::ManualDevice {
+    void settle() override {
+      ++waits;
+      if (breaks) throw std::runtime_error("broken meanwhile");
+    }
+    int waits = 0;
+    bool breaks = false;
+  };
+  const auto returned = []() -> Status { return resource_exhausted("no room"); };
+  const auto thrown = []() -> Status { throw std::bad_alloc(); };
+  Queue device;
+  CHECK(guarded(device, "A step", returned).error().message == "no room");
+  CHECK(device.waits == 1);
+  CHECK(guarded(device, "A step", thrown).error().code == ErrorCode::kResourceExhausted);
+  CHECK(device.waits == 2);
+  CHECK(guarded(device, "A step", [] { return Status(corrupt("no")); }).error().message == "no");
+  CHECK(device.waits == 2);
+  CHECK(device.failed().empty());
+  for (const bool throws : {false, true}) {
+    Queue breaking;
+    breaking.breaks = true;
+    const Status ended =
+        throws ? guarded(breaking, "A step", thrown) : guarded(breaking, "A step", returned);
+    CHECK(ended.error().code == ErrorCode::kUnavailable);
+    CHECK(breaking.failed() == "broken meanwhile");
+  }
+}
+
 TEST_CASE("a probe runs in turn, one at a time, and takes some time") {
   CpuDevice device(options());
   CHECK(device.probe_us() == 0);
@@ -154,4 +186,80 @@ TEST_CASE("a probe runs in turn, one at a time, and takes some time") {
   REQUIRE(device.submit([&] { idle.set_value(); }).ok());
   idle.get_future().wait();
   CHECK(device.probe_us() > 0);
+}
+
+namespace {
+
+Device::Options twin_options() {
+  return {.index = 0, .kind = "cuda-twin", .memory_total = 256u << 20, .threads = 1};
+}
+
+/// What a probe says once it has run.
+std::uint32_t probed(CpuDevice& device) {
+  device.probe();
+  std::promise<void> idle;
+  REQUIRE(device.submit([&] { idle.set_value(); }, Device::Room::kAlways).ok());
+  idle.get_future().wait();
+  return device.probe_us();
+}
+
+std::uint32_t best_of(int probes, CpuDevice& device) {
+  std::uint32_t best = probed(device);
+  while (--probes > 0) best = std::min(best, probed(device));
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("an accelerator that is slow is seen by its probe, and its host's thread is not asked") {
+  if (!is_device_kind("cuda-twin")) return;  // no fma
+  CpuDevice fast(twin_options()), slow(twin_options());
+  REQUIRE(fast.open().ok());
+  REQUIRE(slow.open({kernels::InjectedFailure::What::kSlow, 0}).ok());
+  const std::uint32_t usual = best_of(5, fast);
+  CHECK(usual > 0);
+  CHECK(usual < 20'000);
+  CHECK(best_of(5, slow) > 5 * usual);
+}
+
+TEST_CASE("an accelerator that becomes slow is as slow as it was fast before") {
+  if (!is_device_kind("cuda-twin")) return;  // no fma
+  CpuDevice device(twin_options());
+  REQUIRE(device.open({kernels::InjectedFailure::What::kSlow, 2000}).ok());
+  const std::uint32_t usual = best_of(5, device);
+  std::uint32_t now = usual;
+  for (int i = 0; i < 200 && now < 5 * usual; ++i) now = best_of(3, device);
+  CHECK(now >= 5 * usual);
+  CHECK(device.failed().empty());
+}
+
+TEST_CASE("an accelerator that hangs fails by the probe at the latest, and its thread goes on") {
+  if (!is_device_kind("cuda-twin")) return;  // no fma
+  CpuDevice device(twin_options());
+  REQUIRE(device.open({kernels::InjectedFailure::What::kHang, 0}).ok());
+  const TimePoint start = now();
+  device.probe();
+  std::promise<void> idle;
+  REQUIRE(device.submit([&] { idle.set_value(); }).ok());
+  const auto next = idle.get_future();
+  while (device.makes_progress(now(), 100ms) && next.wait_for(10ms) != std::future_status::ready) {
+  }
+  CHECK(next.wait_for(0ms) != std::future_status::ready);  // it stood still
+  REQUIRE(next.wait_for(20s) == std::future_status::ready);
+  CHECK(now() - start >= kernels::Accelerator::kWaitMax);
+  CHECK(device.failed().find("has not ended within") != std::string::npos);
+  CHECK(device.makes_progress(now(), 100ms));
+}
+
+TEST_CASE("an accelerator that hangs and is taken out lets go of its thread") {
+  if (!is_device_kind("cuda-twin")) return;  // no fma
+  CpuDevice device(twin_options());
+  REQUIRE(device.open({kernels::InjectedFailure::What::kHang, 0}).ok());
+  device.probe();
+  std::promise<void> idle;
+  REQUIRE(device.submit([&] { idle.set_value(); }).ok());
+  device.fail("its driver says that it is gone");
+  REQUIRE(idle.get_future().wait_for(kernels::Accelerator::kWaitMax / 2) ==
+          std::future_status::ready);
+  CHECK(device.failed() == "its driver says that it is gone");
 }

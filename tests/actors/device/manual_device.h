@@ -10,7 +10,7 @@
 namespace troupe::testing {
 
 /// A device whose jobs run when the test says so.
-class ManualDevice final : public Device {
+class ManualDevice : public Device {
  public:
   ManualDevice() : Device(Options{}) {}
 

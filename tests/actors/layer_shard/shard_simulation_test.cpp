@@ -246,7 +246,8 @@ class Simulation {
   void carry(const ResumeStep& resume) {
     const Step& step = steps_.at(resume.step);
     std::map<std::pair<std::int32_t, std::int32_t>, std::uint64_t> came;
-    resume.cut.each_answered([&](const MissingOutput& output, std::span<const std::byte> bytes) {
+    resume.cut.each_answered([&](const MissingOutput& output, const Payload& row) {
+      const auto bytes = row.bytes;
       std::uint64_t value = 0;
       std::memcpy(&value, bytes.data(), kRowBytes);
       CHECK(came.emplace(std::pair(output.row, output.slot), value).second);

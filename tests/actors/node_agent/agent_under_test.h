@@ -244,4 +244,27 @@ struct AgentUnderTest {
   }
 };
 
+inline const Peer kOne{NodeId{1}, Incarnation{61}, "b1", token(1)};
+inline const Peer kThree{NodeId{3}, Incarnation{63}, "b3", token(3)};
+
+inline Peer with_token(Peer peer, int n) {
+  peer.token = token(n);
+  return peer;
+}
+
+/// A member that serves version 1 with both peers.
+struct ServingAgent : AgentUnderTest {
+  ServingAgent() {
+    become_member();
+    from_head(load_of(1, {kOne, kThree}));
+    peer_up(1, 61);
+    peer_up(3, 63);
+    loaded(1);
+    from_head(Activate{PlacementVersion{1}});
+    settled(1);
+    from_head(Retire{PlacementVersion{1}});
+    REQUIRE(agent.active() == PlacementVersion{1});
+  }
+};
+
 }  // namespace troupe

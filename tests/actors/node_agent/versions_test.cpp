@@ -3,29 +3,6 @@
 namespace troupe {
 namespace {
 
-const Peer kOne{NodeId{1}, Incarnation{61}, "b1", token(1)};
-const Peer kThree{NodeId{3}, Incarnation{63}, "b3", token(3)};
-
-Peer with_token(Peer peer, int n) {
-  peer.token = token(n);
-  return peer;
-}
-
-/// A member that serves version 1 with both peers.
-struct ServingAgent : AgentUnderTest {
-  ServingAgent() {
-    become_member();
-    from_head(load_of(1, {kOne, kThree}));
-    peer_up(1, 61);
-    peer_up(3, 63);
-    loaded(1);
-    from_head(Activate{PlacementVersion{1}});
-    settled(1);
-    from_head(Retire{PlacementVersion{1}});
-    REQUIRE(agent.active() == PlacementVersion{1});
-  }
-};
-
 TEST_CASE("a load is this node's part, and done when weights and peers are there") {
   AgentUnderTest w;
   w.become_member();

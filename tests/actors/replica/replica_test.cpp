@@ -231,8 +231,42 @@ TEST_CASE("a sequence whose steps fail without end is given back to the Router")
   }
   REQUIRE(stage.last_of(1).error);
   CHECK(stage.last_of(1).error->code == ErrorCode::kUnavailable);
-  CHECK(stage.last_of(1).error->message == "full");
+  CHECK(stage.last_of(1).error->message ==
+        "Not even steps of this request alone can be computed where it is: full");
   stage.check_empty();
+}
+
+TEST_CASE("what lacks memory has seconds to find some, also where others' steps succeed") {
+  ReplicaConfig config = small();
+  SUBCASE("there are blocks for all") { config.blocks = 64; }
+  SUBCASE("it has blocks that the others need") { config.blocks = 16; }
+  Stage stage(config);
+  const Submit decoding = request(1, 2, 60), lacking = request(2, 9, 6);
+  stage.send(decoding);
+  stage.run_one();
+  stage.send(lacking);
+  const TimePoint begun = stage.now;
+  const Duration step = std::chrono::milliseconds(1);
+  std::uint32_t failures = 0;
+  while (!stage.gave_up(2)) {
+    REQUIRE(stage.now - begun < std::chrono::seconds(20));
+    stage.wake(step);
+    if (stage.plans.empty()) continue;
+    const StepPlanBody plan = stage.plans.front();
+    stage.plans.erase(stage.plans.begin());
+    const bool lacks = std::ranges::any_of(
+        plan.sequences, [&](const auto& sequence) { return sequence.id == lacking.sequence; });
+    failures += lacks ? 1 : 0;
+    if (lacks)
+      stage.send(StepFailed{0, plan.step, resource_exhausted("memory is short.")}, kLastShard);
+    else
+      stage.send(stage.result_of(plan), kLastShard);
+  }
+  CHECK(failures == kStepFailuresMax);
+  CHECK(stage.last_of(2).error->code == ErrorCode::kUnavailable);  // not its fault
+  if (config.blocks < 64) return;
+  CHECK(stage.now - begun > std::chrono::seconds(1));
+  CHECK(stage.tokens_of(1).size() == 60);  // and the others did not wait for it
 }
 
 TEST_CASE("one poisonous sequence does not hold the others up") {

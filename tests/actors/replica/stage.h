@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -91,6 +92,16 @@ struct Stage {
       plans.erase(plans.begin());
       send(result_of(plan), kLastShard);
     }
+  }
+  void run_one() {
+    const StepPlanBody plan = plans.at(0);
+    plans.erase(plans.begin());
+    send(result_of(plan), kLastShard);
+  }
+  bool gave_up(std::uint64_t id) const {
+    return std::ranges::any_of(told, [&](const SequenceEvent& event) {
+      return event.sequence.value == id && event.error.has_value();
+    });
   }
   std::vector<TokenOutput> tokens_of(std::uint64_t id) const {
     std::vector<TokenOutput> tokens;

@@ -342,6 +342,20 @@ TEST_CASE("what is kept of an earlier life of the head is what the cluster serve
   CHECK(c.member(1));
 }
 
+TEST_CASE("what is said of a copy that has changed in memory names the device, in one sentence") {
+  ProvingCluster c;
+  const Member& member = c.s.members().at(c.at[1].node);
+  const std::string where = "Tensor t in the memory of " + to_string(member.id) + " on host2 is ";
+  CHECK(text_of(ProofFailed{"t", "9 bytes of it in the memory of device 1 are not.", 12}, member) ==
+        where +
+            "not what was loaded: 9 bytes of it in the memory of device 1 are not; its last "
+            "good proof was 12 s ago.");
+  CHECK(text_of(ProofFailed{"t", "", 1}, member) ==
+        where + "not what was loaded; its last good proof was 1 s ago.");
+  const std::string longest = text_of(ProofFailed{"t", std::string(1 << 16, 'x'), 1}, member);
+  CHECK(longest.size() < (1 << 13));
+}
+
 TEST_CASE("memory that is not what was loaded costs a member its life, but not its place") {
   ProvingCluster c;
   c.all_loaded();

@@ -27,7 +27,8 @@ struct FakeDevice final : Device {
   void probe() override {}
   std::uint32_t probe_us() const override { return 100; }
   float take_utilization(TimePoint) override { return 0.5f; }
-  bool alive = true;
+  bool has_own_memory() const override { return accelerator; }
+  bool alive = true, accelerator = false;
 };
 
 /// A compute that only holds its memory.
@@ -84,8 +85,15 @@ struct Stand {
   std::shared_ptr<const Sizes> sizes = std::make_shared<const Sizes>();
 
   explicit Stand(std::uint64_t memory = 1 << 20, std::uint64_t tier_memory = 0)
-      : device(memory),
-        machine(options(tier_memory), {{&device}, &factory, std::make_shared<ExpertCounter>()}) {}
+      : Stand(memory, tier_memory, {}) {}
+  /// With devices beside the first.
+  Stand(std::uint64_t memory, std::uint64_t tier_memory, std::vector<Device*> more)
+      : device(memory), machine(options(tier_memory), context(std::move(more))) {}
+
+  NodeContext context(std::vector<Device*> devices) {
+    devices.insert(devices.begin(), &device);
+    return {std::move(devices), &factory, std::make_shared<ExpertCounter>()};
+  }
 
   static NodeAgentOptions options(std::uint64_t tier_memory) {
     NodeAgentOptions o;

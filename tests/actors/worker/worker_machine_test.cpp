@@ -329,6 +329,34 @@ TEST_CASE("a device that fails is logged, and the head hears of it at once") {
   CHECK(s.said<Renew>()[0].devices[0].failed == "an uncorrectable error");
 }
 
+TEST_CASE("a processor that stands still is a hung node, an accelerator beside others is none") {
+  FakeDevice other(1 << 20);
+  Stand s(1 << 20, 0, {&other});
+  const auto renews = [&] {
+    s.now += limits::kRenewEvery;
+    s.wake_up();
+    return !s.said<Renew>().empty();
+  };
+  s.join();
+  CHECK(renews());
+  other.alive = false;
+  SUBCASE("a processor") { CHECK(!renews()); }
+  SUBCASE("an accelerator") {
+    s.device.accelerator = other.accelerator = true;
+    CHECK(renews());
+    s.device.alive = false;
+    CHECK(!renews());  // nobody speaks for the node
+    other.fail("it has not ended within 5 s what it was given");
+    CHECK(renews());
+    s.device.fail("nor has this one");
+    CHECK(renews());
+  }
+  SUBCASE("one that was taken out") {
+    other.fail("a wrong result");
+    CHECK(renews());
+  }
+}
+
 TEST_CASE("devices are probed once a second, by a member only") {
   Stand s;
   s.wake_up();
