@@ -113,7 +113,7 @@ Accelerator::Told Accelerator::tell(std::size_t bytes) {
   return told;
 }
 
-void Accelerator::flush() {
+void Accelerator::flush(bool singly) {
   check();
   attach();
   for (Telling& t : telling_) {
@@ -126,7 +126,7 @@ void Accelerator::flush() {
     joins(copy);
     queue_.add_first(copy);
   }
-  queue_.flush(*this);
+  queue_.flush(*this, singly);
   note_given();
 }
 
@@ -166,7 +166,34 @@ void Accelerator::write(void* to, const void* from, std::size_t bytes) {
 void Accelerator::write(void* to, const Payload& from) {
   assert(from.memory == MemoryKind::kPinned);
   if (held_.empty() || held_.back() != from.owner) held_.push_back(from.owner);
-  send(to, from.bytes.data(), from.bytes.size());
+  if (from.bytes.empty()) return;
+  flush();
+  const Work copy = {.kind = Work::Kind::kCopyIn,
+                     .from = from.bytes.data(),
+                     .to = to,
+                     .bytes = from.bytes.size()};
+  joins(copy);
+  run(copy);
+  note_given();
+}
+
+/// By itself, and not as one of a batch: what is exchanged among devices begins one.
+void Accelerator::copy(void* to, const Payload& from) {
+  Accelerator& of = *from.device;
+  if (&of != this && of.has_failed())
+    throw OtherFailed("the device that it comes from has failed");
+  held_.push_back(from.owner);
+  if (from.bytes.empty()) return;
+  flush();
+  give_copy(static_cast<std::byte*>(to), of, from.there, from.bytes.size());
+}
+
+/// By way of the host.
+void Accelerator::give_copy(std::byte* to, Accelerator& of, const std::byte* from,
+                            std::size_t bytes) {
+  Buffer here = Buffer::uninitialized(bytes);
+  of.download(here.span(), from);
+  write(to, here.data(), bytes);
 }
 
 void Accelerator::fetch(std::shared_ptr<Buffer> to, const void* from, std::size_t bytes) {

@@ -26,6 +26,11 @@ class AcceleratorFailed : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Another device has failed, which has what was to be read: no fault of the one that reads.
+class OtherFailed : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// For tests: what a twin fails by, or does instead of what it should.
 struct InjectedFailure {
   enum class What : std::uint8_t {
@@ -129,8 +134,11 @@ class Accelerator : private GraphQueue::Device {
   }
   /// The host bytes may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
-  /// The same of pinned bytes, straight: they are held, and must stay as they are, until then.
+  /// The same of pinned bytes, straight: they are held, and must stay as they are, until then. They
+  /// may be another's, which graphs do not take: each copy goes by itself, after what is queued.
   void write(void* to, const Payload& from);
+  /// The same of what a device has (MemoryKind::kDevice), this one or another. Throws OtherFailed.
+  void copy(void* to, const Payload& from);
   /// Straight into pinned memory, which is held: there after wait().
   void fetch(std::shared_ptr<Buffer> to, const void* from, std::size_t bytes);
   /// Waits for all that is queued, and these bytes.
@@ -146,8 +154,8 @@ class Accelerator : private GraphQueue::Device {
   };
   Told tell(std::size_t bytes);
 
-  /// Gives the device what it has not been given yet.
-  void flush();
+  /// Gives the device what it has not been given yet. `singly`: as it comes, not as a graph.
+  void flush(bool singly = false);
   /// For all that is queued, with no other queue.
   void wait();
   /// How long the device takes for what `work` queues, by its own clock, from when all before has
@@ -178,6 +186,8 @@ class Accelerator : private GraphQueue::Device {
   /// What it was told is not read any more, and was not to be changed until now: whoever fills it
   /// while it takes scratch, which may send it, does. Twins look.
   virtual void forgets(std::span<const std::byte>) {}
+  /// Copies from another's memory, or its own, after what has been given to the device.
+  virtual void give_copy(std::byte* to, Accelerator& of, const std::byte* from, std::size_t bytes);
   /// A batch was given to the device.
   virtual void note_given() {}
   /// Waits for all that the device has been given.

@@ -49,7 +49,7 @@ void GraphQueue::add(const Work& work) {
   }
 }
 
-void GraphQueue::flush(Device& device) {
+void GraphQueue::flush(Device& device, bool singly) {
   ++flushes_;
   if (batch_.works.empty()) return;
   batch_.point();
@@ -61,7 +61,7 @@ void GraphQueue::flush(Device& device) {
       batch.arguments.clear();
     }
   } const empty{batch_};
-  if (batch_.works.size() >= kGraphMin) return put_into(known(), device);
+  if (batch_.works.size() >= kGraphMin && !singly) return put_into(known(), device);
   for (const Work& w : batch_.works) {
     device.run(w);
     ++counts_.launches;

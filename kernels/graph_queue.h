@@ -47,7 +47,8 @@ class GraphQueue {
   /// Before all others of the batch.
   void add_first(const Work& copy) { batch_.works.insert(batch_.works.begin(), copy); }
   bool full() const { return batch_.works.size() >= kBatchMax; }
-  void flush(Device& device);
+  /// `singly`: it is not put into a graph, nor known from then on.
+  void flush(Device& device, bool singly = false);
 
   struct Counts {
     std::uint64_t kernels = 0;   ///< that were added

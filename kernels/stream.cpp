@@ -68,13 +68,18 @@ std::shared_ptr<Buffer> Stream::host_buffer(std::size_t bytes) const {
 }
 
 void Stream::write(void* to, const Payload& from) {
+  if (from.memory == MemoryKind::kDevice) {
+    if (accelerator() != nullptr) return accelerator()->copy(to, from);
+    const std::span here(static_cast<std::byte*>(to), from.bytes.size());
+    return from.device->download(here, from.there);
+  }
   if (accelerator() != nullptr && from.memory == MemoryKind::kPinned)
     return accelerator()->write(to, from);
   write(to, from.bytes.data(), from.bytes.size());
 }
 
 const std::byte* Stream::reach(const Payload& from, Room& room) {
-  if (accelerator() == nullptr) return from.bytes.data();
+  if (accelerator() == nullptr && from.memory != MemoryKind::kDevice) return from.bytes.data();
   std::byte* const there = room.at_least(*this, from.bytes.size());
   write(there, from);
   return there;

@@ -103,7 +103,8 @@ class Stream {
   /// Host bytes for ops that follow; they may go when it returns.
   void write(void* to, const void* from, std::size_t bytes);
 
-  // What others sent, and what they are sent. Pinned bytes are copied straight.
+  // What others sent, and what they are sent. Pinned bytes are copied straight, and so is what
+  // another device of the process has.
 
   /// For what others are sent: of memory that copies reach, not cleared. Throws std::bad_alloc.
   std::shared_ptr<Buffer> host_buffer(std::size_t bytes) const;

@@ -8,12 +8,15 @@
 namespace troupe {
 
 class HugeMemory;
+namespace kernels {
+class Accelerator;
+}
 
 /// Where bytes are. Messages carry tensors by reference in a process.
 enum class MemoryKind : std::uint8_t {
   kHost,
   kPinned,  ///< the host's as well, where copies of devices reach it
-  kDevice,
+  kDevice,  ///< not the host's
 };
 
 /// Bytes on a 64-byte boundary, released on destruction; the start of every tensor and packed
@@ -69,8 +72,16 @@ struct Payload {
   std::shared_ptr<const void> owner;  ///< keeps the bytes alive
   std::span<const std::byte> bytes;
   MemoryKind memory = MemoryKind::kHost;
+  /// Of kDevice, for others in the process: where the bytes are, and whose memory it is. Of `bytes`
+  /// the host then has what it has written itself, no more.
+  const std::byte* there = nullptr;
+  kernels::Accelerator* device = nullptr;
 
   bool empty() const { return bytes.empty(); }
+  Payload part(std::size_t at, std::size_t count) const {
+    return {owner, bytes.subspan(at, count), memory, there == nullptr ? nullptr : there + at,
+            device};
+  }
   static Payload of(std::shared_ptr<const Buffer> buffer) {
     const std::size_t all = buffer->size();
     return of(std::move(buffer), 0, all);

@@ -19,14 +19,18 @@ std::size_t size_for(std::size_t bytes) {
 std::shared_ptr<std::byte> SpareBlocks::take(std::size_t bytes, const Make& make) {
   const std::size_t size = size_for(bytes);
   std::shared_ptr<std::byte> block;
+  Blocks gone;  // without the lock
   {
     const std::lock_guard lock(mutex_);
-    if (auto& blocks = spare_[size]; !blocks.empty()) {
-      block = std::move(blocks.back());
-      blocks.pop_back();
+    if (const auto same = spare_.find(size); same != spare_.end()) {
+      block = std::move(same->second.back().block);
+      same->second.pop_back();
+      if (same->second.empty()) spare_.erase(same);
       spare_bytes_ -= size;
     }
+    gone = too_many();
   }
+  gone.clear();
   if (!block) block = make(size);
   if (!block) return nullptr;
   std::byte* const data = block.get();
@@ -35,12 +39,23 @@ std::shared_ptr<std::byte> SpareBlocks::take(std::size_t bytes, const Make& make
           }};
 }
 
-/// What is too much goes outside of the lock, for that takes long as well.
+SpareBlocks::Blocks SpareBlocks::too_many() {
+  Blocks gone;
+  while (spare_bytes_ > bytes_max_) {
+    const auto oldest = std::ranges::min_element(
+        spare_, {}, [](const auto& entry) { return entry.second.front().since; });
+    gone.push_back(std::move(oldest->second.front().block));
+    oldest->second.pop_front();
+    spare_bytes_ -= oldest->first;
+    if (oldest->second.empty()) spare_.erase(oldest);
+  }
+  return gone;
+}
+
 void SpareBlocks::give_back(std::shared_ptr<std::byte> block, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (spare_bytes_ + bytes > bytes_max_) return;
   spare_bytes_ += bytes;
-  spare_[bytes].push_back(std::move(block));
+  spare_[bytes].push_back({returns_++, std::move(block)});
 }
 
 void SpareBlocks::clear() {

@@ -38,6 +38,8 @@ constexpr CpuFamily kFallback = CpuFamily::kAvx512;
 
 /// A device that hangs is known before its steps have failed for it.
 static_assert(kernels::Accelerator::kWaitMax < limits::kStepSilence);
+/// Waits for an accelerator end by then: what lasts longer is a call of its driver.
+constexpr std::chrono::seconds kStuck = 2 * kernels::Accelerator::kWaitMax;
 
 double ratio(Duration a, Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(std::max<std::int64_t>(b.count(), 1));
@@ -117,15 +119,22 @@ void CpuDevice::run() {
 }
 
 bool CpuDevice::makes_progress(TimePoint now, Duration patience) {
-  std::lock_guard lock(mutex_);
-  const std::uint64_t progress =
-      threads_.progress() + (accelerator_ ? accelerator_->progress() : 0);
-  if (!busy_ || progress != progress_.seen) {
-    progress_.seen = progress;
-    progress_.at = now;
-    return true;
+  Duration still;
+  {
+    std::lock_guard lock(mutex_);
+    const std::uint64_t progress =
+        threads_.progress() + (accelerator_ ? accelerator_->progress() : 0);
+    if (!busy_ || progress != progress_.seen) {
+      progress_.seen = progress;
+      progress_.at = now;
+      return true;
+    }
+    still = now - std::max(progress_.at, busy_since_);
   }
-  return now - std::max(progress_.at, busy_since_) <= patience;
+  if (accelerator_ && still > kStuck && failed().empty())
+    fail("its driver has not come back for " + std::to_string(kStuck.count()) +
+         " s; restart the worker, and look at the driver's log (dmesg)");
+  return still <= patience;
 }
 
 void CpuDevice::probe() {
@@ -218,18 +227,21 @@ Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numeric
 
 void CpuDevice::ask_known() {
   try {
-    if (accelerator_) measure_accelerator();
-    if (const Status right = answers_->next(); !right.ok()) fail(right.error().message);
+    try {
+      if (const Status right = answers_->next(); !right.ok()) fail(right.error().message);
+      if (accelerator_) measure_accelerator();
+    } catch (const std::bad_alloc&) {  // they are asked again
+      if (!std::exchange(unasked_, true))
+        logger().warn(
+            "device {}: there is too little memory left to ask it known questions; lower "
+            "--kv-cache-memory, or give it more with --device-memory",
+            options().index);
+      settle();
+    }
   } catch (const ThreadPool::Interrupted&) {
     return;  // the device is being stopped
   } catch (const kernels::AcceleratorFailed& e) {
     fail(e.what());
-  } catch (const std::bad_alloc&) {  // they are asked again
-    if (!std::exchange(unasked_, true))
-      logger().warn(
-          "device {}: there is too little memory left to ask it known questions; lower "
-          "--kv-cache-memory, or give it more with --device-memory",
-          options().index);
   }
 }
 

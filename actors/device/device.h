@@ -43,7 +43,7 @@ class Device {
   virtual Status submit(std::function<void()> job, Room room = Room::kBounded) = 0;
 
   /// Alive means working: false when a job has run for longer than `patience` while no kernel of it
-  /// began or ended.
+  /// began or ended. An accelerator that does not come back from its driver fails over being asked.
   virtual bool makes_progress(TimePoint now, Duration patience) = 0;
   /// Has a small fixed piece of arithmetic run in the queue: how long it takes says how fast the
   /// device is now.

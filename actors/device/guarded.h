@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "actors/device/device.h"
+#include "kernels/accelerator.h"
 #include "runtime/log.h"
 #include "runtime/thread_pool.h"
 
@@ -32,6 +33,8 @@ Status guarded(Device& device, std::string_view what, const Work& work) {
     return status;
   } catch (const ThreadPool::Interrupted& e) {
     return unavailable(std::string(what) + " was given up: " + e.what() + ".");
+  } catch (const kernels::OtherFailed& e) {
+    return unavailable(std::string(what) + " could not be computed: " + e.what() + ".");
   } catch (const std::exception& e) {
     device.fail(e.what());
     return unavailable(std::string(what) + " could not be computed: " + e.what() + ".");

@@ -33,7 +33,10 @@ class ForwardCompute final : public ShardCompute {
   };
   ForwardCompute(Options options, CpuDevice& device);
 
-  void use(std::shared_ptr<Collective> ranks) override { ranks_ = std::move(ranks); }
+  void use(std::shared_ptr<Collective> ranks) override {
+    ranks_ = std::move(ranks);
+    forward_.stay_on_devices(ranks_ && ranks_->by_reference());
+  }
   void deal(std::shared_ptr<const ExpertRanks> ranks) override { forward_.use(std::move(ranks)); }
   bool hears_ranks(TimePoint now) const override;
   void begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) override;

@@ -59,7 +59,10 @@ std::shared_ptr<Collective> reach_ranks(Post& post, const LayerShardConfig& conf
     });
     return exchanges;
   }
-  auto exchanges = std::make_shared<LaneCollective>(config.rank, config.replica_id, send);
+  const bool here = std::ranges::all_of(config.ranks, [&](const auto& rank) {
+    return rank.address.node == config.self.address.node;
+  });
+  auto exchanges = std::make_shared<LaneCollective>(config.rank, config.replica_id, send, here);
   attach([exchanges](std::uint32_t from, const Message& message) {
     if (const auto* part = std::get_if<RankPart>(&message)) exchanges->arrived(from, *part);
   });

@@ -26,7 +26,7 @@ struct PeerTraffic {
 /// What the devices and replicas of this node do now. WorkerMachine takes it when it wakes the
 /// agent.
 struct NodeProgress {
-  bool devices_alive = true;  ///< they are idle, moved on since the last snapshot, or are taken out
+  bool devices_alive = true;  ///< none hangs, but for accelerators beside others that go on
   std::vector<DeviceReport> devices;
   std::vector<ReplicaReport> replicas;
   std::vector<PeerTraffic> traffic;  ///< of peers that are up

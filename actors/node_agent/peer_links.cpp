@@ -199,8 +199,10 @@ void PeerLinks::cut_silent(Link& link, TimePoint now, const AgentVoice& voice,
 }
 
 void PeerLinks::slept(TimePoint now) {
-  for (auto& [node, link] : links_)
+  for (auto& [node, link] : links_) {
     if (link.asked) link.asked = now;
+    if (link.reach == Reach::kTrying) link.heard = now;
+  }
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ constexpr std::uint64_t kFirstNewKey = std::uint64_t{1} << 62;
 /// Whether the step may well succeed elsewhere, or again. Bytes that do not fit are the sender's.
 bool worth_another_try(ErrorCode code) { return passing(code) || code == ErrorCode::kCorrupt; }
 
-/// What lacks is not the sequence's fault; but it had steps of its own.
+/// What lacks is not the sequence's fault; but the steps were its own.
 Error given_back(const Error& error) {
   if (error.code != ErrorCode::kResourceExhausted) return unavailable(error.message);
-  return unavailable("Not even steps of this request alone can be computed where it is: " +
+  return unavailable("Steps of this request alone fail where it is: " +
                      error.message);
 }
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -129,19 +131,10 @@ class PlacementLifecycle {
                                     const SupervisorTurn& turn);
   static CostsOfSteps compute_costs(const ReplanInput& input, const SupervisorOptions& options,
                                     const Membership& members);
-  Result<Planned> repair_of(ReplanInput input, const SupervisorTurn& turn) const;
-  Result<Planned> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
-    return repair_of(replan_input(turn, out), turn);
-  }
-  Result<Placement> plan_room(const SupervisorTurn& turn) const;
   void take_steps(const Planned& plan, SupervisorTurn& turn);
-  bool can_do_without(NodeId node, SupervisorTurn& turn) const;
   void form(SupervisorTurn& turn);
-  void let_go_first(Placement placement, SupervisorTurn& turn);
   void note_small(std::int32_t step_tokens, SupervisorTurn& turn);
   void welcome(SupervisorTurn& turn);
-  void repair(SupervisorTurn& turn);
-  void begin_again(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
   bool make_goal(SupervisorTurn& turn);
   Result<Placement> plan_goal(const ReplanInput& input, SupervisorTurn& turn);
@@ -155,11 +148,37 @@ class PlacementLifecycle {
     return replan_input(turn.options, turn.members, turn.links, out);
   }
 
+  // repair.cpp: what is missing after a loss
+  Result<Planned> repair_of(ReplanInput input, const SupervisorTurn& turn) const;
+  Result<Planned> plan_repair(const LeftOut& out, const SupervisorTurn& turn) const {
+    return repair_of(replan_input(turn, out), turn);
+  }
+  Result<Placement> plan_room(const SupervisorTurn& turn) const;
+  void repair(SupervisorTurn& turn);
+  std::vector<std::uint32_t> order_of_ends(ReplanInput input, const SupervisorTurn& turn) const;
+  void begin_again(SupervisorTurn& turn);
+  void let_go_first(Placement placement, SupervisorTurn& turn);
+  bool can_do_without(NodeId node, SupervisorTurn& turn) const;
+  /// What decides whether there is a plan.
+  struct Situation {
+    std::vector<PlacementDevice> devices;
+    std::set<DeviceRef> closed, closed_if_needed, leaving;
+    /// Whether they drain, and why they are closed.
+    std::vector<std::tuple<NodeId, Incarnation, MemberState, std::string>> members;
+    Placement active;
+    bool operator==(const Situation&) const = default;
+  };
+  Situation situation(const SupervisorTurn& turn) const;
+  void impossible(const Error& error, SupervisorTurn& turn);
+  /// Nothing has changed since.
+  bool still_impossible(SupervisorTurn& turn);
+
   /// What people were told, which is not told again.
   struct Told {
     SmallDevices small;
-    std::string fewer;  ///< why there are not all replicas
-    std::string tight;  ///< what steps may lack
+    std::string fewer;                                      ///< why there are not all replicas
+    std::string tight;                                      ///< what steps may lack
+    std::optional<std::pair<Situation, Error>> impossible;  ///< that there is no plan, and why
   };
 
   PlacementVersions versions_;

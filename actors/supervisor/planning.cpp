@@ -5,10 +5,11 @@
 #include "actors/supervisor/times.h"
 #include "model/placement/compute_room.h"
 #include "model/placement/next_step.h"
+#include "model/placement/slot_changes.h"
 #include "runtime/byte_size.h"
 
-// What the next version of the placement is: the first one, what is missing after a loss, or a step
-// on the way to where the experts should be.
+// What the next version of the placement is: the first one, or a step on the way to where the
+// experts should be. repair.cpp: what is missing after a loss.
 
 namespace troupe {
 namespace {
@@ -52,6 +53,29 @@ Result<Placement> goal_to_compute(const ReplanInput& input) {
   const Placement living = living_part(input.before, input.base.devices);
   if (accelerators_lack(input.base, *goal) <= accelerators_lack(input.base, living)) return goal;
   return room_to_compute(input.base, *goal, false).error();
+}
+
+bool all_cpus(const std::vector<PlacementDevice>& devices) {
+  return std::ranges::all_of(devices, [](const auto& d) { return d.kind == "cpu"; });
+}
+
+/// Whether accelerators lack more than now to compute with, while they hold what both have.
+bool lacks_more(const PlacementInput& input, const Placement& now, const Placement& next) {
+  Placement both = next;
+  for (const LayerExperts& layer : now.experts) {
+    const auto same = std::ranges::find(both.experts, layer.layer, &LayerExperts::layer);
+    if (same == both.experts.end()) {
+      both.experts.push_back(layer);
+      continue;
+    }
+    const LayerExperts then{layer.layer, ordered_slots(same->slots)};
+    const auto leave = slot_changes({layer.layer, ordered_slots(layer.slots)}, then).removed;
+    same->slots.insert(same->slots.end(), leave.begin(), leave.end());
+  }
+  auto lacking = accelerators_lacking(input, now);
+  return std::ranges::any_of(accelerators_lacking(input, both), [&](const auto& device) {
+    return device.second > lacking[device.first];
+  });
 }
 
 }  // namespace
@@ -122,12 +146,13 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   }
   if (std::exchange(kept_numerics_, turn.members.numerics()) != turn.members.numerics())
     turn.effects.add(KeepNumerics{*turn.members.numerics()});
+  if (still_impossible(turn)) return;
   auto placement = plan_first({}, turn);
   note_small(placement ? placement->step_tokens : kStepTokensMin, turn);
   if (!placement) {
     const auto all = plan_first({turn.now, {}}, turn);
     if (!all)
-      return cannot(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
+      return impossible(plan_first(kNobodyOut, turn) ? kept_out(turn) : placement.error(), turn);
     placement = all;
   }
   take_steps(*placement, turn);
@@ -198,12 +223,13 @@ Result<PlacementLifecycle::Planned> PlacementLifecycle::plan_tight(ReplanInput i
                                                                    const Planner& plan,
                                                                    std::int32_t tokens,
                                                                    const SupervisorTurn& turn) {
-  input.base.compute.reset();
+  input.base.compute = compute_costs(input, turn.options, turn.members)(tokens);
+  input.base.cpus_compute = false;
   auto placement = plan(input);
   if (!placement) return placement.error();
-  input.base.compute = compute_costs(input, turn.options, turn.members)(tokens);
+  if (accelerators_lack(input.base, *placement) > 0)
+    return room_to_compute(input.base, *placement, false).error();
   const Status room = room_to_compute(input.base, *placement);
-  if (accelerators_lack(input.base, *placement) > 0) return room.error();
   return Planned{std::move(*placement), tokens, room ? std::string() : room.error().message};
 }
 
@@ -218,82 +244,6 @@ CostsOfSteps PlacementLifecycle::compute_costs(const ReplanInput& input,
   return [&options, threads, numerics = input.base.numerics](std::int32_t tokens) {
     return options.compute(numerics, threads, tokens);
   };
-}
-
-Result<PlacementLifecycle::Planned> PlacementLifecycle::repair_of(
-    ReplanInput input, const SupervisorTurn& turn) const {
-  auto plan = plan_with_steps(input, repair_placement, turn);
-  if (plan) return plan;
-  const bool chooses = living_part(input.before, input.base.devices).replicas.empty();
-  auto tight =
-      plan_tight(std::move(input), repair_placement, chooses ? kStepTokensMin : step_tokens_, turn);
-  return tight ? tight : plan;
-}
-
-/// As a repair, with the smallest steps that it may choose: one plan instead of many.
-Result<Placement> PlacementLifecycle::plan_room(const SupervisorTurn& turn) const {
-  const ReplanInput now = replan_input(turn);
-  const bool chooses = living_part(now.before, now.base.devices).replicas.empty();
-  const std::int32_t tokens = chooses ? kStepTokensMin : step_tokens_;
-  const auto costs = compute_costs(now, turn.options, turn.members)(tokens);
-  return make_room(now, [&](ReplanInput after) -> Status {
-    after.base.compute = costs;
-    if (repair_placement(after)) return {};
-    const auto tight = plan_tight(std::move(after), repair_placement, tokens, turn);
-    return tight ? Status() : tight.error();
-  });
-}
-
-/// Gently first: spare copies go before a drain is called off, and before a node that has just
-/// failed is asked again; replicas go last.
-void PlacementLifecycle::repair(SupervisorTurn& turn) {
-  auto placement = plan_repair({}, turn);
-  if (!placement)
-    if (auto fewer = plan_room(turn)) {
-      turn.record("placement",
-                  "Spare copies of experts are given up, since those that were lost "
-                  "find no other room.");
-      return let_go_first(std::move(*fewer), turn);
-    }
-  if (!placement && !replan_input(turn).leaving.empty()) {
-    fail_drains(placement.error(), turn);
-    placement = plan_repair({}, turn);
-  }
-  if (!placement) {
-    placement = plan_repair({turn.now, {}}, turn);
-    if (!placement) return begin_again(turn);
-  }
-  take_steps(*placement, turn);
-  load(std::move(placement->placement), turn);
-}
-
-/// Replicas that serve nobody while experts lack may take the room of these, or have larger steps
-/// than there is memory for.
-void PlacementLifecycle::begin_again(SupervisorTurn& turn) {
-  ReplanInput input = replan_input(turn);
-  input.before = living_part(input.before, input.base.devices);
-  input.before.replicas.clear();
-  input.before.shards.clear();
-  const auto plan = repair_of(input, turn);
-  if (!plan) return cannot(plan_repair(kNobodyOut, turn) ? kept_out(turn) : plan.error(), turn);
-  turn.record("placement",
-              "The replicas begin again, since the experts that were lost find no room beside them "
-              "and what they compute with.");
-  let_go_first(std::move(input.before), turn);
-}
-
-/// A version in which something ends and nothing begins: what it lets go is free once that is
-/// retired.
-void PlacementLifecycle::let_go_first(Placement placement, SupervisorTurn& turn) {
-  load(std::move(placement), turn);
-  makes_room_ = versions_.pending()->version;
-}
-
-/// Whether a version that serves can be had though that member loads nothing.
-bool PlacementLifecycle::can_do_without(NodeId node, SupervisorTurn& turn) const {
-  if (versions_.serves()) return true;
-  const LeftOut out{{}, node};
-  return versions_.active() ? plan_repair(out, turn).ok() : plan_first(out, turn).ok();
 }
 
 /// Devices that are too small for anything, or for shards, are left out of plans by their size;
@@ -438,31 +388,35 @@ Placement PlacementLifecycle::step_to_goal(const SupervisorTurn& turn) const {
   const Placement& active = *versions_.active();
   const Placement& goal = goal_.placement();
   Placement next = active;
-  const ReplanInput input = replan_input(turn);
+  ReplanInput input = replan_input(turn);
   NextStepInput step;
   step.current = active.experts;
   step.goal = goal.experts;
   step.expert_bytes = input.base.model.expert_bytes;
   step.max_layers = static_cast<std::int32_t>(kLayersAStep);
   step.max_bytes = kBytesAStep;
-  const ComputeCosts costs = compute_costs(input, turn.options, turn.members)(step_tokens_);
+  input.base.compute = compute_costs(input, turn.options, turn.members)(step_tokens_);
   std::map<DeviceRef, std::uint64_t> others, compute;
   for (const Placement* placement : {&active, &goal}) {
     for (const auto& use : placement_use(input.base, *placement))
       others[use.device] = std::max(others[use.device], use.total() - use.expert_bytes);
-    for (const auto& [device, bytes] : compute_bytes(input.base, *placement, costs))
+    for (const auto& [device, bytes] : compute_bytes(input.base, *placement, *input.base.compute))
       compute[device] = std::max(compute[device], bytes);
   }
-  // On the way, too, accelerators are left what steps take, unless nothing can be moved so.
-  for (const bool beside_compute : {true, false}) {
+  // On the way, too, accelerators are left what the goal's steps take, or where nothing can be
+  // moved so, what those of this way take.
+  for (const bool beside_goal : {true, false}) {
+    if (beside_goal && all_cpus(input.base.devices)) continue;
     for (const auto& d : input.base.devices) {
       std::uint64_t all = plannable_bytes(d.memory_total);
-      if (beside_compute && d.kind != "cpu")
+      if (beside_goal && d.kind != "cpu")
         all = std::min(all, d.memory_total - std::min(d.memory_total, compute[d.device]));
       step.memory[d.device] = all - std::min(all, others[d.device]);
     }
     next.experts = next_step(step);
-    if (next.experts != active.experts) return next;
+    if (next.experts == active.experts) continue;
+    if (beside_goal || !lacks_more(input.base, active, next)) return next;
+    next.experts = active.experts;
   }
   next.tier = goal.tier;
   if (next.tier != active.tier) return next;
@@ -476,9 +430,12 @@ Survival PlacementLifecycle::survival(const SupervisorOptions& options, const Me
   if (!versions_.active() || members.all().size() > kSurvivalNodesMax) return {};
   if (survival_) return *survival_;
   ReplanInput input = replan_input(options, members, links);
-  const bool all_cpus =
-      std::ranges::all_of(input.base.devices, [](const auto& d) { return d.kind == "cpu"; });
-  if (!all_cpus) input.base.compute = compute_costs(input, options, members)(kStepTokensMin);
+  if (!all_cpus(input.base.devices)) {
+    const CostsOfSteps costs = compute_costs(input, options, members);
+    input.base.compute = costs(kStepTokensMin);
+    input.base.cpus_compute = false;
+    input.living_compute = costs(step_tokens_);
+  }
   survival_ = survival_of(input);
   return *survival_;
 }

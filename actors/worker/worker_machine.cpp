@@ -38,13 +38,15 @@ std::set<std::uint32_t> with_own_memory(const std::vector<Device*>& devices) {
 /// A processor that stands still is a hung node. An accelerator that does has a deadline, which
 /// takes it out and leaves the node; until then the node's other devices speak for it.
 bool alive(const std::vector<Device*>& devices, TimePoint now) {
-  bool any = false, all = true;
+  bool moves = false, waits = false, hangs = false;
   for (Device* device : devices) {
-    const bool moves = device->makes_progress(now, limits::kLease / 2) || !device->failed().empty();
-    any = any || moves;
-    all = all && (moves || device->has_own_memory());
+    if (!device->failed().empty()) continue;
+    if (device->makes_progress(now, limits::kLease / 2))
+      moves = true;
+    else
+      (device->has_own_memory() ? waits : hangs) = true;
   }
-  return any && all;
+  return !hangs && (moves || !waits);
 }
 
 void erase_one(std::multiset<Address>& set, const Address& address) {

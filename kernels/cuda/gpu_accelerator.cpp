@@ -18,6 +18,8 @@ namespace troupe::kernels::cuda {
 namespace {
 
 constexpr std::size_t kUploadPieceBytes = 4u << 20;
+/// Without a way of their own they pass through the host.
+constexpr std::size_t kPeerPieceBytes = 64u << 20;
 /// Batches that the GPU has been given and has not ended.
 constexpr std::size_t kBatchesMax = 64;
 /// What is soon done is waited for without sleep, which Linux makes some 50 us longer than asked
@@ -210,7 +212,8 @@ void GpuAccelerator::download(std::span<std::byte> to, const std::byte* from) {
 
 /// Once it may, copies need not pass through the host. That it may not is no failure.
 void GpuAccelerator::reach(int other) {
-  if (!peers_.insert(other).second) return;
+  const std::lock_guard lock(peers_mutex_);
+  if (other == index_ || !peers_.insert(other).second) return;
   int may = 0;
   if (cudaDeviceCanAccessPeer(&may, index_, other) == cudaSuccess && may != 0)
     cudaDeviceEnablePeerAccess(other, 0);
@@ -226,15 +229,20 @@ void GpuAccelerator::upload_from(std::byte* to, Accelerator& of, const std::byte
   attach();
   other->check();  // whose fault it would be
   reach(other->index_);
-  if (cudaMemcpyPeerAsync(to, index_, from, other->index_, bytes, upload_stream_) != cudaSuccess) {
-    cudaGetLastError();
-    lock.unlock();
-    return Accelerator::upload_from(to, of, from, bytes);  // whose fault it is shows there
-  }
   const cudaEvent_t copied = pieces_.front().copied;
-  must(cudaEventRecord(copied, upload_stream_), "a copy from another GPU failed");
-  wait_for(copied, "a copy from another GPU failed");
-  ++progress_;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = std::min(kPeerPieceBytes, bytes - done);
+    if (cudaMemcpyPeerAsync(to + done, index_, from + done, other->index_, piece, upload_stream_) !=
+        cudaSuccess) {
+      cudaGetLastError();
+      lock.unlock();
+      return Accelerator::upload_from(to, of, from, bytes);  // whose fault it is shows there
+    }
+    must(cudaEventRecord(copied, upload_stream_), "a copy from another GPU failed");
+    wait_for(copied, "a copy from another GPU failed");
+    done += piece;
+    ++progress_;
+  }
 }
 
 // --- The queue ----------------------------------------------------------------------------------
@@ -271,9 +279,9 @@ void GpuAccelerator::note_given() {
 void GpuAccelerator::wait_for(cudaEvent_t event, const char* what) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
+    const auto waited = std::chrono::steady_clock::now() - start;
     const cudaError_t status = cudaEventQuery(event);
     if (status != cudaErrorNotReady) return must(status, what);
-    const auto waited = std::chrono::steady_clock::now() - start;
     if (waited > kWaitMax) {
       freer_->hangs = true;
       fail("it has not ended within " + std::to_string(kWaitMax.count()) +
@@ -295,16 +303,29 @@ void GpuAccelerator::wait_first() {
 
 /// Work of before the first event hides how long the host takes to queue what is between the two.
 std::chrono::nanoseconds GpuAccelerator::timed(const std::function<void()>& work) {
-  flush();
+  flush(true);
   must(cudaEventRecord(timed_from_, stream_), "it does not answer");
   work();
-  flush();
+  flush(true);
   must(cudaEventRecord(timed_to_, stream_), "it does not answer");
   wait();
   float ms = 0;
   must(cudaEventElapsedTime(&ms, timed_from_, timed_to_), "it does not answer");
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<float, std::milli>(ms));
+}
+
+void GpuAccelerator::give_copy(std::byte* to, Accelerator& of, const std::byte* from,
+                               std::size_t bytes) {
+  const auto* const other = dynamic_cast<const GpuAccelerator*>(&of);
+  if (other == nullptr) return Accelerator::give_copy(to, of, from, bytes);
+  attach();
+  reach(other->index_);
+  must(cudaMemcpyPeerAsync(to, index_, from, other->index_, bytes, stream_),
+       "a copy from another GPU failed");
+  pool_->late.note_queued();
+  note_given();
+  ++progress_;
 }
 
 /// Batch by batch: each that ends is progress.

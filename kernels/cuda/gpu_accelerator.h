@@ -40,6 +40,8 @@ class GpuAccelerator final : public Accelerator {
   void joins(const Work& work) override;
   void note_given() override;
   void wait_given() override;
+  /// Straight where the driver allows, else by its staging.
+  void give_copy(std::byte* to, Accelerator& of, const std::byte* from, std::size_t bytes) override;
   void run(const Work& work) override;
   std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
 
@@ -74,7 +76,8 @@ class GpuAccelerator final : public Accelerator {
   cudaEvent_t timed_from_ = nullptr, timed_to_ = nullptr;
   std::mutex upload_mutex_;
   std::array<Piece, 2> pieces_;  // guarded by upload_mutex_
-  std::set<int> peers_;          // guarded by upload_mutex_
+  std::mutex peers_mutex_;
+  std::set<int> peers_;  // guarded by peers_mutex_
   std::atomic<std::uint64_t> progress_{0};
 };
 

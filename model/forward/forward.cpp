@@ -112,6 +112,10 @@ void Forward::use(std::shared_ptr<const ExpertRanks> ranks) {
   impl_->expert_ranks = std::move(ranks);
 }
 
+void Forward::stay_on_devices(bool stay) {
+  impl_->ranks.stay_on_devices(stay && impl_->stream.accelerator() != nullptr);
+}
+
 Status Forward::begin(Step& step, const StepPlanBody& plan, const Payload& hidden) {
   try {
     return impl_->begin(step, plan, hidden);
@@ -436,26 +440,7 @@ Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const Payload&
 }
 
 void Forward::Impl::list_rows(Step& step) {
-  step.tokens.clear();
-  step.positions.clear();
-  step.tables.clear();
-  step.canary = false;
-  step.digests.clear();
-  const std::int32_t size = cache.block_size();
-  for (const auto& sequence : step.plan->sequences) {
-    std::int32_t position = sequence.first_position;
-    step.canary |= sequence.canary;
-    for (const TokenId token : sequence.tokens) {
-      step.tokens.push_back(token);
-      step.positions.push_back(position);
-      step.tables.push_back(sequence.block_table.data());
-      const auto block =
-          static_cast<std::size_t>(sequence.block_table[static_cast<std::size_t>(position / size)]);
-      cache.tokens()[block * static_cast<std::size_t>(size) +
-                     static_cast<std::size_t>(position % size)] = token;
-      ++position;
-    }
-  }
+  list_tokens(step, cache);
   step.rows = static_cast<std::int64_t>(step.tokens.size());
   step.among_ranks = !ranks.alone();
   step.own_first = ranks.first_row(step.rows);

@@ -59,6 +59,10 @@ class Forward {
   /// Which rank computes which experts from now on; null: none for another one.
   void use(std::shared_ptr<const ExpertRanks> ranks);
 
+  /// Whether all tensor-parallel ranks are in this process, and read each other's numbers in the
+  /// memory of the device that computed them.
+  void stay_on_devices(bool stay);
+
   /// Takes a plan, checking it against the model and the cache. `hidden` is what the stage before
   /// sent, exactly [rows, hidden] float32; empty on the first stage. `plan` must stay until the
   /// step is done.

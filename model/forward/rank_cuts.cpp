@@ -17,13 +17,6 @@ std::size_t bytes_of(std::int64_t rows, std::int64_t width) {
   return static_cast<std::size_t>(rows * width) * sizeof(float);
 }
 
-/// Some of a buffer's rows. No rows: nothing.
-Payload rows_of(const std::shared_ptr<const Buffer>& buffer, std::int64_t first, std::int64_t rows,
-                std::int64_t width) {
-  if (rows == 0) return {};
-  return Payload::of(buffer, bytes_of(first, width), bytes_of(rows, width));
-}
-
 /// What says nothing but that it came.
 constexpr std::size_t kWord = 1;
 Payload word() {
@@ -51,24 +44,37 @@ kernels::Tensor RankCuts::outgoing(kernels::Stream& stream, Step& step, std::int
 
 void RankCuts::room(kernels::Stream& stream, Step& step, std::size_t bytes) {
   step.exchange.own.reset();
-  auto room = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& buffer) {
-    return buffer.use_count() == 1 && buffer->size() >= bytes;
+  auto room = std::find_if(owns_.begin(), owns_.end(), [&](const auto& own) {
+    return own.use_count() == 1 && own->here->size() >= bytes;
   });
-  if (room == buffers_.end()) {
+  if (room == owns_.end()) {
     // Too small ones go: steps grow until they are as large as they will be.
-    std::erase_if(buffers_, [&](const auto& b) { return b.use_count() == 1 && b->size() < bytes; });
-    buffers_.push_back(stream.host_buffer(bytes));
-    room = std::prev(buffers_.end());
+    std::erase_if(owns_,
+                  [&](const auto& o) { return o.use_count() == 1 && o->here->size() < bytes; });
+    RankOwn own = {stream.host_buffer(bytes), nullptr};
+    if (stream.accelerator() != nullptr) own.there = stream.memory(bytes);
+    owns_.push_back(std::make_shared<RankOwn>(std::move(own)));
+    room = std::prev(owns_.end());
   }
   step.exchange.own = *room;
   step.exchange.own_bytes = bytes;
-  step.own_at = stream.target(**room, step.own_room);
+  step.own_at = (*room)->there ? (*room)->there.get() : (*room)->here->data();
 }
 
 void RankCuts::settle(kernels::Stream& stream, Step& step) const {
-  stream.fetch(step.exchange.own, step.own_at, step.exchange.own_bytes);
+  const RankExchange& e = step.exchange;
+  if (!stays_) stream.fetch(e.own->here, step.own_at, e.own_bytes);
   stream.wait();
   clear(step);
+}
+
+Payload RankCuts::own_part(kernels::Stream& stream, const Step& step, std::size_t at,
+                           std::size_t bytes) const {
+  if (bytes == 0) return {};
+  const std::shared_ptr<RankOwn>& own = step.exchange.own;
+  const auto here = own->here->span().subspan(at, bytes);
+  if (!stays_) return {own, here, own->here->memory()};
+  return {own, here, MemoryKind::kDevice, step.own_at + at, stream.accelerator()};
 }
 
 void RankCuts::clear(Step& step) const {
@@ -106,8 +112,9 @@ void RankCuts::send_sum(kernels::Stream& stream, Step& step, std::uint32_t ways,
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (part(rank, ways) == part(self, ways)) continue;
     if (speaks(self, ways))
-      e.to[rank] =
-          rows_of(e.own, own_rows_only ? first_row(step.rows, rank) : 0, rows_to(rank), step.width);
+      e.to[rank] = own_part(stream, step,
+                            own_rows_only ? bytes_of(first_row(step.rows, rank), step.width) : 0,
+                            bytes_of(rows_to(rank), step.width));
     if (speaks(rank, ways)) e.bytes[rank] = bytes_of(rows_to(self), step.width);
   }
 }
@@ -132,7 +139,7 @@ void RankCuts::send_rows(kernels::Stream& stream, Step& step) const {
   RankExchange& e = step.exchange;
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (rank == model_.rank.rank) continue;
-    e.to[rank] = rows_of(e.own, 0, own_rows(step.rows), step.width);
+    e.to[rank] = own_part(stream, step, 0, bytes_of(own_rows(step.rows), step.width));
     e.bytes[rank] = bytes_of(own_rows(step.rows, rank), step.width);
   }
 }
@@ -169,24 +176,33 @@ void RankCuts::send_embedded(kernels::Stream& stream, Step& step) const {
     if (speaker != model_.rank.rank) continue;
     for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank)
       if (this->part(rank, ways) != part)
-        e.to[rank] = rows_of(e.own, 0, tokens_of(part), step.width);
+        e.to[rank] = own_part(stream, step, 0, bytes_of(tokens_of(part), step.width));
   }
 }
 
-void RankCuts::take_embedded(kernels::Stream& stream, const Step& step,
+void RankCuts::take_embedded(kernels::Stream& stream, Step& step,
                              const kernels::Tensor& all) const {
-  const std::size_t row_bytes = bytes_of(1, step.width);
-  std::array<Payload, limits::kSumSlices> left;
-  for (std::uint32_t part = 0; part < model_.vocab_ways; ++part)
-    left[part] = part == own_part()
-                     ? Payload::of(step.exchange.own)
-                     : step.exchange.from[speaker_of(part, model_.rank, model_.vocab_ways)];
-  for (std::int64_t r = 0; r < step.rows; ++r) {
+  std::array<const float*, limits::kSumSlices> next{};
+  for (std::uint32_t part = 0; part < model_.vocab_ways; ++part) {
+    const std::uint32_t rank = speaker_of(part, model_.rank, model_.vocab_ways);
+    next[part] = reinterpret_cast<const float*>(
+        part == own_part() ? step.own_at
+                           : stream.reach(step.exchange.from[rank], step.rank_rooms[rank]));
+  }
+  const auto part_of_row = [&](std::int64_t r) {
     std::uint32_t part = 0;
     while (step.tokens[static_cast<std::size_t>(r)] >= first_token(part + 1)) ++part;
-    const Payload& from = left[part];
-    stream.write(row_of(all, r), {from.owner, from.bytes.first(row_bytes), from.memory});
-    left[part].bytes = from.bytes.subspan(row_bytes);
+    return part;
+  };
+  for (std::int64_t r = 0; r < step.rows;) {
+    const std::uint32_t part = part_of_row(r);
+    std::int64_t rows = 1;  // that come one after the other
+    while (r + rows < step.rows && part_of_row(r + rows) == part) ++rows;
+    kernels::copy(
+        stream, stream.device_tensor(const_cast<float*>(next[part]), DType::kF32, rows, step.width),
+        all.part(r, rows));
+    next[part] += rows * step.width;
+    r += rows;
   }
 }
 
@@ -199,7 +215,8 @@ void RankCuts::send_logits(kernels::Stream& stream, Step& step) const {
   const std::uint32_t ways = model_.vocab_ways;
   const std::int64_t rows = step.logit_rows;
   if (!leads()) {
-    if (speaks(model_.rank.rank, ways)) e.to[0] = rows_of(e.own, 0, rows, own_tokens());
+    if (speaks(model_.rank.rank, ways))
+      e.to[0] = own_part(stream, step, 0, bytes_of(rows, own_tokens()));
     e.bytes[0] = kWord;
     return;
   }

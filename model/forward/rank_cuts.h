@@ -22,6 +22,10 @@ class RankCuts {
  public:
   explicit RankCuts(const ModelSpec& model);
 
+  /// All ranks are in this process, and read what goes out where it was computed.
+  void stay_on_devices(bool stay) { stays_ = stay; }
+  bool stays_on_device() const { return stays_; }
+
   bool alone() const { return model_.rank.alone(); }
   bool leads() const { return model_.rank.rank == 0; }
   std::int64_t first_row(std::int64_t rows, std::uint32_t rank) const {
@@ -43,6 +47,9 @@ class RankCuts {
   /// exchange, in which nothing goes anywhere yet.
   void room(kernels::Stream& stream, Step& step, std::size_t bytes);
   void settle(kernels::Stream& stream, Step& step) const;
+  /// Some of what goes out, for another rank.
+  Payload own_part(kernels::Stream& stream, const Step& step, std::size_t at,
+                   std::size_t bytes) const;
 
   /// Whether a sum that all ranks need is made by each for its own rows, which it then sends to the
   /// others: two exchanges, but each rank receives twice the rows instead of once for every rank.
@@ -61,7 +68,7 @@ class RankCuts {
 
   /// What goes out are the rows whose tokens are in this rank's part of the vocabulary, in order.
   void send_embedded(kernels::Stream& stream, Step& step) const;
-  void take_embedded(kernels::Stream& stream, const Step& step, const kernels::Tensor& all) const;
+  void take_embedded(kernels::Stream& stream, Step& step, const kernels::Tensor& all) const;
 
   /// What goes out is this rank's part of the logits. The leading rank gets all parts; the others
   /// hear from it, so that none is ahead.
@@ -90,7 +97,8 @@ class RankCuts {
 
   const ModelSpec& model_;
   const bool in_step_;
-  std::vector<std::shared_ptr<Buffer>> buffers_;  ///< of which those that nobody reads are reused
+  bool stays_ = false;
+  std::vector<std::shared_ptr<RankOwn>> owns_;  ///< of which those that nobody reads are reused
 };
 
 }  // namespace troupe

@@ -9,6 +9,12 @@
 
 namespace troupe {
 
+/// What a rank has to say, where others read it.
+struct RankOwn {
+  std::shared_ptr<Buffer> here;      ///< on the host
+  std::shared_ptr<std::byte> there;  ///< in the device's memory, if it has some: where ops write it
+};
+
 /// What tensor-parallel ranks tell each other at one cut of a step, as one of them sees it. All are
 /// by rank; a rank's own entries are empty.
 struct RankExchange {
@@ -18,7 +24,7 @@ struct RankExchange {
   std::vector<Payload> to;         ///< empty: nothing goes there
   std::vector<std::size_t> bytes;  ///< that come from there; 0: nothing comes
   std::vector<Payload> from;       ///< what came, when the step goes on
-  std::shared_ptr<Buffer> own;     ///< what this rank has of it, for others to read
+  std::shared_ptr<RankOwn> own;    ///< what this rank has of it, for others to read
   std::size_t own_bytes = 0;       ///< of that
 };
 

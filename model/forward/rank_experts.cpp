@@ -107,10 +107,17 @@ kernels::Tensor RankExperts::outgoing(kernels::Stream& stream, Step& step, const
     const Layout layout = layout_of(step, layer, section.rows, section.pairs);
     std::byte* const at = step.own_at + section.at;
     const auto count = static_cast<std::uint32_t>(section.pairs);
-    stream.write(at, &count, sizeof count);
+    // What others read on the host.
+    const auto write = [&](std::size_t where, const void* from, std::size_t bytes) {
+      if (ranks_.stays_on_device())
+        std::memcpy(step.exchange.own->here->data() + section.at + where, from, bytes);
+      else
+        stream.write(at + where, from, bytes);
+    };
+    write(0, &count, sizeof count);
     if (count > 0)
-      stream.write(at + Layout::kNumbersAt, step.here.data() + section.first_pair,
-                   section.pairs * sizeof(std::uint32_t));
+      write(Layout::kNumbersAt, step.here.data() + section.first_pair,
+            section.pairs * sizeof(std::uint32_t));
     for (std::size_t i = 0; i < section.pairs; ++i) {
       const std::uint32_t pair = step.here[section.first_pair + i];
       step.here_rows.push_back(step.wire_row_there(static_cast<std::int64_t>(pair) / step.top_k));
@@ -136,7 +143,7 @@ void RankExperts::send(kernels::Stream& stream, Step& step, const LayerSpec& lay
   for (std::uint32_t rank = 0; rank < model_.rank.size; ++rank) {
     if (rank == model_.rank.rank) continue;
     const RankSection& section = section_for(step, rank);
-    e.to[rank] = Payload::of(e.own, section.at, section.bytes);
+    e.to[rank] = ranks_.own_part(stream, step, section.at, section.bytes);
     e.bytes[rank] = RankExchange::kAnyBytes;
   }
 }
@@ -145,7 +152,7 @@ void RankExperts::send(kernels::Stream& stream, Step& step, const LayerSpec& lay
 std::span<const std::byte> RankExperts::section_from(const Step& step, std::uint32_t rank) const {
   if (rank != model_.rank.rank) return step.exchange.from[rank].bytes;
   const RankSection& own = section_for(step, rank);
-  return step.exchange.own->span().subspan(own.at, own.bytes);
+  return step.exchange.own->here->span().subspan(own.at, own.bytes);
 }
 
 /// False if it is not what a rank can have sent.

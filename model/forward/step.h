@@ -17,6 +17,8 @@
 
 namespace troupe {
 
+class KvCache;
+
 /// A (row, slot) whose expert is elsewhere.
 struct MissingExpert {
   std::int32_t row = 0;
@@ -75,9 +77,8 @@ struct Step {
   kernels::Tensor normed;  ///< [rows, width]: what attention or feed-forward reads
   kernels::Tensor branch;  ///< [rows, width]: what they give; the shared experts' output at a cut
 
-  RankExchange exchange;           ///< at a cut for the other tensor-parallel ranks
-  kernels::Stream::Room own_room;  // what this rank has of it, where ops reach it
-  std::byte* own_at = nullptr;
+  RankExchange exchange;        ///< at a cut for the other tensor-parallel ranks
+  std::byte* own_at = nullptr;  // what this rank has of it, where ops reach it
   std::vector<kernels::Stream::Room> rank_rooms;  // what came from each rank, where ops reach it
   std::vector<const std::byte*> rank_at;          // by rank
   std::vector<std::int32_t> part_tokens;  // of this rank's part of the vocabulary, from its first
@@ -146,6 +147,9 @@ struct Step {
 
 /// Of the canary's rows of hidden [rows, width]: Step::digests.
 std::uint64_t canary_digest(const Step& step, const float* hidden);
+
+/// Lists what its plan computes, and notes in the cache whose keys and values lie where.
+void list_tokens(Step& step, KvCache& cache);
 
 /// What a plan is checked against.
 struct StepBounds {

@@ -113,10 +113,19 @@ Status room_to_compute(const PlacementInput& input, const Placement& placement, 
   return lacks_room_to_compute(*input.compute, worst->use.device, worst->compute, worst->lacking());
 }
 
+std::map<DeviceRef, std::uint64_t> accelerators_lacking(const PlacementInput& input,
+                                                        const Placement& placement) {
+  std::map<DeviceRef, std::uint64_t> lacking;
+  for (const Load& load : loads_of(input, placement, false))
+    if (load.lacking() > 0) lacking[load.use.device] = load.lacking();
+  return lacking;
+}
+
 std::uint64_t accelerators_lack(const PlacementInput& input, const Placement& placement) {
-  const std::vector<Load> loads = loads_of(input, placement, false);
-  const Load* worst = most_lacking(loads);
-  return worst ? worst->lacking() : 0;
+  std::uint64_t most = 0;
+  for (const auto& [device, bytes] : accelerators_lacking(input, placement))
+    most = std::max(most, bytes);
+  return most;
 }
 
 Result<Placement> plan_to_compute(PlacementInput& input, const CostsOfSteps& costs,

@@ -25,7 +25,10 @@ Error lacks_room_to_compute(const ComputeCosts& costs, const DeviceRef& device, 
 /// steps take memory of the host, and may take more than is planned with: `cpus` says whether they
 /// are asked as well. Errors: kResourceExhausted, as above, of the one that lacks most.
 Status room_to_compute(const PlacementInput& input, const Placement& placement, bool cpus = true);
-/// What accelerators lack to compute with, the one that lacks most.
+/// What accelerators lack to compute with, those that lack something.
+std::map<DeviceRef, std::uint64_t> accelerators_lacking(const PlacementInput& input,
+                                                        const Placement& placement);
+/// The one that lacks most.
 std::uint64_t accelerators_lack(const PlacementInput& input, const Placement& placement);
 
 /// Steps are made smaller down to this where memory to compute with lacks.

@@ -109,7 +109,8 @@ class Planner {
     const std::uint64_t group = group_compute();
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       room.emplace_hint(room.end(), devices_[d].device, free_[d]);
-      const std::uint64_t left = free_to_compute(d) - std::min(free_to_compute(d), group);
+      const std::uint64_t its = computes(d) ? group : 0;
+      const std::uint64_t left = free_to_compute(d) - std::min(free_to_compute(d), its);
       beside_compute.emplace_hint(beside_compute.end(), devices_[d].device,
                                   std::min(free_[d], left));
     }
@@ -133,13 +134,18 @@ class Planner {
   }
   std::uint64_t shard_room(std::size_t d) const { return free_[d] - std::min(free_[d], taken_[d]); }
 
+  /// Whether it has to have room to compute.
+  bool computes(std::size_t d) const {
+    return input_.compute && (input_.cpus_compute || devices_[d].kind != "cpu");
+  }
   /// What the placement so far computes with.
   void count_compute() {
     if (!input_.compute) return;
     Placement so_far = placement_;
     so_far.replicas.resize(replicas_);
     auto bytes = compute_bytes(input_, so_far, *input_.compute);
-    for (std::size_t d = 0; d < devices_.size(); ++d) compute_[d] = bytes[devices_[d].device];
+    for (std::size_t d = 0; d < devices_.size(); ++d)
+      compute_[d] = computes(d) ? bytes[devices_[d].device] : 0;
   }
   /// What computing with an even share of the experts takes.
   std::uint64_t group_compute() const {
@@ -155,7 +161,7 @@ class Planner {
   std::uint64_t compute_lacks(std::size_t d, std::uint64_t need, const Stage& stage) const {
     const std::uint64_t all = saturating_add(saturating_add(need, stage.compute_bytes),
                                              saturating_add(compute_[d], taken_[d]));
-    return input_.compute ? all - std::min(all, with_reserve(d)) : 0;
+    return computes(d) ? all - std::min(all, with_reserve(d)) : 0;
   }
   /// What is free for weights and caches if computing has its room; it may have the reserve too.
   std::uint64_t free_to_compute(std::size_t d) const {
@@ -210,7 +216,7 @@ class Planner {
       if (seats.empty()) return no_room(replica, s, devices.size());
       for (const Seat& seat : seats) {
         free_[seat.device] -= need_of(stage);
-        compute_[seat.device] += stage.compute_bytes;
+        if (computes(seat.device)) compute_[seat.device] += stage.compute_bytes;
         ++shards_on_[seat.device];
         devices.push_back(seat.device);
       }

@@ -26,6 +26,7 @@ struct PlacementDevice {
   DeviceRef device;
   std::string kind = "cpu";  ///< cpu | cuda
   std::uint64_t memory_total = 0;
+  bool operator==(const PlacementDevice&) const = default;
 };
 
 /// Weights of layers `first` to `last`, both included, as one tensor-parallel rank has them.
@@ -44,6 +45,8 @@ struct PlacementInput {
   PlacementVersion version;
   /// What steps take beside weights and caches. Without it nobody asks.
   std::optional<ComputeCosts> compute;
+  /// Of CPU devices too; else their steps may take more of the host than is planned with.
+  bool cpus_compute = true;
 
   Placement kept;              ///< replicas that stay as they are; its experts are not read
   std::set<DeviceRef> closed;  ///< of `devices`: they take no new shard

@@ -255,13 +255,18 @@ bool others_have_room(const ReplanInput& input, const Placement& left) {
     missing += static_cast<std::uint64_t>(input.base.model.num_experts) - there.size();
   }
   const std::uint64_t each = std::max<std::uint64_t>(1, input.base.model.expert_bytes);
+  const auto& costs = input.living_compute ? input.living_compute : input.base.compute;
+  auto compute = costs ? compute_bytes(input.base, left, *costs) : Room{};
+  Room memory;
+  for (const auto& d : input.base.devices) {
+    const bool computes = input.base.cpus_compute || d.kind != "cpu";
+    const std::uint64_t its = computes ? std::min(d.memory_total, compute[d.device]) : 0;
+    memory[d.device] = std::min(plannable_bytes(d.memory_total), d.memory_total - its);
+  }
   for (const auto& use : placement_use(input.base, left)) {
     if (input.closed.contains(use.device) || input.leaving.contains(use.device)) continue;
-    for (const auto& d : input.base.devices) {
-      if (d.device != use.device) continue;
-      const std::uint64_t all = plannable_bytes(d.memory_total);
-      room += (all - std::min(all, use.total())) / each;
-    }
+    const std::uint64_t all = memory.at(use.device);
+    room += (all - std::min(all, use.total())) / each;
   }
   return missing <= room;
 }
@@ -310,7 +315,8 @@ Result<Placement> repair_placement(const ReplanInput& input) {
   auto repaired = plan_placement(
       plan, [&](const Room& room) { return Filler(input, room).fill(living.experts); });
   if (!repaired || !plan.compute) return repaired;
-  if (const Status room = room_to_compute(plan, *repaired); !room) return room.error();
+  if (const Status room = room_to_compute(plan, *repaired, plan.cpus_compute); !room)
+    return room.error();
   return repaired;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct ReplanInput {
   std::map<std::int32_t, std::vector<float>> load;
   /// These layers get a new layout by their load; the others are only evened out.
   std::set<std::int32_t> balance_layers;
+  /// What steps of replicas that live take, for survival_of(), if it is not `base.compute`.
+  std::optional<ComputeCosts> living_compute;
 };
 
 /// What of a placement lives on these devices: replicas with all their shards, and copies.
@@ -36,7 +39,8 @@ bool can_serve(const Placement& placement, const ModelCosts& model);
 
 /// The least that has to be done so that requests can be served again: every expert that has no
 /// copy gets one, on a node that holds it in memory if there is one, and if there is no replica,
-/// one is made. With `base.compute` there is room to compute as well, of replicas that live too.
+/// one is made. With `base.compute` there is room to compute as well, of replicas that live too, on
+/// all devices or with `!base.cpus_compute` on accelerators.
 /// Errors: kResourceExhausted says how many bytes are missing where.
 Result<Placement> repair_placement(const ReplanInput& input);
 

@@ -153,3 +153,23 @@ def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expect
         os.kill(cluster.ready_nodes()[-1]["pid"], signal.SIGKILL)
         assert all(t.result(60) == expected for t in tokens)
     assert cluster.status()["requests"]["failed"] == 0
+
+
+# --- Accelerators ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mischief", ["delay=200;seed=3", "break=200"])
+def test_twins_by_nccl_answer_as_processors(start, mischief):
+    """What they exchange is in pinned memory, and goes from where it is."""
+    count = 40
+    alone = generate(
+        DEMO, "--prompt-ids", ",".join(map(str, PROMPT)), "--max-tokens", count, "--ignore-eos",
+        "--temperature", 1, "--top-p", 1, "--seed", 7, "--threads", 1, "--numerics", "bf16",
+    )["tokens"]  # fmt: skip
+    cluster = start(mischief, "--tensor-parallel-size", 2, "--device", "cuda-twin", "--device-memory", "2GiB",
+                    "--numerics", "bf16")  # fmt: skip
+    wait_formed(cluster)
+    choice = cluster.complete(PROMPT, max_tokens=count, temperature=1, seed=7, top_p=1, ignore_eos=True,
+                              return_token_ids=True)["choices"][0]  # fmt: skip
+    assert choice["token_ids"][-count:] == alone
+    assert (times_said(cluster, "exchange by messages") > 0) == mischief.startswith("break"), cluster.logs()

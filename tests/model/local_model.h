@@ -37,7 +37,9 @@ struct Spread {
   /// On a device of the back-end's, with so much memory of its own; 0: what it computes with is the
   /// host's.
   std::uint64_t device_memory = 0;
-  std::uint64_t seed = 0;  ///< of a twin
+  std::uint32_t devices = 1;  ///< of these, which ranks are dealt out over
+  bool stay = false;          ///< ranks read each other's numbers in the devices' memory
+  std::uint64_t seed = 0;     ///< of a twin
   std::size_t staging_bytes = kernels::Accelerator::kStagingBytes;
 };
 
@@ -60,9 +62,9 @@ class LocalModel {
   LocalModel(std::shared_ptr<const Checkpoint> checkpoint, const Spread& spread)
       : checkpoint_(std::move(checkpoint)), spread_(spread), pool_(spread.threads) {
     set_float_mode();
-    if (spread.device_memory > 0)
-      device_ = must(spread.backend->accelerator(
-          {0, spread.device_memory, &pool_, spread.seed, {}, spread.staging_bytes}));
+    for (std::uint32_t d = 0; d < spread.devices && spread.device_memory > 0; ++d)
+      devices_.push_back(must(spread.backend->accelerator(
+          {0, spread.device_memory, &pool_, spread.seed + d, {}, spread.staging_bytes})));
     std::vector<std::int32_t> edges = {0};
     edges.insert(edges.end(), spread.cuts.begin(), spread.cuts.end());
     edges.push_back(spec().num_layers());
@@ -129,7 +131,7 @@ class LocalModel {
   }
 
   /// What it computes on; null: the host.
-  const kernels::Accelerator* device() const { return device_.get(); }
+  const kernels::Accelerator* device() const { return device_of(0).get(); }
 
   Forward& first_shard() { return stages_.front().front()->forward; }
 
@@ -149,9 +151,12 @@ class LocalModel {
     Step step;
     SilentListener silent;
   };
-  kernels::Stream::Options stream() {
-    return {spread_.numerics, spread_.family, &pool_,       nullptr,
-            spread_.backend,  spread_.seed,   device_.get()};
+  std::shared_ptr<kernels::Accelerator> device_of(std::uint32_t rank) const {
+    return devices_.empty() ? nullptr : devices_[rank % devices_.size()];
+  }
+  kernels::Stream::Options stream(std::uint32_t rank = 0) {
+    return {spread_.numerics, spread_.family,       &pool_, nullptr, spread_.backend,
+            spread_.seed,     device_of(rank).get()};
   }
 
   using Stage = std::vector<std::unique_ptr<Shard>>;  ///< of all ranks
@@ -160,10 +165,12 @@ class LocalModel {
     Stage& stage = stages_.emplace_back();
     for (std::uint32_t rank = 0; rank < spread_.ranks; ++rank) {
       const TensorRank of = {rank, spread_.ranks};
-      auto weights =
-          must(load_shard(*checkpoint_, spread_.numerics, first, last, {.device = device_}, of));
-      stage.push_back(std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream()));
+      auto weights = must(
+          load_shard(*checkpoint_, spread_.numerics, first, last, {.device = device_of(rank)}, of));
+      stage.push_back(
+          std::make_unique<Shard>(spec(), of, std::move(weights), spread_, stream(rank)));
       stage.back()->forward.use(expert_ranks(rank));
+      stage.back()->forward.stay_on_devices(spread_.stay);
       if (rank == 0) stage.back()->silent.routed = &routed_;
     }
   }
@@ -187,7 +194,8 @@ class LocalModel {
     std::size_t done = 0;
     for (auto& shard : stage) {
       Cut cut = Cut::kExperts;
-      while ((cut = shard->forward.advance(shard->step, sets_[0], shard->silent)) ==
+      const Local& local = local_of(*shard);
+      while ((cut = shard->forward.advance(shard->step, local.set, shard->silent)) ==
                  Cut::kExperts ||
              cut == Cut::kAnswers)
         serve(*shard, cut == Cut::kAnswers);
@@ -211,23 +219,40 @@ class LocalModel {
       }
   }
 
-  void add_group(int group) {
+  ExpertSet load_group(int group, const std::shared_ptr<kernels::Accelerator>& device) const {
     ExpertSet::Map experts;
     for (std::int32_t layer = 0; layer < spec().num_layers(); ++layer) {
       if (!spec().layers[static_cast<std::size_t>(layer)].has_experts()) continue;
       for (std::int32_t e = group; e < spec().num_experts(); e += spread_.expert_groups)
         experts[{layer, e}] =
-            must(load_expert(*checkpoint_, spread_.numerics, layer, e, {.device = device_}));
+            must(load_expert(*checkpoint_, spread_.numerics, layer, e, {.device = device}));
     }
-    sets_.emplace_back(PlacementVersion{1}, std::move(experts));
+    return {PlacementVersion{1}, std::move(experts)};
+  }
+
+  void add_group(int group) {
+    sets_.push_back(load_group(group, device_of(0)));
     groups_.push_back(std::make_unique<ExpertForward>(spec(), stream()));
+    for (std::uint32_t d = 0; d < std::max<std::size_t>(1, devices_.size()) && group == 0; ++d)
+      local_.push_back(
+          {load_group(0, device_of(d)), std::make_unique<ExpertForward>(spec(), stream(d))});
+  }
+
+  /// The first group, on the device of a shard.
+  struct Local {
+    ExpertSet set;
+    std::unique_ptr<ExpertForward> forward;
+  };
+  const Local& local_of(const Shard& shard) const {
+    return local_[shard.spec.rank.rank % local_.size()];
   }
 
   /// The cut: what is here, then what is missing by way of copied bytes, last group first.
   /// `answers`: only what is missing, which may be here after all.
   void serve(Shard& shard, bool answers) {
     Step& step = shard.step;
-    if (!answers) experts_read_ += groups_[0]->run(sets_[0], step.pairs());
+    const Local& local = local_of(shard);
+    if (!answers) experts_read_ += local.forward->run(local.set, step.pairs());
     if (step.among_ranks && !answers) return;
     for (std::size_t left = sets_.size(); left > (answers ? 0 : 1); --left) {
       const std::size_t group = left - 1;
@@ -267,10 +292,11 @@ class LocalModel {
   std::shared_ptr<const Checkpoint> checkpoint_;
   Spread spread_;
   ThreadPool pool_;
-  std::shared_ptr<kernels::Accelerator> device_;  // null: none
+  std::vector<std::shared_ptr<kernels::Accelerator>> devices_;  // none: the host
   std::vector<Stage> stages_;
   std::vector<ExpertSet> sets_;
   std::vector<std::unique_ptr<ExpertForward>> groups_;
+  std::vector<Local> local_;  // by device
   std::vector<std::uint64_t> digests_;
   std::map<std::int32_t, std::vector<std::int32_t>> routed_;
   std::uint64_t experts_read_ = 0;

@@ -48,13 +48,20 @@ TEST_CASE("all of a block may be written") {
   }
 }
 
-TEST_CASE("not more than so much is kept, and what is held outlives it") {
+TEST_CASE("what is asked for again has room beside what is not, and held ones outlive the others") {
   Maker maker;
   auto blocks = SpareBlocks::make(1u << 20);
   std::vector<std::shared_ptr<std::byte>> held;
   for (int i = 0; i < 4; ++i) held.push_back(blocks->take(512u << 10, maker.make()));
   held.resize(1);
-  CHECK(maker.there == 3);  // two of them are kept
+  CHECK(maker.there == 4);  // nothing goes where it is let go
+  for (int i = 0; i < 3; ++i) blocks->take(64u << 10, maker.make());
+  CHECK(maker.made == 5);
+  CHECK(maker.there == 4);  // two of the large ones are kept, and the small one
+  blocks->take(128u << 10, maker.make());
+  CHECK(maker.there == 4);  // one, and the small ones
+  blocks->take(64u << 10, maker.make());
+  CHECK(maker.made == 6);
   blocks->clear();
   CHECK(maker.there == 1);
   std::weak_ptr<SpareBlocks> gone = blocks;

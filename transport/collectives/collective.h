@@ -38,6 +38,8 @@ class Collective {
   /// What came, by rank. kCorrupt: a part is not as long as it should be. kUnavailable,
   /// kDeadlineExceeded: what carries them broke.
   using Done = std::function<void(Result<std::vector<Payload>>)>;
+  /// Parts reach the others as they are, also what only a device has: all are in this process.
+  virtual bool by_reference() const { return false; }
   /// Sends this rank's parts, in place: their memory stays as it is while somebody holds them.
   /// `done` hears once, from any thread or within the call, when all parts are here. One exchange
   /// of a step at a time.

@@ -19,10 +19,11 @@ namespace troupe {
 class LaneCollective final : public Collective {
  public:
   using Send = std::function<void(std::uint32_t rank, RankPart part)>;
-  /// `send` is called within start().
-  LaneCollective(TensorRank rank, std::uint32_t replica, Send send)
-      : rank_(rank), replica_(replica), send_(std::move(send)) {}
+  /// `send` is called within start(). `by_reference`: it reaches ranks of this process only.
+  LaneCollective(TensorRank rank, std::uint32_t replica, Send send, bool by_reference = false)
+      : rank_(rank), replica_(replica), by_reference_(by_reference), send_(std::move(send)) {}
 
+  bool by_reference() const override { return by_reference_; }
   void start(PartsExchange exchange, Done done) override;
   bool forget(StepId step) override;
   void close() override;
@@ -54,6 +55,7 @@ class LaneCollective final : public Collective {
 
   const TensorRank rank_;
   const std::uint32_t replica_;
+  const bool by_reference_;
   const Send send_;
   mutable std::mutex mutex_;
   FlatMap<StepId, Step> steps_;  // guarded by mutex_; at most limits::kStepsInFlightMax

@@ -93,8 +93,10 @@ Result<bool> Device::idle(Stream stream) const {
 }
 
 Result<Part> Device::readable(const Payload& payload) {
+  const std::byte* const at =
+      payload.memory == MemoryKind::kDevice ? payload.there : payload.bytes.data();
   if (payload.memory != MemoryKind::kHost)
-    return Part{const_cast<std::byte*>(payload.bytes.data()), payload.bytes.size(), payload.owner};
+    return Part{const_cast<std::byte*>(at), payload.bytes.size(), payload.owner};
   auto part = room(payload.bytes.size());
   if (part.ok()) std::memcpy(part->data, payload.bytes.data(), part->bytes);
   return part;

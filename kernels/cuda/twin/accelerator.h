@@ -34,6 +34,7 @@ class TwinAccelerator final : public Accelerator {
   void joins(const Work& work) override;
   void forgets(std::span<const std::byte> told) override;
   void wait_given() override;
+  void give_copy(std::byte* to, Accelerator& of, const std::byte* from, std::size_t bytes) override;
   void run(const Work& work) override;
   std::unique_ptr<GraphQueue::Graph> capture(std::span<const Work> batch) override;
 

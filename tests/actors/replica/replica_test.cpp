@@ -232,7 +232,7 @@ TEST_CASE("a sequence whose steps fail without end is given back to the Router")
   REQUIRE(stage.last_of(1).error);
   CHECK(stage.last_of(1).error->code == ErrorCode::kUnavailable);
   CHECK(stage.last_of(1).error->message ==
-        "Not even steps of this request alone can be computed where it is: full");
+        "Steps of this request alone fail where it is: full");
   stage.check_empty();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/placement/compute_room.h"
 #include "tests/actors/supervisor/cluster_fixture.h"
@@ -35,37 +36,42 @@ SupervisorOptions tight(std::uint64_t token_bytes) {
   return o;
 }
 
+using Device = std::pair<std::string, std::uint64_t>;  // its kind and memory
+
 struct TightCluster : Cluster {
-  TightCluster(int n, SupervisorOptions o, std::string of = "cuda")
-      : Cluster(0, with(o, n)), kind(std::move(of)), own(std::move(o)) {
-    for (int w = 1; w <= n; ++w) bring(w);
+  TightCluster(int n, SupervisorOptions o, const std::string& of = "cuda")
+      : TightCluster(o, std::vector<Device>(static_cast<std::size_t>(n), {of, 64 * kMiB})) {}
+  TightCluster(SupervisorOptions o, std::vector<Device> of)
+      : Cluster(0, with(o, static_cast<int>(of.size()))), own(std::move(o)) {
+    for (const Device& device : of) bring(static_cast<int>(workers.size()) + 1, device);
     settle();
     REQUIRE(s.state() == ClusterState::kReady);
     pass(2s);
   }
-  void bring(int w) {
+  void bring(int w, const Device& device = {"cuda", 64 * kMiB}) {
     Join join = good_join(100 + w);
-    join.devices[0].kind = kind;
+    join.devices[0].kind = device.first;
+    join.devices[0].memory_total = device.second;
     add(w, join);
     settle();
   }
-  /// Whether all devices have memory for what is placed and for steps of the size that the newest
-  /// replicas have.
-  bool fits() const {
+  /// Whether all devices, or all accelerators, have memory for what is placed and for steps of the
+  /// size that the newest replicas have.
+  bool fits(bool cpus = true) const {
     PlacementInput input;
     input.model = own.costs(Numerics::kBf16);
     input.engine = own.engine;
     for (const auto& [id, member] : s.members())
-      input.devices.push_back({{id, 0}, kind, member.inventory.devices[0].memory_total});
+      input.devices.push_back(
+          {{id, 0}, member.inventory.devices[0].kind, member.inventory.devices[0].memory_total});
     input.compute = own.compute(Numerics::kBf16, 2, step_tokens.back());
-    return room_to_compute(input, *s.active()).ok();
+    return room_to_compute(input, *s.active(), cpus).ok();
   }
   bool told(const std::string& kind_of_event, const std::string& text) const {
     return std::ranges::any_of(s.events(), [&](const auto& e) {
       return e.kind == kind_of_event && contains(e.text, text);
     });
   }
-  std::string kind;
   SupervisorOptions own;
 };
 
@@ -102,8 +108,57 @@ TEST_CASE("replicas that live begin again where lost experts find no room beside
   CHECK(c.told("placement", "begin again"));
 }
 
+TEST_CASE("only as many replicas begin again as it takes") {
+  TightCluster c(4, tight(20 * 1024));
+  const auto before = c.s.active()->replicas;
+  REQUIRE(before.size() == 4);
+  REQUIRE(c.step_tokens.back() == 2048);
+  c.kill(4);  // its expert has room beside one shard less
+  c.settle();
+  c.pass(2s);
+  CHECK(c.s.state() == ClusterState::kReady);
+  CHECK(c.fits());
+  CHECK(c.step_tokens.back() == 2048);
+  CHECK(c.told("placement", "1 of the 3 replicas begin again"));
+  REQUIRE(c.s.active()->replicas.size() == 2);
+  for (const auto& replica : c.s.active()->replicas)
+    CHECK(std::ranges::find(before, replica) != before.end());  // with its cache
+}
+
+TEST_CASE("beside a processor that lacks memory an accelerator keeps what its steps take") {
+  auto o = tight(0);
+  o.compute = [](Numerics, int, std::int32_t tokens) {
+    return ComputeCosts{tokens, 2, [](std::int32_t, std::int32_t) { return 22 * kMiB; },
+                        [](std::int64_t) { return std::uint64_t{0}; }};
+  };
+  // The processor has two experts and room for a third, but for what steps take; the accelerators
+  // have one each, and room for another if steps took nothing.
+  TightCluster c(o, {{"cpu", 64 * kMiB}, {"cuda", 40 * kMiB}, {"cuda", 40 * kMiB}});
+  REQUIRE(c.fits());
+  const auto before = c.s.active()->replicas;
+  REQUIRE(before.size() == 3);
+  REQUIRE(c.slots_on(NodeId{1}) == 2);
+  c.kill(3);
+  c.settle();
+  CHECK(c.s.state() == ClusterState::kReady);
+  CHECK(c.fits(false));
+  CHECK(c.slots_on(NodeId{1}) == 3);
+  CHECK(c.told("placement",
+               "may take more memory than is planned with; the cluster goes on: node-1/0 lacks"));
+  CHECK(!c.told("placement", "begin again"));
+  REQUIRE(c.s.active()->replicas.size() == 2);
+  for (const auto& replica : c.s.active()->replicas)
+    CHECK(std::ranges::find(before, replica) != before.end());
+}
+
 TEST_CASE("what leaves an accelerator no memory to compute with is not planned, and people hear") {
-  TightCluster c(2, tight(kMiB));
+  auto o = tight(kMiB);
+  int asked = 0;
+  o.compute = [&asked, costs = o.compute](Numerics n, int threads, std::int32_t tokens) {
+    ++asked;
+    return costs(n, threads, tokens);
+  };
+  TightCluster c(2, o);
   REQUIRE(c.fits());
   c.kill(2);
   c.settle();
@@ -112,6 +167,10 @@ TEST_CASE("what leaves an accelerator no memory to compute with is not planned, 
   CHECK(contains(c.s.message(), "for what even steps of 8 tokens compute with"));
   CHECK(c.told("degraded", "even steps of 8 tokens"));
   CHECK(!c.s.pending());
+  const int plans = asked;
+  c.pass(2s);
+  CHECK(asked == plans);  // not again and again
+  CHECK(contains(c.s.message(), "node-1/0 lacks"));
   c.bring(3);
   c.pass(2s);
   CHECK(c.s.state() == ClusterState::kReady);

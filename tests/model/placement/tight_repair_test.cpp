@@ -63,6 +63,41 @@ TEST_CASE("a repair counts what replicas that live compute with") {
   CHECK(repaired.error().message.find("tokens compute with") != std::string::npos);
 }
 
+TEST_CASE("a repair may ask accelerators alone for room to compute") {
+  ReplanInput input = accelerators(3);
+  input.base.devices[1].kind = "cpu";
+  input.base.engine.data_parallel_size = 3;
+  input.before = *plan_placement(input.base);
+  without_node(input, NodeId{3});
+  compute_with(input, 40);
+  CHECK(!repair_placement(input));  // 48 experts, and each device computes beside less than 20
+  CHECK(!make_room(input));
+  input.base.cpus_compute = false;
+  const auto repaired = repair_placement(input);
+  REQUIRE_MESSAGE(repaired.ok(), repaired.error().message);
+  CHECK(can_serve(*repaired, input.base.model));
+  CHECK(accelerators_lacking(input.base, *repaired).empty());
+  CHECK(repaired->replicas.size() == 2);
+  input.base.compute.reset();  // else the experts are even, and the accelerator lacks room
+  const auto even = repair_placement(input);
+  compute_with(input, 40);
+  CHECK(accelerators_lack(input.base, *even) > 0);
+}
+
+TEST_CASE("what a loss would mean heeds what replicas that live compute with") {
+  ReplanInput input = accelerators(2);
+  input.base.engine.data_parallel_size = 2;
+  input.before = *plan_placement(input.base);
+  compute_with(input, 8);
+  CHECK(survival_of(input).with_reload.size() == 2);
+  input.living_compute = input.base.compute;
+  input.living_compute->shard = [](std::int32_t, std::int32_t) { return 16ull << 20; };
+  CHECK(survival_of(input).not_at_all.size() == 2);
+  for (auto& d : input.base.devices) d.kind = "cpu";
+  input.base.cpus_compute = false;
+  CHECK(survival_of(input).with_reload.size() == 2);
+}
+
 TEST_CASE("spare copies make room to compute as well") {
   ReplanInput input = accelerators(3, 16);  // every expert twice
   input.before = *plan_placement(input.base);

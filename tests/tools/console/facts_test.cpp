@@ -15,6 +15,11 @@ TEST_CASE("a status is read") {
   CHECK(facts.survives.with_reload == std::vector<std::string>{"node-10"});
   REQUIRE(facts.nodes.size() == 3);
   CHECK(facts.nodes[0].devices[0].slow);
+  CHECK(facts.nodes[0].devices[0].about().empty());
+  CHECK_FALSE(facts.nodes[0].devices[0].troubled());
+  CHECK(facts.nodes[1].devices[0].about() ==
+        "NVIDIA H100, 87 °C, throttled: too hot, 1 memory error");
+  CHECK(facts.nodes[1].devices[0].troubled());
   CHECK(facts.nodes[1].utilization() == doctest::Approx(0.85));
   CHECK(facts.nodes[1].memory_used() == 60);
   CHECK(facts.nodes[1].memory_total() == 200);

@@ -19,7 +19,8 @@ inline const char* const kSample = R"({
   {"id": "node-2", "host": "b.example", "pid": 20, "role": "worker", "state": "ready",
    "last_seen_ms": 200, "devices": [
      {"id": "node-2/0", "kind": "cuda", "memory_total": 100, "memory_used": 50,
-                "utilization": 0.9},
+                "utilization": 0.9, "name": "NVIDIA H100", "temperature_c": 87,
+                "throttled": "too hot", "ecc_errors": 1},
      {"id": "node-2/1", "kind": "cuda", "memory_total": 100, "memory_used": 10,
                 "utilization": 0.8}]},
   {"id": "node-1", "host": "a.example", "pid": 10, "role": "worker", "state": "lost",
