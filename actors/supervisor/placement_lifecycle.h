@@ -25,6 +25,7 @@ struct LeftOut {
   TimePoint needed_from{};     ///< not those that may be needed from then on
   std::optional<NodeId> also;  ///< but this one
 };
+inline const LeftOut kNobodyOut{TimePoint::max(), {}};
 
 /// Which version of the placement comes next, and when: the first one, what is missing after a
 /// loss, or a step towards the goal. A change is a version that shares what lives with the one in

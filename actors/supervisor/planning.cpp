@@ -22,7 +22,6 @@ constexpr std::uint64_t kBytesAStep = 256ull << 20;
 constexpr std::uint64_t kMoveBytesPerSecond = 1ull << 30;
 /// What the loss of each node would mean is a plan a node; with more of them it is not worth it.
 constexpr std::size_t kSurvivalNodesMax = 64;
-const LeftOut kNobodyOut{TimePoint::max(), {}};
 
 /// Experts that members still hold of an earlier head's life, as if they were placed there.
 std::vector<LayerExperts> held_experts(const ReplanInput& input, const Membership& members) {

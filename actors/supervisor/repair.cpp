@@ -9,11 +9,6 @@
 // Repairs: what is missing after a loss, and what is given up for it.
 
 namespace troupe {
-namespace {
-
-const LeftOut kNobodyOut{TimePoint::max(), {}};
-
-}  // namespace
 
 Result<PlacementLifecycle::Planned> PlacementLifecycle::repair_of(
     ReplanInput input, const SupervisorTurn& turn) const {

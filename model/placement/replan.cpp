@@ -265,7 +265,7 @@ bool others_have_room(const ReplanInput& input, const Placement& left) {
   }
   for (const auto& use : placement_use(input.base, left)) {
     if (input.closed.contains(use.device) || input.leaving.contains(use.device)) continue;
-    const std::uint64_t all = memory.at(use.device);
+    const std::uint64_t all = memory[use.device];  // none of one that is gone
     room += (all - std::min(all, use.total())) / each;
   }
   return missing <= room;
