@@ -256,9 +256,9 @@ TEST_CASE("an accelerator whose driver does not come back is taken out, a proces
     if (!is_device_kind(kind)) continue;  // no fma
     Device::Options of = twin_options();
     of.kind = kind;
+    std::promise<void> gate, running;  // outlive the job
     CpuDevice device(of);
     REQUIRE(device.open().ok());
-    std::promise<void> gate, running;
     REQUIRE(device
                 .submit([&] {
                   running.set_value();
