@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ struct PeerDown {
   NodeId node;
   Incarnation incarnation;
   std::string reason;
+};
+/// The head's life with the Router and the Supervisor is over; another one takes its place, or none
+/// yet. Nobody wants what they have asked for.
+struct HeadChanged {
+  std::optional<Incarnation> head;
 };
 /// A life of a peer can be reached (again).
 struct PeerUp {
@@ -101,10 +107,38 @@ struct RequestsEnd {
   std::string why;
 };
 
-struct SubmitRequest;  // router/messages.h
-/// A door -> Router: the client of that request went away.
+/// Supervisor -> Router: a standby follows by that session: the journal goes there, too, from a new
+/// file on. CopyComplete or CopyBroken follows.
+struct CopyJournal {
+  std::uint32_t session = 0;
+};
+/// Supervisor -> Router: what has come up to that mark outlives the head there.
+struct JournalCopied {
+  std::uint64_t mark = 0;
+};
+/// Supervisor -> Router: nobody may take over with the copy; nothing waits for it any more.
+struct CopyNoMore {};
+/// Router -> Supervisor: the copy has all that was accepted, and from now on nothing of a request
+/// leaves before it has that, too.
+struct CopyComplete {
+  std::uint32_t session = 0;
+};
+/// Router -> Supervisor: the copy is not what it should be.
+struct CopyBroken {
+  std::uint32_t session = 0;
+  std::string reason;  ///< a sentence
+};
+
+// router/messages.h
+struct SubmitRequest;
+struct AttachReader;
+struct FindRequests;
+struct JournalKept;
+struct JournalFailed;
+/// A door -> Router: that reader of the request went away.
 struct CancelRequest {
   std::uint64_t request = 0;
+  std::uint64_t ticket = 0;  ///< the reader's; 0: nobody wants the request any more
 };
 
 /// Lane -> Supervisor: an authenticated connection; `peer` says where from, for people.
@@ -125,6 +159,20 @@ struct Listening {
 struct StopCluster {
   std::string reason;
 };
+/// The head's hands -> Supervisor: what is where its standby listened.
+struct StandbyAnswered {
+  bool rules = false;  ///< it has become the head; else it has given up what it could do so with
+};
+/// The head's hands -> Supervisor: the next life will ask that standby first, or why it would not.
+struct StandbyKept {
+  std::uint32_t session = 0;
+  std::optional<Error> error;
+};
+/// The program -> Supervisor: something to tell people.
+struct NoteEvent {
+  std::string kind;
+  std::string text;
+};
 /// A door -> Supervisor: the JSON of `troupe status --json` is wanted.
 struct StatusWanted {
   std::shared_ptr<std::promise<std::string>> reply;
@@ -140,6 +188,10 @@ struct HeadDown {
 /// The program -> NodeAgent: leave the cluster in order.
 struct LeaveCluster {
   std::string reason;
+};
+/// LinkMeter -> NodeAgent: what came of the newest measurement.
+struct LinkResult {
+  LinkMeasured measured;
 };
 /// Device -> NodeAgent: a device of this node computes no more.
 struct DeviceFailed {
@@ -189,9 +241,15 @@ struct SupervisorInbox {
                     DrainQuery,       // a program wants a node to move everything off and leave
                     RebalanceQuery,   // a program wants the experts' load evened out now
                     Subscribe,        // a program wants to hear cluster events
+                    NetworkQuery,     // a program wants links between members measured
+                    LinkMeasured,     // what came of one of them
                     CrashReport,      // what a worker that crashes leaves behind
+                    Follow,           // a standby wants to follow
+                    Followed,         // what it has; it is alive
+                    SuccessorKnown,   // a member knows who may take over
                     Undeliverable>;   // ignored: the receiver is lost by session or lease
-  using local = Local<SessionUp, SessionDown, Listening, StopCluster, StatusWanted, TensorsRead>;
+  using local = Local<SessionUp, SessionDown, Listening, StopCluster, NoteEvent, StatusWanted,
+                      TensorsRead, CopyComplete, CopyBroken, StandbyAnswered, StandbyKept>;
 };
 
 /// Every accepted request until it ends; on the head.
@@ -199,8 +257,10 @@ struct RouterInbox {
   static constexpr ActorKind kKind = ActorKind::kRouter;
   using wire = Wire<SequenceEvents,  // what a replica's step did to its sequences
                     Undeliverable>;  // a Submit did not reach its replica
-  using local = Local<SubmitRequest, CancelRequest, ReplicasChanged, LifeLost, LifeCrashed,
-                      ReplicasLost, PrefixesForgotten, AdmissionChanged, RequestsEnd>;
+  using local =
+      Local<SubmitRequest, AttachReader, FindRequests, CancelRequest, JournalKept, JournalFailed,
+            ReplicasChanged, LifeLost, LifeCrashed, ReplicasLost, PrefixesForgotten,
+            AdmissionChanged, RequestsEnd, CopyJournal, JournalCopied, CopyNoMore>;
 };
 
 /// A worker: its membership, what it serves, its weights. One a node.
@@ -219,10 +279,14 @@ struct NodeAgentInbox {
                     Prove,           // read these tensors again, past the page cache
                     Discard,         // what it read of these tensors may be wrong
                     Stop,            // end in order
+                    Successor,       // who may take over when the head is gone
+                    Standing,        // a standby, where a head was sought
+                    MeasureLink,     // measure the connection to that peer
+                    EndMeasure,      // nobody wants that any more
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, PeerCorrupt,
                       RoutesSettled, CheckpointInspected, PieceRead, PartRead, PartBuilt,
-                      ProofsRead, CopyDiffers, CopiesProven, Ended>;
+                      ProofsRead, CopyDiffers, CopiesProven, LinkResult, Ended>;
 };
 
 /// The scheduler of one data-parallel replica.
@@ -236,7 +300,7 @@ struct ReplicaInbox {
                     StepProgress,    // a step takes long, and goes on
                     StepFailed,      // a step cannot be finished
                     Undeliverable>;  // a plan did not reach its shard
-  using local = Local<PeerDown>;
+  using local = Local<PeerDown, HeadChanged>;
 };
 
 /// A range of layers of one replica.
@@ -249,7 +313,8 @@ struct LayerShardInbox {
                     ExpertProgress,  // they take long, and go on
                     NotHere,         // they are not there (any more): ask another copy
                     Undeliverable>;  // a question, or hidden rows, did not arrive
-  using local = Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged>;
+  using local =
+      Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged, HeadChanged>;
 };
 
 /// The jobs of a shard that shares its layers with other tensor-parallel ranks. No actor: what
@@ -271,11 +336,29 @@ struct ExpertGroupInbox {
   using local = Local<PassEnded>;
 };
 
+/// A machine that follows a head, to take its place when it is gone.
+struct StandbyInbox {
+  static constexpr ActorKind kKind = ActorKind::kStandby;
+  using wire = Wire<Greeting,        // the head that it found
+                    Refused,         // the head does not let it follow, and why
+                    Succession,      // what the next head must know
+                    KnownLines,      // and of the checkpoint
+                    JournalCopy,     // and of requests
+                    Followed,        // the head is alive
+                    Stop,            // the cluster ends
+                    Standing,        // there is no head where it sought one
+                    Pledge,          // a worker's life is over, and who may take over as it knew
+                    HeadReturns,     // the head that was gone wants to go on
+                    Undeliverable>;  // ignored
+  using local = Local<HeadUp, HeadDown, SessionUp, SessionDown, JournalKept, JournalFailed>;
+};
+
 /// The other end of a session that is not (yet) a member's: a program, or a worker that seeks.
 struct SessionInbox {
   static constexpr ActorKind kKind = ActorKind::kClient;
   using wire = Wire<Greeting, Refused, ClientWelcome, StatusReply, StopReply, OperationProgress,
-                    ClientGeneration, ClusterNews, Undeliverable>;
+                    ClientGeneration, ClusterNews, NetworkPlan, PairReport, Succession, KnownLines,
+                    JournalCopy, Followed, Standing, Stop, Undeliverable>;
   using local = Local<>;
 };
 

@@ -222,7 +222,8 @@ struct Asker {
     results.of = reinterpret_cast<SampleResult*>(room(count * sizeof(SampleResult)));
     results.top = reinterpret_cast<TokenLogprob*>(room(count * top * sizeof(TokenLogprob)));
     results.top_columns = q.call.top;
-    sample(stream, matrix(inputs.logits, q.rows), inputs.calls, inputs.used, results);
+    sample(stream, matrix(inputs.logits, q.rows), inputs.calls, {inputs.adjusted, inputs.masks},
+           results);
     return digest_of(results.top, count * top * sizeof(TokenLogprob),
                      digest_of(results.of, count * sizeof(SampleResult)));
   }

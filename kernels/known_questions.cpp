@@ -25,13 +25,14 @@ constexpr GateConfig gate(GateScoring scoring, GateMethod method, int experts, i
 }
 
 constexpr SampleCall sampled(float temperature, std::int32_t top_k, float top_p, float min_p,
-                             bool penalties) {
+                             bool penalties, bool masked = false) {
   SampleCall c;
   c.top = 3;
   c.temperature = temperature;
   c.top_k = top_k;
   c.top_p = top_p;
   c.min_p = min_p;
+  c.mask = masked ? 0 : -1;
   if (penalties) {
     c.repetition_penalty = 1.25f;
     c.presence_penalty = 0.5f;
@@ -97,6 +98,7 @@ const Question kQuestions[] = {
     SampleQuestion{3, 517, sampled(0, 0, 1, 0, false)},
     SampleQuestion{7, 1030, sampled(1, 0, 1, 0, true)},
     SampleQuestion{7, 517, sampled(1.5f, 40, 0.9f, 0.01f, true)},
+    SampleQuestion{7, 517, sampled(1, 0, 0.9f, 0, true, true)},
 };
 
 struct Words {
@@ -132,7 +134,8 @@ struct Words {
   }
   std::string operator()(const SampleQuestion& q) const {
     return "sample (" + rows(q.rows) + " of " + std::to_string(q.vocab) +
-           (q.call.top_k > 0 ? ", the most likely" : "") + ")";
+           (q.call.top_k > 0 ? ", the most likely" : "") +
+           (q.call.mask >= 0 ? ", some of them" : "") + ")";
   }
 };
 
@@ -158,11 +161,17 @@ SampleInputs::SampleInputs(const SampleQuestion& q, Integers& in)
   for (float& x : logits) x *= 16;
   const bool penalties = q.call.repetition_penalty != 1;
   for (TokenId token = 0; penalties && token < q.vocab; token += 3)
-    used.push_back({token, token % 4});
+    adjusted.push_back({token, token % 4});
+  if (q.call.mask >= 0) {
+    for (TokenId token = 1; token < q.vocab; token += 3)
+      adjusted.push_back({token, -1, static_cast<float>(token % 5) * 2});
+    for (std::int64_t word = 0; word < mask_words(q.vocab); ++word)
+      masks.push_back(static_cast<std::uint32_t>(in.next() & in.next() >> 32));
+  }
   for (std::int64_t row = 0; row < q.rows; ++row) {
     SampleCall call = q.call;
     call.row = row;
-    call.used = static_cast<std::int32_t>(used.size());
+    call.adjusted = static_cast<std::int32_t>(adjusted.size());
     call.uniform = static_cast<double>(in.next() >> 11) * 0x1p-53;
     calls.push_back(call);
   }

@@ -120,7 +120,8 @@ struct RowsQuestion {
 
 /// logits [rows, vocab], sixteen times as large as values are, then for each row which token is
 /// drawn. Of a call that has penalties every third token was used, its id modulo four times in the
-/// output.
+/// output. One with a mask may draw about a quarter of the tokens, and those after a used one have
+/// twice their id modulo five as a bias.
 struct SampleQuestion {
   std::int64_t rows = 0, vocab = 0;
   SampleCall call;
@@ -132,7 +133,8 @@ struct SampleInputs {
 
   std::vector<float> logits;
   std::vector<SampleCall> calls;
-  std::vector<UsedToken> used;
+  std::vector<AdjustedToken> adjusted;
+  std::vector<std::uint32_t> masks;
 };
 
 using Question = std::variant<LinearQuestion, MlpQuestion, AttentionQuestion, GateQuestion,

@@ -14,6 +14,7 @@ struct Activation {
   bool full_precision = false;
   std::int64_t row_bytes = 0, group_bytes = 0;
   std::int64_t low_bytes = 0;  ///< full precision: from a row's upper part to its lower one
+  std::uint32_t* came = nullptr;  ///< of a GPU: what CTAs that share an output come to
 };
 
 /// x [rows, k], or [rows, groups, k] for a weight of several groups; float32 or bf16.

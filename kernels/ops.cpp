@@ -90,8 +90,8 @@ void rope(Stream& stream, const RopeTable& table, RopePairs pairs, const std::in
 }
 
 void sample(Stream& stream, const Tensor& logits, std::span<const SampleCall> calls,
-            std::span<const UsedToken> used, const SampleResults& results) {
-  if (!calls.empty()) stream.next_op().sample(stream, logits, calls, used, results);
+            const SampleLists& lists, const SampleResults& results) {
+  if (!calls.empty()) stream.next_op().sample(stream, logits, calls, lists, results);
 }
 
 void silu_mul(Stream& stream, GatedAct act, const Tensor& gate, const Tensor& up, const Tensor& y) {

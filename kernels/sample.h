@@ -23,17 +23,30 @@ struct SampleCall {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::int32_t first_used = 0, used = 0;  ///< tokens with penalties, in a list of all calls
-  double uniform = 0;                     ///< in [0, 1): which one is drawn
+  std::int32_t first_adjusted = 0, adjusted = 0;  ///< of SampleLists::adjusted
+  std::int32_t mask = -1;  ///< which of SampleLists::masks; -1: every token may be drawn
+  double uniform = 0;      ///< in [0, 1): which one is drawn
 
   constexpr bool draws() const { return target < 0; }
 };
 
-/// A token of the prompt or the output so far, once each, and how often it is in the output.
-struct UsedToken {
+/// A token whose score is not its logit: one of the prompt or the output so far, one with a bias;
+/// once for each call.
+struct AdjustedToken {
   TokenId token = 0;
-  std::int32_t count = 0;
+  std::int32_t count = 0;  ///< in the output so far; -1: not in the prompt either, no penalties
+  float bias = 0;          ///< added to the logit, before penalties
 };
+
+/// What all calls together have beside their numbers.
+struct SampleLists {
+  std::span<const AdjustedToken> adjusted = {};
+  /// [masks, mask_words(vocab)]: bit t % 32 of word t / 32 is set if token t may be drawn. One at
+  /// least is.
+  std::span<const std::uint32_t> masks = {};
+};
+
+constexpr std::int64_t mask_words(std::int64_t vocab) { return (vocab + 31) / 32; }
 
 struct SampleResult {
   TokenId token = 0;
@@ -51,14 +64,14 @@ struct SampleResults {
 /// Answers calls on logits [rows, vocab] float32: 12 bytes a call and 8 for each token that is
 /// among the most likely leave the device, whatever was asked; a row of logits never does.
 ///
-/// Order: penalties, temperature, min_p, top_k, top_p, as vLLM has it. Scores and weights are as
-/// kernels/sample_row.h has them. Weights are added up in float64 by rising id, those that top_k
+/// Order: bias, penalties, masks, temperature, min_p, top_k, top_p, as vLLM has it (scores and
+/// weights: kernels/sample_row.h). Weights are added up in float64 by rising id, those that top_k
 /// or top_p choose from by rank: falling score, of equal ones the lower id. The token drawn is the
 /// first at which the running sum is above `uniform` times that of all. A NaN logit counts as
 /// minus infinity. Log-probabilities are those of the logits as they came (softmax_logprob.h).
 ///
 /// Bytes: a row once for each of some ten passes; bound by the order of the sums.
 void sample(Stream& stream, const Tensor& logits, std::span<const SampleCall> calls,
-            std::span<const UsedToken> used, const SampleResults& results);
+            const SampleLists& lists, const SampleResults& results);
 
 }  // namespace troupe::kernels

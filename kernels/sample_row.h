@@ -7,6 +7,7 @@
 namespace troupe::kernels::sampling {
 
 inline constexpr float kLowest = -__builtin_inff();
+inline constexpr float kLowestFinite = -3.40282346638528859812e+38f;
 
 /// Below this, sampling is greedy: dividing by it would tell nothing apart.
 inline constexpr float kTemperatureMin = 1e-5f;
@@ -15,17 +16,26 @@ TROUPE_INLINE float without_nan(float x) { return x == x ? x : kLowest; }
 
 TROUPE_INLINE bool greedy(const SampleCall& call) { return !(call.temperature >= kTemperatureMin); }
 
-/// The score of a token with penalties.
-TROUPE_INLINE float penalised(const SampleCall& call, float score, std::int32_t count) {
+/// The score of a token with its bias and penalties.
+TROUPE_INLINE float adjusted(const SampleCall& call, float score, const AdjustedToken& token) {
+  score = without_nan(score + token.bias);
+  const std::int32_t count = token.count;
+  if (count < 0) return score;
   score = score > 0 ? score / call.repetition_penalty : score * call.repetition_penalty;
   score -= call.frequency_penalty * static_cast<float>(count);
   if (count > 0) score -= call.presence_penalty;
   return without_nan(score);
 }
 
+/// Whatever its score, a token that a mask leaves comes before those that it does not.
+TROUPE_INLINE float masked(float score, const std::uint32_t* mask, std::int64_t id) {
+  if ((mask[id / 32] >> (id % 32) & 1u) == 0) return kLowest;
+  return score > kLowestFinite ? score : kLowestFinite;
+}
+
 /// One infinite score leaves no choice, and of none at all there is none.
 TROUPE_INLINE bool leaves_choice(float highest) {
-  return highest > -3.40282346638528859812e+38f && highest <= 3.40282346638528859812e+38f;
+  return highest > kLowestFinite && highest <= -kLowestFinite;
 }
 
 /// exp(x), 0 where that is a denormal: a GPU's float64 has no mode that makes it so.

@@ -17,8 +17,6 @@ bool is_hub_name(const std::string& model) {
            });
   };
   const auto slash = model.find('/');
-  std::error_code error;
-  if (std::filesystem::is_directory(model.substr(0, slash), error)) return false;
   return slash != model.npos && part(std::string_view(model).substr(0, slash)) &&
          part(std::string_view(model).substr(slash + 1));
 }
@@ -27,12 +25,13 @@ Status check_model_path(const std::string& model) {
   std::error_code error;
   const auto there = std::filesystem::status(model, error);
   if (there.type() != std::filesystem::file_type::not_found) return {};
-  if (!is_hub_name(model)) return file_error(model, "cannot be opened", error.value());
-  const std::string folder = model.substr(model.find('/') + 1);
+  // Behind a folder that is there it is a path that somebody misspelt.
+  std::error_code ignored;
+  const bool below = std::filesystem::is_directory(model.substr(0, model.find('/')), ignored);
+  if (below || !is_hub_name(model)) return file_error(model, "cannot be opened", error.value());
   return not_found("There is no folder " + model +
-                   " here, and this version fetches nothing from the hub; run `huggingface-cli "
-                   "download " +
-                   model + " --local-dir " + folder + "` and give --model " + folder + ".");
+                   " here, and it was not pulled from the hub; run `troupe pull " + model +
+                   "` first.");
 }
 
 }  // namespace troupe

@@ -36,6 +36,8 @@ Sampler::Sampler(std::int32_t vocab_size, int threads)
 void Sampler::clear() {
   calls_.clear();
   histories_.clear();
+  rules_.clear();
+  masks_.clear();
   top_columns_ = 0;
 }
 
@@ -48,6 +50,7 @@ std::size_t Sampler::logprobs(std::int64_t row, TokenId target, std::int32_t top
   top_columns_ = std::max(top_columns_, call.top);
   calls_.push_back(call);
   histories_.emplace_back();
+  rules_.emplace_back();
   return calls_.size() - 1;
 }
 
@@ -67,14 +70,28 @@ std::size_t Sampler::sample(std::int64_t row, const SamplingParams& params,
   if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
       params.frequency_penalty != 0.0f)
     histories_.back() = history;
+  if (params.rules && !params.rules->bias.empty()) rules_.back() = params.rules;
   return i;
 }
 
-/// Puts them where gather_used() has kept room.
-void Sampler::find_used(kernels::SampleCall& call, const TokenHistory& history,
-                        std::vector<std::int32_t>& counts) {
-  kernels::UsedToken* const begin = used_.data() + call.first_used;
-  kernels::UsedToken* end = begin;
+void Sampler::use_mask(std::size_t call) {
+  const auto words = static_cast<std::size_t>(kernels::mask_words(vocab_size_));
+  calls_[call].mask = static_cast<std::int32_t>(masks_.size() / words);
+  masks_.resize(masks_.size() + words);
+}
+
+std::span<std::uint32_t> Sampler::mask(std::size_t call) {
+  const auto words = static_cast<std::size_t>(kernels::mask_words(vocab_size_));
+  return std::span(masks_).subspan(static_cast<std::size_t>(calls_[call].mask) * words, words);
+}
+
+/// Puts them where gather_adjusted() has kept room.
+void Sampler::find_adjusted(std::size_t call, std::vector<std::int32_t>& counts) {
+  const TokenHistory& history = histories_[call];
+  const std::span<const TokenBias> bias =
+      rules_[call] ? std::span(rules_[call]->bias) : std::span<const TokenBias>();
+  kernels::AdjustedToken* const begin = adjusted_.data() + calls_[call].first_adjusted;
+  kernels::AdjustedToken* end = begin;
   for (std::int32_t p = 0; p < history.length; ++p) {
     const TokenId token = history.at(p);
     if (token < 0 || token >= vocab_size_) continue;
@@ -85,47 +102,53 @@ void Sampler::find_used(kernels::SampleCall& call, const TokenHistory& history,
     }
     if (p >= history.prompt_length) ++count;
   }
-  for (auto* used = begin; used != end; ++used) {
+  kernels::AdjustedToken* const used_end = end;
+  for (const TokenBias& of : bias)
+    if (counts[static_cast<std::size_t>(of.token)] == 0) *end++ = {of.token, -1, of.bias};
+  for (auto* used = begin; used != used_end; ++used) {
     std::int32_t& count = counts[static_cast<std::size_t>(used->token)];
     used->count = count - 1;
     count = 0;
+    const auto of = std::ranges::lower_bound(bias, used->token, {}, &TokenBias::token);
+    if (of != bias.end() && of->token == used->token) used->bias = of->bias;
   }
-  call.used = static_cast<std::int32_t>(end - begin);
+  calls_[call].adjusted = static_cast<std::int32_t>(end - begin);
 }
 
-void Sampler::gather_used(kernels::Stream& stream) {
+void Sampler::gather_adjusted(kernels::Stream& stream) {
   std::int32_t room = 0;
   for (std::size_t i = 0; i < calls_.size(); ++i) {
-    calls_[i].first_used = room;
+    calls_[i].first_adjusted = room;
     room += std::min(histories_[i].length, vocab_size_);
+    if (rules_[i]) room += static_cast<std::int32_t>(rules_[i]->bias.size());
   }
-  used_.resize(static_cast<std::size_t>(room));
+  adjusted_.resize(static_cast<std::size_t>(room));
   if (room == 0) return;
   const auto find = [this](int thread, std::size_t i) {
-    find_used(calls_[i], histories_[i], counts_[static_cast<std::size_t>(thread)]);
+    find_adjusted(i, counts_[static_cast<std::size_t>(thread)]);
   };
   if (stream.pool() != nullptr)
     stream.pool()->parallel_for(calls_.size(), find);
   else
     for (std::size_t i = 0; i < calls_.size(); ++i) find(0, i);
-  auto end = used_.begin();
+  auto end = adjusted_.begin();
   for (kernels::SampleCall& call : calls_) {
-    const auto from = used_.begin() + call.first_used;
-    call.first_used = static_cast<std::int32_t>(end - used_.begin());
-    end = std::copy(from, from + call.used, end);
+    const auto from = adjusted_.begin() + call.first_adjusted;
+    call.first_adjusted = static_cast<std::int32_t>(end - adjusted_.begin());
+    end = std::copy(from, from + call.adjusted, end);
   }
-  used_.erase(end, used_.end());
+  adjusted_.erase(end, adjusted_.end());
 }
 
 void Sampler::run(kernels::Stream& stream, const kernels::Tensor& logits) {
-  gather_used(stream);
+  gather_adjusted(stream);
   kernels::Stream::Scope scope(stream);
   // Results and what is most likely lie together, and are read at once.
   const std::size_t of_bytes = calls_.size() * sizeof(kernels::SampleResult);
   const std::size_t columns = static_cast<std::size_t>(top_columns_);
   const std::size_t top_bytes = calls_.size() * columns * sizeof(TokenLogprob);
   auto* const there = stream.scratch().take<std::byte>(of_bytes + top_bytes);
-  kernels::sample(stream, logits, calls_, used_,
+  kernels::sample(stream, logits, calls_, {adjusted_, masks_},
                   {reinterpret_cast<kernels::SampleResult*>(there),
                    reinterpret_cast<TokenLogprob*>(there + of_bytes), top_columns_});
   results_.resize(calls_.size());

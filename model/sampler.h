@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -50,6 +51,10 @@ class Sampler {
   /// The token at position `history.length`; what `history` points at must stay until run() is
   /// over. The number of the call, as the next one's.
   std::size_t sample(std::int64_t row, const SamplingParams& params, const TokenHistory& history);
+  /// That call has a mask (kernels::SampleLists), which is to be filled in before run().
+  void use_mask(std::size_t call);
+  /// [mask_words(vocab)], all clear at first. Valid until the next call.
+  std::span<std::uint32_t> mask(std::size_t call);
   /// The log-probability of `target` and the `top` most likely tokens (none if not positive).
   std::size_t logprobs(std::int64_t row, TokenId target, std::int32_t top);
 
@@ -61,15 +66,16 @@ class Sampler {
   TokenOutput output(std::size_t call) const;
 
  private:
-  void find_used(kernels::SampleCall& call, const TokenHistory& history,
-                 std::vector<std::int32_t>& counts);
-  void gather_used(kernels::Stream& stream);
+  void find_adjusted(std::size_t call, std::vector<std::int32_t>& counts);
+  void gather_adjusted(kernels::Stream& stream);
 
   const std::int32_t vocab_size_;
   std::vector<kernels::SampleCall> calls_;
-  std::vector<TokenHistory> histories_;            // of calls; without penalties empty
+  std::vector<TokenHistory> histories_;                   // of calls; without penalties empty
+  std::vector<std::shared_ptr<const TokenRules>> rules_;  // of calls; without a bias null
   std::vector<std::vector<std::int32_t>> counts_;  // of each thread [vocab], zero between calls
-  std::vector<kernels::UsedToken> used_;           // of calls, one after the other
+  std::vector<kernels::AdjustedToken> adjusted_;   // of calls, one after the other
+  std::vector<std::uint32_t> masks_;
   std::int32_t top_columns_ = 0;
   std::vector<kernels::SampleResult> results_;  // of calls
   std::vector<TokenLogprob> top_;               // [calls, top_columns]

@@ -27,6 +27,8 @@ struct EngineOptions {
   std::int32_t min_devices = 1;
   bool prefix_caching = true;  ///< rows of prompts that begin alike are computed once
   std::optional<Numerics> numerics;              ///< none: bf16, if every member has it
+
+  bool operator==(const EngineOptions&) const = default;
 };
 
 /// --tensor-parallel-size on its own.

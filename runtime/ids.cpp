@@ -15,6 +15,7 @@ std::string_view to_string(ActorKind kind) {
     case ActorKind::kExpertGroup: return "experts";
     case ActorKind::kClient: return "client";
     case ActorKind::kRank: return "rank";
+    case ActorKind::kStandby: return "standby";
   }
   return "unknown";
 }

@@ -45,6 +45,7 @@ enum class ActorKind : std::uint8_t {
   kExpertGroup,  ///< index: the device on its node
   kClient,       ///< a program connected to the head (status, stop, embedding); index: its session
   kRank,         ///< the job of a shard that has tensor-parallel ranks; index as kLayerShard's
+  kStandby,      ///< on a machine that waits to become the head
 };
 
 std::string_view to_string(ActorKind kind);

@@ -153,10 +153,10 @@ inline constexpr std::size_t kParcelHeaderBytesMax = kBulkHeaderBytesMax / 2;
 inline constexpr std::size_t kPinnedSpareBytes = 256u << 20;
 
 // --- Requests ---------------------------------------------------------------------------------
-inline constexpr std::size_t kRequestsMax = 16384;        ///< accepted and unfinished, per head
+inline constexpr std::size_t kRequestsMax = 16384;  ///< accepted and unfinished, per head
 /// How long a door waits for the Router to accept or refuse a request.
 inline constexpr auto kRouterAnswerDeadline = 10s;
-inline constexpr std::size_t kChoicesMax = 128;           ///< `n` of one request
+inline constexpr std::size_t kChoicesMax = 128;                 ///< `n` of one request
 inline constexpr std::size_t kSequencesMax = 4 * kRequestsMax;  ///< choices of all requests
 static_assert(kSequencesMax >= kChoicesMax);
 /// How often a sequence is handed to a replica again before its request fails.
@@ -165,8 +165,39 @@ inline constexpr std::uint32_t kReplaysMax = 8;
 inline constexpr std::size_t kStopStringsMax = 16;
 inline constexpr std::size_t kStopStringBytesMax = 1024;
 inline constexpr std::size_t kTopLogprobsMax = 20;  ///< the bound of OpenAI's API
-/// Tokens of all journals together before a new request is refused.
-inline constexpr std::size_t kJournalTokensMax = 64u << 20;
+/// What a request says of the tokens of its answer (TokenRules), in bytes, and its bias.
+inline constexpr std::size_t kTokenRulesBytesMax = 1u << 20;
+inline constexpr float kBiasMax = 100.0f;  ///< the bound of OpenAI's API
+/// `bad_words` of one request; tokens of one of its lists, which are looked through at every token.
+inline constexpr std::size_t kBadWordsMax = 256;
+inline constexpr std::size_t kTokenListMax = 65536;  ///< half of a large vocabulary
+/// Grammars that are kept, with the masks that they have found out, and that wait to be compiled.
+/// Most take a few milliseconds while the prompt is computed; a token waits for it, no step does.
+inline constexpr std::size_t kGrammarsKeptMax = 64;
+inline constexpr std::size_t kGrammarsWaitingMax = 4096;
+/// Tokens of answers that came from elsewhere and are followed again, in one look at logits: each
+/// takes up to 0.1 ms of the device's thread. Of one answer there is always room for as many as a
+/// step adds.
+inline constexpr std::size_t kFollowedTokensMax = 1024;
+inline constexpr std::size_t kFollowedTokensLeast = 8;
+/// Words of 4 bytes of all accepted requests together, before a new one is refused: a token is one,
+/// a log-probability with its token two.
+inline constexpr std::size_t kJournalWordsMax = 64u << 20;
+/// One record of the journal on storage: the longest prompt with room.
+inline constexpr std::size_t kJournalRecordBytesMax = 64u << 20;
+/// Records that wait for storage, before it counts as failing.
+inline constexpr std::size_t kJournalQueueBytesMax = 128u << 20;
+/// How long news of a request may wait for its acceptance to be on storage, before it counts as
+/// failing.
+inline constexpr auto kJournalPatience = 2s;
+/// After which a journal that could not be written is begun again.
+inline constexpr auto kJournalRetry = 5s;
+/// What the journal has grown by, beyond twice what it holds, before it is begun again.
+inline constexpr std::size_t kJournalSlackWords = 4u << 20;
+/// Words of finished requests that are kept for those who ask again, the newest,
+inline constexpr std::size_t kFinishedWordsMax = 32u << 20;
+/// and for how long.
+inline constexpr auto kFinishedKept = std::chrono::hours(1);
 
 // --- Model ------------------------------------------------------------------------------------
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = 100u << 20;  ///< the format's own bound
@@ -256,13 +287,20 @@ inline constexpr std::int32_t kStepSequencesMax = 8192;
 /// those that it shares. Of 16 positions they hold 32 million.
 inline constexpr std::int32_t kStepBlocksMax = 2 << 20;
 inline constexpr std::size_t kStepSequenceBytesMax = 512;
+/// Rules of sequences that the shards do not know yet; of one there is always room.
+inline constexpr std::size_t kStepRulesBytesMax = 2u << 20;
+static_assert(kTokenRulesBytesMax <= kStepRulesBytesMax);
 inline constexpr std::size_t kStepResultBytesMax = 24 + 8 * (kTopLogprobsMax + 2);
-static_assert(kStepBlocksMax * 4u + kStepRowsMax * 8u + kStepSequencesMax * kStepSequenceBytesMax <
+static_assert(kStepBlocksMax * 4u + kStepRowsMax * 8u + kStepSequencesMax * kStepSequenceBytesMax +
+                  kStepRulesBytesMax <
               kBulkHeaderBytesMax);
 static_assert((kStepRowsMax + kStepSequencesMax) * kStepResultBytesMax +
                   kStepSequencesMax * kStepSequenceBytesMax <
               kBulkHeaderBytesMax);
-/// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight.
+/// Rows of an express step, which takes memory of its own beside the others.
+inline constexpr std::int32_t kExpressRowsMax = 512;
+/// Steps that a shard knows of at a time; a replica has at most one a pipeline stage in flight, and
+/// an express step.
 inline constexpr std::size_t kStepsInFlightMax = 64;
 /// Questions that one expert group has not answered; a shard asks at most one a step and group.
 inline constexpr std::size_t kDispatchesWaitingMax = 8192;
@@ -307,13 +345,21 @@ static_assert(kHttpAnswerBytesMax <= kHttpAnswersBytesMax);
 inline constexpr std::size_t kHttpPieceBytes = 256u << 10;
 /// How long a connection that got an error for its body is drained, so that it can read the error.
 inline constexpr auto kHttpLingerDeadline = 2s;
+/// The value of Idempotency-Key; a random UUID takes 36.
+inline constexpr std::size_t kHttpIdempotencyKeyBytesMax = 255;
+/// The id of a request in a path; those that this server draws take 33.
+inline constexpr std::size_t kHttpRequestIdBytesMax = 64;
 /// Arrays and objects within each other; the parser's stack is bounded by it.
 inline constexpr int kJsonDepthMax = 64;
 /// Values in one body: a million token ids and more; keeps the parsed form within some 200 MB.
 inline constexpr std::size_t kJsonValuesMax = 2u << 20;
-inline constexpr std::size_t kPromptsMax = 1024;          ///< of one completions request
-inline constexpr std::size_t kHttpChoicesMax = 4096;      ///< prompts times `n` of one request
-inline constexpr std::size_t kMessagesMax = 16384;        ///< of one chat request
+inline constexpr std::size_t kPromptsMax = 1024;      ///< of one completions request
+inline constexpr std::size_t kHttpChoicesMax = 4096;  ///< prompts times `n` of one request
+inline constexpr std::size_t kMessagesMax = 16384;    ///< of one chat request
+/// Tools of one chat request, and their text: OpenAI takes 128. What a parser has to know of them
+/// is kept with the answer.
+inline constexpr std::size_t kToolsMax = 1024;
+inline constexpr std::size_t kToolsBytesMax = 1u << 20;
 
 // --- Threads ----------------------------------------------------------------------------------
 /// Threads of one pool; a socket has fewer cores.

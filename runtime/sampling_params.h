@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "runtime/ids.h"
+#include "runtime/token_rules.h"
 
 namespace troupe {
 
@@ -20,7 +22,9 @@ struct SamplingParams {
   std::uint32_t choice = 0;         ///< which of the request's `n`
   /// -1: none, 0: the chosen token's only, k: and the k most likely.
   std::int32_t top_logprobs = -1;
-  bool operator==(const SamplingParams&) const = default;
+  std::shared_ptr<const TokenRules> rules;  ///< null: any token may come; shared by all choices
+  /// Rules are compared by what they say.
+  bool operator==(const SamplingParams& other) const;
 };
 
 /// A token and its natural-log probability, before temperature and penalties.

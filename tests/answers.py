@@ -38,6 +38,19 @@ def make_request(rng, key, longest_prompt):
     def go_on(prompt, **fields):
         return {"path": text, "body": {"prompt": prompt, **(common | fields)}}
 
+    schema = {
+        "type": "object",
+        "properties": {
+            "word": {"type": "string", "maxLength": 40},
+            "kind": {"enum": ["noun", "verb", "adjective"]},
+            "senses": {"type": "array", "items": {"type": "string", "maxLength": 60}, "maxItems": 4},
+        },
+        "required": ["word", "kind", "senses"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "entry", "schema": schema}}
+    json_answer = {"response_format": form}
+
     def some_ids(least, most):
         return [0, *(rng.randrange(6, 4000) for _ in range(rng.randint(least, most)))]
 
@@ -49,26 +62,31 @@ def make_request(rng, key, longest_prompt):
         lambda: go_on(ids, max_tokens=long, temperature=0, logprobs=0, **endless),
         lambda: ask(f"What is {rng.choice(KNOWN)}?", max_tokens=60, temperature=0, logprobs=True, **counted),
         lambda: go_on(f"{word} ", max_tokens=long, **hot, **endless)
-        | ({"abort_after": rng.randint(1, long)} if key % 24 == 16 else {}),
+        | ({"abort_after": rng.randint(1, long)} if second else {}),
         # What depends on the tokens so far must survive a replay too.
         lambda: go_on(f"{word} {rng.choice(KNOWN)} ", max_tokens=long, **hot, logprobs=0, **endless,
                       **penalties, min_p=0.01, **counted),
         lambda: go_on(ids[: rng.randint(2, 20)], max_tokens=long // 2, n=2, **(hot | {"top_k": 50}),
                       logprobs=0, **endless),
-        lambda: ask(f"Define {word}.", max_tokens=long, **hot, stream=key % 24 == 7, logprobs=True,
+        lambda: ask(f"Define {word}.", max_tokens=long, **hot, stream=bool(second), logprobs=True,
                     stop=[f" {rng.choice(KNOWN)}", " of the"]),
         # Echoes, and several choices that share them.
         lambda: go_on(some_ids(longest_prompt // 20, longest_prompt // 5), max_tokens=long // 4, n=3, **hot,
                       echo=True, logprobs=2, **endless, **counted),
         lambda: ask(f"Tell of {word} and {rng.choice(KNOWN)}.", max_tokens=long // 2, n=2, **hot,
                     logprobs=True, top_logprobs=5, **endless, **counted)
-        | ({"abort_after": rng.randint(1, long)} if key % 24 == 9 else {}),
+        | ({"abort_after": rng.randint(1, long)} if not second else {}),
         lambda: go_on(some_ids(longest_prompt // 2, longest_prompt), max_tokens=long // 8, temperature=0,
                       logprobs=1, **endless, **counted)
-        | ({"abort_after": 1} if key % 24 == 10 else {}),
+        | ({"abort_after": 1} if not second else {}),
         lambda: go_on(f"{word} is {made_up_word(rng)} ", max_tokens=long // 2, n=3, **hot, echo=True,
                       logprobs=1, **penalties, stream=False, stop=[" the", f" {rng.choice(KNOWN)}"]),
+        # What may come next is a matter of all that came before.
+        lambda: ask(f"Define {word} as JSON.", max_tokens=long, **hot, n=2, logprobs=True, **json_answer),
+        lambda: go_on(f"{word} in numbers: ", max_tokens=long, **hot, logprobs=0,
+                      guided_regex=r"(\d{1,3}(,\d{3})*(\.\d+)?; )+", logit_bias={"42": 2}, min_tokens=5),
     ]  # fmt: skip
+    second = key // len(kinds) % 2
     return kinds[key % len(kinds)]()
 
 

@@ -11,6 +11,7 @@ import running
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also the tests that take many minutes")
+    parser.addoption("--brief", action="store_true", help="without those that others stand for")
 
 
 def pytest_configure(config):
@@ -18,14 +19,16 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "long: takes many minutes; only with --long")
+    config.addinivalue_line("markers", "thorough: not with --brief, where others stand for it")
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    items[:] = [item for item in items if item not in long]
-    config.hook.pytest_deselected(items=long)
+    left_out = set()
+    for option, marker, wanted in (("--long", "long", True), ("--brief", "thorough", False)):
+        if config.getoption(option) != wanted:
+            left_out |= {item for item in items if item.get_closest_marker(marker)}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
 
 
 def pytest_terminal_summary(terminalreporter):

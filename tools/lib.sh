@@ -4,6 +4,8 @@ ROOT=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 VENV=$ROOT/build/venv
 # A compiler of this code base may take half a gigabyte.
 JOBS=${TROUPE_JOBS:-$(nproc)}
+# What another clone or worktree has compiled is found, wherever either lies.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
 say() { printf '%s\n' "-- $*" >&2; }
 die() { printf '%s\n' "$(basename "$0"): $*" >&2; exit 1; }
@@ -72,14 +74,21 @@ build_folder() {
   if [[ $1 == release ]]; then echo "$ROOT/build"; else echo "$ROOT/build-$1"; fi
 }
 
-# build PRESET [TARGET...]: configures when needed and builds.
+# build PRESET [TARGET...]: configures when needed and builds. TROUPE_CUDA of the environment says
+# whether GPUs are built for, TROUPE_CUDA_ARCHITECTURES for which: cmake/Cuda.cmake. Several files of
+# a library are compiled at once, which is half the work; with TROUPE_UNITY=OFF each alone, so that a
+# missing include shows.
 build() {
   local preset=$1 folder
   shift
   folder=$(build_folder "$preset")
-  if [[ ! -f $folder/build.ninja || $ROOT/CMakePresets.json -nt $folder/build.ninja ]]; then
+  if [[ ! -f $folder/build.ninja || $ROOT/CMakePresets.json -nt $folder/build.ninja ||
+    -n ${TROUPE_CUDA-} ]]; then
     say "configuring ${folder#"$ROOT"/}"
-    (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING >&2) ||
+    (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING \
+      ${TROUPE_CUDA:+"-DTROUPE_CUDA=$TROUPE_CUDA"} \
+      ${TROUPE_CUDA_ARCHITECTURES:+"-DTROUPE_CUDA_ARCHITECTURES=$TROUPE_CUDA_ARCHITECTURES"} \
+      "-DCMAKE_UNITY_BUILD=${TROUPE_UNITY:-ON}" >&2) ||
       die "configuring failed: see above"
   fi
   say "building ${folder#"$ROOT"/}: ${*:-everything}"

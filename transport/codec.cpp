@@ -2,7 +2,6 @@
 
 #include <capnp/serialize.h>
 #include <kj/exception.h>
-#include <kj/io.h>
 
 #include <cassert>
 #include <cstring>
@@ -39,12 +38,6 @@ MessagePtr get_kind(In& in, wire::Envelope::Reader wire) {
 
 Error broken(const std::string& reason) {
   return corrupt("A message breaks its format: " + reason + ".");
-}
-
-/// The first line of what Cap'n Proto says, without its source positions.
-std::string describe(const kj::Exception& exception) {
-  const std::string text = exception.getDescription().cStr();
-  return text.substr(0, text.find_first_of(";\n"));
 }
 
 Result<Envelope> decode_words(kj::ArrayPtr<const capnp::word> words, const Payload& payload) {
@@ -91,15 +84,7 @@ Result<std::vector<std::byte>> encode(const Envelope& envelope) {
     std::visit([&](const auto& message) { put_kind(out, wire, message); }, *envelope.message);
     if (out.fault()) return invalid_argument("A message cannot be sent: " + *out.fault() + ".");
 
-    const std::size_t size = capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word);
-    if (size > limits::kBulkHeaderBytesMax)
-      return resource_exhausted("A message of " + std::to_string(size) + " bytes is longer than " +
-                                std::to_string(limits::kBulkHeaderBytesMax) +
-                                " bytes and cannot be sent.");
-    std::vector<std::byte> bytes(size);
-    kj::ArrayOutputStream stream({reinterpret_cast<kj::byte*>(bytes.data()), bytes.size()});
-    capnp::writeMessage(stream, builder);
-    return bytes;
+    return serialize(builder, limits::kBulkHeaderBytesMax, "A message", "sent");
   } catch (const kj::Exception& exception) {
     return resource_exhausted("A message cannot be sent: " + describe(exception) + ".");
   }
@@ -125,6 +110,8 @@ const Payload* payload_of(const Message& message) {
   if (const auto* dispatch = std::get_if<Dispatch>(&message)) return &dispatch->payload;
   if (const auto* output = std::get_if<ExpertOutput>(&message)) return &output->payload;
   if (const auto* part = std::get_if<RankPart>(&message)) return &part->payload;
+  if (const auto* probe = std::get_if<LinkProbe>(&message)) return &probe->payload;
+  if (const auto* echo = std::get_if<LinkEcho>(&message)) return &echo->payload;
   return nullptr;
 }
 

@@ -23,6 +23,11 @@ std::optional<T> get_optional(In& in, Wire wire) {
   return std::nullopt;
 }
 
+/// Whether the model has these tokens, its frontend will say to the client.
+std::vector<TokenId> get_ids(In& in, capnp::List<std::int32_t>::Reader wire) {
+  return in.ints(wire, std::numeric_limits<std::int32_t>::min(), kInt32Max, "a token");
+}
+
 void put_prompt(Out& out, wire::GenerationRequest::Prompt::Builder wire, const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     wire.setText(out.text(*text, "the prompt"));
@@ -33,27 +38,42 @@ void put_prompt(Out& out, wire::GenerationRequest::Prompt::Builder wire, const P
     put_list(chat, wire.initChat(chat.size()), [&](auto w, const ChatMessage& turn) {
       w.setRole(out.name(turn.role, "a role"));
       w.setContent(out.text(turn.content, "a message's content"));
+      put_list(turn.tool_calls, w.initToolCalls(turn.tool_calls.size()),
+               [&](auto c, const ToolCall& call) {
+                 c.setId(out.text(call.id, "a call's id"));
+                 c.setName(out.text(call.name, "a call's name"));
+                 c.setArguments(out.text(call.arguments, "a call's arguments"));
+               });
+      w.setToolCallId(out.text(turn.tool_call_id, "a call's id"));
+      w.setName(out.text(turn.name, "a message's name"));
+      w.setReasoningContent(out.text(turn.reasoning_content, "a message's thought"));
     });
   }
 }
 
 Prompt get_prompt(In& in, wire::GenerationRequest::Prompt::Reader wire) {
   if (wire.isText()) return in.text(wire.getText(), "the prompt");
-  // Whether the model has these tokens, its frontend will say to the client.
-  if (wire.isTokens())
-    return in.ints(wire.getTokens(), std::numeric_limits<std::int32_t>::min(), kInt32Max,
-                   "a token");
+  if (wire.isTokens()) return get_ids(in, wire.getTokens());
   in.require(wire.isChat(), "a prompt has an unknown form");
   if (!in.ok()) return {};
   return in.list<ChatMessage>(wire.getChat(), [&](auto w) {
-    return ChatMessage{in.name(w.getRole(), "a role"),
-                       in.text(w.getContent(), "a message's content")};
+    ChatMessage turn{in.name(w.getRole(), "a role"),
+                     in.text(w.getContent(), "a message's content")};
+    turn.tool_calls = in.list<ToolCall>(w.getToolCalls(), [&](auto c) {
+      return ToolCall{in.text(c.getId(), "a call's id"), in.text(c.getName(), "a call's name"),
+                      in.text(c.getArguments(), "a call's arguments")};
+    });
+    turn.tool_call_id = in.text(w.getToolCallId(), "a call's id");
+    turn.name = in.text(w.getName(), "a message's name");
+    turn.reasoning_content = in.text(w.getReasoningContent(), "a message's thought");
+    return turn;
   });
 }
 
 void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationRequest& request) {
   put_prompt(out, wire.getPrompt(), request.prompt);
   wire.setChatTemplateKwargs(out.text(request.chat_template_kwargs, "chat_template_kwargs"));
+  wire.setTools(out.text(request.tools, "tools"));
   if (request.max_tokens) wire.getMaxTokens().setValue(*request.max_tokens);
   put(wire.initTemperature(), request.temperature);
   put(wire.initTopP(), request.top_p);
@@ -64,13 +84,29 @@ void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationReques
   if (request.top_k) wire.getTopK().setValue(*request.top_k);
   if (request.seed) wire.getSeed().setValue(*request.seed);
   wire.setN(request.n);
-  auto stop = wire.initStop(request.stop.size());
-  for (std::size_t i = 0; i < request.stop.size(); ++i)
-    stop.set(i, out.text(request.stop[i], "a stop string"));
+  put_texts(out, wire.initStop(request.stop.size()), request.stop);
+  wire.setGrammar(out.text(request.grammar, "a grammar"));
+  wire.setGrammarOfCalls(request.grammar_of_calls);
+  wire.setPriority(request.priority);
+  wire.setMinTokens(request.min_tokens);
+  put_ints(wire.initStopTokenIds(request.stop_token_ids.size()), request.stop_token_ids);
+  put_ints(wire.initAllowedTokenIds(request.allowed_token_ids.size()), request.allowed_token_ids);
+  put_texts(out, wire.initBadWords(request.bad_words.size()), request.bad_words);
+  put_list(request.logit_bias, wire.initLogitBias(request.logit_bias.size()),
+           [](auto w, const TokenBias& of) {
+             w.setToken(of.token);
+             w.setBias(of.bias);
+           });
   wire.setIgnoreEos(request.ignore_eos);
   wire.setAddSpecialTokens(request.add_special_tokens);
+  wire.setAddGenerationPrompt(request.add_generation_prompt);
+  wire.setContinueFinalMessage(request.continue_final_message);
+  wire.setTruncatePromptTokens(request.truncate_prompt_tokens);
+  wire.setIncludeStopStrInOutput(request.include_stop_str_in_output);
+  wire.setSkipSpecialTokens(request.skip_special_tokens);
   wire.setLogprobs(request.logprobs);
   wire.setPromptLogprobs(request.prompt_logprobs);
+  wire.setPooling(static_cast<wire::Pooling>(request.pooling));
   if (request.timeout_ms) wire.getTimeoutMs().setValue(*request.timeout_ms);
 }
 
@@ -79,6 +115,7 @@ GenerationRequest get_request(In& in, wire::GenerationRequest::Reader wire) {
   GenerationRequest request;
   request.prompt = get_prompt(in, wire.getPrompt());
   request.chat_template_kwargs = in.text(wire.getChatTemplateKwargs(), "chat_template_kwargs");
+  request.tools = in.text(wire.getTools(), "tools");
   request.max_tokens = get_optional<std::uint32_t>(in, wire.getMaxTokens());
   request.temperature = get_float(in, wire.getTemperature());
   request.top_p = get_float(in, wire.getTopP());
@@ -89,12 +126,27 @@ GenerationRequest get_request(In& in, wire::GenerationRequest::Reader wire) {
   request.top_k = get_optional<std::int32_t>(in, wire.getTopK());
   request.seed = get_optional<std::uint64_t>(in, wire.getSeed());
   request.n = wire.getN();
-  request.stop = in.list<std::string>(
-      wire.getStop(), [&](capnp::Text::Reader text) { return in.text(text, "a stop string"); });
+  request.stop = get_texts(in, wire.getStop());
+  request.grammar = in.text(wire.getGrammar(), "a grammar");
+  request.grammar_of_calls = wire.getGrammarOfCalls();
+  request.priority = wire.getPriority();
+  request.min_tokens = wire.getMinTokens();
+  request.stop_token_ids = get_ids(in, wire.getStopTokenIds());
+  request.allowed_token_ids = get_ids(in, wire.getAllowedTokenIds());
+  request.bad_words = get_texts(in, wire.getBadWords());
+  request.logit_bias = in.list<TokenBias>(wire.getLogitBias(), [](wire::TokenBias::Reader of) {
+    return TokenBias{of.getToken(), of.getBias()};
+  });
   request.ignore_eos = wire.getIgnoreEos();
   request.add_special_tokens = wire.getAddSpecialTokens();
+  request.add_generation_prompt = wire.getAddGenerationPrompt();
+  request.continue_final_message = wire.getContinueFinalMessage();
+  request.truncate_prompt_tokens = wire.getTruncatePromptTokens();
+  request.include_stop_str_in_output = wire.getIncludeStopStrInOutput();
+  request.skip_special_tokens = wire.getSkipSpecialTokens();
   request.logprobs = wire.getLogprobs();
   request.prompt_logprobs = wire.getPromptLogprobs();
+  request.pooling = get_pooling(in, wire.getPooling());
   request.timeout_ms = get_optional<std::uint32_t>(in, wire.getTimeoutMs());
   return request;
 }
@@ -115,6 +167,7 @@ void put(Out& out, wire::GenerationEvent::Builder wire, const GenerationEvent& e
   timing.setTotalMs(event.timing.total_ms);
   if (event.error) transport::put(out, wire.getError().initValue(), *event.error);
   wire.setCachedTokens(event.cached_tokens);
+  put_floats(wire.initHidden(event.hidden.size()), event.hidden);
 }
 
 double get_ms(In& in, double ms) {
@@ -137,6 +190,7 @@ GenerationEvent get_event(In& in, wire::GenerationEvent::Reader wire) {
                   get_ms(in, timing.getTotalMs())};
   event.error = get_optional_error(in, wire.getError());
   event.cached_tokens = wire.getCachedTokens();
+  event.hidden = get_floats(in, wire.getHidden());
   return event;
 }
 
@@ -259,7 +313,8 @@ void put(Out& out, wire::OperationProgress::Builder wire, const OperationProgres
 }
 
 OperationProgress get(In& in, wire::OperationProgress::Reader wire) {
-  return {wire.getQuery(), wire.getDone(), wire.getTotal(), in.sentence(wire.getText()),
+  return {wire.getQuery(),    wire.getDone(),
+          wire.getTotal(),    in.sentence(wire.getText()),
           wire.getFinished(), get_optional_error(in, wire.getError())};
 }
 

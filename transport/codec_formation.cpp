@@ -59,6 +59,25 @@ HeldExperts get_held(In& in, wire::HeldExperts::Reader wire) {
           in.ints(wire.getExperts(), 0, limits::kExpertsMax - 1, "an expert")};
 }
 
+void put(Out& out, wire::HeldRole::Builder wire, const HeldRole& role) {
+  wire.setIncarnation(role.incarnation.value);
+  transport::put(out, wire.initPlacement(), role.placement);
+  transport::put(out, wire.initEngine(), role.engine);
+  auto lost = wire.initLost(role.lost.size());
+  for (std::size_t i = 0; i < role.lost.size(); ++i) lost.set(i, role.lost[i].value);
+}
+
+HeldRole get_held_role(In& in, wire::HeldRole::Reader wire) {
+  HeldRole role;
+  role.incarnation = Incarnation{wire.getIncarnation()};
+  role.engine = get_engine(in, wire.getEngine());
+  role.placement = get_placement(in, wire.getPlacement(), role.engine.tensor_parallel_size);
+  const auto lost = wire.getLost();
+  in.require(lost.size() <= limits::kNodesMax, "a cluster has too many nodes");
+  role.lost = in.list<NodeId>(lost, [](std::uint32_t node) { return NodeId{node}; });
+  return role;
+}
+
 }  // namespace
 
 void put(Out& out, wire::Greeting::Builder wire, const Greeting& message) {
@@ -124,6 +143,8 @@ void put(Out& out, wire::Join::Builder wire, const Join& message) {
            });
   wire.setTierMemoryBytes(message.tier_memory);
   wire.setNccl(message.nccl);
+  if (message.held_role) put(out, wire.initHeldRole(), *message.held_role);
+  put(out, wire.initFabricPort(), message.fabric_port);
 }
 
 Join get(In& in, wire::Join::Reader wire) {
@@ -154,6 +175,8 @@ Join get(In& in, wire::Join::Reader wire) {
       in.list<HeldExperts>(wire.getHeldExperts(), [&](auto w) { return get_held(in, w); });
   message.tier_memory = wire.getTierMemoryBytes();
   message.nccl = wire.getNccl();
+  if (wire.hasHeldRole()) message.held_role = get_held_role(in, wire.getHeldRole());
+  message.fabric_port = get(in, wire.getFabricPort());
   return message;
 }
 

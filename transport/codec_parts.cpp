@@ -1,4 +1,8 @@
+#include "runtime/hidden_limits.h"
 #include "transport/codec_parts.h"
+
+#include <capnp/serialize.h>
+#include <kj/io.h>
 
 #include <algorithm>
 #include <bit>
@@ -121,6 +125,26 @@ std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader 
   return in.list<std::uint64_t>(wire, [](std::uint64_t value) { return value; });
 }
 
+void put_floats(capnp::List<float>::Builder wire, const std::vector<float>& values) {
+  for (unsigned i = 0; i < values.size(); ++i) wire.set(i, values[i]);
+}
+
+std::vector<float> get_floats(In& in, capnp::List<float>::Reader wire) {
+  return in.list<float>(wire, [&](float value) {
+    in.require(std::isfinite(value), "a hidden state is no number");
+    return value;
+  });
+}
+
+Pooling get_pooling(In& in, wire::Pooling wire) {
+  return in.enumeration(wire, Pooling::kAll, "pooling");
+}
+
+std::uint32_t get_hidden_width(In& in, std::uint32_t width, Pooling pooling) {
+  return in.in_range(width, pooling == Pooling::kNone ? 0 : 1,
+                     limits::kStepHiddenBytesMax / sizeof(float), "a hidden state's width");
+}
+
 capnp::Data::Reader data_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
 }
@@ -132,8 +156,36 @@ CommunicatorId get_communicator_id(In& in, capnp::Data::Reader wire) {
   return id;
 }
 
+std::string describe(const kj::Exception& exception) {
+  const std::string text = exception.getDescription().cStr();
+  return text.substr(0, text.find_first_of(";\n"));
+}
+
+Result<std::vector<std::byte>> serialize(capnp::MessageBuilder& builder, std::size_t bytes_max,
+                                         const char* what, const char* done) {
+  const std::size_t size = capnp::computeSerializedSizeInWords(builder) * sizeof(capnp::word);
+  if (size > bytes_max)
+    return resource_exhausted(std::string(what) + " of " + std::to_string(size) +
+                              " bytes is longer than " + std::to_string(bytes_max) +
+                              " bytes and cannot be " + done + ".");
+  std::vector<std::byte> bytes(size);
+  kj::ArrayOutputStream stream({reinterpret_cast<kj::byte*>(bytes.data()), bytes.size()});
+  capnp::writeMessage(stream, builder);
+  return bytes;
+}
+
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) wire.set(static_cast<unsigned>(i), values[i]);
+}
+
+void put_texts(Out& out, capnp::List<capnp::Text>::Builder wire,
+               const std::vector<std::string>& texts) {
+  for (unsigned i = 0; i < texts.size(); ++i) wire.set(i, out.text(texts[i], "a text"));
+}
+
+std::vector<std::string> get_texts(In& in, capnp::List<capnp::Text>::Reader wire) {
+  return in.list<std::string>(wire,
+                              [&](capnp::Text::Reader text) { return in.text(text, "a text"); });
 }
 
 void put(Out&, wire::Address::Builder wire, const Address& address) {
@@ -144,9 +196,10 @@ void put(Out&, wire::Address::Builder wire, const Address& address) {
 }
 
 Address get(In& in, wire::Address::Reader wire) {
-  return {NodeId{wire.getNode()},
-          Incarnation{wire.getIncarnation()},
-          {in.enumeration(wire.getActor(), ActorKind::kRank, "an actor's kind"), wire.getIndex()}};
+  return {
+      NodeId{wire.getNode()},
+      Incarnation{wire.getIncarnation()},
+      {in.enumeration(wire.getActor(), ActorKind::kStandby, "an actor's kind"), wire.getIndex()}};
 }
 
 void put(Out&, wire::DeviceRef::Builder wire, const DeviceRef& device) {
@@ -176,7 +229,54 @@ Error get(In& in, wire::Error::Reader wire) {
           in.sentence(wire.getMessage())};
 }
 
-void put(Out&, wire::SamplingParams::Builder wire, const SamplingParams& sampling) {
+namespace {
+
+void put_rules(Out& out, wire::TokenRules::Builder wire, const TokenRules& rules) {
+  wire.setGrammar(out.text(rules.grammar, "a grammar"));
+  put_texts(out, wire.initGrammarAfter(rules.grammar_after.size()), rules.grammar_after);
+  wire.setThoughtToken(rules.thought_token);
+  wire.setGrammarToken(rules.grammar_token);
+  put_ints(wire.initEndTokens(rules.end_tokens.size()), rules.end_tokens);
+  wire.setMinTokens(rules.min_tokens);
+  put_ints(wire.initAllowed(rules.allowed.size()), rules.allowed);
+  auto banned = wire.initBanned(rules.banned.size());
+  for (unsigned i = 0; i < rules.banned.size(); ++i)
+    put_ints(banned.init(i, rules.banned[i].size()), rules.banned[i]);
+  put_list(rules.bias, wire.initBias(rules.bias.size()), [](auto w, const TokenBias& of) {
+    w.setToken(of.token);
+    w.setBias(of.bias);
+  });
+}
+
+std::shared_ptr<const TokenRules> get_rules(In& in, wire::TokenRules::Reader wire) {
+  const auto tokens = [&in](auto list) { return in.ints(list, 0, kTokenMax, "a token of a rule"); };
+  auto rules = std::make_shared<TokenRules>();
+  rules->grammar = in.text(wire.getGrammar(), "a grammar");
+  rules->grammar_after = get_texts(in, wire.getGrammarAfter());
+  for (const std::string& text : rules->grammar_after)
+    in.require(!text.empty(), "a text before a grammar is empty");
+  rules->thought_token = in.in_range(wire.getThoughtToken(), -1, kTokenMax, "a token of a rule");
+  rules->grammar_token = in.in_range(wire.getGrammarToken(), -1, kTokenMax, "a token of a rule");
+  rules->end_tokens = tokens(wire.getEndTokens());
+  rules->min_tokens = wire.getMinTokens();
+  rules->allowed = tokens(wire.getAllowed());
+  rules->banned = in.list<std::vector<TokenId>>(wire.getBanned(), tokens);
+  for (const auto& word : rules->banned) in.require(!word.empty(), "a banned word is empty");
+  rules->bias = in.list<TokenBias>(wire.getBias(), [&in](wire::TokenBias::Reader of) {
+    return TokenBias{in.in_range(of.getToken(), 0, kTokenMax, "a token with a bias"),
+                     finite(in, of.getBias(), -limits::kBiasMax, limits::kBiasMax, "a bias")};
+  });
+  in.require(std::ranges::is_sorted(rules->allowed), "the tokens of a rule do not rise");
+  const auto not_above = [](const TokenBias& a, const TokenBias& b) { return a.token >= b.token; };
+  in.require(std::ranges::adjacent_find(rules->bias, not_above) == rules->bias.end(),
+             "tokens with a bias do not rise");
+  in.require(rules->bytes() <= limits::kTokenRulesBytesMax, "a request has too many rules");
+  return rules;
+}
+
+}  // namespace
+
+void put(Out& out, wire::SamplingParams::Builder wire, const SamplingParams& sampling) {
   wire.setTemperature(sampling.temperature);
   wire.setTopP(sampling.top_p);
   wire.setTopK(sampling.top_k);
@@ -187,6 +287,7 @@ void put(Out&, wire::SamplingParams::Builder wire, const SamplingParams& samplin
   wire.setSeed(sampling.seed);
   wire.setChoice(sampling.choice);
   wire.setTopLogprobs(sampling.top_logprobs);
+  if (sampling.rules) put_rules(out, wire.initRules(), *sampling.rules);
 }
 
 SamplingParams get(In& in, wire::SamplingParams::Reader wire) {
@@ -201,8 +302,8 @@ SamplingParams get(In& in, wire::SamplingParams::Reader wire) {
   s.frequency_penalty = finite(in, wire.getFrequencyPenalty(), -2, 2, "frequency_penalty");
   s.seed = wire.getSeed();
   s.choice = in.in_range(wire.getChoice(), 0, limits::kChoicesMax - 1, "choice");
-  s.top_logprobs = in.in_range(wire.getTopLogprobs(), -1,
-                               static_cast<std::int32_t>(limits::kTopLogprobsMax), "top_logprobs");
+  s.top_logprobs = in.in_range(wire.getTopLogprobs(), -1, kTopLogprobsMax, "top_logprobs");
+  if (wire.hasRules()) s.rules = get_rules(in, wire.getRules());
   return s;
 }
 
@@ -227,6 +328,15 @@ TokenOutput get(In& in, wire::TokenOutput::Reader wire) {
                         logprob(in, w.getLogprob())};
   });
   return output;
+}
+
+void put_tokens(Out& out, capnp::List<wire::TokenOutput>::Builder wire,
+                const std::vector<TokenOutput>& tokens) {
+  put_list(tokens, wire, [&](auto w, const TokenOutput& token) { put(out, w, token); });
+}
+
+std::vector<TokenOutput> get_tokens(In& in, capnp::List<wire::TokenOutput>::Reader wire) {
+  return in.list<TokenOutput>(wire, [&](auto w) { return get(in, w); });
 }
 
 void put(Out&, wire::ProtocolRange::Builder wire, const ProtocolRange& range) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <capnp/message.h>
+#include <kj/exception.h>
 
 #include <cstdint>
 #include <deque>
@@ -12,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/key_share.h"
 #include "runtime/limits.h"
 #include "schema/client.capnp.h"
+#include "schema/engine-options.capnp.h"
 #include "schema/envelope.capnp.h"
 #include "transport/message.h"
 
@@ -97,6 +100,7 @@ class In {
 
 inline constexpr TokenId kTokenMax = static_cast<TokenId>(limits::kDimensionMax - 1);
 inline constexpr std::int32_t kInt32Max = 0x7fffffff;
+inline constexpr auto kTopLogprobsMax = static_cast<std::int32_t>(limits::kTopLogprobsMax);
 inline constexpr std::uint32_t kCanaryTokensMax = 4096;
 
 template <class T, class WireList, class Put>
@@ -104,8 +108,23 @@ void put_list(const std::vector<T>& values, WireList wire, Put put) {
   for (std::size_t i = 0; i < values.size(); ++i) put(wire[static_cast<unsigned>(i)], values[i]);
 }
 void put_ints(capnp::List<std::int32_t>::Builder wire, const std::vector<std::int32_t>& values);
+void put_texts(Out& out, capnp::List<capnp::Text>::Builder wire,
+               const std::vector<std::string>& texts);
+std::vector<std::string> get_texts(In& in, capnp::List<capnp::Text>::Reader wire);
 void put_words(capnp::List<std::uint64_t>::Builder wire, const std::vector<std::uint64_t>& values);
 std::vector<std::uint64_t> get_words(In& in, capnp::List<std::uint64_t>::Reader wire);
+/// Numbers that are finite.
+void put_floats(capnp::List<float>::Builder wire, const std::vector<float>& values);
+std::vector<float> get_floats(In& in, capnp::List<float>::Reader wire);
+Pooling get_pooling(In& in, wire::Pooling wire);
+/// Numbers of a hidden state, where some are asked for.
+std::uint32_t get_hidden_width(In& in, std::uint32_t width, Pooling pooling);
+/// The first line of what Cap'n Proto says, without its source positions.
+std::string describe(const kj::Exception& exception);
+/// Its segment table and segments. kResourceExhausted: longer than `bytes_max`; the sentence names
+/// `what` it is and what it cannot be: `done`.
+Result<std::vector<std::byte>> serialize(capnp::MessageBuilder& builder, std::size_t bytes_max,
+                                         const char* what, const char* done);
 capnp::Data::Reader data_of(std::span<const std::byte> bytes);
 CommunicatorId get_communicator_id(In& in, capnp::Data::Reader wire);
 
@@ -128,10 +147,20 @@ void put(Out& out, wire::SamplingParams::Builder wire, const SamplingParams& sam
 SamplingParams get(In& in, wire::SamplingParams::Reader wire);
 void put(Out& out, wire::TokenOutput::Builder wire, const TokenOutput& token);
 TokenOutput get(In& in, wire::TokenOutput::Reader wire);
+void put_tokens(Out& out, capnp::List<wire::TokenOutput>::Builder wire,
+                const std::vector<TokenOutput>& tokens);
+std::vector<TokenOutput> get_tokens(In& in, capnp::List<wire::TokenOutput>::Reader wire);
 void put(Out& out, wire::ProtocolRange::Builder wire, const ProtocolRange& range);
 ProtocolRange get(In& in, wire::ProtocolRange::Reader wire);
+void put(Out& out, wire::FabricPort::Builder wire, const FabricPort& port);
+FabricPort get(In& in, wire::FabricPort::Reader wire);
 void put(Out& out, wire::ProofReport::Builder wire, const ProofReport& report);
 ProofReport get(In& in, wire::ProofReport::Reader wire);
+void put(Out& out, wire::EngineOptions::Builder wire, const EngineOptions& engine);
+EngineOptions get_engine(In& in, wire::EngineOptions::Reader wire);
+void put(Out& out, wire::Placement::Builder wire, const Placement& placement);
+/// Every stage has so many ranks.
+Placement get_placement(In& in, wire::Placement::Reader wire, std::int32_t ranks);
 
 // Every message, with its name in the schema's union.
 #define TROUPE_CODEC_KINDS(KIND)              \
@@ -196,7 +225,25 @@ ProofReport get(In& in, wire::ProofReport::Reader wire);
   KIND(RankGo, RANK_GO)                       \
   KIND(RankGroup, RANK_GROUP)                 \
   KIND(Parcel, PARCEL)                        \
-  KIND(ParcelGroup, PARCEL_GROUP)
+  KIND(ParcelGroup, PARCEL_GROUP)             \
+  KIND(Follow, FOLLOW)                        \
+  KIND(Succession, SUCCESSION)                \
+  KIND(KnownLines, KNOWN_LINES)               \
+  KIND(JournalCopy, JOURNAL_COPY)             \
+  KIND(Followed, FOLLOWED)                    \
+  KIND(Successor, SUCCESSOR)                  \
+  KIND(SuccessorKnown, SUCCESSOR_KNOWN)       \
+  KIND(Standing, STANDING)                    \
+  KIND(Pledge, PLEDGE)                        \
+  KIND(HeadReturns, HEAD_RETURNS)             \
+  KIND(NetworkQuery, NETWORK_QUERY)           \
+  KIND(NetworkPlan, NETWORK_PLAN)             \
+  KIND(PairReport, PAIR_REPORT)               \
+  KIND(MeasureLink, MEASURE_LINK)             \
+  KIND(EndMeasure, END_MEASURE)               \
+  KIND(LinkMeasured, LINK_MEASURED)           \
+  KIND(LinkProbe, LINK_PROBE)                 \
+  KIND(LinkEcho, LINK_ECHO)
 
 // One pair each; they live in the file of their section.
 #define TROUPE_CODEC_PAIR(Kind, TAG)                                 \

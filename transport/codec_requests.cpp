@@ -3,17 +3,6 @@
 namespace troupe::transport {
 namespace {
 
-constexpr auto kTopLogprobsMax = static_cast<std::int32_t>(limits::kTopLogprobsMax);
-
-void put_tokens(Out& out, capnp::List<wire::TokenOutput>::Builder wire,
-                const std::vector<TokenOutput>& tokens) {
-  put_list(tokens, wire, [&](auto w, const TokenOutput& token) { put(out, w, token); });
-}
-
-std::vector<TokenOutput> get_tokens(In& in, capnp::List<wire::TokenOutput>::Reader wire) {
-  return in.list<TokenOutput>(wire, [&](auto w) { return get(in, w); });
-}
-
 SequenceEvent get_event(In& in, wire::SequenceEvent::Reader wire) {
   SequenceEvent event;
   event.sequence = SequenceId{wire.getSequence()};
@@ -24,6 +13,8 @@ SequenceEvent get_event(In& in, wire::SequenceEvent::Reader wire) {
   event.finish = in.enumeration(wire.getFinish(), FinishReason::kLength, "a finish reason");
   event.prompt_index = in.in_range(wire.getPromptIndex(), 0, kInt32Max, "a token's index");
   event.prompt_logprobs = get_tokens(in, wire.getPromptLogprobs());
+  event.hidden_index = wire.getHiddenIndex();
+  event.hidden = get_floats(in, wire.getHidden());
   event.error = get_optional_error(in, wire.getError());
   event.cached_tokens = in.in_range(wire.getCachedTokens(), -1, kInt32Max, "a count of tokens");
   return event;
@@ -40,6 +31,11 @@ void put(Out& out, wire::Submit::Builder wire, const Submit& message) {
   wire.setMaxTokens(message.max_tokens);
   put_ints(wire.initStopTokens(message.stop_tokens.size()), message.stop_tokens);
   wire.setPromptLogprobs(message.prompt_logprobs);
+  wire.setPooling(static_cast<wire::Pooling>(message.pooling));
+  wire.setHiddenWidth(message.hidden_width);
+  wire.setOwner(message.owner);
+  wire.setWeight(message.weight);
+  wire.setPriority(message.priority);
 }
 
 Submit get(In& in, wire::Submit::Reader wire) {
@@ -54,6 +50,12 @@ Submit get(In& in, wire::Submit::Reader wire) {
   message.stop_tokens = in.ints(wire.getStopTokens(), 0, kTokenMax, "a token");
   message.prompt_logprobs =
       in.in_range(wire.getPromptLogprobs(), -1, kTopLogprobsMax, "prompt_logprobs");
+  message.pooling = get_pooling(in, wire.getPooling());
+  message.hidden_width = get_hidden_width(in, wire.getHiddenWidth(), message.pooling);
+  message.owner = wire.getOwner();
+  message.weight = wire.getWeight();
+  in.require(message.weight >= kWeightMin && message.weight <= kWeightMax, "a weight is wrong");
+  message.priority = in.in_range(wire.getPriority(), -kPriorityMax, kPriorityMax, "a priority");
   return message;
 }
 
@@ -79,6 +81,8 @@ void put(Out& out, wire::SequenceEvents::Builder wire, const SequenceEvents& mes
              w.setPromptIndex(event.prompt_index);
              put_tokens(out, w.initPromptLogprobs(event.prompt_logprobs.size()),
                         event.prompt_logprobs);
+             w.setHiddenIndex(event.hidden_index);
+             put_floats(w.initHidden(event.hidden.size()), event.hidden);
              if (event.error) put(out, w.getError().initValue(), *event.error);
              w.setCachedTokens(event.cached_tokens);
            });

@@ -13,6 +13,7 @@ void put(Out& out, wire::StepSequence::Builder wire, const StepSequence& sequenc
   wire.setSample(sequence.sample);
   wire.setPromptLogprobs(sequence.prompt_logprobs);
   put_ints(wire.initTargets(sequence.targets.size()), sequence.targets);
+  wire.setHiddenRows(sequence.hidden_rows);
   wire.setCanary(sequence.canary);
   wire.setTableSlot(sequence.table_slot);
   wire.setTableBase(sequence.table_base);
@@ -36,6 +37,8 @@ StepSequence get_sequence(In& in, wire::StepSequence::Reader wire) {
   s.sample = wire.getSample();
   s.prompt_logprobs = wire.getPromptLogprobs();
   s.targets = in.ints(wire.getTargets(), -1, kTokenMax, "a target");
+  s.hidden_rows = in.in_range(wire.getHiddenRows(), 0, static_cast<std::int32_t>(s.tokens.size()),
+                              "a count of hidden states");
   s.canary = wire.getCanary();
   in.require(s.targets.size() == (s.prompt_logprobs ? s.tokens.size() : 0),
              "a sequence has not as many targets as rows");
@@ -59,6 +62,8 @@ SequenceResult get_result(In& in, wire::SequenceResult::Reader wire) {
   result.prompt = in.list<std::optional<TokenOutput>>(wire.getPrompt(),
                                                       [&](auto w) { return get_maybe(in, w); });
   result.trouble = in.sentence(wire.getTrouble());
+  result.waits = wire.getWaits();
+  result.hidden = get_floats(in, wire.getHidden());
   return result;
 }
 
@@ -89,6 +94,7 @@ void put(Out& out, wire::StepPlan::Builder wire, const StepPlan& message) {
   wire.setReplica(message.replica);
   wire.setVersion(message.version.value);
   wire.setStep(message.body.step.value);
+  wire.setExpress(message.body.express);
   const auto& sequences = message.body.sequences;
   put_list(sequences, wire.initSequences(sequences.size()),
            [&](auto w, const StepSequence& sequence) { put(out, w, sequence); });
@@ -99,6 +105,7 @@ StepPlan get(In& in, wire::StepPlan::Reader wire) {
   message.replica = wire.getReplica();
   message.version = PlacementVersion{wire.getVersion()};
   message.body.step = StepId{wire.getStep()};
+  message.body.express = wire.getExpress();
   message.body.sequences =
       in.list<StepSequence>(wire.getSequences(), [&](auto w) { return get_sequence(in, w); });
   return message;
@@ -192,6 +199,8 @@ void put(Out& out, wire::StepResult::Builder wire, const StepResult& message) {
              put_list(result.prompt, w.initPrompt(result.prompt.size()),
                       [&](auto wt, const auto& token) { put(out, wt, token); });
              w.setTrouble(out.sentence(result.trouble));
+             w.setWaits(result.waits);
+             put_floats(w.initHidden(result.hidden.size()), result.hidden);
            });
 }
 
@@ -230,6 +239,7 @@ StepAbort get(In&, wire::StepAbort::Reader wire) {
 void put(Out&, wire::Dispatch::Builder wire, const Dispatch& message) {
   wire.setCall(message.call);
   wire.setVersion(message.version.value);
+  wire.setExpress(message.express);
   wire.setLayer(message.layer);
   wire.setRows(message.rows);
   put_list(message.pairs, wire.initPairs(message.pairs.size()), [](auto w, const ExpertPair& pair) {
@@ -242,6 +252,7 @@ Dispatch get(In& in, wire::Dispatch::Reader wire) {
   Dispatch message;
   message.call = wire.getCall();
   message.version = PlacementVersion{wire.getVersion()};
+  message.express = wire.getExpress();
   message.layer = in.in_range(wire.getLayer(), 0, limits::kLayersMax - 1, "a layer");
   message.rows = wire.getRows();
   message.pairs = in.list<ExpertPair>(wire.getPairs(), [&](auto w) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,8 +17,11 @@
 #include "runtime/step.h"
 #include "runtime/tensor_proof.h"
 #include "runtime/tensor_rank.h"
+#include "transport/held.h"
+#include "transport/link_messages.h"
 #include "transport/parcel_messages.h"
 #include "transport/rank_messages.h"
+#include "transport/standby_messages.h"
 
 /// Everything that actors say to each other. In a process a message is one of these structs,
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
@@ -32,10 +34,7 @@ struct ProtocolRange {
   std::uint32_t newest = 1;
   bool operator==(const ProtocolRange&) const = default;
 };
-inline constexpr ProtocolRange kProtocol{2, 2};
-
-/// What a bulk-lane connection must present; drawn by the Supervisor for each pair of nodes.
-using FabricToken = std::array<std::byte, 32>;
+inline constexpr ProtocolRange kProtocol{5, 5};
 
 // --- Formation (control lane) -------------------------------------------------------------------
 
@@ -60,20 +59,6 @@ struct DeviceInventory {
   std::string architecture = {};
 };
 
-/// Layers `first` to `last`, both included, as one tensor-parallel rank has them.
-struct LayerRange {
-  std::int32_t first = 0;
-  std::int32_t last = 0;
-  TensorRank rank = {};
-  bool operator==(const LayerRange&) const = default;
-};
-/// Routed experts of one layer that a node has in memory.
-struct HeldExperts {
-  std::int32_t layer = 0;
-  std::vector<std::int32_t> experts;  ///< rising
-  bool operator==(const HeldExperts&) const = default;
-};
-
 /// worker -> head: my inventory.
 struct Join {
   ProtocolRange protocol;
@@ -93,6 +78,8 @@ struct Join {
   std::string fabric_address;      ///< where peers reach its bulk lane
   std::string fabric_description;  ///< what was chosen and why, for the status
   std::uint32_t nccl = 0;          ///< version of the NCCL that its ranks may use; 0: none
+  std::optional<HeldRole> held_role = {};  ///< of the life with held_id
+  FabricPort fabric_port = {};
 };
 
 /// head -> worker or client: no, and why, in one sentence.
@@ -101,7 +88,7 @@ struct Refused {
   std::string reason;
 };
 
-/// head -> worker: you are a member.
+/// head -> worker: you are a member. With the life of its held role that goes on; else it ends.
 struct Welcome {
   NodeId id;
   Incarnation incarnation;
@@ -153,15 +140,6 @@ struct Leave {
   std::string reason;
 };
 
-/// A member as its peers see it.
-struct Peer {
-  NodeId id;
-  Incarnation incarnation;
-  std::string fabric_address;
-  FabricToken token{};     ///< for the connection between the receiver of this and that peer
-  std::uint32_t nccl = 0;  ///< as in its Join
-};
-
 /// head -> worker: hold what `placement` gives you; load what you do not have yet.
 struct Load {
   Placement placement;
@@ -199,10 +177,6 @@ struct MemberLost {
   Incarnation incarnation;
   std::string reason;
 };
-/// head -> worker: connect to that member again; the last connection broke.
-struct Connect {
-  Peer peer;
-};
 /// worker -> head, about once a second while tokens flow: how many rows its gates sent to each
 /// expert since the last time.
 struct ExpertCounts {
@@ -218,12 +192,6 @@ struct Avoid {
 };
 /// head -> worker: end in order.
 struct Stop {
-  std::string reason;
-};
-/// worker -> head: a peer cannot be reached on the bulk lane.
-struct PeerUnreachable {
-  NodeId peer;
-  Incarnation incarnation;
   std::string reason;
 };
 
@@ -286,6 +254,11 @@ struct Submit {
   std::uint32_t max_tokens = 0;       ///< of output, `output` included
   std::vector<TokenId> stop_tokens;   ///< empty: ignore_eos
   std::int32_t prompt_logprobs = -1;  ///< as SamplingParams::top_logprobs
+  std::uint64_t owner = 0;            ///< whose it is, as RequestName's: its place among others
+  float weight = 1;                   ///< the owner's, as KeyShare's
+  std::int32_t priority = 0;          ///< within the owner's; lower values go first
+  Pooling pooling = Pooling::kNone;   ///< whose hidden states are wanted
+  std::uint32_t hidden_width = 0;     ///< numbers of one, with pooling
 };
 /// Router -> Replica: nobody wants it any more; free its blocks.
 struct Cancel {
@@ -303,9 +276,10 @@ struct SequenceEvent {
   FinishReason finish = FinishReason::kNone;
   std::uint32_t prompt_index = 0;  ///< prompt position of prompt_logprobs[0]
   std::vector<TokenOutput> prompt_logprobs;
-  std::optional<Error> error;  ///< ends the attempt
-  /// With `started`: tokens whose rows were found in the prefix cache; -1: there is none.
-  std::int32_t cached_tokens = -1;
+  std::optional<Error> error;       ///< ends the attempt
+  std::int32_t cached_tokens = -1;  ///< with `started`: found as prefixes; -1: there is no cache
+  std::uint32_t hidden_index = 0;   ///< of all that the sequence asked for: numbers before `hidden`
+  std::vector<float> hidden = {};
 };
 /// Replica -> Router: one message a step.
 struct SequenceEvents {
@@ -369,6 +343,7 @@ struct Dispatch {
   std::uint32_t rows = 0;
   std::vector<ExpertPair> pairs;
   Payload payload;
+  bool express = false;  ///< of an express step: before others
 };
 /// ExpertGroup -> LayerShard: wire type [pairs, hidden], in the order of the pairs.
 struct ExpertOutput {
@@ -467,16 +442,17 @@ struct Undeliverable {
   Error error;
 };
 
-using Message =
-    std::variant<Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress,
-                 Loaded, LoadFailed, Activate, Retire, Stop, PeerUnreachable, Submit, Cancel,
-                 SequenceEvents, StepPlan, Hidden, StepResult, StepFailed, StepAbort, Dispatch,
-                 ExpertOutput, NotHere, ClientHello, ClientWelcome, StatusQuery, StatusReply,
-                 StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration, Subscribe,
-                 ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
-                 DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed,
-                 RunCanary, CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard,
-                 ForgetPrefixes, RankPart, RankReady, RankGo, RankGroup, Parcel, ParcelGroup>;
+using Message = std::variant<
+    Greeting, Join, Refused, Welcome, Renew, Renewed, Leave, Load, LoadProgress, Loaded, LoadFailed,
+    Activate, Retire, Stop, PeerUnreachable, Submit, Cancel, SequenceEvents, StepPlan, Hidden,
+    StepResult, StepFailed, StepAbort, Dispatch, ExpertOutput, NotHere, ClientHello, ClientWelcome,
+    StatusQuery, StatusReply, StopQuery, StopReply, ClientGenerate, ClientCancel, ClientGeneration,
+    Subscribe, ClusterNews, Undeliverable, Activated, MemberLost, Connect, ExpertCounts, Avoid,
+    DrainQuery, RebalanceQuery, OperationProgress, TensorProofs, Prove, ProofFailed, RunCanary,
+    CanaryResult, StepProgress, ExpertProgress, CrashReport, Discard, ForgetPrefixes, RankPart,
+    RankReady, RankGo, RankGroup, Parcel, ParcelGroup, Follow, Succession, KnownLines, JournalCopy,
+    Followed, Successor, SuccessorKnown, Standing, Pledge, HeadReturns, NetworkQuery, NetworkPlan,
+    PairReport, MeasureLink, EndMeasure, LinkMeasured, LinkProbe, LinkEcho>;
 using MessagePtr = std::shared_ptr<const Message>;
 
 /// A message on its way.
@@ -490,5 +466,4 @@ template <class T>
 MessagePtr message_of(T&& content) {
   return std::make_shared<const Message>(std::forward<T>(content));
 }
-
 }  // namespace troupe

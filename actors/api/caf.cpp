@@ -82,7 +82,7 @@ Generator::behavior_type generator(Generator::pointer self, Cluster* cluster) {
           return to_caf(accepted.error());
         }
         if (it != requests->running.end()) {
-          it->second.request = *accepted;
+          it->second.request = accepted->reader;
           self->monitor(listener);
         }
         return number;

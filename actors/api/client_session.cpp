@@ -1,5 +1,6 @@
 #include "actors/api/client_session.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -62,6 +63,8 @@ struct ClientSession::Impl {
         open = true;
       }
       changed.notify_all();
+    } else if (const auto* standing = std::get_if<Standing>(&message)) {
+      fail(unavailable(standing->reason));
     } else if (const auto* no = std::get_if<Refused>(&message)) {
       fail({no->code, no->reason});
     } else {
@@ -96,15 +99,22 @@ Result<std::unique_ptr<ClientSession>> ClientSession::open(caf::actor_system& sy
                                                            const JoinFile& join,
                                                            const std::string& program,
                                                            Duration deadline, Events events) {
-  std::vector<HostPort> heads;
-  for (const auto& text : join.heads) {
-    auto address = parse_host_port(text);
+  // The head may be at any of them: one that does not answer, or is a standby, says nothing of the
+  // others.
+  const TimePoint end = now() + deadline;
+  Error first = not_found("The join file names no head.");
+  for (std::size_t i = 0; i < join.heads.size(); ++i) {
+    const auto address = parse_host_port(join.heads[i]);
     if (!address.ok()) return address.error();
-    heads.push_back(std::move(*address));
+    auto link = make_tcp_link(system, {*address}, join.worker);
+    if (!link.ok()) return link.error();
+    const auto left = static_cast<Duration::rep>(join.heads.size() - i);
+    auto session = open(std::move(*link), join.heads[i], program,
+                        std::max<Duration>(end - now(), Duration{}) / left, events);
+    if (session.ok() || !passing(session.error().code)) return session;
+    if (i == 0) first = session.error();
   }
-  auto link = make_tcp_link(system, std::move(heads), join.worker);
-  if (!link.ok()) return link.error();
-  return open(std::move(*link), join.heads.front(), program, deadline, std::move(events));
+  return first;
 }
 
 Result<std::unique_ptr<ClientSession>> ClientSession::open(std::unique_ptr<HeadLink> link,

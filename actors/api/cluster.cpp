@@ -27,6 +27,7 @@ struct Gathering {
     over = event.error || event.request_done;
     if (event.error) return done.set_value(*event.error);
     if (!event.prompt_tokens.empty()) answer.prompt_tokens = event.prompt_tokens;
+    if (!event.hidden.empty()) answer.hidden = event.hidden;
     if (!event.prompt_logprobs.empty()) answer.prompt_logprobs = event.prompt_logprobs;
     if (event.choice < choices) {
       // Not before the request was found good: `n` may be any number until then.
@@ -89,7 +90,10 @@ Result<Generation> Cluster::generate(GenerationRequest request, OnEvent on_event
 
 Result<std::uint64_t> Cluster::stream(GenerationRequest request, OnEvent on_event) {
   if (!on_event) return invalid_argument("stream() needs a callback for the events.");
-  return service().submit(std::move(request), std::make_shared<CallbackSink>(std::move(on_event)));
+  const auto accepted =
+      service().submit(std::move(request), std::make_shared<CallbackSink>(std::move(on_event)));
+  if (!accepted.ok()) return accepted.error();
+  return accepted->reader;
 }
 
 template <class Query>

@@ -43,6 +43,7 @@ struct Generation {
   std::vector<TokenOutput> prompt_logprobs;  ///< of prompt tokens 1, 2, ...; if asked for
   std::vector<Completion> choices;           ///< `n` of them
   GenerationTiming timing;
+  std::vector<float> hidden = {};  ///< [tokens, width], as the request's pooling says
 };
 
 /// How far a drain or a rebalance is.

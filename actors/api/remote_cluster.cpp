@@ -66,17 +66,18 @@ class RemoteCluster : public Cluster, private GenerationService {
  private:
   using StatusPromise = std::promise<Result<std::string>>;
 
-  Result<std::uint64_t> submit(GenerationRequest request,
-                               std::shared_ptr<GenerationSink> sink) override {
+  Result<AcceptedRequest> submit(GenerationRequest request,
+                                 std::shared_ptr<GenerationSink> sink) override {
     const std::uint64_t query = next_query();
     {
       std::lock_guard lock(mutex_);
       sinks_[query] = std::move(sink);
     }
     const Status sent = session_->send(ClientGenerate{query, std::move(request)});
-    if (sent.ok()) return query;
+    if (sent.ok()) return AcceptedRequest{query, nullptr};
     std::lock_guard lock(mutex_);
-    if (sinks_.erase(query) == 0) return query;  // the session ended meanwhile: the sink was told
+    // If the session ended meanwhile, the sink was told.
+    if (sinks_.erase(query) == 0) return AcceptedRequest{query, nullptr};
     return sent.error();
   }
   void cancel(std::uint64_t request) override { (void)session_->send(ClientCancel{request}); }

@@ -43,6 +43,8 @@ ControlServer::ControlServer(std::unique_ptr<control::Lane> lane, std::uint16_t 
     : lane_(std::move(lane)), port_(port) {}
 ControlServer::~ControlServer() = default;
 
+Status ControlServer::use(const Credentials& credentials) { return lane_->use(credentials); }
+
 Status ControlServer::send(SessionId session, const Envelope& envelope) {
   return lane_->send(session, envelope);
 }
@@ -56,7 +58,7 @@ ControlStats ControlServer::stats() const { return lane_->stats(); }
 /// The dialer goes first: its thread hands sockets to the lane.
 struct ControlClient::Impl {
   std::unique_ptr<control::Lane> lane;
-  control::Dialer dialer;
+  std::unique_ptr<control::Dialer> dialer;
 };
 
 Result<std::unique_ptr<ControlClient>> ControlClient::start(caf::actor_system& system,
@@ -65,8 +67,11 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(caf::actor_system& s
                                                             const ControlOptions& options) {
   auto lane = control::Lane::start(system, credentials, control::TlsSide::kClient, events, options);
   if (!lane.ok()) return lane.error();
+  auto dialer = control::Dialer::make();
+  if (!dialer.ok()) return dialer.error();
   auto impl = std::make_unique<Impl>();
   impl->lane = std::move(lane).value();
+  impl->dialer = std::move(*dialer);
   return std::unique_ptr<ControlClient>(new ControlClient(std::move(impl)));
 }
 
@@ -76,7 +81,7 @@ ControlClient::~ControlClient() = default;
 SessionId ControlClient::connect(const HostPort& address, Duration deadline) {
   const SessionId session = impl_->lane->announce();
   const TimePoint until = now() + deadline;
-  impl_->dialer.dial(
+  impl_->dialer->dial(
       address, until, [lane = impl_->lane.get(), session, until](Result<control::Dialed> dialed) {
         if (dialed.ok()) return lane->adopt(session, dialed->fd, dialed->peer, until);
         const bool late = dialed.error().code == ErrorCode::kDeadlineExceeded;
@@ -93,5 +98,6 @@ void ControlClient::close(SessionId session, Duration deadline) {
   impl_->lane->close(session, deadline);
 }
 ControlStats ControlClient::stats() const { return impl_->lane->stats(); }
+Status ControlClient::use(const Credentials& credentials) { return impl_->lane->use(credentials); }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,10 +68,21 @@ struct ControlStats {
   std::uint64_t bytes_received = 0;
 };
 
+/// Somebody who asks for a certificate; the text is one of enrolment_text.h.
+struct DeskVisit {
+  std::string peer;  ///< "host:port"
+  std::string request;
+  bool member = false;  ///< it has shown a certificate of the cluster, and wants the next
+};
+/// Answers once, by calling `reply` on any thread. Must not block.
+using EnrolmentDoor =
+    std::function<void(DeskVisit visit, std::function<void(std::string text)> reply)>;
+
 struct ControlOptions {
   std::size_t unsent_bytes_max = limits::kControlUnsentBytesMax;  ///< per session
   Duration handshake_deadline = limits::kHandshakeDeadline;
   std::size_t strangers_max = limits::kUnauthenticatedConnectionsMax;
+  EnrolmentDoor enrol{};  ///< the server's; none: everyone must have a certificate
 };
 
 namespace control {
@@ -99,6 +111,8 @@ class ControlServer final : public SessionLane {
   /// `on_session_down` follows.
   void close(SessionId session, Duration deadline = std::chrono::seconds(1));
   ControlStats stats() const;
+  /// For sessions that begin from now on; those that are up go on. As listen()'s errors.
+  Status use(const Credentials& credentials);
 
   // SessionLane
   Status send(std::uint32_t session, const Envelope& envelope) override;
@@ -126,6 +140,8 @@ class ControlClient {
   Status send(SessionId session, const Envelope& envelope);
   void close(SessionId session, Duration deadline = std::chrono::seconds(1));
   ControlStats stats() const;
+  /// For sessions that begin from now on. Errors as start()'s.
+  Status use(const Credentials& credentials);
 
  private:
   struct Impl;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/control/certificate_life.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -16,22 +17,45 @@ struct Credentials {
   std::string ca_certificate;
   std::string certificate;
   std::string private_key;
+  bool operator==(const Credentials&) const = default;
 };
 
 /// What the head keeps in its state folder, and hands out in the join file (the worker's part).
 struct ClusterCredentials {
   Credentials head;
   Credentials worker;
+  /// Signs certificates of workers that join with a token. Empty where an earlier version of Troupe
+  /// made the certificates: it forgot the key.
+  std::string ca_key;
+  bool operator==(const ClusterCredentials&) const = default;
 };
 
 /// The cluster's certificates from `state_dir`/credentials.pem; at first start they are made (EC
-/// P-256, valid for 30 years) and written, mode 0600, in one piece. The folder is made with mode
+/// P-256; the head's for `lifetime_s`, the others for 30 years) and written, mode 0600, in one
+/// piece. The folder is made with mode
 /// 0700. Two heads that start at once end up with the same ones. Errors: kCorrupt (names the file
 /// and what to do), kUnavailable (the folder cannot be written).
-Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir);
+Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir,
+                                          std::int64_t lifetime_s = kCertificateLifetimeS);
 
 /// New certificates, nowhere written.
-Result<ClusterCredentials> make_cluster_credentials();
+Result<ClusterCredentials> make_cluster_credentials(
+    std::int64_t lifetime_s = kCertificateLifetimeS);
+
+/// Signs those sides again, with new keys, by the CA's key; writes nothing. kRefused: there is no
+/// such key.
+struct RenewedSides {
+  bool head = true, worker = true;
+};
+Result<ClusterCredentials> renew_cluster_credentials(const ClusterCredentials& old,
+                                                     RenewedSides which, std::int64_t lifetime_s);
+
+/// The file's text, and back. kCorrupt, kRefused: the end of a sentence about the file.
+std::string format_cluster_credentials(const ClusterCredentials& credentials);
+Result<ClusterCredentials> parse_cluster_credentials(std::string_view text);
+
+inline constexpr std::string_view kCredentialsFile = "credentials.pem";
+inline constexpr std::size_t kCredentialsBytesMax = 64u << 10;
 
 /// What another machine needs to join: STATE/join, written by the head.
 struct JoinFile {

@@ -13,7 +13,9 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace troupe::control {
@@ -26,8 +28,10 @@ struct Endpoint {
 
 /// Wakes the dialer's thread; shared with look-ups that may outlive the dialer.
 struct Wake {
-  int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  ~Wake() { ::close(fd); }
+  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  ~Wake() {
+    if (fd >= 0) ::close(fd);
+  }
   void ring() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
@@ -72,6 +76,11 @@ struct LookUp {
   }
 };
 
+Error no_thread(const std::system_error& why) {
+  return unavailable("The head cannot be called: no thread is to be had (" + why.code().message() +
+                     ").");
+}
+
 struct Attempt {
   HostPort address;
   TimePoint deadline;
@@ -96,7 +105,7 @@ struct Dialer::Impl {
   void run();
   bool step(Attempt& attempt);
   bool resolve(Attempt& attempt);
-  void start_lookup(const HostPort& address);
+  Status start_lookup(const HostPort& address);
   bool connect_next(Attempt& attempt);
   bool finish_connect(Attempt& attempt);
   bool expire(Attempt& attempt);
@@ -104,25 +113,35 @@ struct Dialer::Impl {
   void wait();
 };
 
-void Dialer::Impl::start_lookup(const HostPort& address) {
-  lookup = std::make_shared<LookUp>();
-  lookup->address = address;
-  lookup->wake = wake;
-  std::thread([shared = lookup] {
-    auto found = look_up(shared->address, AI_ADDRCONFIG);
-    {
-      const std::lock_guard lock(shared->mutex);
-      shared->result = std::move(found);
-    }
-    shared->wake->ring();
-  }).detach();
+Status Dialer::Impl::start_lookup(const HostPort& address) {
+  auto begun = std::make_shared<LookUp>();
+  begun->address = address;
+  begun->wake = wake;
+  try {
+    std::thread([shared = begun] {
+      auto found = look_up(shared->address, AI_ADDRCONFIG);
+      {
+        const std::lock_guard lock(shared->mutex);
+        shared->result = std::move(found);
+      }
+      shared->wake->ring();
+    }).detach();
+  } catch (const std::system_error& why) {
+    return no_thread(why);
+  }
+  lookup = std::move(begun);
+  return {};
 }
 
 /// True when the attempt is over.
 bool Dialer::Impl::resolve(Attempt& attempt) {
   auto numeric = look_up(attempt.address, AI_NUMERICHOST);
   if (!numeric.ok()) {
-    if (!lookup) start_lookup(attempt.address);
+    const Status begun = lookup ? Status() : start_lookup(attempt.address);
+    if (!begun.ok()) {
+      attempt.done(begun.error());
+      return true;
+    }
     const std::lock_guard lock(lookup->mutex);
     if (!(lookup->address == attempt.address) || !lookup->result) return expire(attempt);
     if (!lookup->result->ok()) {
@@ -226,9 +245,20 @@ void Dialer::Impl::run() {
     if (attempt.fd >= 0) ::close(attempt.fd);
 }
 
-Dialer::Dialer() : impl_(std::make_unique<Impl>()) {
-  impl_->thread = std::thread([this] { impl_->run(); });
+Result<std::unique_ptr<Dialer>> Dialer::make() {
+  auto impl = std::make_unique<Impl>();
+  // Without it the thread would sleep through whatever is submitted.
+  if (impl->wake->fd < 0)
+    return unavailable("The head cannot be called: " + std::string(std::strerror(errno)) + ".");
+  try {
+    impl->thread = std::thread([running = impl.get()] { running->run(); });
+  } catch (const std::system_error& why) {
+    return no_thread(why);
+  }
+  return std::unique_ptr<Dialer>(new Dialer(std::move(impl)));
 }
+
+Dialer::Dialer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Dialer::~Dialer() {
   {

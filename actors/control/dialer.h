@@ -22,15 +22,17 @@ using DialDone = std::function<void(Result<Dialed>)>;
 /// interrupted: it runs on a thread that is given up at the deadline; there is one at a time.
 class Dialer {
  public:
-  Dialer();
+  /// kUnavailable: no descriptor or thread is to be had.
+  static Result<std::unique_ptr<Dialer>> make();
   /// Attempts that are under way end without a word.
   ~Dialer();
 
-  /// `done` is called once, on the dialer's thread.
+  /// `done` is called once, on the dialer's thread, by the deadline.
   void dial(const HostPort& address, TimePoint deadline, DialDone done);
 
  private:
   struct Impl;
+  explicit Dialer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

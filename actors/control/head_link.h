@@ -28,6 +28,14 @@ class HeadLink {
   virtual ~HeadLink() = default;
   /// Once, before anything else.
   virtual void listen(Events events) = 0;
+  /// Another "host:port" at which a head may be. Only the newest few of them count.
+  virtual void seek_also(const std::string&) {}
+  /// Other credentials for sessions that begin from now on. Errors as make_tcp_link's.
+  virtual Status use(const Credentials&) { return {}; }
+  /// Where heads are sought, the one that was tried last first.
+  virtual std::vector<HostPort> sought() const { return {}; }
+  /// The next session begins where the last one did.
+  virtual void stay() {}
   /// Begins a session; `up` or `down` follows.
   virtual void connect() = 0;
   virtual Status send(const Envelope& envelope) = 0;

@@ -38,8 +38,10 @@ Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_po
     host = text.substr(0, text.find(':'));
     port = text.substr(text.find(':') + 1);
   }
+  const bool port_alone = !has_port && host.find_first_not_of("0123456789") == host.npos;
   HostPort address{std::string(host), default_port};
-  if (host.empty() || host.size() > kHostBytesMax || !std::ranges::all_of(host, is_host_char))
+  if (port_alone || host.empty() || host.size() > kHostBytesMax ||
+      !std::ranges::all_of(host, is_host_char))
     return wrong();
   if (has_port) {
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);

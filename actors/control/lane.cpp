@@ -7,14 +7,16 @@ namespace troupe::control {
 Result<std::unique_ptr<Lane>> Lane::start(caf::actor_system& system, const Credentials& credentials,
                                           TlsSide side, ControlEvents& events,
                                           const ControlOptions& options) {
-  auto context = TlsContext::make(credentials, side);
+  const bool desk = options.enrol != nullptr;
+  auto context = TlsContext::make(credentials, side, desk);
   if (!context.ok()) return context.error();
   auto core = std::make_shared<LaneCore>(system, *context, events, options);
   core->start();
-  return std::unique_ptr<Lane>(new Lane(std::move(core)));
+  return std::unique_ptr<Lane>(new Lane(std::move(core), side, desk));
 }
 
-Lane::Lane(std::shared_ptr<LaneCore> core) : core_(std::move(core)) {}
+Lane::Lane(std::shared_ptr<LaneCore> core, TlsSide side, bool desk)
+    : core_(std::move(core)), side_(side), desk_(desk) {}
 Lane::~Lane() { core_->stop(); }
 
 void Lane::listen(int fd) {
@@ -44,6 +46,13 @@ Status Lane::send(SessionId session, const Envelope& envelope) {
 void Lane::close(SessionId session, Duration deadline) {
   core_->post(
       [core = core_.get(), session, until = now() + deadline] { core->close(session, until); });
+}
+
+Status Lane::use(const Credentials& credentials) {
+  auto context = TlsContext::make(credentials, side_, desk_);
+  if (!context.ok()) return context.error();
+  core_->post([core = core_.get(), context = std::move(*context)] { core->use(context); });
+  return {};
 }
 
 ControlStats Lane::stats() const { return core_->stats(); }

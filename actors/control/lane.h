@@ -35,10 +35,14 @@ class Lane {
   Status send(SessionId session, const Envelope& envelope);
   void close(SessionId session, Duration deadline);
   ControlStats stats() const;
+  /// For connections that come, or are adopted, from now on.
+  Status use(const Credentials& credentials);
 
  private:
-  explicit Lane(std::shared_ptr<LaneCore> core);
+  Lane(std::shared_ptr<LaneCore> core, TlsSide side, bool desk);
   std::shared_ptr<LaneCore> core_;
+  const TlsSide side_;
+  const bool desk_;
 };
 
 }  // namespace troupe::control

@@ -28,7 +28,11 @@ int descriptor(Handle handle) { return static_cast<int>(handle.id()); }
 
 LaneCore::LaneCore(caf::actor_system& system, std::shared_ptr<TlsContext> context,
                    ControlEvents& events, const ControlOptions& options)
-    : system_(system), context_(std::move(context)), events_(events), options_(options) {}
+    : system_(system),
+      side_(context->side()),
+      events_(events),
+      options_(options),
+      context_(std::move(context)) {}
 
 // --- Any thread ----------------------------------------------------------------------------------
 
@@ -216,7 +220,11 @@ void LaneCore::on_data(Connection& connection, std::span<const char> bytes) {
   plain_.clear();
   const TlsSession::State state = connection.tls.receive(bytes, plain_);
   flush(connection);
-  if (stranger && state == TlsSession::State::kOpen) authenticated(connection);
+  if (stranger && state == TlsSession::State::kOpen) {
+    if (server() && connection.tls.purpose() != TlsPurpose::kMessages)
+      return take_enrolment(connection);
+    authenticated(connection);
+  }
   if (!plain_.empty() && connection.phase < Phase::kClosing &&
       connection.phase != Phase::kHandshake)
     take_frames(connection, plain_);
@@ -341,26 +349,28 @@ void LaneCore::fail_handshake(Connection& connection) {
   const TlsSession::Failure& failure = connection.tls.failure();
   if (server()) {
     if (failure.foreign)
-      stranger_lines_.warn(connection.peer +
-                               " was refused: its certificate is not of this cluster (" +
-                               failure.text + ").",
-                           now());
+      stranger_lines_.warn(
+          connection.peer + " was refused: its certificate " +
+              (failure.ended ? "has ended." : "is not of this cluster (" + failure.text + ")."),
+          now());
     return end(connection, {SessionEndKind::kForeign, failure.text}, true);
   }
-  if (failure.foreign)
-    return end(connection,
-               {SessionEndKind::kForeign,
-                "The head at " + connection.peer +
-                    " belongs to another cluster than the join file (" + failure.text +
-                    "); use the join file that this head wrote."},
+  if (failure.foreign) {
+    const std::string what =
+        failure.ended ? " says that this machine's certificate has ended; copy the join file from "
+                        "the head again, or join with a new --token."
+                      : " belongs to another cluster than the join file (" + failure.text +
+                            "); use the join file that this head wrote.";
+    return end(connection, {SessionEndKind::kForeign, "The head at " + connection.peer + what},
                true);
+  }
   end(connection,
       {SessionEndKind::kGarbage, "What answers at " + connection.peer + " is no head of Troupe: " +
                                      failure.text + "; check the address."},
       true);
 }
 
-void LaneCore::end(Connection& connection, SessionEnd reason, bool linger) {
+void LaneCore::end(Connection& connection, SessionEnd reason, bool may_linger) {
   const SessionId session = std::exchange(connection.session, SessionId{});
   if (session.value != 0) {
     sessions_.erase(session);
@@ -370,16 +380,19 @@ void LaneCore::end(Connection& connection, SessionEnd reason, bool linger) {
     const std::lock_guard lock(mutex_);
     ++stats_.strangers_refused;
   }
-  if (linger) {
-    connection.phase = Phase::kLingering;
-    connection.tls.say_goodbye();
-    flush(connection);
-    half_close_when_flushed(connection);
-    arm(connection, now() + kLinger);
-  } else {
+  if (may_linger)
+    linger(connection);
+  else
     hard_close(connection);
-  }
   if (session.value != 0) events_.on_session_down(session, std::move(reason));
+}
+
+void LaneCore::linger(Connection& connection) {
+  connection.phase = Phase::kLingering;
+  connection.tls.say_goodbye();
+  flush(connection);
+  half_close_when_flushed(connection);
+  arm(connection, now() + kLinger);
 }
 
 /// CAF's close() is of no use here: it forgets the handle at once, without a word when the socket

@@ -47,6 +47,7 @@ struct Connection {
   std::string peer;
   std::size_t raw_bytes = 0;   ///< received before the peer authenticated
   std::size_t unsent = 0;      ///< in the socket's buffers
+  bool has_asked = false;      ///< for a certificate, which is done once
   std::uint64_t stranger = 0;  ///< its number among the unauthenticated; 0: none
   TimePoint deadline{};        ///< armed if not zero
 };
@@ -73,11 +74,12 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void adopt(SessionId session, int fd, std::string peer, TimePoint deadline);
   void give_up(SessionId session, SessionEnd end);
   void close(SessionId session, TimePoint deadline);
+  void use(std::shared_ptr<TlsContext> context) { context_ = std::move(context); }
 
  private:
   using Phase = Connection::Phase;
 
-  bool server() const { return context_->side() == TlsSide::kServer; }
+  bool server() const { return side_ == TlsSide::kServer; }
   Connection* find(Handle handle);
   Connection* find(SessionId session);
 
@@ -95,6 +97,9 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void add_stranger(Connection& connection);
   void drop_stranger(Connection& connection);
   void authenticated(Connection& connection);
+  /// The exchange that gives a stranger a certificate (lane_enrolment.cpp).
+  void take_enrolment(Connection& connection);
+  void answer_enrolment(std::uint64_t stranger, const std::string& reply);
   void take_frames(Connection& connection, std::span<const std::byte> plain);
   void come_up(Connection& connection);
   void write_frame(SessionId session, const std::vector<std::byte>& bytes);
@@ -104,7 +109,9 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void broken(Connection& connection, const std::string& what);
   /// Tells the owner and forgets the session; the socket lingers if something has to reach the
   /// peer.
-  void end(Connection& connection, SessionEnd reason, bool linger);
+  void end(Connection& connection, SessionEnd reason, bool may_linger);
+  /// Sends what is to be sent, and says that nothing follows.
+  void linger(Connection& connection);
   void hard_close(Connection& connection);
   void half_close_when_flushed(Connection& connection);
   void arm(Connection& connection, TimePoint deadline);
@@ -112,7 +119,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void schedule_tick();
 
   caf::actor_system& system_;
-  const std::shared_ptr<TlsContext> context_;
+  const TlsSide side_;
   ControlEvents& events_;
   const ControlOptions options_;
 
@@ -128,6 +135,7 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   // On the multiplexer's thread.
   caf::io::broker* self_ = nullptr;
   caf::actor broker_;
+  std::shared_ptr<TlsContext> context_;  ///< of connections that begin
   bool running_ = false;
   std::map<Handle, std::unique_ptr<Connection>> connections_;
   std::unordered_map<SessionId, Connection*> sessions_;

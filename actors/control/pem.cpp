@@ -40,6 +40,41 @@ KeyPtr read_key(const std::string& pem) {
   return key;
 }
 
+std::vector<CertificatePtr> read_chain(const std::string& pem) {
+  ERR_clear_error();
+  const BioPtr bio = over(pem);
+  std::vector<CertificatePtr> chain;
+  while (CertificatePtr next{PEM_read_bio_X509_AUX(bio.get(), nullptr, no_passphrase, nullptr)})
+    chain.push_back(std::move(next));
+  // What ends a whole file is that nothing begins any more.
+  if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) chain.clear();
+  ERR_clear_error();
+  return chain;
+}
+
+RequestPtr read_request(const std::string& pem) {
+  ERR_clear_error();
+  const BioPtr bio = over(pem);
+  RequestPtr request(PEM_read_bio_X509_REQ(bio.get(), nullptr, no_passphrase, nullptr));
+  EVP_PKEY* key = request ? X509_REQ_get0_pubkey(request.get()) : nullptr;
+  // The one kind that our side asks with: others may take long to check.
+  const bool good = key && EVP_PKEY_is_a(key, "EC") && EVP_PKEY_get_bits(key) == 256 &&
+                    X509_REQ_verify(request.get(), key) == 1;
+  ERR_clear_error();
+  return good ? std::move(request) : nullptr;
+}
+
+std::string write_request(EVP_PKEY* key) {
+  ERR_clear_error();
+  const RequestPtr request(X509_REQ_new());
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  const bool good = request && X509_REQ_set_pubkey(request.get(), key) == 1 &&
+                    X509_REQ_sign(request.get(), key, EVP_sha256()) > 0 &&
+                    PEM_write_bio_X509_REQ(bio.get(), request.get()) == 1;
+  ERR_clear_error();
+  return good ? text_of(bio.get()) : std::string();
+}
+
 std::string write_certificate(X509* certificate) {
   const BioPtr bio(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(bio.get(), certificate);

@@ -32,6 +32,13 @@ bool write_all(int fd, std::string_view content) {
   return ::fsync(fd) == 0;
 }
 
+/// That the name is there outlives a power cut as well, where the file system can say so.
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor opened{
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (opened.fd >= 0) (void)::fsync(opened.fd);
+}
+
 }  // namespace
 
 Status make_private_folder(const std::filesystem::path& folder) {
@@ -58,12 +65,18 @@ Status write_private_file(const std::filesystem::path& path, std::string_view co
   const Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};  // with mode 0600
   if (file.fd < 0) return failed();
   bool done = write_all(file.fd, content);
+  // A command of root's must not take a file away from the service that it is of.
+  struct stat before {};
+  if (done && if_exists == IfExists::kReplace && ::stat(target.c_str(), &before) == 0 &&
+      before.st_uid != ::geteuid())
+    done = ::fchown(file.fd, before.st_uid, before.st_gid) == 0;
   if (done && if_exists == IfExists::kReplace)
     done = std::rename(temporary.c_str(), target.c_str()) == 0;
   else if (done)
     done = ::link(temporary.c_str(), target.c_str()) == 0 || errno == EEXIST;
   const Status status = done ? Status() : failed();
   ::unlink(temporary.c_str());
+  if (done) sync_folder(path.parent_path());
   return status;
 }
 

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "actors/control/head_link.h"
 
@@ -19,10 +21,40 @@ class TcpLink : public HeadLink, public ControlEvents {
 
   void listen(Events events) override { events_ = std::move(events); }
 
+  void seek_also(const std::string& text) override {
+    const auto address = parse_host_port(text);
+    if (!address.ok()) return;
+    std::lock_guard lock(mutex_);
+    std::erase(learned_, *address);
+    if (std::ranges::count(heads_, *address) > 0) return;
+    learned_.push_back(*address);
+    if (learned_.size() > kLearnedMax) learned_.erase(learned_.begin());
+  }
+
+  Status use(const Credentials& credentials) override { return client_->use(credentials); }
+
+  std::vector<HostPort> sought() const override {
+    std::lock_guard lock(mutex_);
+    std::vector<HostPort> all = heads_;
+    all.insert(all.end(), learned_.begin(), learned_.end());
+    const auto last = std::ranges::find(all, tried_);
+    if (last != all.end()) std::rotate(all.begin(), last, last + 1);
+    return all;
+  }
+
+  void stay() override {
+    std::lock_guard lock(mutex_);
+    stays_ = true;
+  }
+
   void connect() override {
     std::lock_guard lock(mutex_);
     if (session_) client_->close(*session_);
-    session_ = client_->connect(heads_[next_++ % heads_.size()], limits::kHandshakeDeadline);
+    if (!std::exchange(stays_, false)) {
+      const std::size_t at = next_++ % (heads_.size() + learned_.size());
+      tried_ = at < heads_.size() ? heads_[at] : learned_[at - heads_.size()];
+    }
+    session_ = client_->connect(tried_, limits::kHandshakeDeadline);
   }
 
   Status send(const Envelope& envelope) override {
@@ -41,6 +73,8 @@ class TcpLink : public HeadLink, public ControlEvents {
   }
 
  private:
+  static constexpr std::size_t kLearnedMax = 4;
+
   bool current(SessionId session) {
     std::lock_guard lock(mutex_);
     return session_ == session;
@@ -62,9 +96,12 @@ class TcpLink : public HeadLink, public ControlEvents {
 
   const std::vector<HostPort> heads_;
   Events events_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<SessionId> session_;       // guarded by mutex_
   std::size_t next_ = 0;                   // guarded by mutex_
+  bool stays_ = false;                     // guarded by mutex_
+  std::vector<HostPort> learned_;          // guarded by mutex_
+  HostPort tried_;                         // guarded by mutex_
   std::unique_ptr<ControlClient> client_;  // last: its events use everything above
 };
 

@@ -20,10 +20,23 @@ namespace troupe::control {
 
 enum class TlsSide : std::uint8_t { kServer, kClient };
 
+/// What a session is for, as the client asks by ALPN.
+enum class TlsPurpose : std::uint8_t {
+  kMessages,
+  kEnrolment,  ///< the client shows no certificate: it wants one
+  kRenewal,    ///< it shows one, and wants another
+};
+
 /// The keys of one side; sessions share it.
 class TlsContext {
  public:
-  static Result<std::shared_ptr<TlsContext>> make(const Credentials& credentials, TlsSide side);
+  /// With `desk`, a server also gives certificates: it talks to clients without one that ask for
+  /// one; no other client may come without. A client with it asks for another one.
+  static Result<std::shared_ptr<TlsContext>> make(const Credentials& credentials, TlsSide side,
+                                                  bool desk = false);
+  /// A client without a certificate, which asks for one. It trusts the CA whose certificate has
+  /// that hash, as the server shows it.
+  static Result<std::shared_ptr<TlsContext>> make_pinned(const std::string& ca_hash);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
@@ -35,6 +48,7 @@ class TlsContext {
   TlsContext(SSL_CTX* context, TlsSide side) : context_(context), side_(side) {}
   SSL_CTX* context_;
   TlsSide side_;
+  std::string pinned_;  ///< the CA's hash, if only that is known
 };
 
 class TlsSession {
@@ -47,6 +61,7 @@ class TlsSession {
   };
   struct Failure {
     bool foreign = false;  ///< the certificates do not belong together, as either side noticed
+    bool ended = false;    ///< then: the client's was good, and is no more
     std::string text;
   };
 
@@ -66,6 +81,8 @@ class TlsSession {
   std::size_t take_output(std::vector<char>& to);
 
   State state() const { return state_; }
+  /// What both agreed on; else kMessages. Only meaningful after the handshake.
+  TlsPurpose purpose() const;
   const Failure& failure() const { return failure_; }
 
  private:

@@ -8,16 +8,23 @@
 namespace troupe {
 
 Device::Device(const Options& options)
-    : options_(options), experts_(std::make_shared<const ExpertSet>()) {}
+    : options_(options), experts_(std::make_shared<const ExpertSet>()), serving_(experts_) {}
 
 std::shared_ptr<const ExpertSet> Device::experts() const {
   std::lock_guard lock(experts_mutex_);
   return experts_;
 }
 
-void Device::publish(std::shared_ptr<const ExpertSet> experts) {
+std::shared_ptr<const ExpertSet> Device::serving_experts() const {
+  std::lock_guard lock(experts_mutex_);
+  return serving_;
+}
+
+void Device::publish(std::shared_ptr<const ExpertSet> experts,
+                     std::shared_ptr<const ExpertSet> serving) {
   std::lock_guard lock(experts_mutex_);
   experts_.swap(experts);
+  serving_.swap(serving);
 }
 
 Device::Claim& Device::Claim::operator=(Claim&& other) noexcept {
@@ -53,6 +60,11 @@ Result<Device::Claim> Device::claim(std::uint64_t bytes, const std::string& what
   claim.device_ = this;
   claim.bytes_ = bytes;
   return claim;
+}
+
+std::shared_ptr<const void> Device::note_express() {
+  ++express_waiting_;
+  return {&express_waiting_, [](std::atomic<int>* waiting) { --*waiting; }};
 }
 
 DeviceHealth Device::health() const {

@@ -42,6 +42,11 @@ class Device {
   /// limits::kComputeQueueMax.
   virtual Status submit(std::function<void()> job, Room room = Room::kBounded) = 0;
 
+  /// Says that the job of an express step waits in the queue, until what comes back is dropped:
+  /// other steps leave the device between their layers meanwhile.
+  std::shared_ptr<const void> note_express();
+  bool express_waits() const { return express_waiting_.load() > 0; }
+
   /// Alive means working: false when a job has run for longer than `patience` while no kernel of it
   /// began or ended. An accelerator that does not come back from its driver fails over being asked.
   virtual bool makes_progress(TimePoint now, Duration patience) = 0;
@@ -60,7 +65,11 @@ class Device {
 
   /// The experts that this device hosts, as its node published them last; never null.
   std::shared_ptr<const ExpertSet> experts() const;
-  void publish(std::shared_ptr<const ExpertSet> experts);
+  /// Those of them that its own shards use without asking: of the version in force. What else is
+  /// here may not be proven yet.
+  std::shared_ptr<const ExpertSet> serving_experts() const;
+  void publish(std::shared_ptr<const ExpertSet> experts,
+               std::shared_ptr<const ExpertSet> serving);
 
   /// What waits for these; inside of jobs.
   ExpertPool& pool() { return pool_; }
@@ -111,7 +120,9 @@ class Device {
   std::string failed_;  // guarded by failed_mutex_
   mutable std::mutex experts_mutex_;
   std::shared_ptr<const ExpertSet> experts_;  // guarded by experts_mutex_
+  std::shared_ptr<const ExpertSet> serving_;  // guarded by experts_mutex_
   std::atomic<std::uint64_t> experts_read_{0};
+  std::atomic<int> express_waiting_{0};
   ExpertPool pool_{*this};
 };
 

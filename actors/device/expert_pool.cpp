@@ -39,12 +39,13 @@ void ExpertPool::take_next() {
         const std::uint32_t late_a = a.passed_over < kPassedOverMax ? 0 : a.passed_over;
         const std::uint32_t late_b = b.passed_over < kPassedOverMax ? 0 : b.passed_over;
         if (late_a != late_b) return late_a > late_b;
+        if (a.work->express != b.work->express) return a.work->express;
         return a.work->pairs.layer < b.work->pairs.layer;
       });
   const ExpertWork& first = *next->work;
   const auto stays = [&](const Waiting& other) {
     return other.work->pairs.layer != first.pairs.layer || other.work->set != first.set ||
-           other.work->arithmetic != first.arithmetic ||
+           other.work->arithmetic != first.arithmetic || other.work->express != first.express ||
            other.work->pairs.chosen.empty() != first.pairs.chosen.empty();
   };
   for (Waiting& waiting : waiting_) {

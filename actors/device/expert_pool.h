@@ -24,16 +24,18 @@ struct ExpertWork {
   ExpertPairs pairs;  ///< those whose experts are not in `set` are left alone
   std::shared_ptr<const ExpertSet> set;
   ExpertArithmetic* arithmetic = nullptr;
+  bool express = false;  ///< it goes before others that are not late, and without them
 };
 
-/// How often a work is passed over for lower layers, before it is among the next.
+/// How often a work is passed over for lower layers or express steps, before it is among the next.
 inline constexpr std::uint32_t kPassedOverMax = 8;
 
 /// What waits for the experts of one device. A pass takes all that waits at one layer, whichever
 /// replicas' rows it is, so that weights are read once. It is a job at the end of the device's
 /// queue: whoever is about to reach the layer joins it, and a step that is alone goes on at once.
-/// The lowest layer comes first, so that steps come together instead of drifting apart. No row's
-/// result depends on its company. Used inside the Device's jobs only.
+/// The lowest layer comes first, so that steps come together instead of drifting apart; those of an
+/// express step come before, in passes of their own, which are short. No row's result depends on
+/// its company. Used inside the Device's jobs only.
 ///
 /// It has no bound of its own: what waits are steps in flight and questions, which have theirs.
 class ExpertPool {

@@ -10,13 +10,16 @@
 namespace troupe {
 namespace {
 
-std::int32_t layer_of(const Envelope& question) {
-  return std::get<Dispatch>(*question.message).layer;
+/// Which of the others it is computed with, and in which order.
+std::pair<bool, std::int32_t> pass_of(const Envelope& question) {
+  const auto& dispatch = std::get<Dispatch>(*question.message);
+  return {!dispatch.express, dispatch.layer};
 }
 
 }  // namespace
 
-/// Questions of one layer in the pool. Their answers are written in place.
+/// Questions of one layer in the pool, of express steps or of others. Their answers are written in
+/// place.
 struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked> {
   explicit Asked(ForwardPass& p) : pass(p) {}
   void computed(const Status& done) override {
@@ -31,7 +34,7 @@ struct ForwardPass::Asked final : ExpertWork, std::enable_shared_from_this<Asked
     ids.clear();
     outputs.clear();
     parts.clear();
-    pass.spare_.push_back(shared_from_this());
+    pass.spare_for(express).push_back(shared_from_this());
     told->answered(std::move(found));  // `told` has the pass, which may end with it
   }
 
@@ -70,14 +73,13 @@ ForwardPass::ForwardPass(std::shared_ptr<const ModelSpec> model, Numerics numeri
       experts_(std::move(experts)) {}
 
 void ForwardPass::run(std::span<Envelope> questions, const std::shared_ptr<PassNews>& news) {
-  std::ranges::sort(questions, {}, layer_of);
+  std::ranges::sort(questions, {}, pass_of);
   while (!questions.empty()) {
-    const std::int32_t layer = layer_of(questions.front());
-    const auto end = std::ranges::upper_bound(questions, layer, {}, layer_of);
+    const auto end = std::ranges::upper_bound(questions, pass_of(questions.front()), {}, pass_of);
     const auto asked = questions.first(static_cast<std::size_t>(end - questions.begin()));
     questions = questions.subspan(asked.size());
     const Status done = guarded(device_, "A question", [&] {
-      ask(layer, asked, news);
+      ask(asked, news);
       return Status();
     });
     if (done.ok()) continue;
@@ -88,16 +90,19 @@ void ForwardPass::run(std::span<Envelope> questions, const std::shared_ptr<PassN
   }
 }
 
-std::shared_ptr<ForwardPass::Asked> ForwardPass::take_spare() {
-  if (spare_.empty()) return std::make_shared<Asked>(*this);
-  auto asked = std::move(spare_.back());
-  spare_.pop_back();
+std::shared_ptr<ForwardPass::Asked> ForwardPass::take_spare(bool express) {
+  auto& spare = spare_for(express);
+  if (spare.empty()) return std::make_shared<Asked>(*this);
+  auto asked = std::move(spare.back());
+  spare.pop_back();
   return asked;
 }
 
-void ForwardPass::ask(std::int32_t layer, std::span<const Envelope> questions,
-                      const std::shared_ptr<PassNews>& news) {
-  const auto asked = take_spare();
+void ForwardPass::ask(std::span<const Envelope> questions, const std::shared_ptr<PassNews>& news) {
+  const auto& first = std::get<Dispatch>(*questions.front().message);
+  const std::int32_t layer = first.layer;
+  const auto asked = take_spare(first.express);
+  asked->express = first.express;
   asked->answers.reserve(questions.size());
   asked->set = device_.experts();
   std::vector<PassAnswer> refused;
@@ -129,7 +134,7 @@ void ForwardPass::ask(std::int32_t layer, std::span<const Envelope> questions,
   }
   if (asked->answers.empty()) {
     asked->set.reset();
-    spare_.push_back(asked);
+    spare_for(asked->express).push_back(asked);
   } else {
     asked->news = news;
     asked->arithmetic = experts_.get();

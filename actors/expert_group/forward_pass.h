@@ -29,15 +29,18 @@ class ForwardPass final : public ExpertPass {
 
  private:
   struct Asked;
-  void ask(std::int32_t layer, std::span<const Envelope> questions,
-           const std::shared_ptr<PassNews>& news);
-  std::shared_ptr<Asked> take_spare();
+  void ask(std::span<const Envelope> questions, const std::shared_ptr<PassNews>& news);
+  std::shared_ptr<Asked> take_spare(bool express);
+  std::vector<std::shared_ptr<Asked>>& spare_for(bool express) {
+    return express ? spare_express_ : spare_;
+  }
 
   const std::shared_ptr<const ModelSpec> model_;
   const std::size_t row_bytes_;
   CpuDevice& device_;
   const std::shared_ptr<ExpertForward> experts_;
-  std::vector<std::shared_ptr<Asked>> spare_;
+  /// Those of express steps, which are small, stay so.
+  std::vector<std::shared_ptr<Asked>> spare_, spare_express_;
 };
 
 }  // namespace troupe

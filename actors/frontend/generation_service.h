@@ -16,6 +16,13 @@ class GenerationSink {
   virtual void on_event(GenerationEvent event) = 0;
 };
 
+/// What came of a request that was submitted.
+struct AcceptedRequest {
+  std::uint64_t reader = 0;  ///< for GenerationService::cancel()
+  /// Under which it is found; null if it has none. Of one that was there already, the first one's.
+  std::shared_ptr<const RequestName> name;
+};
+
 /// A door's view of the cluster: what the HTTP gateway, the embedding API and remote clients ask
 /// for. Thread-safe.
 class GenerationService {
@@ -26,10 +33,14 @@ class GenerationService {
   /// kInvalidArgument (a field is bad: the message names it), kResourceExhausted (queue full),
   /// kUnavailable (the cluster cannot serve now). The sink gets every event until the last; it is
   /// then released.
-  virtual Result<std::uint64_t> submit(GenerationRequest request,
-                                       std::shared_ptr<GenerationSink> sink) = 0;
-  /// The client went away: frees what the request holds within one step. Unknown ids are ignored.
-  virtual void cancel(std::uint64_t request) = 0;
+  ///
+  /// A request whose name has a key that its owner has used before is not accepted again: the sink
+  /// gets what was generated, then the rest. kInvalidArgument if something else was asked then.
+  virtual Result<AcceptedRequest> submit(GenerationRequest request,
+                                         std::shared_ptr<GenerationSink> sink) = 0;
+  /// That reader went away. If it was the last one, what the request holds is freed within one
+  /// step; but a request whose name has a key goes on. Unknown numbers are ignored.
+  virtual void cancel(std::uint64_t reader) = 0;
 };
 
 /// What the doors may know of the cluster. Thread-safe.

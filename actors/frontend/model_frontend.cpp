@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "actors/frontend/wrong_field.h"
 #include "model/spec/read_spec.h"
 #include "model/step_travel.h"
 #include "model/tokenizer/utf8.h"
-#include "runtime/limits.h"
+#include "runtime/key_share.h"
+#include "runtime/hidden_limits.h"
 
 namespace troupe {
 namespace {
@@ -19,10 +21,6 @@ constexpr std::int64_t kCompletionTokens = 16;
 /// Lower temperatures would overflow the scaled logits; the answer is as good as greedy there (vLLM
 /// draws the same line).
 constexpr float kTemperatureMin = 0.01f;
-
-Error bad(std::string_view field, std::string_view problem) {
-  return invalid_argument(std::string(field) + ": " + std::string(problem));
-}
 
 std::string number(float value) {
   std::string text = std::to_string(value);
@@ -39,18 +37,34 @@ struct Range {
 };
 
 Status check(float value, const Range& range) {
-  if (!std::isfinite(value)) return bad(range.field, "must be a finite number.");
+  if (!std::isfinite(value)) return wrong_field(range.field, "must be a finite number.");
   const bool low = range.above_low ? value > range.low : value >= range.low;
   if (low && value <= range.high) return {};
   std::string wish = range.above_low ? "above " : "at least ";
   wish += number(range.low);
   if (std::isfinite(range.high)) wish += " and at most " + number(range.high);
-  return bad(range.field, "must be a number " + wish + ".");
+  return wrong_field(range.field, "must be a number " + wish + ".");
 }
 
 Status check_logprobs(std::string_view field, std::int32_t value) {
   if (value >= -1 && value <= static_cast<std::int32_t>(limits::kTopLogprobsMax)) return {};
-  return bad(field, "must be from -1 (none) to " + std::to_string(limits::kTopLogprobsMax) + ".");
+  return wrong_field(field,
+                     "must be from -1 (none) to " + std::to_string(limits::kTopLogprobsMax) + ".");
+}
+
+/// For clients: which files of the server lack or are wrong is no news for them.
+const char* why_no_chat(const ModelFrontend::Parts& parts) {
+  if (!parts.tokenizer)
+    return "This model has no tokenizer, so it takes prompts as token ids only.";
+  return parts.chat.error().code == ErrorCode::kNotFound
+             ? "This model has no chat template: it cannot chat, only complete text."
+             : "This model's chat template cannot be used: it can only complete text.";
+}
+
+/// What a client calls its prompt.
+const char* prompt_field(const GenerationRequest& request) {
+  if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt)) return "messages";
+  return request.pooling == Pooling::kNone ? "prompt" : "input";
 }
 
 std::string folder_name(const std::string& folder) {
@@ -104,12 +118,17 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
 ModelFrontend::ModelFrontend(Parts parts) : parts_(std::move(parts)) {
   eos_tokens_ = parts_.generation.eos_token_ids;
   if (eos_tokens_.empty()) eos_tokens_ = parts_.spec.eos_token_ids;
-  if (!parts_.tokenizer) return;
-  if (const auto eos = parts_.tokenizer->eos(); eos && eos_tokens_.empty())
-    eos_tokens_.push_back(*eos);
-  if (!parts_.chat.ok()) return;
-  for (const std::string_view tag : reasoning_tags(parts_.chat->reasoning_style()))
-    if (const auto id = parts_.tokenizer->added_token_id(tag)) reasoning_tokens_.push_back(*id);
+  if (eos_tokens_.empty() && parts_.tokenizer)
+    if (const auto eos = parts_.tokenizer->eos()) eos_tokens_.push_back(*eos);
+  // Some checkpoints name tokens that their embeddings do not have.
+  std::erase_if(eos_tokens_, [this](TokenId id) { return id < 0 || id >= vocab_size(); });
+  if (!parts_.tokenizer || !parts_.chat.ok()) return;
+  const auto keep = [&](ToolStyle tools, std::vector<TokenId>& tokens) {
+    for (const std::string_view tag : answer_tags(parts_.chat->reasoning_style(), tools))
+      if (const auto id = parts_.tokenizer->added_token_id(tag)) tokens.push_back(*id);
+  };
+  keep(ToolStyle::kNone, reasoning_tokens_);
+  keep(parts_.chat->tool_style(), calls_tokens_);
 }
 
 Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request) const {
@@ -118,16 +137,21 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   if (const Status status = fill_sampling(request, prepared.sampling); !status.ok())
     return status.error();
   if (request.n < 1 || request.n > limits::kChoicesMax)
-    return bad("n", "must be from 1 to " + std::to_string(limits::kChoicesMax) + ".");
+    return wrong_field("n", "must be from 1 to " + std::to_string(limits::kChoicesMax) + ".");
   prepared.n = request.n;
   prepared.streams = request.streams;
+  if (request.priority < -kPriorityMax || request.priority > kPriorityMax)
+    return wrong_field("priority", "must be from " + std::to_string(-kPriorityMax) + " to " +
+                                       std::to_string(kPriorityMax) + ".");
+  prepared.priority = request.priority;
+  prepared.name = request.name;
   if (const Status status = check_logprobs("prompt_logprobs", request.prompt_logprobs);
       !status.ok())
     return status.error();
   prepared.prompt_logprobs = request.prompt_logprobs;
   if (const Status status = fill_stops(request, prepared); !status.ok()) return status.error();
   if (request.timeout_ms && *request.timeout_ms == 0)
-    return bad("timeout_ms", "must be at least 1.");
+    return wrong_field("timeout_ms", "must be at least 1.");
   prepared.timeout = std::chrono::seconds(parts_.request_timeout_s);
   if (request.timeout_ms)
     prepared.timeout =
@@ -137,62 +161,111 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   auto prompt = prompt_tokens(request);
   if (!prompt.ok()) return prompt.error();
   prepared.prompt = std::move(*prompt);
-  if (const Status status = check_prompt(prepared.prompt); !status.ok()) return status.error();
+  if (const Status status = truncate(request, prepared.prompt); !status.ok())
+    return status.error();
+  if (const Status status = check_prompt(request, prepared.prompt); !status.ok())
+    return status.error();
   if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt))
-    prepared.keep_special = reasoning_tokens_;
-  if (const Status status = fill_max_tokens(request, prepared); !status.ok()) return status.error();
+    prepared.keep_special = request.tools.empty() ? reasoning_tokens_ : calls_tokens_;
+  const bool pools = request.pooling != Pooling::kNone;
+  if (const Status status =
+          pools ? fill_pooling(request, prepared) : fill_max_tokens(request, prepared);
+      !status.ok())
+    return status.error();
+  if (const Status status = fill_rules(request, prepared); !status.ok()) return status.error();
   return prepared;
 }
 
 Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationRequest& request) const {
   const Prompt& prompt = request.prompt;
+  const bool truncated = request.truncate_prompt_tokens != 0;
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return prompt_of_text("prompt", *text, request.add_special_tokens);
+    return prompt_of_text(prompt_field(request), *text, request.add_special_tokens, truncated);
   }
   const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
-  if (messages.empty()) return bad("messages", "must hold at least one message.");
-  if (!parts_.chat.ok()) return bad("messages", parts_.chat.error().message);
+  if (messages.empty()) return wrong_field("messages", "must hold at least one message.");
+  if (!parts_.chat.ok()) return wrong_field("messages", why_no_chat(parts_));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   ChatOptions options;
+  options.add_generation_prompt = request.add_generation_prompt;
+  options.continue_final_message = request.continue_final_message;
+  options.tools = request.tools;
   options.template_kwargs = request.chat_template_kwargs;
   options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   const auto text = parts_.chat->render(messages, options);
   if (!text.ok()) {
     const std::string& message = text.error().message;
-    const bool names_field =
-        message.starts_with("messages") || message.starts_with("chat_template_kwargs");
-    return names_field ? invalid_argument(message) : bad("messages", message);
+    const bool names_field = message.starts_with("messages") ||
+                             message.starts_with("chat_template_kwargs") ||
+                             message.starts_with("tools");
+    return names_field ? invalid_argument(message) : wrong_field("messages", message);
   }
-  return prompt_of_text("messages", *text, false);
+  return prompt_of_text("messages", *text, false, truncated);
 }
 
 Result<std::vector<TokenId>> ModelFrontend::prompt_of_text(std::string_view field,
                                                            std::string_view text,
-                                                           bool add_special_tokens) const {
+                                                           bool add_special_tokens,
+                                                           bool truncated) const {
   const std::size_t least = parts_.tokenizer ? parts_.tokenizer->tokens_at_least(text.size()) : 0;
-  if (least > static_cast<std::size_t>(parts_.max_model_len))
+  if (!truncated && least > static_cast<std::size_t>(parts_.max_model_len))
     return too_long(field, "at least " + std::to_string(least));
   auto ids = tokenize(text, add_special_tokens);
-  if (!ids.ok()) return bad(field, ids.error().message);
+  if (!ids.ok()) return wrong_field(field, ids.error().message);
   return ids;
 }
 
-Error ModelFrontend::too_long(std::string_view field, const std::string& tokens) const {
-  return bad(field, "has " + tokens + " tokens; the context holds " +
-                        std::to_string(parts_.max_model_len) +
-                        ", answer included: shorten it, or raise --max-model-len.");
+/// Keeps the prompt's end.
+Status ModelFrontend::truncate(const GenerationRequest& request,
+                               std::vector<TokenId>& prompt) const {
+  std::int64_t kept = request.truncate_prompt_tokens;
+  if (kept == 0) return {};
+  if (kept < -1)
+    return wrong_field("truncate_prompt_tokens", "must be at least 1, or -1 for what fits.");
+  if (kept == -1) {
+    const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+    std::int64_t answer = request.max_tokens.value_or(chat ? 1 : kCompletionTokens);
+    answer = request.pooling == Pooling::kNone ? std::max<std::int64_t>(answer, 1) : 0;
+    kept = std::max<std::int64_t>(parts_.max_model_len - answer, 1);
+  }
+  if (const auto length = static_cast<std::int64_t>(prompt.size()); length > kept)
+    prompt.erase(prompt.begin(), prompt.begin() + (length - kept));
+  return {};
 }
 
-Status ModelFrontend::check_prompt(const std::vector<TokenId>& prompt) const {
-  if (prompt.empty()) return bad("prompt", "must hold at least one token.");
-  for (const TokenId token : prompt) {
-    if (token < 0 || token >= vocab_size())
-      return bad("prompt", "token id " + std::to_string(token) +
-                               " is not in the vocabulary, 0 to " +
-                               std::to_string(vocab_size() - 1) + ".");
-  }
-  return {};
+Error ModelFrontend::too_long(std::string_view field, const std::string& tokens) const {
+  return wrong_field(field, "has " + tokens + " tokens; the context holds " +
+                                std::to_string(parts_.max_model_len) +
+                                ", answer included: shorten it, or raise --max-model-len.");
+}
+
+Status ModelFrontend::check_prompt(const GenerationRequest& request,
+                                   const std::vector<TokenId>& prompt) const {
+  if (prompt.empty()) return wrong_field(prompt_field(request), "must hold at least one token.");
+  return check_ids(prompt_field(request), prompt);
+}
+
+/// Nothing is generated.
+Status ModelFrontend::fill_pooling(const GenerationRequest& request,
+                                   PreparedRequest& prepared) const {
+  if (request.n != 1) return wrong_field("n", "must be 1 where hidden states are asked for.");
+  if (request.prompt_logprobs >= 0)
+    return wrong_field("prompt_logprobs", "cannot be asked for together with hidden states.");
+  const std::size_t length = prepared.prompt.size();
+  if (length > static_cast<std::size_t>(parts_.max_model_len))
+    return too_long(prompt_field(request), std::to_string(length));
+  prepared.max_tokens = 0;
+  prepared.pooling = request.pooling;
+  prepared.hidden_width = static_cast<std::uint32_t>(parts_.spec.hidden);
+  const std::size_t each = prepared.hidden_width * sizeof(float);
+  const std::size_t bytes = prepared.hidden_values() * sizeof(float);
+  if (each <= limits::kStepHiddenBytesMax && bytes <= limits::kRequestHiddenBytesMax) return {};
+  return wrong_field(prompt_field(request),
+                     "the hidden states of " + std::to_string(length) + " tokens take " +
+                         std::to_string(bytes) + " bytes, and one request may have " +
+                         std::to_string(limits::kRequestHiddenBytesMax) +
+                         ": send shorter ones, or ask for the last token's.");
 }
 
 Status ModelFrontend::fill_sampling(const GenerationRequest& request,
@@ -218,7 +291,8 @@ Status ModelFrontend::fill_sampling(const GenerationRequest& request,
   };
   for (const auto& [value, range] : numbers)
     if (Status status = check(value, range); !status.ok()) return status;
-  if (sampling.top_k < -1) return bad("top_k", "must be at least 1, or 0 or -1 for all tokens.");
+  if (sampling.top_k < -1)
+    return wrong_field("top_k", "must be at least 1, or 0 or -1 for all tokens.");
   sampling.top_k = std::min(std::max(sampling.top_k, 0), vocab_size());
   if (sampling.temperature > 0.0f)
     sampling.temperature = std::max(sampling.temperature, kTemperatureMin);
@@ -228,18 +302,21 @@ Status ModelFrontend::fill_sampling(const GenerationRequest& request,
 Status ModelFrontend::fill_stops(const GenerationRequest& request,
                                  PreparedRequest& prepared) const {
   if (!request.stop.empty() && !parts_.tokenizer)
-    return bad("stop", "this model has no tokenizer, so its output has no text to stop at.");
+    return wrong_field("stop",
+                       "this model has no tokenizer, so its output has no text to stop at.");
   if (request.stop.size() > limits::kStopStringsMax)
-    return bad("stop",
-               "must hold at most " + std::to_string(limits::kStopStringsMax) + " strings.");
+    return wrong_field(
+        "stop", "must hold at most " + std::to_string(limits::kStopStringsMax) + " strings.");
   for (const std::string& text : request.stop) {
-    if (text.empty()) return bad("stop", "a stop string must not be empty.");
+    if (text.empty()) return wrong_field("stop", "a stop string must not be empty.");
     if (text.size() > limits::kStopStringBytesMax)
-      return bad("stop", "a stop string must have at most " +
-                             std::to_string(limits::kStopStringBytesMax) + " bytes.");
-    if (!utf8::valid(text)) return bad("stop", "a stop string must be valid UTF-8.");
+      return wrong_field("stop", "a stop string must have at most " +
+                                     std::to_string(limits::kStopStringBytesMax) + " bytes.");
+    if (!utf8::valid(text)) return wrong_field("stop", "a stop string must be valid UTF-8.");
   }
   prepared.stop = request.stop;
+  prepared.include_stop_str_in_output = request.include_stop_str_in_output;
+  prepared.skip_special_tokens = request.skip_special_tokens;
   if (!request.ignore_eos) prepared.stop_tokens = eos_tokens_;
   return {};
 }
@@ -252,10 +329,14 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
   const std::int64_t wanted =
       request.max_tokens ? *request.max_tokens : (chat ? parts_.max_model_len : kCompletionTokens);
   // A prompt may be scored without generating anything.
-  if (wanted == 0 && prepared.prompt_logprobs < 0) return bad("max_tokens", "must be at least 1.");
+  if (wanted == 0 && prepared.prompt_logprobs < 0)
+    return wrong_field("max_tokens", "must be at least 1.");
   if (room < (wanted == 0 ? 0 : 1))
-    return too_long(chat ? "messages" : "prompt", std::to_string(length));
+    return too_long(prompt_field(request), std::to_string(length));
   prepared.max_tokens = static_cast<std::uint32_t>(std::min(wanted, room));
+  if (request.min_tokens > prepared.max_tokens)
+    return wrong_field("min_tokens", "must be at most max_tokens, here " +
+                                         std::to_string(prepared.max_tokens) + ".");
   return {};
 }
 
@@ -269,11 +350,7 @@ Result<std::vector<TokenId>> ModelFrontend::tokenize(std::string_view text,
 Result<std::string> ModelFrontend::detokenize(std::span<const TokenId> ids) const {
   if (!parts_.tokenizer)
     return invalid_argument("This model has no tokenizer: its tokens have no text.");
-  for (const TokenId id : ids) {
-    if (id < 0 || id >= vocab_size())
-      return bad("tokens", "token id " + std::to_string(id) + " is not in the vocabulary, 0 to " +
-                               std::to_string(vocab_size() - 1) + ".");
-  }
+  if (const Status status = check_ids("tokens", ids); !status.ok()) return status.error();
   return parts_.tokenizer->decode(ids, false);
 }
 

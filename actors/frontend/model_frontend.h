@@ -8,13 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/frontend/prepared_request.h"
 #include "model/chat/chat_format.h"
 #include "model/generation_config.h"
+#include "model/grammar/answer_grammars.h"
 #include "model/spec/model_spec.h"
 #include "model/tokenizer/tokenizer.h"
 #include "runtime/engine_options.h"
 #include "runtime/generation.h"
+#include "runtime/prepared_request.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -66,18 +67,33 @@ class ModelFrontend {
 
  private:
   Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const;
-  /// A text that cannot fit into the context is refused before it is tokenised.
+  /// A text that cannot fit into the context is refused before it is tokenised, unless it will be
+  /// truncated.
   Result<std::vector<TokenId>> prompt_of_text(std::string_view field, std::string_view text,
-                                              bool add_special_tokens) const;
+                                              bool add_special_tokens, bool truncated) const;
+  Status truncate(const GenerationRequest& request, std::vector<TokenId>& prompt) const;
   Error too_long(std::string_view field, const std::string& tokens) const;
-  Status check_prompt(const std::vector<TokenId>& prompt) const;
+  Status check_prompt(const GenerationRequest& request, const std::vector<TokenId>& prompt) const;
   Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
   Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;
+  Status fill_pooling(const GenerationRequest& request, PreparedRequest& prepared) const;
   Status fill_max_tokens(const GenerationRequest& request, PreparedRequest& prepared) const;
+  Status check_ids(std::string_view field, std::span<const TokenId> ids) const;
+
+  // fill_rules.cpp
+  Status fill_rules(const GenerationRequest& request, PreparedRequest& prepared) const;
+  Status fill_grammar(const GenerationRequest& request, TokenRules& rules) const;
+  Status fill_banned(const GenerationRequest& request, TokenRules& rules) const;
+  Status fill_bias(const GenerationRequest& request, TokenRules& rules) const;
+  void begin_after_thought(const GenerationRequest& request, TokenRules& rules) const;
 
   Parts parts_;
   std::vector<TokenId> eos_tokens_;
+  /// Those of requests, which are compiled to see that they can be: most come again.
+  const std::shared_ptr<AnswerGrammars> grammars_ =
+      std::make_shared<AnswerGrammars>(not_found("The doors sample nothing."));
   std::vector<TokenId> reasoning_tokens_;  // Tags that tell thoughts from the answer.
+  std::vector<TokenId> calls_tokens_;      // And those that tell calls of tools.
 };
 
 }  // namespace troupe

@@ -1,29 +1,25 @@
 #include "actors/gateway/answer.h"
 
+#include <algorithm>
 #include <cassert>
 #include <limits>
+#include <numeric>
 #include <utility>
 
+#include "actors/gateway/thinking_fields.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 namespace {
 
-std::string event_line(std::string_view json) {
-  std::string line = "data: ";
-  line += json;
-  line += "\n\n";
-  return line;
-}
-
-void write_finish(JsonWriter& json, FinishReason finish) {
+void write_finish(JsonWriter& json, FinishReason finish, bool called) {
   json.key("finish_reason");
   switch (finish) {
     case FinishReason::kNone:
       json.null();
       return;
     case FinishReason::kStop:
-      json.value("stop");
+      json.value(called ? "tool_calls" : "stop");
       return;
     case FinishReason::kLength:
       json.value("length");
@@ -48,36 +44,61 @@ void write_token_ids(JsonWriter& json, std::string_view name, const KeptTokens& 
 Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string id,
                std::int64_t created_unix_s)
     : model_(model),
-      id_(std::move(id)),
       created_(created_unix_s),
-      wishes_{request.chat,
-              request.stream,
-              request.include_usage,
-              request.echo,
-              request.return_token_ids,
-              request.logprobs,
-              request.n()},
-      names_{model, request.tokens_as_ids || !model.has_tokenizer()},
-      prompts_(request.prompts.size(), PromptState(request.logprobs)) {
-  ReasoningStart start;
-  if (wishes_.chat) start = model.reasoning(request.prompts.front().chat_template_kwargs);
+      wishes_{.chat = request.chat,
+              .stream = request.stream,
+              .include_usage = request.include_usage,
+              .continuous_usage = request.continuous_usage,
+              .echo = request.echo,
+              .return_token_ids = request.return_token_ids,
+              .reasoning = request.include_reasoning,
+              .several_calls = request.calls.several,
+              .logprobs = request.logprobs,
+              .prompt_logprobs = request.prompt_logprobs,
+              .n = request.n(),
+              .shown = request.shown,
+              .min_tokens = request.prompts.front().min_tokens,
+              .stop_in_text = request.prompts.front().include_stop_str_in_output},
+      names_{model, request.tokens_as_ids || !model.has_tokenizer(),
+             !request.prompts.front().skip_special_tokens},
+      prompts_(request.prompts.size(),
+               PromptState(std::max(request.logprobs, request.prompt_logprobs))),
+      stops_(request.prompts.front().stop) {
+  if (wishes_.chat) form_.reasoning = reasoning_of(request, model);
+  if (request.calls.read) {
+    form_.tools = request.calls.list ? ToolStyle::kList : model.tool_style();
+    form_.sketch = request.calls.sketch;
+  }
+  tags_ = answer_tags(form_.reasoning.style, form_.tools);
   choices_.reserve(prompts_.size() * wishes_.n);
   while (choices_.size() < prompts_.size() * wishes_.n)
-    choices_.emplace_back(start, request.logprobs);
+    choices_.emplace_back(form_, request.logprobs);
+  if (request.response)
+    response_.emplace(ResponsesOutput::About{.model = model.served_model_name(),
+                                             .created_unix_s = created_,
+                                             .echo = request.response->echo,
+                                             .stream = wishes_.stream});
+  if (request.pooled) pooled_.emplace(request);
+  set_id(std::move(id));
   if (!wishes_.echo) return;
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i].prompt);
-    if (text != nullptr) prompts_[i].text = *text;
+    const bool whole = request.prompts[i].truncate_prompt_tokens == 0;
+    if (text != nullptr && whole) prompts_[i].text = *text;
   }
+}
+
+void Answer::set_id(std::string id) {
+  id_ = std::move(id);
+  if (response_) response_->set_id(id_);
 }
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
   prompt.tokens = std::move(event.prompt_tokens);
-  cached_tokens_ += event.cached_tokens;
-  if (!wishes_.echo) return;
-  if (wishes_.logprobs >= 0)
+  prompt.cached_tokens = event.cached_tokens;
+  if (wishes_.prompt_logprobs >= 0 || (wishes_.echo && wishes_.logprobs >= 0))
     for (const TokenOutput& token : event.prompt_logprobs) prompt.logprobs.add(token);
-  if (!prompt.text.empty() || !model_.has_tokenizer()) return;
+  if (!wishes_.echo || !prompt.text.empty() || !model_.has_tokenizer()) return;
   Result<std::string> text = model_.decode(prompt.tokens);
   if (text) prompt.text = std::move(text).value();
 }
@@ -85,27 +106,47 @@ void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
 void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) choice.finish = event.finish;
   completion_tokens_ += event.tokens.size();
-  if (choice.parser) {
-    ReasoningDelta delta = choice.parser->feed(event.text);
-    choice.reasoning += delta.reasoning;
-    choice.content += delta.content;
-    if (event.finish != FinishReason::kNone) {
-      delta = choice.parser->finish();
-      choice.reasoning += delta.reasoning;
-      choice.content += delta.content;
-    }
-  } else {
-    choice.content += event.text;
-  }
+  choice.count += static_cast<std::uint32_t>(event.tokens.size());
+  take_text(choice, event.text, event.finish != FinishReason::kNone);
+  for (const TokenOutput& token : event.tokens) count_thoughts(choice, token.token);
+  if (wishes_.shown > 0)
+    for (const TokenOutput& token : event.tokens) choice.logprob_sum += token.logprob;
   if (wishes_.logprobs >= 0 || wishes_.return_token_ids)
     for (const TokenOutput& token : event.tokens) choice.tokens.add(token);
+}
+
+/// More of its text; `end`: the last of it.
+void Answer::take_text(Choice& choice, std::string_view text, bool end) {
+  if (response_) return take_response_text(choice, text, end);
+  if (!choice.parser) {
+    choice.content += text;
+    return;
+  }
+  take_delta(choice, choice.parser->feed(text));
+  if (end) take_delta(choice, choice.parser->finish());
+}
+
+void Answer::take_delta(Choice& choice, AnswerDelta delta) const {
+  if (wishes_.reasoning) choice.reasoning += delta.reasoning;
+  choice.content += delta.content;
+  for (CallDelta& call : delta.calls) {
+    choice.called = true;
+    if (call.index > 0 && !wishes_.several_calls) continue;
+    if (!choice.calls.empty() && choice.calls.back().index == call.index) {
+      choice.calls.back().arguments += call.arguments;
+    } else {
+      choice.calls.push_back(std::move(call));
+    }
+  }
 }
 
 void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& out) {
   assert(prompt_index < prompts_.size() && !event.error);
   PromptState& prompt = prompts_[prompt_index];
   if (prompt.done || event.choice >= wishes_.n) return;
-  if (!event.prompt_tokens.empty()) take_prompt(prompt, event);
+  if (!event.prompt_tokens.empty() && prompt.tokens.empty()) take_prompt(prompt, event);
+  if (pooled_ && !event.hidden.empty())
+    pooled_->add(prompt_index, prompt.tokens.size(), std::move(event.hidden));
   const std::size_t index = prompt_index * wishes_.n + event.choice;
   Choice& choice = choices_[index];
   const bool new_tokens = !event.tokens.empty();
@@ -115,29 +156,33 @@ void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& o
     ++prompts_done_;
   }
   if (!wishes_.stream) return;
+  if (response_) return response_->append_events(id_line(), out);
   const bool shows_tokens =
       new_tokens && (wishes_.logprobs >= 0 || wishes_.return_token_ids || names_.as_ids);
   if (!choice.begun || shows_tokens || event.finish != FinishReason::kNone ||
-      !choice.content.empty() || !choice.reasoning.empty()) {
+      !choice.content.empty() || !choice.reasoning.empty() || !choice.calls.empty()) {
     write_chunk(index, out);
   }
+}
+
+/// Of an event: how many tokens the client has with it.
+std::string Answer::id_line() const {
+  if (!shows_counts_) return {};
+  TokenCounts counts;
+  for (const Choice& choice : choices_) counts.push_back(choice.count);
+  return "id: " + show_token_counts(counts) + "\n";
+}
+
+void Answer::append_event(std::string& out, std::string_view data) const {
+  out += id_line();
+  out += "data: ";
+  out += data;
+  out += "\n\n";
 }
 
 void Answer::begin(JsonWriter& json, std::string_view object) const {
   json.begin_object().member("id", id_).member("object", object).member("created", created_);
   json.member("model", model_.served_model_name());
-}
-
-void Answer::write_usage(JsonWriter& json) const {
-  std::uint64_t prompt_tokens = 0;
-  for (const PromptState& prompt : prompts_) prompt_tokens += prompt.tokens.size();
-  json.key("usage").begin_object();
-  json.member("prompt_tokens", prompt_tokens);
-  json.member("completion_tokens", completion_tokens_);
-  json.member("total_tokens", prompt_tokens + completion_tokens_);
-  json.key("prompt_tokens_details").begin_object().member("cached_tokens", cached_tokens_);
-  json.end_object();
-  json.end_object();
 }
 
 void Answer::write_chunk(std::size_t index, std::string& out) {
@@ -152,7 +197,7 @@ void Answer::write_chunk(std::size_t index, std::string& out) {
   }
   json.key("choices").begin_array().begin_object().member("index", index);
   if (wishes_.chat) {
-    write_delta(json, choice);
+    write_delta(json, index);
   } else {
     json.member("text", echoed != nullptr ? prompt.text + choice.content : choice.content);
   }
@@ -164,40 +209,24 @@ void Answer::write_chunk(std::size_t index, std::string& out) {
     write_logprobs(json, choice, echoed, from_the_beginning,
                    std::numeric_limits<std::size_t>::max());
   }
-  write_finish(json, choice.finish);
+  write_finish(json, choice.finish, choice.called);
   if (wishes_.return_token_ids) {
     if (!wishes_.chat && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
   }
   json.end_object().end_array();
-  if (wishes_.include_usage) json.key("usage").null();
+  if (wishes_.continuous_usage) {
+    write_usage(json, usage_of(index));
+  } else if (wishes_.include_usage) {
+    json.key("usage").null();
+  }
   json.end_object();
-  out += event_line(json.text());
+  append_event(out, json.text());
   choice.begun = true;
   choice.content.clear();
   choice.reasoning.clear();
+  choice.calls.clear();
   choice.tokens.clear();
-}
-
-void Answer::write_delta(JsonWriter& json, const Choice& choice) const {
-  json.key("delta").begin_object();
-  if (!choice.begun) json.member("role", "assistant");
-  if (!choice.reasoning.empty()) json.member("reasoning_content", choice.reasoning);
-  // Clients expect a text in the first delta.
-  const bool first = !choice.begun && choice.reasoning.empty();
-  if (first || !choice.content.empty()) json.member("content", choice.content);
-  json.end_object();
-}
-
-void Answer::write_message(JsonWriter& json, const Choice& choice) const {
-  json.key("message").begin_object().member("role", "assistant");
-  if (!choice.parser) {
-    json.member("content", choice.content);
-  } else {
-    json.member_or_null("reasoning_content", choice.reasoning);
-    json.member_or_null("content", choice.content);
-  }
-  json.end_object();
 }
 
 bool Answer::write_logprobs(JsonWriter& json, Choice& choice, const PromptState* echoed,
@@ -205,67 +234,127 @@ bool Answer::write_logprobs(JsonWriter& json, Choice& choice, const PromptState*
   if (wishes_.chat) return write_chat_logprobs(json, names_, choice.tokens, place, bytes_max);
   std::optional<EchoedPrompt> prompt;
   if (echoed != nullptr)
-    prompt.emplace(EchoedPrompt{echoed->text, echoed->tokens, echoed->logprobs});
+    prompt.emplace(EchoedPrompt{echoed->text, echoed->tokens, echoed->logprobs,
+                                static_cast<std::size_t>(wishes_.logprobs)});
   return CompletionLogprobs(names_, choice.tokens, prompt ? &*prompt : nullptr, choice.offsets)
       .write(json, place, bytes_max);
 }
 
-/// The choice that is next, or more of it; false if the piece is full before its end.
+/// All, or of each prompt the best, which come first.
+std::vector<std::size_t> Answer::choices_shown() const {
+  std::vector<std::size_t> shown(choices_.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  if (wishes_.shown == 0) return shown;
+  const auto mean = [this](std::size_t i) {
+    const Choice& choice = choices_[i];
+    return choice.count == 0 ? -std::numeric_limits<double>::infinity()
+                             : choice.logprob_sum / choice.count;
+  };
+  std::vector<std::size_t> best;
+  for (auto first = shown.begin(); first != shown.end(); first += wishes_.n) {
+    std::stable_sort(first, first + wishes_.n,
+                     [&](std::size_t a, std::size_t b) { return mean(a) > mean(b); });
+    best.insert(best.end(), first, first + wishes_.shown);
+  }
+  return best;
+}
+
+bool Answer::write_prompt_logprobs(const PromptState& prompt, LogprobsPlace& place) {
+  const EchoedPrompt of{prompt.text, prompt.tokens, prompt.logprobs,
+                        static_cast<std::size_t>(wishes_.prompt_logprobs)};
+  return troupe::write_prompt_logprobs(writing_.json, names_, of, place, limits::kHttpPieceBytes);
+}
+
+/// False if the piece is full before their end; so are the next two.
+bool Answer::write_choice_logprobs(Choice& choice, const PromptState& prompt) {
+  JsonWriter& json = writing_.json;
+  WritingChoice& place = writing_.choice;
+  const bool of_prompt = !wishes_.chat && wishes_.prompt_logprobs >= 0;
+  if (!place.logprobs_done) {
+    if (wishes_.logprobs < 0) {
+      json.null();
+    } else if (!write_logprobs(json, choice, wishes_.echo ? &prompt : nullptr, place.logprobs,
+                               limits::kHttpPieceBytes)) {
+      return false;
+    }
+    place.logprobs_done = true;
+    if (of_prompt) json.key("prompt_logprobs");
+  }
+  return !of_prompt || write_prompt_logprobs(prompt, place.prompt_logprobs);
+}
+
+/// The choice that is next, or more of it.
 bool Answer::write_choice() {
   JsonWriter& json = writing_.json;
-  Choice& choice = choices_[writing_.choice];
-  const PromptState& prompt = prompts_[writing_.choice / wishes_.n];
-  if (!std::exchange(writing_.choice_begun, true)) {
-    json.begin_object().member("index", writing_.choice);
+  const std::size_t of = writing_.choices[writing_.index];
+  Choice& choice = choices_[of];
+  const PromptState& prompt = prompts_[of / wishes_.n];
+  if (!std::exchange(writing_.choice.begun, true)) {
+    json.begin_object().member("index", writing_.index);
     if (wishes_.chat) {
-      write_message(json, choice);
+      write_message(json, of);
     } else {
       json.member("text", wishes_.echo ? prompt.text + choice.content : choice.content);
     }
     json.key("logprobs");
   }
-  if (wishes_.logprobs < 0) {
-    json.null();
-  } else if (!write_logprobs(json, choice, wishes_.echo ? &prompt : nullptr, writing_.logprobs,
-                             limits::kHttpPieceBytes)) {
-    return false;
-  }
-  write_finish(json, choice.finish);
+  if (!write_choice_logprobs(choice, prompt)) return false;
+  write_finish(json, choice.finish, choice.called);
   if (wishes_.return_token_ids) {
     if (!wishes_.chat) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
   }
   json.end_object();
-  choice = Choice(ReasoningStart{}, wishes_.logprobs);
-  writing_.choice_begun = false;
-  writing_.logprobs = {};
-  ++writing_.choice;
+  choice = Choice(AnswerForm{}, wishes_.logprobs);
+  writing_.choice = {};
+  ++writing_.index;
   return json.text().size() < limits::kHttpPieceBytes;
 }
 
 bool Answer::write_piece(std::string& out) {
   assert(complete());
   JsonWriter& json = writing_.json;
+  if (response_) {
+    write_response(json);
+    out += json.take();
+    return true;
+  }
+  if (pooled_) return write_pooled(out);
   if (!std::exchange(writing_.begun, true)) {
+    if (!states_.empty()) writing_.status = status();
+    writing_.choices = choices_shown();
     begin(json, wishes_.chat ? "chat.completion" : "text_completion");
     json.key("choices").begin_array();
   }
-  while (writing_.choice < choices_.size()) {
-    if (write_choice()) continue;
+  const bool of_prompt = wishes_.chat && wishes_.prompt_logprobs >= 0;
+  bool full = false;
+  while (!full && writing_.index < writing_.choices.size()) full = !write_choice();
+  if (!full && !std::exchange(writing_.choices_done, true)) {
+    json.end_array();
+    if (of_prompt) json.key("prompt_logprobs");
+  }
+  if (!full && of_prompt) full = !write_prompt_logprobs(prompts_.front(), writing_.prompt_logprobs);
+  if (full) {
     out += json.take();
     return false;
   }
-  json.end_array();
   write_usage(json);
   if (wishes_.chat && wishes_.return_token_ids) {
     write_token_ids(json, "prompt_token_ids", prompts_.front().tokens);
   }
-  json.end_object();
+  write_end(json);
   out += json.take();
   return true;
 }
 
-std::string Answer::stream_end() const {
+void Answer::write_end(JsonWriter& json) const {
+  if (!writing_.status.empty()) json.member("status", writing_.status);
+  if (failure_) write_error(json, *failure_);
+  json.end_object();
+}
+
+std::string Answer::stream_end() {
+  if (response_) return response_end(nullptr);
   std::string out;
   if (wishes_.include_usage) {
     JsonWriter json;
@@ -273,13 +362,18 @@ std::string Answer::stream_end() const {
     json.key("choices").begin_array().end_array();
     write_usage(json);
     json.end_object();
-    out = event_line(json.text());
+    append_event(out, json.text());
   }
-  return out + event_line("[DONE]");
+  append_event(out, "[DONE]");
+  return out;
 }
 
 std::string Answer::stream_error(const ApiError& error) {
-  return event_line(render_error(error)) + event_line("[DONE]");
+  if (response_) return response_end(&error);
+  std::string out;
+  append_event(out, render_error(error));
+  append_event(out, "[DONE]");
+  return out;
 }
 
 }  // namespace troupe

@@ -46,6 +46,64 @@ bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTo
   return true;
 }
 
+namespace {
+
+/// The token that is there comes first, then the most likely ones.
+void write_position(JsonWriter& json, const TokenNames& names, const EchoedPrompt& prompt,
+                    std::size_t i) {
+  const TokenLogprob& chosen = prompt.logprobs.chosen(i);
+  std::size_t rank = 0, chosen_rank = 0;
+  const auto find = [&](const TokenLogprob& token) {
+    ++rank;
+    if (token.token == chosen.token) chosen_rank = rank;
+  };
+  const auto entry = [&](const TokenLogprob& token, std::size_t of) {
+    json.key(std::to_string(token.token)).begin_object().member("logprob", token.logprob);
+    json.key("rank");
+    if (of == 0) {
+      json.null();
+    } else {
+      json.value(of);
+    }
+    json.key("decoded_token");
+    if (names.model.has_tokenizer()) {
+      json.value(valid_utf8(names.model.token_bytes(token.token)));
+    } else {
+      json.null();
+    }
+    json.end_object();
+  };
+  json.begin_object();
+  prompt.logprobs.each_alternative(i, find, prompt.alternatives);
+  entry(chosen, chosen_rank);
+  rank = 0;
+  prompt.logprobs.each_alternative(
+      i,
+      [&](const TokenLogprob& token) {
+        ++rank;
+        if (token.token != chosen.token) entry(token, rank);
+      },
+      prompt.alternatives);
+  json.end_object();
+}
+
+}  // namespace
+
+bool write_prompt_logprobs(JsonWriter& json, const TokenNames& names, const EchoedPrompt& prompt,
+                           LogprobsPlace& place, std::size_t bytes_max) {
+  if (!std::exchange(place.open, true)) json.begin_array();
+  for (; place.row < prompt.tokens.size(); ++place.row) {
+    if (json.text().size() >= bytes_max) return false;
+    if (place.row == 0 || place.row > prompt.logprobs.size()) {
+      json.null();
+    } else {
+      write_position(json, names, prompt, place.row - 1);
+    }
+  }
+  json.end_array();
+  return true;
+}
+
 bool CompletionLogprobs::write(JsonWriter& json, LogprobsPlace& place,
                                std::size_t bytes_max) const {
   const std::size_t rows = prompt_rows() + tokens_.size();
@@ -83,7 +141,7 @@ void CompletionLogprobs::write_cell(JsonWriter& json, std::size_t list, std::siz
   } else if (list == 1) {
     json.value(of.chosen(i).logprob);
   } else {
-    write_top(json, of, i);
+    write_top(json, of, i, of_prompt ? prompt_->alternatives : static_cast<std::size_t>(-1));
   }
 }
 
@@ -99,12 +157,13 @@ void CompletionLogprobs::write_offset(JsonWriter& json, std::size_t row) const {
     json.value(offsets_.next(bytes));
     if (last) offsets_.end_text();
   } else {
-    if (names_.model.is_special(id)) bytes = {};
+    if (!names_.special_in_text && names_.model.is_special(id)) bytes = {};
     json.value(offsets_.next(bytes));
   }
 }
 
-void CompletionLogprobs::write_top(JsonWriter& json, const KeptTokens& of, std::size_t i) const {
+void CompletionLogprobs::write_top(JsonWriter& json, const KeptTokens& of, std::size_t i,
+                                   std::size_t most) const {
   std::vector<std::string> seen;  // Different tokens may read the same; JSON names must not repeat.
   const auto entry = [&](const TokenLogprob& token) {
     std::string text = names_.of(token.token);
@@ -113,7 +172,7 @@ void CompletionLogprobs::write_top(JsonWriter& json, const KeptTokens& of, std::
     seen.push_back(std::move(text));
   };
   json.begin_object();
-  of.each_alternative(i, entry);
+  of.each_alternative(i, entry, most);
   entry(of.chosen(i));
   json.end_object();
 }

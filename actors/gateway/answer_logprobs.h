@@ -7,7 +7,7 @@
 
 #include "actors/gateway/gateway_model.h"
 #include "actors/gateway/json_writer.h"
-#include "actors/gateway/kept_tokens.h"
+#include "runtime/kept_tokens.h"
 #include "actors/gateway/text_offsets.h"
 
 namespace troupe {
@@ -16,6 +16,7 @@ namespace troupe {
 struct TokenNames {
   const GatewayModel& model;
   bool as_ids;
+  bool special_in_text = false;  ///< the answer's text has special tokens, too
   std::string of(TokenId id) const;
 };
 
@@ -30,12 +31,18 @@ struct EchoedPrompt {
   const std::string& text;
   const std::vector<TokenId>& tokens;
   const KeptTokens& logprobs;  ///< of tokens 1, 2, ...
+  std::size_t alternatives;    ///< so many of each are shown
 };
 
-/// `logprobs` of a chat: {"content": [...]}. Both write until it is all there (true), or until the
+/// `logprobs` of a chat: {"content": [...]}. All write until it is all there (true), or until the
 /// JSON holds `bytes_max`, and go on from `place` when they are called again.
 bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
                          LogprobsPlace& place, std::size_t bytes_max);
+
+/// `prompt_logprobs`, as vLLM has them: by position, what is known of the tokens there, by their
+/// ids. The rank of a token beyond the alternatives is not known.
+bool write_prompt_logprobs(JsonWriter& json, const TokenNames& names, const EchoedPrompt& prompt,
+                           LogprobsPlace& place, std::size_t bytes_max);
 
 /// `logprobs` of a completion: the lists text_offset, token_logprobs, tokens and top_logprobs.
 class CompletionLogprobs {
@@ -51,7 +58,7 @@ class CompletionLogprobs {
   TokenId token(std::size_t row) const;
   void write_cell(JsonWriter& json, std::size_t list, std::size_t row) const;
   void write_offset(JsonWriter& json, std::size_t row) const;
-  void write_top(JsonWriter& json, const KeptTokens& of, std::size_t i) const;
+  void write_top(JsonWriter& json, const KeptTokens& of, std::size_t i, std::size_t most) const;
 
   const TokenNames& names_;
   const KeptTokens& tokens_;

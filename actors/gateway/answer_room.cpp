@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <string>
 
-#include "actors/gateway/kept_tokens.h"
+#include "runtime/kept_tokens.h"
 
 namespace troupe {
 namespace {
 
-/// What one token of the answer takes in KeptTokens.
-std::size_t token_bytes(const ApiRequest& request) {
-  if (request.logprobs < 0) return request.return_token_ids ? sizeof(TokenLogprob) : 0;
-  return (1 + static_cast<std::size_t>(request.logprobs)) * sizeof(TokenLogprob);
+/// What a token with so many alternatives takes in KeptTokens; -1: it is not kept.
+std::size_t token_bytes(std::int32_t logprobs) {
+  return (1 + static_cast<std::size_t>(logprobs)) * sizeof(TokenLogprob);
 }
 
 /// At most; a token has a byte or more, and the tokenizer may add one at each end.
@@ -39,13 +38,15 @@ ApiError too_large(const char* field, std::string what, std::size_t bytes, std::
 
 std::optional<ApiError> AnswerRoom::take(const ApiRequest& request, std::size_t max_model_len,
                                          std::size_t& taken) {
-  const std::size_t token = token_bytes(request);
+  const std::size_t token = token_bytes(
+      request.return_token_ids ? std::max(request.logprobs, 0) : request.logprobs);
+  const std::int32_t echoed = request.echo ? request.logprobs : -1;
+  const std::size_t of_prompt = token_bytes(std::max(echoed, request.prompt_logprobs));
   std::size_t prompts = 0, answers = 0;
-  if (request.echo && request.logprobs >= 0)
-    for (const GenerationRequest& prompt : request.prompts)
-      prompts += times(prompt_tokens(prompt.prompt, max_model_len), token);
+  for (const GenerationRequest& prompt : request.prompts)
+    prompts += times(prompt_tokens(prompt.prompt, max_model_len), of_prompt);
   if (prompts > limits_.one_bytes_max)
-    return too_large("prompt", "the echoed log-probabilities", prompts, limits_.one_bytes_max);
+    return too_large("prompt", "the prompts' log-probabilities", prompts, limits_.one_bytes_max);
   if (!request.stream) {
     const std::size_t length = std::min<std::size_t>(
         request.prompts.front().max_tokens.value_or(max_model_len), max_model_len);

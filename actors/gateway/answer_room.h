@@ -29,6 +29,7 @@ class AnswerRoom {
   void add(std::size_t bytes) { bytes_ += bytes; }
   void give_back(std::size_t bytes) { bytes_ -= bytes; }
   std::size_t bytes() const { return bytes_; }
+  bool full() const { return bytes_ > limits_.all_bytes_max; }
 
  private:
   const Limits limits_;

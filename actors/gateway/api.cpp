@@ -1,45 +1,117 @@
 #include "actors/gateway/api.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <optional>
+#include <span>
 
 #include "actors/gateway/console_page.h"
+#include "actors/gateway/history_json.h"
 #include "actors/gateway/http_target.h"
 #include "actors/gateway/json_writer.h"
+#include "actors/gateway/pooling_request.h"
+#include "actors/gateway/responses_past.h"
+#include "actors/gateway/responses_request.h"
+#include "actors/gateway/thinking_fields.h"
+#include "actors/gateway/tool_fields.h"
+#include "runtime/limits.h"
 #include "runtime/version.h"
+#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kRequestPrefix = "/v1/requests/";
+/// The same, of those that are Responses.
+constexpr std::string_view kResponsePrefix = "/v1/responses/";
+constexpr std::string_view kEventsSuffix = "/events";
 
 struct RouteEntry {
   std::string_view path;
   std::string_view method;
   Route route;
-  bool open;  // Without a key: probes have none.
+  bool open;                         // Without a key: probes have none.
+  std::string_view also_takes = "";  // Another method, which leads elsewhere.
 };
 
 constexpr std::array kRoutes{
     RouteEntry{"/v1/completions", "POST", Route::kCompletions, false},
     RouteEntry{"/v1/chat/completions", "POST", Route::kChat, false},
+    RouteEntry{"/v1/responses", "POST", Route::kResponses, false},
+    RouteEntry{"/v1/embeddings", "POST", Route::kEmbeddings, false},
+    RouteEntry{"/pooling", "POST", Route::kPooling, false},
     RouteEntry{"/tokenize", "POST", Route::kTokenize, false},
     RouteEntry{"/detokenize", "POST", Route::kDetokenize, false},
     RouteEntry{"/v1/models", "GET", Route::kModels, false},
+    RouteEntry{"/v1/models/", "GET", Route::kModels, false},
     RouteEntry{"/health", "GET", Route::kHealth, true},
     RouteEntry{"/metrics", "GET", Route::kMetrics, false},
     RouteEntry{"/cluster/status", "GET", Route::kStatus, false},
+    RouteEntry{"/cluster/history", "GET", Route::kHistory, false},
     RouteEntry{"/version", "GET", Route::kVersion, false},
     RouteEntry{"/", "GET", Route::kConsole, true},  // It knows nothing; it asks for the key.
 };
 
-std::optional<RouteEntry> find_route(std::string_view path) {
+/// The parts of the path of a request that was accepted.
+struct RequestPath {
+  std::string_view id;
+  bool events;
+};
+
+std::optional<RequestPath> request_path(std::string_view path) {
+  const bool response = path.starts_with(kResponsePrefix);
+  if (!response && !path.starts_with(kRequestPrefix)) return std::nullopt;
+  path.remove_prefix(response ? kResponsePrefix.size() : kRequestPrefix.size());
+  if (response && !path.starts_with("resp_")) return std::nullopt;
+  const bool events = path.ends_with(kEventsSuffix);
+  if (events) path.remove_suffix(kEventsSuffix.size());
+  const auto in_an_id = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_';
+  };
+  const bool id = !path.empty() && path.size() <= limits::kHttpRequestIdBytesMax &&
+                  std::all_of(path.begin(), path.end(), in_an_id);
+  if (!id) return std::nullopt;
+  return RequestPath{path, events};
+}
+
+std::optional<RouteEntry> find_route(std::string_view path, std::string_view method) {
   for (const RouteEntry& entry : kRoutes) {
     if (entry.path == path) return entry;
   }
+  if (const auto request = request_path(path)) {
+    if (request->events) return RouteEntry{path, "GET", Route::kRequestEvents, false};
+    if (method == "DELETE") return RouteEntry{path, "DELETE", Route::kRequestForget, false};
+    return RouteEntry{path, "GET", Route::kRequestAnswer, false, "DELETE"};
+  }
   if (path.starts_with(kModelPrefix)) return RouteEntry{path, "GET", Route::kModel, false};
   return std::nullopt;
+}
+
+/// None, or one that can be kept and compared.
+bool are_good_keys(const std::vector<std::string>& keys) {
+  if (keys.empty()) return true;
+  const std::string& key = keys.front();
+  return keys.size() == 1 && !key.empty() && key.size() <= limits::kHttpIdempotencyKeyBytesMax &&
+         std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+/// So that the same body at another endpoint is another question.
+std::string_view endpoint_of(Route route) {
+  switch (route) {
+    case Route::kChat:
+      return "chat\n";
+    case Route::kResponses:
+      return "responses\n";
+    case Route::kEmbeddings:
+      return "embeddings\n";
+    case Route::kPooling:
+      return "pooling\n";
+    default:
+      return "completions\n";
+  }
 }
 
 std::int64_t unix_time_s() {
@@ -59,10 +131,12 @@ HttpReply error_reply(const ApiError& error) {
   return reply;
 }
 
-Api::Api(Doors doors, const ClusterView& cluster, const GatewayModel& model, const Metrics& metrics)
+Api::Api(Doors doors, NamedRequests& requests, const ClusterView& cluster,
+         const GatewayModel& model, const Metrics& metrics)
     : keys_(doors.api_keys),
       sites_(std::move(doors.sites)),
       metrics_without_key_(doors.metrics_without_key),
+      requests_(requests),
       cluster_(cluster),
       model_(model),
       metrics_(metrics),
@@ -75,7 +149,7 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
     route = Route::kPreflight;
     return std::nullopt;
   }
-  const std::optional<RouteEntry> entry = find_route(head.path);
+  const std::optional<RouteEntry> entry = find_route(head.path, head.method);
   const bool open =
       entry && (entry->open || (entry->route == Route::kMetrics && metrics_without_key_));
   if (!open && !keys_.admit(head.authorization)) {
@@ -88,20 +162,26 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
                     .message = "There is nothing at '" + head.path.substr(0, 256) + "'.",
                     .code = "not_found"};
   }
-  const bool fits =
-      head.method == entry->method || (head.method == "HEAD" && entry->method == "GET");
+  // What is generated has no length that HEAD could tell.
+  const bool fits = head.method == entry->method ||
+                    (head.method == "HEAD" && entry->method == "GET" && !finds(entry->route));
   if (!fits) {
-    return ApiError{
-        .status = 405,
-        .message = std::string(entry->path) + " takes " + std::string(entry->method) + " only.",
-        .code = "method_not_allowed",
-        .allow = std::string(entry->method)};
+    std::string methods(entry->method);
+    if (!entry->also_takes.empty()) methods += ", " + std::string(entry->also_takes);
+    return ApiError{.status = 405,
+                    .message = std::string(entry->path) + " takes " + methods + " only.",
+                    .code = "method_not_allowed",
+                    .allow = methods};
   }
   if (entry->method == "POST" && !is_json_type(head.content_type)) {
     return ApiError{.status = 415,
                     .message = "The body must be JSON: send Content-Type: application/json.",
                     .code = "unsupported_media_type"};
   }
+  if (generates(entry->route) && !are_good_keys(head.idempotency_keys))
+    return bad_field("Idempotency-Key", "Idempotency-Key must be one field of 1 to " +
+                                            std::to_string(limits::kHttpIdempotencyKeyBytesMax) +
+                                            " printable ASCII characters.");
   route = entry->route;
   return std::nullopt;
 }
@@ -111,19 +191,69 @@ HttpFields Api::fields_for(const HttpHead& head) const {
   HttpFields fields{{"Vary", "Origin"}};
   if (head.origin.empty() || sites_.admit(head.host, head.origin)) return fields;
   fields.emplace_back("Access-Control-Allow-Origin", head.origin);
-  fields.emplace_back("Access-Control-Expose-Headers", "Retry-After");
+  fields.emplace_back("Access-Control-Expose-Headers", "Retry-After, X-Request-Id");
   return fields;
+}
+
+Asker Api::asker(Route route, const HttpHead& head, std::string_view body) const {
+  Asker asker{.owner = keys_.owner(head.authorization), .key = {}, .body = {}};
+  if (!head.idempotency_keys.empty()) asker.key = head.idempotency_keys.front();
+  Xxh3 hash;
+  for (const std::string_view part : {endpoint_of(route), body})
+    hash.add(std::as_bytes(std::span(part.data(), part.size())));
+  asker.body = hash.digest();
+  return asker;
+}
+
+std::optional<ApiError> Api::find(const HttpHead& head, FoundRequest& out) const {
+  const auto path = request_path(head.path);
+  if (!path) return no_request_error("");
+  out.id = path->id;
+  out.owner = keys_.owner(head.authorization);
+  return find_request(requests_, model_, out);
+}
+
+std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices,
+                                       TokenCounts& out) {
+  out.assign(choices, 0);
+  const auto from = query_value(head.query, "from");
+  const bool goes_on = !head.last_event_id.empty();  // an EventSource, which keeps its first `from`
+  if (!from && !goes_on) return std::nullopt;
+  auto counts = parse_token_counts(goes_on ? head.last_event_id : *from, choices);
+  const char* const name = goes_on ? "Last-Event-ID" : "from";
+  if (!counts)
+    return bad_field(name, std::string(name) +
+                               " must be the number of tokens that you have of each choice: one "
+                               "for all, or " +
+                               std::to_string(choices) + " with commas between them.");
+  out = std::move(*counts);
+  return std::nullopt;
 }
 
 ModelFacts Api::facts() const {
   return {.served_model_name = model_.served_model_name(),
           .has_tokenizer = model_.has_tokenizer(),
-          .reasoning = model_.reasoning({}).style != ReasoningStyle::kNone};
+          .reasoning = model_.reasoning({}).style != ReasoningStyle::kNone,
+          .tools = model_.tool_style()};
 }
 
-std::optional<ApiError> Api::parse(Route route, std::string_view body, ApiRequest& out) const {
-  return route == Route::kChat ? parse_chat(body, facts(), out)
-                               : parse_completion(body, facts(), out);
+std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_view body,
+                                   ApiRequest& out) const {
+  if (route == Route::kEmbeddings) return parse_embeddings(body, facts(), out);
+  if (route == Route::kPooling) return parse_pooling(body, facts(), out);
+  if (route == Route::kCompletions) return parse_completion(body, facts(), out);
+  const auto recall = [&](const std::string& id, std::string& messages) {
+    return recall_response(requests_, model_, id, asker.owner, messages);
+  };
+  const bool response = route == Route::kResponses;
+  if (auto error =
+          response ? parse_response(body, facts(), recall, out) : parse_chat(body, facts(), out)) {
+    if (asker.key.empty() || error->code != kNoPreviousResponse) return error;
+    out.refusal = std::move(error);
+    return std::nullopt;
+  }
+  if (auto error = check_thinking(model_, out)) return error;
+  return force_calls(model_, out);
 }
 
 HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) const {
@@ -141,6 +271,8 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return {.body = metrics_.text(), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     case Route::kStatus:
       return {.body = cluster_.status_json()};
+    case Route::kHistory:
+      return {.body = history_json(metrics_.history())};
     case Route::kConsole:
       return console_;
     case Route::kVersion: {
@@ -150,8 +282,15 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
     }
     case Route::kPreflight:
       return preflight(head);
+    case Route::kRequestForget:
+      return forget(head);
     case Route::kCompletions:
     case Route::kChat:
+    case Route::kResponses:
+    case Route::kEmbeddings:
+    case Route::kPooling:
+    case Route::kRequestAnswer:
+    case Route::kRequestEvents:
       break;
   }
   return error_reply({.message = "This path generates.", .type = "server_error"});
@@ -165,11 +304,24 @@ HttpReply Api::health() const {
 
 HttpReply Api::preflight(const HttpHead& head) const {
   HttpReply reply{.content_type = "text/plain"};
-  reply.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+  reply.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE"},
                    {"Access-Control-Max-Age", "600"}};
   if (!head.requested_headers.empty())
     reply.headers.emplace_back("Access-Control-Allow-Headers", head.requested_headers);
   return reply;
+}
+
+HttpReply Api::forget(const HttpHead& head) const {
+  const auto path = request_path(head.path);
+  const std::string id(path ? path->id : "");
+  const Status forgotten = requests_.forget(id, keys_.owner(head.authorization));
+  if (!forgotten && forgotten.error().code == ErrorCode::kNotFound)
+    return error_reply(no_request_error(id));
+  if (!forgotten) return error_reply(to_api_error(forgotten.error()));
+  JsonWriter json;
+  json.begin_object().member("id", id).member("object", "request.deleted");
+  json.member("deleted", true).end_object();
+  return {.body = std::move(json).text()};
 }
 
 HttpReply Api::models(const HttpHead& head, Route route) const {

@@ -8,11 +8,15 @@
 #include <vector>
 
 #include "actors/frontend/generation_service.h"
+#include "actors/frontend/named_requests.h"
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_keys.h"
 #include "actors/gateway/api_request.h"
+#include "actors/gateway/asker.h"
+#include "actors/gateway/found_request.h"
 #include "actors/gateway/gateway_model.h"
 #include "actors/gateway/site_rules.h"
+#include "actors/gateway/token_counts.h"
 #include "actors/metrics/metrics.h"
 
 namespace troupe {
@@ -34,6 +38,9 @@ HttpReply error_reply(const ApiError& error);
 enum class Route : unsigned char {
   kCompletions,
   kChat,
+  kResponses,
+  kEmbeddings,
+  kPooling,
   kTokenize,
   kDetokenize,  // POST
   kModels,
@@ -41,19 +48,26 @@ enum class Route : unsigned char {
   kHealth,
   kMetrics,
   kStatus,
+  kHistory,
   kVersion,
-  kConsole,    // GET
-  kPreflight,  // OPTIONS: a browser asks whether a page of another site may ask.
+  kConsole,
+  kRequestAnswer,
+  kRequestEvents,  // GET
+  kRequestForget,  // DELETE
+  kPreflight,      // OPTIONS: a browser asks whether a page of another site may ask.
 };
 
 /// What is known of an HTTP request once its header is read.
 struct HttpHead {
   std::string method;
   std::string path;                 ///< percent-decoded, without the query
+  std::string query;                ///< as it was sent
   std::optional<std::string> host;  ///< none only with HTTP/1.0
   // The values of header fields; empty: not there.
   std::string authorization, content_type, origin;
   std::string requested_method, requested_headers;  ///< Access-Control-Request-...
+  std::string last_event_id;
+  std::vector<std::string> idempotency_keys;  ///< of every such field
 };
 
 /// Where requests go, and the answers that need no generation. Thread-safe.
@@ -61,22 +75,39 @@ class Api {
  public:
   /// Who may ask.
   struct Doors {
-    std::vector<std::string> api_keys;  ///< empty: everybody
+    std::vector<std::string> api_keys;  ///< as ApiKeys takes them; empty: everybody
     SiteRules::Options sites;
     bool metrics_without_key = false;
   };
-  Api(Doors doors, const ClusterView& cluster, const GatewayModel& model, const Metrics& metrics);
+  Api(Doors doors, NamedRequests& requests, const ClusterView& cluster, const GatewayModel& model,
+      const Metrics& metrics);
 
-  /// Decides by the header alone, so that a stranger's body is never read: 401, 403, 404, 405, 415.
+  /// Decides by the header alone, so that a stranger's body is never read: 400 (Idempotency-Key),
+  /// 401, 403, 404, 405, 415.
   std::optional<ApiError> admit(const HttpHead& head, Route& route) const;
   /// What the answer to it says to a browser, whatever else it says.
   HttpFields fields_for(const HttpHead& head) const;
 
   static bool generates(Route route) {
-    return route == Route::kCompletions || route == Route::kChat;
+    return route == Route::kCompletions || route == Route::kChat || route == Route::kResponses ||
+           route == Route::kEmbeddings || route == Route::kPooling;
   }
-  /// Reads the body of a request that generates.
-  std::optional<ApiError> parse(Route route, std::string_view body, ApiRequest& out) const;
+  /// Whether the answer is what was generated for an earlier request.
+  static bool finds(Route route) {
+    return route == Route::kRequestAnswer || route == Route::kRequestEvents;
+  }
+  /// Who asks, of a request that generates.
+  Asker asker(Route route, const HttpHead& head, std::string_view body) const;
+  /// The earlier request that is asked for, for its owner: 404 if there is none.
+  std::optional<ApiError> find(const HttpHead& head, FoundRequest& out) const;
+  /// How many tokens of each of its choices the client has already (`from`, Last-Event-ID): 400.
+  static std::optional<ApiError> read_from(const HttpHead& head, std::size_t choices,
+                                           TokenCounts& out);
+
+  /// Reads the body of a request that generates. A Response may follow another one of its asker's:
+  /// then it waits for the Router.
+  std::optional<ApiError> parse(Route route, const Asker& asker, std::string_view body,
+                                ApiRequest& out) const;
   /// Answers the others.
   HttpReply reply(Route route, const HttpHead& head, std::string_view body) const;
 
@@ -84,6 +115,7 @@ class Api {
   ModelFacts facts() const;
   HttpReply health() const;
   HttpReply preflight(const HttpHead& head) const;
+  HttpReply forget(const HttpHead& head) const;
   HttpReply models(const HttpHead& head, Route route) const;
   HttpReply tokenize(std::string_view body) const;
   HttpReply detokenize(std::string_view body) const;
@@ -91,6 +123,7 @@ class Api {
   const ApiKeys keys_;
   const SiteRules sites_;
   const bool metrics_without_key_;
+  NamedRequests& requests_;
   const ClusterView& cluster_;
   const GatewayModel& model_;
   const Metrics& metrics_;

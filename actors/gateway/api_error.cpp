@@ -2,32 +2,38 @@
 
 #include <array>
 #include <string_view>
-
-#include "actors/gateway/json_writer.h"
+#include <utility>
 
 namespace troupe {
 namespace {
 
 /// The fields that the parts behind the gateway check, since only they know the model.
-constexpr std::array<std::string_view, 19> kFields{"prompt",
-                                                   "messages",
-                                                   "chat_template_kwargs",
-                                                   "max_tokens",
-                                                   "temperature",
-                                                   "top_p",
-                                                   "top_k",
-                                                   "min_p",
-                                                   "repetition_penalty",
-                                                   "presence_penalty",
-                                                   "frequency_penalty",
-                                                   "seed",
-                                                   "n",
-                                                   "stop",
-                                                   "ignore_eos",
-                                                   "logprobs",
-                                                   "timeout",
-                                                   "tokens",
-                                                   "prompt_logprobs"};
+constexpr auto kFields = std::to_array<std::string_view>({"prompt",
+                                                          "input",
+                                                          "messages",
+                                                          "chat_template_kwargs",
+                                                          "max_tokens",
+                                                          "temperature",
+                                                          "top_p",
+                                                          "top_k",
+                                                          "min_p",
+                                                          "repetition_penalty",
+                                                          "presence_penalty",
+                                                          "frequency_penalty",
+                                                          "seed",
+                                                          "n",
+                                                          "stop",
+                                                          "ignore_eos",
+                                                          "logprobs",
+                                                          "timeout",
+                                                          "tokens",
+                                                          "prompt_logprobs",
+                                                          "grammar",
+                                                          "min_tokens",
+                                                          "stop_token_ids",
+                                                          "allowed_token_ids",
+                                                          "bad_words",
+                                                          "logit_bias"});
 
 std::string field_named_by(std::string_view message) {
   const auto word_end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_`");
@@ -37,6 +43,16 @@ std::string field_named_by(std::string_view message) {
     if (field == word) return word;
   }
   return "";
+}
+
+/// How the message begins where a key was used for another question before.
+constexpr std::string_view kKeyReused = "Idempotency-Key: ";
+
+ApiError key_reused(std::string message) {
+  return {.status = 422,
+          .message = std::move(message),
+          .param = "Idempotency-Key",
+          .code = "idempotency_key_reused"};
 }
 
 }  // namespace
@@ -51,6 +67,7 @@ ApiError bad_field(std::string field, std::string message) {
 ApiError to_api_error(const Error& error) {
   switch (error.code) {
     case ErrorCode::kInvalidArgument:
+      if (error.message.starts_with(kKeyReused)) return key_reused(error.message);
       return bad_field(field_named_by(error.message), error.message);
     case ErrorCode::kNotFound:
       return {.status = 404, .message = error.message, .code = "not_found"};
@@ -82,13 +99,19 @@ ApiError to_api_error(const Error& error) {
   return {.status = 500, .message = error.message, .type = "server_error", .code = "internal"};
 }
 
-std::string render_error(const ApiError& error) {
-  JsonWriter json;
-  json.begin_object().key("error").begin_object();
+void write_error(JsonWriter& json, const ApiError& error) {
+  json.key("error").begin_object();
   json.member("message", error.message).member("type", error.type);
   json.member_or_null("param", error.param);
   json.member_or_null("code", error.code);
-  json.end_object().end_object();
+  json.end_object();
+}
+
+std::string render_error(const ApiError& error) {
+  JsonWriter json;
+  json.begin_object();
+  write_error(json, error);
+  json.end_object();
   return std::move(json).text();
 }
 

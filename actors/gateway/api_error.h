@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "actors/gateway/json_writer.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -23,6 +24,9 @@ ApiError bad_field(std::string field, std::string message);
 /// An error of the inner parts as a client sees it. Messages of kInvalidArgument that begin with
 /// the name of a field name it as `param`.
 ApiError to_api_error(const Error& error);
+
+/// Adds the member "error" to an object.
+void write_error(JsonWriter& json, const ApiError& error);
 
 /// {"error": {"message", "type", "param", "code"}}
 std::string render_error(const ApiError& error);

@@ -2,10 +2,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "actors/gateway/answer_format.h"
+#include "actors/gateway/continuation_fields.h"
 #include "actors/gateway/field_reader.h"
-#include "actors/gateway/json_body.h"
+#include "actors/gateway/prompt_fields.h"
+#include "actors/gateway/request_body.h"
+#include "actors/gateway/thinking_fields.h"
+#include "actors/gateway/tool_fields.h"
 #include "actors/gateway/unsupported_fields.h"
+#include "runtime/key_share.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -18,19 +25,6 @@ constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 /// OpenAI's default for completions; a chat may use the rest of the context.
 constexpr std::uint32_t kCompletionMaxTokens = 16;
-
-std::optional<ApiError> check_model(FieldReader& fields, const ModelFacts& model) {
-  std::string name(model.served_model_name);
-  fields.text("model", name);
-  if (fields.failed()) return fields.error();
-  if (name == model.served_model_name) return std::nullopt;
-  return ApiError{.status = 404,
-                  .message = "The model '" + name.substr(0, 256) +
-                             "' does not exist; this server has '" +
-                             std::string(model.served_model_name) + "'.",
-                  .param = "model",
-                  .code = "model_not_found"};
-}
 
 void read_sampling(FieldReader& fields, GenerationRequest& out) {
   fields.number("temperature", {0, kInfinity}, out.temperature);
@@ -48,13 +42,29 @@ void read_sampling(FieldReader& fields, GenerationRequest& out) {
   fields.integer("n", 1, static_cast<std::int64_t>(limits::kChoicesMax), n);
   if (n) out.n = static_cast<std::uint32_t>(*n);
 
-  std::optional<std::int64_t> best_of;
-  fields.integer("best_of", 0, kInt64Max, best_of);
-  if (best_of && *best_of != out.n) {
-    fields.fail("best_of", "best_of is not supported; leave it out and set n.");
-  }
   fields.texts("stop", limits::kStopStringsMax, limits::kStopStringBytesMax, out.stop);
+  fields.boolean("include_stop_str_in_output", out.include_stop_str_in_output);
+  fields.boolean("skip_special_tokens", out.skip_special_tokens);
   fields.boolean("ignore_eos", out.ignore_eos);
+  read_prompt_handling(fields, out);
+}
+
+/// Choices of which only the best are shown, and what is said of the prompt: both when all is
+/// there.
+void read_whole(FieldReader& fields, ApiRequest& out, GenerationRequest& request) {
+  std::optional<std::int64_t> best_of, logprobs;
+  fields.integer("best_of", 1, static_cast<std::int64_t>(limits::kChoicesMax), best_of);
+  if (best_of && *best_of < request.n) fields.fail("best_of", "best_of must be at least n.");
+  if (best_of && *best_of > request.n) {
+    if (out.stream) fields.fail("best_of", "best_of above n cannot be streamed.");
+    out.shown = std::exchange(request.n, static_cast<std::uint32_t>(*best_of));
+    request.logprobs = 0;  // They say which are best.
+  }
+  fields.integer("prompt_logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax),
+                 logprobs);
+  if (!logprobs) return;
+  if (out.stream) fields.fail("prompt_logprobs", "prompt_logprobs cannot be streamed.");
+  out.prompt_logprobs = request.prompt_logprobs = static_cast<std::int32_t>(*logprobs);
 }
 
 void read_stream(FieldReader& fields, ApiRequest& out) {
@@ -72,19 +82,21 @@ void read_stream(FieldReader& fields, ApiRequest& out) {
   }
   FieldReader inner(*options);
   inner.boolean("include_usage", out.include_usage);
-  bool usage_always = false;
-  inner.boolean("continuous_usage_stats", usage_always);
+  inner.boolean("continuous_usage_stats", out.continuous_usage);
+  out.continuous_usage = out.continuous_usage && out.include_usage;  // as vLLM has it
   inner.refuse_misspelt();
-  if (usage_always) inner.fail("", "continuous_usage_stats is not supported; leave it out.");
   if (inner.failed()) fields.fail("stream_options", "stream_options: " + inner.error()->message);
 }
 
 /// What both endpoints share. `max_tokens_low`: the least that max_tokens may be.
 void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_tokens_low,
                  ApiRequest& out, GenerationRequest& request) {
-  refuse_unsupported(fields, model, out.chat);
+  refuse_unsupported(fields, out.chat);
   read_sampling(fields, request);
+  read_answer_format(fields, model, request);
+  read_token_rules(fields, request);
   read_stream(fields, out);
+  read_whole(fields, out, request);
   if (!request.stop.empty() && !model.has_tokenizer) {
     fields.fail("stop", "stop cannot be used: this model has no tokenizer.");
   }
@@ -93,48 +105,6 @@ void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_
   fields.integer("max_tokens", max_tokens_low, kMost, max_tokens);
   if (out.chat) fields.integer("max_completion_tokens", 1, kMost, max_tokens);
   if (max_tokens) request.max_tokens = static_cast<std::uint32_t>(*max_tokens);
-}
-
-constexpr const char* kPromptForms =
-    "prompt must be a string, a list of token ids, or a list of either.";
-
-/// One prompt: a text or ids.
-void read_prompt(FieldReader& fields, const ModelFacts& model, const json& value, Prompt& out) {
-  if (value.is_string()) {
-    if (!model.has_tokenizer) {
-      return fields.fail("prompt", "prompt must be token ids: this model has no tokenizer.");
-    }
-    out = value.get<std::string>();
-    return;
-  }
-  std::vector<TokenId> ids;
-  if (!read_token_ids(value, ids)) {
-    const bool ids_meant = value.is_array() && !value.empty() && value.front().is_number();
-    return fields.fail("prompt",
-                       ids_meant ? "prompt holds something that is not a token id." : kPromptForms);
-  }
-  out = std::move(ids);
-}
-
-std::vector<Prompt> read_prompts(FieldReader& fields, const ModelFacts& model) {
-  std::vector<Prompt> prompts;
-  const json* value = fields.find("prompt");
-  if (value == nullptr) {
-    fields.fail("prompt", "prompt is missing.");
-    return prompts;
-  }
-  const bool several = value->is_array() && !value->empty() && !value->front().is_number();
-  if (!several) {
-    read_prompt(fields, model, *value, prompts.emplace_back());
-    return prompts;
-  }
-  if (value->size() > limits::kPromptsMax) {
-    fields.fail("prompt", "prompt must hold at most " + std::to_string(limits::kPromptsMax) +
-                              " prompts; send the rest in another request.");
-    return prompts;
-  }
-  for (const json& item : *value) read_prompt(fields, model, item, prompts.emplace_back());
-  return prompts;
 }
 
 void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -147,11 +117,11 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
   if (logprobs) {
     out.logprobs = request.logprobs = static_cast<std::int32_t>(*logprobs);
-    if (out.echo) request.prompt_logprobs = request.logprobs;
+    if (out.echo) request.prompt_logprobs = std::max(request.prompt_logprobs, out.logprobs);
   }
   // A request that generates nothing scores its prompt.
   if (*request.max_tokens == 0) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
-  std::vector<Prompt> prompts = read_prompts(fields, model);
+  std::vector<Prompt> prompts = read_prompts(fields, model, "prompt");
   if (prompts.size() * request.n > limits::kHttpChoicesMax) {
     fields.fail("n", "n times the number of prompts must be at most " +
                          std::to_string(limits::kHttpChoicesMax) + ".");
@@ -195,38 +165,19 @@ void read_message(FieldReader& fields, std::size_t index, const json& value, Cha
   }
   out.role = role->get<std::string>();
   if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
-  if (out.role != "system" && out.role != "user" && out.role != "assistant") {
-    return fields.fail("messages", where +
-                                       ".role must be system, developer, user or assistant, not '" +
-                                       out.role.substr(0, 64) + "'.");
+  if (out.role != "system" && out.role != "user" && out.role != "assistant" && out.role != "tool") {
+    return fields.fail("messages",
+                       where + ".role must be system, developer, user, assistant or tool, not '" +
+                           out.role.substr(0, 64) + "'.");
   }
   refuse_unsupported_in_message(fields, where, value);
+  read_message_calls(fields, where, value, out);
   const auto content = value.find("content");
+  if (content == value.end() && !out.tool_calls.empty()) return;
   if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
   // An answer that ended while the model thought has no content, and comes back like that.
   if (content->is_null() && out.role == "assistant") return;
   read_content(fields, where, *content, out.content);
-}
-
-/// What vLLM makes of it: templates tell the model the effort, or ask whether there is to be any.
-json effort_kwargs(FieldReader& fields) {
-  constexpr const char* kName = "reasoning_effort";
-  const json* effort = fields.find(kName);
-  if (effort == nullptr || *effort == "none") return json::object();
-  for (const char* known : {"minimal", "low", "medium", "high", "xhigh", "max"})
-    if (*effort == known) return {{kName, *effort}, {"enable_thinking", true}, {"thinking", true}};
-  fields.fail(kName, "reasoning_effort must be none, minimal, low, medium, high, xhigh or max.");
-  return json::object();
-}
-
-void read_template_kwargs(FieldReader& fields, GenerationRequest& request) {
-  constexpr const char* kName = "chat_template_kwargs";
-  json all = effort_kwargs(fields);
-  if (const json* kwargs = fields.find(kName); kwargs != nullptr) {
-    if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
-    all.update(*kwargs);
-  }
-  if (!all.empty()) request.chat_template_kwargs = all.dump();
 }
 
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -242,7 +193,8 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   }
   if (logprobs) out.logprobs = request.logprobs = static_cast<std::int32_t>(top.value_or(0));
 
-  read_template_kwargs(fields, request);
+  read_thinking(fields, model, out);
+  read_tools(fields, model, out);
 
   const json* messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {
@@ -260,18 +212,7 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
     read_message(fields, i, (*messages)[i], conversation[i]);
   }
   request.prompt = std::move(conversation);
-}
-
-/// Reads the body and the model's name, then lets `read` do the rest.
-template <class Read>
-std::optional<ApiError> parse(std::string_view body, const ModelFacts& model, Read read) {
-  const Result<json> object = parse_json_body(body);
-  if (!object) return bad_field("", object.error().message);
-  FieldReader fields(*object);
-  if (auto error = check_model(fields, model)) return error;
-  read(fields);
-  fields.refuse_misspelt();
-  return fields.error();
+  read_continuation(fields, *messages, out);
 }
 
 }  // namespace
@@ -279,19 +220,20 @@ std::optional<ApiError> parse(std::string_view body, const ModelFacts& model, Re
 std::optional<ApiError> parse_completion(std::string_view body, const ModelFacts& model,
                                          ApiRequest& out) {
   out = ApiRequest{};
-  return parse(body, model, [&](FieldReader& fields) { read_completion(fields, model, out); });
+  return parse_request(body, model,
+                       [&](FieldReader& fields) { read_completion(fields, model, out); });
 }
 
 std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& model,
                                    ApiRequest& out) {
   out = ApiRequest{};
   out.chat = true;
-  return parse(body, model, [&](FieldReader& fields) { read_chat(fields, model, out); });
+  return parse_request(body, model, [&](FieldReader& fields) { read_chat(fields, model, out); });
 }
 
 std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
                                        TokenizeRequest& out) {
-  return parse(body, model, [&](FieldReader& fields) {
+  return parse_request(body, model, [&](FieldReader& fields) {
     if (!model.has_tokenizer) {
       return fields.fail("", "This model has no tokenizer; send prompts as token ids.");
     }
@@ -309,7 +251,7 @@ std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& 
 
 std::optional<ApiError> parse_detokenize(std::string_view body, const ModelFacts& model,
                                          DetokenizeRequest& out) {
-  return parse(body, model, [&](FieldReader& fields) {
+  return parse_request(body, model, [&](FieldReader& fields) {
     if (!model.has_tokenizer) {
       return fields.fail("", "This model has no tokenizer, so ids have no text.");
     }

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "actors/gateway/api_error.h"
+#include "model/chat/answer_parser.h"
+#include "model/chat/tool_grammar.h"
+#include "model/chat/tool_style.h"
 #include "runtime/generation.h"
 #include "runtime/ids.h"
 
@@ -15,20 +18,64 @@ namespace troupe {
 struct ModelFacts {
   std::string_view served_model_name;
   bool has_tokenizer = true;
-  bool reasoning = false;  ///< a chat's answer begins with a block of thoughts
+  bool reasoning = false;              ///< a chat's answer begins with a block of thoughts
+  ToolStyle tools = ToolStyle::kNone;  ///< how a chat's answer calls tools
 };
 
-/// A POST to /v1/completions or /v1/chat/completions, read and checked as far as it can be without
-/// the model: types, ranges, bounds, and that it asks for nothing that Troupe does not do.
+/// A POST that generates, read and checked as far as it can be without the model: types, ranges,
+/// bounds, and that it asks for nothing that Troupe does not do.
 struct ApiRequest {
   bool chat = false;
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
   bool stream = false;
   bool include_usage = false;  ///< a last chunk with the usage
+  bool continuous_usage = false;  ///< and every chunk with its choice's so far
   bool echo = false;           ///< completions: the prompt comes before the answer
   bool return_token_ids = false;
   bool tokens_as_ids = false;  ///< tokens show as token_id:N
   std::int32_t logprobs = -1;  ///< -1: none, k: chosen and the k most likely
+  std::int32_t prompt_logprobs = -1;  ///< the same of the prompt's tokens, in a list of their own
+  bool include_reasoning = true;
+  std::uint32_t shown = 0;  ///< of a prompt's choices the best so many (best_of); 0: all
+  /// Where a chat's answer begins if not behind a generation prompt; the style is the model's.
+  std::optional<ReasoningStart> start;
+
+  /// How a chat's answer is read for calls of tools.
+  struct Calls {
+    bool read = false;    ///< it may hold some
+    bool list = false;    ///< as a list, since the model has no form for them
+    bool several = true;  ///< or else the first is shown
+    ToolSketch sketch = {};
+  };
+  Calls calls;
+  /// Tools whose calls a grammar holds to their form: one of these must be called. With a format of
+  /// the answer none must, if the choice is the model's.
+  std::vector<Tool> forced;
+  bool may_answer = false;  ///< an answer in the format will do instead of calls
+  /// The field that turned thinking on or off; no name: none did.
+  struct Thinking {
+    std::string field = {};
+    bool on = false;
+  };
+  Thinking thinking;
+
+  /// The answer is an object of the Responses API (responses_request.h).
+  struct Response {
+    std::string echo = {};      ///< what it repeats of the request, a JSON object
+    std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
+  };
+  std::optional<Response> response;
+  /// Why it cannot be asked: the response before it is gone. With its key it may have been asked
+  /// while that was there; then this says all that reading its answer needs beside `stream`.
+  std::optional<ApiError> refusal = {};
+
+  /// No answer is wanted but hidden states of the prompts, as the first one's pooling says.
+  struct Pooled {
+    bool embedding = false;  ///< in the form of /v1/embeddings, else of /pooling
+    bool base64 = false;     ///< float32 numbers, little endian; else they are written out
+    bool normalize = true;   ///< each is divided by its length
+  };
+  std::optional<Pooled> pooled;
 
   std::uint32_t n() const { return prompts.front().n; }
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model/chat/json_extent.h"
 #include "runtime/edit_distance.h"
 
 namespace troupe {
@@ -64,6 +65,12 @@ const json* FieldReader::find(const char* name) {
   known_.emplace_back(name);
   const auto it = object_.find(name);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::string FieldReader::text_of(const char* name) const {
+  const std::string_view text =
+      json_member(text_.substr(std::min(text_.find('{'), text_.size())), name);
+  return text.empty() ? object_.at(name).dump() : std::string(text);  // its name may have escapes
 }
 
 void FieldReader::refuse_misspelt() {

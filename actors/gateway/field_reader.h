@@ -17,7 +17,9 @@ namespace troupe {
 /// error(). A field that is absent or null leaves its place as it is.
 class FieldReader {
  public:
-  explicit FieldReader(const nlohmann::json& object) : object_(object) {}
+  /// `text` is the object as it was written; text_of() needs it.
+  explicit FieldReader(const nlohmann::json& object, std::string_view text = {})
+      : object_(object), text_(text) {}
 
   const std::optional<ApiError>& error() const { return error_; }
   bool failed() const { return error_.has_value(); }
@@ -25,6 +27,9 @@ class FieldReader {
 
   /// The value, or nullptr if it is absent or null, or something failed before.
   const nlohmann::json* find(const char* name);
+
+  /// The text of a value that was found, as it was written: names in it are in their order.
+  std::string text_of(const char* name) const;
 
   /// To be called when all fields have been read: refuses a field that nobody has looked for, but
   /// whose name is nearly that of one which somebody has.
@@ -49,6 +54,7 @@ class FieldReader {
 
  private:
   const nlohmann::json& object_;
+  const std::string_view text_;
   std::optional<ApiError> error_;
   std::vector<std::string_view> known_;  ///< all that was looked for
 };

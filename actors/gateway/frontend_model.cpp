@@ -30,6 +30,13 @@ class FrontendModel : public GatewayModel {
     if (!frontend_->chat_format().ok()) return {};
     return frontend_->chat_format()->reasoning(template_kwargs);
   }
+  ToolStyle tool_style() const override {
+    return frontend_->chat_format().ok() ? frontend_->chat_format()->tool_style()
+                                         : ToolStyle::kNone;
+  }
+  std::optional<TokenId> added_token_id(std::string_view tag) const override {
+    return frontend_->tokenizer() ? frontend_->tokenizer()->added_token_id(tag) : std::nullopt;
+  }
 
  private:
   std::shared_ptr<const ModelFrontend> frontend_;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "actors/gateway/http_text.h"
+#include "actors/gateway/https_certificate.h"
 #include "runtime/log.h"
 
 namespace troupe {
@@ -118,27 +119,22 @@ asio::awaitable<void> accept_loop(Server& server, tcp::acceptor& acceptor) {
   }
 }
 
-Status set_up_tls(Server& server) {
+/// The context is shared: connections that have begun with it keep it.
+asio::ssl::context made_of(const HttpsCertificate::Context& context) {
+  SSL_CTX_up_ref(context.get());
+  return asio::ssl::context(context.get());
+}
+
+Status set_up_tls(Server& server, std::unique_ptr<HttpsCertificate>& https) {
   const GatewayOptions& options = server.options;
   if (options.tls_cert.empty() && options.tls_key.empty()) return {};
-  if (options.tls_cert.empty() || options.tls_key.empty()) {
-    return invalid_argument("TLS needs both --tls-cert and --tls-key.");
-  }
-  asio::ssl::context& tls = server.tls.emplace(asio::ssl::context::tls_server);
-  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
-                  asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                  asio::ssl::context::no_tlsv1_1);
-  error_code ec;
-  tls.use_certificate_chain_file(options.tls_cert, ec);
-  if (ec) {
-    return invalid_argument("The certificate " + options.tls_cert +
-                            " of --tls-cert cannot be used: " + ec.message() + ".");
-  }
-  tls.use_private_key_file(options.tls_key, asio::ssl::context::pem, ec);
-  if (ec) {
-    return invalid_argument("The key " + options.tls_key +
-                            " of --tls-key cannot be used: " + ec.message() + ".");
-  }
+  auto opened = HttpsCertificate::open(options.tls_cert, options.tls_key);
+  if (!opened.ok()) return opened.error();
+  https = std::move(*opened);
+  server.tls = made_of(https->context());
+  https->on_use([&server](HttpsCertificate::Context next) {
+    asio::post(server.io, [&server, next = std::move(next)] { server.tls = made_of(next); });
+  });
   return {};
 }
 
@@ -170,23 +166,26 @@ Status listen(Server& server, tcp::acceptor& acceptor) {
 }  // namespace
 
 struct Gateway::Impl {
-  Impl(GatewayOptions options, GenerationService& service, const ClusterView& cluster,
-       const GatewayModel& model, Metrics& metrics)
-      : server(std::move(options), service, cluster, model, metrics), acceptor(server.io) {}
+  Impl(GatewayOptions options, GenerationService& service, NamedRequests& requests,
+       const ClusterView& cluster, const GatewayModel& model, Metrics& metrics)
+      : server(std::move(options), service, requests, cluster, model, metrics),
+        acceptor(server.io) {}
 
   Server server;
   tcp::acceptor acceptor;
   std::uint16_t port = 0;
   std::thread thread;
   std::future<void> idle;  // Set when the I/O thread has nothing left to do.
+  std::unique_ptr<HttpsCertificate> https;  // Null: plain HTTP.
+  std::unique_ptr<CertificateWatch> https_watch;
   bool stopped = false;
 };
 
 Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, GenerationService& service,
-                                                ClusterView& cluster, const GatewayModel& model,
-                                                Metrics& metrics) {
+                                                NamedRequests& requests, ClusterView& cluster,
+                                                const GatewayModel& model, Metrics& metrics) {
   if (options.threads < 1 || options.threads > limits::kThreadsMax) {
     return invalid_argument("The gateway needs 1 to " + std::to_string(limits::kThreadsMax) +
                             " threads.");
@@ -194,8 +193,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, Generati
   if (Status sites = SiteRules::check(options.doors.sites); !sites) return sites.error();
   options.doors.sites.hosts.push_back(options.host);
   options.connections_max = affordable_connections(options.connections_max);
-  auto impl = std::make_unique<Impl>(std::move(options), service, cluster, model, metrics);
-  if (Status tls = set_up_tls(impl->server); !tls) return tls.error();
+  auto impl =
+      std::make_unique<Impl>(std::move(options), service, requests, cluster, model, metrics);
+  if (Status tls = set_up_tls(impl->server, impl->https); !tls) return tls.error();
   if (Status listening = listen(impl->server, impl->acceptor); !listening) return listening.error();
   error_code ec;
   impl->port = impl->acceptor.local_endpoint(ec).port();
@@ -205,7 +205,13 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, Generati
   std::packaged_task<void()> run([&io = impl->server.io] { io.run(); });
   impl->idle = run.get_future();
   impl->thread = std::thread(std::move(run));
-  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+  std::unique_ptr<Gateway> gateway(new Gateway(std::move(impl)));
+  if (HttpsCertificate* https = gateway->impl_->https.get()) {
+    auto watch = CertificateWatch::start(https->options(), *https);
+    if (!watch.ok()) return watch.error();
+    gateway->impl_->https_watch = std::move(*watch);
+  }
+  return gateway;
 }
 
 Gateway::~Gateway() { stop(std::chrono::milliseconds(0)); }
@@ -215,12 +221,13 @@ std::uint16_t Gateway::port() const { return impl_->port; }
 std::string Gateway::url() const {
   const std::string& host = impl_->server.options.host;
   const bool v6 = host.find(':') != std::string::npos;
-  return (impl_->server.tls ? "https://" : "http://") + (v6 ? "[" + host + "]" : host) + ":" +
+  return (impl_->https ? "https://" : "http://") + (v6 ? "[" + host + "]" : host) + ":" +
          std::to_string(impl_->port);
 }
 
 void Gateway::stop(std::chrono::milliseconds patience) {
   if (std::exchange(impl_->stopped, true)) return;
+  impl_->https_watch.reset();
   Server& server = impl_->server;
   asio::post(server.io, [this, &server] {
     server.stopping = true;

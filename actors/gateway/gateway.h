@@ -7,6 +7,7 @@
 #include <string>
 
 #include "actors/frontend/generation_service.h"
+#include "actors/frontend/named_requests.h"
 #include "actors/gateway/answer_room.h"
 #include "actors/gateway/api.h"
 #include "actors/gateway/gateway_model.h"
@@ -22,7 +23,8 @@ struct GatewayOptions {
   std::string host = "127.0.0.1";  ///< a name or an address
   std::uint16_t port = 8000;       ///< 0: any free one, see Gateway::port()
   Api::Doors doors;                ///< who may ask
-  std::string tls_cert, tls_key;   ///< PEM files; both or none
+  bool expert_metrics = false;     ///< the metrics count each expert's tokens
+  std::string tls_cert, tls_key;   ///< PEM files, watched; both or none
   int threads = 2;  ///< that read requests (JSON, tokenising), besides I/O's and one for big ones
 
   std::size_t connections_max = limits::kHttpConnectionsMax;
@@ -46,8 +48,8 @@ class Gateway {
   /// Listens when it returns. What is passed in must outlive the gateway. Errors: kInvalidArgument
   /// (host, port in use, certificate, names), each naming the flag to change.
   static Result<std::unique_ptr<Gateway>> start(GatewayOptions options, GenerationService& service,
-                                                ClusterView& cluster, const GatewayModel& model,
-                                                Metrics& metrics);
+                                                NamedRequests& requests, ClusterView& cluster,
+                                                const GatewayModel& model, Metrics& metrics);
   ~Gateway();  ///< stop() without patience
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;

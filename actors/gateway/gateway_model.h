@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "model/chat/reasoning_parser.h"
+#include "model/chat/answer_parser.h"
 #include "runtime/ids.h"
 #include "runtime/result.h"
 
@@ -38,6 +39,10 @@ class GatewayModel {
   /// How answers of chats hold thoughts, which go to `reasoning_content`, for requests with these
   /// chat_template_kwargs (ChatFormat::reasoning).
   virtual ReasoningStart reasoning(std::string_view template_kwargs) const = 0;
+  /// How they call tools (ChatFormat::tool_style).
+  virtual ToolStyle tool_style() const = 0;
+  /// The token of a tag; none if the tokenizer makes several of it.
+  virtual std::optional<TokenId> added_token_id(std::string_view tag) const = 0;
 };
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <strings.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace troupe {
@@ -41,10 +42,25 @@ std::optional<HttpTarget> parse_target(std::string_view target) {
     target.remove_prefix(out.authority.size());
     break;
   }
-  auto path = percent_decoded(target.substr(0, target.find_first_of("?#")));
+  target = target.substr(0, target.find('#'));
+  const std::size_t path_size = std::min(target.find('?'), target.size());
+  auto path = percent_decoded(target.substr(0, path_size));
   if (!path) return std::nullopt;
+  if (path_size < target.size()) out.query = target.substr(path_size + 1);
   out.path = path->empty() && !out.authority.empty() ? "/" : std::move(*path);
   return out;
+}
+
+std::optional<std::string> query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const std::size_t name_size = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, name_size) != name) continue;
+    const std::string_view value = pair.substr(std::min(name_size + 1, pair.size()));
+    return percent_decoded(value).value_or(std::string(value));
+  }
+  return std::nullopt;
 }
 
 bool is_json_type(std::string_view content_type) {

@@ -9,11 +9,16 @@ namespace troupe {
 /// What a request line asks for.
 struct HttpTarget {
   std::string path;       ///< percent-decoded, without the query; begins with '/'
+  std::string query;      ///< as it was sent, without the '?'
   std::string authority;  ///< of "http://host:port/path", which counts instead of Host; else empty
 };
 
 /// None for a target with a bad escape.
 std::optional<HttpTarget> parse_target(std::string_view target);
+
+/// The value of this name in a query, percent-decoded; the first one, if there are several. One
+/// with a bad escape is given as it is.
+std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
 /// Whether a Content-Type says JSON, with whatever parameters.
 bool is_json_type(std::string_view content_type);

@@ -25,6 +25,8 @@ std::string_view reason(int status) {
       return "Payload Too Large";
     case 415:
       return "Unsupported Media Type";
+    case 422:
+      return "Unprocessable Content";
     case 429:
       return "Too Many Requests";
     case 431:

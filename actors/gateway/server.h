@@ -35,18 +35,20 @@ class Connection {
 /// What the connections of one gateway share. Everything but `io`, `workers` and `answers` belongs
 /// to the I/O thread.
 struct Server {
-  Server(GatewayOptions o, GenerationService& s, const ClusterView& c, const GatewayModel& m,
-         Metrics& metrics_of)
+  Server(GatewayOptions o, GenerationService& s, NamedRequests& r, const ClusterView& c,
+         const GatewayModel& m, Metrics& metrics_of)
       : options(std::move(o)),
         service(s),
+        requests(r),
         model(m),
         metrics(metrics_of),
-        api(options.doors, c, m, metrics_of),
+        api(options.doors, r, c, m, metrics_of),
         answers(options.answers),
         workers(static_cast<std::size_t>(options.threads)) {}
 
   const GatewayOptions options;
   GenerationService& service;
+  NamedRequests& requests;
   const GatewayModel& model;
   Metrics& metrics;
   const Api api;

@@ -12,6 +12,7 @@
 #include "actors/gateway/exchange.h"
 #include "actors/gateway/http_target.h"
 #include "actors/gateway/http_text.h"
+#include "actors/gateway/responses_request.h"
 
 namespace troupe {
 
@@ -187,8 +188,8 @@ class Session final : public HttpWire<Stream> {
         co_return on;
       }
     }
-    if (Api::generates(route)) {
-      const bool on = co_await generate(route, parser.get().body());
+    if (Api::generates(route) || Api::finds(route)) {
+      const bool on = co_await generate(route, head, parser.get().body());
       co_return on;
     }
     HttpReply reply;
@@ -275,6 +276,7 @@ class Session final : public HttpWire<Stream> {
     if (!target) return "its path has a percent sign that no two hexadecimal digits follow";
     head.method = text(request.method_string());
     head.path = std::move(target->path);
+    head.query = std::move(target->query);
     if (hosts == 1) head.host = field(http::field::host);
     if (!target->authority.empty()) head.host = std::move(target->authority);
     head.authorization = field(http::field::authorization);
@@ -282,6 +284,9 @@ class Session final : public HttpWire<Stream> {
     head.origin = field(http::field::origin);
     head.requested_method = field(http::field::access_control_request_method);
     head.requested_headers = field(http::field::access_control_request_headers);
+    head.last_event_id = text(request["Last-Event-ID"]);
+    const auto [first, last] = request.equal_range("Idempotency-Key");
+    for (auto it = first; it != last; ++it) head.idempotency_keys.push_back(text(it->value()));
     return "";
   }
 
@@ -291,13 +296,15 @@ class Session final : public HttpWire<Stream> {
   struct ExchangeScope {
     Session& session;
     explicit ExchangeScope(Session& s) : session(s) {
-      session.exchange_ = std::make_shared<Exchange>(
-          s.server_.service, s.server_.model, s.server_.options.unsent_bytes_max, s.server_.answers,
-          [weak = s.weak_from_this(), io = &s.server_.io] {
-            asio::post(*io, [weak] {
-              if (const auto self = weak.lock()) static_cast<Session&>(*self).on_news();
-            });
-          });
+      session.exchange_ =
+          std::make_shared<Exchange>(s.server_.service, s.server_.requests, s.server_.model,
+                                     s.server_.options.unsent_bytes_max, s.server_.answers,
+                                     [weak = s.weak_from_this(), io = &s.server_.io] {
+                                       asio::post(*io, [weak] {
+                                         if (const auto self = weak.lock())
+                                           static_cast<Session&>(*self).on_news();
+                                       });
+                                     });
     }
     ~ExchangeScope() {
       session.exchange_->cancel();
@@ -305,18 +312,36 @@ class Session final : public HttpWire<Stream> {
     }
   };
 
-  asio::awaitable<bool> generate(Route route, std::string& body) {
+  std::optional<ApiError> submit(Route route, const HttpHead& head, std::string& body) {
+    ApiRequest request;
+    const Asker asker = server_.api.asker(route, head, body);
+    const auto wrong = server_.api.parse(route, asker, body, request);
+    std::string().swap(body);
+    if (wrong) return wrong;
+    auto error = exchange_->submit(std::move(request), asker);
+    return error && route == Route::kResponses ? as_response_error(*error) : error;
+  }
+
+  std::optional<ApiError> attach(Route route, const HttpHead& head) {
+    FoundRequest found;
+    if (auto error = server_.api.find(head, found)) return error;
+    std::optional<TokenCounts> from;
+    if (route == Route::kRequestEvents) {
+      if (auto error = Api::read_from(head, found.choices(), from.emplace())) return error;
+    }
+    return exchange_->attach(std::move(found), std::move(from));
+  }
+
+  /// Answers with what is generated, or was for an earlier request.
+  asio::awaitable<bool> generate(Route route, const HttpHead& head, std::string& body) {
     const ExchangeScope scope(*this);
     Base::start_fill();
     std::optional<ApiError> error = {};
-    const auto submit = [&] {
-      ApiRequest request;
-      error = server_.api.parse(route, body, request);
-      std::string().swap(body);
-      if (!error) error = exchange_->submit(std::move(request));
-    };
-    co_await on_worker(body.size(), submit);
+    const bool accepts = Api::generates(route);
+    const auto open = [&] { error = accepts ? submit(route, head, body) : attach(route, head); };
+    co_await on_worker(body.size(), open);
     if (peer_gone_ || aborted_) co_return false;
+    if (accepts && !error) fields_.emplace_back("X-Request-Id", exchange_->id());
     if (error) {
       HttpReply reply = error_reply(*error);
       const bool on = co_await respond(std::move(reply));
@@ -324,7 +349,7 @@ class Session final : public HttpWire<Stream> {
     }
     bool on = false;
     if (exchange_->stream()) {
-      on = co_await stream_answer();
+      on = co_await stream_answer(accepts);
     } else {
       on = co_await whole_answer();
     }
@@ -377,17 +402,18 @@ class Session final : public HttpWire<Stream> {
   }
 
   /// The head goes out with the first news, so that an error before it has its own status code.
-  asio::awaitable<bool> stream_answer() {
+  /// `fresh`: also one that comes with them; of an earlier request, what it has comes first.
+  asio::awaitable<bool> stream_answer(bool fresh) {
     bool begun = false;
     for (;;) {
       Exchange::News news = exchange_->take();
       if (peer_gone_ || aborted_) co_return false;
-      if (news.error && !begun) {
+      if (news.error && !begun && (fresh || news.bytes.empty())) {
         HttpReply reply = error_reply(*news.error);
         const bool on = co_await respond(std::move(reply));
         co_return on;
       }
-      if (news.error) news.bytes += Answer::stream_error(*news.error);
+      if (news.error) news.bytes += exchange_->stream_error(*news.error);
       const bool last = news.done || news.error.has_value();
       if (news.bytes.empty() && !last) {
         if (begun || !Base::wants_head_early()) {

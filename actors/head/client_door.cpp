@@ -43,6 +43,10 @@ void ClientDoor::on_session_down(std::uint32_t session) {
 }
 
 void ClientDoor::generate(const Key& key, const GenerationRequest& request) {
+  // They may be more than a frame of the control lane holds.
+  if (request.pooling == Pooling::kAll)
+    return fail(key, invalid_argument("pooling: a client gets the last token's hidden state only; "
+                                      "ask for all over HTTP (POST /pooling)."));
   bool full = false;
   {
     std::lock_guard lock(mutex_);
@@ -55,19 +59,20 @@ void ClientDoor::generate(const Key& key, const GenerationRequest& request) {
     return fail(key, resource_exhausted("Too many requests are waiting; try again later."));
   requests_.submit_async(
       request, std::make_shared<Sink>(*this, key),
-      [this, key](const Result<std::uint64_t>& number) { accepted(key, number); });
+      [this, key](const Result<AcceptedRequest>& answer) { accepted(key, answer); });
 }
 
-void ClientDoor::accepted(const Key& key, const Result<std::uint64_t>& number) {
-  if (!number.ok()) return fail(key, number.error());
+void ClientDoor::accepted(const Key& key, const Result<AcceptedRequest>& answer) {
+  if (!answer.ok()) return fail(key, answer.error());
+  const std::uint64_t number = answer->reader;
   bool wanted = false;
   {
     std::lock_guard lock(mutex_);
     const auto it = numbers_.find(key);
     wanted = it != numbers_.end();
-    if (wanted) it->second = *number;
+    if (wanted) it->second = number;
   }
-  if (!wanted) requests_.cancel(*number);
+  if (!wanted) requests_.cancel(number);
 }
 
 void ClientDoor::cancel(const Key& key) {

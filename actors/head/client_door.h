@@ -37,7 +37,7 @@ class ClientDoor final : public SessionHub::Clients {
   class Sink;
   void add(std::function<void()> job);
   void generate(const Key& key, const GenerationRequest& request);
-  void accepted(const Key& key, const Result<std::uint64_t>& number);
+  void accepted(const Key& key, const Result<AcceptedRequest>& answer);
   void cancel(const Key& key);
   void cancel_all(std::uint32_t session);
   void event(const Key& key, GenerationEvent event);

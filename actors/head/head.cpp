@@ -33,7 +33,7 @@ void HeadHands::carry_out(TokensCounted&& e, const Supervisor&) {
 
 void HeadHands::carry_out(ImbalanceMeasured&& e, const Supervisor&) { surroundings->measured(e); }
 
-void HeadHands::carry_out(HeadMayEnd&&, const Supervisor&) { surroundings->may_end(); }
+void HeadHands::carry_out(HeadMayEnd&& e, const Supervisor&) { surroundings->may_end(e); }
 
 void HeadHands::turned(const Supervisor& supervisor) { surroundings->changed(supervisor); }
 
@@ -42,12 +42,14 @@ Head::Head(Host& host, Parts parts)
       supervisor_(kHeadNode, parts.supervisor.incarnation),
       router_(kHeadNode, parts.supervisor.incarnation),
       hub_(host.post(), supervisor_, parts.lane) {
+  parts.router.supervisor = supervisor_;
   // The Router first: from its first turn on the Supervisor has something to say to it.
   host.spawn(
       router_.address,
-      [&host, self = router_, options = parts.router, desk = &parts.desk](const Life&) {
+      [&host, self = router_, options = std::move(parts.router),
+       hands = RouterHands{&parts.desk, parts.store}](const Life&) {
         return std::make_unique<Shell<Router, RouterHands>>(host, self.address, Router(options),
-                                                            RouterHands{desk});
+                                                            hands);
       },
       {});
   const HeadHands hands{supervisor_, &hub_, &parts.surroundings};

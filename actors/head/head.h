@@ -29,6 +29,9 @@ struct HeadHands {
   void carry_out(KeepTensors&& e, const Supervisor&) { surroundings->keep(e); }
   void carry_out(KeepCanary&& e, const Supervisor&) { surroundings->keep(e); }
   void carry_out(ForgetKnown&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(KeepStandby&& e, const Supervisor&) { surroundings->keep(e); }
+  void carry_out(CopyKnown&& e, const Supervisor&) { surroundings->copy(e); }
+  void carry_out(AskStandby&& e, const Supervisor&) { surroundings->ask(e); }
   void carry_out(ReadTensors&& e, const Supervisor&) { surroundings->read(std::move(e)); }
   void turned(const Supervisor& supervisor);
 };
@@ -42,6 +45,7 @@ class Head {
     Router::Options router;
     HeadSurroundings& surroundings;
     RequestDesk& desk;
+    JournalStore* store;  ///< null if the Router keeps no journal
     SessionLane& lane;
   };
   /// `host` and what `parts` refers to must outlive it. Both actors run when it returns.

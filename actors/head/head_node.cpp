@@ -9,31 +9,29 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 
+#include "actors/control/server_lane.h"
 #include "actors/gateway/frontend_model.h"
 #include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
 #include "actors/head/head.h"
+#include "actors/head/journal_folder.h"
+#include "actors/head/journal_writer.h"
 #include "actors/head/open_model.h"
+#include "actors/head/standby_copy.h"
 #include "actors/supervisor/status.h"
+#include "model/chat/reasoning_name.h"
 #include "model/checkpoint.h"
 #include "model/forward/step_memory.h"
 #include "model/spec/sizes.h"
 #include "model/spec/split_model.h"
+#include "runtime/counted.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
-#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
-
-std::uint64_t place_of(const std::string& folder) {
-  std::error_code error;
-  const std::string place = std::filesystem::canonical(folder, error).string();
-  return xxh3_64(place.data(), place.size());
-}
 
 void fill_random(std::span<std::byte> bytes) {
   std::size_t done = 0;
@@ -43,65 +41,40 @@ void fill_random(std::span<std::byte> bytes) {
   }
 }
 
+std::size_t unfinished(const Journal& journal) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      journal.all(), [](const auto& entry) { return !entry.second.ended; }));
+}
+
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   fill_random(std::as_writable_bytes(std::span(&seed, 1)));
   return seed;
 }
 
-/// The control lane of a head, if it listens. Thread-safe.
-class ServerLane final : public SessionLane {
- public:
-  Status listen(caf::actor_system& system, const HostPort& address, const Credentials& credentials,
-                ControlEvents& events) {
-    // Sessions may come up before listen() returns: their answers wait for it.
-    std::unique_lock lock(mutex_);
-    auto server = ControlServer::listen(system, address, credentials, events);
-    if (!server.ok()) return server.error();
-    server_ = std::move(*server);
-    return {};
-  }
-  /// No event comes after it.
-  void end() {
-    std::unique_ptr<ControlServer> server;
-    std::unique_lock lock(mutex_);
-    server.swap(server_);
-    lock.unlock();
-  }
-  Status send(std::uint32_t session, const Envelope& envelope) override {
-    std::shared_lock lock(mutex_);
-    return server_ ? server_->send(session, envelope) : unavailable("The session has ended.");
-  }
-  void close(std::uint32_t session, const std::string& reason) override {
-    std::shared_lock lock(mutex_);
-    if (server_) server_->close(session, reason);
-  }
-  std::uint16_t port() const {
-    std::shared_lock lock(mutex_);
-    return server_ ? server_->port() : std::uint16_t{0};
-  }
-  ControlStats stats() const {
-    std::shared_lock lock(mutex_);
-    return server_ ? server_->stats() : ControlStats{};
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::unique_ptr<ControlServer> server_;  // guarded by mutex_
-};
-
 }  // namespace
 
-struct HeadNode::Impl final : HeadSurroundings {
+struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   explicit Impl(CafHost& host) : host(host) {}
   ~Impl() override;
 
   Status start(HeadOptions options);
+  Status read_journal(const HeadOptions& options, const KnownState& known, Router::Options& router);
   SupervisorOptions supervisor_options(const HeadOptions& options, const Checkpoint& checkpoint);
   Status start_gateway(const HeadOptions& options, ClusterView& view);
   void end(const Address& actor);
   void tell_supervisor(auto message) {
-    host.post().tell(head->supervisor(), std::move(message));
+    host.post().tell(supervisor, std::move(message));
+  }
+
+  // JournalStore
+  void keep(KeepRecords records) override {
+    if (records.copy_to != 0) copies.copy(records);
+    journal->keep(std::move(records));
+  }
+  void note(const JournalNote& note) override {
+    logger().warn("{}", note.text);
+    tell_supervisor(NoteEvent{"journal", note.text});
   }
 
   // HeadSurroundings
@@ -112,24 +85,41 @@ struct HeadNode::Impl final : HeadSurroundings {
   void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
   void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }
   void keep(const ForgetKnown&) override { kept([](auto& k) { k.forget_known(); }); }
+  void keep(const KeepStandby& e) override {
+    const Status kept = keeper ? keeper->keep_standby(e.address) : Status();
+    if (e.session != 0)
+      tell_supervisor(
+          StandbyKept{e.session, kept.ok() ? std::nullopt : std::optional<Error>(kept.error())});
+  }
+  void copy(const CopyKnown& e) override {
+    kept([&](auto& k) { copies.copy_known(e.session, k); });
+  }
+  void ask(const AskStandby& e) override {
+    if (ask_standby) ask_standby(e, [this](StandbyAnswered a) { tell_supervisor(std::move(a)); });
+  }
   void read(ReadTensors wanted) override;
   void noted(const ClusterEvent& event) override;
   void counted(const ExpertCounts& counts) override;
   void measured(const ImbalanceMeasured& imbalance) override;
   std::string status(const Supervisor& supervisor) override;
   void changed(const Supervisor& supervisor) override;
-  void may_end() override;
+  void may_end(const HeadMayEnd& end) override;
   void update_metrics(const Supervisor& supervisor);
 
   CafHost& host;
+  Ref<SupervisorInbox> supervisor;
   void kept(auto change) {
     if (keeper) change(*keeper);
   }
   StateKeeper* keeper = nullptr;
+  HeadOptions::Ask ask_standby;
   std::shared_ptr<const ModelFrontend> frontend;
   std::unique_ptr<Metrics> metrics;
+  bool expert_metrics = false;  // a series for each expert
   ServerLane lane;
   std::unique_ptr<RequestDoor> requests;
+  std::unique_ptr<JournalWriter> journal;
+  StandbyCopy copies;
   std::unique_ptr<Head> head;
   std::unique_ptr<ClientDoor> clients;
   std::unique_ptr<CheckpointReader> reader;
@@ -150,6 +140,7 @@ struct HeadNode::Impl final : HeadSurroundings {
   std::optional<Error> trouble;                                      // guarded by mutex
   std::size_t devices = 0;                                           // guarded by mutex
   bool ended = false;                                                // guarded by mutex
+  std::string standby;  // guarded by mutex; that has taken this head's place
   std::vector<std::function<void(const ClusterEvent&)>> listeners;  // guarded by mutex
 };
 
@@ -160,11 +151,13 @@ Status HeadNode::Impl::start(HeadOptions options) {
     options.checkpoint = std::move(*opened);
   }
   const Checkpoint& checkpoint = *options.checkpoint;
-  auto loaded = ModelFrontend::load(options.engine);
-  if (!loaded.ok()) return loaded.error();
-  frontend = std::move(*loaded);
-  options.engine.max_model_len = frontend->max_model_len();
-  options.engine.served_model_name = frontend->served_model_name();
+  if (!options.frontend) {
+    auto loaded = ModelFrontend::load(options.engine);
+    if (!loaded.ok()) return loaded.error();
+    options.frontend = std::move(*loaded);
+  }
+  frontend = options.frontend;
+  options.engine = resolved(options.engine, *frontend);
   const int layers = checkpoint.spec().num_layers();
   if (options.engine.pipeline_parallel_size > layers)
     return invalid_argument(
@@ -177,9 +170,12 @@ Status HeadNode::Impl::start(HeadOptions options) {
                    to_string(*options.engine.numerics));
   }
 
+  this->supervisor = Ref<SupervisorInbox>(kHeadNode, options.incarnation);
   keeper = options.keeper;
+  ask_standby = options.ask_standby;
   reader = std::make_unique<CheckpointReader>(options.checkpoint);
   metrics = std::make_unique<Metrics>(frontend->served_model_name());
+  expert_metrics = options.gateway && options.gateway->expert_metrics;
   requests = std::make_unique<RequestDoor>(
       host.post(), Ref<RouterInbox>(kHeadNode, options.incarnation),
       RequestDoor::Options{frontend, metrics.get(), random_seed});
@@ -189,13 +185,23 @@ Status HeadNode::Impl::start(HeadOptions options) {
     if (!known.ok()) return known.error();
     supervisor.known = std::move(*known);
   }
-  head = std::make_unique<Head>(host, Head::Parts{std::move(supervisor),
-                                                  {.tokenizer = frontend->tokenizer(),
-                                                   .prefix_caching = options.engine.prefix_caching},
-                                                  *this,
-                                                  *requests,
-                                                  lane});
+  Router::Options router;
+  router.tokenizer = frontend->tokenizer();
+  router.prefix_caching = options.engine.prefix_caching;
+  if (options.gateway) router.shares = KeyShares(ApiKeys(options.gateway->doors.api_keys).shares());
+  router.started = {supervisor.started, supervisor.started_unix_ms};
+  if (const Status read = read_journal(options, supervisor.known, router); !read.ok()) return read;
+  const auto restored = router.journal ? unfinished(*router.journal) : 0;
+  head = std::make_unique<Head>(
+      host, Head::Parts{std::move(supervisor), std::move(router), *this, *requests,
+                        journal ? this : nullptr, lane});
+  if (journal) journal->begin();  // not earlier: that it cannot be written is Supervisor's news
+  if (restored > 0)
+    tell_supervisor(NoteEvent{"journal", troupe::counted(restored, "request") +
+                                             " that an earlier life of the head had accepted " +
+                                             (restored == 1 ? "goes on." : "go on.")});
   SessionHub& hub = head->hub();
+  copies.begin(hub, head->supervisor().address);
   clients = std::make_unique<ClientDoor>(
       *requests, [&hub, self = head->supervisor()](std::uint32_t session, ClientGeneration m) {
         return hub.send(session,
@@ -203,11 +209,33 @@ Status HeadNode::Impl::start(HeadOptions options) {
       });
   hub.set_clients(*clients);
   if (!options.listen) return {};
-  const Status listening = lane.listen(host.system(), *options.listen, options.credentials, hub);
+  const Status listening = lane.listen(host.system(), *options.listen, options.credentials,
+                                       options.enrol, hub);
   if (!listening.ok()) return listening;
   auto join_line = options.join_line({options.listen->host, lane.port()});
   if (!join_line.ok()) return join_line.error();
   tell_supervisor(Listening{std::move(*join_line)});
+  return {};
+}
+
+/// What an earlier life of the head has accepted, and where this one writes down what it accepts.
+Status HeadNode::Impl::read_journal(const HeadOptions& options, const KnownState& known,
+                                    Router::Options& router) {
+  if (options.journal_folder.empty()) return {};
+  const std::string model = journal_model(options.engine, *options.checkpoint);
+  const std::optional<Numerics>& wanted = options.engine.numerics;
+  const bool other_numerics = wanted && known.numerics && *wanted != *known.numerics;
+  auto contents =
+      journal_folder::read(options.journal_folder, model, router.started.unix_ms, other_numerics);
+  if (!contents.ok()) return contents.error();
+  for (const std::string& note : contents->notes) logger().warn("{}", note);
+  router.journal = std::make_shared<Journal>(std::move(contents->journal));
+  router.journal_file = contents->next_file;
+  const Ref<RouterInbox> self(kHeadNode, options.incarnation);
+  journal = std::make_unique<JournalWriter>(JournalWriter::Options{
+      options.journal_folder, model,
+      [this, self](JournalKept kept) { host.post().tell(self, kept); },
+      [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   return {};
 }
 
@@ -219,6 +247,11 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.model_path = std::filesystem::absolute(options.engine.model).string();
   out.model_place = place_of(options.engine.model);
   out.model_name = frontend->served_model_name();
+  if (const auto& chat = frontend->chat_format(); chat.ok()) {
+    const ReasoningStart start = chat->reasoning("");
+    out.reasoning_style = to_string(start.style);
+    out.reasoning_open = start.inside;
+  }
   out.checkpoint_hash = checkpoint.hash();
   out.host = host_name();
   out.pid = getpid();
@@ -246,7 +279,8 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
 Status HeadNode::Impl::start_gateway(const HeadOptions& options, ClusterView& view) {
   if (!options.gateway) return {};
   gateway_model = make_gateway_model(frontend);
-  auto started = Gateway::start(*options.gateway, *requests, view, *gateway_model, *metrics);
+  auto started =
+      Gateway::start(*options.gateway, *requests, *requests, view, *gateway_model, *metrics);
   if (!started.ok()) return started.error();
   gateway = std::move(*started);
   return {};
@@ -260,6 +294,7 @@ HeadNode::Impl::~Impl() {
   if (clients) clients->close();
   if (head) end(head->router().address);
   if (requests) requests->close();
+  journal.reset();
   lane.end();
   reader.reset();
 }
@@ -285,6 +320,7 @@ void HeadNode::Impl::noted(const ClusterEvent& event) {
 }
 
 void HeadNode::Impl::counted(const ExpertCounts& counts) {
+  if (!expert_metrics) return;
   for (const auto& layer : counts.layers)
     for (std::size_t e = 0; e < layer.tokens.size(); ++e)
       if (layer.tokens[e] > 0)
@@ -316,9 +352,10 @@ void HeadNode::Impl::changed(const Supervisor& supervisor) {
   turned.notify_all();
 }
 
-void HeadNode::Impl::may_end() {
+void HeadNode::Impl::may_end(const HeadMayEnd& end) {
   {
     std::lock_guard lock(mutex);
+    standby = end.deposed_by;
     ended = true;
   }
   turned.notify_all();
@@ -414,9 +451,24 @@ std::optional<Error> HeadNode::trouble() const {
   return impl_->trouble ? *impl_->trouble : unavailable(impl_->message);
 }
 
+bool HeadNode::takes_turns() const {
+  const auto found = impl_->requests->find("", 0);  // that there is none is an answer, too
+  return status_json() != "{}" && (found.ok() || found.error().code == ErrorCode::kNotFound);
+}
+
 std::size_t HeadNode::devices() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->devices;
+}
+
+std::string HeadNode::deposed_by() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->standby;
+}
+
+Status HeadNode::use(const Credentials& credentials) { return impl_->lane.use(credentials); }
+void HeadNode::note(const std::string& kind, const std::string& text) {
+  impl_->tell_supervisor(NoteEvent{kind, text});
 }
 
 void HeadNode::stop(const std::string& reason) {

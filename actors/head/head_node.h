@@ -14,6 +14,7 @@
 #include "actors/gateway/gateway.h"
 #include "actors/head/state_keeper.h"
 #include "actors/metrics/metrics.h"
+#include "actors/supervisor/supervisor_effects.h"
 #include "model/checkpoint.h"
 #include "runtime/engine_options.h"
 
@@ -23,6 +24,7 @@ struct HeadOptions {
   std::string version;
   EngineOptions engine;
   std::shared_ptr<const Checkpoint> checkpoint;  ///< engine.model, if it is open already
+  std::shared_ptr<const ModelFrontend> frontend;  ///< of the same, if it is loaded already
   std::string cluster_id;
   Incarnation incarnation;  ///< larger than any earlier life's; see first_incarnation()
   /// What to run on a worker, given where the head listens. Called once, before the head answers
@@ -30,9 +32,15 @@ struct HeadOptions {
   std::function<Result<std::string>(const HostPort&)> join_line;
   std::uint32_t next_node = 1;  ///< the next new worker's id, as the keeper was last given it
   StateKeeper* keeper = nullptr;  ///< null: nothing is kept for a next life
+  /// Has whoever listens there told that this head goes on, and hears what it says, if it answers
+  /// (actors/standby/standby_asker.h). None: nobody follows this head.
+  using Ask = std::function<void(const AskStandby&, std::function<void(StandbyAnswered)>)>;
+  Ask ask_standby;
+  std::string journal_folder;  ///< where accepted requests are kept for it; empty: nowhere
   /// The control lane's listener; none for a cluster within one process.
   std::optional<HostPort> listen;
   Credentials credentials;
+  EnrolmentDoor enrol;  ///< for workers that have a token; none: nobody may
   /// The HTTP API; none for an embedded cluster.
   std::optional<GatewayOptions> gateway;
 };
@@ -67,8 +75,17 @@ class HeadNode : public ClusterView {
   /// devices that are here are no use to it, kUnavailable for what may pass (weights that cannot be
   /// loaded, a member lost). None while it forms, loads or serves.
   std::optional<Error> trouble() const;
+  /// Whether Supervisor and Router take their turns; asks them, and waits for each for
+  /// limits::kRouterAnswerDeadline at most.
+  bool takes_turns() const;
   /// Devices that are here.
   std::size_t devices() const;
+  /// Where its standby listens that has become the head; empty: none has.
+  std::string deposed_by() const;
+  /// Other credentials for control sessions that begin from now on. kInvalidArgument. Any thread.
+  Status use(const Credentials& credentials);
+  /// Has the cluster's events, which status shows, tell something more. Any thread.
+  void note(const std::string& kind, const std::string& text);
   /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
   /// thread.
   void stop(const std::string& reason);

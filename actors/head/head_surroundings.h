@@ -20,6 +20,11 @@ class HeadSurroundings {
   virtual void keep(const KeepTensors& tensors) = 0;
   virtual void keep(const KeepCanary& canary) = 0;
   virtual void keep(const ForgetKnown&) = 0;
+  virtual void keep(const KeepStandby& standby) = 0;
+  /// What is known, and becomes known, of the checkpoint goes to that session, too.
+  virtual void copy(const CopyKnown& copy) = 0;
+  /// The Supervisor hears the answer, if there is one.
+  virtual void ask(const AskStandby& standby) = 0;
   /// The Supervisor hears what was read.
   virtual void read(ReadTensors wanted) = 0;
   virtual void noted(const ClusterEvent& event) = 0;
@@ -28,7 +33,7 @@ class HeadSurroundings {
   virtual std::string status(const Supervisor& supervisor) = 0;
   /// A turn has ended.
   virtual void changed(const Supervisor& supervisor) = 0;
-  virtual void may_end() = 0;
+  virtual void may_end(const HeadMayEnd& end) = 0;
 };
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/limits.h"
+#include "runtime/xxh3.h"
 #include "transport/utf8.h"
 
 namespace troupe {
@@ -28,6 +29,22 @@ Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine
       !named.ok())
     return named.error();
   return Checkpoint::open(engine.model);
+}
+
+EngineOptions resolved(EngineOptions engine, const ModelFrontend& frontend) {
+  engine.max_model_len = frontend.max_model_len();
+  engine.served_model_name = frontend.served_model_name();
+  return engine;
+}
+
+std::uint64_t place_of(const std::string& folder) {
+  std::error_code error;
+  const std::string place = std::filesystem::canonical(folder, error).string();
+  return xxh3_64(place.data(), place.size());
+}
+
+std::string journal_model(const EngineOptions& engine, const Checkpoint& checkpoint) {
+  return checkpoint.hash() + "-" + std::to_string(place_of(engine.model));
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ class StateKeeper {
   /// In addition; a tensor that is kept already is replaced.
   virtual void keep_tensors(const std::vector<KnownTensor>& tensors) = 0;
   virtual void keep_canary(const KnownCanary& canary) = 0;
+  /// Who may take over when this life is gone; no address: nobody. Whether the next life will know.
+  virtual Status keep_standby(const std::string& address) = 0;
+  /// All that is known, as lines that another keeper can add to its own, and from now on `added`
+  /// hears the lines that are added; null: nobody.
+  virtual std::string known_lines(std::function<void(std::string lines)> added) = 0;
   /// All but the ids: the cluster was stopped.
   virtual void forget_known() = 0;
 };

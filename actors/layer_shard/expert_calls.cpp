@@ -99,6 +99,7 @@ void ExpertCalls::ask_device(StepId step, std::uint32_t number,
   dispatch.call = next_call_++;
   dispatch.version = options_.routes->version();
   dispatch.layer = cut.layer;
+  dispatch.express = cut.express;
   dispatch.pairs.reserve(share.size());
   std::int32_t last = -1;
   for (MissingOutput* output : share) {

@@ -21,6 +21,7 @@ ComputeOutcome failed_with(Error error) {
 /// Rows whose experts lie elsewhere, by value: they travel while the step computes on.
 void fill(ExpertCut& cut, const Step& step) {
   cut.layer = step.layer;
+  cut.express = step.plan->express;
   cut.row_bytes = step.wire_row_bytes;
   cut.missing.clear();
   std::int32_t rows = 0, last = -1;
@@ -37,8 +38,9 @@ void fill(ExpertCut& cut, const Step& step) {
 /// Counts what the gates choose and experts that are read, and asks for what is elsewhere.
 class Listener final : public ForwardListener {
  public:
-  Listener(Device& device, ExpertCounter* counter, StepId step, ExpertCut& cut, ShardNews& news)
-      : device_(device), counter_(counter), step_(step), cut_(cut), news_(news) {}
+  Listener(Device& device, ExpertCounter* counter, StepId step, ExpertCut& cut, ShardNews& news,
+           bool yields)
+      : device_(device), counter_(counter), step_(step), cut_(cut), news_(news), yields_(yields) {}
   void on_routed(std::int32_t layer, std::span<const std::int32_t> experts) override {
     if (counter_) counter_->add(layer, experts);
   }
@@ -47,6 +49,7 @@ class Listener final : public ForwardListener {
     fill(cut_, step);
     news_.cut(step_, std::move(cut_));
   }
+  bool yields() override { return yields_ && device_.express_waits(); }
 
  private:
   Device& device_;
@@ -54,6 +57,7 @@ class Listener final : public ForwardListener {
   const StepId step_;
   ExpertCut& cut_;
   ShardNews& news_;
+  const bool yields_;
 };
 
 }  // namespace
@@ -62,7 +66,9 @@ ForwardCompute::ForwardCompute(Options options, CpuDevice& device)
     : options_(std::move(options)),
       device_(device),
       forward_(*options_.model, options_.weights, options_.cache,
-               device.stream(options_.numerics)) {}
+               device.stream(options_.numerics)) {
+  forward_.use(options_.grammars);
+}
 
 /// The step can be run elsewhere if this device fails over it.
 template <class Work>
@@ -71,22 +77,24 @@ void ForwardCompute::work_on(Run& run, const Work& work) {
     run.news.lock()->computed(run.id, failed_with(done.error()));
 }
 
-ForwardCompute::Run& ForwardCompute::run_for(StepId step) {
+ForwardCompute::Run& ForwardCompute::run_for(StepId step, bool express) {
   auto& run = runs_[step];
-  if (spare_.empty()) {
+  auto& spare = express ? spare_express_ : spare_;
+  if (spare.empty()) {
     run = std::make_unique<Run>(*this);
   } else {
-    run = std::move(spare_.back());
-    spare_.pop_back();
+    run = std::move(spare.back());
+    spare.pop_back();
   }
   run->id = step;
+  run->express = express;
   run->given_up = false;
   return *run;
 }
 
 void ForwardCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNews>& news) {
   const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
-  Run& run = run_for(plan.step);
+  Run& run = run_for(plan.step, plan.express);
   run.news = news;
   work_on(run, [&]() -> Status {
     if (Status checked = check(begin); !checked.ok()) return checked;
@@ -129,7 +137,7 @@ void ForwardCompute::release(StepId step) {
   it->second->plan = nullptr;
   it->second->news.reset();
   it->second->set.reset();
-  spare_.push_back(std::move(it->second));
+  (it->second->express ? spare_express_ : spare_).push_back(std::move(it->second));
   runs_.erase(it);
 }
 
@@ -144,7 +152,10 @@ void ForwardCompute::give_up(StepId step) {
 }
 
 void ForwardCompute::end() {
-  for (const auto& [step, run] : runs_) device_.pool().leave(*run);
+  for (const auto& [step, run] : runs_) {
+    run->given_up = true;
+    device_.pool().leave(*run);
+  }
   if (ranks_) ranks_->close();
 }
 
@@ -158,14 +169,21 @@ bool ForwardCompute::stop_waiting(StepId step) {
 /// Until the step is done, or its experts or other ranks are needed.
 Status ForwardCompute::advance(Run& run) {
   const std::shared_ptr<ShardNews> news = run.news.lock();
-  Listener listener(device_, options_.counter.get(), run.id, run.cut, *news);
+  // What an accelerator was given is computed without this thread, and in order.
+  const bool yields = !run.express && !device_.has_own_memory();
+  Listener listener(device_, options_.counter.get(), run.id, run.cut, *news, yields);
   for (;;) {
-    run.set = device_.experts();
+    run.set = device_.serving_experts();
     const Cut cut = forward_.advance(run.step, *run.set, listener);
     if (cut == Cut::kRanks) {
       const Result<bool> here = exchange(run, news);
       if (!here.ok()) return here.error();
       if (*here) continue;
+      return {};
+    }
+    if (cut == Cut::kYield) {
+      (void)device_.submit([this, news, step = run.id] { go_on(step, news); },
+                           Device::Room::kAlways);
       return {};
     }
     if (cut == Cut::kCorrupt)
@@ -220,7 +238,7 @@ Result<bool> ForwardCompute::exchange(Run& run, const std::shared_ptr<ShardNews>
                   --exchanging_;
                   if (answer->put(std::move(parts))) return;
                   (void)device_.submit(
-                      [this, answer, news, step] { go_on(step, std::move(*answer->parts), news); },
+                      [this, answer, news, step] { go_on(step, news, std::move(answer->parts)); },
                       Device::Room::kAlways);
                 });
   if (!answer->look()) return false;
@@ -229,14 +247,16 @@ Result<bool> ForwardCompute::exchange(Run& run, const std::shared_ptr<ShardNews>
   return true;
 }
 
-void ForwardCompute::go_on(StepId step, Result<std::vector<Payload>> parts,
-                           const std::shared_ptr<ShardNews>& news) {
+/// In a later job, perhaps with what the other ranks have sent.
+void ForwardCompute::go_on(StepId step, const std::shared_ptr<ShardNews>& news,
+                           std::optional<Result<std::vector<Payload>>> parts) {
   const auto it = runs_.find(step);
   if (it == runs_.end() || it->second->news.lock() != news) return;  // it has been released
   Run& run = *it->second;
   work_on(run, [&]() -> Status {
-    if (!parts.ok()) return parts.error();
-    run.step.exchange.from = std::move(*parts);
+    if (run.given_up) return unavailable("nobody wants it any more");
+    if (parts && !parts->ok()) return parts->error();
+    if (parts) run.step.exchange.from = std::move(**parts);
     return advance(run);
   });
 }

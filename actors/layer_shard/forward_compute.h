@@ -25,8 +25,9 @@ class ForwardCompute final : public ShardCompute {
     KvCache cache;
     bool last_stage = true;
     Device::Claim cache_memory;
-    std::shared_ptr<ExpertForward> experts;    ///< shared by all on this device
-    std::shared_ptr<ExpertCounter> counter{};  ///< of what the gates choose; may be null
+    std::shared_ptr<ExpertForward> experts;      ///< shared by all on this device
+    std::shared_ptr<ExpertCounter> counter{};    ///< of what the gates choose; may be null
+    std::shared_ptr<AnswerGrammars> grammars{};  ///< for rules of answers; on the last stage
     /// Shared with other shards of the same layers on this device; may be null.
     std::shared_ptr<const Device::Claim> weight_memory{};
     std::optional<TokenId> crash_token{};  ///< for tests: a step that has it crashes the process
@@ -63,13 +64,13 @@ class ForwardCompute final : public ShardCompute {
   };
   template <class Work>
   void work_on(Run& run, const Work& work);
-  Run& run_for(StepId step);
+  Run& run_for(StepId step, bool express);
   Status check(const BeginStep& begin) const;
   struct Answer;
   Status advance(Run& run);
   Result<bool> exchange(Run& run, const std::shared_ptr<ShardNews>& news);
-  void go_on(StepId step, Result<std::vector<Payload>> parts,
-             const std::shared_ptr<ShardNews>& news);
+  void go_on(StepId step, const std::shared_ptr<ShardNews>& news,
+             std::optional<Result<std::vector<Payload>>> parts = std::nullopt);
   bool stop_waiting(StepId step);
   ComputeOutcome outcome_of(Run& run);
 
@@ -81,7 +82,8 @@ class ForwardCompute final : public ShardCompute {
   std::atomic<int> exchanging_{0};
   std::atomic<TimePoint::rep> exchanged_{0};
   FlatMap<StepId, std::unique_ptr<Run>> runs_;
-  std::vector<std::unique_ptr<Run>> spare_;
+  /// Those of express steps, which are small, stay so.
+  std::vector<std::unique_ptr<Run>> spare_, spare_express_;
 };
 
 }  // namespace troupe

@@ -100,6 +100,10 @@ void LayerShard::lose_rank(NodeId node, Effects& effects) {
   for (const StepId step : order_.all()) fail(step, lost, effects);
 }
 
+void LayerShard::on(HeadChanged, TimePoint, Effects& effects) {
+  for (const StepId step : order_.all()) fail(step, unavailable("The head has changed."), effects);
+}
+
 void LayerShard::on(PeerUp up, TimePoint now, Effects& effects) {
   calls_.on_peer_up(up.node, now, effects);
 }

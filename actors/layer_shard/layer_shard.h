@@ -40,6 +40,8 @@ class LayerShard {
   /// when routes come with a newer life of it.
   void on(PeerDown down, TimePoint now, Effects& effects);
   void on(PeerUp up, TimePoint now, Effects& effects);
+  /// Another head: no step of the earlier one's time goes on.
+  void on(HeadChanged changed, TimePoint now, Effects& effects);
   void on(DevicesAvoided avoided, TimePoint now, Effects& effects);
   void on(RoutesChanged changed, TimePoint now, Effects& effects);
 

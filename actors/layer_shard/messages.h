@@ -34,6 +34,7 @@ struct ExpertCut {
   std::size_t row_bytes = 0;
   std::vector<std::byte> rows;        ///< wire type [rows with a missing output, hidden]
   std::vector<ExpertAnswer> answers;  ///< complete when the step goes on
+  bool express = false;               ///< of an express step
 
   /// Calls `f(output, its row)` for all outputs that came.
   template <class F>

@@ -49,11 +49,13 @@ ShardHands::~ShardHands() {
 }
 
 void ShardHands::carry_out(BeginStep&& begin, const LayerShard&) {
-  const StepId step = std::get<StepPlan>(*begin.plan).body.step;
-  submit(step,
-         [begin = std::move(begin)](ShardCompute& compute, const std::shared_ptr<ShardNews>& news) {
-           compute.begin(begin, news);
-         });
+  const StepPlanBody& plan = std::get<StepPlan>(*begin.plan).body;
+  const StepId step = plan.step;
+  submit(step, [waits = plan.express ? device_->note_express() : nullptr, begin = std::move(begin)](
+                   ShardCompute& compute, const std::shared_ptr<ShardNews>& news) mutable {
+    waits = nullptr;
+    compute.begin(begin, news);
+  });
 }
 
 void ShardHands::carry_out(ResumeStep&& resume, const LayerShard&) {

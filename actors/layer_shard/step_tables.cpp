@@ -9,7 +9,7 @@ Result<MessagePtr> StepTables::complete(const StepPlan& plan) {
   StepPlan whole = plan;
   for (StepSequence& sequence : whole.body.sequences) {
     Table& table = tables_[sequence.table_slot];
-    if (sequence.table_base == 0) table = {sequence.id, {}};
+    if (sequence.table_base == 0) table = {sequence.id, {}, sequence.sampling.rules};
     if (table.sequence != sequence.id ||
         table.blocks.size() != static_cast<std::size_t>(sequence.table_base))
       return unavailable("A shard does not know the block table of sequence " +
@@ -18,6 +18,7 @@ Result<MessagePtr> StepTables::complete(const StepPlan& plan) {
                         sequence.block_table.end());
     sequence.table_base = 0;
     sequence.block_table = table.blocks;
+    sequence.sampling.rules = table.rules;
   }
   return message_of(std::move(whole));
 }

@@ -7,8 +7,13 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
+
+#include "actors/metrics/process_metrics.h"
+#include "runtime/version.h"
 
 namespace troupe {
 namespace {
@@ -31,6 +36,13 @@ Buckets inter_token_seconds() {
 Buckets request_seconds() {
   return {0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10,   15,  20,
           30,  40,  50,  60,  120, 240, 480, 960, 1920, 7680};
+}
+/// Of a part of a request's time: vLLM's bounds, and smaller ones before them.
+Buckets phase_seconds() {
+  Buckets buckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2};
+  const Buckets longer = request_seconds();
+  buckets.insert(buckets.end(), longer.begin(), longer.end());
+  return buckets;
 }
 Buckets token_counts() {
   return {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
@@ -58,6 +70,13 @@ struct Metrics::Impl {
         {}, buckets);
   }
 
+  void note(auto what) {
+    std::lock_guard lock(mutex);
+    what(history, now());
+  }
+
+  std::mutex mutex;
+  RequestHistory history{now()};  // guarded by mutex
   prometheus::Labels labels;
   prometheus::Registry registry;
 
@@ -115,7 +134,18 @@ struct Metrics::Impl {
                              "From accepting a request to its end.", request_seconds());
   Histogram& queue_time =
       histogram("troupe:request_queue_time_seconds", "From accepting a request to its computation.",
-                request_seconds());
+                phase_seconds());
+  Histogram& prefill_time = histogram("troupe:request_prefill_time_seconds",
+                                      "From a request's first step to its first token.",
+                                      phase_seconds());
+  Histogram& decode_time = histogram("troupe:request_decode_time_seconds",
+                                     "From a request's first token to its last.", phase_seconds());
+  Histogram& inference_time =
+      histogram("troupe:request_inference_time_seconds",
+                "From a request's first step to its last token.", phase_seconds());
+  Histogram& request_max_tokens =
+      histogram("troupe:request_params_max_tokens",
+                "Tokens that an accepted request may get, of each choice.", token_counts());
   Histogram& request_prompt_tokens =
       histogram("troupe:request_prompt_tokens", "Prompt tokens of a request.", token_counts());
   Histogram& request_generation_tokens =
@@ -127,14 +157,24 @@ struct Metrics::Impl {
   std::unordered_map<int, Gauge*> imbalances;
 };
 
-Metrics::Metrics(const std::string& model_name) : impl_(std::make_unique<Impl>(model_name)) {}
+Metrics::Metrics(const std::string& model_name) : impl_(std::make_unique<Impl>(model_name)) {
+  prometheus::BuildGauge()
+      .Name("troupe:build_info")
+      .Help("1; its labels say which version runs.")
+      .Labels(impl_->labels)
+      .Register(impl_->registry)
+      .Add({{"version", kVersion}})
+      .Set(1);
+}
 Metrics::~Metrics() = default;
 
 void Metrics::set_requests_running(std::uint64_t count) {
   impl_->running.Set(static_cast<double>(count));
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.set_running(count, at); });
 }
 void Metrics::set_requests_waiting(std::uint64_t count) {
   impl_->waiting.Set(static_cast<double>(count));
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.set_waiting(count, at); });
 }
 void Metrics::set_kv_cache_usage(double fraction) { impl_->kv_usage.Set(fraction); }
 void Metrics::set_nodes(std::uint64_t ready) { impl_->nodes.Set(static_cast<double>(ready)); }
@@ -144,9 +184,11 @@ void Metrics::set_http_connections(std::uint64_t open) {
 
 void Metrics::add_prompt_tokens(std::uint64_t count) {
   impl_->prompt_tokens.Increment(static_cast<double>(count));
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.add_prompt_tokens(count, at); });
 }
 void Metrics::add_generation_tokens(std::uint64_t count) {
   impl_->generation_tokens.Increment(static_cast<double>(count));
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.add_generation_tokens(count, at); });
 }
 void Metrics::add_prefix_queries(std::uint64_t tokens) {
   impl_->prefix_queries.Increment(static_cast<double>(tokens));
@@ -154,7 +196,10 @@ void Metrics::add_prefix_queries(std::uint64_t tokens) {
 void Metrics::add_prefix_hits(std::uint64_t tokens) {
   impl_->prefix_hits.Increment(static_cast<double>(tokens));
 }
-void Metrics::on_first_token(double seconds) { impl_->first_token.Observe(seconds); }
+void Metrics::on_first_token(double seconds) {
+  impl_->first_token.Observe(seconds);
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.add_first_token(seconds, at); });
+}
 void Metrics::on_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
 
 void Metrics::on_request_finished(const FinishedRequest& request) {
@@ -165,8 +210,19 @@ void Metrics::on_request_finished(const FinishedRequest& request) {
   counter.Increment();
   impl_->request_prompt_tokens.Observe(static_cast<double>(request.prompt_tokens));
   impl_->request_generation_tokens.Observe(static_cast<double>(request.generation_tokens));
-  if (request.timing.queued_ms >= 0) impl_->queue_time.Observe(request.timing.queued_ms / 1e3);
-  if (request.timing.total_ms >= 0) impl_->e2e.Observe(request.timing.total_ms / 1e3);
+  const auto& [queued_ms, first_token_ms, total_ms] = request.timing;
+  const auto observe = [](Histogram& histogram, double from_ms, double to_ms) {
+    if (from_ms >= 0 && to_ms >= from_ms) histogram.Observe((to_ms - from_ms) / 1e3);
+  };
+  observe(impl_->queue_time, 0, queued_ms);
+  observe(impl_->prefill_time, queued_ms, first_token_ms);
+  observe(impl_->decode_time, first_token_ms, total_ms);
+  observe(impl_->inference_time, queued_ms, total_ms);
+  observe(impl_->e2e, 0, total_ms);
+}
+
+void Metrics::on_max_tokens(std::uint64_t count) {
+  impl_->request_max_tokens.Observe(static_cast<double>(count));
 }
 
 void Metrics::add_preemptions(std::uint64_t count) {
@@ -207,7 +263,14 @@ void Metrics::add_expert_reads(std::uint64_t count) {
 }
 
 std::string Metrics::text() const {
-  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  std::ranges::move(process_metrics(), std::back_inserter(families));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+std::vector<RequestHistory::Slot> Metrics::history() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->history.slots(now());
 }
 
 }  // namespace troupe

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "actors/metrics/request_history.h"
 #include "runtime/generation.h"
 #include "runtime/sampling_params.h"
 
@@ -19,7 +21,8 @@ struct FinishedRequest {
 };
 
 /// The process's metrics for Prometheus, under vLLM's names with the prefix `troupe:`. Every series
-/// carries the label model_name. Thread-safe; every call is cheap enough for the Router's thread.
+/// carries the label model_name, but those of the process. Thread-safe; every call is cheap enough
+/// for the Router's thread.
 class Metrics {
  public:
   explicit Metrics(const std::string& model_name);
@@ -41,6 +44,7 @@ class Metrics {
   void add_prefix_hits(std::uint64_t tokens);
   void on_first_token(double seconds);  ///< since the request was accepted
   void on_inter_token(double seconds);  ///< between two tokens of one choice
+  void on_max_tokens(std::uint64_t count);  ///< that an accepted request may get
   void on_request_finished(const FinishedRequest& request);
   void add_preemptions(std::uint64_t count);
   void on_recovery();  ///< the cluster went on after a loss
@@ -59,6 +63,8 @@ class Metrics {
 
   /// The text exposition format of GET /metrics.
   std::string text() const;
+  /// What requests did in the last hour: see RequestHistory::slots.
+  std::vector<RequestHistory::Slot> history() const;
 
  private:
   struct Impl;

@@ -32,9 +32,15 @@ using VersionWorkPtr = std::shared_ptr<const VersionWork>;
 // --- The head ---
 
 /// Begin a session with the head; HeadUp or HeadDown follows.
-struct ConnectHead {};
+struct ConnectHead {
+  bool again = false;  ///< where the last session was, and not at the next of the addresses
+};
 /// End it, after what was sent has left.
 struct CloseHead {};
+/// A head may be there, too.
+struct SeekAlso {
+  std::string address;  ///< "host:port"
+};
 /// A message from one of the addresses that this node has or had: it says that it leaves as the
 /// member that it was. To the head it goes on the session.
 struct SendAs {
@@ -65,6 +71,11 @@ struct StopServing {
   NodeId id;
   Incarnation incarnation;  ///< nobody has those addresses any more
 };
+/// The head is gone: what the version in force here has lives on with its caches, and does nothing.
+/// ResumeServing or StopServing follows.
+struct SuspendServing {};
+/// The same life goes on under another head.
+struct ResumeServing {};
 /// What this node's actors send to others waits.
 struct HoldMail {
   NodeId id;
@@ -110,6 +121,13 @@ struct ConnectPeer {
 struct AskPeer {
   Peer peer;
 };
+/// Measure the connection to it; LinkResult follows unless EndMeasuring does.
+struct MeasurePeer {
+  MeasureLink order;
+};
+struct EndMeasuring {
+  std::uint64_t number = 0;
+};
 /// A life is over: shards ask others, and replicas that had a shard there end, with all of their
 /// shards here.
 struct PeerLost {
@@ -147,9 +165,10 @@ struct RetireVersion {
 
 /// PeerDown and PeerUp are for the node's actors: whom they may ask.
 using AgentEffects =
-    Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, InspectCheckpoint, ProveTensors,
-            DiscardTensors, ProveCopies, StopServing, HoldMail, EndHold, WorkerExit, LogLine,
-            FencePeer, ForgetPeer, ExpectPeer, ConnectPeer, AskPeer, PeerLost, PeerDown, PeerUp,
-            AvoidDevices, DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
+    Effects<ConnectHead, CloseHead, SeekAlso, SendAs, JoinedCluster, InspectCheckpoint,
+            ProveTensors, DiscardTensors, ProveCopies, StopServing, SuspendServing, ResumeServing,
+            HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer, ConnectPeer,
+            AskPeer, MeasurePeer, EndMeasuring, PeerLost, PeerDown, PeerUp, AvoidDevices,
+            DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
 
 }  // namespace troupe

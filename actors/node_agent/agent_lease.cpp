@@ -11,10 +11,10 @@ constexpr std::size_t kRenewsMax = 64;
 
 }  // namespace
 
-void AgentLease::begin(TimePoint from, Duration length) {
+void AgentLease::begin(Duration length) {
   length_ = length;
-  end_ = from + length;
-  next_renew_ = from + limits::kRenewEvery;
+  end_ = asked_ + length;
+  next_renew_ = asked_ + limits::kRenewEvery;
   waits_since_.reset();
   number_ = heard_ = 0;
   renews_.clear();

@@ -19,8 +19,10 @@ namespace troupe {
 ///                        └── limits::kLeasePause ──► lost
 class AgentLease {
  public:
-  /// A membership begins: its Join was sent at `from`.
-  void begin(TimePoint from, Duration length);
+  /// A Join is sent now.
+  void asked(TimePoint now) { asked_ = now; }
+  /// A membership begins: as of when the Join was sent.
+  void begin(Duration length);
   /// The number of a Renew that is sent now.
   std::uint64_t renew(TimePoint now);
   /// It was answered. Answers to older ones count no more.
@@ -45,6 +47,7 @@ class AgentLease {
 
  private:
   Duration length_{};
+  TimePoint asked_{};
   TimePoint end_{};
   TimePoint next_renew_{};
   std::optional<TimePoint> waits_since_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/placement/route_peers.h"
+#include "runtime/counted.h"
 
 namespace troupe {
 namespace {
@@ -85,8 +86,9 @@ void AgentVersions::load(const Load& load, const Fit& fit, AgentVoice& voice, Pe
   }
   const VersionWorkPtr work = work_of(load, std::move(*peers), voice.id, fit);
   voice.say("Loading version " + text_of(newest_) +
-                " of the placement: " + std::to_string(work->shards.size()) + " shards.",
+                " of the placement: " + counted(work->shards.size(), "shard") + ".",
             effects);
+  pending_->work = work;
   links.reach(pending_->peers, voice, effects);
   if (before) effects.add(DropVersion{before->version, work});
   effects.add(LoadVersion{work});
@@ -133,7 +135,9 @@ void AgentVersions::activate(const Envelope& envelope, PlacementVersion version,
   if (!pending_ || pending_->version != version || !pending_->reported)
     return voice.refuse(envelope, "that version is not loaded here.", effects);
   active_ = version;
+  active_work_ = std::move(pending_->work);
   active_peers_ = std::move(pending_->peers);
+  lost_.clear();
   pending_.reset();
   voice.say("Serving version " + text_of(version) + " of the placement.", effects);
   effects.add(ActivateVersion{version});
@@ -164,7 +168,25 @@ void AgentVersions::lose(NodeId node, AgentEffects& effects) {
   pending_.reset();
 }
 
+void AgentVersions::note_lost(NodeId node) {
+  if (active_ && nodes_of(active_work_->placement).contains(node)) lost_.insert(node);
+}
+
 void AgentVersions::clear() { *this = {}; }
+
+void AgentVersions::suspend(const WorkerLife& life, AgentEffects& effects) {
+  if (pending_) effects.add(DropVersion{pending_->version, nullptr});
+  pending_.reset();
+  newest_ = *active_;
+  suspended_ = life;
+}
+
+HeldRole AgentVersions::held_role() const {
+  return {suspended_->incarnation,
+          active_work_->placement,
+          active_work_->engine,
+          {lost_.begin(), lost_.end()}};
+}
 
 bool AgentVersions::needs(NodeId node) const {
   return active_peers_.contains(node) || (pending_ && pending_->peers.contains(node));
@@ -175,6 +197,8 @@ std::string AgentVersions::violation() const {
     return "a pending version is not newer than the active one";
   if (pending_ && pending_->version > newest_) return "a pending version was never sent";
   if (active_ && *active_ > newest_) return "an active version was never sent";
+  if (suspended_ && (!active_ || pending_ || doubted_)) return "what is suspended cannot be";
+  if (active_.has_value() != (active_work_ != nullptr)) return "nobody knows what is active";
   if (pending_ && pending_->reported && !pending_->here)
     return "a version was reported that is not here";
   return {};

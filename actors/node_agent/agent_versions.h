@@ -32,8 +32,23 @@ class AgentVersions {
               PeerLinks& links, AgentEffects& effects);
   /// A pending version that needs that node is over; the head sends another.
   void lose(NodeId node, AgentEffects& effects);
+  /// A node of the active version is lost, as the head says.
+  void note_lost(NodeId node);
+  /// What is active may be wrong: it is not kept without a head.
+  void doubt() { doubted_ = true; }
   /// The membership begins or ends.
   void clear();
+
+  /// Whether something is active that may be kept without a head.
+  bool may_suspend() const { return active_ && !doubted_; }
+  /// The head is gone, and the membership: what is active stays, as that life's.
+  void suspend(const WorkerLife& life, AgentEffects& effects);
+  /// The life whose membership is over and whose versions are kept; none: there are none.
+  const std::optional<WorkerLife>& suspended() const { return suspended_; }
+  /// It goes on under another head, whose next version may have any newer number.
+  void resume() { suspended_.reset(); }
+  /// What is kept, for a head that may let it go on.
+  HeldRole held_role() const;
 
   void progress(const LoadProgress& progress, const AgentVoice& voice, AgentEffects& effects) const;
   void loaded(PlacementVersion version, const AgentVoice& voice, const PeerLinks& links,
@@ -61,6 +76,7 @@ class AgentVersions {
     PlacementVersion version;
     PeerLinks::Nodes nodes;  ///< of all its placement
     PeerLinks::Nodes peers;  ///< of them, those on this node's routes
+    VersionWorkPtr work = nullptr;
     bool here = false;      ///< weights and actors are
     bool reported = false;  ///< as Loaded
   };
@@ -68,7 +84,11 @@ class AgentVersions {
 
   std::optional<Pending> pending_;
   std::optional<PlacementVersion> active_;
+  VersionWorkPtr active_work_;
   PeerLinks::Nodes active_peers_;
+  PeerLinks::Nodes lost_;  // of the active version's nodes
+  std::optional<WorkerLife> suspended_;
+  bool doubted_ = false;
   PlacementVersion newest_;  // of all versions that this membership heard of
 };
 

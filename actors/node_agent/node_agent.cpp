@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/node_agent/messages.h"
+#include "runtime/standby_limits.h"
 
 namespace troupe {
 namespace {
@@ -26,7 +27,7 @@ void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
 // --- Seeking the head ---------------------------------------------------------------------------
 
 void NodeAgent::connect(TimePoint now, Effects& effects) {
-  effects.add(ConnectHead{});
+  effects.add(ConnectHead{term_.granted(now)});
   // The lane has the same deadline and says why; this one is for when it says nothing.
   enter(State::kConnecting, 2 * limits::kHandshakeDeadline, now);
 }
@@ -44,7 +45,7 @@ void NodeAgent::on(const HeadUp&, TimePoint now, Effects&) {
 void NodeAgent::on(const HeadDown& down, TimePoint now, Effects& effects) {
   if (state_ == State::kEnded || state_ == State::kSeeking || state_ == State::kProving) return;
   if (state_ == State::kLeaving) return end(0, "left the cluster", effects);
-  stop_role(effects);
+  suspend_role(effects);
   if (down.foreign)
     end(1, down.reason, effects);
   else
@@ -58,6 +59,10 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
     if (for_member(envelope, effects))
       voice_.refuse(envelope, "a NodeAgent does not take that message.", effects);
     return;
+  }
+  if (term_.outdated(greeting.cluster_id, envelope.from.incarnation, now)) {
+    effects.add(CloseHead{});
+    return seek("the head there is older than the one that this worker follows.", now, effects);
   }
   const bool same_place = greeting_.model_place == greeting.model_place;
   if (!same_place) inspecting_.clear();  // what that finds is of the old place
@@ -79,10 +84,23 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
   const bool known =
       same_place && path == model_path_ && checkpoint_hash_ == greeting_.checkpoint_hash;
   model_path_ = path;
-  if (known)
-    join(now, effects);
-  else
-    inspect(now, effects);
+  if (known) return join(now, effects);
+  stop_role(effects);  // it is of another checkpoint, perhaps
+  inspect(now, effects);
+}
+
+void NodeAgent::on(const Standing& standing, const Envelope& envelope, TimePoint now,
+                   Effects& effects) {
+  if (state_ != State::kGreeting && state_ != State::kPledged) return;
+  const auto pledge = term_.pledge(standing, now);
+  if (!pledge) {
+    effects.add(CloseHead{});
+    return seek(standing.reason, now, effects);
+  }
+  voice_.say("The standby at the other end asks to become the head; this worker grants it.",
+             effects);
+  effects.add(SendAs{{voice_.self(), envelope.from, message_of(*pledge)}});
+  enter(State::kPledged, limits::kPledge, now);
 }
 
 /// An inspection that takes longer than a session may goes on without one.
@@ -135,9 +153,11 @@ void NodeAgent::join(TimePoint now, Effects& effects) {
   join.tier_memory = options_.tier_memory;
   join.fabric_address = options_.fabric_address;
   join.fabric_description = options_.fabric_description;
+  join.fabric_port = options_.fabric_port;
   join.nccl = options_.nccl;
+  if (suspended()) join.held_role = versions_.held_role();
   voice_.tell_head(std::move(join), effects);
-  join_sent_at_ = now;
+  lease_.asked(now);
   enter(State::kJoining, limits::kHandshakeDeadline, now);
 }
 
@@ -158,17 +178,12 @@ void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint n
     return seek("its welcome makes no sense.", now, effects);
   }
   state_ = State::kMember;
-  voice_.id = welcome.id;
-  voice_.incarnation = welcome.incarnation;
-  lease_.begin(join_sent_at_, lease);
-  versions_.clear();
+  term_.joined(greeting_.cluster_id, voice_.head);
+  begin_role({welcome.id, welcome.incarnation}, effects);
+  lease_.begin(lease);
   backoff_ = limits::kSeekBackoffMin;
   options_.held_id = voice_.id;
   options_.held_cluster = greeting_.cluster_id;
-  effects.add(JoinedCluster{voice_.id, voice_.incarnation});
-  voice_.say("Joined the cluster at " + options_.head + " as " + to_string(voice_.id) +
-                 "; waiting for its part of the model.",
-             effects);
   keep_lease(now, effects);  // the head may have stood still before it answered
 }
 
@@ -189,40 +204,6 @@ void NodeAgent::on(const Refused& refused, const Envelope& envelope, TimePoint n
   }
 }
 
-// --- Ends ---------------------------------------------------------------------------------------
-
-/// No retry helps. The head hears of it, so that it can count and log it.
-void NodeAgent::give_up(const std::string& reason, Effects& effects) {
-  voice_.tell_head(Leave{reason}, effects);
-  end(1, reason, effects);
-}
-
-void NodeAgent::end(int code, std::string reason, Effects& effects) {
-  stop_role(effects);
-  state_ = State::kEnded;
-  effects.add(CloseHead{});
-  effects.add(WorkerExit{code, std::move(reason)});
-}
-
-/// Ends what this node does as a member; its weights stay, and its id to ask for again.
-void NodeAgent::stop_role(Effects& effects) {
-  if (voice_.id == kHeadNode) return;
-  if (lease_.waits()) effects.add(EndHold{voice_.id, voice_.incarnation, false});
-  effects.add(StopServing{voice_.id, voice_.incarnation});
-  links_.forget_all(effects);
-  versions_.clear();
-  voice_.id = {};
-  voice_.incarnation = {};
-}
-
-void NodeAgent::on(const LeaveCluster& leave, TimePoint now, Effects& effects) {
-  if (state_ == State::kEnded || state_ == State::kLeaving) return;
-  if (state_ != State::kMember) return end(0, leave.reason, effects);
-  voice_.tell_head(Leave{leave.reason}, effects);
-  stop_role(effects);
-  enter(State::kLeaving, limits::kLeaveDeadline, now);
-}
-
 // --- Membership ---------------------------------------------------------------------------------
 
 /// False when the membership has just ended with the lease: nothing that came since counts.
@@ -234,7 +215,7 @@ bool NodeAgent::keep_lease(TimePoint now, Effects& effects) {
     voice_.say("The lease has ended; nothing is sent until the head has renewed it.", effects);
   }
   if (!lease_.lost(now)) return true;
-  stop_role(effects);
+  suspend_role(effects);
   effects.add(CloseHead{});
   seek("the lease was not renewed, so this worker has stopped serving.", now, effects);
   return false;
@@ -313,6 +294,7 @@ void NodeAgent::take(const Retire& retire, const Envelope& envelope, Effects& ef
 void NodeAgent::take(const MemberLost& lost, const Envelope&, Effects& effects) {
   if (!links_.lose(lost, voice_, effects)) return;
   voice_.say(lost.reason, effects);
+  versions_.note_lost(lost.node);
   versions_.lose(lost.node, effects);
 }
 
@@ -329,7 +311,14 @@ void NodeAgent::take(const Prove& prove, const Envelope&, Effects& effects) {
 }
 
 void NodeAgent::take(const Discard& discard, const Envelope&, Effects& effects) {
+  versions_.doubt();
   effects.add(DiscardTensors{discard.tensors});
+}
+
+void NodeAgent::take(const Successor& successor, const Envelope&, Effects& effects) {
+  term_.heard(successor);
+  if (!successor.address.empty()) effects.add(SeekAlso{successor.address});
+  voice_.tell_head(SuccessorKnown{successor.number}, effects);
 }
 
 void NodeAgent::take(const Stop& stop, const Envelope&, Effects& effects) {
@@ -410,10 +399,12 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
     case State::kConnecting:
     case State::kGreeting:
     case State::kInspecting:
+    case State::kPledged:
     case State::kJoining:
       if (now < deadline_) break;
       effects.add(CloseHead{});
       seek(state_ == State::kInspecting ? "the checkpoint's headers are still being read."
+           : state_ == State::kPledged  ? "the standby has not become the head."
                                         : "it does not answer.",
            now, effects);
       break;
@@ -425,6 +416,7 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
         links_.watch(now, progress.traffic, voice_, effects);
         renew(now, progress, effects);
       }
+      links_.measuring().watch(now, progress.measuring, voice_, effects);
       if (!progress.counts.empty()) voice_.tell_head(ExpertCounts{progress.counts}, effects);
       break;
     case State::kLeaving:
@@ -448,7 +440,8 @@ void NodeAgent::end_turn(TimePoint, Effects& effects) const {
 std::string NodeAgent::violation() const {
   const bool member = state_ == State::kMember;
   if (member != (voice_.id != NodeId{})) return "its id does not fit whether it is a member";
-  if (!member && (versions_.active() || versions_.loading()))
+  if (suspended() && member) return "what a member serves is suspended";
+  if (!member && ((versions_.active() && !suspended()) || versions_.loading()))
     return "a node that is no member has versions";
   if (std::string found = lease_.violation(); !found.empty()) return found;
   if (std::string found = links_.violation(voice_); !found.empty()) return found;

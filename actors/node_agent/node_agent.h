@@ -8,6 +8,7 @@
 
 #include "actors/node_agent/agent_effects.h"
 #include "actors/node_agent/agent_lease.h"
+#include "actors/node_agent/agent_term.h"
 #include "actors/node_agent/agent_versions.h"
 #include "actors/node_agent/agent_voice.h"
 #include "actors/node_agent/node_progress.h"
@@ -30,6 +31,7 @@ struct NodeAgentOptions {
   std::uint64_t tier_memory = 0;  ///< host bytes for experts that others serve
   std::string fabric_address;
   std::string fabric_description;
+  FabricPort fabric_port;
   std::uint32_t nccl = 0;  ///< version of the NCCL that its ranks may use; 0: none
   NodeId held_id;  ///< kept from an earlier life; 0: none. Then: of the newest membership
   std::string held_cluster;
@@ -39,7 +41,11 @@ struct NodeAgentOptions {
 /// carries out placements (AgentVersions), reaches peers (PeerLinks), holds back what it has to say
 /// when its lease has ended, and stops serving when it is not renewed.
 ///
+/// When the head is gone the membership is over, but not the role: what is in force here is kept
+/// until a head says with its Welcome that this life goes on, or that another one begins.
+///
 ///     starting -> seeking -> connecting -> greeting -> inspecting -> joining -> member -> leaving
+///                    ^                      |  a standby's greeting: pledged, until it rules
 ///                    ^_________________________________________________________|           |
 ///                          lease lost, session down, refused                             ended
 ///
@@ -60,6 +66,7 @@ class NodeAgent {
     kConnecting,  ///< waits for HeadUp
     kGreeting,    ///< waits for the head's Greeting
     kInspecting,  ///< waits for CheckpointInspected
+    kPledged,     ///< has granted a standby its term; waits for the session's end
     kProving,     ///< no session; waits until all copies in memory have been looked at
     kJoining,     ///< waits for Welcome or Refused
     kMember,
@@ -72,6 +79,8 @@ class NodeAgent {
   void on(const Greeting& greeting, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Refused& refused, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Welcome& welcome, const Envelope& envelope, TimePoint now, Effects& effects);
+  /// A standby, where a head was sought.
+  void on(const Standing& standing, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Renewed& renewed, const Envelope& envelope, TimePoint now, Effects& effects);
   /// The head has no such member: it also closes the session, which says the same.
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
@@ -89,6 +98,10 @@ class NodeAgent {
   void on(const PeerUp& up, TimePoint now, Effects& effects);
   void on(const PeerDown& down, TimePoint now, Effects& effects);
   void on(const PeerCorrupt& peer, TimePoint now, Effects& effects);
+
+  void on(LinkResult result, TimePoint, Effects& effects) {
+    links_.measuring().result(std::move(result), voice_, effects);
+  }
 
   void on_wake(TimePoint now, const NodeProgress& progress, Effects& effects);
   /// Asks for the next wake-up.
@@ -112,6 +125,8 @@ class NodeAgent {
 
   const NodeAgentOptions& options() const { return options_; }
   State state() const { return state_; }
+  /// It is no member, and keeps what it served as one.
+  bool suspended() const { return versions_.suspended().has_value(); }
   NodeId id() const { return voice_.id; }
   Incarnation incarnation() const { return voice_.incarnation; }
   /// The life of the head that greeted this worker last.
@@ -140,14 +155,24 @@ class NodeAgent {
   void take(const Avoid& avoid, const Envelope& envelope, Effects& effects);
   void take(const Prove& prove, const Envelope& envelope, Effects& effects);
   void take(const Discard& discard, const Envelope& envelope, Effects& effects);
+  void take(const Successor& successor, const Envelope& envelope, Effects& effects);
   void take(const Stop& stop, const Envelope& envelope, Effects& effects);
+  void take(const MeasureLink& order, const Envelope&, Effects& effects) {
+    links_.measure(order, voice_, effects);
+  }
+  void take(const EndMeasure& end, const Envelope&, Effects& effects) {
+    links_.measuring().end(end, effects);
+  }
 
   void enter(State state, Duration deadline, TimePoint now);
   void connect(TimePoint now, Effects& effects);
   void seek(const std::string& reason, TimePoint now, Effects& effects);
   void inspect(TimePoint now, Effects& effects);
   void join(TimePoint now, Effects& effects);
+  void begin_role(const WorkerLife& life, Effects& effects);
+  void suspend_role(Effects& effects);
   void stop_role(Effects& effects);
+  void leave(const WorkerLife& life, Effects& effects);
   void end(int code, std::string reason, Effects& effects);
   void give_up(const std::string& reason, Effects& effects);
   void renew(TimePoint now, const NodeProgress& progress, Effects& effects);
@@ -163,8 +188,8 @@ class NodeAgent {
   std::string checkpoint_hash_;  // of model_path_; empty: not known
   std::string inspecting_;       // the folder that is being inspected; empty: none
   HeldInventory held_;
-  TimePoint join_sent_at_{};
 
+  AgentTerm term_;
   AgentLease lease_;
   SleepWatch sleep_;
   PeerLinks links_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/clock.h"
@@ -32,6 +33,7 @@ struct NodeProgress {
   std::vector<PeerTraffic> traffic;  ///< of peers that are up
   HeldInventory held;  ///< wanted while this node is no member
   ProofReport proofs;  ///< of the copies in memory
+  std::string measuring = {};  ///< how far the measurement of a connection is, for people
   /// Rows that the gates sent to experts since it was last given: about once a second.
   std::vector<ExpertCounts::Layer> counts;
 };

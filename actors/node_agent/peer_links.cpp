@@ -113,6 +113,7 @@ void PeerLinks::keep_only(const Nodes& peers, AgentEffects& effects) {
 }
 
 void PeerLinks::forget_all(AgentEffects& effects) {
+  measuring_.stop(effects);
   for (const auto& [node, link] : links_)
     if (link.reach != Reach::kTold) effects.add(ForgetPeer{link.peer});
   links_.clear();
@@ -210,6 +211,22 @@ void PeerLinks::slept(TimePoint now) {
 bool PeerLinks::reaches(NodeId node) const {
   const auto it = links_.find(node);
   return it != links_.end() && it->second.reach == Reach::kUp;
+}
+
+Status PeerLinks::connected(NodeId node, Incarnation incarnation) const {
+  const auto it = links_.find(node);
+  const bool known = it != links_.end() && it->second.peer.incarnation == incarnation;
+  switch (known ? it->second.reach : Reach::kTold) {
+    case Reach::kTold:
+      return not_found("They have no connection: nothing that is served goes between them.");
+    case Reach::kTrying:
+      return unavailable("They have no connection yet: they are about to make one.");
+    case Reach::kDown:
+      return unavailable("Their connection is down.");
+    case Reach::kUp:
+      break;
+  }
+  return {};
 }
 
 std::string PeerLinks::violation(const AgentVoice& voice) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/node_agent/agent_voice.h"
+#include "actors/node_agent/link_measuring.h"
 #include "actors/node_agent/node_progress.h"
 #include "runtime/clock.h"
 
@@ -52,7 +53,15 @@ class PeerLinks {
   /// This process stood still: what came meanwhile is not known yet.
   void slept(TimePoint now);
 
+  /// Of one of these connections, for the head.
+  void measure(const MeasureLink& order, const AgentVoice& voice, AgentEffects& effects) {
+    measuring_.begin(order, connected(order.peer, order.incarnation), voice, effects);
+  }
+  LinkMeasuring& measuring() { return measuring_; }
+
   bool reaches(NodeId node) const;
+  /// Why there is no connection to that life, if there is none. kNotFound: nobody wants one.
+  Status connected(NodeId node, Incarnation incarnation) const;
   std::string violation(const AgentVoice& voice) const;
 
  private:
@@ -77,6 +86,7 @@ class PeerLinks {
   Link* find(NodeId node, Incarnation incarnation);
 
   std::map<NodeId, Link> links_;
+  LinkMeasuring measuring_;
 };
 
 }  // namespace troupe

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/limits.h"
-
 namespace troupe {
 namespace {
 
@@ -23,7 +21,7 @@ void ChunkSize::Sample::take(double newest_rows, double newest_seconds, double w
 ChunkSize::ChunkSize(std::int32_t rows_max)
     : rows_max_(rows_max), tried_(std::min(rows_max, limits::kChunkRowsFirst)) {}
 
-std::int32_t ChunkSize::rows(std::int32_t decoding) const {
+std::int32_t ChunkSize::rows(std::int32_t decoding, double times) const {
   const std::int32_t least = std::min(rows_max_, limits::kChunkRowsLeast);
   const auto most = static_cast<std::int32_t>(
       std::min<std::int64_t>(rows_max_, std::max<std::int64_t>(least, 2 * std::int64_t{tried_})));
@@ -33,16 +31,16 @@ std::int32_t ChunkSize::rows(std::int32_t decoding) const {
     row_time = std::max(0.0, prompts_.seconds - decodes_.seconds) / (prompts_.rows - decodes_.rows);
     base = std::max(0.0, decodes_.seconds - row_time * decodes_.rows);
   }
-  const double left = std::max(wanted(decoding), 2 * base) - base - row_time * decoding;
+  const double left = std::max(wanted(times), 2 * base) - base - row_time * decoding;
   if (row_time <= 0) return most;
   return static_cast<std::int32_t>(
       std::clamp(left / row_time, static_cast<double>(least), static_cast<double>(most)));
 }
 
-double ChunkSize::wanted(std::int32_t decoding) const {
-  if (decoding == 0) return seconds(limits::kStepTarget);
+double ChunkSize::wanted(double times) const {
+  if (times == stretch::kAlone) return seconds(limits::kStepTarget);
   if (decodes_.rows == 0) return seconds(limits::kStepTargetShared);
-  return std::min(seconds(limits::kStepTarget), limits::kStepStretchShared * decodes_.seconds);
+  return std::min(seconds(limits::kStepTarget), times * decodes_.seconds);
 }
 
 void ChunkSize::on_step(std::int32_t rows, std::int32_t prompt_rows, Duration took) {

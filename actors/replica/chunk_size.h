@@ -1,14 +1,31 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "runtime/clock.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 
-/// How many rows of prompts a step gets, so that it takes about as long as limits.h wants, however
-/// fast the devices are: beside others that stream, a multiple of what their steps take alone. It
-/// learns from the steps that come back:
+/// How many times as long a step with prompts may take as one without.
+namespace stretch {
+/// Nobody waits for it: limits::kStepTarget is the only bound.
+inline constexpr double kAlone = std::numeric_limits<double>::infinity();
+/// Others stream beside it.
+inline constexpr double kShared = limits::kStepStretchShared;
+/// Those who stream ask for more of the replica than whose prompt it is, or nobody streams but
+/// owners take turns: so a prompt gets five sixths of the time, and a newcomer waits for six steps
+/// at most.
+inline constexpr double kAhead = 6;
+/// It passes others' steps, and is to hold the whole of a short prompt.
+inline constexpr double kExpress = 12;
+/// The same beside streams that they do not go ahead of: as one of these alone.
+inline constexpr double kExpressShort = 1;
+}  // namespace stretch
+
+/// How many rows of prompts a step gets, so that it takes about as long as is wanted, however fast
+/// the devices are. It learns from the steps that come back:
 ///
 ///     time of a step = base + rows * row_time
 ///
@@ -19,8 +36,8 @@ class ChunkSize {
   explicit ChunkSize(std::int32_t rows_max);
 
   /// Rows of prompts for a step that has `decoding` rows of sequences that stream as well; at least
-  /// one.
-  std::int32_t rows(std::int32_t decoding) const;
+  /// one. The step may take so many times what one without prompts does, see stretch::.
+  std::int32_t rows(std::int32_t decoding, double times) const;
 
   /// A step came back: `prompt_rows` of its `rows` were a prompt's.
   void on_step(std::int32_t rows, std::int32_t prompt_rows, Duration took);
@@ -35,7 +52,7 @@ class ChunkSize {
   };
 
   /// What the step is to take, in seconds.
-  double wanted(std::int32_t decoding) const;
+  double wanted(double times) const;
 
   std::int32_t rows_max_;
   std::int32_t tried_;  ///< prompt rows that a step has had; the next has at most twice as many

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "actors/replica/backfill.h"
+
 namespace troupe {
 namespace {
 
@@ -15,6 +17,10 @@ std::int32_t blocks_missing(const PlanSequence& sequence, std::int32_t positions
 
 /// A prompt that lacks more chunks than these leaves half of each to the prompts behind it.
 constexpr std::int32_t kLongPromptChunks = 4;
+/// Of a step's rows for prompts, what those have over which another one goes ahead: one of so many.
+constexpr std::int32_t kYieldingPart = 8;
+
+bool is_prompt(const PlanSequence& s) { return !s.busy && !s.decodes(); }
 
 class Planner {
  public:
@@ -27,10 +33,16 @@ class Planner {
         ask_(ask),
         rows_left_(limits.rows_a_step),
         prompt_rows_left_(limits.prompt_rows_a_step),
+        yielding_rows_left_(std::max(1, limits.prompt_rows_a_step / kYieldingPart)),
         sequences_left_(limits.sequences_a_step),
         blocks_free_(limits.blocks_free) {}
 
   StepChoice plan() {
+    // One that is in another step, too: what that is given up for counts in this one as well.
+    for (const PlanSequence& sequence : running_)
+      if (!sequence.decodes() && !sequence.suspect) note_ahead(sequence);
+    newcomer_ = find_newcomer();
+    if (newcomer_ != nullptr) note_ahead(*newcomer_);
     if (plan_running() && choice_.preempted.empty()) admit_waiting();
     return std::move(choice_);
   }
@@ -64,12 +76,21 @@ class Planner {
   void admit_waiting() {
     std::int32_t blocks = blocks_for_newcomers();
     std::int32_t room = limits_.sequences_running - static_cast<std::int32_t>(running_.size());
+    Backfill backfill;
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
       if (room <= 0 || rows_left_ == 0 || prompt_rows_left_ == 0 || sequences_left_ == 0) return;
+      if (!backfill.admits(waiting_[i])) continue;
       const KvPrefix found = look_up(i);
-      const std::int32_t rows = prompt_rows(waiting_, i, rows_left_);
+      if (blocks_for_newcomer(i) > blocks) {
+        backfill.hold(waiting_[i]);
+        continue;
+      }
+      // Of those behind it no more than there are places share the rows.
+      const auto joining = std::min(waiting_.size(), i + static_cast<std::size_t>(room));
+      const std::int32_t rows = prompt_rows(std::span(waiting_).first(joining), i, rows_left_);
+      if (rows == 0) continue;
+      for (const PlanSequence* held : backfill.held()) choice_.backfilled.push_back(held->key);
       blocks -= blocks_for_newcomer(i);
-      if (blocks < 0) return;
       blocks_free_ -= found.idle;
       add(waiting_[i], rows);
       choice_.rows.back().found = found;
@@ -90,8 +111,7 @@ class Planner {
   /// Those that it finds idle cannot be taken any more either.
   std::int32_t blocks_for_newcomer(std::size_t index) {
     const KvPrefix found = look_up(index);
-    return found.idle +
-           blocks_missing(waiting_[index], waiting_[index].length, limits_.block_size);
+    return found.idle + blocks_missing(waiting_[index], waiting_[index].length, limits_.block_size);
   }
 
   /// What the running ones know already must fit too, or a newcomer would soon be preempted.
@@ -107,27 +127,46 @@ class Planner {
                            std::int32_t left) {
     const std::int32_t missing = among[index].length - among[index].computed;
     left = std::min(left, prompt_rows_left_);
-    if (left <= 1 || missing / kLongPromptChunks < limits_.prompt_rows_a_step)
-      return std::min(missing, left);
-    std::int32_t behind = 0;
+    if (yields(among[index])) left = std::min(left, yielding_rows_left_);
+    if (left <= 1) return took(among[index], std::min(missing, left));
+    const bool is_long = missing / kLongPromptChunks >= limits_.prompt_rows_a_step;
+    std::int32_t behind = 0, yielding = 0;
     const auto count = [&](const PlanSequence& s) {
-      if (!s.busy && s.length - s.computed > 1) behind += std::min(s.length - s.computed, left);
+      if (!is_prompt(s) || (!is_long && s.owner == among[index].owner)) return;
+      (yields(s) ? yielding : behind) += std::min(s.length - s.computed, left);
     };
     for (std::size_t i = index + 1; i < among.size() && behind < left; ++i) count(among[i]);
-    if (among.data() == running_.data() && !waiting_.empty() && room_for_newcomer())
-      count(waiting_.front());
-    return std::min(missing, left - std::min(behind, left / 2));
+    if (among.data() == running_.data() && newcomer_ != nullptr) count(*newcomer_);
+    if (!yields(among[index])) yielding = std::min(yielding, yielding_rows_left_);
+    const std::int32_t leaves = std::min(behind + yielding, left / 2);
+    return took(among[index], std::min(missing, left - leaves));
   }
 
-  bool room_for_newcomer() {
-    return static_cast<std::int32_t>(running_.size()) < limits_.sequences_running &&
-           blocks_for_newcomer(0) <= blocks_for_newcomers();
+  std::int32_t took(const PlanSequence& sequence, std::int32_t rows) {
+    if (yields(sequence)) yielding_rows_left_ -= rows;
+    return rows;
+  }
+
+  void note_ahead(const PlanSequence& prompt) { ahead_ = std::min(ahead_, goes_ahead_of(prompt)); }
+  bool yields(const PlanSequence& sequence) const { return ahead_ <= sequence.reach; }
+
+  /// Who joins next; null: nobody can.
+  const PlanSequence* find_newcomer() {
+    if (static_cast<std::int32_t>(running_.size()) >= limits_.sequences_running) return nullptr;
+    const std::int32_t blocks = blocks_for_newcomers();
+    Backfill backfill;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      if (!backfill.admits(waiting_[i])) continue;
+      if (blocks_for_newcomer(i) <= blocks) return &waiting_[i];
+      backfill.hold(waiting_[i]);
+    }
+    return nullptr;
   }
 
   std::int32_t rows_of_decoding() const {
     const auto decoding =
         std::count_if(running_.begin(), running_.end(),
-                      [](const PlanSequence& s) { return !s.busy && s.length - s.computed == 1; });
+                      [](const PlanSequence& s) { return !s.busy && s.decodes(); });
     return std::min(static_cast<std::int32_t>(decoding), limits_.sequences_a_step);
   }
 
@@ -153,7 +192,7 @@ class Planner {
     choice_.rows.push_back({sequence.key, rows, blocks});
     blocks_free_ -= blocks;
     rows_left_ -= rows;
-    if (sequence.length - sequence.computed > 1) prompt_rows_left_ -= rows;
+    if (!sequence.decodes()) prompt_rows_left_ -= rows;
     --sequences_left_;
   }
 
@@ -163,11 +202,18 @@ class Planner {
   const PlanLimits& limits_;
   const PlanQuestions& ask_;
   std::int32_t freed_ = 0;  // by all that are preempted
-  std::int32_t rows_left_, prompt_rows_left_, sequences_left_, blocks_free_;
+  std::int32_t rows_left_, prompt_rows_left_, yielding_rows_left_, sequences_left_, blocks_free_;
+  const PlanSequence* newcomer_ = nullptr;                  // of the waiting ones
+  double ahead_ = std::numeric_limits<double>::infinity();  // the least of goes_ahead_of()
   StepChoice choice_;
 };
 
 }  // namespace
+
+double goes_ahead_of(const PlanSequence& sequence) {
+  constexpr double kLessThanATurn = 1e-12;
+  return std::max(sequence.ends, 2 * sequence.reach + kLessThanATurn);
+}
 
 StepChoice plan_step(std::span<const PlanSequence> running, std::span<const PlanSequence> waiting,
                      const PlanLimits& limits, const PlanQuestions& ask) {

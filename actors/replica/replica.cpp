@@ -25,17 +25,13 @@ const SequenceResult* find_result(const StepResult& result, SequenceId id, std::
   return found == all.end() ? nullptr : &*found;
 }
 
-/// Of a sequence that nobody has read anything of yet; those of replays are below.
-constexpr std::uint64_t kFirstNewKey = std::uint64_t{1} << 62;
-
 /// Whether the step may well succeed elsewhere, or again. Bytes that do not fit are the sender's.
 bool worth_another_try(ErrorCode code) { return passing(code) || code == ErrorCode::kCorrupt; }
 
 /// What lacks is not the sequence's fault; but the steps were its own.
 Error given_back(const Error& error) {
   if (error.code != ErrorCode::kResourceExhausted) return unavailable(error.message);
-  return unavailable("Steps of this request alone fail where it is: " +
-                     error.message);
+  return unavailable("Steps of this request alone fail where it is: " + error.message);
 }
 
 /// What a step of it may hold, so that each of its messages can travel.
@@ -44,7 +40,8 @@ ReplicaConfig bounded(ReplicaConfig config) {
   assert(rows > 0);
   config.max_num_batched_tokens = static_cast<std::int32_t>(
       std::min<std::uint64_t>(rows, std::min(config.max_num_batched_tokens, limits::kStepRowsMax)));
-  config.max_num_seqs = std::min(config.max_num_seqs, limits::kStepSequencesMax);
+  // One more may run for a while, and each has a slot.
+  config.max_num_seqs = std::min(config.max_num_seqs, limits::kStepSequencesMax - 1);
   config.blocks = std::min(config.blocks, limits::kStepBlocksMax);
   return config;
 }
@@ -58,7 +55,7 @@ Replica::Replica(ReplicaConfig config)
   assert(!config_.shards.empty() && config_.stages >= 1 && config_.block_size >= 1);
   assert(config_.max_num_seqs >= 1 && config_.max_num_batched_tokens >= 1);
   // Steps of an earlier version of this replica may still send results: their numbers must differ.
-  next_step_.value = (config_.version.value << 32) + 1;
+  next_.step.value = (config_.version.value << 32) + 1;
 }
 
 bool Replica::own_shard(const Address& from) const {
@@ -79,7 +76,7 @@ ReplicaReport Replica::report() const {
   report.kv_blocks_total = kv_.total();
   report.kv_blocks_used = kv_.used();
   report.kv_blocks_cached = kv_.cached();
-  report.preemptions = preemptions_;
+  report.preemptions = reported_.preemptions;
   return report;
 }
 
@@ -108,16 +105,18 @@ void Replica::on(const Submit& submit, const Envelope&, TimePoint, Effects&) {
   sequence.tokens.insert(sequence.tokens.end(), submit.output.begin(), submit.output.end());
   sequence.submit.prompt.clear();
   sequence.submit.output.clear();
-  // A prompt that is to be scored has something to compute even if no token may follow it.
-  const bool scoring = submit.output.empty() && submit.prompt_logprobs >= 0;
-  event.finish = scoring ? FinishReason::kNone : finish_of(sequence);
+  // A prompt of which something is asked has to be computed even if no token may follow it.
+  const bool asked = submit.prompt_logprobs >= 0 || submit.pooling != Pooling::kNone;
+  event.finish = submit.output.empty() && asked ? FinishReason::kNone : finish_of(sequence);
   if (event.finish != FinishReason::kNone) {
     events_.push_back(std::move(event));
     return;
   }
-  const std::uint64_t key = next_key_++ + (submit.output.empty() ? kFirstNewKey : 0);
+  const std::uint64_t key = queue_key(!submit.output.empty(), submit.priority, next_.arrival++);
   keys_[submit.sequence] = key;
+  owners_.queues[submit.owner].insert(key);
   waiting_.emplace(key, std::move(sequence));
+  express_.owners[submit.owner] = submit.weight;
 }
 
 std::optional<Error> Replica::refusal(const Submit& submit) const {
@@ -167,17 +166,40 @@ void Replica::cancel(SequenceId id, std::uint32_t attempt) {
 }
 
 void Replica::on(const ForgetPrefixes& order, const Envelope& envelope, TimePoint, Effects&) {
-  if (order.replica == config_.id && from_supervisor(envelope.from)) kv_.forget();
+  // Also of a head that this replica has not heard of yet: to forget is never wrong.
+  const Address& from = envelope.from;
+  const bool of_a_head = from.node == kHeadNode && from.actor.kind == ActorKind::kSupervisor;
+  if (order.replica == config_.id && of_a_head) kv_.forget();
+}
+
+void Replica::on(HeadChanged changed, TimePoint, Effects&) {
+  if (changed.head) config_.router = {kHeadNode, *changed.head};
+  canary_.reset();
+  events_.clear();
+  keys_.clear();
+  std::vector<std::uint64_t> idle;
+  for (Sequences* sequences : {&running_, &waiting_})
+    for (auto& [key, sequence] : *sequences) {
+      sequence.cancelled = true;
+      if (!sequence.busy) idle.push_back(key);
+    }
+  for (const std::uint64_t key : idle) forget(key);
 }
 
 void Replica::forget(std::uint64_t key) {
-  Sequences& holder = running_.contains(key) ? running_ : waiting_;
-  const auto found = holder.find(key);
-  assert(found != holder.end());
-  Sequence& sequence = found->second;
+  auto node = running_.extract(key);
+  if (!node) node = unqueue(waiting_.find(key));
+  Sequence& sequence = node.mapped();
   kv_.give_back(sequence.table);
   if (!sequence.cancelled) keys_.erase(sequence.submit.sequence);
-  holder.erase(found);
+}
+
+Replica::Sequences::node_type Replica::unqueue(Sequences::iterator waiting) {
+  assert(waiting != waiting_.end());
+  const auto queue = owners_.queues.find(waiting->second.submit.owner);
+  queue->second.erase(waiting->first);
+  if (queue->second.empty()) owners_.queues.erase(queue);
+  return waiting_.extract(waiting);
 }
 
 // --- Steps end ----------------------------------------------------------------------------------
@@ -194,7 +216,7 @@ void Replica::on(const StepResult& result, const Envelope& envelope, TimePoint n
   const Step step = std::move(found->second);
   steps_.erase(found);
   pause_.length = {};
-  chunk_.on_step(step.rows, step.prompt_rows, now - step.began);
+  note_time(step, now);
   for (std::size_t i = 0; i < step.shares.size(); ++i) {
     const SequenceId id = running_.at(step.shares[i].key).submit.sequence;
     const SequenceResult& found_result = *find_result(result, id, i);
@@ -260,7 +282,9 @@ std::optional<Error> Replica::misfit(const Step& step, const StepResult& result)
     const SequenceId id = sequence.submit.sequence;
     const SequenceResult* found = find_result(result, id, i);
     if (found && !found->trouble.empty()) continue;
-    if (!found || found->sampled.has_value() != share.sample) return error(id);
+    if (!found || found->sampled.has_value() != (share.sample && !found->waits)) return error(id);
+    const auto hidden = static_cast<std::size_t>(share.hidden) * sequence.submit.hidden_width;
+    if (found->hidden.size() != hidden) return error(id);
     for (std::int32_t row = 0; row < share.rows; ++row) {
       const auto index = static_cast<std::size_t>(row);
       const bool scored = index < found->prompt.size() && found->prompt[index].has_value();
@@ -294,19 +318,25 @@ void Replica::commit(const Share& share, const SequenceResult& result) {
     keep_wanted(event.prompt_logprobs.back(), sequence.submit.prompt_logprobs);
   }
   sequence.prompt_scored += static_cast<std::int32_t>(event.prompt_logprobs.size());
-  sequence.computed += share.rows;
+  event.hidden_index =
+      static_cast<std::uint32_t>(sequence.hidden_given) * sequence.submit.hidden_width;
+  event.hidden = result.hidden;
+  sequence.hidden_given += share.hidden;
+  // A token that is not known yet is asked for again, with the row that it follows.
+  const bool sampled = share.sample && !result.waits;
+  sequence.computed += share.rows - (share.sample && result.waits ? 1 : 0);
   sequence.table.told = static_cast<std::int32_t>(sequence.table.blocks.size());
   kv_.commit(sequence.tokens, sequence.computed, sequence.table);
-  if (share.sample) {
+  if (sampled) {
     event.tokens.push_back(*result.sampled);
     keep_wanted(event.tokens.back(), sequence.submit.sampling.top_logprobs);
     sequence.tokens.push_back(result.sampled->token);
   }
-  if (share.sample || sequence.computed == sequence.length()) event.finish = finish_of(sequence);
+  if (sampled || sequence.computed == sequence.length()) event.finish = finish_of(sequence);
   if (event.finish == FinishReason::kNone && !fits_alone(sequence.length()))
     event.error = too_long(sequence.length());
   const bool over = event.finish != FinishReason::kNone || event.error;
-  if (over || !event.tokens.empty() || !event.prompt_logprobs.empty())
+  if (over || !event.tokens.empty() || !event.prompt_logprobs.empty() || !event.hidden.empty())
     events_.push_back(std::move(event));
   if (over) forget(share.key);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "actors/base/effects.h"
 #include "actors/interfaces.h"
 #include "actors/replica/chunk_size.h"
+#include "actors/replica/fair_turns.h"
 #include "actors/replica/kv_blocks.h"
 #include "actors/replica/plan_step.h"
 #include "actors/replica/replica_config.h"
@@ -72,6 +74,8 @@ class Replica {
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Plans to the node's shards, or results of them, may be lost.
   void on(PeerDown down, TimePoint now, Effects& effects);
+  /// All sequences are dropped; what their full blocks hold is found again.
+  void on(HeadChanged changed, TimePoint now, Effects& effects);
   void on_wake(TimePoint now, Effects& effects);
   /// Plans what can be planned, then reports, then tells the Router: so a report is never older
   /// than the news of its sequences.
@@ -87,7 +91,9 @@ class Replica {
     std::int32_t prompt_length = 0;
     std::int32_t computed = 0;       ///< positions in the KV cache
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known
+    std::int32_t hidden_given = 0;   ///< hidden states that the Router was told
     KvTable table;
+    std::int32_t backfills = 0;  ///< newcomers that went ahead of it, since it did not fit
     std::uint32_t failures = 0;  ///< steps of it that failed since the last that did not
     TimePoint not_before{};      ///< of its next step, as a suspect
     bool busy = false;           ///< in a step
@@ -99,6 +105,7 @@ class Replica {
     std::uint32_t output() const { return static_cast<std::uint32_t>(length() - prompt_length); }
     /// Positions whose rows need not be computed if they are there: all that yield nothing.
     std::int32_t findable() const {
+      if (submit.pooling == Pooling::kAll) return std::min(length() - 1, hidden_given);
       const bool scoring = submit.prompt_logprobs >= 0 && prompt_scored < prompt_length;
       return std::min(length(), scoring ? prompt_scored : length()) - 1;
     }
@@ -107,17 +114,26 @@ class Replica {
       return submit.prompt_logprobs >= 0 && position + 1 >= prompt_scored &&
              position + 1 < prompt_length;
     }
+    /// How many of the rows from `first` to `end` yield hidden states: the last ones.
+    std::int32_t hidden_rows(std::int32_t first, std::int32_t end) const {
+      if (submit.pooling == Pooling::kNone) return 0;
+      const std::int32_t next = submit.pooling == Pooling::kAll ? hidden_given : prompt_length - 1;
+      return std::max(0, std::min(end, prompt_length) - std::max(first, next));
+    }
   };
   /// What a step computes of one sequence: rows from `computed` on.
   struct Share {
     std::uint64_t key = 0;
     std::int32_t rows = 0;
     bool sample = false;
+    std::int32_t hidden = 0;  ///< rows that yield hidden states
   };
   struct Step {
     TimePoint began;
     TimePoint deadline;  ///< of silence
     std::int32_t rows = 0, prompt_rows = 0;
+    bool express = false;
+    Duration passed_for{};  ///< it stood still, for express steps
     std::vector<Share> shares;
   };
   /// No step is planned for a while after one that failed.
@@ -125,11 +141,25 @@ class Replica {
     Duration length{};
     TimePoint until{};
   };
+  struct Next {
+    std::uint64_t arrival = 1;
+    StepId step;
+  };
+  struct Express {
+    /// Who has come, or has ended one, since it was asked last, and their weights.
+    std::map<std::uint64_t, float> owners;
+    /// How long steps may still be passed: grows with their own time, and may be less than none.
+    Duration credit = limits::kStepTarget;
+  };
+  struct Reported {
+    std::optional<ReplicaReport> newest;
+    std::uint64_t preemptions = 0;
+  };
   struct Suspects {
     bool turn = false;            ///< the next step is one's, if there are any
     std::optional<TimePoint> at;  ///< when the first of those that pause may have one
   };
-  /// Sequences in order of arrival, replays before all others: somebody reads them already.
+  /// Sequences by queue_key().
   using Sequences = std::map<std::uint64_t, Sequence>;
   /// A sequence of the Supervisor's, in running_ as kCanaryKey once there is room for all of it.
   /// The Router does not know of it; it is never why another is preempted, and a step that fails
@@ -140,6 +170,14 @@ class Replica {
     std::vector<std::uint64_t> digests;  ///< as CanaryResult's, so far
   };
   static constexpr std::uint64_t kCanaryKey = 0;  ///< before all others
+  struct Owners {
+    std::map<std::uint64_t, std::set<std::uint64_t>> queues;  ///< keys of those that wait
+    LastServed served;
+  };
+  /// What the planner is told.
+  struct Turns {
+    std::vector<PlanSequence> running, waiting;
+  };
 
   void cancel(SequenceId id, std::uint32_t attempt);
   std::optional<Error> refusal(const Submit& submit) const;
@@ -163,12 +201,24 @@ class Replica {
   StepChoice choose(TimePoint now);
   bool others_wait() const;
   StepChoice choose_together() const;
+  Turns turns(const PlanLimits& limits) const;
+  double stretch_for(const Turns& all, std::size_t room) const;
+  bool make_way();
+  bool express_may_begin();
+  bool somebody_may_go_ahead() const;
+  void note_time(const Step& step, TimePoint now);
+  StepChoice choose_express() const;
+  bool give_place_back();
+  Sequences::node_type unqueue(Sequences::iterator waiting);
   bool found_soon(std::uint64_t key, const Sequence& sequence) const;
   StepChoice choose_suspect(TimePoint now);
   StepChoice choose_suspect(std::uint64_t key, bool preempting) const;
   PlanLimits plan_limits() const;
+  std::size_t places_left(const PlanLimits& limits) const;
   PlanQuestions plan_questions() const;
   void keep_travelling(StepChoice& choice) const;
+  void keep_hidden_travelling(StepChoice& choice) const;
+  const Sequence& sequence_at(std::uint64_t key) const;
   void admit(const PlannedRows& planned);
   void preempt(std::uint64_t key);
   StepSequence rows_of(const Sequence& sequence, const PlannedRows& planned) const;
@@ -182,17 +232,17 @@ class Replica {
   ReplicaConfig config_;
   KvBlocks kv_;
   Sequences running_, waiting_;
+  Owners owners_;
   std::unordered_map<SequenceId, std::uint64_t> keys_;  ///< of the sequences that are not cancelled
   std::optional<Canary> canary_;                        ///< until its result has been told
   std::map<StepId, Step> steps_;
   std::vector<SequenceEvent> events_;  ///< for the Router, at the end of the turn
-  std::uint64_t next_key_ = 1;
-  StepId next_step_;
-  std::uint64_t preemptions_ = 0;
+  Next next_;
   ChunkSize chunk_;
   Pause pause_;  ///< after the last step, if that failed
   Suspects suspects_;
-  std::optional<ReplicaReport> reported_;
+  Express express_;
+  Reported reported_;
 };
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "actors/replica/replica.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 
@@ -33,8 +34,17 @@ std::string Replica::violation_of_sequences() const {
       const auto known = keys_.find(s.submit.sequence);
       if (known == keys_.end() || known->second != key) return name + " is not found by its id";
     }
+  std::size_t queued = 0;
+  for (const auto& [owner, queue] : owners_.queues) {
+    queued += queue.size();
+    for (const std::uint64_t key : queue)
+      if (!waiting_.contains(key) || waiting_.at(key).submit.owner != owner)
+        return "a queue has a sequence that does not wait in it";
+  }
+  if (queued != waiting_.size()) return "a sequence waits in no queue";
   if (wanted != keys_.size()) return "an id stands for a sequence that is not here";
-  if (static_cast<std::int32_t>(running_.size()) > plan_limits().sequences_running)
+  // One more where an express step has begun with it.
+  if (static_cast<std::int32_t>(running_.size()) > plan_limits().sequences_running + 1)
     return "more sequences run than may";
   return {};
 }
@@ -58,12 +68,15 @@ std::string Replica::violation_of_blocks() const {
 }
 
 std::string Replica::violation_of_steps() const {
-  if (static_cast<std::int32_t>(steps_.size()) > config_.stages)
+  const auto express =
+      std::ranges::count_if(steps_, [](const auto& entry) { return entry.second.express; });
+  if (express > 1) return "more than one express step is in flight";
+  if (static_cast<std::int32_t>(steps_.size()) - express > config_.stages)
     return "more steps are in flight than there are stages";
   std::vector<std::uint64_t> keys;
   for (const auto& [id, step] : steps_) {
     const std::string name = "step " + std::to_string(id.value);
-    if (id >= next_step_) return name + " has a number that will be given again";
+    if (id >= next_.step) return name + " has a number that will be given again";
     if (step.shares.empty()) return name + " computes nothing";
     std::int32_t rows = 0;
     for (const Share& share : step.shares) {
@@ -79,6 +92,7 @@ std::string Replica::violation_of_steps() const {
       keys.push_back(share.key);
     }
     if (rows != step.rows || step.prompt_rows > rows) return name + " counts its rows wrongly";
+    if (step.express && rows > limits::kExpressRowsMax) return name + " is no express step";
     if (rows > config_.max_num_batched_tokens) return name + " has more rows than a step may";
   }
   std::sort(keys.begin(), keys.end());

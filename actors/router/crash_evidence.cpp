@@ -53,10 +53,10 @@ CrashEvidence::Verdict CrashEvidence::note_crash(RequestBook& book, const LifeCr
   std::vector<SequenceId> struck;
   std::size_t suspects = 0;
   for (const Held& held : found->held) {
-    const Journal::Sequence* sequence = book.journal().find(held.sequence);
-    if (!sequence || sequence->output.size() != held.tokens) continue;
+    const RequestBook::Choice* choice = book.find(held.sequence);
+    if (!choice || book.journal().find(held.sequence)->output.size() != held.tokens) continue;
     struck.push_back(held.sequence);
-    suspects += book.choice_of(held.sequence).run.suspect() ? 1 : 0;
+    suspects += choice->run.suspect() ? 1 : 0;
   }
   losses_.erase(found);
   for (const SequenceId id : struck) {

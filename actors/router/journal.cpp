@@ -1,11 +1,104 @@
 #include "actors/router/journal.h"
 
+#include <algorithm>
 #include <cassert>
+#include <utility>
+
+#include "actors/router/journal_words.h"
+#include "runtime/overloaded.h"
 
 namespace troupe {
+namespace {
+
+/// Tokens of one record that tells a request again, so that it stays far below its bound.
+constexpr std::size_t kTokensARecord = 1u << 13;
+/// The same of numbers of hidden states.
+constexpr std::size_t kHiddenARecord = 1u << 16;
+
+/// Where a request asked for log-probabilities: as SamplingParams::top_logprobs.
+std::optional<KeptTokens> keep(std::int32_t alternatives) {
+  if (alternatives < 0) return std::nullopt;
+  return KeptTokens(alternatives);
+}
+
+std::vector<TokenOutput> outputs_of(const KeptTokens& kept, std::size_t begin, std::size_t end) {
+  std::vector<TokenOutput> outputs;
+  for (std::size_t i = begin; i < end; ++i) outputs.push_back(kept.at(i));
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<JournalRecord> hidden_records(std::uint64_t request, std::size_t from,
+                                          const std::vector<float>& hidden) {
+  std::vector<JournalRecord> records;
+  for (std::size_t i = from; i < hidden.size(); i += kHiddenARecord) {
+    const auto first = hidden.begin() + static_cast<std::ptrdiff_t>(i);
+    const std::size_t count = std::min(kHiddenARecord, hidden.size() - i);
+    records.push_back(JournalHidden{request, static_cast<std::uint32_t>(i),
+                                    {first, first + static_cast<std::ptrdiff_t>(count)}});
+  }
+  return records;
+}
 
 void Journal::append(const JournalRecord& record) {
+  assert(fits(record));
   std::visit([this](const auto& r) { apply(r); }, record);
+}
+
+bool Journal::fits(const JournalRecord& record) const {
+  return std::visit(
+      Overloaded{
+          [&](const JournalAccepted& r) {
+            if (!r.prepared || r.prepared->n == 0) return false;
+            for (std::uint32_t choice = 0; choice < r.prepared->n; ++choice)
+              if (const auto* other = find(SequenceId{r.first_sequence.value + choice});
+                  other && other->request != r.request)
+                return false;
+            return true;
+          },
+          [&](const JournalSubmitted& r) { return find(r.sequence) != nullptr; },
+          [&](const JournalPrompt& r) {
+            const Request* known = request(r.request);
+            return known && known->prompt_logprobs && r.index == known->prompt_logprobs->size() &&
+                   r.index + r.logprobs.size() < known->prepared->prompt.size();
+          },
+          [&](const JournalHidden& r) {
+            const Request* known = request(r.request);
+            return known && r.index == known->hidden.size() &&
+                   r.index + r.values.size() <= known->prepared->hidden_values();
+          },
+          [&](const JournalTokens& r) {
+            const Sequence* known = find(r.sequence);
+            return known && known->finish == FinishReason::kNone &&
+                   r.index <= known->output.size() &&
+                   r.index + r.tokens.size() <= known->prepared->max_tokens;
+          },
+          [&](const JournalFinished& r) {
+            const Sequence* known = find(r.sequence);
+            return known && r.reason != FinishReason::kNone && r.tokens == known->output.size() &&
+                   request(known->request)->hidden.size() == known->prepared->hidden_values();
+          },
+          [&](const JournalEnded& r) {
+            return request(r.request) && (r.error || finished(*request(r.request)));
+          },
+          [&](const JournalForgotten& r) { return request(r.request) != nullptr; },
+      },
+      record);
+}
+
+bool Journal::finished(const Request& request) const {
+  for (std::uint32_t choice = 0; choice < request.prepared->n; ++choice)
+    if (find(SequenceId{request.first_sequence.value + choice})->finish == FinishReason::kNone)
+      return false;
+  return true;
+}
+
+void Journal::take_back(SequenceId number) {
+  Sequence& sequence = sequences_.at(number);
+  sequence.output.pop_back();
+  if (sequence.logprobs) sequence.logprobs->take_back();
+  words_ -= token_words(*sequence.prepared);
 }
 
 const Journal::Sequence* Journal::find(SequenceId sequence) const {
@@ -13,42 +106,139 @@ const Journal::Sequence* Journal::find(SequenceId sequence) const {
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
-void Journal::apply(const JournalAccepted& record) {
-  const bool added =
-      requests_.emplace(record.request, Request{record.first_sequence, record.prepared}).second;
-  assert(added);
-  for (std::uint32_t choice = 0; choice < record.prepared->n; ++choice) {
-    const SequenceId id{record.first_sequence.value + choice};
-    sequences_[id] = Sequence{record.request, choice, 0, record.prepared, {}};
+const Journal::Request* Journal::request(std::uint64_t id) const {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+std::size_t Journal::words_of(std::uint64_t id) const {
+  const Request* known = request(id);
+  if (!known) return 0;
+  std::size_t words = prompt_words(*known->prepared);
+  for (std::uint32_t choice = 0; choice < known->prepared->n; ++choice)
+    words += find(SequenceId{known->first_sequence.value + choice})->output.size() *
+             token_words(*known->prepared);
+  return words;
+}
+
+bool Journal::tell(Place& place, std::uint64_t until, std::size_t words_max,
+                   std::vector<JournalRecord>& out) const {
+  for (std::size_t words = 0;;) {
+    auto next = requests_.find(place.request);
+    if (!place.within || next == requests_.end()) {
+      if (words >= words_max) return false;
+      next = requests_.upper_bound(place.request);
+      if (next == requests_.end() || next->first > until) return true;
+      place = {next->first, next->second.prepared->name != nullptr, 0, 0};
+      if (!place.within) continue;
+      tell_beginning(next->first, out);
+      words += prompt_words(*next->second.prepared);
+    }
+    const Request& known = next->second;
+    for (; place.choice < known.prepared->n; ++place.choice, place.token = 0)
+      if (!tell_choice(place, known, words, words_max, out)) return false;
+    if (known.ended)
+      out.push_back(JournalEnded{place.request, known.ended_unix_ms, known.error});
+    place.within = false;
   }
-  tokens_ += record.prepared->prompt.size();
+}
+
+void Journal::tell_beginning(std::uint64_t id, std::vector<JournalRecord>& out) const {
+  const Request& known = requests_.at(id);
+  out.push_back(JournalAccepted{id, known.first_sequence, known.accepted_unix_ms, known.prepared});
+  for (JournalRecord& record : hidden_records(id, 0, known.hidden))
+    out.push_back(std::move(record));
+  if (!known.prompt_logprobs) return;
+  const std::size_t all = known.prompt_logprobs->size();
+  for (std::size_t i = 0; i < all; i += kTokensARecord)
+    out.push_back(
+        JournalPrompt{id, static_cast<std::uint32_t>(i),
+                      outputs_of(*known.prompt_logprobs, i, std::min(all, i + kTokensARecord))});
+}
+
+/// False: the words are used up before its end.
+bool Journal::tell_choice(Place& place, const Request& known, std::size_t& words,
+                          std::size_t words_max, std::vector<JournalRecord>& out) const {
+  const SequenceId number{known.first_sequence.value + place.choice};
+  const Sequence& sequence = *find(number);
+  if (place.token == 0 && sequence.attempt > 0)
+    out.push_back(JournalSubmitted{number, sequence.attempt});
+  while (place.token < sequence.output.size()) {
+    if (words >= words_max) return false;
+    const std::size_t end = std::min(sequence.output.size(), place.token + kTokensARecord);
+    JournalTokens tokens{number, static_cast<std::uint32_t>(place.token), {}};
+    if (sequence.logprobs)
+      tokens.tokens = outputs_of(*sequence.logprobs, place.token, end);
+    else
+      for (std::size_t i = place.token; i < end; ++i)
+        tokens.tokens.push_back({sequence.output[i], 0, {}});
+    words += tokens.tokens.size() * token_words(*sequence.prepared);
+    out.push_back(std::move(tokens));
+    place.token = end;
+  }
+  if (sequence.finish != FinishReason::kNone)
+    out.push_back(JournalFinished{number, sequence.finish,
+                                  static_cast<std::uint32_t>(sequence.output.size())});
+  return true;
+}
+
+void Journal::apply(const JournalAccepted& record) {
+  forget(record.request);
+  const PreparedRequest& prepared = *record.prepared;
+  requests_.emplace(record.request,
+                    Request{record.first_sequence, record.prepared, record.accepted_unix_ms,
+                            keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt});
+  for (std::uint32_t choice = 0; choice < prepared.n; ++choice)
+    sequences_.insert_or_assign(
+        SequenceId{record.first_sequence.value + choice},
+        Sequence{record.request, choice, 0, record.prepared, {},
+                 keep(prepared.sampling.top_logprobs), FinishReason::kNone});
+  words_ += prompt_words(prepared);
 }
 
 void Journal::apply(const JournalSubmitted& record) {
-  const auto found = sequences_.find(record.sequence);
-  assert(found != sequences_.end());
-  found->second.attempt = record.attempt;
+  sequences_.at(record.sequence).attempt = record.attempt;
+}
+
+void Journal::apply(const JournalPrompt& record) {
+  KeptTokens& kept = *requests_.at(record.request).prompt_logprobs;
+  for (const TokenOutput& token : record.logprobs) kept.add(token);
+}
+
+void Journal::apply(const JournalHidden& record) {
+  std::vector<float>& hidden = requests_.at(record.request).hidden;
+  hidden.insert(hidden.end(), record.values.begin(), record.values.end());
 }
 
 void Journal::apply(const JournalTokens& record) {
-  const auto found = sequences_.find(record.sequence);
-  assert(found != sequences_.end());
-  std::vector<TokenId>& output = found->second.output;
-  assert(record.index == output.size());
-  output.insert(output.end(), record.tokens.begin(), record.tokens.end());
-  tokens_ += record.tokens.size();
+  Sequence& sequence = sequences_.at(record.sequence);
+  const std::size_t before = sequence.output.size();
+  for (std::size_t i = before - record.index; i < record.tokens.size(); ++i) {
+    sequence.output.push_back(record.tokens[i].token);
+    if (sequence.logprobs) sequence.logprobs->add(record.tokens[i]);
+  }
+  words_ += (sequence.output.size() - before) * token_words(*sequence.prepared);
+}
+
+void Journal::apply(const JournalFinished& record) {
+  sequences_.at(record.sequence).finish = record.reason;
 }
 
 void Journal::apply(const JournalEnded& record) {
-  const auto found = requests_.find(record.request);
-  assert(found != requests_.end());
-  const Request& request = found->second;
-  tokens_ -= request.prepared->prompt.size();
-  for (std::uint32_t choice = 0; choice < request.prepared->n; ++choice) {
-    const auto sequence = sequences_.find(SequenceId{request.first_sequence.value + choice});
-    tokens_ -= sequence->second.output.size();
-    sequences_.erase(sequence);
-  }
+  Request& request = requests_.at(record.request);
+  request.ended = true;
+  request.ended_unix_ms = record.ended_unix_ms;
+  request.error = record.error;
+}
+
+void Journal::apply(const JournalForgotten& record) { forget(record.request); }
+
+void Journal::forget(std::uint64_t id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  words_ -= words_of(id);
+  for (std::uint32_t choice = 0; choice < found->second.prepared->n; ++choice)
+    sequences_.erase(SequenceId{found->second.first_sequence.value + choice});
   requests_.erase(found);
 }
 

@@ -2,42 +2,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
-#include "actors/frontend/prepared_request.h"
 #include "runtime/ids.h"
+#include "runtime/kept_tokens.h"
+#include "transport/journal_records.h"
 
 namespace troupe {
 
-/// A request was accepted. Its choices are the sequences first_sequence, first_sequence + 1, ...
-struct JournalAccepted {
-  std::uint64_t request = 0;
-  SequenceId first_sequence;
-  std::shared_ptr<const PreparedRequest> prepared;  ///< with the seed filled in
-};
-/// A sequence was handed to a replica: events of earlier attempts no longer count.
-struct JournalSubmitted {
-  SequenceId sequence;
-  std::uint32_t attempt = 0;
-};
-/// Tokens of a sequence that the client was (or is now) given.
-struct JournalTokens {
-  SequenceId sequence;
-  std::uint32_t index = 0;  ///< of tokens[0] in the output; the journal's length
-  std::vector<TokenId> tokens;
-};
-/// A request is over, well or not: its sequences are forgotten.
-struct JournalEnded {
-  std::uint64_t request = 0;
-};
-using JournalRecord = std::variant<JournalAccepted, JournalSubmitted, JournalTokens, JournalEnded>;
+/// The records that say `hidden` from that place on, each far below its bound.
+std::vector<JournalRecord> hidden_records(std::uint64_t request, std::size_t from,
+                                          const std::vector<float>& hidden);
 
-/// What is needed to run every accepted sequence again from where it is: prompt, parameters, seed
-/// and the tokens so far. It changes by appended records only: a standby that applies the same
-/// records holds the same journal.
+/// What is needed to run every accepted sequence again from where it is, and to give what it gave
+/// to those who ask again: prompt, parameters, seed and the tokens so far. It changes by records
+/// only: whoever applies the same ones holds the same journal.
 class Journal {
  public:
   struct Sequence {
@@ -46,31 +29,72 @@ class Journal {
     std::uint32_t attempt = 0;
     std::shared_ptr<const PreparedRequest> prepared;
     std::vector<TokenId> output;
+    std::optional<KeptTokens> logprobs;  ///< of the output, if the request asked for them
+    FinishReason finish = FinishReason::kNone;
   };
-
-  /// Applies a record. What does not fit (an unknown sequence, a gap in the tokens) is a defect.
-  void append(const JournalRecord& record);
-
-  /// Null if unknown. Valid until the next append.
-  const Sequence* find(SequenceId sequence) const;
-  std::size_t sequences() const { return sequences_.size(); }
-  std::size_t requests() const { return requests_.size(); }
-  /// Tokens held: every request's prompt once and every sequence's output.
-  std::size_t tokens() const { return tokens_; }
-
- private:
   struct Request {
     SequenceId first_sequence;
     std::shared_ptr<const PreparedRequest> prepared;
+    std::int64_t accepted_unix_ms = 0;
+    std::optional<KeptTokens> prompt_logprobs;  ///< of tokens 1, 2, ..., if it asked for them
+    std::vector<float> hidden;                  ///< states of the prompt, if it asked for them
+    bool ended = false;
+    std::int64_t ended_unix_ms = 0;
+    std::optional<Error> error;  ///< with which it ended
   };
+
+  /// Applies a record that fits.
+  void append(const JournalRecord& record);
+  /// Whether it can be applied: it speaks of what is known, leaves no gap, and nothing before it is
+  /// missing. Of what a storage gives, records that do not fit are left out: what they said is
+  /// computed again. Tokens may be told twice, since they are the same.
+  bool fits(const JournalRecord& record) const;
+
+  /// Of a sequence that goes on: its last token will come again.
+  void take_back(SequenceId sequence);
+
+  /// Null if unknown. Valid until the next append.
+  const Sequence* find(SequenceId sequence) const;
+  const Request* request(std::uint64_t id) const;
+  const std::map<std::uint64_t, Request>& all() const { return requests_; }
+  std::size_t sequences() const { return sequences_.size(); }
+  std::size_t requests() const { return requests_.size(); }
+  /// Words of 4 bytes that it holds (journal_words.h).
+  std::size_t words() const { return words_; }
+  /// The same of one request; 0 if unknown.
+  std::size_t words_of(std::uint64_t request) const;
+
+  /// Where a telling of requests, in the order of their numbers, goes on.
+  struct Place {
+    std::uint64_t request = 0;  ///< the last one that was told, or the one that is being told
+    bool within = false;        ///< this
+    std::uint32_t choice = 0;   ///< of that one
+    std::size_t token = 0;      ///< of the choice
+  };
+  /// Appends records that make the requests behind `place`, up to `until`, in another journal: so
+  /// much that it takes about `words_max`, and no more than `words_max` where requests are large.
+  /// True: all has been told. Requests without a name, which nobody finds again, are left out.
+  bool tell(Place& place, std::uint64_t until, std::size_t words_max,
+            std::vector<JournalRecord>& out) const;
+
+ private:
+  bool finished(const Request& request) const;
+  void tell_beginning(std::uint64_t request, std::vector<JournalRecord>& out) const;
+  bool tell_choice(Place& place, const Request& known, std::size_t& words, std::size_t words_max,
+                   std::vector<JournalRecord>& out) const;
   void apply(const JournalAccepted& record);
   void apply(const JournalSubmitted& record);
+  void apply(const JournalPrompt& record);
+  void apply(const JournalHidden& record);
   void apply(const JournalTokens& record);
+  void apply(const JournalFinished& record);
   void apply(const JournalEnded& record);
+  void apply(const JournalForgotten& record);
+  void forget(std::uint64_t request);
 
-  std::unordered_map<std::uint64_t, Request> requests_;
+  std::map<std::uint64_t, Request> requests_;
   std::unordered_map<SequenceId, Sequence> sequences_;
-  std::size_t tokens_ = 0;
+  std::size_t words_ = 0;
 };
 
 }  // namespace troupe

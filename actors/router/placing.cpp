@@ -26,28 +26,63 @@ void Placing::wait(const Choice& choice) {
   if (choice.run.not_before > TimePoint{})
     pausing_.emplace(choice.run.not_before, choice.sequence);
   else
-    waiting_.insert(turn_of(choice));
+    owners_[choice.owner].waiting.insert(turn_of(choice));
 }
 
 void Placing::wait_no_more(const Choice& choice) {
   pausing_.erase({choice.run.not_before, choice.sequence});
-  waiting_.erase(turn_of(choice));
+  if (const auto owner = owners_.find(choice.owner); owner != owners_.end())
+    owner->second.waiting.erase(turn_of(choice));
+  forget_idle(choice.owner);
   parked_.erase(choice.sequence);
 }
 
+void Placing::forget_idle(std::uint64_t id) {
+  const auto owner = owners_.find(id);
+  if (owner == owners_.end()) return;
+  if (owner->second.waiting.empty() && owner->second.placed.empty()) owners_.erase(owner);
+}
+
 void Placing::assign(RequestBook& book, TimePoint now, RouterEffects& effects) {
-  for (; !pausing_.empty() && pausing_.begin()->first <= now; pausing_.erase(pausing_.begin()))
-    waiting_.insert(turn_of(book.choice_of(pausing_.begin()->second)));
+  for (; !pausing_.empty() && pausing_.begin()->first <= now; pausing_.erase(pausing_.begin())) {
+    const Choice& choice = book.choice_of(pausing_.begin()->second);
+    owners_[choice.owner].waiting.insert(turn_of(choice));
+  }
   if (replicas_.empty()) return;
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    Choice& choice = book.choice_of(it->second);
+  // Before all others come those of whom nobody has anything to begin with. What comes free is kept
+  // for them: or a long prompt, or a replay, would never find enough beside a flood.
+  bool kept = false;
+  for (const auto& [id, owner] : owners_)
+    if (!has_unstarted(id)) kept = !assign(id, 1, book, effects) || kept;
+  if (kept) return;
+  for (const auto& [id, owner] : owners_) assign(id, limits::kSequencesMax, book, effects);
+}
+
+bool Placing::has_unstarted(std::uint64_t owner) const {
+  return std::ranges::any_of(
+      replicas_, [&](const auto& replica) { return replica.second.unstarted_of.contains(owner); });
+}
+
+/// Hands over the next of an owner, `most` of them. False: there is no room for one.
+bool Placing::assign(std::uint64_t id, std::size_t most, RequestBook& book,
+                     RouterEffects& effects) {
+  Owner& owner = owners_.at(id);
+  const KeyShare share = shares_.of(id);
+  for (auto it = owner.waiting.begin(); it != owner.waiting.end() && most > 0;) {
+    Choice& choice = book.choice_of(std::get<SequenceId>(*it));
     if (choice.run.suspect() && trial_) {
       ++it;
       continue;
     }
-    if (!hand_over(book, choice, effects)) return;
-    it = waiting_.erase(it);
+    if (share.running_max > 0 && owner.placed.size() >= share.running_max &&
+        !owner.placed.contains(choice.request))
+      break;
+    if (!hand_over(book, choice, effects)) return false;
+    ++owner.placed[choice.request];
+    it = owner.waiting.erase(it);
+    --most;
   }
+  return true;
 }
 
 std::optional<TimePoint> Placing::next_pause_end() const {
@@ -60,7 +95,11 @@ std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tok
                                            const PrefixChain& chain) const {
   std::vector<ReplicaLoad> loads;
   for (const auto& [id, replica] : replicas_) {
-    if (replica.unstarted_tokens > 0 && replica.unstarted_tokens + tokens > kUnstartedTokensMax)
+    const auto own = replica.unstarted_of.find(choice.owner);
+    const std::size_t held = own == replica.unstarted_of.end() ? 0 : own->second;
+    if (replica.unstarted_tokens > 0 && !shares_.may_have(choice.owner, held, tokens,
+                                                          replica.unstarted_tokens,
+                                                          kUnstartedTokensMax))
       continue;
     // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
@@ -89,9 +128,14 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
   submit.sampling.choice = sequence.choice;
   submit.max_tokens = prepared.max_tokens;
   submit.stop_tokens = prepared.stop_tokens;
+  submit.owner = choice.owner;
+  submit.weight = shares_.of(choice.owner).weight;
+  submit.priority = choice.priority;
   // They are the same for every choice, and they come before the first token.
   if (sequence.choice == 0 && sequence.output.empty())
     submit.prompt_logprobs = prepared.prompt_logprobs;
+  submit.pooling = prepared.pooling;
+  submit.hidden_width = prepared.hidden_width;
   effects.send(replica_at(replica.address), std::move(submit));
 
   replica.sent.add(chain);
@@ -99,6 +143,7 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
   choice.run.submitted_tokens = tokens;
   choice.run.forgotten = replica.forgotten;
   replica.unstarted_tokens += tokens;
+  replica.unstarted_of[choice.owner] += tokens;
   choice.run.outstanding_tokens = prepared.prompt.size() + prepared.max_tokens;
   replica.outstanding_tokens += choice.run.outstanding_tokens;
   if (choice.run.suspect()) trial_ = Trial{choice.sequence, *picked};
@@ -107,7 +152,15 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
 
 void Placing::note_start(Choice& choice) {
   if (!std::exchange(choice.run.started, true) && choice.run.replica)
-    replicas_.at(*choice.run.replica).unstarted_tokens -= choice.run.submitted_tokens;
+    started(replicas_.at(*choice.run.replica), choice);
+}
+
+/// It does not count any more among those with which the replica has not begun.
+void Placing::started(Replica& replica, const Choice& choice) {
+  replica.unstarted_tokens -= choice.run.submitted_tokens;
+  const auto own = replica.unstarted_of.find(choice.owner);
+  own->second -= choice.run.submitted_tokens;
+  if (own->second == 0) replica.unstarted_of.erase(own);
 }
 
 /// Whatever made it fail before, it is not what it was suspected of.
@@ -126,7 +179,7 @@ void Placing::release(const Journal& journal, Choice& choice, bool cancel, Route
   if (!choice.run.replica) return;
   if (const auto found = replicas_.find(*choice.run.replica); found != replicas_.end()) {
     found->second.outstanding_tokens -= choice.run.outstanding_tokens;
-    if (!choice.run.started) found->second.unstarted_tokens -= choice.run.submitted_tokens;
+    if (!choice.run.started) started(found->second, choice);
     // What it held when it was told to forget is not found again, whenever it ends.
     const bool kept = choice.run.progressed && choice.run.forgotten == found->second.forgotten;
     if (const auto* sequence = journal.find(choice.sequence); by_prefix_ && kept)
@@ -138,6 +191,10 @@ void Placing::release(const Journal& journal, Choice& choice, bool cancel, Route
   }
   choice.run.outstanding_tokens = 0;
   choice.run.replica.reset();
+  auto& placed = owners_.at(choice.owner).placed;
+  if (const auto request = placed.find(choice.request); --request->second == 0)
+    placed.erase(request);
+  forget_idle(choice.owner);
 }
 
 /// Takes a choice back to run it on from what the journal holds.
@@ -176,13 +233,12 @@ bool Placing::retry(RequestBook& book, Choice& choice, const Error& why, TimePoi
 /// goes elsewhere, or tries again.
 void Placing::on_undeliverable(RequestBook& book, const Undeliverable& lost, TimePoint now,
                                RouterEffects& effects) {
-  const SequenceId id{lost.reference};
-  if (lost.kind != Message(Submit{}).index() || !book.journal().find(id)) return;
-  Choice& choice = book.choice_of(id);
-  if (!runs_at(choice, lost.to) || choice.run.started) return;
-  choice.run.shunned.insert(*choice.run.replica);
-  choice.run.not_before = next_try(choice, 1, now);
-  requeue(book, choice, false, effects);
+  if (lost.kind != Message(Submit{}).index()) return;
+  Choice* choice = book.find(SequenceId{lost.reference});
+  if (!choice || !runs_at(*choice, lost.to) || choice->run.started) return;
+  choice->run.shunned.insert(*choice->run.replica);
+  choice->run.not_before = next_try(*choice, 1, now);
+  requeue(book, *choice, false, effects);
 }
 
 // --- Replicas come and go -----------------------------------------------------------------------
@@ -208,6 +264,7 @@ void Placing::serve(RequestBook& book, const ReplicasChanged& changed, RouterEff
     if (kept != next.end() && kept->second.address == replica.address) {
       kept->second.outstanding_tokens = replica.outstanding_tokens;
       kept->second.unstarted_tokens = replica.unstarted_tokens;
+      kept->second.unstarted_of = std::move(replica.unstarted_of);
       kept->second.sent = std::move(replica.sent);
       kept->second.forgotten = replica.forgotten;
       continue;
@@ -254,11 +311,14 @@ void Placing::unpark(const Choice& choice) {
 
 std::string Placing::violation(const RequestBook& book) const {
   std::map<std::uint32_t, Replica> sums;
+  std::map<std::uint64_t, std::map<std::uint64_t, std::uint32_t>> placed;
   std::size_t waiting = 0, pausing = 0, parked = 0;
   for (const auto& [id, request] : book.all()) {
     for (const Choice& choice : request.choices) {
       const RequestBook::Run& run = choice.run;
-      const bool waits = waiting_.contains(turn_of(choice));
+      const auto owner = owners_.find(choice.owner);
+      const bool waits =
+          owner != owners_.end() && owner->second.waiting.contains(turn_of(choice));
       const bool pauses = pausing_.contains({run.not_before, choice.sequence});
       const bool parks = parked_.contains(choice.sequence);
       const int places =
@@ -270,12 +330,21 @@ std::string Placing::violation(const RequestBook& book) const {
       pausing += pauses ? 1 : 0;
       parked += parks ? 1 : 0;
       if (!run.replica) continue;
+      ++placed[choice.owner][choice.request];
       Replica& sum = sums[*run.replica];
       sum.outstanding_tokens += run.outstanding_tokens;
-      sum.unstarted_tokens += run.started ? 0 : run.submitted_tokens;
+      if (run.started) continue;
+      sum.unstarted_tokens += run.submitted_tokens;
+      sum.unstarted_of[choice.owner] += run.submitted_tokens;
     }
   }
-  if (waiting != waiting_.size() || pausing != pausing_.size() || parked != parked_.size())
+  std::size_t in_queues = 0;
+  for (const auto& [id, owner] : owners_) {
+    in_queues += owner.waiting.size();
+    if (owner.placed != placed[id]) return "the requests of an owner at replicas are miscounted";
+    if (owner.placed.empty() && owner.waiting.empty()) return "an owner is kept who has nothing";
+  }
+  if (waiting != in_queues || pausing != pausing_.size() || parked != parked_.size())
     return "a sequence waits that no request has";
   for (const auto& [id, sum] : sums)
     if (!replicas_.contains(id))
@@ -283,12 +352,14 @@ std::string Placing::violation(const RequestBook& book) const {
   for (const auto& [id, replica] : replicas_) {
     const Replica& sum = sums[id];
     if (replica.outstanding_tokens != sum.outstanding_tokens ||
-        replica.unstarted_tokens != sum.unstarted_tokens)
+        replica.unstarted_tokens != sum.unstarted_tokens ||
+        replica.unstarted_of != sum.unstarted_of)
       return "the tokens of replica " + std::to_string(id) + " are not those of its sequences";
   }
   if (!trial_) return "";
   const Journal::Sequence* tried = book.journal().find(trial_->sequence);
-  if (!tried || book.all().at(tried->request).choices[tried->choice].run.replica != trial_->replica)
+  if (!tried || !book.contains(tried->request) ||
+      book.all().at(tried->request).choices[tried->choice].run.replica != trial_->replica)
     return "the suspect is not where it is tried";
   return "";
 }

@@ -5,10 +5,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "actors/router/crash_evidence.h"
+#include "actors/router/key_shares.h"
 #include "actors/router/messages.h"
 #include "actors/router/request_book.h"
 #include "actors/router/sent_prefixes.h"
@@ -28,18 +30,23 @@ inline constexpr Duration kRetryPauseMax = std::chrono::seconds(2);
 /// session, even if a node has eight replicas.
 inline constexpr std::size_t kUnstartedTokensMax = 1u << 20;
 static_assert(8 * kUnstartedTokensMax * sizeof(TokenId) * 2 <= limits::kControlUnsentBytesMax);
+
 /// Where sequences run: hands them to replicas and takes them back. A part of the Router.
 ///
 ///     wait ─► waiting ─ assign: Submit ─► at a replica ─ release ─►
 ///                ▲                             │
 ///                ├── pausing ◄── replica lost, moved or refusing
 ///                └── parked  ◄── no room for more of its tokens
+///
+/// Those who wait stand in a queue for each owner, which is as long as it must be: an owner has
+/// `running_max` requests at replicas, and its part of what replicas have not begun with. Which
+/// owner's are computed first is for the replicas to say.
 class Placing {
  public:
   using Choice = RequestBook::Choice;
 
   /// `by_prefix`: replicas keep what they computed, so that it matters who had a like sequence.
-  explicit Placing(bool by_prefix) : by_prefix_(by_prefix) {}
+  Placing(bool by_prefix, KeyShares shares) : by_prefix_(by_prefix), shares_(std::move(shares)) {}
 
   bool any_replica() const { return !replicas_.empty(); }
   /// Whether the choice runs at that address.
@@ -87,6 +94,18 @@ class Placing {
     bool slow = false;
     SentPrefixes sent;
     std::uint32_t forgotten = 0;  ///< how often it has forgotten them
+    std::map<std::uint64_t, std::size_t> unstarted_of = {};  ///< unstarted_tokens by owner
+  };
+  /// Its place among those of its owner who wait: streams that were cut off first, then by
+  /// priority, then by arrival.
+  using Turn = std::tuple<bool, std::int32_t, SequenceId>;
+  static Turn turn_of(const Choice& choice) {
+    return {!choice.run.urgent, choice.priority, choice.sequence};
+  }
+  /// Whoever has something that waits or is at a replica.
+  struct Owner {
+    std::set<Turn> waiting;                         ///< for a replica
+    std::map<std::uint64_t, std::uint32_t> placed;  ///< choices at replicas, by request
   };
   /// The suspect that is being tried, and where.
   struct Trial {
@@ -99,15 +118,17 @@ class Placing {
                                     const PrefixChain& chain) const;
   void requeue(RequestBook& book, Choice& choice, bool cancel, RouterEffects& effects);
   TimePoint next_try(Choice& choice, std::uint32_t refusals, TimePoint now) const;
-  /// Its place among those who wait: streams that were cut off first, then by arrival.
-  using Turn = std::pair<bool, SequenceId>;
-  static Turn turn_of(const Choice& choice) { return {!choice.run.urgent, choice.sequence}; }
+  bool has_unstarted(std::uint64_t owner) const;
+  bool assign(std::uint64_t id, std::size_t most, RequestBook& book, RouterEffects& effects);
+  void started(Replica& replica, const Choice& choice);
+  void forget_idle(std::uint64_t owner);
   static std::vector<SequenceId> sequences_on(const RequestBook& book, std::uint32_t replica);
 
   bool by_prefix_;
   PlacementVersion version_;
+  KeyShares shares_;
   std::map<std::uint32_t, Replica> replicas_;
-  std::set<Turn> waiting_;                              ///< for a replica
+  std::map<std::uint64_t, Owner> owners_;
   std::set<std::pair<TimePoint, SequenceId>> pausing_;  ///< before they wait for one again
   std::set<SequenceId> parked_;                         ///< until there is room
   std::optional<Trial> trial_;

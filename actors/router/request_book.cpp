@@ -1,30 +1,51 @@
 #include "actors/router/request_book.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace troupe {
 
-std::uint64_t RequestBook::add(PreparedRequest prepared,
-                               const std::shared_ptr<const Tokenizer>& tokenizer, TimePoint now) {
-  const std::uint64_t id = next_request_++;
-  Request& request = requests_[id];
-  request.prepared = std::make_shared<const PreparedRequest>(std::move(prepared));
-  request.accepted = now;
-  request.deadline = now + request.prepared->timeout;
-  request.unfinished = request.prepared->n;
-  deadlines_.emplace(request.deadline, id);
-  journal_.append(JournalAccepted{id, SequenceId{next_sequence_}, request.prepared});
-  room_.add(SequenceId{next_sequence_}, *request.prepared);
+/// `request` says whose it is. Nobody finds one without a name again: it dies with the head.
+void RequestBook::record(const PreparedRequest& request, const JournalRecord& record) {
+  if (request.name) keeping_.note(record);
+  journal_.append(record);
+}
 
-  const auto stops = std::make_shared<const StopStrings>(request.prepared->stop);
-  request.choices.resize(request.prepared->n);
-  for (Choice& choice : request.choices) {
-    choice.sequence = SequenceId{next_sequence_++};
-    if (!tokenizer) continue;
-    choice.decoder.emplace(tokenizer, StreamDecoder::Options{true, request.prepared->keep_special});
-    choice.stops.emplace(stops);
-  }
+std::uint64_t RequestBook::add(PreparedRequest prepared, TimePoint now) {
+  const std::uint64_t id = next_request_++;
+  const SequenceId first{next_sequence_};
+  next_sequence_ += prepared.n;
+  const auto kept = std::make_shared<const PreparedRequest>(std::move(prepared));
+  record(*kept, JournalAccepted{id, first, options_.unix_time.of(now), kept});
+  Request& request = open(id, now);
+  const RequestName* name = kept->name.get();
+  if (name) request.mark = keeping_.mark();
+  request.goes_on = name && !name->key.empty();
+  if (name) names_.add(*name, id);
   return id;
+}
+
+/// What is kept of a request beside its journal, as it begins.
+RequestBook::Request& RequestBook::open(std::uint64_t id, TimePoint now) {
+  const Journal::Request& known = *journal_.request(id);
+  Request& request = requests_[id];
+  request.prepared = known.prepared;
+  request.accepted = now;
+  request.deadline = now + known.prepared->timeout;
+  request.unfinished = known.prepared->n;
+  deadlines_.emplace(request.deadline, id);
+  room_.add(known.first_sequence, *known.prepared);
+  const auto stops = std::make_shared<const StopStrings>(
+      known.prepared->stop, known.prepared->include_stop_str_in_output);
+  request.choices.resize(known.prepared->n);
+  for (std::uint32_t i = 0; i < known.prepared->n; ++i) {
+    request.choices[i].sequence = SequenceId{known.first_sequence.value + i};
+    request.choices[i].request = id;
+    request.choices[i].owner = known.prepared->owner();
+    request.choices[i].priority = known.prepared->priority;
+    request.choices[i].text = ChoiceText(options_.tokenizer, *known.prepared, stops);
+  }
+  return request;
 }
 
 void RequestBook::note_begun(Request& request, TimePoint now) {
@@ -33,48 +54,183 @@ void RequestBook::note_begun(Request& request, TimePoint now) {
   ++counts_.running;
 }
 
-void RequestBook::add_tokens(const JournalTokens& tokens) {
-  journal_.append(tokens);
+void RequestBook::add_tokens(JournalTokens tokens) {
   room_.grow(tokens.sequence, tokens.tokens.size());
+  const auto prepared = journal_.find(tokens.sequence)->prepared;
+  record(*prepared, std::move(tokens));
 }
 
-void RequestBook::finish_choice(Request& request, Choice& choice) {
+void RequestBook::keep_prompt_logprobs(std::uint64_t id) {
+  const Request& request = at(id);
+  const auto& gathered = request.prompt_logprobs;
+  constexpr std::size_t kARecord = 1u << 13;
+  for (std::size_t i = journal_.request(id)->prompt_logprobs->size(); i < gathered.size();) {
+    const std::size_t end = std::min(gathered.size(), i + kARecord);
+    const auto at = gathered.begin();
+    record(*request.prepared, JournalPrompt{id, static_cast<std::uint32_t>(i),
+                                            {at + static_cast<std::ptrdiff_t>(i),
+                                             at + static_cast<std::ptrdiff_t>(end)}});
+    i = end;
+  }
+}
+
+void RequestBook::keep_hidden(std::uint64_t id) {
+  const Request& request = at(id);
+  const std::size_t known = journal_.request(id)->hidden.size();
+  for (const JournalRecord& of : hidden_records(id, known, request.hidden))
+    record(*request.prepared, of);
+}
+
+void RequestBook::finish_choice(Request& request, Choice& choice, FinishReason reason) {
   choice.finished = true;
   --request.unfinished;
   room_.finish(choice.sequence);
+  const std::size_t tokens = journal_.find(choice.sequence)->output.size();
+  record(*request.prepared,
+         JournalFinished{choice.sequence, reason, static_cast<std::uint32_t>(tokens)});
 }
 
 void RequestBook::begin_attempt(Choice& choice) {
   const Journal::Sequence& sequence = *journal_.find(choice.sequence);
-  if (sequence.choice == 0 && sequence.output.empty()) at(sequence.request).prompt_logprobs.clear();
-  journal_.append(JournalSubmitted{choice.sequence, sequence.attempt + 1});
+  if (sequence.choice == 0 && sequence.output.empty()) {
+    at(sequence.request).prompt_logprobs.clear();
+    at(sequence.request).hidden.clear();
+  }
   choice.run.started = choice.run.progressed = false;
   choice.run.urgent = sequence.prepared->streams;
+  record(*sequence.prepared, JournalSubmitted{choice.sequence, sequence.attempt + 1});
   ++counts_.replayed;
 }
 
-void RequestBook::finish(std::uint64_t id) {
+void RequestBook::finish(std::uint64_t id, TimePoint now) {
   ++counts_.finished;
-  end(id);
+  end(id, std::nullopt, now);
 }
 
-void RequestBook::fail(std::uint64_t id, bool cancelled) {
+void RequestBook::fail(std::uint64_t id, const Error& error, TimePoint now) {
+  const bool cancelled = error.code == ErrorCode::kCancelled;
   ++(cancelled ? counts_.cancelled : counts_.failed);
-  end(id);
+  end(id, error, now);
 }
 
-void RequestBook::end(std::uint64_t id) {
+void RequestBook::end(std::uint64_t id, const std::optional<Error>& error, TimePoint now) {
   const auto found = requests_.find(id);
-  deadlines_.erase({found->second.deadline, id});
-  if (found->second.begun()) --counts_.running;
-  room_.remove(found->second.choices.front().sequence, *found->second.prepared);
+  const Request& request = found->second;
+  deadlines_.erase({request.deadline, id});
+  if (request.begun()) --counts_.running;
+  room_.remove(request.choices.front().sequence, *request.prepared);
+  const auto prepared = request.prepared;
+  const auto& name = prepared->name;
   requests_.erase(found);
-  journal_.append(JournalEnded{id});
+  if (!name || (error && error->code == ErrorCode::kCancelled)) return forget(id);
+  record(*prepared, JournalEnded{id, options_.unix_time.of(now), error});
+  keep_finished(id, now);
+  if (error) names_.release_key(*name);
 }
 
-RequestBook::Choice& RequestBook::choice_of(SequenceId sequence) {
-  const Journal::Sequence& known = *journal_.find(sequence);
-  return at(known.request).choices[known.choice];
+void RequestBook::keep_finished(std::uint64_t id, TimePoint ended) {
+  finished_.add(id, journal_.request(id)->prepared->owner(), journal_.words_of(id), ended);
+}
+
+void RequestBook::forget(std::uint64_t id) {
+  const Journal::Request* known = journal_.request(id);
+  if (!known) return;
+  const auto prepared = known->prepared;
+  if (prepared->name) names_.remove(*prepared->name, id);
+  finished_.remove(id);
+  record(*prepared, JournalForgotten{id});
+}
+
+void RequestBook::forget_old(TimePoint now) {
+  while (const auto oldest = finished_.next_to_go(now)) forget(*oldest);
+}
+
+// --- An earlier life of the head ----------------------------------------------------------------
+
+void RequestBook::restore(Journal journal, TimePoint now) {
+  journal_ = std::move(journal);
+  std::vector<std::pair<std::int64_t, std::uint64_t>> ended;
+  std::vector<std::uint64_t> unfinished;
+  for (const auto& [id, known] : journal_.all()) {
+    next_request_ = std::max(next_request_, id + 1);
+    next_sequence_ =
+        std::max(next_sequence_, known.first_sequence.value + known.prepared->n);
+    if (known.prepared->name) names_.add(*known.prepared->name, id);
+    if (known.ended)
+      ended.emplace_back(known.ended_unix_ms, id);
+    else
+      unfinished.push_back(id);
+  }
+  std::ranges::sort(ended);
+  for (const auto& [unix_ms, id] : ended) {
+    const Journal::Request& known = *journal_.request(id);
+    keep_finished(id, std::min(now, options_.unix_time.from(unix_ms)));
+    if (known.error && known.prepared->name) names_.release_key(*known.prepared->name);
+  }
+  for (const std::uint64_t id : unfinished) restore(id, now);
+}
+
+void RequestBook::restore(std::uint64_t id, TimePoint now) {
+  const Journal::Request& known = *journal_.request(id);
+  // What was cut off comes again from its beginning.
+  if ((known.prompt_logprobs &&
+       known.prompt_logprobs->size() + 1 < known.prepared->prompt.size()) ||
+      known.hidden.size() < known.prepared->hidden_values())
+    journal_.append(
+        JournalAccepted{id, known.first_sequence, known.accepted_unix_ms, known.prepared});
+  Request& request = open(id, now);
+  request.goes_on = true;
+  const Journal::Request& begun = *journal_.request(id);
+  request.hidden = begun.hidden;
+  if (begun.prompt_logprobs)
+    for (std::size_t i = 0; i < begun.prompt_logprobs->size(); ++i)
+      request.prompt_logprobs.push_back(begun.prompt_logprobs->at(i));
+  for (Choice& choice : request.choices) {
+    const Journal::Sequence* sequence = journal_.find(choice.sequence);
+    for (const TokenId token : sequence->output) (void)choice.text.feed(token);
+    const bool complete =
+        !sequence->output.empty() &&
+        (choice.text.stopped() || sequence->output.size() == sequence->prepared->max_tokens ||
+         std::ranges::count(sequence->prepared->stop_tokens, sequence->output.back()) > 0);
+    if (sequence->finish == FinishReason::kNone && complete) {
+      // That it ends there was not written any more: with its last token it is found again.
+      journal_.take_back(choice.sequence);
+      choice.text =
+          ChoiceText(options_.tokenizer, *request.prepared,
+                     std::make_shared<const StopStrings>(
+                         request.prepared->stop, request.prepared->include_stop_str_in_output));
+      for (const TokenId token : sequence->output) (void)choice.text.feed(token);
+    }
+    room_.grow(choice.sequence, sequence->output.size());
+    request.first_event_sent = request.first_event_sent || !sequence->output.empty() ||
+                               sequence->finish != FinishReason::kNone;
+    choice.run.urgent = true;
+    if (sequence->finish == FinishReason::kNone) {
+      journal_.append(JournalSubmitted{choice.sequence, sequence->attempt + 1});
+      ++counts_.replayed;
+      continue;
+    }
+    choice.finished = true;
+    --request.unfinished;
+    room_.finish(choice.sequence);
+  }
+}
+
+NamedRequest RequestBook::describe(std::uint64_t id) const {
+  const Journal::Request& known = *journal_.request(id);
+  NamedRequest named{known.prepared->name, NamedRequest::State::kQueued, known.accepted_unix_ms};
+  if (known.ended)
+    named.state = known.error ? NamedRequest::State::kFailed : NamedRequest::State::kFinished;
+  else if (requests_.at(id).begun())
+    named.state = NamedRequest::State::kRunning;
+  return named;
+}
+
+RequestBook::Choice* RequestBook::find(SequenceId number) {
+  const Journal::Sequence* sequence = journal_.find(number);
+  if (!sequence) return nullptr;
+  const auto request = requests_.find(sequence->request);
+  return request == requests_.end() ? nullptr : &request->second.choices[sequence->choice];
 }
 
 const std::pair<TimePoint, std::uint64_t>* RequestBook::next_deadline() const {
@@ -120,13 +276,14 @@ std::string RequestBook::violation() const {
       const Journal::Sequence* sequence = journal_.find(choice.sequence);
       if (!sequence || sequence->request != id) return name + " is not in the journal";
     }
-    if (unfinished != request.unfinished || unfinished == 0)
-      return name + " miscounts its unfinished choices";
+    if (unfinished != request.unfinished) return name + " miscounts its unfinished choices";
+    if (unfinished == 0 && !keeping_.awaits(request.mark))
+      return name + " is over, and still there";
     running += request.begun() ? 1 : 0;
     choices += request.choices.size();
   }
   if (deadlines_.size() != requests_.size()) return "a deadline has no request";
-  if (journal_.requests() != requests_.size() || journal_.sequences() != choices)
+  if (journal_.requests() != requests_.size() + finished_.size())
     return "the journal holds what no request has";
   if (running != counts_.running) return "the running requests are miscounted";
   return room_.violation();

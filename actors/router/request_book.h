@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "actors/metrics/request_summary.h"
+#include "actors/router/choice_text.h"
+#include "actors/router/finished_requests.h"
 #include "actors/router/journal.h"
+#include "actors/router/journal_keeping.h"
+#include "actors/router/request_names.h"
 #include "actors/router/room.h"
-#include "actors/router/stop_matcher.h"
-#include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "runtime/generation.h"
+#include "runtime/unix_time.h"
 
 namespace troupe {
 
@@ -34,7 +37,8 @@ struct RequestCounts {
   bool operator==(const RequestCounts&) const = default;
 };
 
-/// The requests that are not over, and their journal. A part of the Router.
+/// The requests that are not over, the journal, and by what names requests are found. A part of the
+/// Router.
 class RequestBook {
  public:
   /// Where a choice runs, and how its attempts went. Placing writes it.
@@ -60,13 +64,21 @@ class RequestBook {
   /// One sequence, beside what the journal keeps of it.
   struct Choice {
     SequenceId sequence;
+    std::uint64_t request = 0;
+    std::uint64_t owner = 0;    ///< of the request
+    std::int32_t priority = 0;  ///< of the request
     Run run;
     bool finished = false;
-    std::optional<StreamDecoder> decoder;
-    std::optional<StopMatcher> stops;
+    ChoiceText text;
     std::optional<TimePoint> last_token;
     GenerationEvent pending;  ///< what has not been delivered yet
     bool dirty = false;       ///< `pending` holds something
+  };
+  /// Somebody who gets the events of a request.
+  struct Reader {
+    std::uint64_t ticket = 0;
+    std::vector<std::uint32_t> from;  ///< tokens of each choice that it has
+    bool waits = false;  ///< for the journal to come to that again; then it gets events
   };
   struct Request {
     std::shared_ptr<const PreparedRequest> prepared;
@@ -77,31 +89,64 @@ class RequestBook {
     bool first_event_sent = false;
     std::uint32_t cached_tokens = 0;  ///< of the prompt, when it began
     std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, for the first event
+    std::vector<float> hidden;                 ///< the same
+    std::vector<Reader> readers;
+    bool goes_on = false;    ///< although nobody reads it
+    std::uint64_t mark = 0;  ///< of its acceptance in the journal that is kept
 
     bool begun() const { return timing.queued_ms >= 0; }  ///< a replica has begun with it
   };
   using Requests = std::map<std::uint64_t, Request>;
 
-  explicit RequestBook(std::size_t journal_tokens_max) : room_(journal_tokens_max) {}
+  struct Options {
+    std::size_t journal_words_max = 0;
+    std::uint64_t journal_file = 0;  ///< see JournalKeeping
+    UnixTime unix_time;
+    std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
+    KeyShares shares;
+  };
+  explicit RequestBook(Options options)
+      : options_(std::move(options)),
+        keeping_(options_.journal_file),
+        finished_(options_.shares),
+        room_(options_.journal_words_max, options_.shares) {}
 
-  /// `prepared` has its seed. Null tokenizer: text stays empty.
-  std::uint64_t add(PreparedRequest prepared, const std::shared_ptr<const Tokenizer>& tokenizer,
-                    TimePoint now);
+  /// What an earlier life of the head has kept. Requests that were not over go on from where their
+  /// journal ends, with all their time. Once, before anything else.
+  void restore(Journal journal, TimePoint now);
+  /// `prepared` has its seed.
+  std::uint64_t add(PreparedRequest prepared, TimePoint now);
   void note_begun(Request& request, TimePoint now);
-  void add_tokens(const JournalTokens& tokens);
-  void finish_choice(Request& request, Choice& choice);
+  void add_tokens(JournalTokens tokens);
+  /// `request.prompt_logprobs` are all there.
+  void keep_prompt_logprobs(std::uint64_t id);
+  /// `request.hidden` is whole.
+  void keep_hidden(std::uint64_t id);
+  void finish_choice(Request& request, Choice& choice, FinishReason reason);
   /// The choice is to run again from where its journal ends.
   void begin_attempt(Choice& choice);
 
-  void finish(std::uint64_t id);
-  void fail(std::uint64_t id, bool cancelled);
+  void finish(std::uint64_t id, TimePoint now);
+  void fail(std::uint64_t id, const Error& error, TimePoint now);
+  /// Nobody finds it any more. It must be over.
+  void forget(std::uint64_t id);
+  /// What has been kept for long enough, and what there is no room for.
+  void forget_old(TimePoint now);
+  /// When the next one has been kept for long enough.
+  std::optional<TimePoint> next_forgotten() const { return finished_.next_end(); }
 
   const Requests& all() const { return requests_; }
   bool contains(std::uint64_t id) const { return requests_.contains(id); }
   Request& at(std::uint64_t id) { return requests_.at(id); }
-  Request& request_of(SequenceId sequence) { return at(journal_.find(sequence)->request); }
-  Choice& choice_of(SequenceId sequence);
+  /// Null: it is unknown, or its request is over.
+  Choice* find(SequenceId sequence);
+  /// One whose request is not over.
+  Choice& choice_of(SequenceId sequence) { return *find(sequence); }
   const Journal& journal() const { return journal_; }
+  JournalKeeping& keeping() { return keeping_; }
+  const JournalKeeping& keeping() const { return keeping_; }
+  const RequestNames& names() const { return names_; }
+  NamedRequest describe(std::uint64_t id) const;
   Room& room() { return room_; }
   /// The earliest deadline and whose it is; null: there are no requests.
   const std::pair<TimePoint, std::uint64_t>* next_deadline() const;
@@ -113,9 +158,17 @@ class RequestBook {
   std::string violation() const;
 
  private:
-  void end(std::uint64_t id);
+  void record(const PreparedRequest& request, const JournalRecord& record);
+  Request& open(std::uint64_t id, TimePoint now);
+  void restore(std::uint64_t id, TimePoint now);
+  void keep_finished(std::uint64_t id, TimePoint ended);
+  void end(std::uint64_t id, const std::optional<Error>& error, TimePoint now);
 
+  Options options_;
   Journal journal_;
+  JournalKeeping keeping_;
+  RequestNames names_;
+  FinishedRequests finished_;
   Room room_;
   Requests requests_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;

@@ -1,7 +1,6 @@
 #include "actors/router/request_door.h"
 
 #include <atomic>
-#include <future>
 #include <utility>
 
 #include "runtime/limits.h"
@@ -17,6 +16,7 @@ constexpr Duration kListInterval = std::chrono::milliseconds(100);
 static_assert(limits::kRequestsMax <= limits::kMailboxReserved);
 
 Error stopped() { return cancelled("The cluster was stopped."); }
+Error overloaded() { return unavailable("The Router is overloaded; try again later."); }
 
 }  // namespace
 
@@ -26,42 +26,51 @@ RequestDoor::RequestDoor(Post& post, Ref<RouterInbox> router, Options options)
 RequestDoor::~RequestDoor() { close(); }
 
 void RequestDoor::close() {
-  std::unordered_map<std::uint64_t, Pending> pending;
-  std::unordered_map<std::uint64_t, Client> clients;
+  decltype(pending_) pending;
+  decltype(readers_) readers;
+  decltype(questions_) questions;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
     pending.swap(pending_);
-    clients.swap(clients_);
+    readers.swap(readers_);
+    questions.swap(questions_);
   }
   for (const auto& [ticket, waiting] : pending) waiting.accepted(stopped());
-  for (const auto& [number, client] : clients) {
+  for (const auto& [ticket, question] : questions) question->set_value(stopped());
+  for (const auto& [ticket, reader] : readers) {
     GenerationEvent event;
     event.error = stopped();
-    client.sink->on_event(std::move(event));
+    reader.sink->on_event(std::move(event));
   }
 }
 
 // --- Doors ask ----------------------------------------------------------------------------------
 
-Result<std::uint64_t> RequestDoor::submit(GenerationRequest request,
-                                          std::shared_ptr<GenerationSink> sink) {
+Result<AcceptedRequest> RequestDoor::wait_accepted(const std::function<void(Accepted)>& ask) {
   struct Waiting {
-    std::promise<Result<std::uint64_t>> promise;
+    std::promise<Result<AcceptedRequest>> promise;
     std::atomic<bool> settled{false};  // by the answer or by the end of the wait
   };
   auto waiting = std::make_shared<Waiting>();
   auto future = waiting->promise.get_future();
-  submit_async(std::move(request), std::move(sink), [waiting, this](Result<std::uint64_t> number) {
+  ask([waiting, this](Result<AcceptedRequest> accepted) {
     if (!waiting->settled.exchange(true))
-      waiting->promise.set_value(std::move(number));
-    else if (number.ok())
-      cancel(*number);  // nobody waits for it any more
+      waiting->promise.set_value(std::move(accepted));
+    else if (accepted.ok())
+      cancel(accepted->reader);  // nobody waits for it any more
   });
   if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready &&
       !waiting->settled.exchange(true))
-    return unavailable("The Router is overloaded; try again later.");
+    return overloaded();
   return future.get();
+}
+
+Result<AcceptedRequest> RequestDoor::submit(GenerationRequest request,
+                                            std::shared_ptr<GenerationSink> sink) {
+  return wait_accepted([&](Accepted accepted) {
+    submit_async(std::move(request), std::move(sink), std::move(accepted));
+  });
 }
 
 void RequestDoor::submit_async(GenerationRequest request, std::shared_ptr<GenerationSink> sink,
@@ -69,10 +78,22 @@ void RequestDoor::submit_async(GenerationRequest request, std::shared_ptr<Genera
   auto prepared = options_.frontend->prepare(request);
   if (!prepared.ok()) return accepted(prepared.error());
   std::uint64_t ticket = 0;
-  Pending pending{std::move(sink), std::move(accepted), prepared->prompt.size()};
+  Pending pending{std::move(sink), std::move(accepted)};
   if (const Status kept = keep(ticket, pending); !kept.ok()) return pending.accepted(kept.error());
   if (!post_.tell(router_, SubmitRequest{ticket, std::move(*prepared), options_.random_seed()}))
-    this->accepted({ticket, unavailable("The Router is overloaded; try again later.")});
+    this->accepted({ticket, overloaded()});
+}
+
+Result<AcceptedRequest> RequestDoor::attach(const RequestWanted& wanted,
+                                            std::shared_ptr<GenerationSink> sink) {
+  return wait_accepted([&](Accepted accepted) {
+    std::uint64_t ticket = 0;
+    Pending pending{std::move(sink), std::move(accepted)};
+    if (const Status kept = keep(ticket, pending); !kept.ok())
+      return pending.accepted(kept.error());
+    if (!post_.tell(router_, AttachReader{ticket, wanted}))
+      this->accepted({ticket, overloaded()});
+  });
 }
 
 /// Takes `pending` if it is kept.
@@ -86,7 +107,49 @@ Status RequestDoor::keep(std::uint64_t& ticket, Pending& pending) {
   return {};
 }
 
-void RequestDoor::cancel(std::uint64_t request) { post_.tell(router_, CancelRequest{request}); }
+Result<std::vector<NamedRequest>> RequestDoor::ask_for(FindRequests wanted) {
+  const auto question = std::make_shared<Found>();
+  auto future = question->get_future();
+  std::uint64_t ticket = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return stopped();
+    ticket = ++last_ticket_;
+    questions_.emplace(ticket, question);
+  }
+  wanted.ticket = ticket;
+  const bool told = post_.tell(router_, std::move(wanted));
+  if (told && future.wait_for(limits::kRouterAnswerDeadline) == std::future_status::ready)
+    return future.get();
+  std::lock_guard lock(mutex_);
+  questions_.erase(ticket);
+  return overloaded();
+}
+
+Result<std::vector<NamedRequest>> RequestDoor::find(const std::string& id, std::uint64_t owner) {
+  return ask_for({.id = id, .owner = owner});
+}
+
+Result<std::vector<NamedRequest>> RequestDoor::find_key(const std::string& key,
+                                                        std::uint64_t owner) {
+  return ask_for({.owner = owner, .key = key});
+}
+
+Status RequestDoor::forget(const std::string& id, std::uint64_t owner) {
+  const auto found = ask_for({.id = id, .owner = owner, .forget = true});
+  return found.ok() ? Status() : Status(found.error());
+}
+
+void RequestDoor::cancel(std::uint64_t ticket) {
+  std::uint64_t request = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto reader = readers_.find(ticket);
+    if (reader == readers_.end()) return;
+    request = reader->second.request;
+  }
+  post_.tell(router_, CancelRequest{request, ticket});
+}
 
 // --- The Router answers -------------------------------------------------------------------------
 
@@ -99,37 +162,58 @@ void RequestDoor::accepted(RequestAccepted accepted) {
     Pending& pending = found.mapped();
     tell = std::move(pending.accepted);
     if (accepted.request.ok()) {
-      Client client{std::move(pending.sink), {}};
-      client.totals.prompt_tokens = pending.prompt_tokens;
-      clients_.emplace(*accepted.request, std::move(client));
+      readers_.emplace(accepted.ticket, Reader{std::move(pending.sink), *accepted.request});
     }
   }
-  tell(std::move(accepted.request));
+  if (accepted.request.ok())
+    tell(AcceptedRequest{accepted.ticket, std::move(accepted.name)});
+  else
+    tell(accepted.request.error());
+}
+
+void RequestDoor::found(RequestsFound found) {
+  std::lock_guard lock(mutex_);
+  if (auto question = questions_.extract(found.ticket))
+    question.mapped()->set_value(std::move(found.requests));
 }
 
 void RequestDoor::deliver(DeliverEvent delivery) {
   GenerationEvent& event = delivery.event;
   const bool over = event.request_done || event.error.has_value();
-  std::shared_ptr<GenerationSink> sink;
+  if (!delivery.again) count(delivery);
+  std::vector<std::shared_ptr<GenerationSink>> sinks;
+  {
+    std::lock_guard lock(mutex_);
+    for (const std::uint64_t ticket : delivery.readers) {
+      const auto reader = readers_.find(ticket);
+      if (reader == readers_.end()) continue;
+      sinks.push_back(reader->second.sink);
+      if (over) readers_.erase(reader);
+    }
+  }
+  for (std::size_t i = 0; i + 1 < sinks.size(); ++i) sinks[i]->on_event(event);
+  if (!sinks.empty()) sinks.back()->on_event(std::move(event));
+}
+
+/// For the metrics: each event of a request once, whoever reads it.
+void RequestDoor::count(const DeliverEvent& delivery) {
+  const GenerationEvent& event = delivery.event;
   FinishedRequest finished;
   {
     std::lock_guard lock(mutex_);
-    const auto it = clients_.find(delivery.request);
-    if (it == clients_.end()) return;
-    FinishedRequest& totals = it->second.totals;
+    FinishedRequest& totals = totals_[delivery.request];
+    if (!event.prompt_tokens.empty()) totals.prompt_tokens = event.prompt_tokens.size();
     totals.generation_tokens += event.tokens.size();
     if (event.finish != FinishReason::kNone) totals.reason = event.finish;
+    if (!event.request_done && !event.error) return;
     finished = totals;
-    sink = it->second.sink;
-    if (over) clients_.erase(it);
+    totals_.erase(delivery.request);
   }
-  if (over && options_.metrics) {
-    finished.timing = event.timing;
-    if (event.error) finished.reason = FinishReason::kNone;
-    finished.aborted = event.error && event.error->code == ErrorCode::kCancelled;
-    options_.metrics->on_request_finished(finished);
-  }
-  sink->on_event(std::move(event));
+  if (!options_.metrics) return;
+  finished.timing = event.timing;
+  if (event.error) finished.reason = FinishReason::kNone;
+  finished.aborted = event.error && event.error->code == ErrorCode::kCancelled;
+  options_.metrics->on_request_finished(finished);
 }
 
 void RequestDoor::observe(const RequestObservation& observation) {
@@ -142,6 +226,9 @@ void RequestDoor::observe(const RequestObservation& observation) {
     case Kind::kPromptTokens:
       window_.add_prompt_tokens(count, at);
       if (metrics) metrics->add_prompt_tokens(count);
+      break;
+    case Kind::kMaxTokens:
+      if (metrics) metrics->on_max_tokens(count);
       break;
     case Kind::kGenerationTokens:
       window_.add_generation_tokens(count, at);

@@ -2,14 +2,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "actors/base/post.h"
 #include "actors/frontend/generation_service.h"
 #include "actors/frontend/model_frontend.h"
+#include "actors/frontend/named_requests.h"
 #include "actors/metrics/metrics.h"
 #include "actors/metrics/request_window.h"
 #include "actors/router/request_desk.h"
@@ -22,10 +25,12 @@ namespace troupe {
 ///
 ///     door ── submit ──► prepare ── SubmitRequest(ticket) ──► Router ──► Replica
 ///      ▲                                                        │
-///      └────── sink ◄── deliver(number) ◄── accepted(ticket, number)
-class RequestDoor : public GenerationService, public RequestDesk {
+///      └────── sink ◄── deliver(tickets) ◄── accepted(ticket, number)
+///
+/// A ticket is the number of a reader: who asked for a request, or asks for it again.
+class RequestDoor : public GenerationService, public NamedRequests, public RequestDesk {
  public:
-  using Accepted = std::function<void(Result<std::uint64_t>)>;
+  using Accepted = std::function<void(Result<AcceptedRequest>)>;
   struct Options {
     std::shared_ptr<const ModelFrontend> frontend;
     Metrics* metrics = nullptr;  ///< may be null
@@ -36,13 +41,19 @@ class RequestDoor : public GenerationService, public RequestDesk {
   /// The Router must have ended. As close().
   ~RequestDoor() override;
 
-  Result<std::uint64_t> submit(GenerationRequest request,
-                               std::shared_ptr<GenerationSink> sink) override;
+  Result<AcceptedRequest> submit(GenerationRequest request,
+                                 std::shared_ptr<GenerationSink> sink) override;
   /// As submit, without waiting for the Router: `accepted` is called once, before any event, from
   /// the Router's actor or from within this call. For callers that must not block.
   void submit_async(GenerationRequest request, std::shared_ptr<GenerationSink> sink,
                     Accepted accepted);
-  void cancel(std::uint64_t request) override;
+  void cancel(std::uint64_t reader) override;
+  // NamedRequests
+  Result<std::vector<NamedRequest>> find(const std::string& id, std::uint64_t owner) override;
+  Result<std::vector<NamedRequest>> find_key(const std::string& key, std::uint64_t owner) override;
+  Result<AcceptedRequest> attach(const RequestWanted& wanted,
+                                 std::shared_ptr<GenerationSink> sink) override;
+  Status forget(const std::string& id, std::uint64_t owner) override;
   /// Sinks of unfinished requests get a kCancelled error, and nothing is accepted any more.
   void close();
 
@@ -55,6 +66,7 @@ class RequestDoor : public GenerationService, public RequestDesk {
   // RequestDesk: inside the Router's turns.
   void accepted(RequestAccepted accepted) override;
   void deliver(DeliverEvent delivery) override;
+  void found(RequestsFound found) override;
   void observe(const RequestObservation& observation) override;
   void changed(const Router& router) override;
 
@@ -62,13 +74,17 @@ class RequestDoor : public GenerationService, public RequestDesk {
   struct Pending {
     std::shared_ptr<GenerationSink> sink;
     Accepted accepted;
-    std::uint64_t prompt_tokens = 0;
   };
-  struct Client {
+  struct Reader {
     std::shared_ptr<GenerationSink> sink;
-    FinishedRequest totals;
+    std::uint64_t request = 0;
   };
+  using Found = std::promise<Result<std::vector<NamedRequest>>>;
   Status keep(std::uint64_t& ticket, Pending& pending);
+  /// Sends what `ask` does, and waits for the answer.
+  Result<AcceptedRequest> wait_accepted(const std::function<void(Accepted)>& ask);
+  Result<std::vector<NamedRequest>> ask_for(FindRequests wanted);
+  void count(const DeliverEvent& delivery);
 
   Post& post_;
   const Ref<RouterInbox> router_;
@@ -78,7 +94,9 @@ class RequestDoor : public GenerationService, public RequestDesk {
   bool closed_ = false;
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, Pending> pending_;  // by ticket
-  std::unordered_map<std::uint64_t, Client> clients_;   // by request
+  std::unordered_map<std::uint64_t, Reader> readers_;   // by ticket
+  std::unordered_map<std::uint64_t, FinishedRequest> totals_;   // by request
+  std::unordered_map<std::uint64_t, std::shared_ptr<Found>> questions_;  // by ticket
   RequestCounts counts_;
   std::vector<RequestSummary> list_;
   TimePoint list_due_{};  // when the list may be made again although the counts are the same

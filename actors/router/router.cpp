@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/limits.h"
+#include "runtime/xxh3.h"
 
 namespace troupe {
 namespace {
@@ -21,6 +22,14 @@ double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
 
 Error too_many() { return resource_exhausted("Too many requests are waiting; try again later."); }
 
+/// Of a request that has none. Of one with a key it is the same each time: should its acceptance be
+/// lost with a storage that failed, whoever asks again gets the same tokens.
+std::uint64_t seed_of(const PreparedRequest& request, std::uint64_t random) {
+  const RequestName* name = request.name.get();
+  if (!name || name->key.empty()) return random;
+  return xxh3_64(name->key.data(), name->key.size(), name->owner + name->index);
+}
+
 bool ends_attempt(const SequenceEvent& event) {
   return event.error || event.finish != FinishReason::kNone;
 }
@@ -29,27 +38,45 @@ bool ends_attempt(const SequenceEvent& event) {
 
 Router::Router(Options options)
     : options_(std::move(options)),
-      book_(options_.journal_tokens_max),
-      placing_(options_.prefix_caching) {}
+      book_({options_.journal_words_max, options_.journal_file, options_.started,
+             options_.tokenizer, options_.shares}),
+      placing_(options_.prefix_caching, options_.shares) {
+  if (!options_.journal) return;
+  book_.restore(std::move(*std::exchange(options_.journal, nullptr)), options_.started.at);
+  for (const auto& [id, request] : book_.all()) {
+    if (request.unfinished == 0) over_.push_back(id);
+    for (const Choice& choice : request.choices)
+      if (!choice.finished) placing_.wait(choice);
+  }
+}
 
 // --- Requests come ------------------------------------------------------------------------------
 
 void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
-  auto number = accept(std::move(submit.request), submit.random_seed, now);
-  effects.add(RequestAccepted{submit.ticket, number});
-  if (!number.ok()) return;
-  const Request& request = book_.at(*number);
+  const std::uint64_t ticket = submit.ticket;
+  const PreparedRequest& asked = submit.request;
+  if (const auto* group = group_of_key(asked)) {
+    if (group->body != asked.name->body)
+      return effects.add(RequestAccepted{ticket, used_key()});
+    if (const std::uint64_t known = group->requests[asked.name->index])
+      return attach(ticket, known, {}, true, now, effects);
+  }
+  const auto number = accept(std::move(submit), now);
+  if (!number.ok()) return effects.add(RequestAccepted{ticket, number.error()});
+  Request& request = book_.at(*number);
+  request.readers.push_back({ticket, {}, false});
+  effects.add(RequestAccepted{ticket, *number, request.prepared->name});
   effects.add(RequestObservation{Observed::kPromptTokens,
                                  static_cast<double>(request.prepared->prompt.size())});
+  effects.add(
+      RequestObservation{Observed::kMaxTokens, static_cast<double>(request.prepared->max_tokens)});
+  if (book_.keeping().awaits(request.mark)) unkept_.push_back({now, request.mark, *number});
 }
 
-Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t random_seed,
-                                     TimePoint now) {
+Result<std::uint64_t> Router::accept(SubmitRequest submit, TimePoint now) {
+  PreparedRequest& prepared = submit.request;
   assert(!prepared.prompt.empty() && prepared.n >= 1);
   if (!placing_.any_replica() && !admission_.waits) return unavailable(admission_.why);
-  if (book_.all().size() >= limits::kRequestsMax ||
-      journal().sequences() + prepared.n > limits::kSequencesMax)
-    return too_many();
   // Each choice carries the prompt to its replica: one request must not fill the control lane.
   if (prepared.prompt.size() * prepared.n > kPromptCopiesTokensMax)
     return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
@@ -57,9 +84,14 @@ Result<std::uint64_t> Router::accept(PreparedRequest prepared, std::uint64_t ran
                             " tokens are too much for one request; send several.");
   if (!book_.room().takes(prepared)) return too_many();
 
-  if (!prepared.seed) prepared.seed = random_seed;
+  if (!prepared.seed) prepared.seed = seed_of(prepared, submit.random_seed);
   prepared.sampling.seed = *prepared.seed;
-  const std::uint64_t id = book_.add(std::move(prepared), options_.tokenizer, now);
+  if (const auto* group = group_of_key(prepared); group && group->id != prepared.name->id) {
+    auto name = std::make_shared<RequestName>(*prepared.name);
+    name->id = group->id;  // of the prompts that were accepted before
+    prepared.name = std::move(name);
+  }
+  const std::uint64_t id = book_.add(std::move(prepared), now);
   for (const Choice& choice : book_.at(id).choices) placing_.wait(choice);
   return id;
 }
@@ -72,8 +104,19 @@ void Router::share_room(Effects& effects) {
 }
 
 void Router::on(CancelRequest cancel, TimePoint now, Effects& effects) {
-  if (book_.contains(cancel.request))
-    fail(cancel.request, cancelled("The client cancelled the request."), now, effects);
+  if (!book_.contains(cancel.request)) return;
+  Request& request = book_.at(cancel.request);
+  const Error why = cancelled("The client cancelled the request.");
+  const auto reader =
+      std::ranges::find(request.readers, cancel.ticket, &RequestBook::Reader::ticket);
+  if (cancel.ticket != 0 && reader == request.readers.end()) return;
+  if (cancel.ticket == 0 || (request.readers.size() == 1 && !request.goes_on))
+    return fail(cancel.request, why, now, effects);
+  request.readers.erase(reader);
+  GenerationEvent event;
+  event.request_done = true;
+  event.error = why;
+  effects.add(DeliverEvent{cancel.request, std::move(event), {cancel.ticket}, true});
 }
 
 // --- Replicas answer ----------------------------------------------------------------------------
@@ -88,11 +131,10 @@ void Router::on(const Undeliverable& lost, const Envelope&, TimePoint now, Effec
 }
 
 Router::Choice* Router::current(const Address& from, const SequenceEvent& event, Effects& effects) {
-  const Journal::Sequence* sequence = journal().find(event.sequence);
-  if (sequence && sequence->attempt == event.attempt) {
-    Choice& choice = book_.choice_of(event.sequence);
-    if (placing_.runs_at(choice, from)) return &choice;
-  }
+  Choice* choice = book_.find(event.sequence);
+  if (choice && journal().find(event.sequence)->attempt == event.attempt &&
+      placing_.runs_at(*choice, from))
+    return choice;
   // A replica works on what nobody wants, such as a request that was cancelled on its way there.
   if (!ends_attempt(event))
     effects.send(Ref<ReplicaInbox>(from.node, from.incarnation, from.actor.index),
@@ -120,6 +162,10 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   if (event.started && event.cached_tokens >= 0) note_prefix(request, sequence, event, effects);
   if (event.started || !event.tokens.empty()) note_start(request, *choice, now, effects);
   accept_prompt_logprobs(request, event);
+  if (!accept_hidden(request, event))
+    return retry(id, *choice,
+                 internal_error("Hidden states of a replica were lost on their way."), now,
+                 effects);
   accept_tokens(request, *choice, event, now, effects);
   if (choice->finished)
     placing_.release(journal(), *choice, event.finish == FinishReason::kNone, effects);
@@ -158,6 +204,21 @@ void Router::accept_prompt_logprobs(Request& request, const SequenceEvent& event
   if (request.first_event_sent || event.prompt_index != gathered.size() + 1) return;  // Known.
   if (gathered.size() + event.prompt_logprobs.size() > wanted) return;
   gathered.insert(gathered.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+  if (wanted > 0 && gathered.size() == wanted)
+    book_.keep_prompt_logprobs(journal().find(event.sequence)->request);
+}
+
+/// False: some that came before these are not there.
+bool Router::accept_hidden(Request& request, const SequenceEvent& event) {
+  auto& gathered = request.hidden;
+  const std::size_t wanted = request.prepared->hidden_values();
+  if (request.first_event_sent || gathered.size() == wanted) return true;  // Known.
+  if (event.hidden_index > gathered.size()) return false;
+  if (event.hidden_index == gathered.size() && gathered.size() + event.hidden.size() <= wanted) {
+    gathered.insert(gathered.end(), event.hidden.begin(), event.hidden.end());
+    if (gathered.size() == wanted) book_.keep_hidden(journal().find(event.sequence)->request);
+  }
+  return gathered.size() == wanted || event.finish == FinishReason::kNone;
 }
 
 void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent& event,
@@ -165,21 +226,21 @@ void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent
   JournalTokens record{event.sequence, event.index, {}};
   for (const TokenOutput& token : event.tokens) {
     if (event.index + record.tokens.size() >= request.prepared->max_tokens) break;
-    record.tokens.push_back(token.token);
+    record.tokens.push_back(token);
     choice.pending.tokens.push_back(token);
     choice.dirty = true;
     const bool stop_token =
         event.finish == FinishReason::kStop && record.tokens.size() == event.tokens.size();
-    if (choice.decoder && !stop_token) add_text(choice, choice.decoder->feed(token.token));
-    if (choice.stops && choice.stops->matched()) break;
+    choice.pending.text += choice.text.feed(token.token, stop_token);
+    if (choice.text.stopped()) break;
   }
   const std::size_t count = record.tokens.size();
   if (count > 0) {
-    book_.add_tokens(record);
+    book_.add_tokens(std::move(record));
     placing_.note_progress(choice);
     measure_tokens(request, choice, count, now, effects);
   }
-  if (choice.stops && choice.stops->matched()) {
+  if (choice.text.stopped()) {
     finish_choice(request, choice, FinishReason::kStop);
   } else if (event.finish != FinishReason::kNone) {
     finish_choice(request, choice, event.finish);
@@ -202,33 +263,19 @@ void Router::measure_tokens(Request& request, Choice& choice, std::size_t count,
   choice.last_token = now;
 }
 
-void Router::add_text(Choice& choice, const std::string& text) {
-  choice.pending.text += choice.stops->feed(text);
-}
-
 void Router::finish_choice(Request& request, Choice& choice, FinishReason reason) {
-  if (choice.decoder && !choice.stops->matched()) {
-    add_text(choice, choice.decoder->finish());
-    if (choice.stops->matched()) {
-      reason = FinishReason::kStop;
-    } else {
-      choice.pending.text += choice.stops->finish();
-    }
-  }
+  choice.pending.text += choice.text.finish();
+  if (choice.text.stopped()) reason = FinishReason::kStop;
   choice.pending.finish = reason;
   choice.dirty = true;
-  book_.finish_choice(request, choice);
+  book_.finish_choice(request, choice, reason);
 }
 
 // --- The client hears of it ---------------------------------------------------------------------
 
 void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
   Request& request = book_.at(id);
-  const PreparedRequest& prepared = *request.prepared;
-  // The first event carries the prompt's log-probabilities: the others wait for them.
-  const bool held = prepared.prompt_logprobs >= 0 && !request.first_event_sent &&
-                    request.prompt_logprobs.size() + 1 < prepared.prompt.size();
-  if (held && !request.choices[0].finished) return;
+  if (held(request)) return;
   const auto dirty = [](const Choice& choice) { return choice.dirty; };
   auto& choices = request.choices;
   for (auto choice = std::find_if(choices.begin(), choices.end(), dirty);
@@ -240,9 +287,10 @@ void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
     event.request_done = request.unfinished == 0 && choice == choices.end();
     deliver(id, request, std::move(event), now, effects);
   }
+  catch_up(id, request, effects);
   if (request.unfinished > 0) return;
   effects.add(RequestObservation{Observed::kEndToEnd, seconds(now - request.accepted)});
-  book_.finish(id);
+  book_.finish(id, now);
 }
 
 void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
@@ -251,10 +299,14 @@ void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, 
     event.prompt_tokens = request.prepared->prompt;
     event.cached_tokens = request.cached_tokens;
     event.prompt_logprobs = std::exchange(request.prompt_logprobs, {});
+    event.hidden = std::exchange(request.hidden, {});
   }
   if (event.request_done) request.timing.total_ms = milliseconds(now - request.accepted);
   event.timing = request.timing;
-  effects.add(DeliverEvent{id, std::move(event)});
+  std::vector<std::uint64_t> readers;
+  for (const auto& reader : request.readers)
+    if (!reader.waits || event.error) readers.push_back(reader.ticket);
+  effects.add(DeliverEvent{id, std::move(event), std::move(readers)});
 }
 
 void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects) {
@@ -264,12 +316,11 @@ void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects
     placing_.release(journal(), choice, wanted, effects);
     placing_.wait_no_more(choice);
   }
-  const bool cancelled = error.code == ErrorCode::kCancelled;
   GenerationEvent event;
   event.request_done = true;
-  event.error = std::move(error);
+  event.error = error;
   deliver(id, request, std::move(event), now, effects);
-  book_.fail(id, cancelled);
+  book_.fail(id, error, now);
 }
 
 // --- Replicas come and go -----------------------------------------------------------------------
@@ -285,7 +336,7 @@ void Router::on(LifeCrashed crashed, TimePoint now, Effects& effects) {
   for (auto& [request, error] : verdict.convicted)
     if (book_.contains(request)) fail(request, std::move(error), now, effects);
   for (const SequenceId id : verdict.suspects)
-    if (journal().find(id)) placing_.suspect(book_, book_.choice_of(id), effects);
+    if (Choice* choice = book_.find(id)) placing_.suspect(book_, *choice, effects);
 }
 
 void Router::on(PrefixesForgotten forgotten, TimePoint, Effects&) {
@@ -307,6 +358,10 @@ void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
 // --- Time passes --------------------------------------------------------------------------------
 
 void Router::on_wake(TimePoint now, Effects& effects) {
+  if (const auto end = patience_ends(); end && *end <= now) {
+    book_.keeping().give_up(unkept_.front().mark, now, effects);
+    stop_waiting(effects, now);
+  }
   for (const auto* next = book_.next_deadline(); next && next->first <= now;
        next = book_.next_deadline()) {
     const std::uint64_t id = next->second;
@@ -320,8 +375,15 @@ void Router::on_wake(TimePoint now, Effects& effects) {
 }
 
 void Router::end_turn(TimePoint now, Effects& effects) {
+  for (const std::uint64_t id : std::exchange(over_, {})) flush(id, now, effects);
   share_room(effects);
   placing_.assign(book_, now, effects);
+  book_.forget_old(now);
+  book_.keeping().end_turn(journal(), now, effects);
+  if (const auto news = book_.keeping().take_copy_news())
+    std::visit([&](const auto& n) { effects.send(options_.supervisor, n); }, *news);
+  if (const auto end = patience_ends()) effects.wake_at(*end);
+  if (const auto forgotten = book_.next_forgotten()) effects.wake_at(*forgotten);
   if (const auto* next = book_.next_deadline()) effects.wake_at(next->first);
   if (const auto pause_end = placing_.next_pause_end()) effects.wake_at(*pause_end);
   const RequestCounts counts = book_.counts();

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/router/messages.h"
@@ -13,7 +15,8 @@
 namespace troupe {
 
 /// Owns every accepted request until it ends: journal, choice of the replica, text, stop strings,
-/// deadline. A machine (see actors/base/shell.h).
+/// deadline; and what it gave for a while longer, for those who ask again. A machine (see
+/// actors/base/shell.h).
 ///
 ///     SubmitRequest ─► sequences ─► waiting ─ Submit ─► Replica ─ SequenceEvents ─► journal
 ///                                     ▲                    │                           │
@@ -21,7 +24,11 @@ namespace troupe {
 ///
 /// A token counts only if it comes from the replica that holds the sequence, in the sequence's
 /// current attempt, at the index that the journal ends with: duplicates, old attempts and old lives
-/// of a node change nothing. Every accepted request gets exactly one delivery with `request_done`.
+/// of a node change nothing. Every reader of an accepted request gets exactly one delivery with
+/// `request_done`.
+///
+/// Where the journal is kept, nothing of a request leaves before its acceptance, with its seed, is
+/// on storage (or storage fails): what follows would come out the same again.
 ///
 /// A sequence whose replica is gone is replayed on another one from where its journal ends, or
 /// waits for one as long as its deadline allows, and never ends for want of room. Only what seems
@@ -37,9 +44,15 @@ class Router {
 
   struct Options {
     std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
-    /// Tokens that the journal may come to; see Room.
-    std::size_t journal_tokens_max = limits::kJournalTokensMax;
+    /// What the journal may come to; see Room.
+    std::size_t journal_words_max = limits::kJournalWordsMax;
+    /// Where it goes to storage, see JournalKeeping; 0: nowhere.
+    std::uint64_t journal_file = 0;
+    std::shared_ptr<Journal> journal = {};  ///< of an earlier life, which it takes; null: none
+    UnixTime started = {};                  ///< now
     bool prefix_caching = true;  ///< replicas find rows again: sequences go where theirs may be
+    KeyShares shares = {};
+    Ref<SupervisorInbox> supervisor = {};  ///< hears what becomes of a copy
   };
   explicit Router(Options options);
 
@@ -48,11 +61,23 @@ class Router {
 
   /// RequestAccepted follows in the same turn, before any event of the request. Errors:
   /// kUnavailable (no replica serves and none is waited for; the message is what AdmissionChanged
-  /// said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or no room in the journal),
-  /// kInvalidArgument.
+  /// said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or no room in the journal, for
+  /// all or for its owner), kInvalidArgument.
+  /// A key that its owner has used before: as AttachReader, or kInvalidArgument.
   void on(SubmitRequest submit, TimePoint now, Effects& effects);
-  /// Ends the request with kCancelled. Unknown numbers are ignored.
+  /// RequestAccepted, then what the request gave so far, then what follows. kNotFound.
+  void on(AttachReader attach, TimePoint now, Effects& effects);
+  void on(FindRequests find, TimePoint now, Effects& effects);
+  /// Without a reader a request ends with kCancelled, unless it has a key or was accepted by an
+  /// earlier life. Unknown numbers are ignored.
   void on(CancelRequest cancel, TimePoint now, Effects& effects);
+  /// Requests whose acceptance is among it may be answered.
+  void on(JournalKept kept, TimePoint now, Effects& effects);
+  void on(JournalFailed failed, TimePoint now, Effects& effects);
+  /// From a new file on the journal is copied to a standby; CopyComplete or CopyBroken follows.
+  void on(CopyJournal copy, TimePoint now, Effects& effects);
+  void on(JournalCopied copied, TimePoint now, Effects& effects);
+  void on(CopyNoMore, TimePoint now, Effects& effects);
   /// Sequences on replicas that are not listed are replayed on one that is, or wait for one. A
   /// replica at the same address goes on. Older versions are ignored.
   void on(ReplicasChanged changed, TimePoint now, Effects& effects);
@@ -82,7 +107,7 @@ class Router {
   using Choice = RequestBook::Choice;
   using Request = RequestBook::Request;
 
-  Result<std::uint64_t> accept(PreparedRequest prepared, std::uint64_t random_seed, TimePoint now);
+  Result<std::uint64_t> accept(SubmitRequest submit, TimePoint now);
   void share_room(Effects& effects);
 
   void on_event(const Address& from, const SequenceEvent& event, TimePoint now, Effects& effects);
@@ -93,12 +118,25 @@ class Router {
                           const SequenceEvent& event, Effects& effects);
   void note_start(Request& request, Choice& choice, TimePoint now, Effects& effects);
   void accept_prompt_logprobs(Request& request, const SequenceEvent& event);
+  bool accept_hidden(Request& request, const SequenceEvent& event);
   void accept_tokens(Request& request, Choice& choice, const SequenceEvent& event, TimePoint now,
                      Effects& effects);
   void measure_tokens(Request& request, Choice& choice, std::size_t count, TimePoint now,
                       Effects& effects);
   void add_text(Choice& choice, const std::string& text);
   void finish_choice(Request& request, Choice& choice, FinishReason reason);
+
+  // router_readers.cpp
+  const RequestNames::Group* group_of_key(const PreparedRequest& prepared) const;
+  void attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uint32_t> from, bool follow,
+              TimePoint now, Effects& effects);
+  void tell_again(std::uint64_t id, const RequestBook::Reader& reader, bool last, Effects& effects);
+  void catch_up(std::uint64_t id, Request& request, Effects& effects);
+  void stop_waiting(Effects& effects, TimePoint now);
+  void wait_for_all(TimePoint now);
+  /// When the storage, or the copy, is given up if it says nothing.
+  std::optional<TimePoint> patience_ends() const;
+  bool held(const Request& request);
 
   void flush(std::uint64_t id, TimePoint now, Effects& effects);
   void deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
@@ -110,7 +148,16 @@ class Router {
   Placing placing_;
   CrashEvidence evidence_;
   AdmissionChanged admission_{false, "The cluster is not ready yet; try again later."};
-  RequestCounts told_;  ///< with the last RequestsChanged
+  RequestCounts told_;               ///< with the last RequestsChanged
+  std::vector<std::uint64_t> over_;  ///< in an earlier life, which did not say so any more
+  /// What may not be on storage yet, and is not told before it is: an acceptance, or a deletion.
+  struct Unkept {
+    TimePoint since;
+    std::uint64_t mark = 0;
+    std::uint64_t request = 0;
+    std::optional<RequestsFound> deleted = {};
+  };
+  std::deque<Unkept> unkept_;  ///< the oldest first
 };
 
 }  // namespace troupe

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-StopStrings::StopStrings(std::vector<std::string> strings) {
+StopStrings::StopStrings(std::vector<std::string> strings, bool shown) : shown_(shown) {
   for (std::string& text : strings) {
     assert(!text.empty());
     Pattern pattern{std::move(text), {}};
@@ -39,12 +39,12 @@ std::string StopMatcher::feed(std::string_view text) {
     }
     if (longest > 0) {
       matched_ = true;
-      held_.resize(held_.size() - longest);
+      if (!strings_->shown_) held_.resize(held_.size() - longest);
       return std::exchange(held_, {});
     }
   }
-  const std::size_t undecided =
-      state_.empty() ? 0 : *std::max_element(state_.begin(), state_.end());
+  const bool decided = state_.empty() || strings_->shown_;
+  const std::size_t undecided = decided ? 0 : *std::max_element(state_.begin(), state_.end());
   std::string safe = held_.substr(0, held_.size() - undecided);
   held_.erase(0, safe.size());
   return safe;

@@ -11,8 +11,8 @@ namespace troupe {
 /// A request's stop strings, prepared for matching once and shared by its choices.
 class StopStrings {
  public:
-  /// None may be empty.
-  explicit StopStrings(std::vector<std::string> strings);
+  /// None may be empty. `shown`: the one that is found is let through as well.
+  explicit StopStrings(std::vector<std::string> strings, bool shown = false);
 
  private:
   friend class StopMatcher;
@@ -21,11 +21,12 @@ class StopStrings {
     std::vector<std::size_t> border;  ///< of each prefix (Knuth, Morris, Pratt)
   };
   std::vector<Pattern> patterns_;
+  const bool shown_;
 };
 
 /// Lets text through up to the first stop string. Text that may still become one is held back, so
-/// that no part of a stop string is ever given out; where the text is cut into pieces changes
-/// nothing.
+/// that no part of a stop string is ever given out, unless it is to be shown; where the text is cut
+/// into pieces changes nothing.
 class StopMatcher {
  public:
   explicit StopMatcher(std::shared_ptr<const StopStrings> strings);

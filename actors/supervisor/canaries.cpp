@@ -91,6 +91,7 @@ void Canaries::follow(const Placement& active, TimePoint now) {
 }
 
 void Canaries::soon(TimePoint now) {
+  waits_ = false;
   for (auto& [id, watched] : watched_)
     if (watched.run == 0 && watched.proven)
       watched.at = std::min(watched.at, std::max<TimePoint>(now, watched.last_good + kSoonest));
@@ -107,6 +108,7 @@ bool Canaries::any_proven() const {
 }
 
 void Canaries::on_wake(SupervisorTurn& turn) {
+  if (waits_) return;
   for (auto& [id, watched] : watched_) {
     if (watched.run != 0 && turn.now >= watched.at + kDeadline) {
       watched.run = 0;
@@ -265,6 +267,7 @@ void Canaries::doubt(TimePoint since, SupervisorTurn& turn) {
 }
 
 void Canaries::arrange_wake(SupervisorEffects& effects) const {
+  if (waits_) return;
   for (const auto& [id, watched] : watched_)
     effects.wake_at(watched.run != 0 ? watched.at + kDeadline : watched.at);
 }

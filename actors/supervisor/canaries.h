@@ -42,6 +42,8 @@ class Canaries {
 
   /// These replicas are in force.
   void follow(const Placement& active, TimePoint now);
+  /// They are an earlier head's and do not know of this one yet: none proves itself before soon().
+  void wait() { waits_ = true; }
   /// What they compute with has changed: they prove themselves again before a minute has passed.
   void soon(TimePoint now);
   void member_gone(NodeId node);
@@ -77,6 +79,7 @@ class Canaries {
   std::set<NodeId> givers_;  ///< of what is known: members
   bool doubted_ = false;     ///< it was given while something was wrong
   TimePoint known_since_{};  ///< the first of them
+  bool waits_ = false;
   std::map<std::uint32_t, Watched> watched_;
   /// What nodes gave that is not known; at most one a node.
   std::map<NodeId, KnownCanary> rivals_;

@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-constexpr std::uint32_t kHeldIdMax = 1u << 30;
-
 bool has(const Join& join, Numerics family) {
   return std::find(join.numerics.begin(), join.numerics.end(), family) != join.numerics.end();
 }
@@ -130,13 +128,15 @@ NodeId Membership::choose_id(const Join& join, const std::string& cluster_id) {
   return NodeId{next_node_++};
 }
 
-Member& Membership::add(NodeId id, std::uint32_t session, const Join& join, TimePoint now) {
+Member& Membership::add(NodeId id, std::uint32_t session, const Join& join, TimePoint now,
+                        std::optional<Incarnation> goes_on) {
   std::erase_if(gone_, [&](const Member& m) { return m.id == id; });
   Member& member = members_[id];
   member.id = id;
-  member.incarnation = Incarnation{next_incarnation_++};
+  member.incarnation = goes_on ? *goes_on : Incarnation{next_incarnation_++};
   member.session = session;
   member.inventory = join;
+  member.inventory.held_role.reset();
   member.last_renew = now;
   member.devices.resize(join.devices.size());
   if (numerics_ && by_tensor_cores(*numerics_)) architecture_ = join.devices.front().architecture;

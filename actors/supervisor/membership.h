@@ -15,6 +15,9 @@
 
 namespace troupe {
 
+/// A worker may come back with an id below.
+inline constexpr std::uint32_t kHeldIdMax = 1u << 30;
+
 enum class MemberState : std::uint8_t { kJoining, kReady, kDraining, kLost };
 std::string_view to_string(MemberState state);
 
@@ -64,7 +67,9 @@ class Membership {
   /// The id that it held, unless a member has it; else a new one.
   NodeId choose_id(const Join& join, const std::string& cluster_id);
   std::uint32_t next_node() const { return next_node_; }
-  Member& add(NodeId id, std::uint32_t session, const Join& join, TimePoint now);
+  /// `goes_on`: a life of an earlier head, if it is not to be a new one.
+  Member& add(NodeId id, std::uint32_t session, const Join& join, TimePoint now,
+              std::optional<Incarnation> goes_on = {});
 
   // --- Being a member
   const std::map<NodeId, Member>& all() const { return members_; }

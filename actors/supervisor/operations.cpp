@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "actors/supervisor/counted.h"
+#include "runtime/counted.h"
 
 namespace troupe {
 namespace {

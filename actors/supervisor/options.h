@@ -22,6 +22,8 @@ struct SupervisorOptions {
   std::string model_path;
   std::uint64_t model_place = 0;  ///< of where model_path leads, see Greeting
   std::string model_name;
+  std::string reasoning_style = "none";  ///< how answers of a chat hold thoughts
+  bool reasoning_open = false;           ///< and whether they begin inside of one
   std::string checkpoint_hash;
   std::string host;  ///< the head's; workers of the same host are local
   std::int32_t pid = 0;

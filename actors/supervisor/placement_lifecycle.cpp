@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
-#include "actors/supervisor/counted.h"
 #include "actors/supervisor/tell_router.h"
 #include "actors/supervisor/times.h"
+#include "runtime/counted.h"
 
 // How a version of the placement comes into force, and what a loss takes out of it.
 
@@ -32,7 +32,7 @@ const ModelCosts& PlacementLifecycle::model(const SupervisorOptions& options,
 void PlacementLifecycle::load(Placement placement, SupervisorTurn& turn) {
   ++turn.counters.placements;
   service_.no_trouble();
-  shards_left_ = false;
+  room_.shards_left = false;
   proofs_.version_loads();
   versions_.load(std::move(placement), step_tokens_, turn);
 }
@@ -311,7 +311,7 @@ bool PlacementLifecycle::devices_lost(const std::string& why, SupervisorTurn& tu
 }
 
 void PlacementLifecycle::device_failed(const std::string& why, SupervisorTurn& turn) {
-  if (devices_lost(why, turn) && !versions_.pending()) shards_left_ = true;
+  if (devices_lost(why, turn) && !versions_.pending()) room_.shards_left = true;
 }
 
 void PlacementLifecycle::on_slow_devices(const SlowDevices::Changes& changes,
@@ -405,6 +405,7 @@ void PlacementLifecycle::arrange_wake(TimePoint now, SupervisorEffects& effects)
   if (service_.stopping()) return;
   proofs_.arrange_wake(now, effects);
   canaries_.arrange_wake(effects);
+  if (inheritance_.deadline()) effects.wake_at(*inheritance_.deadline());
   if (!versions_.quiet() || !versions_.serves()) return;
   // Until a load that failed may be tried again nothing is improved.
   const TimePoint first =

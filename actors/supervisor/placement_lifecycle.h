@@ -12,6 +12,7 @@
 #include "actors/supervisor/balance.h"
 #include "actors/supervisor/canaries.h"
 #include "actors/supervisor/goal.h"
+#include "actors/supervisor/inheritance.h"
 #include "actors/supervisor/operations.h"
 #include "actors/supervisor/proofs.h"
 #include "actors/supervisor/service.h"
@@ -36,7 +37,8 @@ inline const LeftOut kNobodyOut{TimePoint::max(), {}};
 class PlacementLifecycle {
  public:
   PlacementLifecycle(std::string message, const KnownState& known, const SupervisorOptions& options)
-      : service_(std::move(message)),
+      : inheritance_(known.numerics.has_value()),
+        service_(std::move(message)),
         kept_numerics_(known.numerics),
         proofs_(known.tensors),
         canaries_(known.canary, options) {}
@@ -64,6 +66,10 @@ class PlacementLifecycle {
   void forget_prefixes(std::optional<NodeId> node, SupervisorTurn& turn) const;
   /// Members whose copies or devices are wrong, and why: they have to go.
   std::vector<Verdict> take_wrong() { return std::exchange(wrong_, {}); }
+  /// Whether the life that a worker has kept goes on; before it is a member.
+  bool inherits(const Join& join, SupervisorTurn& turn);
+  /// Members whose life does not go on after all.
+  std::vector<NodeId> take_superseded() { return inheritance_.take_superseded(); }
   /// A load that failed need not be waited for any more.
   void member_joined(TimePoint now);
   /// Its part in loads and operations is over. devices_lost() follows once all are named that go
@@ -116,6 +122,9 @@ class PlacementLifecycle {
   void report_operations(SupervisorTurn& turn);
   const ModelCosts& model(const SupervisorOptions& options, const Membership& members) const;
 
+  // inherit.cpp: what an earlier head had in force
+  void inherit(SupervisorTurn& turn);
+
   // planning.cpp: what it is
   static Error kept_out(const SupervisorTurn& turn);
   /// And how many tokens a step may have then.
@@ -134,6 +143,7 @@ class PlacementLifecycle {
                                     const Membership& members);
   void take_steps(const Planned& plan, SupervisorTurn& turn);
   void form(SupervisorTurn& turn);
+  void keep_numerics(SupervisorTurn& turn);
   void note_small(std::int32_t step_tokens, SupervisorTurn& turn);
   void welcome(SupervisorTurn& turn);
   void improve(SupervisorTurn& turn);
@@ -183,6 +193,7 @@ class PlacementLifecycle {
   };
 
   PlacementVersions versions_;
+  Inheritance inheritance_;
   PlacementGoal goal_;
   ExpertBalance balance_;
   Operations operations_;
@@ -193,8 +204,10 @@ class PlacementLifecycle {
   std::vector<Verdict> wrong_;
   /// What devices have memory to compute with, of replicas that begin; none that lives has more.
   std::int32_t step_tokens_ = 0;
-  bool shards_left_ = false;  ///< of replicas that ended with a device of a node that stays
-  std::optional<PlacementVersion> makes_room_;  ///< it only lets go: loads wait for its end
+  struct Room {
+    bool shards_left = false;  ///< of replicas that ended with a device of a node that stays
+    std::optional<PlacementVersion> made_by;  ///< it only lets go: loads wait for its end
+  } room_;
   Told told_;
   mutable std::optional<ModelCosts> model_;   ///< with the cluster's numerics, once
   mutable std::optional<Survival> survival_;  ///< until something changes

@@ -120,10 +120,14 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
 void PlacementLifecycle::consider(SupervisorTurn& turn) {
   if (service_.stopping()) return;
   if (versions_.may_load(turn.now)) {
-    const bool lets_go = versions_.settling() && versions_.active()->version == makes_room_;
-    if (!versions_.active())
+    const bool waits = !versions_.active() && inheritance_.waits(turn.members, turn.now);
+    if (!versions_.active() && !waits) inherit(turn);
+    const bool lets_go = versions_.settling() && versions_.active()->version == room_.made_by;
+    if (waits)
+      service_.no_trouble();
+    else if (!versions_.active())
       form(turn);
-    else if (shards_left_)
+    else if (room_.shards_left)
       let_go_first(*versions_.active(), turn);
     else if (!versions_.serves() && !lets_go)
       repair(turn);
@@ -143,8 +147,7 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
     turn.record("numerics", "The cluster computes with " +
                                 std::string(to_string(*turn.members.numerics())) + ".");
   }
-  if (std::exchange(kept_numerics_, turn.members.numerics()) != turn.members.numerics())
-    turn.effects.add(KeepNumerics{*turn.members.numerics()});
+  keep_numerics(turn);
   if (still_impossible(turn)) return;
   auto placement = plan_first({}, turn);
   note_small(placement ? placement->step_tokens : kStepTokensMin, turn);
@@ -156,6 +159,11 @@ void PlacementLifecycle::form(SupervisorTurn& turn) {
   }
   take_steps(*placement, turn);
   load(std::move(placement->placement), turn);
+}
+
+void PlacementLifecycle::keep_numerics(SupervisorTurn& turn) {
+  if (std::exchange(kept_numerics_, turn.members.numerics()) != turn.members.numerics())
+    turn.effects.add(KeepNumerics{*turn.members.numerics()});
 }
 
 /// Replicas that begin from now on have such steps; those that live keep theirs.

@@ -139,7 +139,7 @@ bool PlacementLifecycle::still_impossible(SupervisorTurn& turn) {
 /// retired.
 void PlacementLifecycle::let_go_first(Placement placement, SupervisorTurn& turn) {
   load(std::move(placement), turn);
-  makes_room_ = versions_.pending()->version;
+  room_.made_by = versions_.pending()->version;
 }
 
 /// Whether a version that serves can be had though that member loads nothing.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "actors/supervisor/counted.h"
 #include "actors/supervisor/tell_router.h"
 #include "actors/supervisor/times.h"
+#include "runtime/counted.h"
 
 namespace troupe {
 

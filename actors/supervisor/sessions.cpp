@@ -23,6 +23,10 @@ const Sessions::Session* Sessions::find(std::uint32_t session) const {
 
 void Sessions::become_client(std::uint32_t session) { sessions_.at(session).kind = Kind::kClient; }
 
+void Sessions::become_standby(std::uint32_t session) {
+  sessions_.at(session).kind = Kind::kStandby;
+}
+
 void Sessions::become_member(std::uint32_t session, NodeId node) {
   Session& s = sessions_.at(session);
   s.kind = Kind::kMember;

@@ -14,10 +14,11 @@ namespace troupe {
 /// The sessions at the head, the log of cluster events, and the sessions that subscribed to it.
 ///
 ///     stranger ── Join ────────► member's      a stranger that says neither in time is closed
-///         └────── ClientHello ─► client's
+///         ├────── ClientHello ─► client's
+///         └────── Follow ──────► standby's
 class Sessions {
  public:
-  enum class Kind : std::uint8_t { kStranger, kClient, kMember };
+  enum class Kind : std::uint8_t { kStranger, kClient, kStandby, kMember };
   struct Session {
     std::string peer;  ///< where from, for people
     TimePoint opened{};
@@ -28,8 +29,7 @@ class Sessions {
   };
 
   /// The time on the clock of the wall at `started`.
-  Sessions(TimePoint started, std::int64_t started_unix_ms)
-      : log_(started, started_unix_ms) {}
+  Sessions(TimePoint started, std::int64_t started_unix_ms) : log_(started, started_unix_ms) {}
 
   void open(std::uint32_t session, std::string peer, TimePoint now);
   /// The session has ended. The node that it spoke for, if it was a member's.
@@ -39,6 +39,7 @@ class Sessions {
   std::size_t size() const { return sessions_.size(); }
 
   void become_client(std::uint32_t session);
+  void become_standby(std::uint32_t session);
   void become_member(std::uint32_t session, NodeId node);
   void subscribe(std::uint32_t session);
 

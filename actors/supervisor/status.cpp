@@ -205,6 +205,11 @@ Json proofs_json(const Supervisor& supervisor) {
           {"unconfirmed", supervisor.proofs().unconfirmed()}};
 }
 
+Json standby_json(const StandbyLink& standby) {
+  if (standby.state() == StandbyLink::State::kNobody) return nullptr;
+  return {{"address", standby.address()}, {"state", to_string(standby.state())}};
+}
+
 }  // namespace
 
 std::string status_json(const Supervisor& supervisor, const RequestCounters& requests,
@@ -215,9 +220,12 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                   {"state", to_string(supervisor.state())},
                   {"version", options.version},
                   {"model", options.model_name},
+                  {"reasoning",
+                   {{"style", options.reasoning_style}, {"open", options.reasoning_open}}},
                   {"numerics", nullptr},
                   {"uptime_s", static_cast<double>(milliseconds(now - options.started)) / 1000},
                   {"message", supervisor.message()},
+                  {"standby", standby_json(supervisor.standby())},
                   {"survives", survival_json(supervisor.survival())},
                   {"placement_version", nullptr},
                   {"counters",

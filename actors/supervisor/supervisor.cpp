@@ -48,6 +48,8 @@ void Supervisor::on(SessionDown down, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   const std::optional<NodeId> node = sessions_.end(down.session);
   placement_.session_ended(down.session);
+  network_.session_ended(down.session, turn);
+  standby_.session_ended(down.session, turn);
   const Member* member = node ? members_.find(*node) : nullptr;
   if (!member || member->session != down.session) return;
   remove(*node, "its connection went down: " + down.reason, false, turn);
@@ -85,6 +87,8 @@ Supervisor::Sender Supervisor::session_of(const Envelope& envelope, SupervisorTu
       return {Sender::Kind::kStranger, from.actor.index, nullptr};
     case Sessions::Kind::kClient:
       return {Sender::Kind::kClient, from.actor.index, nullptr};
+    case Sessions::Kind::kStandby:
+      return {Sender::Kind::kStandby, from.actor.index, nullptr};
     case Sessions::Kind::kMember:
       break;
   }
@@ -102,11 +106,14 @@ bool Supervisor::is(Sender::Kind kind, const Sender& sender, const Envelope& env
       break;
     case Sender::Kind::kStranger:
       ++counters_.garbage;
-      refuse_session(sender.session, refused("The first message must be Join or ClientHello."),
-                     turn);
+      refuse_session(sender.session,
+                     refused("The first message must be Join, ClientHello or Follow."), turn);
       break;
     case Sender::Kind::kClient:
       refuse_message(envelope, "The Supervisor does not take that message from a client.", turn);
+      break;
+    case Sender::Kind::kStandby:
+      refuse_message(envelope, "The Supervisor does not take that message from a standby.", turn);
       break;
     case Sender::Kind::kMember:
       ++counters_.garbage;
@@ -209,15 +216,18 @@ void Supervisor::on(StopCluster wanted, TimePoint now, Effects& effects) {
 void Supervisor::stop(const std::string& reason, SupervisorTurn& turn) {
   if (placement_.service().stopping()) return;
   placement_.stop(reason);
+  network_.stop(turn);
   tell_router(RequestsEnd{"The cluster is stopping."}, turn);
   turn.record("stopping", reason);
   members_.send_all(message_of(Stop{reason}), turn.effects);
+  standby_.stop(reason, turn);
   stop_deadline_ = turn.now + limits::kStopDeadline;
 }
 
 void Supervisor::end_if_all_left(SupervisorTurn& turn) {
   if (!stop_deadline_) return;
-  if (!members_.empty() && turn.now < *stop_deadline_) return;
+  // A standby says that it knows: or the next life would have to ask it.
+  if ((!members_.empty() || standby_.listens()) && turn.now < *stop_deadline_) return;
   sessions_.close_all("The cluster ends.", turn.effects);
   const bool nobody_serves =
       members_.empty() && std::all_of(gone().begin(), gone().end(), [&](const Member& m) {
@@ -244,6 +254,10 @@ SupervisorTurn Supervisor::turn_of(TimePoint now, Effects& effects) {
   return turn;
 }
 
+void Supervisor::on(NoteEvent note, TimePoint now, Effects& effects) {
+  turn_of(now, effects).record(std::move(note.kind), std::move(note.text));
+}
+
 void Supervisor::on(Listening listening, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   options_.join_line = std::move(listening.join_line);
@@ -253,9 +267,11 @@ void Supervisor::on(Listening listening, TimePoint now, Effects& effects) {
 void Supervisor::on_wake(TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
   check_leases(turn);
+  standby_.on_wake(turn);
   sessions_.close_silent(now, effects);
   sessions_.sum_up_events(now, effects);
   placement_.on_wake(turn);
+  network_.on_wake(turn);
   take_out(placement_.take_wrong(), turn);
   if (links_.end_quarantines(now)) placement_.change_goal(now);
   placement_.consider(turn);
@@ -263,10 +279,13 @@ void Supervisor::on_wake(TimePoint now, Effects& effects) {
 
 void Supervisor::end_turn(TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
+  standby_.end_turn(members_.next_node(), turn);
   end_if_all_left(turn);
   members_.arrange_wake(now, effects);
+  standby_.arrange_wake(effects);
   sessions_.arrange_wake(effects);
   links_.arrange_wake(effects);
+  network_.arrange_wake(effects);
   placement_.arrange_wake(now, effects);
   if (stop_deadline_) effects.wake_at(*stop_deadline_);
   if (!members_.empty()) effects.wake_at(now + limits::kSleepLook);
@@ -277,6 +296,8 @@ std::string Supervisor::violation() const {
   if (auto v = sessions_.violation(); !v.empty()) return v;
   if (auto v = members_.violation(); !v.empty()) return v;
   if (auto v = links_.violation(members_); !v.empty()) return v;
+  if (auto v = network_.violation(members_, sessions_); !v.empty()) return v;
+  if (auto v = standby_.violation(); !v.empty()) return v;
   if (auto v = placement_.violation(members_, sessions_); !v.empty()) return v;
   for (const auto& [id, member] : members_.all()) {
     const Sessions::Session* session = sessions_.find(member.session);

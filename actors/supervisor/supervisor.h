@@ -6,7 +6,9 @@
 #include <set>
 #include <string>
 
+#include "actors/supervisor/network_bench.h"
 #include "actors/supervisor/placement_lifecycle.h"
+#include "actors/supervisor/standby_link.h"
 #include "runtime/sleep_watch.h"
 
 namespace troupe {
@@ -22,6 +24,8 @@ namespace troupe {
 ///       └─► PlacementLifecycle ─► Operations
 ///             │    └─► PlacementVersions, PlacementGoal, ExpertBalance, ServiceState
 ///             └─► Membership, Links, Sessions
+///       ├─► NetworkBench
+///       └─► StandbyLink
 class Supervisor {
  public:
   using Inbox = SupervisorInbox;
@@ -42,12 +46,18 @@ class Supervisor {
   void on(const TensorProofs& proofs, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const ProofFailed& failed, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const CanaryResult& result, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const SuccessorKnown& known, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const LinkMeasured& measured, const Envelope& envelope, TimePoint now, Effects& effects);
+  // From a standby.
+  void on(const Follow& follow, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const Followed& followed, const Envelope& envelope, TimePoint now, Effects& effects);
   // From programs.
   void on(const ClientHello& hello, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StatusQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const StopQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const DrainQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const RebalanceQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
+  void on(const NetworkQuery& query, const Envelope& envelope, TimePoint now, Effects& effects);
   void on(const Subscribe&, const Envelope& envelope, TimePoint now, Effects& effects);
   /// Fences that life if it is a member still: its sockets live on while its memory is written to a
   /// file. OperationProgress says that it is known.
@@ -57,10 +67,15 @@ class Supervisor {
   // From this process.
   void on(SessionUp up, TimePoint now, Effects& effects);
   void on(SessionDown down, TimePoint now, Effects& effects);
+  void on(NoteEvent note, TimePoint now, Effects& effects);
   void on(Listening listening, TimePoint now, Effects& effects);
   void on(StopCluster stop, TimePoint now, Effects& effects);
   void on(StatusWanted wanted, TimePoint now, Effects& effects);
   void on(TensorsRead read, TimePoint now, Effects& effects);
+  void on(CopyComplete complete, TimePoint now, Effects& effects);
+  void on(StandbyKept kept, TimePoint now, Effects& effects);
+  void on(CopyBroken broken, TimePoint now, Effects& effects);
+  void on(StandbyAnswered answer, TimePoint now, Effects& effects);
 
   void on_wake(TimePoint now, Effects& effects);
   void end_turn(TimePoint now, Effects& effects);
@@ -89,6 +104,7 @@ class Supervisor {
   bool proven(std::uint32_t replica) const { return placement_.proven(replica); }
   const Proofs& proofs() const { return placement_.proofs(); }
   const std::deque<ClusterEvent>& events() const { return sessions_.events(); }
+  const StandbyLink& standby() const { return standby_; }
   const SupervisorCounters& counters() const { return counters_; }
   Ref<SupervisorInbox> address() const { return {kHeadNode, options_.incarnation}; }
 
@@ -97,7 +113,13 @@ class Supervisor {
 
   // Who speaks; anyone else is answered, and null comes back.
   struct Sender {
-    enum class Kind : std::uint8_t { kNobody, kStranger, kClient, kMember } kind = Kind::kNobody;
+    enum class Kind : std::uint8_t {
+      kNobody,
+      kStranger,
+      kClient,
+      kStandby,
+      kMember
+    } kind = Kind::kNobody;
     std::uint32_t session = 0;
     Member* member = nullptr;
   };
@@ -128,6 +150,8 @@ class Supervisor {
   Membership members_;
   Links links_;
   PlacementLifecycle placement_;
+  NetworkBench network_;
+  StandbyLink standby_;
   SupervisorCounters counters_;
   SleepWatch sleep_;
   std::optional<TimePoint> stop_deadline_;  ///< while it waits for members to leave

@@ -56,8 +56,10 @@ struct ImbalanceMeasured {
   std::int32_t layer = 0;
   double imbalance = 1;
 };
-/// Everyone has left: the head may end.
-struct HeadMayEnd {};
+/// Everyone has left, or another is the head: this one may end.
+struct HeadMayEnd {
+  std::string deposed_by = {};  ///< where that listens
+};
 
 // What a later life of the head must hold to, in the state folder.
 struct KeepNumerics {
@@ -73,6 +75,21 @@ struct KeepCanary {
 /// The cluster was stopped: the next one may begin with other weights and numerics.
 struct ForgetKnown {};
 
+/// Who may take over, for the next life: it asks them first; StandbyKept follows. No address:
+/// nobody, and nothing follows.
+struct KeepStandby {
+  std::string address;
+  std::uint32_t session = 0;
+};
+/// What is known of the checkpoint goes to that session, too: all, then what is added. 0: nowhere.
+struct CopyKnown {
+  std::uint32_t session = 0;
+};
+/// Tell whoever listens there that this head goes on; StandbyAnswered follows if it answers.
+struct AskStandby {
+  std::string address;
+};
+
 /// The head reads these tensors of its own checkpoint; TensorsRead follows, unless storage hangs.
 struct ReadTensors {
   std::uint64_t reading = 0;  ///< its number, for the answer
@@ -84,10 +101,10 @@ struct ReadTensors {
 using SupervisorEffects =
     Effects<KeepNextNode, BindSession, CloseSession, SendToSession, AnswerStatus, EventNoted,
             TokensCounted, ImbalanceMeasured, HeadMayEnd, KeepNumerics, KeepTensors, KeepCanary,
-            ForgetKnown, ReadTensors>;
+            ForgetKnown, ReadTensors, KeepStandby, CopyKnown, AskStandby>;
 
 template <class T>
-  requires TakesWire<SessionInbox, T>
+requires TakesWire<SessionInbox, T>
 void send_to_session(SupervisorEffects& effects, std::uint32_t session, T&& message) {
   effects.add(SendToSession{session, message_of(std::forward<T>(message))});
 }

@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include "actors/supervisor/check_inventory.h"
-#include "actors/supervisor/counted.h"
 #include "actors/supervisor/supervisor.h"
 #include "actors/supervisor/tell_router.h"
+#include "runtime/counted.h"
 #include "runtime/limits.h"
 
 // What members say, how a worker becomes one, and how it ceases to be one.
@@ -33,14 +33,18 @@ void Supervisor::on(const Join& join, const Envelope& envelope, TimePoint now, E
 
 /// The id is kept before anyone hears it, and the session bound before the member is welcomed.
 void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn& turn) {
-  if (const auto former = members_.former_life(join, options_.cluster_id)) {
-    // Its machine ended its old life before it sought the head again.
-    remove(*former, "it came back with a new connection", false, turn);
-  }
+  const auto former = members_.former_life(join, options_.cluster_id);
+  // Its machine ended its old life before it sought the head again.
+  if (former) remove(*former, "it came back with a new connection", false, turn);
+  const bool goes_on = !former && placement_.inherits(join, turn);
+  for (const NodeId older : placement_.take_superseded())
+    remove(older, "it has kept an older version of the placement than others", false, turn);
   const std::uint32_t next_before = members_.next_node();
   const NodeId id = members_.choose_id(join, options_.cluster_id);
   if (members_.next_node() != next_before) turn.effects.add(KeepNextNode{members_.next_node()});
-  const Member& member = members_.add(id, session, join, turn.now);
+  const Member& member =
+      members_.add(id, session, join, turn.now,
+                   goes_on ? std::optional(join.held_role->incarnation) : std::nullopt);
   sessions_.become_member(session, id);
   ++counters_.joined;
   turn.effects.add(BindSession{session, id, member.incarnation});
@@ -49,7 +53,9 @@ void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn&
                     Welcome{id, member.incarnation, static_cast<std::uint32_t>(lease.count())});
   turn.record("node_joined", to_string(id) + " joined: process " + std::to_string(join.pid) +
                                  " on " + join.host + " with " +
-                                 counted(join.devices.size(), "device") + ".");
+                                 counted(join.devices.size(), "device") +
+                                 (goes_on ? ", and goes on with what it served." : "."));
+  standby_.member_joined(member, turn);
   const auto& slow_ones = members_.speeds().slow();
   if (!slow_ones.empty())
     turn.effects.send(member.agent(), Avoid{{slow_ones.begin(), slow_ones.end()}});
@@ -209,6 +215,8 @@ void Supervisor::take_out(const std::vector<Verdict>& wrong, SupervisorTurn& tur
   for (const Verdict& verdict : wrong) {
     if (!members_.find(verdict.node)) continue;
     members_.doubt(members_.at(verdict.node), verdict.why.message, turn.now);
+    // It keeps nothing for another head.
+    turn.effects.send(members_.at(verdict.node).agent(), Discard{});
     const std::string its_why =
         fence(verdict.node, "it failed a proof: " + verdict.why.message, false, turn);
     if (why.empty()) why = its_why;
@@ -229,8 +237,7 @@ void Supervisor::on(const PeerUnreachable& report, const Envelope& envelope, Tim
   if (placement_.service().stopping()) return;  // peers leave one before the other
   const Member* peer = members_.find(report.peer);
   if (!peer || peer->incarnation != report.incarnation) return;  // known
-  if (!placement_.versions().connects(reporter->id, peer->id))
-    return links_.drop(*reporter, *peer);
+  if (!placement_.versions().connects(reporter->id, peer->id)) return links_.drop(*reporter, *peer);
   const std::string text = to_string(reporter->id) + " cannot reach " + to_string(peer->id) + ": " +
                            report.reason.substr(0, kLinkTextBytesMax);
   switch (links_.report(*reporter, *peer, now)) {
@@ -333,6 +340,7 @@ std::string Supervisor::fence(NodeId id, const std::string& why_gone, bool order
     members_.remember(std::move(member));
   }
   placement_.member_gone(id, orderly, turn);
+  network_.member_gone(id, reason, turn);
   if (!stopping) {
     tell_router(LifeLost{life, placement_.versions().replicas_using(id)}, turn);
     placement_.forget_prefixes(id, turn);

@@ -30,5 +30,12 @@ void tell_router(AdmissionChanged changed, SupervisorTurn& turn) {
 void tell_router(RequestsEnd end, SupervisorTurn& turn) {
   turn.effects.send(router(turn), std::move(end));
 }
+void tell_router(CopyJournal copy, SupervisorTurn& turn) { turn.effects.send(router(turn), copy); }
+void tell_router(JournalCopied copied, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), copied);
+}
+void tell_router(CopyNoMore no_more, SupervisorTurn& turn) {
+  turn.effects.send(router(turn), no_more);
+}
 
 }  // namespace troupe

@@ -12,5 +12,8 @@ void tell_router(PrefixesForgotten forgotten, SupervisorTurn& turn);
 void tell_router(ReplicasChanged changed, SupervisorTurn& turn);
 void tell_router(AdmissionChanged changed, SupervisorTurn& turn);
 void tell_router(RequestsEnd end, SupervisorTurn& turn);
+void tell_router(CopyJournal copy, SupervisorTurn& turn);
+void tell_router(JournalCopied copied, SupervisorTurn& turn);
+void tell_router(CopyNoMore no_more, SupervisorTurn& turn);
 
 }  // namespace troupe

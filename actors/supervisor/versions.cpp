@@ -1,11 +1,12 @@
 #include "actors/supervisor/versions.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
-#include "actors/supervisor/counted.h"
 #include "actors/supervisor/times.h"
 #include "model/placement/route_peers.h"
+#include "runtime/counted.h"
 
 namespace troupe {
 namespace {
@@ -14,15 +15,6 @@ constexpr std::size_t kPartsNamedMax = 8;
 /// A member that has not said by then that it is done with older versions is not waited for: where
 /// an expert is missing, the next copy is asked.
 constexpr auto kSettleDeadline = limits::kStepDeadline;
-
-std::set<NodeId> nodes_of(const Placement& placement) {
-  std::set<NodeId> nodes;
-  for (const auto& shard : placement.shards) nodes.insert(shard.device.node);
-  for (const auto* layers : {&placement.experts, &placement.tier})
-    for (const auto& layer : *layers)
-      for (const auto& slot : layer.slots) nodes.insert(slot.device.node);
-  return nodes;
-}
 
 bool has(const Placement& placement, std::uint32_t replica) {
   return std::any_of(placement.replicas.begin(), placement.replicas.end(),
@@ -47,6 +39,15 @@ std::string rank_text(const Placement& placement, const ShardPlacement& shard) {
 
 }  // namespace
 
+std::set<NodeId> nodes_with_parts(const Placement& placement) {
+  std::set<NodeId> nodes;
+  for (const auto& shard : placement.shards) nodes.insert(shard.device.node);
+  for (const auto* layers : {&placement.experts, &placement.tier})
+    for (const auto& layer : *layers)
+      for (const auto& slot : layer.slots) nodes.insert(slot.device.node);
+  return nodes;
+}
+
 bool same_parts(const Placement& a, const Placement& b) {
   return a.replicas == b.replicas && a.shards == b.shards && a.experts == b.experts &&
          a.tier == b.tier;
@@ -68,8 +69,8 @@ void PlacementVersions::load(Placement placement, std::int32_t step_tokens,
   next_ = Next::kLoads;
   given_up_ = false;
   loading_.clear();
-  std::set<NodeId> concerned = nodes_of(pending_);
-  concerned.merge(nodes_of(active_));
+  std::set<NodeId> concerned = nodes_with_parts(pending_);
+  concerned.merge(nodes_with_parts(active_));
   // A member that has lost all of its part must hear that it may let go of it.
   concerned.insert(served_by_.begin(), served_by_.end());
   for (const NodeId node : concerned) {
@@ -199,11 +200,20 @@ std::optional<TimePoint> PlacementVersions::retry_at() const {
 
 // --- The version in force -----------------------------------------------------------------------
 
+void PlacementVersions::inherit(Placement living, std::set<NodeId> by, std::uint32_t next_replica) {
+  assert(in_force_ == InForce::kNone && next_ != Next::kLoads);
+  next_version_ = std::max(next_version_, living.version.value + 1);
+  next_replica_ = std::max(next_replica_, next_replica);
+  active_ = std::move(living);
+  in_force_ = InForce::kSettled;
+  served_by_ = std::move(by);
+}
+
 void PlacementVersions::activate(const ModelCosts& model, SupervisorTurn& turn) {
   active_ = std::move(pending_);
   in_force_ = InForce::kSettling;
   serves_ = can_serve(active_, model);
-  served_by_ = nodes_of(active_);
+  served_by_ = nodes_with_parts(active_);
   settling_.clear();
   behind_.clear();
   for (const auto& [node, state] : loading_) (state.done ? settling_ : behind_).insert(node);

@@ -15,7 +15,8 @@ namespace troupe {
 
 /// The version of the placement that is in force and the one that is to follow it. They coexist:
 ///
-///     in force   none ── activate ──► settling ── Activated from all ──► settled
+///     in force   none ── inherit ──► settled
+///                none ── activate ──► settling ── Activated from all ──► settled
 ///                                        ▲                                  │
 ///                                        └──────────── activate ────────────┘
 ///     next       none ── load ──► loads ── Loaded from all ──► activate
@@ -83,6 +84,9 @@ class PlacementVersions {
   std::optional<TimePoint> retry_at() const;
 
   // --- The version in force
+  /// What an earlier head had in force, before anything else is: it serves no requests yet. `by`:
+  /// all who have it. Its replicas have had numbers below `next_replica`.
+  void inherit(Placement living, std::set<NodeId> by, std::uint32_t next_replica);
   /// Brings the one that loads into force. Activate goes to all who loaded it.
   void activate(const ModelCosts& model, SupervisorTurn& turn);
   /// That member waits for nothing by older routes, or is no member any more.
@@ -138,6 +142,9 @@ class PlacementVersions {
   std::uint64_t next_version_ = 1;
   std::uint32_t next_replica_ = 0;
 };
+
+/// Who has a part in it.
+std::set<NodeId> nodes_with_parts(const Placement& placement);
 
 /// Whether they give everyone the same.
 bool same_parts(const Placement& a, const Placement& b);

@@ -31,6 +31,7 @@ class BulkLane {
   virtual void listen(BulkEvents& events) = 0;
   virtual std::string address() const = 0;   ///< where peers find this node; opaque
   virtual std::string describe() const = 0;  ///< what was chosen and why, for the status
+  virtual FabricPort port() const { return {}; }  ///< the same in parts
 
   /// From now on this node is that life of it. All peers are forgotten, without a fence.
   virtual void identify(NodeId node, Incarnation incarnation) = 0;

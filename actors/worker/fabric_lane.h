@@ -17,6 +17,7 @@ class FabricLane final : public BulkLane, private transport::FabricEvents {
   void listen(BulkEvents& events) override { events_ = &events; }
   std::string address() const override { return fabric_->address(); }
   std::string describe() const override { return fabric_->describe(); }
+  FabricPort port() const override { return fabric_->port(); }
   void identify(NodeId node, Incarnation incarnation) override;
   Status expect(const Peer& peer) override;
   Status connect(const Peer& peer) override;

@@ -194,7 +194,8 @@ void FileSource::inspect(const std::string& folder) {
         folder,
         InspectedCheckpoint{checkpoint->hash(),
                             std::make_shared<const CheckpointModel>(
-                                std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec())),
+                                std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()),
+                                read_vocabulary(checkpoint->folder(), checkpoint->spec().vocab)),
                             checkpoint->folder()}});
   };
   loader_.run(

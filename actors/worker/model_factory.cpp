@@ -6,16 +6,9 @@
 #include "actors/layer_shard/forward_compute.h"
 #include "actors/worker/checkpoint_model.h"
 #include "model/kv_cache.h"
-#include "model/spec/sizes.h"
-#include "model/spec/split_model.h"
-#include "model/step_travel.h"
 
 namespace troupe {
 namespace {
-
-KvCacheSpec cache_spec(const LayerRange& layers, std::int32_t blocks, std::int32_t block_size) {
-  return {layers.first, layers.last, blocks, block_size};
-}
 
 /// A process has no other ModelSizes than those of its FileSource.
 const CheckpointModel& model_of(const ModelSizes& model) {
@@ -34,31 +27,6 @@ auto on_device(CpuDevice& device, const Work& work) -> decltype(work()) {
 }
 
 }  // namespace
-
-std::shared_ptr<const ModelSpec> CheckpointModel::spec(TensorRank rank) const {
-  if (rank.alone()) return spec_;
-  std::lock_guard lock(mutex_);
-  auto& part = parts_[rank];
-  if (!part) part = std::make_shared<const ModelSpec>(split_model(*spec_, rank));
-  return part;
-}
-
-std::uint64_t CheckpointModel::expert_bytes(Numerics numerics) const {
-  return troupe::expert_bytes(*spec_, numerics);
-}
-
-std::uint64_t CheckpointModel::shard_bytes(Numerics numerics, const LayerRange& layers) const {
-  return troupe::shard_bytes(*spec(layers.rank), numerics, layers.first, layers.last);
-}
-
-std::uint64_t CheckpointModel::cache_bytes(Numerics numerics, const LayerRange& layers,
-                                           std::int32_t blocks, std::int32_t block_size) const {
-  return kv_cache_bytes(*spec(layers.rank), numerics, cache_spec(layers, blocks, block_size));
-}
-
-std::uint64_t CheckpointModel::row_bytes(Numerics numerics) const {
-  return step_row_bytes(*spec_, numerics);
-}
 
 /// Works of one pass share it.
 std::shared_ptr<ExpertForward> ModelFactory::experts_on(
@@ -80,9 +48,9 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard(ShardSpec spec) {
 Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& device,
                                                                   ShardSpec spec) {
   const std::shared_ptr<const ModelSpec> model = model_of(*spec.model).spec(spec.layers.rank);
-  auto cache =
-      KvCache::create(*model, spec.numerics, cache_spec(spec.layers, spec.blocks, spec.block_size),
-                      device.accelerator().get());
+  auto cache = KvCache::create(
+      *model, spec.numerics, CheckpointModel::cache_spec(spec.layers, spec.blocks, spec.block_size),
+      device.accelerator().get());
   if (!cache.ok()) return cache.error();
   ForwardCompute::Options options{model,
                                   spec.numerics,
@@ -92,6 +60,7 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& dev
                                   std::move(spec.cache_memory),
                                   experts_on(model_of(*spec.model).spec(), spec.numerics, device),
                                   std::move(spec.counter),
+                                  spec.last_stage ? model_of(*spec.model).grammars() : nullptr,
                                   std::move(spec.weight_memory),
                                   crash_token_};
   std::unique_ptr<ShardCompute> made = std::make_unique<ForwardCompute>(std::move(options), device);

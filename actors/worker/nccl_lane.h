@@ -33,6 +33,7 @@ class NcclLane final : public BulkLane, private BulkEvents {
   void listen(BulkEvents& events) override;
   std::string address() const override { return other_->address(); }
   std::string describe() const override { return other_->describe(); }
+  FabricPort port() const override { return other_->port(); }
   void identify(NodeId node, Incarnation incarnation) override;
   Status expect(const Peer& peer) override;
   Status connect(const Peer& peer) override;

@@ -7,19 +7,27 @@ namespace troupe {
 
 // --- Versions -----------------------------------------------------------------------------------
 
-/// The union of what the versions give; what none gives any more gives its memory back.
+/// The union of what the versions give; what none gives any more gives its memory back. A version
+/// that is not in force yet may have been read wrongly: it is proven once all have loaded it, and
+/// then others may ask for its experts before this node hears that it is in force.
 void Serving::publish_experts(WorkerEffects& effects) {
   for (auto& [index, group] : groups_) {
-    ExpertSet::Map experts;
+    ExpertSet::Map experts, serving;
     PlacementVersion newest;
     for (const auto& [version, content] : versions_) {
       newest = version;
-      if (const auto own = content.experts.find(index); own != content.experts.end())
-        experts.insert(own->second.begin(), own->second.end());
+      const auto own = content.experts.find(index);
+      if (own == content.experts.end()) continue;
+      experts.insert(own->second.begin(), own->second.end());
+      if (active_ && version <= *active_) serving.insert(own->second.begin(), own->second.end());
     }
     std::erase_if(group.claims, [&](const auto& claim) { return !experts.contains(claim.first); });
-    effects.add(
-        PublishExperts{index, std::make_shared<const ExpertSet>(newest, std::move(experts))});
+    const bool same = serving.size() == experts.size();
+    auto all = std::make_shared<const ExpertSet>(newest, std::move(experts));
+    auto used = same ? all
+                     : std::make_shared<const ExpertSet>(active_.value_or(PlacementVersion{}),
+                                                         std::move(serving));
+    effects.add(PublishExperts{index, std::move(all), std::move(used)});
   }
 }
 
@@ -79,6 +87,7 @@ Status Serving::adopt(Preparation& p, WorkerEffects& effects) {
 
 void Serving::activate(PlacementVersion version, WorkerEffects& effects) {
   active_ = version;
+  publish_experts(effects);
   const Version& content = versions_.at(version);
   end_unless([&](std::uint32_t shard) { return content.shards.contains(shard); },
              [&](std::uint32_t replica) { return content.replicas.contains(replica); }, effects);
@@ -163,12 +172,29 @@ void Serving::stop(WorkerEffects& effects) {
   for (const auto& [index, group] : groups_) {
     end(here<ExpertGroupInbox>(index).address, effects);
     // The device would hold experts in memory that the next version does not give it.
-    effects.add(PublishExperts{index, std::make_shared<const ExpertSet>()});
+    const auto none = std::make_shared<const ExpertSet>();
+    effects.add(PublishExperts{index, none, none});
   }
   groups_.clear();
   versions_.clear();
   active_.reset();
   unsettled_.reset();
+}
+
+void Serving::suspend(WorkerEffects& effects) {
+  unsettled_.reset();
+  for (const auto& [id, reports] : replicas_)
+    effects.send(here<ReplicaInbox>(id), HeadChanged{std::nullopt});
+  for (const auto& [node, life] : versions_.at(*active_).members)
+    if (node != self_.node) peer_down({node, life, "The head is gone."}, effects);
+}
+
+void Serving::resume(const Ref<RouterInbox>& router, WorkerEffects& effects) {
+  self_.router = router;
+  for (const auto& [id, reports] : replicas_)
+    effects.send(here<ReplicaInbox>(id), HeadChanged{router.address.incarnation});
+  for (const auto& [index, shard] : shards_)
+    effects.send(here<LayerShardInbox>(index), HeadChanged{router.address.incarnation});
 }
 
 // --- News ---------------------------------------------------------------------------------------

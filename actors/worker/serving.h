@@ -14,6 +14,7 @@
 #include "actors/device/device.h"
 #include "actors/layer_shard/expert_counter.h"
 #include "actors/worker/bulk_lane.h"
+#include "actors/worker/link_meter.h"
 #include "actors/worker/preparation.h"
 #include "actors/worker/weight_store.h"
 #include "actors/worker/worker_effects.h"
@@ -28,6 +29,7 @@ struct NodeContext {
   const BulkLane* lane = nullptr;          ///< null: a cluster of one node
   const WeightSource* source = nullptr;    ///< what it knows of the copies in memory; may be null
   std::uint32_t nccl = 0;                  ///< version of the NCCL that ranks may use; 0: none
+  std::shared_ptr<const LinkMeter> meter = {};  ///< of the lane; may be null
 };
 
 /// Whether tensor-parallel ranks on these devices exchange by NCCL: their nodes have the version of
@@ -36,9 +38,9 @@ struct NodeContext {
 bool share_nccl(NodeId self, std::uint32_t own, const std::vector<Peer>& peers,
                 const std::vector<DeviceRef>& ranks);
 
-/// This node's actors during one membership: an expert group a device, and the shards and replicas
-/// of every version of the placement that is active or pending. Versions share what they have in
-/// common: a replica lives on as long as versions name it, with its shards and their caches.
+/// This node's actors during one life in the cluster: an expert group a device, and the shards and
+/// replicas of every version of the placement that is active or pending. Versions share what they
+/// have in common: a replica lives on as long as versions name it, with its shards and caches.
 ///
 ///     reserve ─► plan ─► Preparation::build (any thread) ─► adopt ─► activate ─► retire
 ///                                                             └ drop_pending
@@ -72,6 +74,11 @@ class Serving {
   void drop_pending(const VersionWork* next, WorkerEffects& effects);
   /// Ends all actors.
   void stop(WorkerEffects& effects);
+  /// The head is gone, and with it all connections to peers: replicas drop their sequences, and
+  /// keep what they have computed. What is pending has been dropped.
+  void suspend(WorkerEffects& effects);
+  /// They go on under another head, with that Router.
+  void resume(const Ref<RouterInbox>& router, WorkerEffects& effects);
 
   /// A shard asks nothing by older routes any more.
   void on(const RoutesSettled& settled);

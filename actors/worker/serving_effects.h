@@ -37,10 +37,12 @@ struct StartReplica {
 struct EndActor {
   Address actor;
 };
-/// From now on that device hosts these experts.
+/// From now on that device hosts these experts, and its own shards use those of the version in
+/// force.
 struct PublishExperts {
   std::uint32_t device = 0;
   std::shared_ptr<const ExpertSet> experts;
+  std::shared_ptr<const ExpertSet> serving;
 };
 
 }  // namespace troupe

@@ -154,6 +154,10 @@ void WeightStore::give_up_after(PlacementVersion version) {
 
 void WeightStore::forget_versions() {
   versions_.clear();
+  tell_again();
+}
+
+void WeightStore::tell_again() {
   for (auto& [key, piece] : shards_) piece.told = false;
   for (auto& [key, piece] : experts_) piece.told = false;
 }

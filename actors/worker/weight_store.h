@@ -91,6 +91,8 @@ class WeightStore {
   /// The versions are of an earlier membership; everything stays until it is known what for, and
   /// is to be told again.
   void forget_versions();
+  /// Another head has not heard of anything.
+  void tell_again();
 
   HeldInventory held() const;
   std::uint64_t held_bytes() const { return held_bytes_; }

@@ -28,6 +28,7 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
   const BulkLane* lane = setup.around.lane;
   options.fabric_address = lane ? lane->address() : "none";
   options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";
+  if (lane) options.fabric_port = lane->port();
   if (const nccl::Node* nccl = setup.around.nccl) {
     options.nccl = nccl->version();
     options.fabric_description += "; rows, outputs and tensor-parallel ranks by " +
@@ -36,10 +37,23 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
   return options;
 }
 
+WorkerSurroundings with_meter(WorkerSurroundings around, Host& host,
+                              const Ref<NodeAgentInbox>& agent) {
+  around.meter = std::make_shared<LinkMeter>(
+      LinkMeter::Surroundings{around.lane, [&host] { return host.now(); },
+                              [&post = host.post(), agent](LinkMeasured measured) {
+                                post.tell(agent, LinkResult{std::move(measured)});
+                              }});
+  return around;
+}
+
 }  // namespace
 
 Worker::Worker(Host& host, WorkerSetup setup)
-    : host_(host), post_(host.post()), around_(setup.around), agent_(free_address(host.post())) {
+    : host_(host),
+      post_(host.post()),
+      agent_(free_address(host.post())),
+      around_(with_meter(setup.around, host, agent_)) {
   for (Device* device : around_.devices)
     device->on_failed([&post = post_, self = agent_, index = device->options().index] {
       post.tell(self, DeviceFailed{index});
@@ -55,7 +69,8 @@ Worker::Worker(Host& host, WorkerSetup setup)
           },
   });
   NodeContext context{around_.devices, setup.factory,  std::make_shared<ExpertCounter>(),
-                      around_.lane,    around_.source, around_.nccl ? around_.nccl->version() : 0};
+                      around_.lane,    around_.source, around_.nccl ? around_.nccl->version() : 0,
+                      around_.meter};
   host_.spawn(
       agent_.address,
       [&host, self = agent_, around = around_, options = options_of(setup),
@@ -93,7 +108,8 @@ void Worker::find_head(Incarnation head) {
 void Worker::on_head_message(Envelope envelope) {
   const auto mailbox = post_.find(agent_.address);
   if (!mailbox) return;  // it has ended
-  find_head(envelope.from.incarnation);
+  // A standby's number is no life of a head's.
+  if (envelope.from.actor.kind != ActorKind::kStandby) find_head(envelope.from.incarnation);
   if (envelope.to.actor.kind == ActorKind::kReplica) return post_.deliver(std::move(envelope));
   if (!mailbox->put(Mail(std::move(envelope))).ok())
     logger().error("lost a message of the head: the worker is overloaded");
@@ -105,7 +121,7 @@ void Worker::on_envelope(NodeId node, Incarnation incarnation, Envelope envelope
                   to_string(envelope.from));
     return;
   }
-  post_.deliver(std::move(envelope));
+  if (!around_.meter->take(node, incarnation, envelope)) post_.deliver(std::move(envelope));
 }
 
 void Worker::on_peer_up(NodeId node, Incarnation incarnation) {
@@ -118,6 +134,7 @@ void Worker::on_peer_up(NodeId node, Incarnation incarnation) {
 
 void Worker::on_peer_down(NodeId node, Incarnation incarnation, std::string reason) {
   post_.drop_lane(node, incarnation);
+  around_.meter->peer_down(node, incarnation, reason);
   post_.tell(agent_, PeerDown{node, incarnation, std::move(reason)});
 }
 

@@ -51,8 +51,8 @@ class Worker final : private BulkEvents {
 
   Host& host_;  ///< used until end()
   Post& post_;
-  const WorkerSurroundings around_;
   const Ref<NodeAgentInbox> agent_;
+  const WorkerSurroundings around_;  ///< with the meter
   std::mutex mutex_;
   bool ended_ = false;  // guarded by mutex_
   Incarnation head_;    // guarded by mutex_; where the lane leads to

@@ -29,13 +29,16 @@ struct LeaveAddress {
 };
 /// Every device is to measure its speed.
 struct ProbeDevices {};
+/// The agent takes its turns and no device hangs: what renews the lease of a member. Once a second
+/// at least, also while it seeks a head.
+struct ShowAlive {};
 
 /// What WorkerMachine asks for, in the order in which it is carried out; see WorkerHands.
 using WorkerEffects =
-    Effects<ConnectHead, CloseHead, SendAs, JoinedCluster, LeaveAddress, HoldMail, EndHold,
-            InspectCheckpoint, ProveTensors, ProveCopies, WorkerExit, LogLine, FencePeer,
-            ForgetPeer, ExpectPeer, ConnectPeer, AskPeer, ReadWeights, BuildPart, CancelReading,
-            FreeWeights, ProbeDevices, StartGroup, StartShard, StartReplica, EndActor,
-            PublishExperts>;
+    Effects<ConnectHead, CloseHead, SeekAlso, SendAs, JoinedCluster, LeaveAddress, HoldMail,
+            EndHold, InspectCheckpoint, ProveTensors, ProveCopies, WorkerExit, LogLine, FencePeer,
+            ForgetPeer, ExpectPeer, ConnectPeer, AskPeer, MeasurePeer, EndMeasuring, ReadWeights,
+            BuildPart, CancelReading, FreeWeights, ProbeDevices, ShowAlive, StartGroup, StartShard,
+            StartReplica, EndActor, PublishExperts>;
 
 }  // namespace troupe

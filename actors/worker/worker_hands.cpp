@@ -61,7 +61,7 @@ void ActorHands::carry_out(StartReplica&& start) {
 void ActorHands::carry_out(EndActor&& end) { host_->end(end.actor); }
 
 void ActorHands::carry_out(PublishExperts&& publish) {
-  devices_[publish.device]->publish(std::move(publish.experts));
+  devices_[publish.device]->publish(std::move(publish.experts), std::move(publish.serving));
 }
 
 // --- The worker ---------------------------------------------------------------------------------
@@ -85,8 +85,13 @@ WorkerHands::~WorkerHands() {
 
 // --- The head ---
 
-void WorkerHands::carry_out(ConnectHead&&) { around_.link->connect(); }
+void WorkerHands::carry_out(ConnectHead&& connect) {
+  if (connect.again) around_.link->stay();
+  around_.link->connect();
+}
 void WorkerHands::carry_out(CloseHead&&) { around_.link->close(); }
+
+void WorkerHands::carry_out(SeekAlso&& seek) { around_.link->seek_also(seek.address); }
 
 void WorkerHands::carry_out(SendAs&& send) {
   if (send.envelope.to.node != kHeadNode) return host_->post().send(std::move(send.envelope));
@@ -96,6 +101,7 @@ void WorkerHands::carry_out(SendAs&& send) {
 
 void WorkerHands::carry_out(JoinedCluster&& joined) {
   if (around_.lane) around_.lane->identify(joined.id, joined.incarnation);
+  around_.meter->identify(joined.id, joined.incarnation);
   member_ = Ref<NodeAgentInbox>(joined.id, joined.incarnation);
   if (around_.on_life) around_.on_life(joined.id, joined.incarnation);
   if (auto mailbox = host_->post().find(self_.address))  // none: it is being ended
@@ -136,6 +142,7 @@ void WorkerHands::check(const Peer& peer, const Status& status) {
 void WorkerHands::forget(const Peer& peer, bool fence) {
   if (around_.lane) around_.lane->forget(peer.id, peer.incarnation, fence);
   host_->post().drop_lane(peer.id, peer.incarnation);
+  around_.meter->peer_down(peer.id, peer.incarnation, "it was let go");
 }
 
 void WorkerHands::carry_out(FencePeer&& fence) { forget(fence.peer, true); }
@@ -156,6 +163,9 @@ void WorkerHands::carry_out(AskPeer&& ask) {
   if (around_.lane) around_.lane->ask(ask.peer.id, ask.peer.incarnation);
 }
 
+void WorkerHands::carry_out(MeasurePeer&& measure) { around_.meter->begin(measure.order); }
+void WorkerHands::carry_out(EndMeasuring&& end) { around_.meter->end(end.number); }
+
 // --- Weights and devices ---
 
 void WorkerHands::carry_out(InspectCheckpoint&& inspect) {
@@ -173,6 +183,9 @@ void WorkerHands::carry_out(CancelReading&&) { around_.source->cancel(); }
 void WorkerHands::carry_out(FreeWeights&& free) { around_.source->free(std::move(free.garbage)); }
 void WorkerHands::carry_out(ProbeDevices&&) {
   for (Device* device : around_.devices) device->probe();
+}
+void WorkerHands::carry_out(ShowAlive&&) {
+  if (around_.on_alive) around_.on_alive();
 }
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include "actors/base/host.h"
 #include "actors/control/head_link.h"
 #include "actors/worker/bulk_lane.h"
+#include "actors/worker/link_meter.h"
 #include "actors/worker/worker_machine.h"
 #include "transport/nccl/node.h"
 
@@ -42,6 +43,7 @@ struct WorkerSurroundings {
   std::vector<Device*> devices;  ///< by their index
   HeadLink* link = nullptr;
   BulkLane* lane = nullptr;  ///< null: a cluster of one node
+  std::shared_ptr<LinkMeter> meter = {};  ///< of that lane; Worker makes it
   WeightSource* source = nullptr;
   nccl::Node* nccl = nullptr;  ///< null: ranks exchange by messages
   /// The process is to end. Called inside the actor's turn, once; must not block.
@@ -49,6 +51,8 @@ struct WorkerSurroundings {
   /// Which life of which node this is in the cluster from now on; none: ({}, {}). The same; may be
   /// null.
   std::function<void(NodeId, Incarnation)> on_life = {};
+  /// Told with every ShowAlive. The same; may be null.
+  std::function<void()> on_alive = {};
 };
 
 /// Carries a WorkerMachine's effects out. What fails comes back as a message: a peer that cannot be
@@ -68,8 +72,9 @@ class WorkerHands {
   }
 
  private:
-  void carry_out(ConnectHead&&);
+  void carry_out(ConnectHead&& connect);
   void carry_out(CloseHead&&);
+  void carry_out(SeekAlso&&);
   void carry_out(SendAs&& send);
   void carry_out(JoinedCluster&& joined);
   void carry_out(LeaveAddress&& leave);
@@ -85,11 +90,14 @@ class WorkerHands {
   void carry_out(ExpectPeer&& expect);
   void carry_out(ConnectPeer&& connect);
   void carry_out(AskPeer&& ask);
+  void carry_out(MeasurePeer&& measure);
+  void carry_out(EndMeasuring&& end);
   void carry_out(ReadWeights&& read);
   void carry_out(BuildPart&& build);
   void carry_out(CancelReading&&);
   void carry_out(FreeWeights&& free);
   void carry_out(ProbeDevices&&);
+  void carry_out(ShowAlive&&);
   void check(const Peer& peer, const Status& status);
   void forget(const Peer& peer, bool fence);
 

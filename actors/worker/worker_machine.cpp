@@ -10,6 +10,8 @@ namespace {
 constexpr std::size_t kPiecesTold = 32;
 /// A build that nobody wants any more says nothing of its end.
 constexpr auto kLook = std::chrono::milliseconds(10);
+/// How often it shows that it is alive, whatever it waits for.
+constexpr auto kShowEvery = std::chrono::seconds(1);
 
 /// What the version wants in memory. Experts that this node alone is to have come first: nobody can
 /// stand in for them.
@@ -90,6 +92,10 @@ void WorkerMachine::on(DeviceFailed failed, TimePoint now, Effects& effects) {
   ask(now, effects, [&](AgentEffects& a) { agent_.devices_changed(now, progress(now), a); });
 }
 
+void WorkerMachine::on(LinkResult result, TimePoint now, Effects& effects) {
+  ask(now, effects, [&](AgentEffects& a) { agent_.on(std::move(result), now, a); });
+}
+
 void WorkerMachine::on(RoutesSettled settled, TimePoint, Effects&) {
   if (serving_) serving_->on(settled);  // end_turn() looks whether it was the last
 }
@@ -112,6 +118,7 @@ void WorkerMachine::on(Ended ended, TimePoint, Effects&) {
 
 void WorkerMachine::on_wake(TimePoint now, Effects& effects) {
   NodeProgress news = progress(now);
+  if (news.devices_alive) effects.add(ShowAlive{});
   if (agent_.state() == NodeAgent::State::kMember && now >= next_second_) {
     next_second_ = now + std::chrono::seconds(1);
     effects.add(ProbeDevices{});
@@ -132,6 +139,7 @@ NodeProgress WorkerMachine::progress(TimePoint now) {
   }
   if (serving_) out.replicas = serving_->reports();
   if (serving_ && context_.lane) out.traffic = context_.lane->traffic();
+  if (serving_ && context_.meter) out.measuring = context_.meter->progress();
   if (context_.source) out.proofs = context_.source->proofs();
   if (agent_.state() != NodeAgent::State::kMember) out.held = weights_.held();
   return out;
@@ -151,7 +159,7 @@ void WorkerMachine::end_turn(TimePoint now, Effects& effects) {
       effects.wake_at(building ? std::min(loading_->deadline, now + kLook) : loading_->deadline);
   }
   free_garbage(effects);
-  if (const auto wake = agent_.next_wake()) effects.wake_at(*wake);
+  if (const auto wake = agent_.next_wake()) effects.wake_at(std::min(*wake, now + kShowEvery));
 }
 
 /// What it has claimed goes with it; a build that runs has it until it ends.
@@ -174,8 +182,7 @@ void WorkerMachine::note_ending() {
 
 void WorkerMachine::carry_out(JoinedCluster joined, TimePoint, Effects& effects) {
   weights_.forget_versions();
-  serving_.emplace(context_, Serving::Self{joined.id, joined.incarnation,
-                                           Ref<RouterInbox>(kHeadNode, agent_.head())});
+  serving_.emplace(context_, Serving::Self{joined.id, joined.incarnation, router()});
   effects.add(std::move(joined));
 }
 
@@ -187,6 +194,17 @@ void WorkerMachine::carry_out(StopServing stop, TimePoint, Effects& effects) {
   forget_load();
   weights_.drop_doubted(std::nullopt);
   effects.add(LeaveAddress{stop.id, stop.incarnation});
+}
+
+/// As when it stops; but what is in force here stays, with its memory.
+void WorkerMachine::carry_out(SuspendServing, TimePoint, Effects& effects) {
+  serving_->suspend(effects);
+  forget_load();
+}
+
+void WorkerMachine::carry_out(ResumeServing, TimePoint, Effects& effects) {
+  weights_.tell_again();
+  serving_->resume(router(), effects);
 }
 
 void WorkerMachine::carry_out(WorkerExit exit, TimePoint, Effects& effects) {
@@ -341,7 +359,8 @@ void WorkerMachine::on(CopiesProven, TimePoint now, Effects& effects) {
 
 std::string WorkerMachine::violation() const {
   const bool member = agent_.state() == NodeAgent::State::kMember;
-  if (member != serving_.has_value()) return "its actors do not fit whether it is a member";
+  if ((member || agent_.suspended()) != serving_.has_value())
+    return "its actors do not fit whether it is a member";
   if (loading_ && agent_.loading() != loading_->work->version)
     return "a version is loaded that the agent does not want";
   if (loading_ && loading_->state != Loading::State::kWaiting && !loading_->awaited.empty())

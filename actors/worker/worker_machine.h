@@ -54,6 +54,7 @@ class WorkerMachine {
   void on(ProofsRead read, TimePoint now, Effects& effects);
   void on(CopyDiffers differs, TimePoint now, Effects& effects);
   void on(CopiesProven proven, TimePoint now, Effects& effects);
+  void on(LinkResult result, TimePoint now, Effects& effects);
   void on(Ended ended, TimePoint now, Effects& effects);
   void on_wake(TimePoint now, Effects& effects);
   void end_turn(TimePoint now, Effects& effects);
@@ -61,7 +62,7 @@ class WorkerMachine {
 
   const NodeAgent& agent() const { return agent_; }
   const WeightStore& weights() const { return weights_; }
-  /// During a membership.
+  /// During a membership, and after it while the role is kept.
   const std::optional<Serving>& serving() const { return serving_; }
 
  private:
@@ -94,6 +95,8 @@ class WorkerMachine {
   }
   void carry_out(JoinedCluster joined, TimePoint now, Effects& effects);
   void carry_out(StopServing stop, TimePoint now, Effects& effects);
+  void carry_out(SuspendServing suspend, TimePoint now, Effects& effects);
+  void carry_out(ResumeServing resume, TimePoint now, Effects& effects);
   void carry_out(WorkerExit exit, TimePoint now, Effects& effects);
   void carry_out(PeerLost lost, TimePoint now, Effects& effects);
   void carry_out(PeerDown down, TimePoint now, Effects& effects);
@@ -105,6 +108,7 @@ class WorkerMachine {
   void carry_out(ActivateVersion activate, TimePoint now, Effects& effects);
   void carry_out(RetireVersion retire, TimePoint now, Effects& effects);
 
+  Ref<RouterInbox> router() const { return {kHeadNode, agent_.head()}; }
   void begin_reading(TimePoint now, Effects& effects);
   void report_progress(TimePoint now, Effects& effects);
   void tell_proofs(TimePoint now, Effects& effects);

@@ -120,6 +120,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   setup.around.nccl = nccl.get();
   setup.around.on_exit = [this](const WorkerExit& exit) { on_exit(exit); };
   setup.around.on_life = options.on_life;
+  setup.around.on_alive = options.on_alive;
   setup.factory = factory.get();
   worker = std::make_unique<Worker>(*host, std::move(setup));
   return {};

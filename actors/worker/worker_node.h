@@ -37,6 +37,9 @@ struct WorkerOptions {
   std::optional<nccl::NodeOptions> nccl = {};
   /// Told whenever this node becomes a member or ceases to be one; see WorkerSurroundings.
   std::function<void(NodeId, Incarnation)> on_life = {};
+  /// Told while the node's agent takes its turns and no device hangs, once a second at least. Must
+  /// not block.
+  std::function<void()> on_alive = {};
   std::string nvml = "libnvidia-ml.so.1";  ///< what knows how GPUs are
   /// For tests: a step with this token crashes the process.
   std::optional<TokenId> crash_token = {};

@@ -21,11 +21,16 @@ class RowSampler {
         weights_(scratch.take<double>(vocab)),
         order_(scratch.take<TokenId>(vocab)) {}
 
-  TokenId draw(const SampleCall& call, const float* logits, const UsedToken* used) {
+  TokenId draw(const SampleCall& call, const float* logits, const SampleLists& lists) {
     for (TokenId i = 0; i < vocab_; ++i) scores_[i] = sampling::without_nan(logits[i]);
-    for (std::int32_t i = 0; i < call.used; ++i) {
-      float& score = scores_[used[call.first_used + i].token];
-      score = sampling::penalised(call, score, used[call.first_used + i].count);
+    const AdjustedToken* const adjusted = lists.adjusted.data() + call.first_adjusted;
+    for (std::int32_t i = 0; i < call.adjusted; ++i) {
+      float& score = scores_[adjusted[i].token];
+      score = sampling::adjusted(call, score, adjusted[i]);
+    }
+    if (call.mask >= 0) {
+      const std::uint32_t* const mask = lists.masks.data() + call.mask * mask_words(vocab_);
+      for (TokenId i = 0; i < vocab_; ++i) scores_[i] = sampling::masked(scores_[i], mask, i);
     }
     const TokenId best = most_likely();
     if (sampling::greedy(call) || !sampling::leaves_choice(scores_[best])) return best;
@@ -99,7 +104,7 @@ class RowSampler {
   }
 
   const TokenId vocab_;
-  float* const scores_;    // [vocab], after penalties
+  float* const scores_;    // [vocab], after penalties and masks
   double* const weights_;  // [vocab]
   TokenId* const order_;   // [vocab], candidates
 };
@@ -122,7 +127,7 @@ void find_top(const float* logits, TokenId vocab, std::size_t count, const LogSo
 }  // namespace
 
 void cpu::sample(Stream& stream, const Tensor& logits, std::span<const SampleCall> calls,
-                 std::span<const UsedToken> used, const SampleResults& results) {
+                 const SampleLists& lists, const SampleResults& results) {
   const auto vocab = static_cast<std::size_t>(logits.dim);
   Scratch& scratch = stream.scratch();
   Scratch::Scope scope(scratch);
@@ -136,7 +141,7 @@ void cpu::sample(Stream& stream, const Tensor& logits, std::span<const SampleCal
     const auto* const row = head_of<const float>(logits, call.row);
     SampleResult& result = results.of[i];
     result = {call.target, 0.0f, all_finite(row, vocab) ? 1 : 0};
-    if (call.draws()) result.token = samplers[thread].draw(call, row, used.data());
+    if (call.draws()) result.token = samplers[thread].draw(call, row, lists);
     if (call.top < 0) return;
     const LogSoftmax softmax = log_softmax(row, vocab);
     result.logprob = sampling::shown_logprob(softmax.logprob(row[result.token]));

@@ -10,13 +10,13 @@ constexpr int kQueries = 8;  ///< that share what is read of the cache; a warp e
 constexpr std::int64_t kKMax = 2048, kVMax = 512;
 constexpr std::uint32_t kMaskOfAll = 0xffffffffu;
 
-/// A CTA for eight queries and a part of 1,024 positions of their context. Of each tile:
+/// A CTA for eight queries and some parts of 1,024 positions of their context. Of each tile:
 ///
 ///     a thread a position: its key, sixteen bytes at a time, with all queries ──► scores
 ///     a warp a query: the maximum, the weights, their sum, what is folded with what
 ///     a thread two numbers of the result: the values of all positions, with all queries
 ///
-/// Bytes: keys and values of the part once for eight queries. Operations, a position: an fma for
+/// Bytes: keys and values of the parts once for eight queries. Operations, a position: an fma for
 /// each query and number of a key, and for each query and number of a value. By arithmetic eight
 /// queries of MLA are 7.6 fma a byte of bf16: bound by the CUDA cores. Not measured on a GPU.
 /// `kFp8`: e4m3, else bf16.
@@ -36,9 +36,9 @@ struct FastPart {
   /// What a warp keeps of its query.
   struct Query {
     std::int32_t from = 0, to = 0;
-    float max = 0, sum = 0;
-    bool fresh = true;
+    SoftmaxFold part, all;
   };
+  using Out = float[kQueries][2];
   /// Of the positions of a tile, those between `begin` and `end` are read.
   struct Tile {
     std::int32_t first, begin, end;
@@ -48,7 +48,7 @@ struct FastPart {
     Shared<Quad> q;              ///< [queries][padded k], as pairs of bf16
     Shared<Quad> weights4;       ///< `weights`, four at a time
     Shared<float> weights;       ///< [queries][tile]: scores, then weights
-    Shared<float> factors;       ///< [queries][next, before] of a fold
+    Shared<float> factors;       ///< [queries][2], of a fold or of the end
     Shared<std::int64_t> slots;  ///< [tile]: of a position; -1: no query sees it
   };
 
@@ -68,9 +68,45 @@ struct FastPart {
       mine.from = call.from(u.row_of(call, cta.warp()));
       mine.to = call.to(u.row_of(call, cta.warp()));
     }
-    float out[kQueries][2] = {};
-    const std::int32_t last = piece.first + kPart < u.to ? piece.first + kPart : u.to;
-    for (std::int32_t first = piece.first; first < last; first += kTile) {
+    Out all = {};
+#pragma unroll 1
+    for (std::int32_t part = 0; part < piece.parts; ++part) {
+      Out out = {};
+      mine.part = {};
+      add_part(cta, u, table, piece.first + part * kPart, mine, room, out);
+      cta.sync();  // the factors of the last tile are used
+      tell(cta, mine.part.sum != 0 ? mine.all.add(mine.part.max, mine.part.sum) : kNothing, room);
+      cta.sync();
+      fold(room, out, all);
+    }
+    if (piece.whole)
+      finish(cta, u, mine, room, all);
+    else
+      store(cta, u, piece, mine, all);
+  }
+
+  /// Nothing is folded in.
+  static constexpr SoftmaxFold::Factors kNothing = {0, 1};
+
+  /// A warp's factors, for all.
+  DEVICE static void tell(Cta& cta, SoftmaxFold::Factors f, const Room& room) {
+    if (cta.lane() != 0) return;
+    room.factors[2 * cta.warp()] = f.next;
+    room.factors[2 * cta.warp() + 1] = f.before;
+  }
+  DEVICE static void fold(const Room& room, const Out& next, Out& into) {
+#pragma unroll
+    for (int i = 0; i < kQueries; ++i) {
+      const float x = room.factors[2 * i], before = room.factors[2 * i + 1];
+      into[i][0] = fma_f32(next[i][0], x, into[i][0] * before);
+      into[i][1] = fma_f32(next[i][1], x, into[i][1] * before);
+    }
+  }
+
+  DEVICE void add_part(Cta& cta, const AttentionUnit& u, const std::int32_t* table,
+                       std::int32_t begin, Query& mine, const Room& room, Out& out) const {
+    const std::int32_t last = begin + kPart < u.to ? begin + kPart : u.to;
+    for (std::int32_t first = begin; first < last; first += kTile) {
       if (first + kTile <= u.from) continue;
       const Tile tile = tile_of(u, first);
       cta.sync();  // the weights of the last tile are used, or the queries lie there
@@ -83,17 +119,11 @@ struct FastPart {
       else
         add_values<false>(cta, u, tile, room, out);
     }
-    store(cta, u, mine, out);
   }
 
   DEVICE Tile tile_of(const AttentionUnit& u, std::int32_t first) const {
-    Tile t = {first, first > u.from ? first : u.from, first + kTile < u.to ? first + kTile : u.to,
-              false};
-    for (int i = 0; i < u.count; ++i) {
-      const std::int64_t row = u.row_of(call, i);
-      t.masked |= call.from(row) > first || call.to(row) < first + kTile;
-    }
-    return t;
+    return {first, first > u.from ? first : u.from, first + kTile < u.to ? first + kTile : u.to,
+            !u.sees_all(first, first + kTile)};
   }
 
   DEVICE std::int64_t padded_k() const { return (call.q.dim + 31) / 32 * 32; }
@@ -196,19 +226,7 @@ struct FastPart {
     }
     cta.sync();
     const float sum = sum_weights(cta, room);
-    float next = 0, before = 1;
-    if (begin < end) {
-      const float m = mine.max > max ? mine.max : max;
-      next = mine.fresh ? 1.0f : exp_f32(max - m);
-      before = mine.fresh ? 0.0f : exp_f32(mine.max - m);
-      mine.sum = mine.fresh ? sum : fma_f32(sum, next, mine.sum * before);
-      mine.max = mine.fresh ? max : m;
-      mine.fresh = false;
-    }
-    if (lane == 0) {
-      room.factors[2 * query] = next;
-      room.factors[2 * query + 1] = before;
-    }
+    tell(cta, begin < end ? mine.part.add(max, sum) : kNothing, room);
   }
 
   /// The product of a warp's weights with ones, a lane a block of them.
@@ -232,7 +250,7 @@ struct FastPart {
   /// not see is zero for it, even where it is not finite.
   template <bool kMasked>
   DEVICE void add_values(Cta& cta, const AttentionUnit& u, const Tile& tile, const Room& room,
-                         float (&out)[kQueries][2]) const {
+                         Out& out) const {
     const std::int64_t d = 2 * cta.thread();
     if (d >= call.out.dim) return;
     std::int32_t from[kQueries], to[kQueries];
@@ -244,9 +262,9 @@ struct FastPart {
         to[i] = call.to(row);
       }
     }
-    float sums[kQueries][2] = {};
+    Out sums = {};
     for (int block = 0; block < kTile; block += 32) {
-      float even[kQueries][2] = {}, odd[kQueries][2] = {};
+      Out even = {}, odd = {};
 #pragma unroll 2
       for (int p = block; p < block + 32; p += 4) {
         float v[4][2];
@@ -273,12 +291,7 @@ struct FastPart {
         sums[i][1] = sums[i][1] + (even[i][1] + odd[i][1]);
       }
     }
-#pragma unroll
-    for (int i = 0; i < kQueries; ++i) {
-      const float next = room.factors[2 * i], before = room.factors[2 * i + 1];
-      out[i][0] = fma_f32(sums[i][0], next, out[i][0] * before);
-      out[i][1] = fma_f32(sums[i][1], next, out[i][1] * before);
-    }
+    fold(room, sums, out);
   }
 
   /// Zeros where no query sees.
@@ -298,20 +311,40 @@ struct FastPart {
     }
   }
 
-  DEVICE void store(Cta& cta, const AttentionUnit& u, const Query& mine,
-                    const float (&out)[kQueries][2]) const {
-    const std::int64_t first = cta.block_x() * kQueries, d = 2 * cta.thread();
-    if (cta.lane() == 0) {
-      work.partials.max[first + cta.warp()] = mine.max;
-      work.partials.sum[first + cta.warp()] = mine.sum;
+  DEVICE void store(Cta& cta, const AttentionUnit& u, const AttentionPiece& piece,
+                    const Query& mine, const Out& out) const {
+    if (cta.lane() == 0 && cta.warp() < u.count) {
+      work.partials.max[piece.partial + cta.warp()] = mine.all.max;
+      work.partials.sum[piece.partial + cta.warp()] = mine.all.sum;
     }
+    const std::int64_t d = 2 * cta.thread();
     if (d >= call.out.dim) return;
 #pragma unroll
     for (int i = 0; i < kQueries; ++i) {
       if (i >= u.count) continue;
-      float* to = work.partials.out + (first + i) * call.out.dim + d;
+      float* to = work.partials.out + (piece.partial + i) * call.out.dim + d;
       to[0] = out[i][0];
       to[1] = out[i][1];
+    }
+  }
+
+  DEVICE void finish(Cta& cta, const AttentionUnit& u, const Query& mine, const Room& room,
+                     const Out& out) const {
+    cta.sync();  // the factors of the last part are used
+    if (cta.warp() < u.count) {
+      const AttentionEnd end = AttentionEnd::of(call, u.head_of(call, cta.warp()), mine.all);
+      tell(cta, {end.sink, end.inverse}, room);
+    }
+    cta.sync();
+    const std::int64_t d = 2 * cta.thread();
+    if (d >= call.out.dim) return;
+#pragma unroll
+    for (int i = 0; i < kQueries; ++i) {
+      if (i >= u.count) continue;
+      const float sink = room.factors[2 * i], inverse = room.factors[2 * i + 1];
+      float* to = u.out_of(call, i) + d;
+      to[0] = (out[i][0] * sink) * inverse;
+      to[1] = (out[i][1] * sink) * inverse;
     }
   }
 };
@@ -343,7 +376,7 @@ void TROUPE_CUDA_SPACE::attention(Stream& stream, const AttentionInputs& in, con
   const bool fits = q.dim <= kKMax && out.dim <= kVMax && out.dim % 2 == 0 &&
                     on_boundary(in.keys, q.dim, 16) && on_boundary(in.values, out.dim, two);
   if (!fits) return plain_attention(stream, in, where, q, out);
-  attention_by(fast_parts, kQueries, stream, in, where, q, out);
+  attention_by({fast_parts, kQueries, true}, stream, in, where, q, out);
 }
 
 }  // namespace troupe::kernels

@@ -261,6 +261,7 @@ void chosen_mlp_by(Multiply* multiply, Stream& stream, const ExpertTable& table,
       p.rows_max = static_cast<std::int32_t>(std::min<std::int64_t>(sort.item_rows, sort.rows));
       p.x_bytes = of.row_bytes;
       p.low_bytes = of.low_bytes;
+      p.came = of.came;
       multiply(stream, p);
     };
     products[0].y_bytes = sort.halves_bytes;

@@ -47,6 +47,7 @@ class MlpPass {
   void multiply(Products p, const PreparedRows& x, int matrices, const Put& put) const {
     p.x_bytes = x.row_bytes;
     p.low_bytes = x.low_bytes;
+    p.came = x.came;
     const std::int64_t at_once = rows_at_once(stream_.numerics(), p.terms);
     for (const ExpertCall& c : calls_) p.count += matrices * ceil_div(c.count, at_once);
     const Told<ProductItem> told(stream_, p.count);
@@ -114,6 +115,7 @@ void gated_mlp_by(Multiply* multiply, Stream& stream, const GatedMlp& mlp, Gated
     p.terms = terms_of(w, layout);
     p.x_bytes = rows.row_bytes;
     p.low_bytes = rows.low_bytes;
+    p.came = rows.came;
     p.y_bytes = to.row_stride * 4;
     items.x = rows.data;
     items.y = static_cast<std::byte*>(to.data);

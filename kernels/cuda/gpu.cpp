@@ -15,6 +15,8 @@ namespace cuda {
 
 Backend backend(bool plain, std::string_view name);  // table.cu
 void launch(Stream& stream, const Work& kernel);     // for gpu.h
+std::size_t shared_bytes(Stream& stream);            // the same
+bool has_wgmma(Stream& stream);                      // the same
 
 namespace {
 
@@ -44,6 +46,18 @@ void launch(Stream& stream, const Work& kernel) {
   if (stream.accelerator() != nullptr) return stream.accelerator()->launch(kernel);
   must(submit(kernel, nullptr), "a kernel did not start");
   must(cudaDeviceSynchronize(), "a kernel failed");
+}
+
+std::size_t shared_bytes(Stream& stream) {
+  if (stream.accelerator() != nullptr)
+    return static_cast<const GpuAccelerator*>(stream.accelerator())->shared_bytes();
+  return shared_bytes_of(0);
+}
+
+bool has_wgmma(Stream& stream) {
+  if (stream.accelerator() != nullptr)
+    return static_cast<const GpuAccelerator*>(stream.accelerator())->has_wgmma();
+  return has_wgmma_of(0);
 }
 
 }  // namespace cuda

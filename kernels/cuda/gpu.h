@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,23 @@ class Cta {
     const uint4 q = __ldg(static_cast<const uint4*>(from));
     return {{q.x, q.y, q.z, q.w}};
   }
+  DEVICE bool last_of(std::uint32_t* came, std::uint32_t count) const {
+    __threadfence();
+    __syncthreads();
+    const bool last = thread() == 0 && atomicInc(came, count - 1) == count - 1;
+    const bool all = __syncthreads_or(last) != 0;
+    __threadfence();
+    return all;
+  }
+  template <class T>
+  DEVICE T load_joined(const T* from) const {
+    if constexpr (sizeof(T) == sizeof(Quad)) {
+      const uint4 q = __ldcg(reinterpret_cast<const uint4*>(from));
+      return std::bit_cast<T>(q);
+    } else {
+      return std::bit_cast<T>(__ldcg(reinterpret_cast<const std::uint32_t*>(from)));
+    }
+  }
 
  private:
   std::byte* shared_;
@@ -64,17 +82,49 @@ constexpr bool is_wide() {
   return Kernel::kSharedBytes > kSharedBytesMax;
 }
 
-/// CTAs that a multiprocessor should have room for.
+/// Shared memory of a multiprocessor, at least. That of sm_100 is as large as that of sm_90, but
+/// its code takes more registers than two CTAs leave.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+inline constexpr std::size_t kMultiprocessorBytes = 228u << 10;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 800
+inline constexpr std::size_t kMultiprocessorBytes = 164u << 10;
+#else
+inline constexpr std::size_t kMultiprocessorBytes = 100u << 10;
+#endif
+
+/// CTAs that a multiprocessor should have room for, if its shared memory has.
 template <class Kernel>
 constexpr int resident() {
-  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  if constexpr (requires { Kernel::kResident; }) {
+    if (Kernel::kResident * (Kernel::kSharedBytes + 1024) <= kMultiprocessorBytes)
+      return Kernel::kResident;
+  }
   return 1;
 }
+
+/// What a CTA may ask for of shared memory on the GPUs that code is made for. A kernel that asks
+/// for more is never launched there, and has no code.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr std::size_t kSharedBytesHere = kMostSharedBytes;
+#elif defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ / 100 == 12)
+inline constexpr std::size_t kSharedBytesHere = kWideSharedBytesMax;
+#else
+inline constexpr std::size_t kSharedBytesHere = kLargeSharedBytes;
+#endif
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>())
     run(const __grid_constant__ Kernel kernel) {
-  if constexpr (is_wide<Kernel>()) {
+  if (Kernel::kSharedBytes > kSharedBytesHere) {
+    __trap();
+    return;
+  }
+  if constexpr (requires { Kernel::kAlignment; }) {
+    extern __shared__ __align__(Kernel::kAlignment) Quad aligned_shared[];
+    Cta cta(reinterpret_cast<std::byte*>(aligned_shared));
+    kernel(cta);
+  } else if constexpr (is_wide<Kernel>()) {
     Cta cta(reinterpret_cast<std::byte*>(wide_shared));
     kernel(cta);
   } else {
@@ -88,10 +138,16 @@ __global__ void __launch_bounds__(Kernel::kThreads, resident<Kernel>())
 /// something failed, since what is computed after that means nothing.
 void launch(Stream& stream, const Work& kernel);
 
+/// What a CTA of the stream's GPU may ask for.
+std::size_t shared_bytes(Stream& stream);
+
+/// Whether the stream's GPU has wgmma, and this program the code for it (sm_90a).
+bool has_wgmma(Stream& stream);
+
 template <class Kernel>
 void launch(Stream& stream, Grid grid, Kernel kernel) {
   static_assert(std::is_trivially_copyable_v<Kernel> && alignof(Kernel) <= 16);
-  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kMostSharedBytes);
   static_assert(Kernel::kMeets || Kernel::kSharedBytes == 0);
   assert(grid.x <= kGridXMax && grid.y <= kGridYMax);
   if (grid.x == 0 || grid.y == 0) return;

@@ -83,7 +83,27 @@ struct GpuAccelerator::Pool {
 GpuAccelerator::GpuAccelerator(int index, std::size_t staging_bytes)
     : Accelerator([this](std::size_t bytes) { return pinned(bytes); }, staging_bytes),
       index_(index),
+      shared_bytes_(shared_bytes_of(index)),
+      has_wgmma_(has_wgmma_of(index)),
       freer_(std::make_shared<Freer>(index)) {}
+
+std::size_t shared_bytes_of(int index) {
+  int bytes = 0;
+  const cudaError_t known =
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  return known == cudaSuccess ? static_cast<std::size_t>(bytes) : 0;
+}
+
+bool has_wgmma_of(int index) {
+#ifdef TROUPE_SM90A
+  int major = 0, minor = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess &&
+         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index) == cudaSuccess &&
+         major == 9 && minor == 0;
+#else
+  return index < 0;
+#endif
+}
 
 std::shared_ptr<std::byte> GpuAccelerator::pinned(std::size_t bytes) {
   attach();

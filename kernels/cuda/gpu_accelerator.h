@@ -35,6 +35,9 @@ class GpuAccelerator final : public Accelerator {
   /// Where work goes, once it is flushed.
   cudaStream_t queue() const { return stream_; }
 
+  std::size_t shared_bytes() const { return shared_bytes_; }
+  bool has_wgmma() const { return has_wgmma_; }
+
  protected:
   void attach() override;
   void joins(const Work& work) override;
@@ -68,6 +71,8 @@ class GpuAccelerator final : public Accelerator {
   void must(cudaError_t status, const char* what);
 
   const int index_;
+  const std::size_t shared_bytes_;
+  const bool has_wgmma_;
   const std::shared_ptr<Freer> freer_;
   std::shared_ptr<Pool> pool_;
   cudaStream_t stream_ = nullptr, upload_stream_ = nullptr;
@@ -80,6 +85,12 @@ class GpuAccelerator final : public Accelerator {
   std::set<int> peers_;  // guarded by peers_mutex_
   std::atomic<std::uint64_t> progress_{0};
 };
+
+/// What a CTA of the i-th GPU may ask for of shared memory; 0 if CUDA does not say.
+std::size_t shared_bytes_of(int index);
+
+/// Whether the i-th GPU runs code of sm_90a, and this program has it.
+bool has_wgmma_of(int index);
 
 /// cudaSuccess if this program has code for the calling thread's GPU (probe.cu).
 cudaError_t has_code();

@@ -20,11 +20,12 @@ Error unusable(int index, cudaError_t status) {
       return unavailable("the NVIDIA driver is older than the CUDA runtime of this program (" +
                          std::to_string(CUDART_VERSION / 1000) + "." +
                          std::to_string(CUDART_VERSION % 1000 / 10) +
-                         "), or there is none; install a newer driver");
+                         "), or there is none; install a newer driver, or compute on the "
+                         "processors with --device cpu");
     case cudaErrorNoDevice:
       return unavailable(
           "there is no NVIDIA GPU here that this process may use; look at "
-          "nvidia-smi and CUDA_VISIBLE_DEVICES");
+          "nvidia-smi and CUDA_VISIBLE_DEVICES, or compute on the processors with --device cpu");
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceAlreadyInUse:
       return unavailable(gpu_name(index) +

@@ -7,14 +7,11 @@
 
 namespace troupe::kernels {
 namespace TROUPE_CUDA_SPACE {
-namespace {
 
 /// Bytes, operations and what bounds them are said by the products (fast_product.cu,
 /// mma_product.cu, plain_product.cu) and by prepare.cu: here is what they are given.
-using Multiply = void(Stream&, const Products&);
-
-void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const Activation& x,
-               const Tensor& y, const float* bias) {
+Products linear_products(Numerics numerics, const Weight& weight, const Activation& x,
+                         const Tensor& y, const float* bias) {
   const WeightLayout layout = WeightLayout::of(weight);
   assert(layout.codes != Codes::kF32);  // that is `reference`
   assert(x.k == layout.k && x.slices == layout.slices && x.groups == layout.groups);
@@ -27,6 +24,7 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
   p.low_bytes = x.low_bytes;
   p.y_bytes = y.row_stride * 4;
   p.terms = terms_of(weight, layout);
+  p.came = x.came;
   EvenItems items;
   items.panels[0] = WeightLayout::panel(weight, layout, 0, 0);
   items.bias[0] = bias;
@@ -36,11 +34,10 @@ void linear_by(Multiply* multiply, Stream& stream, const Weight& weight, const A
   items.y_group_bytes = y.head_stride * 4;
   items.groups = static_cast<std::int32_t>(layout.groups);
   items.rows = static_cast<std::int32_t>(x.rows);
-  p.take(items, rows_at_once(stream.numerics(), p.terms));
-  multiply(stream, p);
+  p.take(items, rows_at_once(numerics, p.terms));
+  return p;
 }
 
-}  // namespace
 }  // namespace TROUPE_CUDA_SPACE
 
 Activation TROUPE_CUDA_SPACE::prepare(Stream& stream, const Tensor& x, const Weight& weight) {
@@ -57,6 +54,7 @@ Activation TROUPE_CUDA_SPACE::prepare(Stream& stream, const Tensor& x, const Wei
   a.full_precision = weight.full_precision();
   a.row_bytes = prepared.row_bytes;
   a.low_bytes = prepared.low_bytes;
+  a.came = prepared.came;
   a.group_bytes = a.rows * a.row_bytes;
   RowsToPrepare rows;
   const auto size = static_cast<std::int64_t>(dtype_size(x.dtype));
@@ -72,12 +70,12 @@ Activation TROUPE_CUDA_SPACE::prepare(Stream& stream, const Tensor& x, const Wei
 
 void TROUPE_CUDA_SPACE::linear(Stream& stream, const Weight& weight, const Activation& x,
                                const Tensor& y, const float* bias) {
-  linear_by(fast_products, stream, weight, x, y, bias);
+  fast_products(stream, linear_products(stream.numerics(), weight, x, y, bias));
 }
 
 void TROUPE_CUDA_SPACE::plain_linear(Stream& stream, const Weight& weight, const Activation& x,
                                      const Tensor& y, const float* bias) {
-  linear_by(plain_products, stream, weight, x, y, bias);
+  plain_products(stream, linear_products(stream.numerics(), weight, x, y, bias));
 }
 
 }  // namespace troupe::kernels

@@ -1,60 +1,55 @@
 #include "kernels/cuda/attention_parts.h"
 #include "kernels/cuda/mma_attention.h"
+#include "kernels/cuda/mma_rows.h"
 #include "kernels/cuda/ptx.h"
 
 /// Attention with tensor cores (`cuda_mma`): the same kernel and the same tiles for a generated row
 /// and for a prompt.
 ///
-/// A CTA for up to 32 queries and a part of 1,024 positions of their context. Of each tile of 32:
+/// A CTA for up to 64 queries, 32 where a GPU has too little shared memory, and some parts of 1,024
+/// positions of their context. Of each tile of 32:
 ///
 ///     all: keys and values ──► shared, while the tile before is computed if there is room for two
-///     8 warps, 16 queries x 8 positions each: q K^T ──► scores
+///     8 warps, 16 queries x 16 (8) positions each: q K^T ──► scores
 ///     8 threads a query: the maximum so far, the weights ──► bf16 in shared, what O shrinks by
 ///     8 warps, eight of every 64 columns each: O = O shrunk + weights V, in registers
 ///
-/// Bytes: keys and values of the part once for 32 queries (MLA: a value is a part of its key). Of a
-/// bf16 cache they are copied beside the threads; e4m3 goes through registers. Operations, a
-/// position: 2 (k_dim + v_dim) for each query; those of one MLA head's 32 queries are 60 a byte. By
-/// arithmetic: V3's decode, 128 queries a row, is bound by what shared memory gives ldmatrix (three
-/// of its cycles for each of an mma's, in scores), then by the second level cache, from which four
-/// CTAs read the same keys. Not measured on a GPU.
+/// Registers hold one O. Where there are several parts, what is before a part lies where the result
+/// goes, or the partial, and at the part's end each thread folds its numbers into it.
+///
+/// Bytes: keys and values of the parts once for 64 queries (MLA: a value is a part of its key), and
+/// 8 a number of O and part, within the second level cache. Of a bf16 cache they are copied beside
+/// the threads; e4m3 goes through registers. Operations, a position: 2 (k_dim + v_dim) for each
+/// query; those of one MLA head's 64 queries are 120 a byte.
+///
+/// By arithmetic, V3 on an H100, in cycles of a tile of 64 queries: shared memory, 128 bytes a
+/// cycle, is busy 3,900 (2,304 of them with what ldmatrix reads for scores), the tensor cores 1,740
+/// at what mma.sync gives. Between barriers one waits for the other: about 4,400, in which 4.5
+/// million operations are 230 TFLOP/s. So prompts and a row's 128 heads are bound by shared memory,
+/// and MLA's decode reads its keys at a third of the memory's bandwidth: more takes instructions
+/// that read their operands from shared memory themselves (wgmma_attention.cu, on sm_90). Heads of
+/// 128 and few queries are bound by memory. Measured on an H100: of MLA a prompt of 8,192 positions
+/// 57 TFLOP/s and 128 sequences of 4,096 positions 216 GB/s, bound by the instructions around them.
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
-constexpr int kMmaQueries = 32;
-constexpr std::int32_t kMmaTile = 32;  ///< positions whose maximum is taken together
 constexpr int kMmaWarps = 8;
-constexpr std::int64_t kMmaColumns = 8;  ///< times eight, of a result, that a warp has
+constexpr int kMmaColumns = 8;  ///< times eight, of a result, that a warp has
 constexpr std::uint32_t kWholeWarp = 0xffffffffu;
 
-/// How things lie in shared memory, in units of sixteen bytes. Rows have an odd number of them, so
-/// that eight rows below each other lie in different banks.
-struct Rows {
-  std::int64_t key = 0, value = 0;  ///< from a row to the next; no values: 0
-  int stages = 1;                   ///< tiles that there is room for
-
-  static constexpr std::int64_t kRoom = 2 * kMmaQueries * 73;  ///< V3's queries and keys
-  static constexpr std::int64_t kScores = 9, kWeights = 5;
-
-  /// Nothing if they do not fit.
-  static Rows of(std::int64_t k_dim, std::int64_t v_dim, bool shared) {
-    Rows r;
-    r.key = ceil_div(k_dim, 32) * 4 + 1;
-    r.value = shared ? 0 : ceil_div(v_dim, 8) | 1;
-    const std::int64_t left = kRoom / kMmaQueries - r.key;
-    r.stages = static_cast<int>(std::min<std::int64_t>(2, left / (r.key + r.value)));
-    return r;
-  }
-  DEVICE std::int64_t tile() const { return kMmaTile * (key + value); }
-};
-
-template <bool kFp8>
+template <bool kFp8, int kQueries>
 struct MmaPart {
   static constexpr int kThreads = kMmaWarps * 32;
-  static constexpr std::size_t kScoresAt = Rows::kRoom * 16;
-  static constexpr std::size_t kWeightsAt = kScoresAt + kMmaQueries * Rows::kScores * 16;
-  static constexpr std::size_t kFactorsAt = kWeightsAt + kMmaQueries * Rows::kWeights * 16;
-  static constexpr std::size_t kSharedBytes = kFactorsAt + kMmaQueries * 4;
+  static constexpr int kSixteens = kQueries / 16;
+  static constexpr int kTurns = kQueries * 8 / kThreads;  ///< queries of eight threads
+  // Of scores: warps beside each other, and what each has.
+  static constexpr int kAcross = kMmaWarps / kSixteens, kPositions = kMmaTile / kAcross;
+  static constexpr std::size_t kRoom = Rows::room(kQueries), kScoresAt = kRoom * 16;
+  static constexpr std::size_t kWeightsAt = kScoresAt + kQueries * Rows::kScores * 16;
+  static constexpr std::size_t kFactorsAt = kWeightsAt + kQueries * Rows::kWeights * 16;
+  static constexpr std::size_t kSoftmaxAt = kFactorsAt + kQueries * 16;
+  static constexpr std::size_t kSeenAt = kSoftmaxAt + kQueries * 24;
+  static constexpr std::size_t kSharedBytes = kSeenAt + kQueries * 8;
   static constexpr bool kMeets = true;
 
   AttentionCall call;
@@ -62,178 +57,205 @@ struct MmaPart {
   Rows rows;
   bool aligned = false;  ///< rows of the cache lie on boundaries of sixteen bytes
 
-  /// What eight threads keep of their query.
-  struct Query {
-    std::int32_t from = 0, to = 0;  ///< sees nothing: a query that is not there
-    float max = 0, sum = 0;
-    bool fresh = true;
-  };
   struct Room {
     Shared<Quad> tiles;           ///< [queries][key], then each tile's [tile][key], [tile][value]
     Shared<float> scores;         ///< [queries][4 kScores]
     Shared<Quad> scores4;         ///< the same
     Shared<Quad> weights;         ///< [queries][kWeights], bf16
     Shared<std::uint32_t> pairs;  ///< the same
-    Shared<float> factors;        ///< [queries]
+    Shared<float> factors;        ///< [queries] of a tile; or [4][queries] of a part's end
+    Shared<float> softmax;        ///< [max, sum][3][queries]: softmax_at()
+    Shared<std::int32_t> seen;    ///< [from, to][queries]; a query that is not there sees nothing
   };
   /// Of a result, rows l / 4 and + 8 of 16 queries and columns 2 (l % 4) and + 1 of eight.
-  using Out = float[2][kMmaColumns][4];
+  using Out = float[kSixteens][kMmaColumns][4];
 
   DEVICE void operator()(Cta& cta) const {
-    const AttentionPiece piece = work.pieces[cta.block_x()];
-    const AttentionUnit u = work.units[piece.unit];
-    const Room room = {cta.shared<Quad>(0, Rows::kRoom),
-                       cta.shared<float>(kScoresAt, kMmaQueries * Rows::kScores * 4),
-                       cta.shared<Quad>(kScoresAt, kMmaQueries * Rows::kScores),
-                       cta.shared<Quad>(kWeightsAt, kMmaQueries * Rows::kWeights),
-                       cta.shared<std::uint32_t>(kWeightsAt, kMmaQueries * Rows::kWeights * 4),
-                       cta.shared<float>(kFactorsAt, kMmaQueries)};
+    const AttentionPiece& piece = work.pieces[cta.block_x()];
+    const AttentionUnit& u = work.units[piece.unit];
+    const Room room = {cta.shared<Quad>(0, kRoom),
+                       cta.shared<float>(kScoresAt, kQueries * Rows::kScores * 4),
+                       cta.shared<Quad>(kScoresAt, kQueries * Rows::kScores),
+                       cta.shared<Quad>(kWeightsAt, kQueries * Rows::kWeights),
+                       cta.shared<std::uint32_t>(kWeightsAt, kQueries * Rows::kWeights * 4),
+                       cta.shared<float>(kFactorsAt, kQueries * 4),
+                       cta.shared<float>(kSoftmaxAt, kQueries * 6),
+                       cta.shared<std::int32_t>(kSeenAt, kQueries * 2)};
     load_queries(cta, u, room);
-    // What all queries see: in other tiles each has its own.
-    std::int32_t all_from = 0, all_to = u.to;
-    for (std::int64_t r = u.row_of(call, 0); r <= u.row_of(call, u.count - 1); ++r) {
-      if (call.from(r) > all_from) all_from = call.from(r);
-      if (call.to(r) < all_to) all_to = call.to(r);
-    }
-    Query mine;
-    if (const int query = cta.thread() / 8; query < u.count) {
-      mine.from = call.from(u.row_of(call, query));
-      mine.to = call.to(u.row_of(call, query));
+    if (const int query = cta.thread(); query < kQueries) {
+      const bool any = query < u.count;
+      room.seen[query] = any ? call.from(u.row_of(call, query)) : 0;
+      room.seen[kQueries + query] = any ? call.to(u.row_of(call, query)) : 0;
+      for (int i = 0; i < 3; ++i) put_softmax({}, i, query, room);
     }
     Out out = {};
-    const std::int32_t last = piece.first + kPart < u.to ? piece.first + kPart : u.to;
+    const std::int32_t end = piece.first + piece.parts * kPart;
+    const std::int32_t last = end < u.to ? end : u.to;
     const std::int32_t begin = piece.first > u.from ? piece.first : u.from / kMmaTile * kMmaTile;
-    load(cta, u, begin, 0, room);
+    load(cta, u, begin, room);
     ptx::commit_copies(cta);
-    int stage = 0;
     for (std::int32_t first = begin; first < last; first += kMmaTile) {
       const bool more = first + kMmaTile < last;
       if (rows.stages == 2) {
-        if (more) load(cta, u, first + kMmaTile, 1 - stage, room);
+        if (more) load(cta, u, first + kMmaTile, room);
         ptx::commit_copies(cta);
         ptx::wait_copies<1>(cta);
       } else {
         ptx::wait_copies<0>(cta);
       }
       cta.sync();
-      score(cta, u, stage, room);
+      score(cta, u, first, room);
       cta.sync();
-      weigh(cta, first, mine, room);
+      weigh(cta, first, room);
       cta.sync();
-      add_values(cta, u, first, first < all_from || first + kMmaTile > all_to, stage, room, out);
+      add_values(cta, u, first, room, out);
       cta.sync();
-      if (rows.stages == 2) {
-        stage = 1 - stage;
-      } else if (more) {
-        load(cta, u, first + kMmaTile, 0, room);
+      if (rows.stages == 1 && more) {
+        load(cta, u, first + kMmaTile, room);
         ptx::commit_copies(cta);
       }
+      if (!more || (first + kMmaTile) % kPart == 0)
+        end_part(cta, u, piece, first, !more, room, out);
     }
     ptx::wait_copies<0>(cta);
-    store(cta, u, mine, out);
   }
+
+  /// A query's softmax of the parts before is the last. Of a part, as it is before a tile and
+  /// behind it, it lies in turn at two places: eight threads read it while one of them writes.
+  static constexpr int kBefore = 2;
+  DEVICE static int place_of(std::int32_t tile) { return tile / kMmaTile % 2; }
+  DEVICE static SoftmaxFold softmax_at(int place, int query, const Room& room) {
+    return SoftmaxFold::of(room.softmax[place * kQueries + query],
+                           room.softmax[(3 + place) * kQueries + query]);
+  }
+  DEVICE static void put_softmax(const SoftmaxFold& f, int place, int query, const Room& room) {
+    room.softmax[place * kQueries + query] = f.max;
+    room.softmax[(3 + place) * kQueries + query] = f.sum;
+  }
+
+  /// Where a tile's keys are, and its values behind them.
+  DEVICE int keys_at(std::int32_t first) const {
+    return kQueries * rows.key + (rows.stages == 2 ? place_of(first) : 0) * rows.tile();
+  }
+  DEVICE int k_dim() const { return static_cast<int>(call.q.dim); }
+  DEVICE int v_dim() const { return static_cast<int>(call.out.dim); }
+  DEVICE static int query_of(Cta& cta, int turn) { return turn * kThreads / 8 + cta.thread() / 8; }
 
   /// Eight numbers from column `at` on as bf16, of `dim` that there are.
   template <class Number>
-  DEVICE static Quad eight(std::int64_t at, std::int64_t dim, const Number& number) {
+  DEVICE static Quad eight(int at, int dim, const Number& number) {
     Quad q;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const std::int64_t i = at + 2 * j;
+      const int i = at + 2 * j;
       q.words[j] = round_pair(i < dim ? number(i) : 0.0f, i + 1 < dim ? number(i + 1) : 0.0f);
     }
     return q;
   }
 
   DEVICE void load_queries(Cta& cta, const AttentionUnit& u, const Room& room) const {
-    const int quads = static_cast<int>(rows.key) - 1;
-    for (int query = cta.warp(); query < kMmaQueries; query += kMmaWarps) {
+    const int quads = rows.key - 1;
+    for (int query = cta.warp(); query < kQueries; query += kMmaWarps) {
       const bool any = query < u.count;
       const float* q =
           any ? head_at<const float>(call.q, u.row_of(call, query), u.head_of(call, query))
               : nullptr;
       for (int c = cta.lane(); c < quads; c += 32)
         room.tiles[query * rows.key + c] =
-            eight(c * 8, any ? call.q.dim : 0, [&](std::int64_t i) { return q[i]; });
+            eight(c * 8, any ? k_dim() : 0, [&](int i) { return q[i]; });
     }
   }
 
   /// A tile's keys and values; zeros where no query sees.
-  DEVICE void load(Cta& cta, const AttentionUnit& u, std::int32_t first, int stage,
+  DEVICE void load(Cta& cta, const AttentionUnit& u, std::int32_t first,
                    const Room& room) const {
     const std::int32_t* table = call.where.tables[u.row];
-    const std::int64_t keys = kMmaQueries * rows.key + stage * rows.tile();
-    const std::int64_t values = keys + kMmaTile * rows.key;
+    const int keys = keys_at(first);
+    const int values = keys + kMmaTile * rows.key;
     for (int i = cta.warp(); i < kMmaTile; i += kMmaWarps) {
       const std::int32_t p = first + i;
       const bool any = p >= u.from && p < u.to;
       const std::int64_t slot = any ? slot_of(call.keys, table, p) : 0;
-      load_row(cta, any ? kv_slot(call.keys, slot, u.kv_head * call.q.dim) : nullptr, call.q.dim,
+      load_row(cta, any ? kv_slot(call.keys, slot, u.kv_head * call.q.dim) : nullptr, k_dim(),
                rows.key - 1, keys + i * rows.key, room);
       if (rows.value > 0)
         load_row(cta, any ? kv_slot(call.values, slot, u.kv_head * call.out.dim) : nullptr,
-                 call.out.dim, ceil_div(call.out.dim, 8), values + i * rows.value, room);
+                 v_dim(), (v_dim() + 7) / 8, values + i * rows.value, room);
     }
   }
 
   /// A warp's row of `dim` numbers, null for zeros, to `quads` times sixteen bytes.
-  DEVICE void load_row(Cta& cta, const std::byte* from, std::int64_t dim, std::int64_t quads,
-                       std::int64_t to, const Room& room) const {
-    for (std::int64_t c = cta.lane(); c < quads; c += 32) {
+  DEVICE void load_row(Cta& cta, const std::byte* from, int dim, int quads, int to,
+                       const Room& room) const {
+    for (int c = cta.lane(); c < quads; c += 32) {
       const bool any = from != nullptr && c * 8 < dim;
       if (!kFp8 && aligned) {
         ptx::copy_later(cta, room.tiles, to + c, any ? from + c * 16 : nullptr);
       } else if (kFp8 && aligned) {
         if (c % 2 != 0) continue;
         const Quad codes = any ? cta.load_quad(from + c * 8) : Quad{{0, 0, 0, 0}};
-        const auto number = [&](std::int64_t i) {
+        const auto number = [&](int i) {
           return e4m3_to_float(static_cast<std::uint8_t>(codes.words[i / 4] >> (i % 4 * 8)));
         };
         room.tiles[to + c] = eight(0, 16, number);
         if (c + 1 < quads) room.tiles[to + c + 1] = eight(8, 16, number);
       } else {
-        room.tiles[to + c] = eight(c * 8, any ? dim : 0, [&](std::int64_t i) {
-          return kv_number(from, call.keys.dtype, i);
+        room.tiles[to + c] = eight(c * 8, any ? dim : 0, [&](int i) {
+          return kv_number(from, kFp8 ? DType::kF8E4M3 : DType::kBf16, i);
         });
       }
     }
   }
 
-  /// A warp's 16 queries with its 8 positions.
-  DEVICE void score(Cta& cta, const AttentionUnit& u, int stage, const Room& room) const {
-    const int lane = cta.lane(), query = cta.warp() / 4 * 16, position = cta.warp() % 4 * 8;
+  /// A warp's 16 queries with its positions.
+  DEVICE void score(Cta& cta, const AttentionUnit& u, std::int32_t first, const Room& room) const {
+    const int lane = cta.lane();
+    const int query = cta.warp() / kAcross * 16, position = cta.warp() % kAcross * kPositions;
     if (query >= u.count) return;
-    const std::int64_t keys = kMmaQueries * rows.key + stage * rows.tile();
-    const std::int64_t q = (query + lane % 16) * rows.key + lane / 16;
-    const std::int64_t k = keys + (position + lane % 8) * rows.key + lane / 8;
-    float sums[4] = {0, 0, 0, 0};
+    const int keys = keys_at(first);
+    const int q = (query + lane % 16) * rows.key + lane / 16;
+    const int k = keys + (position + lane % 8) * rows.key + lane / 8;
+    float sums[kPositions / 8][4] = {};
 #pragma unroll 2
-    for (std::int64_t c = 0; c + 1 < rows.key; c += 4) {
-      std::uint32_t a[4], more[4], b[4];
+    for (int c = 0; c + 1 < rows.key; c += 4) {
+      std::uint32_t a[4], more[4];
       ptx::ldmatrix(cta, room.tiles, q + c, a);
       ptx::ldmatrix(cta, room.tiles, q + c + 2, more);
-      ptx::ldmatrix(cta, room.tiles, k + c, b);
-      ptx::mma(cta, a, b[0], b[1], sums);
-      ptx::mma(cta, more, b[2], b[3], sums);
+#pragma unroll
+      for (int n = 0; n < kPositions / 8; ++n) {
+        std::uint32_t b[4];
+        ptx::ldmatrix(cta, room.tiles, k + n * 8 * rows.key + c, b);
+        ptx::mma(cta, a, b[0], b[1], sums[n]);
+        ptx::mma(cta, more, b[2], b[3], sums[n]);
+      }
     }
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      room.scores[(query + lane / 4 + e / 2 * 8) * Rows::kScores * 4 + position + lane % 4 * 2 +
-                  e % 2] = call.scale * sums[e];
+    for (int n = 0; n < kPositions / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        room.scores[(query + lane / 4 + e / 2 * 8) * Rows::kScores * 4 + position + n * 8 +
+                    lane % 4 * 2 + e % 2] = call.scale * sums[n][e];
+  }
+
+  DEVICE void weigh(Cta& cta, std::int32_t first, const Room& room) const {
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) weigh(cta, first, query_of(cta, turn), room);
   }
 
   /// Eight threads' query: scores become weights, and what is before them shrinks.
-  DEVICE void weigh(Cta& cta, std::int32_t first, Query& mine, const Room& room) const {
-    const int query = cta.thread() / 8, of_eight = cta.thread() % 8;
+  DEVICE void weigh(Cta& cta, std::int32_t first, int query, const Room& room) const {
+    const int of_eight = cta.thread() % 8;
+    SoftmaxFold part = softmax_at(place_of(first), query, room);
     const std::int32_t at = first + of_eight * 4;
+    const std::int32_t from = room.seen[query], to = room.seen[kQueries + query];
     float p[4] = {0, 0, 0, 0};
     float max = -__builtin_inff();
-    if (mine.to > 0) {
+    if (to > 0) {
       const Quad four = room.scores4[query * Rows::kScores + of_eight];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         p[i] = std::bit_cast<float>(four.words[i]);
-        if (at + i >= mine.from && at + i < mine.to) max = max > p[i] ? max : p[i];
+        if (at + i >= from && at + i < to) max = max > p[i] ? max : p[i];
       }
     }
 #pragma unroll
@@ -241,10 +263,10 @@ struct MmaPart {
       const float other = cta.shuffle(kWholeWarp, max, cta.lane() ^ apart);
       max = max > other ? max : other;
     }
-    if (!mine.fresh) max = mine.max > max ? mine.max : max;
+    if (!part.fresh) max = part.max > max ? part.max : max;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const bool sees = at + i >= mine.from && at + i < mine.to;
+      const bool sees = at + i >= from && at + i < to;
       p[i] = sees ? bf(exp_f32(p[i] - max)) : 0.0f;
     }
     float sum = ((p[0] + p[1]) + p[2]) + p[3];
@@ -252,57 +274,65 @@ struct MmaPart {
     for (int apart = 1; apart < 8; apart *= 2)
       sum = sum + cta.shuffle(kWholeWarp, sum, cta.lane() ^ apart);
     float factor = 1;
-    if (mine.from < first + kMmaTile && mine.to > first) {
-      factor = mine.fresh ? 1.0f : exp_f32(mine.max - max);
-      mine.sum = mine.fresh ? sum : fma_f32(mine.sum, factor, sum);
-      mine.max = max;
-      mine.fresh = false;
+    if (from < first + kMmaTile && to > first) {
+      if (!part.fresh) factor = exp_f32(part.max - max);
+      part.sum = part.fresh ? sum : fma_f32(part.sum, factor, sum);
+      part.max = max;
     }
     room.pairs[query * Rows::kWeights * 4 + of_eight * 2] = round_pair(p[0], p[1]);
     room.pairs[query * Rows::kWeights * 4 + of_eight * 2 + 1] = round_pair(p[2], p[3]);
-    if (of_eight == 0) room.factors[query] = factor;
+    if (of_eight != 0) return;
+    room.factors[query] = factor;
+    put_softmax(part, 1 - place_of(first), query, room);
   }
 
-  /// `masked`: some query does not see all of the tile.
-  DEVICE void add_values(Cta& cta, const AttentionUnit& u, std::int32_t first, bool masked,
-                         int stage, const Room& room, Out& out) const {
+  DEVICE void add_values(Cta& cta, const AttentionUnit& u, std::int32_t first,
+                         const Room& room, Out& out) const {
     const int lane = cta.lane();
-    const std::int64_t keys = kMmaQueries * rows.key + stage * rows.tile();
-    const std::int64_t values = rows.value > 0 ? keys + kMmaTile * rows.key : keys;
-    const std::int64_t row = rows.value > 0 ? rows.value : rows.key;
-    std::uint32_t weights[2][2][4];
-    float factors[2][2];
+    const bool masked = !u.sees_all(first, first + kMmaTile);
+    const int keys = keys_at(first);
+    const int values = rows.value > 0 ? keys + kMmaTile * rows.key : keys;
+    const int row = rows.value > 0 ? rows.value : rows.key;
+    std::uint32_t weights[kSixteens][2][4];
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
+    for (int m = 0; m < kSixteens; ++m) {
       if (m * 16 >= u.count) continue;
+      shrink(cta, m, room, out[m]);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < 2; ++half)
         ptx::ldmatrix(cta, room.weights,
                       (m * 16 + lane % 16) * Rows::kWeights + half * 2 + lane / 16,
                       weights[m][half]);
-        factors[m][half] = room.factors[m * 16 + half * 8 + lane / 4];
-      }
     }
 #pragma unroll
     for (int c = 0; c < kMmaColumns; ++c) {
-      const std::int64_t column = c * kMmaWarps + cta.warp();
-      if (column * 8 >= call.out.dim) continue;
+      const int column = c * kMmaWarps + cta.warp();
+      if (column * 8 >= v_dim()) continue;
       std::uint32_t v[4];
       ptx::ldmatrix_trans(cta, room.tiles, values + lane * row + column, v);
       const bool apart = masked && ptx::any(cta, !finite(v));
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
+      for (int m = 0; m < kSixteens; ++m) {
         if (m * 16 >= u.count) continue;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) out[m][c][e] = out[m][c][e] * factors[m][e / 2];
         if (apart) {
-          add_apart(cta, u, first, m, weights[m], v, out[m][c]);
+          add_apart(cta, u, room, first, m, weights[m], v, out[m][c]);
           continue;
         }
         ptx::mma(cta, weights[m][0], v[0], v[1], out[m][c]);
         ptx::mma(cta, weights[m][1], v[2], v[3], out[m][c]);
       }
     }
+  }
+
+  /// A warp's columns of 16 queries, unless nothing shrinks: maxima seldom grow.
+  DEVICE void shrink(Cta& cta, int m, const Room& room, float (&out)[kMmaColumns][4]) const {
+    const float factors[2] = {room.factors[m * 16 + cta.lane() / 4],
+                              room.factors[m * 16 + cta.lane() / 4 + 8]};
+    if (!ptx::any(cta, factors[0] != 1 || factors[1] != 1)) return;
+#pragma unroll
+    for (int c = 0; c < kMmaColumns; ++c)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[c][e] = out[c][e] * factors[e / 2];
   }
 
   DEVICE static bool finite(const std::uint32_t (&pairs)[4]) {
@@ -314,12 +344,12 @@ struct MmaPart {
   }
 
   /// Row by row of the queries, each with zeros where it does not see, whatever lies there.
-  DEVICE void add_apart(Cta& cta, const AttentionUnit& u, std::int32_t first, int m,
-                        const std::uint32_t (&weights)[2][4], const std::uint32_t (&v)[4],
+  DEVICE void add_apart(Cta& cta, const AttentionUnit& u, const Room& room, std::int32_t first,
+                        int m, const std::uint32_t (&weights)[2][4], const std::uint32_t (&v)[4],
                         float (&out)[4]) const {
     const float before[4] = {out[0], out[1], out[2], out[3]};
-    const std::int64_t last = u.row_of(call, u.count - 1);
-    for (std::int64_t r = u.row_of(call, 0); r <= last; ++r) {
+    const std::int32_t last = u.row_of(call, u.count - 1);
+    for (std::int32_t r = u.row_of(call, 0); r <= last; ++r) {
       std::uint32_t seen[4];
       const std::int32_t from = call.from(r) - first, to = call.to(r) - first;
 #pragma unroll
@@ -333,27 +363,71 @@ struct MmaPart {
       ptx::mma(cta, weights[1], seen[2], seen[3], sums);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (u.row_of(call, m * 16 + cta.lane() / 4 + e / 2 * 8) == r) out[e] = sums[e];
+        if (room.seen[kQueries + m * 16 + cta.lane() / 4 + e / 2 * 8] == call.to(r))
+          out[e] = sums[e];
     }
   }
 
-  DEVICE void store(Cta& cta, const AttentionUnit& u, const Query& mine, const Out& out) const {
-    const std::int64_t at = cta.block_x() * kMmaQueries;
-    if (cta.thread() % 8 == 0) {
-      work.partials.max[at + cta.thread() / 8] = mine.max;
-      work.partials.sum[at + cta.thread() / 8] = mine.sum;
+  /// Folds O into what is before it, and begins a new one. Behind a barrier.
+  DEVICE void end_part(Cta& cta, const AttentionUnit& u, const AttentionPiece& piece,
+                       std::int32_t tile, bool last, const Room& room, Out& out) const {
+    if (cta.thread() < kQueries)
+      end_query(u, piece, cta.thread(), tile, last, room);
+    cta.sync();
+#pragma unroll
+    for (int m = 0; m < kSixteens; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int query = m * 16 + half * 8 + cta.lane() / 4;
+        if (query >= u.count) continue;
+        float* to = piece.whole ? u.out_of(call, query)
+                                : work.partials.out + (piece.partial + query) * call.out.dim;
+        const float next = room.factors[query], before = room.factors[kQueries + query];
+        const float sink = room.factors[2 * kQueries + query];
+        const float inverse = room.factors[3 * kQueries + query];
+#pragma unroll
+        for (int c = 0; c < kMmaColumns; ++c)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int d = (c * kMmaWarps + cta.warp()) * 8 + cta.lane() % 4 * 2 + e;
+            if (d >= v_dim()) continue;
+            float value = out[m][c][half * 2 + e];
+            if (before >= 0) value = fma_f32(value, next, to[d] * before);
+            to[d] = (value * sink) * inverse;
+          }
+      }
+#pragma unroll
+    for (int m = 0; m < kSixteens; ++m)
+#pragma unroll
+      for (int c = 0; c < kMmaColumns; ++c)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) out[m][c][e] = 0;
+  }
+
+  /// What a query's O is multiplied with, and what is before it: -1 where nothing is.
+  DEVICE void end_query(const AttentionUnit& u, const AttentionPiece& piece, int query,
+                        std::int32_t tile, bool last, const Room& room) const {
+    const int place = 1 - place_of(tile);
+    const SoftmaxFold part = softmax_at(place, query, room);
+    SoftmaxFold before = softmax_at(kBefore, query, room);
+    const bool fresh = before.fresh;
+    SoftmaxFold::Factors f = {0, 1};
+    if (!part.fresh) f = before.add(part.max, part.sum);
+    put_softmax({}, place, query, room);
+    put_softmax(before, kBefore, query, room);
+    AttentionEnd end;
+    if (last && query < u.count) {
+      if (piece.whole) {
+        end = AttentionEnd::of(call, u.head_of(call, query), before);
+      } else {
+        work.partials.max[piece.partial + query] = before.max;
+        work.partials.sum[piece.partial + query] = before.sum;
+      }
     }
-#pragma unroll
-    for (int c = 0; c < kMmaColumns; ++c)
-#pragma unroll
-      for (int m = 0; m < 2; ++m)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int query = m * 16 + cta.lane() / 4 + e / 2 * 8;
-          const std::int64_t d = (c * kMmaWarps + cta.warp()) * 8 + cta.lane() % 4 * 2 + e % 2;
-          if (query < u.count && d < call.out.dim)
-            work.partials.out[(at + query) * call.out.dim + d] = out[m][c][e];
-        }
+    room.factors[query] = f.next;
+    room.factors[kQueries + query] = fresh ? -1.0f : f.before;
+    room.factors[2 * kQueries + query] = end.sink;
+    room.factors[3 * kQueries + query] = end.inverse;
   }
 };
 
@@ -362,8 +436,8 @@ bool values_are_keys(const AttentionCall& call) {
          call.kv_heads == 1 && call.out.dim <= call.q.dim;
 }
 
-Rows rows_of(const AttentionCall& call) {
-  return Rows::of(call.q.dim, call.out.dim, values_are_keys(call));
+Rows rows_of(const AttentionCall& call, int queries) {
+  return Rows::of(queries, call.q.dim, call.out.dim, values_are_keys(call));
 }
 
 bool on_sixteen(const KvPool& pool, std::int64_t of_head) {
@@ -372,28 +446,33 @@ bool on_sixteen(const KvPool& pool, std::int64_t of_head) {
          of_head * size % 16 == 0;
 }
 
+template <int kQueries>
 void mma_parts(Stream& stream, const AttentionCall& call, const AttentionWork& work) {
-  const Rows rows = rows_of(call);
+  const Rows rows = rows_of(call, kQueries);
   const bool aligned = on_sixteen(call.keys, call.q.dim) && on_sixteen(call.values, call.out.dim);
   if (call.keys.dtype == DType::kF8E4M3)
-    launch(stream, {work.piece_count}, MmaPart<true>{call, work, rows, aligned});
+    launch(stream, {work.piece_count}, MmaPart<true, kQueries>{call, work, rows, aligned});
   else
-    launch(stream, {work.piece_count}, MmaPart<false>{call, work, rows, aligned});
+    launch(stream, {work.piece_count}, MmaPart<false, kQueries>{call, work, rows, aligned});
 }
 
 }  // namespace
 
 bool mma_attention(Stream& stream, const AttentionInputs& in, const PagedRows& where,
                    const Tensor& q, const Tensor& out) {
+  constexpr int kMany = 64, kFew = 32;
   if (out.dim > kMmaColumns * kMmaWarps * 8) return false;
+  if (wgmma_attention(stream, in, where, q, out)) return true;
   AttentionCall call;
   call.keys = in.keys;
   call.values = in.values;
   call.kv_heads = in.kv_heads;
   call.q = q;
   call.out = out;
-  if (rows_of(call).stages == 0) return false;
-  attention_by(mma_parts, kMmaQueries, stream, in, where, q, out);
+  if (rows_of(call, kFew).stages == 0) return false;
+  const AttentionKernel few = {mma_parts<kFew>, kFew, true}, many = {mma_parts<kMany>, kMany, true};
+  const bool room = shared_bytes(stream) >= MmaPart<false, kMany>::kSharedBytes;
+  attention_by(room ? many : few, stream, in, where, q, out);
   return true;
 }
 

@@ -26,10 +26,9 @@ struct PlainPart {
     const Shared<float> scores = cta.shared<float>(0, kTile);
     const Shared<float> weights = cta.shared<float>(kTile * sizeof(float), kTile);
     const Shared<float> of_tile = cta.shared<float>(2 * kTile * sizeof(float), 2);
-    float* out = work.partials.out + cta.block_x() * call.out.dim;
+    float* out = work.partials.out + piece.partial * call.out.dim;
     float* tile = tiles + cta.block_x() * call.out.dim;
-    float max = 0, sum = 0;
-    bool fresh = true;
+    SoftmaxFold fold;
     for (std::int32_t first = piece.first; first < piece.first + kPart; first += kTile) {
       const std::int32_t begin = first > u.from ? first : u.from;
       const std::int32_t end = first + kTile < u.to ? first + kTile : u.to;
@@ -53,19 +52,15 @@ struct PlainPart {
       for (std::int64_t d = cta.thread(); d < call.out.dim; d += kThreads)
         tile[d] = product(weights, [&](int i) { return value(u, row, first + i, begin, end, d); });
       cta.sync();
-      const float next_max = of_tile[0], next_sum = of_tile[1];
-      const float m = max > next_max ? max : next_max;
-      const float x = exp_f32(next_max - m), y = exp_f32(max - m);
+      const bool fresh = fold.fresh;
+      const SoftmaxFold::Factors f = fold.add(of_tile[0], of_tile[1]);
       for (std::int64_t d = cta.thread(); d < call.out.dim; d += kThreads)
-        out[d] = fresh ? tile[d] : fma_f32(tile[d], x, out[d] * y);
-      sum = fresh ? next_sum : fma_f32(next_sum, x, sum * y);
-      max = fresh ? next_max : m;
-      fresh = false;
+        out[d] = fresh ? tile[d] : fma_f32(tile[d], f.next, out[d] * f.before);
       cta.sync();
     }
     if (cta.thread() != 0) return;
-    work.partials.max[cta.block_x()] = max;
-    work.partials.sum[cta.block_x()] = sum;
+    work.partials.max[piece.partial] = fold.max;
+    work.partials.sum[piece.partial] = fold.sum;
   }
 
   DEVICE float score(const AttentionUnit& u, std::int64_t row, std::int32_t p) const {
@@ -119,7 +114,7 @@ void plain_parts(Stream& stream, const AttentionCall& call, const AttentionWork&
 void TROUPE_CUDA_SPACE::plain_attention(Stream& stream, const AttentionInputs& in,
                                         const PagedRows& where, const Tensor& q,
                                         const Tensor& out) {
-  attention_by(plain_parts, 1, stream, in, where, q, out);
+  attention_by({plain_parts, 1, false}, stream, in, where, q, out);
 }
 
 }  // namespace troupe::kernels

@@ -5,6 +5,8 @@
 namespace troupe::kernels::TROUPE_CUDA_SPACE {
 namespace {
 
+/// Beside the rows, the words are cleared that CTAs of the products come to.
+///
 /// Bytes, a number: 4 are read (2 of bf16, 8 of halves) and 2 written, 4 with full precision.
 /// Operations: the rounding, and of halves the activation function's exp and division. Bound by
 /// memory, or by the launch.
@@ -14,6 +16,9 @@ struct PrepareNumber {
 
   /// `row` counts over all groups.
   DEVICE void operator()(std::int64_t row, std::int64_t col) const {
+    if (row == 0)
+      for (std::int64_t i = col; i < kCameWords; i += (to.row_bytes - to.low_bytes) / 2)
+        to.came[i] = 0;
     const std::int64_t within = col % to.padded_k;
     std::uint16_t upper = 0, lower = 0;
     if (within < to.slice_k) {
@@ -42,6 +47,7 @@ PreparedRows PreparedRows::room(Stream& stream, const Weight& weight, const Weig
   const std::int64_t bytes = layout.slices * p.padded_k * 2;
   p.low_bytes = weight.full_precision() ? bytes : 0;
   p.row_bytes = bytes + p.low_bytes;
+  p.came = stream.scratch().take<std::uint32_t>(kCameWords);
   p.data = stream.scratch().take<std::byte>(static_cast<std::size_t>(rows * p.row_bytes));
   return p;
 }

@@ -2,6 +2,8 @@
 
 #include "kernels/cpu/weight_layout.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/product_room.h"
+#include "kernels/linear.h"
 #include "kernels/silu_mul.h"
 
 /// What `linear`, `gated_mlp` and `expert_mlp` share: rows by panels.
@@ -27,6 +29,11 @@ struct EvenItems {
   std::int32_t matrices = 1, groups = 1, rows = 0, at_once = 1;
 };
 
+/// CTAs that fill a GPU: two on each of an H100's 132 multiprocessors.
+inline constexpr std::int64_t kFullCtas = 264;
+/// Words to come to that a launch needs at most: fewer than two CTAs share nothing.
+inline constexpr std::int64_t kCameWords = kFullCtas / 2;
+
 /// Products with matrices of one layout, of which any number may be listed by the device.
 struct Products {
   WeightLayout layout;
@@ -40,6 +47,21 @@ struct Products {
   bool y_bf16 = false;
   /// 1; with full precision the lower part of x is one more, that of w another.
   int terms = 1;
+  /// kCameWords zeros, for CTAs that share a panel (Cta::last_of); null: none do.
+  std::uint32_t* came = nullptr;
+  std::int64_t full_ctas = kFullCtas;  ///< at most kFullCtas
+
+  /// How many CTAs share k of an item and a panel, where that is cut into so many pieces, each of
+  /// which leaves so many bytes of sums for the last of them: one if those that there are without
+  /// it fill a GPU, or if the sums would take too much. No bit depends on it.
+  std::int64_t sharers(std::int64_t pieces, std::int64_t piece_bytes,
+                       std::int64_t panels_of_cta = 1) const {
+    const std::int64_t alone = count * ceil_div(layout.panels, panels_of_cta);
+    const bool fits = alone * pieces * piece_bytes <= shared_sums_bytes(layout.k);
+    if (came == nullptr || alone == 0 || !fits) return 1;
+    const std::int64_t wanted = std::clamp<std::int64_t>(full_ctas / alone, 1, pieces);
+    return ceil_div(pieces, ceil_div(pieces, wanted));  // each has some
+  }
 
   /// All of `items`, whose `at_once` is set here.
   void take(EvenItems items, std::int64_t at_once) {
@@ -58,6 +80,10 @@ inline constexpr int kMmaStretch = 8;       ///< blocks whose sum begins at zero
 constexpr std::int64_t rows_at_once(Numerics numerics, int terms) {
   return (by_tensor_cores(numerics) ? kMmaProductRows : kProductRows) / terms;
 }
+
+/// What linear() is: rows by one matrix, or by one in each group.
+Products linear_products(Numerics numerics, const Weight& weight, const Activation& x,
+                         const Tensor& y, const float* bias);
 
 /// A thread an output, k after k: what the other is compared with.
 void plain_products(Stream& stream, const Products& products);
@@ -94,6 +120,7 @@ struct PreparedRows {
   std::byte* data = nullptr;
   std::int64_t row_bytes = 0, low_bytes = 0;
   std::int64_t slice_k = 0, padded_k = 0;  ///< of a slice
+  std::uint32_t* came = nullptr;           ///< of the products that follow
 
   /// In the stream's scratch.
   static PreparedRows room(Stream& stream, const Weight& weight, const WeightLayout& layout,

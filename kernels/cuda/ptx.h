@@ -26,10 +26,11 @@ namespace troupe::kernels::cuda::ptx {
 DEVICE void mma(Cta&, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                 float (&c)[4]) {
   // A warp meets in it: it may be neither moved past a branch nor left out by some of the lanes.
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 DEVICE unsigned shared_address(const Shared<Quad>& room, std::int64_t i) {
@@ -54,8 +55,9 @@ DEVICE bool any(Cta&, bool mine) { return __any_sync(0xffffffffu, mine) != 0; }
 
 DEVICE void copy_later(Cta&, const Shared<Quad>& room, std::int64_t i, const void* from) {
   const int bytes = from != nullptr ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(room, i)),
-               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+               :
+               : "r"(shared_address(room, i)), "l"(__cvta_generic_to_global(from)), "r"(bytes)
                : "memory");
 }
 

@@ -14,17 +14,18 @@ namespace {
 /// A call as the kernel has it.
 struct SampleJob {
   SampleCall call;
-  const UsedToken* used;  ///< [call.used]
-  float* scores;          ///< [vocab] with penalties; null: the logits have them already
-  TokenId* order;         ///< two of [vocab] for candidates; null: none are sorted
+  const AdjustedToken* adjusted;  ///< [call.adjusted]
+  const std::uint32_t* mask;      ///< [mask_words(vocab)]; null: none
+  float* scores;                  ///< [vocab] adjusted and masked; null: those of the logits
+  TokenId* order;                 ///< two of [vocab] for candidates; null: none are sorted
 };
 
 /// A CTA for each call. What stands alone (weights, counts, maxima) all threads compute; a sum
 /// whose order is defined one thread adds up, a tile of shared memory at a time. That is what
 /// bounds it: an addition of float64 after the other for each token of the vocabulary. Bytes: 4 a
 /// token of the row (V3's: 517 KB), which a few passes read, those after the first from the second
-/// level cache; with penalties as many of scores. Operations, a token: an exp for each pass that
-/// needs weights, a few of integers for each digit that candidates are sorted by.
+/// level cache; with penalties or a mask as many of scores, and a bit of the mask. Operations, a
+/// token: an exp for each pass that needs weights, a few of integers for each digit of a sort.
 struct SampleRows {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr std::int64_t kTile = 1024;
@@ -181,11 +182,16 @@ struct SampleRows {
       for (std::int64_t i = cta.thread(); i < logits.dim; i += kThreads)
         job.scores[i] = sampling::without_nan(row[i]);
       cta.sync();
-      for (std::int32_t i = cta.thread(); i < call.used; i += kThreads) {
-        float& score = job.scores[job.used[i].token];
-        score = sampling::penalised(call, score, job.used[i].count);
+      for (std::int32_t i = cta.thread(); i < call.adjusted; i += kThreads) {
+        float& score = job.scores[job.adjusted[i].token];
+        score = sampling::adjusted(call, score, job.adjusted[i]);
       }
       cta.sync();
+      if (job.mask != nullptr) {
+        for (std::int64_t i = cta.thread(); i < logits.dim; i += kThreads)
+          job.scores[i] = sampling::masked(job.scores[i], job.mask, i);
+        cta.sync();
+      }
       scores = job.scores;
     }
     std::uint64_t last = ~std::uint64_t{0};
@@ -350,21 +356,27 @@ struct SampleRows {
 }  // namespace TROUPE_CUDA_SPACE
 
 void TROUPE_CUDA_SPACE::sample(Stream& stream, const Tensor& logits,
-                               std::span<const SampleCall> calls, std::span<const UsedToken> used,
+                               std::span<const SampleCall> calls, const SampleLists& lists,
                                const SampleResults& results) {
   Stream::Scope scope(stream);
   Scratch& scratch = stream.scratch();
   const auto vocab = static_cast<std::size_t>(logits.dim);
-  const auto* const used_there =
-      used.empty() ? nullptr : staged(stream, used.data(), static_cast<std::int64_t>(used.size()));
+  const auto there = [&stream](auto list) {
+    return list.empty() ? nullptr
+                        : staged(stream, list.data(), static_cast<std::int64_t>(list.size()));
+  };
+  const AdjustedToken* const adjusted = there(lists.adjusted);
+  const std::uint32_t* const masks = there(lists.masks);
   std::vector<SampleJob> jobs;
   jobs.reserve(calls.size());
   for (const SampleCall& call : calls) {
     assert(call.row >= 0 && call.row < logits.rows && call.top <= results.top_columns);
     const bool sorts =
         call.draws() && !sampling::greedy(call) && !sampling::keeps_all(call, logits.dim);
-    jobs.push_back({call, call.used > 0 ? used_there + call.first_used : nullptr,
-                    call.used > 0 ? scratch.take<float>(vocab) : nullptr,
+    const bool scores = call.adjusted > 0 || call.mask >= 0;
+    jobs.push_back({call, call.adjusted > 0 ? adjusted + call.first_adjusted : nullptr,
+                    call.mask >= 0 ? masks + call.mask * mask_words(logits.dim) : nullptr,
+                    scores ? scratch.take<float>(vocab) : nullptr,
                     sorts ? scratch.take<TokenId>(2 * vocab) : nullptr});
   }
   const auto count = static_cast<std::int64_t>(calls.size());

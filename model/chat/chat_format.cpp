@@ -14,8 +14,6 @@ namespace {
 using jinja::Dict;
 using jinja::Value;
 
-constexpr std::array<std::string_view, 5> kRoles = {"system", "user", "assistant", "tool",
-                                                    "developer"};
 /// What this program gives a template itself.
 constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", "documents",
                                                            "add_generation_prompt"};
@@ -23,24 +21,6 @@ constexpr std::array<std::string_view, 4> kOwnVariables = {"messages", "tools", 
 template <class Names>
 bool is_in(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-Result<Value> messages_value(std::span<const ChatMessage> messages) {
-  if (messages.empty()) return invalid_argument("a chat needs at least one message");
-  jinja::Values all;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const auto& [role, content] = messages[i];
-    if (!is_in(kRoles, role)) {
-      return invalid_argument("messages[" + std::to_string(i) + "].role is \"" +
-                              utf8::repair(role.substr(0, 64)) +
-                              "\", but chats have system, user, assistant, tool and developer");
-    }
-    Dict message;
-    message.set("role", role);
-    message.set("content", utf8::repair(content));
-    all.emplace_back(std::move(message));
-  }
-  return Value(std::move(all));
 }
 
 /// Adds the request's own variables.
@@ -62,7 +42,7 @@ Status add_kwargs(std::string_view json, Dict& variables) {
 
 ReasoningStyle style_of(std::string_view source) {
   if (source.find("<|channel|>") != std::string_view::npos) return ReasoningStyle::kHarmony;
-  for (const std::string_view tag : reasoning_tags(ReasoningStyle::kThink))
+  for (const std::string_view tag : answer_tags(ReasoningStyle::kThink, ToolStyle::kNone))
     if (source.find(tag) != std::string_view::npos) return ReasoningStyle::kThink;
   return ReasoningStyle::kNone;
 }
@@ -82,6 +62,7 @@ Result<ChatFormat> ChatFormat::make(const ChatTemplateFile& file) {
   for (const auto& [name, token] : file.tokens) tokens.set(name, utf8::repair(token));
   ChatFormat format(std::move(*text), std::move(tool_use), std::move(tokens));
   format.style_ = style_of(file.text);
+  format.learn_tools(file.tool_use.empty() ? file.text : file.tool_use);
   return format;
 }
 
@@ -93,8 +74,7 @@ Result<ChatFormat> ChatFormat::load(const std::filesystem::path& model) {
 
 Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
                                        const ChatOptions& options) const {
-  auto list = messages_value(messages);
-  if (!list) return list.error();
+  if (options.continue_final_message) return render_continued(messages, options);
   Dict variables = tokens_;
   if (const Status status = add_kwargs(options.template_kwargs, variables); !status)
     return status.error();
@@ -105,6 +85,15 @@ Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
     if (jinja::truthy(*parsed)) tools = std::move(*parsed);
   }
   const bool with_tools = !tools.is_none();
+  std::vector<ChatMessage> told;
+  if (with_tools && tells_tools_) {
+    auto list = with_tools_told(messages, tools);
+    if (!list) return list.error();
+    told = std::move(*list);
+    messages = told;
+  }
+  auto list = messages_value(messages);
+  if (!list) return list.error();
   variables.set("messages", std::move(*list));
   variables.set("tools", std::move(tools));
   variables.set("documents", Value::None{});
@@ -114,15 +103,15 @@ Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
 }
 
 ReasoningStart ChatFormat::reasoning(std::string_view template_kwargs) const {
-  if (style_ != ReasoningStyle::kThink) return {style_, false};
+  if (style_ != ReasoningStyle::kThink) return {style_};
   const ChatMessage probe{"user", "x"};
   ChatOptions options;
   options.template_kwargs = template_kwargs;
   const auto prompt = render({&probe, 1}, options);
-  if (!prompt) return {style_, false};  // The request itself will say why.
+  if (!prompt) return {style_};  // The request itself will say why.
   const std::string_view end =
       std::string_view(*prompt).substr(0, prompt->find_last_not_of(" \t\r\n") + 1);
-  return {style_, end.ends_with("<think>")};
+  return {style_, end.ends_with("<think>"), end.ends_with("</think>")};
 }
 
 }  // namespace troupe

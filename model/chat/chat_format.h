@@ -6,9 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "model/chat/answer_parser.h"
 #include "model/chat/chat_template_file.h"
-#include "model/chat/reasoning_parser.h"
 #include "model/jinja/template.h"
 #include "runtime/generation.h"
 #include "runtime/result.h"
@@ -18,6 +19,7 @@ namespace troupe {
 /// What a conversation is rendered with, beside its messages. Both texts are JSON; empty: none.
 struct ChatOptions {
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  ///< an assistant's; nothing is added behind it
   std::string_view tools;            ///< a list of tools, as OpenAI's API has it
   std::string_view template_kwargs;  ///< an object: variables of the template's own
   std::int64_t now_unix_s = 0;       ///< for templates that tell the date
@@ -41,15 +43,39 @@ class ChatFormat {
   /// off. Found by rendering a short conversation.
   ReasoningStart reasoning(std::string_view template_kwargs) const;
   ReasoningStyle reasoning_style() const { return style_; }
+  /// How answers call tools. kNone also where prompts could not tell the model of them.
+  ToolStyle tool_style() const { return tool_style_; }
 
  private:
+  /// What templates expect differently of an answer that called tools.
+  struct CallForm {
+    bool arguments_are_text = false;  ///< or else an object
+    bool content_is_none = false;     ///< where there is none; or else an empty text
+  };
+
   ChatFormat(jinja::Template text, std::optional<jinja::Template> tool_use, jinja::Dict tokens)
       : text_(std::move(text)), tool_use_(std::move(tool_use)), tokens_(std::move(tokens)) {}
+
+  Result<std::string> render_continued(std::span<const ChatMessage> messages,
+                                       ChatOptions options) const;
+  Result<std::string> render_thought(std::span<const ChatMessage> messages,
+                                     ChatOptions options) const;
+  Result<jinja::Value> messages_value(std::span<const ChatMessage> messages) const;
+  void learn_tools(std::string_view source);
+  void learn_call_form();
+  Result<std::vector<ChatMessage>> with_tools_told(std::span<const ChatMessage> messages,
+                                                   const jinja::Value& tools) const;
 
   jinja::Template text_;
   std::optional<jinja::Template> tool_use_;
   jinja::Dict tokens_;
+  std::optional<jinja::Template> tells_tools_;  // In the system message; none: text_ does.
+  CallForm call_form_;
+  ToolStyle tool_style_ = ToolStyle::kNone;
   ReasoningStyle style_ = ReasoningStyle::kNone;
 };
+
+/// Where the answer to this chat begins; `start`: behind a generation prompt.
+ReasoningStart begin_of(ReasoningStart start, const GenerationRequest& request);
 
 }  // namespace troupe

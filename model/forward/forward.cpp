@@ -67,6 +67,10 @@ struct Forward::Impl {
   /// The parts of a step. Each does what it can, and says what the step goes on with.
   enum class Next { kGoesOn, kExperts, kAnswers, kRanks, kCorrupt };
   Next part(Step& step, const ExpertSet& experts, ForwardListener& listener);
+  /// Another step may come between: before a layer, or before some rows' logits.
+  static bool between_parts(const Step& step) {
+    return step.at == Step::At::kLayer || step.at == Step::At::kHead;
+  }
   Next embed(Step& step);
   Next attend(const LayerRun& run);
   Next feed_forward(const LayerRun& run, const ExpertSet& experts, ForwardListener& listener);
@@ -112,6 +116,10 @@ void Forward::use(std::shared_ptr<const ExpertRanks> ranks) {
   impl_->expert_ranks = std::move(ranks);
 }
 
+void Forward::use(std::shared_ptr<AnswerGrammars> grammars) {
+  if (impl_->head) impl_->head->use(std::move(grammars));
+}
+
 void Forward::stay_on_devices(bool stay) {
   impl_->ranks.stay_on_devices(stay && impl_->stream.accelerator() != nullptr);
 }
@@ -140,6 +148,7 @@ Cut Forward::advance(Step& step, const ExpertSet& experts, ForwardListener& list
   assert(step.at != Step::At::kIdle);
   while (step.at != Step::At::kDone) switch (impl_->part(step, experts, listener)) {
       case Impl::Next::kGoesOn:
+        if (impl_->between_parts(step) && listener.yields()) return Cut::kYield;
         break;
       case Impl::Next::kExperts:
         return Cut::kExperts;
@@ -424,6 +433,7 @@ Status Forward::Impl::begin(Step& step, const StepPlanBody& plan, const Payload&
   step.at = Step::At::kIdle;
   const StepBounds bounds = {spec.vocab, positions, cache.num_blocks(), cache.block_size()};
   if (auto status = check_plan(plan, bounds); !status) return status;
+  if (head) head->expect(plan);
   if (hidden.empty() != first_stage())
     return invalid_argument(first_stage() ? "hidden states came to the first stage"
                                           : "no hidden states of the stage before came");

@@ -15,11 +15,14 @@
 
 namespace troupe {
 
+class AnswerGrammars;
+
 /// What a step waits for when advance() returns.
 enum class Cut : std::uint8_t {
   kExperts,  ///< have all Step::pairs() computed, here and elsewhere, then advance() again
   kAnswers,  ///< have the outputs of Step::missing, which other devices compute, then advance()
   kRanks,    ///< have Step::exchange carried out among the tensor-parallel ranks, then advance()
+  kYield,    ///< somebody goes first: advance() again once they have had the device
   kCorrupt,  ///< what another rank sent does not fit; the step is over
   kDone,     ///< Step::hidden goes to the next stage, or Step::results to the Replica
 };
@@ -36,6 +39,9 @@ class ForwardListener {
   /// Some are elsewhere (Step::missing). Asked before anything else computes, so that the question
   /// travels meanwhile.
   virtual void on_missing(const Step& step) = 0;
+  /// Asked between layers, and between rows' logits: whether the step is to leave the device to
+  /// somebody else for a moment.
+  virtual bool yields() { return false; }
 };
 
 /// The forward pass of a shard's layers, cut at every point where something is summed over devices.
@@ -43,6 +49,7 @@ class ForwardListener {
 ///
 ///     begin ──► advance ──► kExperts ──► outputs of the chosen experts ───┐
 ///                  ▲  ├───► kRanks ────► parts of the other ranks ────────┤
+///                  │  ├───► kYield ────► a job of somebody else's ─────────┤
 ///                  │  ├───► kAnswers ──► experts beyond the ranks ─────────┤
 ///                  │  └───► kDone                                         │
 ///                  └──────────────────────────────────────────────────────┘
@@ -58,6 +65,10 @@ class Forward {
 
   /// Which rank computes which experts from now on; null: none for another one.
   void use(std::shared_ptr<const ExpertRanks> ranks);
+
+  /// What rules for answers are followed with, on the last stage; without, a sequence that has a
+  /// grammar is in trouble.
+  void use(std::shared_ptr<AnswerGrammars> grammars);
 
   /// Whether all tensor-parallel ranks are in this process, and read each other's numbers in the
   /// memory of the device that computed them.

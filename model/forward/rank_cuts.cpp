@@ -44,17 +44,18 @@ kernels::Tensor RankCuts::outgoing(kernels::Stream& stream, Step& step, std::int
 
 void RankCuts::room(kernels::Stream& stream, Step& step, std::size_t bytes) {
   step.exchange.own.reset();
-  auto room = std::find_if(owns_.begin(), owns_.end(), [&](const auto& own) {
+  auto& owns = step.plan->express ? express_owns_ : owns_;
+  auto room = std::find_if(owns.begin(), owns.end(), [&](const auto& own) {
     return own.use_count() == 1 && own->here->size() >= bytes;
   });
-  if (room == owns_.end()) {
+  if (room == owns.end()) {
     // Too small ones go: steps grow until they are as large as they will be.
-    std::erase_if(owns_,
+    std::erase_if(owns,
                   [&](const auto& o) { return o.use_count() == 1 && o->here->size() < bytes; });
     RankOwn own = {stream.host_buffer(bytes), nullptr};
     if (stream.accelerator() != nullptr) own.there = stream.memory(bytes);
-    owns_.push_back(std::make_shared<RankOwn>(std::move(own)));
-    room = std::prev(owns_.end());
+    owns.push_back(std::make_shared<RankOwn>(std::move(own)));
+    room = std::prev(owns.end());
   }
   step.exchange.own = *room;
   step.exchange.own_bytes = bytes;

@@ -98,7 +98,8 @@ class RankCuts {
   const ModelSpec& model_;
   const bool in_step_;
   bool stays_ = false;
-  std::vector<std::shared_ptr<RankOwn>> owns_;  ///< of which those that nobody reads are reused
+  /// Of which those that nobody reads are reused: express steps are small, and theirs stay so.
+  std::vector<std::shared_ptr<RankOwn>> owns_, express_owns_;
 };
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/products.h"
+#include "kernels/cuda/product_room.h"
 #include "kernels/scratch.h"
 #include "model/forward/experts.h"
 #include "model/forward/head.h"
@@ -58,9 +59,11 @@ std::int64_t prepared_row(const WeightSpec& w) {
   return prepared_row(w.k, w.slices, w.precision == Precision::kFull);
 }
 
-Taken product_room(const StepLoad& load) {
+/// Of products of up to so much k: of each thread, or the sums of a GPU's CTAs.
+Taken product_room(const StepLoad& load, std::int64_t k) {
   Taken room;
-  room.take(load.threads * static_cast<std::int64_t>(kernels::cpu::kProductRoom));
+  room.take(std::max(load.threads * static_cast<std::int64_t>(kernels::cpu::kProductRoom),
+                     kernels::shared_sums_bytes(k)));
   return room;
 }
 
@@ -85,6 +88,12 @@ Taken attention(const AttentionSpec& a, const StepLoad& load) {
   return taken;
 }
 
+std::int64_t longest(const LayerSpec& layer) {
+  std::int64_t k = 0;
+  for (const WeightSpec& w : layer.weights) k = std::max(k, w.k);
+  return k;
+}
+
 Taken mla(const LayerSpec& layer, const StepLoad& load) {
   const AttentionSpec& a = layer.attention;
   const std::int64_t rows = load.rows, heads = a.heads;
@@ -97,7 +106,7 @@ Taken mla(const LayerSpec& layer, const StepLoad& load) {
   attend.floats(rows, heads * (a.kv_lora + a.rope));
   attend.take(rows * heads * prepared_row(a.nope, 1, true));
   attend.inside(attention(a, load));
-  attend.inside(product_room(load));
+  attend.inside(product_room(load, longest(layer)));
   Taken taken;
   taken.floats(rows, heads * a.kv_lora);
   taken.inside(attend);
@@ -105,7 +114,7 @@ Taken mla(const LayerSpec& layer, const StepLoad& load) {
   out.floats(rows, heads * a.v_head);
   out.take(rows * heads * prepared_row(a.kv_lora, 1, true));
   out.take(rows * prepared_row(*find(layer.weights, WeightRole::kO)));
-  out.inside(product_room(load));
+  out.inside(product_room(load, longest(layer)));
   taken.inside(out);
   return taken;
 }
@@ -120,7 +129,7 @@ Taken grouped(const LayerSpec& layer, const StepLoad& load) {
   taken.floats(load.rows, a.heads * a.v_dim);
   taken.take(load.rows * prepared_row(*find(layer.weights, WeightRole::kO)));
   taken.inside(attention(a, load));
-  taken.inside(product_room(load));
+  taken.inside(product_room(load, longest(layer)));
   return taken;
 }
 
@@ -132,7 +141,7 @@ Taken gated_mlp(const std::vector<WeightSpec>& weights, WeightRole up, WeightRol
   taken.take(rows * prepared_row(u));
   taken.take(rows * prepared_row(d));
   taken.floats(rows, 2 * u.n);
-  taken.inside(product_room(load));
+  taken.inside(product_room(load, std::max(u.k, d.k)));
   return taken;
 }
 
@@ -142,7 +151,7 @@ Taken route(const LayerSpec& layer, const StepLoad& load) {
   taken.floats(load.rows, experts);
   taken.take(load.rows * prepared_row(*find(layer.weights, WeightRole::kRouter)));
   taken.take(load.threads * (experts * 17 + 512));  // what each thread chooses with
-  taken.inside(product_room(load));
+  taken.inside(product_room(load, find(layer.weights, WeightRole::kRouter)->k));
   return taken;
 }
 
@@ -166,19 +175,24 @@ Taken head(const ModelSpec& spec, const StepLoad& load) {
   taken.floats(rows, spec.hidden);
   taken.floats(rows, spec.vocab);
   taken.take(rows * prepared_row(spec.hidden, 1, false));
-  taken.inside(product_room(load));
+  taken.inside(product_room(load, spec.hidden));
   taken.inside(sampling(spec, rows, load));
   return taken;
 }
 
-/// Rows whose experts a tensor-parallel rank asks for.
-std::int64_t own_rows(const ModelSpec& spec, const StepLoad& load) {
-  return load.rows / spec.rank.size + 1;
+/// Of the step that passes those between their cuts.
+std::int64_t express_rows(const StepLoad& load) {
+  return std::min<std::int64_t>(load.rows, limits::kExpressRowsMax);
+}
+
+/// Of a step's rows, those whose experts a tensor-parallel rank asks for.
+std::int64_t own_rows(const ModelSpec& spec, std::int64_t rows) {
+  return rows / spec.rank.size + 1;
 }
 
 /// What ranks tell each other: a rank's parts of three sums or rows, which others may still be
-/// reading, and theirs of one; outputs of experts, its own and theirs; once, logits that are put
-/// together.
+/// reading, and theirs of one; outputs of experts, its own and theirs; of a step and an express
+/// step, logits that are put together.
 std::int64_t exchange_bytes(const ModelSpec& spec, const StepLoad& load, bool head) {
   if (spec.rank.alone()) return 0;
   const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
@@ -186,17 +200,21 @@ std::int64_t exchange_bytes(const ModelSpec& spec, const StepLoad& load, bool he
       std::min<std::int64_t>(load.rows, static_cast<std::int64_t>(OutputHead::kLogitRows));
   const std::int64_t parts = 3 + std::int64_t{spec.rank.size} - 1;
   const std::int64_t row = spec.hidden * (parts * 4 + 2 * spec.top_k() * wire);
-  return load.in_flight * load.rows * row + (head ? 2 * logit_rows * spec.vocab * 4 : 0);
+  return (load.in_flight * load.rows + express_rows(load)) * row +
+         (head ? 4 * logit_rows * spec.vocab * 4 : 0);
 }
 
-/// A Step's own: three rows of float32, and at a cut the experts' input and outputs.
-std::int64_t step_bytes(const ModelSpec& spec, const StepLoad& load) {
-  const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(load.numerics)));
+/// A Step's own: three rows of float32, at a cut the experts' input and outputs, and what the gates
+/// of so many layers chose.
+std::int64_t step_bytes(const ModelSpec& spec, Numerics numerics, std::int64_t layers,
+                        std::int64_t rows) {
+  const auto wire = static_cast<std::int64_t>(dtype_size(wire_type(numerics)));
   const std::int64_t row = 3 * 4 + (spec.top_k() > 0 ? wire : 0);
   const auto pair = static_cast<std::int64_t>(4 * sizeof(void*) + 2 * sizeof(MissingExpert) +
                                               sizeof(kernels::WeightedOutput) + 24);
-  return load.rows * (spec.hidden * row + 64 + spec.top_k() * pair) +
-         own_rows(spec, load) * spec.top_k() * spec.hidden * wire;
+  const std::int64_t choice = layers * (1 + rows * spec.top_k()) * 4;
+  return rows * (spec.hidden * row + 64 + spec.top_k() * pair) +
+         own_rows(spec, rows) * spec.top_k() * spec.hidden * wire + choice;
 }
 
 }  // namespace
@@ -234,8 +252,10 @@ std::uint64_t shard_memory_bytes(const ModelSpec& spec, std::int32_t first, std:
   // together up to so many rows, and an expert has each row once.
   const std::int64_t together = load.rows + ExpertForward::kRowsPerCall;
   bytes += expert_scratch_bytes(spec, load, std::min(load.rows * spec.top_k(), together));
-  const std::int64_t choice = (last - first + 1) * (1 + load.rows * spec.top_k()) * 4;
-  bytes += static_cast<std::uint64_t>(load.in_flight * (step_bytes(spec, load) + choice));
+  const std::int64_t layers = last - first + 1;
+  bytes += static_cast<std::uint64_t>(load.in_flight *
+                                          step_bytes(spec, load.numerics, layers, load.rows) +
+                                      step_bytes(spec, load.numerics, layers, express_rows(load)));
   bytes += static_cast<std::uint64_t>(exchange_bytes(spec, load, last + 1 == spec.num_layers()));
   bytes += static_cast<std::uint64_t>(load.positions * spec.rope.dim * 4);
   if (last + 1 == spec.num_layers() && spec.rank.rank == 0)
@@ -268,7 +288,8 @@ ComputeCosts compute_costs(std::span<const ModelSpec> ranks, const StepLoad& loa
           },
           [ranks, load](std::int64_t pairs) {
             return group_memory_bytes(ranks.front(), load, pairs);  // experts are whole
-          }};
+          },
+          express_rows(load)};
 }
 
 ComputeCosts compute_costs(const ModelSpec& spec, const StepLoad& load) {

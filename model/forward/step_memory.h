@@ -17,7 +17,8 @@ struct StepLoad {
   Numerics numerics = Numerics::kReference;
   std::int64_t rows = 0;       ///< tokens of a step
   std::int64_t positions = 0;  ///< of the longest sequence
-  std::int64_t in_flight = 1;  ///< steps between their cuts at a time: pipeline stages
+  std::int64_t in_flight = 1;  ///< steps between their cuts at a time: pipeline stages;
+                               ///< an express step comes on top
   int threads = 1;             ///< of the device
 };
 

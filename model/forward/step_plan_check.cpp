@@ -30,6 +30,17 @@ Status check_sequence(const StepSequence& s, const StepBounds& b) {
   const auto bad_token = [&](TokenId id) { return id < 0 || id >= b.vocab; };
   if (std::any_of(s.tokens.begin(), s.tokens.end(), bad_token))
     return wrong("has a token outside the vocabulary of " + std::to_string(b.vocab));
+  if (s.sampling.rules && s.sample) {
+    const TokenRules& rules = *s.sampling.rules;
+    const auto bad_bias = [&](const TokenBias& of) { return bad_token(of.token); };
+    if (std::ranges::any_of(rules.bias, bad_bias) ||
+        std::ranges::any_of(rules.allowed, bad_token) ||
+        std::ranges::any_of(rules.end_tokens, bad_token) || rules.thought_token >= b.vocab ||
+            rules.grammar_token >= b.vocab)
+      return wrong("has rules for a token outside the vocabulary of " + std::to_string(b.vocab));
+  }
+  if (s.hidden_rows < 0 || static_cast<std::size_t>(s.hidden_rows) > s.tokens.size())
+    return wrong("asks for hidden states of rows that it does not have");
   if (!s.prompt_logprobs) return {};
   if (s.targets.size() != s.tokens.size()) return wrong("should have one target a row");
   if (std::any_of(s.targets.begin(), s.targets.end(),

@@ -68,7 +68,7 @@ std::int64_t rows_of(const Placement& placement, std::int32_t tokens) {
 
 std::uint64_t group_bytes(const ComputeCosts& costs, std::size_t replicas, std::int64_t slots,
                           std::int64_t copies) {
-  const auto rows = static_cast<std::int64_t>(replicas) * costs.rows;
+  const auto rows = static_cast<std::int64_t>(replicas) * (costs.rows + costs.express_rows);
   const std::int64_t even = (rows * costs.top_k * slots + copies - 1) / copies;
   return costs.group(std::min(kSkew * even, rows * std::min<std::int64_t>(costs.top_k, slots)));
 }

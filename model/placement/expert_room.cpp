@@ -36,16 +36,35 @@ Error experts_lack_room(const ModelCosts& model, const EngineOptions& engine,
   const std::uint64_t all = expert_layers(model).size() * shares.copies;
   std::string missing =
       "all together lack " + bytes_text(saturating_mul(shares.lacking, model.expert_bytes));
-  std::size_t named = 0, d = 0;
+  // Devices that lack the same share a clause.
+  struct Alike {
+    std::uint64_t lacking, experts;
+    std::size_t devices;
+    DeviceRef first;
+  };
+  std::vector<Alike> kinds;
+  std::size_t d = 0, told = 0;
   for (const auto& [device, bytes] : room) {
     const std::uint64_t count = all / room.size() + (d++ < all % room.size() ? 1 : 0);
     const std::uint64_t need = saturating_mul(count, model.expert_bytes);
-    if (need <= bytes || named++ >= kMissingNamedMax) continue;
-    missing += "; " + to_string(device) + " lacks " + bytes_text(need - bytes) + " for its " +
-               std::to_string(count) + " experts of " + bytes_text(model.expert_bytes) + " each";
+    if (need <= bytes) continue;
+    const auto alike = std::ranges::find_if(
+        kinds, [&](const Alike& k) { return k.lacking == need - bytes && k.experts == count; });
+    if (alike == kinds.end())
+      kinds.push_back({need - bytes, count, 1, device});
+    else
+      ++alike->devices;
   }
-  if (named > kMissingNamedMax)
-    missing += "; and " + std::to_string(named - kMissingNamedMax) + " more devices";
+  for (const Alike& kind : kinds) {
+    if (told++ >= kMissingNamedMax) continue;
+    missing += "; ";
+    missing += kind.devices == 1 ? to_string(kind.first)
+                                 : "each of " + std::to_string(kind.devices) + " devices";
+    missing += " lacks " + bytes_text(kind.lacking) + " for its " + std::to_string(kind.experts) +
+               " experts of " + bytes_text(model.expert_bytes) + " each";
+  }
+  if (told > kMissingNamedMax)
+    missing += "; and " + std::to_string(told - kMissingNamedMax) + " more kinds of devices";
   return resource_exhausted("The model's experts do not fit: " + missing + ". " +
                             advice_for_experts(engine));
 }

@@ -31,6 +31,7 @@ struct ComputeCosts {
   std::function<std::uint64_t(std::int32_t first, std::int32_t last)> shard;
   /// The routed experts of a device, for so many pairs of a row and an expert that wait.
   std::function<std::uint64_t(std::int64_t pairs)> group;
+  std::int64_t express_rows = 0;  ///< of the step that passes a replica's others
 };
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 /// Prints the speed of the CUDA back-end's kernels beside the ceilings of the device, a row a line
 /// of JSON, as soon as it is known. Inputs are larger than the cache, or take turns. Not a test.
 ///
-///     build/tests/bench/gpu_bench [--small]         on a GPU
+///     build/tests/bench/gpu_bench [--small] [--only WORDS]   on a GPU; rows whose names have WORDS
 ///     build/tests/bench/gpu_bench_twin --small      on the twin: shows that it runs, and no more
 #include <algorithm>
 #include <cstdio>
@@ -61,9 +61,14 @@ void print_missing(const std::string& name, const std::string& why) {
   std::fflush(stdout);
 }
 
-/// The median of the device's times.
+/// The median of the device's times. `in_a_row`: bodies of a measurement, of which each has inputs
+/// of its own, as a step has one layer after the other; what is between two events costs more than
+/// what is between two kernels.
 template <class Body>
-double median_time(Accelerator& device, const Body& body) {
+double median_time(Accelerator& device, const Body& once, int in_a_row = 1) {
+  const auto body = [&] {
+    for (int i = 0; i < in_a_row; ++i) once();
+  };
   for (int i = 0; i < 2; ++i) device_seconds(device, body);  // code is loaded
   std::vector<double> times;
   const double start = seconds();
@@ -71,7 +76,7 @@ double median_time(Accelerator& device, const Body& body) {
          (static_cast<int>(times.size()) < kRunsMin || seconds() - start < kBudgetS))
     times.push_back(device_seconds(device, body));
   std::ranges::sort(times);
-  return times[times.size() / 2];
+  return times[times.size() / 2] / in_a_row;
 }
 
 /// The numerics whose bars are those of tensor cores; the others are bound by arithmetic there.
@@ -113,8 +118,12 @@ std::string plan_of_attention(std::string_view numerics, std::string_view name, 
   return text;
 }
 
+/// A part of the names of rows that are wanted.
+std::string only;
+
 template <class Body>
 void row_or_reason(const std::string& name, const Body& body) {
+  if (name.find(only) == std::string::npos) return;
   try {
     body();
   } catch (const std::exception& error) {
@@ -131,6 +140,8 @@ constexpr Format kFormats[] = {{Codes::kBf16, "bf16", "bf16", 0.8},
                                {Codes::kFp8, "FP8", "fp8", 0},
                                {Codes::kInt4, "int4", "int4", 0}};
 
+constexpr int kProductsInARow = 8;
+
 /// y = x W^T at decode: bound by reading W.
 void decode_product(const Bench& b, const Format& format, std::int64_t rows) {
   const std::string name =
@@ -140,15 +151,18 @@ void decode_product(const Bench& b, const Format& format, std::int64_t rows) {
     Drawn drawn(b.stream);
     const std::int64_t n = b.small ? 64 : 7168, k = b.small ? 256 : 16384;
     std::vector<Weight> weights;  // as layers are: none of them stays in the cache
-    for (std::size_t bytes = 0; bytes < 4 * bench_cache_bytes(); bytes += weights.back().bytes())
+    for (std::size_t bytes = 0; bytes < 16 * bench_cache_bytes(); bytes += weights.back().bytes())
       weights.push_back(drawn.weight(format.codes, {n, k, {.slices = 8}}));
     const Tensor x = drawn.rows(DType::kF32, rows, k), y = drawn.rows(DType::kF32, rows, n);
     std::size_t next = 0;
-    const double time = median_time(*b.stream.accelerator(), [&] {
-      const Weight& w = weights[next++ % weights.size()];
-      Stream::Scope scope(b.stream);
-      linear(b.stream, w, prepare(b.stream, x, w), y);
-    });
+    const double time = median_time(
+        *b.stream.accelerator(),
+        [&] {
+          const Weight& w = weights[next++ % weights.size()];
+          Stream::Scope scope(b.stream);
+          linear(b.stream, w, prepare(b.stream, x, w), y);
+        },
+        kProductsInARow);
     const double speed = static_cast<double>(weights[0].bytes()) / time;
     const std::string plan = plan_of_product(
         b.numerics, format.in_plan, rows, time / (static_cast<double>(n) * static_cast<double>(k)));
@@ -304,7 +318,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gpu_bench: there is no device to measure\n");
     return 3;
   }
-  const bool small = argc > 1 && std::strcmp(argv[1], "--small") == 0;
+  bool small = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--small") == 0) small = true;
+    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
+  }
   std::printf("{\"device\": %s}\n", quoted(bench_device()).c_str());
   const Ceilings c = ceilings(small);
   const auto device = backend->accelerator({.memory_bytes = bench_memory_bytes(small)});

@@ -27,14 +27,13 @@ import network  # noqa: E402
 import notice  # noqa: E402
 import running  # noqa: E402
 from stage import Stage, Watcher  # noqa: E402
+from stages import Blind, HeadsStage, MixedStage  # noqa: E402
 
 # What runs when the load is stopped must be at its end by then.
 LAST_ANSWERS_S = 90
 # Requests whose clients went away are cancelled by then.
 CANCELLED_S = 5
 DIFFERENT_REQUESTS = 96
-# A GPU's kernels on this processor, with what a small model needs.
-TWIN = ("--device", "cuda-twin", "--device-memory", "1GiB")
 
 
 @dataclasses.dataclass
@@ -50,22 +49,7 @@ class Plan:
     keep: Path | None = None  # where logs go when something was lost
     longest_prompt: int = 2500
     longest_answer: int = 500
-
-
-class MixedStage(Stage):
-    """Of its workers some compute on twins of GPUs: who is missing of those is started first."""
-
-    def __init__(self, *args, twins=0, **more):
-        super().__init__(*args, **more)
-        self.twins = twins
-        self.twin_pids = set()
-
-    def add_worker(self, *words):
-        there = sum(worker.alive() and worker.pid in self.twin_pids for worker in self.workers)
-        worker = super().add_worker(*words, *(TWIN if there < self.twins else ()))
-        if there < self.twins:
-            self.twin_pids.add(worker.pid)
-        return worker
+    heads: int = 1  # 2: the head has a standby
 
 
 class LoadProcess:
@@ -74,7 +58,9 @@ class LoadProcess:
     def __init__(self, stage, plan, reference, *words):
         self.out = stage.folder / f"records-{len(words)}.jsonl"
         self.errors = stage.folder / "load.log"
-        words = ["--port", stage.http_port, "--seed", plan.seed, "--requests", DIFFERENT_REQUESTS,
+        ports = stage.ports() if plan.heads > 1 and "--once" not in words else [stage.http_port]
+        words = [*(word for port in ports for word in ("--port", port)), "--seed", plan.seed,
+                 "--requests", DIFFERENT_REQUESTS,
                  "--longest-prompt", plan.longest_prompt, "--longest-answer", plan.longest_answer,
                  "--streams", plan.streams,
                  "--reference", reference, "--out", self.out, *words]  # fmt: skip
@@ -201,15 +187,16 @@ class Run:
         for _ in range(max(first, min(plan.workers, plan.twins + 1)) if plan.twins else first):
             stage.add_worker()
         stage.wait_ready()
+        if plan.heads > 1:
+            stage.follow()
         self.watcher = Watcher(stage)
         self.load = LoadProcess(stage, plan, reference)
         self.next_line = time.monotonic()
-        notices = notice.Notices(stage.http_port)
+        notices = notice.Notices(stage.http_port) if plan.heads == 1 else Blind()
         hand = faults.Hand(stage, notices, lambda fault: self.view.fault(fault, self.nodes, stage.twin_pids))
-        background = faults.Background(
-            hand, faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers, twins=plan.twins),
-            plan.seconds,
-        )
+        schedule = faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers, twins=plan.twins,
+                                   heads=plan.heads)  # fmt: skip
+        background = faults.Background(hand, schedule, plan.seconds)
         try:
             while background.running():
                 self.tick()
@@ -232,8 +219,9 @@ class Run:
             if self.load.popen.poll() is None:
                 self.load.popen.kill()
         stage.living()  # notes the last crashes
-        if stage.head_process.popen.poll() is not None:
-            stage.crashes.append("the head ended by itself:\n" + stage.head_process.log()[-2000:])
+        for process in (stage.head_process, *([stage.pair.process] if plan.heads > 1 else ())):
+            if process.popen.poll() is not None:
+                stage.crashes.append("the head ended by itself:\n" + process.log()[-2000:])
         return self.result(hand, seen, ended)
 
     def left_over(self):
@@ -254,6 +242,7 @@ class Run:
         return {
             "plan": {"seconds": self.plan.seconds, "seed": self.plan.seed, "streams": self.plan.streams,
                      "workers": self.plan.workers, "twins": self.plan.twins,
+                     "heads": self.plan.heads,
                      "network": self.stage.network.name,
                      "left_out": left_out(self.stage.network, self.plan.kinds)},
             "counts": counts,
@@ -328,7 +317,7 @@ def complaints(result):
         yield "no request finished"
     if result["left_over"]:
         yield f"{result['left_over']} requests are still there, though their clients are gone"
-    if not_replayed(result):
+    if result["plan"]["heads"] == 1 and not_replayed(result):
         yield "workers were killed with requests on them, and none was replayed"
     if result["state"] != "ready":
         yield f"the cluster is {result['state']} in the end, with all its workers there"
@@ -347,7 +336,8 @@ def run(plan, view):
     try:
         view.say(f"-- {DIFFERENT_REQUESTS} answers without faults first, to compare with")
         reference = answers_without_faults(plan, folder)
-        with MixedStage(network.best_network(str(os.getpid()), private), plan.head_flags,
+        kind = HeadsStage if plan.heads > 1 else MixedStage
+        with kind(network.best_network(str(os.getpid()), private), plan.head_flags,
                         log_level=plan.log_level, twins=plan.twins) as stage:  # fmt: skip
             view.say(f"-- {plan.streams} streams, seed {plan.seed}, network: {stage.network.name}")
             view.say(f"-- to look on: {watch_line(stage, private)}")
@@ -410,6 +400,8 @@ def main():
     parser.add_argument("--workers", type=int, default=4, help="at most (default: 4)")
     parser.add_argument("--twins", type=int, default=0,
                         help="workers on a GPU's twin, slow ones, of all (default: 0)")  # fmt: skip
+    parser.add_argument("--heads", type=int, default=1, choices=(1, 2),
+                        help="2: the head has a standby, and both die (default: 1)")  # fmt: skip
     parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")
     parser.add_argument("--longest-answer", type=int, default=500, help="tokens (default: 500)")
     parser.add_argument("--kinds", help=f"of {', '.join(faults.WEIGHTS)}; comma-separated (default: all)")
@@ -428,7 +420,7 @@ def main():
         flags += ("--kv-cache-memory", "256MiB")
     plan = Plan(options.seconds, options.seed, options.streams, options.workers, options.twins, kinds,
                 flags, options.log_level, options.keep, options.longest_prompt,
-                options.longest_answer)  # fmt: skip
+                options.longest_answer, options.heads)  # fmt: skip
     try:
         result = run(plan, View())
     except KeyboardInterrupt:

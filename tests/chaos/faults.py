@@ -37,11 +37,15 @@ WEIGHTS = {
     "kill_recovering": 3,
     "kill_draining": 2,
     "kill_rebalancing": 2,
+    "kill_head": 8,
+    "hang_head": 3,
 }
 NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "reset_pair", "slow", "lossy",
                  "bursty"}  # fmt: skip
 # There are workers on twins of GPUs.
 NEEDS_TWINS = {"kill_twin"}
+# The head has a standby.
+NEEDS_HEADS = {"kill_head", "hang_head"}
 NEEDS_TWO = {"kill_two", "cut_pair", "reset_pair", "drain", "kill_draining", "kill_recovering"}
 # What kills or silences; drains, joins and rebalances are work, not faults.
 LOSES = {"kill", "kill_two", "kill_all", "kill_twin", "hang", "kill_loading", "kill_recovering",
@@ -53,7 +57,7 @@ DRAIN_PATIENCE_S = 60
 
 
 def is_kill(fault):
-    return "kill" in fault["kind"]
+    return "kill" in fault["kind"] and fault["kind"] not in NEEDS_HEADS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +72,13 @@ class Planned:
     wanted: int  # workers from then on
 
 
-def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3), twins=0):
+def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3), twins=0, heads=1):
     """An endless sequence of faults that this network and these workers can do."""
     rng = random.Random(seed)
     possible = {
         kind: weight for kind, weight in WEIGHTS.items()
         if (kinds is None or kind in kinds) and (kind not in NEEDS_NETWORK or kind in network.can)
-        and (kind not in NEEDS_TWINS or twins)
+        and (kind not in NEEDS_TWINS or twins) and (kind not in NEEDS_HEADS or heads > 1)
     }  # fmt: skip
     # Each kind once before any comes twice, so that a short run has seen them all.
     bag = list(possible)
@@ -257,6 +261,19 @@ class Hand:
     def do_reset_pair(self, planned, victim, other):
         victim.link.reset_pair(other.link)
         self.note("reset_pair", [victim, other])
+
+    def do_kill_head(self, planned, *_):
+        """It is started again with its old flags after a while."""
+        head = self.stage.ruling()
+        self.note("kill_head", [head.process], lasts_s=planned.lasts_s)
+        head.kill()
+        self.heals.append((time.monotonic() + planned.lasts_s, head.start))
+
+    def do_hang_head(self, planned, *_):
+        head = self.stage.ruling()
+        self.note("hang_head", [head.process], lasts_s=planned.lasts_s)
+        head.kill(signal.SIGSTOP)
+        self.heals.append((time.monotonic() + planned.lasts_s, lambda: head.kill(signal.SIGCONT)))
 
     def do_join(self, planned, *_):
         self.note("join", [self.stage.add_worker()])

@@ -5,6 +5,9 @@ only noted as they come; another process reads an answer when it is at its end. 
 ("stop": begin nothing new and end with what runs), a line of counts goes to stdout each half second, and a
 record of every request to a file. In the end the head's own count of what it failed is asked for: who was
 told to come again later, though the request had been accepted, has lost it.
+
+With several ports there are several heads, of which one rules: each request has a key, and is sent again,
+to the next one, until its answer is whole.
 """
 
 import argparse
@@ -27,6 +30,8 @@ from answers import answer_of, begun, difference, make_requests, read_response  
 
 # Nothing may take this long: the harness's own limit of what counts as hung.
 HUNG_AFTER_S = 60
+# A head that stands still is left for the other one after this time.
+OTHER_HEAD_AFTER_S = 8
 
 
 # --- Answers, in a process of their own ---------------------------------------------------------
@@ -116,32 +121,38 @@ class Load:
         self.stopping = asyncio.Event()
         self.answers = {}
         self.next = itertools.count()
+        self.keys = itertools.count()
+        self.heads = len(options.port)
+        self.patience_s = HUNG_AFTER_S if self.heads == 1 else OTHER_HEAD_AFTER_S
 
-    def wire(self, request):
+    def wire(self, request, key):
         body = json.dumps(request["body"]).encode()
+        named = f"Idempotency-Key: {key}\r\n" if self.heads > 1 else ""
         head = (
-            f"POST {request['path']} HTTP/1.1\r\nHost: {self.options.host}\r\nConnection: close\r\n"
+            f"POST {request['path']} HTTP/1.1\r\nHost: {self.options.host}\r\nConnection: close\r\n{named}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
-    async def exchange(self, request):
+    async def exchange(self, request, key, tries):
         """(what came and when, why it ended without an answer or None)."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
-        abort_after = None if self.options.once else request.get("abort_after")
-        exchange = Exchange(self.wire(request), done, abort_after)
+        # A request with a key goes on when its client has gone.
+        stays = self.options.once or self.heads > 1
+        exchange = Exchange(self.wire(request, key), done, None if stays else request.get("abort_after"))
+        port = self.options.port[tries % self.heads]
         try:
-            await loop.create_connection(lambda: exchange, self.options.host, self.options.port)
+            await loop.create_connection(lambda: exchange, self.options.host, port)
         except OSError as error:
             return exchange, str(error)
         self.running.add(exchange)
         why = None
         try:
             while not done.done():
-                left = exchange.last + HUNG_AFTER_S - time.monotonic()
+                left = exchange.last + self.patience_s - time.monotonic()
                 if left <= 0:
-                    why = f"nothing came for {HUNG_AFTER_S} s"
+                    why = f"nothing came for {self.patience_s} s"
                     break
                 await asyncio.wait([done], timeout=left)
         finally:
@@ -155,9 +166,16 @@ class Load:
     async def one(self, request):
         """A request until it is answered: what the head does not take is asked again."""
         started = time.monotonic()
-        while True:
-            exchange, why = await self.exchange(request)
+        key = f"{self.options.seed}-{next(self.keys)}"
+        for tries in itertools.count():
+            exchange, why = await self.exchange(request, key, tries)
             status, headers, *_ = read_response(exchange.raw())
+            if self.heads > 1 and (why or status == 503):
+                if time.monotonic() - started > HUNG_AFTER_S:
+                    why = f"nothing came that was whole, in {tries} tries"
+                    break
+                await asyncio.sleep(0.05)
+                continue
             if status not in (429, 503) or "retry-after" not in headers:
                 break
             self.counts["refused"] += 1
@@ -228,15 +246,19 @@ class Load:
         self.tell()
 
     def failed_at_the_head(self):
-        url = f"http://{self.options.host}:{self.options.port}/cluster/status"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return json.load(answer)["requests"]["failed"]
+        """Of those that rule, or only follow."""
+        failed = []
+        for port in self.options.port:
+            url = f"http://{self.options.host}:{port}/cluster/status"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                failed.append(json.load(answer).get("requests", {}).get("failed", 0))
+        return sum(failed)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, action="append", required=True, help="of each head")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=96, help="different ones; they come round again")
     parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")

@@ -274,17 +274,20 @@ def test_every_fault_comes_in_a_short_run():
     class Everything(network.Direct):
         can = network.Namespaces.all
 
-    for twins, left_out in ((1, set()), (0, faults.NEEDS_TWINS)):
-        wanted = set(faults.WEIGHTS) - left_out
-        plan = list(itertools.islice(faults.schedule(1, Everything, twins=twins), len(wanted)))
+    for twins, heads in itertools.product((0, 1), (1, 2)):
+        wanted = set(faults.WEIGHTS)
+        wanted -= set() if twins else faults.NEEDS_TWINS
+        wanted -= set() if heads > 1 else faults.NEEDS_HEADS
+        schedule = faults.schedule(1, Everything, twins=twins, heads=heads)
+        plan = list(itertools.islice(schedule, len(wanted)))
         assert {planned.kind for planned in plan} == wanted
-    assert sum(planned.gap_s for planned in plan) < 45
+        assert sum(planned.gap_s for planned in plan) < 0.8 * chaos.Plan.seconds
 
 
 RESULT = {
     "counts": {"finished": 5, "failed": 0, "changed": 0, "hung": 0}, "state": "ready", "left_over": 0,
     "crashes": [], "commands": [], "bad": [], "requests": {"replayed": 3, "failed": 0},
-    "faults": [{"kind": "kill", "before": {7: {"runs": 4}}}],
+    "faults": [{"kind": "kill", "before": {7: {"runs": 4}}}], "plan": {"heads": 1},
 }  # fmt: skip
 
 
@@ -302,6 +305,12 @@ def test_what_chaos_complains_of(path, value):
         inner = inner[name]
     inner[path[-1]] = value
     assert len(list(chaos.complaints(bad))) == 1
+
+
+def test_with_two_heads_nobody_counts_what_was_replayed():
+    # The head that counted it may have died since.
+    result = RESULT | {"requests": {"replayed": 0, "failed": 0}, "plan": {"heads": 2}}
+    assert list(chaos.complaints(result)) == []
 
 
 # --- Links that are treated badly -------------------------------------------------------------
@@ -340,7 +349,8 @@ def delays_over(link, how):
     """Of those of 2,000 packets that arrive at the hub, in seconds."""
     heal = getattr(link, how)() if how else lambda: None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hub:
-        hub.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        # All of them, if this process does not run meanwhile; the namespace's root may have that much.
+        hub.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), 1 << 23)
         hub.bind((network.HUB, 9999))
         hub.settimeout(2)
         sender = subprocess.Popen([*link.prefix, sys.executable, "-c", SENDER, network.HUB])

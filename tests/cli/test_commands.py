@@ -11,13 +11,14 @@ import pytest
 from running import DEMO, V3, Cluster, generate, run
 
 COMMON = ["--state-dir", "--log-level", "--config", "--help"]
+STATELESS = ["generate", "tokenize", "completion"]  # they take --state-dir all the same
 ENGINE = """--model --max-model-len --max-num-seqs --max-num-batched-tokens --block-size --kv-cache-memory
 --kv-cache-dtype --no-enable-prefix-caching --served-model-name --seed --request-timeout
 --tensor-parallel-size --pipeline-parallel-size --data-parallel-size --redundant-experts
 --numerics""".split()
 NETWORK = ["--fabric", "--bind-interface"]
 HTTP = ["--host", "--port", "--api-key", "--tls-cert", "--tls-key", "--allowed-host", "--allowed-origin",
-        "--metrics-without-key"]
+        "--metrics-without-key", "--expert-metrics"]
 SAMPLING = """--max-tokens --temperature --top-p --top-k --min-p --seed --stop --repetition-penalty
 --presence-penalty --frequency-penalty --logprobs --ignore-eos""".split()
 PROMPT = ["--prompt", "--prompt-ids", "--chat", "--json", "--prompt-logprobs"]
@@ -33,6 +34,8 @@ COMMANDS = {
     "stop": [],
     "generate": ENGINE + SAMPLING + PROMPT,
     "tokenize": ["--model", "--decode", "--add-special-tokens", "--json"],
+    "chat": ENGINE + [flag for flag in SAMPLING if flag != "--logprobs"] + ["--system"],
+    "completion": ["SHELL"],
 }
 GENERATE = ["generate", "--model", DEMO, "--prompt", "a"]
 
@@ -50,6 +53,7 @@ def test_help(troupe, command):
     assert done.returncode == 0 and not done.stderr
     missing = [f for f in COMMANDS[command] + COMMON if not re.search(rf"{f}\b(?!-)", done.stdout)]
     assert not missing
+    assert ("this one keeps no state" in done.stdout) == (command in STATELESS)
     assert f"troupe {command}" in done.stdout.split("Examples:")[1]
 
 
@@ -100,6 +104,10 @@ def test_help_and_version_of_the_program(troupe):
         (["head", "--model", DEMO, "--listen", "127.0.0.1:99999"], "--listen"),
         (["head", "--model", DEMO, "--min-devices", 0], "--min-devices"),
         (["status", "--wait-ready", -1], "--wait-ready"),
+        (["serve"], "'up'"),
+        (["up", "/some/model"], "--model /some/model"),
+        (["up", "--model=~/model"], "did not expand"),
+        (["head", "--model", DEMO, "--listen", "6379"], "HOST:PORT"),
         (["drain"], "NODE"),
         (["drain", "node-x"], "node-x"),
         (["drain", "0"], "'0'"),
@@ -249,6 +257,14 @@ def test_status_and_stop(troupe):
         started = time.monotonic()
         assert run("status", "--json", env=cluster.env).returncode == 1
         assert time.monotonic() - started < 5
+        # Who asks then is told how to start one; who waits for it waits.
+        for words in (["status"], ["drain", "--here"], ["drain", "node-1"], ["rebalance"]):
+            told = one_sentence(run(*words, env=cluster.env).stderr)
+            assert "Nobody answers" in told and "`troupe up`" in told, words
+        started = time.monotonic()
+        waited = run("status", "--wait-ready", 2, env=cluster.env)
+        assert waited.returncode == 1 and 2 <= time.monotonic() - started < 6
+        assert "it was waited for 2.0s" in one_sentence(waited.stderr)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

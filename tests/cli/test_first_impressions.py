@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from running import DEMO, free_port, run, wait_until
+from running import DEMO, free_port, post, run, wait_until
 from screen import Screen
 
 UP = ["up", "--model", DEMO, "--threads", 1, "--port", 0, "--listen", "127.0.0.1:0"]
@@ -117,6 +118,32 @@ def test_up_with_a_model_that_does_not_fit_ends(cluster):
     assert not cluster.pids()
 
 
+@pytest.mark.parametrize(
+    "lacks, kind", [("chat_template", "completions only"), ("tokenizer", "token ids only")]
+)
+def test_a_model_that_cannot_chat_says_so_and_shows_what_it_can(cluster, tmp_path, lacks, kind):
+    model = tmp_path / "model"
+    shutil.copytree(DEMO, model)
+    for file in [*model.glob("chat_template*"), *(model.glob("tokenizer*") if lacks == "tokenizer" else ())]:
+        file.unlink()
+    config = model / "tokenizer_config.json"
+    if config.exists():
+        kept = json.loads(config.read_text())
+        kept.pop("chat_template", None)
+        config.write_text(json.dumps(kept))
+    up = cluster.up(model)
+    wait_until(lambda: "/v1/completions" in up.log(), 10, "it says what to send")
+    assert up.log().count("warn") == 1 and kind in up.log() and "/v1/chat/completions" not in up.log()
+    curl = up.log().split("curl ", 1)[1].split("\n'", 1)[0]
+    body = re.search(r"-d '(.*)'", curl)[1]
+    assert post(cluster.base_url, "/v1/completions", json.loads(body))[0] == 200
+    # What clients are told has no path of the server in it.
+    status, answer = post(cluster.base_url, "/v1/chat/completions",
+                          {"messages": [{"role": "user", "content": "What is brandy?"}]})  # fmt: skip
+    assert status == 400 and str(tmp_path) not in json.dumps(answer)
+    assert lacks.split("_")[0] in answer["error"]["message"]
+
+
 def test_up_names_what_is_set_and_can_be_lowered(cluster):
     up = cluster.up(DEMO, "--device-memory", "1MiB", "--redundant-experts", 8, ready=False)
     assert up.exit_code(20) == 1
@@ -139,7 +166,7 @@ def test_plan_and_up_agree_on_what_computing_takes(cluster):
     cluster.up(DEMO, "--device-memory", "64MiB", workers=2)
     said = [e["text"] for e in cluster.status()["events"] if "--max-num-batched-tokens 2048" in e["text"]]
     tokens = int(re.search(r"steps of (\d+) tokens", said[0])[1])
-    told = planned("64MiB")
+    told = planned("64MiB", "--redundant-experts", 0)  # as `up`; left to it, it wants spare copies
     assert told.returncode == 0 and f"Steps have {tokens} tokens, not 2048" in told.stdout
     assert f"--max-num-batched-tokens {tokens}" in told.stdout
 
@@ -173,7 +200,7 @@ def test_a_wrong_path_is_told_before_the_state_folder_is_touched(troupe, cluster
 def test_a_name_of_the_hub_is_told_how_to_become_a_folder(troupe, cluster, words):
     done = run(*words, "--model", "deepseek-ai/DeepSeek-V3", env=cluster.env)
     assert done.returncode == 1
-    assert "huggingface-cli download deepseek-ai/DeepSeek-V3" in one_sentence(done.stderr)
+    assert "troupe pull deepseek-ai/DeepSeek-V3" in one_sentence(done.stderr)
     assert not cluster.state_dir.exists()
 
 
@@ -192,7 +219,35 @@ def test_generate_is_quiet_and_reads_the_prompt_from_stdin(troupe):
     assert given.returncode == 0 and not given.stderr
     read = run(*words, "--chat", "-", stdin="What is brandy?\n")
     assert read.stdout == given.stdout and "distilled" in read.stdout
-    assert run(*words, "--prompt", "-", stdin="Once\n").stdout == run(*words, "--prompt", "Once").stdout
+    once = run(*words, "--prompt", "Once")
+    assert once.returncode == 0 and not once.stderr
+    assert run(*words, "--prompt", "-", stdin="Once\n").stdout == once.stdout
+    assert run(*words, stdin="Once\n").stdout == once.stdout
+
+
+def test_generate_waits_for_nobody_when_something_is_wrong(troupe, tmp_path):
+    """Its standard input stays open and says nothing: only a good command reads it."""
+    cases = [
+        (["--model", tmp_path / "none"], 1, "none"),
+        (["--model", DEMO, "--numerics", "fp4"], 2, "--numerics"),
+        (["--model", DEMO, "--device", "abacus"], 2, "--device"),
+        (["--model", DEMO, "--prompt", "a", "--chat", "b"], 2, "Give one prompt"),
+    ]
+    for words, code, named in cases:
+        done = subprocess.Popen([troupe, "generate", *words], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        assert done.wait(30) == code, words
+        assert named in one_sentence(done.stderr.read()) and not done.stdout.read()
+        done.stdin.close()
+
+
+def test_generate_without_a_prompt_says_so(troupe):
+    done = run("generate", "--model", DEMO, stdin="")
+    assert done.returncode == 2 and "standard input is empty" in one_sentence(done.stderr)
+    env = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+    with Screen([troupe, "generate", "--model", DEMO], env, 100) as screen:
+        assert screen.exit_code() == 2  # nobody waits for somebody who waits, too
+        assert "--prompt-ids 1,2,3" in screen.text()
 
 
 # --- What was meant ----------------------------------------------------------------------------

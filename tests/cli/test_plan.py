@@ -156,6 +156,9 @@ def test_how_fast(troupe, folder, tmp_path):
     speed = json.loads(done.stdout)["speed"]
     assert speed["devices"][0]["memory_bandwidth"] == 3.35e12 and speed["devices"][0]["products"] == "fma"
     assert [step["rows"] for step in speed["decode"]][:2] == [1, 32]
+    by_tensor_cores = json.loads(run(*words, "--json", "--numerics", "cuda_mma").stdout)["speed"]
+    assert by_tensor_cores["devices"][0]["products"] == "bf16"
+    assert any("--numerics cuda_mma" in change["what"] for change in speed["changes"])
     # Each flag is heeded.
     more = ["--context", 1000, "--skew", 2, "--products", "fp8", "--network", "100GB/s",
             "--memory-bandwidth", "3TB/s"]  # fmt: skip

@@ -4,7 +4,10 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -154,6 +157,34 @@ def test_stop_ends_workers_that_have_not_joined(cluster):
     bound("stopped", cluster.stop(), 8, room_s=0)
     assert not [worker.pid for worker in (*early, *late) if alive(worker.pid)]
     assert not cluster.pids()
+
+
+# What a worker does at its end, slowly: its name goes before it does itself.
+SLOW_TO_END = """
+import fcntl, os, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+file = open(f"{sys.argv[1]}.{os.getpid()}", "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+signal.sigwait({signal.SIGTERM})
+os.unlink(file.name)
+file.close()
+time.sleep(1)
+"""
+
+
+def test_stop_waits_for_a_worker_that_has_taken_its_name_away(cluster):
+    cluster.head(DEMO)
+    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    workers = cluster.state_dir / "workers"
+    workers.mkdir(mode=0o700)
+    (cluster.folder / "worker").write_text(SLOW_TO_END)
+    words = ["troupe", "worker", workers / socket.gethostname()]
+    ending = subprocess.Popen(words, executable=sys.executable, cwd=cluster.folder, env=cluster.env)
+    threading.Thread(target=ending.wait, daemon=True).start()
+    wait_until(lambda: list(workers.glob("*")), 10, "it is there")
+    time.sleep(0.2)
+    bound("stopped", cluster.stop(), 8, room_s=0)
+    assert not alive(ending.pid)
 
 
 def test_stop_ends_a_worker_that_seeks_another_head(cluster):

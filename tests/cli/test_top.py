@@ -54,10 +54,11 @@ def test_the_sample_of_the_readme_is_what_it_shows(troupe, served):
     text = (ROOT / "README.md").read_text()
     begin = text.index("\n", text.rindex("`troupe rebalance`:", 0, text.index(">nodes by id"))) + 2
     sample = [line[4:] for line in text[begin : text.index("q quit\n", begin)].split("\n")]
+    lines = ("replicas by id", " experts ", " copies a layer", " KV ", " events ", "Tab Up Down")
     with top(troupe, served.env) as screen:
-        shown = screen.wait("node-1", "node-2", "parts proven", "events").split("\n")
+        shown = screen.wait("node-1", "node-2", "parts proven", *lines).split("\n")
     assert header(sample) == header(shown)
-    for line in ("replicas by id", " experts ", " copies a layer", " KV ", " events ", "Tab Up Down"):
+    for line in lines:
         assert any(line in s for s in sample) and any(line in s for s in shown), line
 
 

@@ -47,7 +47,7 @@ def assert_all_finished(cluster, answers):
         assert answer["choices"][0]["text"] == undisturbed["choices"][0]["text"]
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("layout", [SPREAD, RANKS], ids=["a stage", "a rank"])
 def test_a_killed_worker(cluster, layout, which):
     cluster.up(DEMO, *layout)
@@ -127,8 +127,8 @@ def test_a_head_that_is_killed_and_comes_back_finds_its_workers(cluster):
     cluster.head(DEMO, *flags)
     cluster.wait_ready()
     again = {node["pid"]: node["incarnation"] for node in cluster.ready_nodes()}
-    assert set(again) == set(incarnations) == {worker.pid for worker in workers}
-    assert all(again[pid] > incarnations[pid] for pid in again)
+    assert set(again) == {worker.pid for worker in workers}
+    assert again == incarnations  # they go on with what they served
     cluster.complete("brandy", max_tokens=4)
 
 

@@ -101,7 +101,8 @@ def test_a_killed_rank_changes_no_token(ranks, expected, which):
         os.kill(node["pid"], signal.SIGKILL)
         assert tokens.result(60) == expected
     assert cluster.status()["requests"]["replayed"] == 1
-    assert times_said(cluster, "exchange by messages: A tensor-parallel rank") == 1, cluster.logs()
+    # Said once, or not at all where the placement without that rank came first.
+    assert times_said(cluster, "exchange by messages: A tensor-parallel rank") <= 1, cluster.logs()
 
 
 def test_nccl_that_cannot_be_had_is_a_sentence(troupe, tmp_path):
@@ -158,7 +159,9 @@ def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expect
 # --- Accelerators ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mischief", ["delay=200;seed=3", "break=200"])
+@pytest.mark.parametrize("mischief", [
+    pytest.param("delay=200;seed=3", marks=pytest.mark.thorough), "break=200",
+])  # fmt: skip
 def test_twins_by_nccl_answer_as_processors(start, mischief):
     """What they exchange is in pinned memory, and goes from where it is."""
     count = 40

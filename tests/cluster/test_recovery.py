@@ -131,7 +131,9 @@ def test_a_worker_that_was_only_slow(stages, expected):
     assert stage.status()["cluster"]["counters"]["lost"] == 0
 
 
-@pytest.mark.parametrize("how", ["cut_off", "one_way_out", "one_way_in"])
+@pytest.mark.parametrize("how", [
+    "cut_off", *(pytest.param(how, marks=pytest.mark.thorough) for how in ("one_way_out", "one_way_in")),
+])  # fmt: skip
 def test_a_worker_that_is_cut_off(namespaces, expected, how):
     stage = namespaces(*SMALL, workers=3)
     victim = stage.ready_nodes()[1]
@@ -256,7 +258,9 @@ def spoil(weights, how):
             file.write(data[len(data) // 2 + 2 :] + data[-2:])
 
 
-@pytest.mark.parametrize("how", ["truncated", "gone", "rewritten"])
+@pytest.mark.parametrize("how", [
+    *(pytest.param(how, marks=pytest.mark.thorough) for how in ("truncated", "gone")), "rewritten",
+])  # fmt: skip
 def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expected, how, tmp_path):
     """It is named, nobody crashes, and a worker whose files are whole brings everything back."""
     stage = stages(*ONE_REPLICA, "--min-devices", 3, workers=0)
@@ -296,7 +300,7 @@ def wipe_weights(folder):
 
 
 def test_the_head_is_killed(stages, expected, tmp_path):
-    """Its workers keep their weights: those in their files are zeros by then."""
+    """Its workers keep what they serve: the weights in their files are zeros by then."""
     stage = stages(*SMALL, "--min-devices", 2, workers=0)
     for i in range(2):
         shutil.copytree(DEMO, tmp_path / f"{i}")
@@ -314,6 +318,6 @@ def test_the_head_is_killed(stages, expected, tmp_path):
     wait_until(lambda: stage.state() == "ready", 5, "it serves again")
     bound("serves again", time.monotonic() - began, REJOINED_S)
     after = {node["pid"]: node["incarnation"] for node in stage.ready_nodes()}
-    assert set(after) == set(before) and all(after[pid] > before[pid] for pid in after)
+    assert after == before
     Streams(stage, LASTING).assert_unchanged(expected)
     assert all(worker.alive() for worker in stage.workers)

@@ -1,5 +1,7 @@
 """Accelerators that have just the memory: what is left after a loss has to compute as well."""
 
+import pytest
+
 from running import GOLDEN, float32_bits, post, wait_until
 
 MODEL = GOLDEN / "v3"
@@ -56,6 +58,7 @@ def test_what_is_left_after_a_loss_computes_in_smaller_steps_to_the_same_bits(cl
     assert any("have memory to compute with for steps of" in text for text in texts), texts
 
 
+@pytest.mark.thorough
 def test_what_has_no_memory_to_compute_is_not_tried_and_the_status_says_so(cluster):
     workers = start(cluster, LITTLE)
     expected = answers(cluster)

@@ -90,6 +90,7 @@ def test_a_device_that_hangs_is_taken_out_and_its_node_goes_on_with_the_other(cl
     assert "lease is not renewed" not in twin.log()
 
 
+@pytest.mark.thorough
 def test_a_device_that_hangs_alone_is_a_hung_node_until_it_has_failed(cluster):
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "hang:4000"})
 
@@ -103,6 +104,7 @@ def test_a_device_that_hangs_alone_is_a_hung_node_until_it_has_failed(cluster):
     wait_until(lambda: "has not ended within 5 s" in twin.log(), 30, "the device fails by its deadline")
 
 
+@pytest.mark.thorough
 def test_a_device_that_becomes_slow_is_asked_less_and_its_host_is_not(cluster):
     """Its threads have all of their processors: only the device's own clock tells."""
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "slow:6000"}, "cuda-twin:0,1")
@@ -149,7 +151,10 @@ def first_that(holds, enough):
 
 
 # The demo's weights and cache take some 160, and its first step's rooms a dozen more.
-@pytest.mark.parametrize("later", [40, 164], ids=["while it loads", "in its first step"])
+@pytest.mark.parametrize("later", [
+    pytest.param(40, id="while it loads", marks=pytest.mark.thorough),
+    pytest.param(164, id="in its first step"),
+])  # fmt: skip
 def test_memory_that_runs_out_for_once_costs_no_request(cluster, takes_until_proven, later):
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": f"memory:{takes_until_proven + later}"})
     passes = iter(range(3))
@@ -263,6 +268,7 @@ SAMPLINGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_whatever_is_asked_of_sampling_a_twin_answers_as_a_processor_does():
     def all_answers(*device):
         with Cluster() as cluster:

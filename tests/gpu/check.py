@@ -116,7 +116,7 @@ class GpuCheck(Check):
             for path in programs(self.backend):
                 if path not in OPTIONAL:
                     self.program(path)
-            return f"taken from {self.build_folder}"
+            return f"taken from {self.build_folder.name}"
         folder = ROOT / "build-gpu"
         architectures = "80" if self.twin else self.architecture()
         configure = ["cmake", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Release",

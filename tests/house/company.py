@@ -9,10 +9,10 @@ from sources import code_only, includes, is_cpp, is_test, lines_of, types
 #
 #     base ─ interfaces.h ─┬─ device ─ layer_shard, expert_group, replica, node_agent ─┬─ worker ─┬─ api
 #                          ├─ control ─────────────────────────────────────────────────┼──────────┤
-#                          └─ frontend ─ metrics ─ supervisor, router ─ gateway ───────┴─ head ───┘
+#                          └─ frontend ─ metrics ─ supervisor, router ─ gateway ───────┴─ head ─ standby
 ORDER = ["base", "interfaces.h", "control", "device", "frontend", "metrics", "layer_shard",
          "expert_group", "replica", "node_agent", "worker", "supervisor", "router", "gateway", "head",
-         "api"]
+         "standby", "api"]
 # These decide; the others carry out. A machine of one does not see the machine of another.
 DECIDE = {"supervisor", "router", "node_agent", "replica", "layer_shard", "expert_group"}
 

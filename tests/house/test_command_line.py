@@ -12,14 +12,14 @@ ENGINE = """--max-model-len --max-num-seqs --max-num-batched-tokens --block-size
     --numerics"""
 NETWORK = "--fabric --bind-interface"
 HTTP = """--host --port --api-key --tls-cert --tls-key --allowed-host --allowed-origin
-    --metrics-without-key"""
+    --metrics-without-key --expert-metrics"""
 HEAD = f"--model --listen --min-devices {ENGINE} {NETWORK} {HTTP}"
 SAMPLING = """--max-tokens --temperature --top-p --top-k --min-p --seed --stop --repetition-penalty
     --presence-penalty --frequency-penalty --logprobs --ignore-eos"""
 FLAGS = {
     "up": f"--workers --no-respawn {HEAD}",
     "head": HEAD,
-    "worker": f"--head --join --model --device --device-memory --threads "
+    "worker": f"--head --join --token --model --device --device-memory --threads "
               f"--expert-tier-memory {NETWORK}",
     "status": "--json --wait-ready",
     "top": "",
@@ -27,7 +27,10 @@ FLAGS = {
     "rebalance": "",
     "stop": "",
     "generate": f"--model --prompt --prompt-ids --chat --json --prompt-logprobs {ENGINE} {SAMPLING}",
+    "pull": "--endpoint --revision --include --exclude --cache",
     "tokenize": "--model --decode --add-special-tokens --json",
+    "chat": f"--model --system {ENGINE} {SAMPLING.replace('--logprobs', '')}",
+    "completion": "",
 }
 
 

@@ -116,6 +116,16 @@ def lab(rgb):
 
 
 @pytest.mark.parametrize("eye", EYES)
+def test_lines_of_a_graph_are_told_apart_by_every_eye(page, eye):
+    pairs = re.findall(r"--graph0: (#\w{6}); --graph1: (#\w{6})", page[0])
+    assert len(pairs) == 2  # light and dark
+    for pair in pairs:
+        seen = [lab([min(1, max(0, sum(m * c for m, c in zip(row, linear(colour))))) for row in EYES[eye]])
+                for colour in pair]  # fmt: skip
+        assert sum((a - b) ** 2 for a, b in zip(*seen)) ** 0.5 > 25
+
+
+@pytest.mark.parametrize("eye", EYES)
 def test_levels_of_the_map_are_told_apart_by_every_eye(page, eye):
     for colours in levels(page[0]):
         seen = []

@@ -5,9 +5,13 @@ none is."""
 
 import base64
 import hashlib
+import json
 import re
 import urllib.error
 import urllib.request
+from html import unescape
+
+import pytest
 
 from browser import Stub, dump_dom, needs_browser, status_of, text_of
 from running import DEMO, Cluster
@@ -125,9 +129,128 @@ def test_the_chat_streams(page):
         dom = dump_dom(stub.url, 4)
     assert stub.chats == [{"messages": [{"role": "user", "content": "What is a river?"}], "stream": True}]
     assert '<p class="user">What is a river?</p>' in dom
-    assert '<p class="thought">a noun</p>' in dom
-    assert '<p class="answer">A large &lt;img' in dom
+    # The thought is folded as soon as the answer begins.
+    thought = r'<details class="thought"><summary>Thought for \d+\.\d s</summary><p>a noun</p></details>'
+    assert re.search(thought, dom)
+    assert '<div class="answer"><p>A large &lt;img' in dom
     assert re.search(r'<button id="stop"[^>]* hidden', dom)
+
+
+MARKDOWN = """# A **title**
+Text with `a * b`, *emphasis*, **strong *both***, snake_case_name and 2*3*4,
+on two lines, <b>no markup</b> and [no link](javascript:alert(1)).
+
+1. one
+2. two
+   - below
+
+> said
+> > twice
+
+| a | b |
+|---|---|
+| 1 | **2** |
+
+```python
+if x < 3: **not strong**
+
+    <script>
+```
+***
+* open `code and **strong
+"""
+SHOWN = (
+    "<h3>A <strong>title</strong></h3>"
+    "<p>Text with <code>a * b</code>, <em>emphasis</em>, <strong>strong <em>both</em></strong>, "
+    "snake_case_name and 2*3*4,\non two lines, &lt;b&gt;no markup&lt;/b&gt; and "
+    "[no link](javascript:alert(1)).</p>"
+    '<ol start="1"><li><p>one</p></li><li><p>two</p><ul><li><p>below</p></li></ul></li></ol>'
+    "<blockquote><p>said</p><blockquote><p>twice</p></blockquote></blockquote>"
+    "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td><strong>2</strong></td></tr></table>"
+    "<pre><code>if x &lt; 3: **not strong**\n\n    &lt;script&gt;</code></pre>"
+    "<hr><ul><li><p>open `code and **strong</p></li></ul>"
+)
+
+
+@needs_browser
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_an_answer_is_markdown_however_it_comes_in_pieces(page, size):
+    cut = [MARKDOWN[i : i + size] for i in range(0, len(MARKDOWN), size)]
+    pieces = [{"choices": [{"delta": {"content": text}}]} for text in cut]
+    typed = '$("question").value = "x"; $("ask").requestSubmit();'
+    with Stub(page, lambda asked: status_of(), driver=typed, chat=pieces) as stub:
+        dom = dump_dom(stub.url, 4)
+    assert f'<div class="answer">{SHOWN}</div>' in dom.replace("<tbody>", "").replace("</tbody>", "")
+
+
+@needs_browser
+def test_hostile_markdown_ends_soon_and_is_text(page):
+    """Marks and quotes without end, in each other and by the thousand."""
+    texts = ["*" * 20_000, "`" * 20_001 + "a", "> " * 5000 + "x", "- " * 5000, "**a " * 5000, "_a_ " * 5000,
+             "|" * 5000 + "\n" + "|-" * 5000, "1. " * 3000, "#" * 9000 + " x", "~~~" * 3000]  # fmt: skip
+    typed = """(async () => {
+      const began = performance.now();
+      for (const text of %s) growing(document.createElement("div")).add(text);
+      document.body.dataset.took = Math.round(performance.now() - began);
+      document.body.dataset.deep = (() => {
+        const box = document.createElement("div");
+        growing(box).add("> ".repeat(50) + "x");
+        return box.querySelectorAll("blockquote").length;
+      })();
+    })()""" % json.dumps(texts)
+    with Stub(page, lambda asked: status_of(), driver=typed) as stub:
+        dom = dump_dom(stub.url, 2)
+    assert int(re.search(r'data-took="(\d+)"', dom)[1]) < 3000
+    assert int(re.search(r'data-deep="(\d+)"', dom)[1]) == 4
+
+
+HISTORY = """const slot = Math.floor(Date.now() / SLOT_MS), body = document.body.dataset;
+samples = [];
+for (let i = 5000; i >= 0; --i)
+  noteSample({ requests: { running: i, rates: { ttft_ms: i %% 2 ? null : { p50: 7, p99: "x" } } } },
+             (slot - i) * SLOT_MS);
+body.kept = samples.length;
+body.oldest = sampleValue(samples[0], "running");
+body.nothing = JSON.stringify(["p50", "p99", "in"].map((name) => sampleValue(samples[0], name)));
+noteSample({ requests: { running: 3 } }, slot * SLOT_MS + 1000);
+noteSample({ requests: 3 }, slot * SLOT_MS + 2000);
+body.mean = sampleValue(samples[samples.length - 1], "running");
+$("panels").hidden = false;
+drawHistory();
+body.span = $("since-queue").textContent;
+body.top = $("top-queue").textContent;
+body.ink = new Set($("graph-queue").getContext("2d").getImageData(0, 0, 300, 60).data).size;
+samples = samples.slice(-30);
+drawHistory();
+const kept = samples;
+samples = [];
+takeHistory({ slot_s: 5, running: Array.from({ length: 900 }, (_, i) => i), waiting: 7,
+              prompt_tokens_per_s: Array(900).fill(2), ttft_ms: { p50: Array(900).fill(null) } },
+            slot * SLOT_MS);
+body.taken = JSON.stringify([samples.length, slot - samples[0].at, samples[0].sums,
+                             slot - samples[718].at, samples[718].sums.running]);
+takeHistory({ slot_s: 1, prompt_tokens_per_s: [1] }, slot * SLOT_MS);
+takeHistory({}, slot * SLOT_MS);
+body.other = samples.length;
+samples = kept;
+body.short = $("since-queue").textContent;
+samples = [];"""
+
+
+@needs_browser
+def test_graphs_keep_an_hour_and_no_more(page):
+    with Stub(page, lambda asked: status_of(), driver=HISTORY.replace("%%", "%")) as stub:
+        dom = dump_dom(stub.url, 2)
+    found = dict(re.findall(r'data-(\w+)="([^"]*)"', re.search(r"<body[^>]*>", dom)[0]))
+    assert found["kept"] == "720" and found["oldest"] == "719"
+    assert found["nothing"] == "[null,null,null]"
+    assert found["mean"] == "1.5"  # of 0 and 3, a second apart
+    taken = json.loads(unescape(found["taken"]))
+    assert taken == [719, 719, {"in": 2, "running": 181}, 1, 899] and found["other"] == "719"
+    assert found["span"] == "60 min ago" and found["short"] == "5 min ago"
+    assert found["top"] == "1000" and int(found["ink"]) > 5
+    # And what the cluster really said.
+    assert '<span id="now-tokens-1">600</span>' in dom and '<span id="now-ttft-0">7</span>' in dom
 
 
 @needs_browser

@@ -187,7 +187,7 @@ def test_an_aborted_stream_frees_its_blocks(client, server):
         ({"prompt": "a", "top_p": 2}, "top_p"),
         ({"prompt": [2**30]}, "prompt"),
         ({"prompt": "word " * 100000}, "prompt"),
-        ({"prompt": "a", "logit_bias": {"1": 1}}, "logit_bias"),
+        ({"prompt": "a", "logit_bias": {"1": 101}}, "logit_bias"),
     ],
 )
 def test_a_bad_field_is_named(server, body, param):

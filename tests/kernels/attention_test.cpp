@@ -259,6 +259,46 @@ TEST_CASE("sequences in one call keep to themselves") {
   }
 }
 
+/// More parts than a GPU has multiprocessors, so that a sequence's first parts are folded as they
+/// come: two of three or four of 70 sequences, all of 140.
+TEST_CASE("many long sequences have the bits of each alone") {
+  struct Case {
+    std::int64_t rows, window;
+  };
+  constexpr std::int64_t kCount = 3300;
+  for (const Numerics n : all_numerics())
+    for (const auto [rows, window] : {Case{70, 0}, {70, 1500}, {140, 1500}, {140, 0}}) {
+      Problem p(n, {3, 1, 32, 32, true}, kCount);
+      p.window = window;
+      p.sinks = {0.5f, -2, 3};
+      const std::vector<std::int32_t> at = {2100, 3000, kCount - 1};
+      std::vector<std::int32_t> positions;
+      for (std::int64_t r = 0; r < rows; ++r) positions.push_back(at[r % 3]);
+      const auto q = p.queries(3);
+      const auto expected = p.expected(q, at);
+      for (const Family& f : cache_families()) {
+        if (f.numerics != n) continue;
+        INFO(to_string(f) << " rows " << rows << " window " << window);
+        TestStream stream(f, 2);
+        const Cache cache(stream, p, 16);
+        // Tables of their own, over the same blocks.
+        const std::vector own(positions.size(), cache.table);
+        std::vector<const std::int32_t*> tables;
+        std::vector<float> queries, out(expected.size() / 3 * own.size());
+        for (std::size_t r = 0; r < own.size(); ++r) {
+          tables.push_back(own[r].data());
+          const auto one = slice(q, r % 3 * q.size() / 3, q.size() / 3);
+          queries.insert(queries.end(), one.begin(), one.end());
+        }
+        AttentionInputs in{cache.keys, cache.values, 1, p.scale, window, p.sinks.data()};
+        attention(stream, in, {tables.data(), positions.data()}, matrix(queries, rows).split(3),
+                  matrix(out, rows).split(3));
+        for (std::size_t r = 0, size = expected.size() / 3; r < own.size(); ++r)
+          CHECK(differences(slice(out, r * size, size), slice(expected, r % 3 * size, size)) == 0);
+      }
+    }
+}
+
 TEST_CASE("hostile values: what the twin makes of them, and only who sees them") {
   const float kHostile[] = {NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e-38f, 1.2e-38f, 1e-45f,
                             0x1p-126f, 0x1.fffffep-127f, 448.0f, 1e30f, -0.0f};

@@ -50,7 +50,8 @@ struct Told {
 struct Integers {
   static constexpr std::int64_t kPanels = 2, kOutputs = kPanels * 32;
 
-  Integers(std::int64_t blocks, std::int32_t rows) {
+  /// CTAs share a panel where `shared` says so.
+  Integers(std::int64_t blocks, std::int32_t rows, bool shared) {
     const std::int64_t k = blocks * 32;
     Random random(5);
     const auto integers = [&](std::int64_t count) {
@@ -73,6 +74,7 @@ struct Integers {
     p.rows_max = item.rows = rows;
     p.x_bytes = k * 2;
     p.y_bytes = kOutputs * 4;
+    if (shared) p.came = came;
   }
 
   std::vector<float> by(decltype(fast_products) multiply, Stream& stream) {
@@ -86,14 +88,15 @@ struct Integers {
   }
 
   std::vector<std::uint16_t> panels, x;
+  std::uint32_t came[kCameWords] = {};
   ProductItem item;
   Products p;
 };
 
 Outcome run_product(decltype(fast_products) copy, Numerics numerics, std::int64_t blocks,
-                    std::int32_t rows, std::uint64_t seed) {
+                    std::int32_t rows, std::uint64_t seed, bool shared = false) {
   Told told(numerics, seed);
-  Integers product(blocks, rows);
+  Integers product(blocks, rows, shared);
   const auto right = product.by(plain_products, told.stream);
   const auto got = product.by(copy, told.stream);
   return {told.finding, error_of(got, right)};
@@ -102,14 +105,35 @@ Outcome run_product(decltype(fast_products) copy, Numerics numerics, std::int64_
 Outcome run_fast(std::uint64_t seed) {
   return run_product(fast_products_copy, Numerics::kBf16, 40, 3, seed);
 }
-/// More stretches than warps.
-Outcome run_mma(std::uint64_t seed) {
-  return run_product(mma_products_copy, Numerics::kCudaMma, 72, 5, seed);
+/// Three CTAs a panel.
+Outcome run_shared(std::uint64_t seed) {
+  return run_product(fast_products_copy, Numerics::kBf16, 72, 3, seed, true);
 }
+/// A panel a CTA, or two CTAs, with more stretches than warps.
+Outcome run_mma(std::uint64_t seed) {
+  return run_product(mma_products_copy, Numerics::kCudaMma, 80, 5, seed);
+}
+Outcome run_mma_shared(std::uint64_t seed) {
+  return run_product(mma_products_copy, Numerics::kCudaMma, 72, 5, seed, true);
+}
+/// Slices of nine blocks, four panels a CTA, which there is one of or four.
+Outcome run_mma_slices(std::uint64_t seed, bool shared) {
+  Told told(Numerics::kCudaMma, seed);
+  Integers product(72, 5, shared);
+  product.p.layout.slices = 8;
+  product.p.layout.blocks = 9;
+  product.p.full_ctas = 4;
+  const auto right = product.by(plain_products, told.stream);
+  const auto got = product.by(mma_products_copy, told.stream);
+  return {told.finding, error_of(got, right)};
+}
+Outcome run_mma_four(std::uint64_t seed) { return run_mma_slices(seed, false); }
+Outcome run_mma_four_shared(std::uint64_t seed) { return run_mma_slices(seed, true); }
 
 /// Two sequences' last rows, over some tiles.
-Outcome run_attention(std::uint64_t seed) {
-  constexpr std::int64_t kContext = 150, kHeads = 8, kWidth = 64;
+template <std::int64_t kWidth, std::int64_t kOut>
+Outcome run_attention(decltype(mma_attention) copy, std::uint64_t seed) {
+  constexpr std::int64_t kContext = 150, kHeads = 8;
   Told told(Numerics::kCudaMma, seed);
   std::vector<std::int32_t> table, positions = {kContext - 1, kContext - 40};
   for (std::int32_t b = 0; b * 16 < kContext; ++b) table.push_back(b);
@@ -117,19 +141,23 @@ Outcome run_attention(std::uint64_t seed) {
   alignas(16) static std::uint16_t cache[160 * kWidth];
   Random random(6);
   for (std::uint16_t& number : cache) number = to_bf16(random.value()).bits;
-  std::vector<float> q = Random(7).values(2 * kHeads * kWidth);
+  Buffer q(2 * kHeads * kWidth * 4), y(2 * kHeads * kOut * 4);  // on boundaries of sixteen bytes
+  std::ranges::copy(Random(7).values(2 * kHeads * kWidth), q.as<float>());
   AttentionInputs in;
   in.keys = in.values = {reinterpret_cast<std::byte*>(cache), DType::kBf16, 16, kWidth};
   in.scale = 0.3f;
   const auto by = [&](const auto& attend) {
-    std::vector<float> y(2 * kHeads * kWidth);
     attend(told.stream, in, PagedRows{tables.data(), positions.data()},
            host_tensor(q.data(), DType::kF32, 2, kHeads * kWidth).split(kHeads),
-           host_tensor(y.data(), DType::kF32, 2, kHeads * kWidth).split(kHeads));
-    return y;
+           host_tensor(y.data(), DType::kF32, 2, kHeads * kOut).split(kHeads));
+    return std::vector<float>(y.as<float>(), y.as<float>() + 2 * kHeads * kOut);
   };
-  const auto right = by(plain_attention), got = by(mma_attention_copy);
+  const auto right = by(plain_attention), got = by(copy);
   return {told.finding, error_of(got, right)};
+}
+Outcome run_part(std::uint64_t seed) { return run_attention<64, 64>(mma_attention_copy, seed); }
+Outcome run_group(std::uint64_t seed) {
+  return run_attention<576, 512>(wgmma_attention_copy, seed);
 }
 
 /// Rows that chose three of eight experts each, in two passes.
@@ -171,8 +199,13 @@ struct Copy {
   Outcome (*run)(std::uint64_t seed);
   double bound;
 };
-constexpr Copy kProduct = {"FastProduct", run_fast, 0}, kMma = {"MmaProduct", run_mma, 0},
-               kPart = {"MmaPart", run_attention, 0x1p-8}, kSort = {"SortChosen", run_chosen, 0};
+constexpr Copy kProduct = {"FastProduct", run_fast, 0},
+               kShared = {"FastProduct, shared", run_shared, 0}, kMma = {"MmaProduct", run_mma, 0},
+               kMmaShared = {"MmaProduct, shared", run_mma_shared, 0},
+               kMmaFour = {"MmaProduct of four panels", run_mma_four, 0},
+               kMmaFourShared = {"MmaProduct of four panels, shared", run_mma_four_shared, 0},
+               kPart = {"MmaPart", run_part, 0x1p-8},
+               kGroup = {"WgmmaPart", run_group, 0x1p-8}, kSort = {"SortChosen", run_chosen, 0};
 
 constexpr std::uint64_t kSeeds = 10;
 
@@ -186,7 +219,8 @@ constexpr bool kUnwinds = true;
 
 TEST_CASE("a copy of which nothing is broken is right, in any order") {
   fault = Fault::kNone;
-  for (const Copy& copy : {kProduct, kMma, kPart, kSort})
+  for (const Copy& copy :
+       {kProduct, kShared, kMma, kMmaShared, kMmaFour, kMmaFourShared, kPart, kGroup, kSort})
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
       const Outcome out = copy.run(seed);
       INFO(copy.name << " seed " << seed << ": " << out.finding);
@@ -206,15 +240,33 @@ TEST_CASE("what a broken copy does is found, in any order") {
       {Fault::kProductSumsEarly, kProduct, "of shared memory, which"},
       {Fault::kProductStaleTile, kProduct, ""},
       {Fault::kProductWrongLane, kProduct, ""},
+      {Fault::kProductNoWait, kProduct, "is on its way that it has not waited for"},
+      {Fault::kProductMetEarly, kShared, "of shared memory, which"},
+      {Fault::kProductNotAwaited, kShared, "and is not their last"},
+      {Fault::kProductWrongLane, kShared, ""},
+      {Fault::kMmaNoWait, kMma, "is on its way that it has not waited for"},
+      {Fault::kMmaTileEarly, kMma, "of shared memory, "},
+      {Fault::kMmaTileEarly, kMmaFour, "of shared memory, "},
       {Fault::kMmaSumsEarly, kMma, "of shared memory, which"},
-      {Fault::kMmaSumsOverwritten, kMma, "since the last barrier"},
+      {Fault::kMmaSumsEarly, kMmaFour, "of shared memory, which"},
       {Fault::kMmaWrongLane, kMma, ""},
+      {Fault::kMmaWrongLane, kMmaFourShared, ""},
       {Fault::kMmaNotAll, kMma, "threads wait for others that never come"},
+      {Fault::kMmaStaleSums, kMmaFour, ""},
+      {Fault::kMmaNotAwaited, kMmaShared, "and is not their last"},
+      {Fault::kMmaNotAwaited, kMmaFourShared, "and is not their last"},
       {Fault::kPartNoWait, kPart, "is on its way that it has not waited for"},
       {Fault::kPartTileEarly, kPart, "of shared memory, "},
       {Fault::kPartScoresEarly, kPart, "of shared memory, which"},
       {Fault::kPartTileOverwritten, kPart, "of shared memory, "},
+      {Fault::kPartEndsEarly, kPart, "of shared memory, which"},
       {Fault::kPartWrongLane, kPart, ""},
+      {Fault::kGroupNoWait, kGroup, "is on its way that it has not waited for"},
+      {Fault::kGroupNotFenced, kGroup, "has written and not fenced"},
+      {Fault::kGroupSumsEarly, kGroup, "CTA ("},  // weights are overwritten, or it ends
+      {Fault::kGroupWeightsEarly, kGroup, "of shared memory, which"},
+      {Fault::kGroupOverwritten, kGroup, "of shared memory, "},
+      {Fault::kGroupWrongLane, kGroup, ""},
       {Fault::kSortSumsEarly, kSort, "of shared memory, which"},
       {Fault::kSortSumsOverwritten, kSort, "since the last barrier"},
       {Fault::kSortWrongLane, kSort, "which the mask does not name"},
@@ -247,7 +299,7 @@ TEST_CASE("a product calls fma once for each weight and row that it has room for
     const std::int64_t steps = Integers::kPanels * kBlocks * 8 * 4;  // of eight lanes each
     CHECK(fma_calls == Integers::kOutputs * kBlocks * 32 * rows);
     CHECK(fma_calls % steps == 0);
-    std::printf("  fma_f32 in a step of FastProduct<Bf16Codes, %d>: %ld\n", rows,
+    std::printf("  fma_f32 in a step of FastProduct<Bf16Codes, %d, 8>: %ld\n", rows,
                 static_cast<long>(fma_calls / steps));
   }
 }

@@ -1,10 +1,16 @@
 #include <doctest/doctest.h>
 #include <malloc.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "kernels/cuda/gpu_pins.h"
@@ -14,9 +20,25 @@ namespace troupe::kernels {
 namespace {
 
 /// All that a test holds at a time.
-constexpr std::size_t kHeapBytes = 1u << 30;
+constexpr std::size_t kHeapBytes = 4ull << 30;
 
 bool heap_is_pinned = false;
+
+/// Mappings that were taken from the pinned heap: where they begin, their bytes, and how many of
+/// those have not been let go.
+struct Mapping {
+  std::size_t bytes, left;
+};
+std::mutex mappings_mutex;
+std::map<std::byte*, Mapping> mappings;
+
+/// The mapping that an address belongs to; under the mutex.
+auto mapping_of(std::byte* at) {
+  auto found = mappings.upper_bound(at);
+  if (found == mappings.begin()) return mappings.end();
+  --found;
+  return at < found->first + found->second.bytes ? found : mappings.end();
+}
 
 /// Pins all of malloc's memory at its addresses. Before CUDA has threads: they would have heaps of
 /// their own.
@@ -63,6 +85,53 @@ struct PinHeap final : doctest::IReporter {
 REGISTER_LISTENER("pin_heap", 1, PinHeap);
 
 }  // namespace
+
+/// Buffers map what is large. Those of this program come from the heap once that is pinned: the
+/// linker calls these (--wrap).
+extern "C" {
+void* __real_mmap(void*, std::size_t, int, int, int, off_t);
+int __real_munmap(void*, std::size_t);
+int __real_madvise(void*, std::size_t, int);
+
+void* __wrap_mmap(void* at, std::size_t bytes, int may, int flags, int file, off_t offset) {
+  if (!heap_is_pinned || at != nullptr || may != (PROT_READ | PROT_WRITE) ||
+      flags != (MAP_PRIVATE | MAP_ANONYMOUS))
+    return __real_mmap(at, bytes, may, flags, file, offset);
+  constexpr std::size_t kPage = 4096;
+  const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPage, whole));
+  if (memory == nullptr) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  std::memset(memory, 0, whole);
+  const std::lock_guard lock(mappings_mutex);
+  mappings[memory] = {whole, whole};
+  return memory;
+}
+
+int __wrap_munmap(void* at, std::size_t bytes) {
+  const std::lock_guard lock(mappings_mutex);
+  const auto found = mapping_of(static_cast<std::byte*>(at));
+  if (found == mappings.end()) return __real_munmap(at, bytes);
+  Mapping& mapping = found->second;
+  mapping.left -= std::min(mapping.left, (bytes + 4095) / 4096 * 4096);
+  if (mapping.left == 0) {
+    std::free(found->first);
+    mappings.erase(found);
+  }
+  return 0;
+}
+
+/// Pinned pages stay where they are.
+int __wrap_madvise(void* at, std::size_t bytes, int advice) {
+  const std::lock_guard lock(mappings_mutex);
+  if (mapping_of(static_cast<std::byte*>(at)) == mappings.end())
+    return __real_madvise(at, bytes, advice);
+  if (advice == MADV_DONTNEED) std::memset(at, 0, bytes);
+  return 0;
+}
+}
 
 const Backend* reaching_backend() {
   const Backend* backend = cuda_backend();

@@ -243,5 +243,43 @@ TEST_CASE("CTAs that write the same word, or read what another writes, are found
   }
 }
 
+/// CTAs come to a word; the last adds what each wrote, before it came or behind that.
+struct Joined {
+  static constexpr int kThreads = 32;
+  static constexpr std::size_t kSharedBytes = 0;
+  static constexpr bool kMeets = true;
+
+  float* y;  ///< [CTAs + 1, threads], zeros before; behind them the word
+  bool late;
+
+  void operator()(Cta& cta) const {
+    float* mine = y + cta.block_x() * kThreads + cta.thread();
+    auto* came = reinterpret_cast<std::uint32_t*>(y + 5 * kThreads);
+    if (!late) *mine = 1 + static_cast<float>(cta.block_x());
+    const bool last = cta.last_of(came, 4);
+    if (late) *mine = 1 + static_cast<float>(cta.block_x());
+    if (!last) return;
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) sum += cta.load_joined(y + i * kThreads + cta.thread());
+    y[4 * kThreads + cta.thread()] = sum;
+  }
+};
+
+TEST_CASE("the last CTA sees what the others wrote before they came, and nothing behind that") {
+  const FloatMode mode;
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const bool late : {false, true}) {
+      std::vector<float> y(5 * Joined::kThreads + 1);
+      Twin twin(nullptr, seed);
+      twin.watch(reinterpret_cast<std::byte*>(y.data()), y.size() * sizeof(float));
+      const Joined kernel{y.data(), late};
+      CHECK(twin.run(program_of(kernel), {4}).empty());
+      CHECK(y[0] == 1);
+      CHECK(y[3 * Joined::kThreads] == 4);
+      CHECK((y[4 * Joined::kThreads] == 10) == !late);
+      CHECK(y.back() == 0);
+    }
+}
+
 }  // namespace
 }  // namespace troupe::kernels::cuda_twin

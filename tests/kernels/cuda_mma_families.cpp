@@ -1,5 +1,5 @@
-/// `cuda_mma` by the twin of a GPU, with that order of an mma which the scalar twin has too, and
-/// with others.
+/// `cuda_mma` by the twins of a large and a small GPU, with that order of an mma which the scalar
+/// twin has too, and with others.
 #include "kernels/cuda/twin/backend.h"
 #include "kernels/cuda/twin/twin.h"
 #include "mma_families.h"
@@ -12,10 +12,11 @@ using Order = cuda_twin::MmaOrder;
 std::vector<Family> by_order(std::initializer_list<Order> orders) {
   std::vector<Family> all;
   for (Family f : families())
-    for (const Order order : orders) {
-      f.order_seed = cuda_twin::with_mma_order(3, order);
-      all.push_back(f);
-    }
+    for (const std::uint64_t seed : {f.order_seed, f.small_seed})
+      for (const Order order : orders) {
+        all.push_back(f);
+        all.back().order_seed = cuda_twin::with_mma_order(seed + 2, order);
+      }
   return all;
 }
 
@@ -25,7 +26,8 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> found;
     if (const Backend* backend = cuda_twin_backend(); backend != nullptr)
-      found.push_back({Numerics::kCudaMma, CpuFamily::kBaseline, backend, 1});
+      found.push_back(
+          {Numerics::kCudaMma, CpuFamily::kBaseline, backend, 1, 1 | cuda_twin::kSmallGpu});
     return found;
   }();
   return all;

@@ -27,6 +27,8 @@ double print_total(const std::string& what, const Traffic::Total& total, const c
 
 struct Ratios {
   double load = 0, shared_read = 0, shared_write = 0;
+  std::int64_t copied = 0;       ///< sectors
+  std::int64_t read_passes = 0;  ///< of shared memory
 };
 
 /// Of all loads together, and of shared memory.
@@ -38,11 +40,14 @@ Ratios print_table(const std::string& kernel, const Traffic& traffic) {
     if (kind == Kind::kLoad) {
       loads.units += total.units;
       loads.least += total.least;
+      if (line == 0) worst.copied += total.units;
       const std::string what = line > 0 ? "loads of line " + std::to_string(line) : "copies";
       print_total(kernel + ": " + what, total, "sectors");
     }
-    if (kind == Kind::kSharedRead)
+    if (kind == Kind::kSharedRead) {
       worst.shared_read = print_total(kernel + ": shared reads", total, "passes");
+      worst.read_passes = total.units;
+    }
     if (kind == Kind::kSharedWrite)
       worst.shared_write = print_total(kernel + ": shared writes", total, "passes");
   }
@@ -50,16 +55,18 @@ Ratios print_table(const std::string& kernel, const Traffic& traffic) {
   return worst;
 }
 
-Ratios of_product(Numerics numerics, Codes codes, std::int64_t rows) {
+constexpr std::int64_t kProductOutputs = 128, kProductK = 2048;
+
+Ratios of_product(Numerics numerics, Codes codes, std::int64_t rows, int slices = 1) {
   const FloatMode mode;
-  constexpr std::int64_t kN = 64, kK = 2048;
+  constexpr std::int64_t kN = kProductOutputs, kK = kProductK;
   std::vector<std::byte> bytes(static_cast<std::size_t>(kN * kK * code_bits(codes) / 8));
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37 % 61);
   const std::vector<float> scales(64, 0.5f);
   StoredMatrix stored{codes, kN, kK, {}};
   if (codes == Codes::kFp8)
     stored.scales = {reinterpret_cast<const std::byte*>(scales.data()), DType::kF32, 128, 128};
-  auto packer = WeightPacker::begin(numerics, stored).value();
+  auto packer = WeightPacker::begin(numerics, stored, {slices}).value();
   packer.add(bytes.data(), kN);
   const Weight w = packer.take();
   std::vector<float> x = Random(1).values(rows * kK), y(static_cast<std::size_t>(rows * kN));
@@ -89,18 +96,21 @@ TEST_CASE("a decode product reads its weights a whole sector at a time") {
 
 TEST_CASE("a product by tensor cores does the same with up to 32 rows") {
   for (const Codes codes : {Codes::kBf16, Codes::kFp8})
-    for (const std::int64_t rows : {1, 8, 32}) {
-      const Ratios ratios = of_product(Numerics::kCudaMma, codes, rows);
-      CHECK(ratios.load == doctest::Approx(1.0));
-      CHECK(ratios.shared_read <= 1.01);
-      // Rows lie 128 bytes from each other, so that the four of eight lanes are in the same banks:
-      // once for 256 k.
-      CHECK(ratios.shared_write <= 4.01);
-    }
+    for (const std::int64_t rows : {1, 8, 32})
+      for (const int slices : {1, 8}) {
+        const Ratios ratios = of_product(Numerics::kCudaMma, codes, rows, slices);
+        CHECK(ratios.load == doctest::Approx(1.0));
+        CHECK(ratios.shared_read <= 1.01);
+        CHECK(ratios.shared_write <= 1.01);
+        // x is read once for a panel, or for four.
+        const std::int64_t of_x = rows * kProductK * 2 / 32;
+        CHECK(ratios.copied == of_x * kProductOutputs / (slices > 1 ? 128 : 32));
+      }
 }
 
 /// MLA's decode of one row at V3's widths; eight heads, or all 128.
-Ratios of_attention(Numerics numerics, std::int64_t heads) {
+Ratios of_attention(Numerics numerics, std::int64_t heads, const char* name,
+                    std::uint64_t seed = 0) {
   const FloatMode mode;
   constexpr std::int64_t kContext = 512, kWidth = 576;
   std::vector<std::int32_t> table, positions = {kContext - 1};
@@ -108,9 +118,10 @@ Ratios of_attention(Numerics numerics, std::int64_t heads) {
   const std::vector<const std::int32_t*> tables = {table.data()};
   alignas(256) static std::uint16_t cache[kContext * kWidth];
   std::fill(std::begin(cache), std::end(cache), std::uint16_t{0x3c00});
-  std::vector<float> q = Random(2).values(heads * kWidth);
-  std::vector<float> y(static_cast<std::size_t>(heads * 512));
-  Stream stream({.numerics = numerics, .backend = cuda_twin_backend()});
+  Buffer q(static_cast<std::size_t>(heads * kWidth) * 4);  // on a boundary of sixteen bytes
+  Buffer y(static_cast<std::size_t>(heads * 512) * 4);
+  std::ranges::copy(Random(2).values(heads * kWidth), q.as<float>());
+  Stream stream({.numerics = numerics, .backend = cuda_twin_backend(), .order_seed = seed});
   AttentionInputs in;
   in.keys = in.values = {reinterpret_cast<std::byte*>(cache), DType::kBf16, 16, kWidth};
   Traffic traffic;
@@ -119,19 +130,29 @@ Ratios of_attention(Numerics numerics, std::int64_t heads) {
             host_tensor(q.data(), DType::kF32, 1, heads * kWidth).split(heads),
             host_tensor(y.data(), DType::kF32, 1, heads * 512).split(heads));
   static_cast<Twin*>(stream.device())->count(nullptr);
-  return print_table(by_tensor_cores(numerics) ? "MLA decode by mma" : "MLA decode", traffic);
+  return print_table(name, traffic);
 }
 
 TEST_CASE("attention: each lane reads a position of its own") {
   // Half of a sector at a time: the nearest cache must hold the other half until it is asked for.
-  CHECK(of_attention(Numerics::kBf16, 8).load <= 2.01);
+  CHECK(of_attention(Numerics::kBf16, 8, "MLA decode").load <= 2.01);
 }
 
 TEST_CASE("attention by tensor cores copies whole sectors, and reads rows from different banks") {
-  const Ratios ratios = of_attention(Numerics::kCudaMma, 32);
+  const Ratios ratios = of_attention(Numerics::kCudaMma, 64, "MLA decode by mma", kOtherGpu);
   CHECK(ratios.load == doctest::Approx(1.0));
   CHECK(ratios.shared_read <= 1.05);
-  CHECK(ratios.shared_write <= 1.2);  // pairs of weights, a word a lane
+  CHECK(ratios.shared_write <= 1.3);  // pairs of weights, a word a lane; a softmax, one of eight
+  // Of a tile: for scores, for values, and what weights are made of.
+  CHECK(ratios.read_passes <= 16 * (2304 + 512 + 210));
+}
+
+TEST_CASE("attention by wgmma copies whole sectors, and writes rows to different banks") {
+  const Ratios ratios = of_attention(Numerics::kCudaMma, 64, "MLA decode by wgmma");
+  // Keys are; of queries half a sector at a time, the other half of which the nearest cache has.
+  CHECK(ratios.load <= 1.11);
+  CHECK(ratios.copied == 512 * 576 * 2 / 32);
+  CHECK(ratios.shared_write <= 1.3);
 }
 
 /// Sixteen bytes a lane, `apart` quads from each other, through shared memory with words that are

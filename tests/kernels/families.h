@@ -15,6 +15,8 @@ struct Family {
   CpuFamily cpu = CpuFamily::kBaseline;
   const Backend* backend = nullptr;  ///< null: the CPU's
   std::uint64_t order_seed = 0;      ///< of a twin
+  /// Of the twin of a GPU with less shared memory, which computes attention otherwise; 0: none.
+  std::uint64_t small_seed = 0;
 
   Stream::Options options(ThreadPool* pool, const Fault* fault = nullptr) const {
     return {numerics, cpu, pool, fault, backend, order_seed};

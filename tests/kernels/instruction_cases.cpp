@@ -2,6 +2,7 @@
 /// NaN, both zeros, every code of the small formats, and numbers drawn by a seed.
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "instructions.h"
 #include "runtime/split_mix.h"
@@ -138,6 +139,19 @@ std::vector<Asked> of_codes(std::uint32_t count, std::uint32_t step = 1) {
   return asked;
 }
 
+/// Codes of `bits` bits, one beside another in the lower bits of a word, and which one is meant.
+std::vector<Asked> of_pairs(int bits, std::uint32_t step) {
+  std::vector<Asked> asked;
+  const std::uint32_t codes = 1u << bits;
+  for (std::uint32_t code = 0; code < codes; code += step) {
+    const std::uint32_t other = (code * 37 + 11) % codes;
+    const std::uint32_t beyond = bits < 16 ? 0x5ac30000u : 0;
+    asked.push_back({{beyond | code | other << bits, 0}});
+    asked.push_back({{beyond | other | code << bits, 1}});
+  }
+  return asked;
+}
+
 std::vector<Asked> of_f16() {
   std::vector<Asked> asked = of_codes(65536, 251);
   for (const std::uint32_t x : {0x0001u, 0x03ffu, 0x0400u, 0x7bffu, 0x7c00u, 0x7c01u, 0x7e00u,
@@ -247,10 +261,14 @@ constexpr double kDoubles[] = {1.0,     -1.0,          3.0,      0x1.fffffffffff
                                0x1p53,  0x1.8p1,       0.1,      708.25,
                                -745.5,  0x1p-500,      65536.25, 1.4142135623730951};
 
+/// No denormal quotients: a GPU has them, a host under runtime/float_mode.h does not, and sampling
+/// divides nothing so small.
 std::vector<Asked> of_two_doubles() {
   std::vector<Asked> asked;
   for (const double x : kDoubles)
-    for (const double y : kDoubles) asked.push_back(of_doubles(x, y));
+    for (const double y : kDoubles)
+      if (x == 0 || y == 0 || std::ilogb(x) - std::ilogb(y) > -1022)
+        asked.push_back(of_doubles(x, y));
   Draws draws(4);
   for (int i = 0; i < 4 * kDrawn; ++i) {
     Asked two = {{draws.any(), draws.any(), draws.any(), draws.any()}};
@@ -328,7 +346,9 @@ const std::vector<Instruction>& instructions() {
       {"high_half", 1, kAll, of_one()},
       {"to_e4m3", 1, kAll, of_to_e4m3()},
       {"from_e4m3", 1, kFloat, of_codes(256)},
-      {"from_e2m1", 1, kAll, of_codes(16)},
+      {"e4m3_pair", 2, kFloat, of_pairs(8, 1)},
+      {"e2m1_pair", 2, kFloat, of_pairs(4, 1)},
+      {"widen_halves", 2, kFloat, of_pairs(16, 251)},
       {"from_e8m0", 1, kFloat, of_codes(256)},
       {"from_f16", 1, kFloat, of_f16()},
       {"from_int4", 3, kFloat, of_int4()},

@@ -234,7 +234,9 @@ Claim float_claim(std::string_view name, const std::uint32_t* w) {
   if (name == "exp") return narrowed(exponential(a));
   if (name == "sigmoid") return narrowed((Number(1) / (Number(1) + exponential(-a))).value);
   if (name == "from_e4m3") return narrowed(e4m3(w[0]));
-  if (name == "from_e2m1") return {exactly(small_float(w[0], 2, 1, 1))};
+  if (name == "e4m3_pair") return narrowed(e4m3(w[0] >> (8 * w[1]) & 255u));
+  if (name == "e2m1_pair") return {exactly(small_float(w[0] >> (4 * w[1]) & 15u, 2, 1, 1))};
+  if (name == "widen_halves") return narrowed(half_float(w[0] >> (16 * w[1]) & 0xffffu));
   if (name == "from_e8m0")
     return narrowed(w[0] == 255 ? kNan : std::ldexp(1.0, static_cast<int>(w[0]) - 127));
   if (name == "from_f16") return narrowed(half_float(w[0]));

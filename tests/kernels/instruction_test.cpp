@@ -49,7 +49,8 @@ TEST_CASE("instructions answer as a GPU did, or as the manual says") {
   }
   const auto answers = [&] {
     const FloatMode mode;
-    return ask_instructions(*backend);
+    return ask_instructions(*backend,
+                            cuda_twin::with_mma_order(1, cuda_twin::MmaOrder::kAligned));
   }();
   const Comparison result = compare(answers, measured_answers());
   MESSAGE("instructions of " << backend->name << ": " << result.measured

@@ -110,14 +110,28 @@ struct HighHalf : Alone {
 struct ToE4m3 : Alone {
   DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) { return to_e4m3(w.x()); }
 };
+/// One of two codes, beside any other.
+struct E4m3Pair : Alone {
+  DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) {
+    const Floats2 two = e4m3_pair(w.a);
+    return bits_of(w.b == 0 ? two.low : two.high);
+  }
+};
 struct FromE4m3 : Alone {
   DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) {
     return bits_of(e4m3_to_float(static_cast<std::uint8_t>(w.a)));
   }
 };
-struct FromE2m1 : Alone {
+struct E2m1Pair : Alone {
   DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) {
-    return bits_of(Fp4Codes::value(w.a));
+    const Floats2 two = e2m1_pair(w.a);
+    return bits_of(w.b == 0 ? two.low : two.high);
+  }
+};
+struct WidenHalves : Alone {
+  DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) {
+    const Floats2 two = widen_halves(w.a);
+    return bits_of(w.b == 0 ? two.low : two.high);
   }
 };
 struct FromE8m0 : Alone {
@@ -133,7 +147,8 @@ struct FromF16 : Alone {
 /// (code - zero) scale, as int4 is expanded.
 struct FromInt4 : Alone {
   DEVICE static std::uint32_t of(Cta&, Words w, const Asked*) {
-    return bits_of((static_cast<float>(w.a & 15u) - static_cast<float>(w.b & 15u)) * w.z());
+    const std::uint32_t beyond = 0x5a5a5a50;  // counts for nothing
+    return bits_of((nibble_above_2_23(w.a | beyond) - nibble_above_2_23(w.b | beyond)) * w.z());
   }
 };
 struct ToFloat : Alone {
@@ -337,7 +352,9 @@ constexpr ByName kOps[] = {
     {"high_half", ask_one<HighHalf>},
     {"to_e4m3", ask_one<ToE4m3>},
     {"from_e4m3", ask_one<FromE4m3>},
-    {"from_e2m1", ask_one<FromE2m1>},
+    {"e4m3_pair", ask_one<E4m3Pair>},
+    {"e2m1_pair", ask_one<E2m1Pair>},
+    {"widen_halves", ask_one<WidenHalves>},
     {"from_e8m0", ask_one<FromE8m0>},
     {"from_f16", ask_one<FromF16>},
     {"from_int4", ask_one<FromInt4>},

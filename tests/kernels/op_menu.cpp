@@ -71,7 +71,7 @@ Tensor run_gate(Stream& stream, Places& places) {
   return weights;
 }
 
-/// Drawn with penalties among the best, and with log-probabilities.
+/// Drawn with penalties among the best of some, and with log-probabilities.
 Tensor run_sample(Stream& stream, Places& places) {
   const Tensor logits = places.tensor(DType::kF32, kRows, 1, kDim);
   constexpr std::int64_t kColumns = 4;
@@ -83,12 +83,16 @@ Tensor run_sample(Stream& stream, Places& places) {
     call.top = kColumns;
     call.top_p = 0.9f;
     call.frequency_penalty = 0.5f;
-    call.used = 2;
+    call.adjusted = 2;
+    call.mask = static_cast<std::int32_t>(r % 2);
     call.uniform = 0.7;
   }
-  const UsedToken used[] = {{7, 1}, {300, 2}};
+  const AdjustedToken adjusted[] = {{7, 1}, {300, 2, 0.5f}};
+  const std::vector<std::uint32_t> masks(static_cast<std::size_t>(2 * mask_words(kDim)),
+                                         0x77777777);
   auto* const of = static_cast<SampleResult*>(results.data);
-  sample(stream, logits, calls, used, {of, reinterpret_cast<TokenLogprob*>(of + kRows), kColumns});
+  sample(stream, logits, calls, {adjusted, masks},
+         {of, reinterpret_cast<TokenLogprob*>(of + kRows), kColumns});
   return results;
 }
 

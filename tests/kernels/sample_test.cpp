@@ -16,7 +16,8 @@ struct SampleQuestions {
   std::size_t vocab;
   std::vector<std::vector<float>> rows;
   std::vector<SampleCall> calls;
-  std::vector<UsedToken> used;
+  std::vector<AdjustedToken> adjusted;
+  std::vector<std::uint32_t> masks;
 };
 
 /// How logits look: spread, flat, equal, steep enough for denormals, and with what is no number.
@@ -35,11 +36,12 @@ std::vector<float> logits_row(std::size_t vocab, unsigned kind, unsigned seed) {
 
 SampleQuestions sample_questions(std::size_t vocab, int count, unsigned seed) {
   SplitMix random(seed);
+  const auto words = static_cast<std::size_t>(mask_words(static_cast<std::int64_t>(vocab)));
   const auto one_of = [&](auto... values) {
     const std::common_type_t<decltype(values)...> all[] = {values...};
     return all[random.next() % sizeof...(values)];
   };
-  SampleQuestions q{vocab, {}, {}, {}};
+  SampleQuestions q{vocab, {}, {}, {}, {}};
   for (int i = 0; i < count; ++i) {
     q.rows.push_back(
         logits_row(vocab, static_cast<unsigned>(i % 9), seed + static_cast<unsigned>(i)));
@@ -55,10 +57,21 @@ SampleQuestions sample_questions(std::size_t vocab, int count, unsigned seed) {
       c.repetition_penalty = one_of(1.0f, 1.3f, 0.5f);
       c.presence_penalty = one_of(0.0f, 0.7f, -2.0f);
       c.frequency_penalty = one_of(0.0f, 0.4f, -1.0f);
-      c.first_used = static_cast<std::int32_t>(q.used.size());
+      c.first_adjusted = static_cast<std::int32_t>(q.adjusted.size());
       for (std::size_t t = random.next() % 3; t < vocab; t += 1 + random.next() % 9)
-        q.used.push_back({static_cast<TokenId>(t), static_cast<std::int32_t>(random.next() % 4)});
-      c.used = static_cast<std::int32_t>(q.used.size()) - c.first_used;
+        q.adjusted.push_back({static_cast<TokenId>(t),
+                              static_cast<std::int32_t>(random.next() % 5) - 1,
+                              one_of(0.0f, 0.0f, 5.0f, -100.0f, -INFINITY)});
+      c.adjusted = static_cast<std::int32_t>(q.adjusted.size()) - c.first_adjusted;
+    }
+    if (i % 2 == 0) {
+      c.mask = static_cast<std::int32_t>(q.masks.size() / words);
+      const std::uint64_t sparse = one_of(~0u, 0x1010101u, 0u);
+      for (std::size_t w = 0; w < words; ++w)
+        q.masks.push_back(static_cast<std::uint32_t>(random.next() & sparse));
+      const std::size_t id = random.next() % vocab;
+      q.masks[static_cast<std::size_t>(c.mask) * words + id / 32] |= 1u << id % 32;
+      if (vocab % 32 != 0) q.masks.back() &= (1u << vocab % 32) - 1;
     }
     if (i % 7 == 6) c.target = static_cast<TokenId>(random.next() % vocab);
     q.calls.push_back(c);
@@ -72,8 +85,8 @@ std::vector<SampleAnswer> sampled(Stream& stream, const SampleQuestions& q) {
   const std::size_t columns = 20;
   std::vector<SampleResult> results(q.calls.size());
   std::vector<TokenLogprob> top(q.calls.size() * columns);
-  sample(stream, matrix(logits, static_cast<std::int64_t>(q.rows.size())), q.calls, q.used,
-         {results.data(), top.data(), static_cast<std::int64_t>(columns)});
+  sample(stream, matrix(logits, static_cast<std::int64_t>(q.rows.size())), q.calls,
+         {q.adjusted, q.masks}, {results.data(), top.data(), static_cast<std::int64_t>(columns)});
   std::vector<SampleAnswer> answers;
   for (std::size_t i = 0; i < q.calls.size(); ++i) {
     const auto count = std::min(q.vocab, static_cast<std::size_t>(std::max(q.calls[i].top, 0)));
@@ -91,8 +104,10 @@ void check_samples(const Family& family, const SampleQuestions& q) {
     CAPTURE(to_string(family));
     INFO("vocab " << q.vocab << " kind " << c.row % 9 << " T " << c.temperature << " top_k "
                   << c.top_k << " top_p " << c.top_p << " min_p " << c.min_p << " uniform "
-                  << c.uniform << " used " << c.used << " target " << c.target);
-    const SampleAnswer e = exact_sample(c, q.rows[static_cast<std::size_t>(c.row)], q.used);
+                  << c.uniform << " adjusted " << c.adjusted << " mask " << c.mask << " target "
+                  << c.target);
+    const SampleAnswer e =
+        exact_sample(c, q.rows[static_cast<std::size_t>(c.row)], q.adjusted, q.masks);
     CHECK(got[i].result.token == e.result.token);
     CHECK(got[i].result.finite == e.result.finite);
     CHECK(std::bit_cast<std::uint32_t>(got[i].result.logprob) ==

@@ -37,8 +37,7 @@ struct Answerer {
     return twin_values(bytes.matrix(), bytes.codes.data());
   }
   TwinSum sum(const StoredQuestion& q, const PackOptions& options = {}) const {
-    return {numerics, options.slices,
-            options.full_precision, q.codes == Codes::kF32};
+    return {numerics, options.slices, options.full_precision, q.codes == Codes::kF32};
   }
   float wired(float x) const { return plain() ? x : twin_bf(x); }
   /// Of numbers that the wire type holds.
@@ -90,8 +89,7 @@ struct Answerer {
           h.push_back(twin_act(q.act, g, u));
         }
         for (std::int64_t i = 0; i < hidden; ++i)
-          y.push_back(wired(
-              product(h.data(), &down[static_cast<std::size_t>(i * inner)], inner)));
+          y.push_back(wired(product(h.data(), &down[static_cast<std::size_t>(i * inner)], inner)));
       }
     }
     return wire_digest(y);
@@ -144,13 +142,16 @@ struct Answerer {
 
   std::uint64_t operator()(const RowsQuestion& q) {
     switch (q.op) {
-      case RowOp::kRopeInterleaved: return rope(q, RopePairs::kInterleaved);
-      case RowOp::kRopeHalves: return rope(q, RopePairs::kHalves);
+      case RowOp::kRopeInterleaved:
+        return rope(q, RopePairs::kInterleaved);
+      case RowOp::kRopeHalves:
+        return rope(q, RopePairs::kHalves);
       case RowOp::kEmbedding: {
         const Row table = stored({Codes::kBf16, q.rows + 2, q.cols});
         return digest(slice(table, q.cols, q.rows * q.cols));
       }
-      case RowOp::kCombine: return combine(q);
+      case RowOp::kCombine:
+        return combine(q);
       case RowOp::kJoin: {
         Row parts[4];
         for (Row& part : parts) part = in.values(q.rows * q.cols);
@@ -168,7 +169,8 @@ struct Answerer {
           for (const double v : twin::log_softmax(slice(x, r * q.cols, q.cols))) found.push_back(v);
         return digest(found);
       }
-      default: break;
+      default:
+        break;
     }
     Row a = in.values(q.rows * q.cols), b = in.values(q.rows * q.cols), normed;
     const GatedAct clamped{GatedAct::Kind::kClampedSwiglu, RowsQuestion::kLimit};
@@ -190,8 +192,8 @@ struct Answerer {
     std::vector<SampleResult> results;
     std::vector<TokenLogprob> top;
     for (const SampleCall& call : inputs.calls) {
-      const SampleAnswer a = exact_sample(
-          call, slice(inputs.logits, call.row * q.vocab, q.vocab), inputs.used);
+      const SampleAnswer a = exact_sample(call, slice(inputs.logits, call.row * q.vocab, q.vocab),
+                                          inputs.adjusted, inputs.masks);
       results.push_back(a.result);
       top.insert(top.end(), a.top.begin(), a.top.end());
     }

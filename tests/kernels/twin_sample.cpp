@@ -13,15 +13,24 @@ namespace {
 
 /// Written to be read: all candidates are sorted, and each weight is computed where it is added.
 TokenId chosen_token(const SampleCall& c, std::vector<float> scores,
-                     const std::vector<UsedToken>& used) {
+                     const std::vector<AdjustedToken>& adjusted,
+                     const std::vector<std::uint32_t>& masks) {
   for (float& x : scores) x = std::isnan(x) ? -INFINITY : x;
-  for (std::int32_t i = c.first_used; i < c.first_used + c.used; ++i) {
-    const auto [token, count] = used[static_cast<std::size_t>(i)];
+  for (std::int32_t i = c.first_adjusted; i < c.first_adjusted + c.adjusted; ++i) {
+    const auto [token, count, bias] = adjusted[static_cast<std::size_t>(i)];
     float& x = scores[static_cast<std::size_t>(token)];
+    x += bias;
+    if (std::isnan(x)) x = -INFINITY;
+    if (count < 0) continue;
     x = x > 0 ? x / c.repetition_penalty : x * c.repetition_penalty;
     x -= c.frequency_penalty * static_cast<float>(count);
     if (count > 0) x -= c.presence_penalty;
     if (std::isnan(x)) x = -INFINITY;
+  }
+  const std::size_t first_word = static_cast<std::size_t>(c.mask) * ((scores.size() + 31) / 32);
+  for (std::size_t id = 0; id < scores.size() && c.mask >= 0; ++id) {
+    const bool allowed = masks[first_word + id / 32] >> id % 32 & 1;
+    scores[id] = allowed ? std::max(scores[id], -FLT_MAX) : -INFINITY;
   }
   std::vector<TokenId> ids(scores.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -71,9 +80,10 @@ TokenId chosen_token(const SampleCall& c, std::vector<float> scores,
 }  // namespace
 
 SampleAnswer exact_sample(const SampleCall& c, const std::vector<float>& row,
-                          const std::vector<UsedToken>& used) {
+                          const std::vector<AdjustedToken>& adjusted,
+                          const std::vector<std::uint32_t>& masks) {
   SampleAnswer a;
-  a.result.token = c.draws() ? chosen_token(c, row, used) : c.target;
+  a.result.token = c.draws() ? chosen_token(c, row, adjusted, masks) : c.target;
   a.result.finite = std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); });
   if (c.top < 0) return a;
   const LogSoftmax softmax = log_softmax(row.data(), row.size());

@@ -14,6 +14,7 @@ struct SampleAnswer {
 
 /// Of one row; `used`: the list that the call's tokens are in.
 SampleAnswer exact_sample(const SampleCall& call, const std::vector<float>& row,
-                          const std::vector<UsedToken>& used);
+                          const std::vector<AdjustedToken>& adjusted,
+                          const std::vector<std::uint32_t>& masks);
 
 }  // namespace troupe::kernels

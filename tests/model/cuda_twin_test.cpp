@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/twin/backend.h"
 #include "tests/model/golden.h"
+#include "tests/model/hidden_of.h"
 
 namespace troupe::testing {
 namespace {
@@ -65,6 +66,8 @@ TEST_CASE("a model answers with the same bits by a device whose memory the host 
       LocalModel by_twin(checkpoint, spread);
       CHECK(generate(by_twin, requests, 16) == generate(by_cpu, requests, 16));
       CHECK(by_twin.digests() == by_cpu.digests());
+      const auto prompt = some_prompt(checkpoint->spec().vocab, 70);
+      CHECK(hidden_of(by_twin, prompt, 66) == hidden_of(by_cpu, prompt, 16));
     }
   }
 }

@@ -17,20 +17,22 @@ TEST_CASE("names of the hub are told from paths") {
   for (const char* path : {"", "/", "DeepSeek-V3", "/models/DeepSeek-V3", "./a", "../a", "a/",
                            "a/b/c", "~/a", "a/.b", "a b/c", "mod\xe9l/a"})
     CHECK_MESSAGE(!is_hub_name(path), path);
-  // One that somebody misspelt behind a folder that is there.
   const std::string folder = "model_path_test_folder";
   std::filesystem::create_directory(folder);
-  CHECK(!is_hub_name(folder + "/DeepSek-V3"));
+  CHECK(is_hub_name(folder + "/DeepSek-V3"));
+  // One that somebody misspelt behind a folder that is there.
+  const Status there = check_model_path(folder + "/DeepSek-V3");
   std::filesystem::remove(folder);
+  REQUIRE(!there.ok());
+  CHECK(there.error().message ==
+        folder + "/DeepSek-V3 cannot be opened: No such file or directory");
 }
 
 TEST_CASE("a model that is not there is told as what it is") {
   const auto hub = load_model_spec("deepseek-ai/DeepSeek-V3");
   REQUIRE(!hub);
   CHECK(hub.error().code == ErrorCode::kNotFound);
-  CHECK(hub.error().message.find("`huggingface-cli download deepseek-ai/DeepSeek-V3 --local-dir "
-                                 "DeepSeek-V3` and give --model DeepSeek-V3.") !=
-        std::string::npos);
+  CHECK(hub.error().message.find("`troupe pull deepseek-ai/DeepSeek-V3`") != std::string::npos);
   const auto folder = load_model_spec("/no/such/folder");
   REQUIRE(!folder);
   CHECK(folder.error().code == ErrorCode::kNotFound);

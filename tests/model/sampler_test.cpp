@@ -41,6 +41,14 @@ class RowByRow {
     sampler_.sample(0, params, history);
     return run(logits);
   }
+  /// Of the tokens with these bits alone.
+  TokenOutput sample_of(std::vector<float> logits, const SamplingParams& params,
+                        std::uint32_t mask) {
+    sampler_.clear();
+    sampler_.use_mask(sampler_.sample(0, params, {}));
+    sampler_.mask(0)[0] = mask;
+    return run(logits);
+  }
   TokenOutput logprobs(std::vector<float> logits, TokenId target, std::int32_t top) {
     sampler_.clear();
     sampler_.logprobs(0, target, top);
@@ -246,6 +254,40 @@ TEST_CASE("whatever the logits and parameters, a token of the vocabulary comes o
         CHECK(pick(row, params, history.view) >= 0);
         CHECK(pick(row, params, history.view) < 3);
       }
+}
+
+TEST_CASE("a bias is added before penalties, to tokens that were used and to others") {
+  TokenRules rules;
+  rules.bias = {{1, 2.5f}, {3, -100}};
+  SamplingParams params = greedy();
+  params.rules = std::make_shared<const TokenRules>(rules);
+  CHECK(pick({1, 0, 2, 9}, params) == 1);
+  CHECK(pick({1, 0, 3, 9}, params) == 2);
+  params.frequency_penalty = 1;
+  const History used({1, 1, 0, 2}, 1);                    // the output so far: 1, 0, 2
+  CHECK(pick({1, 0.75f, 2, 9}, params, used.view) == 1);  // 0, 2.25, 1, -91
+  CHECK(pick({1, 0.25f, 3, 9}, params, used.view) == 2);
+  params.repetition_penalty = 2;  // (0 + 2.5) / 2 - 1 = 0.25; what has a bias only is not penalised
+  CHECK(pick({1, 0, 2, 9}, params, used.view) == 1);
+}
+
+TEST_CASE("a mask leaves what it has, whatever the scores are") {
+  RowByRow sampler(4);
+  CHECK(sampler.sample_of({1, 2, 3, 9}, greedy(), 0b0111).token == 2);
+  CHECK(sampler.sample_of({1, 2, 3, 9}, greedy(), 0b0001).token == 0);
+  SamplingParams params;
+  params.top_logprobs = 2;
+  params.top_p = 0.1f;
+  const TokenOutput only = sampler.sample_of({1, 2, 3, 9}, params, 0b0010);
+  CHECK(only.token == 1);
+  // Log-probabilities are those of the logits as they came.
+  CHECK(only.top[0].token == 3);
+  CHECK(only.logprob < -6);
+  // Penalties that make a score infinite still leave no other token.
+  TokenRules rules;
+  rules.bias = {{1, -100}};
+  params.rules = std::make_shared<const TokenRules>(rules);
+  CHECK(sampler.sample_of({1, -3.4e38f, 3, 9}, params, 0b0010).token == 1);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ void Clients::begin(const std::vector<RequestSpec>& specs) {
   for (const RequestSpec& spec : specs) {
     Client client;
     client.spec = spec;
+    client.keyed = clients_.size() % 4 != 0;
     for (std::uint32_t choice = 0; choice < spec.n; ++choice) {
       SamplingParams sampling = spec.sampling;
       sampling.choice = choice;
@@ -30,11 +31,18 @@ void Clients::ask(std::size_t number) {
   request.n = client.spec.n;
   if (client.spec.stops) request.stop_tokens = {kEos};
   request.timeout = client.spec.timeout;
+  request.priority = static_cast<std::int32_t>(number % 5) - 2;
   if (!waits_since()) progress_ = world_.loop.now();
   client.asked = true;
+  // It may be accepted, and not hear so.
+  client.may_differ |= world_.may_be_wrong();
   if (!world_.head.up()) return ask_again(number);
   client.ticket = next_ticket_++;
   tickets_[*client.ticket] = number;
+  client.id = "r" + std::to_string(*client.ticket);
+  RequestName name{.id = client.id, .owner = owner_of(number), .body = {number, 0}};
+  if (client.keyed) name.key = "k" + std::to_string(number);
+  request.name = std::make_shared<const RequestName>(std::move(name));
   world_.head.tell_router(SubmitRequest{*client.ticket, std::move(request), 1});
 }
 
@@ -47,19 +55,26 @@ void Clients::accepted(RequestAccepted accepted) {
   if (!ticket) return world_.broken("A ticket was answered that nobody drew, or twice.");
   const std::size_t number = ticket.mapped();
   Client& client = clients_[number];
-  client.ticket.reset();
   if (!accepted.request.ok()) {
     if (accepted.request.error().code != ErrorCode::kUnavailable)
       world_.broken("A request was refused: " + accepted.request.error().message);
     return ask_again(number);
   }
   const std::uint64_t request = *accepted.request;
-  requests_[request] = number;
+  readers_[*client.ticket] = number;
   client.request = request;
-  client.deadline = world_.loop.now() + client.spec.timeout;
+  const bool known = accepted.name->id != client.id;
+  if (client.told && !known && !client.cancelled &&
+      client.troubles == world_.head.troubles())
+    world_.broken("A request that its client has heard of was forgotten.");
+  client.deadline =
+      (known ? world_.head.started() : world_.loop.now()) + client.spec.timeout;
   client.tokens.assign(client.spec.n, 0);
   client.finished.assign(client.spec.n, false);
-  client.may_differ = world_.may_be_wrong();
+  client.may_differ = (known && client.may_differ) || world_.may_be_wrong();
+  client.told = false;
+  if (!known) client.troubles = world_.head.troubles();
+  world_.counters.resumed += known;
   progress_ = world_.loop.now();
   ++world_.counters.requests;
   if (client.spec.cancel_after > Duration{})
@@ -70,16 +85,23 @@ void Clients::accepted(RequestAccepted accepted) {
 void Clients::cancel(std::size_t number, std::uint64_t request) {
   if (clients_[number].request != request) return;
   clients_[number].cancelled = true;
-  world_.head.tell_router(CancelRequest{request});
+  // Its leaving, or its wish that nobody has it.
+  const bool leaves = number % 2 == 0;
+  world_.head.tell_router(CancelRequest{request, leaves ? *clients_[number].ticket : 0});
 }
 
 void Clients::deliver(DeliverEvent delivery) {
-  const auto it = requests_.find(delivery.request);
-  if (it == requests_.end()) return world_.broken("News of a request that is over.");
-  Client& client = clients_[it->second];
-  const GenerationEvent& event = delivery.event;
+  for (const std::uint64_t reader : delivery.readers) {
+    const auto it = readers_.find(reader);
+    if (it == readers_.end()) return world_.broken("News of a request that is over.");
+    deliver(clients_[it->second], delivery.event);
+  }
+}
+
+void Clients::deliver(Client& client, const GenerationEvent& event) {
   if (event.choice >= client.spec.n) return world_.broken("News of a choice that there is not.");
   progress_ = world_.loop.now();
+  client.told = true;
   check_tokens(client, event);
   client.tokens[event.choice] += event.tokens.size();
   if (event.finish != FinishReason::kNone) client.finished[event.choice] = true;
@@ -129,23 +151,27 @@ void Clients::check_end(const Client& client, const GenerationEvent& event) {
 }
 
 void Clients::end(Client& client) {
-  requests_.erase(*client.request);
+  readers_.erase(*client.ticket);
   client.request.reset();
   client.over = true;
   ++over_;
 }
 
 void Clients::doubt() {
-  for (Client& client : clients_) client.may_differ |= client.request.has_value();
+  for (Client& client : clients_) client.may_differ |= client.asked && !client.over;
 }
 
 void Clients::head_died() {
-  for (Client& client : clients_)
-    if (client.request) end(client);
-  for (const auto& [ticket, number] : std::exchange(tickets_, {})) {
-    clients_[number].ticket.reset();
+  for (const auto& [ticket, number] : std::exchange(readers_, {})) {
+    Client& client = clients_[number];
+    if (!client.keyed) {
+      end(client);
+      continue;
+    }
+    client.request.reset();
     ask_again(number);
   }
+  for (const auto& [ticket, number] : std::exchange(tickets_, {})) ask_again(number);
 }
 
 std::optional<TimePoint> Clients::waits_since() const {

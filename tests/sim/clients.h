@@ -8,12 +8,17 @@
 #include <vector>
 
 #include "actors/router/request_desk.h"
+#include "runtime/key_share.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/history.h"
 
 namespace troupe::sim {
 
 class World;
+
+/// Keys of the HTTP side, and whose of these a client's requests are.
+inline const std::vector<KeyShare> kKeys = {{1, 2.0f, 1}, {2, 0.5f, 0}, {3, 1.0f, 3}};
+inline std::uint64_t owner_of(std::size_t client) { return client % (kKeys.size() + 1); }
 
 /// Those who ask, and compare every token that they get with the one that it must be.
 class Clients final : public RequestDesk {
@@ -24,12 +29,13 @@ class Clients final : public RequestDesk {
   void begin(const std::vector<RequestSpec>& specs);
   /// Somebody begins to compute something else: who is being served may get other tokens.
   void doubt();
-  /// What it had accepted dies with it.
+  /// Who has a key asks again with it; the others never hear of their requests again.
   void head_died();
 
   // RequestDesk
   void accepted(RequestAccepted accepted) override;
   void deliver(DeliverEvent delivery) override;
+  void found(RequestsFound) override {}
   void observe(const RequestObservation&) override {}
   void changed(const Router&) override {}
 
@@ -45,7 +51,11 @@ class Clients final : public RequestDesk {
     std::vector<Expected> expected;  ///< by choice
     std::vector<std::size_t> tokens;
     std::vector<bool> finished;
-    std::optional<std::uint64_t> ticket;   ///< while nobody has answered
+    std::optional<std::uint64_t> ticket;   ///< of its newest question, until it is over
+    std::string id;                        ///< of that question
+    bool keyed = false;
+    bool told = false;                     ///< something of its request
+    std::uint64_t troubles = 0;            ///< of the journal, when it was accepted
     std::optional<std::uint64_t> request;  ///< while it is accepted and not over
     TimePoint deadline{};
     bool asked = false;
@@ -56,6 +66,7 @@ class Clients final : public RequestDesk {
   void ask(std::size_t number);
   void ask_again(std::size_t number);
   void cancel(std::size_t number, std::uint64_t request);
+  void deliver(Client& client, const GenerationEvent& event);
   void check_tokens(const Client& client, const GenerationEvent& event);
   void check_end(const Client& client, const GenerationEvent& event);
   void end(Client& client);
@@ -63,8 +74,8 @@ class Clients final : public RequestDesk {
   World& world_;
   std::vector<Client> clients_;
   std::uint64_t next_ticket_ = 1;
-  std::map<std::uint64_t, std::size_t> tickets_;   // that are not answered
-  std::map<std::uint64_t, std::size_t> requests_;  // that are not over
+  std::map<std::uint64_t, std::size_t> tickets_;  // that are not answered
+  std::map<std::uint64_t, std::size_t> readers_;  // tickets whose requests are not over
   std::size_t over_ = 0;
   TimePoint progress_{};  // the newest token or acceptance, or the first question after a calm
 };

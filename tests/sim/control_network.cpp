@@ -1,6 +1,8 @@
 #include "tests/sim/control_network.h"
 
-#include "actors/head/session_hub.h"
+#include <algorithm>
+#include <charconv>
+
 #include "runtime/limits.h"
 #include "tests/sim/world.h"
 #include "transport/codec.h"
@@ -9,36 +11,35 @@ namespace troupe::sim {
 
 // --- The head's end -----------------------------------------------------------------------------
 
-void ControlNetwork::serve(SimHost& head, SessionHub& hub) {
-  head_ = &head;
-  hub_ = &hub;
+HostPort listens_at(int machine) { return {"machine-" + std::to_string(machine), 6379}; }
+
+void ControlNetwork::serve(SimHost& head, ControlEvents& events) {
+  places_[head.machine()] = {&head, &events};
 }
 
 Status ControlNetwork::send(std::uint32_t session, const Envelope& envelope) {
   const auto it = sessions_.find(session);
-  if (!head_ || it == sessions_.end() || !it->second.up_at_head)
-    return unavailable("The session has ended.");
+  if (it == sessions_.end() || !it->second.up_at_head) return unavailable("The session has ended.");
   ++sent_;
   if (measures) sent_bytes_ += transport::encode(envelope)->size();
-  world_.network.send(it->second.connection, 0,
+  world_.network.send(it->second.connection, it->second.place,
                       [this, session, envelope] { arrive(session, envelope); });
   return {};
 }
 
 void ControlNetwork::close(std::uint32_t session, const std::string& reason) {
   const auto it = sessions_.find(session);
-  if (!head_ || it == sessions_.end()) return;
-  world_.network.send(it->second.connection, 0,
+  if (it == sessions_.end() || !it->second.up_at_head) return;
+  world_.network.send(it->second.connection, it->second.place,
                       [this, session, reason] { down_at_worker(session, reason); });
   world_.loop.after(world_.network.delay(), [this, session] { down_at_head(session, "closed"); });
 }
 
-void ControlNetwork::head_died() {
-  head_ = nullptr;
-  hub_ = nullptr;
+void ControlNetwork::head_died(int machine) {
+  places_.erase(machine);
   for (auto& [number, session] : sessions_) {
-    if (!std::exchange(session.up_at_head, false)) continue;
-    world_.network.send(session.connection, 0,
+    if (session.place != machine || !std::exchange(session.up_at_head, false)) continue;
+    world_.network.send(session.connection, machine,
                         [this, n = number] { down_at_worker(n, "connection reset"); });
   }
 }
@@ -46,22 +47,25 @@ void ControlNetwork::head_died() {
 void ControlNetwork::down_at_head(std::uint32_t session, const std::string& reason) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || !std::exchange(it->second.up_at_head, false)) return;
+  const auto place = places_.find(it->second.place);
   forget_if_over(session);
-  if (head_)
-    head_->run([hub = hub_, session, reason] {
+  if (place != places_.end())
+    place->second.host->run([hub = place->second.events, session, reason] {
       hub->on_session_down(SessionId{session}, {SessionEndKind::kPeerClosed, reason});
     });
 }
 
 // --- The worker's end ---------------------------------------------------------------------------
 
-std::uint32_t ControlNetwork::dial(SimLink& link) {
+std::uint32_t ControlNetwork::dial(SimLink& link, int place) {
   const std::uint32_t session = next_++;
   Session& s = sessions_[session];
   s.link = &link;
-  s.connection = world_.network.open(0, link.host().machine());
+  s.machine = link.host().machine();
+  s.place = place;
+  s.connection = world_.network.open(place, link.host().machine());
   s.up_at_worker = true;
-  const bool reached = world_.network.both_reach(0, link.host().machine());
+  const bool reached = world_.network.both_reach(place, link.host().machine());
   world_.loop.after(reached ? world_.network.delay() : world_.loop.pick_ms(500, 1000),
                     [this, session] { answer(session); });
   world_.loop.after(limits::kHandshakeDeadline, [this, session] {
@@ -77,11 +81,12 @@ void ControlNetwork::answer(std::uint32_t session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
   Session& s = it->second;
-  const int machine = s.link->host().machine();
-  if (!head_ || !world_.network.both_reach(0, machine))
+  const int machine = s.machine;
+  const auto place = places_.find(s.place);
+  if (place == places_.end() || !world_.network.both_reach(s.place, machine))
     return down_at_worker(session, "nobody answers");
   s.up_at_head = true;
-  head_->run([hub = hub_, session, machine] {
+  place->second.host->run([hub = place->second.events, session, machine] {
     hub->on_session_up(SessionId{session}, "host-" + std::to_string(machine));
   });
   if (!s.up_at_worker) down_at_head(session, "closed by the peer");
@@ -90,14 +95,14 @@ void ControlNetwork::answer(std::uint32_t session) {
 bool ControlNetwork::to_head(std::uint32_t session, const Envelope& envelope) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || !it->second.up_at_worker) return false;
-  world_.network.send(
-      it->second.connection, it->second.link->host().machine(), [this, session, envelope] {
-        const auto found = sessions_.find(session);
-        if (found == sessions_.end() || !found->second.up_at_head) return;
-        ++received_;
-        head_->run(
-            [hub = hub_, session, envelope] { hub->on_message(SessionId{session}, envelope); });
-      });
+  world_.network.send(it->second.connection, it->second.machine, [this, session, envelope] {
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end() || !found->second.up_at_head) return;
+    ++received_;
+    const Place& place = places_.at(found->second.place);
+    place.host->run(
+        [hub = place.events, session, envelope] { hub->on_message(SessionId{session}, envelope); });
+  });
   return true;
 }
 
@@ -119,7 +124,7 @@ void ControlNetwork::down_at_worker(std::uint32_t session, const std::string& re
 void ControlNetwork::close_by_worker(std::uint32_t session, const std::string& reason) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || !std::exchange(it->second.up_at_worker, false)) return;
-  world_.network.send(it->second.connection, it->second.link->host().machine(),
+  world_.network.send(it->second.connection, it->second.machine,
                       [this, session, reason] { down_at_head(session, reason); });
   forget_if_over(session);
 }
@@ -135,8 +140,7 @@ void ControlNetwork::died(const SimLink& link) {
 
 void ControlNetwork::reset(int machine) {
   for (auto& [number, session] : sessions_) {
-    if (session.link->host().machine() != machine || !session.up_at_head || !session.up_at_worker)
-      continue;
+    if (session.machine != machine || !session.up_at_head || !session.up_at_worker) continue;
     world_.loop.after(world_.network.delay(), [this, n = number] { down_at_head(n, "reset"); });
     world_.loop.after(world_.network.delay(), [this, n = number] { down_at_worker(n, "reset"); });
   }
@@ -154,7 +158,14 @@ void ControlNetwork::forget_if_over(std::uint32_t session) {
 void SimLink::connect() {
   if (!host_.alive()) return;
   if (session_) network_.close_by_worker(*session_, "closed by the peer");
-  session_ = network_.dial(*this);
+  if (!std::exchange(stays_, false)) ++next_;
+  session_ = network_.dial(*this, places_[(next_ - 1) % places_.size()]);
+}
+
+void SimLink::seek_also(const std::string& address) {
+  for (int machine = 0; machine <= host_.world().workers() + 1; ++machine)
+    if (to_string(listens_at(machine)) == address && std::ranges::count(places_, machine) == 0)
+      places_.push_back(machine);
 }
 
 Status SimLink::send(const Envelope& envelope) {

@@ -73,6 +73,7 @@ void FakeCompute::begin(const BeginStep& begin, const std::shared_ptr<ShardNews>
   Run& run = *place;
   run.id = plan.step;
   run.plan = begin.plan;
+  run.express = plan.express;
   run.news = news;
   run.layer = spec_.layers.first;
   const bool first = spec_.layers.first == 0;
@@ -273,7 +274,7 @@ void FakeCompute::note_canary(Run& run) {
 
 /// Asks for the experts elsewhere, and has those here wait for the device's next pass.
 void FakeCompute::use_experts(Run& run) {
-  run.set = device().experts();
+  run.set = device().serving_experts();
   ExpertCut cut;
   cut.layer = run.layer;
   cut.row_bytes = kRowBytes;
@@ -413,6 +414,7 @@ void FakePass::run(std::span<Envelope> questions, const std::shared_ptr<PassNews
     }
     asked->pairs = {dispatch.layer, asked->pair_rows, asked->pair_experts, asked->pair_outputs};
     asked->arithmetic = experts_.get();
+    asked->express = dispatch.express;
     asked->news = news;
     asked->corrupt = host_.world().corrupt_answers.contains(host_.machine());
     asked->question = std::move(question);

@@ -1,7 +1,15 @@
 #include "tests/sim/head_box.h"
 
+#include <algorithm>
+#include <deque>
+#include <utility>
+
 #include "actors/head/head.h"
+#include "actors/head/standby_copy.h"
+#include "actors/standby/standby.h"
+#include "actors/standby/standby_asker.h"
 #include "actors/supervisor/status.h"
+#include "runtime/log.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/world.h"
 
@@ -17,33 +25,288 @@ struct HeadBox::Program {
   bool over = false;
 };
 
+namespace {
+
+/// A Router's journal goes to the disk, and to whoever follows.
+class CopyingStore final : public JournalStore {
+ public:
+  explicit CopyingStore(SimJournal& journal) : journal_(journal) {}
+  StandbyCopy copies;
+  void keep(KeepRecords records) override {
+    if (records.copy_to != 0) copies.copy(records);
+    journal_.keep(std::move(records));
+  }
+  void note(const JournalNote& note) override { journal_.note(note); }
+
+ private:
+  SimJournal& journal_;
+};
+
+/// What a head tells counts as long as clients are with it.
+class Desk final : public RequestDesk {
+ public:
+  explicit Desk(HeadBox& box, World& world) : box_(box), world_(world) {}
+  void accepted(RequestAccepted accepted) override {
+    if (current()) world_.clients.accepted(std::move(accepted));
+  }
+  void deliver(DeliverEvent delivery) override {
+    if (current()) world_.clients.deliver(std::move(delivery));
+  }
+  void found(RequestsFound found) override { world_.clients.found(std::move(found)); }
+  void observe(const RequestObservation& seen) override { world_.clients.observe(seen); }
+  void changed(const Router& router) override { world_.clients.changed(router); }
+
+ private:
+  bool current() const { return world_.head.is_door(box_); }
+  HeadBox& box_;
+  World& world_;
+};
+
+/// One that outlives whoever uses it: what is under way may still refer to it.
+class LentLink final : public HeadLink {
+ public:
+  LentLink(SimLink& link, ControlNetwork& network) : link_(link), network_(network) {}
+  ~LentLink() override {
+    link_.listen({[] {}, [](const Envelope&) {}, [](const std::string&, bool) {}});
+    network_.died(link_);
+  }
+  void listen(Events events) override { link_.listen(std::move(events)); }
+  void connect() override { link_.connect(); }
+  Status send(const Envelope& envelope) override { return link_.send(envelope); }
+  void close() override { link_.close(); }
+
+ private:
+  SimLink& link_;
+  ControlNetwork& network_;
+};
+
+}  // namespace
+
 struct HeadBox::Life {
-  Life(HeadBox& box, SupervisorOptions options)
-      : host(box.world_, 0),
-        head(host, {started_at(host.now(), std::move(options)), {}, box, box.world_.clients,
-                    box.world_.control}) {}
+  Life(HeadBox& box, const SupervisorOptions& options)
+      : host(box.world_, box.machine_),
+        store(box.journal_),
+        desk(box, box.world_),
+        head(host, {started_at(host.now(), options), router_options(box, options), box, desk,
+                    &store, box.world_.control}),
+        asker([this, &box](const HostPort&) -> Result<std::unique_ptr<HeadLink>> {
+          return std::unique_ptr<HeadLink>(std::make_unique<LentLink>(
+              asked.emplace_back(host, box.world_.control, std::vector{box.partner_}),
+              box.world_.control));
+        }) {
+    store.copies.begin(head.hub(), head.supervisor().address);
+  }
   ~Life() { host.clear(); }
+  Router::Options router_options(HeadBox& box, const SupervisorOptions& options) {
+    Router::Options router;
+    router.journal_file = box.journal_.next_file();
+    const Ref<RouterInbox> self(kHeadNode, options.incarnation);
+    router.journal = box.journal_.open(
+        host, {[this, self](JournalKept kept) { host.post().tell(self, kept); },
+               [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
+    // The calendar's clock steps.
+    router.shares = KeyShares(kKeys);
+    router.started = {host.now(), static_cast<std::int64_t>(box.lives_.size()) * 1'000'000};
+    return router;
+  }
   static SupervisorOptions started_at(TimePoint now, SupervisorOptions options) {
     options.started = now;
     return options;
   }
 
   SimHost host;
+  CopyingStore store;
+  Desk desk;
   Head head;
+  std::deque<SimLink> asked;
+  StandbyAsker asker;
   std::vector<std::unique_ptr<Program>> programs;
 };
 
-HeadBox::HeadBox(World& world) : world_(world) {}
+// --- As a standby -------------------------------------------------------------------------------
+
+struct StandbyDouble {  ///< the hands of one
+  HeadBox* box;
+  HeadBox::Follower* life;
+  void carry_out(SeekHead&&, const Standby&);
+  void carry_out(LeaveHead&&, const Standby&);
+  void carry_out(ToHead&& e, const Standby&);
+  void carry_out(ToSession&& e, const Standby&);
+  void carry_out(EndSession&& e, const Standby&);
+  void carry_out(KeepCopy&& e, const Standby&);
+  void carry_out(KeepFollowing&& e, const Standby&);
+  void carry_out(KeepKnown&&, const Standby&) {}
+  void carry_out(TakeOver&&, const Standby&);
+  void carry_out(StandbyEnds&& e, const Standby&);
+  void carry_out(StandbySays&& e, const Standby&) { logger().info("standby: {}", e.text); }
+};
+
+struct HeadBox::Follower final : ControlEvents {
+  explicit Follower(HeadBox& box)
+      : host(box.world_, box.machine_),
+        link(host, box.world_.control, {box.partner_}),
+        self(kHeadNode, Incarnation{1}) {
+    const auto tell = [this](auto message) { host.post().tell(self, std::move(message)); };
+    link.listen({[tell] { tell(HeadUp{}); },
+                 [this](Envelope e) {
+                   e.to = self.address;
+                   host.post().deliver(std::move(e));
+                 },
+                 [tell](std::string why, bool foreign) {
+                   tell(HeadDown{std::move(why), foreign});
+                 }});
+    Standby::Options options;
+    options.version = "";
+    options.checkpoint_hash = "hash";
+    options.engine = box.options().engine;
+    options.address = to_string(listens_at(box.machine_));
+    options.earlier = box.following_;
+    options.earlier.head_address = to_string(listens_at(box.partner_));
+    options.journal_file = box.journal_.next_file();
+    options.random = [&loop = box.world_.loop] { return loop.draw(); };
+    options.next_term = [&box](Incarnation newest) {
+      box.kept_incarnation_ = std::max(box.kept_incarnation_, newest.value);
+      return Incarnation{first_incarnation(box.kept_incarnation_, 0)};
+    };
+    (void)box.journal_.open(host, {tell, tell});
+    host.spawn(self.address,
+               [this, &box, options](const troupe::Life&) {
+                 return std::make_unique<Shell<Standby, StandbyDouble>>(
+                     host, self.address, Standby(options), StandbyDouble{&box, this});
+               },
+               {});
+  }
+  ~Follower() override { host.clear(); }
+  Address address_of(std::uint32_t session) const {
+    return Ref<SessionInbox>(kHeadNode, self.address.incarnation, session).address;
+  }
+  void on_session_up(SessionId session, std::string peer) override {
+    host.post().tell(self, SessionUp{session.value, std::move(peer)});
+  }
+  void on_message(SessionId session, Envelope envelope) override {
+    envelope.from = address_of(session.value);
+    envelope.to = self.address;
+    host.post().deliver(std::move(envelope));
+  }
+  void on_session_down(SessionId session, SessionEnd end) override {
+    host.post().tell(self, SessionDown{session.value, std::move(end.text)});
+  }
+
+  SimHost host;
+  SimLink link;
+  Ref<StandbyInbox> self;
+};
+
+void StandbyDouble::carry_out(SeekHead&&, const Standby&) { life->link.connect(); }
+void StandbyDouble::carry_out(LeaveHead&&, const Standby&) { life->link.close(); }
+void StandbyDouble::carry_out(ToHead&& e, const Standby&) {
+  (void)life->link.send({life->self.address, {}, std::move(e.message)});
+}
+void StandbyDouble::carry_out(ToSession&& e, const Standby&) {
+  (void)box->world_.control.send(
+      e.session, {life->self.address, life->address_of(e.session), std::move(e.message)});
+}
+void StandbyDouble::carry_out(EndSession&& e, const Standby&) {
+  box->world_.control.close(e.session, e.reason);
+}
+void StandbyDouble::carry_out(KeepCopy&& e, const Standby&) {
+  box->journal_.keep(std::move(e.records));
+}
+void StandbyDouble::carry_out(KeepFollowing&& e, const Standby&) { box->following_ = e.state; }
+void StandbyDouble::carry_out(TakeOver&&, const Standby&) {
+  life->host.later({}, [b = box] { b->take_over(); });
+}
+void StandbyDouble::carry_out(StandbyEnds&& e, const Standby&) {
+  if (e.code != 0) box->world_.broken("A standby gave up: " + e.reason);
+  box->ended_ = true;
+  life->host.later({}, [b = box] { b->kill(); });
+}
+
+/// While it asks its standby whether it may go on.
+struct HeadBox::Asker {
+  explicit Asker(HeadBox& box)
+      : host(box.world_, box.machine_),
+        asker([this, &box](const HostPort&) -> Result<std::unique_ptr<HeadLink>> {
+          return std::unique_ptr<HeadLink>(std::make_unique<LentLink>(
+              asked.emplace_back(host, box.world_.control, std::vector{box.partner_}),
+              box.world_.control));
+        }) {}
+  ~Asker() { host.clear(); }
+  SimHost host;
+  std::deque<SimLink> asked;
+  StandbyAsker asker;
+};
+
+// --- The process, whatever it is ----------------------------------------------------------------
+
+HeadBox::HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed)
+    : world_(world), machine_(machine), partner_(partner), journal_(seed), follows_(follows) {}
 HeadBox::~HeadBox() = default;
 
 Post& HeadBox::post() { return life_->host.post(); }
 Ref<RouterInbox> HeadBox::router_address() const { return life_->head.router(); }
 
+bool HeadBox::alive() const { return life_ || follower_ || asker_; }
+
 void HeadBox::start() {
-  if (up() || ended_) return;
+  if (alive() || ended_) return;
+  if (follows_) return follow();
+  if (!standby_at_.empty()) return ask_partner();
+  lead();
+}
+
+void HeadBox::lead() {
+  started_ = world_.loop.now();
   lives_.push_back(std::make_unique<Life>(*this, options()));
   life_ = lives_.back().get();
   world_.control.serve(life_->host, life_->head.hub());
+  world_.head.look();
+}
+
+void HeadBox::follow() {
+  followers_.push_back(std::make_unique<Follower>(*this));
+  follower_ = followers_.back().get();
+  world_.control.serve(follower_->host, *follower_);
+}
+
+/// Its term is above those that it asked for.
+void HeadBox::take_over() {
+  kill();
+  follows_ = false;
+  kept_incarnation_ = std::max(kept_incarnation_, following_.term.value);
+  kept_next_node_ = following_.next_node;
+  following_ = {};
+  standby_at_.clear();
+  known_ = world_.head.other(*this).known_;  // as it was told, line by line
+  lead();
+}
+
+void HeadBox::become_follower() {
+  kill();
+  follows_ = true;
+  standby_at_.clear();
+  following_ = {};
+  follow();
+}
+
+void HeadBox::ask_partner() {
+  if (!asker_) {
+    askers_.push_back(std::make_unique<Asker>(*this));
+    asker_ = askers_.back().get();
+  }
+  Asker* const asking = asker_;
+  asking->asker.ask(standby_at_, "cluster", {}, [this, asking](StandbyAnswered answer) {
+    asking->host.later({}, [this, asking, answer] {
+      if (asker_ != asking) return;
+      if (answer.rules) return become_follower();
+      kill();
+      standby_at_.clear();
+      lead();
+    });
+  });
+  asking->host.later(1s, [this, asking] {
+    if (asker_ == asking) ask_partner();
+  });
 }
 
 SupervisorOptions HeadBox::options() {
@@ -87,21 +350,33 @@ SupervisorOptions HeadBox::options() {
 }
 
 void HeadBox::kill() {
-  if (!up()) return;
-  life_->host.kill();
+  if (!alive()) return;
+  SimHost& host = life_ ? life_->host : follower_ ? follower_->host : asker_->host;
+  host.kill();
+  if (follower_) world_.control.died(follower_->link);
   life_ = nullptr;
-  world_.control.head_died();
-  world_.clients.head_died();
+  follower_ = nullptr;
+  asker_ = nullptr;
+  journal_.close();
+  world_.control.head_died(machine_);
+  world_.head.look();
 }
 
 void HeadBox::hang() {
-  if (up()) life_->host.hang();
+  if (life_) life_->host.hang();
+  if (follower_) follower_->host.hang();
 }
 
 void HeadBox::go_on(bool clock_stood) {
-  if (!up() || !life_->host.hung()) return;
-  if (clock_stood) life_->host.forget_hang();
-  life_->host.go_on();
+  SimHost* const host = life_ ? &life_->host : follower_ ? &follower_->host : nullptr;
+  if (!host || !host->hung()) return;
+  if (clock_stood) host->forget_hang();
+  host->go_on();
+}
+
+const Standby* HeadBox::standby() const {
+  return follower_ ? follower_->host.find<Standby, StandbyDouble>(follower_->self.address)
+                   : nullptr;
 }
 
 const Supervisor* HeadBox::supervisor() const {
@@ -150,6 +425,8 @@ void HeadBox::drain(NodeId node) { ask(DrainQuery{0, node}); }
 
 void HeadBox::rebalance() { ask(RebalanceQuery{0}); }
 
+void HeadBox::measure() { ask(NetworkQuery{0, {}, 0, {1u << 20}, true, false}); }
+
 void HeadBox::crashed(NodeId node, Incarnation life) {
   ask(CrashReport{0, node, life, 11, "a request that kills its workers"});
 }
@@ -165,9 +442,8 @@ bool HeadBox::operations_over() const {
 
 void HeadBox::keep(const KeepTensors& e) {
   for (const KnownTensor& tensor : e.tensors) {
-    std::erase_if(known_.tensors, [&](const auto& known) {
-      return known.proof.tensor == tensor.proof.tensor;
-    });
+    std::erase_if(known_.tensors,
+                  [&](const auto& known) { return known.proof.tensor == tensor.proof.tensor; });
     known_.tensors.push_back(tensor);
   }
 }
@@ -181,24 +457,35 @@ void HeadBox::read(ReadTensors wanted) {
                     });
 }
 
+void HeadBox::noted(const ClusterEvent& event) {
+  logger().info("{}: {}", event.kind, event.text);
+}
+
 std::string HeadBox::status(const Supervisor& supervisor) {
   return status_json(supervisor, {}, life_->host.now());
 }
 
 void HeadBox::changed(const Supervisor& supervisor) {
   for (const auto& [id, member] : supervisor.members()) {
-    if (const auto it = given_.find(member.incarnation); it != given_.end()) {
-      if (it->second != id) world_.broken("Two nodes got the same incarnation.");
-      continue;
-    }
-    if (member.incarnation.value <= newest_incarnation_)
-      world_.broken("An incarnation came again.");
-    newest_incarnation_ = member.incarnation.value;
-    given_[member.incarnation] = id;
+    world_.head.note_life(*this, member.incarnation, id, newest_incarnation_);
   }
 }
 
-void HeadBox::may_end() {
+void HeadBox::keep(const KeepStandby& e) {
+  standby_at_ = e.address;
+  if (e.session != 0)
+    life_->host.post().tell(life_->head.supervisor(), StandbyKept{e.session, std::nullopt});
+}
+
+void HeadBox::ask(const AskStandby& standby) {
+  life_->asker.ask(standby.address, "cluster", Incarnation{kept_incarnation_},
+                   [this, life = life_](StandbyAnswered answer) {
+                     life->host.post().tell(life->head.supervisor(), std::move(answer));
+                   });
+}
+
+void HeadBox::may_end(const HeadMayEnd& end) {
+  if (!end.deposed_by.empty()) return life_->host.later({}, [this] { become_follower(); });
   ended_ = true;
   // After what was sent has left.
   world_.loop.after(1ms, [this] { kill(); });

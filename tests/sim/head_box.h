@@ -7,31 +7,45 @@
 #include <vector>
 
 #include "actors/head/head_surroundings.h"
+#include "actors/standby/follow_state.h"
 #include "actors/supervisor/options.h"
 #include "tests/sim/sim_host.h"
+#include "tests/sim/sim_journal.h"
 
 namespace troupe {
 class Router;
+class Standby;
 }
 
 namespace troupe::sim {
 
 /// The head's box: its state folder, the process on it, and the programs that ask for drains and
-/// rebalances.
+/// rebalances. With a partner it is a head that is followed, or the standby that follows.
 class HeadBox final : private HeadSurroundings {
  public:
-  explicit HeadBox(World& world);
+  /// `partner`: the machine that it follows, or is followed by; -1: none.
+  HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed);
   ~HeadBox() override;
 
   void start();
   void kill();
   void hang();
   void go_on(bool clock_stood);
+  /// Whether a head runs here.
   bool up() const { return life_ != nullptr; }
+  /// Whether anything does.
+  bool alive() const;
+  int machine() const { return machine_; }
+  const Standby* standby() const;
   bool ended() const { return ended_; }  ///< in order
   /// While it is up; null until its first turn.
   const Supervisor* supervisor() const;
+  /// Of its newest life as a head.
+  Incarnation incarnation() const { return Incarnation{kept_incarnation_}; }
   const Router* router() const;
+  /// When this life began.
+  TimePoint started() const { return started_; }
+  const SimJournal& journal() const { return journal_; }
 
   template <class T>
   void tell_router(T&& message) {
@@ -42,13 +56,22 @@ class HeadBox final : private HeadSurroundings {
   // What programs ask for.
   void drain(NodeId node);
   void rebalance();
+  void measure();  ///< the links between workers
   /// What the process of that life left behind tells that it crashed.
   void crashed(NodeId node, Incarnation life);
   bool operations_over() const;
 
  private:
   struct Program;  ///< with one question
-  struct Life;     ///< of the process
+  struct Life;     ///< of the process, as a head
+  struct Follower;  ///< the same, as a standby
+  struct Asker;     ///< the same, while it asks whether it may be the head
+  friend struct StandbyDouble;
+  void lead();
+  void follow();
+  void ask_partner();
+  void take_over();
+  void become_follower();
   Post& post();
   Ref<RouterInbox> router_address() const;
   SupervisorOptions options();
@@ -62,26 +85,38 @@ class HeadBox final : private HeadSurroundings {
   void keep(const KeepTensors& e) override;
   void keep(const KeepCanary& e) override { known_.canary = e.canary; }
   void keep(const ForgetKnown&) override { known_ = {}; }
+  void keep(const KeepStandby& e) override;
+  void copy(const CopyKnown&) override {}
+  void ask(const AskStandby& standby) override;
   void read(ReadTensors wanted) override;
-  void noted(const ClusterEvent&) override {}
+  void noted(const ClusterEvent& event) override;
   void counted(const ExpertCounts&) override {}
   void measured(const ImbalanceMeasured&) override {}
   std::string status(const Supervisor& supervisor) override;
   void changed(const Supervisor& supervisor) override;
-  void may_end() override;
+  void may_end(const HeadMayEnd& end) override;
 
   World& world_;
+  const int machine_, partner_;
   std::vector<std::unique_ptr<Life>> lives_;
   Life* life_ = nullptr;  // the one that is up
+  std::vector<std::unique_ptr<Follower>> followers_;
+  Follower* follower_ = nullptr;
+  std::vector<std::unique_ptr<Asker>> askers_;
+  Asker* asker_ = nullptr;
   bool ended_ = false;
+  TimePoint started_{};
   std::uint64_t next_query_ = 1;
   // In the state folder.
   std::uint64_t kept_incarnation_ = 0;
   std::uint32_t kept_next_node_ = 1;
   KnownState known_;
+  SimJournal journal_;
+  std::string standby_at_;      // who may have taken over
+  bool follows_;                // it is the standby
+  FollowState following_;       // as such
   // Of all lives.
   std::uint64_t newest_incarnation_ = 0;
-  std::map<Incarnation, NodeId> given_;
 };
 
 }  // namespace troupe::sim

@@ -11,14 +11,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<const char*, kFaultKinds> kNames = {
+constexpr std::array<const char*, kFaultKindsAll> kNames = {
     "kill",         "hang",        "cut from the head", "cut to the head",  "cut off the head",
     "cut off",      "cut pair",    "cut pair one way",  "reset pair",       "reset session",
     "device stuck", "device slow", "device fails",      "disk slow",        "loads fail",
     "weights gone", "drain",       "rebalance",         "hot experts",      "head dies",
     "kill all",     "disk hangs",  "disk denied",       "slow to the head", "slow pair",
     "sleep",        "head hangs",  "all sleep",         "corrupt answers",
-    "other files",  "odd tensors", "flipped bit",       "broken kernels"};
+    "other files",  "odd tensors", "flipped bit",       "broken kernels",
+    "standby dies", "cut heads"};
 
 std::int64_t in_ms(Duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
@@ -83,6 +84,16 @@ Fault make_fault(Loop& random, const Shape& shape, const Mix& mix) {
   do {
     fault.kind = static_cast<FaultKind>(random.pick(0, kFaultKinds - 1));
   } while (fault.kind == FaultKind::kHeadDies && !mix.head_dies);
+  if (mix.mostly_head && random.chance(50)) fault.kind = FaultKind::kHeadDies;
+  if (mix.standby && random.chance(50)) {
+    const FaultKind heads[] = {FaultKind::kHeadDies, FaultKind::kHeadDies, FaultKind::kStandbyDies,
+                               FaultKind::kCutHeads, FaultKind::kHeadHangs, FaultKind::kKillAll};
+    fault.kind = heads[random.pick(0, 5)];
+    // Members that hear nothing wait for limits::kLeasePause before they seek another head.
+    if (fault.kind == FaultKind::kCutHeads && random.chance(60))
+      fault.lasts = random.pick_ms(7000, 12000);
+    return fault;
+  }
   // What is between workers carries most of what can be lost.
   const FaultKind links[] = {FaultKind::kCutPair, FaultKind::kCutPairOneWay, FaultKind::kResetPair,
                              FaultKind::kSlowPair};
@@ -143,6 +154,7 @@ History make_history(std::uint64_t seed, const Mix& mix) {
   History history;
   history.seed = seed;
   history.shape = make_shape(random);
+  history.shape.standby = mix.standby;
   const auto most = static_cast<std::uint64_t>(mix.faults_most);
   for (std::uint64_t n = random.pick(0, most); n > 0; --n)
     history.faults.push_back(make_fault(random, history.shape, mix));

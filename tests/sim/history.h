@@ -19,33 +19,37 @@ enum class FaultKind : std::uint8_t {
   kCutOff,       ///< a worker from everyone
   kCutPair,      ///< two workers, both ways, while both reach the head
   kCutPairOneWay,
-  kResetPair,     ///< the connection of two workers ends, again and again
-  kResetSession,  ///< a worker's connection to the head ends
-  kStuck,         ///< its compute threads stand still, its sockets live
-  kSlowDevice,    ///< its devices take 8 times as long
-  kDeviceFails,   ///< one of its devices computes no more until the process restarts
-  kSlowDisk,      ///< reading takes 30 times as long
-  kLoadsFail,     ///< its loads fail, for a reason that passes
-  kWeightsGone,   ///< its loads fail, for one that does not
-  kDrain,         ///< somebody drains it; it comes back as a new process later
-  kRebalance,     ///< somebody asks for it
-  kHotExperts,    ///< some experts get most tokens
-  kHeadDies,      ///< and starts again with the same state folder
-  kKillAll,       ///< every worker at once
-  kDiskHangs,     ///< no read ends
-  kDiskDenied,    ///< no read succeeds
-  kSlowHead,      ///< everything between a worker and the head takes 20 to 200 ms longer
-  kSlowPair,      ///< the same between two workers
-  kSleep,         ///< the process stands still, and its clock too: a machine that is suspended
-  kHeadHangs,     ///< the head stands still
-  kAllSleep,      ///< everybody stands still, with the clocks of half of them
+  kResetPair,       ///< the connection of two workers ends, again and again
+  kResetSession,    ///< a worker's connection to the head ends
+  kStuck,           ///< its compute threads stand still, its sockets live
+  kSlowDevice,      ///< its devices take 8 times as long
+  kDeviceFails,     ///< one of its devices computes no more until the process restarts
+  kSlowDisk,        ///< reading takes 30 times as long
+  kLoadsFail,       ///< its loads fail, for a reason that passes
+  kWeightsGone,     ///< its loads fail, for one that does not
+  kDrain,           ///< somebody drains it; it comes back as a new process later
+  kRebalance,       ///< somebody asks for it, and to have the links measured
+  kHotExperts,      ///< some experts get most tokens
+  kHeadDies,        ///< and starts again with the same state folder
+  kKillAll,         ///< every worker at once
+  kDiskHangs,       ///< no read ends
+  kDiskDenied,      ///< no read succeeds
+  kSlowHead,        ///< everything between a worker and the head takes 20 to 200 ms longer
+  kSlowPair,        ///< the same between two workers
+  kSleep,           ///< the process stands still, and its clock too: a machine that is suspended
+  kHeadHangs,       ///< the head stands still
+  kAllSleep,        ///< everybody stands still, with the clocks of half of them
   kCorruptAnswers,  ///< its experts' answers have a row too many
   kOtherFiles,      ///< it starts again with the weights of another revision
   kOddTensors,      ///< the same of some tensors only
   kFlippedBit,      ///< in its memory
   kBrokenKernels,   ///< one of its devices computes something else
+  // Of clusters with a standby; not drawn from the others.
+  kStandbyDies,
+  kCutHeads,  ///< the head and its standby, and half of the workers from one of them
 };
 inline constexpr int kFaultKinds = 33;
+inline constexpr int kFaultKindsAll = 35;
 
 /// Heals by itself after `lasts`.
 struct Fault {
@@ -83,6 +87,7 @@ struct Shape {
   int tensor = 1;
   int replicas = 0;  ///< as --data-parallel-size
   int redundant = 0;
+  bool standby = false;
   int block_size = 4;
   int max_seqs = 8;
   int max_batched = 32;
@@ -111,6 +116,8 @@ struct Mix {
   bool poison = true;    ///< now and then a request that kills its workers
   bool lasting = false;  ///< one machine's trouble lasts, and the others have to do without it
   bool sleeps_only = false;  ///< no faults but that the head, or all, stand still
+  bool mostly_head = false;  ///< half of the faults are that the head dies
+  bool standby = false;  ///< the head has one, and half of the faults are about the two
   int faults_most = 10;
 };
 History make_history(std::uint64_t seed, const Mix& mix);

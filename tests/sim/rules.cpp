@@ -18,20 +18,23 @@ namespace {
 constexpr std::size_t kUnderWayMax = 5000;
 
 void check_roles(World& world) {
-  std::map<NodeId, Incarnation> roles;
+  // Two heads may be there for a moment, of which one knows nothing of the other's newcomers.
+  std::set<std::pair<Incarnation, NodeId>> roles;  // by the head's life
+  std::set<Incarnation> lives;
   std::set<std::pair<std::uint32_t, Incarnation>> shards;  // of one head's life
   const Supervisor* supervisor = world.head.supervisor();
   for (int w = 0; w < world.workers(); ++w) {
     // What is past its lease, or stands still, may only not know it yet.
     const NodeAgent* agent = world.worker(w).member();
     if (!agent || world.worker(w).hung() || world.worker(w).host().clock_stood()) continue;
-    if (!roles.emplace(agent->id(), agent->incarnation()).second)
+    if (!roles.emplace(agent->head(), agent->id()).second)
       world.broken("Two live incarnations of " + to_string(agent->id()) + " hold a role.");
+    if (!lives.insert(agent->incarnation()).second) world.broken("Two workers have the same life.");
     for (const auto& [address, mailbox] : world.worker(w).host().actors())
       if (address.actor.kind == ActorKind::kLayerShard &&
           !shards.insert({address.actor.index, agent->head()}).second)
         world.broken("Two nodes serve shard " + std::to_string(address.actor.index) + ".");
-    if (!supervisor) continue;
+    if (!supervisor || supervisor->options().incarnation != agent->head()) continue;
     for (const auto& gone : supervisor->gone())
       if (gone.incarnation == agent->incarnation() &&
           gone.lost_reason.find("did not renew its lease") != std::string::npos)
@@ -101,8 +104,10 @@ void check_idle(World& world) {
   const Router& router = *world.head.router();
   const RequestCounts counts = router.counts();
   if (counts.running + counts.waiting > 0) world.broken("The Router has requests that nobody has.");
-  if (router.journal().tokens() + router.journal().sequences() > 0)
-    world.broken("The journal holds what is over.");
+  for (const auto& [id, request] : router.journal().all())
+    if (!request.ended) world.broken("The journal takes for unfinished what is over.");
+  if (const std::string record = world.head.broken_record(); !record.empty())
+    world.broken("A record of the journal: " + record);
   for (int w = 0; w < world.workers(); ++w) {
     const WorkerMachine& machine = *world.worker(w).machine();
     if (!machine.serving()) continue;

@@ -37,6 +37,8 @@ void take_counters(World& world) {
   c.moves = counters.moves;
   c.lost = counters.lost;
   c.replays = world.head.router()->counts().replayed;
+  c.takeovers = world.head.takeovers();
+  c.lives_kept = world.head.lives_kept();
 }
 
 void live(World& world, const History& history) {
@@ -44,7 +46,12 @@ void live(World& world, const History& history) {
   world.run_for(end_of(history));
   if (!world.violation().empty()) return;
   const auto healed = [&] {
-    return world.clients.all_over() && world.head.operations_over() && world.all_serve();
+    // What outlived a head goes on although nobody may ask for it again.
+    const Router* router = world.head.router();
+    return world.clients.all_over() && world.head.operations_over() && world.all_serve() &&
+           router && router->counts().running + router->counts().waiting == 0 &&
+           (!history.shape.standby ||
+            world.head.supervisor()->standby().state() == StandbyLink::State::kReady);
   };
   const Duration patience =
       kWaitsToHeal * std::max(1, history.shape.tensor) * wait_max(world.struck());
@@ -78,7 +85,7 @@ void end(World& world) {
   world.stopping = true;
   world.head.stop("the history is over");
   const auto ended = [&] {
-    bool all = world.head.ended() && !world.head.up();
+    bool all = world.head.ended() && !world.head.any_up();
     for (int w = 0; w < world.workers(); ++w) all = all && world.worker(w).exit().has_value();
     return all;
   };

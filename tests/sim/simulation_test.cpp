@@ -42,9 +42,11 @@ Counters run_seeds(std::uint64_t count, const Mix& mix) {
                              << " questions, " << total.not_here << " refused, " << total.replays
                              << " replays, " << total.found << " tokens found, " << total.forgotten
                              << " times forgotten, " << total.versions << " versions, "
-                             << total.recoveries
-                             << " recoveries, " << total.moves << " moves, " << total.lost
-                             << " lost, " << total.given_up << " given up; the longest wait took "
+                             << total.recoveries << " recoveries, " << total.moves << " moves, "
+                             << total.lost << " lost, " << total.given_up << " given up, "
+                             << total.resumed << " outlived their head, " << total.takeovers
+                             << " takeovers, " << total.lives_kept
+                             << " lives kept; the longest wait took "
                              << std::chrono::duration<double>(total.longest_wait).count() << " s");
   return total;
 }
@@ -74,6 +76,7 @@ TEST_CASE("nothing is lost, whatever happens to the cluster") {
   CHECK(total.found > 0);
   CHECK(total.forgotten > 0);
   CHECK(total.tables_appended > 0);
+  CHECK(total.express > 0);
 }
 
 TEST_CASE("drains, joins and rebalances let no question be refused") {
@@ -94,6 +97,37 @@ TEST_CASE("while the head, or everybody, stands still for seconds, nobody is los
   mix.poison = mix.short_deadlines = false;
   mix.faults_most = 3;
   (void)run_seeds(150, mix);
+}
+
+// Shown once: with JournalKeeping::awaits() never true, so that news leaves before an acceptance is
+// on storage, seeds 51, 71 and 115 failed: a request that its client had heard of was forgotten.
+TEST_CASE("accepted requests outlive their heads") {
+  Mix mix;
+  mix.mostly_head = true;
+  mix.faults_most = 6;
+  const Counters total = run_seeds(200, mix);
+  if (std::getenv("TROUPE_SIM_SEED")) return;
+  CHECK(total.resumed > 0);
+  CHECK(total.lives_kept > 0);
+}
+
+// Heads that die, come back twice, are cut off with half of the workers. Shown once:
+// - with JournalKeeping::awaits() not asking the copy: seed 124, a request that a client had heard
+//   of was forgotten;
+// - with StandbyLink::end_if_known() asking nobody: seed 54, it does not heal: both were heads;
+// - with one pledge being enough: seed 731, a request was forgotten;
+// - with Standby::give_up_copy() giving up nothing: seed 13, requests wait for ever;
+// - with shards using experts of a version that was not in force yet: seed 570 of an earlier set, a
+//   wrong token.
+TEST_CASE("a standby takes the head's place, and nothing that a client has heard of is lost") {
+  Mix mix;
+  mix.standby = true;
+  mix.faults_most = 6;
+  const Counters total = run_seeds(200, mix);
+  if (std::getenv("TROUPE_SIM_SEED")) return;
+  CHECK(total.resumed > 0);
+  CHECK(total.takeovers > 0);
+  CHECK(total.lives_kept > 0);
 }
 
 TEST_CASE("one machine whose trouble lasts is done without") {

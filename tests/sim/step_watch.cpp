@@ -28,6 +28,7 @@ void StepWatch::see_plan(const Address& shard, const StepPlanBody& plan) {
   if (plan.step <= newest) world_.broken("A step was planned twice.");
   newest = plan.step;
   ++world_.counters.steps;
+  world_.counters.express += plan.express;
   std::size_t rows = 0;
   for (const StepSequence& sequence : plan.sequences) {
     rows += sequence.tokens.size();

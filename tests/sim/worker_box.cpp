@@ -12,7 +12,7 @@ WorkerBox::Life::Life(WorkerBox& box, NodeAgentOptions options)
     : host(box.world_, box.number_ + 1),
       devices(box.make_devices(host)),
       disk(host, box.disk),
-      link(host, box.world_.control),
+      link(host, box.world_.control, box.world_.head.machines()),
       lane(host, box.world_.bulk),
       factory(host),
       worker(host, setup(box, std::move(options))) {}

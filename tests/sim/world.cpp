@@ -50,7 +50,11 @@ void Counters::add(const Counters& other) {
   found += other.found;
   forgotten += other.forgotten;
   tables_appended += other.tables_appended;
+  express += other.express;
   given_up += other.given_up;
+  resumed += other.resumed;
+  takeovers += other.takeovers;
+  lives_kept += other.lives_kept;
   events += other.events;
   longest_wait = std::max(longest_wait, other.longest_wait);
 }
@@ -60,7 +64,7 @@ World::World(const History& history)
       network(loop),
       control(*this),
       bulk(*this),
-      head(*this),
+      head(*this, history.shape.workers, history.shape.standby, history.seed),
       clients(*this),
       steps(*this),
       history_(history) {
@@ -79,6 +83,7 @@ World::~World() {
 
 void World::begin() {
   loop.after(loop.pick_ms(0, 300), [this] { head.start(); });
+  if (shape().standby) loop.after(loop.pick_ms(300, 1500), [this] { head.start_dead(); });
   for (int w = 0; w < workers(); ++w)
     loop.after(shape().starts[static_cast<std::size_t>(w)], [this, w] { worker(w).start(); });
   for (const Fault& fault : history_.faults)
@@ -159,12 +164,17 @@ void World::strike(const Fault& fault) {
       if (const NodeAgent* agent = w.member()) head.drain(agent->id());
       return;
     case FaultKind::kRebalance:
+      head.measure();
       return head.rebalance();
     case FaultKind::kHotExperts:
       ++hot_experts;
       return;
     case FaultKind::kHeadDies:
-      return head.kill();
+      return head.kill_head();
+    case FaultKind::kStandbyDies:
+      return head.kill_standby();
+    case FaultKind::kCutHeads:
+      return cut_heads(fault, false);
     case FaultKind::kSleep:
       return w.hang();
     case FaultKind::kHeadHangs:
@@ -259,7 +269,10 @@ void World::heal(const Fault& fault) {
       --hot_experts;
       return;
     case FaultKind::kHeadDies:
-      return head.start();
+    case FaultKind::kStandbyDies:
+      return head.start_dead();
+    case FaultKind::kCutHeads:
+      return cut_heads(fault, true);
     case FaultKind::kSleep:
       return w.go_on(true);
     case FaultKind::kHeadHangs:
@@ -304,6 +317,23 @@ void World::cut(const Fault& fault, bool heals) {
     way(w, machine);
     way(machine, w);
   }
+}
+
+/// From each other, and some of the workers from one of them.
+void World::cut_heads(const Fault& fault, bool heals) {
+  const int heads[] = {0, workers() + 1};
+  const auto way = [&](int a, int b) {
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+      if (heals)
+        network.heal(from, to);
+      else
+        network.cut(from, to);
+    }
+  };
+  way(heads[0], heads[1]);
+  const int lonely = heads[fault.at.count() % 2];
+  for (int w = 0; w < workers(); ++w)
+    if ((w + fault.worker) % 2 == 0 || w == fault.other) way(lonely, w + 1);
 }
 
 void World::slow(const Fault& fault, bool heals) {

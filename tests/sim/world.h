@@ -9,7 +9,7 @@
 #include "tests/sim/bulk_network.h"
 #include "tests/sim/clients.h"
 #include "tests/sim/control_network.h"
-#include "tests/sim/head_box.h"
+#include "tests/sim/heads.h"
 #include "tests/sim/history.h"
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
@@ -26,13 +26,17 @@ struct Counters {
   std::uint64_t found = 0;     ///< tokens whose rows replicas had kept
   std::uint64_t forgotten = 0;  ///< times that a replica was told to find nothing again
   std::uint64_t tables_appended = 0;  ///< that were told as differences
+  std::uint64_t express = 0;  ///< steps that passed others
   std::uint64_t given_up = 0;  ///< requests that kill their workers
+  std::uint64_t resumed = 0;   ///< that outlived their head
+  std::uint64_t takeovers = 0;  ///< times that clients went to another head
+  std::uint64_t lives_kept = 0;  ///< of workers, that went on under another head
   std::uint64_t events = 0;
   Duration longest_wait{};  ///< as check_rules() counts it
   void add(const Counters& other);
 };
 
-/// A whole cluster: one head, its workers, what lies between them, and clients.
+/// A whole cluster: one head or two, its workers, what lies between them, and clients.
 class World {
  public:
   explicit World(const History& history);
@@ -87,7 +91,7 @@ class World {
   Network network;
   ControlNetwork control;
   BulkNetwork bulk;
-  HeadBox head;
+  Heads head;
   Clients clients;
   StepWatch steps;
   Counters counters;
@@ -100,6 +104,7 @@ class World {
 
  private:
   void cut(const Fault& fault, bool heals);
+  void cut_heads(const Fault& fault, bool heals);
   void slow(const Fault& fault, bool heals);
   void flap(const Fault& fault, TimePoint end);
   void strike_disk(const Fault& fault, int change);

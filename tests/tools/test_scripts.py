@@ -10,7 +10,7 @@ import pytest
 
 from running import ROOT
 
-SCRIPTS = ["up", "test", "build", "chaos"]
+SCRIPTS = ["up", "test", "build", "chaos", "package"]
 CALLED = 'echo "$(basename "$0") $*" >>"$CALLS"\n'
 WANTED = [line.split("#")[0].strip() for line in (ROOT / "tools/packages.txt").read_text().splitlines()]
 

@@ -18,7 +18,23 @@ Payload payload(std::size_t bytes) {
   return Payload::of(std::move(buffer));
 }
 
-SamplingParams sampling() { return {0.7f, 0.9f, 40, 0.05f, 1.1f, -1.5f, 1.5f, ~0ull, 5, 20}; }
+SamplingParams sampling() { return {0.7f, 0.9f, 40, 0.05f, 1.1f, -1.5f, 1.5f, ~0ull, 5, 20, {}}; }
+
+SamplingParams ruled() {
+  TokenRules rules;
+  rules.grammar = "root ::= \"" + kText + "\"\n";
+  rules.grammar_after = {"</think>", kText};
+  rules.thought_token = 7;
+  rules.grammar_token = 8;
+  rules.end_tokens = {1, 2};
+  rules.min_tokens = 3;
+  rules.allowed = {4, 5, 5};
+  rules.banned = {{6}, {7, 8}};
+  rules.bias = {{9, -100}, {10, 0.5f}};
+  SamplingParams params = sampling();
+  params.rules = std::make_shared<const TokenRules>(rules);
+  return params;
+}
 
 TokenOutput token(TokenId id) { return {id, -0.25f, {{id, -0.25f}, {id + 1, -INFINITY}}}; }
 
@@ -66,16 +82,22 @@ Load load() {
 
 StepPlan plan() {
   const StepSequence prompt{SequenceId{1}, {4, 5, 6}, 16,   {10, 11, 12}, 99,
-                            sampling(),    true,      true, {11, -1, 13}, true};
+                            ruled(),       true,      true, {11, -1, 13}, true, 0, 0, 2};
   const StepSequence decode{SequenceId{2}, {}, 7, {5}, 6, sampling(), true, false, {}, false, 3, 1};
-  return {3, kVersion, {StepId{1000}, {prompt, decode}}};
+  return {3, kVersion, {StepId{1000}, {prompt, decode}, true}};
 }
 
 GenerationRequest request(Prompt prompt) {
   GenerationRequest r;
   r.prompt = std::move(prompt);
   r.add_special_tokens = false;
+  r.add_generation_prompt = false;
+  r.continue_final_message = true;
+  r.truncate_prompt_tokens = -1;
+  r.include_stop_str_in_output = true;
+  r.skip_special_tokens = false;
   r.chat_template_kwargs = R"({"thinking":true})";
+  r.tools = R"([{"type":"function"}])";
   r.max_tokens = 100;
   r.temperature = 0.5f;
   r.top_p = 0.6f;
@@ -87,17 +109,26 @@ GenerationRequest request(Prompt prompt) {
   r.seed = 1ull << 63;
   r.n = 4;
   r.stop = {"\n\n", kText};
+  r.grammar = "root ::= [a-z]+";
+  r.grammar_of_calls = true;
+  r.priority = -3;
+  r.min_tokens = 2;
+  r.stop_token_ids = {3, 4};
+  r.allowed_token_ids = {5, 6};
+  r.bad_words = {"bad", kText};
+  r.logit_bias = {{7, -1.5f}, {8, 100}};
   r.ignore_eos = true;
   r.logprobs = 5;
   r.prompt_logprobs = 7;
+  r.pooling = Pooling::kLast;
   r.timeout_ms = 1500;
   return r;
 }
 
 GenerationEvent generation_event() {
-  return {2,     kText,     {token(5), token(6)}, FinishReason::kLength,
-          true,  {1, 2, 3}, {token(9)},           {0.5, 1.5, -1},
-          kError, 2};
+  return {2,      kText,     {token(5), token(6)}, FinishReason::kLength,
+          true,   {1, 2, 3}, {token(9)},           {0.5, 1.5, -1},
+          kError, 2,         {3.5f}};
 }
 
 std::vector<Message> membership_samples() {
@@ -121,7 +152,8 @@ std::vector<Message> membership_samples() {
            1ull << 37,
            "net://10.0.0.2:1",
            "net (auto: no verbs)",
-           22809},
+           22809,
+           HeldRole{Incarnation{5}, load().placement, load().engine, {NodeId{2}, NodeId{9}}}},
       Refused{ErrorCode::kCorrupt, kText},
       Welcome{NodeId{8}, Incarnation{9}, 1200},
       Renew{5,
@@ -166,10 +198,11 @@ std::vector<Message> proof_samples() {
 
 std::vector<Message> work_samples() {
   const SequenceEvent event{
-      SequenceId{5}, 2, true, 7, {token(1)}, FinishReason::kStop, 3, {token(2), token(3)}, kError,
-      96};
+      SequenceId{5},        2,      true, 7, {token(1)}, FinishReason::kStop, 3,
+      {token(2), token(3)}, kError, 96,   5, {0.5f, -2.25f}};
   return {
-      Submit{SequenceId{1}, 2, {1, 2, 3}, {4, 5}, sampling(), 100, {0, 1}, 3},
+      Submit{SequenceId{1}, 2, {1, 2, 3}, {4, 5}, ruled(), 100, {0, 1}, 3, ~0ull, 2.5f,
+             -7, Pooling::kAll, 7168},
       Cancel{SequenceId{1}, 2},
       SequenceEvents{4, {event, SequenceEvent{}}},
       plan(),
@@ -182,17 +215,17 @@ std::vector<Message> work_samples() {
       Parcel{1, 2, 64, {std::byte{3}, std::byte{4}}},
       ParcelGroup{1, ParcelGroup::State::kForm, 0, {std::byte{7}, std::byte{8}}},
       ParcelGroup{2, ParcelGroup::State::kBroken, 9, {}, kText},
-      StepResult{
-          1,
-          StepId{2},
-          {{SequenceId{3}, token(1), {std::nullopt, token(2)}},
-           {SequenceId{4}, std::nullopt, {}, kText}},
-          {3, 4}},
+      StepResult{1,
+                 StepId{2},
+                 {{SequenceId{3}, token(1), {std::nullopt, token(2)}},
+                  {SequenceId{4}, std::nullopt, {}, kText},
+                  {SequenceId{5}, std::nullopt, {}, {}, true, {1.5f, -0.0f}}},
+                 {3, 4}},
       StepFailed{1, StepId{2}, kError},
       StepAbort{1, StepId{2}},
       StepProgress{1, StepId{2}},
       ExpertProgress{9},
-      Dispatch{9, kVersion, 5, 2, {{0, 3}, {1, 255}, {1, 4}}, payload(2 * 16 * 2)},
+      Dispatch{9, kVersion, 5, 2, {{0, 3}, {1, 255}, {1, 4}}, payload(2 * 16 * 2), true},
       ExpertOutput{9, 3, payload(3 * 16 * 2)},
       NotHere{9, {3, 255}, kText},
   };
@@ -208,7 +241,11 @@ std::vector<Message> client_samples() {
       StopReply{2, {10, 11}},
       ClientGenerate{3, request(kText)},
       ClientGenerate{4, request(std::vector<TokenId>{1, 2, 3})},
-      ClientGenerate{5, request(std::vector<ChatMessage>{{"system", "a"}, {"user", kText}})},
+      ClientGenerate{5, request(std::vector<ChatMessage>{
+                            {"system", "a"},
+                            {"user", kText},
+                            {"assistant", "", {{"c1", "f", "{}"}, {"c2", "g", kText}}},
+                            {"tool", kText, {}, "c1", "f"}})},
       ClientCancel{3},
       ClientGeneration{3, generation_event()},
       Subscribe{},
@@ -222,11 +259,49 @@ std::vector<Message> client_samples() {
   };
 }
 
+std::vector<Message> standby_samples() {
+  const JournalTokens tokens{SequenceId{5}, 2, {token(7), token(8)}};
+  return {
+      Follow{4, "1.2", "abcd", engine(), "10.0.0.2:6379", 77, 76},
+      Succession{3, "c0ffee", 9, true, {{NodeId{1}, Incarnation{5}}, {NodeId{4}, Incarnation{6}}}},
+      KnownLines{true, "numerics bf16\n"},
+      JournalCopy{2, 11, true, false, false, {tokens, JournalForgotten{3}}},
+      JournalCopy{2, 12, false, true, true, {}},
+      Followed{8, 3, 11},
+      Successor{4, 77, "10.0.0.2:6379"},
+      Successor{5, 0, ""},
+      SuccessorKnown{4},
+      Standing{"c0ffee", 77, Incarnation{1ull << 50}, kText},
+      Pledge{Incarnation{1ull << 50}, {NodeId{4}, Incarnation{6}}, 77},
+      HeadReturns{"c0ffee"},
+  };
+}
+
+std::vector<Message> link_samples() {
+  const FabricPort port{"net", kText, {"net", "tcp"}, "eth0", kText, {"eth0", "eth1"}, 1, 100'000};
+  const LinkFigures figures{500, 9.5f, 31, {{65536, 5.5e9, 5.25e9}, {1u << 20, 0, 7e9}}};
+  return {
+      NetworkQuery{9, NodeId{3}, 12, {1, kProbeBytesMax}, true, true},
+      NetworkPlan{9, {{NodeId{1}, "a", "10.0.0.1:99", port}, {NodeId{2}, "b", "", {}}}, 1, 2, 1},
+      PairReport{9, NodeId{1}, NodeId{2}, figures, 3, std::nullopt},
+      PairReport{9, NodeId{1}, NodeId{2}, {}, 0, kError},
+      MeasureLink{7, NodeId{2}, Incarnation{6}, {65536}},
+      EndMeasure{7},
+      LinkMeasured{7, figures, std::nullopt},
+      LinkMeasured{7, {}, kError},
+      LinkProbe{7, 8, 0, payload(48)},
+      LinkProbe{7, 9, kProbeBytesMax, {}},
+      LinkEcho{7, 8, {}},
+      LinkEcho{7, 9, payload(16)},
+  };
+}
+
 }  // namespace
 
 std::vector<Envelope> message_samples() {
   std::vector<Envelope> samples;
-  for (auto group : {membership_samples(), work_samples(), client_samples(), proof_samples()})
+  for (auto group : {membership_samples(), work_samples(), client_samples(), proof_samples(),
+                     standby_samples(), link_samples()})
     for (auto& message : group) samples.push_back({kFrom, kTo, message_of(std::move(message))});
   return samples;
 }

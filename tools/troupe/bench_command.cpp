@@ -5,7 +5,9 @@
 
 #include "model/random/random_checkpoint.h"
 #include "runtime/host.h"
+#include "tools/troupe/bench_network.h"
 #include "tools/troupe/cli.h"
+#include "transport/link_messages.h"
 
 namespace troupe::cli {
 namespace {
@@ -27,9 +29,9 @@ int run(const MakeModelOptions& given) {
   if (!given.format.empty()) {
     o.format = parse_random_format(given.format);
     if (!o.format)
-      return fail(invalid_argument("--format must be bf16, fp8 or int4, not '" + given.format +
-                                   "'."),
-                  kUsage);
+      return fail(
+          invalid_argument("--format must be bf16, fp8 or int4, not '" + given.format + "'."),
+          kUsage);
   }
   o.threads = host_processors();
   // One line that is written over; where nobody looks on, a line for each tenth.
@@ -52,19 +54,49 @@ int run(const MakeModelOptions& given) {
   return kDone;
 }
 
+void add_bench_network(Cli& cli, CLI::App* bench) {
+  auto o = std::make_shared<NetworkOptions>();
+  CLI::App* command = bench->add_subcommand(
+      "network", "Measure the links between the workers of a running cluster");
+  set_up_command(cli, command,
+                 "  troupe bench network\n"
+                 "  troupe bench network --node node-3 --size 256KiB --size 4MiB\n"
+                 "  troupe bench network --while-serving --json | jq .summary\n\n"
+                 "Each pair of workers measures the connection that serves it: round trips, then\n"
+                 "tensors both ways, a second a pair at most, one pair a worker at a time. It is\n"
+                 "refused while requests are served, unless --while-serving says otherwise.",
+                 {[&cli, o] { return bench_network(cli.common.state_dir, *o); }});
+  command->add_option("--node", o->node, "Only this node's pairs: node-3, or 3");
+  command->add_option("--pairs", o->pairs, "Measure so many pairs at most (default: 4096)")
+      ->check(CLI::Range(1u, kBenchPairsMax));
+  command->add_option("--size", o->sizes,
+                      "What a tensor has, up to 16MiB; repeatable (default: 64KiB and 1MiB)");
+  command->add_flag("--while-serving", o->while_serving,
+                    "Also while requests are served: they share the links with it");
+  command->add_flag("--one-at-a-time", o->one_at_a_time,
+                    "One pair after the other, for workers that share a machine or a switch");
+  command->add_flag("--json", o->json, "Print one JSON object instead");
+}
+
 }  // namespace
 
 void add_bench(Cli& cli) {
   CLI::App* bench = cli.app.add_subcommand("bench", "What measuring needs");
   bench->require_subcommand(1);
-  bench->footer("Examples:\n  troupe bench make-model --help");
+  bench->footer(
+      "Examples:\n  troupe bench serve --help\n  troupe bench throughput --help\n"
+      "  troupe bench network --help\n"
+      "  troupe bench make-model --help");
+  add_bench_serve(cli, bench);
+  add_bench_engine(cli, bench);
+  add_bench_network(cli, bench);
   auto o = std::make_shared<MakeModelOptions>();
   CLI::App* make = bench->add_subcommand(
       "make-model", "Write a checkpoint with random weights, of the shape that a config.json says");
   set_up_command(cli, make,
                  "  troupe bench make-model --config configs/bench/v3-shaped.json --out DIR\n"
                  "  troupe bench make-model --config DIR/config.json --format int4 --out OTHER",
-                 {[o] { return run(*o); }});
+                 {.run = [o] { return run(*o); }, .keeps_state = false});
   // Here it is the model's, not a file of flags.
   make->remove_option(make->get_option("--config"));
   make->add_option("--config", o->checkpoint.config_file, "A model's config.json");

@@ -10,11 +10,13 @@
 #include "runtime/generation.h"
 #include "runtime/result.h"
 #include "tools/troupe/device_flags.h"
+#include "tools/troupe/failure.h"
+
+namespace troupe {
+struct LocalClusterOptions;
+}
 
 namespace troupe::cli {
-
-/// Exit codes of every command.
-inline constexpr int kDone = 0, kFailed = 1, kUsage = 2;
 
 /// What every command has.
 struct CommonOptions {
@@ -38,6 +40,7 @@ struct Action {
   /// Else SIGTERM and Ctrl-C end it where it is, with exit code 0.
   bool takes_signals = false;
   std::string log_level = "info";
+  bool keeps_state = true;  ///< else --state-dir is taken, and means nothing
 };
 /// Adds a subcommand with the common options. `examples` ends its --help.
 CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
@@ -48,12 +51,7 @@ void set_up_command(Cli& cli, CLI::App* command, const std::string& examples, Ac
 /// Lines of the log begin with that name from now on.
 Status speak_as(const std::string& who, const CommonOptions& common);
 
-/// Prints an error to stderr, as every command does.
-int fail(const Error& error, int code = kFailed);
-/// The exit code that fits: wrong usage for a bad argument, failed for the rest.
-int fail_with(const Error& error);
-
-/// Engine flags, shared by up, head and generate.
+/// Engine flags, shared by up, head, generate and chat.
 struct EngineFlags {
   EngineOptions options;
   std::string kv_cache_memory = "0", kv_cache_dtype = "auto", numerics = "auto";
@@ -63,6 +61,9 @@ struct EngineFlags {
 void add_engine_flags(CLI::App* command, EngineFlags& flags);
 /// Checks the values; errors name the flag.
 Result<EngineOptions> resolve(const EngineFlags& flags);
+
+/// Sampling flags, shared by generate and chat; the seed is one of the engine's.
+void add_sampling_flags(CLI::App* command, GenerationRequest& request);
 
 /// Network flags, shared by up, head and worker.
 struct NetworkFlags {
@@ -74,6 +75,8 @@ void add_network_flags(CLI::App* command, NetworkFlags& flags);
 /// The head's too, which computes nothing itself, so that one file serves all.
 void add_cpu_family_flag(CLI::App* command, std::string& family);
 void add_device_flags(CLI::App* command, DeviceFlags& flags);
+/// What both say to a command that computes by itself, on one device. Errors name the flag.
+Result<LocalClusterOptions> in_process(const EngineFlags& engine, const DeviceFlags& device);
 /// The second tier's flag, of worker and up.
 void add_tier_flag(CLI::App* command, DeviceFlags& flags);
 
@@ -85,9 +88,18 @@ void add_top(Cli& cli);
 void add_drain(Cli& cli);
 void add_rebalance(Cli& cli);
 void add_stop(Cli& cli);
+void add_token(Cli& cli);
+void add_certificate(Cli& cli);
 void add_generate(Cli& cli);
+void add_chat(Cli& cli);
 void add_tokenize(Cli& cli);
 void add_plan(Cli& cli);
+void add_pull(Cli& cli);
 void add_bench(Cli& cli);
+void add_completion(Cli& cli);
+/// Below `troupe bench`.
+void add_bench_serve(Cli& cli, CLI::App* bench);
+/// throughput and latency.
+void add_bench_engine(Cli& cli, CLI::App* bench);
 
 }  // namespace troupe::cli

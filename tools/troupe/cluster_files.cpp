@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "actors/control/file_lock.h"
 #include "actors/control/private_file.h"
 #include "actors/supervisor/options.h"
 #include "runtime/host.h"
@@ -77,13 +78,13 @@ void log_failure(const Status& written) {
 
 }  // namespace
 
-Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir) {
+Result<ClusterFiles> ClusterFiles::open(const std::string& state_dir, std::int64_t lifetime_s) {
   ClusterFiles files(state_dir);
   if (const Status made = control::make_private_folder(state_dir); !made.ok()) return made.error();
   // Nothing is written before the folder is known to be ours.
   if (const Status locked = files.lock(); !locked.ok()) return locked.error();
   if (const Status checked = files.check_format(); !checked.ok()) return checked.error();
-  if (const Status loaded = files.load(); !loaded.ok()) return loaded.error();
+  if (const Status loaded = files.load(lifetime_s); !loaded.ok()) return loaded.error();
   return files;
 }
 
@@ -108,6 +109,17 @@ Status ClusterFiles::lock() {
                      "; stop it with `troupe stop`, or choose another with --state-dir.");
 }
 
+bool ClusterFiles::in_use(const std::string& state_dir) {
+  const int lock = ::open((state_dir + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (lock < 0) return false;
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const bool held = ::fcntl(lock, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+  ::close(lock);
+  return held;
+}
+
 Status ClusterFiles::check_format() {
   const std::string path = state_dir_ + "/format";
   const auto format = read_word(path);
@@ -119,10 +131,10 @@ Status ClusterFiles::check_format() {
                  "with --state-dir.");
 }
 
-Status ClusterFiles::load() {
-  auto loaded = load_or_create(state_dir_);
+Status ClusterFiles::load(std::int64_t lifetime_s) {
+  auto loaded = load_or_create(state_dir_, lifetime_s);
   if (!loaded.ok()) return loaded.error();
-  credentials = std::move(*loaded);
+  joined_->credentials = std::move(*loaded);
 
   const std::string id_path = state_dir_ + "/cluster-id";
   auto id = read_word(id_path);
@@ -150,6 +162,10 @@ Status ClusterFiles::load() {
   if (!next.ok()) return next.error();
   next_node = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       *next, 1, std::numeric_limits<std::uint32_t>::max()));
+  auto at = read_word(state_dir_ + "/standby-at");
+  if (!at.ok()) return at.error();
+  standby = std::move(*at);
+  joined_->standby = standby;
   return {};
 }
 
@@ -170,17 +186,34 @@ void ClusterFiles::keep_tensors(const std::vector<KnownTensor>& tensors) {
   log_failure(known_.add(tensors));
 }
 void ClusterFiles::keep_canary(const KnownCanary& canary) { log_failure(known_.add(canary)); }
-void ClusterFiles::forget_known() { log_failure(known_.forget()); }
+Status ClusterFiles::keep_standby(const std::string& address) {
+  standby = address;
+  const Status kept = write_word(state_dir_ + "/standby-at", address);
+  log_failure(kept);
+  std::lock_guard lock(joined_->mutex);
+  joined_->standby = address;
+  log_failure(write_heads());
+  return kept;
+}
+std::string ClusterFiles::known_lines(std::function<void(std::string)> added) {
+  return known_.lines(std::move(added));
+}
+void ClusterFiles::forget_known() {
+  log_failure(known_.forget());
+  std::error_code failed;
+  std::filesystem::remove(state_dir_ + "/role", failed);
+}
 
 ClusterFiles::ClusterFiles(const std::string& state_dir)
     : state_dir_(state_dir), known_(state_dir + "/known") {}
 
 ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept
-    : credentials(std::move(other.credentials)),
-      cluster_id(std::move(other.cluster_id)),
+    : cluster_id(std::move(other.cluster_id)),
       incarnation(other.incarnation),
       next_node(other.next_node),
+      standby(std::move(other.standby)),
       state_dir_(std::move(other.state_dir_)),
+      joined_(std::move(other.joined_)),
       known_(std::move(other.known_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
@@ -189,6 +222,21 @@ ClusterFiles::~ClusterFiles() {
 }
 
 std::string ClusterFiles::join_path() const { return state_dir_ + "/join"; }
+std::string ClusterFiles::credentials_path() const {
+  return state_dir_ + "/" + std::string(kCredentialsFile);
+}
+
+ClusterCredentials ClusterFiles::credentials() const {
+  std::lock_guard lock(joined_->mutex);
+  return joined_->credentials;
+}
+
+Status ClusterFiles::use(const ClusterCredentials& credentials) {
+  std::lock_guard lock(joined_->mutex);
+  const bool rewrite = joined_->credentials.worker != credentials.worker;
+  joined_->credentials = credentials;
+  return rewrite ? write_heads() : Status();
+}
 
 HostPort found_at(const HostPort& listening) {
   const std::string& host = listening.host;
@@ -196,12 +244,29 @@ HostPort found_at(const HostPort& listening) {
   return everywhere ? HostPort{host_name(), listening.port} : listening;
 }
 
-Status ClusterFiles::write_join(const HostPort& listening) const {
-  JoinFile join;
-  join.heads.push_back(to_string(found_at(listening)));
+Status ClusterFiles::write_join(const HostPort& listening, const std::string& other) {
+  std::lock_guard lock(joined_->mutex);
+  joined_->heads = {to_string(found_at(listening))};
   if (found_at(listening) != listening)
-    join.heads.push_back(to_string({"127.0.0.1", listening.port}));
-  join.worker = credentials.worker;
+    joined_->heads.push_back(to_string({"127.0.0.1", listening.port}));
+  if (!other.empty()) joined_->heads.push_back(other);
+  return write_heads();
+}
+
+/// With the mutex held. Nothing before it is known where the head listens.
+Status ClusterFiles::write_heads() const {
+  if (joined_->heads.empty()) return {};
+  JoinFile join;
+  join.heads = joined_->heads;
+  if (!joined_->standby.empty() && join.heads.back() != joined_->standby)
+    join.heads.push_back(joined_->standby);
+  join.worker = joined_->credentials.worker;
+  // `troupe certificate renew` may be about to write it. The Supervisor's turn may wait for this:
+  // far shorter than a lease.
+  constexpr Duration kPatience = std::chrono::milliseconds(200);
+  const auto lock =
+      control::FileLock::take(join_path(), control::FileLock::IfMissing::kFail, kPatience);
+  if (!lock.ok() && lock.error().code != ErrorCode::kNotFound) return lock.error();
   return write_join_file(join_path(), join);
 }
 
@@ -211,6 +276,16 @@ Result<std::string> find_join_file(const std::string& state_dir) {
   return not_found(
       "No cluster was started with the state folder " + state_dir +
       "; start one with `troupe up`, or say where it keeps its state with --state-dir.");
+}
+
+Error no_head(Error why, const std::string& state_dir) {
+  // A join file alone is a copy: its head runs elsewhere.
+  const bool of_a_head = std::filesystem::exists(state_dir + "/lock");
+  if (!passing(why.code) || !of_a_head || ClusterFiles::in_use(state_dir)) return why;
+  if (why.message.ends_with('.')) why.message.pop_back();
+  why.message += "; no head runs with the state folder " + state_dir +
+                 ": start a cluster with `troupe up`, or its head with `troupe head`.";
+  return why;
 }
 
 }  // namespace troupe::cli

@@ -61,8 +61,9 @@ CLI::App* add_command(Cli& cli, const std::string& name, const std::string& desc
 void set_up_command(Cli& cli, CLI::App* command, const std::string& examples, Action action) {
   command->footer("Examples:\n" + examples);
   command->add_option("--state-dir", cli.common.state_dir,
-                      "Where certificates and the join file are (default: $TROUPE_STATE_DIR, else "
-                      "~/.local/state/troupe)");
+                      action.keeps_state ? "Where certificates and the join file are (default: "
+                                           "$TROUPE_STATE_DIR, else ~/.local/state/troupe)"
+                                         : "Every command takes it; this one keeps no state");
   command->add_option("--log-level", cli.common.log_level,
                       "trace, debug, info, warn, error or off (default: " + action.log_level + ")");
   command->add_option("--config", cli.common.config_file,

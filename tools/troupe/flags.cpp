@@ -1,8 +1,10 @@
 #include <algorithm>
 
+#include "actors/api/cluster.h"
 #include "runtime/byte_size.h"
 #include "runtime/limits.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
 
@@ -73,6 +75,10 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   EngineOptions o = flags.options;
   if (o.model.empty())
     return invalid_argument("Say which checkpoint to serve with --model FOLDER.");
+  if (o.model.starts_with("~/"))
+    return invalid_argument("The shell did not expand the ~ of --model=" + o.model +
+                            "; write --model " + o.model + ", or the whole path.");
+  o.model = pull::model_folder(o.model);
   if (const Status checked = check(o); !checked.ok()) return checked.error();
   auto memory = parse_byte_size(flags.kv_cache_memory);
   if (!memory.ok()) return invalid_argument("--kv-cache-memory: " + memory.error().message);
@@ -83,6 +89,23 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   if (!numerics.ok()) return numerics.error();
   o.numerics = *numerics;
   return o;
+}
+
+void add_sampling_flags(CLI::App* command, GenerationRequest& r) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->group("Sampling");
+  };
+  add("--max-tokens", r.max_tokens, "Most tokens of an answer");
+  add("--temperature", r.temperature, "0 is greedy");
+  add("--top-p", r.top_p, "Share of probability to choose from, (0, 1]");
+  add("--top-k", r.top_k, "Choose from the k most likely; 0: all");
+  add("--min-p", r.min_p, "Least probability, relative to the most likely token's");
+  add("--repetition-penalty", r.repetition_penalty, "Above 1: repeats are less likely");
+  add("--presence-penalty", r.presence_penalty, "-2 to 2");
+  add("--frequency-penalty", r.frequency_penalty, "-2 to 2");
+  add("--stop", r.stop, "A text that ends an answer; may be repeated")->allow_extra_args(false);
+  command->add_flag("--ignore-eos", r.ignore_eos, "Go on after the end of an answer")
+      ->group("Sampling");
 }
 
 void add_network_flags(CLI::App* command, NetworkFlags& flags) {
@@ -131,6 +154,18 @@ void add_tier_flag(CLI::App* command, DeviceFlags& flags) {
                    "Host memory of each worker for experts that others serve, as 64GiB or bytes, "
                    "so that their loss reads no file (default: 0, none)")
       ->group("Device");
+}
+
+Result<LocalClusterOptions> in_process(const EngineFlags& engine, const DeviceFlags& device) {
+  auto options = resolve(engine);
+  if (!options.ok()) return options.error();
+  const auto devices = resolve(device);
+  if (!devices.ok()) return devices.error();
+  if (devices->size() > 1)
+    return invalid_argument("--device " + device.device +
+                            ": this command computes on one device.");
+  const Device::Options& one = devices->front();
+  return LocalClusterOptions{*options, one.threads, one.cpu_family, one.memory_total, {one}};
 }
 
 }  // namespace troupe::cli

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -6,6 +8,7 @@
 #include "actors/api/cluster.h"
 #include "actors/frontend/model_frontend.h"
 #include "runtime/limits.h"
+#include "tools/troupe/chat/terminal_text.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/generation_json.h"
 
@@ -41,50 +44,61 @@ Result<std::string> text_of(const std::string& given) {
   return text;
 }
 
+int prompts_given(const GenerateOptions& o) {
+  return (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) + (o.chat_given->count() > 0);
+}
+
+/// Without one, what somebody pipes in; nobody shall wait for a person who waits for the program.
+Status check_prompt(const GenerateOptions& o) {
+  const int given = prompts_given(o);
+  if (given == 1 || (given == 0 && !isatty(STDIN_FILENO))) return {};
+  return invalid_argument(
+      "Give one prompt: --prompt TEXT, --prompt-ids 1,2,3, --chat TEXT or the standard input.");
+}
+
 Result<Prompt> prompt_of(const GenerateOptions& o) {
-  const auto given =
-      (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) + (o.chat_given->count() > 0);
-  if (given != 1)
-    return invalid_argument("Give one prompt: --prompt TEXT, --prompt-ids 1,2,3 or --chat TEXT.");
   if (o.ids_given->count() > 0) return Prompt(o.prompt_ids);
   const bool chat = o.chat_given->count() > 0;
-  auto text = text_of(chat ? o.chat : o.prompt);
+  auto text = text_of(prompts_given(o) == 0 ? "-" : chat ? o.chat : o.prompt);
   if (!text.ok()) return text.error();
+  if (prompts_given(o) == 0 && text->empty())
+    return invalid_argument(
+        "The standard input is empty: give a prompt there, or with --prompt, --prompt-ids or "
+        "--chat.");
   if (chat) return Prompt(std::vector<ChatMessage>{{"user", std::move(*text)}});
   return Prompt(std::move(*text));
 }
 
 int run(const CommonOptions&, const GenerateOptions& o) {
-  auto engine = resolve(o.engine);
-  if (!engine.ok()) return fail_with(engine.error());
-  const auto devices = resolve(o.device);
-  if (!devices.ok()) return fail_with(devices.error());
-  if (devices->size() > 1)
-    return fail_with(invalid_argument("--device " + o.device.device +
-                                      ": this command computes on one device."));
-  const Device::Options& device = devices->front();
+  const auto options = in_process(o.engine, o.device);
+  if (!options.ok()) return fail_with(options.error());
+  if (const Status checked = check_prompt(o); !checked.ok()) return fail_with(checked.error());
+  // What is wrong with the request is said before weights are loaded for it, and with the model
+  // before anybody is waited for.
+  const auto frontend = ModelFrontend::load(options->engine);
+  if (!frontend.ok()) return fail_with(frontend.error());
   GenerationRequest request = o.request;
   auto prompt = prompt_of(o);
   if (!prompt.ok()) return fail_with(prompt.error());
   request.prompt = std::move(*prompt);
   if (o.json && request.logprobs < 0) request.logprobs = 0;
   if (o.prompt_logprobs) request.prompt_logprobs = std::max(0, request.logprobs);
-  // What is wrong with the request is said before weights are loaded for it.
-  const auto frontend = ModelFrontend::load(*engine);
-  if (!frontend.ok()) return fail_with(frontend.error());
   if (const auto prepared = (*frontend)->prepare(request); !prepared.ok())
     return fail_with(prepared.error());
 
-  auto cluster = Cluster::start(
-      {*engine, device.threads, device.cpu_family, device.memory_total, {device}});
+  auto cluster = Cluster::start(*options);
   if (!cluster.ok()) return fail_with(cluster.error());
 
   const bool has_text = (*frontend)->tokenizer() != nullptr;
+  // A terminal would obey what a file only keeps.
+  const bool filters = isatty(STDOUT_FILENO);
+  chat::TerminalText filter;
   auto whole = (*cluster)->generate(std::move(request), [&](const GenerationEvent& event) {
     if (o.json || event.choice != 0) return;
     if (!has_text)
       for (const auto& token : event.tokens) std::printf("token_id:%d ", token.token);
-    std::fwrite(event.text.data(), 1, event.text.size(), stdout);
+    const std::string text = filters ? filter.feed(event.text) : event.text;
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   });
   if (!whole.ok()) return fail_with(whole.error());
@@ -104,10 +118,11 @@ void add_generate(Cli& cli) {
       "  troupe generate --model tools/demo/pocket-dictionary --chat 'What is brandy?'\n"
       "  troupe generate --model DIR --prompt 'Once upon' --max-tokens 64 --temperature 0\n"
       "  troupe generate --model DIR --chat - < question.txt\n"
+      "  echo 'Once upon' | troupe generate --model DIR\n"
       "  troupe generate --model DIR --prompt-ids 0,17,42 --json --prompt-logprobs",
-      {[&cli, o] { return run(cli.common, *o); }, false, "warn"});
-  o->prompt_given =
-      command->add_option("--prompt", o->prompt, "Text to go on with; - reads it from stdin");
+      {[&cli, o] { return run(cli.common, *o); }, false, "warn", false});
+  o->prompt_given = command->add_option(
+      "--prompt", o->prompt, "Text to go on with; - reads it from stdin, as without any prompt");
   o->ids_given =
       command->add_option("--prompt-ids", o->prompt_ids, "Token ids to go on with: 1,2,3")
           ->delimiter(',');
@@ -116,22 +131,11 @@ void add_generate(Cli& cli) {
   command->add_flag("--json", o->json, "Print one JSON object instead");
   command->add_flag("--prompt-logprobs", o->prompt_logprobs,
                     "With --json: the prompt's log-probabilities too");
-  auto& r = o->request;
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command->add_option(name, value, help)->group("Sampling");
-  };
-  add("--max-tokens", r.max_tokens, "Most tokens of the answer");
-  add("--temperature", r.temperature, "0 is greedy");
-  add("--top-p", r.top_p, "Share of probability to choose from, (0, 1]");
-  add("--top-k", r.top_k, "Choose from the k most likely; 0: all");
-  add("--min-p", r.min_p, "Least probability, relative to the most likely token's");
-  add("--repetition-penalty", r.repetition_penalty, "Above 1: repeats are less likely");
-  add("--presence-penalty", r.presence_penalty, "-2 to 2");
-  add("--frequency-penalty", r.frequency_penalty, "-2 to 2");
-  add("--stop", r.stop, "A text that ends the answer; may be repeated")->allow_extra_args(false);
-  add("--logprobs", r.logprobs, "With --json: log-probabilities of the k most likely tokens too");
-  command->add_flag("--ignore-eos", r.ignore_eos, "Go on after the end of the answer")
+  command
+      ->add_option("--logprobs", o->request.logprobs,
+                   "With --json: log-probabilities of the k most likely tokens too")
       ->group("Sampling");
+  add_sampling_flags(command, o->request);
   add_engine_flags(command, o->engine);
   add_device_flags(command, o->device);
 }

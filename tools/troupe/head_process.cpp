@@ -3,10 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "actors/control/head_link.h"
 #include "actors/head/open_model.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
+#include "runtime/log.h"
 #include "runtime/version.h"
+#include "tools/troupe/lifetime.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
@@ -21,6 +24,32 @@ std::string reachable(std::string url, const std::string& host) {
   // Which of this machine's addresses leads out; nothing is sent to that one.
   return at == url.npos ? url
                         : url.replace(at, shown.size(), local_address_towards("192.0.2.1", 9));
+}
+
+/// Neither a tokenizer nor a chat template must be there.
+void warn_of_what_lacks(const ModelFrontend& frontend) {
+  const auto& chat = frontend.chat_format();
+  if (!frontend.tokenizer())
+    logger().warn("{} has no tokenizer: it is served with prompts and answers of token ids only.",
+                  frontend.served_model_name());
+  else if (!chat.ok())
+    logger().warn("{} is served for completions only, for it cannot chat: {}.",
+                  frontend.served_model_name(), chat.error().message);
+}
+
+/// A request that this model can answer: the end of its URL, and its body.
+std::pair<const char*, const char*> example_of(const ModelFrontend& frontend) {
+  if (!frontend.tokenizer())
+    return {"completions", R"({"prompt": [1, 2, 3], "max_tokens": 16, "return_token_ids": true})"};
+  if (!frontend.chat_format().ok())
+    return {"completions", R"({"prompt": "Once upon a time", "max_tokens": 16})"};
+  return {"chat/completions", R"({"messages": [{"role": "user", "content": "What is brandy?"}]})"};
+}
+
+Api::Doors doors_of(const HeadFlags& flags) {
+  Api::Doors doors = flags.doors;
+  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key) doors.api_keys.push_back(key);
+  return doors;
 }
 
 }  // namespace
@@ -44,13 +73,20 @@ void add_serving_flags(CLI::App* command, HeadFlags& flags) {
   const auto http = [&](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->group("HTTP");
   };
+  command
+      ->add_option("--certificate-lifetime", flags.certificate_lifetime,
+                   "How long certificates are good that the head signs for itself and for workers "
+                   "with a token: 30d, 12h (default: 365d). Each is renewed in time")
+      ->group("Network");
   http("--host", flags.host, "Address of the OpenAI API (default: 127.0.0.1)");
   http("--port", flags.port, "Its port (default: 8000; 0: any)")->check(CLI::Range(0, 65535));
   const auto list = [&](const char* name, auto& value, const char* help) {
     http(name, value, help)->allow_extra_args(false);
   };
   list("--api-key", flags.doors.api_keys,
-       "A key that requests must bear; may be repeated (also: $TROUPE_API_KEY)");
+       "KEY[:weight=N,max-running=N]: a key that requests must bear; may be repeated (also: "
+       "$TROUPE_API_KEY). A key of weight 2 gets twice as much as one of 1, the default, when both "
+       "want all; more than max-running requests of a key wait");
   list("--allowed-host", flags.doors.sites.hosts,
        "A name by which clients reach the API, besides addresses, localhost and this machine's "
        "name; may be repeated");
@@ -61,61 +97,133 @@ void add_serving_flags(CLI::App* command, HeadFlags& flags) {
       ->add_flag("--metrics-without-key", flags.doors.metrics_without_key,
                  "Let /metrics be read without an API key")
       ->group("HTTP");
-  http("--tls-cert", flags.tls_cert, "PEM certificate chain, to serve HTTPS");
+  command
+      ->add_flag("--expert-metrics", flags.expert_metrics,
+                 "Have /metrics count the tokens of each expert: a series for every layer and "
+                 "expert, 14,848 for DeepSeek-V3")
+      ->group("HTTP");
+  http("--tls-cert", flags.tls_cert,
+       "PEM certificate chain, to serve HTTPS; taken again when it changes");
   http("--tls-key", flags.tls_key, "Its PEM key");
 }
 
-Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& common,
-                                                        const HeadFlags& flags, int min_devices) {
+GatewayOptions gateway_options(const HeadFlags& flags) {
+  GatewayOptions gateway;
+  gateway.host = flags.host;
+  gateway.port = static_cast<std::uint16_t>(flags.port);
+  gateway.doors = doors_of(flags);
+  gateway.expert_metrics = flags.expert_metrics;
+  gateway.tls_cert = flags.tls_cert;
+  gateway.tls_key = flags.tls_key;
+  return gateway;
+}
+
+Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
+  HeadModel model;
   auto engine = resolve(flags.engine);
   if (!engine.ok()) return engine.error();
-  engine->min_devices = flags.min_devices > 0 ? flags.min_devices : min_devices;
+  model.engine = std::move(*engine);
+  model.engine.min_devices = flags.min_devices > 0 ? flags.min_devices : min_devices;
   if (auto kind = transport::parse_fabric_kind(flags.network.fabric); !kind.ok())
     return kind.error();
-  auto listen = parse_host_port(flags.listen);
-  if (!listen.ok()) return invalid_argument("--listen: " + listen.error().message);
-  for (const auto& key : flags.doors.api_keys)
-    if (key.empty()) return invalid_argument("--api-key must not be empty.");
-  auto checkpoint = open_model(*engine);
+  if (auto listen = parse_host_port(flags.listen); !listen.ok())
+    return invalid_argument("--listen: " + listen.error().message);
+  if (auto lifetime = parse_certificate_lifetime(flags.certificate_lifetime); !lifetime.ok())
+    return lifetime.error();
+  if (const Status keys = ApiKeys::check(doors_of(flags).api_keys); !keys.ok())
+    return keys.error();
+  auto checkpoint = open_model(model.engine);
   if (!checkpoint.ok()) return checkpoint.error();
+  model.checkpoint = std::move(*checkpoint);
+  auto frontend = ModelFrontend::load(model.engine);
+  if (!frontend.ok()) return frontend.error();
+  model.frontend = std::move(*frontend);
+  warn_of_what_lacks(*model.frontend);
+  return model;
+}
+
+HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s)
+    : files_(std::move(files)),
+      desk_(files_.credentials(), state_dir, lifetime_s),
+      asker_([this](const HostPort& at) {
+        return make_tcp_link(caf_->system(), {at}, files_.credentials().worker);
+      }) {}
+
+/// False: the standby has become the head.
+Result<bool> HeadProcess::may_go_on(const std::string& state_dir,
+                                    const std::function<bool()>& interrupted) {
+  constexpr auto kAskEvery = std::chrono::seconds(1);
+  auto heard = std::make_shared<std::atomic<int>>(0);
+  logger().info("The standby at {} may have become the head: it is asked whether this one may go "
+                "on. If it is gone for good, delete {}/standby-at.",
+                files_.standby, state_dir);
+  TimePoint ask_at = now();
+  while (*heard == 0) {
+    if (interrupted()) return cancelled("The head was told to end.");
+    if (now() >= ask_at) {
+      std::lock_guard lock(asking_);
+      asker_.ask(files_.standby, files_.cluster_id, {},
+                 [heard](StandbyAnswered answer) { *heard = answer.rules ? 2 : 1; });
+      ask_at = now() + kAskEvery;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (*heard == 2) return false;
+  (void)files_.keep_standby("");  // or the next life asks again
+  return true;
+}
+
+Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const HeadFlags& flags,
+                                              const HeadModel& model,
+                                              const std::function<bool()>& interrupted) {
   // The state folder is touched once all is known to be right.
-  auto files = ClusterFiles::open(common.state_dir);
+  const std::int64_t lifetime_s = *parse_certificate_lifetime(flags.certificate_lifetime);
+  auto files = ClusterFiles::open(common.state_dir, lifetime_s);
   if (!files.ok()) return files.error();
 
-  std::unique_ptr<HeadProcess> process(new HeadProcess(std::move(*files)));
+  std::unique_ptr<HeadProcess> process(
+      new HeadProcess(std::move(*files), common.state_dir, lifetime_s));
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   process->caf_ = std::move(*caf);
   process->host_ = std::make_unique<CafHost>(process->caf_->system(), process->post_);
+  if (!process->files_.standby.empty()) {
+    const auto go_on = process->may_go_on(common.state_dir, interrupted);
+    if (!go_on.ok()) return go_on.error();
+    if (!*go_on) return Start{nullptr, process->files_.standby};
+  }
 
   HeadOptions options;
   options.version = kVersion;
-  options.engine = *engine;
-  options.checkpoint = std::move(*checkpoint);
+  options.engine = model.engine;
+  options.checkpoint = model.checkpoint;
+  options.frontend = model.frontend;
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
-  options.listen = *listen;
-  options.credentials = process->files_.credentials.head;
+  options.journal_folder = process->files_.journal_path();
+  options.listen = *parse_host_port(flags.listen);
+  options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
+    std::lock_guard lock(p->asking_);
+    p->asker_.ask(ask.address, p->files_.cluster_id, p->files_.incarnation, std::move(answered));
+  };
+  options.credentials = process->files_.credentials().head;
+  options.enrol = [&desk = process->desk_](DeskVisit visit,
+                                           std::function<void(std::string)> reply) {
+    desk.take(std::move(visit), std::move(reply));
+  };
   options.join_line = [p = process.get()](const HostPort& at) -> Result<std::string> {
     p->control_ = at;
     if (const Status written = p->files_.write_join(at); !written.ok()) return written.error();
     return "troupe worker --head " + to_string(at) + " --join " + p->files_.join_path();
   };
-  GatewayOptions gateway;
-  gateway.host = flags.host;
-  gateway.port = static_cast<std::uint16_t>(flags.port);
-  gateway.doors = flags.doors;
-  if (const char* key = std::getenv("TROUPE_API_KEY"); key && *key)
-    gateway.doors.api_keys.push_back(key);
-  gateway.tls_cert = flags.tls_cert;
-  gateway.tls_key = flags.tls_key;
-  options.gateway = std::move(gateway);
+  options.gateway = gateway_options(flags);
 
   auto head = HeadNode::start(*process->host_, std::move(options));
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
+  if (const Status kept = process->keep_certificates(lifetime_s); !kept.ok()) return kept.error();
   process->watcher_ = std::thread([p = process.get()] {
     while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
     }
@@ -123,28 +231,50 @@ Result<std::unique_ptr<HeadProcess>> HeadProcess::start(const CommonOptions& com
     p->ended_ = true;
     Signals::nudge();
   });
-  return process;
+  return Start{std::move(process), ""};
 }
 
+Status HeadProcess::keep_certificates(std::int64_t lifetime_s) {
+  certificate_.emplace(files_, lifetime_s, [this](const ClusterCredentials& next) {
+    const Status used = head_->use(next.head);
+    if (used.ok()) desk_.use(next);
+    return used;
+  });
+  auto watch = CertificateWatch::start(
+      certificate_->options([this](const std::string& text) { head_->note("certificate", text); }),
+      *certificate_);
+  if (!watch.ok()) return watch.error();
+  certificate_watch_ = std::move(*watch);
+  return {};
+}
+
+/// One that is deposed has no workers to tell.
 HeadProcess::~HeadProcess() {
+  certificate_watch_.reset();
   if (head_ && watcher_.joinable()) {
     closing_ = true;
-    head_->stop("The head is being stopped.");
+    if (head_->deposed_by().empty()) head_->stop("The head is being stopped.");
     head_->wait(limits::kStopDeadline);
     watcher_.join();
+  }
+  {
+    std::lock_guard lock(asking_);
+    asker_.end();
   }
   head_.reset();
 }
 
-std::string ready_message(const std::string& http_url, Duration took, const CommonOptions& common,
+std::string ready_message(const HeadNode& head, Duration took, const CommonOptions& common,
                           const HeadFlags& flags) {
-  const std::string url = reachable(http_url, flags.host);
+  const std::string url = reachable(head.http_url(), flags.host);
+  const auto [path, body] = example_of(head.frontend());
   const char* variable = std::getenv("TROUPE_API_KEY");
   std::string curl = "curl";
   if (!flags.tls_cert.empty()) curl += " --insecure";  // its issuer may be unknown to curl
-  if (variable && *variable)
+  const bool shown = variable && *variable && ApiKeys::key_of(variable) == variable;
+  if (shown)
     curl += " -H \"Authorization: Bearer $TROUPE_API_KEY\"";
-  else if (!flags.doors.api_keys.empty())
+  else if (!flags.doors.api_keys.empty() || (variable && *variable))
     curl += " -H 'Authorization: Bearer YOUR-KEY'";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f", std::chrono::duration<double>(took).count());
@@ -152,11 +282,12 @@ std::string ready_message(const std::string& http_url, Duration took, const Comm
       common.state_dir_given ? " --state-dir '" + common.state_dir + "'" : std::string();
   return "Ready after " + std::string(seconds) + " s: " + url +
          "/v1 serves the OpenAI API.\n"
-         "  Look at it: " + url + "/ in a browser, or run: " + common.program + " top" + state +
+         "  Look at it: " +
+         url + "/ in a browser, or run: " + common.program + " top" + state +
          "\n"
-         "  " + curl + " " + url +
-         "/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is brandy?\"}]}'\n";
+         "  " +
+         curl + " " + url + "/v1/" + path + " -H 'Content-Type: application/json' \\\n    -d '" +
+         body + "'\n";
 }
 
 }  // namespace troupe::cli

@@ -1,17 +1,23 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "actors/base/caf_host.h"
 #include "actors/control/caf_system.h"
+#include "actors/control/enrolment_desk.h"
 #include "actors/head/head_node.h"
+#include "actors/standby/standby_asker.h"
 #include "runtime/clock.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/head_certificate.h"
 
 namespace troupe::cli {
 
@@ -23,9 +29,21 @@ struct HeadFlags {
   std::string host = "127.0.0.1";
   int port = 8000;
   Api::Doors doors;
+  bool expert_metrics = false;
   std::string tls_cert, tls_key;
+  std::string certificate_lifetime = "365d";
   int min_devices = 0;  ///< 0: the command's own default
+  std::string standby_of;  ///< of `head` alone
 };
+/// What is served, as flags say it, and what it is made of.
+struct HeadModel {
+  EngineOptions engine;
+  std::shared_ptr<const Checkpoint> checkpoint;
+  std::shared_ptr<const ModelFrontend> frontend;
+};
+/// Checks all flags of a head, and opens its model. Touches no state folder.
+Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices);
+GatewayOptions gateway_options(const HeadFlags& flags);
 void add_head_flags(CLI::App* command, HeadFlags& flags);
 /// Those of them that say where it serves and whom, not what: all but the engine's.
 void add_serving_flags(CLI::App* command, HeadFlags& flags);
@@ -33,8 +51,15 @@ void add_serving_flags(CLI::App* command, HeadFlags& flags);
 /// A head in this process.
 class HeadProcess {
  public:
-  static Result<std::unique_ptr<HeadProcess>> start(const CommonOptions& common,
-                                                    const HeadFlags& flags, int min_devices);
+  struct Start {
+    std::unique_ptr<HeadProcess> process;
+    std::string follow;  ///< where its standby listens, which has become the head; then no process
+  };
+  /// A head whose standby may have taken over asks it first, until it answers or `interrupted`
+  /// (kCancelled).
+  static Result<Start> start(const CommonOptions& common, const HeadFlags& flags,
+                             const HeadModel& model,
+                             const std::function<bool()>& interrupted = [] { return false; });
   ~HeadProcess();
 
   HeadNode& head() { return *head_; }
@@ -47,20 +72,27 @@ class HeadProcess {
   bool closing() const { return closing_ || ended_; }
 
  private:
-  explicit HeadProcess(ClusterFiles files) : files_(std::move(files)) {}
+  HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s);
+  Status keep_certificates(std::int64_t lifetime_s);
+  Result<bool> may_go_on(const std::string& state_dir, const std::function<bool()>& interrupted);
   ClusterFiles files_;
   HostPort control_;
   std::unique_ptr<CafSystem> caf_;
   Post post_;
   std::unique_ptr<CafHost> host_;
+  EnrolmentDesk desk_;
+  std::mutex asking_;
+  StandbyAsker asker_;  ///< guarded by asking_
   std::unique_ptr<HeadNode> head_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> closing_{false};
   std::thread watcher_;
+  std::optional<HeadCertificate> certificate_;
+  std::unique_ptr<CertificateWatch> certificate_watch_;
 };
 
 /// What a head says when requests can be served: where, and how to send one. No key is in it.
-std::string ready_message(const std::string& http_url, Duration took, const CommonOptions& common,
+std::string ready_message(const HeadNode& head, Duration took, const CommonOptions& common,
                           const HeadFlags& flags);
 
 }  // namespace troupe::cli

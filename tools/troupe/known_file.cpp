@@ -216,7 +216,22 @@ Status KnownFile::append(const std::string& lines) {
     done += static_cast<std::size_t>(wrote);
   }
   ::close(file);
+  const std::lock_guard lock(listener_->mutex);
+  if (listener_->added) listener_->added(lines);
   return {};
+}
+
+std::string KnownFile::lines(std::function<void(std::string)> added) {
+  {
+    const std::lock_guard lock(listener_->mutex);
+    listener_->added = std::move(added);
+  }
+  std::ifstream in(path_);
+  std::string first;
+  std::getline(in, first);
+  std::ostringstream rest;
+  rest << in.rdbuf();
+  return rest.str();
 }
 
 Status KnownFile::add(Numerics numerics) { return append(line_of(numerics)); }

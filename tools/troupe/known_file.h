@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "actors/supervisor/known_state.h"
@@ -29,9 +32,19 @@ class KnownFile {
   Status add(const KnownCanary& canary);
   Status forget();
 
+  /// All but the first line; `added` hears what is added from now on, null: nobody does.
+  std::string lines(std::function<void(std::string)> added);
+  /// Lines of another head's file, as its lines() gave them: they are read as this one's are.
+  Status add_lines(const std::string& lines) { return append(lines); }
+
  private:
   Status append(const std::string& lines);
   std::string path_;
+  struct Listener {
+    std::mutex mutex;
+    std::function<void(std::string)> added;  // guarded by mutex
+  };
+  std::unique_ptr<Listener> listener_ = std::make_unique<Listener>();
 };
 
 }  // namespace troupe::cli

@@ -45,10 +45,15 @@ int main(int argc, char** argv) {
   add_drain(cli);
   add_rebalance(cli);
   add_stop(cli);
+  add_token(cli);
+  add_certificate(cli);
+  add_chat(cli);
   add_generate(cli);
   add_tokenize(cli);
   add_plan(cli);
+  add_pull(cli);
   add_bench(cli);
+  add_completion(cli);
   cli.app.failure_message(usage_error);
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "help") {

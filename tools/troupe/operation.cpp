@@ -11,6 +11,8 @@
 namespace troupe::cli {
 namespace {
 
+constexpr Duration kSeekDeadline = std::chrono::seconds(3);
+
 void print(const OperationProgress& news, std::string& last) {
   std::string line = news.text;
   if (news.total > 0)
@@ -41,12 +43,25 @@ Result<std::string> follow_operation(const std::string& state_dir, const std::st
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   std::string last;
-  return troupe::follow_operation(
+  auto done = troupe::follow_operation(
       [&](ClientSession::Events events) {
-        return ClientSession::open((*caf)->system(), *join, program, std::chrono::seconds(3),
+        return ClientSession::open((*caf)->system(), *join, program, kSeekDeadline,
                                    std::move(events));
       },
       ask, [&](const OperationProgress& news) { print(news, last); });
+  if (!done.ok()) return no_head(done.error(), state_dir);
+  return done;
+}
+
+Status seek_head(const std::string& state_dir, const std::string& program) {
+  auto join = find_join_file(state_dir);
+  if (!join.ok()) return join.error();
+  auto caf = CafSystem::make();
+  if (!caf.ok()) return caf.error();
+  const auto session =
+      ClientSession::open((*caf)->system(), *join, program, kSeekDeadline,
+                          {.message = [](const Message&) {}, .down = [](const std::string&) {}});
+  return session.ok() ? Status() : no_head(session.error(), state_dir);
 }
 
 }  // namespace troupe::cli

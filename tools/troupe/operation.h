@@ -19,4 +19,7 @@ Result<NodeId> parse_node(const std::string& text);
 Result<std::string> follow_operation(const std::string& state_dir, const std::string& program,
                                      const std::function<Status(ClientSession&)>& ask);
 
+/// Whether a head answers.
+Status seek_head(const std::string& state_dir, const std::string& program);
+
 }  // namespace troupe::cli

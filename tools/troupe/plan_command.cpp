@@ -16,6 +16,7 @@
 #include "tools/troupe/plan/report.h"
 #include "tools/troupe/plan/speed_report.h"
 #include "tools/troupe/plan_speed.h"
+#include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
 namespace {
@@ -176,7 +177,7 @@ int run_plan(const PlanOptions& o, const CLI::App& command) {
   if (const auto nodes = parse_nodes(o.nodes); !nodes.ok()) return fail_with(nodes.error());
   if (const auto engine = resolve(o.head.engine); !engine.ok()) return fail_with(engine.error());
   if (const Status checked = check(o.speed); !checked.ok()) return fail_with(checked.error());
-  const auto spec = load_model_spec(o.head.engine.options.model);
+  const auto spec = load_model_spec(pull::model_folder(o.head.engine.options.model));
   if (!spec.ok()) return fail(spec.error());
   const auto question = question_of(o, *spec, command);
   if (!question.ok()) return fail_with(question.error());
@@ -226,8 +227,8 @@ void add_speed_flags(CLI::App* command, SpeedFlags& flags) {
                     "Measure this machine's processors for some seconds; devices without a name "
                     "are taken to be like them");
   command->add_option("--products", flags.products,
-                      "Units of GPUs that make products: fma, bf16 or fp8 (default: auto, what the "
-                      "numerics use, which is fma)");
+                      "Units of GPUs that make products: fma, bf16 or fp8, which no numerics use "
+                      "yet (default: auto, what --numerics uses: bf16 with cuda_mma, else fma)");
 }
 
 }  // namespace
@@ -255,7 +256,8 @@ void add_plan(Cli& cli) {
                  "8TFLOP/s\n"
                  "  troupe plan eplb < loads.json\n" +
                      std::string(kJsonFields),
-                 {[o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); }});
+                 {.run = [o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); },
+                  .keeps_state = false});
   plan->add_option("--nodes", o->nodes,
                    "COUNT:MEMORY or COUNTxDEVICES:MEMORY, separated by commas; MEMORY is of a "
                    "device: 64GiB, or a name such as h100-80g");
@@ -275,7 +277,7 @@ void add_plan(Cli& cli) {
                  "  troupe plan eplb < loads.json\n"
                  "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"
                  " \"num_nodes\": 1, \"num_gpus\": 2}' | troupe plan eplb",
-                 {run_eplb});
+                 {.run = run_eplb, .keeps_state = false});
 }
 
 }  // namespace troupe::cli

@@ -36,14 +36,15 @@ Result<GivenRates> given_rates(const SpeedFlags& f) {
   return given;
 }
 
-Arithmetic arithmetic_of(const std::string& products) {
+Arithmetic arithmetic_of(const std::string& products, Numerics numerics) {
   if (products == "fp8") return Arithmetic::kFp8;
-  return products == "bf16" ? Arithmetic::kBf16 : Arithmetic::kFma;
+  const bool own = products == "auto" && by_tensor_cores(numerics);
+  return own || products == "bf16" ? Arithmetic::kBf16 : Arithmetic::kFma;
 }
 
 /// One group's speed, from the least certain source to the surest.
-GroupSpeed group_speed(const NodeGroup& group, const SpeedFlags& f, const GivenRates& given,
-                       const std::vector<MeasuredDevice>& measured) {
+GroupSpeed group_speed(const NodeGroup& group, const SpeedFlags& f, Numerics numerics,
+                       const GivenRates& given, const std::vector<MeasuredDevice>& measured) {
   GroupSpeed speed;
   DeviceSpeed& m = speed.device_speed;
   const auto from = [&](const char* source) {
@@ -51,7 +52,7 @@ GroupSpeed group_speed(const NodeGroup& group, const SpeedFlags& f, const GivenR
   };
   if (const DeviceKind* kind = find_device_kind(group.device)) {
     m.ceilings = kind->ceilings;
-    m.arithmetic = arithmetic_of(f.products);
+    m.arithmetic = arithmetic_of(f.products, numerics);
     from("data sheet");
   } else {
     m.efficiency.hop_s = kCpuHopSeconds;
@@ -118,7 +119,7 @@ Result<SpeedQuestion> resolve(const SpeedFlags& f, const FitQuestion& q,
   const auto given = given_rates(f);
   if (!given.ok()) return given.error();
   for (const NodeGroup& group : q.nodes)
-    speed.groups.push_back(group_speed(group, f, *given, machines));
+    speed.groups.push_back(group_speed(group, f, *q.engine.numerics, *given, machines));
   return speed;
 }
 

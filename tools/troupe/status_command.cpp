@@ -4,13 +4,16 @@
 #include <thread>
 
 #include "actors/api/cluster.h"
+#include "actors/standby/standby_door.h"
 #include "runtime/byte_size.h"
+#include "runtime/version.h"
 #include "tools/troupe/cli.h"
 #include "tools/troupe/cluster_files.h"
 #include "tools/troupe/console/canvas.h"
 #include "tools/troupe/console/facts.h"
 #include "tools/troupe/console/format.h"
 #include "tools/troupe/local_time.h"
+#include "tools/troupe/standby_files.h"
 
 namespace troupe::cli {
 namespace {
@@ -26,8 +29,12 @@ Result<std::string> ask(const std::string& state_dir) {
   auto join = find_join_file(state_dir);
   if (!join.ok()) return join.error();
   auto cluster = Cluster::connect(*join, std::chrono::seconds(2));
-  if (!cluster.ok()) return cluster.error();
-  return (*cluster)->status_json();
+  if (cluster.ok()) return (*cluster)->status_json();
+  // The standby of that folder was asked first: that is its word.
+  if (const auto standby = StandbyFiles::running(state_dir))
+    return StandbyDoor(standby->head_address, kVersion, [&] { return cluster.error().message; })
+        .status_json();
+  return no_head(cluster.error(), state_dir);
 }
 
 constexpr std::size_t kEventsShown = 8;
@@ -95,6 +102,14 @@ void print_events(const Facts& facts) {
   }
 }
 
+/// What the folder's own standby has on its disk.
+void print_own_standby(const std::string& state_dir) {
+  if (const auto standby = StandbyFiles::running(state_dir))
+    std::printf("Here is a standby of the head at %s, %s.\n", plain(standby->head_address).c_str(),
+                standby->complete ? "which has all that was accepted"
+                                  : "which does not have all that was accepted yet");
+}
+
 void print_for_people(const Facts& facts) {
   std::string line = facts.model + "  " + facts.state;
   if (facts.placement_version) line += "  version " + std::to_string(*facts.placement_version);
@@ -104,12 +119,19 @@ void print_for_people(const Facts& facts) {
   print_nodes(facts);
   print_replicas(facts);
   std::printf("\n");
+  print_line("standby", console::standby_text(facts));
   print_line("requests", console::requests_text(facts));
   print_line("rates", console::rates_text(facts));
   print_line("experts", console::joined(console::expert_clauses(facts), ", "));
   print_line("cluster", console::survives_text(facts));
   print_line("weights", console::proofs_text(facts));
   print_events(facts);
+}
+
+Error waited(Error why, const StatusOptions& o) {
+  if (why.message.ends_with('.')) why.message.pop_back();
+  why.message += "; it was waited for " + console::short_time(o.wait_ready_s) + ".";
+  return why;
 }
 
 int run(const CommonOptions& common, const StatusOptions& o) {
@@ -125,11 +147,16 @@ int run(const CommonOptions& common, const StatusOptions& o) {
     }
     const bool ready = facts.state == "ready";
     if (o.wait_ready_s < 0 || ready || now() >= deadline) {
-      if (!answer.ok()) return fail(answer.error());
-      if (o.json)
+      if (!answer.ok())
+        return fail(o.wait_ready_s > 0 ? waited(answer.error(), o) : answer.error());
+      if (o.json) {
         std::printf("%s\n", answer->c_str());
-      else
+      } else if (facts.state == "standby") {  // there was no head to ask
+        std::printf("%s\n", plain(facts.message).c_str());
+      } else {
+        print_own_standby(common.state_dir);
         print_for_people(facts);
+      }
       if (o.wait_ready_s >= 0 && !ready)
         return fail(deadline_exceeded("The cluster is not ready: " + facts.message));
       return kDone;

@@ -92,7 +92,7 @@ void StatusLink::run() {
                                             }});
     if (!session.ok()) {
       refuse_orders(session.error().message);
-      publish(session.error());
+      publish(no_head(session.error(), state_dir_));
       continue;
     }
     serve(**session);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -69,8 +68,8 @@ Result<std::vector<std::int32_t>> ask(const std::string& join) {
 /// The processes of a cluster that has been told to stop.
 class Ending {
  public:
-  Ending(const std::string& state_dir, std::vector<std::int32_t> told)
-      : state_dir_(state_dir), told_(std::move(told)) {}
+  Ending(const std::string& state_dir, const std::vector<std::int32_t>& told)
+      : state_dir_(state_dir), told_(told.begin(), told.end()), left_(told_) {}
 
   /// Members leave as the head tells them. Workers that it did not know are told here, and those
   /// that do not listen are ended.
@@ -78,32 +77,31 @@ class Ending {
     const TimePoint started = now();
     std::set<std::int32_t> asked, killed;
     while (true) {
-      const auto registered = registered_workers(state_dir_);
-      std::set<std::int32_t> left(registered.begin(), registered.end());
-      for (const std::int32_t pid : told_)
-        if (alive(pid)) left.insert(pid);
-      if (left.empty()) return {};
+      // One that takes its name out of the folder is still ending.
+      for (const pid_t pid : registered_workers(state_dir_)) left_.insert(pid);
+      std::erase_if(left_, [](std::int32_t pid) { return !alive(pid); });
+      if (left_.empty()) return {};
       const Duration waited = now() - started;
-      for (const std::int32_t pid : left) {
-        const bool known = std::find(told_.begin(), told_.end(), pid) != told_.end();
+      for (const std::int32_t pid : left_) {
         if (!is_worker(pid)) continue;
-        if ((!known || waited > kWish) && asked.insert(pid).second) {
+        if ((!told_.contains(pid) || waited > kWish) && asked.insert(pid).second) {
           kill(pid, SIGTERM);
           kill(pid, SIGCONT);  // it may have been stopped
         }
         if (waited > kPatience && killed.insert(pid).second) kill(pid, SIGKILL);
       }
       if (waited > kDeadline)
-        return deadline_exceeded("Process " + std::to_string(*left.begin()) +
+        return deadline_exceeded("Process " + std::to_string(*left_.begin()) +
                                  " has not ended yet; end it with `kill " +
-                                 std::to_string(*left.begin()) + "`.");
+                                 std::to_string(*left_.begin()) + "`.");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
 
  private:
   const std::string state_dir_;
-  const std::vector<std::int32_t> told_;
+  const std::set<std::int32_t> told_;
+  std::set<std::int32_t> left_;
 };
 
 int run(const CommonOptions& common) {
@@ -111,7 +109,7 @@ int run(const CommonOptions& common) {
   if (!join.ok()) return fail(join.error());
   auto told = ask(*join);
   if (!told.ok()) return fail(told.error());
-  if (const Status ended = Ending(common.state_dir, std::move(*told)).wait(); !ended.ok())
+  if (const Status ended = Ending(common.state_dir, *told).wait(); !ended.ok())
     return fail(ended.error());
   std::fprintf(stderr, "The cluster has stopped.\n");
   return kDone;

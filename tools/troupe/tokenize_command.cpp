@@ -8,6 +8,7 @@
 
 #include "model/tokenizer/tokenizer.h"
 #include "tools/troupe/cli.h"
+#include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
 namespace {
@@ -72,7 +73,7 @@ Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOption
 int run(const TokenizeOptions& o) {
   if (o.model.empty())
     return fail(invalid_argument("Say whose tokenizer with --model FOLDER."), kUsage);
-  auto tokenizer = Tokenizer::load(o.model);
+  auto tokenizer = Tokenizer::load(pull::model_folder(o.model));
   if (!tokenizer.ok()) return fail(tokenizer.error());
   std::ios::sync_with_stdio(false);
   std::string line;
@@ -100,7 +101,7 @@ void add_tokenize(Cli& cli) {
       "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
       "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
       "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
-      {[o] { return run(*o); }});
+      {.run = [o] { return run(*o); }, .keeps_state = false});
   command->add_option("--model", o->model,
                       "A folder with tokenizer.json or tiktoken.model, or a GGUF file");
   command->add_flag("--decode", o->decode, "Ids in, text out");

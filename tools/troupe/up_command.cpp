@@ -20,6 +20,7 @@
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
+#include "tools/troupe/standby_files.h"
 #include "transport/fabric/fabric.h"
 
 namespace troupe::cli {
@@ -289,18 +290,35 @@ int run(const CommonOptions& common, const UpOptions& o) {
   if (const Status computes = check_numerics(o.head.engine, shares->front().front());
       !computes.ok())
     return fail_with(computes.error());
-  auto process = HeadProcess::start(common, o.head, static_cast<int>(devices));
-  if (!process.ok()) return fail_with(process.error());
-  HeadNode& head = (*process)->head();
-  std::fprintf(stderr, "Serving %s with %d workers on this machine.\n",
-               head.frontend().served_model_name().c_str(), o.workers);
+  const auto model = open_head_model(o.head, static_cast<int>(devices));
+  if (!model.ok()) return fail_with(model.error());
+  const auto followed = StandbyFiles::earlier(common.state_dir);
+  if (!followed.ok()) return fail_with(followed.error());
+  if (*followed)
+    return fail_with(refused("The head of " + common.state_dir + " follows the one at " +
+                             (*followed)->head_address +
+                             "; start it with `troupe head`, or choose another --state-dir."));
+  auto started_head = HeadProcess::start(common, o.head, *model, [&] {
+    const auto signal = signals.wait(Duration::zero());
+    return signal == SIGTERM || signal == SIGINT;
+  });
+  if (!started_head.ok())
+    return started_head.error().code == ErrorCode::kCancelled ? kDone
+                                                              : fail_with(started_head.error());
+  if (!started_head->process)
+    return fail_with(refused("The standby at " + started_head->follow +
+                             " has become the head; follow it with `troupe head --standby-of`."));
+  HeadProcess& process = *started_head->process;
+  HeadNode& head = process.head();
+  std::fprintf(stderr, "Serving %s with %d worker%s on this machine.\n",
+               head.frontend().served_model_name().c_str(), o.workers, o.workers == 1 ? "" : "s");
   if (o.head.min_devices > static_cast<int>(devices))
     std::fprintf(stderr,
                  "It serves once %d devices are here; more workers have to join than it starts.\n",
                  o.head.min_devices);
   std::vector<std::vector<std::string>> commands;
   for (const Share& share : *shares)
-    commands.push_back(worker_command(common, o, share, **process));
+    commands.push_back(worker_command(common, o, share, process));
   Children children(std::move(commands), !o.no_respawn);
   children.start_all();
   head.subscribe([&](const ClusterEvent& event) {
@@ -309,24 +327,28 @@ int run(const CommonOptions& common, const UpOptions& o) {
   std::atomic<bool> hopeless{false}, served{false};
   Status ready, workers;
   std::thread announcer([&] {
-    ready = wait_ready(**process, devices, [&] {
+    ready = wait_ready(process, devices, [&] {
       served = true;
-      return ready_message(head.http_url(), now() - started, common, o.head);
+      return ready_message(head, now() - started, common, o.head);
     });
     hopeless = !ready.ok();
     if (hopeless) Signals::nudge();
   });
-  while (!(*process)->ended() && !hopeless && workers.ok()) {
+  while (!process.ended() && !hopeless && workers.ok()) {
     const auto signal = signals.wait(children.start_due());
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
     if (!served) workers = children.useless();
   }
   children.stopping();
-  (*process)->begin_close();
+  const std::string deposed_by = head.deposed_by();
+  process.begin_close();
   announcer.join();
-  process->reset();
+  started_head->process.reset();
   children.end_all();
+  if (!deposed_by.empty())
+    return fail(refused("The standby at " + deposed_by +
+                        " has become the head; follow it with `troupe head --standby-of`."));
   if (!workers.ok()) return fail(workers.error());
   return ready.ok() ? kDone : fail(ready.error());
 }

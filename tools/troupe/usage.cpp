@@ -1,11 +1,18 @@
 #include "tools/troupe/usage.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "runtime/edit_distance.h"
 
 namespace troupe::cli {
 namespace {
+
+/// What other programs call commands.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"serve", "up"}, {"start", "up"}, {"launch", "up"}, {"download", "pull"}};
 
 /// "; did you mean 'status'?", or nothing if no name is like the word.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
@@ -14,6 +21,11 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   const std::size_t edits_max = std::max<std::size_t>(1, word.size() / 3);
   if (name.empty() || edit_distance(word, name) > edits_max) return {};
   return "; did you mean '" + dashes + name + "'?";
+}
+
+bool looks_like_a_model(const std::string& word) {
+  std::error_code failed;
+  return word.find('/') != std::string::npos || std::filesystem::exists(word, failed);
 }
 
 /// The last command that the line names, and all of its words: "troupe plan eplb".
@@ -48,8 +60,11 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
     text = "'" + name + "' is no flag of `" + words + "`" +
            did_you_mean(name.substr(first), flag_names(*command), "--");
   } else if (!left.empty()) {
-    text = "'" + left.front() + "' is not expected" +
-           did_you_mean(left.front(), command_names(*command));
+    text = "'" + left.front() + "' is not expected";
+    if (looks_like_a_model(left.front()) && command->get_option_no_throw("--model"))
+      text += "; did you mean '--model " + left.front() + "'?";
+    else
+      text += did_you_mean(left.front(), command_names(*command));
   } else {
     text = error.what();
     while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
@@ -59,7 +74,9 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
 }
 
 std::string unknown_command(const CLI::App& app, const std::string& word) {
-  const std::string hint = did_you_mean(word, command_names(app));
+  std::string hint = did_you_mean(word, command_names(app));
+  for (const auto& [other, ours] : kElsewhere)
+    if (word == other) hint = "; did you mean '" + std::string(ours) + "'?";
   return "There is no command '" + word + "'" +
          (hint.empty() ? "; `troupe --help` lists them." : hint);
 }

@@ -25,14 +25,18 @@
 #include "tools/troupe/cli.h"
 #include "tools/troupe/crash_handler.h"
 #include "tools/troupe/nccl_choice.h"
+#include "tools/troupe/pull/pull.h"
+#include "tools/troupe/service_notifier.h"
 #include "tools/troupe/signals.h"
+#include "tools/troupe/worker_certificate.h"
+#include "tools/troupe/worker_enrolment.h"
 #include "tools/troupe/worker_registry.h"
 
 namespace troupe::cli {
 namespace {
 
 struct WorkerCommandOptions {
-  std::string head, join, model;
+  std::string head, join, model, token;
   std::string log_name = "worker";
   DeviceFlags device;
   NetworkFlags network;
@@ -48,7 +52,8 @@ Result<JoinFile> join_of(const CommonOptions& common, const WorkerCommandOptions
   if (!join.ok() && join.error().code == ErrorCode::kNotFound)
     return not_found(
         "There is no join file " + path +
-        "; copy the one that the head wrote (STATE/join there) and name it with --join.");
+        "; copy the one that the head wrote (STATE/join there) and name it with --join, or join "
+        "with --token.");
   return join;
 }
 
@@ -165,12 +170,72 @@ Result<kernels::InjectedFailure> injected_failure_of(const char* text) {
   return injected;
 }
 
+/// What the node's agent tells, for whoever asks. Thread-safe.
+struct Life {
+  std::atomic<std::uint32_t> node{0};  ///< 0: it is no member
+  std::atomic<bool> alive{false};      ///< since it was last asked
+
+  void listen(WorkerOptions& options) {
+    options.on_life = [this](NodeId id, Incarnation incarnation) {
+      report_crashes_as(id, incarnation);
+      node = id.value;
+    };
+    options.on_alive = [this] { alive = true; };
+  }
+  ServiceNotifier::Source source(const std::string& head) {
+    return {[this, head]() -> ServiceNotifier::State {
+              const NodeId id{node};
+              if (id.value == 0) return {false, "seeks the head at " + head};
+              return {true, to_string(id) + " of the cluster at " + head};
+            },
+            [this] { return alive.exchange(false); }};
+  }
+};
+
+/// Until the worker has left the cluster; std::nullopt: it does not do so in time.
+std::optional<WorkerNode::Exit> wait_for_end(WorkerNode& worker, const Signals& signals,
+                                             const Life& life,
+                                             std::optional<WorkerRegistration>& registration,
+                                             ServiceNotifier& notifier) {
+  std::atomic<bool> over{false};
+  std::thread watcher([&] {
+    while (!worker.wait(std::chrono::seconds(1))) {
+      if (registration) registration->note(NodeId{life.node});
+      if (over) return;
+    }
+    Signals::nudge();
+  });
+  bool leaving = false;
+  std::optional<WorkerNode::Exit> exit;
+  while (!(exit = worker.wait(Duration::zero()))) {
+    const auto signal =
+        signals.wait(leaving ? std::optional<Duration>(limits::kStopDeadline) : std::nullopt);
+    if (signal == SIGTERM || signal == SIGINT) {
+      notifier.stop();
+      worker.leave("it was told to end");
+      leaving = true;
+    } else if (!signal) {
+      break;  // it did not leave in time
+    }
+  }
+  over = true;
+  notifier.stop();
+  watcher.join();
+  return exit;
+}
+
 int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   const Signals signals;
   (void)speak_as(o.log_name, common);
+  ServiceNotifier notifier;
   // Files may come later, as on a mount; the folder of a hub's name does not.
-  if (is_hub_name(o.model))
-    if (const Status there = check_model_path(o.model); !there.ok()) return fail(there.error());
+  const std::string model = pull::model_folder(o.model);
+  if (is_hub_name(model))
+    if (const Status there = check_model_path(model); !there.ok()) return fail(there.error());
+  if (!o.token.empty())
+    if (const Status enrolled = enrol_worker(o.token, o.head, join_path_of(common, o));
+        !enrolled.ok())
+      return fail_with(enrolled.error());
   std::optional<WorkerRegistration> registration;
   if (is_own_join(common, o)) registration.emplace(common.state_dir);
   auto join = join_of(common, o);
@@ -198,10 +263,11 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.injected = *injected;
   options.version = kVersion;
   options.head = to_string(heads->front());
-  options.model_path = o.model.empty() ? "" : std::filesystem::absolute(o.model).string();
+  options.model_path = model.empty() ? "" : std::filesystem::absolute(model).string();
   options.devices = std::move(*devices);
   options.expert_tier_memory = *tier;
-  options.on_life = report_crashes_as;
+  Life life;
+  life.listen(options);
   if (const char* nvml = std::getenv("TROUPE_TEST_NVML")) options.nvml = nvml;
   options.crash_token = crash_token();
   transport::FabricOptions fabric;
@@ -214,34 +280,20 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   if (!link.ok()) return fail(link.error());
   Post post;
   CafHost host((*caf)->system(), post);
+  WorkerCertificate certificate(join_path_of(common, o), *join, **link);
   auto worker = WorkerNode::start(host, std::move(options), std::move(*link));
   if (!worker.ok()) return fail_with(worker.error());
+  auto certificate_watch = CertificateWatch::start(certificate.options(), certificate);
+  if (!certificate_watch.ok()) return fail(certificate_watch.error());
   // After the libraries that install handlers of their own.
   report_crashes(join_path_of(common, o), o.head);
 
-  std::atomic<bool> over{false};
-  std::thread watcher([&] {
-    while (!(*worker)->wait(std::chrono::seconds(1)))
-      if (over) return;
-    Signals::nudge();
-  });
-  bool leaving = false;
-  std::optional<WorkerNode::Exit> exit;
-  while (!(exit = (*worker)->wait(Duration::zero()))) {
-    const auto signal =
-        signals.wait(leaving ? std::optional<Duration>(limits::kStopDeadline) : std::nullopt);
-    if (signal == SIGTERM || signal == SIGINT) {
-      (*worker)->leave("it was told to end");
-      leaving = true;
-    } else if (!signal) {
-      break;  // it did not leave in time
-    }
-  }
-  over = true;
-  watcher.join();
+  notifier.start(life.source(to_string(heads->front())));
+  const auto exit = wait_for_end(**worker, signals, life, registration, notifier);
   const int code = exit ? exit->code : kDone;
   if (code != kDone) fail({ErrorCode::kRefused, exit->reason}, code);
   last_resort.arm(code);
+  certificate_watch->reset();  // before the link that it uses
   worker->reset();
   return code;
 }
@@ -253,10 +305,14 @@ void add_worker(Cli& cli) {
   CLI::App* command =
       add_command(cli, "worker", "Run a worker: it joins the head and computes",
                   "  troupe worker --head 127.0.0.1:6379\n"
-                  "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3",
+                  "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3\n"
+                  "  troupe worker --head 10.0.0.1:6379 --token K10...",
                   {[&cli, o] { return run(cli.common, *o); }, true});
   command->add_option("--head", o->head, "HOST:PORT of the head (default: the join file's)");
   command->add_option("--join", o->join, "The join file that the head wrote (default: STATE/join)");
+  command->add_option("--token", o->token,
+                      "What `troupe token create` printed at the head: makes the join file, which "
+                      "serves later starts. In a --config file, `ps` does not show it");
   command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
   command->add_option("--log-name", o->log_name, "What lines of its log begin with")->group("");
   add_device_flags(command, o->device);

@@ -6,13 +6,18 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "actors/control/private_file.h"
 #include "runtime/host.h"
 
 namespace troupe::cli {
 namespace {
+
+constexpr std::size_t kNameBytesMax = 64;  // of a node
 
 std::string folder_of(const std::string& state_dir) { return state_dir + "/workers"; }
 
@@ -39,18 +44,32 @@ bool holds(pid_t pid, const std::string& path) {
 
 }  // namespace
 
+/// The name is there with its lock, not before: without one it is a name that was left.
 WorkerRegistration::WorkerRegistration(const std::string& state_dir) {
   if (!control::make_private_folder(folder_of(state_dir)).ok()) return;
   path_ = folder_of(state_dir) + "/" + prefix() + std::to_string(getpid());
-  lock_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  std::string unnamed = state_dir + "/worker.XXXXXX";
+  lock_ = ::mkostemp(unnamed.data(), O_CLOEXEC);  // with mode 0600
+  if (lock_ < 0) return;
   struct flock lock = whole_file();
-  if (lock_ >= 0) ::fcntl(lock_, F_SETLK, &lock);
+  ::fcntl(lock_, F_SETLK, &lock);
+  if (::rename(unnamed.c_str(), path_.c_str()) == 0) return;
+  ::unlink(unnamed.c_str());
+  ::close(std::exchange(lock_, -1));
 }
 
 WorkerRegistration::~WorkerRegistration() {
   if (lock_ < 0) return;
   ::unlink(path_.c_str());
   ::close(lock_);
+}
+
+void WorkerRegistration::note(NodeId node) {
+  if (lock_ < 0 || node == node_) return;
+  const std::string name = node == NodeId{} ? "" : to_string(node);
+  if (::ftruncate(lock_, 0) == 0 &&
+      ::pwrite(lock_, name.data(), name.size(), 0) == static_cast<ssize_t>(name.size()))
+    node_ = node;
 }
 
 std::vector<pid_t> registered_workers(const std::string& state_dir) {
@@ -69,6 +88,16 @@ std::vector<pid_t> registered_workers(const std::string& state_dir) {
       ::unlink(entry.path().c_str());
   }
   return workers;
+}
+
+std::vector<std::string> registered_nodes(const std::string& state_dir) {
+  std::vector<std::string> nodes;
+  for (const pid_t pid : registered_workers(state_dir)) {
+    const auto name = control::read_small_file(
+        folder_of(state_dir) + "/" + prefix() + std::to_string(pid), kNameBytesMax);
+    if (name.ok() && !name->empty()) nodes.push_back(*name);
+  }
+  return nodes;
 }
 
 }  // namespace troupe::cli

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "runtime/ids.h"
 #include "runtime/limits.h"
 #include "runtime/result.h"
+#include "transport/link_messages.h"
 
 namespace troupe::transport {
 
@@ -36,7 +36,7 @@ struct PeerKey {
 std::string to_string(const PeerKey& key);  ///< "node-1#7"
 
 /// The secret of one pair of lives. The control lane makes one per pair and hands it to both.
-using FabricToken = std::array<std::byte, 32>;
+using troupe::FabricToken;
 
 /// What a fabric tells its owner, always from the fabric's own thread. The calls must not block and
 /// must not destroy the fabric; they may call any other method of it.
@@ -99,6 +99,8 @@ class Fabric {
 
   /// What was chosen and why, for `status`: "net at 10.0.0.1:4711 (auto: no verbs device is up)".
   virtual std::string describe() const = 0;
+  /// The same in parts, with what else there would be.
+  virtual FabricPort port() const = 0;
 
   /// Admits a peer with a lower node id that comes with this token; the listener is open only while
   /// an expected peer is missing. A peer that has not come by limits::kBulkExpectDeadline is down.

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <utility>
 
+#include "transport/fabric/port.h"
+
 namespace troupe::transport {
 namespace {
 
@@ -60,6 +62,10 @@ Status LibfabricFabric::open() {
   auto provider = open_provider(options_);
   if (!provider) return provider.error();
   provider_ = std::move(*provider);
+  port_.provider = provider_->name;
+  port_.provider_why = provider_->why;
+  port_.providers = usable_providers(provider_->host);
+  describe_interfaces(provider_->host.text(), options_.bind_interface, port_);
   epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   waker_->event = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !waker_->event) return resource_exhausted("There are no file descriptors left.");
@@ -106,6 +112,7 @@ void LibfabricFabric::identify(PeerKey self) {
   {
     std::lock_guard lock(mutex_);
     self_ = self;
+    fences_.clear();  // of what this node was; nobody has a token for what it is now
     for (const auto& [node, peer] : peers_) known.push_back(peer->key);
   }
   for (const PeerKey& peer : known) forget(peer, false);

@@ -62,6 +62,7 @@ class LibfabricFabric final : public Fabric {
   void identify(PeerKey self) override;
   std::string address() const override;
   std::string describe() const override;
+  FabricPort port() const override { return port_; }
   Status expect(PeerKey peer, const FabricToken& token) override;
   Status connect(PeerKey peer, const std::string& address, const FabricToken& token) override;
   void forget(PeerKey peer, bool fence) override;
@@ -123,6 +124,7 @@ class LibfabricFabric final : public Fabric {
   const FabricOptions options_;
   FabricEvents& events_;
   std::unique_ptr<Provider> provider_;
+  FabricPort port_;  ///< set before it is handed out
   Descriptor epoll_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::shared_ptr<ReceiveBudget> budget_;

@@ -195,6 +195,13 @@ Result<SocketAddress> bind_address(const FabricOptions& options) {
                    "' with an address; `ip address` lists them.");
 }
 
+std::vector<std::string> usable_providers(const SocketAddress& host) {
+  std::vector<std::string> usable;
+  for (const char* name : {"verbs", "net", "tcp"})
+    if (query(name, host)) usable.emplace_back(name);
+  return usable;
+}
+
 Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
   if (const Status loaded = load_libfabric(); !loaded.ok()) return loaded.error();
   auto host = bind_address(options);

@@ -65,6 +65,8 @@ struct Provider {
   /// Memory must be registered before it is sent from or received into.
   bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
 };
+/// Those that work at that address, in the order in which kAuto takes them.
+std::vector<std::string> usable_providers(const SocketAddress& host);
 Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options);
 
 /// The provider's own listener. Strangers can hang it (see README.md), so it is open only between

@@ -41,8 +41,9 @@ void Communicator::break_up(const Error& why) {
   }
   wake_();
   if (!tell) return;
-  for (const Done& done : waiting) done(why);
+  // First: whoever hears that an exchange failed may begin the next, which must not come here.
   options_.events.broken(why);
+  for (const Done& done : waiting) done(why);
 }
 
 void Communicator::close() {

@@ -7,10 +7,12 @@ $Cxx.namespace("troupe::wire");
 using Client = import "client.capnp";
 using Experts = import "experts.capnp";
 using Formation = import "formation.capnp";
+using Links = import "links.capnp";
 using Parcels = import "parcels.capnp";
 using Placement = import "placement.capnp";
 using Proofs = import "proofs.capnp";
 using Request = import "request.capnp";
+using Standby = import "standby.capnp";
 using Step = import "step.capnp";
 using import "error.capnp".Error;
 using import "ids.capnp".Address;
@@ -94,5 +96,23 @@ struct Envelope {
     rankGroup @63 :Step.RankGroup;
     parcel @64 :Parcels.Parcel;
     parcelGroup @65 :Parcels.ParcelGroup;
+    follow @66 :Standby.Follow;
+    succession @67 :Standby.Succession;
+    knownLines @68 :Standby.KnownLines;
+    journalCopy @69 :Standby.JournalCopy;
+    followed @70 :Standby.Followed;
+    successor @71 :Standby.Successor;
+    successorKnown @72 :Standby.SuccessorKnown;
+    standing @73 :Standby.Standing;
+    pledge @74 :Standby.Pledge;
+    headReturns @75 :Standby.HeadReturns;
+    networkQuery @76 :Links.NetworkQuery;
+    networkPlan @77 :Links.NetworkPlan;
+    pairReport @78 :Links.PairReport;
+    measureLink @79 :Links.MeasureLink;
+    endMeasure @80 :Links.EndMeasure;
+    linkMeasured @81 :Links.LinkMeasured;
+    linkProbe @82 :Links.LinkProbe;
+    linkEcho @83 :Links.LinkEcho;
   }
 }

@@ -16,6 +16,7 @@ struct Dispatch {
   layer @2 :Int32;
   rows @3 :UInt32;
   pairs @4 :List(ExpertPair);
+  express @5 :Bool;
 }
 
 # The tensor goes beside the header: wire type [pairs, hidden].

@@ -4,8 +4,11 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::wire");
 
+using import "engine-options.capnp".EngineOptions;
 using import "error.capnp".ErrorCode;
+using import "links.capnp".FabricPort;
 using import "numerics.capnp".Numerics;
+using import "placement.capnp".Placement;
 using import "proofs.capnp".ProofReport;
 
 struct ProtocolRange {
@@ -52,6 +55,15 @@ struct Join {
   heldExperts @14 :List(HeldExperts);
   tierMemoryBytes @15 :UInt64;
   nccl @16 :UInt32;
+  heldRole @17 :HeldRole;
+  fabricPort @18 :FabricPort;
+}
+
+struct HeldRole {
+  incarnation @0 :UInt64;
+  placement @1 :Placement;
+  engine @2 :EngineOptions;
+  lost @3 :List(UInt32);
 }
 
 struct LayerRange {

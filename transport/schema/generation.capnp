@@ -6,11 +6,23 @@ $Cxx.namespace("troupe::wire");
 
 using import "error.capnp".Error;
 using import "sampling.capnp".FinishReason;
+using import "sampling.capnp".Pooling;
+using import "sampling.capnp".TokenBias;
 using import "sampling.capnp".TokenOutput;
+
+struct ToolCall {
+  id @0 :Text;
+  name @1 :Text;
+  arguments @2 :Text;
+}
 
 struct ChatMessage {
   role @0 :Text;
   content @1 :Text;
+  toolCalls @2 :List(ToolCall);
+  toolCallId @3 :Text;
+  name @4 :Text;
+  reasoningContent @5 :Text;
 }
 
 struct OptionalFloat32 {
@@ -56,6 +68,21 @@ struct GenerationRequest {
   }
   chatTemplateKwargs @23 :Text;
   addSpecialTokens @24 :Bool = true;
+  grammar @25 :Text;
+  minTokens @26 :UInt32;
+  stopTokenIds @27 :List(Int32);
+  allowedTokenIds @28 :List(Int32);
+  badWords @29 :List(Text);
+  logitBias @30 :List(TokenBias);
+  tools @31 :Text;
+  grammarOfCalls @32 :Bool;
+  addGenerationPrompt @33 :Bool = true;
+  continueFinalMessage @34 :Bool;
+  truncatePromptTokens @35 :Int64;
+  includeStopStrInOutput @36 :Bool;
+  skipSpecialTokens @37 :Bool = true;
+  priority @38 :Int32;
+  pooling @39 :Pooling;
 }
 
 struct GenerationTiming {
@@ -78,6 +105,7 @@ struct GenerationEvent {
     value @9 :Error;
   }
   cachedTokens @10 :UInt32;
+  hidden @11 :List(Float32);
 }
 
 struct ClusterEvent {

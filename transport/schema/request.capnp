@@ -6,6 +6,7 @@ $Cxx.namespace("troupe::wire");
 
 using import "error.capnp".Error;
 using import "sampling.capnp".FinishReason;
+using import "sampling.capnp".Pooling;
 using import "sampling.capnp".SamplingParams;
 using import "sampling.capnp".TokenOutput;
 
@@ -18,6 +19,11 @@ struct Submit {
   maxTokens @5 :UInt32;
   stopTokens @6 :List(Int32);
   promptLogprobs @7 :Int32;
+  owner @8 :UInt64;
+  weight @9 :Float32 = 1;
+  priority @10 :Int32;
+  pooling @11 :Pooling;
+  hiddenWidth @12 :UInt32;
 }
 
 struct Cancel {
@@ -39,6 +45,8 @@ struct SequenceEvent {
     value @9 :Error;
   }
   cachedTokens @10 :Int32 = -1;
+  hiddenIndex @11 :UInt32;
+  hidden @12 :List(Float32);
 }
 
 struct SequenceEvents {

@@ -15,6 +15,24 @@ struct SamplingParams {
   seed @7 :UInt64;
   choice @8 :UInt32;
   topLogprobs @9 :Int32;
+  rules @10 :TokenRules;
+}
+
+struct TokenRules {
+  grammar @0 :Text;
+  grammarAfter @1 :List(Text);
+  endTokens @2 :List(Int32);
+  minTokens @3 :UInt32;
+  allowed @4 :List(Int32);
+  banned @5 :List(List(Int32));
+  bias @6 :List(TokenBias);
+  thoughtToken @7 :Int32 = -1;
+  grammarToken @8 :Int32 = -1;
+}
+
+struct TokenBias {
+  token @0 :Int32;
+  bias @1 :Float32;
 }
 
 struct TokenLogprob {
@@ -26,6 +44,12 @@ struct TokenOutput {
   token @0 :Int32;
   logprob @1 :Float32;
   top @2 :List(TokenLogprob);
+}
+
+enum Pooling {
+  none @0;
+  last @1;
+  all @2;
 }
 
 enum FinishReason {

@@ -21,6 +21,7 @@ struct StepSequence {
   canary @9 :Bool;
   tableSlot @10 :Int32;
   tableBase @11 :Int32;
+  hiddenRows @12 :Int32;
 }
 
 struct StepPlan {
@@ -28,6 +29,7 @@ struct StepPlan {
   version @1 :UInt64;
   step @2 :UInt64;
   sequences @3 :List(StepSequence);
+  express @4 :Bool;
 }
 
 # The tensor goes beside the header: float32 [rows, hidden].
@@ -89,6 +91,8 @@ struct SequenceResult {
   sampled @1 :MaybeToken;
   prompt @2 :List(MaybeToken);
   trouble @3 :Text;
+  waits @4 :Bool;
+  hidden @5 :List(Float32);
 }
 
 struct StepResult {

@@ -29,6 +29,7 @@ class TwinAccelerator final : public Accelerator {
   void download(std::span<std::byte> to, const std::byte* from) override;
   std::uint64_t progress() const override { return progress_; }
   std::chrono::nanoseconds timed(const std::function<void()>& work) override;
+  std::size_t shared_bytes() const { return twin_.shared_bytes(); }
 
  protected:
   void joins(const Work& work) override;

@@ -92,6 +92,21 @@ class Cta {
     return quad;
   }
 
+  /// Whether this CTA is the last of `count` that come to the same word, which is zero before the
+  /// first of them and after the last, who sees all that the others wrote before they came. All
+  /// threads, at the same call. Nobody waits for another CTA.
+  bool last_of(std::uint32_t* came, std::uint32_t count,
+               const Site& site = Site::current()) const {
+    return machine_->last_of(came, count, site);
+  }
+  /// For the last one: what the others wrote. Four or sixteen bytes.
+  template <class T>
+  T load_joined(const T* from, const Site& site = Site::current()) const {
+    static_assert(sizeof(T) == 4 || sizeof(T) == sizeof(Quad));
+    machine_->load_joined(from, sizeof(T), site);
+    return *from;
+  }
+
  private:
   Machine* machine_;
 };

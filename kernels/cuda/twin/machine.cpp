@@ -12,13 +12,15 @@
 #include "kernels/cuda/twin/cta.h"
 #include "kernels/cuda/twin/stacks.h"
 #include "kernels/cuda/twin/traffic.h"
+#include "kernels/cuda/twin/watch.h"
+#include "kernels/cuda/twin/wgmma.h"
 
 namespace troupe::kernels::cuda_twin {
 namespace {
 
 constexpr std::uint32_t kPoison = 0xffffffffu;  // a NaN, and no index
 constexpr std::int16_t kSeveral = -1;           // readers of a word
-constexpr int kWarp = 32;
+constexpr int kWarp = 32, kGroup = 128;
 constexpr int kPolledMax = 64;  // steps of a CTA that runs by itself
 
 std::string line(const Site& site) {
@@ -42,6 +44,8 @@ struct Machine::Thread {
   std::uint64_t value = 0;
   Together what = nullptr;
   void* mine = nullptr;
+  int lanes = 0;             ///< that do something together
+  std::uint64_t fenced = 0;  ///< the last write that tensor cores see
   std::vector<Copy> copies;
   int group = 0;       ///< of the copies that come next
   bool again = false;  ///< its last look found what its CTA had seen there
@@ -90,6 +94,7 @@ void Machine::run_alone() {
 void Machine::begin(const Program& program, Block block) {
   program_ = program;
   block_ = block;
+  last_ = false;
   if (!program.meets) return;
   if (fibers_ == nullptr) fibers_ = std::make_shared<Fibers>();
   clear_shared();
@@ -117,6 +122,9 @@ Machine::Step Machine::advance() {
 /// Fibers that still wait are unwound.
 void Machine::finish() {
   fibers_->threads.clear();
+  for (const auto& work : tensor_work_)
+    if (!work->idle() && finding_.empty()) found("ends with tensor cores at work");
+  tensor_work_.clear();
   if (traffic_) traffic_->settle();
   clear_shared();
 }
@@ -229,8 +237,10 @@ bool Machine::release_warps() {
   bool released = false;
   for (int first = 0; first < program_.threads; first += kWarp) {
     const int last = std::min(first + kWarp, program_.threads);
-    if (release_together(first, last) || release_shuffle(first, last)) released = true;
+    if (release_together(first, kWarp) || release_shuffle(first, last)) released = true;
   }
+  for (int first = 0; first < program_.threads; first += kGroup)
+    if (release_together(first, kGroup)) released = true;
   return released;
 }
 
@@ -265,7 +275,7 @@ bool Machine::release_shuffle(int first, int last) {
   return released;
 }
 
-void Machine::together(Together what, void* mine, const Site& site) {
+void Machine::together(Together what, void* mine, const Site& site, int lanes) {
   if (!program_.meets)
     return found("does together with its warp, at ", line(site),
                  ", what a kernel whose threads run alone cannot");
@@ -274,21 +284,23 @@ void Machine::together(Together what, void* mine, const Site& site) {
   t.site = site;
   t.what = what;
   t.mine = mine;
+  t.lanes = lanes;
   land_some(t);
   yield();
 }
 
-bool Machine::release_together(int first, int last) {
-  if (last - first < kWarp) return false;
-  void* lanes[kWarp];
-  for (int lane = 0; lane < kWarp; ++lane) {
+bool Machine::release_together(int first, int lanes) {
+  if (first + lanes > program_.threads) return false;
+  void* of_lanes[kGroup];
+  for (int lane = 0; lane < lanes; ++lane) {
     const Thread& t = thread_at(first + lane);
-    if (t.state != State::kTogether || !same(t.site, thread_at(first).site)) return false;
-    lanes[lane] = t.mine;
+    if (t.state != State::kTogether || t.lanes != lanes || !same(t.site, thread_at(first).site))
+      return false;
+    of_lanes[lane] = t.mine;
   }
   thread_ = first;
-  thread_at(first).what(*this, lanes);
-  for (int lane = 0; lane < kWarp; ++lane) thread_at(first + lane).state = State::kRunnable;
+  thread_at(first).what(*this, of_lanes);
+  for (int lane = 0; lane < lanes; ++lane) thread_at(first + lane).state = State::kRunnable;
   return true;
 }
 
@@ -323,6 +335,7 @@ void Machine::wait_copies(int pending) {
     for (std::size_t w = at / 4; w < at / 4 + sizeof(Quad) / 4; ++w) {
       words_[w].awaited = 0;
       words_[w].written = stretch_;  // by this thread, whom alone the wait tells of it
+      words_[w].write = ++writes_;
     }
     return true;
   });
@@ -336,6 +349,13 @@ void Machine::land(Copy& copy) {
   else
     std::memcpy(copy.to, copy.from, sizeof(Quad));
 }
+
+void Machine::wrong(const std::string& what) { found(what); }
+
+void Machine::fence_copies() {
+  if (program_.meets) thread_at(thread_).fenced = writes_;
+}
+std::uint64_t Machine::fenced_of(int thread) const { return thread_at(thread).fenced; }
 
 /// Any of a thread's copies may land while others run.
 void Machine::land_some(Thread& thread) {
@@ -440,6 +460,7 @@ bool Machine::write_shared(const std::byte* to, std::size_t bytes) {
       found("writes word ", w, " of shared memory, which others read since the last barrier");
     word.written = stretch_;
     word.writer = self;
+    word.write = ++writes_;
   }
   return true;
 }
@@ -448,6 +469,25 @@ void Machine::load(const void* address, std::size_t bytes, const Site& site) {
   check_aligned(address, bytes);
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (traffic_) traffic_->note(Traffic::Kind::kLoad, thread_, site.line(), at, bytes);
+}
+
+bool Machine::last_of(std::uint32_t* came, std::uint32_t count, const Site& site) {
+  barrier(site);
+  if (thread_ == 0) {
+    const std::uint32_t before = __atomic_fetch_add(came, 1u, __ATOMIC_ACQ_REL);
+    if (before >= count)
+      found("comes at ", line(site), " to a word that holds ", before, ", as the last of ", count);
+    last_ = before + 1 == count;
+    if (last_) __atomic_store_n(came, 0u, __ATOMIC_RELEASE);
+    if (watch_ != nullptr) watch_->came(came, last_);
+  }
+  barrier(site);
+  return last_;
+}
+
+void Machine::load_joined(const void* address, std::size_t bytes, const Site& site) {
+  if (!last_) found("loads at ", line(site), " what other CTAs write, and is not their last");
+  load(address, bytes, site);
 }
 
 void Machine::check_aligned(const void* address, std::size_t bytes) {

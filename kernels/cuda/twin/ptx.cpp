@@ -15,25 +15,22 @@ float half(std::uint32_t pair, int which) {
   return to_float(Bf16{static_cast<std::uint16_t>(pair >> (16 * which))});
 }
 
-/// What an mma multiplies: rows of a, columns of b beside each other.
-struct Operands {
-  double a[kM][kK], b[kK][kN];
-
-  explicit Operands(void* const* lanes) {
-    for (int l = 0; l < kLanes; ++l) {
-      const auto& lane = *static_cast<const MmaLane*>(lanes[l]);
-      const int row = l / 4, k = l % 4 * 2;
-      for (int e = 0; e < 2; ++e) {
-        a[row][k + e] = static_cast<double>(half(lane.a[0], e));
-        a[row + 8][k + e] = static_cast<double>(half(lane.a[1], e));
-        a[row][k + 8 + e] = static_cast<double>(half(lane.a[2], e));
-        a[row + 8][k + 8 + e] = static_cast<double>(half(lane.a[3], e));
-        b[k + e][row] = static_cast<double>(half(lane.b[0], e));
-        b[k + 8 + e][row] = static_cast<double>(half(lane.b[1], e));
-      }
+MmaOperands operands_of(void* const* lanes) {
+  MmaOperands of;
+  for (int l = 0; l < kLanes; ++l) {
+    const auto& lane = *static_cast<const MmaLane*>(lanes[l]);
+    const int row = l / 4, k = l % 4 * 2;
+    for (int e = 0; e < 2; ++e) {
+      of.a[row][k + e] = static_cast<double>(half(lane.a[0], e));
+      of.a[row + 8][k + e] = static_cast<double>(half(lane.a[1], e));
+      of.a[row][k + 8 + e] = static_cast<double>(half(lane.a[2], e));
+      of.a[row + 8][k + 8 + e] = static_cast<double>(half(lane.a[3], e));
+      of.b[k + e][row] = static_cast<double>(half(lane.b[0], e));
+      of.b[k + 8 + e][row] = static_cast<double>(half(lane.b[1], e));
     }
   }
-};
+  return of;
+}
 
 /// A number's exponent, biased, and its power of two: 0 for zeros.
 std::uint64_t exponent_of(double x) { return std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ff; }
@@ -47,26 +44,28 @@ float cut(double x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) - 1);
 }
 
-/// Eight products and what is before, each cut below what the largest of them leaves of 25 bits;
-/// their sum is cut to float32.
-float add_aligned(float sum, const Operands& with, int row, int column, int first) {
-  double terms[9] = {static_cast<double>(sum)};
-  for (int k = 0; k < 8; ++k) terms[k + 1] = with.a[row][first + k] * with.b[first + k][column];
-  std::uint64_t largest = 0;
-  double total = 0;
-  for (const double term : terms) {
-    largest = std::max(largest, exponent_of(term));
-    total += term;
+/// Sixteen products and what is before, each cut below what the largest of them leaves of 26 bits;
+/// their sum is cut to float32. A product is as large as its factors' exponents say.
+float add_aligned(float sum, const MmaOperands& with, int row, int column) {
+  double terms[kK + 1] = {static_cast<double>(sum)};
+  std::uint64_t largest = exponent_of(terms[0]);
+  double total = terms[0];
+  for (int k = 0; k < kK; ++k) {
+    const double a = with.a[row][k], b = with.b[k][column];
+    terms[k + 1] = a * b;
+    total += a * b;
+    if (a != 0 && b != 0)
+      largest = std::max(largest, exponent_of(a) + exponent_of(b) - exponent_of(1));
   }
-  if (largest == 0 || largest == 0x7ff) return static_cast<float>(total);
-  const double unit = power_of_two(largest - 24);
+  if (largest == 0 || total - total != 0) return static_cast<float>(total);  // or no number
+  const double unit = power_of_two(largest - 25);
   total = 0;
   for (const double term : terms)
     total += static_cast<double>(static_cast<std::int64_t>(term / unit)) * unit;
   return cut(total);
 }
 
-void add_row(MmaOrder order, const Operands& with, int row, float (&c)[kN]) {
+void add_row(MmaOrder order, const MmaOperands& with, int row, float (&c)[kN]) {
   if (order == MmaOrder::kRoundedOnce) {
     double sums[kN];
     for (int n = 0; n < kN; ++n) sums[n] = static_cast<double>(c[n]);
@@ -77,7 +76,7 @@ void add_row(MmaOrder order, const Operands& with, int row, float (&c)[kN]) {
   }
   for (int n = 0; n < kN; ++n) {
     if (order == MmaOrder::kAligned) {
-      c[n] = add_aligned(add_aligned(c[n], with, row, n, 0), with, row, n, 8);
+      c[n] = add_aligned(c[n], with, row, n);
       continue;
     }
     for (int i = 0; i < kK; ++i) {
@@ -106,18 +105,21 @@ void load_matrices(Machine& machine, void* const* lanes, bool turned) {
 
 }  // namespace
 
+void add_products(MmaOrder order, const MmaOperands& with, float (&c)[kM][kN]) {
+  for (int row = 0; row < kM; ++row) add_row(order, with, row, c[row]);
+}
+
 void mma_of_warp(Machine& machine, void* const* lanes) {
-  const Operands with(lanes);
-  for (int row = 0; row < kM; ++row) {
-    float c[kN];
-    const auto held = [&](int n) -> float& {
-      const auto& lane = *static_cast<const MmaLane*>(lanes[row % 8 * 4 + n / 2]);
-      return lane.c[row / 8 * 2 + n % 2];
-    };
-    for (int n = 0; n < kN; ++n) c[n] = held(n);
-    add_row(machine.mma_order(), with, row, c);
-    for (int n = 0; n < kN; ++n) held(n) = c[n];
-  }
+  const auto held = [&](int row, int n) -> float& {
+    const auto& lane = *static_cast<const MmaLane*>(lanes[row % 8 * 4 + n / 2]);
+    return lane.c[row / 8 * 2 + n % 2];
+  };
+  float c[kM][kN];
+  for (int row = 0; row < kM; ++row)
+    for (int n = 0; n < kN; ++n) c[row][n] = held(row, n);
+  add_products(machine.mma_order(), operands_of(lanes), c);
+  for (int row = 0; row < kM; ++row)
+    for (int n = 0; n < kN; ++n) held(row, n) = c[row][n];
 }
 
 void ldmatrix_of_warp(Machine& machine, void* const* lanes) {

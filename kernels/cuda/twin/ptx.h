@@ -17,6 +17,13 @@ struct MatrixLane {
   std::uint32_t* to;  ///< [4]
 };
 
+/// What an mma multiplies: rows of a, columns of b beside each other.
+struct MmaOperands {
+  double a[16][16], b[16][8];
+};
+/// c += a b, added as `order` has it.
+void add_products(MmaOrder order, const MmaOperands& with, float (&c)[16][8]);
+
 void mma_of_warp(Machine& machine, void* const* lanes);
 void ldmatrix_of_warp(Machine& machine, void* const* lanes);
 void ldmatrix_trans_of_warp(Machine& machine, void* const* lanes);

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include "kernels/cuda/twin/accelerator.h"
 #include "kernels/cuda/twin/watch.h"
 #include "runtime/float_mode.h"
 #include "runtime/log.h"
@@ -28,7 +29,12 @@ int occupancy(const Program& program) {
 
 }  // namespace
 
-Twin::Twin(ThreadPool* pool, std::uint64_t seed) : pool_(pool), random_(seed) {
+Twin::Twin(ThreadPool* pool, std::uint64_t seed)
+    : pool_(pool),
+      random_(seed),
+      shared_bytes_((seed & kSmallGpu) != 0 ? kWideSharedBytesMax
+                    : (seed & kOtherGpu) != 0 ? kLargeSharedBytes
+                                              : kMostSharedBytes) {
   const int threads = pool == nullptr ? 1 : pool->threads();
   for (int t = 0; t < threads; ++t)
     multiprocessors_.push_back({SplitMix(random_.next()), mma_order_of(seed)});
@@ -93,6 +99,8 @@ void Twin::share(Launch& launch, Multiprocessor& on) {
 std::string Twin::run(const Program& program, Grid grid) {
   assert(float_mode_is_set());
   assert(program.threads > 0 && program.threads <= kThreadsMax);
+  if (program.shared_bytes > shared_bytes_)
+    return "a CTA asks for more shared memory than there is";
   assert(grid.x >= 0 && grid.x <= kGridXMax && grid.y >= 0 && grid.y <= kGridYMax);
   order_.resize(static_cast<std::size_t>(grid.x * grid.y));
   std::iota(order_.begin(), order_.end(), 0);
@@ -166,5 +174,13 @@ void launch(Stream& stream, const Work& kernel) {
   if (stream.accelerator() != nullptr) return stream.accelerator()->launch(kernel);
   static_cast<Twin*>(stream.device())->launch(program_of(kernel), kernel.grid);
 }
+
+std::size_t shared_bytes(Stream& stream) {
+  if (stream.accelerator() != nullptr)
+    return static_cast<const TwinAccelerator*>(stream.accelerator())->shared_bytes();
+  return static_cast<const Twin*>(stream.device())->shared_bytes();
+}
+
+bool has_wgmma(Stream& stream) { return shared_bytes(stream) == kMostSharedBytes; }
 
 }  // namespace troupe::kernels::cuda_twin

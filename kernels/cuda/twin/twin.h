@@ -21,6 +21,11 @@ constexpr MmaOrder mma_order_of(std::uint64_t seed) {
   return static_cast<MmaOrder>((seed >> kMmaOrderShift) % kMmaOrders);
 }
 
+/// Another bit says that it has no more shared memory than every GPU has.
+inline constexpr std::uint64_t kSmallGpu = std::uint64_t{1} << 55;
+/// And another that it has as much as sm_80 and sm_100; else it is an sm_90, with its instructions.
+inline constexpr std::uint64_t kOtherGpu = std::uint64_t{1} << 54;
+
 /// The twin's GPU: a multiprocessor for each thread of a pool, which share the CTAs of a launch. On
 /// each some are resident at a time, one, two or as many as a GPU has room for, as the seed has it;
 /// they go on in turns. Those that wait for one that is not resident would wait for ever.
@@ -37,6 +42,8 @@ class Twin {
   void tell(std::string* finding) { told_ = finding; }
   /// From now on that many CTAs are resident; 0: as the seed has it.
   void keep_resident(int ctas) { resident_ = ctas; }
+  /// What a CTA may ask for of shared memory.
+  std::size_t shared_bytes() const { return shared_bytes_; }
   /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
   void watch(std::byte* memory, std::size_t bytes) { watched_ = {memory, bytes}; }
   /// Counts what warps move (traffic.h); without a pool.
@@ -69,11 +76,12 @@ class Twin {
   std::span<std::byte> watched_;
   std::string* told_ = nullptr;
   int resident_ = 0;
+  const std::size_t shared_bytes_;
 };
 
 template <class Kernel>
 Program program_of(const Kernel& kernel) {
-  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kWideSharedBytesMax);
+  static_assert(Kernel::kThreads <= kThreadsMax && Kernel::kSharedBytes <= kMostSharedBytes);
   Program p;
   p.thread = [](const void* k, Cta& cta) { (*static_cast<const Kernel*>(k))(cta); };
   p.kernel = &kernel;
@@ -93,6 +101,12 @@ Program program_of(const Work& work);
 
 /// By the twin of a stream's device, now; or into the queue of the device.
 void launch(Stream& stream, const Work& kernel);
+
+/// What a CTA of the stream's device may ask for.
+std::size_t shared_bytes(Stream& stream);
+
+/// Whether it has the instructions of wgmma.h.
+bool has_wgmma(Stream& stream);
 
 template <class Kernel>
 void launch(Stream& stream, Grid grid, Kernel kernel) {

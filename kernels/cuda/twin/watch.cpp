@@ -29,18 +29,46 @@ Watch::Watch(std::byte* memory, std::size_t bytes)
 }
 
 void Watch::run(Machine& machine, const Program& program, Block block) {
-  machine.run(program, block);
   blocks_.push_back(block);
+  machine.watched_by(this);
+  machine.run(program, block);
+  machine.watched_by(nullptr);
+  take_changes(nullptr);
+  for (; !hidden_.empty(); hidden_.pop_back()) {
+    const Word& word = hidden_.back();
+    before_[word.word] = word.value;
+    store(words_ + word.word, word.value);
+  }
+}
+
+void Watch::came(const std::uint32_t* word, bool last) {
+  // How many have come is no secret, and no change of one of them.
+  const auto at = static_cast<std::size_t>(word - words_);
+  if (at < before_.size()) before_[at] = load(word);
+  const std::size_t own = changes_.size();
+  take_changes(word);
+  for (std::size_t i = last ? 0 : own; i < changes_.size(); ++i)
+    if (changes_[i].told == word) show(changes_[i]);
+}
+
+/// What the CTA that runs has changed, which is then as before.
+void Watch::take_changes(const std::uint32_t* told) {
   const auto self = static_cast<std::int32_t>(blocks_.size());
   const std::size_t count = before_.size();
   for (std::size_t i = 0; (i = first_change(words_, before_.data(), i, count)) < count; ++i) {
-    if (writer_[i] != 0 && finding_.empty())
+    if (writer_[i] != 0 && writer_[i] != self && finding_.empty())
       finding_ = "CTAs " + named(blocks_[static_cast<std::size_t>(writer_[i] - 1)]) + " and " +
-                 named(block) + " write the same four bytes";
+                 named(blocks_.back()) + " write the same four bytes";
     writer_[i] = self;
-    changes_.push_back({i, load(words_ + i)});
+    changes_.push_back({i, load(words_ + i), told});
     store(words_ + i, before_[i]);
   }
+}
+
+void Watch::show(const Change& change) {
+  hidden_.push_back({change.word, before_[change.word]});
+  before_[change.word] = change.value;
+  store(words_ + change.word, change.value);
 }
 
 std::string Watch::end() {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 
@@ -52,6 +53,27 @@ TEST_CASE("every choice is its own, and the same seed gives the same ones") {
   REQUIRE(first->choices.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(first->choices[i].tokens == again->choices[i].tokens);
   CHECK(first->choices[0].tokens != first->choices[1].tokens);
+}
+
+TEST_CASE("hidden states of a prompt, of all its tokens or of the last") {
+  const auto cluster = start_demo();
+  GenerationRequest request;
+  request.prompt = std::vector<TokenId>{0, 5, 6, 7};
+  request.pooling = Pooling::kAll;
+  const auto all = cluster->generate(request);
+  request.pooling = Pooling::kLast;
+  const auto last = cluster->generate(request);
+  REQUIRE(all.ok());
+  REQUIRE(last.ok());
+  CHECK(last->choices.at(0).tokens.empty());
+  REQUIRE(all->hidden.size() == 4 * last->hidden.size());
+  CHECK(std::equal(last->hidden.begin(), last->hidden.end(),
+                   all->hidden.end() - static_cast<std::ptrdiff_t>(last->hidden.size())));
+  request.n = 2;
+  CHECK(cluster->generate(request).error().message.starts_with("n: "));
+  request.n = 1;
+  request.prompt_logprobs = 0;
+  CHECK(cluster->generate(request).error().message.starts_with("prompt_logprobs: "));
 }
 
 TEST_CASE("what is wrong with a request is an error that names the field") {

@@ -94,10 +94,12 @@ TEST_CASE("shards see the experts that the group published last") {
   CpuDevice device(options());
   CHECK(device.experts()->size() == 0);
   const auto expert = std::make_shared<const ExpertWeights>();
-  device.publish(
-      std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, expert}}));
+  const auto hosted =
+      std::make_shared<const ExpertSet>(PlacementVersion{3}, ExpertSet::Map{{{1, 2}, expert}});
+  device.publish(hosted, std::make_shared<const ExpertSet>());
   CHECK(device.experts()->version() == PlacementVersion{3});
   CHECK(device.experts()->has({1, 2}));
+  CHECK(device.serving_experts()->size() == 0);
 }
 
 TEST_CASE("a claim is split without a byte lost") {

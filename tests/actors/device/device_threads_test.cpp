@@ -131,7 +131,7 @@ TEST_CASE("experts are published while others read them") {
   std::shared_ptr<const ExpertSet> last;
   for (int i = 0; i < 1000; ++i) {
     last = std::make_shared<const ExpertSet>();
-    device.publish(last);
+    device.publish(last, last);
   }
   stop = true;
   reader.join();

@@ -116,6 +116,20 @@ TEST_CASE("steps at different layers come together") {
         Passes{{2, 1}, {3, 1}, {4, 1}, {5, 2}, {6, 2}, {7, 2}, {8, 2}, {9, 2}, {10, 2}});
 }
 
+TEST_CASE("an express step goes first at each layer, and alone, and others get on") {
+  ManualDevice device;
+  LoggingArithmetic arithmetic;
+  Walker other(device.pool(), arithmetic, 2, 4), late(device.pool(), arithmetic, 3, 14);
+  late.express = true;
+  other.join();
+  late.join();
+  device.run_all();
+  // The other one is passed over kPassedOverMax times, and then has its layer.
+  const Passes expected{{3, 1}, {4, 1},  {5, 1},  {6, 1},  {7, 1},  {8, 1}, {9, 1}, {10, 1},
+                        {2, 1}, {11, 1}, {12, 1}, {13, 1}, {14, 1}, {3, 1}, {4, 1}};
+  CHECK(arithmetic.passes == expected);
+}
+
 TEST_CASE("other versions' experts are another pass") {
   ManualDevice device;
   LoggingArithmetic arithmetic;

@@ -67,7 +67,9 @@ TEST_CASE("a warm ForwardPass allocates nothing but its answers") {
   for (const std::int32_t layer : {last - 1, last})
     for (const std::int32_t expert : {0, 1})
       experts[{layer, expert}] = must(load_expert(*checkpoint, kExact, layer, expert));
-  device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
+  const auto published =
+      std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts));
+  device.publish(published, published);
   ForwardPass pass(spec, kExact, device,
                    std::make_shared<ExpertForward>(*spec, device.stream(kExact)));
 

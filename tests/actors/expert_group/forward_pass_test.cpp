@@ -34,7 +34,9 @@ struct Stand {
     ExpertSet::Map experts;
     for (const std::int32_t expert : {0, 1})
       experts[{layer, expert}] = must(load_expert(*checkpoint, kNumerics, layer, expert));
-    device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
+    const auto published =
+        std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts));
+    device.publish(published, published);
   }
 
   /// The answers, once the device has nothing more to do for them.

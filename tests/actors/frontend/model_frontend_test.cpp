@@ -3,11 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "model/spec/read_spec.h"
+#include "runtime/key_share.h"
 #include "runtime/limits.h"
+#include "tests/model/model_folder.h"
 
 using namespace troupe;
 
@@ -105,6 +110,28 @@ TEST_CASE("a text prompt gets its BOS, a chat has it already, ids stay as they a
   CHECK(std::count(talk.prompt.begin(), talk.prompt.end(), 0) == 1);
 }
 
+TEST_CASE("with tools the prompt tells of them, and the answer's text keeps their tags") {
+  ChatTemplateFile file;
+  file.text =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+      "{% for c in m.tool_calls or [] %}{{ '<｜tool▁calls▁begin｜>' + c.function.arguments }}"
+      "{% endfor %}{% endfor %}";
+  ModelFrontend::Parts parts;
+  parts.spec = load_model_spec(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary").value();
+  parts.tokenizer = demo()->tokenizer();
+  parts.chat = ChatFormat::make(file);
+  parts.max_model_len = 4096;
+  const ModelFrontend frontend(std::move(parts));
+  GenerationRequest request = chat("x");
+  CHECK(frontend.prepare(request).value().keep_special.empty());
+  request.tools = R"([{"type": "function", "function": {"name": "look_up"}}])";
+  const PreparedRequest prepared = frontend.prepare(request).value();
+  CHECK(prepared.keep_special == std::vector<TokenId>{7, 8, 9, 10, 11});
+  CHECK(frontend.detokenize(prepared.prompt).value().find("### look_up") != std::string::npos);
+  request.tools = "[";
+  CHECK(frontend.prepare(request).error().message.starts_with("tools"));
+}
+
 TEST_CASE("an answer may use what is left of the context") {
   CHECK(demo()->prepare(chat("lamp")).value().max_tokens ==
         4096 - demo()->prepare(chat("lamp")).value().prompt.size());
@@ -161,6 +188,8 @@ TEST_CASE("every bad field is named") {
       {"stop", [](auto& r) { r.stop = {"\xff"}; }},
       {"max_tokens", [](auto& r) { r.max_tokens = 0; }},
       {"timeout_ms", [](auto& r) { r.timeout_ms = 0; }},
+      {"priority", [](auto& r) { r.priority = kPriorityMax + 1; }},
+      {"priority", [](auto& r) { r.priority = -kPriorityMax - 1; }},
       {"prompt", [](auto& r) { r.prompt = std::vector<TokenId>{}; }},
       {"prompt", [](auto& r) { r.prompt = std::vector<TokenId>{4096}; }},
       {"prompt", [](auto& r) { r.prompt = std::vector<TokenId>{-1}; }},
@@ -252,4 +281,163 @@ TEST_CASE("the name and the context's length come from the options, else from th
   const auto too_long = ModelFrontend::load(options);
   REQUIRE(!too_long.ok());
   CHECK(too_long.error().message.find("--max-model-len") != std::string::npos);
+}
+
+TEST_CASE("rules for an answer's tokens arrive, and bad ones are named") {
+  GenerationRequest request = chat("hello");
+  CHECK(demo()->prepare(request)->sampling.rules == nullptr);
+  request.min_tokens = 3;
+  request.stop_token_ids = {7, 1};
+  request.allowed_token_ids = {9, 5, 9};
+  request.bad_words = {"river"};
+  request.logit_bias = {{8, 1}, {2, -1}};
+  const PreparedRequest prepared = demo()->prepare(request).value();
+  REQUIRE(prepared.sampling.rules);
+  const TokenRules& rules = *prepared.sampling.rules;
+  CHECK(rules.min_tokens == 3);
+  CHECK(rules.end_tokens == std::vector<TokenId>{1, 7});
+  CHECK(prepared.stop_tokens == rules.end_tokens);
+  CHECK(rules.allowed == std::vector<TokenId>{5, 9});
+  CHECK(rules.bias == std::vector<TokenBias>{{2, -1}, {8, 1}});
+  CHECK(!rules.banned.empty());
+
+  const std::pair<std::string, std::function<void(GenerationRequest&)>> wrong[] = {
+      {"min_tokens", [](auto& r) { r.max_tokens = 2, r.min_tokens = 3; }},
+      {"stop_token_ids", [](auto& r) { r.stop_token_ids = {-1}; }},
+      {"allowed_token_ids", [](auto& r) { r.allowed_token_ids = {1 << 20}; }},
+      {"bad_words", [](auto& r) { r.bad_words = {""}; }},
+      {"logit_bias",
+       [](auto& r) {
+         r.logit_bias = {{1 << 20, 1}};
+       }},
+      {"logit_bias",
+       [](auto& r) {
+         r.logit_bias = {{1, 1}, {1, 2}};
+       }},
+      {"logit_bias",
+       [](auto& r) {
+         r.logit_bias = {{1, 101}};
+       }},
+      {"logit_bias",
+       [](auto& r) {
+         r.logit_bias = {{1, NAN}};
+       }},
+      {"grammar", [](auto& r) { r.grammar = "root ::= nowhere"; }},
+      {"grammar", [](auto& r) { r.grammar = std::string((1 << 20) + 1, ' '); }},
+  };
+  for (const auto& [field, change] : wrong) {
+    CAPTURE(field);
+    GenerationRequest bad = chat("hello");
+    change(bad);
+    const auto refused = demo()->prepare(bad);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+    CHECK(refused.error().message.starts_with(field + ": "));
+  }
+  GenerationRequest without_text = ids(3);
+  without_text.grammar = "root ::= [a-z]";
+  CHECK_FALSE(ids_only()->prepare(without_text).ok());
+}
+
+TEST_CASE("a chat's grammar begins after the thought, a completion's at once") {
+  GenerationRequest request = chat("hello");
+  request.grammar = "root ::= [a-z]+";
+  const auto of_chat = demo()->prepare(request).value().sampling.rules;
+  CHECK(of_chat->grammar == request.grammar);
+  CHECK(of_chat->grammar_after == std::vector<std::string>{"</think>"});
+  request.prompt = std::string("hello");
+  CHECK(demo()->prepare(request).value().sampling.rules->grammar_after.empty());
+}
+
+TEST_CASE("a grammar of calls may begin within the thought") {
+  const std::string demo_folder = std::string(TROUPE_SOURCE_DIR) + "/tools/demo/pocket-dictionary/";
+  const testing::TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy_file(demo_folder + name, folder / name);
+  std::ofstream(folder / "chat_template.jinja")
+      << "{{ messages[0]['content'] }}{% if tools %}<｜tool▁calls▁begin｜>{% endif %}<think>";
+  const auto frontend = load("", [&](EngineOptions& o) { o.model = folder.string(); });
+  const TokenId begin = frontend->tokenizer()->added_token_id("<｜tool▁calls▁begin｜>").value();
+  GenerationRequest request = chat("hello");
+  request.grammar = "root ::= <[" + std::to_string(begin) + "]>";
+  CHECK(frontend->prepare(request).value().sampling.rules->grammar_token == -1);
+  request.grammar_of_calls = true;
+  const auto rules = frontend->prepare(request).value().sampling.rules;
+  CHECK(rules->grammar_token == begin);
+  CHECK(rules->grammar_after == std::vector<std::string>{"</think>"});
+}
+
+namespace {
+
+/// The prompt that the demo model is given for this chat.
+Result<std::string> prompt_of(std::vector<ChatMessage> chat, bool continued = true) {
+  GenerationRequest request;
+  request.prompt = std::move(chat);
+  request.continue_final_message = continued;
+  request.add_generation_prompt = false;
+  const auto prepared = demo()->prepare(request);
+  if (!prepared.ok()) return prepared.error();
+  return demo()->detokenize(prepared->prompt);
+}
+
+}  // namespace
+
+TEST_CASE("a chat's last message goes on where it ends") {
+  const std::string begin = demo()->detokenize(std::vector<TokenId>{0}).value() + "<｜User｜>lamp";
+  const std::string answer = "<｜Assistant｜>";
+  const ChatMessage asks{"user", "lamp"};
+  CHECK(*prompt_of({asks}, false) == begin);
+  CHECK(*prompt_of({asks, {"assistant", "a device"}}) == begin + answer + "a device");
+  CHECK(*prompt_of({asks, {"assistant", "a device "}}) == begin + answer + "a device ");
+  CHECK(*prompt_of({asks, {"assistant", ""}}) == begin + answer);
+  CHECK(*prompt_of({asks, {"assistant", "<think>\nhm"}}) == begin + answer + "<think>\nhm");
+  // What is said of its end elsewhere moves nothing.
+  const std::string mark = "THE_LAST_MESSAGE_GOES_ON_HERE ";
+  CHECK(*prompt_of({{"user", mark}, {"assistant", mark + "x"}}) ==
+        demo()->detokenize(std::vector<TokenId>{0}).value() + "<｜User｜>" + mark + answer + mark +
+            "x");
+  ChatMessage thought{"assistant", ""};
+  thought.reasoning_content = "hm";
+  CHECK(*prompt_of({asks, thought}) == begin + answer + "<think>\nhm");
+  thought.content = "a";
+  CHECK(*prompt_of({asks, thought}) == begin + answer + "<think>\nhm</think>a");
+
+  ChatMessage calls{"assistant", "x"};
+  calls.tool_calls = {{"1", "f", "{}"}};
+  for (const auto& last : {asks, calls}) {
+    const auto refused = prompt_of({asks, last});
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+    CHECK(refused.error().message.starts_with("messages"));
+  }
+}
+
+TEST_CASE("a prompt is truncated from its beginning") {
+  GenerationRequest request;
+  request.prompt = std::vector<TokenId>{2, 3, 4, 5, 6};
+  const auto kept = [&](std::int64_t tokens) {
+    request.truncate_prompt_tokens = tokens;
+    return demo()->prepare(request).value().prompt;
+  };
+  CHECK(kept(2) == std::vector<TokenId>{5, 6});
+  CHECK(kept(5).size() == 5);
+  CHECK(kept(1'000'000'000'000).size() == 5);
+  CHECK(kept(-1).size() == 5);
+  request.truncate_prompt_tokens = -2;
+  CHECK(demo()->prepare(request).error().message.starts_with("truncate_prompt_tokens"));
+
+  // More than the context holds: refused, or cut to what leaves room for the answer.
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += "river ";
+  request.prompt = text;
+  request.truncate_prompt_tokens = 0;
+  CHECK(!demo()->prepare(request).ok());
+  const auto all = static_cast<std::size_t>(demo()->max_model_len());
+  CHECK(kept(-1).size() == all - 16);
+  request.max_tokens = 100;
+  CHECK(kept(-1).size() == all - 100);
+  CHECK(kept(7).size() == 7);
+  request.prompt = std::vector<ChatMessage>{{"user", text}};
+  request.max_tokens.reset();
+  CHECK(kept(-1).size() == all - 1);
 }

@@ -109,11 +109,10 @@ TEST_CASE("a whole completion") {
   CHECK(choice["logprobs"]["token_logprobs"] == json({-0.25, -9999.0}));
   CHECK(choice["logprobs"]["text_offset"] == json({0, 1}));
   CHECK(choice["logprobs"]["top_logprobs"][0] == json({{"a", -0.25}}));
-  CHECK(whole["usage"] ==
-        json({{"prompt_tokens", 3},
-              {"completion_tokens", 2},
-              {"total_tokens", 5},
-              {"prompt_tokens_details", {{"cached_tokens", 2}}}}));
+  CHECK(whole["usage"] == json({{"prompt_tokens", 3},
+                                {"completion_tokens", 2},
+                                {"total_tokens", 5},
+                                {"prompt_tokens_details", {{"cached_tokens", 2}}}}));
 }
 
 TEST_CASE("echo puts the prompt before the answer, its first log-probability null") {
@@ -351,6 +350,35 @@ TEST_CASE("without a tokenizer tokens show as their ids") {
   const json choice = whole_of(answer)["choices"][0];
   CHECK(choice["text"] == "");
   CHECK(choice["logprobs"]["tokens"] == json({"token_id:97"}));
+}
+
+TEST_CASE("what may become a stop string is not read twice by who comes back") {
+  ByteModel model;
+  model.thinks = model.opens = true;
+  ApiRequest request = completion();
+  request.chat = request.stream = true;
+  request.prompts[0].stop = {"zz", "<x", "\xc3\xa9!"};
+  struct Case {
+    std::string had, held;  // The Router gave out `had` without `held`.
+  };
+  for (const Case& c : {Case{"ab<", "<"}, Case{"ab", ""}, Case{"z", "z"}, Case{" \xc3", "\xc3"}}) {
+    CAPTURE(c.had);
+    Answer answer(request, model, "id", 0);
+    answer.resume({static_cast<std::uint32_t>(c.had.size())});
+    REQUIRE(answer.needs_past());
+    for (const char byte : c.had + "more") answer.add_past(0, token(byte));
+    answer.past_is_there();
+    std::string out;
+    GenerationEvent rest = last(token('>'));
+    rest.text = c.held + (c.held == "<"      ? "/think>c"
+                          : c.held == "\xc3" ? "\xa9</think>c"
+                                             : "</think>c");
+    answer.add(0, std::move(rest), out);
+    const json delta = json::parse(out.substr(out.find("data: ") + 6))["choices"][0]["delta"];
+    CHECK(delta["content"] == "c");
+    const std::string thought = c.held == "z" ? "z" : c.held == "\xc3" ? " \xc3\xa9" : "";
+    CHECK(delta.value("reasoning_content", "") == thought);
+  }
 }
 
 }  // namespace

@@ -109,14 +109,27 @@ TEST_CASE("a bad field of a completion is named") {
        "stream_options"},
       {R"({"prompt": "a", "model": 5})", "model"},
       // What would change the answer and is not supported.
-      {R"({"prompt": "a", "best_of": 2})", "best_of"},
+      {R"({"prompt": "a", "n": 3, "best_of": 2})", "best_of"},
+      {R"({"prompt": "a", "best_of": 0})", "best_of"},
+      {R"({"prompt": "a", "best_of": 129})", "best_of"},
+      {R"({"prompt": "a", "best_of": 2, "stream": true})", "best_of"},
+      {R"({"prompt": "a", "prompt_logprobs": 21})", "prompt_logprobs"},
+      {R"({"prompt": "a", "prompt_logprobs": -1})", "prompt_logprobs"},
+      {R"({"prompt": "a", "prompt_logprobs": true})", "prompt_logprobs"},
+      {R"({"prompt": "a", "prompt_logprobs": 0, "stream": true})", "prompt_logprobs"},
+      {R"({"prompt": "a", "truncate_prompt_tokens": 0})", "truncate_prompt_tokens"},
+      {R"({"prompt": "a", "truncate_prompt_tokens": -2})", "truncate_prompt_tokens"},
       {R"({"prompt": "a", "suffix": "b"})", "suffix"},
-      {R"({"prompt": "a", "logit_bias": {"5": 1}})", "logit_bias"},
-      {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "response_format"},
-      {R"({"prompt": "a", "guided_json": {}})", "guided_json"},
-      {R"({"prompt": "a", "min_tokens": 3})", "min_tokens"},
-      {R"({"prompt": "a", "stop_token_ids": [3]})", "stop_token_ids"},
-      {R"({"prompt": "a", "skip_special_tokens": false})", "skip_special_tokens"},
+      {R"({"prompt": "a", "logit_bias": {"five": 1}})", "logit_bias"},
+      {R"({"prompt": "a", "logit_bias": {"5": 101}})", "logit_bias"},
+      {R"({"prompt": "a", "logit_bias": {"5": "1"}})", "logit_bias"},
+      {R"({"prompt": "a", "logit_bias": [5]})", "logit_bias"},
+      {R"({"prompt": "a", "min_tokens": -1})", "min_tokens"},
+      {R"({"prompt": "a", "stop_token_ids": [3.5]})", "stop_token_ids"},
+      {R"({"prompt": "a", "allowed_token_ids": "3"})", "allowed_token_ids"},
+      {R"({"prompt": "a", "bad_words": [""]})", "bad_words"},
+      {R"({"prompt": "a", "skip_special_tokens": 0})", "skip_special_tokens"},
+      {R"({"prompt": "a", "include_stop_str_in_output": "x"})", "include_stop_str_in_output"},
       {R"({"prompt": "a", "use_beam_search": true})", "use_beam_search"},
       {R"({"prompt": "a", "length_penalty": 2})", "length_penalty"},
       {R"({"prompt": "a", "prefix": true})", "prefix"},
@@ -127,7 +140,7 @@ TEST_CASE("a bad field of a completion is named") {
       {R"({"prompt": "a", "top_logprobs": 5})", "top_logprobs"},
       {R"({"prompt": "a", "structural_tag": "x"})", "structural_tag"},
       {R"({"prompt": "a", "kv_transfer_params": {"a": 1}})", "kv_transfer_params"},
-      {R"({"prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true}})",
+      {R"({"prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": 1}})",
        "stream_options"},
   };
   for (const BadField& bad : cases) {
@@ -165,6 +178,7 @@ TEST_CASE("the limits that are told are those that hold") {
        "9223372036854775808",
        "in [-9223372036854775808, 9223372036854775807]",
        {"-9223372036854775808", "9223372036854775807", "1e17", "-1e18"}},
+      {"priority", "1000001", "in [-1000000, 1000000]", {"-1000000", "0", "1000000"}},
       {"seed", "1e19", "in [-9223372036854775808, 9223372036854775807]", {}},
   };
   const auto read = [](const char* field, const char* value) {
@@ -190,7 +204,7 @@ TEST_CASE("a bad field of a chat is named") {
       {R"({"messages": [{"role": "user"}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": null}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": 5}]})", "messages"},
-      {R"({"messages": [{"role": "tool", "content": "x"}]})", "messages"},
+      {R"({"messages": [{"role": "function", "content": "x"}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})", "messages"},
       {R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]})", "messages"},
@@ -225,13 +239,25 @@ TEST_CASE("a bad field of a chat is named") {
       {R"({"messages": [{"role": "user", "content": "x"}], "mm_processor_kwargs": {"a": 1}})",
        "mm_processor_kwargs"},
       {R"({"messages": [{"role": "user", "content": "x"}], "vllm_xargs": {"a": 1}})", "vllm_xargs"},
-      {R"({"messages": [{"role": "assistant", "content": "x", "prefix": true}]})", "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "prefix": 1}]})", "messages"},
+      {R"({"messages": [{"role": "user", "content": "x", "prefix": true}]})", "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "prefix": true},
+                        {"role": "user", "content": "x"}]})",
+       "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "prefix": true,
+                         "reasoning_content": 1}]})",
+       "messages"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "continue_final_message": true})",
+       "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true,
+           "add_generation_prompt": true})",
+       "continue_final_message"},
       {R"({"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]})",
        "messages"},
       {R"({"messages": [{"role": "assistant", "content": "x", "audio": {"id": "a"}}]})",
        "messages"},
       {R"({"messages": [{"role": "assistant", "content": "x", "refusal": "no"}]})", "messages"},
-      {R"({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": 1}})", "logit_bias"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"x": 1}})", "logit_bias"},
   };
   for (const BadField& bad : cases) {
     CAPTURE(bad.body);
@@ -250,7 +276,7 @@ TEST_CASE("the fields of a completion arrive") {
           "min_p": 0.1, "repetition_penalty": 1.5, "presence_penalty": -2, "frequency_penalty": 2,
           "seed": -1, "n": 3, "stop": "end", "ignore_eos": true, "logprobs": 2, "stream": true,
           "stream_options": {"include_usage": true}, "return_token_ids": true, "echo": true,
-          "user": "ignored", "logit_bias": {}, "suffix": null, "best_of": 3,
+          "user": "ignored", "priority": -7, "logit_bias": {}, "suffix": null, "best_of": 3,
           "some_new_field": [1]})",
       kModel, out);
   REQUIRE_FALSE(error);
@@ -267,6 +293,7 @@ TEST_CASE("the fields of a completion arrive") {
   CHECK(request.frequency_penalty == 2.0f);
   CHECK(request.seed == ~std::uint64_t{0});
   CHECK(request.n == 3);
+  CHECK(request.priority == -7);
   CHECK(request.stop == std::vector<std::string>{"end"});
   CHECK(request.ignore_eos);
   CHECK(request.logprobs == 2);
@@ -282,7 +309,7 @@ TEST_CASE("fields that ask for what is done anyway are taken") {
       "prefix": false, "refusal": null, "audio": null, "function_call": null, "tool_calls": []}])";
   const std::string anyway = R"("verbosity": "medium", "prefix": false, "length_penalty": 1.0,
       "include_reasoning": true, "user": "u", "service_tier": "auto", "parallel_tool_calls": true,
-      "metadata": {}, "priority": 3, "cache_salt": "s")";
+      "metadata": {}, "cache_salt": "s")";
   const std::string thinks = R"("thinking": {"type": "enabled"}, "enable_thinking": true)";
   const std::string answers = R"("thinking": {"type": "disabled"}, "enable_thinking": false,
       "include_reasoning": false, "reasoning_effort": "none")";
@@ -291,10 +318,11 @@ TEST_CASE("fields that ask for what is done anyway are taken") {
   CHECK_FALSE(parse_chat("{" + messages + "," + anyway + "}", kModel, out));
   CHECK_FALSE(parse_chat("{" + messages + "," + anyway + "," + thinks + "}", reasoner, out));
   CHECK_FALSE(parse_chat("{" + messages + "," + answers + "}", kModel, out));
+  CHECK(out.prompts[0].chat_template_kwargs.empty());
   CHECK(parse_chat("{" + messages + "," + thinks + "}", kModel, out)->param == "thinking");
-  CHECK(parse_chat("{" + messages + "," + answers + "}", reasoner, out)->param == "thinking");
-  CHECK(parse_chat("{" + messages + R"(, "include_reasoning": false})", reasoner, out)->param ==
-        "include_reasoning");
+  CHECK_FALSE(parse_chat("{" + messages + "," + answers + "}", reasoner, out));
+  CHECK(out.prompts[0].chat_template_kwargs == R"({"enable_thinking":false,"thinking":false})");
+  CHECK_FALSE(out.include_reasoning);
 }
 
 TEST_CASE("what a completion leaves out stays open, except for OpenAI's 16 tokens") {
@@ -344,9 +372,9 @@ TEST_CASE("the fields of a chat arrive") {
 
 TEST_CASE("chat_template_kwargs must be an object") {
   ApiRequest out;
-  const auto error = parse_chat(
-      R"({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": [1]})", kModel,
-      out);
+  const auto error =
+      parse_chat(R"({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": [1]})",
+                 kModel, out);
   REQUIRE(error);
   CHECK(error->param == "chat_template_kwargs");
 }

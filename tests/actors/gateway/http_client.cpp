@@ -159,9 +159,14 @@ std::string post_text(const std::string& path, std::string_view body, const std:
          std::to_string(body.size()) + "\r\n" + headers + "\r\n" + std::string(body);
 }
 
+HttpResponse HttpClient::ask(const std::string& method, const std::string& path,
+                             const std::string& headers) {
+  send(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
+  return response(method == "HEAD");
+}
+
 HttpResponse HttpClient::get(const std::string& path, const std::string& headers) {
-  send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
-  return response();
+  return ask("GET", path, headers);
 }
 
 HttpResponse HttpClient::post(const std::string& path, const nlohmann::json& body,

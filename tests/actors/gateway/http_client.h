@@ -47,6 +47,9 @@ class HttpClient {
     return tls_ != nullptr && (SSL_get_shutdown(tls_) & SSL_RECEIVED_SHUTDOWN) != 0;
   }
   HttpResponse response(bool to_head = false);
+  /// A request without a body.
+  HttpResponse ask(const std::string& method, const std::string& path,
+                   const std::string& headers = "");
   HttpResponse get(const std::string& path, const std::string& headers = "");
   HttpResponse post(const std::string& path, const nlohmann::json& body,
                     const std::string& headers = "");

@@ -104,6 +104,9 @@ TEST_CASE("the small answers") {
   CHECK(client.post("/detokenize", {{"tokens", {97, 98}}}).json() == json({{"prompt", "ab"}}));
   CHECK(client.post("/detokenize", {{"tokens", {97, 300}}}).json()["error"]["param"] == "tokens");
   CHECK(client.get("/cluster/status?x=1").json()["cluster"]["state"] == "ready");
+  const json history = client.get("/cluster/history").json();
+  CHECK(history["slot_s"] == 5);
+  CHECK(history["running"].size() == history["ttft_ms"]["p99"].size());
   CHECK(client.get("/version").json().contains("version"));
   answer = client.get("/metrics");
   CHECK(answer.headers["content-type"].starts_with("text/plain"));
@@ -339,8 +342,8 @@ TEST_CASE("stopping lets answers finish, and cuts those that take too long") {
 TEST_CASE("what cannot be listened on is a clear error") {
   Stand stand;
   const auto attempt = [&](GatewayOptions options) {
-    auto gateway = Gateway::start(std::move(options), stand.service, stand.cluster, stand.model,
-                                  stand.metrics);
+    auto gateway = Gateway::start(std::move(options), stand.service, stand.service, stand.cluster,
+                                  stand.model, stand.metrics);
     return gateway.ok() ? std::string("started") : gateway.error().message;
   };
   GatewayOptions options;

@@ -20,7 +20,7 @@ struct Stand {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     options.port = 0;
-    auto started = Gateway::start(std::move(options), service, cluster, model, metrics);
+    auto started = Gateway::start(std::move(options), service, service, cluster, model, metrics);
     if (!started) MESSAGE(started.error().message);
     REQUIRE(started.ok());
     gateway = std::move(started).value();

@@ -102,7 +102,9 @@ TEST_CASE("a warm ForwardCompute allocates nothing but the hidden rows that leav
   for (std::int32_t layer = 1; layer <= last; ++layer)
     for (std::int32_t e = 0; e < spec->num_experts(); e += 2)
       here[{layer, e}] = must(load_expert(*checkpoint, numerics, layer, e));
-  device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(here)));
+  const auto published =
+      std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(here));
+  device.publish(published, published);
   ForwardCompute compute(
       {.model = spec,
        .numerics = numerics,

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,13 +24,18 @@ constexpr std::uint64_t kSteps = 6;
 /// when one has ended.
 class Replicas {
  public:
-  Replicas(std::size_t replicas, std::int32_t sequences) : sequences_(sequences) {
+  Replicas(std::size_t replicas, std::int32_t sequences, const std::string& model = "v3")
+      : sequences_(sequences),
+        checkpoint_(must(Checkpoint::open(source_path("tests/golden/" + model)))),
+        spec_(checkpoint_, &checkpoint_->spec()) {
     ExpertSet::Map experts;
     for (std::int32_t layer = 0; layer < spec_->num_layers(); ++layer)
       if (spec_->layers[static_cast<std::size_t>(layer)].has_experts())
         for (std::int32_t e = 0; e < spec_->num_experts(); ++e)
           experts[{layer, e}] = must(load_expert(*checkpoint_, kNumerics, layer, e));
-    device_.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
+    const auto published =
+        std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts));
+    device_.publish(published, published);
     const std::int32_t last = spec_->num_layers() - 1;
     const auto weights = must(load_shard(*checkpoint_, kNumerics, 0, last));
     const auto forward = std::make_shared<ExpertForward>(*spec_, device_.stream(kNumerics));
@@ -90,6 +97,35 @@ class Replicas {
     return device_.experts_read();
   }
 
+  /// Which of two steps of the first replica ends first, whose jobs come one behind the other, and
+  /// what each finds.
+  struct Ends {
+    std::vector<std::uint64_t> order;
+    std::map<std::uint64_t, std::vector<float>> logprobs;
+  };
+  Ends two_steps(bool express) {
+    const auto news = std::make_shared<Steps>();
+    std::promise<void> both_asked;
+    REQUIRE(device_.submit([asked = both_asked.get_future().share()] { asked.wait(); }).ok());
+    for (const std::uint64_t step : {1, 2}) {
+      StepPlan plan = std::get<StepPlan>(*this->plan(0, 1));
+      plan.body.step = StepId{step};
+      plan.body.express = express && step == 2;
+      for (StepSequence& s : plan.body.sequences)
+        s.block_table = {s.block_table[0] + static_cast<std::int32_t>(step) * sequences_};
+      REQUIRE(device_
+                  .submit([this, news, waits = plan.body.express ? device_.note_express() : nullptr,
+                           message = message_of(std::move(plan))]() mutable {
+                    waits = nullptr;
+                    computes_[0]->begin({message, {}}, news);
+                  })
+                  .ok());
+    }
+    both_asked.set_value();
+    news->both.get_future().wait();
+    return news->ends;
+  }
+
   /// Of all steps and sequences.
   std::vector<float> logprobs(std::size_t replica) const { return news_[replica]->logprobs; }
 
@@ -98,6 +134,19 @@ class Replicas {
     void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
     void computed(StepId, ComputeOutcome found) override { outcome.set_value(std::move(found)); }
     std::promise<ComputeOutcome> outcome;
+  };
+
+  struct Steps final : ShardNews {
+    void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
+    void computed(StepId id, ComputeOutcome outcome) override {
+      REQUIRE(outcome.done);
+      ends.order.push_back(id.value);
+      for (const auto& result : outcome.sequences)
+        ends.logprobs[id.value].push_back(result.sampled->logprob);
+      if (ends.order.size() == 2) both.set_value();
+    }
+    Ends ends;
+    std::promise<void> both;
   };
 
   MessagePtr plan(std::size_t replica, std::uint64_t step) const {
@@ -147,9 +196,8 @@ class Replicas {
   };
 
   const std::int32_t sequences_;
-  std::shared_ptr<const Checkpoint> checkpoint_ =
-      must(Checkpoint::open(source_path("tests/golden/v3")));
-  const std::shared_ptr<const ModelSpec> spec_{checkpoint_, &checkpoint_->spec()};
+  const std::shared_ptr<const Checkpoint> checkpoint_;
+  const std::shared_ptr<const ModelSpec> spec_;
   std::vector<std::shared_ptr<News>> news_;
   std::vector<std::unique_ptr<ForwardCompute>> computes_;
   CpuDevice device_{{.index = 0, .kind = "cpu", .memory_total = 0, .threads = 2}};
@@ -202,4 +250,16 @@ TEST_CASE("a step that waits on a device that fails ends with its reason") {
 TEST_CASE("a shard that ends takes its steps along") {
   Replicas one(1, 4);
   CHECK(one.ends_with_its_steps());
+}
+
+TEST_CASE("an express step passes another one between its layers, and changes no number") {
+  for (const char* model : {"v3", "llama"}) {  // with experts and without
+    CAPTURE(model);
+    Replicas plain(1, 4, model), passing(1, 4, model);
+    const auto one_after_the_other = plain.two_steps(false);
+    const auto passed = passing.two_steps(true);
+    CHECK(one_after_the_other.order == std::vector<std::uint64_t>{1, 2});
+    CHECK(passed.order == std::vector<std::uint64_t>{2, 1});
+    CHECK(passed.logprobs == one_after_the_other.logprobs);
+  }
 }

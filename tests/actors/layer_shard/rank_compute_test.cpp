@@ -93,7 +93,9 @@ class Ranks {
       if (one.spec->layers[static_cast<std::size_t>(layer)].has_experts())
         for (std::int32_t e = 0; e < one.spec->num_experts(); ++e)
           experts[{layer, e}] = must(load_expert(*checkpoint_, Numerics::kReference, layer, e));
-    one.device.publish(std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts)));
+    const auto published =
+        std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts));
+    one.device.publish(published, published);
     ForwardCompute::Options options{
         .model = one.spec,
         .numerics = Numerics::kReference,

@@ -71,6 +71,22 @@ TEST_CASE("a shard appends to the tables that it was told") {
   CHECK_FALSE(complete({told(1, 0, 2, {})}).ok());
 }
 
+TEST_CASE("a sequence's rules come with its whole table, and stay") {
+  StepTables tables;
+  const auto rules_after = [&](const StepSequence& sequence) {
+    const auto plan = tables.complete(planned(1, {sequence}));
+    REQUIRE(plan.ok());
+    return std::get<StepPlan>(**plan).body.sequences.at(0).sampling.rules;
+  };
+  const auto rules = std::make_shared<const TokenRules>();
+  StepSequence first = told(1, 0, 0, {4});
+  first.sampling.rules = rules;
+  CHECK(rules_after(first) == rules);
+  CHECK(rules_after(told(1, 0, 1, {5})) == rules);
+  CHECK(rules_after(told(1, 0, 2, {})) == rules);
+  CHECK(rules_after(told(2, 0, 0, {4})) == nullptr);  // another's slot now
+}
+
 TEST_CASE("a plan that builds on a table which is not here fails its step, and only that") {
   LayerShard shard(config());
   LayerShard::Effects refused, again, next;

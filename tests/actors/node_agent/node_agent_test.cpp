@@ -164,9 +164,9 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
   SUBCASE("protocol") {
     w.up();
     auto g = good_greeting();
-    g.protocol = {5, 6};
+    g.protocol = {6, 7};
     w.from_head(g);
-    text = "protocols 5 to 6";
+    text = "protocols 6 to 7";
   }
   SUBCASE("numerics") {
     w.up();

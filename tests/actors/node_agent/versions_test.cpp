@@ -415,27 +415,6 @@ TEST_CASE("peers are told as differences, and connected only where routes lead")
   }
 }
 
-TEST_CASE("the end of the membership forgets peers and versions, and offers what is held") {
-  ServingAgent w;
-  w.from_head(load_of(2, {kOne, kThree}));
-  w.down();
-  CHECK(w.last.has<StopServing>());
-  CHECK(w.last.peers<ForgetPeer>().size() == 2);
-  CHECK(!w.agent.active());
-  CHECK(!w.agent.loading());
-  w.progress.held.bytes = 77;
-  w.progress.held.shards = {{0, 1}};
-  w.progress.held.experts = {{1, {0, 2}}};
-  w.wait(limits::kSeekBackoffMin);
-  w.up();
-  w.from_head(good_greeting(), Incarnation{90});
-  const auto join = w.sent<Join>();
-  REQUIRE(join);
-  CHECK(join->held_weight_bytes == 77);
-  CHECK(join->held_shards == std::vector<LayerRange>{{0, 1}});
-  CHECK(join->held_experts == std::vector<HeldExperts>{{1, {0, 2}}});
-}
-
 TEST_CASE("what ends comes before what may need its memory") {
   ServingAgent w;
   w.from_head(load_of(2, {kOne, kThree}));
@@ -466,9 +445,9 @@ TEST_CASE("what ends comes before what may need its memory") {
   SUBCASE("with a lease") {
     w.wait(2s);
     w.wait(limits::kLeasePause);
-    CHECK(w.last.position<StopServing>() >= 0);
-    CHECK(w.last.position<StopServing>() < w.last.position<ForgetPeer>());
-    CHECK(w.last.position<ForgetPeer>() < w.last.position<CloseHead>());
+    CHECK(w.last.position<DropVersion>() >= 0);
+    CHECK(w.last.position<DropVersion>() < w.last.position<SuspendServing>());
+    CHECK(w.last.position<SuspendServing>() < w.last.position<CloseHead>());
   }
 }
 

@@ -23,13 +23,14 @@ struct Machine {
 
 /// Chunks of a long prompt beside `decoding` others, then some steps without prompts; as often.
 std::int32_t settle(ChunkSize& chunk, const Machine& machine, std::int32_t decoding, int rounds) {
+  const double times = decoding > 0 ? stretch::kShared : stretch::kAlone;
   for (int round = 0; round < rounds; ++round) {
-    const std::int32_t rows = chunk.rows(decoding);
+    const std::int32_t rows = chunk.rows(decoding, times);
     chunk.on_step(rows + decoding, rows, machine.step(rows + decoding));
     for (int i = 0; i < 4; ++i)
       chunk.on_step(std::max(1, decoding), 0, machine.step(std::max(1, decoding)));
   }
-  return chunk.rows(decoding);
+  return chunk.rows(decoding, times);
 }
 
 }  // namespace
@@ -57,6 +58,21 @@ TEST_CASE("a step takes what is wanted of it, whatever the machine") {
       }
 }
 
+TEST_CASE("ahead of those who stream a prompt has most of a step") {
+  const Machine machine{10e-3, 1e-4};
+  ChunkSize chunk(1 << 20);
+  settle(chunk, machine, 4, 20);
+  const double alone = seconds(machine.step(4));
+  const std::int32_t rows = chunk.rows(4, stretch::kAhead);
+  CHECK(seconds(machine.step(rows + 4)) == doctest::Approx(stretch::kAhead * alone).epsilon(0.1));
+  // It is never more than a step may take in any case.
+  const Machine slow{200e-3, 1e-3};
+  ChunkSize other(1 << 20);
+  settle(other, slow, 4, 20);
+  const double took = seconds(slow.step(other.rows(4, stretch::kAhead) + 4));
+  CHECK(took == doctest::Approx(seconds(limits::kStepTarget)).epsilon(0.1));
+}
+
 TEST_CASE("a chunk is never under the least nor over the most") {
   ChunkSize slow(2048), fast(2048), tiny(3);
   CHECK(settle(slow, {0, 10.0}, 0, 30) == limits::kChunkRowsLeast);
@@ -74,24 +90,24 @@ TEST_CASE("where a step takes long whatever is in it, half of it goes to rows") 
 TEST_CASE("chunks grow by a factor of two at most, and go back when a step fails") {
   ChunkSize chunk(1 << 20);
   const Machine machine{0, 1e-6};
-  std::int32_t last = chunk.rows(0);
+  std::int32_t last = chunk.rows(0, stretch::kAlone);
   CHECK(last == limits::kChunkRowsFirst);
   for (int i = 0; i < 8; ++i) {
     chunk.on_step(last, last, machine.step(last));
-    const std::int32_t next = chunk.rows(0);
+    const std::int32_t next = chunk.rows(0, stretch::kAlone);
     CHECK(next == 2 * last);
     last = next;
   }
   chunk.on_failure();
-  const std::int32_t after = chunk.rows(0);
+  const std::int32_t after = chunk.rows(0, stretch::kAlone);
   CHECK(after <= last / 4);
   for (int i = 0; i < 20; ++i) chunk.on_failure();
-  CHECK(chunk.rows(0) == limits::kChunkRowsLeast);
+  CHECK(chunk.rows(0, stretch::kAlone) == limits::kChunkRowsLeast);
 }
 
 TEST_CASE("a short prompt says nothing of long ones") {
   ChunkSize chunk(2048);
   const Machine machine{0.05, 100e-6};
   for (int i = 0; i < 50; ++i) chunk.on_step(3, 3, machine.step(3));
-  CHECK(chunk.rows(0) >= limits::kChunkRowsFirst);
+  CHECK(chunk.rows(0, stretch::kAlone) >= limits::kChunkRowsFirst);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/ids.h"
+#include "runtime/pooling.h"
 #include "runtime/step.h"
 
 namespace troupe::testing {
@@ -32,6 +33,13 @@ inline TokenOutput scored(std::uint64_t hash, TokenId token, std::int32_t top) {
     output.top.push_back({static_cast<TokenId>((hash + static_cast<std::uint64_t>(k)) % kVocab),
                           -static_cast<float>(k)});
   return output;
+}
+
+/// What a row's hidden state is here: two numbers.
+inline constexpr std::uint32_t kHiddenWidth = 2;
+inline void append_hidden(std::uint64_t hash, std::vector<float>& hidden) {
+  hidden.push_back(static_cast<float>(hash % 4096));
+  hidden.push_back(-static_cast<float>(hash / 4096 % 4096));
 }
 
 /// A token's row: everything before it.
@@ -75,6 +83,17 @@ inline Expected expected_of(const std::vector<TokenId>& prompt, const SamplingPa
   return expected;
 }
 
+inline std::vector<float> expected_hidden(const std::vector<TokenId>& prompt, Pooling pooling) {
+  std::vector<float> hidden;
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    hash = row_hash(hash, prompt[i]);
+    if (pooling == Pooling::kAll || (pooling == Pooling::kLast && i + 1 == prompt.size()))
+      append_hidden(hash, hidden);
+  }
+  return hidden;
+}
+
 /// The shards of a replica in small. It keeps each row in the slot that the block table names and
 /// reads a row's whole context back from there, as attention does: a wrong table, a block that two
 /// sequences share or a row that was never computed gives other tokens.
@@ -116,6 +135,8 @@ class FakeShards {
       }
       if (sequence.prompt_logprobs && sequence.targets[row] >= 0)
         result.prompt[row] = scored(hash, sequence.targets[row], sequence.sampling.top_logprobs);
+      if (row + static_cast<std::size_t>(sequence.hidden_rows) >= sequence.tokens.size())
+        append_hidden(hash, result.hidden);
       if (sequence.sample && row + 1 == sequence.tokens.size())
         result.sampled = next_token(hash, sequence.sampling, p + 1);
     }

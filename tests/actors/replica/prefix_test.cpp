@@ -63,6 +63,46 @@ TEST_CASE("a prompt that began like an earlier one is computed from where they d
   stage.check_empty();
 }
 
+TEST_CASE("another head's questions find what an earlier head's left, and nothing else of them") {
+  Stage stage(small());
+  const Submit first = request(1, 18, 20);
+  stage.send(first);
+  for (int step = 0; step < 3; ++step) {
+    const StepPlanBody plan = stage.plans.front();
+    stage.plans.erase(stage.plans.begin());
+    stage.send(stage.result_of(plan), kLastShard);
+  }
+  stage.send(request(2, 9, 4));  // it waits, for the other is in a step
+  const std::size_t told = stage.told.size();
+  stage.head_changed(std::nullopt);
+  CHECK(stage.replica.report().waiting == 0);
+  CHECK(rows_run(stage) > 0);  // the step that was under way
+  CHECK(stage.told.size() == told);
+  stage.check_empty();
+  CHECK(stage.replica.report().kv_blocks_cached >= 4);
+  stage.head_changed(kRouter.incarnation);
+  // The same request has the same number there: it begins again, with what is known of it so far.
+  Submit again = first;
+  for (const TokenOutput& token : stage.tokens_of(1)) again.output.push_back(token.token);
+  stage.send(again);
+  CHECK(start_of(stage, 1).cached_tokens == 0);  // the first start
+  CHECK(stage.told.back().cached_tokens >= 16);
+  rows_run(stage);
+  stage.check_empty();
+}
+
+TEST_CASE("a head that the replica has not heard of yet may have it forget") {
+  Stage stage(small());
+  stage.send(request(1, 18, 6));
+  rows_run(stage);
+  REQUIRE(stage.replica.report().kv_blocks_cached > 0);
+  const Address next{kHeadNode, Incarnation{4000}, {ActorKind::kSupervisor, 0}};
+  stage.send(ForgetPrefixes{stage.config.id}, next);
+  stage.send(like(request(1, 18, 6), 2));
+  CHECK(start_of(stage, 2).cached_tokens == 0);
+  rows_run(stage);
+}
+
 TEST_CASE("choices of one prompt compute it once") {
   for (const std::int32_t chunk : {32, 8}) {
     auto config = small();
@@ -279,9 +319,28 @@ TEST_CASE("what is told to be forgotten is computed again") {
   CHECK(stage.replica.report().kv_blocks_cached > 0);
 }
 
-TEST_CASE("a plan brings of a table what is new, and all of it after a failed step") {
+TEST_CASE("a token that is not known yet is asked for again, with its row alone") {
   Stage stage(small());
   const Submit first = request(1, 9, 12);
+  stage.send(first);
+  for (int asked = 0; asked < 3; ++asked) {
+    const StepPlanBody plan = stage.plans.front();
+    stage.plans.clear();
+    CHECK(plan.sequences.at(0).tokens.size() == (asked == 0 ? 9 : 1));
+    StepResult result = stage.result_of(plan);
+    result.sequences.at(0).sampled.reset();
+    result.sequences.at(0).waits = true;
+    stage.send(std::move(result), kLastShard);
+  }
+  CHECK(stage.plans.at(0).sequences.at(0).first_position == 8);
+  stage.run();
+  check_tokens(stage, first);
+}
+
+TEST_CASE("a plan brings of a table what is new, and all of it after a failed step") {
+  Stage stage(small());
+  Submit first = request(1, 9, 12);
+  first.sampling.rules = std::make_shared<const TokenRules>();
   stage.send(first);
   const auto sequence = [&]() -> const StepSequence& { return stage.plans.at(0).sequences.at(0); };
   const auto pass = [&] {
@@ -291,10 +350,12 @@ TEST_CASE("a plan brings of a table what is new, and all of it after a failed st
   };
   CHECK(sequence().table_base == 0);
   CHECK(sequence().block_table.size() == 3);
+  CHECK(sequence().sampling.rules == first.sampling.rules);
   pass();
   for (int row = 9; row < 12; ++row) {
     CHECK(sequence().table_base == 3);
     CHECK(sequence().block_table.empty());
+    CHECK(sequence().sampling.rules == nullptr);
     pass();
   }
   CHECK(sequence().table_base == 3);
@@ -305,6 +366,7 @@ TEST_CASE("a plan brings of a table what is new, and all of it after a failed st
   stage.wake(kStepRetryMin);
   CHECK(sequence().table_base == 0);
   CHECK(sequence().block_table.size() == 4);
+  CHECK(sequence().sampling.rules == first.sampling.rules);
   stage.run();
   check_tokens(stage, first);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/limits.h"
+#include "runtime/hidden_limits.h"
 #include "tests/actors/replica/stage.h"
 
 using namespace troupe;
@@ -114,6 +114,48 @@ TEST_CASE("a prompt is scored in chunks, with nothing generated") {
   CHECK(stage.tokens_of(1).empty());
   CHECK(stage.last_of(1).finish == FinishReason::kLength);
   stage.check_empty();
+}
+
+TEST_CASE("hidden states of a prompt come once each, in chunks, and nothing is generated") {
+  for (const Pooling pooling : {Pooling::kLast, Pooling::kAll}) {
+    ReplicaConfig config = small();
+    config.blocks = 9;
+    config.max_num_batched_tokens = 7;
+    Stage stage(config);
+    std::vector<Submit> submits;
+    for (std::uint64_t id = 1; id <= 3; ++id) {
+      submits.push_back(request(id, 19, 0));
+      submits.back().pooling = pooling;
+      submits.back().hidden_width = kHiddenWidth;
+      stage.send(submits.back());
+      stage.send(request(10 + id, 10, 20));
+    }
+    stage.run();
+    for (const Submit& submit : submits) {
+      std::vector<float> hidden;
+      for (const auto& event : stage.told) {
+        if (event.sequence != submit.sequence || event.hidden.empty()) continue;
+        CHECK(event.hidden_index == hidden.size());
+        hidden.insert(hidden.end(), event.hidden.begin(), event.hidden.end());
+      }
+      CHECK(hidden == expected_hidden(submit.prompt, pooling));
+      CHECK(stage.tokens_of(submit.sequence.value).empty());
+      CHECK(stage.last_of(submit.sequence.value).finish == FinishReason::kLength);
+    }
+    stage.check_empty();
+  }
+}
+
+TEST_CASE("a step yields no more hidden states than can travel") {
+  Stage stage(small());
+  Submit submit = request(1, 19, 0);
+  submit.pooling = Pooling::kAll;
+  submit.hidden_width = limits::kStepHiddenBytesMax / sizeof(float) / 5;
+  stage.send(submit);
+  REQUIRE(stage.plans.size() == 1);
+  const StepSequence& rows = stage.plans[0].sequences.at(0);
+  CHECK(rows.tokens.size() == 5);
+  CHECK(rows.hidden_rows == 5);
 }
 
 TEST_CASE("what cannot fit alone is a clear error, when it is known") {
@@ -362,7 +404,7 @@ TEST_CASE("a step that does not come back is given up at its deadline and run ag
 }
 
 TEST_CASE("a result that is not the step's fails it") {
-  for (int kind = 0; kind < 4; ++kind) {
+  for (int kind = 0; kind < 5; ++kind) {
     Stage stage(small());
     Submit submit = request(1, 9, 6);
     submit.prompt_logprobs = 0;
@@ -372,6 +414,7 @@ TEST_CASE("a result that is not the step's fails it") {
     if (kind == 1) result.sequences[0].sampled.reset();
     if (kind == 2) result.sequences[0].prompt.pop_back();
     if (kind == 3) result.sequences[0].prompt.clear();
+    if (kind == 4) result.sequences[0].hidden = {1.0f};
     stage.send(result, kLastShard);
     // The last row of a prompt has no target: without it the result is whole.
     CHECK(stage.aborted.size() == (kind != 2 ? 1 : 0));

@@ -63,6 +63,11 @@ struct Stage {
     turn(replica, PeerDown{node, Incarnation{}, "it is gone"}, now, effects);
     take(effects);
   }
+  void head_changed(std::optional<Incarnation> head) {
+    Replica::Effects effects;
+    turn(replica, HeadChanged{head}, now, effects);
+    take(effects);
+  }
   void take(const Replica::Effects& effects) {
     CHECK(replica.violation() == "");
     wake_at = effects.wake();

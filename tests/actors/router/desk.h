@@ -129,6 +129,7 @@ struct Desk {
     }
     for (const auto& delivery : all<DeliverEvent>(effects)) events.push_back(delivery.event);
     for (const auto& seen : all<RequestObservation>(effects)) observed.push_back(seen);
+    for (const auto& keep : all<KeepRecords>(effects)) kept.push_back(keep);
   }
   std::string text(std::uint32_t choice = 0) const {
     std::string all;
@@ -144,6 +145,7 @@ struct Desk {
   std::vector<std::pair<Address, Cancel>> cancels;
   std::vector<GenerationEvent> events;
   std::vector<RequestObservation> observed;
+  std::vector<KeepRecords> kept;
   std::optional<TimePoint> wake_at;
 };
 

@@ -260,6 +260,43 @@ TEST_CASE("prompt log-probabilities and stop strings are exact across replays") 
   CHECK(desk.events.back().finish == FinishReason::kStop);
 }
 
+TEST_CASE("hidden states are whole across replays, and come with the request's end") {
+  Desk desk(2);
+  PreparedRequest prepared = prompt_of(3, 0);
+  prepared.pooling = Pooling::kAll;
+  prepared.hidden_width = 2;
+  desk.submit(prepared);
+  CHECK(desk.submits.back().second.pooling == Pooling::kAll);
+  CHECK(desk.submits.back().second.hidden_width == 2);
+  SequenceEvent e;
+  e.sequence = SequenceId{1};
+  e.hidden = {1, 2, 3, 4};
+  desk.event(e, 0);
+  desk.lose(0);
+  e.attempt = 1;
+  e.hidden = {1, 2};
+  desk.event(e, 1);
+  desk.event(e, 1);
+  CHECK(desk.events.empty());
+  // What comes behind a message that was lost does not count: all of them again.
+  e.hidden_index = 4;
+  e.finish = FinishReason::kLength;
+  desk.event(e, 1);
+  CHECK(desk.events.empty());
+  CHECK(desk.submits.back().second.attempt == 2);
+  desk.wake(1s);
+  e = SequenceEvent{};
+  e.sequence = SequenceId{1};
+  e.attempt = desk.submits.back().second.attempt;
+  e.hidden = {1, 2, 3, 4, 5, 6};
+  e.finish = FinishReason::kLength;
+  desk.event(e, 1);
+  REQUIRE(desk.events.size() == 1);
+  CHECK(desk.events[0].hidden == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK(desk.events[0].request_done);
+  CHECK_FALSE(desk.events[0].error);
+}
+
 TEST_CASE("a replica is handed no more than it can soon begin with; the rest waits") {
   Desk desk(1);
   for (int i = 0; i < 6; ++i) desk.submit(prompt_of(300'000, 5));

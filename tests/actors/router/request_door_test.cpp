@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ GenerationRequest request_of(std::vector<TokenId> prompt) {
 /// Notes what a client hears.
 struct Heard {
   std::vector<std::string> all;
-  std::uint64_t number = 0;
+  std::uint64_t reader = 0;
 };
 class NotingSink final : public GenerationSink {
  public:
@@ -46,14 +47,27 @@ class NotingSink final : public GenerationSink {
   Heard& heard_;
 };
 
+class AnsweringMail final : public Mailbox {
+ public:
+  explicit AnsweringMail(std::function<void(const Mail&)> how) : how_(std::move(how)) {}
+  void end() override {}
+
+ private:
+  void enqueue(Mail mail) override {
+    taken();
+    how_(mail);
+  }
+  std::function<void(const Mail&)> how_;
+};
+
 /// A door whose Router is played by the test.
 struct Fixture {
   Fixture() { post.attach(kRouter.address, mailbox); }
   void submit(std::vector<TokenId> prompt = {1, 2}) {
     door.submit_async(request_of(std::move(prompt)), std::make_shared<NotingSink>(heard),
-                      [this](const Result<std::uint64_t>& number) {
-                        heard.all.push_back(number.ok() ? "accepted" : number.error().message);
-                        if (number.ok()) heard.number = *number;
+                      [this](const Result<AcceptedRequest>& accepted) {
+                        heard.all.push_back(accepted.ok() ? "accepted" : accepted.error().message);
+                        if (accepted.ok()) heard.reader = accepted->reader;
                       });
   }
   template <class T>
@@ -63,6 +77,10 @@ struct Fixture {
     T* content = local<RouterInbox, T>(mail);
     REQUIRE(content);
     return std::move(*content);
+  }
+  /// What is asked from now on is answered at once.
+  void answer(std::function<void(const Mail&)> how) {
+    post.attach(kRouter.address, std::make_shared<AnsweringMail>(std::move(how)));
   }
   Heard heard;
   Post post;
@@ -74,7 +92,7 @@ using Hears = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a request gets its number by its ticket, and its events by its number") {
+TEST_CASE("a request is heard of by its reader's ticket") {
   Fixture f;
   f.submit();
   const auto submitted = f.told<SubmitRequest>();
@@ -83,16 +101,65 @@ TEST_CASE("a request gets its number by its ticket, and its events by its number
   CHECK(f.heard.all.empty());
   f.door.accepted({submitted.ticket, std::uint64_t{40}});
   f.door.accepted({submitted.ticket, std::uint64_t{41}});  // nobody has that ticket any more
-  CHECK(f.heard.number == 40);
-  f.door.deliver({41, {}});
-  f.door.deliver({40, {}});
+  const std::uint64_t reader = f.heard.reader;
+  CHECK(reader == submitted.ticket);
+  f.door.deliver({40, {}, {reader + 1}});
+  f.door.deliver({40, {}, {}});
+  f.door.deliver({40, {}, {reader + 1, reader}});
+  f.door.cancel(reader);
+  const auto left = f.told<CancelRequest>();
+  CHECK(left.request == 40);
+  CHECK(left.ticket == reader);
   GenerationEvent last;
   last.request_done = true;
-  f.door.deliver({40, last});
-  f.door.deliver({40, {}});
+  f.door.deliver({40, last, {reader}});
+  f.door.deliver({40, {}, {reader}});
   CHECK(f.heard.all == Hears{"accepted", "event", "event"});
-  f.door.cancel(40);
-  CHECK(f.told<CancelRequest>().request == 40);
+  f.door.cancel(reader);  // it is over
+  CHECK(f.mailbox->kept.empty());
+}
+
+TEST_CASE("several may read one request, each from where it is") {
+  Heard other;
+  Fixture f;
+  f.submit();
+  const std::uint64_t first = f.told<SubmitRequest>().ticket;
+  f.door.accepted({first, std::uint64_t{40}});
+  const auto name = std::make_shared<const RequestName>(RequestName{.id = "id"});
+  f.answer([&](const Mail& mail) {
+    const auto* asked = local<RouterInbox, AttachReader>(mail);
+    REQUIRE(asked);
+    CHECK(asked->wanted.id == "id");
+    CHECK(asked->wanted.owner == 5);
+    CHECK(asked->wanted.from == std::vector<std::uint32_t>{3});
+    f.door.accepted({asked->ticket, std::uint64_t{40}, name});
+  });
+  const auto answer = f.door.attach({"id", 5, 0, {3}, true}, std::make_shared<NotingSink>(other));
+  REQUIRE(answer.ok());
+  CHECK(answer->name == name);
+  f.door.deliver({40, {}, {answer->reader}, true});
+  f.door.deliver({40, {}, {first, answer->reader}});
+  CHECK(other.all == Hears{"event", "event"});
+  CHECK(f.heard.all == Hears{"accepted", "event"});
+}
+
+TEST_CASE("who asks for a name hears who has it, or that nobody does") {
+  Fixture f;
+  f.answer([&](const Mail& mail) {
+    const auto* asked = local<RouterInbox, FindRequests>(mail);
+    REQUIRE(asked);
+    CHECK(!asked->forget);
+    f.door.found({asked->ticket + 1, not_found("No.")});
+    f.door.found({asked->ticket, std::vector<NamedRequest>(2)});
+  });
+  CHECK(f.door.find("id", 5).value().size() == 2);
+  f.answer([&](const Mail& mail) {
+    const auto* asked = local<RouterInbox, FindRequests>(mail);
+    REQUIRE(asked);
+    CHECK(asked->forget);
+    f.door.found({asked->ticket, not_found("No.")});
+  });
+  CHECK(f.door.forget("id", 5).error().code == ErrorCode::kNotFound);
 }
 
 TEST_CASE("what is wrong with a request, the Router does not hear of") {
@@ -113,7 +180,7 @@ TEST_CASE("when the cluster stops, whoever still waits hears of it") {
   CHECK(f.heard.all == Hears{"accepted", "The cluster was stopped.", "The cluster was stopped.",
                              "The cluster was stopped."});
   f.door.accepted({f.told<SubmitRequest>().ticket, std::uint64_t{41}});
-  f.door.deliver({40, {}});
+  f.door.deliver({40, {}, {f.heard.reader}});
   CHECK(f.heard.all.size() == 4);
   CHECK(f.mailbox->kept.empty());
 }

@@ -24,7 +24,7 @@ TEST_CASE("newcomers are refused before anybody who was accepted lacks room") {
   // Who is accepted comes to all of its tokens.
   for (const std::uint64_t id : {1, 2, 3}) desk.tokens(id, {2, 3, 4, 5, 6, 7, 8, 9, 10});
   desk.tokens(4, {2, 3, 4});
-  CHECK(desk.router.journal().tokens() == 60);
+  CHECK(desk.router.journal().words() == 60);
   CHECK(desk.cancels.empty());
   desk.tokens(1, {}, FinishReason::kLength);
   CHECK(desk.router.counts().failed == 0);

@@ -86,7 +86,8 @@ TEST_CASE("what happens to a request is measured") {
   desk.tokens(1, {9, 1}, FinishReason::kStop);
   using Kind = RequestObservation::Kind;
   const std::pair<Kind, double> expected[] = {
-      {Kind::kPromptTokens, 3},  {Kind::kQueueTime, 0.02},     {Kind::kGenerationTokens, 1},
+      {Kind::kPromptTokens, 3},  {Kind::kMaxTokens, 5},        {Kind::kQueueTime, 0.02},
+      {Kind::kGenerationTokens, 1},
       {Kind::kFirstToken, 0.02}, {Kind::kGenerationTokens, 2}, {Kind::kInterToken, 0.005},
       {Kind::kEndToEnd, 0.03},
   };
@@ -279,12 +280,13 @@ TEST_CASE("one request cannot fill the control lane with copies of its prompt") 
 TEST_CASE("a request has its number before it is submitted, and its tokens come before its end") {
   Desk desk;
   const RouterEffects accepted = desk.say(SubmitRequest{5, prompt_of(3, 1), 1});
-  // RequestAccepted, the measured prompt, Submit, RequestsChanged
-  REQUIRE(accepted.list().size() == 4);
+  // RequestAccepted, the measured prompt and bound, Submit, RequestsChanged
+  REQUIRE(accepted.list().size() == 5);
   CHECK(std::get<RequestAccepted>(accepted.list()[0]).ticket == 5);
   CHECK(std::holds_alternative<RequestObservation>(accepted.list()[1]));
-  CHECK(std::holds_alternative<Send>(accepted.list()[2]));
-  CHECK(std::holds_alternative<RequestsChanged>(accepted.list()[3]));
+  CHECK(std::holds_alternative<RequestObservation>(accepted.list()[2]));
+  CHECK(std::holds_alternative<Send>(accepted.list()[3]));
+  CHECK(std::holds_alternative<RequestsChanged>(accepted.list()[4]));
 
   PreparedRequest two = prompt_of(3, 1);
   two.n = 2;

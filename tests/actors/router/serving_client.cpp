@@ -14,11 +14,20 @@ void Client::begin() {
   begun = true;
 }
 
+void Client::pool(Pooling pooling) {
+  prepared.pooling = pooling;
+  prepared.hidden_width = kHiddenWidth;
+  prepared.n = 1;
+  prepared.max_tokens = 0;
+  prepared.prompt_logprobs = -1;
+}
+
 void Client::receive(const GenerationEvent& event) {
   CHECK(!done);
   if (!event.prompt_tokens.empty()) CHECK(event.prompt_tokens == prepared.prompt);
   prompt_logprobs.insert(prompt_logprobs.end(), event.prompt_logprobs.begin(),
                          event.prompt_logprobs.end());
+  hidden.insert(hidden.end(), event.hidden.begin(), event.hidden.end());
   auto& of_choice = tokens.at(event.choice);
   if (!event.error) CHECK(finish[event.choice] == FinishReason::kNone);
   of_choice.insert(of_choice.end(), event.tokens.begin(), event.tokens.end());
@@ -66,6 +75,7 @@ void Client::check_choice(std::uint32_t choice, SimulationReport& report) const 
   CHECK(got == expected.output);
   CHECK(finish[choice] == expected.finish);
   CHECK(prompt_logprobs == expected.prompt_logprobs);
+  CHECK(hidden == expected_hidden(prepared.prompt, prepared.pooling));
 }
 
 }  // namespace troupe::testing

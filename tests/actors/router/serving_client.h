@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "actors/frontend/prepared_request.h"
 #include "runtime/generation.h"
+#include "runtime/prepared_request.h"
 #include "tests/actors/router/serving_simulation.h"
 
 namespace troupe::testing {
@@ -15,9 +15,12 @@ struct Client {
   std::vector<std::vector<TokenOutput>> tokens;  ///< by choice
   std::vector<FinishReason> finish;
   std::vector<TokenOutput> prompt_logprobs;
+  std::vector<float> hidden;
   std::optional<Error> error;
   bool begun = false, done = false, went_away = false, poison = false, hurried = false;
 
+  /// It wants hidden states instead of an answer.
+  void pool(Pooling pooling);
   /// Its request was accepted.
   void begin();
   void receive(const GenerationEvent& event);

@@ -178,6 +178,7 @@ class Simulation {
       if (chance(60)) prepared.stop_tokens = {kEos};
       if (chance(30)) prepared.prompt_logprobs = pick(0, 3);
       if (prepared.prompt_logprobs >= 0 && chance(30)) prepared.max_tokens = 0;
+      if (i % 16 == 3) clients_[i].pool(i == 3 ? Pooling::kAll : Pooling::kLast);
       prepared.timeout = 24h;
       clients_[i].hurried = faults_ && chance(10);
       if (clients_[i].hurried) prepared.timeout = std::chrono::milliseconds(pick(1, 100));
@@ -462,7 +463,7 @@ class Simulation {
     }
     const RequestCounts counts = router_.counts();
     CHECK(counts.running + counts.waiting == 0);
-    CHECK(router_.journal().tokens() == 0);
+    CHECK(router_.journal().words() == 0);
     CHECK(router_.journal().sequences() == 0);
     report_.finished = counts.finished;
     report_.failed = counts.failed;

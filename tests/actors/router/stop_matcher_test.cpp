@@ -61,6 +61,15 @@ TEST_CASE("a stop string that overlaps itself or another is found") {
   CHECK(n.matched());
 }
 
+TEST_CASE("a stop string that is shown is let through, and nothing is held back for it") {
+  StopMatcher m(std::make_shared<const StopStrings>(std::vector<std::string>{"END"}, true));
+  CHECK(m.feed("one E") == "one E");
+  CHECK(m.feed("ND more") == "ND");
+  CHECK(m.matched());
+  CHECK(m.feed("more") == "");
+  CHECK(m.finish() == "");
+}
+
 TEST_CASE("without stop strings everything passes") {
   StopMatcher m = matcher({});
   CHECK(m.feed("anything") == "anything");

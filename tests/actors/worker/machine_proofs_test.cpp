@@ -72,7 +72,7 @@ TEST_CASE("what was read is told before Loaded, and what is held once a membersh
   CHECK(proven(s) == std::vector<std::string>{"expert 6"});
   CHECK(s.said<Loaded>().size() == 1);
   join_again(s);
-  s.from_head(load_of(1, {0}, {4, 5, 6}));
+  s.from_head(load_of(3, {0}, {4, 5, 6}));
   read_named(s, s.order());
   s.build();
   CHECK(proven(s) == std::vector<std::string>{"shard", "expert 4", "expert 5", "expert 6"});

@@ -74,7 +74,7 @@ struct Node {
   ModelFactory factory{{&cpu}};
   std::shared_ptr<const Checkpoint> checkpoint = *Checkpoint::open(kModel);
   std::shared_ptr<const ModelSizes> sizes = std::make_shared<const CheckpointModel>(
-      std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()));
+      std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()), not_found("No words."));
   WeightStore weights{{}};
   CafHost host{caf->system(), post};
   const Ref<NodeAgentInbox> agent{kSelf, kLife};
@@ -199,10 +199,12 @@ struct Node {
     retire(version);
   }
 
-  std::vector<std::int32_t> hosted() {
+  std::vector<std::int32_t> hosted() { return ids_of(*device().experts()); }
+  /// Those that shards here use without asking.
+  std::vector<std::int32_t> used() { return ids_of(*device().serving_experts()); }
+  static std::vector<std::int32_t> ids_of(const ExpertSet& set) {
     std::vector<std::int32_t> ids;
-    const auto set = device().experts();
-    for (const auto& [key, expert] : set->experts()) ids.push_back(key.expert);
+    for (const auto& [key, expert] : set.experts()) ids.push_back(key.expert);
     return ids;
   }
   std::vector<std::uint32_t> replicas() const {
@@ -421,6 +423,28 @@ int position(const WorkerEffects& effects) {
   for (std::size_t i = 0; i < effects.list().size(); ++i)
     if (std::holds_alternative<E>(effects.list()[i])) return static_cast<int>(i);
   return -1;
+}
+
+// What was read for a version is proven when all have loaded it: until then it may be wrong. Others
+// may ask for it a moment before this node hears that it is in force.
+TEST_CASE("experts of a version that is not in force are answered with, and not used here") {
+  Node node;
+  REQUIRE(node.prepare(1, {{0}, {}, {0, 1}}).ok());
+  CHECK(node.hosted() == std::vector{0, 1});
+  CHECK(node.used().empty());
+  node.activate(1);
+  CHECK(node.used() == std::vector{0, 1});
+  REQUIRE(node.prepare(2, {{0}, {}, {1, 2}}).ok());
+  CHECK(node.hosted() == std::vector{0, 1, 2});
+  CHECK(node.used() == std::vector{0, 1});
+  node.drop_pending(nullptr);
+  CHECK(node.hosted() == std::vector{0, 1});
+  REQUIRE(node.prepare(3, {{0}, {}, {1, 2}}).ok());
+  node.activate(3);
+  CHECK(node.used() == std::vector{0, 1, 2});
+  node.retire(3);
+  CHECK(node.used() == std::vector{1, 2});
+  CHECK(node.device().experts() == node.device().serving_experts());  // one pass for all
 }
 
 TEST_CASE("a shard starts after its experts are there, and hears at once whom it cannot ask") {

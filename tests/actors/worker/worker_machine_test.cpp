@@ -373,5 +373,27 @@ TEST_CASE("devices are probed once a second, by a member only") {
   CHECK(m.wants<ProbeDevices>().size() == 1);
 }
 
+TEST_CASE("it shows that it is alive once a second, member or not, while no device hangs") {
+  Stand s;
+  const auto shows = [&s] {
+    s.wake_up();
+    REQUIRE(s.last.wake());
+    CHECK(*s.last.wake() <= s.now + 1s);
+    return s.wants<ShowAlive>().size() == 1;
+  };
+  CHECK(shows());  // it seeks a head
+  s.join();
+  s.now += 1s;
+  CHECK(shows());
+  CHECK(s.said<Renew>().size() == 1);
+  s.device.alive = false;
+  s.now += 1s;
+  CHECK(!shows());
+  CHECK(s.said<Renew>().empty());
+  s.device.alive = true;
+  s.now += 1s;
+  CHECK(shows());
+}
+
 }  // namespace
 }  // namespace troupe

@@ -78,6 +78,46 @@ TEST_CASE("a request's variables turn thinking on and off") {
   }
 }
 
+TEST_CASE("a message goes on where a template shows its end") {
+  struct Case {
+    const char *name, *text, *content, *prompt;  // No prompt: it is refused.
+  };
+  const char* const plain =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}";
+  const char* const trims =
+      "{% for m in messages %}[{{ m.role }}]\n{{ m.content | trim }}</s>{% endfor %}";
+  const char* const hides = "{% for m in messages %}{{ m.role }}{% endfor %}";
+  const Case cases[] = {
+      {"plain", plain, "a b ", "[user]x</s>[assistant]a b "},
+      {"repeated", plain, "x", "[user]x</s>[assistant]x"},
+      {"empty", plain, "", "[user]x</s>[assistant]"},
+      {"trims", trims, " a b \n", "[user]\nx</s>[assistant]\na b"},
+      {"trims nothing", trims, "", "[user]\nx</s>[assistant]\n"},
+      {"hides", hides, "a", nullptr},
+  };
+  ChatOptions options;
+  options.continue_final_message = true;
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const std::vector<ChatMessage> chat = {{"user", "x"}, {"assistant", c.content}};
+    const auto text = format_of(c.text).render(chat, options);
+    REQUIRE(text.ok() == (c.prompt != nullptr));
+    if (text.ok()) CHECK(*text == c.prompt);
+    if (!text.ok()) CHECK(text.error().message.starts_with("messages"));
+  }
+  // A model without thoughts, and one that has turned them off, cannot go on with one.
+  std::vector<ChatMessage> thought = {{"user", "x"}, {"assistant", ""}};
+  thought[1].reasoning_content = "hm";
+  CHECK(!format_of(plain).render(thought, options).ok());
+  const auto thinks = format_of(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+      "{{ '</think>' if thinking is defined and not thinking else '' }}");
+  CHECK(*thinks.render(thought, options) == "[user]x[assistant]<think>hm");
+  options.template_kwargs = R"({"thinking": false})";
+  CHECK(!thinks.render(thought, options).ok());
+}
+
 TEST_CASE("channels are told by the template") {
   const auto format = format_of("<|start|>assistant<|channel|>{{ messages | length }}");
   CHECK(format.reasoning({}).style == ReasoningStyle::kHarmony);

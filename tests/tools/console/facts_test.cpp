@@ -11,6 +11,8 @@ TEST_CASE("a status is read") {
   const Facts facts = sample();
   CHECK(facts.model == "pocket");
   CHECK(facts.placement_version == 3);
+  CHECK(facts.standby.address == "d.example:6379");
+  CHECK(facts.standby.state == "copying");
   CHECK(facts.survives.known);
   CHECK(facts.survives.with_reload == std::vector<std::string>{"node-10"});
   REQUIRE(facts.nodes.size() == 3);
@@ -47,6 +49,17 @@ TEST_CASE("a status is read") {
   CHECK(facts.proofs.oldest_s == 41.5);
   CHECK(facts.proofs.refused == 1);
   CHECK_FALSE(facts.proofs.round_s);
+}
+
+TEST_CASE("a node that was lost is news for ten minutes") {
+  const auto nodes = [](const char* state, int last_seen_ms) {
+    const std::string json = R"({"nodes": [{"id": "node-1", "state": ")" + std::string(state) +
+                             R"(", "last_seen_ms": )" + std::to_string(last_seen_ms) + "}]}";
+    return read_facts(json).value().nodes.size();
+  };
+  CHECK(nodes("lost", 600000) == 1);
+  CHECK(nodes("lost", 600001) == 0);
+  CHECK(nodes("ready", 600001) == 1);
 }
 
 TEST_CASE("shards that share their layers say which rank they are") {

@@ -77,6 +77,8 @@ TEST_CASE("sentences about a cluster") {
   CHECK(rates_text(facts) == "tokens/s in 12.2 out 843   ms p50/p99: first token 12/40, between -");
   CHECK(rates_text(Facts()) == "");
   CHECK(requests_text(facts) == "3 running, 1 waiting, 40 finished, 2 failed, 1 replayed");
+  CHECK(standby_text(facts) == "d.example:6379 copying");
+  CHECK(standby_text(Facts()) == "");
   CHECK(joined(expert_clauses(facts), ", ") ==
         "2 layers of 4, 5 copies a layer, imbalance 1.25, 2 moving, balanced 1m01s ago");
   CHECK(expert_clauses(Facts()).empty());

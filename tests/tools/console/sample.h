@@ -10,6 +10,7 @@ namespace troupe::console {
 inline const char* const kSample = R"({
 "cluster": {"id": "c", "state": "ready", "version": "0.1.0", "model": "pocket", "numerics": "bf16",
   "uptime_s": 123.4, "message": "Serving pocket with 2 replicas.", "placement_version": 3,
+  "standby": {"address": "d.example:6379", "state": "copying"},
   "survives": {"at_once": ["node-1", "node-2"], "with_reload": ["node-10"], "not": []}},
 "nodes": [
   {"id": "node-10", "host": "c.example", "pid": 30, "role": "worker", "state": "ready",

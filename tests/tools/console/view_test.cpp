@@ -92,6 +92,7 @@ TEST_CASE("the overview fits 80 by 24 and shows everything") {
                             "slow",
                             "90%",
                             "1.0G/1.0G",
+                            "standby              copying   d.example:6379",
                             "replicas by id",
                             "3 run",
                             "1 wait",

@@ -62,7 +62,7 @@ TEST_CASE("a report of what does not fit") {
   CHECK(!json["remedies"].empty());
 }
 
-TEST_CASE("who plans for GPUs is told that nothing was measured on one") {
+TEST_CASE("who plans for GPUs is told that no cluster of them was measured") {
   const ModelSpec spec = published("qwen3-30b-a3b");
   struct Case {
     const char* nodes;
@@ -73,7 +73,7 @@ TEST_CASE("who plans for GPUs is told that nothing was measured on one") {
     CAPTURE(std::string(c.nodes));
     const FitQuestion q = question(spec, c.nodes, 8192);
     const FitAnswer answer = must(find_fit(q));
-    CHECK(has(report_text(q, answer, "DIR"), "been measured on a GPU") == c.told);
+    CHECK(has(report_text(q, answer, "DIR"), "No cluster of GPUs has been measured") == c.told);
     CHECK(report_json(q, answer).contains("warning") == c.told);
   }
 }

@@ -67,7 +67,7 @@ TEST_CASE("DeepSeek-V3 on two nodes of eight H100") {
   CHECK(fma.decode[1].limit == Limit::kCompute);
   CHECK(fma.decode[1].tokens_per_s() < answer.decode[1].tokens_per_s() / 2);
   REQUIRE(!fma.changes.empty());
-  CHECK(fma.changes[0].what.find("--products fp8") != std::string::npos);
+  CHECK(fma.changes[0].what.find("--numerics cuda_mma") != std::string::npos);
 }
 
 TEST_CASE("both published units have a speed, and skew costs some of it") {

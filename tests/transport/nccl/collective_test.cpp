@@ -131,14 +131,14 @@ TEST_CASE("a rank that cannot be reached ends the exchanges of all at once") {
 }
 
 TEST_CASE("a group that breaks, lies or stalls is an error for all, and another one follows") {
-  for (const char* what : {"break=3", "stall=3", "short=3", "long=3"}) {
+  for (const std::string what : {"break=3", "stall=3", "short=3", "long=3"}) {
     for (const std::uint32_t size : {2u, 4u}) {
       CAPTURE(what);
       CAPTURE(size);
       const Rested rested;
       NcclRanks ranks(size);
       REQUIRE(ranks.comes_up(1));
-      Double::set((what + std::string(";rank=1")).c_str());
+      Double::set((what + ";rank=1").c_str());
       CHECK(ranks.exchange(1000, 1, same));
       CHECK(ranks.exchange(1000, 2, same));
       const TimePoint began = now();
@@ -152,18 +152,18 @@ TEST_CASE("a group that breaks, lies or stalls is an error for all, and another 
   }
 }
 
-const char* const kCalls[] = {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError",
+const std::string kCalls[] = {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError",
                               "ncclGroupStart",  "ncclGroupEnd",           "ncclSend",
                               "ncclRecv",        "cuStreamCreate",         "cuStreamQuery",
                               "cuMemHostAlloc"};
 
 TEST_CASE("an error of any call ends in time, and leaves the ranks able to go on") {
-  for (const char* call : kCalls) {
+  for (const std::string& call : kCalls) {
     for (const int number : {1, 2, 5}) {
       CAPTURE(call);
       CAPTURE(number);
       const Rested rested(
-          ("fail=" + std::string(call) + ":" + std::to_string(number) + ";rank=0").c_str());
+          ("fail=" + call + ":" + std::to_string(number) + ";rank=0").c_str());
       NcclRanks ranks(2);
       const TimePoint began = now();
       // A step after the other is tried, as a replica does, until all have gone through NCCL.
@@ -184,12 +184,12 @@ TEST_CASE("an error of any call ends in time, and leaves the ranks able to go on
 }
 
 TEST_CASE("a call that hangs keeps nobody waiting, and ends the process if even the abort hangs") {
-  for (const char* call : kCalls) {
+  for (const std::string& call : kCalls) {
     CAPTURE(call);
     const Rested rested;
     NcclRanks ranks(2);
     REQUIRE(ranks.comes_up(1));
-    Double::set(("hang=" + std::string(call) + ":1;rank=1").c_str());
+    Double::set(("hang=" + call + ":1;rank=1").c_str());
     const TimePoint began = now();
     for (std::uint64_t step = 1000; step < 1010; ++step) {
       (void)ranks.exchange(step, 1, same);

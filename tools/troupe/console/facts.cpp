@@ -13,6 +13,8 @@ using nlohmann::json;
 
 /// A layer has at most this many experts; what says more is not believed.
 constexpr std::int64_t kExpertsMax = 1 << 16;
+/// The head remembers a lost node for as long as it lives; for people it is news for so long.
+constexpr std::int64_t kLostNewsMs = 10 * 60 * 1000;
 
 /// The member, or null if there is none.
 const json& member(const json& object, const char* key) {
@@ -229,6 +231,8 @@ void read_cluster(const json& j, Facts& facts) {
   facts.uptime_s = number(j, "uptime_s");
   if (const json& version = member(j, "placement_version"); version.is_number())
     facts.placement_version = integer_of(version);
+  const json& standby = member(j, "standby");
+  facts.standby = {text(standby, "address"), text(standby, "state")};
   const json& survives = member(j, "survives");
   facts.survives = {survives.is_object(), texts(survives, "at_once"),
                     texts(survives, "with_reload"), texts(survives, "not")};
@@ -304,6 +308,9 @@ Result<Facts> FactsReader::read(std::string_view status_json) {
   Facts facts;
   read_cluster(member(j, "cluster"), facts);
   each(j, "nodes", [&](const json& n) { facts.nodes.push_back(read_node(n)); });
+  std::erase_if(facts.nodes, [](const NodeFacts& node) {
+    return node.state == "lost" && node.last_seen_ms > kLostNewsMs;
+  });
   each(j, "replicas", [&](const json& r) { facts.replicas.push_back(read_replica(r)); });
   const json& experts = member(j, "experts");
   facts.experts = read_experts(

@@ -107,12 +107,18 @@ struct ProofFacts {
   std::optional<double> round_s;   ///< what a round in the background takes
 };
 
+/// The machine that follows the head, to take its place.
+struct StandbyFacts {
+  std::string address, state;  ///< "copying", "ready" or "leaving"; both empty: there is none
+};
+
 struct Facts {
   std::string id, state, version, model, numerics, message;
   double uptime_s = 0;
   std::optional<std::int64_t> placement_version;
+  StandbyFacts standby;
   SurvivesFacts survives;
-  std::vector<NodeFacts> nodes;
+  std::vector<NodeFacts> nodes;  ///< of those that are lost, the ones of the last ten minutes
   std::vector<ReplicaFacts> replicas;
   ExpertFacts experts;
   std::int64_t running = 0, waiting = 0, finished = 0, failed = 0, replayed = 0;

@@ -117,6 +117,10 @@ std::string requests_text(const Facts& facts) {
          number(facts.replayed) + " replayed";
 }
 
+std::string standby_text(const Facts& facts) {
+  return facts.standby.address.empty() ? "" : facts.standby.address + " " + facts.standby.state;
+}
+
 std::vector<std::string> expert_clauses(const Facts& facts) {
   const ExpertFacts& e = facts.experts;
   if (e.experts == 0 || e.layers.empty()) return {};

@@ -28,6 +28,8 @@ std::string proofs_text(const Facts& facts);
 /// "tokens/s in 12 out 843   ms p50/p99: ...": rates, latencies; empty if the head does not say.
 std::string rates_text(const Facts& facts);
 std::string requests_text(const Facts& facts);
+/// "10.0.0.2:6379 copying": where it listens, and how far it is; empty if there is none.
+std::string standby_text(const Facts& facts);
 /// "4 layers of 32", "40 copies a layer", ..., the weightiest first; none for a model without
 /// experts.
 std::vector<std::string> expert_clauses(const Facts& facts);

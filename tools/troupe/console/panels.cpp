@@ -76,6 +76,15 @@ void draw_node_row(const Area& area, int y, const NodeFacts& node, const NodeCol
     area.put_right(x, y, columns.seen, short_time(double(node.last_seen_ms) / 1e3));
 }
 
+/// It computes nothing: where it listens stands in place of a load.
+void draw_standby_row(const Area& area, int y, const StandbyFacts& standby,
+                      const NodeColumns& columns) {
+  area.put_left(1, y, columns.id, "standby");
+  area.put_left(2 + columns.id + columns.host, y, 9, standby.state, state_style(standby.state));
+  const int x = columns.loads() - columns.seen;
+  area.put_left(x, y, area.width() - x, standby.address, Style::kDim);
+}
+
 Load load_of(const DeviceFacts& device) {
   const bool failed = !device.failed.empty();
   return {failed        ? "failed"
@@ -117,8 +126,11 @@ void draw_nodes(const Area& area, const Facts& facts, Ui& ui, bool active) {
   std::size_t devices = 0;
   for (const auto* node : nodes) devices += std::max<std::size_t>(1, node->devices.size());
   const NodeColumns columns(area.width());
-  const Area rows =
+  const Area panel =
       draw_heading(area, ui, "nodes", {std::to_string(nodes.size())}, List::kNodes, active);
+  const bool has_standby =
+      !facts.standby.address.empty() && static_cast<std::size_t>(panel.height()) > nodes.size();
+  const Area rows = panel.rows(0, panel.height() - (has_standby ? 1 : 0));
   const int loads = columns.loads(), bars = loads + columns.kind - 1;
   area.put(bars, 0, " load ", Style::kDim);
   area.put(bars + columns.bar + 6, 0, columns.bar > 0 ? " memory " : "mem", Style::kDim);
@@ -143,7 +155,8 @@ void draw_nodes(const Area& area, const Facts& facts, Ui& ui, bool active) {
     }
     if (i == at) mark_chosen(rows, top, active);
   }
-  if (nodes.empty()) rows.put(1, 0, "none has joined yet", Style::kDim);
+  if (nodes.empty()) rows.put(1, y++, "none has joined yet", Style::kDim);
+  if (has_standby) draw_standby_row(panel, y, facts.standby, columns);
 }
 
 void draw_replicas(const Area& area, const Facts& facts, Ui& ui, bool active) {

@@ -121,9 +121,9 @@ void draw_footer(const Area& area, const Ui& ui) {
   }
 }
 
-/// Rows that the nodes would like: one a device and the heading.
+/// Rows that the nodes would like: one a device, the standby's, and the heading.
 int node_rows(const Facts& facts) {
-  std::size_t rows = 1;
+  std::size_t rows = facts.standby.address.empty() ? 1 : 2;
   for (const auto& node : facts.nodes) rows += std::max<std::size_t>(1, node.devices.size());
   return static_cast<int>(std::min<std::size_t>(rows, 1000));
 }

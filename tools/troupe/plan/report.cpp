@@ -151,6 +151,17 @@ std::string survival_text(const FitQuestion& q, const Fit& fit) {
   return text + ".\n";
 }
 
+/// That there is memory for far more than the cache has, where it has room for few.
+std::string cache_hint(const Fit& fit, std::uint64_t sequences) {
+  const DeviceFit& device = fullest(fit);
+  const std::uint64_t left = device.memory - device.total();
+  if (sequences >= static_cast<std::uint64_t>(fit.engine.max_num_seqs) ||
+      left < device.use.kv_bytes)
+    return "";
+  return "Every device has " + format_byte_size(left) +
+         " left, so that --kv-cache-memory may give the cache more.\n";
+}
+
 std::string fit_text(const FitQuestion& q, const Fit& fit, const std::string& model) {
   std::string text = "It fits.\n\n" + table(fit) + "\n" + layout_text(q, fit);
   const auto sequences =
@@ -158,7 +169,8 @@ std::string fit_text(const FitQuestion& q, const Fit& fit, const std::string& mo
       std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fit.engine.max_model_len));
   text += "KV cache: " + counted(fit.kv_tokens, "token") + " in all, " +
           counted(fit.kv_tokens_min, "token") + " a replica; " + counted(sequences, "sequence") +
-          " of --max-model-len " + std::to_string(fit.engine.max_model_len) + ".\n";
+          " of --max-model-len " + std::to_string(fit.engine.max_model_len) + ".\n" +
+          cache_hint(fit, sequences);
   text += survival_text(q, fit);
   text += "\nFlags: troupe head --model " + model;
   for (const std::string& flag : flags_of(q, fit)) text += " " + flag;
@@ -183,10 +195,11 @@ std::string trouble_text(const FitAnswer& answer) {
 std::string warning_of(const FitQuestion& q) {
   const bool gpus = std::any_of(q.nodes.begin(), q.nodes.end(),
                                 [](const NodeGroup& g) { return !g.device.empty(); });
-  return gpus ? "Nothing of this version has been measured on a GPU: what such GPUs hold and do is "
-                "arithmetic from their data sheets. A worker uses them if it is built with CUDA "
-                "(TROUPE_CUDA=ON), and else the CPUs and their memory."
-              : "";
+  return gpus
+             ? "No cluster of GPUs has been measured yet: what they hold and do is arithmetic from "
+               "their data sheets (kernels on one: tests/gpu/REPORT.md). A worker uses them if it "
+               "is built with CUDA (TROUPE_CUDA=ON), and else the CPUs and their memory."
+             : "";
 }
 
 Json nodes_json(const std::vector<NodeId>& nodes) {

@@ -184,11 +184,11 @@ void try_changes(const FitQuestion& q, const Fit& fit, const SpeedQuestion& spee
   for (GroupSpeed& g : tried.groups) g.device_speed.ceilings.network *= 2;
   with("a network twice as fast", tried);
   tried = speed;
-  for (GroupSpeed& g : tried.groups) g.device_speed.arithmetic = Arithmetic::kFp8;
+  for (GroupSpeed& g : tried.groups) g.device_speed.arithmetic = Arithmetic::kBf16;
   if (std::any_of(speed.groups.begin(), speed.groups.end(), [](const GroupSpeed& g) {
         return g.device_speed.arithmetic == Arithmetic::kFma;
       }))
-    with("products on tensor cores (--products fp8)", tried);
+    with("products on tensor cores (--numerics cuda_mma)", tried);
   tried = speed;
   tried.skew = 1;
   tried.loads.clear();

@@ -29,7 +29,11 @@ std::string rate(double value) {
 }
 
 std::string seconds_text(double s) {
-  return s < 1 ? formatted("%.3g ms", s * 1e3) : formatted("%.3g s", s);
+  if (s < 1) return formatted("%.3g ms", s * 1e3);
+  if (s < 120) return formatted("%.3g s", s);
+  if (s < 7200) return formatted("%.0f minutes", s / 60);
+  return rate(s < 172800 ? std::round(s / 3600) : std::round(s / 86400)) +
+         (s < 172800 ? " hours" : " days");
 }
 
 std::string words_of(Limit limit) {

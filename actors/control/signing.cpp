@@ -1,0 +1,68 @@
+#include "actors/control/signing.h"
+
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace troupe::control {
+namespace {
+
+constexpr std::int64_t kSecondsOfDay = 24 * 60 * 60;
+constexpr const char* kSignOnly = "critical,digitalSignature";
+
+bool add_extension(X509* certificate, X509* issuer, int nid, const char* value) {
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, nid, value);
+  if (!extension) return false;
+  const bool added = X509_add_ext(certificate, extension, -1) == 1;
+  X509_EXTENSION_free(extension);
+  return added;
+}
+
+}  // namespace
+
+Role ca_role(std::string name) {
+  return {std::move(name), "critical,CA:TRUE,pathlen:0", "critical,keyCertSign", nullptr};
+}
+Role head_role(std::int64_t lifetime_s) {
+  return {"Troupe head", "critical,CA:FALSE", kSignOnly, "serverAuth,clientAuth", lifetime_s};
+}
+Role worker_role(std::int64_t lifetime_s) {
+  return {"Troupe worker", "critical,CA:FALSE", kSignOnly, "clientAuth", lifetime_s};
+}
+
+CertificatePtr sign(const Role& role, EVP_PKEY* key, X509* issuer, EVP_PKEY* issuer_key) {
+  CertificatePtr certificate(X509_new());
+  if (!certificate) return nullptr;
+  X509* x = certificate.get();
+  std::uint64_t serial = 0;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof serial) != 1) return nullptr;
+  bool ok = X509_set_version(x, X509_VERSION_3) == 1;
+  ok = ok && ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), serial >> 1) == 1;
+  // A day earlier: clocks of machines differ.
+  const auto early = static_cast<long>(std::min(kSecondsOfDay, role.lifetime_s / 10));
+  const auto days = static_cast<int>(role.lifetime_s / kSecondsOfDay);
+  const auto rest = static_cast<long>(role.lifetime_s % kSecondsOfDay);
+  ok = ok && X509_gmtime_adj(X509_getm_notBefore(x), -early);
+  ok = ok && X509_time_adj_ex(X509_getm_notAfter(x), days, rest, nullptr);
+  X509_NAME* name = X509_get_subject_name(x);
+  ok = ok && X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                                        reinterpret_cast<const unsigned char*>(role.name.c_str()),
+                                        -1, -1, 0) == 1;
+  ok = ok && X509_set_issuer_name(x, issuer ? X509_get_subject_name(issuer) : name) == 1;
+  ok = ok && X509_set_pubkey(x, key) == 1;
+  X509* signer = issuer ? issuer : x;
+  ok = ok && add_extension(x, signer, NID_basic_constraints, role.constraints);
+  ok = ok && add_extension(x, signer, NID_key_usage, role.usage);
+  ok = ok &&
+       (!role.extended_usage || add_extension(x, signer, NID_ext_key_usage, role.extended_usage));
+  ok = ok && add_extension(x, signer, NID_subject_key_identifier, "hash");
+  ok = ok && add_extension(x, signer, NID_authority_key_identifier, "keyid:always");
+  ok = ok && X509_sign(x, issuer_key ? issuer_key : key, EVP_sha256()) > 0;
+  return ok ? std::move(certificate) : nullptr;
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,120 @@
+// Of an answer whose request is found again: where its client stands, and what state it is in.
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "actors/gateway/answer.h"
+#include "actors/router/stop_matcher.h"
+#include "model/tokenizer/utf8.h"
+
+namespace troupe {
+void Answer::resume(TokenCounts had) {
+  assert(had.size() == choices_.size());
+  shows_counts_ = true;
+  for (std::size_t i = 0; i < had.size(); ++i) {
+    choices_[i].count = had[i];
+    choices_[i].begun = had[i] > 0;
+    completion_tokens_ += had[i];
+  }
+}
+
+bool Answer::needs_past() const {
+  const auto begun = [](const Choice& choice) { return choice.begun; };
+  const bool reads_on =
+      response_ || choices_.front().parser || (!wishes_.chat && wishes_.logprobs >= 0);
+  return reads_on && std::any_of(choices_.begin(), choices_.end(), begun);
+}
+
+void Answer::add_past(std::size_t prompt_index, GenerationEvent event) {
+  PromptState& prompt = prompts_[prompt_index];
+  if (!event.prompt_tokens.empty() && prompt.tokens.empty()) take_prompt(prompt, event);
+  if (event.choice >= wishes_.n) return;
+  Choice& choice = choices_[prompt_index * wishes_.n + event.choice];
+  choice.finish = event.finish;
+  for (const TokenOutput& token : event.tokens) {
+    if (choice.tokens.size() == choice.count) break;
+    choice.tokens.add(token);
+    count_thoughts(choice, token.token);
+  }
+}
+
+void Answer::past_is_there() {
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    // All of it has been sent: writing it once more takes the parser and the offsets to its end.
+    if (response_ && choice.begun) {
+      take_text(choice, text_had(choice), false);
+      response_->skip_events();
+    } else if (choice.parser) {
+      take_delta(choice, choice.parser->feed(text_had(choice)));
+      choice.reasoning.clear();
+      choice.content.clear();
+      choice.calls.clear();
+    }
+    if (!wishes_.chat && choice.begun) {
+      JsonWriter sent;
+      LogprobsPlace from_the_beginning;
+      write_logprobs(sent, choice, wishes_.echo ? &prompts_[i / wishes_.n] : nullptr,
+                     from_the_beginning, std::numeric_limits<std::size_t>::max());
+    }
+    choice.tokens.clear();
+  }
+}
+
+/// What the Router writes of a token: nothing of special ones, but for the tags that the parser is
+/// told by.
+std::string_view Answer::text_of(TokenId token) const {
+  const std::string_view bytes = model_.token_bytes(token);
+  const bool tag = std::find(tags_.begin(), tags_.end(), bytes) != tags_.end();
+  const bool shown = tag || names_.special_in_text || !model_.is_special(token);
+  return shown ? bytes : std::string_view();
+}
+
+/// The text that the Router gave out with these tokens (ChoiceText).
+std::string Answer::text_had(const Choice& choice) const {
+  StopMatcher stops(std::make_shared<const StopStrings>(stops_, wishes_.stop_in_text));
+  std::string text, bytes;
+  for (std::size_t i = 0; i < choice.tokens.size(); ++i) {
+    StopMatcher next = stops;
+    bytes += text_of(choice.tokens.chosen(i).token);
+    std::string whole;
+    bytes.erase(0, utf8::append_complete(whole, bytes));
+    if (i >= wishes_.min_tokens) whole = next.feed(whole);
+    // A token that ends an answer is not shown.
+    const bool last = i + 1 == choice.tokens.size() && choice.finish == FinishReason::kStop;
+    if (last && !next.matched() && !wishes_.stop_in_text) break;
+    stops = std::move(next);
+    text += whole;
+  }
+  if (choice.finish == FinishReason::kNone || stops.matched()) return text;
+  if (!bytes.empty()) text += stops.feed(utf8::kReplacement);
+  return stops.matched() ? text : text + stops.finish();
+}
+
+void Answer::fail(std::size_t prompt_index, ApiError error) {
+  PromptState& prompt = prompts_[prompt_index];
+  if (prompt.done) return;
+  prompt.done = true;
+  ++prompts_done_;
+  if (!failure_) failure_ = std::move(error);
+}
+
+std::string_view Answer::status() const {
+  if (failure_) return "failed";
+  std::size_t finished = 0;
+  bool begun = false;
+  for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
+    const auto first = choices_.begin() + static_cast<std::ptrdiff_t>(prompt * wishes_.n);
+    const auto last = first + wishes_.n;
+    const bool ended = std::all_of(
+        first, last, [](const Choice& choice) { return choice.finish != FinishReason::kNone; });
+    if (ended || states_[prompt] == State::kFinished) ++finished;
+    begun = begun || states_[prompt] != State::kQueued ||
+            std::any_of(first, last, [](const Choice& choice) { return choice.count > 0; });
+  }
+  if (finished == prompts_.size()) return "finished";
+  return begun ? "running" : "queued";
+}
+
+}  // namespace troupe

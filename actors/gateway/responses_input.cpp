@@ -1,0 +1,164 @@
+#include "actors/gateway/responses_input.h"
+
+#include <utility>
+#include <vector>
+
+#include "actors/gateway/json_writer.h"
+#include "model/chat/tool_style.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kInput = "input";
+
+struct Turn {
+  std::string role;
+  std::string content = "null";  // JSON
+  std::string call_id = {};      // Of a tool: which call's result this is.
+  struct Call {
+    std::string id, name, arguments;
+  };
+  std::vector<Call> calls = {};
+};
+
+/// Reads the items of a conversation, one after the other.
+class ItemReader {
+ public:
+  explicit ItemReader(FieldReader& fields) : fields_(fields) {}
+
+  void read(const json& item, std::string where) {
+    where_ = std::move(where);
+    if (!item.is_object()) return fail(" must be an object.");
+    const json type = item.value("type", json());
+    if (type.is_null() || type == "message") return read_message(item);
+    if (type == "function_call") return read_call(item);
+    if (type == "function_call_output") return read_result(item);
+    if (type == "reasoning") return;
+    if (!type.is_string()) return fail(".type must be a string.");
+    fail(".type '" + type.get<std::string>().substr(0, 64) +
+         "' is not supported: items may be message, function_call, function_call_output and "
+         "reasoning.");
+  }
+
+  std::vector<Turn> turns;
+
+ private:
+  void fail(const std::string& what) { fields_.fail(kInput, where_ + what); }
+
+  std::string text_member(const json& item, const char* name) {
+    const auto value = item.find(name);
+    if (value != item.end() && value->is_string()) return value->get<std::string>();
+    fail("." + std::string(name) + " must be a string.");
+    return {};
+  }
+
+  /// A text, or parts that are texts.
+  std::string read_content(const json& item, const char* name) {
+    const auto value = item.find(name);
+    const std::string place = "." + std::string(name);
+    JsonWriter out;
+    if (value != item.end() && value->is_string())
+      return std::move(out.value(value->get_ref<const std::string&>())).text();
+    if (value == item.end() || !value->is_array()) {
+      fail(place + " must be a string or a list of text parts.");
+      return {};
+    }
+    out.begin_array();
+    for (std::size_t i = 0; i < value->size() && !fields_.failed(); ++i)
+      write_part((*value)[i], place + "[" + std::to_string(i) + "]", out);
+    out.end_array();
+    return std::move(out).text();
+  }
+
+  void write_part(const json& part, const std::string& place, JsonWriter& out) {
+    const json type = part.is_object() ? part.value("type", json()) : json();
+    if (!type.is_string()) return fail(place + " must be an object with a type.");
+    const json text = part.value("text", json());
+    if (type != "input_text" && type != "output_text" && type != "text")
+      return fail(place + ".type '" + type.get<std::string>().substr(0, 64) +
+                  "' is not supported: this server reads text only (input_text, output_text).");
+    if (!text.is_string()) return fail(place + ".text must be a string.");
+    out.begin_object().member("type", "text");
+    out.member("text", text.get_ref<const std::string&>()).end_object();
+  }
+
+  void read_message(const json& item) {
+    const std::string role = text_member(item, "role");
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer")
+      return fail(".role must be user, assistant, system or developer.");
+    turns.push_back({.role = role, .content = read_content(item, "content")});
+  }
+
+  void read_call(const json& item) {
+    Turn::Call call{.id = text_member(item, "call_id"),
+                    .name = text_member(item, "name"),
+                    .arguments = text_member(item, "arguments")};
+    if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
+    if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
+    turns.back().calls.push_back(std::move(call));
+  }
+
+  void read_result(const json& item) {
+    turns.push_back({.role = "tool",
+                     .content = read_content(item, "output"),
+                     .call_id = text_member(item, "call_id")});
+  }
+
+  FieldReader& fields_;
+  std::string where_;
+};
+
+void write_turn(JsonWriter& out, const Turn& turn) {
+  out.begin_object().member("role", turn.role);
+  out.key("content").raw(turn.content);
+  if (turn.role == "tool") out.member("tool_call_id", turn.call_id);
+  if (!turn.calls.empty()) {
+    out.key("tool_calls").begin_array();
+    for (const Turn::Call& call : turn.calls) {
+      out.begin_object().member("id", call.id).member("type", "function");
+      out.key("function").begin_object().member("name", call.name);
+      out.member("arguments", call.arguments).end_object().end_object();
+    }
+    out.end_array();
+  }
+  out.end_object();
+}
+
+}  // namespace
+
+std::string read_response_input(FieldReader& fields) {
+  const json* input = fields.find(kInput);
+  const bool items = input != nullptr && input->is_array() && !input->empty();
+  if (input == nullptr || (!items && !input->is_string())) {
+    fields.fail(kInput, "input must be a text or a list of at least one item.");
+    return {};
+  }
+  if (items && input->size() > limits::kMessagesMax) {
+    fields.fail(kInput,
+                "input must hold at most " + std::to_string(limits::kMessagesMax) + " items.");
+    return {};
+  }
+  ItemReader reader(fields);
+  if (!items) reader.read({{"role", "user"}, {"content", *input}}, kInput);
+  for (std::size_t i = 0; items && i < input->size() && !fields.failed(); ++i)
+    reader.read((*input)[i], "input[" + std::to_string(i) + "]");
+  JsonWriter out;
+  out.begin_array();
+  for (const Turn& turn : reader.turns) write_turn(out, turn);
+  out.end_array();
+  return std::move(out).text();
+}
+
+std::string join_json_lists(std::string_view first, std::string_view second) {
+  constexpr std::string_view kEmpty = "[]";
+  if (first == kEmpty || second == kEmpty) return std::string(first == kEmpty ? second : first);
+  std::string list(first.substr(0, first.size() - 1));
+  list += ',';
+  list += second.substr(1);
+  return list;
+}
+
+}  // namespace troupe

@@ -1,0 +1,325 @@
+#include "actors/gateway/responses_request.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "actors/gateway/field_reader.h"
+#include "actors/gateway/json_body.h"
+#include "actors/gateway/json_writer.h"
+#include "actors/gateway/responses_input.h"
+#include "actors/gateway/unsupported_fields.h"
+#include "model/chat/json_extent.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+/// Fields that a chat has as well, with the same values.
+constexpr std::array kOfChats{
+    "model",
+    "stream",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "ignore_eos",
+    "min_tokens",
+    "logit_bias",
+    "presence_penalty",
+    "bad_words",
+    "frequency_penalty",
+    "stop_token_ids",
+    "repetition_penalty",
+    "thinking",
+    "allowed_token_ids",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "grammar",
+    "priority",
+    "skip_special_tokens",
+    "include_stop_str_in_output",
+    "truncate_prompt_tokens",
+    "user",
+    "chat_template_kwargs",
+    "enable_thinking",
+    "parallel_tool_calls",
+    "structured_outputs",
+};
+
+constexpr std::size_t kMetadataPairsMax = 16, kMetadataKeyMax = 64, kMetadataValueMax = 512;
+
+/// What a chat calls fields of a Response.
+struct Renamed {
+  std::string_view chat, response;
+};
+constexpr std::array kRenamed{
+    Renamed{"messages", "input"},
+    Renamed{"max_completion_tokens", "max_output_tokens"},
+    Renamed{"max_tokens", "max_output_tokens"},
+    Renamed{"response_format has no json_schema.schema", "text.format has no schema"},
+    Renamed{"response_format", "text.format"},
+    Renamed{"reasoning_effort", "reasoning.effort"},
+    Renamed{"verbosity", "text.verbosity"},
+};
+
+/// A member's text as it was written, so that the names in it keep their order.
+std::string member_text(const json& object, std::string_view text, const char* name) {
+  const std::string_view member = json_member(text, name);
+  return member.empty() ? object.at(name).dump() : std::string(member);
+}
+
+/// Writes the chat's body and what the answer repeats of the request, field by field.
+class Translation {
+ public:
+  Translation(FieldReader& fields, ApiRequest::Response& response)
+      : fields_(fields), response_(response) {
+    chat_.begin_object();
+    echo_.begin_object();
+  }
+
+  void translate(const RecallResponse& recall) {
+    refuse_unsupported_in_response(fields_);
+    for (const char* name : kOfChats)
+      if (fields_.find(name) != nullptr) chat_.key(name).raw(fields_.text_of(name));
+    fields_.find("stream_options");  // Padding against listeners is all that it can ask for.
+    echo("temperature", "null");
+    echo("top_p", "null");
+    echo("parallel_tool_calls", "true");
+    read_max_tokens();
+    read_tools();
+    read_tool_choice();
+    read_text();
+    read_reasoning();
+    read_metadata();
+    read_include();
+    read_conversation(recall);
+    echo_.member("background", false).member("truncation", "disabled");
+  }
+
+  /// Why the response before this one cannot be followed.
+  const std::optional<ApiError>& refusal() const { return refusal_; }
+  std::string take_chat() { return chat_.end_object().take(); }
+  std::string take_echo() { return echo_.end_object().take(); }
+
+ private:
+  void echo(const char* name, const char* otherwise) {
+    echo_.key(name).raw(fields_.find(name) != nullptr ? fields_.text_of(name) : otherwise);
+  }
+
+  void read_max_tokens() {
+    constexpr const char* kName = "max_output_tokens";
+    echo(kName, "null");
+    if (fields_.find(kName) != nullptr)
+      chat_.key("max_completion_tokens").raw(fields_.text_of(kName));
+  }
+
+  /// {"type": "function", "name": ...} is {"type": "function", "function": {"name": ...}}.
+  void read_tools() {
+    constexpr const char* kName = "tools";
+    echo(kName, "[]");
+    const json* tools = fields_.find(kName);
+    if (tools == nullptr) return;
+    if (!tools->is_array()) return fields_.fail(kName, "tools must be a list.");
+    for (std::size_t i = 0; i < tools->size(); ++i) {
+      const json& tool = (*tools)[i];
+      const json type = tool.is_object() ? tool.value("type", json()) : json();
+      if (type != "function")
+        return fields_.fail(kName,
+                            "tools[" + std::to_string(i) + "].type must be \"function\"" +
+                                (type.is_string() ? ", not " + type.dump().substr(0, 66) : "") +
+                                ": this server has no tools of its own.");
+    }
+    const std::string written = fields_.text_of(kName);
+    chat_.key(kName).begin_array();
+    each_json_child(written, [this](std::string_view, std::string_view tool) {
+      chat_.begin_object().member("type", "function").key("function").begin_object();
+      each_json_child(tool, [this](std::string_view quoted, std::string_view value) {
+        const json name = json::parse(quoted, nullptr, false);
+        if (name.is_string() && name != "type")
+          chat_.key(name.get_ref<const std::string&>()).raw(value);
+      });
+      chat_.end_object().end_object();
+    });
+    chat_.end_array();
+  }
+
+  void read_tool_choice() {
+    constexpr const char* kName = "tool_choice";
+    echo(kName, "\"auto\"");
+    const json* choice = fields_.find(kName);
+    if (choice == nullptr) return;
+    if (choice->is_string()) {
+      chat_.key(kName).raw(choice->dump());
+      return;
+    }
+    const json type = choice->is_object() ? choice->value("type", json()) : json();
+    const json name = choice->is_object() ? choice->value("name", json()) : json();
+    if (type != "function" || !name.is_string())
+      return fields_.fail(kName,
+                          "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": "
+                          "\"function\", \"name\": ...}.");
+    chat_.key(kName).begin_object().member("type", "function").key("function").begin_object();
+    chat_.member("name", name.get_ref<const std::string&>()).end_object().end_object();
+  }
+
+  void read_text() {
+    constexpr const char* kName = "text";
+    const json* text = fields_.find(kName);
+    std::string shown = R"({"type":"text"})";
+    if (text != nullptr) {
+      if (!text->is_object()) return fields_.fail(kName, "text must be an object.");
+      const std::string written = fields_.text_of(kName);
+      FieldReader inner(*text);
+      if (inner.find("verbosity") != nullptr)
+        chat_.key("verbosity").raw((*text)["verbosity"].dump());
+      if (const json* format = inner.find("format")) {
+        shown = member_text(*text, written, "format");
+        write_format(*format, shown);
+      }
+      inner.refuse_misspelt();
+      if (inner.failed()) return fields_.fail(kName, "text: " + inner.error()->message);
+    }
+    echo_.key(kName).begin_object().key("format").raw(shown).end_object();
+  }
+
+  /// A schema lies in the format itself.
+  void write_format(const json& format, const std::string& text) {
+    chat_.key("response_format");
+    const json type = format.is_object() ? format.value("type", json()) : json();
+    if (type != "json_schema") {
+      chat_.raw(text);
+      return;
+    }
+    chat_.begin_object().member("type", "json_schema");
+    chat_.key("json_schema").raw(text).end_object();
+  }
+
+  void read_reasoning() {
+    constexpr const char* kName = "reasoning";
+    const json* reasoning = fields_.find(kName);
+    echo_.key(kName).begin_object().key("effort");
+    if (reasoning == nullptr) {
+      echo_.null();
+    } else {
+      if (!reasoning->is_object()) return fields_.fail(kName, "reasoning must be an object.");
+      FieldReader inner(*reasoning);
+      refuse_unsupported_in_reasoning(inner);
+      const json* effort = inner.find("effort");
+      const std::string wanted = effort != nullptr ? effort->dump() : "null";
+      if (effort != nullptr) chat_.key("reasoning_effort").raw(wanted);
+      echo_.raw(wanted);
+      inner.refuse_misspelt();
+      if (inner.failed()) return fields_.fail(kName, "reasoning." + inner.error()->message);
+    }
+    echo_.key("summary").null().end_object();
+  }
+
+  void read_metadata() {
+    constexpr const char* kName = "metadata";
+    echo(kName, "{}");
+    if (fields_.find("user") != nullptr) echo("user", "null");
+    const json* metadata = fields_.find(kName);
+    if (metadata == nullptr) return;
+    bool good = metadata->is_object() && metadata->size() <= kMetadataPairsMax;
+    for (const auto& [key, value] : metadata->items())
+      good = good && utf8_length(key) <= kMetadataKeyMax && value.is_string() &&
+             utf8_length(value.get_ref<const std::string&>()) <= kMetadataValueMax;
+    if (!good)
+      fields_.fail(
+          kName, "metadata must be an object of at most " + std::to_string(kMetadataPairsMax) +
+                     " texts of at most " + std::to_string(kMetadataValueMax) +
+                     " characters, with names of at most " + std::to_string(kMetadataKeyMax) + ".");
+  }
+
+  /// Thoughts are shown as they are, so that nothing is to be added to send them back.
+  void read_include() {
+    constexpr const char* kName = "include";
+    const json* include = fields_.find(kName);
+    if (include == nullptr) return;
+    const auto is_there = [](const json& what) { return what == "reasoning.encrypted_content"; };
+    if (!include->is_array() || !std::ranges::all_of(*include, is_there))
+      fields_.fail(kName,
+                   "include may hold \"reasoning.encrypted_content\" only: this server has "
+                   "nothing else to add.");
+  }
+
+  void read_conversation(const RecallResponse& recall) {
+    bool store = true;
+    fields_.boolean("store", store);
+    echo_.member("store", store);
+    echo("instructions", "null");
+    echo("previous_response_id", "null");
+    std::string instructions, previous, messages = "[]";
+    fields_.text("instructions", instructions);
+    const bool instructed = fields_.find("instructions") != nullptr;
+    fields_.text("previous_response_id", previous);
+    const bool follows = fields_.find("previous_response_id") != nullptr;
+    const std::string input = read_response_input(fields_);
+    if (fields_.failed()) return;
+    if (follows) refusal_ = recall(previous, messages);
+    messages = join_json_lists(messages, input);
+    if (store) response_.messages = messages;
+    JsonWriter first;
+    first.begin_array();
+    // They are of this Response alone: the next one has its own.
+    if (instructed)
+      first.begin_object().member("role", "system").member("content", instructions).end_object();
+    first.end_array();
+    chat_.key("messages").raw(join_json_lists(first.text(), messages));
+  }
+
+  FieldReader& fields_;
+  ApiRequest::Response& response_;
+  JsonWriter chat_, echo_;
+  std::optional<ApiError> refusal_;
+};
+
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+ApiError as_response_error(ApiError error) {
+  for (const Renamed& field : kRenamed) {
+    if (error.message.starts_with(field.chat))
+      error.message.replace(0, field.chat.size(), field.response);
+    if (error.param == field.chat) error.param = field.response.substr(0, field.response.find('.'));
+  }
+  if (error.param == "tools") replace_all(error.message, ".function.", ".");
+  return error;
+}
+
+std::optional<ApiError> parse_response(std::string_view body, const ModelFacts& model,
+                                       const RecallResponse& recall, ApiRequest& out) {
+  const Result<json> object = parse_json_body(body);
+  if (!object) return bad_field("", object.error().message);
+  FieldReader fields(*object, body);
+  ApiRequest::Response response;
+  Translation translation(fields, response);
+  translation.translate(recall);
+  fields.refuse_misspelt();
+  if (fields.failed()) return fields.error();
+  if (translation.refusal()) {
+    fields.boolean("stream", out.stream);
+    return fields.failed() ? fields.error() : translation.refusal();
+  }
+  const std::string chat = translation.take_chat();
+  if (auto error = parse_chat(chat, model, out)) return as_response_error(std::move(*error));
+  response.echo = translation.take_echo();
+  out.response = std::move(response);
+  return std::nullopt;
+}
+
+}  // namespace troupe

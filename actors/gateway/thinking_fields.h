@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+
+#include "actors/gateway/api_request.h"
+#include "actors/gateway/field_reader.h"
+#include "actors/gateway/gateway_model.h"
+
+namespace troupe {
+
+/// Reads what a chat asks of the model's thoughts: `chat_template_kwargs`, and the fields that are
+/// written into them, where they do not say otherwise: `reasoning_effort`, `enable_thinking` and
+/// `thinking`. And `include_reasoning`.
+void read_thinking(FieldReader& fields, const ModelFacts& model, ApiRequest& out);
+
+/// Refuses a switch that this model's template does not have. Once the request is read.
+std::optional<ApiError> check_thinking(const GatewayModel& model, const ApiRequest& request);
+
+/// How the request's answers hold thoughts.
+ReasoningStart reasoning_of(const ApiRequest& request, const GatewayModel& model);
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "actors/head/session_hub.h"
+#include "actors/head/state_keeper.h"
+#include "actors/router/messages.h"
+
+namespace troupe {
+
+/// What a head keeps for its next life, said to its standby as well. A session that is too slow is
+/// cut off, and its end is news for the Supervisor. Thread-safe.
+class StandbyCopy {
+ public:
+  /// Before anything is copied; the hub must outlive all that is.
+  void begin(SessionHub& hub, const Address& self);
+
+  /// To `records.copy_to`.
+  void copy(const KeepRecords& records);
+  /// All that the keeper knows of the checkpoint, and from now on what it adds. 0: no more.
+  void copy_known(std::uint32_t session, StateKeeper& keeper);
+
+ private:
+  void send(std::uint32_t session, MessagePtr message);
+
+  SessionHub* hub_ = nullptr;
+  Address self_;
+};
+
+}  // namespace troupe

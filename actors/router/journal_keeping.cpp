@@ -1,0 +1,126 @@
+#include "actors/router/journal_keeping.h"
+
+#include <chrono>
+#include <utility>
+
+#include "actors/router/journal_words.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+/// Of requests that are told again, a turn: what a person does not notice.
+constexpr std::size_t kToldWordsATurn = 256u << 10;
+
+}  // namespace
+
+void JournalKeeping::note(const JournalRecord& record) {
+  if (!on_ || retry_at_) return;
+  fresh_.push_back(record);
+  grown_words_ += record_words(record);
+}
+
+bool JournalKeeping::on_kept(const JournalKept& kept, RouterEffects& effects) {
+  if (kept.file != file_ || retry_at_) return false;
+  kept_ = kept.mark;
+  // After a failure, what it has missed must have been told again.
+  if (telling_ || told_mark_ > kept_) return true;
+  if (!std::exchange(trusted_, true))
+    effects.add(JournalNote{"The journal is written again: accepted requests outlive the head."});
+  return true;
+}
+
+void JournalKeeping::on_failed(const JournalFailed& failed, TimePoint now, RouterEffects& effects) {
+  // Of an earlier file, too: what it lacks is told again, but not all at once.
+  if (failed.file > file_ || retry_at_) return;
+  if (std::exchange(trusted_, false))
+    effects.add(JournalNote{"The journal cannot be written: " + failed.reason +
+                            " Requests are served on, but those that are accepted now are lost if "
+                            "the head dies. It is tried again every few seconds."});
+  retry_at_ = now + limits::kJournalRetry;
+  fresh_.clear();
+  break_copy("its own journal cannot be written, so the copy has a gap.");
+}
+
+void JournalKeeping::give_up(std::uint64_t mark, TimePoint now, RouterEffects& effects) {
+  const auto patience =
+      std::chrono::duration_cast<std::chrono::seconds>(limits::kJournalPatience).count();
+  const std::string silent = "has not answered for " + std::to_string(patience) + " s.";
+  if (trusted_ && mark > kept_)
+    on_failed({file_, "the state folder " + silent}, now, effects);
+  else
+    break_copy("it " + silent);
+}
+
+// --- The copy -----------------------------------------------------------------------------------
+
+void JournalKeeping::copy(std::uint32_t session) {
+  copy_ = Copy{session};
+  if (!on_) break_copy("this head keeps no journal.");
+}
+
+void JournalKeeping::break_copy(std::string reason) {
+  if (!copying()) return;
+  copy_->broken = true;
+  copy_news_ = CopyBroken{copy_->session, std::move(reason)};
+}
+
+bool JournalKeeping::on_copied(const JournalCopied& copied) {
+  if (!copying() || copied.mark > mark_ || copied.mark <= copy_->mark) return false;
+  copy_->mark = copied.mark;
+  if (!copy_->holds && copy_->begun && !telling_ && told_mark_ <= copy_->mark) {
+    copy_->holds = true;
+    copy_->complete_at = mark_ + 1;  // this turn's
+  }
+  if (copy_->holds && !copy_->complete && copy_->mark >= copy_->complete_at) {
+    copy_->complete = true;
+    copy_news_ = CopyComplete{copy_->session};
+  }
+  return true;
+}
+
+// --- Files --------------------------------------------------------------------------------------
+
+void JournalKeeping::begin_file(const Journal& journal) {
+  if (begun_) ++file_;
+  begun_ = true;
+  if (copying()) copy_->begun = true;
+  grown_words_ = 0;
+  retry_at_.reset();
+  telling_ = Journal::Place{};
+  told_mark_ = 0;
+  tell_until_ = journal.all().empty() ? 0 : journal.all().rbegin()->first;
+}
+
+void JournalKeeping::tell_again(const Journal& journal, KeepRecords& out) {
+  const std::size_t before = out.records.size();
+  out.completes = journal.tell(*telling_, tell_until_, kToldWordsATurn, out.records);
+  for (std::size_t i = before; i < out.records.size(); ++i)
+    grown_words_ += record_words(out.records[i]);
+  out.tells = true;
+  told_mark_ = mark_ + 1;
+  if (!out.completes) return;
+  telling_.reset();
+  complete_words_ = grown_words_;
+}
+
+void JournalKeeping::end_turn(const Journal& journal, TimePoint now, RouterEffects& effects) {
+  if (!on_) return;
+  if (retry_at_ && now < *retry_at_) return effects.wake_at(*retry_at_);
+  KeepRecords out;
+  const bool grown = !telling_ && grown_words_ > 2 * complete_words_ + limits::kJournalSlackWords;
+  out.begins = !begun_ || retry_at_ || grown || (copying() && !copy_->begun);
+  if (out.begins) begin_file(journal);
+  out.records = std::exchange(fresh_, {});
+  const bool had = told_mark_ <= kept_ && (!copying() || told_mark_ <= copy_->mark);
+  if (telling_ && had) tell_again(journal, out);
+  // So that it says when it has them.
+  out.tells = out.tells || copy_begins_to_hold() || std::exchange(wants_news_, false);
+  if (out.records.empty() && !out.begins && !out.tells) return;
+  out.file = file_;
+  out.mark = ++mark_;
+  if (copying() && copy_->begun) out.copy_to = copy_->session;
+  effects.add(std::move(out));
+}
+
+}  // namespace troupe

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <utility>
+
+#include "actors/router/router.h"
+#include "actors/router/told_again.h"
+
+// The Router's readers: who asks for a request again, and when its news may leave.
+
+namespace troupe {
+namespace {
+
+Error nobody_has(const std::string& id) {
+  return not_found("There is no request '" + id.substr(0, 256) +
+                   "'; answers are kept for an hour after their end.");
+}
+
+}  // namespace
+
+const RequestNames::Group* Router::group_of_key(const PreparedRequest& prepared) const {
+  const RequestName* name = prepared.name.get();
+  if (!name || name->key.empty()) return nullptr;
+  const auto* group = book_.names().find_key(name->owner, name->key);
+  return group && name->index < group->requests.size() ? group : nullptr;
+}
+
+void Router::on(AttachReader attach, TimePoint now, Effects& effects) {
+  RequestWanted& wanted = attach.wanted;
+  const auto* group = book_.names().find(wanted.id, wanted.owner);
+  const bool known = group && wanted.index < group->requests.size();
+  const std::uint64_t id = known ? group->requests[wanted.index] : 0;
+  if (id == 0) return effects.add(RequestAccepted{attach.ticket, nobody_has(wanted.id)});
+  this->attach(attach.ticket, id, std::move(wanted.from), wanted.follow, now, effects);
+}
+
+void Router::on(FindRequests find, TimePoint now, Effects& effects) {
+  const auto* group = find.key.empty() ? book_.names().find(find.id, find.owner)
+                                       : book_.names().find_key(find.owner, find.key);
+  if (!group) return effects.add(RequestsFound{find.ticket, nobody_has(find.id)});
+  std::vector<NamedRequest> found(group->requests.size());
+  std::vector<std::uint64_t> requests = group->requests;  // it may go with the last of them
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (requests[i] != 0) found[i] = book_.describe(requests[i]);
+  RequestsFound answer{find.ticket, std::move(found)};
+  if (!find.forget) return effects.add(std::move(answer));
+  for (const std::uint64_t id : requests)
+    if (book_.contains(id))
+      fail(id, cancelled("The request was deleted."), now, effects);
+    else if (id != 0)
+      book_.forget(id);
+  const std::uint64_t mark = book_.keeping().mark();
+  if (!book_.keeping().awaits(mark)) return effects.add(std::move(answer));
+  // Or the next head would run what was deleted.
+  book_.keeping().want_news();
+  unkept_.push_back({now, mark, 0, std::move(answer)});
+}
+
+/// Nothing of the request may leave yet: its acceptance is not on storage, or the prompt's
+/// log-probabilities or hidden states, which the first event carries, are not all there.
+bool Router::held(const Request& request) {
+  if (book_.keeping().awaits(request.mark)) return true;
+  if (request.first_event_sent || request.choices[0].finished) return false;
+  const PreparedRequest& prepared = *request.prepared;
+  return request.hidden.size() < prepared.hidden_values() ||
+         (prepared.prompt_logprobs >= 0 &&
+          request.prompt_logprobs.size() + 1 < prepared.prompt.size());
+}
+
+void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uint32_t> from,
+                    bool follow, TimePoint now, Effects& effects) {
+  effects.add(RequestAccepted{ticket, id, journal().request(id)->prepared->name});
+  RequestBook::Reader reader{ticket, std::move(from), false};
+  // What the others have not been told, this one is told with all the rest.
+  if (book_.contains(id)) flush(id, now, effects);
+  if (!book_.contains(id)) {
+    const auto& error = journal().request(id)->error;
+    if (!error) return tell_again(id, reader, true, effects);
+    GenerationEvent event;
+    event.request_done = true;
+    event.error = error;
+    return effects.add(DeliverEvent{id, std::move(event), {ticket}, true});
+  }
+  Request& request = book_.at(id);
+  const bool waits = held(request);
+  if (!follow) {
+    if (!waits) return tell_again(id, reader, true, effects);
+    GenerationEvent nothing;
+    nothing.prompt_tokens = request.prepared->prompt;
+    nothing.request_done = true;
+    return effects.add(DeliverEvent{id, std::move(nothing), {ticket}, true});
+  }
+  const bool begins = std::ranges::all_of(reader.from, [](std::uint32_t n) { return n == 0; });
+  // Whoever comes before anything was told hears all of it with the others.
+  reader.waits = request.first_event_sent || !begins;
+  request.readers.push_back(std::move(reader));
+  if (!waits) catch_up(id, request, effects);
+}
+
+/// Everything that the journal has beyond what the reader has.
+void Router::tell_again(std::uint64_t id, const RequestBook::Reader& reader, bool last,
+                        Effects& effects) {
+  auto events = troupe::tell_again(journal(), id, reader.from, options_.tokenizer);
+  events.back().request_done = last;
+  for (GenerationEvent& event : events) {
+    if (book_.contains(id)) event.timing = book_.at(id).timing;
+    effects.add(DeliverEvent{id, std::move(event), {reader.ticket}, true});
+  }
+}
+
+void Router::catch_up(std::uint64_t id, Request& request, Effects& effects) {
+  for (RequestBook::Reader& reader : request.readers) {
+    if (!reader.waits || !reaches(journal(), id, reader.from)) continue;
+    reader.waits = false;
+    tell_again(id, reader, request.unfinished == 0, effects);
+  }
+}
+
+void Router::on(JournalKept kept, TimePoint now, Effects& effects) {
+  const bool trusted = book_.keeping().trusted();
+  if (!book_.keeping().on_kept(kept, effects)) return;
+  if (!trusted && book_.keeping().trusted()) wait_for_all(now);
+  stop_waiting(effects, now);
+}
+
+void Router::on(JournalFailed failed, TimePoint now, Effects& effects) {
+  book_.keeping().on_failed(failed, now, effects);
+  stop_waiting(effects, now);
+}
+
+void Router::on(CopyJournal copy, TimePoint, Effects&) { book_.keeping().copy(copy.session); }
+
+void Router::on(JournalCopied copied, TimePoint now, Effects& effects) {
+  if (!book_.keeping().on_copied(copied)) return;
+  if (book_.keeping().copy_begins_to_hold()) wait_for_all(now);
+  stop_waiting(effects, now);
+}
+
+/// From now on: also those that came while nobody was waited for, and may have been told something.
+void Router::wait_for_all(TimePoint now) {
+  std::erase_if(unkept_, [](const Unkept& unkept) { return !unkept.deleted; });
+  for (const auto& [id, request] : book_.all())
+    if (book_.keeping().awaits(request.mark)) unkept_.push_back({now, request.mark, id});
+  std::ranges::stable_sort(unkept_, {}, &Unkept::mark);
+}
+
+void Router::on(CopyNoMore, TimePoint now, Effects& effects) {
+  book_.keeping().copy_no_more();
+  stop_waiting(effects, now);
+}
+
+std::optional<TimePoint> Router::patience_ends() const {
+  if (unkept_.empty() || !book_.keeping().may_give_up(unkept_.front().mark)) return std::nullopt;
+  return unkept_.front().since + limits::kJournalPatience;
+}
+
+/// Tells what was held back for the storage's sake, and no longer is.
+void Router::stop_waiting(Effects& effects, TimePoint now) {
+  while (!unkept_.empty() && !book_.keeping().awaits(unkept_.front().mark)) {
+    Unkept kept = std::move(unkept_.front());
+    unkept_.pop_front();
+    if (kept.deleted) effects.add(*std::move(kept.deleted));
+    if (book_.contains(kept.request)) flush(kept.request, now, effects);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "model/grammar/compiled_grammar.h"
+#include "model/grammar/vocabulary.h"
+#include "runtime/job_queue.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What shards follow grammars with: the model's vocabulary, and grammars, compiled on a thread of
+/// its own while the prompt is computed; those used last are kept. Thread-safe.
+class AnswerGrammars {
+ public:
+  using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;
+  using Words = Result<std::shared_ptr<const Vocabulary>>;
+
+  explicit AnswerGrammars(Words words);
+  /// Waits for what is compiled.
+  ~AnswerGrammars();
+  AnswerGrammars(const AnswerGrammars&) = delete;
+
+  /// Begins to compile it. Its own errors; kUnavailable: too many wait, ask again.
+  std::shared_future<Grammar> begin(const std::string& text);
+  /// An error if the checkpoint has none that could be read.
+  const Words& vocabulary() const { return words_; }
+
+ private:
+  struct Entry {
+    std::shared_future<Grammar> compiled;
+    std::uint64_t used = 0;  ///< when, in calls
+  };
+  const Words words_;
+  std::mutex mutex_;
+  std::map<std::string, Entry, std::less<>> kept_;  // guarded by mutex_
+  std::uint64_t calls_ = 0;                         // guarded by mutex_
+  JobQueue jobs_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,41 @@
+#include "model/grammar/compiled_grammar.h"
+
+#include <utility>
+
+#include "model/grammar/compiled_grammar_impl.h"
+#include "model/grammar/determinize.h"
+#include "model/grammar/nfa.h"
+#include "model/grammar/parse_grammar.h"
+
+namespace troupe {
+
+Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(std::string_view text) {
+  if (text.size() > kTextBytesMax) {
+    return invalid_argument("grammar: " + std::to_string(text.size()) + " bytes of text; " +
+                            std::to_string(kTextBytesMax) + " may be");
+  }
+  const auto parsed = grammar::parse_grammar(text);
+  if (!parsed.ok()) return parsed.error();
+  const auto nfa = grammar::build_nfa(*parsed);
+  if (!nfa.ok()) return nfa.error();
+  return std::shared_ptr<const CompiledGrammar>(
+      new CompiledGrammar(std::make_unique<const Impl>(grammar::determinize(*nfa))));
+}
+
+CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+CompiledGrammar::~CompiledGrammar() = default;
+
+std::size_t CompiledGrammar::bytes() const { return impl_->automaton.bytes(); }
+
+std::shared_ptr<grammar::MaskCache> CompiledGrammar::Impl::masks_for(
+    const std::shared_ptr<const TokenTrie>& tokens) const {
+  const std::lock_guard lock(mutex);
+  for (const auto& known : masks) {
+    if (known->tokens() == tokens.get()) return known;
+  }
+  if (masks.size() == kVocabulariesMax) masks.erase(masks.begin());
+  masks.push_back(std::make_shared<grammar::MaskCache>(automaton, tokens));
+  return masks.back();
+}
+
+}  // namespace troupe

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// A grammar's text (README.md) as a pushdown automaton over bytes. Immutable; shared between the
+/// requests and threads that use it.
+class CompiledGrammar {
+ public:
+  /// More text is refused, before anything else is done with it.
+  static constexpr std::size_t kTextBytesMax = 4u << 20;
+
+  /// kInvalidArgument says where and what is wrong: syntax, a rule that is not there or defined
+  /// twice, no `root`, one that matches nothing at all; kResourceExhausted if its automaton would
+  /// be too large.
+  static Result<std::shared_ptr<const CompiledGrammar>> compile(std::string_view text);
+
+  ~CompiledGrammar();
+  CompiledGrammar(const CompiledGrammar&) = delete;
+  CompiledGrammar& operator=(const CompiledGrammar&) = delete;
+
+  std::size_t bytes() const;  ///< what it holds in memory, about
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  explicit CompiledGrammar(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,198 @@
+#include "model/grammar/mask_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::grammar {
+namespace {
+
+/// How far down the stack a walk sees through callees with open ends, and how many ways a place may
+/// have there: a walk is made for each.
+constexpr int kContextFrames = 3;
+constexpr std::size_t kContextEdgesMax = 4;
+constexpr std::size_t kFewItems = 16;
+/// Looking a part up, in nodes of the tree.
+constexpr std::uint64_t kContextCost = 16;
+void set_bit(std::span<std::uint32_t> bits, TokenId id) {
+  bits[static_cast<std::size_t>(id) / 32] |= 1u << (id % 32);
+}
+
+}  // namespace
+
+MaskCache::MaskCache(const Automaton& automaton, std::shared_ptr<const TokenTrie> tokens)
+    : automaton_(automaton),
+      tokens_(std::move(tokens)),
+      tree_(tokens_->impl().tree),
+      path_(tree_.nodes[0].height + 1u) {
+  reset();
+}
+
+void MaskCache::reset() {
+  found_ = std::unique_ptr<Found>(
+      new Found{Configurations(automaton_, tree_.nodes[0].height), {}, {}, {}, 0});
+  const std::uint32_t root[] = {0};
+  found_->node_sets.intern(root);
+}
+
+std::size_t MaskCache::bytes() const {
+  return found_->configurations.bytes() + found_->node_sets.bytes() + found_->part_bytes +
+         found_->numbers.size() * 32;
+}
+
+void MaskCache::add_allowed(const Stacks& stacks, std::span<const Item> items,
+                            std::span<std::uint32_t> bits) {
+  const std::lock_guard lock(mutex_);
+  if (bytes() > kBytesMax) reset();
+  tasks_.clear();
+  tasks_seen_.shrink(0);
+  for (const Item& item : items) {
+    for (const Automaton::TokenEdge& e : automaton_.tokens_of(item.state)) {
+      if (e.id < tokens_->vocab_size()) set_bit(bits, e.id);
+    }
+    if (!automaton_.bytes_of(item.state).empty()) push({kRootOnly, item, 0, false});
+  }
+  // Where an answer can be read in many ways, walks that see far are made for each of them.
+  frames_max_ = items.size() <= kFewItems ? kContextFrames : 1;
+  std::uint64_t cost = 0;
+  for (std::size_t i = 0; i < tasks_.size() && cost < kCostMax; ++i)
+    cost += run(stacks, Task(tasks_[i]), bits);
+}
+
+void MaskCache::push(const Task& task) {
+  const std::uint32_t key[] = {task.nodes, task.item.state, task.item.node, task.runs, task.again};
+  const std::uint32_t before = tasks_seen_.size();
+  if (tasks_seen_.intern(key) == before) tasks_.push_back(task);
+}
+
+std::uint64_t MaskCache::run(const Stacks& stacks, const Task& task,
+                             std::span<std::uint32_t> bits) {
+  std::vector<Context> contexts;
+  std::uint64_t cost = 0;
+  add_contexts(stacks, task.item.node, task.runs, 0, contexts);
+  for (const Context& context : contexts) {
+    const Item item{task.item.state, context.local};
+    // Where the answer stands, what the item comes to without a byte are items of their own.
+    Configurations& c = found_->configurations;
+    const std::uint32_t start = task.nodes == kRootOnly ? c.alone(item) : c.closed(item);
+    const Part& p = found_->parts[part(task.nodes, start, task.again)];
+    for (std::size_t i = 0; i < p.bits.size(); ++i) bits[i] |= p.bits[i];
+    for (const TokenId id : p.few) set_bit(bits, id);
+    if (p.has_ends && context.below != kNoNode) leave(stacks, context, p.ends);
+    cost += p.cost + kContextCost;
+  }
+  return cost;
+}
+
+void MaskCache::add_contexts(const Stacks& stacks, std::uint32_t node, std::uint32_t runs,
+                             int frames, std::vector<Context>& out) {
+  if (node == Stacks::kEnd) return out.push_back({Stacks::kEnd, kNoNode, 0});
+  const Stacks::Node& n = stacks.node(node);
+  const auto edges = stacks.edges(node);
+  if (!automaton_.callees[n.callee].open || frames == frames_max_ ||
+      edges.size() > kContextEdgesMax)
+    return out.push_back({Stacks::kPop, node, runs});
+  const auto left = [&](std::uint32_t count) {
+    return count == Stacks::kMany ? count : count - std::min(count, runs);
+  };
+  for (const Item& edge : edges) {
+    std::vector<Context> below;
+    add_contexts(stacks, edge.node, 0, frames + 1, below);
+    for (const Context& context : below) {
+      const std::uint32_t local = found_->configurations.stacks().make(
+          n.callee, left(n.min_left), left(n.max_left), {edge.state, context.local});
+      out.push_back({local, context.below, context.runs});
+    }
+  }
+}
+
+/// What the stack says is next where `context.below`, which the walk did not see, has ended a run.
+void MaskCache::leave(const Stacks& stacks, const Context& context, std::uint32_t nodes) {
+  const Stacks::Node& n = stacks.node(context.below);
+  const std::uint32_t runs = context.runs + 1;
+  if (n.min_left <= runs) {
+    for (const Item& edge : stacks.edges(context.below)) push({nodes, edge, 0, false});
+  }
+  if (n.max_left > runs)
+    push({nodes, {automaton_.callees[n.callee].start, context.below}, runs, true});
+}
+
+std::uint32_t MaskCache::part(std::uint32_t nodes, std::uint32_t configuration, bool again) {
+  const std::uint64_t key = std::uint64_t{nodes} << 33 | std::uint64_t{configuration} << 1 | again;
+  const auto known = found_->numbers.find(key);
+  if (known != found_->numbers.end()) return known->second;
+  Part made = make_part(nodes, configuration, again);
+  found_->part_bytes += sizeof(Part) + made.few.size() * sizeof(TokenId) + made.bits.size() * 4;
+  const auto number = static_cast<std::uint32_t>(found_->parts.size());
+  found_->parts.push_back(std::move(made));
+  found_->numbers.emplace(key, number);
+  return number;
+}
+
+MaskCache::Part MaskCache::make_part(std::uint32_t nodes, std::uint32_t configuration, bool again) {
+  taken_.clear();
+  ends_.clear();
+  const auto roots = found_->node_sets[nodes];
+  std::uint64_t cost = 1 + roots.size();
+  for (const std::uint32_t root : roots) {
+    if (cost < kCostMax) cost += walk(root, configuration, kCostMax - cost);
+  }
+  // The callee may have ended where the walk began; not if a run of it has just begun there, for
+  // then its last one has ended there, which was seen to.
+  if (found_->configurations.popped(configuration) && !again)
+    ends_.insert(ends_.end(), roots.begin(), roots.end());
+  Part made;
+  made.cost = cost;
+  const std::size_t words = (static_cast<std::size_t>(tokens_->vocab_size()) + 31) / 32;
+  if (taken_.size() > words) {
+    made.bits.assign(words, 0);
+    for (const TokenId id : taken_) set_bit(made.bits, id);
+  } else {
+    made.few.assign(taken_.begin(), taken_.end());
+  }
+  made.has_ends = !ends_.empty();
+  if (made.has_ends) {
+    std::sort(ends_.begin(), ends_.end());
+    ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
+    made.ends = found_->node_sets.intern(ends_);
+  }
+  return made;
+}
+
+void MaskCache::take(std::uint32_t first, std::uint32_t last) {
+  taken_.insert(taken_.end(), tree_.order.begin() + first, tree_.order.begin() + last);
+}
+
+std::uint64_t MaskCache::walk(std::uint32_t root, std::uint32_t configuration,
+                              std::uint64_t cost_max) {
+  Configurations& c = found_->configurations;
+  const std::uint32_t end = tree_.nodes[root].end;
+  const std::uint32_t depth = tree_.nodes[root].depth;
+  path_[0] = configuration;
+  std::uint64_t cost = 0;
+  for (std::uint32_t n = root + 1; n < end && cost < cost_max;) {
+    ++cost;
+    const TokenTreeNode& node = tree_.nodes[n];
+    const std::uint32_t level = node.depth - depth;
+    std::uint32_t at = c.next(path_[level - 1], node.byte);
+    if (at == Configurations::kDead) {
+      n = node.end;
+      continue;
+    }
+    cost += c.ways(at);
+    at = c.within(at, node.height);
+    const bool leaf = node.end == n + 1;
+    if (c.popped(at)) {
+      if (!leaf) ends_.push_back(n);
+    } else if (!leaf && c.loops(at, node.kinds)) {
+      take(node.first, tree_.nodes[node.end].first);
+      n = node.end;
+      continue;
+    }
+    take(node.first, tree_.nodes[n + 1].first);
+    path_[level] = at;
+    ++n;
+  }
+  return cost;
+}
+
+}  // namespace troupe::grammar

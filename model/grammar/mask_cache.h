@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "model/grammar/automaton.h"
+#include "model/grammar/configurations.h"
+#include "model/grammar/sequence_table.h"
+#include "model/grammar/stacks.h"
+#include "model/grammar/token_trie.h"
+#include "model/grammar/token_trie_nodes.h"
+
+namespace troupe::grammar {
+
+/// Which tokens may come next, found out once for every state of the automaton and shared by all
+/// answers under one grammar. Thread-safe.
+///
+/// A part of the mask is what one item allows while its own callee is not left, whatever the stack
+/// is: a function of the state alone, so it is computed once, by walking the tree of tokens. Where
+/// the walk comes to the callee's end before a token's, it notes the tree's node; from these nodes
+/// the walk goes on in what the stack says is next, and that is a part as well, found by the set of
+/// nodes and the state.
+///
+///     "na│me": 12   part(root, string)  = tokens within the string, and the nodes of `me"`, `"`
+///                   part(those, colon)  = tokens such as `me":`, and no nodes
+///
+/// A callee whose end is open (a number may always go on) would note far too many nodes. There the
+/// walk sees the stack below, up to kContextFrames.
+class MaskCache {
+ public:
+  /// What is kept; above it everything is forgotten and found again. A state with free text needs
+  /// vocabulary / 8 bytes (16 KiB), one with structure a tenth of that; schemas have hundreds.
+  static constexpr std::size_t kBytesMax = 32u << 20;
+
+  MaskCache(const Automaton& automaton, std::shared_ptr<const TokenTrie> tokens);
+
+  const TokenTrie* tokens() const { return tokens_.get(); }
+  /// What a mask may cost: nodes of the tree looked at, each as often as there are ways to read its
+  /// text. Free text costs some 50,000, all 128,000 tokens one by one a million; only a grammar
+  /// that reads texts in very many ways at once comes here, after some tenths of a second.
+  static constexpr std::uint64_t kCostMax = 4'000'000;
+
+  /// Sets the bits of the tokens that may follow where the items stand; above kCostMax, of those
+  /// that were found so far, the same ones each time.
+  void add_allowed(const Stacks& stacks, std::span<const Item> items,
+                   std::span<std::uint32_t> bits);
+
+ private:
+  static constexpr std::uint32_t kRootOnly = 0;  // the set of the tree's root
+  static constexpr std::uint32_t kNoNode = 0xFFFFFFFF;
+
+  /// Tokens as a list, or as bits where that is shorter.
+  struct Part {
+    std::vector<TokenId> few;
+    std::vector<std::uint32_t> bits;
+    std::uint64_t cost = 0;
+    std::uint32_t ends = 0;  ///< the set of nodes where the callee ends within a token
+    bool has_ends = false;
+  };
+  /// To be looked at: from these nodes of the tree on, an item of the answer's stacks. `runs` of
+  /// its callee were made since the answer stood there, the last one just now if `again`.
+  struct Task {
+    std::uint32_t nodes = 0;
+    Item item;
+    std::uint32_t runs = 0;
+    bool again = false;
+  };
+  /// A stack of the answer as far as a walk sees it, and the node that it does not see any more.
+  struct Context {
+    std::uint32_t local = 0;
+    std::uint32_t below = kNoNode;
+    std::uint32_t runs = 0;
+  };
+  struct Found {
+    Configurations configurations;
+    SequenceTable node_sets;
+    std::unordered_map<std::uint64_t, std::uint32_t> numbers;
+    std::vector<Part> parts;
+    std::size_t part_bytes = 0;
+  };
+
+  void reset();
+  std::size_t bytes() const;
+  std::uint64_t run(const Stacks& stacks, const Task& task, std::span<std::uint32_t> bits);
+  void add_contexts(const Stacks& stacks, std::uint32_t node, std::uint32_t runs, int frames,
+                    std::vector<Context>& out);
+  void leave(const Stacks& stacks, const Context& context, std::uint32_t nodes);
+  void push(const Task& task);
+  std::uint32_t part(std::uint32_t nodes, std::uint32_t configuration, bool again);
+  Part make_part(std::uint32_t nodes, std::uint32_t configuration, bool again);
+  std::uint64_t walk(std::uint32_t root, std::uint32_t configuration, std::uint64_t cost_max);
+  void take(std::uint32_t first, std::uint32_t last);
+
+  const Automaton& automaton_;
+  std::shared_ptr<const TokenTrie> tokens_;
+  const TokenTree& tree_;
+  std::mutex mutex_;
+  std::unique_ptr<Found> found_;
+
+  // While the lock is held.
+  int frames_max_ = 0;
+  std::vector<Task> tasks_;
+  SequenceTable tasks_seen_;
+  std::vector<TokenId> taken_;       // of walk()
+  std::vector<std::uint32_t> ends_;  // of walk()
+  std::vector<std::uint32_t> path_;  // of walk(): [depth] configurations
+};
+
+}  // namespace troupe::grammar

@@ -1,0 +1,274 @@
+#include "tests/actors/router/named_desk.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+using Tokens = std::vector<TokenId>;
+
+TEST_CASE("nothing leaves before the acceptance is on storage") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a"));
+  desk.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(desk.readings.empty());
+  CHECK(desk.router.counts().finished == 0);
+  desk.attach("a", {}, false);  // nor to those who look
+  CHECK(desk.readings[2].tokens.empty());
+  REQUIRE(!desk.kept.empty());
+  desk.say(JournalKept{1, desk.kept.back().mark});
+  CHECK(desk.readings[1].tokens == Tokens{7, 8, 9, 10});
+  CHECK(desk.readings[1].done);
+  CHECK(desk.router.counts().finished == 1);
+}
+
+TEST_CASE("a storage that fails or hangs stops nobody, which is said once") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a"));
+  desk.give(1, {7});
+  SUBCASE("fails") { desk.say(JournalFailed{1, "The disk is full."}); }
+  SUBCASE("hangs") {
+    REQUIRE(desk.wake_at);
+    CHECK(*desk.wake_at <= desk.now + limits::kJournalPatience);
+    desk.wake(limits::kJournalPatience);
+  }
+  CHECK(desk.readings[1].tokens == Tokens{7});
+  REQUIRE(desk.notes.size() == 1);
+  desk.ask(named("b"));
+  desk.give(2, {7});  // nobody waits for it any more
+  CHECK(desk.readings[2].tokens == Tokens{7});
+
+  // It is begun again after a while, with all that there is.
+  desk.kept.clear();
+  desk.wake(limits::kJournalRetry);
+  REQUIRE(desk.kept.size() == 1);
+  CHECK(desk.kept[0].begins);
+  CHECK(desk.kept[0].completes);
+  CHECK(desk.kept[0].file == 2);
+  CHECK(desk.stored().requests() == 2);
+  CHECK(desk.stored().find(SequenceId{1})->output == Tokens{7});
+  desk.say(JournalKept{1, 100});  // of the file before
+  CHECK(desk.notes.size() == 1);
+  desk.say(JournalKept{2, desk.kept[0].mark});
+  CHECK(desk.notes.size() == 2);
+  desk.ask(named("c"));
+  desk.give(3, {7});
+  CHECK(desk.readings[3].tokens.empty());
+}
+
+TEST_CASE("a storage that hangs is given up, even if whoever waited first is gone") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a"));
+  desk.ask(named("b"));
+  desk.give(2, {7});
+  desk.say(CancelRequest{1, 0});
+  REQUIRE(desk.wake_at);
+  CHECK(*desk.wake_at <= desk.now + limits::kJournalPatience);
+  desk.wake(limits::kJournalPatience);
+  CHECK(desk.readings[2].tokens == Tokens{7});
+  CHECK(desk.notes.size() == 1);
+}
+
+TEST_CASE("who came while nobody waited for a storage that came back hears of its end") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a"));
+  desk.say(JournalFailed{1, "The disk is full."});
+  desk.wake(limits::kJournalRetry);
+  const std::uint64_t begun = desk.kept.back().mark;
+  desk.ask(named("b"));  // while the new file is being written
+  desk.say(JournalKept{2, begun});
+  desk.give(2, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(!desk.readings[2].done);
+  desk.say(JournalKept{2, desk.kept.back().mark});
+  CHECK(desk.readings[2].tokens == Tokens{7, 8, 9, 10});
+  CHECK(desk.readings[2].done);
+}
+
+TEST_CASE("what was deleted is told once the next head knows") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a", "", 100));
+  desk.ask(named("b"));
+  desk.give(2, {7, 8, 9, 10}, FinishReason::kLength);
+  desk.say(JournalKept{1, desk.kept.back().mark});
+  for (const char* id : {"a", "b"}) {
+    CHECK(all<RequestsFound>(desk.say(FindRequests{3, id, 5, true})).empty());
+    CHECK(desk.kept.back().tells);  // the writer says when it has it
+    const auto told = desk.say(JournalKept{1, desk.kept.back().mark});
+    REQUIRE(all<RequestsFound>(told).size() == 1);
+    CHECK(all<RequestsFound>(told)[0].requests.ok());
+  }
+  CHECK(desk.stored().request(1) == nullptr);
+  CHECK(desk.stored().request(2) == nullptr);
+  // A storage that says nothing delays it, and no longer.
+  desk.ask(named("c", "", 100));
+  CHECK(all<RequestsFound>(desk.say(FindRequests{3, "c", 5, true})).empty());
+  RouterEffects effects;
+  desk.now += limits::kJournalPatience;
+  wake(desk.router, desk.now, effects);
+  CHECK(all<RequestsFound>(effects).size() == 1);
+}
+
+TEST_CASE("answers that are kept do not make the journal begin again and again") {
+  NamedDesk desk(keeping(1));
+  const auto take = [&] {
+    for (std::uint64_t last = 0; desk.kept.back().mark != last;) {
+      last = desk.kept.back().mark;
+      desk.say(JournalKept{desk.kept.back().file, last});
+    }
+  };
+  for (std::uint64_t i = 1; i <= 400; ++i) {
+    desk.ask(named("r" + std::to_string(i), "", 6000));
+    desk.give(i, std::vector<TokenId>(6000, 7), FinishReason::kLength);
+    take();
+  }
+  CHECK(desk.kept.back().file <= 3);
+}
+
+TEST_CASE("the journal begins again before large forms and grammars fill the disk") {
+  NamedDesk desk(keeping(1));
+  std::size_t bytes = 0;
+  for (std::uint64_t i = 1; desk.kept.empty() || desk.kept.back().file == 1; ++i) {
+    PreparedRequest prepared = named("r" + std::to_string(i), "", 1);
+    auto name = std::make_shared<RequestName>(*prepared.name);
+    name->form.assign(1 << 20, 'x');
+    prepared.name = std::move(name);
+    desk.ask(std::move(prepared));
+    desk.say(JournalKept{desk.kept.back().file, desk.kept.back().mark});
+    desk.say(FindRequests{1, "r" + std::to_string(i), 5, true});
+    REQUIRE((bytes += 1 << 20) < 64u << 20);
+  }
+}
+
+TEST_CASE("a next life goes on where the journal ends") {
+  const auto tokenizer = demo_tokenizer();
+  NamedDesk first(keeping(1, nullptr, tokenizer));
+  first.ask(named("a", "key"));
+  first.ask(named("b", "other"));
+  first.say(JournalKept{1, 100});
+  first.give(1, {7, 8});
+  first.give(2, {5, 6, 7, 8}, FinishReason::kLength);
+  const std::uint64_t seed = first.submits[0].second.sampling.seed;
+
+  NamedDesk next(keeping(2, std::make_shared<Journal>(first.stored()), tokenizer));
+  REQUIRE(next.submits.size() == 1);
+  const Submit& submit = next.submits[0].second;
+  CHECK(submit.output == Tokens{7, 8});
+  CHECK(submit.sampling.seed == seed);
+  CHECK(submit.attempt == 1);
+  CHECK(next.router.counts().replayed == 1);
+  // The clients come back before anything is on the new life's storage.
+  next.ask(named("c", "key"));
+  next.ask(named("d", "other"));
+  CHECK(next.readings[2].tokens == Tokens{5, 6, 7, 8});
+  REQUIRE(next.kept.size() >= 1);
+  CHECK(next.kept[0].begins);
+  next.say(JournalKept{2, 1});
+  CHECK(next.readings[1].tokens == Tokens{7, 8});
+  next.give(1, {9, 10}, FinishReason::kLength);
+  CHECK(next.readings[1].tokens == Tokens{7, 8, 9, 10});
+  CHECK(next.readings[1].text.starts_with(first.readings[1].text));
+  CHECK(next.readings[1].done);
+  // Numbers go on.
+  CHECK(*next.ask(named("e")).request == 3);
+}
+
+TEST_CASE("an end that was not written any more comes again") {
+  NamedDesk first(keeping(1));
+  first.ask(named("a"));
+  first.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+  auto stored = std::make_shared<Journal>();
+  for (const KeepRecords& keep : first.kept)
+    for (const JournalRecord& record : keep.records)
+      if (stored->fits(record) && !std::holds_alternative<JournalFinished>(record) &&
+          !std::holds_alternative<JournalEnded>(record))
+        stored->append(record);
+  REQUIRE(stored->find(SequenceId{1})->output.size() == 4);
+  NamedDesk next(keeping(2, stored));
+  REQUIRE(next.submits.size() == 1);
+  CHECK(next.submits[0].second.output == Tokens{7, 8, 9});
+  next.say(JournalKept{2, 1});
+  next.attach("a");
+  next.give(1, {10}, FinishReason::kLength);
+  CHECK(next.readings[1].tokens == Tokens{7, 8, 9, 10});
+  CHECK(next.router.counts().finished == 1);
+}
+
+TEST_CASE("a request whose choices are all over is over in the next life, too") {
+  NamedDesk first(keeping(1));
+  first.ask(named("a"));
+  first.give(1, {7, 8, 9, 10}, FinishReason::kLength);  // not on storage yet: it is not over
+  auto stored = std::make_shared<Journal>(first.stored());
+  REQUIRE(!stored->request(1)->ended);
+  NamedDesk next(keeping(2, stored));
+  CHECK(next.submits.empty());
+  next.say(JournalKept{2, 1});
+  CHECK(next.router.counts().finished == 1);
+  next.attach("a");
+  CHECK(next.readings[1].tokens == Tokens{7, 8, 9, 10});
+}
+
+TEST_CASE("a journal that has grown is begun again, and nothing of it is missing") {
+  NamedDesk desk(keeping(1));
+  desk.say(JournalKept{1, 1});
+  const auto ask = [&](std::uint32_t i) {
+    PreparedRequest prepared = named("r" + std::to_string(i), "", 4);
+    prepared.prompt.assign(60'000, 1);
+    desk.ask(std::move(prepared));
+    desk.say(JournalKept{desk.kept.back().file, desk.kept.back().mark});
+  };
+  std::uint32_t asked = 0;
+  for (; asked < 4; ++asked) ask(asked);
+  const std::uint64_t begun = desk.kept.back().file;
+  for (; desk.kept.back().file == begun && asked < 1000; ++asked) {
+    ask(asked);
+    desk.say(FindRequests{1, "r" + std::to_string(asked), 5, true});
+  }
+  CHECK(asked < 1000);
+  desk.give(1, {7});
+  desk.give(2, {8});
+  // What is told again goes on as the storage takes it.
+  for (int i = 0; i < 100 && !desk.kept.back().completes; ++i)
+    desk.say(JournalKept{desk.kept.back().file, desk.kept.back().mark});
+  Journal journal;
+  for (const KeepRecords& keep : desk.kept)
+    if (keep.file > begun)
+      for (const JournalRecord& record : keep.records)
+        if (journal.fits(record)) journal.append(record);
+  CHECK(journal.requests() == desk.router.journal().requests());
+  CHECK(journal.words() == desk.router.journal().words());
+  CHECK(journal.find(SequenceId{2})->output == Tokens{8});
+}
+
+TEST_CASE("a key stays with who has it when an earlier failure is read back") {
+  NamedDesk first(keeping(1));
+  first.ask(named("a", "key"));
+  first.say(JournalKept{1, 100});
+  first.wake(std::chrono::seconds(10));
+  REQUIRE(first.router.counts().failed == 1);
+  CHECK(*first.ask(named("b", "key")).request == 2);
+  NamedDesk next(keeping(2, std::make_shared<Journal>(first.stored())));
+  const auto again = next.ask(named("c", "key"));
+  CHECK(*again.request == 2);
+  CHECK(again.name->id == "b");
+}
+
+TEST_CASE("a crash while requests are told again after a failure ends none before its end") {
+  NamedDesk first(keeping(1));
+  first.ask(named("a", "", 100));
+  first.say(JournalKept{1, 100});
+  first.give(1, {7, 8});
+  first.say(JournalFailed{1, "The disk is full."});
+  first.give(1, {9, 10});  // written nowhere
+  first.now += limits::kJournalRetry;
+  const Journal before = first.stored();
+  // The new file says how it ends before it says what it is: as if it were told later.
+  Journal stored = before;
+  const JournalRecord late[] = {JournalTokens{SequenceId{1}, 4, {{11, 0, {}}}},
+                                JournalFinished{SequenceId{1}, FinishReason::kLength, 5},
+                                JournalEnded{1, 0, std::nullopt}};
+  for (const JournalRecord& record : late)
+    if (stored.fits(record)) stored.append(record);
+  CHECK(!stored.request(1)->ended);
+  CHECK(stored.find(SequenceId{1})->output == Tokens{7, 8});
+  NamedDesk next(keeping(2, std::make_shared<Journal>(stored)));
+  REQUIRE(next.submits.size() == 1);
+  CHECK(next.submits[0].second.output == Tokens{7, 8});
+}

@@ -1,0 +1,290 @@
+"""`troupe pull` from hubs that cut, lie, hang, redirect and name what no folder may hold."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from hub_server import COMMIT, Hub, git_blob
+from running import DEMO, TROUPE, run, wait_until
+from test_first_impressions import one_sentence
+
+CHUNK = 16 << 20
+SMALL = random.Random(1).randbytes(70_000)
+
+
+def small_files():
+    return {"config.json": b'{"a": 1}\n', "empty": b"", "folder/a b%c.bin": SMALL,
+            "model.safetensors": SMALL[::-1]}
+
+
+def pull(cache, *hubs, words=(), env=None, **options):
+    places = [word for hub in hubs for word in ("--endpoint", getattr(hub, "url", hub))]
+    env = {"HF_TOKEN": "", "HF_ENDPOINT": "", **(env or {})}
+    return run("pull", "org/model", "--cache", cache, *places, *words, env=env, **options)
+
+
+def holds(done, cache, files):
+    assert done.returncode == 0, done.stderr
+    folder = cache / "org" / "model"
+    assert done.stdout == f"{folder}\n"
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert found == files
+    assert not list(cache.rglob("*.partial"))
+
+
+def failed(done, cache, *said):
+    assert done.returncode == 1, done.stderr
+    line = one_sentence(done.stderr)
+    assert all(text in line for text in said), line
+    assert not (cache / "org" / "model").exists()
+    return line
+
+
+@pytest.fixture
+def hub():
+    with Hub(small_files(), lfs=["model.safetensors", "folder/a b%c.bin"]) as made:
+        yield made
+
+
+def test_a_model_comes_whole_and_once(hub, tmp_path):
+    hub.page = 2
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    before = hub.bytes
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    assert hub.bytes == before
+    revision = pull(tmp_path, hub, words=["--revision", "v1.0"])
+    assert revision.stdout == f"{tmp_path}/org/model@v1.0\n" and hub.bytes == before
+
+
+def test_chosen_files_and_later_the_rest(hub, tmp_path):
+    some = {k: v for k, v in hub.files.items() if k in ("config.json", "empty")}
+    holds(pull(tmp_path, hub, words=["--exclude", "folder/*", "--exclude", "*.safetensors"]), tmp_path, some)
+    before = hub.bytes
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    assert hub.bytes == before + 2 * len(SMALL)
+    none = pull(tmp_path / "other", hub, words=["--include", "*.gguf"])
+    failed(none, tmp_path / "other", "--include")
+
+
+def test_answers_that_are_cut_at_any_byte(hub, tmp_path):
+    """In the head of nothing, in the first byte, in the last: what came counts."""
+    hub.cut_after = [0, 1, 2, 69_999, 12_345, 0, 1, 40_000, 5, 0, 0, 69_998, 1]
+    holds(pull(tmp_path, hub, words=["--connections", "1"]), tmp_path, hub.files)
+    assert hub.cut_after == []
+    assert hub.bytes < 20 * len(SMALL)
+
+
+def test_a_run_that_is_killed_goes_on(tmp_path):
+    """Chunks that are here are not asked for again, wherever the rest was cut."""
+    data = random.Random(2).randbytes(3 * CHUNK + 12_345)
+    with Hub({"big": data}, lfs=["big"]) as hub:
+        env = {**os.environ, "HF_TOKEN": ""}
+        words = [TROUPE, "pull", "org/model", "--cache", tmp_path, "--endpoint", hub.url,
+                 "--connections", "1"]
+        hub.cut_after = [CHUNK, CHUNK - 7]
+        real, hub.send = hub.send, lambda *a: hub.hang.wait(20) if len(hub.requests) > 4 else real(*a)
+        first = subprocess.Popen([str(w) for w in words], env=env)
+        wait_until(lambda: len(hub.requests) > 4, 10, "the third request for bytes")
+        first.send_signal(signal.SIGKILL)
+        first.wait(10)
+        assert not (tmp_path / "org" / "model").exists()
+        hub.send, before, hub.cut_after = real, len(hub.requests), []
+        holds(pull(tmp_path, hub), tmp_path, {"big": data})
+        asked = {fields.get("Range") for path, fields in hub.requests[before:] if "/resolve/" in path}
+        assert f"bytes=0-{CHUNK - 1}" not in asked
+        assert len(asked) == 3
+
+
+def test_what_a_killed_run_left_may_be_damaged(hub, tmp_path):
+    """After a power cut a file may have the length and not the bytes."""
+    hub.served = {"model.safetensors": b"x" * len(SMALL)}
+    failed(pull(tmp_path, hub, words=["--connections", "1"]), tmp_path, "model.safetensors", "checksum")
+    hub.served = {}
+    parts = list(tmp_path.rglob("parts/*"))
+    assert parts
+    for part in parts:
+        part.write_bytes(b"1" if part.suffix else b"y" * len(SMALL))
+    before = hub.bytes
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    assert hub.bytes == before + len(SMALL)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_bytes_that_are_not_the_listings(hub, tmp_path, name):
+    """Of one bit; of git's files as of large ones. A mirror that is honest saves the day."""
+    wrong = bytearray(hub.files[name])
+    wrong[-1] ^= 1
+    hub.served = {name: bytes(wrong)}
+    failed(pull(tmp_path, hub), tmp_path, name, "checksum", "--endpoint")
+    with Hub(hub.files) as mirror:
+        holds(pull(tmp_path, hub, mirror), tmp_path, hub.files)
+    assert {path.split("/")[-1] for path, _ in mirror.requests} == {name}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../evil", "/etc/evil", "a/../../evil", "a//b", "", ".", "a/.", "a\\b", "a\nb", "a/", "\x1b[2J",
+     "x" * 300, "../" * 30 + "tmp/evil", "a\0b"],
+)
+def test_names_that_no_folder_may_hold(hub, tmp_path, path):
+    entry = {"type": "file", "oid": git_blob(b"evil"), "size": 4, "path": path}
+    hub.listing = [*hub.true_listing(), entry]
+    failed(pull(tmp_path / "cache", hub), tmp_path / "cache", "names a file")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p.name != "lock"]
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [b"", b"{", b"[1]", b"{}", b"[" * 100_000, b'[{"type": "file", "path": "a", "size": -1}]',
+     b'[{"type": "file", "path": "a", "size": 1e300, "oid": "%s"}]' % (b"0" * 40),
+     b'[{"type": "file", "path": "a", "size": 99999999999999999, "oid": "%s"}]' % (b"0" * 40),
+     b'[{"type": "file", "path": "a", "size": 1, "oid": "x"}]',
+     b"[" + b",".join([b'{"type": "file", "path": "a", "size": 1, "oid": "%s"}' % (b"0" * 40)] * 2) + b"]"],
+)
+def test_listings_that_are_none(hub, tmp_path, listing):
+    hub.listing = listing
+    failed(pull(tmp_path, hub), tmp_path, "listing")
+
+
+def test_a_listing_without_an_end(hub, tmp_path):
+    hub.page = 0
+    hub.list = lambda r, query: hub.reply(
+        r, 200, b"[]", Link=f'<{hub.url}{r.path}>; rel="next"')
+    failed(pull(tmp_path, hub), tmp_path, "no end")
+
+
+def test_refusals(hub, tmp_path):
+    hub.token = "secret"
+    failed(pull(tmp_path, hub), tmp_path, "401", "HF_TOKEN")
+    holds(pull(tmp_path, hub, env={"HF_TOKEN": "secret"}), tmp_path, hub.files)
+    other = tmp_path / "other"
+    unknown = pull(other, hub, words=["--revision", "x/y"], env={"HF_TOKEN": "secret"})
+    failed(unknown, other, "404", "--revision")
+    assert pull(other, hub, words=["--revision", "../x"]).returncode == 2
+    assert run("pull", "no-name").returncode == 2
+    assert pull(other, "ftp://x").returncode == 2
+
+
+def test_the_token_stays_with_its_endpoint(hub, tmp_path):
+    """Neither a redirection nor a mirror is told it, and both serve."""
+    hub.token = "secret"
+    with Hub(hub.files) as store:
+        hub.redirect = store.url
+        holds(pull(tmp_path, hub, env={"HF_TOKEN": "secret"}), tmp_path, hub.files)
+        assert store.requests and all("Authorization" not in fields for _, fields in store.requests)
+        hub.redirect = None
+        hub.status = {"/org": 404}
+        holds(pull(tmp_path / "b", hub, store, env={"HF_TOKEN": "secret"}), tmp_path / "b", hub.files)
+        assert all("Authorization" not in fields for _, fields in store.requests)
+
+
+def test_redirections_in_circles_and_to_nowhere(hub, tmp_path):
+    hub.redirect = hub.url
+    failed(pull(tmp_path, hub), tmp_path, "circles")
+    hub.redirect = "gopher://x"
+    failed(pull(tmp_path, hub), tmp_path, "redirects")
+
+
+def test_mirrors_that_are_gone_or_hang(hub, tmp_path):
+    with Hub({}) as hanging:
+        hanging.hangs = True
+        started = time.monotonic()
+        holds(pull(tmp_path, "http://127.0.0.1:9", hanging, hub, words=["--timeout", "0.3"]), tmp_path,
+              hub.files)
+        assert time.monotonic() - started < 20
+    hub.status = {"/": 503}
+    failed(pull(tmp_path / "b", hub), tmp_path / "b", "503", "later")
+
+
+def test_a_server_without_ranges(tmp_path):
+    data = random.Random(3).randbytes(CHUNK + 1)
+    with Hub({"big": data}, lfs=["big"]) as hub:
+        hub.ranges = False
+        failed(pull(tmp_path, hub), tmp_path, "only whole")
+
+
+def limited(cache, hub, limit, most):
+    words = [str(w) for w in (TROUPE, "pull", "org/model", "--cache", cache, "--endpoint", hub.url)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=30,
+                          env={**os.environ, "HF_TOKEN": ""},
+                          preexec_fn=lambda: resource.setrlimit(limit, (most, most)))
+
+
+def test_a_full_disk(hub, tmp_path):
+    failed(limited(tmp_path, hub, resource.RLIMIT_FSIZE, 50_000), tmp_path, "room", "--cache")
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    entry = {"type": "file", "oid": "0" * 64, "size": 1 << 44, "path": "huge"}
+    hub.listing = [{**entry, "lfs": {"oid": "0" * 64}}]
+    failed(pull(tmp_path / "b", hub), tmp_path / "b", "needs 17592186044416 bytes", "free")
+
+
+def test_files_are_open_only_while_they_come(tmp_path):
+    with Hub({f"part-{i}": b"%d" % i for i in range(120)}) as hub:
+        holds(limited(tmp_path, hub, resource.RLIMIT_NOFILE, 64), tmp_path, hub.files)
+
+
+def test_a_mirror_that_trickles_is_left_for_the_next(hub, tmp_path):
+    with Hub(hub.files, lfs=hub.lfs) as slow:
+        quick = slow.reply
+
+        def trickle(r, status, body=b"", **fields):
+            if "/resolve/" not in r.path:
+                return quick(r, status, body, **fields)
+            r.send_response(status)
+            r.send_header("Content-Length", len(body))
+            r.end_headers()
+            for i in range(len(body)):
+                r.wfile.write(body[i:i + 1])
+                slow.hang.wait(0.05)
+
+        slow.reply = trickle
+        started = time.monotonic()
+        holds(pull(tmp_path, slow, hub, words=["--timeout", "0.4"]), tmp_path, hub.files)
+        assert time.monotonic() - started < 20
+
+
+def test_a_folder_is_replaced_where_the_disk_cannot_swap_two(hub, tmp_path):
+    """As NFS, which knows no RENAME_EXCHANGE."""
+    library, code = tmp_path / "nfs.so", tmp_path / "nfs.c"
+    code.write_text("#include <errno.h>\nint renameat2() { errno = EINVAL; return -1; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+    cache = tmp_path / "cache"
+    assert pull(cache, hub, words=["--include", "*.json"]).returncode == 0
+    env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    holds(pull(cache, hub, env=env), cache, hub.files)
+
+
+def test_a_pulled_model_answers_by_its_name(tmp_path, monkeypatch):
+    files = {p.name: p.read_bytes() for p in DEMO.iterdir() if p.is_file()}
+    with Hub(files, lfs=["model.safetensors"]) as hub:
+        env = {"TROUPE_CACHE": str(tmp_path), "HF_ENDPOINT": hub.url, "HF_TOKEN": ""}
+        assert run("pull", "org/model", env=env).returncode == 0
+    done = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+    assert done.returncode == 0 and done.stdout == run("tokenize", "--model", DEMO, stdin="brandy\n").stdout
+    (tmp_path / "here" / "org").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")  # a folder of that name changes nothing
+    again = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+    assert again.stdout == done.stdout, again.stderr
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(tmp_path / "org")
+    gone = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+    assert gone.returncode == 1 and "troupe pull org/model" in one_sentence(gone.stderr)
+
+
+def test_two_at_once(hub, tmp_path):
+    words = [str(w) for w in (TROUPE, "pull", "org/model", "--cache", tmp_path, "--endpoint", hub.url)]
+    real, hub.send = hub.send, lambda *a: hub.hang.wait(20)
+    first = subprocess.Popen(words)
+    wait_until(lambda: any("/resolve/" in path for path, _ in hub.requests), 10, "bytes are asked for")
+    hub.send = real
+    failed(pull(tmp_path, hub), tmp_path, "Another `troupe pull`")
+    first.kill()
+    first.wait(10)
+    assert COMMIT in str(next(tmp_path.rglob("*.partial")))
+    holds(pull(tmp_path, hub), tmp_path, hub.files)

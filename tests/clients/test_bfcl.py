@@ -1,0 +1,109 @@
+"""How often a call has a wrong form: never, whatever the model would say. Prompts and functions are those of
+the Berkeley function calling leaderboard, the weights are random, the grammar does the rest."""
+
+import collections
+import json
+import os
+
+import jsonschema
+import pytest
+
+import bfcl
+import running
+from tool_model import of_random_weights
+
+# CI's brief run has tests/http/test_tools.py, with schemas of its own.
+pytestmark = pytest.mark.thorough
+
+# $TROUPE_TEST_PROMPTS=all asks each of them.
+COUNT = os.environ.get("TROUPE_TEST_PROMPTS", "300")
+SHAPES = ["required", "required, one", "named"]
+
+
+@pytest.fixture(scope="module")
+def cluster(troupe, tmp_path_factory):
+    with running.Cluster() as made:
+        made.up(of_random_weights(tmp_path_factory.mktemp("model")), "--kv-cache-memory", "256MiB")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def prompts(clients_python):
+    chosen = bfcl.prompts() if COUNT == "all" else bfcl.sample(int(COUNT), 1)
+    # Each shape for all kinds of prompts.
+    return [(*prompt, SHAPES[number % len(SHAPES)]) for number, prompt in enumerate(chosen)]
+
+
+@pytest.fixture(scope="module")
+def ends(cluster):
+    """The bias of what ends a text or an object: all tokens are as likely, and one of 4096 ends it."""
+    tokens = [cluster.post("/tokenize", {"prompt": sign, "add_special_tokens": False})[1]["tokens"]
+              for sign in ('"', "}", "]")]  # fmt: skip
+    return {str(token): 6 for one in tokens for token in one}
+
+
+def body_of(messages, tools, **fields):
+    return {"model": "random", "messages": messages, "tools": tools, "temperature": 1, "top_p": 1, **fields}
+
+
+def choice_of(shape, tools, number):
+    if shape != "named":
+        return {"tool_choice": "required", "parallel_tool_calls": shape == "required"}
+    name = tools[number % len(tools)]["function"]["name"]
+    return {"tool_choice": {"type": "function", "function": {"name": name}}}
+
+
+def wrong_in(message, tools, shape, asked):
+    """What is wrong with the calls of an answer; None: nothing is."""
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    calls = message.get("tool_calls")
+    if not calls or message["content"]:
+        return "no calls, or something beside them"
+    if shape != "required" and len(calls) != 1:
+        return f"{len(calls)} calls"
+    wanted = schemas if shape != "named" else [asked["tool_choice"]["function"]["name"]]
+    for call in calls:
+        name = call["function"]["name"]
+        if name not in wanted:
+            return f"calls {name}"
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+            jsonschema.Draft202012Validator(schemas[name]).validate(arguments)
+        except (ValueError, jsonschema.ValidationError) as error:
+            return f"{name}: {error}"
+    return None
+
+
+def test_no_call_has_a_wrong_form(cluster, prompts, ends):
+    counts, wrong = collections.Counter(), []
+
+    def ask(numbered):
+        number, (name, messages, tools, shape) = numbered
+        asked = choice_of(shape, tools, number)
+        fields = {"seed": number, "max_tokens": 2000, "logit_bias": ends, **asked}
+        status, answer = cluster.post("/v1/chat/completions", body_of(messages, tools, **fields), 300)
+        if status != 200:
+            return "refused", f"{name}: {answer}"
+        choice = answer["choices"][0]
+        if choice["finish_reason"] == "length":
+            return "cut off", None
+        trouble = wrong_in(choice["message"], tools, shape, asked)
+        return ("wrong", f"{name} ({shape}): {trouble}") if trouble else ("right", None)
+
+    for kind, trouble in running.at_once(ask, enumerate(prompts), 16):
+        counts[kind] += 1
+        wrong += [trouble] if trouble else []
+    print(f"{len(prompts)} prompts: {dict(counts)}")
+    assert not wrong, "\n".join(wrong[:20])
+    assert counts["cut off"] <= len(prompts) / 20
+
+
+def test_where_it_may_call_any_text_is_read(cluster, prompts):
+    def ask(numbered):
+        number, (_, messages, tools, _) = numbered
+        fields = {"seed": number, "max_tokens": 60}
+        status, answer = cluster.post("/v1/chat/completions", body_of(messages, tools, **fields), 300)
+        message = answer["choices"][0]["message"] if status == 200 else {}
+        return None if message.get("content") or message.get("tool_calls") else answer
+
+    assert not list(filter(None, running.at_once(ask, enumerate(prompts[:100]), 16)))

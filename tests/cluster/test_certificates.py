@@ -1,0 +1,304 @@
+"""Certificates are renewed while the cluster runs: nobody leaves, no request ends, nothing is restarted."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+
+from recovery import SMALL
+from running import DEMO, Cluster, at_once, run, wait_until
+
+LIFE_S = 12
+SHORT = [*SMALL, "--certificate-lifetime", f"{LIFE_S}s"]
+
+
+@pytest.fixture
+def cluster(troupe):
+    with Cluster() as cluster:
+        yield cluster
+
+
+def start_head(cluster, *flags):
+    head = cluster.head(DEMO, *flags)
+    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    cluster.wait_answers()
+    return head
+
+
+def token_of(cluster, *flags):
+    return run("token", "create", *flags, env=cluster.env).stdout.strip()
+
+
+def own_join(cluster):
+    """Where a worker has its own certificate, beside no head's."""
+    folder = cluster.folder / "worker"
+    folder.mkdir(exist_ok=True)
+    return folder / "join"
+
+
+def ends(cluster, path, name="worker"):
+    """When the certificate there ends, in Unix seconds."""
+    listed = run("certificate", "list", "--json", "--join", path, env=cluster.env)
+    assert listed.returncode == 0, listed.stderr
+    return {row["name"]: row["ends"] for row in json.loads(listed.stdout)}[name]
+
+
+def block(text, key):
+    """A PEM block of a file of the cluster's."""
+    return re.search(rf"^{key}\n(-----BEGIN .*?-----END [A-Z ]+-----\n)", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def shown_by(port):
+    """The certificate that the head shows to whoever comes."""
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=5)
+
+
+def openssl(*words, **more):
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, **more)
+
+
+def by_hand(cluster, usage, days=30):
+    """A key and a certificate of the cluster's CA, as an operator makes them: RSA, by openssl."""
+    if not shutil.which("openssl"):
+        pytest.skip("there is no openssl")
+    folder = cluster.folder / f"by-hand-{usage}-{days}"
+    folder.mkdir(exist_ok=True)
+    kept = (cluster.state_dir / "credentials.pem").read_text()
+    (folder / "ca").write_text(block(kept, "ca-certificate"))
+    (folder / "ca-key").write_text(block(kept, "ca-key"))
+    (folder / "usage").write_text(f"extendedKeyUsage={usage}\nbasicConstraints=CA:FALSE\n")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key", "-out", folder / "request",
+            "-subj", "/CN=by hand")  # fmt: skip
+    openssl("x509", "-req", "-in", folder / "request", "-CA", folder / "ca", "-CAkey", folder / "ca-key",
+            "-set_serial", "77", "-days", days, "-extfile", folder / "usage",
+            "-out", folder / "made")  # fmt: skip
+    return (folder / "made").read_text(), (folder / "key").read_text()
+
+
+def put(path, certificate, key, who):
+    """In place of what is there, as an editor would."""
+    text = path.read_text()
+    for name, new in ((f"{who}-certificate", certificate), (f"{who}-key", key)):
+        text = text.replace(block(text, name), new)
+    path.write_text(text)
+
+
+def test_a_worker_and_its_head_renew_in_time(cluster):
+    """Three lives of the certificate, under a request; then the head dies, and only the newest one counts."""
+    head = start_head(cluster, *SHORT)
+    join = own_join(cluster)
+    worker = cluster.worker("--join", join, "--token", token_of(cluster, "--once"))
+    cluster.wait_ready()
+    node = cluster.ready_nodes()[0]["id"]
+    first, shown, first_end = join.read_text(), shown_by(cluster.control_port), ends(cluster, join)
+    answers = []
+    until = time.monotonic() + 3 * LIFE_S
+    while time.monotonic() < until:
+        asked = threading.Thread(target=lambda: answers.append(cluster.complete(
+            "brandy", max_tokens=300, ignore_eos=True, temperature=0)))  # fmt: skip
+        asked.start()
+        asked.join(60)
+    assert len({answer["choices"][0]["text"] for answer in answers}) == 1
+    assert worker.log().count("was renewed") >= 3, cluster.logs()
+    assert head.log().count("The head's certificate was renewed") >= 3, cluster.logs()
+    assert join.read_text() != first and join.stat().st_mode & 0o777 == 0o600
+    assert block(join.read_text(), "worker-key") != block(first, "worker-key")
+    assert shown_by(cluster.control_port) != shown
+    assert [n["id"] for n in cluster.ready_nodes()] == [node]
+    kinds = {event["kind"] for event in cluster.status()["events"]}
+    assert "node_lost" not in kinds and "certificate" in kinds, kinds
+    assert worker.log().count("Joined the cluster") == 1
+    # By what it began with it would be refused: see the next test.
+    assert time.time() > first_end + LIFE_S / 10
+    head.kill()
+    head.exit_code()
+    start_head(cluster, *SHORT)
+    cluster.wait_ready()
+    cluster.complete("brandy", max_tokens=4)
+    assert worker.popen.poll() is None
+
+
+@pytest.mark.thorough
+def test_without_renewal_a_worker_is_refused_when_it_comes_back(cluster):
+    """The CA's key is gone: it says so in time, works on as a member, and is not let in any more."""
+    head = start_head(cluster, *SHORT)
+    join = own_join(cluster)
+    token = token_of(cluster)
+    worker = cluster.worker("--join", join, "--token", token)
+    cluster.wait_ready()
+    kept = cluster.state_dir / "credentials.pem"
+    whole = kept.read_text()
+    head.kill()
+    head.exit_code()
+    kept.write_text(whole.replace("ca-key\n" + block(whole, "ca-key"), ""))
+    head = start_head(cluster, *SHORT)
+    cluster.wait_ready()
+    wait_until(lambda: "cannot be renewed" in worker.log(), LIFE_S, f"it says so:\n{worker.log()}")
+    assert "no key of the cluster's CA" in worker.log(), worker.log()
+    wait_until(lambda: "cannot be renewed here; put another one into" in head.log(), LIFE_S, head.log())
+    time.sleep(max(0.0, ends(cluster, join) + LIFE_S / 10 + 2 - time.time()))
+    cluster.complete("brandy", max_tokens=4)  # who is in stays in
+    head.kill()
+    head.exit_code()
+    kept.write_text(whole)
+    head = start_head(cluster, *SHORT)
+    assert worker.exit_code(20) == 1
+    said = worker.log().strip().splitlines()[-1]
+    assert "certificate has ended" in said and "--token" in said, said
+    assert "has ended" in head.log()
+    again = cluster.worker("--join", join)
+    assert again.exit_code(20) == 1 and "certificate has ended" in again.log()
+    # A token that still works gives the next one; the one that has ended is in nobody's way.
+    again = cluster.worker("--join", join, "--token", token)
+    cluster.wait_ready()
+    assert ends(cluster, join) > time.time()
+
+
+@pytest.mark.thorough
+def test_what_an_operator_puts_there_is_taken_or_refused(cluster):
+    head = start_head(cluster, *SMALL)
+    join = own_join(cluster)
+    worker = cluster.worker("--join", join, "--token", token_of(cluster))
+    cluster.wait_ready()
+    node = cluster.ready_nodes()[0]["id"]
+
+    put(join, *by_hand(cluster, "clientAuth"), "worker")
+    worker.wait_log("is the new one of")
+    kept = cluster.state_dir / "credentials.pem"
+    made = by_hand(cluster, "serverAuth")
+    put(kept, *made, "head")
+    head.wait_log("is the new one of")
+    assert shown_by(cluster.control_port).split() == made[0].split()
+
+    # Each of these is refused, once, and what was there goes on.
+    good = join.read_text()
+    with Cluster() as other:
+        start_head(other, *SMALL)
+        foreign = (other.state_dir / "join").read_text()
+    for count, bad in enumerate([good[: len(good) // 2], foreign, "", "\0" * 100, "x" * 100_000], 1):
+        join.write_text(bad)
+        wait_until(lambda n=count: len(re.findall("is not used|stays as it is", worker.log())) >= n, 10,
+                   f"it refuses the file:\n{worker.log()[-2000:]}")  # fmt: skip
+    assert "of another cluster" in worker.log()
+    put(kept, *by_hand(cluster, "clientAuth", 31), "head")
+    head.wait_log("it is not for a server")
+    assert shown_by(cluster.control_port).split() == made[0].split()
+    assert [n["id"] for n in cluster.ready_nodes()] == [node]
+    join.write_text(good)
+    put(kept, *made, "head")
+
+    # The command does the same by the CA's key, and a worker's asks the head.
+    taken = head.log().count("is the new one of")
+    assert run("certificate", "renew", env=cluster.env).returncode == 0
+    wait_until(lambda: head.log().count("is the new one of") > taken, 10, f"it is taken:\n{head.log()}")
+    assert shown_by(cluster.control_port).split() != made[0].split()
+    taken = worker.log().count("is the new one of")
+    done = run("certificate", "renew", "--join", join, env=cluster.env)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: worker.log().count("is the new one of") > taken, 10, f"it is taken:\n{worker.log()}")
+    cluster.complete("brandy", max_tokens=4)
+    head.kill()
+    head.exit_code()
+    start_head(cluster, *SMALL)
+    cluster.wait_ready()
+    assert worker.popen.poll() is None
+
+
+def test_the_desk_takes_what_is_put_there_for_the_ca(cluster):
+    """Its key, which was away, and another certificate for it: new workers get theirs by these."""
+    if not shutil.which("openssl"):
+        pytest.skip("there is no openssl")
+    head = start_head(cluster, *SMALL)
+    early = token_of(cluster)
+    head.kill()
+    head.exit_code()
+    kept = cluster.state_dir / "credentials.pem"
+    whole = kept.read_text()
+    ca, key, again = (cluster.folder / name for name in ("ca", "ca-key", "ca-again"))
+    ca.write_text(block(whole, "ca-certificate"))
+    key.write_text(block(whole, "ca-key"))
+    kept.write_text(whole.replace("ca-key\n" + key.read_text(), ""))
+    head = start_head(cluster, *SMALL)
+    join = own_join(cluster)
+    refused = cluster.worker("--join", join, "--token", early)
+    assert refused.exit_code(20) == 1 and "was given no certificate" in head.log()
+    openssl("x509", "-in", ca, "-signkey", key, "-days", "4000", "-set_serial", "77", "-out", again)
+    kept.write_text(whole.replace(ca.read_text(), again.read_text()))
+    token = token_of(cluster)  # names the new one
+
+    def joins():
+        worker = cluster.worker("--join", join, "--token", token)
+        wait_until(lambda: worker.popen.poll() is not None or cluster.ready_nodes(), 20, "it joins, or ends")
+        return cluster.ready_nodes()
+
+    wait_until(joins, 20, "the head takes the file")
+    assert block(join.read_text(), "ca-certificate").split() == again.read_text().split()
+
+
+def test_certificates_that_are_renewed_by_many_at_once_are_whole(cluster):
+    """A head and a worker renew theirs meanwhile, too."""
+    head = start_head(cluster, *SHORT)
+    join = own_join(cluster)
+    worker = cluster.worker("--join", join, "--token", token_of(cluster))
+    cluster.wait_ready()
+    own, heads = ["--join", join], ["--certificate-lifetime", f"{LIFE_S}s"]
+    until = time.monotonic() + LIFE_S
+    while time.monotonic() < until:
+        done = at_once(lambda words: run("certificate", "renew", *words, env=cluster.env), [own, heads] * 2)
+        for command in done:
+            assert command.returncode == 0 or "has just been changed" in command.stderr, command.stderr
+        assert not [path.name for path in (*cluster.state_dir.iterdir(), *join.parent.iterdir())
+                    if path.name.startswith(("join.", "credentials.pem."))]  # fmt: skip
+    text = lambda: (cluster.state_dir / "credentials.pem").read_text()  # noqa: E731
+    wait_until(lambda: shown_by(cluster.control_port).split() == block(text(), "head-certificate").split(),
+               LIFE_S, f"what is in the file is used:\n{head.log()}")  # fmt: skip
+    made = lambda: block(text(), "worker-certificate")  # noqa: E731
+    wait_until(lambda: block((cluster.state_dir / "join").read_text(), "worker-certificate") == made(), 10,
+               "the join file has the same")  # fmt: skip
+    worker.kill()
+    worker.popen.wait(5)
+    cluster.worker("--join", join)
+    wait_until(lambda: len(cluster.ready_nodes()) == 1, 20, f"it joins by its file:\n{cluster.logs()}")
+
+
+@pytest.mark.thorough
+def test_a_disk_that_is_full(cluster):
+    """The new one is used, and told to be lost with the process; the old file stays until there is room."""
+    start_head(cluster, *SHORT)
+    join = own_join(cluster)
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=32k", "none", str(join.parent)]
+    if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        worker = cluster.worker("--join", join, "--token", token_of(cluster))
+        cluster.wait_ready()
+        first, filler = join.read_text(), join.parent / "filler"
+        with open(filler, "wb", 0) as full, pytest.raises(OSError):
+            while True:
+                full.write(bytes(4096))
+        worker.wait_log("is lost when this process ends", LIFE_S)
+        assert join.read_text() == first and {p.name for p in join.parent.iterdir()} == {"join", "filler"}
+        filler.unlink()
+        wait_until(lambda: join.read_text() != first, LIFE_S, f"it is stored:\n{worker.log()}")
+        assert len(cluster.ready_nodes()) == 1 and ends(cluster, join) > time.time()
+    finally:
+        subprocess.run(["umount", "-l", str(join.parent)], check=True)
+
+
+def test_the_end_of_a_worker_does_not_wait_for_a_renewal(cluster):
+    """The head hangs while it is asked."""
+    head = start_head(cluster, *SHORT)
+    worker = cluster.worker("--join", own_join(cluster), "--token", token_of(cluster))
+    cluster.wait_ready()
+    head.kill(signal.SIGSTOP)
+    time.sleep(LIFE_S)
+    worker.kill(signal.SIGTERM)
+    assert worker.exit_code(8) == 0
+    head.kill(signal.SIGCONT)

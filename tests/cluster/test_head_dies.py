@@ -1,0 +1,230 @@
+"""The head is killed under load: every request that it had accepted completes, with the same tokens and
+log-probabilities, and a client that asks again gets each token once."""
+
+import http.client
+import json
+import threading
+import time
+
+import openai
+import pytest
+
+from answers import answer_of, difference
+from recovery import LASTING, MIXED, SMALL
+from running import get, wait_until
+from streams import Streams
+
+FLAGS = [*SMALL, "--min-devices", 2]
+WAIT_S = 90
+
+
+class Asker:
+    """A client with a key: it asks until it has an answer that is whole. From its second try on it may
+    only read on (`reads`), from where it was."""
+
+    def __init__(self, stage, request, name, reads=False, doors=()):
+        self.stage, self.request, self.name, self.reads = stage, request, name, reads
+        self.doors = list(doors) or [stage.http_port]  # one after the other
+        self.key = f"key-{name}-{request['key']}"
+        self.id = None
+        self.parts = []  # of the answer: the bodies that were used
+        self.had = ""  # of each choice, as in the ids of events
+        self.tries = 0
+        self.tokens = 0
+        self.answer = self.error = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        end = time.monotonic() + WAIT_S
+        while self.answer is None and self.error is None:
+            if time.monotonic() > end:
+                self.error = f"no answer after {WAIT_S} s and {self.tries} tries"
+                return
+            try:
+                self._try()
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)
+
+    def _try(self):
+        door = self.doors[self.tries % len(self.doors)]
+        connection = http.client.HTTPConnection("127.0.0.1", door, timeout=30)
+        self.tries += 1
+        reading = self.reads and self.id is not None
+        if reading:
+            connection.request("GET", f"/v1/requests/{self.id}/events?from={self.had or 0}")
+        else:
+            connection.request("POST", self.request["path"], json.dumps(self.request["body"]),
+                               {"Content-Type": "application/json", "Idempotency-Key": self.key})  # fmt: skip
+        response = connection.getresponse()
+        if response.status == 503:
+            time.sleep(0.05)
+            return
+        if response.status != 200:
+            self.error = f"{response.status} {response.read()}"
+            return
+        if not reading:
+            known = response.headers["X-Request-Id"]
+            assert self.id in (None, known), f"{self.id} became {known}"
+            self.id = known
+        body = b""
+        try:
+            while line := response.readline():
+                body += line
+                if line.startswith(b"id: "):
+                    self.had = line[4:].strip().decode()
+                self.tokens += line.count(b'"token_ids":[')
+        finally:
+            # What a reader has is not told again; to an asker all of it is.
+            whole = body[: body.rfind(b"\n\n") + 2] if reading else body
+            self.parts = [*self.parts, whole] if reading else [body]
+        if b"[DONE]" not in whole:
+            raise ConnectionResetError("it ends before its end")
+        self.answer, self.error = answer_of(b"".join(self.parts))
+
+
+def askers(stage, requests, name, count=32, doors=()):
+    return [Asker(stage, requests[i % len(requests)], f"{name}-{i}", doors=doors) for i in range(count)]
+
+
+def assert_answered(stage, asked, expected):
+    for asker in asked:
+        asker.thread.join(WAIT_S + 10)
+        assert asker.error is None, f"{asker.key}: {asker.error}\n{stage.logs()}"
+        assert difference(expected[asker.request["key"]], asker.answer) is None, asker.key
+
+
+def kill_head(stage, down_s):
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    time.sleep(down_s)
+    stage.start_head()
+
+
+STREAMED = [request for request in [*LASTING, *MIXED]
+            if request["body"]["stream"] and "abort_after" not in request]  # fmt: skip
+
+
+def test_every_accepted_request_outlives_the_head(stages, expected):
+    stage = stages(*FLAGS)
+    asked = askers(stage, STREAMED, "a")
+    wait_until(lambda: sum(asker.tokens > 3 for asker in asked) >= 8, 30, "tokens come")
+    kill_head(stage, 1)
+    assert_answered(stage, asked, expected)
+    assert max(asker.tries for asker in asked) > 1
+    requests = stage.status()["requests"]
+    assert requests["failed"] == 0 and requests["replayed"] > 0
+    # Asked once more, an answer that is over comes at once, and is the same.
+    again = [Asker(stage, asker.request, asker.name) for asker in asked[:4]]
+    assert_answered(stage, again, expected)
+    assert [asker.id for asker in again] == [asker.id for asker in asked[:4]]
+    assert stage.status()["requests"]["finished"] == requests["finished"]
+
+
+def test_a_head_that_dies_again_and_again(stages, expected):
+    stage = stages(*FLAGS)
+    asked = askers(stage, STREAMED, "b")
+    wait_until(lambda: any(asker.tokens > 3 for asker in asked), 30, "tokens come")
+    for _ in range(3):
+        kill_head(stage, 0)
+        time.sleep(0.7)
+    assert_answered(stage, asked, expected)
+    assert all(worker.alive() for worker in stage.workers)
+
+
+def test_requests_that_nobody_asks_for_again_end_as_well(stages, expected):
+    stage = stages(*FLAGS)
+    streams = Streams(stage, LASTING).flow()
+    ids = [stream.request["key"] for stream in streams.streams]
+    kill_head(stage, 1)
+    for stream in streams.streams:
+        stream.wait()
+        assert stream.error is not None
+    wait_until(lambda: stage.state() == "ready" and stage.status()["requests"]["finished"] == len(ids),
+               60, "all are finished")  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", [LASTING[0], *[r for r in STREAMED if r["body"].get("n", 1) > 1][:2]],
+                         ids=lambda r: str(r["key"]))  # fmt: skip
+def test_a_reader_goes_on_where_it_was(stages, expected, request_):
+    stage = stages(*FLAGS)
+    first = Asker(stage, request_, "reader")
+    wait_until(lambda: first.id is not None, 30, "it is accepted")
+    reader = Asker.__new__(Asker)
+    reader.__dict__.update(first.__dict__, reads=True, parts=[], had="", tokens=0, tries=0,
+                           answer=None, error=None)  # fmt: skip
+    reader.thread = threading.Thread(target=reader._run, daemon=True)
+    reader.thread.start()
+    wait_until(lambda: reader.tokens > 3, 30, "it reads")
+    kill_head(stage, 0.5)
+    assert_answered(stage, [reader], expected)
+    assert reader.tries > 1
+    assert_answered(stage, [first], expected)
+    told = json.loads(get(stage.base_url, f"/v1/requests/{first.id}"))
+    assert told["status"] == "finished" and told["id"] == first.id
+
+
+def test_a_journal_that_is_torn_costs_no_accepted_request(stages, expected):
+    stage = stages(*FLAGS)
+    asked = askers(stage, LASTING, "t", 6)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), 30, "tokens come")
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    newest = max((stage.state_dir / "journal").glob("*.log"), key=lambda path: int(path.stem))
+    with open(newest, "r+b") as file:
+        file.truncate(newest.stat().st_size - 13)
+    stage.start_head()
+    assert_answered(stage, asked, expected)
+    assert "was cut off within a record" in stage.head_process.log()
+
+
+def test_a_journal_that_cannot_be_written_is_told_and_stops_nobody(stages, expected):
+    stage = stages(*FLAGS)
+    (newest,) = (stage.state_dir / "journal").glob("*.log")
+    # The next file cannot be made where a folder is.
+    blocked = [stage.state_dir / "journal" / f"{int(newest.stem) + i}.log" for i in range(1, 6)]
+    for path in blocked:
+        path.mkdir()
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    stage.start_head()
+
+    def noted(text):
+        status = stage.status_or_none()
+        return status and any(text in event["text"] for event in status["events"])
+
+    wait_until(lambda: noted("The journal cannot be written"), 20, "it is told")
+    wait_until(lambda: stage.state() == "ready", 20, "it serves")
+    Streams(stage, LASTING[:2]).assert_unchanged(expected)
+    for path in blocked:
+        path.rmdir()
+    wait_until(lambda: noted("The journal is written again"), 20, "it is told")
+    asked = askers(stage, LASTING, "w", 6)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), 30, "tokens come")
+    kill_head(stage, 0.2)
+    assert_answered(stage, asked, expected)
+
+
+def test_the_openai_client_retries_with_its_key(stages, expected):
+    stage = stages(*FLAGS)
+    body = {key: value for key, value in LASTING[0]["body"].items() if key not in ("stream", "top_p")}
+    own = {key: body.pop(key) for key in ("ignore_eos", "return_token_ids")}
+    client = openai.OpenAI(base_url=stage.base_url + "/v1", api_key="none", max_retries=30, timeout=60)
+    answers = []
+
+    def ask():
+        answers.append(client.completions.create(
+            model="pocket-dictionary", top_p=1, **body, extra_body=own,
+            extra_headers={"Idempotency-Key": "of a client"},
+        ))  # fmt: skip
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    wait_until(lambda: stage.status()["requests"]["running"] == 1, 30, "it runs")
+    time.sleep(0.3)
+    kill_head(stage, 1)
+    thread.join(WAIT_S)
+    (answer,) = answers
+    told = expected[LASTING[0]["key"]]["choices"]["0"]
+    assert answer.choices[0].token_ids == told["tokens"]
+    assert stage.status()["requests"]["finished"] == 1

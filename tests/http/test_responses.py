@@ -1,0 +1,208 @@
+"""The Responses API with the openai client."""
+
+import json
+import os
+import threading
+
+import openai
+import pydantic
+import pytest
+
+import running
+
+ASKED = "Define the word: river"
+TOOL = {
+    "type": "function", "name": "look_up", "parameters": {
+        "type": "object", "properties": {"word": {"enum": ["moon", "river"]}},
+        "required": ["word"], "additionalProperties": False}}  # fmt: skip
+
+
+class Word(pydantic.BaseModel):
+    letter: str = pydantic.Field(pattern="^[a-z]$")
+    number: int = pydantic.Field(ge=1, le=9)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
+
+
+@pytest.fixture
+def ask(client, server):
+    def asked(method="create", **fields):
+        fields = {"model": server.model, "input": ASKED, "temperature": 0, "max_output_tokens": 48} | fields
+        return getattr(client.responses, method)(**fields)
+
+    return asked
+
+
+def thoughts(response):
+    return "".join(part.text for item in response.output if item.type == "reasoning" for part in item.content)
+
+
+def test_a_response_says_what_a_chat_says(ask, client, server):
+    response = ask(instructions=None, metadata={"a": "b"})
+    chat = client.chat.completions.create(
+        model=server.model, messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=48
+    )
+    message = chat.choices[0].message
+    assert response.output_text == (message.content or "")
+    assert thoughts(response) == (getattr(message, "reasoning_content", None) or "")
+    assert response.status == {"stop": "completed", "length": "incomplete"}[chat.choices[0].finish_reason]
+    assert response.usage.input_tokens == chat.usage.prompt_tokens
+    assert response.usage.output_tokens == chat.usage.completion_tokens
+    assert response.usage.input_tokens_details.cached_tokens >= 0
+    assert response.metadata == {"a": "b"} and response.model == server.model
+    assert client.responses.retrieve(response.id).output == response.output
+    client.responses.delete(response.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(response.id)
+
+
+def test_a_stream_says_it_piece_by_piece(ask):
+    whole = ask()
+    text, numbers, last = "", [], None
+    for event in ask(stream=True):
+        numbers.append(event.sequence_number)
+        if event.type == "response.output_text.delta":
+            text += event.delta
+        last = event
+    assert numbers == list(range(len(numbers)))
+    assert text == whole.output_text == last.response.output_text
+    assert last.type == "response." + whole.status
+    with ask("stream") as stream:
+        for _ in stream:
+            pass
+        if whole.status == "completed":
+            assert stream.get_final_response().output_text == text
+
+
+def test_an_answer_is_parsed(ask):
+    answer = ask("parse", text_format=Word, max_output_tokens=200)
+    assert answer.status == "completed" and isinstance(answer.output_parsed, Word)
+
+
+def test_what_must_be_called_is_called(ask):
+    first = ask(tools=[TOOL], tool_choice="required", parallel_tool_calls=False, max_output_tokens=200)
+    (call,) = [item for item in first.output if item.type == "function_call"]
+    assert json.loads(call.arguments)["word"] in ("moon", "river")
+    events = list(ask(tools=[TOOL], tool_choice="required", parallel_tool_calls=False,
+                      max_output_tokens=200, stream=True))  # fmt: skip
+    pieces = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    assert "".join(pieces) == call.arguments
+
+
+def test_a_response_follows_another(ask):
+    first = ask()
+    then = "And the moon?"
+    after = ask(input=then, previous_response_id=first.id)
+    history = [{"role": "user", "content": ASKED}, *first.output, {"role": "user", "content": then}]
+    assert ask(input=history).output_text == after.output_text
+    assert after.previous_response_id == first.id
+    assert after.usage.input_tokens > first.usage.input_tokens
+    with pytest.raises(openai.NotFoundError) as refused:
+        ask(previous_response_id="resp_nobody")
+    assert refused.value.param == "previous_response_id"
+    with pytest.raises(openai.NotFoundError):
+        ask(previous_response_id=ask(store=False).id)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_key_gives_its_answer_when_what_it_followed_is_gone(ask, client, stream):
+    first = ask()
+    key = {"extra_headers": {"Idempotency-Key": f"followed-{first.id}"}}
+    fields = {"input": "And the moon?", "previous_response_id": first.id, "stream": stream}
+
+    def answer():
+        return list(ask(**fields, **key))[-1].response if stream else ask(**fields, **key)
+
+    expected = answer()
+    client.responses.delete(first.id)
+    again = answer()
+    assert again.id == expected.id and again.output == expected.output
+    assert again.previous_response_id == first.id
+    with pytest.raises(openai.UnprocessableEntityError):
+        ask(**fields | {"input": "And the sun?"}, **key)
+    with pytest.raises(openai.NotFoundError):
+        ask(**fields)
+    with pytest.raises(openai.NotFoundError):
+        ask(**fields, extra_headers={"Idempotency-Key": f"new-{first.id}"})
+
+
+def test_a_stream_that_goes_on_at_its_end_shows_the_same_text(ask, server):
+    text = ask().output_text
+    half = len(text) // 2
+    # One that is there, one that only begins.
+    for stop, wanted in ((text[half:half + 12], text[:half]), (text[-1:] + "~~", text)):
+        answer = ask(extra_body={"stop": [stop]})
+        assert answer.output_text == wanted
+        had = answer.usage.output_tokens
+        events = running.get(server.base_url, f"/v1/requests/{answer.id}/events?from={had}")
+        told = json.loads(events.strip().split("\n\n")[-1].split("data: ", 1)[1])["response"]
+        messages = [item["content"] for item in told["output"] if item["type"] == "message"]
+        assert "".join(part["text"] for parts in messages for part in parts) == answer.output_text, stop
+
+
+@pytest.mark.parametrize(
+    "fields, param",
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"background": True}, "background"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input"),
+    ],
+)
+def test_what_is_not_there_is_named(ask, fields, param):
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(**fields)
+    assert refused.value.param == param
+
+
+def test_a_stream_survives_the_loss_of_a_worker(troupe):
+    fields = {"input": ASKED, "temperature": 1, "max_output_tokens": 400, "stream": True,
+              "extra_body": {"seed": 5, "ignore_eos": True}}  # fmt: skip
+    with running.Cluster() as cluster:
+        cluster.up(running.DEMO, "--kv-cache-memory", "128MiB")
+        client = openai.OpenAI(base_url=cluster.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
+        fields["model"] = client.models.list().data[0].id
+
+        def read(events):
+            return [event for event in client.responses.create(**fields) if events.append(event) is None][-1]
+
+        expected = read([])
+        seen, ended = [], []
+        reader = threading.Thread(target=lambda: ended.append(read(seen)))
+        reader.start()
+        running.wait_until(lambda: len(seen) > 20, 30, "the stream has begun")
+        os.kill(cluster.ready_nodes()[0]["pid"], 9)
+        assert not ended, "it was over before the worker died"
+        reader.join(60)
+        assert ended and ended[0].type == expected.type
+        assert ended[0].response.output_text == expected.response.output_text
+        assert thoughts(ended[0].response) == thoughts(expected.response)
+        deltas = "".join(event.delta for event in seen if event.type == "response.output_text.delta")
+        assert deltas == expected.response.output_text
+
+
+def test_a_response_is_followed_after_the_head_died(troupe):
+    with running.Cluster() as cluster:
+        words = ["--min-devices", 2, "--kv-cache-memory", "64MiB"]
+        head = cluster.head(running.DEMO, *words)
+        running.wait_until((cluster.state_dir / "join").exists, 10, "the join file is there")
+        cluster.worker(), cluster.worker()
+        cluster.wait_ready()
+        client = openai.OpenAI(base_url=cluster.base_url + "/v1", api_key="none", max_retries=0, timeout=60)
+        fields = {"model": running.DEMO.name, "temperature": 0, "max_output_tokens": 24}
+        first = client.responses.create(input=ASKED, **fields)
+        expected = client.responses.create(input="Then?", previous_response_id=first.id, **fields)
+        head.kill()
+        head.exit_code()
+        cluster.head(running.DEMO, *words)
+        cluster.wait_ready()
+        after = client.responses.create(input="Then?", previous_response_id=first.id, **fields)
+        assert after.output_text == expected.output_text
+        # What is cached differs: nothing is after a head's return, or what its first life left.
+        assert after.usage.input_tokens == expected.usage.input_tokens
+        assert after.usage.output_tokens_details == expected.usage.output_tokens_details
+        assert client.responses.retrieve(first.id).output == first.output

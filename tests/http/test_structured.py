@@ -1,0 +1,160 @@
+"""Answers that must look like something: whatever the model says, what ends with `stop` is valid."""
+
+import json
+import re
+import urllib.request
+
+import jsonschema
+import openai
+import pydantic
+import pytest
+
+
+class Sense(pydantic.BaseModel):
+    text: str = pydantic.Field(max_length=40)
+    kind: str = pydantic.Field(pattern="^(noun|verb)$")
+
+
+class Entry(pydantic.BaseModel):
+    word: str = pydantic.Field(max_length=20)
+    rank: int = pydantic.Field(ge=-5, le=1200)
+    senses: list[Sense] = pydantic.Field(min_length=1, max_length=2)
+    note: str | None = pydantic.Field(default=None, max_length=30)
+
+
+SCHEMAS = {
+    "entry": Entry.model_json_schema(),
+    "enum": {"enum": ["noun", "verb", 3, None, {"a": [1, "b"]}]},
+    "numbers": {"type": "array", "items": {"type": "number", "minimum": 0, "exclusiveMaximum": 10},
+                "minItems": 2, "maxItems": 4},
+    "tree": {"$defs": {"node": {"type": "object", "properties": {
+                "name": {"type": "string", "maxLength": 8},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 2}},
+                "required": ["name"], "additionalProperties": False}},
+             "$ref": "#/$defs/node"},
+    "map": {"type": "object", "additionalProperties": {"type": "boolean"}, "maxProperties": 3},
+}  # fmt: skip
+HOT = {"temperature": 1.5, "top_p": 1, "max_tokens": 400}
+CHAT = [{"role": "user", "content": "Define the word: river"}]
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def post(server, path, body):
+    request = urllib.request.Request(server.base_url + path, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})  # fmt: skip
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+def formatted(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_answer_that_ends_is_valid(client, server, name):
+    schema = SCHEMAS[name]
+    ended = 0
+    for seed in range(3):
+        answer = client.chat.completions.create(model=server.model, messages=CHAT, n=4, seed=seed,
+                                                response_format=formatted(schema), **HOT)  # fmt: skip
+        for choice in answer.choices:
+            if choice.finish_reason != "stop":
+                assert choice.finish_reason == "length"
+                continue
+            ended += 1
+            jsonschema.Draft202012Validator(schema).validate(json.loads(choice.message.content))
+    assert ended > 0
+
+
+def test_the_other_names_of_it(client, server):
+    def ask(**fields):
+        answer = client.completions.create(model=server.model, prompt="A river is", seed=5, **HOT,
+                                           extra_body=fields)  # fmt: skip
+        assert answer.choices[0].finish_reason == "stop", fields
+        return answer.choices[0].text
+
+    schema = SCHEMAS["entry"]
+    texts = [ask(guided_json=schema), ask(guided_json=json.dumps(schema)),
+             ask(structured_outputs={"json": schema}), ask(response_format=formatted(schema))]  # fmt: skip
+    assert len(set(texts)) == 1, "one schema is one grammar"
+    free = client.completions.create(
+        model=server.model, prompt="A river is", seed=9, max_tokens=60, temperature=1,
+        extra_body={"response_format": {"type": "json_object"}})  # fmt: skip
+    assert free.choices[0].text.startswith("{")
+    pattern = r"[a-f]{2,6}-\d+(\.\d\d)?"
+    assert re.fullmatch(pattern, ask(guided_regex=pattern))
+    assert ask(guided_choice=["a brook", "a stream of water"]) in ["a brook", "a stream of water"]
+    grammar = 'root ::= some "c"\nsome ::= "ab"{1,9}'
+    assert re.fullmatch(r"(ab){1,9}c", ask(guided_grammar=grammar))
+    # SGLang's names, and llama.cpp's.
+    assert {ask(json_schema=schema), ask(json_schema=json.dumps(schema))} == {texts[0]}
+    assert ask(regex=pattern) == ask(guided_regex=pattern)
+    assert ask(ebnf=grammar) == ask(grammar=grammar) == ask(guided_grammar=grammar)
+    with pytest.raises(openai.BadRequestError, match="ebnf cannot be used together with regex"):
+        ask(regex=pattern, ebnf=grammar)
+
+
+def test_a_stream_says_what_the_whole_answer_says(client, server):
+    asked = {"model": server.model, "messages": CHAT, "seed": 3, **HOT,
+             "response_format": formatted(SCHEMAS["entry"])}  # fmt: skip
+    whole = client.chat.completions.create(**asked).choices[0].message.content
+    chunks = client.chat.completions.create(stream=True, **asked)
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(pieces) == whole and len(pieces) > 5
+
+
+def test_the_client_parses_into_its_own_type(client, server):
+    parsed = client.beta.chat.completions.parse(
+        model=server.model, messages=CHAT, response_format=Entry, seed=1, **HOT
+    )
+    assert isinstance(parsed.choices[0].message.parsed, Entry)
+
+
+@pytest.mark.parametrize(
+    "schema, word",
+    [
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"properties": {"a": {"type": "array", "contains": {"minimum": 3}}}}, "#/properties/a"),
+        ({"$ref": "#"}, "$ref"),
+        ({"$ref": "https://example.com/schema"}, "$ref"),
+        ({"type": "string", "minLength": 5, "maxLength": 4}, "no value"),
+        ({"type": "string", "pattern": "(?=a)b"}, "pattern"),
+        ({"type": "text"}, "type"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_kept_is_refused_by_name(client, server, schema, word):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model=server.model, messages=CHAT, response_format=formatted(schema))
+    assert word in str(refused.value) and refused.value.param == "response_format"
+
+
+def test_rules_for_single_tokens(client, server):
+    def ask(seed=1, **fields):
+        answer = client.completions.create(
+            model=server.model, prompt="A river is", seed=seed, temperature=1, top_p=1, max_tokens=40,
+            extra_body={"return_token_ids": True, **fields})  # fmt: skip
+        return answer.choices[0].model_extra["token_ids"], answer.choices[0]
+
+    free, _ = ask(ignore_eos=True)
+    assert len(free) == 40
+    forced, choice = ask(logit_bias={str(free[3]): 100})
+    assert set(forced) == {free[3]} and choice.finish_reason == "length"
+    without, _ = ask(logit_bias={str(id): -100 for id in set(free)}, ignore_eos=True)
+    assert not set(without) & set(free)
+    some, _ = ask(allowed_token_ids=free[:5], ignore_eos=True)
+    assert set(some) <= set(free[:5])
+    stopped, choice = ask(stop_token_ids=[free[6]], ignore_eos=True)
+    assert choice.finish_reason == "stop" and stopped == free[: free.index(free[6]) + 1]
+    for seed in range(5):
+        tokens, _ = ask(seed=seed, min_tokens=30, guided_regex="[a-z ]*")
+        assert len(tokens) >= 30
+    letter = next(c for c in ask(ignore_eos=True)[1].text if c.isalpha())
+    tokens, choice = ask(stop=[letter], min_tokens=20, ignore_eos=True)
+    assert len(tokens) >= 20
+    words = {id: post(server, "/detokenize", {"tokens": [id]})["prompt"] for id in set(free)}
+    bad = next(id for id in free if words[id].startswith(" ") and words[id][1:].isalpha())
+    assert bad not in ask(bad_words=[words[bad].strip()], ignore_eos=True)[0]

@@ -1,0 +1,185 @@
+"""Fields that vLLM, OpenAI and DeepSeek have beside the common ones, with the openai client."""
+
+import json
+import urllib.request
+
+import openai
+import pytest
+
+CHAT = [{"role": "user", "content": "Define the word: river"}]
+EOS = "<｜end▁of▁sentence｜>"
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def get(server, path):
+    with urllib.request.urlopen(server.base_url + path, timeout=30) as response:
+        return response.read().decode()
+
+
+def again(server, answer):
+    return json.loads(get(server, f"/v1/requests/{answer.id}"))
+
+
+def told_from(server, answer, count):
+    """The text of what follows that many tokens."""
+    events = get(server, f"/v1/requests/{answer.id}/events?from={count}").split("\n\n")
+    data = [event.split("data: ", 1)[1] for event in events if "data: " in event]
+    assert data.pop() == "[DONE]"
+    return "".join(json.loads(item)["choices"][0]["text"] for item in data)
+
+
+def detokenize(server, tokens):
+    status, answer = server.cluster.post("/detokenize", {"tokens": tokens})
+    assert status == 200, answer
+    return answer["prompt"]
+
+
+def test_thoughts_are_counted_the_same_in_every_way_to_read_them(client, server):
+    args = dict(model=server.model, messages=CHAT, max_tokens=200, temperature=0)
+    raw = client.chat.completions.create(**args, extra_body={"return_token_ids": True})
+    ids = raw.choices[0].model_extra["token_ids"]
+    end = server.cluster.post("/tokenize", {"prompt": "</think>", "add_special_tokens": False})[1]["tokens"]
+    assert len(end) == 1
+    thought = raw.usage.completion_tokens_details.reasoning_tokens
+    assert thought == ids.index(end[0]) > 0
+    assert again(server, raw)["usage"]["completion_tokens_details"] == {"reasoning_tokens": thought}
+
+    usages = [chunk.usage for chunk in client.chat.completions.create(
+        **args, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})]
+    assert usages[-1].completion_tokens == len(ids)
+    assert usages[-1].completion_tokens_details.reasoning_tokens == thought
+    counts = [usage.completion_tokens for usage in usages]
+    assert counts == sorted(counts) and len(set(counts)) > 3
+    assert all(usage.prompt_tokens == raw.usage.prompt_tokens for usage in usages)
+
+
+def test_special_tokens_and_what_ends_an_answer_are_shown_to_all_readers(client, server):
+    # Nothing may come but the token that ends an answer, after one more.
+    args = dict(model=server.model, prompt="river", max_tokens=40, temperature=0)
+    plain = client.completions.create(**args).choices[0].text
+    word = plain.split()[-2]
+    for stop, body, wanted in [
+        (word, {}, plain[:plain.index(word)]),
+        (word, {"include_stop_str_in_output": True}, plain[:plain.index(word) + len(word)]),
+        (None, {"skip_special_tokens": False, "allowed_token_ids": [1]}, ""),
+        (None, {"skip_special_tokens": False, "allowed_token_ids": [1], "ignore_eos": True,
+                "stop_token_ids": [1], "include_stop_str_in_output": True}, EOS),
+        (None, {"allowed_token_ids": [1], "include_stop_str_in_output": True}, ""),
+        (None, {"skip_special_tokens": False, "allowed_token_ids": [0], "max_tokens": 2}, None),
+    ]:
+        answer = client.completions.create(**args, stop=stop, extra_body=body)
+        text = answer.choices[0].text
+        if wanted is None:
+            wanted = detokenize(server, [0, 0])
+        else:
+            assert answer.choices[0].finish_reason == "stop"
+        assert text == wanted, body
+        streamed = client.completions.create(**args, stop=stop, extra_body=body, stream=True)
+        assert "".join(chunk.choices[0].text for chunk in streamed) == wanted, body
+        assert again(server, answer)["choices"][0]["text"] == wanted, body
+        assert told_from(server, answer, 0) == wanted, body
+        assert wanted.endswith(told_from(server, answer, 1)), body
+
+
+def test_an_answer_goes_on_with_the_last_message(client, server):
+    def ask(messages, **body):
+        return client.chat.completions.create(
+            model=server.model, messages=messages, max_tokens=8, temperature=0,
+            extra_body={"return_token_ids": True, **body})
+
+    def prompt(answer):
+        return detokenize(server, answer.model_extra["prompt_token_ids"])
+
+    before = prompt(ask(CHAT, add_generation_prompt=False))
+    assert before.endswith(CHAT[0]["content"])
+    last = {"role": "assistant", "content": "a large natural"}
+    for answer in (ask([*CHAT, last], continue_final_message=True, add_generation_prompt=False),
+                   ask([*CHAT, {**last, "prefix": True}])):
+        assert prompt(answer) == before + "<｜Assistant｜>a large natural"
+        # It is what a completion of that text is; a chat also shows a tag that comes where none belongs.
+        same = client.completions.create(model=server.model, max_tokens=8, temperature=0,
+                                         prompt=answer.model_extra["prompt_token_ids"])
+        wanted = answer.choices[0].message.content
+        assert wanted.replace("</think>", "") == same.choices[0].text
+        assert not answer.choices[0].message.reasoning_content
+        assert again(server, answer)["choices"][0]["message"]["content"] == wanted
+
+    thought = {**last, "content": "", "reasoning_content": "A river", "prefix": True}
+    answer = ask([*CHAT, thought])
+    assert prompt(answer) == before + "<｜Assistant｜><think>\nA river"
+    assert answer.choices[0].message.reasoning_content
+    assert again(server, answer)["choices"][0]["message"] == answer.choices[0].message.to_dict()
+    with pytest.raises(openai.BadRequestError, match="assistant"):
+        ask(CHAT, continue_final_message=True)
+
+
+def test_a_prompts_log_probabilities_are_those_of_its_echo(client, server):
+    args = dict(model=server.model, prompt="a small river", max_tokens=1, temperature=0)
+    echoed = client.completions.create(**args, echo=True, logprobs=2).choices[0].logprobs
+    answer = client.completions.create(**args, extra_body={"prompt_logprobs": 2, "return_token_ids": True})
+    ids = answer.choices[0].model_extra["prompt_token_ids"]
+    told = answer.choices[0].model_extra["prompt_logprobs"]
+    assert len(told) == len(ids) and told[0] is None
+    for place, token in list(enumerate(ids))[1:]:
+        own = told[place][str(token)]
+        assert own["logprob"] == echoed.token_logprobs[place]
+        assert own["decoded_token"] == echoed.tokens[place]
+        ranks = sorted(entry["rank"] for entry in told[place].values() if entry["rank"])
+        assert ranks == [1, 2]
+        assert 2 <= len(told[place]) <= 3
+    assert again(server, answer)["choices"][0]["prompt_logprobs"] == told
+    chat = client.chat.completions.create(model=server.model, messages=CHAT, max_tokens=1,
+                                          extra_body={"prompt_logprobs": 0})
+    told = chat.model_extra["prompt_logprobs"]
+    assert len(told) == chat.usage.prompt_tokens
+    assert told[0] is None and all(len(entry) == 1 for entry in told[1:])
+
+
+def test_the_best_of_several_is_the_one_with_the_highest_mean(client, server):
+    args = dict(model=server.model, prompt="river", max_tokens=12, temperature=1, seed=7)
+    every = client.completions.create(**args, n=4, logprobs=0).choices
+
+    def mean(choice):
+        return sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
+
+    ranked = [choice.text for choice in sorted(every, key=mean, reverse=True)]
+    assert len(set(ranked)) == 4
+    best = client.completions.create(**args, n=2, best_of=4)
+    assert [choice.text for choice in best.choices] == ranked[:2]
+    assert best.choices[0].logprobs is None
+    assert best.usage.completion_tokens == sum(len(c.logprobs.token_logprobs) for c in every)
+    assert [choice["text"] for choice in again(server, best)["choices"]] == ranked[:2]
+
+
+def test_a_prompt_keeps_its_last_tokens(client, server):
+    args = dict(model=server.model, max_tokens=4, temperature=0)
+    ids = server.cluster.post("/tokenize", {"prompt": "a small wide river"})[1]["tokens"]
+    short = client.completions.create(prompt=ids[-2:], echo=True, **args)
+    cut = client.completions.create(prompt="a small wide river", echo=True, **args,
+                                    extra_body={"truncate_prompt_tokens": 2})
+    assert cut.choices[0].text == short.choices[0].text
+    assert cut.usage == short.usage
+    assert again(server, cut)["choices"][0]["text"] == short.choices[0].text
+    whole = client.completions.create(prompt="word " * 100_000, **args,
+                                      extra_body={"truncate_prompt_tokens": -1})
+    assert whole.usage.prompt_tokens == 4096 - 4
+
+
+def test_rules_for_tokens_go_with_all_of_this(client, server):
+    rules = {"min_tokens": 3, "stop_token_ids": [1], "bad_words": ["sea"], "logit_bias": {"300": -5},
+             "allowed_token_ids": list(range(2000))}
+    body = {"prompt": "river", "max_tokens": 6, "temperature": 0, "n": 1, "best_of": 2,
+            "prompt_logprobs": 1, "truncate_prompt_tokens": 2, "skip_special_tokens": False,
+            "include_stop_str_in_output": True, "stop": ["zz"], "echo": True, "logprobs": 1, **rules}
+    status, answer = server.cluster.post("/v1/completions", body)
+    assert status == 200, answer
+    assert answer["usage"]["completion_tokens"] >= 6
+    chat = {"messages": [*CHAT, {"role": "assistant", "content": "a", "prefix": True}], "max_tokens": 6,
+            "temperature": 0, "prompt_logprobs": 1, "skip_special_tokens": False, **rules}
+    status, answer = server.cluster.post("/v1/chat/completions", chat)
+    assert status == 200, answer
+    assert answer["usage"]["completion_tokens"] >= 3

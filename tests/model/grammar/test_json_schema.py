@@ -1,0 +1,154 @@
+"""Grammars of JSON schemas: jsonschema judges random sentences, known instances are recognised."""
+
+import json
+import random
+
+import pytest
+from gbnf import Grammar
+from jsonschema import Draft202012Validator
+from schema_cases import CASES, REFUSED
+from written import answer, answers, with_deep_stack
+
+SENTENCES = 60
+
+
+def schema_text(schema):
+    return schema if isinstance(schema, str) else json.dumps(schema)
+
+
+GRAMMARS = answers([{"schema": schema_text(case[0])} for case in CASES])
+
+
+def spellings(value):
+    """Compact, Python's default, and indented."""
+    yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for indent in (None, 2, 4, "\t"):
+        yield json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_case(number):
+    schema, valid, invalid = CASES[number]
+    assert "grammar" in GRAMMARS[number], GRAMMARS[number]
+    grammar = Grammar(GRAMMARS[number]["grammar"])
+    assert not grammar.endless()
+    validator = Draft202012Validator(schema)
+
+    def judge():
+        for value in valid:
+            for text in spellings(value):
+                assert grammar.accepts(text), text
+        for value in invalid:
+            for text in spellings(value):
+                assert not grammar.accepts(text), text
+        rng = random.Random(number)
+        for _ in range(SENTENCES):
+            text = grammar.sentence(rng)
+            validator.validate(json.loads(text))
+            assert text == text.strip()
+            assert grammar.accepts(text)
+    with_deep_stack(judge)
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_refused(number):
+    schema, message = REFUSED[number]
+    told = answer(schema=schema_text(schema))
+    assert message in told.get("error", ""), told
+
+
+# --- Hostile schemas ---------------------------------------------------------------------------
+
+def doubling(levels):
+    """Each definition needs the next one twice: 2^levels if it were written out."""
+    defs = {f"d{i}": {"type": "object", "properties": {"l": {"$ref": f"#/$defs/d{i + 1}"},
+                                                       "r": {"$ref": f"#/$defs/d{i + 1}"}}}
+            for i in range(levels)}
+    defs[f"d{levels}"] = {"type": "null"}
+    return {"$ref": "#/$defs/d0", "$defs": defs}
+
+
+def nested(levels, schema):
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+HOSTILE = {
+    "doubling": doubling(100),
+    "deep": nested(90, {"type": "null"}),
+    "enum of many": {"enum": [f"value {i}" for i in range(10_000)]},
+    "many required": {"type": "object", "required": [f"r{i}" for i in range(1_000)]},
+    "many optional": {"type": "object", "properties": {f"name{i}": {"type": "integer"} for i in range(500)}},
+    "many items": {"type": "array", "items": {"type": "integer"}, "minItems": 100_000},
+    "long": {"type": "string", "maxLength": 10**9},
+    "large": {"type": "number", "maximum": 1e308},
+    "text of 1 MB": {"const": "x" * 1_000_000},
+}
+TOO_MUCH = {
+    "too long": json.dumps({"const": "x" * (1 << 20)}),
+    "too deep": nested(201, {}),
+    "pattern": {"type": "string", "pattern": "((a{100}){100}){100}"},
+    "pattern of states": {"type": "string", "pattern": "(a|b)*a(a|b){15}", "maxLength": 9_000},
+    "alternatives": {"allOf": [{"anyOf": [{"minimum": i}, {"maximum": -i}, {"pattern": f"a{i}"}]}
+                               for i in range(1, 15)]},
+    "chain": {"$ref": "#/$defs/0", "$defs": {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(9_000)}},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_is_written(name):
+    told = answer(schema=schema_text(HOSTILE[name]))
+    assert "grammar" in told, told
+    assert len(told["grammar"]) < 4 << 20
+    assert told["ms"] < 5_000
+    if name != "many items":
+        text = Grammar(told["grammar"]).sentence(random.Random(1), budget=1)
+        Draft202012Validator(HOSTILE[name]).validate(json.loads(text))
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_too_much_is_refused(name):
+    told = answer(schema=schema_text(TOO_MUCH[name]))
+    assert "error" in told, told["grammar"][:200]
+    assert told["ms"] < 10_000
+
+
+def test_grammar_grows_with_the_schema():
+    def size(count):
+        schema = {"type": "object", "properties": {f"name{i}": {"type": "integer"} for i in range(count)}}
+        return len(answer(schema=json.dumps(schema))["grammar"])
+    assert size(400) < 5 * size(100)
+
+
+def test_known_names_are_not_free_names():
+    names = {"a": {"type": "integer"}, "ab": {"type": "integer"}}
+    schema = {"type": "object", "properties": names, "additionalProperties": True}
+    grammar = Grammar(answer(schema=json.dumps(schema))["grammar"])
+    assert grammar.accepts('{"a":1,"abc":null}')
+    for text in ('{"a":null}', '{"\\u0061":null}', '{"a":1,"a":2}', '{"ab":1,"a":1}', '{"\\u0061b":null}'):
+        assert not grammar.accepts(text), text
+
+
+def test_no_white_space_without_end():
+    grammar = Grammar(answer(value=True)["grammar"])
+    assert grammar.accepts('{"a": [1,\n        2]}')
+    for text in (" 1", "1 ", "[" + " " * 50 + "1]", "[\n\n1]", "\n[]"):
+        assert not grammar.accepts(text), text
+
+
+def test_strings_hold_no_half_pairs():
+    grammar = Grammar(answer(schema='{"type": "string"}')["grammar"])
+    for text in (r'"\ud83d\ude00"', r'"\u00e9\/\b"', '"\U0001f600"', r'"\uD7FF\uE000"'):
+        assert grammar.accepts(text), text
+    for text in (r'"\ud83d"', r'"\ude00"', r'"\ud83d\u0061"', '"\n"', r'"\x"', r'"\u12"', '"', '"a"b"'):
+        assert not grammar.accepts(text), text
+
+
+def test_random_values():
+    """json_object and json_value make what Python reads."""
+    rng = random.Random(3)
+    for order, kind in (({"object": True}, dict), ({"value": True}, object)):
+        grammar = Grammar(answer(**order)["grammar"])
+        for _ in range(300):
+            assert isinstance(json.loads(grammar.sentence(rng)), kind)
