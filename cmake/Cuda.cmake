@@ -1,8 +1,8 @@
 # The CUDA back-end, where there is an nvcc: TROUPE_CUDA is AUTO, ON or OFF. nvcc is called here,
 # not through CMake's language, which CMake 3.25 would ask for C++17 at most.
 set(TROUPE_CUDA AUTO CACHE STRING "Build the CUDA back-end: AUTO (where nvcc is found), ON or OFF")
-set(TROUPE_CUDA_ARCHITECTURES "80;89;90a;100a;120a" CACHE STRING
-  "GPUs that kernels are compiled for; newer ones compile them from PTX at the start")
+set(TROUPE_CUDA_ARCHITECTURES "" CACHE STRING "GPUs that kernels are compiled for: a list such as \
+80;90a, or all; empty: those that are here, else 90a. Others compile them from PTX at the start")
 
 set(TROUPE_HAS_CUDA OFF)
 if(NOT TROUPE_CUDA STREQUAL OFF)
@@ -17,6 +17,22 @@ if(NOT TROUPE_CUDA STREQUAL OFF)
     message(FATAL_ERROR "TROUPE_CUDA is ON, but there is no nvcc, or no libcudart_static.a beside "
       "it: install the CUDA toolkit, or name it by CUDA_HOME")
   endif()
+endif()
+# From here on it is a list.
+if(TROUPE_CUDA_ARCHITECTURES STREQUAL "all")
+  set(TROUPE_CUDA_ARCHITECTURES 80 89 90a 100a 120a)
+elseif(NOT TROUPE_CUDA_ARCHITECTURES AND TROUPE_HAS_CUDA)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE capabilities OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
+    RESULT_VARIABLE failed)
+  if(failed OR NOT capabilities MATCHES "^[0-9.\n]+$")
+    set(capabilities 9.0)
+  endif()
+  string(REGEX REPLACE "[.]" "" TROUPE_CUDA_ARCHITECTURES "${capabilities}")
+  string(REGEX REPLACE "\n" ";" TROUPE_CUDA_ARCHITECTURES "${TROUPE_CUDA_ARCHITECTURES}")
+  # These have instructions that only they have.
+  list(TRANSFORM TROUPE_CUDA_ARCHITECTURES REPLACE "^(90|100|120)$" "\\1a")
+  list(REMOVE_DUPLICATES TROUPE_CUDA_ARCHITECTURES)
 endif()
 # Sanitizers see nothing of a GPU; what they can see is the twin's.
 if(TROUPE_SANITIZE AND TROUPE_CUDA STREQUAL AUTO)

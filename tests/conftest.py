@@ -1,5 +1,6 @@
 """Fixtures of the tests that run the program from outside."""
 
+import os
 import signal
 import types
 
@@ -10,25 +11,25 @@ import running
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also the tests that take many minutes")
-    parser.addoption("--brief", action="store_true", help="without those that others stand for")
+    parser.addoption("--long", action="store_true", default="TROUPE_LONG" in os.environ,
+                     help="also the tests that others stand for, or that take many minutes")
 
 
 def pytest_configure(config):
     # A shell starts what runs in the background without SIGINT, and children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "long: takes many minutes; only with --long")
-    config.addinivalue_line("markers", "thorough: not with --brief, where others stand for it")
+    config.addinivalue_line("markers", "long: others stand for it, or it takes minutes; only with --long")
+    config.addinivalue_line("markers", "alone: it measures the machine, or counts what is on it; nothing "
+                                       "may run beside it")
 
 
 def pytest_collection_modifyitems(config, items):
-    left_out = set()
-    for option, marker, wanted in (("--long", "long", True), ("--brief", "thorough", False)):
-        if config.getoption(option) != wanted:
-            left_out |= {item for item in items if item.get_closest_marker(marker)}
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=list(left_out))
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -2,8 +2,16 @@
 
 ROOT=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 VENV=$ROOT/build/venv
-# A compiler of this code base may take half a gigabyte.
-JOBS=${TROUPE_JOBS:-$(nproc)}
+
+# As many compilers as there are processors, and as there is memory for: a gigabyte each.
+jobs_here() {
+  local processors gigabytes
+  processors=$(nproc)
+  gigabytes=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
+  ((gigabytes >= 1)) || gigabytes=1
+  echo $((processors < gigabytes ? processors : gigabytes))
+}
+JOBS=${TROUPE_JOBS:-$(jobs_here)}
 # What another clone or worktree has compiled is found, wherever either lies.
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
@@ -45,7 +53,8 @@ install_packages() {
   fi
   say "installing with apt-get: $missing"
   # A mirror that cannot be reached matters only if the install then fails.
-  "${as_root[@]}" apt-get -q update >&2 || say "apt-get update failed; trying with the lists at hand"
+  "${as_root[@]}" apt-get -q update >&2 ||
+    say "apt-get update failed; trying with the lists at hand"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get -q -y --no-install-recommends install $missing >&2 ||
     die "apt-get could not install: $missing"
@@ -63,9 +72,15 @@ make_venv() {
   rm -rf "$VENV"
   mkdir -p "$ROOT/build"
   python3 -m venv "$VENV" || die "python3 -m venv failed; is python3-venv installed?"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --requirement "$ROOT/tests/requirements.txt" >&2 ||
-    die "pip could not install tests/requirements.txt; the tests need PyPI or a mirror of it"
+  local pip=("$VENV/bin/python" -m pip install --quiet --disable-pip-version-check)
+  if ! "${pip[@]}" --requirement "$ROOT/tests/requirements.txt" >&2; then
+    local package lacking=()
+    for package in $wanted; do
+      "${pip[@]}" --retries 0 --timeout 5 "$package" 2>/dev/null || lacking+=("$package")
+    done
+    die "pip could not install ${lacking[*]:-all of tests/requirements.txt together}:" \
+      "the tests need PyPI or a mirror of it. tools/up and tools/build need no Python packages."
+  fi
   printf '%s\n' "$wanted" >"$VENV/installed.txt"
 }
 
@@ -74,24 +89,49 @@ build_folder() {
   if [[ $1 == release ]]; then echo "$ROOT/build"; else echo "$ROOT/build-$1"; fi
 }
 
+# Whether ccache, where there is one, can compile: its folder may be full, or not ours.
+ccache_works() {
+  command -v ccache >/dev/null && echo 'int main() {}' >"$1/empty.cpp" &&
+    ccache g++ -c "$1/empty.cpp" -o "$1/empty.o" >"$1/ccache.log" 2>&1
+}
+
+# configure PRESET FOLDER: unless the folder was configured like this: by these flags, this
+# compiler, and for this place. What others left there would be used without a word.
+configure() {
+  local preset=$1 folder=$2 how flags
+  flags=("-DTROUPE_CUDA=${TROUPE_CUDA:-AUTO}"
+    "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}"
+    "-DCMAKE_UNITY_BUILD=${TROUPE_UNITY:-ON}")
+  mkdir -p "$folder" || die "cannot write to ${folder}: see above"
+  if command -v ccache >/dev/null && ! ccache_works "$folder"; then
+    say "compiling without ccache, which does not work here: $(tail -n 1 "$folder/ccache.log")"
+    flags+=("-DTROUPE_CCACHE=")
+  fi
+  how="$ROOT ${flags[*]} $(c++ --version | head -n 1) $(cksum <"$ROOT/CMakePresets.json")"
+  if [[ -f $folder/build.ninja && $(cat "$folder/configured.txt" 2>/dev/null) == "$how" ]]; then
+    return
+  fi
+  say "configuring ${folder#"$ROOT"/}"
+  rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles" "$folder/configured.txt"
+  (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING "${flags[@]}" >&2) ||
+    die "configuring failed: see above"
+  printf '%s\n' "$how" >"$folder/configured.txt"
+}
+
 # build PRESET [TARGET...]: configures when needed and builds. TROUPE_CUDA of the environment says
-# whether GPUs are built for, TROUPE_CUDA_ARCHITECTURES for which: cmake/Cuda.cmake. Several files of
-# a library are compiled at once, which is half the work; with TROUPE_UNITY=OFF each alone, so that a
-# missing include shows.
+# whether GPUs are built for, TROUPE_CUDA_ARCHITECTURES for which: cmake/Cuda.cmake. Several files
+# of a library are compiled at once, which is half the work; with TROUPE_UNITY=OFF each alone, so
+# that a missing include shows.
 build() {
   local preset=$1 folder
   shift
   folder=$(build_folder "$preset")
-  if [[ ! -f $folder/build.ninja || $ROOT/CMakePresets.json -nt $folder/build.ninja ||
-    -n ${TROUPE_CUDA-} ]]; then
-    say "configuring ${folder#"$ROOT"/}"
-    (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING \
-      ${TROUPE_CUDA:+"-DTROUPE_CUDA=$TROUPE_CUDA"} \
-      ${TROUPE_CUDA_ARCHITECTURES:+"-DTROUPE_CUDA_ARCHITECTURES=$TROUPE_CUDA_ARCHITECTURES"} \
-      "-DCMAKE_UNITY_BUILD=${TROUPE_UNITY:-ON}" >&2) ||
-      die "configuring failed: see above"
-  fi
+  configure "$preset" "$folder"
   say "building ${folder#"$ROOT"/}: ${*:-everything}"
-  cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 ||
+  cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 || {
+    local free
+    free=$(df --output=avail -BM "$folder" | tail -n 1 | tr -dc 0-9)
+    ((free >= 500)) || die "the build failed, and the disk is full: $free MB are left in $folder"
     die "the build failed: see above"
+  }
 }

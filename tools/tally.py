@@ -1,6 +1,6 @@
 """Counts the tests of a run of tools/test from its reports: every test case of a C++ program, every
-pytest test. Prints what failed, what was skipped and why, with --times what took how long, and as the
-last line `N passed, N failed`."""
+pytest test; a phase that was ended, since it took too long, has failed. Prints what failed, what was
+skipped and why, with --times what took how long, and as the last line `N passed, N failed, N skipped`."""
 
 import re
 import sys
@@ -31,19 +31,23 @@ def tally_pytest(case):
     return (0, 0) if case.find("skipped") is not None else (1, 0)
 
 
+def lines_of(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
 class Report:
     """What one JUnit file tells."""
 
-    def __init__(self, path):
+    def __init__(self, path, overran):
         self.name = path.stem
-        # A run that ended before it wrote its report has failed.
-        self.passed, self.failed, self.failures = 0, 1, ["no report was written"]
+        # What ended before it wrote its report has failed, or the phase that it was in has.
+        self.passed, self.failed, self.failures = 0, int(not overran), ["no report was written"]
         self.skips = Counter()  # by reason
         self.seconds = Counter()  # by program or file
         if not path.exists():
             return
         self.failed, self.failures = 0, []
-        pytest = path.stem == "pytest"
+        pytest = path.stem.startswith("pytest")
         for case in ElementTree.parse(path).iter("testcase"):
             passed, failed = (tally_pytest if pytest else tally_program)(case)
             self.passed += passed
@@ -59,7 +63,7 @@ class Report:
 
 def print_times(folder, reports):
     print("what took how long:")
-    for line in (folder / "phases").read_text().splitlines():
+    for line in lines_of(folder / "phases"):
         seconds, phase = line.split(" ", 1)
         print(f"{seconds:>6} s  {phase}")
     for report in reports:
@@ -69,7 +73,8 @@ def print_times(folder, reports):
 
 
 def main(folder, names, times):
-    reports = [Report(folder / f"{name}.xml") for name in names]
+    overran = lines_of(folder / "overran")
+    reports = [Report(folder / f"{name}.xml", overran) for name in names]
     if times:
         print_times(folder, reports)
     for report in reports:
@@ -81,9 +86,11 @@ def main(folder, names, times):
         print(f"{skips.total()} skipped:")
     for reason, count in sorted(skips.items()):
         print(f"  {count}: {reason}")
+    for line in overran:
+        print(f"failed: {line}")
     passed = sum(report.passed for report in reports)
-    failed = sum(report.failed for report in reports)
-    print(f"{passed} passed, {failed} failed")
+    failed = sum(report.failed for report in reports) + len(overran)
+    print(f"{passed} passed, {failed} failed, {skips.total()} skipped")
     return 1 if failed or not passed else 0
 
 

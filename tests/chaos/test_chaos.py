@@ -17,10 +17,11 @@ TWINS = ["--twins", "1", "--workers", "3", "--streams", "8", "--longest-prompt",
 RUNS = [
     pytest.param(1, 36, [], id="a replica a worker"),
     pytest.param(2, 20, ["--redundant-experts", "32", "--max-num-batched-tokens", "64"],
-                 id="two copies of each expert, small chunks", marks=pytest.mark.thorough),
+                 id="two copies of each expert, small chunks", marks=pytest.mark.long),
     pytest.param(3, 20, ["--pipeline-parallel-size", "2"], id="replicas of two shards",
-                 marks=pytest.mark.thorough),
-    pytest.param(4, 20, ["--tensor-parallel-size", "2"], id="tensor-parallel ranks"),
+                 marks=pytest.mark.long),
+    pytest.param(4, 20, ["--tensor-parallel-size", "2"], id="tensor-parallel ranks",
+                 marks=pytest.mark.long),
 ]  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, sec
         print(f"\n{story[story.rindex('network: ') :]}")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_workers_on_twins_of_gpus_die_beside_those_on_processors(troupe, tmp_path, capsys):
     result, story = chaos(tmp_path, 5, 24, *TWINS)
     assert result["killed"]["twins"] > 0 and result["killed"]["processors"] > 0, story
@@ -63,6 +64,7 @@ def test_workers_on_twins_of_gpus_die_beside_those_on_processors(troupe, tmp_pat
         print(f"\n{story[story.rindex('network: ') :]}")
 
 
+@pytest.mark.long
 def test_heads_die_beside_workers(troupe, tmp_path, capsys):
     # Work that no client of its own looks on at: whom it would ask may be the one that dies.
     kinds = "kill,hang,join,kill_recovering,kill_head,hang_head"

@@ -324,7 +324,9 @@ for number in range(2000):
 """
 
 
-@pytest.mark.parametrize("how", [None, "slow", "lossy", "bursty"])
+@pytest.mark.parametrize("how", [
+    None, *(pytest.param(how, marks=pytest.mark.long) for how in ("slow", "lossy", "bursty")),
+])
 def test_a_link_is_treated_as_said(how):
     with network.private() as inside:
         if not inside:

@@ -13,7 +13,7 @@ import running
 from tool_model import of_random_weights
 
 # CI's brief run has tests/http/test_tools.py, with schemas of its own.
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 # $TROUPE_TEST_PROMPTS=all asks each of them.
 COUNT = os.environ.get("TROUPE_TEST_PROMPTS", "300")

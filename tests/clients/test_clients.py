@@ -11,7 +11,7 @@ import running
 from tool_model import with_tools
 
 # CI's brief run has the same requests by hand: tests/http.
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ def lose_one_of_two(stage, folders, break_storage):
     return bad, at
 
 
+@pytest.mark.long
 def test_a_folder_that_is_no_folder_any_more(own_files, expected):
     stage, folders = own_files
     streams = Streams(stage, LASTING).flow()

@@ -7,7 +7,10 @@ import pytest
 import bits
 
 
-@pytest.mark.parametrize("numerics", bits.NUMERICS)
+@pytest.mark.parametrize("numerics", [
+    pytest.param(name, marks=[] if name in ("bf16", "avx512_bf16") else pytest.mark.long)
+    for name in bits.NUMERICS
+])
 def test_bits(numerics):
     if not bits.computed_here(numerics):
         pytest.skip("this processor lacks AVX-512 with bf16")

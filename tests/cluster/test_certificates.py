@@ -125,7 +125,7 @@ def test_a_worker_and_its_head_renew_in_time(cluster):
     assert worker.popen.poll() is None
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_without_renewal_a_worker_is_refused_when_it_comes_back(cluster):
     """The CA's key is gone: it says so in time, works on as a member, and is not let in any more."""
     head = start_head(cluster, *SHORT)
@@ -161,7 +161,7 @@ def test_without_renewal_a_worker_is_refused_when_it_comes_back(cluster):
     assert ends(cluster, join) > time.time()
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_what_an_operator_puts_there_is_taken_or_refused(cluster):
     head = start_head(cluster, *SMALL)
     join = own_join(cluster)
@@ -242,6 +242,7 @@ def test_the_desk_takes_what_is_put_there_for_the_ca(cluster):
     assert block(join.read_text(), "ca-certificate").split() == again.read_text().split()
 
 
+@pytest.mark.long
 def test_certificates_that_are_renewed_by_many_at_once_are_whole(cluster):
     """A head and a worker renew theirs meanwhile, too."""
     head = start_head(cluster, *SHORT)
@@ -268,7 +269,7 @@ def test_certificates_that_are_renewed_by_many_at_once_are_whole(cluster):
     wait_until(lambda: len(cluster.ready_nodes()) == 1, 20, f"it joins by its file:\n{cluster.logs()}")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_disk_that_is_full(cluster):
     """The new one is used, and told to be lost with the process; the old file stays until there is room."""
     start_head(cluster, *SHORT)
@@ -292,6 +293,7 @@ def test_a_disk_that_is_full(cluster):
         subprocess.run(["umount", "-l", str(join.parent)], check=True)
 
 
+@pytest.mark.long
 def test_the_end_of_a_worker_does_not_wait_for_a_renewal(cluster):
     """The head hangs while it is asked."""
     head = start_head(cluster, *SHORT)

@@ -38,7 +38,7 @@ def test_a_bit_that_flips_in_memory_is_found_and_nothing_serves_with_it(stages, 
     Streams(stage, LASTING).assert_unchanged(expected)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
     """A GPU's twin. The host's copy is gone, though its bytes may still lie in memory that is free."""
     stage = stages(*ONE_REPLICA, *ALL_TWICE, "--numerics", "bf16", workers=2)

@@ -25,7 +25,7 @@ def long_prompt(key, *tokens):
     return {"key": key, "path": "/v1/completions", "body": body}
 
 
-@pytest.mark.parametrize("with_company", [False, True])
+@pytest.mark.parametrize("with_company", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_request_that_crashes_workers_is_given_up(troupe, expected, monkeypatch, with_company):
     monkeypatch.setenv("TROUPE_TEST_CRASH_TOKEN", str(POISON))
     with Cluster() as cluster:
@@ -44,6 +44,7 @@ def test_a_request_that_crashes_workers_is_given_up(troupe, expected, monkeypatc
         assert cluster.status()["requests"]["failed"] == 1
 
 
+@pytest.mark.long
 def test_a_long_prompt_survives_ten_kills(troupe):
     # The plain kernels need seconds for such a prompt, so that every kill comes before a token.
     with Cluster() as cluster:

@@ -4,6 +4,7 @@ and again: prompt log-probabilities, several choices, alternatives, usage, its e
 import random
 import time
 
+import pytest
 from answers import difference
 from recovery import ONE_REPLICA, SMALL, hosts_of_running, hurt
 from running import DEMO, Cluster, wait_until
@@ -31,6 +32,7 @@ def kill_hosts(cluster, killed):
     hurt(cluster, victim)
 
 
+@pytest.mark.long
 def test_kills_during_the_prompt_and_during_the_answer(troupe):
     with Cluster() as cluster:
         cluster.up(DEMO, *SMALL, workers=1)

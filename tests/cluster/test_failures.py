@@ -47,8 +47,10 @@ def assert_all_finished(cluster, answers):
         assert answer["choices"][0]["text"] == undisturbed["choices"][0]["text"]
 
 
-@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("layout", [SPREAD, RANKS], ids=["a stage", "a rank"])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("layout", [
+    pytest.param(SPREAD, id="a stage", marks=pytest.mark.long), pytest.param(RANKS, id="a rank"),
+])
 def test_a_killed_worker(cluster, layout, which):
     cluster.up(DEMO, *layout)
     nodes = cluster.ready_nodes()

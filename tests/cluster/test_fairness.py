@@ -114,6 +114,7 @@ def test_a_flood_takes_no_time_to_first_token_from_another_key(keyed):
     assert beside < 1.5 * alone + 0.05, told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words, flood_tokens", [(0, 2), (600, 2), (600, 60)])
 def test_long_prompts_of_a_flood_are_no_wall_before_another_key(keyed, words, flood_tokens):
     """Whether its own prompt is long or short, and the flood's answers are."""
@@ -130,6 +131,7 @@ def test_long_prompts_of_a_flood_are_no_wall_before_another_key(keyed, words, fl
     assert max(beside) < 1.5 * max(alone) + 0.15, told
 
 
+@pytest.mark.long
 def test_as_many_floods_as_places_leave_the_next_place_to_another_key(keyed):
     first_token(keyed, CALM)
     with flood(keyed, FLOODS):

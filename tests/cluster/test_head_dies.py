@@ -121,6 +121,7 @@ def test_every_accepted_request_outlives_the_head(stages, expected):
     assert stage.status()["requests"]["finished"] == requests["finished"]
 
 
+@pytest.mark.long
 def test_a_head_that_dies_again_and_again(stages, expected):
     stage = stages(*FLAGS)
     asked = askers(stage, STREAMED, "b")

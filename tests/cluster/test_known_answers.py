@@ -69,7 +69,7 @@ def test_a_breakage_that_makes_no_sense_is_refused(cluster):
         assert "TROUPE_TEST_BREAK" in worker.log()
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_the_check_costs_less_than_a_hundredth_of_a_core(cluster):
     cluster.up(DEMO, *SMALL, workers=1)
     node = cluster.ready_nodes()[0]

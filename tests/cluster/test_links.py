@@ -69,7 +69,8 @@ def signal_all(pids, number):
         os.kill(pid, number)
 
 
-@pytest.mark.parametrize("who", ["everybody", pytest.param("the head", marks=pytest.mark.thorough)])
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["everybody", "the head"])
 def test_standing_still_for_three_seconds_loses_nobody(stages, expected, who):
     stage = stages(*SMALL, workers=3)
     before = counters(stage), {node["id"]: node["incarnation"] for node in stage.ready_nodes()}

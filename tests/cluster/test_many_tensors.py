@@ -13,7 +13,7 @@ from running import Cluster, wait_until
 PROMPT = list(range(5, 40))
 
 
-@pytest.mark.parametrize("files", [pytest.param(1, marks=pytest.mark.thorough), 163])
+@pytest.mark.parametrize("files", [pytest.param(1, marks=pytest.mark.long), 163])
 def test_a_cluster_serves_it_and_a_killed_worker_changes_nothing(troupe, tmp_path, files):
     assert many_tensors(tmp_path / "model", files) == 45_395
     with Cluster() as cluster:

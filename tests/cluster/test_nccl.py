@@ -90,7 +90,7 @@ def test_a_communicator_that_breaks_changes_no_token(ranks, expected):
     assert tokens_of(cluster) == expected
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_rank_changes_no_token(ranks, expected, which):
     cluster = ranks("quiet=1")
     wait_formed(cluster)
@@ -124,7 +124,7 @@ ROWS_FORMED = "go by NCCL from now on"
 ROWS_OTHERWISE = "go by the other fabric"
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_rows_and_outputs_by_nccl_are_the_same_tokens(spread, expected, workers):
     cluster = spread("delay=200;seed=3", workers)
     wait_formed(cluster, 2 * (workers - 1), ROWS_FORMED)  # to each, and back
@@ -144,7 +144,7 @@ def test_rows_whose_communicator_breaks_change_no_token(spread, expected):
     assert cluster.status()["requests"]["replayed"] == 0
 
 
-@pytest.mark.parametrize("mischief", ["quiet=1", "delay=100"])
+@pytest.mark.parametrize("mischief", ["quiet=1", pytest.param("delay=100", marks=pytest.mark.long)])
 def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expected, mischief):
     cluster = spread(mischief, 4)
     wait_formed(cluster, 6, ROWS_FORMED)
@@ -159,8 +159,9 @@ def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expect
 # --- Accelerators ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mischief", [
-    pytest.param("delay=200;seed=3", marks=pytest.mark.thorough), "break=200",
+    "delay=200;seed=3", "break=200",
 ])  # fmt: skip
 def test_twins_by_nccl_answer_as_processors(start, mischief):
     """What they exchange is in pinned memory, and goes from where it is."""

@@ -99,7 +99,7 @@ def test_what_is_refused(stages):
     assert first.wait(30) == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_pair_that_nothing_is_served_between_has_no_link(stages):
     stage = stages(*ONE_REPLICA, workers=3)
     report = measured(stage)
@@ -109,7 +109,7 @@ def test_a_pair_that_nothing_is_served_between_has_no_link(stages):
         assert (pair["error"] is not None) == (pair["state"] == "no_link")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_requests_go_first(stages, expected):
     stage = stages(*SMALL, workers=3)
     streams = Streams(stage, LASTING[:2]).flow()
@@ -122,7 +122,7 @@ def test_requests_go_first(stages, expected):
 
 @pytest.mark.parametrize("how", [
     pytest.param(signal.SIGKILL, id="killed"),
-    pytest.param(signal.SIGSTOP, id="hung", marks=pytest.mark.thorough),
+    pytest.param(signal.SIGSTOP, id="hung", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_a_worker_that_goes_meanwhile(stages, expected, how):
     stage = stages(*SMALL, workers=3)
@@ -146,7 +146,7 @@ def test_a_worker_that_goes_meanwhile(stages, expected, how):
         os.kill(victim["pid"], signal.SIGCONT)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_client_that_leaves_ends_it(stages):
     stage = stages(*SMALL, workers=3)
     process = begun(stage, *LONG)
@@ -172,7 +172,7 @@ def test_a_head_that_dies_meanwhile(stages):
 
 
 @pytest.mark.parametrize("how", [
-    *(pytest.param(how, marks=pytest.mark.thorough) for how in ("slow", "lossy")), "cut",
+    *(pytest.param(how, marks=pytest.mark.long) for how in ("slow", "lossy")), "cut",
 ])  # fmt: skip
 def test_links_that_are_bad(namespaces, how):
     stage = namespaces(*SMALL, workers=3)

@@ -95,7 +95,10 @@ def bytes_a_block(model):
     "--pipeline-parallel-size 2 --data-parallel-size 1 --max-num-batched-tokens 24",
     "--data-parallel-size 2",
 ])  # fmt: skip
-@pytest.mark.parametrize("model", [V3, V2_LITE, DEMO], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "model", [pytest.param(V3, marks=pytest.mark.long), pytest.param(V2_LITE, marks=pytest.mark.long), DEMO],
+    ids=lambda path: path.name,
+)
 def test_same_tokens_cold_warm_and_at_once(troupe, model, layout):
     expected = uncached(model)
     with Cluster() as cluster:
@@ -117,7 +120,7 @@ def test_same_tokens_cold_warm_and_at_once(troupe, model, layout):
         assert any(replica["kv_blocks_cached"] > 0 for replica in cluster.status()["replicas"])
 
 
-@pytest.mark.parametrize("sequences", [1, 2, 5])
+@pytest.mark.parametrize("sequences", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 5))])
 def test_same_tokens_while_blocks_run_out(troupe, sequences):
     """A cache of a few sequences, and many at once: what is kept is evicted, who runs is preempted."""
     blocks = sequences * (200 // BLOCK) + 3

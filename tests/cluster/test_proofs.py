@@ -69,7 +69,7 @@ def test_weights_that_are_rewritten_in_place_never_serve(stages, expected, tmp_p
     assert proofs(stage)["refused"] >= 1
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [*(pytest.param(place, marks=pytest.mark.long) for place in (0, 2)), 1])
 def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, place):
     """Whether it joins first or last: it is named and taken out, the other two serve."""
     stage, folders = with_own_files(stages, tmp_path, *SMALL, *ALL_TWICE)

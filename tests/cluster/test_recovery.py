@@ -38,6 +38,7 @@ def test_experts_with_another_copy(stages, expected):
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
 
 
+@pytest.mark.long
 def test_experts_without_another_copy_are_loaded(stages, expected):
     stage = stages(*ONE_REPLICA)
     victim = node_with_replica(stage, has=False)
@@ -79,6 +80,7 @@ def test_the_only_replica_is_started_elsewhere(stages, expected):
     assert victim["id"] not in hosts_of_replicas(settled(stage))
 
 
+@pytest.mark.long
 def test_a_replica_of_two_workers(stages, expected):
     stage = stages(*SMALL, "--pipeline-parallel-size", 2, "--data-parallel-size", 1, workers=3)
     for _ in range(2):
@@ -120,6 +122,7 @@ def test_a_hung_worker(stages, expected):
     Streams(stage, LASTING).assert_unchanged(expected)
 
 
+@pytest.mark.long
 def test_a_worker_that_was_only_slow(stages, expected):
     stage = stages(*SMALL)
     victim = stage.ready_nodes()[1]
@@ -132,7 +135,7 @@ def test_a_worker_that_was_only_slow(stages, expected):
 
 
 @pytest.mark.parametrize("how", [
-    "cut_off", *(pytest.param(how, marks=pytest.mark.thorough) for how in ("one_way_out", "one_way_in")),
+    "cut_off", *(pytest.param(how, marks=pytest.mark.long) for how in ("one_way_out", "one_way_in")),
 ])  # fmt: skip
 def test_a_worker_that_is_cut_off(namespaces, expected, how):
     stage = namespaces(*SMALL, workers=3)
@@ -149,6 +152,7 @@ def test_a_worker_that_is_cut_off(namespaces, expected, how):
     assert stage.status()["cluster"]["counters"]["lost"] == 1, stage.logs()
 
 
+@pytest.mark.long
 def test_a_worker_that_hears_nothing(proxied, expected):
     """What the head sends is lost on the way, though somebody there acknowledges it."""
     stage = proxied(*SMALL, workers=3)
@@ -176,6 +180,7 @@ def test_two_workers_that_are_cut_off_from_each_other(namespaces, expected):
     wait_until(lambda: len(stage.ready_nodes()) == 3, 60, "both are used again")
 
 
+@pytest.mark.long
 def test_connections_between_workers_that_are_reset(namespaces, expected):
     stage = namespaces(*SMALL, workers=3)
     one, other = stage.ready_nodes()[:2]
@@ -259,7 +264,7 @@ def spoil(weights, how):
 
 
 @pytest.mark.parametrize("how", [
-    *(pytest.param(how, marks=pytest.mark.thorough) for how in ("truncated", "gone")), "rewritten",
+    *(pytest.param(how, marks=pytest.mark.long) for how in ("truncated", "gone")), "rewritten",
 ])  # fmt: skip
 def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expected, how, tmp_path):
     """It is named, nobody crashes, and a worker whose files are whole brings everything back."""

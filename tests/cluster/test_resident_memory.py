@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from running import ROOT, Cluster
 
 CONFIG = json.loads((ROOT / "configs" / "bench" / "small-layers.json").read_text())
@@ -26,6 +27,7 @@ def served(troupe, folder, experts, form):
         int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # fmt: skip
 
 
+@pytest.mark.long
 def test_many_small_experts_take_no_more_than_their_bytes(troupe, tmp_path):
     for form in ("bf16", "fp8", "int4"):
         folder = tmp_path / form

@@ -4,6 +4,7 @@ import concurrent.futures
 import threading
 import time
 
+import pytest
 from recovery import held_to
 from running import DEMO, wait_until
 
@@ -13,6 +14,7 @@ def request(key):
             "ignore_eos": True, "return_token_ids": True}  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_device_that_has_become_slow(cluster):
     """Known as slow within 10 s of work, and a few for this machine; the tokens stay the same."""
     cluster.head(DEMO, "--min-devices", 3, "--kv-cache-memory", "128MiB")

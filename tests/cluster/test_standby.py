@@ -159,7 +159,7 @@ def test_without_most_workers_nobody_takes_over(stages, expected):
     assert_answered(stage, asked, expected)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_standby_that_dies_costs_nothing(stages, expected):
     stage = stages(*FLAGS)
     pair = Pair(stage)
@@ -181,7 +181,7 @@ def test_a_standby_that_dies_costs_nothing(stages, expected):
     assert pair.process.exit_code() == 0
 
 
-@pytest.mark.parametrize("old_head_is_back", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("old_head_is_back", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_after_a_take_over_and_a_stop_all_start_as_ever(stages, old_head_is_back):
     stage = stages(*FLAGS)
     pair = Pair(stage)
@@ -211,7 +211,7 @@ def test_after_a_take_over_and_a_stop_all_start_as_ever(stages, old_head_is_back
     stage.wait_ready()
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_who_may_not_follow_is_told_why(stages):
     stage = stages(*FLAGS)
     other = Pair(stage, "--max-num-seqs", 7)

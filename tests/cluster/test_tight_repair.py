@@ -47,6 +47,7 @@ def answers(cluster):
     return found
 
 
+@pytest.mark.long
 def test_what_is_left_after_a_loss_computes_in_smaller_steps_to_the_same_bits(cluster):
     workers = start(cluster, ROOM)
     expected = answers(cluster)
@@ -58,7 +59,7 @@ def test_what_is_left_after_a_loss_computes_in_smaller_steps_to_the_same_bits(cl
     assert any("have memory to compute with for steps of" in text for text in texts), texts
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_what_has_no_memory_to_compute_is_not_tried_and_the_status_says_so(cluster):
     workers = start(cluster, LITTLE)
     expected = answers(cluster)

@@ -50,8 +50,8 @@ def answers_until(cluster, over, seconds):
 
 @pytest.mark.parametrize("failure, words", [
     ("launch:4000", "touched memory that is not its own"),
-    ("ecc:4000", r"could not be corrected \(ECC\)"),
-    ("lost:4000", "fallen off the bus"),
+    pytest.param("ecc:4000", r"could not be corrected \(ECC\)", marks=pytest.mark.long),
+    pytest.param("lost:4000", "fallen off the bus", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, words):
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": failure})
@@ -69,6 +69,7 @@ def test_a_device_that_fails_is_taken_out_and_its_node_stays(cluster, failure, w
     assert cluster.status()["requests"]["failed"] == 0
 
 
+@pytest.mark.long
 def test_a_device_that_hangs_is_taken_out_and_its_node_goes_on_with_the_other(cluster):
     """It is waited for until its deadline. The node's other device speaks for it meanwhile."""
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "hang:4000"}, "cuda-twin:0,1")
@@ -90,7 +91,7 @@ def test_a_device_that_hangs_is_taken_out_and_its_node_goes_on_with_the_other(cl
     assert "lease is not renewed" not in twin.log()
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_device_that_hangs_alone_is_a_hung_node_until_it_has_failed(cluster):
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "hang:4000"})
 
@@ -104,7 +105,7 @@ def test_a_device_that_hangs_alone_is_a_hung_node_until_it_has_failed(cluster):
     wait_until(lambda: "has not ended within 5 s" in twin.log(), 30, "the device fails by its deadline")
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_device_that_becomes_slow_is_asked_less_and_its_host_is_not(cluster):
     """Its threads have all of their processors: only the device's own clock tells."""
     twin, node = start(cluster, {"TROUPE_TEST_DEVICE": "slow:6000"}, "cuda-twin:0,1")
@@ -150,9 +151,10 @@ def first_that(holds, enough):
     return enough
 
 
+@pytest.mark.long
 # The demo's weights and cache take some 160, and its first step's rooms a dozen more.
 @pytest.mark.parametrize("later", [
-    pytest.param(40, id="while it loads", marks=pytest.mark.thorough),
+    pytest.param(40, id="while it loads"),
     pytest.param(164, id="in its first step"),
 ])  # fmt: skip
 def test_memory_that_runs_out_for_once_costs_no_request(cluster, takes_until_proven, later):
@@ -239,6 +241,7 @@ def test_the_driver_tells_how_a_gpu_is_and_a_memory_error_takes_it_out(cluster, 
     assert twin.popen.poll() is None and cluster.status()["requests"]["failed"] == 0
 
 
+@pytest.mark.long
 def test_tensor_cores_answer_alike_however_they_are_placed_and_no_processor_joins_them(cluster):
     words = ("--numerics", "cuda_mma", "--temperature", 0, "--max-tokens", TOKENS, "--ignore-eos")
     prompt = [0, 105, 103, 99, 101]
@@ -268,7 +271,7 @@ SAMPLINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_whatever_is_asked_of_sampling_a_twin_answers_as_a_processor_does():
     def all_answers(*device):
         with Cluster() as cluster:

@@ -32,7 +32,10 @@ def model():
     return folder / MODEL
 
 
-@pytest.mark.parametrize("case", ANSWERS, ids=["prose", "chat", "code", "lists"])
+@pytest.mark.parametrize("case", [
+    pytest.param(case, id=name, marks=[] if name == "prose" else pytest.mark.long)
+    for case, name in zip(ANSWERS, ("prose", "chat", "code", "lists"))
+])
 def test_tokens_of_llama_cpp(case, model):
     """The prompt's ids, and greedy answers up to where llama.cpp itself was in doubt."""
     done = run("tokenize", "--model", model, "--json", stdin=json.dumps(case["text"]))

@@ -178,7 +178,7 @@ def test_a_figure_below_its_bar_says_so():
     assert "too little" in rows["slow"] and "too little" not in rows["copy"]
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_the_twin_goes_through_every_line(machine):
     build = TROUPE.parent
     if not (build / "tests/bench/gpu_bench_twin").exists():

@@ -214,6 +214,7 @@ def contracted(written, instructions):
             yield f"{kernel}: {counts} fma, and {dict(fmas)}"
 
 
+@pytest.mark.long
 def test_kernels_keep_to_their_registers(resources):
     assert len({row[0] for row in resources}) >= 30
     assert not list(over_budget(resources))
@@ -241,6 +242,7 @@ def test_the_lint_notices():
     assert not re.match(FLOAT_ATOMICS, "ATOMG.E.ADD.STRONG.GPU")
 
 
+@pytest.mark.long
 def test_every_launch_fits_a_gpu(resources, written, instructions):
     """As many registers and as much shared memory as any GPU since sm_80 has; and what the table has of
     memory that launches ask for is all there is."""
@@ -256,11 +258,13 @@ def test_every_launch_fits_a_gpu(resources, written, instructions):
         assert touches == (known > 0), f"{kernel} on {architecture}"
 
 
+@pytest.mark.long
 def test_fma_is_where_it_is_written(written, instructions):
     assert set(written) == set(instructions)
     assert not list(contracted(written, instructions))
 
 
+@pytest.mark.long
 def test_a_product_has_as_many_fma_as_the_twin_counts(written):
     """A lane's step: the twin counts calls in a copy of the kernel, divided by lanes and steps."""
     program = ARCHIVE.parents[1] / "tests" / "kernels" / "test_cuda_broken"
@@ -274,6 +278,7 @@ def test_a_product_has_as_many_fma_as_the_twin_counts(written):
         assert written[kernel].count("fma.rn.ftz.f32") == int(count), kernel
 
 
+@pytest.mark.long
 def test_nothing_is_added_in_an_order_that_varies(instructions):
     """No atomics of floats; nothing goes through local memory."""
     for kernel, counter in instructions.items():
@@ -281,6 +286,7 @@ def test_nothing_is_added_in_an_order_that_varies(instructions):
         assert not bad, kernel
 
 
+@pytest.mark.long
 def test_products_have_the_operations_of_the_definition(instructions):
     """A step of the loop is eight k of four outputs: an fma each for every row, and no other; even
     and odd are added for each output and row; sixteen bytes are loaded or copied at a time."""
@@ -303,6 +309,7 @@ def mma_of(counter):
     return {name: count for name, count in counter.items() if name.startswith("HMMA")}
 
 
+@pytest.mark.long
 def test_hopper_s_tensor_cores_read_shared_memory(instructions, resources):
     """36 steps of 16 k for a tile's scores, which are begun once and made beside the weights of a tile that
     is masked or not; two of 16 positions for each half of O."""
@@ -317,6 +324,7 @@ def test_hopper_s_tensor_cores_read_shared_memory(instructions, resources):
             assert not made, kernel
 
 
+@pytest.mark.long
 def test_tensor_cores_multiply_as_the_definition_says(instructions):
     """Each block of a product is two steps of 16 k by 32 outputs for each eight rows, in float32 and of bf16;
     what a kernel of `bf16` computes no tensor core does."""

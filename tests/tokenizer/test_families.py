@@ -89,6 +89,8 @@ FAMILIES = {
         {"type": "Prepend", "prepend": "▁"}]}}),
     "nfd": (byte_level(True), {"normalizer": {"type": "NFD"}}),
 }
+# One of each kind of pattern; the others only --long has.
+QUICK = ("llama-3", "gpt-oss", "kimi-k2", "smollm2", "deepseek-v2")
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,9 @@ def learnt(texts):
     return json.loads(tokenizer.to_str())
 
 
-@pytest.fixture(scope="module", params=sorted(FAMILIES))
+@pytest.fixture(scope="module", params=[
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in sorted(FAMILIES)
+])
 def family(request, learnt, tmp_path_factory):
     """The folder with the family's tokenizer.json, and the oracle."""
     pre_tokenizer, others = FAMILIES[request.param]

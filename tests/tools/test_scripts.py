@@ -81,8 +81,19 @@ def test_what_is_not_installed_is_missing(machine, state):
     assert set(lib(machine, "missing_packages").stdout.split()) == {name for name in WANTED if name}
 
 
-def test_a_build_that_fails_does_not_keep_the_last_line(machine, tmp_path):
-    """tools/test in a tree of its own, where everything passes but the sanitizers do not build."""
+REPORT = '<testsuite><testcase name="a" status="run" time="4.2"/></testsuite>'
+SKIPPED = REPORT.replace(
+    "</testsuite>", '<testcase name="b"><skipped message="no such kernel"/></testcase></testsuite>')
+
+
+def xml_of(option, report):
+    """Shell that writes a report to where an argument says."""
+    return f'while (($#)); do [[ $1 == {option} ]] && echo \'{report}\' >"$2"; shift; done\n'
+
+
+@pytest.fixture
+def tree(machine, tmp_path):
+    """tools/ in a tree of its own, where everything passes."""
     root = tmp_path / "tree"
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("demo", "troupe"))
     (root / "tests").mkdir()
@@ -90,29 +101,92 @@ def test_a_build_that_fails_does_not_keep_the_last_line(machine, tmp_path):
     (root / "CMakePresets.json").write_text("{}")
     python = root / "build" / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    report = '<testsuite><testcase name="a" status="run" time="4.2"/></testsuite>'
-    skipped = '<testcase name="b" time="0"><skipped message="no such kernel"/></testcase></testsuite>'
-    python.write_text(
-        "#!/bin/bash\n"
-        f"[[ $1 == -m ]] && echo '{report[:-12]}{skipped}' >'{root}/build/results/pytest.xml' && exit\n"
-        f"exec '{sys.executable}' \"$@\"\n"
-    )
+    python.write_text(f"#!/bin/bash\nif [[ $1 == -m ]]; then {xml_of('--junit-xml', SKIPPED)}exit; fi\n"
+                      f"exec '{sys.executable}' \"$@\"\n")
     python.chmod(0o755)
     (root / "build" / "venv" / "installed.txt").write_text("pytest\n")
-    machine.stand_in("cmake", '[[ "$*" != *asan* ]]')
-    junit = 'while (($#)); do [[ $1 == --output-junit ]] && out=$2; shift; done\n'
-    machine.stand_in("ctest", f"{junit}echo '{report}' >\"$out\"")
+    machine.stand_in("cmake", "exit 0")
+    machine.stand_in("ccache", "exit 0")
+    machine.stand_in("ctest", xml_of("--output-junit", REPORT))
     machine.stand_in("setarch", 'shift 2; exec "$@"')
-    done = machine.run(root / "tools" / "test")
+    return root
+
+
+def test_each_tier_ends_with_one_line_that_counts(machine, tree):
+    done = machine.run(tree / "tools" / "test", "--times")
     lines = done.stdout.splitlines()
-    assert lines[-1] == "3 passed, 1 failed", (done.stdout, done.stderr)
+    assert done.returncode == 0 and lines[-1] == "3 passed, 0 failed, 2 skipped", (done.stdout, done.stderr)
+    assert lines[-3:-1] == ["2 skipped:", "  2: no such kernel"]
+    assert any("s  building release" in line for line in lines) and "     4 s  a" in lines, lines
+    for words, passed in (["--sanitizers"], 2), (["--sanitizers", "--slice", "8"], 1):
+        done = machine.run(tree / "tools" / "test", *words)
+        assert done.stdout.splitlines()[-1] == f"{passed} passed, 0 failed, 0 skipped", done.stderr
+        assert done.returncode == 0
+    for words in (["--slice", "9"], ["--slice", "1"], ["--sanitizers", "--slice"]):
+        assert machine.run(tree / "tools" / "test", *words).returncode == 2
+
+
+def test_a_build_that_fails_does_not_keep_the_last_line(machine, tree):
+    machine.stand_in("cmake", '[[ "$*" != *asan* ]]')
+    done = machine.run(tree / "tools" / "test", "--sanitizers")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1 and lines[-1] == "1 passed, 1 failed, 0 skipped", (done.stdout, done.stderr)
     assert "asan: 0 passed, 1 failed" in lines and "tsan: 1 passed, 0 failed" in lines
-    assert done.returncode == 1
-    assert lines[-3:-1] == ["1 skipped:", "  1: no such kernel"]
-    done = machine.run(root / "tools" / "test", "--fast", "--times")
+
+
+def test_a_phase_that_does_not_end_is_one_failure_and_the_others_run(machine, tree):
+    machine.stand_in("python3", "echo 1")  # a hundredth of each budget
+    machine.stand_in("ctest", "sleep 60")
+    done = machine.run(tree / "tools" / "test")
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and lines[-1] == "2 passed, 0 failed"
-    assert any("s  building build" in line for line in lines) and "     4 s  a" in lines, lines
+    assert done.returncode == 1 and lines[-1] == "2 passed, 1 failed, 2 skipped", (done.stdout, done.stderr)
+    assert "failed: C++ tests: ended after 5 s" in lines
+
+
+def configured(machine, tree, **env):
+    """What cmake is told when a folder is built; None: nothing, since it is configured like that."""
+    machine.calls_file.unlink(missing_ok=True)
+    words = "".join(f"{name}='{value}' " for name, value in env.items())
+    done = machine.run("bash", "-c", f"{words}{tree}/tools/build release troupe")
+    assert done.returncode == 0, done.stderr
+    return next((call for call in machine.calls() if "--preset" in call), None)
+
+
+def test_a_build_folder_of_other_flags_or_another_compiler_is_configured_again(machine, tree):
+    build = tree / "build"
+    machine.stand_in("c++", "echo c++ 12")
+    machine.stand_in("cmake", f"[[ $* != *--preset* ]] || touch {build}/build.ninja")
+    (build / "build.ninja").write_text("of another commit, configured by hand")
+    (build / "CMakeCache.txt").write_text("what it remembers")
+    assert "-DTROUPE_CUDA=AUTO" in configured(machine, tree)
+    assert not (build / "CMakeCache.txt").exists()
+    assert configured(machine, tree) is None
+    assert "-DTROUPE_CUDA=OFF" in configured(machine, tree, TROUPE_CUDA="OFF")
+    assert "-DTROUPE_CUDA=AUTO" in configured(machine, tree)
+    machine.stand_in("c++", "echo c++ 13")
+    assert configured(machine, tree) and configured(machine, tree) is None
+    machine.stand_in("ccache", "echo 'ccache: error: the disk is full' >&2; exit 1")
+    assert configured(machine, tree).endswith("-DTROUPE_CCACHE=")
+
+
+def test_there_are_no_more_compilers_than_memory_has_room_for(machine):
+    machine.stand_in("nproc", "echo 64")
+    machine.stand_in("awk", "echo 3")
+    assert lib(machine, "echo $JOBS").stdout == "3\n"
+    machine.stand_in("awk", "echo 0")
+    assert lib(machine, "echo $JOBS").stdout == "1\n"
+    machine.env["TROUPE_JOBS"] = "7"
+    assert lib(machine, "echo $JOBS").stdout == "7\n"
+
+
+def test_a_package_of_python_that_cannot_be_had_is_named(machine, tree):
+    (tree / "tests" / "requirements.txt").write_text("pytest\nneedle\n")
+    python = '#!/bin/bash\n[[ "$*" != *requirement* && "$*" != *needle* ]]\n'
+    machine.stand_in("python3", f"mkdir -p $3/bin; echo '{python}' >$3/bin/python; chmod +x $3/bin/python"
+                     .replace("\n", "\\n").replace("echo '", "printf '"))
+    done = machine.run(tree / "tools" / "test")
+    assert done.returncode == 1 and "pip could not install needle:" in done.stderr, done.stderr
+    assert "tools/up and tools/build need no Python packages." in done.stderr
 
 
 def test_calls_of_stand_ins_are_seen(machine):

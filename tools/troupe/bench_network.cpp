@@ -18,7 +18,7 @@
 namespace troupe::cli {
 namespace {
 
-constexpr Duration kConnectDeadline = std::chrono::seconds(3);
+constexpr Duration kConnectWithin = std::chrono::seconds(3);
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
 
 Result<NetworkQuery> query_of(const NetworkOptions& o) {
@@ -76,7 +76,7 @@ Result<std::string> measure(const std::string& state_dir, const NetworkQuery& qu
       reports->on_message(message);
       next(message);
     };
-    return ClientSession::open((*caf)->system(), *join, "troupe bench network", kConnectDeadline,
+    return ClientSession::open((*caf)->system(), *join, "troupe bench network", kConnectWithin,
                                std::move(events));
   };
   TimePoint told = now();

@@ -20,7 +20,7 @@ std::string escaped(std::string_view text, std::string_view special) {
 }
 
 /// For bash and zsh, whose quotes end at every quote.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text)
     if (c == '\'')
@@ -35,7 +35,8 @@ std::string path_cases(const std::vector<CommandWords>& commands) {
   std::string out;
   for (const CommandWords& c : commands)
     if (!c.path.empty())
-      out += "      " + quoted(c.parent + "/" + c.name) + ") command=" + quoted(c.path) + " ;;\n";
+      out += "      " + shell_quoted(c.parent + "/" + c.name) +
+             ") command=" + shell_quoted(c.path) + " ;;\n";
   return out;
 }
 
@@ -65,7 +66,7 @@ std::string valued_flags(const CommandWords& command) {
 
 /// "name:description" for zsh's _describe.
 std::string described(std::string_view name, std::string_view description) {
-  return " " + quoted(escaped(name, ":\\") + ":" + escaped(description, ":\\"));
+  return " " + shell_quoted(escaped(name, ":\\") + ":" + escaped(description, ":\\"));
 }
 
 std::string fish_quoted(std::string_view text) { return "'" + escaped(text, "'\\") + "'"; }
@@ -98,17 +99,17 @@ std::string bash_completion(const std::vector<CommandWords>& commands) {
     std::string words = c.path.empty() ? std::string(kHelp) : "";
     for (const auto& [name, description] : c.below) words += " " + name;
     for (const FlagWords& flag : c.flags) words += " " + flag.name;
-    out += "    " + quoted(c.path) + ")\n      case $before in\n" +
+    out += "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
            value_cases(c, "        ",
                        [](const std::string& values) {
-                         return "mapfile -t COMPREPLY < <(compgen -W " + quoted(values) +
+                         return "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(values) +
                                 " -- \"$current\")";
                        }) +
            "        " + valued_flags(c) +
            ")\n          compopt -o filenames 2>/dev/null\n"
            "          mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
            "          return ;;\n      esac\n      words=" +
-           quoted(words) + " ;;\n";
+           shell_quoted(words) + " ;;\n";
   }
   return out +
          "  esac\n"
@@ -132,7 +133,7 @@ std::string zsh_completion(const std::vector<CommandWords>& commands) {
       "  case $command in\n";
   for (const CommandWords& c : commands) {
     out +=
-        "    " + quoted(c.path) + ")\n      case $before in\n" +
+        "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
         value_cases(c, "        ", [](const std::string& values) { return "compadd " + values; }) +
         "        " + valued_flags(c) + ") _files; return ;; esac\n      below=(";
     if (c.path.empty()) out += described(kHelp, kHelpDescription);

@@ -11,12 +11,12 @@
 namespace troupe::cli {
 namespace {
 
-constexpr std::size_t kWordBytesMax = 4096;
+constexpr std::size_t kAddressBytesMax = 4096;
 
 /// What the handler needs, written beforehand: there it may neither allocate nor lock.
 struct Words {
-  char join[kWordBytesMax] = {};
-  char head[kWordBytesMax] = {};
+  char join[kAddressBytesMax] = {};
+  char head[kAddressBytesMax] = {};
   bool first_process = false;
 };
 Words words;
@@ -69,7 +69,8 @@ void start_report(int signal) {
 void on_crash(int signal, siginfo_t* info, void*) {
   if (by_itself(signal, *info) && own_life.load() != 0) {
     // The first thread that crashes ends the process, when it has told.
-    if (crashed.test_and_set()) while (true) pause();
+    if (crashed.test_and_set())
+      while (true) pause();
     start_report(signal);
   }
   struct sigaction otherwise {};
@@ -82,7 +83,7 @@ void on_crash(int signal, siginfo_t* info, void*) {
 }  // namespace
 
 void report_crashes(const std::string& join_path, const std::string& head) {
-  if (join_path.size() >= kWordBytesMax || head.size() >= kWordBytesMax) return;
+  if (join_path.size() >= kAddressBytesMax || head.size() >= kAddressBytesMax) return;
   std::memcpy(words.join, join_path.c_str(), join_path.size() + 1);
   std::memcpy(words.head, head.c_str(), head.size() + 1);
   words.first_process = getpid() == 1;

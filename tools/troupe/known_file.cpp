@@ -18,7 +18,7 @@ namespace troupe::cli {
 namespace {
 
 constexpr const char* kName = "troupe-known ";
-constexpr const char* kFormat = "3";
+constexpr const char* kKnownFormat = "3";
 /// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
 constexpr std::size_t kFactsMax = 1u << 22;
 
@@ -137,7 +137,7 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
   std::getline(in, line);
   if (in.bad()) return cannot_read(path_);
   if (!line.starts_with(kName)) return none_of_its(path_, line);
-  if (line != kName + std::string(kFormat) + " " + model) return known;
+  if (line != kName + std::string(kKnownFormat) + " " + model) return known;
   std::map<std::string, KnownTensor> tensors;
   while (std::getline(in, line)) {
     if (!line.ends_with(" .")) {
@@ -180,7 +180,7 @@ Status KnownFile::begin(const std::string& model, const KnownState& known) {
   const std::string next = path_ + ".new";
   {
     std::ofstream out(next, std::ios::trunc);
-    out << kName << kFormat << ' ' << model << '\n';
+    out << kName << kKnownFormat << ' ' << model << '\n';
     if (known.numerics) out << line_of(*known.numerics);
     for (const auto& tensor : known.tensors) out << line_of(tensor);
     if (known.canary) out << line_of(*known.canary);

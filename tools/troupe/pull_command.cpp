@@ -25,12 +25,12 @@ struct PullCommandOptions {
 constexpr Duration kShowInterval = std::chrono::milliseconds(200);
 
 /// A line on the terminal that says how far it is; nothing where there is none.
-class ProgressLine {
+class PullLine {
  public:
-  explicit ProgressLine(const pull::PullProgress& progress) : progress_(progress) {
+  explicit PullLine(const pull::PullProgress& progress) : progress_(progress) {
     if (::isatty(STDERR_FILENO)) thread_ = std::thread([this] { run(); });
   }
-  ~ProgressLine() {
+  ~PullLine() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
@@ -106,7 +106,7 @@ int run(PullCommandOptions& o) {
   if (const Status good = prepare(o); !good.ok()) return fail_with(good.error());
   pull::PullProgress progress;
   Result<std::filesystem::path> folder = [&] {
-    const ProgressLine line(progress);
+    const PullLine line(progress);
     return pull::pull(o.pull, progress);
   }();
   if (!folder.ok()) return fail(folder.error());

@@ -6,7 +6,7 @@
 namespace troupe::cli {
 namespace {
 
-int run(const CommonOptions& common) {
+int rebalance(const CommonOptions& common) {
   const auto done = follow_operation(common.state_dir, "troupe rebalance", [](ClientSession& head) {
     return head.send(RebalanceQuery{kOperationQuery});
   });
@@ -23,7 +23,7 @@ void add_rebalance(Cli& cli) {
               "  troupe rebalance\n\n"
               "No request waits for it. It shows how far it is, and ends when the last expert has\n"
               "moved; Ctrl-C ends the watching only. The cluster also does it by itself.",
-              {[&cli] { return run(cli.common); }});
+              {[&cli] { return rebalance(cli.common); }});
 }
 
 }  // namespace troupe::cli

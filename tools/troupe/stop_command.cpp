@@ -18,12 +18,12 @@
 namespace troupe::cli {
 namespace {
 
-constexpr Duration kAnswerDeadline = std::chrono::seconds(2);
+constexpr Duration kStopAnswerDeadline = std::chrono::seconds(2);
 /// Members have so long to leave as they were told, then to end on a signal.
 constexpr Duration kWish = std::chrono::milliseconds(1000);
 constexpr Duration kPatience = std::chrono::milliseconds(2500);
 constexpr Duration kDeadline = std::chrono::milliseconds(5500);
-static_assert(kAnswerDeadline + kDeadline < std::chrono::seconds(8));
+static_assert(kStopAnswerDeadline + kDeadline < std::chrono::seconds(8));
 
 /// Ended processes whose parent has not asked for them yet do not count.
 bool alive(std::int32_t pid) {
@@ -44,7 +44,7 @@ bool is_worker(std::int32_t pid) {
 }
 
 /// Asks the head to stop. Its process and those of its members on this machine.
-Result<std::vector<std::int32_t>> ask(const std::string& join) {
+Result<std::vector<std::int32_t>> workers_of(const std::string& join) {
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   auto answer = std::make_shared<std::promise<std::vector<std::int32_t>>>();
@@ -60,7 +60,7 @@ Result<std::vector<std::int32_t>> ask(const std::string& join) {
        .down = [=](const std::string&) { std::call_once(*once, [&] { answer->set_value({}); }); }});
   if (!session.ok()) return session.error();
   if (const Status sent = (*session)->send(StopQuery{1}); !sent.ok()) return sent.error();
-  if (answered.wait_for(kAnswerDeadline) != std::future_status::ready)
+  if (answered.wait_for(kStopAnswerDeadline) != std::future_status::ready)
     return deadline_exceeded("The head did not answer; end it with SIGTERM.");
   return answered.get();
 }
@@ -104,10 +104,10 @@ class Ending {
   std::set<std::int32_t> left_;
 };
 
-int run(const CommonOptions& common) {
+int stop(const CommonOptions& common) {
   auto join = find_join_file(common.state_dir);
   if (!join.ok()) return fail(join.error());
-  auto told = ask(*join);
+  auto told = workers_of(*join);
   if (!told.ok()) return fail(told.error());
   if (const Status ended = Ending(common.state_dir, *told).wait(); !ended.ok())
     return fail(ended.error());
@@ -121,7 +121,7 @@ void add_stop(Cli& cli) {
   add_command(cli, "stop", "End the cluster in order: head and workers",
               "  troupe stop\n"
               "  troupe stop --state-dir /var/lib/troupe",
-              {[&cli] { return run(cli.common); }});
+              {[&cli] { return stop(cli.common); }});
 }
 
 }  // namespace troupe::cli

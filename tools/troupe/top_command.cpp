@@ -41,7 +41,7 @@ class Descriptor {
 
 /// The signals that the console answers to, as a descriptor: no handler ever runs while the screen
 /// is being drawn. Made before other threads, which inherit that they are blocked.
-int open_signals() {
+int open_console_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP})
@@ -150,8 +150,8 @@ class Top {
   bool over_ = false;
 };
 
-int run(const CommonOptions& common) {
-  const Descriptor signals(open_signals()), news(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+int watch(const CommonOptions& common) {
+  const Descriptor signals(open_console_signals()), news(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (signals.get() < 0 || news.get() < 0)
     return fail(resource_exhausted("There are no file descriptors left."));
   auto caf = CafSystem::make();
@@ -181,7 +181,7 @@ void add_top(Cli& cli) {
       "  troupe top --state-dir /var/lib/troupe\n\n"
       "`?` shows the keys, q ends it. It reads the status once a second, and finds the head\n"
       "again when that was restarted.",
-      {[&cli] { return run(cli.common); }, true});
+      {[&cli] { return watch(cli.common); }, true});
 }
 
 }  // namespace troupe::cli

@@ -24,7 +24,7 @@ SWITCHES = [
     {"add_generation_prompt": True, "enable_thinking": True, "reasoning_effort": "high", "tools": None,
      "builtin_tools": ["python", "browser"], "model_identity": "Me."},
 ]
-EXPRESSIONS = 20_000
+EXPRESSIONS = 20_000 if "TROUPE_LONG" in os.environ else 3_000
 
 
 def templates():
