@@ -31,21 +31,6 @@ class OtherFailed : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// For tests: what a twin fails by, or does instead of what it should.
-struct InjectedFailure {
-  enum class What : std::uint8_t {
-    kNone,
-    kLaunch,  ///< a kernel touches what it must not; known when it is waited for
-    kEcc,     ///< memory that cannot be corrected; known when something is waited for
-    kLost,    ///< the device is gone
-    kMemory,  ///< memory that cannot be had, twice: some wait for the queue, and try again
-    kSlow,    ///< work takes many times as long, and the host none of it
-    kHang,    ///< work that never ends
-  };
-  What what = What::kNone;
-  std::uint64_t after = 0;  ///< so many kernels and copies, or of kMemory so many times it is taken
-};
-
 /// Memory that comes back, for those who wait for some. Thread-safe.
 class MemoryNews {
  public:

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -32,7 +33,6 @@ struct AcceleratorOptions {
   std::uint64_t memory_bytes = 0;  ///< that it may take for all that it is asked for
   ThreadPool* pool = nullptr;      ///< a twin computes on it; null: on the calling thread
   std::uint64_t seed = 0;  ///< of a twin: in which order threads run, and when the queue does
-  InjectedFailure injected = {};  ///< into a twin
   std::size_t staging_bytes = Accelerator::kStagingBytes;
 };
 
@@ -75,7 +75,8 @@ struct Backend {
   std::shared_ptr<void> (*open)(const Stream::Options& options) = nullptr;
   bool reaches_host = true;  ///< all of the host's memory, not only what memory() gives
   /// A device with memory of its own; null: there are none of this kind.
-  Result<std::shared_ptr<Accelerator>> (*accelerator)(const AcceleratorOptions& options) = nullptr;
+  std::function<Result<std::shared_ptr<Accelerator>>(const AcceleratorOptions& options)>
+      accelerator = nullptr;
 };
 
 /// All exact numerics, by the families of processors (runtime/cpu_family.h).

@@ -34,7 +34,6 @@ class Stream {
     Numerics numerics = Numerics::kReference;
     CpuFamily family = CpuFamily::kBaseline;
     ThreadPool* pool = nullptr;        ///< null: everything runs on the calling thread
-    const Fault* fault = nullptr;      ///< for tests of what finds a broken core
     const Backend* backend = nullptr;  ///< null: the CPU's
     std::uint64_t order_seed = 0;      ///< of the CUDA back-end's twin: in which order threads run
     /// A device with memory of its own; null: what a back-end computes with is the host's.
@@ -47,7 +46,6 @@ class Stream {
   Numerics numerics() const { return options_.numerics; }
   CpuFamily family() const { return options_.family; }
   ThreadPool* pool() const { return options_.pool; }
-  const Fault* fault() const { return options_.fault; }
   const Backend& backend() const { return *options_.backend; }
   /// What computes an op that begins now.
   const Backend& next_op() {

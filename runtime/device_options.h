@@ -4,10 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "runtime/cpu_family.h"
+#include "runtime/limits.h"
 #include "runtime/numa.h"
 
 namespace troupe {
+
+namespace kernels {
+struct Backend;
+}
 
 /// What a device is: some processors, or a GPU.
 struct DeviceOptions {
@@ -23,6 +29,10 @@ struct DeviceOptions {
   std::vector<int> processors = {};
   int numa_node = kAnyNumaNode;
   CpuFamily cpu_family = supported_cpu_families().back();
+  /// What computes, and outlives it; null: what this program has for its kind.
+  const kernels::Backend* backend = nullptr;
+  /// Whether it computes what it must is asked so often, a part of it each second.
+  Duration known_answers_every = limits::kKnownAnswersEvery;
 };
 
 }  // namespace troupe

@@ -10,10 +10,6 @@
 
 namespace troupe {
 
-/// For tests of what finds a broken core: the kernels that run on a pool spoil the answers of the
-/// op that this names; null: they do not.
-using Fault = std::atomic<const char*>;
-
 /// Threads that run one loop together: fork, join, no queue. Owned by a Device; used from its
 /// compute thread only. Its threads have the float mode of runtime/float_mode.h. Which thread runs
 /// which index changes no result, because kernels never sum across indices.
@@ -61,9 +57,6 @@ class ThreadPool {
         &body);
   }
 
-  /// What the kernels that run here are to spoil. Any thread may set it.
-  Fault& fault() { return fault_; }
-
  private:
   using Call = void (*)(const void* body, int thread, std::size_t index);
   enum class Share : std::uint8_t {
@@ -82,7 +75,6 @@ class ThreadPool {
   int threads_;
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> interrupted_{false};
-  Fault fault_{nullptr};
   std::unique_ptr<State> state_;
 };
 

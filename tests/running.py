@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TROUPE = Path(os.environ.get("TROUPE") or ROOT / "build" / "troupe").resolve()
+# The same program with test doubles: the device `cuda-twin`, and what TROUPE_TEST_* ask for.
+TESTING = Path(os.environ.get("TROUPE_TESTING") or TROUPE.parent / "troupe-testing").resolve()
 DEMO = ROOT / "tools" / "demo" / "pocket-dictionary"
 GOLDEN = ROOT / "tests" / "golden"
 V3 = GOLDEN / "v3"
@@ -37,10 +39,10 @@ def wait_until(condition, seconds, what):
     return value
 
 
-def run(*words, seconds=60, env=None, stdin=None):
+def run(*words, seconds=60, env=None, stdin=None, program=TROUPE):
     """A command to its end. Fails the test when it takes too long or is ended by a signal."""
     done = subprocess.run(
-        [str(TROUPE), *map(str, words)],
+        [str(program), *map(str, words)],
         input=stdin,
         capture_output=True,
         text=True,
@@ -51,9 +53,10 @@ def run(*words, seconds=60, env=None, stdin=None):
     return done
 
 
-def generate(model, *words, seconds=120):
+def generate(model, *words, seconds=120, program=TROUPE):
     """The object of `troupe generate --json`."""
-    done = run("generate", "--model", model, "--json", "--log-level", "warn", *words, seconds=seconds)
+    words = ["generate", "--model", model, "--json", "--log-level", "warn", *words]
+    done = run(*words, seconds=seconds, program=program)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -156,10 +159,10 @@ def shared_memory():
 class Process:
     """A long-running command whose output goes to a file."""
 
-    def __init__(self, words, env, log_path, prefix=()):
+    def __init__(self, words, env, log_path, prefix=(), program=TROUPE):
         """The prefix is a program that becomes the command, such as `ip netns exec NAME`."""
         self.log_path = log_path
-        words = [*prefix, str(TROUPE), *map(str, words)]
+        words = [*prefix, str(program), *map(str, words)]
         with open(log_path, "ab") as log:
             self.popen = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
@@ -206,18 +209,19 @@ class Cluster:
     def __exit__(self, *_):
         self.close()
 
-    def start(self, *words, env=None):
+    def start(self, *words, env=None, program=TROUPE):
         """Any command as a process of this cluster."""
         log = self.folder / f"{len(self.processes)}-{words[0]}.log"
-        process = Process(words, {**self.env, **(env or {})}, log)
+        process = Process(words, {**self.env, **(env or {})}, log, program=program)
         self.processes.append(process)
         return process
 
     def _head_words(self, model):
         return ["--model", model, "--listen", f"127.0.0.1:{self.control_port}", "--port", self.http_port]
 
-    def up(self, model, *words, workers=2, ready=True):
-        process = self.start("up", "--workers", workers, *self._head_words(model), *words)
+    def up(self, model, *words, workers=2, ready=True, program=TROUPE):
+        words = ["up", "--workers", workers, *self._head_words(model), *words]
+        process = self.start(*words, program=program)
         if ready:
             self.wait_ready()
         return process
@@ -225,10 +229,9 @@ class Cluster:
     def head(self, model, *words):
         return self.start("head", *self._head_words(model), *words)
 
-    def worker(self, *words, threads=1):
-        return self.start(
-            "worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words
-        )
+    def worker(self, *words, threads=1, program=TROUPE):
+        words = ["worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words]
+        return self.start(*words, program=program)
 
     def status(self):
         return json.loads(get(self.base_url, "/cluster/status", 5))

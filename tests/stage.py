@@ -55,12 +55,12 @@ class Stage(running.Cluster):
         running.wait_until((self.state_dir / "join").exists, 20, "the head writes its join file")
         return self.head_process
 
-    def add_worker(self, *words):
+    def add_worker(self, *words, program=running.TROUPE):
         link = self.network.join(self.control_port)
         self.started += 1
         log = self.folder / f"worker-{self.started}.log"
         words = ["worker", "--head", link.head, "--threads", 1, *self.worker_flags, *words]
-        process = running.Process(words, self.env, log, prefix=link.prefix)
+        process = running.Process(words, self.env, log, prefix=link.prefix, program=program)
         self.processes.append(process)
         worker = Worker(process, link, self.started)
         self.workers.append(worker)

@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/backend.h"
 #include "runtime/host.h"
@@ -11,8 +10,6 @@
 
 namespace troupe {
 namespace {
-
-constexpr std::array<const char*, 3> kBreakable = {"linear", "expert_mlp", "attention"};
 
 /// The calling thread stays on one core meanwhile. Where that is not allowed, it runs where it is.
 class Pinned {
@@ -28,16 +25,14 @@ class Pinned {
 
 }  // namespace
 
-bool Breakage::known() const {
-  return std::find(kBreakable.begin(), kBreakable.end(), op) != kBreakable.end();
-}
-
 AnswerCheck::AnswerCheck(ThreadPool& threads, const kernels::Stream::Options& asked,
-                         const std::vector<int>& cores)
+                         const std::vector<int>& cores, Duration round_takes)
     : threads_(threads),
       asked_(asked),
       cores_(cores.empty() ? allowed_processors() : cores),
-      given_(asked.backend == nullptr ? static_cast<std::size_t>(threads.threads()) : 1) {
+      calls_a_round_(static_cast<std::size_t>(
+          std::max<Duration::rep>(1, round_takes / std::chrono::seconds(1)))),
+      given_(asked.accelerator == nullptr ? static_cast<std::size_t>(threads.threads()) : 1) {
   if (cores_.empty()) cores_.push_back(0);
 }
 
@@ -61,20 +56,8 @@ bool AnswerCheck::agreed() const {
                      [&](const Given& given) { return given.answer == given_[0].answer; });
 }
 
-void AnswerCheck::break_down(const Breakage& breakage) {
-  breakage_ = breakage;
-  spoil();
-}
-
-void AnswerCheck::spoil() {
-  for (const char* op : kBreakable)
-    if (breakage_.op == op && calls_ >= breakage_.calls) threads_.fault() = op;
-}
-
 Status AnswerCheck::next() {
-  ++calls_;
-  spoil();
-  const std::size_t count = (items_.size() + breakage_.round - 1) / breakage_.round;
+  const std::size_t count = (items_.size() + calls_a_round_ - 1) / calls_a_round_;
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = items_[next_];
     ask(item);
@@ -87,7 +70,7 @@ Status AnswerCheck::next() {
 
 /// Where there are more cores than threads, each round takes the next ones.
 void AnswerCheck::ask(const Item& item) {
-  if (asked_.backend != nullptr) {
+  if (asked_.accelerator != nullptr) {
     kernels::Stream::Options options = asked_;
     options.numerics = item.numerics;
     kernels::Stream stream(options);
@@ -97,7 +80,7 @@ void AnswerCheck::ask(const Item& item) {
   threads_.on_each_thread([&](int thread) {
     const auto index = static_cast<std::size_t>(thread);
     const Pinned pinned(cores_[(index + round_ * given_.size()) % cores_.size()]);
-    kernels::Stream stream({item.numerics, item.family, nullptr, &threads_.fault()});
+    kernels::Stream stream({item.numerics, item.family, nullptr, asked_.backend});
     given_[index] = {kernels::ask(stream, item.question), sched_getcpu()};
   });
 }
@@ -106,7 +89,7 @@ void AnswerCheck::ask(const Item& item) {
 std::string AnswerCheck::who(const Item& item, std::size_t thread) const {
   const std::string asked = to_string(kernels::known_questions()[item.question]) + " of " +
                             std::string(to_string(item.numerics)) + " (";
-  if (asked_.backend != nullptr)
+  if (asked_.accelerator != nullptr)
     return asked + std::string(asked_.backend->name) + ") gave a wrong result";
   return asked + std::string(to_string(item.family)) + ") gave a wrong result on core " +
          std::to_string(given_[thread].core) + " (compute thread " + std::to_string(thread) + ")";

@@ -17,25 +17,16 @@
 
 namespace troupe {
 
-/// For tests: from the `calls`-th call of next() on, kernels of the pool spoil the answers of that
-/// op; a round takes `round` calls.
-struct Breakage {
-  std::string op;  ///< linear, expert_mlp or attention
-  std::uint64_t calls = 0;
-  std::size_t round = limits::kKnownAnswersEvery / std::chrono::seconds(1);
-
-  bool known() const;  ///< whether that op can be broken
-};
-
 /// Whether each compute thread computes what it must: it is asked questions whose answers ship in
 /// the program (kernels/known_answers.h), on one core after the other. Used on the thread that the
 /// pool is used from.
 class AnswerCheck {
  public:
-  /// With the back-end of an accelerator in `asked`, that is asked, once, and not the threads.
-  /// `cores`: those that the threads run on; none: all that this process may use.
+  /// With an accelerator in `asked`, that is asked, once, and not the threads. `cores`: those that
+  /// the threads run on; none: all that this process may use. Of next() a round takes so long.
   explicit AnswerCheck(ThreadPool& threads, const kernels::Stream::Options& asked = {},
-                       const std::vector<int>& cores = {});
+                       const std::vector<int>& cores = {},
+                       Duration round_takes = limits::kKnownAnswersEvery);
 
   /// Asks everything that those numerics are asked, here and in later rounds, with the kernels of
   /// that family. Of numerics by tensor cores, whose sums differ from generation to generation, the
@@ -45,9 +36,8 @@ class AnswerCheck {
   /// All threads gave the same wrong answer: it may be the family's kernels that do not fit this
   /// processor, and not a core that is broken.
   bool agreed() const;
-  /// Asks the next few: called once a second, a round takes limits::kKnownAnswersEvery.
+  /// Asks the next few; called once a second.
   Status next();
-  void break_down(const Breakage& breakage);
 
  private:
   struct Item {
@@ -61,19 +51,17 @@ class AnswerCheck {
     std::uint64_t answer = 0;
     int core = 0;
   };
-  void spoil();
   void ask(const Item& item);
   std::string who(const Item& item, std::size_t thread) const;
   Status compare(Item& item);
 
   ThreadPool& threads_;
   const kernels::Stream::Options asked_;
-  std::vector<int> cores_;  ///< that this process may use
+  std::vector<int> cores_;           ///< that this process may use
+  const std::size_t calls_a_round_;  ///< of next()
   std::vector<Item> items_;
   std::vector<Given> given_;  ///< by thread, to the newest question
   std::size_t next_ = 0, round_ = 0;
-  Breakage breakage_;
-  std::uint64_t calls_ = 0;
 };
 
 }  // namespace troupe

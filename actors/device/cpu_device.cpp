@@ -50,18 +50,20 @@ double ratio(Duration a, Duration b) {
 CpuDevice::CpuDevice(const Options& options)
     : Device(options),
       threads_(options.threads, options.processors),
-      backend_(backend_of(options.kind)),
+      backend_(options.backend != nullptr ? options.backend : backend_of(options.kind)),
       family_(options.cpu_family),
-      answers_(std::in_place, threads_, stream(Numerics::kReference), options.processors),
+      answers_(std::in_place, threads_, stream(Numerics::kReference), options.processors,
+               options.known_answers_every),
       thread_([this] { run(); }) {}
 
-Status CpuDevice::open(const kernels::InjectedFailure& injected) {
+Status CpuDevice::open() {
   if (backend_ == nullptr || backend_->accelerator == nullptr) return {};
-  auto opened = backend_->accelerator(
-      {options().number, options().memory_total, &threads_, options().index, injected});
+  auto opened =
+      backend_->accelerator({options().number, options().memory_total, &threads_, options().index});
   if (!opened.ok()) return opened.error();
   accelerator_ = std::move(*opened);
-  answers_.emplace(threads_, stream(Numerics::kReference), options().processors);
+  answers_.emplace(threads_, stream(Numerics::kReference), options().processors,
+                   options().known_answers_every);
   return {};
 }
 
@@ -202,7 +204,7 @@ Result<CpuDevice::Proven> CpuDevice::prove_now(std::span<const Numerics> numeric
   Status right = answers_->begin(proven.numerics, family_);
   if (right.ok() && accelerator_) measure_accelerator();  // and takes the memory for it
   if (right.ok()) return proven;
-  if (backend_ != nullptr) return right.error();
+  if (accelerator_) return right.error();
   std::erase_if(proven.numerics, [&](Numerics n) {
     if (!sums_in_one_chain(n)) return false;
     const Status alone = answers_->begin({&n, 1}, family_);

@@ -39,7 +39,7 @@ class CpuDevice final : public Device {
 
   /// Takes an accelerator's memory and its queue; before it is used. kResourceExhausted and others:
   /// it cannot be had, and why.
-  Status open(const kernels::InjectedFailure& injected = {});
+  Status open();
 
   /// What it may compute, if it proves that it does.
   std::vector<Numerics> numerics() const;
@@ -56,8 +56,6 @@ class CpuDevice final : public Device {
   Result<Proven> prove(std::span<const Numerics> numerics);
   /// Whose kernels are used.
   CpuFamily family() const { return family_; }
-  /// For tests of that; before prove().
-  void break_down(const Breakage& breakage) { answers_->break_down(breakage); }
 
   /// Null: what it computes with is the host's memory.
   const std::shared_ptr<kernels::Accelerator>& accelerator() const { return accelerator_; }
@@ -69,7 +67,7 @@ class CpuDevice final : public Device {
   /// For kernels inside of jobs.
   ThreadPool& threads() { return threads_; }
   kernels::Stream::Options stream(Numerics numerics) {
-    return {numerics, family_, &threads_, &threads_.fault(), backend_, 0, accelerator_.get()};
+    return {numerics, family_, &threads_, backend_, 0, accelerator_.get()};
   }
 
   bool makes_progress(TimePoint now, Duration patience) override;

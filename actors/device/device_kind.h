@@ -10,11 +10,9 @@
 namespace troupe {
 
 /// What computes on devices of that kind; null: a processor's own instructions, or nothing that
-/// this program has (is_device_kind).
+/// this program has.
 const kernels::Backend* backend_of(std::string_view kind);
 /// What such a device computes, if it proves that it does; `family`: of this machine's processors.
 std::vector<Numerics> numerics_of(std::string_view kind, CpuFamily family);
-/// Whether this program has such devices, here: "cpu", "cuda", "cuda-twin".
-bool is_device_kind(std::string_view kind);
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,7 +31,8 @@ class ForwardCompute final : public ShardCompute {
     std::shared_ptr<AnswerGrammars> grammars{};  ///< for rules of answers; on the last stage
     /// Shared with other shards of the same layers on this device; may be null.
     std::shared_ptr<const Device::Claim> weight_memory{};
-    std::optional<TokenId> crash_token{};  ///< for tests: a step that has it crashes the process
+    /// Sees the tokens of every sequence of a step before it is computed; may be empty.
+    std::function<void(std::span<const TokenId>)> on_tokens{};
   };
   ForwardCompute(Options options, CpuDevice& device);
 

@@ -62,7 +62,7 @@ Result<std::unique_ptr<ShardCompute>> ModelFactory::make_shard_on(CpuDevice& dev
                                   std::move(spec.counter),
                                   spec.last_stage ? model_of(*spec.model).grammars() : nullptr,
                                   std::move(spec.weight_memory),
-                                  crash_token_};
+                                  on_tokens_};
   std::unique_ptr<ShardCompute> made = std::make_unique<ForwardCompute>(std::move(options), device);
   return made;
 }

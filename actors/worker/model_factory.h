@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,10 @@ namespace troupe {
 /// The process's arithmetic: forward passes of a checkpoint's model. Specs name a CheckpointModel.
 class ModelFactory final : public ComputeFactory {
  public:
-  /// By their index; they must outlive what is made.
-  explicit ModelFactory(std::vector<CpuDevice*> devices, std::optional<TokenId> crash_token = {})
-      : devices_(std::move(devices)), experts_(devices_.size()), crash_token_(crash_token) {}
+  /// By their index; they must outlive what is made. `on_tokens`: as WorkerOptions.
+  explicit ModelFactory(std::vector<CpuDevice*> devices,
+                        std::function<void(std::span<const TokenId>)> on_tokens = {})
+      : devices_(std::move(devices)), experts_(devices_.size()), on_tokens_(std::move(on_tokens)) {}
 
   Result<std::unique_ptr<ShardCompute>> make_shard(ShardSpec spec) override;
   Result<MadePass> make_pass(const PassSpec& spec) override;
@@ -38,8 +40,8 @@ class ModelFactory final : public ComputeFactory {
 
   const std::vector<CpuDevice*> devices_;
   std::mutex mutex_;
-  std::vector<Experts> experts_;              // guarded by mutex_; by device
-  const std::optional<TokenId> crash_token_;  ///< for tests
+  std::vector<Experts> experts_;  // guarded by mutex_; by device
+  const std::function<void(std::span<const TokenId>)> on_tokens_;
 };
 
 }  // namespace troupe

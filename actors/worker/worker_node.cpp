@@ -72,12 +72,10 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
     // What a GPU computes with is packed by this machine's processors.
     threads += device.kind == "cuda" ? host_processors() : device.threads;
     cpus.push_back(devices.back().get());
-    const auto injected = device.index == 0 ? options.injected : kernels::InjectedFailure{};
-    if (const Status opened = cpus.back()->open(injected); !opened.ok())
+    if (const Status opened = cpus.back()->open(); !opened.ok())
       return Error{opened.error().code,
                    "Device " + std::to_string(device.index) +
                        " of this machine cannot be used: " + opened.error().message + "."};
-    if (options.breakage) cpus.back()->break_down(*options.breakage);
     const auto proven = prove(*cpus.back());
     if (!proven.ok()) return proven.error();
     std::erase_if(numerics, [&](Numerics n) { return !std::ranges::count(*proven, n); });
@@ -105,7 +103,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   link = std::move(head_link);
   source = std::make_unique<FileSource>(host->post(), std::clamp(threads, 1, host_processors()),
                                         std::move(homes));
-  factory = std::make_unique<ModelFactory>(std::move(cpus), options.crash_token);
+  factory = std::make_unique<ModelFactory>(std::move(cpus), options.on_tokens);
 
   setup.agent.version = options.version;
   setup.agent.host = host_name();

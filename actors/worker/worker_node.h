@@ -3,14 +3,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/base/caf_host.h"
 #include "actors/control/head_link.h"
-#include "actors/device/answer_check.h"
 #include "actors/device/device.h"
-#include "kernels/accelerator.h"
 #include "runtime/clock.h"
 #include "runtime/ids.h"
 #include "runtime/numerics.h"
@@ -24,10 +23,6 @@ struct WorkerOptions {
   std::string head;        ///< as people write it, for messages
   std::string model_path;  ///< empty: the head's path
   std::vector<Device::Options> devices;
-  /// For tests of what finds it: kernels whose answers become wrong.
-  std::optional<Breakage> breakage;
-  /// The same for what an accelerator does not get over.
-  kernels::InjectedFailure injected = {};
   /// Host memory for experts that other nodes serve, so that their loss reads no file; 0: none.
   std::uint64_t expert_tier_memory = 0;
   /// The bulk lane; none for a cluster of one node.
@@ -41,8 +36,9 @@ struct WorkerOptions {
   /// not block.
   std::function<void()> on_alive = {};
   std::string nvml = "libnvidia-ml.so.1";  ///< what knows how GPUs are
-  /// For tests: a step with this token crashes the process.
-  std::optional<TokenId> crash_token = {};
+  /// Sees the tokens of every sequence of a step before it is computed, on a device's thread. Must
+  /// not block.
+  std::function<void(std::span<const TokenId>)> on_tokens = {};
 };
 
 /// A worker process: a Worker with everything that lies around it.

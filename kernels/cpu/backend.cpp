@@ -15,7 +15,7 @@ std::shared_ptr<std::byte> host_memory(std::size_t bytes) {
 }  // namespace
 
 const Backend& cpu_backend() {
-  static constexpr Backend kBackend = {
+  static const Backend kBackend = {
       .name = "cpu",
       .attention = cpu::attention,
       .bad_rows = cpu::bad_rows,

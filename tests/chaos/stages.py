@@ -21,9 +21,10 @@ class MixedStage(Stage):
 
     def add_worker(self, *words):
         there = sum(worker.alive() and worker.pid in self.twin_pids for worker in self.workers)
-        worker = super().add_worker(*words, *(TWIN if there < self.twins else ()))
-        if there < self.twins:
-            self.twin_pids.add(worker.pid)
+        if there >= self.twins:
+            return super().add_worker(*words)
+        worker = super().add_worker(*words, *TWIN, program=running.TESTING)
+        self.twin_pids.add(worker.pid)
         return worker
 
 

@@ -7,7 +7,7 @@ import memory
 import pytest
 from recovery import (ALL_TWICE, LASTING, ONE_REPLICA, event_after, experts_on, node_with_replica, settled,
                       worker_of)
-from running import DEMO, wait_until
+from running import DEMO, TESTING, wait_until
 from streams import Streams
 
 # A copy is looked at again after 10 s at the earliest; a small model's then are within a second.
@@ -44,7 +44,7 @@ def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
     stage = stages(*ONE_REPLICA, *ALL_TWICE, "--numerics", "bf16", workers=2)
     body = {"prompt": [0, 105, 103, 97], "max_tokens": 16, "temperature": 0, "return_token_ids": True}
     before = stage.complete(**body)["choices"][0]["token_ids"]
-    worker = stage.add_worker("--device", "cuda-twin", "--device-memory", "2GiB")
+    worker = stage.add_worker("--device", "cuda-twin", "--device-memory", "2GiB", program=TESTING)
 
     def of_twin():
         ready = (n for n in stage.status()["nodes"] if n["state"] == "ready")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from recovery import LASTING, SMALL, event_after, hosts_of_running, hurt, settled
-from running import DEMO, Cluster, alive, pids_marked, wait_until
+from running import DEMO, TESTING, Cluster, alive, pids_marked, wait_until
 from stage import Watcher
 from streams import Stream, Streams
 
@@ -29,7 +29,7 @@ def long_prompt(key, *tokens):
 def test_a_request_that_crashes_workers_is_given_up(troupe, expected, monkeypatch, with_company):
     monkeypatch.setenv("TROUPE_TEST_CRASH_TOKEN", str(POISON))
     with Cluster() as cluster:
-        cluster.up(DEMO, *SMALL, workers=2)
+        cluster.up(DEMO, *SMALL, workers=2, program=TESTING)
         company = Streams(cluster, LASTING).flow() if with_company else None
         poison = Stream(cluster, {"key": 0, "path": "/v1/completions", "body": {
             "prompt": [0, 105, POISON, 103], "max_tokens": 4, "stream": False}})  # fmt: skip
@@ -89,7 +89,7 @@ def test_a_signal_that_somebody_sent_is_no_crash(stages):
 def test_a_crash_is_told_and_ends_the_process_honestly(stages):
     stage = stages(*SMALL, workers=0)
     stage.env["TROUPE_TEST_CRASH_TOKEN"] = str(POISON)
-    worker = stage.add_worker()
+    worker = stage.add_worker(program=TESTING)
     stage.wait_ready()
     at = time.time()
     crash = Stream(stage, {"key": 0, "path": "/v1/completions", "body": {

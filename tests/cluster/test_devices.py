@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from running import DEMO, Cluster, generate, run
+from running import DEMO, TESTING, Cluster, generate, run
 
 TWO_PROCESSORS = len(os.sched_getaffinity(0)) >= 2
 
@@ -57,9 +57,8 @@ def test_tensor_parallel_ranks_on_the_numa_nodes_of_a_worker(troupe, expected, t
     with Cluster() as cluster:
         cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2)
         cluster.wait_answers()
-        worker = cluster.start(
-            "worker", "--head", f"127.0.0.1:{cluster.control_port}", "--device", "cpu:0,1", env=two_nodes
-        )
+        worker = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--device", "cpu:0,1",
+                               env=two_nodes, program=TESTING)  # fmt: skip
         cluster.wait_ready()
         assert answer_of(cluster) == expected
         status = cluster.status()
@@ -75,7 +74,7 @@ def test_tensor_parallel_ranks_on_the_numa_nodes_of_a_worker(troupe, expected, t
 def test_up_deals_the_devices_out_to_its_workers(troupe, expected, two_nodes):
     with Cluster() as cluster:
         words = ["up", "--workers", 2, *cluster._head_words(DEMO), "--device", "cpu:1,0"]
-        cluster.start(*words, env=two_nodes)
+        cluster.start(*words, env=two_nodes, program=TESTING)
         cluster.wait_ready()
         assert answer_of(cluster) == expected
         nodes = cluster.ready_nodes()
@@ -100,6 +99,7 @@ def test_up_deals_the_devices_out_to_its_workers(troupe, expected, two_nodes):
         ("cuda-twin:0,0", "--device cuda-twin:0,0 names 0 twice"),
         ("cuda-twin:2,1,02", "names 2 twice"),
         ("cuda-twin:x", "not 'cuda-twin:x'"),
+        ("cuda-twin", "is a test double that build/troupe-testing has, not this program: use cpu or cuda."),
         ("", "not ''"),
     ],
 )
@@ -119,7 +119,7 @@ def test_two_twins_of_gpus_in_one_worker(troupe, expected):
     with Cluster() as cluster:
         cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2)
         cluster.wait_answers()
-        cluster.worker("--device", "cuda-twin:0,3")
+        cluster.worker("--device", "cuda-twin:0,3", program=TESTING)
         cluster.wait_ready(60)
         assert answer_of(cluster) == expected
         (node,) = cluster.ready_nodes()

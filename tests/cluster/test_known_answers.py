@@ -5,12 +5,12 @@ import time
 
 import pytest
 from recovery import SMALL
-from running import DEMO, wait_until
+from running import DEMO, TESTING, wait_until
 
 
 def broken_worker(cluster, breakage):
     return cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
-                         env={"TROUPE_TEST_BREAK": breakage})  # fmt: skip
+                         env={"TROUPE_TEST_BREAK": breakage}, program=TESTING)  # fmt: skip
 
 
 def answer(cluster, key):

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from running import DEMO, TROUPE, Cluster, generate, run, wait_until
+from running import DEMO, TESTING, Cluster, generate, run, wait_until
 
-DOUBLE = TROUPE.parent / "tests" / "transport" / "nccl" / "libnccl_double.so"
+DOUBLE = TESTING.parent / "tests" / "transport" / "nccl" / "libnccl_double.so"
 PROMPT = [5, 9, 33]
 TOKENS = 300
 FORMED = "exchange by NCCL from now on"
@@ -31,7 +31,7 @@ def start():
 
         def start(mischief, *words, **keywords):
             cluster.env |= {"TROUPE_TEST_NCCL": str(DOUBLE), "TROUPE_NCCL_DOUBLE": mischief}
-            cluster.up(DEMO, "--fabric", "nccl", *words, **keywords)
+            cluster.up(DEMO, "--fabric", "nccl", *words, program=TESTING, **keywords)
             return cluster
 
         yield start
@@ -108,7 +108,7 @@ def test_a_killed_rank_changes_no_token(ranks, expected, which):
 def test_nccl_that_cannot_be_had_is_a_sentence(troupe, tmp_path):
     def refusal(nccl):
         env = {"TROUPE_STATE_DIR": str(tmp_path / "state"), **({"TROUPE_TEST_NCCL": nccl} if nccl else {})}
-        done = run("up", "--model", DEMO, "--fabric", "nccl", env=env)
+        done = run("up", "--model", DEMO, "--fabric", "nccl", env=env, program=TESTING)
         assert done.returncode == 1, done.stderr
         assert not (tmp_path / "state").exists()
         return done.stderr

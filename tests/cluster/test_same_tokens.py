@@ -9,7 +9,7 @@ import pytest
 
 from bits import computed_here, numerics_flags
 from running import (
-    DEMO, GOLDEN, V2_LITE, V3, Cluster, at_once, cpu_families_here, float32_bits, generate,
+    DEMO, GOLDEN, TESTING, TROUPE, V2_LITE, V3, Cluster, at_once, cpu_families_here, float32_bits, generate,
 )  # fmt: skip
 
 FAMILIES = cpu_families_here()
@@ -168,8 +168,9 @@ def start_mixed(cluster, model, numerics, flags, layout):
     cluster.head(model, "--min-devices", layout.workers, *flags)
     cluster.wait_answers()
     for number in range(layout.workers):
-        cluster.worker("--cpu-family", each[number % len(each)],
-                       "--device", devices[number % len(devices)])  # fmt: skip
+        device = devices[number % len(devices)]
+        cluster.worker("--cpu-family", each[number % len(each)], "--device", device,
+                       program=TESTING if device == "cuda-twin" else TROUPE)  # fmt: skip
     cluster.wait_ready()
     kinds = sorted(device["kind"] for node in cluster.ready_nodes() for device in node["devices"])
     assert kinds == sorted(devices[number % len(devices)] for number in range(layout.workers))

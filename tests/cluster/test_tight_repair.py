@@ -2,7 +2,7 @@
 
 import pytest
 
-from running import GOLDEN, float32_bits, post, wait_until
+from running import GOLDEN, TESTING, float32_bits, post, wait_until
 
 MODEL = GOLDEN / "v3"
 LIMITS = ["--max-model-len", 256, "--max-num-batched-tokens", 64, "--max-num-seqs", 4, "--numerics", "bf16",
@@ -13,7 +13,7 @@ LITTLE = 8_000_000  # a half of it
 
 def twin(cluster, room):
     return cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
-                         "--device", "cuda-twin", "--device-memory", room)  # fmt: skip
+                         "--device", "cuda-twin", "--device-memory", room, program=TESTING)  # fmt: skip
 
 
 def start(cluster, room):

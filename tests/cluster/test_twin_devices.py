@@ -6,7 +6,7 @@ import re
 import pytest
 
 from recovery import SMALL
-from running import DEMO, TROUPE, Cluster, float32_bits, generate, run, wait_until
+from running import DEMO, TESTING, TROUPE, Cluster, float32_bits, generate, run, wait_until
 
 TOKENS = 24
 
@@ -24,7 +24,8 @@ def start(cluster, env=None, device="cuda-twin"):
     for _ in range(2):
         cluster.worker()
     twin = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
-                         "--device", device, "--device-memory", "2GiB", env=env or {})  # fmt: skip
+                         "--device", device, "--device-memory", "2GiB", env=env or {},
+                         program=TESTING)  # fmt: skip
     cluster.wait_ready()
     return twin, next(node for node in cluster.status()["nodes"] if node["pid"] == twin.pid)
 
@@ -135,7 +136,7 @@ def is_proven(cluster, takes):
     """Whether a twin that is refused memory after that gets as far as to seek its head, and none is there."""
     worker = cluster.start("worker", "--head", "127.0.0.1:1", "--threads", 1, "--device", "cuda-twin",
                            "--device-memory", "2GiB",
-                           env={"TROUPE_TEST_DEVICE": f"memory:{takes}"})  # fmt: skip
+                           env={"TROUPE_TEST_DEVICE": f"memory:{takes}"}, program=TESTING)  # fmt: skip
     seeks = wait_until(lambda: ("Seeking" in worker.log() and "seeks") or worker.popen.poll(), 60,
                        "it seeks the head, or has too little memory")  # fmt: skip
     worker.kill()
@@ -185,13 +186,13 @@ def test_a_worker_with_an_accelerator_is_killed_and_processors_go_on(cluster):
 
 
 def test_what_does_not_fit_is_refused_before_it_is_placed(cluster):
-    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "4MiB", ready=False)
+    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "4MiB", ready=False, program=TESTING)
     assert up.exit_code(30) == 1
     assert re.search(r"lacks \d+ bytes", up.log()), up.log()
 
 
 def test_a_device_that_is_of_no_use_ends_the_cluster_that_waits_for_it(cluster):
-    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "256KiB", ready=False)
+    up = cluster.up(DEMO, "--device", "cuda-twin", "--device-memory", "256KiB", ready=False, program=TESTING)
     assert up.exit_code(30) == 1
     assert "too little memory to answer questions" in up.log(), up.log()
     assert re.search(r"worker-\d has ended 3 times before the cluster could serve", up.log()), up.log()
@@ -202,7 +203,7 @@ def test_a_failure_that_makes_no_sense_is_refused(cluster):
     wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
     for text in ("abacus", "launch:soon", "ecc:1:2"):
         worker = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}",
-                               env={"TROUPE_TEST_DEVICE": text})  # fmt: skip
+                               env={"TROUPE_TEST_DEVICE": text}, program=TESTING)  # fmt: skip
         assert worker.exit_code(10) == 2
         assert "TROUPE_TEST_DEVICE" in worker.log()
 
@@ -245,11 +246,12 @@ def test_the_driver_tells_how_a_gpu_is_and_a_memory_error_takes_it_out(cluster, 
 def test_tensor_cores_answer_alike_however_they_are_placed_and_no_processor_joins_them(cluster):
     words = ("--numerics", "cuda_mma", "--temperature", 0, "--max-tokens", TOKENS, "--ignore-eos")
     prompt = [0, 105, 103, 99, 101]
-    alone = generate(DEMO, "--device", "cuda-twin", "--prompt-ids", ",".join(map(str, prompt)), *words)
+    alone = generate(DEMO, "--device", "cuda-twin", "--prompt-ids", ",".join(map(str, prompt)), *words,
+                     program=TESTING)  # fmt: skip
     cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2, "--numerics", "cuda_mma")
     cluster.wait_answers()
     for _ in range(2):
-        cluster.worker("--device", "cuda-twin", "--device-memory", "1GiB")
+        cluster.worker("--device", "cuda-twin", "--device-memory", "1GiB", program=TESTING)
     cluster.wait_ready(60)
     choice = cluster.complete(
         prompt, max_tokens=TOKENS, temperature=0, ignore_eos=True, return_token_ids=True, logprobs=0
@@ -273,11 +275,11 @@ SAMPLINGS = [
 
 @pytest.mark.long
 def test_whatever_is_asked_of_sampling_a_twin_answers_as_a_processor_does():
-    def all_answers(*device):
+    def all_answers(*device, program=TROUPE):
         with Cluster() as cluster:
             cluster.head(DEMO, "--numerics", "bf16")
             cluster.wait_answers()
-            cluster.worker(*device)
+            cluster.worker(*device, program=program)
             cluster.wait_ready(60)
 
             def choice(number):
@@ -287,7 +289,8 @@ def test_whatever_is_asked_of_sampling_a_twin_answers_as_a_processor_does():
             with concurrent.futures.ThreadPoolExecutor(len(SAMPLINGS)) as pool:
                 return list(pool.map(choice, range(len(SAMPLINGS))))
 
-    by_processor, by_twin = all_answers(), all_answers("--device", "cuda-twin", "--device-memory", "1GiB")
+    by_processor = all_answers()
+    by_twin = all_answers("--device", "cuda-twin", "--device-memory", "1GiB", program=TESTING)
     assert by_twin == by_processor
     assert len({tuple(choice["token_ids"][-TOKENS:]) for choice in by_twin}) == len(SAMPLINGS)
     assert all((choice["logprobs"] is not None) == ("logprobs" in asked)

@@ -47,6 +47,7 @@ BACKENDS = {
         "mma": "tests/kernels/test_cuda_mma_gpu",
         "device": "tests/kernels/test_cuda_device",
         "bench": ["tests/bench/gpu_bench"],
+        "cluster": "troupe",
         "worker": "cuda",
         "known_filter": ["--test-case=" + KNOWN],
         "bits_filter": [f"--test-case-exclude={INVARIANCE},{KNOWN}"],
@@ -60,6 +61,7 @@ BACKENDS = {
         "mma": "tests/kernels/test_cuda_mma",
         "device": "tests/kernels/test_twin_device",
         "bench": ["tests/bench/gpu_bench_twin", "--small"],
+        "cluster": "troupe-testing",
         "worker": "cuda-twin",
         "known_filter": ["--test-case=*residual_add*"],
         "bits_filter": ["--test-case=*wire rounds once*"],
@@ -68,12 +70,11 @@ BACKENDS = {
         "tokens": 12,
     },
 }
-OPTIONAL = ("troupe",)
 
 
 def programs(backend):
     names = ("instructions", "bits", "mma", "device")
-    return [*(backend[name] for name in names), backend["bench"][0], *OPTIONAL]
+    return [*(backend[name] for name in names), backend["bench"][0], backend["cluster"]]
 
 
 class GpuCheck(Check):
@@ -114,7 +115,7 @@ class GpuCheck(Check):
     def build(self):
         if self.build_folder:
             for path in programs(self.backend):
-                if path not in OPTIONAL:
+                if path != self.backend["cluster"]:
                     self.program(path)
             return f"taken from {self.build_folder.name}"
         folder = ROOT / "build-gpu"
@@ -131,7 +132,7 @@ class GpuCheck(Check):
         except Failed:  # libraries of the cluster are missing: the kernels need few
             shutil.rmtree(folder, ignore_errors=True)
             self.run("configure-kernels", [*configure, "-DTROUPE_KERNELS_ONLY=ON"])
-            targets.remove("troupe")
+            targets.remove(self.backend["cluster"])
             alone = ", kernels alone: libraries of the rest are not here"
         started = time.monotonic()
         self.run("build", ["cmake", "--build", folder, "-j", os.cpu_count() or 2, "--target", *targets])
@@ -210,7 +211,7 @@ class GpuCheck(Check):
         return clusters.killed(self.backend["worker"], self.backend["tokens"], self.expected, self.left() - 2)
 
     def clusters(self):
-        os.environ["TROUPE"] = str(self.program("troupe"))
+        os.environ["TROUPE"] = str(self.program(self.backend["cluster"]))
         import clusters
 
         return clusters

@@ -18,8 +18,8 @@ struct Family {
   /// Of the twin of a GPU with less shared memory, which computes attention otherwise; 0: none.
   std::uint64_t small_seed = 0;
 
-  Stream::Options options(ThreadPool* pool, const Fault* fault = nullptr) const {
-    return {numerics, cpu, pool, fault, backend, order_seed};
+  Stream::Options options(ThreadPool* pool) const {
+    return {numerics, cpu, pool, backend, order_seed};
   }
   /// To a GPU's twin threads are machines that share CTAs: one and four are enough.
   int step_of_threads() const { return backend == nullptr ? 1 : 3; }

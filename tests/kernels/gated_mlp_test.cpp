@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "breakable_stream.h"
 #include "product_support.h"
 
 namespace troupe::kernels {
@@ -148,7 +149,7 @@ TEST_CASE("a pass over experts gives every pair the bits that it has alone") {
           from.push_back(rows[i].bytes.data());
           to.push_back(outputs[i].bytes.data());
         }
-        TestStream stream(f, threads);
+        BreakableStream stream(f, threads);
         expert_mlp(stream, calls, c.act, from.data(), to.data());
         for (std::size_t i = 0; i < rows.size(); ++i)
           CHECK(differences(outputs[i].values(wire), wanted[i].values(wire)) == 0);

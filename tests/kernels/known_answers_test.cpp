@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "breakable_stream.h"
 #include "support.h"
 #include "tests/kernels/twin.h"
 
@@ -49,7 +50,7 @@ TEST_CASE("one wrong bit in the result of an op is a wrong answer") {
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < known_questions().size(); ++i) {
         CAPTURE(to_string(known_questions()[i]));
-        TestStream stream(f);
+        BreakableStream stream(f);
         stream.fault = op;
         const bool right = ask(stream, i) == known_answer(f.numerics, i);
         CHECK(right == !to_string(known_questions()[i]).starts_with(std::string(op) + " "));

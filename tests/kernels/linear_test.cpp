@@ -1,5 +1,6 @@
 #include "kernels/linear.h"
 
+#include "breakable_stream.h"
 #include "product_support.h"
 
 namespace troupe::kernels {
@@ -212,7 +213,7 @@ TEST_CASE("a NaN or an infinity stays in its row") {
 
 TEST_CASE("products allocate nothing once they are warm, and spoil an answer if a test wants it") {
   for (const Family& f : families()) {
-    TestStream stream(f, 2);
+    BreakableStream stream(f, 2);
     const Weight w = pack(f.numerics, filled({Codes::kFp8, 64, 256, 128, 128}, 13));
     const auto x = Random(14).values(64 * 256);
     const auto clean = product(stream, w, x, 64);

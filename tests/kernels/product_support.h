@@ -18,11 +18,9 @@ namespace troupe::kernels {
 
 /// A stream with threads of its own.
 struct TestStream {
-  explicit TestStream(const Family& f, int threads = 1)
-      : pool(threads), stream(f.options(&pool, &fault)) {}
+  explicit TestStream(const Family& f, int threads = 1) : pool(threads), stream(f.options(&pool)) {}
   operator Stream&() { return stream; }
 
-  Fault fault{nullptr};
   ThreadPool pool;
   Stream stream;
 };

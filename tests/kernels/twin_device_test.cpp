@@ -26,9 +26,10 @@ namespace {
 
 constexpr std::size_t kBytes = 4096 * sizeof(float);
 
-std::shared_ptr<Accelerator> open_device(const AcceleratorOptions& options) {
+std::shared_ptr<Accelerator> open_device(const AcceleratorOptions& options,
+                                         InjectedFailure injected = {}) {
   set_float_mode();
-  auto device = cuda_twin_backend()->accelerator(options);
+  auto device = failing_twin_backend(injected).accelerator(options);
   REQUIRE(device.ok());
   return std::move(*device);
 }
@@ -36,9 +37,9 @@ std::shared_ptr<Accelerator> open_device(const AcceleratorOptions& options) {
 /// A device, and two vectors in its memory.
 struct Bench {
   explicit Bench(std::uint64_t seed = 0, InjectedFailure injected = {})
-      : device(open_device({0, 16u << 20, nullptr, seed, injected})),
-        stream({Numerics::kBf16, CpuFamily::kBaseline, nullptr, nullptr, cuda_twin_backend(), 0,
-                device.get()}),
+      : device(open_device({0, 16u << 20, nullptr, seed}, injected)),
+        stream(
+            {Numerics::kBf16, CpuFamily::kBaseline, nullptr, cuda_twin_backend(), 0, device.get()}),
         a(device->memory(kBytes)),
         b(device->memory(kBytes)) {}
   Tensor tensor(const std::shared_ptr<std::byte>& memory) const {

@@ -64,7 +64,7 @@ class LocalModel {
     set_float_mode();
     for (std::uint32_t d = 0; d < spread.devices && spread.device_memory > 0; ++d)
       devices_.push_back(must(spread.backend->accelerator(
-          {0, spread.device_memory, &pool_, spread.seed + d, {}, spread.staging_bytes})));
+          {0, spread.device_memory, &pool_, spread.seed + d, spread.staging_bytes})));
     std::vector<std::int32_t> edges = {0};
     edges.insert(edges.end(), spread.cuts.begin(), spread.cuts.end());
     edges.push_back(spec().num_layers());
@@ -155,8 +155,8 @@ class LocalModel {
     return devices_.empty() ? nullptr : devices_[rank % devices_.size()];
   }
   kernels::Stream::Options stream(std::uint32_t rank = 0) {
-    return {spread_.numerics, spread_.family,       &pool_, nullptr, spread_.backend,
-            spread_.seed,     device_of(rank).get()};
+    return {spread_.numerics, spread_.family, &pool_,
+            spread_.backend,  spread_.seed,   device_of(rank).get()};
   }
 
   using Stage = std::vector<std::unique_ptr<Shard>>;  ///< of all ranks

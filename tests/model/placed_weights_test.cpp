@@ -15,7 +15,7 @@ using kernels::Accelerator;
 
 std::shared_ptr<Accelerator> open_device(std::uint64_t bytes, std::uint64_t seed = 1,
                                          kernels::InjectedFailure injected = {}) {
-  return must(kernels::cuda_twin_backend()->accelerator({0, bytes, nullptr, seed, injected}));
+  return must(kernels::failing_twin_backend(injected).accelerator({0, bytes, nullptr, seed}));
 }
 
 const auto always = [] { return true; };

@@ -150,7 +150,7 @@ int run_latency(const LatencyOptions& o) {
   return tell(o, bench::latency_json(latencies_s), bench::latency_text(latencies_s));
 }
 
-void add_flags(CLI::App* command, EngineBench& o) {
+void add_flags(const Cli& cli, CLI::App* command, EngineBench& o) {
   command->add_option(
       "--input-len", o.prompts.input_len,
       "Tokens of a random prompt (default: " + std::to_string(o.prompts.input_len) + ")");
@@ -159,7 +159,7 @@ void add_flags(CLI::App* command, EngineBench& o) {
   command->add_flag("--json", o.json, "Print one JSON object instead");
   command->add_option("--output-json", o.output_json, "Write it to this file");
   add_engine_flags(command, o.engine);
-  add_device_flags(command, o.device);
+  add_device_flags(cli, command, o.device);
 }
 
 void add_throughput(Cli& cli, CLI::App* bench) {
@@ -183,7 +183,7 @@ void add_throughput(Cli& cli, CLI::App* bench) {
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--prefix-len", o->prompts.prefix_len,
                       "Tokens that all random prompts begin with, besides (default: 0)");
-  add_flags(command, *o);
+  add_flags(cli, command, *o);
 }
 
 void add_latency(Cli& cli, CLI::App* bench) {
@@ -202,7 +202,7 @@ void add_latency(Cli& cli, CLI::App* bench) {
       ->check(CLI::PositiveNumber);
   command->add_option("--num-iters-warmup", o->num_iters_warmup,
                       "Batches before, which are not (default: 10)");
-  add_flags(command, *o);
+  add_flags(cli, command, *o);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void add_chat(Cli& cli) {
   command->add_option("--system", o->system, "What the model is told before the conversation");
   add_sampling_flags(command, o->request);
   add_engine_flags(command, o->engine);
-  add_device_flags(command, o->device);
+  add_device_flags(cli, command, o->device);
 }
 
 }  // namespace troupe::cli

@@ -31,6 +31,7 @@ struct CommonOptions {
 struct Cli {
   CLI::App app{"Troupe serves DeepSeek-V3-class mixture-of-experts models over a cluster."};
   CommonOptions common;
+  Doubles doubles;
 };
 
 /// What a command does.
@@ -74,7 +75,7 @@ void add_network_flags(CLI::App* command, NetworkFlags& flags);
 
 /// The head's too, which computes nothing itself, so that one file serves all.
 void add_cpu_family_flag(CLI::App* command, std::string& family);
-void add_device_flags(CLI::App* command, DeviceFlags& flags);
+void add_device_flags(const Cli& cli, CLI::App* command, DeviceFlags& flags);
 /// What both say to a command that computes by itself, on one device. Errors name the flag.
 Result<LocalClusterOptions> in_process(const EngineFlags& engine, const DeviceFlags& device);
 /// The second tier's flag, of worker and up.

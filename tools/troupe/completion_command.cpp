@@ -14,7 +14,7 @@ std::vector<std::string> values_of(const std::string& flag) {
   if (flag == "numerics") return {"auto", "bf16", "avx512_bf16", "cuda_mma", "reference"};
   if (flag == "kv-cache-dtype") return {"auto", "bf16", "fp8"};
   if (flag == "fabric") return {"auto", "net", "tcp", "shm", "verbs", "efa", "nccl"};
-  if (flag == "device") return {"auto", "cpu", "cuda", "cuda-twin"};
+  if (flag == "device") return {"auto", "cpu", "cuda"};
   if (flag == "cpu-family") return {"auto", "avx2", "avx512", "amx"};
   if (flag == "log-level") return {"trace", "debug", "info", "warn", "error", "off"};
   return {};

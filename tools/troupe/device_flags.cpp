@@ -1,9 +1,7 @@
 #include "tools/troupe/device_flags.h"
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "actors/device/device_kind.h"
 #include "kernels/cuda/gpus.h"
 #include "runtime/byte_size.h"
 #include "runtime/host.h"
@@ -15,20 +13,12 @@
 namespace troupe::cli {
 namespace {
 
-/// A share of this machine.
-Device::Options whole_machine(int workers) {
-  Device::Options device;
-  device.name = processor_name();
-  device.threads = std::max(1, host_processors() / workers);
-  device.memory_total = host_memory_bytes() / static_cast<std::uint64_t>(workers);
-  return device;
-}
-
 /// One of the machine's, or one a NUMA node that is named, with its processors and its memory.
-Result<std::vector<Device::Options>> processors_of(const DeviceList& list, int workers) {
+Result<std::vector<Device::Options>> processors_of(const DeviceList& list, int workers,
+                                                   const Doubles& doubles) {
   if (list.numbers.empty()) return std::vector{whole_machine(workers)};
-  const char* const told = std::getenv("TROUPE_TEST_NUMA_NODES");  // see tests/README.md
-  const std::vector<NumaNode> nodes = told ? numa_nodes(told) : numa_nodes();
+  const std::string& told = doubles.numa_nodes;
+  const std::vector<NumaNode> nodes = told.empty() ? numa_nodes() : numa_nodes(told);
   std::string known;
   for (const NumaNode& node : nodes)
     known += (known.empty() ? "" : ", ") + std::to_string(node.number);
@@ -80,44 +70,22 @@ Result<std::vector<Device::Options>> gpus_of(const DeviceList& list,
   return devices;
 }
 
-/// Made-up GPUs share the processors and the memory of their worker.
-Result<std::vector<Device::Options>> twins_of(const DeviceList& list, int worker, int workers) {
-  if (!is_device_kind("cuda-twin"))
-    return invalid_argument(
-        "--device cuda-twin: this processor lacks the instructions that a "
-        "GPU's kernels are tried with (AVX2 and FMA); use --device cpu.");
-  const std::vector<int> numbers = list.numbers.empty() ? std::vector<int>{worker} : list.numbers;
-  std::vector<Device::Options> devices;
-  for (const int number : numbers) {
-    Device::Options& device = devices.emplace_back(whole_machine(workers));
-    const int count = static_cast<int>(numbers.size());
-    device.kind = "cuda-twin";
-    device.number = number;
-    device.name = "the twin of a GPU";
-    device.architecture = "twin";
-    if (std::getenv("TROUPE_TEST_NVML"))  // see tests/README.md
-      device.bus_id = "0000:00:0" + std::to_string(number) + ".0";
-    device.threads = std::max(1, device.threads / count);
-    device.memory_total /= static_cast<std::uint64_t>(count);
-  }
-  return devices;
-}
-
-Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int worker, int workers) {
+Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int worker, int workers,
+                                                const Doubles& doubles) {
   switch (list.kind) {
     case DeviceList::Kind::kAuto: {
       const auto gpus = kernels::gpus();
-      if (!gpus.ok()) return processors_of(list, workers);
+      if (!gpus.ok()) return processors_of(list, workers, doubles);
       if (static_cast<int>(gpus->size()) >= workers) return gpus_of(list, *gpus, worker, workers);
       if (worker == 0)
         logger().info(
             "{} workers are for {} GPUs here, so they compute on processors; --workers {} "
             "uses the GPUs",
             workers, gpus->size(), gpus->size());
-      return processors_of(list, workers);
+      return processors_of(list, workers, doubles);
     }
     case DeviceList::Kind::kCpu:
-      return processors_of(list, workers);
+      return processors_of(list, workers, doubles);
     case DeviceList::Kind::kCuda: {
       const auto gpus = kernels::gpus();
       if (!gpus.ok())
@@ -125,12 +93,23 @@ Result<std::vector<Device::Options>> devices_of(const DeviceList& list, int work
       return gpus_of(list, *gpus, worker, workers);
     }
     case DeviceList::Kind::kCudaTwin:
-      return twins_of(list, worker, workers);
+      if (doubles.twins) return doubles.twins(list, worker, workers);
+      return invalid_argument("--device " + to_string(list) +
+                              " is a test double that build/troupe-testing has, not this program: "
+                              "use cpu or cuda.");
   }
   return internal_error("--device names a kind that is not known.");
 }
 
 }  // namespace
+
+Device::Options whole_machine(int workers) {
+  Device::Options device;
+  device.name = processor_name();
+  device.threads = std::max(1, host_processors() / workers);
+  device.memory_total = host_memory_bytes() / static_cast<std::uint64_t>(workers);
+  return device;
+}
 
 Result<CpuFamily> resolve_cpu_family(const std::string& name) {
   const auto& have = supported_cpu_families();
@@ -171,7 +150,7 @@ Result<std::vector<Device::Options>> resolve(const DeviceFlags& flags, int worke
   if (!memory.ok()) return invalid_argument("--device-memory: " + memory.error().message);
   const auto family = resolve_cpu_family(flags.cpu_family);
   if (!family.ok()) return family.error();
-  auto devices = devices_of(*list, worker, workers);
+  auto devices = devices_of(*list, worker, workers, flags.doubles);
   if (!devices.ok()) return devices.error();
   for (std::size_t i = 0; i < devices->size(); ++i) {
     Device::Options& device = (*devices)[i];

@@ -7,6 +7,7 @@
 #include "actors/device/device.h"
 #include "runtime/cpu_family.h"
 #include "runtime/result.h"
+#include "tools/troupe/doubles.h"
 
 namespace troupe::cli {
 
@@ -17,8 +18,11 @@ struct DeviceFlags {
   std::string expert_tier_memory = "0";
   std::string cpu_family = "auto";
   int threads = 0;
+  Doubles doubles = {};  ///< no flag: what this program has of them
 };
 
+/// A share of this machine's processors and memory, as a device.
+Device::Options whole_machine(int workers);
 /// Errors name the flag.
 Result<CpuFamily> resolve_cpu_family(const std::string& name);
 /// The devices that a worker computes with, by index. Of several workers on this machine, that one

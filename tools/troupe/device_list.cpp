@@ -20,8 +20,8 @@ constexpr int kNumbersMax = 1024;
 
 Error not_a_list(const std::string& text) {
   return invalid_argument(
-      "--device must be auto, cpu, cuda or cuda-twin, or name some as cpu:0,1 (NUMA nodes) and "
-      "cuda:0,1 (GPUs), not '" +
+      "--device must be auto, cpu or cuda, or name some as cpu:0,1 (NUMA nodes) and cuda:0,1 "
+      "(GPUs), not '" +
       text + "'.");
 }
 

@@ -9,7 +9,8 @@
 
 namespace troupe::cli {
 
-/// What --device asks for: "auto", "cpu", "cpu:0,1", "cuda", "cuda:0,2", "cuda-twin".
+/// What --device asks for: "auto", "cpu", "cpu:0,1", "cuda", "cuda:0,2"; of a program with doubles
+/// "cuda-twin" too.
 struct DeviceList {
   enum class Kind : std::uint8_t { kAuto, kCpu, kCuda, kCudaTwin };
   Kind kind = Kind::kCpu;

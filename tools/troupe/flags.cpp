@@ -128,13 +128,13 @@ void add_cpu_family_flag(CLI::App* command, std::string& family) {
       ->group("Device");
 }
 
-void add_device_flags(CLI::App* command, DeviceFlags& flags) {
+void add_device_flags(const Cli& cli, CLI::App* command, DeviceFlags& flags) {
+  flags.doubles = cli.doubles;
   command
       ->add_option(
           "--device", flags.device,
           "What computes: auto (default: all GPUs, else the processors), cpu, or one device "
-          "a NUMA node as cpu:0,1, cuda, some GPUs as cuda:0,1; cuda-twin tries a GPU's "
-          "kernels on this processor, slowly")
+          "a NUMA node as cpu:0,1, cuda, or some GPUs as cuda:0,1")
       ->group("Device");
   command
       ->add_option("--device-memory", flags.device_memory,
@@ -162,8 +162,7 @@ Result<LocalClusterOptions> in_process(const EngineFlags& engine, const DeviceFl
   const auto devices = resolve(device);
   if (!devices.ok()) return devices.error();
   if (devices->size() > 1)
-    return invalid_argument("--device " + device.device +
-                            ": this command computes on one device.");
+    return invalid_argument("--device " + device.device + ": this command computes on one device.");
   const Device::Options& one = devices->front();
   return LocalClusterOptions{*options, one.threads, one.cpu_family, one.memory_total, {one}};
 }

@@ -137,7 +137,7 @@ void add_generate(Cli& cli) {
       ->group("Sampling");
   add_sampling_flags(command, o->request);
   add_engine_flags(command, o->engine);
-  add_device_flags(command, o->device);
+  add_device_flags(cli, command, o->device);
 }
 
 }  // namespace troupe::cli

@@ -1,18 +1,15 @@
 #include "tools/troupe/nccl_choice.h"
 
-#include <cstdlib>
-#include <string>
-
 namespace troupe::cli {
 
 Result<std::optional<nccl::NodeOptions>> choose_nccl(transport::FabricKind kind,
-                                                     const std::vector<Device::Options>& devices) {
+                                                     const std::vector<Device::Options>& devices,
+                                                     const std::string& library) {
   if (kind != transport::FabricKind::kNccl) return std::optional<nccl::NodeOptions>();
   nccl::NodeOptions options;
-  const char* const test = std::getenv("TROUPE_TEST_NCCL");
-  if (test) options.paths = {test, test};
+  if (!library.empty()) options.paths = {library, library};
   for (const Device::Options& device : devices) {
-    if (device.kind != "cuda" && !test)
+    if (device.kind != "cuda" && library.empty())
       return refused("--fabric nccl: NCCL moves the memory of GPUs, and device " +
                      std::to_string(device.index) + " of a worker is a " + device.kind +
                      " device; leave --fabric out, or use GPUs.");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/device/device.h"
@@ -13,9 +14,9 @@ namespace troupe::cli {
 /// asked for: `auto` leaves them to messages. kRefused: a device is no GPU, whose memory alone NCCL
 /// moves.
 ///
-/// For tests, TROUPE_TEST_NCCL names a double of libnccl and the driver, which moves host memory
-/// (tests/README.md).
+/// `library`: in the place of libnccl and the driver, for any device's memory (Doubles::nccl).
 Result<std::optional<nccl::NodeOptions>> choose_nccl(transport::FabricKind kind,
-                                                     const std::vector<Device::Options>& devices);
+                                                     const std::vector<Device::Options>& devices,
+                                                     const std::string& library);
 
 }  // namespace troupe::cli

@@ -227,7 +227,8 @@ std::vector<std::string> worker_command(const CommonOptions& common, const UpOpt
 
 /// The bulk lane that the workers would open, and NCCL, tried here when flags ask for a certain
 /// one: what no worker could start with is an error of the command.
-Status check_fabric(const NetworkFlags& network, const Share& share) {
+Status check_fabric(const NetworkFlags& network, const Share& share,
+                    const std::string& nccl_library) {
   if (network.fabric == "auto" && network.bind_interface.empty()) return {};
   struct Nobody : transport::FabricEvents {
     void on_frame(transport::PeerKey, transport::Frame) override {}
@@ -241,7 +242,7 @@ Status check_fabric(const NetworkFlags& network, const Share& share) {
   options.bind_interface = network.bind_interface;
   auto fabric = transport::make_libfabric(options, nobody);
   if (!fabric.ok()) return fabric.error();
-  auto with = choose_nccl(*kind, share);
+  auto with = choose_nccl(*kind, share, nccl_library);
   if (!with.ok()) return with.error();
   if (!*with) return {};
   (*with)->gpus.clear();  // the libraries alone: they are the workers'
@@ -285,7 +286,8 @@ int run(const CommonOptions& common, const UpOptions& o) {
   std::size_t devices = 0;
   for (const Share& share : *shares) devices += share.size();
   if (const auto tier = resolve_tier(o.device); !tier.ok()) return fail_with(tier.error());
-  if (const Status fabric = check_fabric(o.head.network, shares->front()); !fabric.ok())
+  if (const Status fabric = check_fabric(o.head.network, shares->front(), o.device.doubles.nccl);
+      !fabric.ok())
     return fail_with(fabric.error());
   if (const Status computes = check_numerics(o.head.engine, shares->front().front());
       !computes.ok())
@@ -317,8 +319,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
                  "It serves once %d devices are here; more workers have to join than it starts.\n",
                  o.head.min_devices);
   std::vector<std::vector<std::string>> commands;
-  for (const Share& share : *shares)
-    commands.push_back(worker_command(common, o, share, process));
+  for (const Share& share : *shares) commands.push_back(worker_command(common, o, share, process));
   Children children(std::move(commands), !o.no_respawn);
   children.start_all();
   head.subscribe([&](const ClusterEvent& event) {
@@ -366,7 +367,7 @@ void add_up(Cli& cli) {
       ->check(CLI::Range(1, 64));
   command->add_flag("--no-respawn", o->no_respawn, "Start no new worker for one that died");
   add_head_flags(command, o->head);
-  add_device_flags(command, o->device);
+  add_device_flags(cli, command, o->device);
   add_tier_flag(command, o->device);
 }
 

@@ -1,17 +1,12 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <thread>
 
 #include "actors/base/caf_host.h"
@@ -80,15 +75,6 @@ Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const Join
   return heads;
 }
 
-/// See tests/README.md.
-std::optional<TokenId> crash_token() {
-  const char* const text = std::getenv("TROUPE_TEST_CRASH_TOKEN");
-  TokenId token = 0;
-  if (!text || std::from_chars(text, text + std::strlen(text), token).ec != std::errc())
-    return std::nullopt;
-  return token;
-}
-
 /// Ends the process if the worker does not end within a while of having left: a step that takes
 /// seconds, or a compute thread that hangs, is not waited for. The head knows already.
 class LastResort {
@@ -120,55 +106,6 @@ class LastResort {
   bool over_ = false;  // guarded by mutex_
   std::thread thread_;
 };
-
-/// OP[:SECONDS[:ROUND]], for tests (tests/README.md).
-Result<std::optional<Breakage>> breakage_of(const char* text) {
-  if (text == nullptr || *text == 0) return std::optional<Breakage>();
-  Breakage breakage;
-  std::string_view rest = text;
-  const auto field = [&] {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    const std::string_view found = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    return found;
-  };
-  breakage.op = field();
-  bool good = breakage.known();
-  const auto number = [&](auto& value) {
-    const std::string_view digits = field();
-    if (digits.empty()) return;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    good = good && error == std::errc() && end == digits.end();
-  };
-  number(breakage.calls);
-  number(breakage.round);
-  if (!good || !rest.empty() || breakage.round == 0)
-    return invalid_argument("TROUPE_TEST_BREAK is OP[:SECONDS[:ROUND]], and for tests only.");
-  logger().warn("for a test, {} computes wrongly after {} s", breakage.op, breakage.calls);
-  return std::optional(std::move(breakage));
-}
-
-/// WHAT[:AFTER], for tests (tests/README.md).
-Result<kernels::InjectedFailure> injected_failure_of(const char* text) {
-  using What = kernels::InjectedFailure::What;
-  kernels::InjectedFailure injected;
-  if (text == nullptr || *text == 0) return injected;
-  const std::string_view all = text;
-  const std::size_t colon = std::min(all.find(':'), all.size());
-  constexpr std::pair<std::string_view, What> kKinds[] = {
-      {"launch", What::kLaunch}, {"ecc", What::kEcc},   {"lost", What::kLost},
-      {"memory", What::kMemory}, {"slow", What::kSlow}, {"hang", What::kHang}};
-  for (const auto& [name, what] : kKinds)
-    if (all.substr(0, colon) == name) injected.what = what;
-  const std::string_view digits = all.substr(std::min(colon + 1, all.size()));
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), injected.after);
-  const bool number = digits.empty() || (error == std::errc() && end == digits.end());
-  if (injected.what == What::kNone || !number)
-    return invalid_argument("TROUPE_TEST_DEVICE is WHAT[:AFTER], and for tests only.");
-  logger().warn("for a test, the device fails by {} after {} calls", all.substr(0, colon),
-                injected.after);
-  return injected;
-}
 
 /// What the node's agent tells, for whoever asks. Thread-safe.
 struct Life {
@@ -248,19 +185,13 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   if (!tier.ok()) return fail_with(tier.error());
   auto kind = transport::parse_fabric_kind(o.network.fabric);
   if (!kind.ok()) return fail_with(kind.error());
-  auto nccl = choose_nccl(*kind, *devices);
+  auto nccl = choose_nccl(*kind, *devices, o.device.doubles.nccl);
   if (!nccl.ok()) return fail_with(nccl.error());
 
   LastResort last_resort;  // what comes after it may take its time to end
   auto caf = CafSystem::make();
   if (!caf.ok()) return fail(caf.error());
   WorkerOptions options;
-  auto breakage = breakage_of(std::getenv("TROUPE_TEST_BREAK"));
-  if (!breakage.ok()) return fail_with(breakage.error());
-  options.breakage = std::move(*breakage);
-  auto injected = injected_failure_of(std::getenv("TROUPE_TEST_DEVICE"));
-  if (!injected.ok()) return fail_with(injected.error());
-  options.injected = *injected;
   options.version = kVersion;
   options.head = to_string(heads->front());
   options.model_path = model.empty() ? "" : std::filesystem::absolute(model).string();
@@ -268,14 +199,13 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.expert_tier_memory = *tier;
   Life life;
   life.listen(options);
-  if (const char* nvml = std::getenv("TROUPE_TEST_NVML")) options.nvml = nvml;
-  options.crash_token = crash_token();
   transport::FabricOptions fabric;
   fabric.kind = *kind;
   fabric.bind_interface = o.network.bind_interface;
   fabric.host = local_address_towards(heads->front().host, heads->front().port);
   options.fabric = fabric;
   options.nccl = std::move(*nccl);
+  if (o.device.doubles.change_worker) o.device.doubles.change_worker(options);
   auto link = make_tcp_link((*caf)->system(), *heads, join->worker);
   if (!link.ok()) return fail(link.error());
   Post post;
@@ -315,7 +245,7 @@ void add_worker(Cli& cli) {
                       "serves later starts. In a --config file, `ps` does not show it");
   command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
   command->add_option("--log-name", o->log_name, "What lines of its log begin with")->group("");
-  add_device_flags(command, o->device);
+  add_device_flags(cli, command, o->device);
   add_tier_flag(command, o->device);
   add_network_flags(command, o->network);
 }

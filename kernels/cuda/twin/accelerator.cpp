@@ -50,12 +50,12 @@ struct TwinAccelerator::Memory {
   }};
 };
 
-TwinAccelerator::TwinAccelerator(const AcceleratorOptions& options)
+TwinAccelerator::TwinAccelerator(const AcceleratorOptions& options, InjectedFailure injected)
     : Accelerator(pinned, options.staging_bytes),
       memory_(std::make_shared<Memory>(options.memory_bytes, memory_news())),
       twin_(options.pool, options.seed),
       random_(options.seed + 1),
-      injected_(options.injected) {}
+      injected_(injected) {}
 
 TwinAccelerator::~TwinAccelerator() { memory_->late.note_all_ran(); }
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/twin/injected_failure.h"
 #include "kernels/cuda/twin/twin.h"
 
 namespace troupe::kernels::cuda_twin {
@@ -21,7 +22,7 @@ namespace troupe::kernels::cuda_twin {
 class TwinAccelerator final : public Accelerator {
  public:
   /// Throws std::bad_alloc.
-  explicit TwinAccelerator(const AcceleratorOptions& options);
+  explicit TwinAccelerator(const AcceleratorOptions& options, InjectedFailure injected = {});
   ~TwinAccelerator() override;
 
   std::shared_ptr<std::byte> memory(std::size_t bytes) override;

@@ -23,20 +23,24 @@ std::shared_ptr<void> open_twin(const Stream::Options& options) {
   return std::make_shared<cuda_twin::Twin>(options.pool, options.order_seed);
 }
 
-Result<std::shared_ptr<Accelerator>> twin_accelerator(const AcceleratorOptions& options) {
+Result<std::shared_ptr<Accelerator>> twin_accelerator(const AcceleratorOptions& options,
+                                                      InjectedFailure injected) {
   try {
-    return std::shared_ptr<Accelerator>(std::make_shared<cuda_twin::TwinAccelerator>(options));
+    return std::shared_ptr<Accelerator>(
+        std::make_shared<cuda_twin::TwinAccelerator>(options, injected));
   } catch (const std::bad_alloc&) {
     return resource_exhausted("there is no room for " + format_byte_size(options.memory_bytes) +
                               " of device memory; give it less with --device-memory");
   }
 }
 
-Backend with_twin(bool plain, std::string_view name) {
+Backend with_twin(bool plain, std::string_view name, InjectedFailure injected = {}) {
   Backend b = cuda_twin::backend(plain, name);
   b.memory = poisoned_memory;
   b.open = open_twin;
-  b.accelerator = twin_accelerator;
+  b.accelerator = [injected](const AcceleratorOptions& options) {
+    return twin_accelerator(options, injected);
+  };
   return b;
 }
 
@@ -52,6 +56,10 @@ const Backend* cuda_twin_backend() {
 const Backend* cuda_plain_twin_backend() {
   static const Backend kBackend = with_twin(true, "cuda_plain_twin");
   return has_fma() ? &kBackend : nullptr;
+}
+
+Backend failing_twin_backend(InjectedFailure injected) {
+  return with_twin(false, "cuda_twin", injected);
 }
 
 }  // namespace troupe::kernels

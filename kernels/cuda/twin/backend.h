@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cuda/twin/injected_failure.h"
 
 namespace troupe::kernels {
 
@@ -9,5 +10,7 @@ namespace troupe::kernels {
 const Backend* cuda_twin_backend();
 /// The same with the plain kernels of products and attention.
 const Backend* cuda_plain_twin_backend();
+/// The first, whose devices fail like that. On a processor that has it.
+Backend failing_twin_backend(InjectedFailure injected);
 
 }  // namespace troupe::kernels

@@ -7,8 +7,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "actors/device/device_kind.h"
 #include "actors/device/guarded.h"
+#include "kernels/cuda/twin/backend.h"
 #include "model/weights.h"
 #include "runtime/limits.h"
 #include "tests/actors/device/manual_device.h"
@@ -192,8 +192,17 @@ TEST_CASE("a probe runs in turn, one at a time, and takes some time") {
 
 namespace {
 
-Device::Options twin_options() {
-  return {.index = 0, .kind = "cuda-twin", .memory_total = 256u << 20, .threads = 1};
+using What = kernels::InjectedFailure::What;
+
+/// On a processor that has FMA.
+bool twin_runs_here() { return kernels::cuda_twin_backend() != nullptr; }
+
+Device::Options twin_options(const kernels::Backend* backend = kernels::cuda_twin_backend()) {
+  return {.index = 0,
+          .kind = "cuda-twin",
+          .memory_total = 256u << 20,
+          .threads = 1,
+          .backend = backend};
 }
 
 /// What a probe says once it has run.
@@ -214,10 +223,11 @@ std::uint32_t best_of(int probes, CpuDevice& device) {
 }  // namespace
 
 TEST_CASE("an accelerator that is slow is seen by its probe, and its host's thread is not asked") {
-  if (!is_device_kind("cuda-twin")) return;  // no fma
-  CpuDevice fast(twin_options()), slow(twin_options());
+  if (!twin_runs_here()) return;
+  const kernels::Backend slowed = kernels::failing_twin_backend({What::kSlow, 0});
+  CpuDevice fast(twin_options()), slow(twin_options(&slowed));
   REQUIRE(fast.open().ok());
-  REQUIRE(slow.open({kernels::InjectedFailure::What::kSlow, 0}).ok());
+  REQUIRE(slow.open().ok());
   const std::uint32_t usual = best_of(5, fast);
   CHECK(usual > 0);
   CHECK(usual < 1'000'000);
@@ -225,9 +235,10 @@ TEST_CASE("an accelerator that is slow is seen by its probe, and its host's thre
 }
 
 TEST_CASE("an accelerator that becomes slow is as slow as it was fast before") {
-  if (!is_device_kind("cuda-twin")) return;  // no fma
-  CpuDevice device(twin_options());
-  REQUIRE(device.open({kernels::InjectedFailure::What::kSlow, 2000}).ok());
+  if (!twin_runs_here()) return;
+  const kernels::Backend failing = kernels::failing_twin_backend({What::kSlow, 2000});
+  CpuDevice device(twin_options(&failing));
+  REQUIRE(device.open().ok());
   const std::uint32_t usual = best_of(5, device);
   std::uint32_t now = usual;
   for (int i = 0; i < 200 && now < 5 * usual; ++i) now = best_of(3, device);
@@ -236,9 +247,10 @@ TEST_CASE("an accelerator that becomes slow is as slow as it was fast before") {
 }
 
 TEST_CASE("an accelerator that hangs fails by the probe at the latest, and its thread goes on") {
-  if (!is_device_kind("cuda-twin")) return;  // no fma
-  CpuDevice device(twin_options());
-  REQUIRE(device.open({kernels::InjectedFailure::What::kHang, 0}).ok());
+  if (!twin_runs_here()) return;
+  const kernels::Backend failing = kernels::failing_twin_backend({What::kHang, 0});
+  CpuDevice device(twin_options(&failing));
+  REQUIRE(device.open().ok());
   const TimePoint start = now();
   device.probe();
   std::promise<void> idle;
@@ -255,8 +267,8 @@ TEST_CASE("an accelerator that hangs fails by the probe at the latest, and its t
 
 TEST_CASE("an accelerator whose driver does not come back is taken out, a processor is not") {
   for (const std::string& kind : {std::string("cpu"), std::string("cuda-twin")}) {
-    if (!is_device_kind(kind)) continue;  // no fma
-    Device::Options of = twin_options();
+    if (kind != "cpu" && !twin_runs_here()) continue;
+    Device::Options of = twin_options(kind == "cpu" ? nullptr : kernels::cuda_twin_backend());
     of.kind = kind;
     std::promise<void> gate, running;  // outlive the job
     CpuDevice device(of);
@@ -278,9 +290,10 @@ TEST_CASE("an accelerator whose driver does not come back is taken out, a proces
 }
 
 TEST_CASE("an accelerator that hangs and is taken out lets go of its thread") {
-  if (!is_device_kind("cuda-twin")) return;  // no fma
-  CpuDevice device(twin_options());
-  REQUIRE(device.open({kernels::InjectedFailure::What::kHang, 0}).ok());
+  if (!twin_runs_here()) return;
+  const kernels::Backend failing = kernels::failing_twin_backend({What::kHang, 0});
+  CpuDevice device(twin_options(&failing));
+  REQUIRE(device.open().ok());
   device.probe();
   std::promise<void> idle;
   REQUIRE(device.submit([&] { idle.set_value(); }).ok());

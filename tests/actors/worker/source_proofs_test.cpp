@@ -147,8 +147,9 @@ TEST_CASE("a device's pieces are copied to another, and read where they turn out
 
 TEST_CASE("what a device that has failed holds is let go of") {
   if (kernels::cuda_twin_backend() == nullptr) return;
-  const std::shared_ptr<kernels::Accelerator> device = *kernels::cuda_twin_backend()->accelerator(
-      {0, 64u << 20, nullptr, 0, {kernels::InjectedFailure::What::kLost, 0}});
+  const kernels::Backend lost =
+      kernels::failing_twin_backend({kernels::InjectedFailure::What::kLost, 0});
+  const std::shared_ptr<kernels::Accelerator> device = *lost.accelerator({0, 64u << 20});
   Source s(2, {{0, kAnyNumaNode, device}});
   REQUIRE(s.read(some_order(s.inspect()->hash)).status.ok());
   const std::weak_ptr<const HeldTensors> last = s.pieces[0].tensors;
