@@ -42,6 +42,7 @@ std::optional<Pattern> pattern_of(DType dtype) {
 
 std::uint32_t word_of(const std::byte* bytes, std::size_t size) {
   std::uint32_t word = 0;
+  assert(size <= sizeof word);
   std::memcpy(&word, bytes, size);
   return word;
 }
@@ -165,9 +166,9 @@ Status TensorReader::look(std::span<const std::byte> rows) const {
     while (!odd()) at += pattern->size;
     const std::uint32_t word = word_of(rows.data() + at, pattern->size);
     const std::uint32_t sign = pattern->size == 4 ? 0x8000'0000u : 0x8000u;
-    return told(word == 0 || word >= sign ? "a scale that is not above zero"
-                                          : "a scale of 2^100 or more",
-                at);
+    return told(
+        word == 0 || word >= sign ? "a scale that is not above zero" : "a scale of 2^100 or more",
+        at);
   }
   for (std::size_t at = 0; dtype() == DType::kU8 && at < rows.size(); ++at)
     if (rows[at] >= kE8M0Limit)
