@@ -169,7 +169,7 @@ def test_ctrl_c_prints_what_there_is(tmp_path):
         words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "4", "--html",
                  str(tmp_path / "page.html")]  # fmt: skip
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: len(server.requests) == 4, 10, "requests come")
+        wait_until(lambda: len(server.requests) == 4, "requests come")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
     assert process.returncode == 0, err
@@ -183,7 +183,7 @@ def test_a_client_that_is_late_says_so():
     with ScriptedServer(steady(0.05, 0.02, 40), WORDS) as server:
         words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "2"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: len(server.requests) == 2, 10, "requests come")
+        wait_until(lambda: len(server.requests) == 2, "requests come")
         for _ in range(8):
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(0.06)

@@ -135,7 +135,7 @@ def test_the_slurm_job_serves_and_ends_in_order(troupe, tmp_path):
         finally:
             job.kill()
             job.wait()
-        wait_until(lambda: not cluster.pids(), 5, "nothing of the job is left")
+        wait_until(lambda: not cluster.pids(), "nothing of the job is left")
 
 
 def test_drain_here_takes_the_node_of_that_state_folder(troupe):
@@ -151,7 +151,7 @@ def test_drain_here_takes_the_node_of_that_state_folder(troupe):
         cluster.wait_ready()
         (entry,) = (other / "workers").iterdir()
         assert entry.name == f"{socket.gethostname()}.{goes.pid}"
-        wait_until(entry.read_text, 5, "it knows its node")
+        wait_until(entry.read_text, "it knows its node")
         (node,) = [n["id"] for n in cluster.status()["nodes"] if n["pid"] == goes.pid]
         done = run("drain", "--here", "--state-dir", other)
         assert done.returncode == 0 and f"{node} has left" in done.stderr, done.stderr

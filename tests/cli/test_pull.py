@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
         hub.cut_after = [CHUNK, CHUNK - 7]
         real, hub.send = hub.send, lambda *a: hub.hang.wait(20) if len(hub.requests) > 4 else real(*a)
         first = subprocess.Popen([str(w) for w in words], env=env)
-        wait_until(lambda: len(hub.requests) > 4, 10, "the third request for bytes")
+        wait_until(lambda: len(hub.requests) > 4, "the third request for bytes")
         first.send_signal(signal.SIGKILL)
         first.wait(10)
         assert not (tmp_path / "org" / "model").exists()
@@ -281,7 +281,7 @@ def test_two_at_once(hub, tmp_path):
     words = [str(w) for w in (TROUPE, "pull", "org/model", "--cache", tmp_path, "--endpoint", hub.url)]
     real, hub.send = hub.send, lambda *a: hub.hang.wait(20)
     first = subprocess.Popen(words)
-    wait_until(lambda: any("/resolve/" in path for path, _ in hub.requests), 10, "bytes are asked for")
+    wait_until(lambda: any("/resolve/" in path for path, _ in hub.requests), "bytes are asked for")
     hub.send = real
     failed(pull(tmp_path, hub), tmp_path, "Another `troupe pull`")
     first.kill()

@@ -67,7 +67,7 @@ def test_a_worker_joins_by_a_token_and_again_by_what_it_got():
         assert worker.exit_code() == 0
         for words in (["--token", text], []):
             again = cluster.worker(*words, "--state-dir", folder, "--model", DEMO)
-            again.wait_log("Joined the cluster", 20)
+            again.wait_log("Joined the cluster")
             again.kill(signal.SIGTERM)
             assert again.exit_code() == 0
 
@@ -128,4 +128,4 @@ def test_who_ends_a_worker_that_seeks_a_head_waits_for_nothing(tmp_path):
         worker = cluster.worker("--token", token(tmp_path), "--state-dir", tmp_path / "worker")
         time.sleep(0.5)
         worker.kill(signal.SIGTERM)
-        assert worker.exit_code(2) == 0
+        assert worker.exit_code() == 0

@@ -144,7 +144,7 @@ def test_ctrl_z_gives_the_terminal_back_meanwhile(troupe, served):
         screen.wait("node-1")
         screen.press("\x1a")
         stat = Path(f"/proc/{screen.popen.pid}/stat")
-        wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", 5, "it is stopped")
+        wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", "it is stopped")
         screen._read(0.1)
         screen.assert_left_as_found()
         screen.popen.send_signal(signal.SIGCONT)
@@ -173,7 +173,7 @@ def test_it_waits_for_a_head_and_finds_it_again(troupe, tmp_path):
             screen.wait("No answer from the head for", "node-2")  # what was known stays
             cluster.up(DEMO)
             screen.wait("Serving", "up ")
-            wait_until(lambda: (screen._read(0.1), "No answer" not in screen.text())[1], 15, "found again")
+            wait_until(lambda: (screen._read(0.1), "No answer" not in screen.text())[1], "found again")
             screen.press("q")
             assert screen.exit_code() == 0
             screen.assert_left_as_found()

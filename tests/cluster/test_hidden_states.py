@@ -102,7 +102,7 @@ def test_a_worker_that_is_killed_costs_no_embedding(cluster):
     cluster.up(DEMO, *SMALL)
     expected = Embedding(cluster).ask()
     asked = [Embedding(cluster) for _ in range(2)]
-    wait_until(lambda: cluster.status()["requests"]["running"] > 4, 20, "they run")
+    wait_until(lambda: cluster.status()["requests"]["running"] > 4, "they run")
     hurt(cluster, node_with_replica(cluster))
     for one in asked:
         one.join(90)
@@ -115,13 +115,13 @@ def test_an_accepted_embedding_outlives_the_head(stages):
     stage = stages(*SMALL, "--min-devices", 2)
     expected = Embedding(stage).ask()
     one = Embedding(stage, key="again")
-    wait_until(lambda: stage.status()["requests"]["running"] > 4, 20, "it runs")
+    wait_until(lambda: stage.status()["requests"]["running"] > 4, "it runs")
     stage.head_process.kill()
     stage.head_process.popen.wait()
     one.join(30)
     assert one.error is not None
     stage.start_head()
-    wait_until(lambda: stage.state() == "ready", 60, "it serves")
+    wait_until(lambda: stage.state() == "ready", "it serves")
     again = Embedding(stage, key="again").ask()
     assert again == expected
     finished = stage.status()["requests"]["finished"]

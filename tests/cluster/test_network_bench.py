@@ -39,7 +39,7 @@ def begun(stage, *words):
     command = [str(TROUPE), "bench", "network", *words]
     process = subprocess.Popen(command, env={**os.environ, **stage.env}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    wait_until(lambda: bench_events(stage) > before, 10, "it is under way")
+    wait_until(lambda: bench_events(stage) > before, "it is under way")
     return process
 
 
@@ -90,7 +90,7 @@ def test_what_is_refused(stages):
     stage = stages(*SMALL, workers=1)
     assert "one worker" in bench(stage, code=1).stderr
     stage.add_worker()
-    wait_until(lambda: len(stage.ready_nodes()) == 2, 20, "it is used")
+    wait_until(lambda: len(stage.ready_nodes()) == 2, "it is used")
     assert "no node-77" in bench(stage, "--node", 77, code=1).stderr
     assert "is no node" in bench(stage, "--node", "x", code=2).stderr
     assert "--size" in bench(stage, "--size", "1GiB", code=2).stderr
@@ -152,7 +152,7 @@ def test_a_client_that_leaves_ends_it(stages):
     process = begun(stage, *LONG)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
-    wait_until(lambda: measured_now(stage), 5, "another may begin")
+    wait_until(lambda: measured_now(stage), "another may begin")
     assert harmed(stage) == UNHARMED
 
 
@@ -167,8 +167,8 @@ def test_a_head_that_dies_meanwhile(stages):
     out, err = process.communicate(timeout=20)
     assert process.returncode == 1 and "head" in err, out + err
     stage.start_head()
-    wait_until(lambda: stage.status_or_none() and len(stage.ready_nodes()) == 3, 30, "all are back")
-    wait_until(lambda: measured_now(stage), 10, "it measures again")
+    wait_until(lambda: stage.status_or_none() and len(stage.ready_nodes()) == 3, "all are back")
+    wait_until(lambda: measured_now(stage), "it measures again")
 
 
 @pytest.mark.parametrize("how", [

@@ -36,7 +36,7 @@ def test_the_page_brings_a_policy_and_no_outside_assets(page):
 
 def test_the_page_is_open_and_the_status_is_not(troupe):
     with Cluster() as cluster:
-        cluster.up(DEMO, "--api-key", "secret", ready=False).wait_log("serves the OpenAI API", 30)
+        cluster.up(DEMO, "--api-key", "secret", ready=False).wait_log("serves the OpenAI API")
 
         def ask(path, key=None, method="GET"):
             headers = {"Authorization": f"Bearer {key}"} if key else {}

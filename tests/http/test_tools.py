@@ -135,7 +135,7 @@ def test_a_call_survives_the_loss_of_workers(cluster, client):
     answers = []
     asking = threading.Thread(target=lambda: answers.append(ask(client, **fields)))
     asking.start()
-    running.wait_until(lambda: cluster.status()["requests"]["running"] > 0, 10, "it runs")
+    running.wait_until(lambda: cluster.status()["requests"]["running"] > 0, "it runs")
     time.sleep(0.1)
     os.kill(cluster.ready_nodes()[0]["pid"], 9)
     asking.join(60)
