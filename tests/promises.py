@@ -2,8 +2,8 @@
 
 How long something takes says as much of what else the machine does as of the program. So a test fails for
 time alone only where that is a hang: beyond ten times what was promised. With TROUPE_JUDGE=1 in the
-environment, on a machine that does nothing else, whatever breaks a promise fails. tests/promises.h is the same
-for C++.
+environment, on a machine that does nothing else, whatever breaks a promise fails. tests/promises.h is the
+same for C++.
 """
 
 import os

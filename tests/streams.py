@@ -146,12 +146,12 @@ class Steady:
 
 
 class Missed(Exception):
-    """What a test arranged did not happen at once: the machine was quicker or slower than it was meant for."""
+    """What a test arranged did not come about: the machine was quicker or slower than it was meant for."""
 
 
 def arranged(arrange):
-    """What a function gives that may miss what it wants to arrange: it is called again then, up to three times
-    in all."""
+    """What a function gives that may miss what it wants to arrange: it is called again then, up to three
+    times in all."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(Missed):
             return arrange()

@@ -131,7 +131,7 @@ def test_the_slurm_job_serves_and_ends_in_order(troupe, tmp_path):
             assert len(cluster.ready_nodes()) == 1
             assert (tmp_path / "troupe-7").stat().st_mode & 0o77 == 0  # keys are in it
             job.terminate()
-            assert job.wait(15) == 0, (cluster.folder / "job.log").read_text()
+            assert job.wait(60) == 0, (cluster.folder / "job.log").read_text()
         finally:
             job.kill()
             job.wait()

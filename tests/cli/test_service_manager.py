@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from running import DEMO, wait_until
+from running import DEMO, PATIENCE_S, wait_until
 
 
 class Manager:
@@ -27,14 +27,14 @@ class Manager:
                 self.heard.append(self.socket.recv(4096).decode())
         return self.heard
 
-    def wait(self, word, seconds=20):
+    def wait(self, word, seconds=PATIENCE_S):
         heard = lambda: any(word in message for message in self.hear())  # noqa: E731
         wait_until(heard, f"{word} of {self.heard}", seconds)
 
     def count(self, word):
         return self.hear().count(word)
 
-    def more(self, word, seconds=10):
+    def more(self, word, seconds=PATIENCE_S):
         """Waits for another one."""
         before = self.count(word)
         wait_until(lambda: self.count(word) > before, f"another {word}", seconds)

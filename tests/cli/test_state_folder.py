@@ -13,7 +13,7 @@ import time
 import pytest
 
 from promises import bound
-from running import DEMO, TROUPE, Cluster, alive, run, wait_until
+from running import DEMO, PATIENCE_S, TROUPE, Cluster, alive, run, wait_until
 from test_first_impressions import one_sentence
 
 ANY_PORT = ["--port", 0, "--listen", "127.0.0.1:0"]
@@ -21,7 +21,7 @@ ANY_PORT = ["--port", 0, "--listen", "127.0.0.1:0"]
 
 def head_in(folder, **options):
     words = [str(word) for word in (TROUPE, "head", "--model", DEMO, *ANY_PORT, "--state-dir", folder)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=30, **options)
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, **options)
 
 
 def refused(done, *said):
@@ -165,6 +165,7 @@ import fcntl, os, signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 file = open(f"{sys.argv[1]}.{os.getpid()}", "w")
 fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
 signal.sigwait({signal.SIGTERM})
 os.unlink(file.name)
 file.close()
@@ -179,10 +180,10 @@ def test_stop_waits_for_a_worker_that_has_taken_its_name_away(cluster):
     workers.mkdir(mode=0o700)
     (cluster.folder / "worker").write_text(SLOW_TO_END)
     words = ["troupe", "worker", workers / socket.gethostname()]
-    ending = subprocess.Popen(words, executable=sys.executable, cwd=cluster.folder, env=cluster.env)
+    ending = subprocess.Popen(words, executable=sys.executable, cwd=cluster.folder, env=cluster.env,
+                              stdout=subprocess.PIPE, text=True)  # fmt: skip
+    assert ending.stdout.readline() == "locked\n"
     threading.Thread(target=ending.wait, daemon=True).start()
-    wait_until(lambda: list(workers.glob("*")), "it is there")
-    time.sleep(0.2)
     bound("stopped", cluster.stop(), 8)
     assert not alive(ending.pid)
 

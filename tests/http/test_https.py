@@ -35,7 +35,7 @@ class Client:
     def __init__(self, cluster, trusted):
         context = ssl.create_default_context(cadata=trusted)
         self.connection = http.client.HTTPSConnection(
-            "localhost", cluster.http_port, timeout=30, context=context)  # fmt: skip
+            "localhost", cluster.http_port, timeout=60, context=context)  # fmt: skip
 
     def complete(self):
         body = json.dumps({"prompt": "brandy", "max_tokens": 4})
@@ -57,7 +57,7 @@ def served(troupe, tmp_path):
 
 
 def shown(cluster):
-    return ssl.get_server_certificate(("127.0.0.1", cluster.http_port), timeout=10)
+    return ssl.get_server_certificate(("127.0.0.1", cluster.http_port), timeout=60)
 
 
 def same(one, other):
