@@ -283,7 +283,7 @@ class Cluster:
 
     def _wait(self, condition, what, seconds=PATIENCE_S):
         try:
-            wait_until(condition, seconds, what)
+            wait_until(condition, what, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from None
 
