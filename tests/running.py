@@ -113,6 +113,15 @@ class Ports:
 free_port = Ports().take
 
 
+@contextlib.contextmanager
+def locked(path):
+    """For this process alone meanwhile: what it makes others want as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def float32_bits(values):
     return [None if v is None else struct.pack("<f", v).hex() for v in values]
 
