@@ -48,6 +48,14 @@ def long_requests(cluster, count=4):
     return finish
 
 
+def wait_replaced(cluster, killed):
+    def replaced():
+        pids = [node["pid"] for node in cluster.ready_nodes()]
+        return cluster.state() == "ready" and len(pids) == 2 and killed not in pids
+
+    wait_until(replaced, "another is used")
+
+
 def assert_all_finished(cluster, answers):
     """Nothing of the loss is to be seen: the same tokens as when they run again undisturbed."""
     again = long_requests(cluster, len(answers))()
@@ -67,11 +75,8 @@ def test_a_killed_worker(cluster, layout, which):
     answers = finish()
     texts = [event["text"] for event in cluster.status()["events"]]
     assert any(nodes[which]["id"] in text and "lost" in text for text in texts), texts
-    cluster.wait_ready()
-    ready = cluster.ready_nodes()
-    assert len(ready) == 2
+    wait_replaced(cluster, nodes[which]["pid"])
     assert_all_finished(cluster, answers)
-    assert nodes[which]["pid"] not in [node["pid"] for node in ready]
     cluster.complete("brandy", max_tokens=4)
     wait_until(
         lambda: cluster.status()["replicas"][0]["kv_blocks_used"] == 0, "its blocks are free"
@@ -213,10 +218,5 @@ def test_kills_in_a_row(cluster):
     for _ in range(4):
         killed = cluster.ready_nodes()[0]["pid"]
         os.kill(killed, signal.SIGKILL)
-
-        def replaced(killed=killed):
-            pids = [node["pid"] for node in cluster.ready_nodes()]
-            return cluster.state() == "ready" and len(pids) == 2 and killed not in pids
-
-        wait_until(replaced, "another is used")
+        wait_replaced(cluster, killed)
         at_once(lambda i: cluster.complete([5 + i, 7], max_tokens=8), range(8))
