@@ -105,7 +105,7 @@ class Ports:
     @staticmethod
     def _is_free(port):
         with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port))
+            s.bind(("0.0.0.0", port))
             return True
         return False
 

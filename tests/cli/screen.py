@@ -52,14 +52,16 @@ class Screen:
         os.write(self.master, keys.encode())
 
     def _read(self, seconds):
-        while select.select([self.master], [], [], seconds)[0]:
-            try:
-                data = os.read(self.master, 65536)
-            except OSError:
-                return
-            self.raw += data
-            self.stream.feed(data)
-            seconds = 0
+        """A part of what it has written; whether there was any."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:
+            return False
+        self.raw += data
+        self.stream.feed(data)
+        return True
 
     def text(self):
         return "\n".join(line.rstrip() for line in self.screen.display)
@@ -73,6 +75,13 @@ class Screen:
             self._read(0.05)
         return self.text()
 
+    def wait_written(self, text, seconds=PATIENCE_S):
+        """Until it has written this, whether or not it is on the screen still."""
+        end = time.monotonic() + seconds
+        while text.encode() not in self.raw:
+            assert time.monotonic() < end, f"'{text}' was not written:\n{self.text()}"
+            self._read(0.05)
+
     def wait_match(self, pattern, seconds=PATIENCE_S):
         """Until the screen matches a regular expression."""
         end = time.monotonic() + seconds
@@ -85,7 +94,8 @@ class Screen:
         while self.popen.poll() is None:
             assert time.monotonic() < end, f"it still runs:\n{self.text()}"
             self._read(0.05)
-        self._read(0.05)
+        while self._read(0.05):
+            pass
         return self.popen.returncode
 
     def assert_left_as_found(self):

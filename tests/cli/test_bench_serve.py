@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from promises import bound
+from promises import bound, ratio
 from running import DEMO, PATIENCE_S, TROUPE, Cluster, free_port, run, wait_until
 from scripted_server import ScriptedServer, delta, steady
 from streams import Missed, arranged
@@ -46,17 +46,22 @@ def test_known_delays_are_measured(tmp_path):
     with ScriptedServer(steady(0.1, 0.02, 6), WORDS) as server:
         result, text = measure(server, tmp_path, "--num-prompts", 12, "--request-rate", 20,
                                "--random-input-len", 30, "--random-output-len", 6, "--goodput",
-                               "ttft:5000", "tpot:0.001", "--metadata", "place=here",
+                               "ttft:0.001", "tpot:5000", "--metadata", "place=here",
                                "--percentile-metrics", "ttft,tpot,itl,e2el")  # fmt: skip
     assert not set(VLLM_KEYS + VLLM_DETAILS) - result.keys()
     assert result["completed"] == 12 and result["failed"] == 0 and result["place"] == "here"
     assert result["total_input_tokens"] == 12 * 30 and result["total_output_tokens"] == 12 * 6
-    # Never sooner than it was sent, nor later than the end; later by what this machine needs.
+    # Never sooner than it was sent, nor later than the end; later by what this machine needs. Tokens that
+    # were sent one after the other may be read together.
     for name, known_ms, late_ms in [("ttft", 100, 60), ("tpot", 20, 8), ("itl", 20, 8), ("e2el", 200, 80)]:
         told = result[f"median_{name}_ms"]
-        assert known_ms - 6 <= told <= 1000 * result["duration"], (name, told)
+        assert told <= 1000 * result["duration"], (name, told)
+        if name in ("ttft", "e2el"):
+            assert known_ms - 6 <= told, (name, told)
+        else:
+            ratio(f"known to median_{name}", known_ms / told, known_ms / (known_ms - 6))
         bound(f"median_{name}", told / 1000, (known_ms + late_ms) / 1000)
-    assert result["request_goodput"] == 0  # no token takes a microsecond
+    assert result["request_goodput"] == 0  # no first token takes a microsecond
     assert "Serving Benchmark Result" in text
     assert re.search(r"^Successful requests: +12 *$", text, re.MULTILINE)
     assert re.search(r"^Mean TTFT \(ms\): +\d+\.\d\d *$", text, re.MULTILINE)

@@ -127,11 +127,13 @@ def test_the_slurm_job_serves_and_ends_in_order(troupe, tmp_path):
             job = subprocess.Popen(["bash", CONFIGS / "slurm" / "troupe.sbatch", DEMO, "--port",
                                     str(cluster.http_port)], cwd=tmp_path, env=env, stdout=log, stderr=log)
         try:
-            cluster.wait_ready()
-            assert len(cluster.ready_nodes()) == 1
+            said = (cluster.folder / "job.log").read_text
+            wait_until(lambda: cluster.state() == "ready" or job.poll() is not None, "the job serves")
+            assert job.poll() is None, said()
+            assert len(cluster.ready_nodes()) == 1, said()
             assert (tmp_path / "troupe-7").stat().st_mode & 0o77 == 0  # keys are in it
             job.terminate()
-            assert job.wait(60) == 0, (cluster.folder / "job.log").read_text()
+            assert job.wait(60) == 0, said()
         finally:
             job.kill()
             job.wait()

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -102,16 +103,19 @@ def p99(times):
 
 def test_a_flood_takes_no_time_to_first_token_from_another_key(keyed):
     first_token(keyed, CALM)
-    alone, beside, own = [], [], []
+    alone, beside, own, usual = [], [], [], math.inf
     for _ in range(3):  # other load on the machine only ever slows: the best round counts
         alone.append(p99([first_token(keyed, CALM) for _ in range(20)]))
         with flood(keyed):
-            beside.append(p99([first_token(keyed, CALM) for _ in range(20)]))
+            times = [first_token(keyed, CALM) for _ in range(20)]
+            beside.append(p99(times))
+            usual = min(usual, statistics.median(times))
             own.append(first_token(keyed, FLOOD))
     alone, beside, own = min(alone), min(beside), min(own)
     told = f"p99 {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} beside; the flood's {own * 1e3:.0f}"
     print(told)
-    ratio("of the flood's own time to first token, the other key's", beside / own, 1 / 3, broken=1)
+    ratio("of the flood's own time to first token, the other key's", beside / own, 1 / 3)
+    assert usual < own, f"there was no flood, or the other key waited in it: {told}"
     bound("p99 of the first token, beside a flood", beside, 1.5 * alone + 0.05)
 
 
@@ -136,7 +140,8 @@ def test_as_many_floods_as_places_leave_the_next_place_to_another_key(keyed):
         beside = [first_token(keyed, CALM) for _ in range(8)]
         own = max(first_token(keyed, key) for key in FLOODS[:3])
     print(f"{max(beside) * 1e3:.0f} ms beside them at most; a flood's own {own * 1e3:.0f}")
-    ratio("the first token, beside as many floods as places", max(beside) / own, 1 / 2, broken=1)
+    ratio("the first token, beside as many floods as places", max(beside) / own, 1 / 2)
+    assert statistics.median(beside) < own
 
 
 WIDTHS = {"hidden_size": 768, "moe_intermediate_size": 256, "num_attention_heads": 8,
