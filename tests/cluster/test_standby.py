@@ -49,8 +49,8 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
     assert max(asker.tries for asker in asked) > 1
     assert all(worker.alive() for worker in stage.workers)
     # Commands find it by the old head's join file.
-    shown = run("status", "--json", env=stage.env)
-    assert json.loads(shown.stdout)["cluster"]["state"] == "ready", shown.stderr
+    told = lambda: json.loads(run("status", "--json", env=stage.env).stdout)["cluster"]["state"]  # noqa: E731
+    wait_until(lambda: told() == "ready", "it serves by all workers")
     # The head that was comes back with its old flags, and follows; then it takes over in its turn.
     stage.head_process.popen.wait()
     stage.start_head()
