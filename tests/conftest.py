@@ -32,10 +32,21 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left_out)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item):
+    # They go with the reports, which come from other processes where tests run side by side.
+    item.user_properties += [("promise", line) for line in promises.TOLD]
+    promises.TOLD.clear()
+
+
 def pytest_terminal_summary(terminalreporter):
-    if promises.TOLD:
+    # All that a test has told is in its last report.
+    reports = [report for some in terminalreporter.stats.values() for report in some
+               if getattr(report, "when", None) == "teardown"]  # fmt: skip
+    told = [line for report in reports for name, line in report.user_properties if name == "promise"]
+    if told:
         terminalreporter.section("promised times")
-        for line in promises.TOLD:
+        for line in told:
             terminalreporter.line(line)
 
 

@@ -269,7 +269,7 @@ class Proxies:
         self.thread.start()
 
     def call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
 
     def join(self, port):
         link = ProxyLink(self, port)

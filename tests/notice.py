@@ -2,7 +2,8 @@
 
 A process of its own asks for /cluster/status every millisecond while it watches something; all clocks of
 the test are the machine's monotonic one. It takes a line on stdin for each watch, `{"watch": N, "pids":
-[..]}`, and tells what it saw before and what it saw in the end.
+[..], "seconds": S}`, and tells what it saw before and what it saw in the end, after so many seconds at the
+latest.
 """
 
 import argparse
@@ -40,10 +41,10 @@ def is_member(node):
 class Watch:
     """One fault, as it shows."""
 
-    def __init__(self, number, pids):
+    def __init__(self, number, pids, seconds=NEVER_S):
         self.number = number
         self.pids = pids
-        self.end = time.monotonic() + NEVER_S
+        self.end = time.monotonic() + seconds
         self.before = None
         self.told = {"watch": number, "lost": {}, "again": None}
 
@@ -72,7 +73,7 @@ class Poller:
     def listen(self):
         for line in sys.stdin:
             words = json.loads(line)
-            self.asked.put(Watch(words["watch"], words["pids"]))
+            self.asked.put(Watch(words["watch"], words["pids"], words["seconds"]))
         self.asked.put(None)
 
     def status(self):
@@ -110,7 +111,8 @@ class Poller:
 class Notices:
     """The watching process, from the test's side."""
 
-    def __init__(self, port):
+    def __init__(self, port, seconds=NEVER_S):
+        self.seconds = seconds
         self.popen = subprocess.Popen([sys.executable, __file__, "--port", str(port)], text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
         self.changed = threading.Condition()
@@ -131,16 +133,16 @@ class Notices:
 
     def begin(self, number, pids):
         """Watches these processes; what they were, by process, once it is known. None: nobody says."""
-        self.popen.stdin.write(json.dumps({"watch": number, "pids": pids}) + "\n")
+        self.popen.stdin.write(json.dumps({"watch": number, "pids": pids, "seconds": self.seconds}) + "\n")
         self.popen.stdin.flush()
         with self.changed:
-            self.changed.wait_for(lambda: number in self.before or number in self.ended, NEVER_S + 2)
+            self.changed.wait_for(lambda: number in self.before or number in self.ended, self.seconds + 2)
             return self.before.get(number, {}).get("before")
 
     def end(self, number):
         """What came of it, waited for: {"lost": {process: when}, "again": when or None}."""
         with self.changed:
-            self.changed.wait_for(lambda: number in self.ended, NEVER_S + 2)
+            self.changed.wait_for(lambda: number in self.ended, self.seconds + 2)
             return self.ended.get(number, {"lost": {}, "again": None})
 
     def close(self):

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import running
-from running import free_port, get
+from running import PATIENCE_S, free_port, get
 
 
 class Pair:
@@ -27,14 +27,14 @@ class Pair:
             "--standby-of", f"{hub}:{self.stage.control_port}", "--state-dir", self.state_dir,
             *self.stage.head_flags, *self.words)  # fmt: skip
 
-    def wait_follows(self, seconds=15):
-        self.stage._wait(lambda: standby_of(self.stage.base_url) == "ready", seconds, "it has it all")
+    def wait_follows(self, seconds=PATIENCE_S):
+        self.stage._wait(lambda: standby_of(self.stage.base_url) == "ready", "it has it all", seconds)
 
     def state(self):
         return state_of(self.base_url)
 
-    def wait_rules(self, seconds=20):
-        self.stage._wait(lambda: self.state() == "ready", seconds, "the standby is the head, and serves")
+    def wait_rules(self, seconds=PATIENCE_S):
+        self.stage._wait(lambda: self.state() == "ready", "the standby is the head, and serves", seconds)
 
     @property
     def doors(self):
@@ -51,5 +51,5 @@ def state_of(base_url):
 
 def standby_of(base_url):
     """What the head there says of its standby."""
-    standby = json.loads(get(base_url, "/cluster/status", 5))["cluster"]["standby"]
+    standby = json.loads(get(base_url, "/cluster/status"))["cluster"]["standby"]
     return standby and standby["state"]

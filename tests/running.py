@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,11 +28,14 @@ DEMO = ROOT / "tools" / "demo" / "pocket-dictionary"
 GOLDEN = ROOT / "tests" / "golden"
 V3 = GOLDEN / "v3"
 V2_LITE = GOLDEN / "v2-lite"
+# How long a test waits for what has to come: a minute, so that no busy machine makes it fail. What a test
+# expects not to come is waited for in its own time.
+PATIENCE_S = 60
 # One mark for all clusters of this test run, so that leftovers can be told from strangers' processes.
 MARK = "TROUPE_TEST_CLUSTER"
 
 
-def wait_until(condition, seconds, what):
+def wait_until(condition, what, seconds=PATIENCE_S):
     """Waits for a condition; its last value comes back."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -39,7 +44,7 @@ def wait_until(condition, seconds, what):
     return value
 
 
-def run(*words, seconds=60, env=None, stdin=None, program=TROUPE):
+def run(*words, seconds=2 * PATIENCE_S, env=None, stdin=None, program=TROUPE):
     """A command to its end. Fails the test when it takes too long or is ended by a signal."""
     done = subprocess.run(
         [str(program), *map(str, words)],
@@ -53,7 +58,7 @@ def run(*words, seconds=60, env=None, stdin=None, program=TROUPE):
     return done
 
 
-def generate(model, *words, seconds=120, program=TROUPE):
+def generate(model, *words, seconds=2 * PATIENCE_S, program=TROUPE):
     """The object of `troupe generate --json`."""
     words = ["generate", "--model", model, "--json", "--log-level", "warn", *words]
     done = run(*words, seconds=seconds, program=program)
@@ -74,24 +79,62 @@ def cpu_families_here():
     return families
 
 
-def free_port():
-    """Below those that the system gives to outgoing connections: nobody takes it meanwhile."""
-    while True:
+class Ports:
+    """Ports for this process alone, until it ends, whatever tests run beside it: each is the lock of one byte
+    of a file that all of them share."""
+
+    def __init__(self):
+        self.mine = set()  # a lock keeps other processes out, not this one
+        self.mutex = threading.Lock()
+        path = Path(tempfile.gettempdir()) / f"troupe-test-ports-{os.getuid()}"
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self):
+        """Below those that the system gives to outgoing connections: nobody else takes it meanwhile."""
+        with self.mutex:
+            while True:
+                port = random.SystemRandom().randrange(12_000, 32_000)
+                if port not in self.mine and self._lock(port) and self._is_free(port):
+                    self.mine.add(port)
+                    return port
+
+    def _lock(self, port):
+        try:
+            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    @staticmethod
+    def _is_free(port):
         with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", random.SystemRandom().randrange(12_000, 32_000)))
-            return s.getsockname()[1]
+            s.bind(("0.0.0.0", port))
+            return True
+        return False
+
+
+free_port = Ports().take
+
+
+@contextlib.contextmanager
+def locked(path):
+    """For this process alone meanwhile: what it makes others want as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def float32_bits(values):
     return [None if v is None else struct.pack("<f", v).hex() for v in values]
 
 
-def get(base_url, path, seconds=30):
+def get(base_url, path, seconds=PATIENCE_S):
     with urllib.request.urlopen(base_url + path, timeout=seconds) as response:
         return response.read().decode()
 
 
-def post(base_url, path, body, seconds=120):
+def post(base_url, path, body, seconds=2 * PATIENCE_S):
     """Status and JSON of an answer, an error's too."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(base_url + path, data, {"Content-Type": "application/json"})
@@ -122,7 +165,7 @@ def pids_marked(mark):
 
 
 def listening_ports(pids):
-    """Ports on which these processes listen, over IPv4."""
+    """Ports on which these processes listen, over IPv4, each with the number of its socket."""
     inodes = set()
     for pid in pids:
         for fd in Path(f"/proc/{pid}/fd").glob("*"):
@@ -130,7 +173,7 @@ def listening_ports(pids):
                 inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(fd)))
             except OSError:
                 pass
-    return {port for port, inode in tcp_listeners().items() if inode in inodes}
+    return {port: inode for port, inode in tcp_listeners().items() if inode in inodes}
 
 
 def tcp_listeners():
@@ -175,14 +218,17 @@ class Process:
     def kill(self, number=signal.SIGKILL):
         self.popen.send_signal(number)
 
-    def exit_code(self, seconds=10):
+    def exit_code(self, seconds=PATIENCE_S):
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it still runs after {seconds} s:\n{self.log()}") from None
 
-    def wait_log(self, text, seconds=10):
-        wait_until(lambda: text in self.log(), seconds, f"'{text}' in\n{self.log()}")
+    def wait_log(self, text, seconds=PATIENCE_S):
+        try:
+            wait_until(lambda: text in self.log(), f"'{text}'", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error} in\n{self.log()}") from None
 
 
 class Cluster:
@@ -233,13 +279,13 @@ class Cluster:
         words = ["worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words]
         return self.start(*words, program=program)
 
-    def status(self):
-        return json.loads(get(self.base_url, "/cluster/status", 5))
+    def status(self, seconds=PATIENCE_S):
+        return json.loads(get(self.base_url, "/cluster/status", seconds))
 
     def status_or_none(self):
         """None while the head cannot be asked."""
         try:
-            return self.status()
+            return self.status(5)
         except OSError:
             return None
 
@@ -247,17 +293,17 @@ class Cluster:
         status = self.status_or_none()
         return status and status["cluster"]["state"]
 
-    def _wait(self, condition, seconds, what):
+    def _wait(self, condition, what, seconds=PATIENCE_S):
         try:
-            wait_until(condition, seconds, what)
+            wait_until(condition, what, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from None
 
-    def wait_answers(self, seconds=30):
-        self._wait(self.status_or_none, seconds, "the head answers")
+    def wait_answers(self, seconds=PATIENCE_S):
+        self._wait(self.status_or_none, "the head answers", seconds)
 
-    def wait_ready(self, seconds=30):
-        self._wait(lambda: self.state() == "ready", seconds, "the cluster is ready")
+    def wait_ready(self, seconds=PATIENCE_S):
+        self._wait(lambda: self.state() == "ready", "the cluster is ready", seconds)
 
     def logs(self):
         return "\n".join(f"== {p.log_path.name}\n{p.log()[-4000:]}" for p in self.processes)
@@ -268,7 +314,7 @@ class Cluster:
     def ready_nodes(self):
         return [node for node in self.status()["nodes"] if node["state"] == "ready"]
 
-    def post(self, path, body, seconds=120):
+    def post(self, path, body, seconds=2 * PATIENCE_S):
         return post(self.base_url, path, body, seconds)
 
     def complete(self, prompt, **fields):
@@ -282,16 +328,18 @@ class Cluster:
     def stop(self):
         """`troupe stop`; tells how long it took."""
         started = time.monotonic()
-        done = run("stop", seconds=20, env=self.env)
+        done = run("stop", env=self.env)
         assert done.returncode == 0, done.stderr
         return time.monotonic() - started
 
     def assert_nothing_left(self, ports):
-        """No process, no listening socket, no shared-memory file."""
+        """No process, no listening socket of `listening_ports`, no shared-memory file. What others that run
+        beside this cluster have in shared memory goes, or is mapped."""
         left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.pids()}
         assert not left, f"processes are left: {left}"
-        assert not ports & set(tcp_listeners()), f"a port of {ports} is still listened on"
-        assert not shared_memory() - self.shared_memory, "shared-memory files are left"
+        listened_on = ports.items() & tcp_listeners().items()
+        assert not listened_on, f"there are still listeners: {listened_on}"
+        wait_until(lambda: not shared_memory() - self.shared_memory, "shared-memory files are left")
 
     def close(self):
         """Ends everything, whatever happened before."""
@@ -300,7 +348,7 @@ class Cluster:
             if process.popen.poll() is None:
                 process.kill(signal.SIGCONT)
                 process.kill(signal.SIGTERM)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while self.pids() and time.monotonic() < end:
             time.sleep(0.02)
         stuck = self.pids()
@@ -310,10 +358,10 @@ class Cluster:
             except ProcessLookupError:
                 pass
         for process in self.processes:
-            process.popen.wait(10)
+            process.popen.wait(PATIENCE_S)
         logs = self.logs()
         shutil.rmtree(self.folder, ignore_errors=True)
-        assert not stuck, f"{stuck} of {pids} did not end within 10 s of SIGTERM\n{logs}"
+        assert not stuck, f"{stuck} of {pids} did not end within {PATIENCE_S} s of SIGTERM\n{logs}"
 
 
 def at_once(function, items, threads=64):

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/base/mailbox.h"
+#include "tests/promises.h"
 
 namespace troupe::testing {
 
@@ -18,7 +19,7 @@ class MailQueue final : public Mailbox {
   void end() override {}
 
   /// The oldest mail; none if none comes in time.
-  std::optional<Mail> next(std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+  std::optional<Mail> next(std::chrono::milliseconds patience = kTestPatience) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, patience, [&] { return !mail_.empty(); })) return std::nullopt;
     Mail mail = std::move(mail_.front());
@@ -45,7 +46,7 @@ class MailQueue final : public Mailbox {
     changed_.notify_all();
   }
   /// Waits until someone waits at the door; false if nobody comes in time.
-  bool held(std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+  bool held(std::chrono::milliseconds patience = kTestPatience) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, patience, [&] { return waiting_ > 0; });
   }

@@ -23,7 +23,7 @@ def copy(tmp_path):
 
 def refused(folder, *named):
     done = run("generate", "--model", folder, "--prompt-ids", "0,5", "--max-tokens", 1, "--log-level",
-               "warn", seconds=20)  # fmt: skip
+               "warn")  # fmt: skip
     assert done.returncode in (1, 2), (done.returncode, done.stderr)
     lines = done.stderr.strip().splitlines()
     assert lines[-1].startswith("troupe: ") and lines[-1].endswith("."), done.stderr

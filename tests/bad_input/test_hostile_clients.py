@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from running import DEMO, Cluster, at_once, listening_ports, run, wait_until
+from promises import bound
+from running import DEMO, PATIENCE_S, Cluster, at_once, listening_ports, run, wait_until
 
 POST = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -40,7 +41,7 @@ def nobody_is_harmed(cluster):
     unharmed(cluster, nodes, text)
 
 
-def connect(port, seconds=5):
+def connect(port, seconds=PATIENCE_S):
     return socket.create_connection(("127.0.0.1", port), timeout=seconds)
 
 
@@ -121,7 +122,7 @@ def test_an_unknown_model_and_path(cluster):
 
 
 def test_a_body_of_100_mb(cluster):
-    with nobody_is_harmed(cluster), connect(cluster.http_port, 30) as s:
+    with nobody_is_harmed(cluster), connect(cluster.http_port) as s:
         head = POST + "Content-Length: 100000000\r\n\r\n"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             s.sendall(head.encode())
@@ -131,11 +132,11 @@ def test_a_body_of_100_mb(cluster):
 
 
 def test_slow_headers_are_hung_up(cluster):
-    with connect(cluster.http_port, 20) as s:
+    with connect(cluster.http_port) as s:
         s.sendall(b"POST /v1/completions HTTP/1.1\r\n")
         started = time.monotonic()
         assert b"200" not in s.recv(65536)
-        assert time.monotonic() - started < 15
+        bound("hung up", time.monotonic() - started, 15)
 
 
 def test_idle_connections_keep_nobody_out(cluster):
@@ -174,7 +175,7 @@ def test_silence_at_every_port(cluster):
                 s = stack.enter_context(connect(port))
                 s.sendall(data)
         with nobody_is_harmed(cluster):
-            assert run("status", env=cluster.env, seconds=10).returncode == 0
+            assert run("status", env=cluster.env).returncode == 0
             time.sleep(1.5)  # longer than a lease
 
 
@@ -182,14 +183,14 @@ def test_strangers_at_the_bulk_ports_while_workers_meet(troupe):
     """The listeners are open while peers are expected: silence and garbage there only delay."""
     with Cluster() as cluster:
         cluster.up(DEMO, "--pipeline-parallel-size", 2, "--data-parallel-size", 1, ready=False)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         sockets = []
         try:
             while cluster.state() != "ready":
                 assert time.monotonic() < deadline, cluster.logs()
-                for port in listening_ports(cluster.pids()) - {cluster.http_port}:
+                for port in listening_ports(cluster.pids()).keys() - {cluster.http_port}:
                     with contextlib.suppress(OSError):
-                        s = connect(port, 1)
+                        s = connect(port)
                         s.sendall(b"\x03\x00\x00\x10")
                         sockets.append(s)
             answer_of(cluster)
@@ -205,7 +206,7 @@ def test_a_flood_of_control_connections(cluster):
                 stack.enter_context(connect(cluster.control_port))
         time.sleep(1.5)
         unharmed(cluster, {n["id"]: n["incarnation"] for n in cluster.ready_nodes()}, answer_of(cluster))
-    wait_until(lambda: run("status", env=cluster.env).returncode == 0, 10, "the door is free again")
+    wait_until(lambda: run("status", env=cluster.env).returncode == 0, "the door is free again")
 
 
 def test_clients_that_vanish_in_the_middle(cluster):
@@ -216,4 +217,4 @@ def test_clients_that_vanish_in_the_middle(cluster):
             for _ in range(8):
                 with connect(cluster.http_port) as s:
                     s.sendall((head + body)[:cut])
-        wait_until(lambda: cluster.status()["requests"]["running"] == 0, 10, "they are cancelled")
+        wait_until(lambda: cluster.status()["requests"]["running"] == 0, "they are cancelled")

@@ -15,7 +15,7 @@ def start(command, tmp_path, *words, cwd=None):
     network = ["--port", "0", "--listen", "127.0.0.1:0"] if command != "generate" else ["--prompt", "a"]
     words = [TROUPE, command, *network, "--state-dir", tmp_path / "state", *words]
     return subprocess.run(
-        [os.fsencode(word) for word in words], capture_output=True, timeout=20, cwd=cwd,
+        [os.fsencode(word) for word in words], capture_output=True, timeout=60, cwd=cwd,
     )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ class Series:
             return since[-1] - since[0] > 0.3
 
         try:
-            wait_until(look, 30, "everything is whole again")
+            wait_until(look, "everything is whole again")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.watcher.status}\n{self.stage.logs()}") from None
 
@@ -144,7 +144,7 @@ class Series:
         if self.scenario.number == signal.SIGSTOP:
             time.sleep(HANG_S)
             worker.kill(signal.SIGCONT)
-            wait_until(lambda: not self.whole() or time.monotonic() - at > HANG_S + 2, 5, "it is back")
+            wait_until(lambda: not self.whole() or time.monotonic() - at > HANG_S + 2, "it is back")
         else:
             time.sleep(0.4)
             self.stage.add_worker()
@@ -162,7 +162,7 @@ class Series:
         self.notices = notice.Notices(stage.http_port)
         load = chaos.LoadProcess(stage, plan, reference)
         try:
-            wait_until(lambda: load.told.get("tokens", 0) > 1000, 30, "tokens flow")
+            wait_until(lambda: load.told.get("tokens", 0) > 1000, "tokens flow")
             for number in range(self.options.faults):
                 self.one()
                 if number % 10 == 9:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from promises import ratio
+
+pytestmark = pytest.mark.alone  # it keeps the whole machine busy
+
 HERE = Path(__file__).resolve().parent
 
 # Together some 150 seconds. Layouts in which a loss takes different things along: replicas and
@@ -41,16 +45,22 @@ def chaos(folder, seed, seconds, *words):
     assert done.returncode == 0, story
     # That load and faults were there at all.
     heads = "--heads" in words  # then clients stay, and wait for the next one
-    assert counts["finished"] > (15 if heads else 50) and (counts["aborted"] > 0 or heads), story
+    at_least(counts["finished"], 15 if heads else 50, "answers")
+    assert counts["aborted"] > 0 or heads, story
     assert result["requests"]["replayed"] > 0, story
-    assert len(result["faults"]) >= seconds / 4, story
+    at_least(len(result["faults"]), seconds / 4, "faults")
     return result, story
+
+
+def at_least(count, promise, what):
+    """How much there was of it; a tenth on a busy machine."""
+    ratio(f"{promise:.0f} {what}, to those that there were", promise / max(count, 0.01), 1)
 
 
 @pytest.mark.parametrize("seed, seconds, flags", RUNS)
 def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, seconds, flags):
     result, story = chaos(tmp_path, seed, seconds, "--streams", 32, "--", *flags)
-    assert result["tokens"] > 10000, story
+    at_least(result["tokens"], 10_000, "tokens")
     with capsys.disabled():  # times are told, not judged
         print(f"\n{story[story.rindex('network: ') :]}")
 
@@ -59,7 +69,7 @@ def test_nothing_is_lost_and_nothing_changes(troupe, tmp_path, capsys, seed, sec
 def test_workers_on_twins_of_gpus_die_beside_those_on_processors(troupe, tmp_path, capsys):
     result, story = chaos(tmp_path, 5, 24, *TWINS)
     assert result["killed"]["twins"] > 0 and result["killed"]["processors"] > 0, story
-    assert result["tokens"] > 2000, story
+    at_least(result["tokens"], 2_000, "tokens")
     with capsys.disabled():
         print(f"\n{story[story.rindex('network: ') :]}")
 

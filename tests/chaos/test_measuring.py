@@ -4,9 +4,11 @@ A head of a few lines stands in for the real one where whole answers are judged:
 """
 
 import copy
+import functools
 import http.server
 import itertools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -248,15 +250,28 @@ def test_a_verdict_is_by_the_longest():
     assert said([5]) == ""
 
 
-@pytest.mark.parametrize("measured, room, said, may_go_on", [
-    (0.05, 0.5, "50 ms of 50 ms promised: kept", True),
-    (0.051, 0.5, "51 ms of 50 ms promised: BROKEN, by less than the 500 ms", True),
-    (0.051, 0, "51 ms of 50 ms promised: BROKEN", False),
-    (0.551, 0.5, "551 ms of 50 ms promised: BROKEN", False),
+ALWAYS, IF_NOT_JUDGED, NEVER = (True, True), (True, False), (False, False)
+
+
+@pytest.mark.parametrize("hold, measured, promise, said, may_go_on", [
+    (promises.bound, 0.05, 0.05, "50 ms of 50 ms promised: kept", ALWAYS),
+    (promises.bound, 9.9, 0.05, "9900 ms of 50 ms promised: BROKEN", IF_NOT_JUDGED),
+    (promises.bound, 10.1, 0.05, "10100 ms of 50 ms promised: BROKEN, and", NEVER),
+    (promises.bound, 19.9, 2, "19900 ms of 2000 ms promised: BROKEN", IF_NOT_JUDGED),
+    (promises.bound, 20.1, 2, "20100 ms of 2000 ms promised: BROKEN, and", NEVER),
+    (promises.ratio, 0.5, 0.5, "0.5 of 0.5 promised: kept", ALWAYS),
+    (promises.ratio, 4.9, 0.5, "4.9 of 0.5 promised: BROKEN", IF_NOT_JUDGED),
+    (promises.ratio, 5.1, 0.5, "5.1 of 0.5 promised: BROKEN, and", NEVER),
+    (functools.partial(promises.ratio, broken=1), 1.1, 0.5, "1.1 of 0.5 promised: BROKEN, and", NEVER),
 ])  # fmt: skip
-def test_a_busy_machine_excuses_nothing_in_silence(measured, room, said, may_go_on):
-    line, goes_on = promises.judge("noticed", measured, 0.05, room)
-    assert line.startswith(f"noticed: {said}") and goes_on == may_go_on
+def test_a_busy_machine_excuses_nothing_in_silence(monkeypatch, hold, measured, promise, said, may_go_on):
+    told = []
+    monkeypatch.setattr(promises, "told", lambda *words: told.append(words))
+    for judged in ("", "1"):
+        monkeypatch.setenv("TROUPE_JUDGE", judged)
+        hold("noticed", measured, promise)
+    assert all(line.startswith(f"noticed: {said}") for line, _ in told)
+    assert tuple(goes_on for _, goes_on in told) == may_go_on
 
 
 def test_stalls_and_first_waits():
@@ -324,27 +339,33 @@ for number in range(2000):
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("how", [
     None, *(pytest.param(how, marks=pytest.mark.long) for how in ("slow", "lossy", "bursty")),
 ])
 def test_a_link_is_treated_as_said(how):
-    with network.private() as inside:
-        if not inside:
-            pytest.skip("network namespaces need root, ip and unshare")
-        net = network.Namespaces("measure")
-        try:
-            if why := net.cannot.get(how):
-                pytest.skip(why)
-            delays = delays_over(net.join(1), how)
-        finally:
-            net.close()
+    delays = delays_of(how)
     if how == "lossy":
         assert 1800 < len(delays) < 1995, len(delays)
     elif how == "slow":
         assert sorted(delays)[1000] > 0.05, delays[1000]
     else:
         assert len(delays) == 2000
-        assert (max(delays) > 0.25) == (how == "bursty"), max(delays)
+        # Half of them, where nothing holds them up: the machine may have let nobody run for a while.
+        assert max(delays) > 0.25 if how == "bursty" else sorted(delays)[1000] < 0.05, max(delays)
+
+
+def delays_of(how):
+    with network.private() as inside:
+        if not inside:
+            pytest.skip("network namespaces need root, ip and unshare")
+        net = network.Namespaces(f"{os.getpid():x}")
+        try:
+            if why := net.cannot.get(how):
+                pytest.skip(why)
+            return delays_over(net.join(1), how)
+        finally:
+            net.close()
 
 
 def delays_over(link, how):
@@ -357,12 +378,13 @@ def delays_over(link, how):
         hub.settimeout(2)
         sender = subprocess.Popen([*link.prefix, sys.executable, "-c", SENDER, network.HUB])
         delays = []
-        try:
-            while True:
+        while True:
+            running = sender.poll() is None
+            try:
                 sent = float(hub.recv(2000))
                 delays.append(time.monotonic() - sent)
-        except TimeoutError:
-            pass
-        sender.wait(10)
+            except TimeoutError:
+                if not running:
+                    break
     heal()
     return delays

@@ -90,7 +90,7 @@ class Hub:
             if path.startswith(beginning):
                 return self.reply(r, status)
         if self.hangs:
-            self.hang.wait(30)
+            self.hang.wait(600)
             return None
         if self.token and r.headers.get("Authorization") != f"Bearer {self.token}":
             return self.reply(r, 401)

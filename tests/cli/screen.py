@@ -13,6 +13,8 @@ import time
 
 import pyte
 
+from running import PATIENCE_S
+
 
 class Screen:
     """`words` run on a pseudo terminal, whose output a terminal emulator draws."""
@@ -36,7 +38,7 @@ class Screen:
     def __exit__(self, *_):
         if self.popen.poll() is None:
             self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(PATIENCE_S)
         os.close(self.master)
         os.close(self.slave)
 
@@ -50,19 +52,21 @@ class Screen:
         os.write(self.master, keys.encode())
 
     def _read(self, seconds):
-        while select.select([self.master], [], [], seconds)[0]:
-            try:
-                data = os.read(self.master, 65536)
-            except OSError:
-                return
-            self.raw += data
-            self.stream.feed(data)
-            seconds = 0
+        """A part of what it has written; whether there was any."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:
+            return False
+        self.raw += data
+        self.stream.feed(data)
+        return True
 
     def text(self):
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def wait(self, *words, seconds=15):
+    def wait(self, *words, seconds=PATIENCE_S):
         """Until all words are on the screen; the screen comes back."""
         end = time.monotonic() + seconds
         while not all(word in self.text() for word in words):
@@ -71,19 +75,27 @@ class Screen:
             self._read(0.05)
         return self.text()
 
-    def wait_match(self, pattern, seconds=15):
+    def wait_written(self, text, seconds=PATIENCE_S):
+        """Until it has written this, whether or not it is on the screen still."""
+        end = time.monotonic() + seconds
+        while text.encode() not in self.raw:
+            assert time.monotonic() < end, f"'{text}' was not written:\n{self.text()}"
+            self._read(0.05)
+
+    def wait_match(self, pattern, seconds=PATIENCE_S):
         """Until the screen matches a regular expression."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.text()):
             assert time.monotonic() < end, f"nothing like {pattern} is on the screen:\n{self.text()}"
             self._read(0.05)
 
-    def exit_code(self, seconds=10):
+    def exit_code(self, seconds=PATIENCE_S):
         end = time.monotonic() + seconds
         while self.popen.poll() is None:
             assert time.monotonic() < end, f"it still runs:\n{self.text()}"
             self._read(0.05)
-        self._read(0.05)
+        while self._read(0.05):
+            pass
         return self.popen.returncode
 
     def assert_left_as_found(self):

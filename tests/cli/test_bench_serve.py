@@ -15,8 +15,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from running import DEMO, TROUPE, Cluster, free_port, run, wait_until
+from promises import bound, ratio
+from running import DEMO, PATIENCE_S, TROUPE, Cluster, free_port, run, wait_until
 from scripted_server import ScriptedServer, delta, steady
+from streams import Missed, arranged
 
 WORDS = list(range(100, 200))
 # What `vllm bench serve --save-result` writes.
@@ -28,8 +30,8 @@ VLLM_KEYS = """date endpoint_type backend label model_id tokenizer_id num_prompt
 VLLM_DETAILS = "input_lens output_lens ttfts itls latencies start_times generated_texts errors".split()
 
 
-def serve(base_url, *words, seconds=60):
-    return run("bench", "serve", "--base-url", base_url, *words, seconds=seconds)
+def serve(base_url, *words):
+    return run("bench", "serve", "--base-url", base_url, *words)
 
 
 def measure(server, folder, *words):
@@ -44,16 +46,22 @@ def test_known_delays_are_measured(tmp_path):
     with ScriptedServer(steady(0.1, 0.02, 6), WORDS) as server:
         result, text = measure(server, tmp_path, "--num-prompts", 12, "--request-rate", 20,
                                "--random-input-len", 30, "--random-output-len", 6, "--goodput",
-                               "ttft:5000", "tpot:0.001", "--metadata", "place=here",
+                               "ttft:0.001", "tpot:5000", "--metadata", "place=here",
                                "--percentile-metrics", "ttft,tpot,itl,e2el")  # fmt: skip
     assert not set(VLLM_KEYS + VLLM_DETAILS) - result.keys()
     assert result["completed"] == 12 and result["failed"] == 0 and result["place"] == "here"
     assert result["total_input_tokens"] == 12 * 30 and result["total_output_tokens"] == 12 * 6
-    # Never sooner than it was sent; later by what this machine needs.
+    # Never sooner than it was sent, nor later than the end; later by what this machine needs. Tokens that
+    # were sent one after the other may be read together.
     for name, known_ms, late_ms in [("ttft", 100, 60), ("tpot", 20, 8), ("itl", 20, 8), ("e2el", 200, 80)]:
         told = result[f"median_{name}_ms"]
-        assert known_ms - 6 <= told <= known_ms + late_ms, (name, told)
-    assert result["request_goodput"] == 0  # no token takes a microsecond
+        assert told <= 1000 * result["duration"], (name, told)
+        if name in ("ttft", "e2el"):
+            assert known_ms - 6 <= told, (name, told)
+        else:
+            ratio(f"known to median_{name}", known_ms / told, known_ms / (known_ms - 6))
+        bound(f"median_{name}", told / 1000, (known_ms + late_ms) / 1000)
+    assert result["request_goodput"] == 0  # no first token takes a microsecond
     assert "Serving Benchmark Result" in text
     assert re.search(r"^Successful requests: +12 *$", text, re.MULTILINE)
     assert re.search(r"^Mean TTFT \(ms\): +\d+\.\d\d *$", text, re.MULTILINE)
@@ -138,19 +146,25 @@ def test_a_sweep_stops_where_goals_are_missed(tmp_path):
 
     def answer(send, request, number):
         with room:
-            time.sleep(0.1)
+            time.sleep(0.2)
             return steady(0, 0, 2)(send, request, number)
 
     page = tmp_path / "page.html"
-    with ScriptedServer(answer, WORDS) as server:
-        done = serve(server.base_url, "--sweep", "concurrency", "--goodput", "ttft:160", "--num-prompts", 12,
-                     "--random-input-len", 4, "--save-result", "--result-dir", tmp_path,
-                     "--result-filename", "point.json", "--html", page)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    points = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("point-*.json")}
-    assert {"point-concurrency1.json", "point-concurrency2.json", "point-concurrency4.json"} <= points.keys()
-    assert points["point-concurrency2.json"]["goodput_share"] > 0.9
-    assert points["point-concurrency4.json"]["goodput_share"] < 0.9
+
+    def sweep():
+        with ScriptedServer(answer, WORDS) as server:
+            done = serve(server.base_url, "--sweep", "concurrency", "--goodput", "ttft:360", "--num-prompts",
+                         12, "--random-input-len", 4, "--save-result", "--result-dir", tmp_path,
+                         "--result-filename", "point.json", "--html", page)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        points = {path.stem: json.loads(path.read_text())["goodput_share"]
+                  for path in tmp_path.glob("point-*.json")}  # fmt: skip
+        if min(points["point-concurrency1"], points.get("point-concurrency2", 0)) <= 0.9:
+            raise Missed(f"two at a time were too much: {points}")
+        return done, points
+
+    done, points = arranged(sweep)
+    assert points["point-concurrency4"] < 0.9
     assert "The goals are met up to" in done.stdout
     assert_self_contained(page.read_text(), "Sweep", "Output tokens a second against TTFT")
 
@@ -169,9 +183,9 @@ def test_ctrl_c_prints_what_there_is(tmp_path):
         words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "4", "--html",
                  str(tmp_path / "page.html")]  # fmt: skip
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: len(server.requests) == 4, 10, "requests come")
+        wait_until(lambda: len(server.requests) == 4, "requests come")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert "4 requests were not sent or not answered whole" in out
     assert re.search(r"^Failed requests: +0 *$", out, re.MULTILINE), out
@@ -180,17 +194,24 @@ def test_ctrl_c_prints_what_there_is(tmp_path):
 
 def test_a_client_that_is_late_says_so():
     """Stopped for a moment, it measured nothing of worth."""
-    with ScriptedServer(steady(0.05, 0.02, 40), WORDS) as server:
-        words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "2"]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: len(server.requests) == 2, 10, "requests come")
-        for _ in range(8):
-            os.kill(process.pid, signal.SIGSTOP)
-            time.sleep(0.06)
-            os.kill(process.pid, signal.SIGCONT)
-            time.sleep(0.02)
-        out, _ = process.communicate(timeout=20)
-    assert "The client was the bottleneck; do not trust these figures" in out, out
+
+    def stopped():
+        with ScriptedServer(steady(0.05, 0.02, 60), WORDS) as server:
+            words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "2"]
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            wait_until(lambda: len(server.requests) == 2, "requests come")
+            for _ in range(8):
+                os.kill(process.pid, signal.SIGSTOP)
+                time.sleep(0.06)
+                os.kill(process.pid, signal.SIGCONT)
+                time.sleep(0.02)
+            over = process.poll() is not None
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        if over:
+            raise Missed("it was at its end")
+        return out
+
+    assert "The client was the bottleneck; do not trust these figures" in arranged(stopped)
 
 
 @pytest.mark.parametrize("words, told", [
@@ -285,7 +306,7 @@ def test_only_workers_of_the_cluster_are_killed(tmp_path):
     def kinds(result):
         return [mark["kind"] for mark in result["events"]]
 
-    words = ("--num-prompts", 8, "--request-rate", 4, "--kill", "every=150ms")
+    words = ("--num-prompts", 12, "--request-rate", 4, "--kill", "every=150ms")
     try:
         with ScriptedServer(steady(0, 0, 1), WORDS, status) as server:
             result, text = measure(server, tmp_path, *words)

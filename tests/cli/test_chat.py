@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from running import DEMO, V3, Cluster, run, wait_until
+from running import DEMO, PATIENCE_S, V3, Cluster, get, run, wait_until
 from screen import Screen
 
 ENDLESS = ["--ignore-eos", "--max-tokens", "3900"]
@@ -56,19 +56,26 @@ def test_a_conversation_at_a_terminal(troupe, served):
         screen.assert_left_as_found()
 
 
+def cancelled(cluster):
+    lines = get(cluster.base_url, "/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines
+               if line.startswith("troupe:request_success_total{") and 'reason="abort"' in line)  # fmt: skip
+
+
 def test_ctrl_c_ends_an_answer_and_twice_the_conversation(troupe, served):
+    before = cancelled(served)
     with chat(troupe, served.env, *ENDLESS) as screen:
         prompted(screen)
         screen.press("What is brandy?\n")
-        screen.wait("distilled")
+        screen.wait_written("distilled")
         screen.press("\x03")
         screen.wait("Stopped; the conversation goes on with what there is.")
-        wait_until(lambda: served.status()["requests"]["running"] == 0, 5, "it is cancelled")
+        wait_until(lambda: cancelled(served) == before + 1, "it is cancelled")
         assert screen.popen.poll() is None
         screen.press("And a river?\n")
-        screen.wait("river (noun)")
+        screen.wait_written("river (noun)")
         screen.press("\x03")
-        screen.wait_match(r"river \(noun\)(.|\n)*Stopped;(.|\n)*\n>\s*$")
+        screen.wait_match(r"Stopped;(.|\n)*\n>\s*$")
         screen.press("\x03")
         assert screen.exit_code() == 0
         screen.assert_left_as_found()
@@ -88,7 +95,7 @@ def test_a_signal_while_it_answers(troupe, served, number):
     with chat(troupe, served.env, *ENDLESS) as screen:
         prompted(screen)
         screen.press("What is brandy?\n")
-        screen.wait("distilled")
+        screen.wait_written("distilled")
         screen.popen.send_signal(number)
         if number == signal.SIGINT:
             screen.wait("Stopped;")
@@ -121,7 +128,7 @@ def test_through_pipes_each_line_is_a_question(troupe, served):
 
 
 def prompt_tokens(cluster):
-    with urllib.request.urlopen(cluster.base_url + "/metrics", timeout=30) as response:
+    with urllib.request.urlopen(cluster.base_url + "/metrics", timeout=PATIENCE_S) as response:
         text = response.read().decode()
     return float(re.search(r"^troupe:prompt_tokens_total\S* (\S+)$", text, re.MULTILINE)[1])
 
@@ -183,10 +190,10 @@ def test_a_head_that_dies_while_it_answers_is_told(troupe, cluster):
     with chat(troupe, cluster.env, *ENDLESS) as screen:
         prompted(screen)
         screen.press("What is brandy?\n")
-        screen.wait("distilled")
+        screen.wait_written("distilled")
         up.kill()
         screen.wait("The head is gone; it is looked for.")
-        screen.wait("troupe: ", "The conversation is kept, without that question", seconds=50)
+        screen.wait("troupe: ", "The conversation is kept, without that question")
         screen.press("\x04")
         assert screen.exit_code() == 0
 
@@ -204,7 +211,7 @@ def test_an_answer_goes_on_when_its_head_comes_back(troupe, cluster):
     begun = os.read(process.stdout.fileno(), 20)
     up.kill()
     cluster.up(DEMO)
-    rest, errors = process.communicate(timeout=100)
+    rest, errors = process.communicate(timeout=3 * PATIENCE_S)
     assert process.returncode == 0, errors
     assert (begun + rest).decode() == whole.stdout
 
@@ -257,6 +264,6 @@ def test_what_a_model_says_steers_no_terminal(troupe, hostile, words, tmp_path):
         if words[1] == "chat":
             prompted(screen)
             screen.press("What is brandy?\n/quit\n")
-        assert screen.exit_code(30) == 0
+        assert screen.exit_code() == 0
         assert "\ufffd" in screen.text() and "brandy" in screen.text()
         assert b"\x1b" not in screen.raw and b"\x07" not in screen.raw

@@ -32,7 +32,7 @@ def script(troupe, tmp_path_factory):
 
 def bash(script, *words, cwd=None):
     done = subprocess.run(["bash", "--norc", "-c", COMPLETE, "bash", script("bash"), *words],
-                          capture_output=True, text=True, timeout=30, cwd=cwd)  # fmt: skip
+                          capture_output=True, text=True, timeout=60, cwd=cwd)  # fmt: skip
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout.split()
 
@@ -91,7 +91,7 @@ def test_the_script_is_one_of_its_shell(script, shell, words):
         text = script(shell).read_text()
         assert text.count("{") == text.count("}") and "troupe" in text
         return
-    done = subprocess.run([shell, *words, script(shell)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([shell, *words, script(shell)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
@@ -99,7 +99,7 @@ def test_the_script_is_one_of_its_shell(script, shell, words):
 def test_fish_completes(script):
     def complete(line):
         words = ["fish", "--no-config", "-c", f'source {script("fish")}; complete -C "{line}"']
-        done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stderr, done.stderr
         return {line.split("\t")[0] for line in done.stdout.splitlines()}
 

@@ -127,15 +127,17 @@ def test_the_slurm_job_serves_and_ends_in_order(troupe, tmp_path):
             job = subprocess.Popen(["bash", CONFIGS / "slurm" / "troupe.sbatch", DEMO, "--port",
                                     str(cluster.http_port)], cwd=tmp_path, env=env, stdout=log, stderr=log)
         try:
-            cluster.wait_ready()
-            assert len(cluster.ready_nodes()) == 1
+            said = (cluster.folder / "job.log").read_text
+            wait_until(lambda: cluster.state() == "ready" or job.poll() is not None, "the job serves")
+            assert job.poll() is None, said()
+            assert len(cluster.ready_nodes()) == 1, said()
             assert (tmp_path / "troupe-7").stat().st_mode & 0o77 == 0  # keys are in it
             job.terminate()
-            assert job.wait(15) == 0, (cluster.folder / "job.log").read_text()
+            assert job.wait(60) == 0, said()
         finally:
             job.kill()
             job.wait()
-        wait_until(lambda: not cluster.pids(), 5, "nothing of the job is left")
+        wait_until(lambda: not cluster.pids(), "nothing of the job is left")
 
 
 def test_drain_here_takes_the_node_of_that_state_folder(troupe):
@@ -151,7 +153,7 @@ def test_drain_here_takes_the_node_of_that_state_folder(troupe):
         cluster.wait_ready()
         (entry,) = (other / "workers").iterdir()
         assert entry.name == f"{socket.gethostname()}.{goes.pid}"
-        wait_until(entry.read_text, 5, "it knows its node")
+        wait_until(entry.read_text, "it knows its node")
         (node,) = [n["id"] for n in cluster.status()["nodes"] if n["pid"] == goes.pid]
         done = run("drain", "--here", "--state-dir", other)
         assert done.returncode == 0 and f"{node} has left" in done.stderr, done.stderr

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from running import DEMO, free_port, post, run, wait_until
+from promises import bound
+from running import DEMO, PATIENCE_S, free_port, post, run, wait_until
 from screen import Screen
 
 UP = ["up", "--model", DEMO, "--threads", 1, "--port", 0, "--listen", "127.0.0.1:0"]
@@ -37,7 +38,7 @@ def test_the_program_starts_at_once(troupe):
         started = time.monotonic()
         run("--version")
         took.append(time.monotonic() - started)
-    assert min(took) < 0.15, took
+    bound("started", min(took), 0.15)
 
 
 def test_no_command_loads_the_fabric_that_needs_none(troupe):
@@ -51,7 +52,7 @@ def test_a_missing_fabric_is_a_sentence(troupe, tmp_path):
     start = f'exec "{troupe}" up --model "{DEMO}" --fabric net --state-dir "{tmp_path}/state"'
     script = f"{hide} && {start}"
     words = ["unshare", "--mount", "sh", "-c", script]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip("needs root, to hide the library")
     assert done.returncode == 1
@@ -71,27 +72,26 @@ def signal_mask(pid):
 def begun(process):
     """Waits until main() has begun: what the loader does before takes a few milliseconds."""
     bit = 1 << (signal.SIGINT - 1)
-    end = time.monotonic() + 10
-    while not signal_mask(process.pid) & bit:
-        assert time.monotonic() < end and process.poll() is None
+    wait_until(lambda: signal_mask(process.pid) & bit or process.poll() is not None, "main() has begun")
+    assert process.poll() is None
     return process
 
 
 @pytest.mark.parametrize("number", DELAYS_S)
-@pytest.mark.parametrize("words", [UP, HEAD, GENERATE, ["status", "--wait-ready", 30], ["worker"]],
+@pytest.mark.parametrize("words", [UP, HEAD, GENERATE, ["status", "--wait-ready", 600], ["worker"]],
                          ids=lambda words: words[0])
 def test_a_signal_ends_it_with_0_at_any_moment(troupe, cluster, words, number):
     if words == ["worker"]:
         # Of a head that has gone: it seeks it for ever.
         head = cluster.start(*HEAD)
-        wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
         head.kill()
         head.popen.wait()
     for delay_s in DELAYS_S[number]:
         process = begun(cluster.start(*words).popen)
         time.sleep(delay_s)
         process.send_signal(number)
-        assert process.wait(10) == 0, f"{words[0]} after {delay_s} s\n{cluster.logs()}"
+        assert process.wait(PATIENCE_S) == 0, f"{words[0]} after {delay_s} s\n{cluster.logs()}"
     assert not cluster.pids()
 
 
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_top_with_0(troupe, cluster, delay_s):
         begun(screen.popen)
         time.sleep(delay_s)
         screen.popen.send_signal(signal.SIGINT)
-        assert screen.popen.wait(10) == 0
+        assert screen.popen.wait(PATIENCE_S) == 0
 
 
 # --- What cannot be ---------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def test_ctrl_c_ends_top_with_0(troupe, cluster, delay_s):
 def test_up_with_a_model_that_does_not_fit_ends(cluster):
     started = time.monotonic()
     up = cluster.up(DEMO, "--device-memory", "1MiB", ready=False)
-    assert up.exit_code(20) == 1
-    assert time.monotonic() - started < 15
+    assert up.exit_code() == 1
+    bound("ended", time.monotonic() - started, 15)
     line = one_sentence(up.log())
     assert re.search(r"lacks \d+ bytes", line)
     assert "--redundant-experts" not in line, "it is 0 already"
@@ -132,7 +132,7 @@ def test_a_model_that_cannot_chat_says_so_and_shows_what_it_can(cluster, tmp_pat
         kept.pop("chat_template", None)
         config.write_text(json.dumps(kept))
     up = cluster.up(model)
-    wait_until(lambda: "/v1/completions" in up.log(), 10, "it says what to send")
+    wait_until(lambda: "/v1/completions" in up.log(), "it says what to send")
     assert up.log().count("warn") == 1 and kind in up.log() and "/v1/chat/completions" not in up.log()
     curl = up.log().split("curl ", 1)[1].split("\n'", 1)[0]
     body = re.search(r"-d '(.*)'", curl)[1]
@@ -146,7 +146,7 @@ def test_a_model_that_cannot_chat_says_so_and_shows_what_it_can(cluster, tmp_pat
 
 def test_up_names_what_is_set_and_can_be_lowered(cluster):
     up = cluster.up(DEMO, "--device-memory", "1MiB", "--redundant-experts", 8, ready=False)
-    assert up.exit_code(20) == 1
+    assert up.exit_code() == 1
     assert "lower --redundant-experts" in one_sentence(up.log())
 
 
@@ -158,7 +158,7 @@ def test_plan_and_up_agree_on_what_computing_takes(cluster):
 
     lacking = r"lacks [\d.]+ MiB for what even steps of 8 tokens compute with"
     up = cluster.up(DEMO, "--device-memory", "20MiB", *cache, workers=2, ready=False)
-    assert up.exit_code(20) == 1
+    assert up.exit_code() == 1
     assert re.search(lacking, one_sentence(up.log()))
     told = planned("20MiB", *cache)
     assert told.returncode == 1 and re.search(lacking, told.stdout)
@@ -173,9 +173,9 @@ def test_plan_and_up_agree_on_what_computing_takes(cluster):
 
 def test_a_head_waits_for_what_would_make_it_fit(cluster):
     head = cluster.head(DEMO, "--kv-cache-memory", "1MiB")
-    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
     cluster.worker("--device-memory", "4MiB")
-    wait_until(lambda: cluster.state() == "degraded", 20, "it does not fit")
+    wait_until(lambda: cluster.state() == "degraded", "it does not fit")
     assert re.search(r"lacks \d+ bytes", cluster.status()["cluster"]["message"])
     time.sleep(1)
     assert head.popen.poll() is None
@@ -236,7 +236,7 @@ def test_generate_waits_for_nobody_when_something_is_wrong(troupe, tmp_path):
     for words, code, named in cases:
         done = subprocess.Popen([troupe, "generate", *words], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-        assert done.wait(30) == code, words
+        assert done.wait(PATIENCE_S) == code, words
         assert named in one_sentence(done.stderr.read()) and not done.stdout.read()
         done.stdin.close()
 
@@ -315,15 +315,16 @@ def test_the_curl_of_the_ready_message_works(cluster, tmp_path, case):
         flags = ["--tls-cert", cert, "--tls-key", key]
     words = ["up", "--model", DEMO, "--workers", 1, "--threads", 1, "--port", free_port()]
     up = cluster.start(*words, "--listen", "127.0.0.1:0", *flags, env=env)
-    up.wait_log("\n    -d ", 30)
+    up.wait_log("\n    -d ")
     log = up.log()
     assert "SECRET" not in log and "troupe top" in log
     url = re.search(r"Look at it: (\S+/) in a browser", log)[1]
     command = printed_curl(log).replace("YOUR-KEY", "SECRET-1")
     words = ["bash", "-c", command + " -sS"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert "distilled" in json.loads(done.stdout)["choices"][0]["message"]["content"], done
-    page = subprocess.run(["curl", "-sk", url], capture_output=True, text=True, timeout=30).stdout
+    words = ["curl", "-sk", url]
+    page = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S).stdout
     assert "<html" in page
 
 
@@ -333,9 +334,14 @@ LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} (?:info|warning|error) (head|worker-\
 def test_lines_of_several_processes_are_whole_and_say_who_speaks(cluster):
     up = cluster.up(DEMO, "--kv-cache-memory", "8MiB", workers=4)
     for _ in range(2):
-        os.kill(cluster.ready_nodes()[0]["pid"], signal.SIGKILL)
-        wait_until(lambda: len(cluster.ready_nodes()) < 4, 5, "a loss is noticed")
-        wait_until(lambda: len(cluster.ready_nodes()) == 4, 20, "it is replaced")
+        killed = cluster.ready_nodes()[0]["pid"]
+        os.kill(killed, signal.SIGKILL)
+
+        def replaced(killed=killed):
+            pids = [node["pid"] for node in cluster.ready_nodes()]
+            return len(pids) == 4 and killed not in pids
+
+        wait_until(replaced, "it is replaced")
     up.wait_log("restored: All 4 replicas are back.")
     cluster.stop()
     up.exit_code()

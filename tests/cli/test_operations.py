@@ -35,7 +35,7 @@ def drain(cluster, name, node):
     done = run("drain", name, env=cluster.env)
     assert done.returncode == 0 and not done.stdout, done.stderr
     # It may be switched off: its process has ended or is about to, and nothing is on it.
-    wait_until(lambda: not alive(pid), 5, f"{node} has ended")
+    wait_until(lambda: not alive(pid), f"{node} has ended")
     status = cluster.status()
     assert node not in str(status["experts"]["placement"]) + str(status["replicas"])
     return done.stderr
@@ -80,7 +80,7 @@ def test_the_console_drains_and_rebalances(troupe, served):
         screen.press("d")
         screen.wait("Move everything off node-3 and let it leave?")
         screen.press("y")
-        wait_until(lambda: len(served.ready_nodes()) == 2, 15, "node-3 has left")
+        wait_until(lambda: len(served.ready_nodes()) == 2, "node-3 has left")
         screen.wait_match(r"node-3 .*(left|switched off)")
         screen.press("q")
         assert screen.exit_code() == 0

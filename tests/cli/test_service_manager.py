@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from running import DEMO, wait_until
+from running import DEMO, PATIENCE_S, wait_until
 
 
 class Manager:
@@ -27,17 +27,17 @@ class Manager:
                 self.heard.append(self.socket.recv(4096).decode())
         return self.heard
 
-    def wait(self, word, seconds=20):
+    def wait(self, word, seconds=PATIENCE_S):
         heard = lambda: any(word in message for message in self.hear())  # noqa: E731
-        wait_until(heard, seconds, f"{word} of {self.heard}")
+        wait_until(heard, f"{word} of {self.heard}", seconds)
 
     def count(self, word):
         return self.hear().count(word)
 
-    def more(self, word, seconds=10):
+    def more(self, word, seconds=PATIENCE_S):
         """Waits for another one."""
         before = self.count(word)
-        wait_until(lambda: self.count(word) > before, seconds, f"another {word}")
+        wait_until(lambda: self.count(word) > before, f"another {word}", seconds)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_head_and_worker_tell_when_they_are_ready_alive_and_ending(cluster, mana
     of_worker.more("WATCHDOG=1")  # without a head it is well
     head = cluster.start(*head_words, env=of_head.env)  # no watchdog this time
     cluster.wait_ready()
-    wait_until(lambda: of_head.count("READY=1") == 2, 5, "the next head is ready, too")
+    wait_until(lambda: of_head.count("READY=1") == 2, "the next head is ready, too")
     alive = of_head.count("WATCHDOG=1")
     worker.kill(15)
     assert worker.exit_code() == 0

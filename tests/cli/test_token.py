@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from running import DEMO, Cluster, run
+from promises import bound
+from running import DEMO, PATIENCE_S, Cluster, run
 from test_first_impressions import one_sentence
 
 
@@ -67,7 +68,7 @@ def test_a_worker_joins_by_a_token_and_again_by_what_it_got():
         assert worker.exit_code() == 0
         for words in (["--token", text], []):
             again = cluster.worker(*words, "--state-dir", folder, "--model", DEMO)
-            again.wait_log("Joined the cluster", 20)
+            again.wait_log("Joined the cluster")
             again.kill(signal.SIGTERM)
             assert again.exit_code() == 0
 
@@ -126,6 +127,10 @@ def test_who_ends_a_worker_that_seeks_a_head_waits_for_nothing(tmp_path):
         silent.bind(("127.0.0.1", cluster.control_port))
         silent.listen()
         worker = cluster.worker("--token", token(tmp_path), "--state-dir", tmp_path / "worker")
-        time.sleep(0.5)
+        silent.settimeout(PATIENCE_S)
+        connection, _ = silent.accept()
+        began = time.monotonic()
         worker.kill(signal.SIGTERM)
-        assert worker.exit_code(2) == 0
+        assert worker.exit_code() == 0
+        bound("ended", time.monotonic() - began, 2)
+        connection.close()

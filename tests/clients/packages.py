@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running import ROOT
+from running import ROOT, locked
 
 HERE = Path(__file__).resolve().parent
 VENV = ROOT / "build" / "venv-clients"
@@ -21,6 +21,11 @@ class Unreachable(Exception):
 
 def installed():
     """Makes the environment, unless it is there as the lists have it; its interpreter."""
+    with locked(VENV.with_suffix(".lock")):
+        return made()
+
+
+def made():
     wanted = "".join(path.read_text() for path in LISTS)
     note = VENV / "installed.txt"
     if note.exists() and note.read_text() == wanted:

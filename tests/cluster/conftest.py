@@ -35,7 +35,7 @@ def making_stages(make_network):
             stage.add_worker()
         if workers:
             stage.wait_ready()
-            wait_until(lambda: len(stage.ready_nodes()) == workers, 20, f"{workers} workers are used")
+            wait_until(lambda: len(stage.ready_nodes()) == workers, f"{workers} workers are used")
             settled(stage)
         return stage
 

@@ -8,8 +8,8 @@ import time
 import types
 
 from answers import make_requests
-from notice import NEVER_S, Notices
-from running import wait_until
+from notice import Notices
+from running import PATIENCE_S, wait_until
 
 # Kept small, so that a worker starts within milliseconds.
 SMALL = ["--kv-cache-memory", "128MiB"]
@@ -35,7 +35,7 @@ LASTING = [lasting(key) for key in range(6)]
 MIXED = make_requests(7, 16)
 
 
-def settled(stage, seconds=30):
+def settled(stage, seconds=PATIENCE_S):
     """Nothing is being loaded or moved any more."""
     calm = []
 
@@ -46,7 +46,7 @@ def settled(stage, seconds=30):
         return calm and calm[-1] - calm[0] > 0.3
 
     try:
-        wait_until(look, seconds, "everything is where it belongs")
+        wait_until(look, "everything is where it belongs", seconds)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{stage.logs()}") from None
     return stage.status()
@@ -82,7 +82,7 @@ def experts_on(status, node_id):
     )  # fmt: skip
 
 
-def event_after(stage, kind, since, *words, seconds=10):
+def event_after(stage, kind, since, *words, seconds=PATIENCE_S):
     """The first event of a kind since then that has these words."""
 
     def find():
@@ -91,7 +91,7 @@ def event_after(stage, kind, since, *words, seconds=10):
                 and all(word in e["text"] for word in words)]  # fmt: skip
 
     try:
-        return wait_until(find, seconds, f"an event {kind} {words}")[0]
+        return wait_until(find, f"an event {kind} {words}", seconds)[0]
     except AssertionError as error:
         raise AssertionError(f"{error}\n{stage.status_or_none()}\n{stage.logs()}") from None
 
@@ -107,13 +107,13 @@ def hurt(stage, node, number=signal.SIGKILL):
 def watched(stage, node):
     """A client that looks on while a node is lost. Gives what it has seen, in the end: `lost`, when that
     showed, and `loading_s`, from then until the cluster served in full again."""
-    notices = Notices(stage.http_port)
+    notices = Notices(stage.http_port, PATIENCE_S)
     seen = types.SimpleNamespace()
     try:
         assert notices.begin(0, [node["pid"]]), "it is no member"
         yield seen
         told = notices.end(0)
-        assert told["lost"] and told["again"], f"nothing was to be seen of it in {NEVER_S} s"
+        assert told["lost"] and told["again"], f"nothing was to be seen of it in {PATIENCE_S} s"
         seen.lost = told["lost"][node["pid"]]
         seen.loading_s = told["again"] - seen.lost
     finally:

@@ -5,9 +5,10 @@ import time
 
 import memory
 import pytest
+from promises import bound
 from recovery import (ALL_TWICE, LASTING, ONE_REPLICA, event_after, experts_on, node_with_replica, settled,
                       worker_of)
-from running import DEMO, TESTING, wait_until
+from running import DEMO, PATIENCE_S, TESTING, wait_until
 from streams import Streams
 
 # A copy is looked at again after 10 s at the earliest; a small model's then are within a second.
@@ -27,12 +28,13 @@ def test_a_bit_that_flips_in_memory_is_found_and_nothing_serves_with_it(stages, 
     tensor = an_expert_of(stage.status(), victim["id"])
     at = time.time()
     assert memory.poke(worker.pid, DEMO, tensor)
-    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", FOUND_WITHIN_S)
+    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory")
+    bound("found", time.time() - at, FOUND_WITHIN_S)
     event = event_after(stage, "proof_failed", at, victim["id"], tensor)
     assert "model.safetensors" in event["text"] and "s ago" in event["text"]
     # It is out, looks at all else that it holds, and is a member again: in the same process.
-    worker.process.wait_log("The other copies in memory are what was loaded", 20)
-    wait_until(lambda: len(stage.ready_nodes()) == 3 and settled(stage), 30, "it is back")
+    worker.process.wait_log("The other copies in memory are what was loaded")
+    wait_until(lambda: len(stage.ready_nodes()) == 3 and settled(stage), "it is back")
     assert worker.alive()
     assert experts_on(stage.status(), victim["id"]) > 0
     Streams(stage, LASTING).assert_unchanged(expected)
@@ -54,13 +56,13 @@ def test_a_bit_that_flips_in_a_devices_memory_is_found_as_on_the_host(stages):
         node = settled(stage) and of_twin()
         return node and experts_on(stage.status(), node["id"])
 
-    wait_until(of_twin, 30, "the twin's worker is a member")
-    wait_until(has_experts, 60, "it has experts")
+    wait_until(of_twin, "the twin's worker is a member")
+    wait_until(has_experts, "it has experts")
     tensor = an_expert_of(stage.status(), of_twin()["id"])
     assert memory.poke_device(worker.pid, DEMO, tensor) == 1
-    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", 2 * FOUND_WITHIN_S)
-    worker.process.wait_log("The other copies in memory are what was loaded", 30)
-    wait_until(has_experts, 60, "it is back")
+    worker.process.wait_log(f"A copy of the tensor {tensor} has changed in memory", 2 * PATIENCE_S)
+    worker.process.wait_log("The other copies in memory are what was loaded")
+    wait_until(has_experts, "it is back")
     assert stage.complete(**body)["choices"][0]["token_ids"] == before
 
 
@@ -76,5 +78,5 @@ def test_weights_with_nan_are_refused_at_load_and_the_others_serve(stages, tmp_p
     stage = stages(*ONE_REPLICA, workers=1)
     spoiled = stage.add_worker("--model", bad)
     tensor = "model.layers.1.mlp.experts.3.down_proj.weight"
-    spoiled.process.wait_log(f"{tensor} holds a NaN or an infinity at [0, 2]", 30)
+    spoiled.process.wait_log(f"{tensor} holds a NaN or an infinity at [0, 2]")
     assert stage.complete([0, 105, 103], max_tokens=4)["usage"]["completion_tokens"] > 0

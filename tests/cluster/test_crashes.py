@@ -9,9 +9,9 @@ import time
 import pytest
 
 from recovery import LASTING, SMALL, event_after, hosts_of_running, hurt, settled
-from running import DEMO, TESTING, Cluster, alive, pids_marked, wait_until
+from running import DEMO, PATIENCE_S, TESTING, Cluster, alive, pids_marked, wait_until
 from stage import Watcher
-from streams import Stream, Streams
+from streams import Missed, Stream, Streams, arranged
 
 POISON = 11  # <｜tool▁sep｜>: no other prompt or answer has it
 # What it takes to convict in company, and crashes whose word came after the next one.
@@ -44,6 +44,24 @@ def test_a_request_that_crashes_workers_is_given_up(troupe, expected, monkeypatc
         assert cluster.status()["requests"]["failed"] == 1
 
 
+def kill_ten_times(cluster, watcher):
+    """A request whose replicas are killed so often; it is not at its end."""
+    stream, killed = Stream(cluster, long_prompt(0)), set()
+    end = time.monotonic() + 3 * PATIENCE_S
+    while len(killed) < 10:
+        assert time.monotonic() < end, f"{len(killed)} kills\n{cluster.logs()}"
+        if not stream.flows():
+            assert stream.error is None, f"{stream.error} after {len(killed)} kills\n{cluster.logs()}"
+            raise Missed(f"it was answered after {len(killed)} kills")
+        watcher.look()
+        for host in hosts_of_running(watcher.status):
+            if host["pid"] not in killed and alive(host["pid"]):
+                killed.add(host["pid"])
+                hurt(cluster, host)
+        time.sleep(0.01)
+    return stream
+
+
 @pytest.mark.long
 def test_a_long_prompt_survives_ten_kills(troupe):
     # The plain kernels need seconds for such a prompt, so that every kill comes before a token.
@@ -51,19 +69,9 @@ def test_a_long_prompt_survives_ten_kills(troupe):
         cluster.up(DEMO, *SMALL, "--numerics", "reference", workers=3)
         watcher = Watcher(cluster, 0.02)
         try:
-            stream = Stream(cluster, long_prompt(0))
-            killed = set()
-            end = time.monotonic() + 50
-            while stream.thread.is_alive() and len(killed) < 10 and time.monotonic() < end:
-                watcher.look()
-                for host in hosts_of_running(watcher.status):
-                    if host["pid"] not in killed and alive(host["pid"]):
-                        killed.add(host["pid"])
-                        hurt(cluster, host)
-                time.sleep(0.01)
+            stream = arranged(lambda: kill_ten_times(cluster, watcher))
         finally:
             watcher.close()
-        assert len(killed) == 10, f"{len(killed)} kills\n{cluster.logs()}"
         stream.wait()
         assert stream.error is None, stream.error
         assert cluster.status()["requests"]["failed"] == 0
@@ -82,7 +90,7 @@ def test_a_signal_that_somebody_sent_is_no_crash(stages):
         assert "crashed" not in str(stage.status()["events"]), stage.status()["events"]
         stage.workers.remove(worker)
         stage.add_worker()
-        wait_until(lambda: len(stage.ready_nodes()) == 2, 20, "a new one is used")
+        wait_until(lambda: len(stage.ready_nodes()) == 2, "a new one is used")
         settled(stage)
 
 
@@ -98,10 +106,10 @@ def test_a_crash_is_told_and_ends_the_process_honestly(stages):
     stage.workers.remove(worker)
     event = wait_until(
         lambda: [e for e in stage.status()["events"] if "SIGILL" in e["text"] and e["time"] >= at - 1],
-        10, "the head hears of it")[0]  # fmt: skip
+        "the head hears of it")[0]  # fmt: skip
     assert event["kind"] in ("node_crashed", "node_lost"), event
     crashed = [pid for pid in pids_marked(stage.mark.encode()) if "crash-report" in words_of(pid)]
-    wait_until(lambda: not any(map(alive, crashed)), 4, "nothing is left of the report")
+    wait_until(lambda: not any(map(alive, crashed)), "nothing is left of the report")
     assert crash.thread.is_alive(), "a request failed for one crash"
 
 

@@ -120,7 +120,7 @@ def test_two_twins_of_gpus_in_one_worker(troupe, expected):
         cluster.head(DEMO, "--min-devices", 2, "--tensor-parallel-size", 2)
         cluster.wait_answers()
         cluster.worker("--device", "cuda-twin:0,3", program=TESTING)
-        cluster.wait_ready(60)
+        cluster.wait_ready()
         assert answer_of(cluster) == expected
         (node,) = cluster.ready_nodes()
         assert [device["kind"] for device in node["devices"]] == ["cuda-twin"] * 2

@@ -3,12 +3,13 @@
 import threading
 import time
 
+from promises import bound
 from recovery import MIXED, SMALL, event_after, experts_on, hosts_of_replicas, hurt, settled, worker_of
-from running import run, wait_until
+from running import PATIENCE_S, run, wait_until
 from streams import Steady
 
 
-def drain(stage, node_id, seconds=60):
+def drain(stage, node_id, seconds=2 * PATIENCE_S):
     return run("drain", node_id, env=stage.env, seconds=seconds)
 
 
@@ -18,7 +19,7 @@ def test_growing_and_shrinking_under_load(stages, expected):
         load.go_on(4)
         for count in (2, 3, 4):
             stage.add_worker()
-            wait_until(lambda: len(stage.ready_nodes()) == count, 15, "the new one is used")
+            wait_until(lambda: len(stage.ready_nodes()) == count, "the new one is used")
             load.go_on(4)
         status = settled(stage)
         assert all(experts_on(status, node["id"]) > 0 for node in status["nodes"] if node["state"] == "ready")
@@ -43,7 +44,9 @@ def test_a_new_worker_is_used_within_seconds(stages, expected):
             node = [n for n in status["nodes"] if n["pid"] == worker.pid]
             return node and experts_on(status, node[0]["id"]) > 0
 
-        wait_until(used, 5, "it has experts")
+        began = time.monotonic()
+        wait_until(used, "it has experts")
+        bound("a new worker has experts", time.monotonic() - began, 5)
 
 
 def test_drain_under_load(stages, expected):
@@ -89,7 +92,7 @@ def test_a_drain_that_is_asked_for_twice(stages):
     assert 0 in [answer.returncode for answer in answers], answers
     again = drain(stage, node["id"])
     assert again.returncode == 1 and node["id"] in again.stderr
-    wait_until(lambda: len(stage.ready_nodes()) == 1, 5, "one is left")
+    wait_until(lambda: len(stage.ready_nodes()) == 1, "one is left")
     stage.complete("brandy", max_tokens=4)
 
 
@@ -102,7 +105,7 @@ def test_the_drained_node_is_killed_meanwhile(stages, expected):
         thread.start()
         time.sleep(0.05)
         hurt(stage, node)
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the drain of a dead node does not end"
         load.go_on(8)
 

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -14,7 +15,8 @@ import time
 
 import pytest
 
-from running import DEMO, ROOT, Cluster, get, run, wait_until
+from promises import bound, ratio
+from running import DEMO, PATIENCE_S, ROOT, Cluster, get, run, wait_until
 
 CALM, FLOOD = "calm-key:2", "flood-key"  # a key may have a colon in it
 PLACES = 4  # sequences that run at once
@@ -29,13 +31,13 @@ def keyed(troupe):
     with Cluster() as cluster:
         keys = [word for key in (f"{CALM}:weight=1", FLOOD, *FLOODS) for word in ("--api-key", key)]
         cluster.up(DEMO, "--max-num-seqs", PLACES, *keys, "--metrics-without-key", workers=1, ready=False)
-        cluster.processes[0].wait_log("serves the OpenAI API", 30)
+        cluster.processes[0].wait_log("serves the OpenAI API")
         yield cluster
 
 
 def ask(cluster, key, **body):
     """The connection of a completion."""
-    connection = http.client.HTTPConnection("127.0.0.1", cluster.http_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.http_port, timeout=2 * PATIENCE_S)
     head = {"Content-Type": "application/json", "Authorization": f"Bearer {key}", "Connection": "close"}
     connection.request("POST", "/v1/completions", json.dumps(body), head)
     return connection
@@ -87,7 +89,7 @@ def flood(cluster, keys=(FLOOD, FLOOD), words=0, max_tokens=60, prompt=None):
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: many_wait(cluster), 20, "a flood")
+        wait_until(lambda: many_wait(cluster), "a flood")
         yield
     finally:
         stop.set()
@@ -101,17 +103,20 @@ def p99(times):
 
 def test_a_flood_takes_no_time_to_first_token_from_another_key(keyed):
     first_token(keyed, CALM)
-    alone, beside, own = [], [], []
+    alone, beside, own, usual = [], [], [], math.inf
     for _ in range(3):  # other load on the machine only ever slows: the best round counts
         alone.append(p99([first_token(keyed, CALM) for _ in range(20)]))
         with flood(keyed):
-            beside.append(p99([first_token(keyed, CALM) for _ in range(20)]))
+            times = [first_token(keyed, CALM) for _ in range(20)]
+            beside.append(p99(times))
+            usual = min(usual, statistics.median(times))
             own.append(first_token(keyed, FLOOD))
     alone, beside, own = min(alone), min(beside), min(own)
     told = f"p99 {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} beside; the flood's {own * 1e3:.0f}"
     print(told)
-    assert own > 3 * beside, f"there was no flood, or the other key waited in it: {told}"
-    assert beside < 1.5 * alone + 0.05, told
+    ratio("of the flood's own time to first token, the other key's", beside / own, 1 / 3)
+    assert usual < own, f"there was no flood, or the other key waited in it: {told}"
+    bound("p99 of the first token, beside a flood", beside, 1.5 * alone + 0.05)
 
 
 @pytest.mark.long
@@ -124,11 +129,10 @@ def test_long_prompts_of_a_flood_are_no_wall_before_another_key(keyed, words, fl
     alone, beside = times(6), []
     with flood(keyed, words=700, max_tokens=flood_tokens):
         beside += times(6)
-        wait_until(lambda: many_wait(keyed), 20, "the rest of the flood")
+        wait_until(lambda: many_wait(keyed), "the rest of the flood")
     alone += times(6)
-    told = f"{max(alone) * 1e3:.0f} ms alone at most, {max(beside) * 1e3:.0f} beside"
-    print(told)
-    assert max(beside) < 1.5 * max(alone) + 0.15, told
+    print(f"{max(alone) * 1e3:.0f} ms alone at most, {max(beside) * 1e3:.0f} beside")
+    bound("the first token, beside long prompts", max(beside), 1.5 * max(alone) + 0.15)
 
 
 @pytest.mark.long
@@ -137,9 +141,9 @@ def test_as_many_floods_as_places_leave_the_next_place_to_another_key(keyed):
     with flood(keyed, FLOODS):
         beside = [first_token(keyed, CALM) for _ in range(8)]
         own = max(first_token(keyed, key) for key in FLOODS[:3])
-    told = f"{max(beside) * 1e3:.0f} ms beside them at most; a flood's own {own * 1e3:.0f}"
-    print(told)
-    assert own > 2 * max(beside), told
+    print(f"{max(beside) * 1e3:.0f} ms beside them at most; a flood's own {own * 1e3:.0f}")
+    ratio("the first token, beside as many floods as places", max(beside) / own, 1 / 2)
+    assert statistics.median(beside) < own
 
 
 WIDTHS = {"hidden_size": 768, "moe_intermediate_size": 256, "num_attention_heads": 8,
@@ -164,16 +168,15 @@ def test_a_short_prompt_does_not_wait_for_the_step_in_flight(troupe, tmp_path):
     with Cluster() as cluster:
         keys = ("--api-key", f"{CALM}:weight=1", "--api-key", FLOOD, "--metrics-without-key")
         cluster.up(model, "--max-num-seqs", 4 * PLACES, *keys, workers=1, ready=False)
-        cluster.processes[0].wait_log("serves the OpenAI API", 60)
+        cluster.processes[0].wait_log("serves the OpenAI API")
         alone, beside = times(cluster, 20)[5:], []
         for _ in range(2):
             with flood(cluster, prompt=prompt):
                 beside += times(cluster, 15)
             alone += times(cluster, 15)
     short, long = statistics.median(alone), statistics.median(beside)
-    told = f"{short * 1e3:.1f} ms alone, {long * 1e3:.1f} beside"
-    print(told)
-    assert long < 1.9 * short, told
+    print(f"{short * 1e3:.1f} ms alone, {long * 1e3:.1f} beside")
+    ratio("the first token of a short prompt, beside a flood of another key", long / short, 1.9)
 
 
 def test_a_worker_that_dies_while_prompts_pass_others_changes_no_token(troupe):
@@ -193,7 +196,7 @@ def test_a_worker_that_dies_while_prompts_pass_others_changes_no_token(troupe):
         with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
             asked = [pool.submit(answer, cluster, number) for number in range(len(prompts))]
             then()
-            return [one.result(60) for one in asked]
+            return [one.result(2 * PATIENCE_S) for one in asked]
 
     def status(cluster):
         return json.loads(run("status", "--json", env=cluster.env).stdout)
@@ -201,7 +204,7 @@ def test_a_worker_that_dies_while_prompts_pass_others_changes_no_token(troupe):
     with Cluster() as cluster:
         keys = ("--api-key", f"{CALM}:weight=1", "--api-key", FLOOD, "--metrics-without-key")
         cluster.up(DEMO, "--max-num-seqs", PLACES, *keys, workers=3, ready=False)
-        cluster.processes[0].wait_log("serves the OpenAI API", 30)
+        cluster.processes[0].wait_log("serves the OpenAI API")
         expected = answers(cluster, lambda: None)
         with flood(cluster, words=200):
             assert answers(cluster, lambda: None) == expected

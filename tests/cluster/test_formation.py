@@ -19,13 +19,13 @@ def join_file(cluster):
 def with_join_file(cluster, make=DEMO):
     """A head that has written its join file."""
     head = cluster.head(make)
-    wait_until(join_file(cluster).exists, 10, "the head writes its join file")
+    wait_until(join_file(cluster).exists, "the head writes its join file")
     return head
 
 
 def refused(worker, *words):
     """A worker that ends with exit code 1 and one sentence which has these words."""
-    assert worker.exit_code(10) == 1, worker.log()
+    assert worker.exit_code() == 1, worker.log()
     last = worker.log().strip().splitlines()[-1]
     assert last.startswith("troupe: ") and last.endswith("."), worker.log()
     for word in words:
@@ -40,7 +40,7 @@ def test_workers_may_start_before_the_head(cluster):
     for worker in early:
         worker.wait_log("Seeking the head")
     cluster.head(DEMO, "--min-devices", 3)
-    wait_until(lambda: cluster.state() and len(cluster.joined_nodes()) == 2, 10, "both have joined")
+    wait_until(lambda: cluster.state() and len(cluster.joined_nodes()) == 2, "both have joined")
     assert cluster.state() == "forming"
     assert "3" in cluster.status()["cluster"]["message"]
     cluster.worker()
@@ -51,12 +51,12 @@ def test_workers_may_start_before_the_head(cluster):
 
 def test_a_head_waits_for_its_devices_and_says_so(cluster):
     head = cluster.head(DEMO, "--min-devices", 2)
-    wait_until(cluster.state, 10, "the head answers")
+    wait_until(cluster.state, "the head answers")
     assert cluster.state() == "forming"
     head.wait_log("troupe worker --head")
     assert cluster.post("/v1/completions", {"prompt": "a"})[0] == 503
     cluster.worker()
-    wait_until(cluster.joined_nodes, 10, "one has joined")
+    wait_until(cluster.joined_nodes, "one has joined")
     assert cluster.state() == "forming"
     cluster.worker()
     cluster.wait_ready()
@@ -69,7 +69,7 @@ def test_status_shows_a_joined_node_within_a_second(cluster):
     worker.wait_log("Joined the cluster")
     joined = time.monotonic()
     status = json.loads(run("status", "--json", env=cluster.env).stdout)
-    bound("the status shows a joined node", time.monotonic() - joined, 1, room_s=0)
+    bound("the status shows a joined node", time.monotonic() - joined, 1)
     (node,) = status["nodes"]
     assert node["pid"] == worker.pid and node["role"] == "worker"
     assert node["devices"][0]["memory_total"] > 0
@@ -94,7 +94,7 @@ def test_a_worker_of_another_cluster_is_refused(cluster):
 def test_a_worker_with_another_checkpoint_is_refused(cluster):
     with_join_file(cluster)
     refused(cluster.worker("--model", V3), "checkpoint")
-    wait_until(lambda: cluster.status()["cluster"]["counters"]["refused"] == 1, 5, "it is counted")
+    wait_until(lambda: cluster.status()["cluster"]["counters"]["refused"] == 1, "it is counted")
     copy = cluster.folder / "copy"
     shutil.copytree(DEMO, copy)
     cluster.worker("--model", copy)
@@ -113,7 +113,7 @@ def test_a_worker_at_a_wrong_port_keeps_seeking_and_can_be_ended(cluster):
     time.sleep(1)
     assert worker.popen.poll() is None
     worker.kill(signal.SIGINT)
-    assert worker.exit_code(3) == 0
+    assert worker.exit_code() == 0
 
 
 def test_a_worker_at_something_else_than_a_head_does_not_join(cluster):
@@ -124,13 +124,13 @@ def test_a_worker_at_something_else_than_a_head_does_not_join(cluster):
         time.sleep(1)
         assert worker.popen.poll() is None
         worker.kill(signal.SIGTERM)
-        assert worker.exit_code(5) == 0
+        assert worker.exit_code() == 0
 
 
 def test_a_head_whose_name_does_not_resolve(cluster):
     with_join_file(cluster)
     worker = cluster.start("worker", "--head", "no-such-host.invalid:6379")
-    wait_until(lambda: "no-such-host.invalid" in worker.log(), 10, "it names the host")
+    wait_until(lambda: "no-such-host.invalid" in worker.log(), "it names the host")
     head = cluster.start("head", "--model", DEMO, "--listen", "no-such-host.invalid:0", "--port", 0,
                          "--state-dir", cluster.folder / "other")  # fmt: skip
     refused(head, "no-such-host.invalid")
@@ -153,7 +153,7 @@ def test_a_port_in_use_is_named(cluster, taken):
 @pytest.mark.parametrize("flags", [["--fabric", "shm"], ["--bind-interface", "none0"]], ids=lambda f: f[0])
 def test_up_refuses_a_fabric_that_no_worker_can_open(cluster, flags):
     up = cluster.up(DEMO, *flags, ready=False)
-    assert up.exit_code(10) in (1, 2)
+    assert up.exit_code() in (1, 2)
     assert up.log().count("troupe: ") == 1 and up.log().endswith(".\n"), up.log()
     assert not cluster.pids()
 
@@ -172,16 +172,16 @@ def test_nothing_is_left(cluster, how, fabric):
     pids = cluster.pids()
     assert len(pids) == 3
     ports = listening_ports(pids)
-    assert {cluster.control_port, cluster.http_port} <= ports
+    assert {cluster.control_port, cluster.http_port} <= ports.keys()
     started = time.monotonic()
     if how == "stop":
         cluster.stop()
         cluster.assert_nothing_left(ports)
     else:
         up.kill(getattr(signal, how))
-    assert up.exit_code(8) == 0
+    assert up.exit_code() == 0
     cluster.assert_nothing_left(ports)
-    bound("stopped, and nothing left", time.monotonic() - started, 8, room_s=0)
+    bound("stopped, and nothing left", time.monotonic() - started, 8)
     status = run("status", env=cluster.env)
     assert status.returncode == 1 and status.stderr.startswith("troupe: ")
 
@@ -192,21 +192,21 @@ def test_stop_ends_workers_that_were_started_by_hand(cluster):
     cluster.wait_ready()
     cluster.stop()
     assert not cluster.pids()
-    assert [process.exit_code(1) for process in [head, *workers]] == [0, 0, 0]
+    assert [process.exit_code() for process in [head, *workers]] == [0, 0, 0]
 
 
 def test_stop_while_it_forms_and_under_load(cluster):
     cluster.up(DEMO, ready=False)
-    wait_until(join_file(cluster).exists, 10, "the head writes its join file")
-    wait_until(lambda: run("stop", env=cluster.env).returncode == 0, 5, "it takes the order")
+    wait_until(join_file(cluster).exists, "the head writes its join file")
+    wait_until(lambda: run("stop", env=cluster.env).returncode == 0, "it takes the order")
     assert not cluster.pids()
 
 
 def test_a_worker_that_is_told_to_end_leaves(cluster):
     with_join_file(cluster)
     stays, leaves = cluster.worker(), cluster.worker()
-    wait_until(lambda: len(cluster.joined_nodes()) == 2, 10, "both have joined")
+    wait_until(lambda: len(cluster.joined_nodes()) == 2, "both have joined")
     leaves.kill(signal.SIGTERM)
-    assert leaves.exit_code(5) == 0
-    wait_until(lambda: [n["pid"] for n in cluster.ready_nodes()] == [stays.pid], 2, "one is left")
+    assert leaves.exit_code() == 0
+    wait_until(lambda: [n["pid"] for n in cluster.ready_nodes()] == [stays.pid], "one is left")
     cluster.wait_ready()

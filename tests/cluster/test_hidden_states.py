@@ -2,6 +2,7 @@
 out, and outlive a worker and the head like any answer."""
 
 import functools
+import itertools
 import json
 import math
 import struct
@@ -12,6 +13,7 @@ import pytest
 
 from recovery import SMALL, hurt, node_with_replica
 from running import DEMO, V3, Cluster, wait_until
+from streams import WAIT_S, Missed, arranged
 
 PROMPTS = [[0, *range(90, 90 + n)] for n in (1, 17, 130)]
 
@@ -98,14 +100,26 @@ class Embedding(threading.Thread):
         return pooled(self.base_url, "/v1/embeddings", self.key, input=inputs)
 
 
+def under_way(cluster, *keys):
+    """Embeddings that are asked for, with one of these keys each, and are not at their end."""
+    asked = [Embedding(cluster, key=key) for key in keys]
+    over = lambda: not all(one.is_alive() for one in asked)  # noqa: E731
+    wait_until(lambda: over() or cluster.status()["requests"]["running"] > 4, "they run")
+    if over():
+        for one in asked:
+            one.join()
+            assert one.error is None, one.error
+        raise Missed("they were at their end")
+    return asked
+
+
 def test_a_worker_that_is_killed_costs_no_embedding(cluster):
     cluster.up(DEMO, *SMALL)
     expected = Embedding(cluster).ask()
-    asked = [Embedding(cluster) for _ in range(2)]
-    wait_until(lambda: cluster.status()["requests"]["running"] > 4, 20, "they run")
+    asked = arranged(lambda: under_way(cluster, None, None))
     hurt(cluster, node_with_replica(cluster))
     for one in asked:
-        one.join(90)
+        one.join(WAIT_S)
         assert one.error is None and one.data == expected
     status = cluster.status()["requests"]
     assert status["failed"] == 0 and status["replayed"] > 0
@@ -114,16 +128,16 @@ def test_a_worker_that_is_killed_costs_no_embedding(cluster):
 def test_an_accepted_embedding_outlives_the_head(stages):
     stage = stages(*SMALL, "--min-devices", 2)
     expected = Embedding(stage).ask()
-    one = Embedding(stage, key="again")
-    wait_until(lambda: stage.status()["requests"]["running"] > 4, 20, "it runs")
+    keys = map("again-{}".format, itertools.count())
+    (one,) = arranged(lambda: under_way(stage, next(keys)))
     stage.head_process.kill()
     stage.head_process.popen.wait()
-    one.join(30)
+    one.join(WAIT_S)
     assert one.error is not None
     stage.start_head()
-    wait_until(lambda: stage.state() == "ready", 60, "it serves")
-    again = Embedding(stage, key="again").ask()
+    wait_until(lambda: stage.state() == "ready", "it serves")
+    again = Embedding(stage, key=one.key).ask()
     assert again == expected
     finished = stage.status()["requests"]["finished"]
-    assert Embedding(stage, key="again").ask() == expected
+    assert Embedding(stage, key=one.key).ask() == expected
     assert stage.status()["requests"]["finished"] == finished

@@ -22,9 +22,9 @@ def test_a_cluster_serves_it_and_a_killed_worker_changes_nothing(troupe, tmp_pat
                    workers=4, ready=False)  # fmt: skip
         began = time.monotonic()
         cluster.wait_ready(90)
-        wait_until(lambda: len(cluster.ready_nodes()) == 4, 30, "four workers are used")
+        wait_until(lambda: len(cluster.ready_nodes()) == 4, "four workers are used")
         print(f"{files} files: ready after {time.monotonic() - began:.1f} s")
-        status = settled(cluster, 60)
+        status = settled(cluster)
         assert all(len(layer["slots"]) == 288 for layer in status["experts"]["placement"])
         fields = {"max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
         before = cluster.complete(PROMPT, **fields)["choices"][0]["token_ids"]

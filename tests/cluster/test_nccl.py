@@ -69,7 +69,7 @@ def wait_formed(cluster, times=1, text=FORMED):
         cluster.complete(PROMPT, max_tokens=4)
         return False
 
-    wait_until(formed, 20, f"{times} times '{text}'")
+    wait_until(formed, f"{times} times '{text}'")
 
 
 def test_the_same_tokens_by_nccl(ranks, expected):
@@ -97,9 +97,9 @@ def test_a_killed_rank_changes_no_token(ranks, expected, which):
     node = cluster.ready_nodes()[which]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         tokens = pool.submit(tokens_of, cluster)
-        wait_until(lambda: cluster.status()["requests"]["running"] == 1, 10, "it runs")
+        wait_until(lambda: cluster.status()["requests"]["running"] == 1, "it runs")
         os.kill(node["pid"], signal.SIGKILL)
-        assert tokens.result(60) == expected
+        assert tokens.result(120) == expected
     assert cluster.status()["requests"]["replayed"] == 1
     # Said once, or not at all where the placement without that rank came first.
     assert times_said(cluster, "exchange by messages: A tensor-parallel rank") <= 1, cluster.logs()
@@ -150,9 +150,9 @@ def test_a_killed_worker_of_four_changes_no_token_of_rows_by_nccl(spread, expect
     wait_formed(cluster, 6, ROWS_FORMED)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         tokens = [pool.submit(tokens_of, cluster) for _ in range(4)]
-        wait_until(lambda: cluster.status()["requests"]["running"] == 4, 10, "they run")
+        wait_until(lambda: cluster.status()["requests"]["running"] == 4, "they run")
         os.kill(cluster.ready_nodes()[-1]["pid"], signal.SIGKILL)
-        assert all(t.result(60) == expected for t in tokens)
+        assert all(t.result(120) == expected for t in tokens)
     assert cluster.status()["requests"]["failed"] == 0
 
 

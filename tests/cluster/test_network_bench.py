@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from promises import bound
 from recovery import LASTING, ONE_REPLICA, SMALL
-from running import TROUPE, run, wait_until
-from streams import Streams
+from running import PATIENCE_S, TROUPE, run, wait_until
+from streams import Missed, Streams, arranged
 
 PORT_KEYS = {"id", "host", "address", "provider", "provider_why", "providers", "interface", "interface_why",
              "interfaces", "numa_node", "speed_mbit"}  # fmt: skip
@@ -39,7 +40,9 @@ def begun(stage, *words):
     command = [str(TROUPE), "bench", "network", *words]
     process = subprocess.Popen(command, env={**os.environ, **stage.env}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    wait_until(lambda: bench_events(stage) > before, 10, "it is under way")
+    wait_until(lambda: bench_events(stage) > before, "it is under way")
+    if process.poll() is not None:
+        raise Missed("it was at its end")
     return process
 
 
@@ -76,7 +79,7 @@ def test_all_pairs_of_three_workers(stages):
         assert 0 < pair["round_trip_us"]["p50"] <= pair["round_trip_us"]["p99"]
         assert [rate["bytes"] for rate in pair["rates"]] == [64 << 10, 1 << 20]
         ways = "there_bytes_per_s", "back_bytes_per_s"
-        assert all(rate[way] > 1e6 for rate in pair["rates"] for way in ways)
+        assert all(rate[way] > 1e5 for rate in pair["rates"] for way in ways)
     assert report["summary"]["measured"] == 3 and report["summary"]["rounds"] == 3
     one = measured(stage, "--node", names[1], "--size", "4MiB", "--pairs", 1)
     assert len(one["pairs"]) == 1 and names[1] in one["pairs"][0]["nodes"]
@@ -90,13 +93,20 @@ def test_what_is_refused(stages):
     stage = stages(*SMALL, workers=1)
     assert "one worker" in bench(stage, code=1).stderr
     stage.add_worker()
-    wait_until(lambda: len(stage.ready_nodes()) == 2, 20, "it is used")
+    wait_until(lambda: len(stage.ready_nodes()) == 2, "it is used")
     assert "no node-77" in bench(stage, "--node", 77, code=1).stderr
     assert "is no node" in bench(stage, "--node", "x", code=2).stderr
     assert "--size" in bench(stage, "--size", "1GiB", code=2).stderr
-    first = begun(stage, *LONG)
-    assert "Another client" in bench(stage, code=1).stderr
-    assert first.wait(30) == 0
+
+    def two_at_once():
+        first = begun(stage, *LONG)
+        second = run("bench", "network", env=stage.env)
+        if second.returncode == 0:
+            raise Missed("the first one was at its end")
+        assert second.returncode == 1 and "Another client" in second.stderr, second.stderr
+        assert first.wait(PATIENCE_S) == 0
+
+    arranged(two_at_once)
 
 
 @pytest.mark.long
@@ -127,11 +137,10 @@ def test_requests_go_first(stages, expected):
 def test_a_worker_that_goes_meanwhile(stages, expected, how):
     stage = stages(*SMALL, workers=3)
     streams = Streams(stage, LASTING[:3]).flow()
-    process = begun(stage, "--while-serving", "--json", *LONG)
     victim = stage.ready_nodes()[2]
-    time.sleep(0.3)
+    process = arranged(lambda: begun(stage, "--while-serving", "--json", *LONG))
     os.kill(victim["pid"], how)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=2 * PATIENCE_S)
     assert process.returncode == 1, out + err
     report = json.loads(out)
     assert report["complete"] and len(report["pairs"]) == 3
@@ -149,10 +158,12 @@ def test_a_worker_that_goes_meanwhile(stages, expected, how):
 @pytest.mark.long
 def test_a_client_that_leaves_ends_it(stages):
     stage = stages(*SMALL, workers=3)
-    process = begun(stage, *LONG)
+    process = arranged(lambda: begun(stage, *LONG))
+    began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
-    wait_until(lambda: measured_now(stage), 5, "another may begin")
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: measured_now(stage), "another may begin")
+    bound("another may begin", time.monotonic() - began, 5)
     assert harmed(stage) == UNHARMED
 
 
@@ -162,13 +173,13 @@ def measured_now(stage):
 
 def test_a_head_that_dies_meanwhile(stages):
     stage = stages(*SMALL, workers=3)
-    process = begun(stage, *LONG)
+    process = arranged(lambda: begun(stage, *LONG))
     stage.head_process.kill()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "head" in err, out + err
     stage.start_head()
-    wait_until(lambda: stage.status_or_none() and len(stage.ready_nodes()) == 3, 30, "all are back")
-    wait_until(lambda: measured_now(stage), 10, "it measures again")
+    wait_until(lambda: stage.status_or_none() and len(stage.ready_nodes()) == 3, "all are back")
+    wait_until(lambda: measured_now(stage), "it measures again")
 
 
 @pytest.mark.parametrize("how", [
@@ -180,9 +191,9 @@ def test_links_that_are_bad(namespaces, how):
         pytest.skip(why)
     bad = stage.workers[0]
     if how == "cut":
-        process = begun(stage, "--json", *LONG)
+        process = arranged(lambda: begun(stage, "--json", *LONG))
         bad.link.cut_pair(stage.workers[1].link)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=2 * PATIENCE_S)
         report = json.loads(out)
     else:
         getattr(bad.link, how)()
@@ -193,4 +204,4 @@ def test_links_that_are_bad(namespaces, how):
     good = stage.node_of(stage.workers[1].pid), stage.node_of(stage.workers[2].pid)
     if how == "slow":
         rate = {tuple(sorted(pair["nodes"])): pair["rates"] for pair in report["pairs"]}
-        assert rate[tuple(sorted(good))][0]["there_bytes_per_s"] > 20e6
+        assert rate[tuple(sorted(good))][0]["there_bytes_per_s"] > 2e6  # the slow one lets 1e6 pass

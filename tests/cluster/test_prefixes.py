@@ -116,8 +116,9 @@ def test_same_tokens_cold_warm_and_at_once(troupe, model, layout):
         crowd = at_once(lambda i: ask(cluster, asked[i][0], **asked[i][1])[0], order)
         assert crowd == [expected[i] for i in order]
         assert 0 < metric(cluster, "prefix_cache_hits_total") < metric(cluster, "prefix_cache_queries_total")
-        wait_until(lambda: at_rest(cluster), 10, "nothing is held")
-        assert any(replica["kv_blocks_cached"] > 0 for replica in cluster.status()["replicas"])
+        wait_until(lambda: at_rest(cluster), "nothing is held")
+        keeps = lambda: any(r["kv_blocks_cached"] > 0 for r in cluster.status()["replicas"])  # noqa: E731
+        wait_until(keeps, "what was computed is kept")
 
 
 @pytest.mark.parametrize("sequences", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 5))])
@@ -135,12 +136,12 @@ def test_same_tokens_while_blocks_run_out(troupe, sequences):
         asked = asked[-long:] + again  # the long ones at once
         answers = at_once(lambda one: ask(cluster, one[1][0], **one[1][1])[0], asked)
         assert answers == [uncached(DEMO, long)[i] for i, _ in asked]
+        wait_until(lambda: at_rest(cluster), "nothing is held")
         replica = cluster.status()["replicas"][0]
         assert replica["kv_blocks_total"] < 300
         if sequences > 1:
-            assert replica["preemptions"] > 0
+            wait_until(lambda: cluster.status()["replicas"][0]["preemptions"] > 0, "some had to wait")
         assert metric(cluster, "prefix_cache_hits_total") > 0
-        wait_until(lambda: at_rest(cluster), 10, "nothing is held")
 
 
 def test_same_tokens_while_workers_are_killed(stages):
@@ -172,18 +173,19 @@ def test_same_tokens_while_workers_are_killed(stages):
         killer.join()
     stage.living()
     assert not stage.crashes
-    wait_until(lambda: at_rest(stage), 10, "nothing is held")
+    wait_until(lambda: at_rest(stage), "nothing is held")
 
 
 def test_a_sequence_goes_to_the_replica_that_has_its_beginning(cluster):
     cluster.up(DEMO, *SMALL, "--data-parallel-size", 2)
-    wait_until(lambda: all(r["state"] == "ready" for r in cluster.status()["replicas"]), 10, "both serve")
+    wait_until(lambda: all(r["state"] == "ready" for r in cluster.status()["replicas"]), "both serve")
     prompts = [[97 + i] * 200 for i in range(6)]
     found = at_once(lambda prompt: ask(cluster, prompt, tokens=200), prompts)
     assert [cached for _, cached in found] == [0] * 6
     for prompt in reversed(prompts):
         assert ask(cluster, prompt)[1] == 192
-    assert sum(1 for r in cluster.status()["replicas"] if r["kv_blocks_cached"] > 0) == 2
+    caching = lambda: [r for r in cluster.status()["replicas"] if r["kv_blocks_cached"] > 0]  # noqa: E731
+    wait_until(lambda: len(caching()) == 2, "both tell what they keep")
 
 
 @pytest.mark.parametrize("model", [V3, DEMO], ids=lambda path: path.name)
@@ -236,5 +238,5 @@ def test_a_long_prompt_whose_beginning_is_known_is_answered_at_once(cluster):
         shared = tokens(1900)
         rounds.append((first_token_s(shared + tokens(100)), first_token_s(shared + tokens(100))))
     cold, warm = (sorted(times)[2] for times in zip(*rounds))
-    promises.bound(f"a prompt of 2,000 tokens, 1,900 known (cold: {cold * 1000:.0f} ms)", warm, 0.12 * cold,
-                   room_s=0.38 * cold)  # fmt: skip
+    promises.ratio(f"a prompt of 2,000 tokens, 1,900 known (cold: {cold * 1000:.0f} ms)", warm / cold, 0.12,
+                   broken=1)  # fmt: skip

@@ -41,7 +41,7 @@ def with_own_files(stages, tmp_path, *flags, workers=3):
 
 def test_the_status_counts_proven_copies(stages):
     stage = stages(*SMALL)
-    wait_until(lambda: proofs(stage)["proven"] == proofs(stage)["parts"] > 0, 20, "all parts are proven")
+    wait_until(lambda: proofs(stage)["proven"] == proofs(stage)["parts"] > 0, "all parts are proven")
     state = proofs(stage)
     assert state["refused"] == 0 and state["oldest_s"] < 120 and state["unconfirmed"] == 0
 
@@ -61,7 +61,7 @@ def test_weights_that_are_rewritten_in_place_never_serve(stages, expected, tmp_p
     event_after(stage, "node_lost", at, victim["id"])
     # A process that never saw the old bytes: only the cluster knows that these are others.
     stage.add_worker("--model", folders[0])
-    event = event_after(stage, "proof_failed", at, seconds=30)
+    event = event_after(stage, "proof_failed", at)
     assert "model.safetensors" in event["text"]
     assert stage.state() != "ready"
     stage.add_worker("--model", DEMO)
@@ -76,7 +76,7 @@ def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, pla
     rotate_weights(folders[place])
     for i, folder in enumerate(folders):
         stage.add_worker("--model", folder)
-        wait_until(lambda: len(stage.status()["nodes"]) > i, 20, "it joins")
+        wait_until(lambda: len(stage.status()["nodes"]) > i, "it joins")
     stage.wait_ready()
     event = event_after(stage, "proof_failed", 0)
     wrong = next(n["id"] for n in stage.status()["nodes"] if n["pid"] == stage.workers[place].pid)
@@ -96,7 +96,7 @@ def test_one_tensor_of_the_only_copy(stages, expected, tmp_path):
     rotate_weights(folders[0], "model.layers.0.self_attn.o_proj.weight")
     for folder in folders:
         stage.add_worker("--model", folder)
-    stage.wait_ready(60)
+    stage.wait_ready()
     Streams(stage, LASTING).assert_unchanged(expected)
 
 
@@ -118,7 +118,7 @@ def test_numerics_and_known_weights_outlive_the_head(stages, tmp_path):
     at = time.time()
     stage.add_worker("--model", folders[0])
     stage.add_worker("--model", DEMO)
-    event_after(stage, "proof_failed", at, seconds=30)
+    event_after(stage, "proof_failed", at)
     assert stage.status()["cluster"]["numerics"] == numerics
     stage.stop()
     assert not (stage.state_dir / "known").exists()
@@ -169,7 +169,7 @@ def test_a_link_that_leads_elsewhere_now(stages, expected, tmp_path, own):
     link.symlink_to(folders[0])
     stage.stop()
     stage.head_process = stage.head(link, *stage.head_flags)
-    wait_until((stage.state_dir / "join").exists, 20, "the head writes its join file")
+    wait_until((stage.state_dir / "join").exists, "the head writes its join file")
     for _ in range(2):
         stage.add_worker(*(("--model", link) if own else ()))
     stage.wait_ready()
@@ -178,5 +178,5 @@ def test_a_link_that_leads_elsewhere_now(stages, expected, tmp_path, own):
     stage.head_process.kill()
     stage.head_process.popen.wait()
     stage.head_process = stage.head(link, *stage.head_flags)
-    stage.wait_ready(60)
+    stage.wait_ready()
     Streams(stage, LASTING).assert_unchanged(expected)

@@ -19,7 +19,9 @@ from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, LOADING_S, MIXED, NO
                       NOTICED_KILLED_S, ONE_REPLICA, SMALL, STALL_S, event_after, experts_on,
                       hosts_of_replicas, hurt, node_with_replica, settled, watched, worker_of)
 from running import DEMO, Cluster, run, wait_until
-from streams import Steady, Stream, Streams
+from streams import Missed, Steady, Stream, Streams, arranged
+
+DEADLINE_S = 4
 
 # --- A worker is killed -----------------------------------------------------------------------
 
@@ -28,12 +30,13 @@ def test_experts_with_another_copy(stages, expected):
     # Two nodes alone would hold every expert each, and nobody would ask the other.
     stage = stages(*ONE_REPLICA, *ALL_TWICE, workers=3)
     victim = node_with_replica(stage, has=False)
-    streams = Streams(stage, LASTING).flow()
     with watched(stage, victim) as seen:
-        _, began = hurt(stage, victim)
+        streams = Streams(stage, LASTING).flow()
+        at, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_KILLED_S)
     bound("stall", streams.stall(began), STALL_S)
+    assert "lease" not in event_after(stage, "node_lost", at, victim["id"])["text"]
     status = stage.status()
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
 
@@ -43,8 +46,8 @@ def test_experts_without_another_copy_are_loaded(stages, expected):
     stage = stages(*ONE_REPLICA)
     victim = node_with_replica(stage, has=False)
     assert experts_on(stage.status(), victim["id"]) > 0
-    streams = Streams(stage, LASTING).flow()
     with watched(stage, victim) as seen:
+        streams = Streams(stage, LASTING).flow()
         _, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_KILLED_S)
@@ -60,9 +63,9 @@ def test_experts_without_another_copy_are_loaded(stages, expected):
 
 def test_a_replica_is_replayed_on_another(stages, expected):
     stage = stages(*SMALL)
-    streams = Streams(stage, LASTING).flow()
     victim = stage.ready_nodes()[0]
     with watched(stage, victim) as seen:
+        streams = Streams(stage, LASTING).flow()
         _, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
     bound("loading", seen.loading_s, LOADING_S)
@@ -107,16 +110,16 @@ def test_what_was_found_while_tokens_had_gone_out_is_not_sent_twice(stages, expe
 def test_a_hung_worker(stages, expected):
     stage = stages(*SMALL)
     victim = stage.ready_nodes()[1]
-    streams = Streams(stage, LASTING).flow()
     with watched(stage, victim) as seen:
+        streams = Streams(stage, LASTING).flow()
         _, began = hurt(stage, victim, signal.SIGSTOP)
         streams.assert_unchanged(expected)
-    bound("noticed", seen.lost - began, NOTICED_HUNG_S, room_s=0)
+    bound("noticed", seen.lost - began, NOTICED_HUNG_S)
     bound("loading", seen.loading_s, LOADING_S)
     bound("stall", streams.stall(began), NOTICED_HUNG_S + seen.loading_s + BEYOND_LOADING_S)
     hurt(stage, victim, signal.SIGCONT)
     back = wait_until(
-        lambda: [n for n in stage.ready_nodes() if n["pid"] == victim["pid"]], 10, "it is back as new"
+        lambda: [n for n in stage.ready_nodes() if n["pid"] == victim["pid"]], "it is back as new"
     )[0]
     assert back["incarnation"] > victim["incarnation"]
     Streams(stage, LASTING).assert_unchanged(expected)
@@ -125,13 +128,21 @@ def test_a_hung_worker(stages, expected):
 @pytest.mark.long
 def test_a_worker_that_was_only_slow(stages, expected):
     stage = stages(*SMALL)
-    victim = stage.ready_nodes()[1]
-    streams = Streams(stage, LASTING).flow()
-    hurt(stage, victim, signal.SIGSTOP)
-    time.sleep(0.5)
-    hurt(stage, victim, signal.SIGCONT)
-    streams.assert_unchanged(expected)
-    assert stage.status()["cluster"]["counters"]["lost"] == 0
+
+    def pause():
+        lost = stage.status()["cluster"]["counters"]["lost"]
+        wait_until(lambda: len(stage.ready_nodes()) == 2, "both are used")
+        victim = stage.ready_nodes()[1]
+        streams = Streams(stage, LASTING).flow()
+        hurt(stage, victim, signal.SIGSTOP)
+        time.sleep(0.5)  # less than a lease
+        hurt(stage, victim, signal.SIGCONT)
+        streams.assert_unchanged(expected)
+        # Where the machine lets it run late as well, it is longer: but not each time.
+        if stage.status()["cluster"]["counters"]["lost"] != lost:
+            raise Missed("it was lost")
+
+    arranged(pause)
 
 
 @pytest.mark.parametrize("how", [
@@ -140,14 +151,14 @@ def test_a_worker_that_was_only_slow(stages, expected):
 def test_a_worker_that_is_cut_off(namespaces, expected, how):
     stage = namespaces(*SMALL, workers=3)
     victim = stage.ready_nodes()[1]
-    streams = Streams(stage, LASTING).flow()
     with watched(stage, victim) as seen:
+        streams = Streams(stage, LASTING).flow()
         began = time.monotonic()
         heal = getattr(worker_of(stage, victim).link, how)()
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_HUNG_S)
     heal()
-    wait_until(lambda: len(stage.ready_nodes()) == 3, 15, "it is back")
+    wait_until(lambda: len(stage.ready_nodes()) == 3, "it is back")
     Streams(stage, LASTING).assert_unchanged(expected)
     assert stage.status()["cluster"]["counters"]["lost"] == 1, stage.logs()
 
@@ -157,8 +168,8 @@ def test_a_worker_that_hears_nothing(proxied, expected):
     """What the head sends is lost on the way, though somebody there acknowledges it."""
     stage = proxied(*SMALL, workers=3)
     victim = stage.ready_nodes()[1]
-    streams = Streams(stage, LASTING).flow()
     with watched(stage, victim) as seen:
+        streams = Streams(stage, LASTING).flow()
         began = time.monotonic()
         heal = worker_of(stage, victim).link.one_way_in()
         streams.assert_unchanged(expected)
@@ -173,11 +184,11 @@ def test_two_workers_that_are_cut_off_from_each_other(namespaces, expected):
     at = time.time()
     heal = worker_of(stage, one).link.cut_pair(worker_of(stage, other).link)
     streams.assert_unchanged(expected)
-    lost = event_after(stage, "node_lost", at, seconds=15)
+    lost = event_after(stage, "node_lost", at)
     assert lost["text"].startswith((one["id"], other["id"]))
     Streams(stage, LASTING).assert_unchanged(expected)
     heal()
-    wait_until(lambda: len(stage.ready_nodes()) == 3, 60, "both are used again")
+    wait_until(lambda: len(stage.ready_nodes()) == 3, "both are used again")
 
 
 @pytest.mark.long
@@ -215,7 +226,7 @@ def test_too_few_devices_until_a_worker_joins(stages, expected):
     streams = Streams(stage, LASTING).flow()
     (victim,) = stage.ready_nodes()
     hurt(stage, victim)
-    wait_until(lambda: stage.state() not in (None, "ready"), 5, "it says that it cannot serve")
+    wait_until(lambda: stage.state() == "degraded", "it says that it cannot serve")
     told = stage.status()["cluster"]
     assert told["state"] == "degraded" and told["message"].endswith("."), told
     assert victim["id"] in str(stage.status()["events"])
@@ -227,17 +238,19 @@ def test_too_few_devices_until_a_worker_joins(stages, expected):
 
 
 def test_requests_end_at_their_deadline_while_nothing_can_serve(stages):
-    stage = stages(*SMALL, "--request-timeout", 4, workers=1)
-    silent = {**LASTING[0], "body": {**LASTING[0]["body"], "stream": False, "max_tokens": 3900}}
-    streams = Streams(stage, [silent, LASTING[1]])
-    wait_until(lambda: len(streams.streams[1].times) > 5, 10, "tokens come")
-    began = streams.streams[0].started
+    stage = stages(*SMALL, "--request-timeout", DEADLINE_S, workers=1)
+    silent, told = ({**one, "body": {**one["body"], "stream": stream, "max_tokens": 3900}}
+                    for one, stream in zip(LASTING, (False, True)))  # fmt: skip
+    streams = Streams(stage, [silent, told])
+    wait_until(lambda: streams.streams[1].times, "tokens come")
     hurt(stage, stage.ready_nodes()[0])
-    whole, stream = (stream.wait(10) for stream in streams.streams)
+    whole, stream = (stream.wait() for stream in streams.streams)
     assert whole.status == 408, whole.error
     assert stream.error and stream.error.endswith("."), stream.error
-    assert 3 < whole.ended - began < 6 and 3 < stream.ended - began < 6
-    wait_until(lambda: not sum(map(stage.status()["requests"].get, ("running", "waiting"))), 3, "none left")
+    for one in (whole, stream):
+        assert one.ended - one.started > DEADLINE_S - 1
+        bound("ended at its deadline", one.ended - one.started, DEADLINE_S + 2)
+    wait_until(lambda: not sum(map(stage.status()["requests"].get, ("running", "waiting"))), "none left")
 
 
 def test_killed_while_it_recovers(stages, expected):
@@ -320,7 +333,7 @@ def test_the_head_is_killed(stages, expected, tmp_path):
     time.sleep(2.5)  # longer than a lease, so that the workers have stopped themselves
     began = time.monotonic()
     stage.start_head()
-    wait_until(lambda: stage.state() == "ready", 5, "it serves again")
+    wait_until(lambda: stage.state() == "ready", "it serves again")
     bound("serves again", time.monotonic() - began, REJOINED_S)
     after = {node["pid"]: node["incarnation"] for node in stage.ready_nodes()}
     assert after == before

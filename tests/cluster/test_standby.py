@@ -7,11 +7,11 @@ import random
 import re
 import signal
 import time
-import time
 
 import pytest
 
 from pair import Pair, standby_of, state_of
+from promises import bound
 from recovery import SMALL
 from running import get, post, run, wait_until
 from test_head_dies import STREAMED, askers, assert_answered
@@ -22,7 +22,7 @@ FLAGS = [*SMALL, "--min-devices", 2]
 def flow(pair, name, count=10):
     """Streams under way, whose clients know both addresses."""
     asked = askers(pair.stage, STREAMED, name, count, pair.doors)
-    wait_until(lambda: sum(asker.tokens > 3 for asker in asked) >= count // 2, 30, "tokens come")
+    wait_until(lambda: sum(asker.tokens > 3 for asker in asked) >= count // 2, "tokens come")
     return asked
 
 
@@ -49,12 +49,12 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
     assert max(asker.tries for asker in asked) > 1
     assert all(worker.alive() for worker in stage.workers)
     # Commands find it by the old head's join file.
-    shown = run("status", "--json", env=stage.env)
-    assert json.loads(shown.stdout)["cluster"]["state"] == "ready", shown.stderr
+    told = lambda: json.loads(run("status", "--json", env=stage.env).stdout)["cluster"]["state"]  # noqa: E731
+    wait_until(lambda: told() == "ready", "it serves by all workers")
     # The head that was comes back with its old flags, and follows; then it takes over in its turn.
     stage.head_process.popen.wait()
     stage.start_head()
-    stage._wait(lambda: standby_of(pair.base_url) == "ready", 20, "the old head has it all")
+    stage._wait(lambda: standby_of(pair.base_url) == "ready", "the old head has it all")
     asked = flow(pair, "b")
     pair.process.kill()
     stage.wait_ready()
@@ -63,7 +63,7 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
 
 def lives_of(base_url):
     """Of each worker, by its process."""
-    nodes = json.loads(get(base_url, "/cluster/status", 5))["nodes"]
+    nodes = json.loads(get(base_url, "/cluster/status"))["nodes"]
     return {node["pid"]: (node["id"], node["incarnation"]) for node in nodes if node["state"] != "lost"}
 
 
@@ -90,12 +90,12 @@ def test_workers_go_on_under_the_next_head_with_what_they_have_computed(stages):
     # The first head comes back, and takes over in its turn; then it starts again alone.
     stage.head_process.popen.wait()
     stage.start_head()
-    stage._wait(lambda: standby_of(pair.base_url) == "ready", 20, "the old head has it all")
+    stage._wait(lambda: standby_of(pair.base_url) == "ready", "the old head has it all")
     pair.process.kill()
     stage.wait_ready()
     assert lives_of(stage.base_url) == lives
     pair.process.popen.wait()
-    wait_until(lambda: standby_of(stage.base_url) is None, 10, "the head goes on alone")
+    wait_until(lambda: standby_of(stage.base_url) is None, "the head goes on alone")
     stage.head_process.kill()
     stage.head_process.popen.wait()
     stage.start_head()
@@ -125,11 +125,9 @@ def test_a_head_that_stood_still_is_deposed(stages, expected):
     late = askers(stage, STREAMED, "d", 4, [pair.http_port])
     began = time.monotonic()
     pair.wait_rules()
-    took = time.monotonic() - began
-    print(f"it rules after {took:.1f} s")
-    assert took < 9  # seven, and what a busy machine takes
+    bound("it rules", time.monotonic() - began, 7)
     stage.head_process.kill(signal.SIGCONT)
-    stage._wait(lambda: standby_of(pair.base_url) == "ready", 20, "the old head follows")
+    stage._wait(lambda: standby_of(pair.base_url) == "ready", "the old head follows")
     assert_answered(stage, asked + late, expected)
     assert stage.head_process.popen.poll() is None
 
@@ -143,7 +141,7 @@ def test_without_most_workers_nobody_takes_over(stages, expected):
     stage.workers[0].kill()
     said = "1 of 2 workers grant that it takes over: it needs more than half"
     stage._wait(lambda: said in json.loads(get(pair.base_url, "/cluster/status"))["cluster"]["message"],
-                15, "it says what it lacks")  # fmt: skip
+                "it says what it lacks")  # fmt: skip
     time.sleep(2)
     assert pair.state() == "standby"
     told = run("status", "--state-dir", pair.state_dir)
@@ -166,7 +164,7 @@ def test_a_standby_that_dies_costs_nothing(stages, expected):
     pair.wait_follows()
     asked = flow(pair, "f")
     pair.process.kill()
-    wait_until(lambda: standby_of(stage.base_url) is None, 10, "the head goes on alone")
+    wait_until(lambda: standby_of(stage.base_url) is None, "the head goes on alone")
     assert_answered(stage, asked, expected)
     # Alone it starts again without asking anybody.
     stage.head_process.kill()
@@ -191,7 +189,7 @@ def test_after_a_take_over_and_a_stop_all_start_as_ever(stages, old_head_is_back
     pair.wait_rules()
     if old_head_is_back:
         stage.start_head()
-        stage._wait(lambda: standby_of(pair.base_url) == "ready", 20, "the old head has it all")
+        stage._wait(lambda: standby_of(pair.base_url) == "ready", "the old head has it all")
     stage.stop()
     assert pair.process.exit_code() == 0
     assert not old_head_is_back or stage.head_process.exit_code() == 0
@@ -233,9 +231,9 @@ def test_heads_and_workers_die_again_and_again(stages, expected):
     for number in range(12):
         found = []
         rules = lambda: [name for name, url in heads.items() if state_of(url) == "ready"]  # noqa: E731
-        wait_until(lambda: found.extend(rules()) or found, 40, "one of them rules")
+        wait_until(lambda: found.extend(rules()) or found, "one of them rules")
         ruling = found[0]
-        stage._wait(lambda url=heads[ruling]: standby_of(url) == "ready", 30, f"{ruling} is followed")
+        stage._wait(lambda url=heads[ruling]: standby_of(url) == "ready", f"{ruling} is followed")
         asked += flow(pair, f"r{number}", 8)
         victim = stage.head_process if ruling == "first" else pair.process
         other = "second" if ruling == "first" else "first"
@@ -248,7 +246,7 @@ def test_heads_and_workers_die_again_and_again(stages, expected):
             stage.add_worker()
         # Not with more than half of the workers gone; then the head has to come back.
         with contextlib.suppress(AssertionError):
-            wait_until(lambda url=heads[other]: state_of(url) == "ready", 10, "it takes over")
+            wait_until(lambda url=heads[other]: state_of(url) == "ready", "it takes over", 10)
         if hangs:
             victim.kill(signal.SIGCONT)
             time.sleep(2)  # it has heard by then that another rules

@@ -60,7 +60,7 @@ def test_an_overflow_is_the_trouble_of_whom_it_meets(cluster, overflowing):
         replica = cluster.status()["replicas"][0]
         return replica["kv_blocks_used"] == 0 and replica["running"] == 0
 
-    wait_until(at_rest, 10, "all blocks are free again")
+    wait_until(at_rest, "all blocks are free again")
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ def twin(cluster, room):
 
 def start(cluster, room):
     cluster.head(MODEL, *LIMITS)
-    wait_until((cluster.state_dir / "join").exists, 20, "the head writes its join file")
+    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
     workers = [twin(cluster, room) for _ in range(2)]
     cluster.wait_ready()
     return workers
@@ -29,7 +29,7 @@ def kill_host(cluster, workers):
     host = cluster.status()["replicas"][0]["shards"][0]["device"].split("/")[0]
     pid = next(node["pid"] for node in cluster.status()["nodes"] if node["id"] == host)
     next(worker for worker in workers if worker.pid == pid).popen.kill()
-    wait_until(lambda: cluster.state() != "ready", 10, "the loss is noticed")
+    wait_until(lambda: cluster.state() != "ready", "the loss is noticed")
     return next(worker for worker in workers if worker.pid != pid)
 
 
@@ -64,7 +64,7 @@ def test_what_has_no_memory_to_compute_is_not_tried_and_the_status_says_so(clust
     workers = start(cluster, LITTLE)
     expected = answers(cluster)
     survivor = kill_host(cluster, workers)
-    wait_until(lambda: cluster.state() == "degraded", 10, "nothing fits")
+    wait_until(lambda: cluster.state() == "degraded", "nothing fits")
     message = cluster.status()["cluster"]["message"]
     assert "lacks" in message and "for what even steps of 8 tokens compute with" in message
     twin(cluster, LITTLE)

@@ -94,7 +94,7 @@ def test_a_program_keeps_its_own_signals(number):
         # What glibc uses for threads of its own is above 31.
         assert int(caught.split()[1], 16) & 0x7FFF_FFFF == 0, "a library handles signals"
         program.send_signal(number)
-        assert program.wait(timeout=20) == -number
+        assert program.wait(timeout=60) == -number
 
 
 def test_a_client_of_a_running_cluster(cluster):
@@ -106,7 +106,7 @@ def test_a_client_of_a_running_cluster(cluster):
         read_until("event: recovered: ")
         program.stdin.close()
         read_until("done")
-        assert program.wait(timeout=20) == 0
+        assert program.wait(timeout=60) == 0
 
 
 def test_a_client_outlives_its_cluster(cluster):
@@ -117,7 +117,7 @@ def test_a_client_outlives_its_cluster(cluster):
         read_until("event: stopping: ")
         program.stdin.close()
         read_until("done")
-        assert program.wait(timeout=20) == 0
+        assert program.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize(

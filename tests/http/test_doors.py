@@ -54,7 +54,7 @@ def test_the_flags_let_in_whom_they_name(troupe, tmp_path):
     key = {"Authorization": "Bearer secret"}
     with Cluster() as cluster:
         cluster.up(DEMO, "--config", config, workers=1, ready=False)
-        wait_until(lambda: cluster_health(cluster) == 200, 30, "health")
+        wait_until(lambda: cluster_health(cluster) == 200, "health")
         for host in ("llm.example", "other.example:8443"):
             assert ask(cluster, "GET", "/v1/models", {**key, "Host": host})[0] == 200
         page = {**key, **JSON, "Origin": "https://chat.example", "Host": "llm.example"}
@@ -75,7 +75,7 @@ def cluster_health(cluster):
 @pytest.mark.parametrize("words", [["--allowed-host", "http://a"], ["--allowed-origin", "a.example"]])
 def test_what_no_name_is_is_wrong_usage(troupe, tmp_path, words):
     done = run("head", "--model", DEMO, "--port", 0, "--listen", "127.0.0.1:0", "--state-dir", tmp_path,
-               *words, seconds=20)  # fmt: skip
+               *words)  # fmt: skip
     assert done.returncode == 2 and words[0] in done.stderr
 
 
@@ -84,7 +84,7 @@ def test_nobody_hears_how_to_join(troupe, keys):
     """Without the key: the state. Those who ask for answers: the same."""
     with Cluster() as cluster:
         cluster.head(DEMO, *keys)
-        wait_until(lambda: cluster_health(cluster), 20, "the head listens")
+        wait_until(lambda: cluster_health(cluster), "the head listens")
         secrets = [str(cluster.state_dir), str(cluster.control_port), "--join", "troupe worker"]
         head = {**JSON, "Authorization": "Bearer secret"}
         answers = [ask(cluster, "GET", "/health", {}), ask(cluster, "POST", "/v1/completions", head, BODY)]

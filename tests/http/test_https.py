@@ -35,7 +35,7 @@ class Client:
     def __init__(self, cluster, trusted):
         context = ssl.create_default_context(cadata=trusted)
         self.connection = http.client.HTTPSConnection(
-            "localhost", cluster.http_port, timeout=30, context=context)  # fmt: skip
+            "localhost", cluster.http_port, timeout=60, context=context)  # fmt: skip
 
     def complete(self):
         body = json.dumps({"prompt": "brandy", "max_tokens": 4})
@@ -52,12 +52,12 @@ def served(troupe, tmp_path):
         path.write_text(text)
     with Cluster() as cluster:
         head = cluster.up(DEMO, "--tls-cert", cert, "--tls-key", key, workers=1, ready=False)
-        head.wait_log("Ready after", 30)
+        head.wait_log("Ready after")
         yield cluster, head, cert, key
 
 
 def shown(cluster):
-    return ssl.get_server_certificate(("127.0.0.1", cluster.http_port), timeout=10)
+    return ssl.get_server_certificate(("127.0.0.1", cluster.http_port), timeout=60)
 
 
 def same(one, other):
@@ -79,10 +79,10 @@ def test_another_pair_is_taken_for_new_connections(served, tmp_path):
 
     # Half of it: one sentence, and what was there goes on.
     replace(key, second_key)
-    head.wait_log("is not that of the certificate", 10)
+    head.wait_log("is not that of the certificate")
     assert Client(cluster, first).complete() == said
     replace(cert, second)
-    wait_until(lambda: same(shown(cluster), second), 10, f"the new one is shown:\n{head.log()}")
+    wait_until(lambda: same(shown(cluster), second), f"the new one is shown:\n{head.log()}")
     head.wait_log("The API's certificate is the new one of")
     assert head.log().count("is not used") == 1, head.log()
     assert Client(cluster, second).complete() == said
@@ -104,15 +104,15 @@ def test_what_cannot_be_used_is_left(served, tmp_path):
     ], 1):  # fmt: skip
         good = path.read_text()
         replace(path, text)
-        head.wait_log(why, 10)
-        wait_until(lambda n=count: head.log().count("stays as it") == n, 10, head.log())
+        head.wait_log(why)
+        wait_until(lambda n=count: head.log().count("stays as it") == n, head.log())
         assert same(shown(cluster), first)
         replace(path, good)
         assert Client(cluster, first).complete()
     key.unlink()
-    head.wait_log("key.pem does not exist", 10)
+    head.wait_log("key.pem does not exist")
     assert same(shown(cluster), first)
     # A chain: what leads to the CA is shown too, so the first of them counts.
     replace(cert, second + first)
     replace(key, second_key)
-    wait_until(lambda: same(shown(cluster), second), 10, f"the new one is shown:\n{head.log()}")
+    wait_until(lambda: same(shown(cluster), second), f"the new one is shown:\n{head.log()}")

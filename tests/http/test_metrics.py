@@ -80,6 +80,6 @@ def test_experts_are_series_only_when_asked_for(troupe, flags):
         cluster.up(DEMO, *flags, workers=1)
         cluster.complete("A river", max_tokens=40, ignore_eos=True)
         # The layers' imbalance comes with the same counts.
-        wait_until(lambda: "troupe:expert_imbalance{" in get(cluster.base_url, "/metrics"), 15, "imbalance")
+        wait_until(lambda: "troupe:expert_imbalance{" in get(cluster.base_url, "/metrics"), "imbalance")
         told = get(cluster.base_url, "/metrics")
         assert ('troupe:expert_tokens_total{model_name="' in told) == bool(flags)

@@ -6,12 +6,13 @@ The fixture `server` has base_url ("http://host:port"), model (the served name) 
 import concurrent.futures
 import json
 import math
-import time
 import urllib.error
 import urllib.request
 
 import openai
 import pytest
+
+from running import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def client(server):
 
 
 def get(server, path):
-    with urllib.request.urlopen(server.base_url + path, timeout=30) as response:
+    with urllib.request.urlopen(server.base_url + path, timeout=60) as response:
         return response.read().decode()
 
 
@@ -39,13 +40,6 @@ def metric(server, name):
     lines = [line for line in get(server, "/metrics").splitlines() if line.startswith(name + "{")]
     assert lines, f"{name} is not in /metrics"
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
-
-
-def wait_until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 CHAT = [{"role": "user", "content": "Define the word: river"}]
@@ -160,7 +154,7 @@ def test_64_streams_at_once(client, server):
 
 
 def test_an_aborted_stream_frees_its_blocks(client, server):
-    wait_until(lambda: metric(server, "troupe:num_requests_running") == 0)
+    wait_until(lambda: metric(server, "troupe:num_requests_running") == 0, "nothing runs")
     streams = [
         client.completions.create(
             model=server.model, prompt="river", max_tokens=400, stream=True,
@@ -170,11 +164,11 @@ def test_an_aborted_stream_frees_its_blocks(client, server):
     ]
     for stream in streams:
         next(iter(stream))
-    wait_until(lambda: metric(server, "troupe:num_requests_running") > 0)
+    wait_until(lambda: metric(server, "troupe:num_requests_running") > 0, "they run")
     for stream in streams:
         stream.close()
-    wait_until(lambda: metric(server, "troupe:num_requests_running") == 0)
-    wait_until(lambda: metric(server, "troupe:kv_cache_usage_perc") == 0)
+    wait_until(lambda: metric(server, "troupe:num_requests_running") == 0, "they run no more")
+    wait_until(lambda: metric(server, "troupe:kv_cache_usage_perc") == 0, "their blocks are free")
     assert metric(server, "troupe:num_requests_waiting") == 0
 
 

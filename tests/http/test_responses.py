@@ -174,7 +174,7 @@ def test_a_stream_survives_the_loss_of_a_worker(troupe):
         seen, ended = [], []
         reader = threading.Thread(target=lambda: ended.append(read(seen)))
         reader.start()
-        running.wait_until(lambda: len(seen) > 20, 30, "the stream has begun")
+        running.wait_until(lambda: len(seen) > 20, "the stream has begun")
         os.kill(cluster.ready_nodes()[0]["pid"], 9)
         assert not ended, "it was over before the worker died"
         reader.join(60)
@@ -189,7 +189,7 @@ def test_a_response_is_followed_after_the_head_died(troupe):
     with running.Cluster() as cluster:
         words = ["--min-devices", 2, "--kv-cache-memory", "64MiB"]
         head = cluster.head(running.DEMO, *words)
-        running.wait_until((cluster.state_dir / "join").exists, 10, "the join file is there")
+        running.wait_until((cluster.state_dir / "join").exists, "the join file is there")
         cluster.worker(), cluster.worker()
         cluster.wait_ready()
         client = openai.OpenAI(base_url=cluster.base_url + "/v1", api_key="none", max_retries=0, timeout=60)

@@ -46,7 +46,7 @@ def client(server):
 def post(server, path, body):
     request = urllib.request.Request(server.base_url + path, json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})  # fmt: skip
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)
 
 

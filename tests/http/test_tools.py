@@ -4,13 +4,13 @@ calls because nothing else is allowed."""
 import json
 import os
 import threading
-import time
 
 import jsonschema
 import openai
 import pytest
 
 import running
+from streams import Missed, arranged
 from tool_model import with_tools
 
 SCHEMAS = {
@@ -132,15 +132,22 @@ def test_a_call_survives_the_loss_of_workers(cluster, client):
         "type": "object", "properties": {"story": {"type": "string", "minLength": 1200, "maxLength": 2000}},
         "required": ["story"], "additionalProperties": False}}}]  # fmt: skip
     expected = ask(client, **fields)
-    answers = []
-    asking = threading.Thread(target=lambda: answers.append(ask(client, **fields)))
-    asking.start()
-    running.wait_until(lambda: cluster.status()["requests"]["running"] > 0, 10, "it runs")
-    time.sleep(0.1)
-    os.kill(cluster.ready_nodes()[0]["pid"], 9)
-    asking.join(60)
-    assert answers, "no answer"
-    for before, after in zip(expected.choices, answers[0].choices, strict=True):
+
+    def ask_and_kill():
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(ask(client, **fields)))
+        asking.start()
+        runs = lambda: any(r["kv_blocks_used"] for r in cluster.status()["replicas"])  # noqa: E731
+        running.wait_until(lambda: runs() or not asking.is_alive(), "it runs")
+        os.kill(cluster.ready_nodes()[0]["pid"], 9)
+        over = not asking.is_alive()
+        asking.join(3 * running.PATIENCE_S)
+        assert answers, "no answer"
+        if over:
+            raise Missed("it was answered before the kill")
+        return answers[0]
+
+    for before, after in zip(expected.choices, arranged(ask_and_kill).choices, strict=True):
         assert [c.function.arguments for c in before.message.tool_calls or []] == \
             [c.function.arguments for c in after.message.tool_calls or []]  # fmt: skip
         assert before.message.content == after.message.content

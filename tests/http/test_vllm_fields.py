@@ -16,7 +16,7 @@ def client(server):
 
 
 def get(server, path):
-    with urllib.request.urlopen(server.base_url + path, timeout=30) as response:
+    with urllib.request.urlopen(server.base_url + path, timeout=60) as response:
         return response.read().decode()
 
 

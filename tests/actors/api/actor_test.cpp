@@ -8,6 +8,7 @@
 
 #include "actors/api/caf.h"
 #include "tests/actors/api/support.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -25,11 +26,11 @@ struct Heard {
 
   bool wait_for_events(int n) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), [&] { return events >= n; });
+    return changed.wait_for(lock, kTestPatience, [&] { return events >= n; });
   }
   bool wait_for_ends(int n) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), [&] { return ends >= n; });
+    return changed.wait_for(lock, kTestPatience, [&] { return ends >= n; });
   }
 };
 
@@ -51,7 +52,7 @@ Result<std::uint64_t> ask(Cluster& cluster, const Generator& generator,
                           const GenerationRequest& request, const caf::actor& to) {
   caf::scoped_actor self(cluster.system());
   std::optional<Result<std::uint64_t>> answer;
-  self->request(generator, std::chrono::seconds(30), request, to)
+  self->request(generator, kTestPatience, request, to)
       .receive([&](std::uint64_t number) { answer = number; },
                [&](const caf::error& error) {
                  answer = internal_error(cluster.system().render(error));
@@ -101,7 +102,7 @@ TEST_CASE("a request ends when it is cancelled, and when its listener dies") {
     CHECK(heard.error->code == ErrorCode::kCancelled);
   }
   SUBCASE("dead") { caf::anon_send_exit(to, caf::exit_reason::kill); }
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto until = std::chrono::steady_clock::now() + kTestPatience;
   const auto idle = [&] {
     return nlohmann::json::parse(*cluster->status_json())["requests"]["running"] == 0;
   };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/api/cluster.h"
+#include "tests/promises.h"
 
 namespace troupe::testing {
 
@@ -58,7 +59,7 @@ struct Events {
   template <class Condition>
   bool wait(Condition condition) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), condition);
+    return changed.wait_for(lock, kTestPatience, condition);
   }
 };
 

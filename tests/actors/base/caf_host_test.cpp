@@ -15,6 +15,7 @@
 #include "actors/control/caf_system.h"
 #include "runtime/limits.h"
 #include "tests/actors/base/kept_mail.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -38,7 +39,7 @@ struct Diary {
   }
   bool wait(std::size_t count) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, 5s, [&] { return entries.size() >= count; });
+    return changed.wait_for(lock, kTestPatience, [&] { return entries.size() >= count; });
   }
   std::vector<std::string> read() {
     std::lock_guard lock(mutex);
@@ -123,7 +124,7 @@ TEST_CASE("an actor is woken once, at the earliest time that it asked for") {
   f.send("earlier");
   f.send("later");
   auto future = woken.get_future();
-  REQUIRE(future.wait_for(5s) == std::future_status::ready);
+  REQUIRE(future.wait_for(kTestPatience) == std::future_status::ready);
   CHECK(future.get() >= start + 30ms);
   std::this_thread::sleep_until(start + 150ms);  // neither of the replaced times wakes it
   CHECK(f.diary.read() == Entries{"wake", "earlier", "later", "wake"});
@@ -171,7 +172,7 @@ TEST_CASE("at its end an actor takes what lies in its mailbox, and nothing that 
   CHECK_FALSE(f.host.wait_ended(f.self, 20ms));
   CHECK(f.owners_mail->kept.empty());
   go_on.set_value();
-  REQUIRE(f.host.wait_ended(f.self, 5s));
+  REQUIRE(f.host.wait_ended(f.self, kTestPatience));
   CHECK(f.diary.read() == Entries{"wake", "a", "b", "gone"});
 }
 
@@ -207,8 +208,8 @@ TEST_CASE("an actor's end is told once, when nobody holds its life any more") {
   CHECK(future.wait_for(30ms) == std::future_status::timeout);
   CHECK_FALSE(f.host.wait_ended(f.self, 0s));
   job.reset();
-  CHECK(f.host.wait_ended(f.self, 5s));
-  CHECK(future.wait_for(5s) == std::future_status::ready);
+  CHECK(f.host.wait_ended(f.self, kTestPatience));
+  CHECK(future.wait_for(kTestPatience) == std::future_status::ready);
 }
 
 TEST_CASE("a host ends the actors that are left") {

@@ -9,6 +9,7 @@
 #include "actors/control/frame_reader.h"
 #include "actors/control/token_book.h"
 #include "tests/actors/control/support.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 
@@ -163,7 +164,7 @@ TEST_CASE("a stranger at the door is no session, has a deadline, and one questio
   const std::vector<std::byte> much(limits::kUnauthenticatedBytesMax);
   endless.say(much);
   for (Visitor* visitor : {&silent, &envelopes, &twice, &endless})
-    CHECK(visitor->socket.closed_within(3s));
+    CHECK(visitor->socket.closed_within(kTestPatience));
   CHECK(office.head->events.ups().empty());
   CHECK(ask(office.token(), office.head->address()).ok());
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "actors/control/frame_reader.h"
+#include "tests/promises.h"
 #include "transport/codec.h"
 
 namespace troupe {
@@ -54,7 +55,7 @@ void Recorder::on_session_down(SessionId session, SessionEnd end) {
 template <class Condition>
 bool Recorder::wait(Condition condition) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, 10s, condition);
+  return changed_.wait_for(lock, kTestPatience, condition);
 }
 
 bool Recorder::wait_up(std::size_t count) {

@@ -12,6 +12,7 @@
 #include "model/weights.h"
 #include "runtime/limits.h"
 #include "tests/actors/device/manual_device.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 using namespace std::chrono_literals;
@@ -33,7 +34,7 @@ TEST_CASE("jobs run one after the other, in the order they came") {
   std::promise<void> done;
   for (int i = 0; i < 100; ++i) REQUIRE(device.submit([&order, i] { order.push_back(i); }).ok());
   REQUIRE(device.submit([&] { done.set_value(); }).ok());
-  REQUIRE(done.get_future().wait_for(5s) == std::future_status::ready);
+  REQUIRE(done.get_future().wait_for(kTestPatience) == std::future_status::ready);
   for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
 }
 
@@ -231,7 +232,9 @@ TEST_CASE("an accelerator that is slow is seen by its probe, and its host's thre
   const std::uint32_t usual = best_of(5, fast);
   CHECK(usual > 0);
   CHECK(usual < 1'000'000);
-  CHECK(best_of(5, slow) > 5 * usual);
+  const std::uint32_t longer = best_of(5, slow);
+  CHECK(longer > usual);
+  promised_ratio("of a slow device's probe, a usual one's", double(usual) / longer, 0.2);
 }
 
 TEST_CASE("an accelerator that becomes slow is as slow as it was fast before") {
@@ -241,7 +244,7 @@ TEST_CASE("an accelerator that becomes slow is as slow as it was fast before") {
   REQUIRE(device.open().ok());
   const std::uint32_t usual = best_of(5, device);
   std::uint32_t now = usual;
-  for (int i = 0; i < 200 && now < 5 * usual; ++i) now = best_of(3, device);
+  for (int i = 0; i < 1000 && now < 5 * usual; ++i) now = best_of(3, device);
   CHECK(now >= 5 * usual);
   CHECK(device.failed().empty());
 }
@@ -259,7 +262,7 @@ TEST_CASE("an accelerator that hangs fails by the probe at the latest, and its t
   while (device.makes_progress(now(), 100ms) && next.wait_for(10ms) != std::future_status::ready) {
   }
   CHECK(next.wait_for(0ms) != std::future_status::ready);  // it stood still
-  REQUIRE(next.wait_for(20s) == std::future_status::ready);
+  REQUIRE(next.wait_for(kTestPatience) == std::future_status::ready);
   CHECK(now() - start >= kernels::Accelerator::kWaitMax);
   CHECK(device.failed().find("has not ended within") != std::string::npos);
   CHECK(device.makes_progress(now(), 100ms));
@@ -298,7 +301,7 @@ TEST_CASE("an accelerator that hangs and is taken out lets go of its thread") {
   std::promise<void> idle;
   REQUIRE(device.submit([&] { idle.set_value(); }).ok());
   device.fail("its driver says that it is gone");
-  REQUIRE(idle.get_future().wait_for(kernels::Accelerator::kWaitMax / 2) ==
+  REQUIRE(idle.get_future().wait_for(kernels::Accelerator::kWaitMax) ==
           std::future_status::ready);
   CHECK(device.failed() == "its driver says that it is gone");
 }

@@ -1,10 +1,11 @@
 #include <algorithm>
 
 #include "tests/actors/gateway/fakes.h"
+#include "tests/promises.h"
 
 namespace troupe::testing {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kPatience = kTestPatience;
 
 FakeService::~FakeService() {
   {

@@ -10,6 +10,8 @@
 #include <cctype>
 #include <utility>
 
+#include "tests/promises.h"
+
 namespace troupe::testing {
 
 std::vector<std::string> HttpResponse::events() const {
@@ -30,7 +32,7 @@ std::vector<std::string> HttpResponse::events() const {
 HttpClient::HttpClient(std::uint16_t port, bool tls) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
-  const timeval wait{.tv_sec = 20, .tv_usec = 0};
+  const timeval wait{.tv_sec = kTestPatience.count(), .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
   const int on = 1;
@@ -99,7 +101,7 @@ bool HttpClient::closed_by_peer() {
   const auto before = std::chrono::steady_clock::now();
   while (fill()) {
   }
-  return std::chrono::steady_clock::now() - before < std::chrono::seconds(19);
+  return std::chrono::steady_clock::now() - before < kTestPatience - std::chrono::seconds(1);
 }
 
 std::string HttpClient::line() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/head/journal_writer.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 namespace fs = std::filesystem;
@@ -86,7 +87,7 @@ struct Said {
   }
   bool wait(auto done) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(20), done);
+    return changed.wait_for(lock, kTestPatience, done);
   }
   JournalWriter::Options options(const std::string& folder) {
     return {folder, "model", [this](JournalKept k) { kept(k); },

@@ -8,6 +8,7 @@
 
 #include "runtime/limits.h"
 #include "tests/actors/replica/stage.h"
+#include "tests/promises.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -284,7 +285,7 @@ TEST_CASE("thousands that come while a step is in flight are taken at once") {
     submit.owner = i % 4 == 0 ? 1000 + i % 1000 : kFlood;
     turn(stage.replica, {kRouter, kSelf, message_of(submit)}, stage.now, effects);
   }
-  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+  promised("thousands are taken", std::chrono::steady_clock::now() - begin, 5s);
 }
 
 TEST_CASE("a long prompt that goes ahead is computed in several steps, one at a time") {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/twin/backend.h"
 #include "model/weights.h"
 #include "tests/actors/worker/source_stand.h"
+#include "tests/promises.h"
 
 namespace troupe {
 namespace {
@@ -98,7 +99,7 @@ void check_flip_is_found_at_last(bool on_device) {
   s.pieces.resize(0);
   s.source.free(std::move(garbage));
   CHECK(s.wait<CopyDiffers>().proof.tensor == name);
-  const auto end = std::chrono::steady_clock::now() + 5s;
+  const auto end = std::chrono::steady_clock::now() + kTestPatience;
   while (!last.expired() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(1ms);
   CHECK(last.expired());
@@ -158,7 +159,7 @@ TEST_CASE("what a device that has failed holds is let go of") {
   const auto memory = device->memory(1);
   CHECK_THROWS_AS(device->write(memory.get(), &garbage, 1), kernels::AcceleratorFailed);
   s.source.free(std::move(garbage));
-  const auto end = std::chrono::steady_clock::now() + 5s;
+  const auto end = std::chrono::steady_clock::now() + kTestPatience;
   while (!last.expired() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(1ms);
   CHECK(last.expired());
@@ -190,7 +191,7 @@ TEST_CASE("pieces that nobody holds any more do not count") {
   REQUIRE(s.read(order_of(1, hash, {1})).status.ok());
   CHECK(s.source.proofs().parts == 3);
   s.pieces.clear();
-  const auto until = std::chrono::steady_clock::now() + 20s;
+  const auto until = std::chrono::steady_clock::now() + kTestPatience;
   while (s.source.proofs().parts > 0 && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(10ms);
   CHECK(s.source.proofs().parts == 0);

@@ -10,6 +10,7 @@
 #include "actors/control/caf_system.h"
 #include "tests/actors/mail_queue.h"
 #include "tests/actors/worker/fake_sizes.h"
+#include "tests/promises.h"
 
 namespace troupe {
 namespace {
@@ -30,7 +31,7 @@ class Calls {
   /// Whether the next call is that one.
   bool next(const std::string& call) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 5s, [&] { return !calls_.empty(); })) return false;
+    if (!changed_.wait_for(lock, kTestPatience, [&] { return !calls_.empty(); })) return false;
     const std::string found = calls_.front();
     calls_.erase(calls_.begin());
     CHECK(found == call);
@@ -233,14 +234,14 @@ TEST_CASE("two workers of one host have addresses of their own there") {
   CHECK(source.agent == other.agent());
   CHECK(link.calls.next("connect"));
   other.end();
-  CHECK(s.host->wait_ended(other.agent().address, 5s));
+  CHECK(s.host->wait_ended(other.agent().address, kTestPatience));
 }
 
 TEST_CASE("what comes after its end is dropped") {
   Stand s;
   s.join();
   s.worker->end();
-  REQUIRE(s.host->wait_ended(s.worker->agent().address, 5s));
+  REQUIRE(s.host->wait_ended(s.worker->agent().address, kTestPatience));
   CHECK(!s.post.find(Ref<NodeAgentInbox>(kSelf, kLife).address));
   s.link.events.down("reset", false);
   s.lane.events->on_peer_up(kPeer, kPeerLife);

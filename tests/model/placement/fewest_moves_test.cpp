@@ -8,6 +8,7 @@
 #include "model/placement/balance_experts.h"
 #include "model/placement/layout_measures.h"
 #include "tests/model/placement/layouts.h"
+#include "tests/promises.h"
 
 namespace troupe {
 namespace {
@@ -137,11 +138,8 @@ TEST_CASE("144 devices take less than 50 ms a layer, as 18 nodes and as one") {
       CHECK(fewest_moves(current, computed).layout.slots.size() == 288);
       least = std::min(least, std::chrono::steady_clock::now() - start);
     }
-    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(least).count();
-    MESSAGE("144 devices on " << per_node.size() << " nodes: " << us << " us a layer");
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(us < 50'000);
-#endif
+    CAPTURE(per_node.size());
+    promised("144 devices, a layer", least, std::chrono::milliseconds(50));
   }
 }
 

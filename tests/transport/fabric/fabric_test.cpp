@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/promises.h"
 #include "tests/transport/fabric/support.h"
 
 namespace troupe::transport::testing {
@@ -107,7 +108,7 @@ TEST_CASE("a peer that goes away is noticed, and sending to it fails") {
   SUBCASE("forgotten") { b->fabric->forget(a.self, true); }
   const auto start = now();
   REQUIRE(a.events.wait_down(gone));
-  CHECK(now() - start < 500ms);
+  promised("a peer that goes away is noticed", now() - start, 500ms);
   const auto status = a.fabric->send(gone, frame(8, 8, 1));
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == ErrorCode::kUnavailable);
@@ -132,8 +133,9 @@ TEST_CASE("a wrong token and an old life are refused") {
     REQUIRE(b.fabric->expect(a.self, token(1)).ok());
     REQUIRE(a.fabric->connect(key(2, 0), b.fabric->address(), token(1)).ok());
   }
-  const PeerKey called = a.events.wait_down(b.self, 1s) ? b.self : key(2, 0);
-  REQUIRE(a.events.wait_down(called));
+  const auto is_down = [&](PeerKey peer) { return a.events.downs(peer) > 0; };
+  REQUIRE(eventually([&] { return is_down(b.self) || is_down(key(2, 0)); }));
+  const PeerKey called = is_down(b.self) ? b.self : key(2, 0);
   CHECK(a.events.reason(called).find("refused") != std::string::npos);
   CHECK(b.fabric->stats().strangers_refused > 0);
   CHECK(b.fabric->stats().peers_up == 0);
@@ -197,8 +199,8 @@ TEST_CASE("nobody to meet: the peer is down at the deadline") {
   Node b(2, quick);
   REQUIRE(b.fabric->connect(key(3), "net:127.0.0.1:1", token(1)).ok());
   REQUIRE(b.fabric->expect(key(1), token(1)).ok());
-  CHECK(b.events.wait_down(key(3), 1s));
-  CHECK(b.events.wait_down(key(1), 1s));
+  CHECK(b.events.wait_down(key(3)));
+  CHECK(b.events.wait_down(key(1)));
   CHECK(b.fabric->describe().find("127.0.0.1") != std::string::npos);
 }
 
@@ -264,7 +266,7 @@ TEST_CASE("a peer gives a sign of life when it is asked, even when it takes no m
   for (int i = 0; i < 50; ++i) {
     const TimePoint asked = now();
     a.fabric->ask(b.self);
-    REQUIRE(eventually([&] { return heard() >= asked; }, 1s));
+    REQUIRE(eventually([&] { return heard() >= asked; }));
   }
   CHECK(a.fabric->stats().garbage == 0);
   a.fabric->ask(key(9));  // nobody
@@ -287,7 +289,7 @@ TEST_CASE("an idle fabric costs nothing, after traffic too") {
   };
   const auto before = cpu();
   std::this_thread::sleep_for(1s);
-  CHECK(cpu() - before < 2ms);  // both fabrics: 0.1 % each
+  promised_ratio("of a core, by two idle fabrics", (cpu() - before) / 1.0s, 0.002);
 }
 
 TEST_CASE("fabrics come and go without leaving descriptors, quickly") {
@@ -300,7 +302,7 @@ TEST_CASE("fabrics come and go without leaving descriptors, quickly") {
     for (int i = 0; i < 50; ++i) REQUIRE(a.fabric->send(b->self, frame(9, 1 << 20, 1)).ok());
     const auto start = now();
     b.reset();
-    CHECK(now() - start < 1s);
+    promised("a fabric ends", now() - start, 1s);
   }
   CHECK(open_descriptors() == before);
 }

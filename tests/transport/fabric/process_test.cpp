@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/promises.h"
 #include "tests/transport/fabric/support.h"
 
 namespace troupe::transport::testing {
@@ -18,7 +19,7 @@ class Child {
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
       close(from[0]);
-      alarm(30);
+      alarm(5 * 60);
       body(from[1]);
       _exit(0);
     }
@@ -75,7 +76,7 @@ TEST_CASE("a peer killed with SIGKILL is noticed at once, under load") {
   child.kill();
   const auto start = now();
   REQUIRE(a.events.wait_down(key(2)));
-  CHECK(now() - start < 50ms);
+  promised("a peer that is killed is noticed", now() - start, 50ms);
   const auto status = a.fabric->send(key(2), frame(1, 1, 1));
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == ErrorCode::kUnavailable);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/promises.h"
 #include "transport/fabric/fabric.h"
 
 namespace troupe::transport::testing {
@@ -40,13 +41,13 @@ class Recorder : public FabricEvents {
     changed_.notify_all();
   }
 
-  bool wait_up(PeerKey peer, Duration limit = 5s) {
+  bool wait_up(PeerKey peer, Duration limit = kTestPatience) {
     return wait(limit, [&] { return ups_[peer] > 0; });
   }
-  bool wait_down(PeerKey peer, Duration limit = 5s) {
+  bool wait_down(PeerKey peer, Duration limit = kTestPatience) {
     return wait(limit, [&] { return !downs_[peer].empty(); });
   }
-  bool wait_frames(PeerKey from, std::size_t count, Duration limit = 20s) {
+  bool wait_frames(PeerKey from, std::size_t count, Duration limit = kTestPatience) {
     return wait(limit, [&] { return frames_[from].size() >= count; });
   }
   std::vector<Frame> take_frames(PeerKey from) {
@@ -75,7 +76,7 @@ class Recorder : public FabricEvents {
   std::map<PeerKey, std::vector<std::string>> downs_;
 };
 
-inline bool eventually(const std::function<bool()>& condition, Duration limit = 5s) {
+inline bool eventually(const std::function<bool()>& condition, Duration limit = kTestPatience) {
   for (const auto end = now() + limit; now() < end;) {
     if (condition()) return true;
     std::this_thread::sleep_for(1ms);

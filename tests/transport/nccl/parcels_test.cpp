@@ -1,5 +1,6 @@
 /// Rows and outputs between 2 and 4 nodes through libnccl's double: each arrives once and whole,
 /// whatever goes wrong, unless its node dies.
+#include "tests/promises.h"
 #include "tests/transport/nccl/support.h"
 #include "transport/parcels/parcel_receiver.h"
 #include "transport/parcels/parcel_sender.h"
@@ -81,7 +82,7 @@ class ParcelNodes {
     std::lock_guard lock(mutex_);
     return came_[call];
   }
-  bool all_came(Duration limit = 5s) {
+  bool all_came(Duration limit = kTestPatience) {
     return eventually(
         [&] {
           std::lock_guard lock(mutex_);
@@ -258,7 +259,7 @@ TEST_CASE("a communicator that breaks, lies or stalls loses no message and doubl
       // What NCCL sends too little of would be made up for by the next, were there one.
       for (int i = 0; i < (what.starts_with("short") ? 5 : 12); ++i) nodes.send(0, 1, 10);
       CHECK(nodes.all_came());
-      CHECK(now() - began < 2s);
+      promised("messages come by the other lane", now() - began, 2s);
       CHECK(nodes.none_wrong());
       // A receiver that shuts its connection still reads what lay there.
       if (what != "break=5;rank=1") CHECK(nodes.sender(0, 1).resent() > 0);
@@ -314,7 +315,7 @@ TEST_CASE("an error of any call, at either end, loses no message") {
         while (nodes.sender(0, 1).sent() < 12) {
           nodes.send(0, 1, 3);
           std::this_thread::sleep_for(1ms);
-          REQUIRE(now() - began < 10s);
+          REQUIRE(now() - began < kTestPatience);
         }
         CHECK(nodes.all_came());
         CHECK(nodes.none_wrong());
@@ -331,12 +332,14 @@ TEST_CASE("a call of NCCL's that hangs holds up no message for longer than the d
     ParcelNodes nodes(2, {});
     REQUIRE(nodes.comes_up(0, 1));
     Double::set(("hang=" + call + ":1;rank=1").c_str());
+    Duration longest{0};
     for (int i = 0; i < 20; ++i) {
       const TimePoint began = now();
       nodes.send(0, 1, 3);
-      CHECK(now() - began < 50ms);
+      longest = std::max(longest, now() - began);
     }
-    CHECK(nodes.all_came(2s));
+    promised("a send beside a call that hangs", longest, 50ms);
+    CHECK(nodes.all_came());
     CHECK(nodes.none_wrong());
     CHECK(nodes.failed == 0);
   }
@@ -363,7 +366,7 @@ TEST_CASE("no more than the window goes by NCCL while nothing is heard of the re
   const std::uint64_t before = nodes.sender(0, 1).sent();
   for (std::size_t i = 0; i < 2 * limits::kParcelsUnheardMax; ++i) nodes.send(0, 1, 1);
   CHECK(nodes.sender(0, 1).sent() - before <= limits::kParcelsUnheardMax);
-  CHECK(nodes.all_came(8s));
+  CHECK(nodes.all_came());
   CHECK(nodes.none_wrong());
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/promises.h"
 #include "tests/transport/nccl/double.h"
 #include "transport/collectives/nccl_collective.h"
 
@@ -46,7 +47,7 @@ T must(Result<T> result) {
   return std::move(*result);
 }
 
-inline bool eventually(const std::function<bool()>& condition, Duration limit = 5s) {
+inline bool eventually(const std::function<bool()>& condition, Duration limit = kTestPatience) {
   for (const auto end = now() + limit; now() < end;) {
     if (condition()) return true;
     std::this_thread::sleep_for(1ms);
@@ -196,7 +197,7 @@ class NcclRanks {
   /// Waits for it; REQUIREs that it comes to an end.
   bool ends_well(std::future<Came>& future, std::uint32_t rank, std::uint64_t step,
                  std::uint32_t index, const BytesOf& bytes_of) {
-    REQUIRE(future.wait_for(10s) == std::future_status::ready);
+    REQUIRE(future.wait_for(kTestPatience) == std::future_status::ready);
     const Came came = future.get();
     if (!came.ok()) return false;
     for (std::uint32_t from = 0; from < size_; ++from) {
