@@ -26,11 +26,21 @@ def keep_quiet(level, text, _):
         sys.stderr.write(text.decode(errors="replace"))
 
 
+def model_params(path):
+    """The defaults, but for what this version cannot compute: with AMX it ends with an assertion in the
+    products of quantised experts, so these stay in plain buffers."""
+    params = llama_cpp.llama_model_default_params()
+    quantised = not path.endswith(("-BF16.gguf", "-F16.gguf"))
+    with open("/proc/cpuinfo") as cpuinfo:
+        if quantised and "amx_int8" in cpuinfo.read():
+            params.use_extra_bufts = False
+    return params
+
+
 class Peer:
     def __init__(self, path, threads, context, sequences):
         begun = time.perf_counter()
-        self.model = llama_cpp.llama_model_load_from_file(
-            path.encode(), llama_cpp.llama_model_default_params())
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), model_params(path))
         assert self.model, f"llama.cpp cannot load {path}"
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_seq_max = context * sequences, sequences

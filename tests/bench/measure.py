@@ -67,8 +67,9 @@ def main():
             value = "–" if line.value is None else report.number(line.value)
             goal = ("at most " if line.less_is_better else "") + report.number(line.goal)
             print(f"{value:>7} (must reach: {goal}) {line.figure}: {line.detail}", flush=True)
-        print(f"   {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-        report.write(report.keep(name, lines, asked.quick), MEASUREMENTS)
+        seconds = time.monotonic() - begun
+        print(f"   {seconds:.0f} s", file=sys.stderr, flush=True)
+        report.write(report.keep(name, lines, asked.quick, seconds), MEASUREMENTS)
     return 0
 
 

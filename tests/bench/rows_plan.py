@@ -29,7 +29,7 @@ def predicted(how):
         plans, measured = [], {1: [], BATCH: []}
         with troupe(checkpoint(name), kv_bytes=KV_BYTES) as ours:
             def speed(count, tokens):
-                return rate(ours.streams([prompts.stream(PROMPT, tokens) for _ in range(count)]))
+                return rate(ours, prompts.streams(count, PROMPT), tokens)
             speed(1, 8)
             for turn in range(how.rounds):
                 plans.append(planned(name, PROMPT + how.batch_tokens // 2))

@@ -34,7 +34,7 @@ Formed form(World& world) {
 
 }  // namespace
 
-TEST_CASE("a thousand nodes form, each with a part") {
+TEST_CASE("each of a thousand nodes has a part") {
   History history;
   history.seed = 1;
   Shape& shape = history.shape;
