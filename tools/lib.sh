@@ -107,7 +107,7 @@ configure() {
     say "compiling without ccache, which does not work here: $(tail -n 1 "$folder/ccache.log")"
     flags+=("-DTROUPE_CCACHE=")
   fi
-  how="$ROOT ${flags[*]} $(c++ --version | head -n 1) $(cksum <"$ROOT/CMakePresets.json")"
+  how="$ROOT ${flags[*]} $(c++ --version | sed -n 1p) $(cksum <"$ROOT/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured.txt" 2>/dev/null) == "$how" ]]; then
     return
   fi

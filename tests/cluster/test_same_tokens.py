@@ -99,7 +99,7 @@ SPARED = [
     *((GOLDEN / name, "bf16", RANKS) for name in ("v3-fp8-ue8m0", "glm4-moe", "qwen3-moe")),
     (GOLDEN / "v3-awq", "bf16", EIGHT),
     (V3, "bf16", TWINS),
-    (GOLDEN / "gpt-oss", "bf16", MIXED_RANKS),
+    *((model, "bf16", MIXED_RANKS) for model in (DEMO, GOLDEN / "gpt-oss")),
 ]
 
 
