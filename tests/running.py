@@ -44,6 +44,23 @@ def wait_until(condition, what, seconds=PATIENCE_S):
     return value
 
 
+def signal_mask(pid):
+    """Blocked signals of a process, once its main() has begun; 0 before."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(re.search(r"^SigBlk:\s*(\w+)", status, re.MULTILINE)[1], 16)
+
+
+def begun(process):
+    """Waits until main() has begun: what the loader does before takes a few milliseconds."""
+    bit = 1 << (signal.SIGINT - 1)
+    wait_until(lambda: signal_mask(process.pid) & bit or process.poll() is not None, "main() has begun")
+    assert process.poll() is None
+    return process
+
+
 def run(*words, seconds=2 * PATIENCE_S, env=None, stdin=None, program=TROUPE):
     """A command to its end. Fails the test when it takes too long or is ended by a signal."""
     done = subprocess.run(

@@ -3,12 +3,20 @@
 ROOT=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 VENV=$ROOT/build/venv
 
+# The memory that is left for us, in gigabytes, 1 at least: that of the machine, or of the container.
+gigabytes_here() {
+  local left bound
+  left=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
+  bound=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || true)
+  if [[ $bound =~ ^[0-9]+$ ]] && ((bound >> 30 < left)); then left=$((bound >> 30)); fi
+  echo $((left > 1 ? left : 1))
+}
+
 # As many compilers as there are processors, and as there is memory for: a gigabyte each.
 jobs_here() {
   local processors gigabytes
   processors=$(nproc)
-  gigabytes=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
-  ((gigabytes >= 1)) || gigabytes=1
+  gigabytes=$(gigabytes_here)
   echo $((processors < gigabytes ? processors : gigabytes))
 }
 JOBS=${TROUPE_JOBS:-$(jobs_here)}
@@ -100,14 +108,14 @@ ccache_works() {
 configure() {
   local preset=$1 folder=$2 how flags
   flags=("-DTROUPE_CUDA=${TROUPE_CUDA:-AUTO}"
-    "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}"
-    "-DCMAKE_UNITY_BUILD=${TROUPE_UNITY:-ON}")
+    "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}")
   mkdir -p "$folder" || die "cannot write to ${folder}: see above"
   if command -v ccache >/dev/null && ! ccache_works "$folder"; then
     say "compiling without ccache, which does not work here: $(tail -n 1 "$folder/ccache.log")"
     flags+=("-DTROUPE_CCACHE=")
   fi
-  how="$ROOT ${flags[*]} $(c++ --version | sed -n 1p) $(cksum <"$ROOT/CMakePresets.json")"
+  how="$ROOT ${flags[*]} $("${CXX:-c++}" --version | sed -n 1p) ${CXXFLAGS-} ${CUDA_HOME-}"
+  how+=" $(command -v nvcc nvidia-smi | tr '\n' ' ' || true) $(cksum <"$ROOT/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured.txt" 2>/dev/null) == "$how" ]]; then
     return
   fi
@@ -120,8 +128,8 @@ configure() {
 
 # build PRESET [TARGET...]: configures when needed and builds. TROUPE_CUDA of the environment says
 # whether GPUs are built for, TROUPE_CUDA_ARCHITECTURES for which: cmake/Cuda.cmake. Several files
-# of a library are compiled at once, which is half the work; with TROUPE_UNITY=OFF each alone, so
-# that a missing include shows.
+# of a library are compiled at once, which is half the work; the preset `files` compiles each alone,
+# so that a missing include shows.
 build() {
   local preset=$1 folder
   shift

@@ -349,10 +349,11 @@ def test_a_link_is_treated_as_said(how):
         assert 1800 < len(delays) < 1995, len(delays)
     elif how == "slow":
         assert sorted(delays)[1000] > 0.05, delays[1000]
+    elif how == "bursty":
+        assert len(delays) == 2000 and max(delays) > 0.25, max(delays)
     else:
         assert len(delays) == 2000
-        # Half of them, where nothing holds them up: the machine may have let nobody run for a while.
-        assert max(delays) > 0.25 if how == "bursty" else sorted(delays)[1000] < 0.05, max(delays)
+        promises.bound("half of what nothing holds up has come", sorted(delays)[1000], 0.05)
 
 
 def delays_of(how):

@@ -196,6 +196,6 @@ def test_connections_are_kept_and_closed_ones_are_not_used(tmp_path):
     result, _ = attack(sends(told, close=True), tmp_path, "--max-concurrency", 1, requests=20)
     assert result["failed"] == 0, result["errors"]
     # One that does not say so is found out before the next request, if it has a moment.
-    spaced = ("--request-rate", 20, "--burstiness", 1000)
+    spaced = ("--request-rate", 4, "--burstiness", 1000)
     result, _ = attack(sends(WHOLE, close=True), tmp_path, *spaced, requests=8)
     assert result["failed"] == 0, result["errors"]

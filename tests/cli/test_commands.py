@@ -9,7 +9,7 @@ import time
 import pytest
 
 from promises import bound
-from running import DEMO, PATIENCE_S, V3, Cluster, generate, run
+from running import DEMO, PATIENCE_S, V3, Cluster, begun, generate, run
 
 COMMON = ["--state-dir", "--log-level", "--config", "--help"]
 STATELESS = ["generate", "tokenize", "completion"]  # they take --state-dir all the same
@@ -277,6 +277,7 @@ def test_generate_ends_in_order_on_a_signal(troupe, number, after_s):
     process = subprocess.Popen(
         [*map(str, words), "--ignore-eos", "--threads", "1"], stdout=subprocess.DEVNULL
     )
+    begun(process)
     time.sleep(after_s)
     began = time.monotonic()
     process.send_signal(number)

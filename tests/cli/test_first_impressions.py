@@ -7,12 +7,11 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from promises import bound
-from running import DEMO, PATIENCE_S, free_port, post, run, wait_until
+from running import DEMO, PATIENCE_S, begun, free_port, post, run, wait_until
 from screen import Screen
 
 UP = ["up", "--model", DEMO, "--threads", 1, "--port", 0, "--listen", "127.0.0.1:0"]
@@ -58,23 +57,6 @@ def test_a_missing_fabric_is_a_sentence(troupe, tmp_path):
     assert done.returncode == 1
     assert "install the package libfabric1" in one_sentence(done.stderr)
     assert not (tmp_path / "state").exists()
-
-
-def signal_mask(pid):
-    """Blocked signals of a process, once its main() has begun; 0 before."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    return int(re.search(r"^SigBlk:\s*(\w+)", status, re.MULTILINE)[1], 16)
-
-
-def begun(process):
-    """Waits until main() has begun: what the loader does before takes a few milliseconds."""
-    bit = 1 << (signal.SIGINT - 1)
-    wait_until(lambda: signal_mask(process.pid) & bit or process.poll() is not None, "main() has begun")
-    assert process.poll() is None
-    return process
 
 
 @pytest.mark.parametrize("number", DELAYS_S)

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -67,8 +68,12 @@ def test_storage_that_hangs(own_files, expected):
             ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-P", folder / "model.safetensors",
              "-P", folder, "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=900000000"]
         ))  # fmt: skip
-        traced = f"/proc/{pid}/status"
-        wait_until(lambda: "TracerPid:\t0\n" not in open(traced).read(), "strace holds it")
+
+        def held_whole():
+            threads = Path(f"/proc/{pid}/task").iterdir()
+            return all("TracerPid:\t0\n" not in (thread / "status").read_text() for thread in threads)
+
+        wait_until(held_whole, "strace holds all its threads")
 
     try:
         bad, at = lose_one_of_two(stage, folders, break_storage)

@@ -102,8 +102,9 @@ def test_the_drained_node_is_killed_meanwhile(stages, expected):
     with Steady(stage, MIXED, expected) as load:
         load.go_on(4)
         thread = threading.Thread(target=drain, args=(stage, node["id"]))
+        at = time.time()
         thread.start()
-        time.sleep(0.05)
+        event_after(stage, "drain", at)
         hurt(stage, node)
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the drain of a dead node does not end"

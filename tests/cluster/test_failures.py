@@ -75,8 +75,12 @@ def test_a_killed_worker(cluster, layout, which):
     finish = long_requests(cluster)
     os.kill(nodes[which]["pid"], signal.SIGKILL)
     answers = finish()
-    texts = [event["text"] for event in cluster.status()["events"]]
-    assert any(nodes[which]["id"] in text and "lost" in text for text in texts), texts
+
+    def told():
+        texts = [event["text"] for event in cluster.status()["events"]]
+        return any(nodes[which]["id"] in text and "lost" in text for text in texts)
+
+    wait_until(told, "the loss is told")
     wait_replaced(cluster, nodes[which]["pid"])
     assert_all_finished(cluster, answers)
     cluster.complete("brandy", max_tokens=4)

@@ -6,7 +6,7 @@ import time
 import pytest
 from promises import bound, ratio
 from recovery import SMALL
-from running import DEMO, PATIENCE_S, TESTING, wait_until
+from running import DEMO, PATIENCE_S, TESTING, Cluster, wait_until
 
 
 def broken_worker(cluster, breakage):
@@ -34,6 +34,9 @@ def test_a_worker_that_is_broken_at_the_start_says_so_and_is_not_taken(cluster):
 
 
 def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_tokens(cluster):
+    with Cluster() as whole:
+        whole.up(DEMO, *SMALL, workers=1)
+        expected = {key: answer(whole, key) for key in range(4)}
     cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32)
     wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
     for _ in range(2):
@@ -41,7 +44,6 @@ def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_to
     # It breaks 8 s after it became a member; its round of questions takes 4 s instead of a minute.
     broken = broken_worker(cluster, "expert_mlp:8:4")
     cluster.wait_ready()
-    expected = {key: answer(cluster, key) for key in range(4)}
     victim = next(node for node in cluster.status()["nodes"] if node["pid"] == broken.pid)
 
     def found():

@@ -157,7 +157,9 @@ def test_same_tokens_while_workers_are_killed(stages):
             if not running:
                 continue
             host = running[0]["shards"][0]["device"].split("/")[0]
-            node = next(n for n in status["nodes"] if n["id"] == host and n["state"] != "lost")
+            node = next((n for n in status["nodes"] if n["id"] == host and n["state"] != "lost"), None)
+            if node is None:
+                continue
             worker_of(stage, node).kill(signal.SIGKILL)
             stage.living()
             stage.add_worker()
@@ -166,6 +168,7 @@ def test_same_tokens_while_workers_are_killed(stages):
     killer.start()
     try:
         while stage.status()["requests"]["replayed"] < 8:
+            assert killer.is_alive()
             answers = at_once(lambda one: ask(stage, one[1][0], **one[1][1])[0], asked, threads=16)
             assert answers == [uncached(DEMO)[i] for i, _ in asked]
     finally:

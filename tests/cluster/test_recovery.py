@@ -21,7 +21,7 @@ from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, LOADING_S, MIXED, NO
 from running import DEMO, Cluster, run, wait_until
 from streams import Missed, Steady, Stream, Streams, arranged
 
-DEADLINE_S = 4
+DEADLINE_S = 8
 
 # --- A worker is killed -----------------------------------------------------------------------
 

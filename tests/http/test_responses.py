@@ -9,6 +9,7 @@ import pydantic
 import pytest
 
 import running
+from streams import Missed, arranged
 
 ASKED = "Define the word: river"
 TOOL = {
@@ -171,16 +172,24 @@ def test_a_stream_survives_the_loss_of_a_worker(troupe):
             return [event for event in client.responses.create(**fields) if events.append(event) is None][-1]
 
         expected = read([])
-        seen, ended = [], []
-        reader = threading.Thread(target=lambda: ended.append(read(seen)))
-        reader.start()
-        running.wait_until(lambda: len(seen) > 20, "the stream has begun")
-        os.kill(cluster.ready_nodes()[0]["pid"], 9)
-        assert not ended, "it was over before the worker died"
-        reader.join(60)
-        assert ended and ended[0].type == expected.type
-        assert ended[0].response.output_text == expected.response.output_text
-        assert thoughts(ended[0].response) == thoughts(expected.response)
+
+        def read_and_kill():
+            seen, ended = [], []
+            reader = threading.Thread(target=lambda: ended.append(read(seen)))
+            reader.start()
+            running.wait_until(lambda: len(seen) > 20, "the stream has begun")
+            os.kill(cluster.ready_nodes()[0]["pid"], 9)
+            over = bool(ended)
+            reader.join(3 * running.PATIENCE_S)
+            if over:
+                raise Missed("it was over before the worker died")
+            assert ended, "it does not end"
+            return seen, ended[0]
+
+        seen, last = arranged(read_and_kill)
+        assert last.type == expected.type
+        assert last.response.output_text == expected.response.output_text
+        assert thoughts(last.response) == thoughts(expected.response)
         deltas = "".join(event.delta for event in seen if event.type == "response.output_text.delta")
         assert deltas == expected.response.output_text
 

@@ -22,7 +22,8 @@ class Machine:
         self.bin = folder / "bin"
         self.bin.mkdir()
         self.calls_file = folder / "calls"
-        self.env = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "CALLS": str(self.calls_file)}
+        usual = {name: value for name, value in os.environ.items() if not name.startswith("TROUPE_")}
+        self.env = {**usual, "PATH": f"{self.bin}:{os.environ['PATH']}", "CALLS": str(self.calls_file)}
         for name in ("apt-get", "sudo", "cmake", "ctest", "pip"):
             self.stand_in(name, "exit 1")
         self.stand_in("id", "echo 1000")

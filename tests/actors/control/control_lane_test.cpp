@@ -321,7 +321,7 @@ TEST_CASE("garbage from a peer with a certificate closes its session only") {
 TEST_CASE("strangers by the thousand do not disturb a member") {
   const auto caf = make_caf();
   ControlOptions options;
-  options.handshake_deadline = 500ms;
+  options.handshake_deadline = 2s;
   const std::size_t before = open_descriptors();
   Head head(*caf, options);
   Worker worker(*caf);
@@ -381,8 +381,8 @@ TEST_CASE("silence before the handshake is cut off at its deadline, noise at its
   ControlOptions options;
   options.handshake_deadline = 300ms;
   Head head(*caf, options);
-  RawSocket silent(head.server->port());
   const TimePoint start = now();
+  RawSocket silent(head.server->port());
   CHECK(silent.closed_within(kTestPatience));
   CHECK(now() - start >= 250ms);
   promised("silence is cut off", now() - start, 1s);

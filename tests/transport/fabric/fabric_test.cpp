@@ -233,18 +233,23 @@ TEST_CASE("what is unsent is bounded, and what is unreleased stops the sender") 
 }
 
 TEST_CASE("a frame without a payload overtakes, whatever lies before it") {
-  Node a(1), b(2);
-  join(a, b);
   const std::size_t bytes = 256u << 20;
-  REQUIRE(a.fabric->send(b.self, {{}, payload(bytes, 1)}).ok());
-  std::this_thread::sleep_for(5ms);  // it is under way
-  REQUIRE(a.fabric->send(b.self, frame(100, 0, 2)).ok());
-  REQUIRE(b.events.wait_frames(a.self, 1));
-  const auto first = b.events.take_frames(a.self);
-  REQUIRE(first.size() == 1);
-  CHECK(same(first[0].header, frame(100, 0, 2).header));
-  REQUIRE(b.events.wait_frames(a.self, 1));
-  CHECK(same(b.events.take_frames(a.self)[0].payload, payload(bytes, 1)));
+  // All of it may have come before this thread runs again: then it is tried again.
+  for (int tries = 1;; ++tries) {
+    Node a(1), b(2);
+    join(a, b);
+    REQUIRE(a.fabric->send(b.self, {{}, payload(bytes, 1)}).ok());
+    std::this_thread::sleep_for(5ms);  // it is under way
+    REQUIRE(a.fabric->send(b.self, frame(100, 0, 2)).ok());
+    REQUIRE(b.events.wait_frames(a.self, 1));
+    const auto first = b.events.take_frames(a.self);
+    if (!first[0].payload.empty() && tries < 5) continue;
+    REQUIRE(first.size() == 1);
+    CHECK(same(first[0].header, frame(100, 0, 2).header));
+    REQUIRE(b.events.wait_frames(a.self, 1));
+    CHECK(same(b.events.take_frames(a.self)[0].payload, payload(bytes, 1)));
+    return;
+  }
 }
 
 TEST_CASE("a peer gives a sign of life when it is asked, even when it takes no more") {
@@ -257,12 +262,13 @@ TEST_CASE("a peer gives a sign of life when it is asked, even when it takes no m
     for (int i = 0; i < 20; ++i) REQUIRE(a.fabric->send(b.self, frame(0, 1 << 20, 1)).ok());
     REQUIRE(b.events.wait_frames(a.self, 1));
   }
-  std::this_thread::sleep_for(100ms);
   const auto heard = [&] { return a.fabric->traffic().at(0).heard; };
   CHECK(a.fabric->traffic().at(0).peer == b.self);
-  const TimePoint before = heard();
-  std::this_thread::sleep_for(50ms);
-  CHECK(heard() == before);
+  REQUIRE(eventually([&] {  // it is quiet
+    const TimePoint before = heard();
+    std::this_thread::sleep_for(50ms);
+    return heard() == before;
+  }));
   for (int i = 0; i < 50; ++i) {
     const TimePoint asked = now();
     a.fabric->ask(b.self);
