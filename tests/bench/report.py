@@ -19,7 +19,8 @@ KEPT_RESULTS = RESULTS.with_name("results.json")
 def commit():
     def git(*words):
         return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
-    changed = git("status", "--porcelain", "--", ".", ":!tests/bench/RESULTS.md", ":!tests/bench/results.json")
+    changed = git("status", "--porcelain", "--", ".", *(f":!tests/bench/{path.name}"
+                                                        for path in (RESULTS, KEPT_RESULTS)))
     return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
@@ -76,9 +77,9 @@ def details(groups, order):
 def write(kept, order):
     text = [
         "# Measured", "",
-        "By `tests/bench/run`, as many threads as processors. What every figure is, and how it is taken, is in",
-        "[README.md](README.md). Nothing here is part of pass or fail. What stands behind a figure follows the",
-        "table, ours left of a colon, and the seconds that the row took.", "",
+        "By `tests/bench/run`, as many threads as processors. What every figure is, and how it is",
+        "taken, is in [README.md](README.md). Nothing here is part of pass or fail. What stands behind a",
+        "figure follows the table, ours left of a colon, and the seconds that the row took.", "",
     ]  # fmt: skip
     for name, groups in sorted(kept.items()):
         text += [f"## {name}", "", *table(groups, order), ""]
