@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <deque>
 #include <string>
 
 #include "kernels/cuda/math.h"
@@ -46,7 +47,7 @@ TEST_CASE("an mma is a product of matrices, in any order of its sixteen products
   const FloatMode mode;
   Random random(1);
   bool differ = false;
-  std::vector<Twin> twins;
+  std::deque<Twin> twins;
   for (const MmaOrder order : kOrders) twins.emplace_back(nullptr, with_mma_order(1, order));
   for (int i = 0; i < 50; ++i) {
     const auto a = random.values(256), b = random.values(128), before = random.values(128);

@@ -1,6 +1,7 @@
 /// What the twin of the CUDA back-end finds: each fault of a kernel, whatever the order of threads.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "kernels/cuda/math.h"
@@ -231,6 +232,29 @@ TEST_CASE("multiprocessors that wait for each other's CTAs do not give up") {
     INFO("seed " << seed << ": " << found);
     CHECK((says(found, "for a CTA that is not resident") || says(found, "for what no CTA brings")));
   }
+}
+
+/// Each CTA notes what the twin tells of its progress.
+struct Noting {
+  static constexpr int kThreads = 1;
+  static constexpr std::size_t kSharedBytes = 0;
+  static constexpr bool kMeets = false;
+
+  const Twin* twin;
+  std::uint64_t* noted;  ///< [CTAs]
+
+  void operator()(Cta& cta) const { noted[cta.block_x()] = twin->progress(); }
+};
+
+TEST_CASE("a kernel that goes on shows progress before it ends, with each of its CTAs") {
+  const FloatMode mode;
+  Twin twin(nullptr, 1);
+  std::vector<std::uint64_t> noted(8);
+  const Noting kernel{&twin, noted.data()};
+  CHECK(twin.run(program_of(kernel), {8}).empty());
+  std::sort(noted.begin(), noted.end());
+  CHECK(std::adjacent_find(noted.begin(), noted.end()) == noted.end());
+  CHECK(twin.progress() > noted.back());
 }
 
 /// CTAs add one after the other what each has brought: the last of them does it for all.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/twin/accelerator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -188,6 +189,15 @@ std::chrono::nanoseconds TwinAccelerator::timed(const std::function<void()>& wor
   return worked_ - before;
 }
 
+/// In small pieces, each of which is progress: what is slow does not hang.
+void TwinAccelerator::dawdle(std::chrono::nanoseconds time) {
+  constexpr std::chrono::nanoseconds kPiece = std::chrono::milliseconds(50);
+  for (; time > time.zero(); time -= kPiece) {
+    if (fails_within(std::min(time, kPiece))) check();
+    ++progress_;
+  }
+}
+
 void TwinAccelerator::do_first(std::size_t count) {
   if (count == 0) return;
   const GuardedMemory::Open open(memory_->guarded);
@@ -195,8 +205,7 @@ void TwinAccelerator::do_first(std::size_t count) {
     const TimePoint start = now();
     do_now(given_.front().work);
     given_.pop_front();
-    if (strikes(InjectedFailure::What::kSlow) && fails_within((kSlowTimes - 1) * (now() - start)))
-      check();
+    if (strikes(InjectedFailure::What::kSlow)) dawdle((kSlowTimes - 1) * (now() - start));
     worked_ += now() - start;
     ++progress_;
   }

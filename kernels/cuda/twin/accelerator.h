@@ -28,7 +28,7 @@ class TwinAccelerator final : public Accelerator {
   std::shared_ptr<std::byte> memory(std::size_t bytes) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) override;
-  std::uint64_t progress() const override { return progress_; }
+  std::uint64_t progress() const override { return progress_ + twin_.progress(); }
   std::chrono::nanoseconds timed(const std::function<void()>& work) override;
   std::size_t shared_bytes() const { return twin_.shared_bytes(); }
 
@@ -52,6 +52,7 @@ class TwinAccelerator final : public Accelerator {
   void give(const Given& given);
   void do_first(std::size_t count);
   void do_now(const Work& work);
+  void dawdle(std::chrono::nanoseconds time);
   [[noreturn]] void fail_by(InjectedFailure::What what);
   bool strikes(InjectedFailure::What what) const;
 

@@ -79,6 +79,7 @@ void Twin::share(Launch& launch, Multiprocessor& on) {
       busy.pop_back();
     }
     if (step != Machine::Step::kPolled) {
+      ++progress_;
       if (!std::exchange(moves, true)) ++launch.moving;
       idle = 0;
       continue;

@@ -42,6 +42,9 @@ class Twin {
   void tell(std::string* finding) { told_ = finding; }
   /// From now on that many CTAs are resident; 0: as the seed has it.
   void keep_resident(int ctas) { resident_ = ctas; }
+  /// Counts up while a kernel goes on, for other threads to see: with each CTA's turn that was more
+  /// than waiting for other CTAs.
+  std::uint64_t progress() const { return progress_; }
   /// What a CTA may ask for of shared memory.
   std::size_t shared_bytes() const { return shared_bytes_; }
   /// From now on CTAs run one by one, and what they do to each other there is found (watch.h).
@@ -76,6 +79,7 @@ class Twin {
   std::span<std::byte> watched_;
   std::string* told_ = nullptr;
   int resident_ = 0;
+  std::atomic<std::uint64_t> progress_ = 0;
   const std::size_t shared_bytes_;
 };
 
