@@ -319,6 +319,9 @@ class Cluster:
     def wait_answers(self, seconds=PATIENCE_S):
         self._wait(self.status_or_none, "the head answers", seconds)
 
+    def wait_joinable(self):
+        self._wait((self.state_dir / "join").exists, "the head writes its join file")
+
     def wait_ready(self, seconds=PATIENCE_S):
         self._wait(lambda: self.state() == "ready", "the cluster is ready", seconds)
 

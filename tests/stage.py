@@ -52,7 +52,7 @@ class Stage(running.Cluster):
 
     def start_head(self):
         self.head_process = self.head(running.DEMO, "--log-level", self.log_level, *self.head_flags)
-        running.wait_until((self.state_dir / "join").exists, "the head writes its join file")
+        self.wait_joinable()
         return self.head_process
 
     def add_worker(self, *words, program=running.TROUPE):

@@ -4,6 +4,8 @@ import contextlib
 import http.client
 import itertools
 import json
+import os
+import signal
 import threading
 import time
 
@@ -156,3 +158,23 @@ def arranged(arrange):
         with contextlib.suppress(Missed):
             return arrange()
     return arrange()
+
+
+def answer_in_spite_of_a_kill(cluster, ask, has_begun):
+    """What `ask` gives while a worker is killed: once `has_begun`, and before the answer is there. Both get a
+    list that is theirs."""
+
+    def ask_and_kill():
+        seen, answers = [], []
+        asking = threading.Thread(target=lambda: answers.append(ask(seen)))
+        asking.start()
+        wait_until(lambda: has_begun(seen) or not asking.is_alive(), "the request runs")
+        os.kill(cluster.ready_nodes()[0]["pid"], signal.SIGKILL)
+        over = not asking.is_alive()
+        asking.join(3 * PATIENCE_S)
+        assert answers, "no answer"
+        if over:
+            raise Missed("it was answered before the kill")
+        return answers[0]
+
+    return arranged(ask_and_kill)

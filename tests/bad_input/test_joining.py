@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from running import DEMO, Cluster, wait_until
+from running import DEMO, Cluster
 
 DAYS = 24 * 3600
 CLOCK = """
@@ -48,7 +48,7 @@ def test_a_worker_whose_clock_is_far_off_serves(troupe, tmp_path, shift_s):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     with Cluster() as cluster:
         cluster.head(DEMO, "--kv-cache-memory", "128MiB")
-        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+        cluster.wait_joinable()
         shifted = {"LD_PRELOAD": str(library), "SHIFT_S": str(shift_s)}
         cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1, env=shifted)
         cluster.wait_ready()
@@ -59,7 +59,7 @@ def test_a_join_file_for_another_cluster(troupe, tmp_path):
     with Cluster() as one, Cluster() as other:
         for cluster in (one, other):
             cluster.head(DEMO, "--kv-cache-memory", "128MiB")
-            wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+            cluster.wait_joinable()
         worker = one.start("worker", "--head", f"127.0.0.1:{one.control_port}",
                            "--join", other.state_dir / "join", "--threads", 1)  # fmt: skip
         assert worker.exit_code() == 1
@@ -73,7 +73,7 @@ def test_strangers_that_come_again_and_again_do_not_fill_the_log(troupe):
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     with Cluster() as cluster:
         head = cluster.head(DEMO, "--kv-cache-memory", "128MiB")
-        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+        cluster.wait_joinable()
         for _ in range(300):
             try:
                 with socket.create_connection(("127.0.0.1", cluster.control_port), 5) as plain:

@@ -4,7 +4,7 @@ import time
 
 from checkpoints import checkpoint, config
 from rows import Line, Prompts
-from running import Cluster, at_once, get, wait_until
+from running import Cluster, at_once, get
 
 
 def seconds_a_token(cluster, prompts, sequences, tokens, rounds):
@@ -24,7 +24,7 @@ def of_workers(name, workers, threads, sequences, how, flags=()):
     prompts = Prompts(name)
     with Cluster() as cluster:
         cluster.head(checkpoint(name), "--min-devices", workers, "--kv-cache-memory", "512MiB", *flags)
-        wait_until((cluster.state_dir / "join").exists, "the head listens")
+        cluster.wait_joinable()
         for _ in range(workers):
             cluster.worker(threads=threads)
         cluster.wait_ready(120)
@@ -82,7 +82,7 @@ def reads_of(replicas, sequences, how):
     with Cluster() as cluster:
         cluster.head(checkpoint("v3-bf16"), "--min-devices", 1, "--kv-cache-memory", "512MiB",
                      "--data-parallel-size", replicas)  # fmt: skip
-        wait_until((cluster.state_dir / "join").exists, "the head listens")
+        cluster.wait_joinable()
         cluster.worker(threads=2)
         cluster.wait_ready(120)
         assert len(cluster.status()["replicas"]) == replicas

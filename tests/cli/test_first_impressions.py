@@ -66,7 +66,7 @@ def test_a_signal_ends_it_with_0_at_any_moment(troupe, cluster, words, number):
     if words == ["worker"]:
         # Of a head that has gone: it seeks it for ever.
         head = cluster.start(*HEAD)
-        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+        cluster.wait_joinable()
         head.kill()
         head.popen.wait()
     for delay_s in DELAYS_S[number]:
@@ -155,7 +155,7 @@ def test_plan_and_up_agree_on_what_computing_takes(cluster):
 
 def test_a_head_waits_for_what_would_make_it_fit(cluster):
     head = cluster.head(DEMO, "--kv-cache-memory", "1MiB")
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     cluster.worker("--device-memory", "4MiB")
     wait_until(lambda: cluster.state() == "degraded", "it does not fit")
     assert re.search(r"lacks \d+ bytes", cluster.status()["cluster"]["message"])

@@ -123,10 +123,10 @@ def test_the_second_head_names_the_first(cluster):
 
 def test_a_foreign_join_file_is_one_error_with_one_advice(cluster):
     cluster.head(DEMO)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     with Cluster() as other:
         other.head(DEMO)
-        wait_until((other.state_dir / "join").exists, "the other head too")
+        other.wait_joinable()
         address = f"127.0.0.1:{cluster.control_port}"
         worker = cluster.start("worker", "--head", address, "--join", other.state_dir / "join")
         assert worker.exit_code() == 1
@@ -147,7 +147,7 @@ def test_a_foreign_join_file_is_one_error_with_one_advice(cluster):
 def test_stop_ends_workers_that_have_not_joined(cluster):
     """Ten that have only just been started, some of which no head has heard of."""
     cluster.head(DEMO, "--min-devices", 12)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     early = [cluster.worker() for _ in range(6)]
     time.sleep(0.5)
     late = [cluster.worker() for _ in range(4)]
@@ -175,7 +175,7 @@ time.sleep(1)
 
 def test_stop_waits_for_a_worker_that_has_taken_its_name_away(cluster):
     cluster.head(DEMO)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     workers = cluster.state_dir / "workers"
     workers.mkdir(mode=0o700)
     (cluster.folder / "worker").write_text(SLOW_TO_END)
@@ -190,7 +190,7 @@ def test_stop_waits_for_a_worker_that_has_taken_its_name_away(cluster):
 
 def test_stop_ends_a_worker_that_seeks_another_head(cluster):
     cluster.head(DEMO)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     astray = cluster.start("worker", "--head", "127.0.0.1:1")
     astray.wait_log("Seeking the head")
     bound("stopped", cluster.stop(), 8)
@@ -201,7 +201,7 @@ def test_stop_ends_a_worker_that_seeks_another_head(cluster):
 def test_stop_ends_workers_that_are_stopped(cluster, separate):
     if separate:
         cluster.head(DEMO, "--min-devices", 2)
-        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+        cluster.wait_joinable()
         cluster.worker(), cluster.worker()
         cluster.wait_ready()
     else:

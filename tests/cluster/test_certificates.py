@@ -27,7 +27,7 @@ def cluster(troupe):
 
 def start_head(cluster, *flags):
     head = cluster.head(DEMO, *flags)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     cluster.wait_answers()
     return head
 

@@ -117,7 +117,7 @@ def test_both_workers_killed_at_once(cluster):
 
 def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
     cluster.head(DEMO, *SPREAD, "--min-devices", 2)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     workers = {worker.pid: worker for worker in (cluster.worker(), cluster.worker())}
     cluster.wait_ready()
     before = cluster.ready_nodes()
@@ -141,7 +141,7 @@ def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
 def test_a_head_that_is_killed_and_comes_back_finds_its_workers(cluster):
     flags = [*SPREAD, "--min-devices", 2]
     head = cluster.head(DEMO, *flags)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     workers = [cluster.worker(), cluster.worker()]
     cluster.wait_ready()
     incarnations = {node["pid"]: node["incarnation"] for node in cluster.ready_nodes()}
@@ -189,7 +189,7 @@ def test_a_head_that_comes_back_with_another_model(cluster, other, tmp_path):
         exchange_experts(second)
     flags = [*SPREAD, "--min-devices", 2, "--kv-cache-memory", "64MiB"]
     head = cluster.head(DEMO, *flags)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     cluster.worker(), cluster.worker()
     ids = [0, 5, 9]
 

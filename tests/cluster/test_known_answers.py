@@ -22,7 +22,7 @@ def answer(cluster, key):
 
 def test_a_worker_that_is_broken_at_the_start_says_so_and_is_not_taken(cluster):
     cluster.head(DEMO, *SMALL, "--min-devices", 1)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for op in ("linear", "attention"):
         worker = broken_worker(cluster, op)
         assert worker.exit_code() != 0
@@ -38,7 +38,7 @@ def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_to
         whole.up(DEMO, *SMALL, workers=1)
         expected = {key: answer(whole, key) for key in range(4)}
     cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for _ in range(2):
         cluster.worker()
     # It breaks 8 s after it became a member; its round of questions takes 4 s instead of a minute.
@@ -67,7 +67,7 @@ def test_a_device_that_breaks_later_is_taken_out_and_the_rest_serves_the_same_to
 
 def test_a_breakage_that_makes_no_sense_is_refused(cluster):
     cluster.head(DEMO, *SMALL)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for text in ("abacus", "linear:soon", "linear:1:0", "linear:1:2:3"):
         worker = broken_worker(cluster, text)
         assert worker.exit_code() == 2

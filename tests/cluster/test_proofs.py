@@ -169,7 +169,7 @@ def test_a_link_that_leads_elsewhere_now(stages, expected, tmp_path, own):
     link.symlink_to(folders[0])
     stage.stop()
     stage.head_process = stage.head(link, *stage.head_flags)
-    wait_until((stage.state_dir / "join").exists, "the head writes its join file")
+    stage.wait_joinable()
     for _ in range(2):
         stage.add_worker(*(("--model", link) if own else ()))
     stage.wait_ready()

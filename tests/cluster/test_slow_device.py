@@ -21,7 +21,7 @@ def request(key):
 def test_a_device_that_has_become_slow(cluster):
     """Known as slow within 10 s of work; the tokens stay the same."""
     cluster.head(DEMO, "--min-devices", 3, "--kv-cache-memory", "128MiB")
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for _ in range(3):
         cluster.worker()
     cluster.wait_ready()

@@ -18,7 +18,7 @@ def twin(cluster, room):
 
 def start(cluster, room):
     cluster.head(MODEL, *LIMITS)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     workers = [twin(cluster, room) for _ in range(2)]
     cluster.wait_ready()
     return workers

@@ -20,7 +20,7 @@ def answer(cluster, key):
 def start(cluster, env=None, device="cuda-twin"):
     """Two processors and a twin. Who fails takes experts along that others have, too."""
     cluster.head(DEMO, *SMALL, "--min-devices", 3, "--redundant-experts", 32, "--numerics", "bf16")
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for _ in range(2):
         cluster.worker()
     twin = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1,
@@ -128,7 +128,7 @@ def takes_until_proven(troupe):
     """How often a twin takes memory until its kernels have proven themselves, found by halves."""
     with Cluster() as cluster:
         cluster.head(DEMO, *SMALL, "--min-devices", 2)
-        wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+        cluster.wait_joinable()
         return first_that(lambda takes: is_proven(cluster, takes), 4096)
 
 
@@ -200,7 +200,7 @@ def test_a_device_that_is_of_no_use_ends_the_cluster_that_waits_for_it(cluster):
 
 def test_a_failure_that_makes_no_sense_is_refused(cluster):
     cluster.head(DEMO, *SMALL)
-    wait_until((cluster.state_dir / "join").exists, "the head writes its join file")
+    cluster.wait_joinable()
     for text in ("abacus", "launch:soon", "ecc:1:2"):
         worker = cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}",
                                env={"TROUPE_TEST_DEVICE": text}, program=TESTING)  # fmt: skip

@@ -1,15 +1,13 @@
 """The Responses API with the openai client."""
 
 import json
-import os
-import threading
 
 import openai
 import pydantic
 import pytest
 
 import running
-from streams import Missed, arranged
+from streams import answer_in_spite_of_a_kill
 
 ASKED = "Define the word: river"
 TOOL = {
@@ -173,20 +171,9 @@ def test_a_stream_survives_the_loss_of_a_worker(troupe):
 
         expected = read([])
 
-        def read_and_kill():
-            seen, ended = [], []
-            reader = threading.Thread(target=lambda: ended.append(read(seen)))
-            reader.start()
-            running.wait_until(lambda: len(seen) > 20, "the stream has begun")
-            os.kill(cluster.ready_nodes()[0]["pid"], 9)
-            over = bool(ended)
-            reader.join(3 * running.PATIENCE_S)
-            if over:
-                raise Missed("it was over before the worker died")
-            assert ended, "it does not end"
-            return seen, ended[0]
-
-        seen, last = arranged(read_and_kill)
+        seen, last = answer_in_spite_of_a_kill(
+            cluster, lambda seen: (seen, read(seen)), lambda seen: len(seen) > 20
+        )
         assert last.type == expected.type
         assert last.response.output_text == expected.response.output_text
         assert thoughts(last.response) == thoughts(expected.response)
@@ -198,7 +185,7 @@ def test_a_response_is_followed_after_the_head_died(troupe):
     with running.Cluster() as cluster:
         words = ["--min-devices", 2, "--kv-cache-memory", "64MiB"]
         head = cluster.head(running.DEMO, *words)
-        running.wait_until((cluster.state_dir / "join").exists, "the join file is there")
+        cluster.wait_joinable()
         cluster.worker(), cluster.worker()
         cluster.wait_ready()
         client = openai.OpenAI(base_url=cluster.base_url + "/v1", api_key="none", max_retries=0, timeout=60)
