@@ -10,11 +10,12 @@
 #include "instructions.h"
 #include "kernels/cuda/twin/twin.h"
 #include "runtime/float_mode.h"
+#include "tests/source_path.h"
 
 namespace troupe::kernels {
 namespace {
 
-constexpr const char* kMeasuredFile = TROUPE_SOURCE_DIR "/tests/gpu/instructions.txt";
+const std::string kMeasuredFile = testing::source_path("tests/gpu/instructions.txt");
 
 Measured measured_answers() {
   std::ifstream file(kMeasuredFile);

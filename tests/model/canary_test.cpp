@@ -1,6 +1,7 @@
 // The canary's digests tell what its rows became at each boundary of each layer, and nothing else.
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

@@ -3,6 +3,7 @@
 #include "kernels/cuda/twin/backend.h"
 #include "tests/model/golden.h"
 #include "tests/model/hidden_of.h"
+#include "tests/source_path.h"
 #include "tests/tier.h"
 
 namespace troupe::testing {

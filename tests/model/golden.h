@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 /// The forward pass beside stored answers of Hugging Face transformers.
 namespace troupe::testing {

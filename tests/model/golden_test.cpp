@@ -1,6 +1,7 @@
 // The forward pass against stored answers of Hugging Face transformers.
 
 #include "tests/model/golden.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

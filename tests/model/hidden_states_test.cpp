@@ -1,6 +1,7 @@
 // Hidden states of a prompt: as many as were asked for, with the same bits however they are made.
 
 #include "tests/model/hidden_of.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

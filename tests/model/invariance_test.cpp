@@ -3,6 +3,7 @@
 #include <random>
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

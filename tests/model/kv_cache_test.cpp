@@ -4,6 +4,7 @@
 
 #include "model/spec/read_spec.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

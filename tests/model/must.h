@@ -15,8 +15,4 @@ T must(Result<T> result) {
   return std::move(*result);
 }
 
-inline std::string source_path(const std::string& relative) {
-  return std::string(TROUPE_SOURCE_DIR) + "/" + relative;
-}
-
 }  // namespace troupe::testing

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/twin/backend.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -5,6 +5,7 @@
 #include "model/json_reader.h"
 #include "model/spec/read_spec.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 

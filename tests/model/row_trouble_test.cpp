@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

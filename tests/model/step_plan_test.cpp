@@ -1,6 +1,7 @@
 // What a shard refuses before it computes.
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 namespace {

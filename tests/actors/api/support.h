@@ -10,10 +10,11 @@
 
 #include "actors/api/cluster.h"
 #include "tests/promises.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 
-inline const std::string kDemo = TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary";
+inline const std::string kDemo = source_path("tools/demo/pocket-dictionary");
 
 inline std::unique_ptr<Cluster> start_demo() {
   LocalClusterOptions options;

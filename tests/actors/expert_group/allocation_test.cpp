@@ -10,6 +10,7 @@
 #include "tests/actors/expert_group/addresses.h"
 #include "tests/allocations.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 using namespace troupe::testing;

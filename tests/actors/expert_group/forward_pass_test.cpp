@@ -12,6 +12,7 @@
 #include "model/weights.h"
 #include "tests/actors/expert_group/addresses.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 using namespace troupe::testing;

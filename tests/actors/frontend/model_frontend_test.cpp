@@ -13,6 +13,7 @@
 #include "runtime/key_share.h"
 #include "runtime/limits.h"
 #include "tests/model/model_folder.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 
@@ -21,16 +22,16 @@ namespace {
 std::shared_ptr<const ModelFrontend> load(const std::string& folder,
                                           const std::function<void(EngineOptions&)>& change = {}) {
   EngineOptions options;
-  options.model = std::string(TROUPE_SOURCE_DIR) + folder;
+  options.model = testing::source_path(folder);
   if (change) change(options);
   return ModelFrontend::load(options).value();
 }
 std::shared_ptr<const ModelFrontend> demo() {
-  static const auto frontend = load("/tools/demo/pocket-dictionary");
+  static const auto frontend = load("tools/demo/pocket-dictionary");
   return frontend;
 }
 std::shared_ptr<const ModelFrontend> ids_only() {
-  static const auto frontend = load("/tests/golden/v3");
+  static const auto frontend = load("tests/golden/v3");
   return frontend;
 }
 
@@ -76,7 +77,7 @@ TEST_CASE("what a request leaves out comes from the checkpoint, then from OpenAI
 
 TEST_CASE("the engine's seed holds for requests without one") {
   const auto frontend =
-      load("/tools/demo/pocket-dictionary", [](EngineOptions& options) { options.seed = 11; });
+      load("tools/demo/pocket-dictionary", [](EngineOptions& options) { options.seed = 11; });
   CHECK(frontend->prepare(ids(3)).value().seed == 11);
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("with tools the prompt tells of them, and the answer's text keeps thei
       "{% for c in m.tool_calls or [] %}{{ '<｜tool▁calls▁begin｜>' + c.function.arguments }}"
       "{% endfor %}{% endfor %}";
   ModelFrontend::Parts parts;
-  parts.spec = load_model_spec(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary").value();
+  parts.spec = load_model_spec(testing::source_path("tools/demo/pocket-dictionary")).value();
   parts.tokenizer = demo()->tokenizer();
   parts.chat = ChatFormat::make(file);
   parts.max_model_len = 4096;
@@ -142,7 +143,7 @@ TEST_CASE("an answer may use what is left of the context") {
   request.max_tokens = 5;
   CHECK(demo()->prepare(request).value().max_tokens == 5);
   const auto shorter =
-      load("/tools/demo/pocket-dictionary", [](EngineOptions& o) { o.max_model_len = 20; });
+      load("tools/demo/pocket-dictionary", [](EngineOptions& o) { o.max_model_len = 20; });
   CHECK(shorter->prepare(ids(10)).value().max_tokens == 10);
   CHECK(shorter->prepare(ids(19)).value().max_tokens == 1);
   const auto full = shorter->prepare(ids(20));
@@ -270,13 +271,13 @@ TEST_CASE("generation_config.json's end tokens win over config.json's") {
 
 TEST_CASE("the name and the context's length come from the options, else from the checkpoint") {
   CHECK(demo()->served_model_name() == "pocket-dictionary");
-  CHECK(load("/tools/demo/pocket-dictionary/")->served_model_name() == "pocket-dictionary");
+  CHECK(load("tools/demo/pocket-dictionary/")->served_model_name() == "pocket-dictionary");
   CHECK(demo()->max_model_len() == 4096);
-  const auto named = load("/tools/demo/pocket-dictionary",
+  const auto named = load("tools/demo/pocket-dictionary",
                           [](EngineOptions& o) { o.served_model_name = "words"; });
   CHECK(named->served_model_name() == "words");
   EngineOptions options;
-  options.model = TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary";
+  options.model = testing::source_path("tools/demo/pocket-dictionary");
   options.max_model_len = 5000;
   const auto too_long = ModelFrontend::load(options);
   REQUIRE(!too_long.ok());
@@ -350,7 +351,7 @@ TEST_CASE("a chat's grammar begins after the thought, a completion's at once") {
 }
 
 TEST_CASE("a grammar of calls may begin within the thought") {
-  const std::string demo_folder = std::string(TROUPE_SOURCE_DIR) + "/tools/demo/pocket-dictionary/";
+  const std::string demo_folder = testing::source_path("tools/demo/pocket-dictionary/");
   const testing::TemporaryFolder folder;
   for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
     std::filesystem::copy_file(demo_folder + name, folder / name);

@@ -8,6 +8,7 @@
 #include "tests/actors/layer_shard/stand.h"
 #include "tests/allocations.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 using namespace troupe::testing;

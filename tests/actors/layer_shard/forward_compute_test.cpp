@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -11,6 +11,7 @@
 #include "actors/layer_shard/forward_compute.h"
 #include "model/spec/split_model.h"
 #include "tests/model/local_model.h"
+#include "tests/source_path.h"
 #include "transport/collectives/lane_collective.h"
 
 using namespace troupe;

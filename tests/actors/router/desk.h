@@ -10,6 +10,7 @@
 
 #include "actors/router/router.h"
 #include "tests/actors/effects.h"
+#include "tests/source_path.h"
 
 namespace troupe::testing {
 
@@ -20,7 +21,7 @@ inline const Address kRouterSelf{kHeadNode, Incarnation{1}, {ActorKind::kRouter,
 
 inline std::shared_ptr<const Tokenizer> demo_tokenizer() {
   static const auto tokenizer =
-      Tokenizer::load(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary").value();
+      Tokenizer::load(source_path("tools/demo/pocket-dictionary")).value();
   return tokenizer;
 }
 

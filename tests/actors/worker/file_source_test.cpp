@@ -182,7 +182,7 @@ TEST_CASE("a checkpoint that is not what it was is an error that names file and 
   }
   SUBCASE("replaced") {
     fs::rename(folder.weights(), folder.string() + "/old");
-    fs::copy_file(kModel + std::string("/model.safetensors"), folder.weights());
+    fs::copy_file(kModel + "/model.safetensors", folder.weights());
     why = "has changed";
   }
   SUBCASE("written over") {
@@ -219,7 +219,7 @@ TEST_CASE("a doubted checkpoint is not trusted again, until it is another") {
   const std::string hash = s.inspect(folder.string())->hash;
   fs::resize_file(folder.weights(), 4096);
   CHECK(has(s.read(order_of(1, hash, {0}, {}, folder.string())).status, "has shrunk"));
-  fs::copy_file(kModel + std::string("/model.safetensors"), folder.weights(),
+  fs::copy_file(kModel + "/model.safetensors", folder.weights(),
                 fs::copy_options::overwrite_existing);
   CHECK(has(s.read(order_of(2, hash, {0}, {}, folder.string())).status, "has shrunk"));
   const auto again = s.inspect(folder.string());

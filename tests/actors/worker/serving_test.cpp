@@ -17,11 +17,12 @@
 #include "runtime/overloaded.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
 
-constexpr const char* kModel = TROUPE_SOURCE_DIR "/tests/golden/v2-lite";
+const std::string kModel = testing::source_path("tests/golden/v2-lite");
 constexpr NodeId kSelf{1}, kPeer{2};
 constexpr Incarnation kLife{11}, kPeerLife{12};
 constexpr Numerics kNumerics = Numerics::kReference;

@@ -6,6 +6,7 @@
 #include "model/weights.h"
 #include "tests/actors/worker/source_stand.h"
 #include "tests/promises.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -169,7 +170,7 @@ TEST_CASE("what a device that has failed holds is let go of") {
 
 TEST_CASE("copies of every format prove themselves, scales and stacked experts too") {
   for (const char* model : {"v3-fp8", "v3-int4", "v3-awq", "gpt-oss", "qwen2"}) {
-    const std::string folder = TROUPE_SOURCE_DIR "/tests/golden/" + std::string(model);
+    const std::string folder = testing::source_path("tests/golden/" + std::string(model));
     CAPTURE(folder);
     Source s;
     const auto found = s.inspect(folder);

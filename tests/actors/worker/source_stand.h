@@ -11,11 +11,12 @@
 #include "actors/worker/file_source.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/mail_queue.h"
+#include "tests/source_path.h"
 
 /// A FileSource, and the mailbox of the agent that it tells.
 namespace troupe::testing {
 
-inline constexpr const char* kModel = TROUPE_SOURCE_DIR "/tests/golden/v2-lite";
+inline const std::string kModel = source_path("tests/golden/v2-lite");
 
 struct Source {
   Post post;

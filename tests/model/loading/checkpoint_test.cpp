@@ -15,6 +15,7 @@
 #include "model/weights.h"
 #include "runtime/numerics.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -15,6 +15,7 @@
 #include "tests/model/model_folder.h"
 #include "tests/model/must.h"
 #include "tests/model/proofs_of.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -12,6 +12,7 @@
 #include "runtime/float_mode.h"
 #include "tests/model/model_folder.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

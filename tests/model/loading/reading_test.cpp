@@ -18,6 +18,7 @@
 #include "tests/model/must.h"
 #include "tests/model/proofs_of.h"
 #include "tests/model/pread_hook.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "model/placement/float_sum.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -23,7 +24,7 @@ EplbInput small() {
 }
 
 TEST_CASE("plans equal the published ones number for number") {
-  std::ifstream file(TROUPE_SOURCE_DIR "/tests/golden/eplb/cases.json");
+  std::ifstream file(testing::source_path("tests/golden/eplb/cases.json"));
   const auto cases = nlohmann::json::parse(file);
   REQUIRE(cases.size() == 4);
   for (const auto& c : cases) {

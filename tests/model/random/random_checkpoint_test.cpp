@@ -9,6 +9,7 @@
 #include "model/spec/sizes.h"
 #include "model/weights.h"
 #include "tests/model/model_folder.h"
+#include "tests/source_path.h"
 
 using namespace troupe;
 using testing::read_file;
@@ -16,8 +17,8 @@ using testing::TemporaryFolder;
 
 namespace {
 
-const std::string kGolden = TROUPE_SOURCE_DIR "/tests/golden/";
-const std::string kBench = TROUPE_SOURCE_DIR "/configs/bench/";
+const std::string kGolden = testing::source_path("tests/golden/");
+const std::string kBench = testing::source_path("configs/bench/");
 
 RandomCheckpointOptions of_golden(const std::string& name, const std::string& folder) {
   RandomCheckpointOptions options;

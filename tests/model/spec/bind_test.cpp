@@ -11,6 +11,7 @@
 #include "model/spec/bind.h"
 #include "model/spec/read_spec.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -11,6 +11,7 @@
 #include "model/spec/split_model.h"
 #include "model/spec/stored_parts.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {

@@ -8,6 +8,7 @@
 #include "model/spec/quantization.h"
 #include "model/spec/read_spec.h"
 #include "tests/model/must.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -16,7 +17,7 @@ using nlohmann::json;
 using testing::must;
 
 json golden(const std::string& name) {
-  std::ifstream in(std::string(TROUPE_SOURCE_DIR) + "/tests/golden/" + name + "/config.json");
+  std::ifstream in(testing::source_path("tests/golden/" + name + "/config.json"));
   return json::parse(in);
 }
 

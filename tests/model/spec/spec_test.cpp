@@ -10,6 +10,7 @@
 #include "model/generation_config.h"
 #include "model/spec/read_spec.h"
 #include "runtime/limits.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 json config_of(const std::string& golden) {
-  std::ifstream in(std::string(TROUPE_SOURCE_DIR) + "/tests/golden/" + golden + "/config.json");
+  std::ifstream in(testing::source_path("tests/golden/" + golden + "/config.json"));
   return json::parse(in);
 }
 json v3_config() { return config_of("v3"); }

@@ -1,4 +1,5 @@
 #include "model/chat/chat_format.h"
+#include "tests/source_path.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@ ChatFormat format_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("chats are rendered as Jinja renders their templates") {
-  std::ifstream file(TROUPE_SOURCE_DIR "/tests/model/tokenizer/chat_cases.json");
+  std::ifstream file(testing::source_path("tests/model/tokenizer/chat_cases.json"));
   const auto cases = nlohmann::json::parse(file);
   REQUIRE(cases.size() >= 9);
   for (const auto& item : cases) {
@@ -51,7 +52,7 @@ TEST_CASE("chats are rendered as Jinja renders their templates") {
 }
 
 TEST_CASE("the demo's format is found in its folder") {
-  const auto format = ChatFormat::load(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary");
+  const auto format = ChatFormat::load(testing::source_path("tools/demo/pocket-dictionary"));
   REQUIRE(format.ok());
   CHECK(format->reasoning({}).inside);
   const std::vector<ChatMessage> chat = {{"user", "What is brandy?"}};
@@ -144,7 +145,7 @@ TEST_CASE("what a template refuses is said in its own words") {
 }
 
 TEST_CASE("messages that a format cannot carry are refused") {
-  const auto format = ChatFormat::load(TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary");
+  const auto format = ChatFormat::load(testing::source_path("tools/demo/pocket-dictionary"));
   REQUIRE(format.ok());
   CHECK(!format->render({}, {}).ok());
   const std::vector<ChatMessage> chat = {{"user", "x"}, {"wizard", "y"}};

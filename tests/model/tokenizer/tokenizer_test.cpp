@@ -11,6 +11,7 @@
 #include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/utf8.h"
 #include "tests/promises.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Ids = std::vector<TokenId>;
 
-constexpr const char* kDemo = TROUPE_SOURCE_DIR "/tools/demo/pocket-dictionary";
+const std::string kDemo = testing::source_path("tools/demo/pocket-dictionary");
 
 std::string letter(unsigned char byte) {
   std::string text;
@@ -402,7 +403,7 @@ TEST_CASE("a folder without a tokenizer says so") {
 TEST_CASE("the demo's golden prompt has its ids") {
   const auto tokenizer = Tokenizer::load(kDemo);
   REQUIRE(tokenizer.ok());
-  std::ifstream file(std::string(kDemo) + "/golden.json");
+  std::ifstream file(kDemo + "/golden.json");
   const Json golden = Json::parse(file).at("prompts").at(0);
   const std::string text =
       "<｜User｜>" + golden.at("question").get<std::string>() + "<｜Assistant｜><think>\n";
