@@ -114,7 +114,7 @@ static_assert(kBulkExpectDeadline > kBulkConnectDeadline);
 inline constexpr std::size_t kBulkReceivedBytesMax = 4096ull << 20;
 /// Segments a sender may have in flight on one connection: 4 MiB cover 100 Gbit/s over 300 us.
 inline constexpr int kBulkCredits = 16;
-/// What a stranger may hold the fabric's listener for (see transport/README.md).
+/// What a stranger may hold the fabric's listener for (see transport/fabric/README.md).
 inline constexpr auto kListenerReadTimeout = 50ms;
 
 // --- NCCL ----------------------------------------------------------------------------------------
@@ -235,8 +235,6 @@ inline constexpr int kTopKMax = 64;
 inline constexpr int kSumSlices = 8;
 /// So many devices may share a shard's layers, each with some of the slices.
 inline constexpr std::uint32_t kTensorRanksMax = kSumSlices;
-/// Attention reduces over the context in chunks of this many absolute positions.
-inline constexpr int kAttentionChunk = 64;
 
 /// Numerics that a node says it can run.
 inline constexpr std::size_t kNumericsMax = 16;

@@ -15,7 +15,7 @@
 namespace troupe::kernels::cuda {
 
 /// An NVIDIA GPU: one pool of its memory, taken when it is opened, and one CUDA stream. Uploads go
-/// by a stream of their own through pinned memory, from any thread. **Not run on a GPU yet.**
+/// by a stream of their own through pinned memory, from any thread.
 class GpuAccelerator final : public Accelerator {
  public:
   /// A sentence for what stands in the way: no GPU, an old driver, a GPU that this program has no

@@ -9,7 +9,7 @@
 
 #include "kernels/graph_queue.h"
 
-/// What a GPU is given, by CUDA's calls. **Not run on a GPU yet.**
+/// What a GPU is given, by CUDA's calls.
 namespace troupe::kernels::cuda {
 
 /// Into the stream's queue, by itself.

@@ -28,7 +28,7 @@ PROJECT_FOLDERS = {*MAY_INCLUDE, "tests", "schema"}
 
 # Libraries that stay in their corner: they are slow to compile, or only one boundary needs them.
 LIBRARY_HOMES = {
-    "caf/": ("actors/", "tools/", "tests/", "examples/"),
+    "caf/": ("actors/", "tools/", "tests/"),
     "capnp/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "kj/": ("transport/", "tests/transport/", "tests/fuzz/"),
     "rdma/": ("transport/fabric/",),
