@@ -123,6 +123,8 @@ def test_a_pair_that_nothing_is_served_between_has_no_link(stages):
 def test_requests_go_first(stages, expected):
     stage = stages(*SMALL, workers=3)
     streams = Streams(stage, LASTING[:2]).flow()
+    # The head goes by what workers have reported.
+    wait_until(lambda: any(r["running"] for r in stage.status()["replicas"]), "a request is reported")
     assert "--while-serving" in bench(stage, code=1).stderr
     report = measured(stage, "--while-serving")
     assert any(pair["requests_meanwhile"] for pair in report["pairs"])

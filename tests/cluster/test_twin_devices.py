@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from promises import ratio
 from recovery import SMALL
 from running import DEMO, TESTING, TROUPE, Cluster, float32_bits, generate, run, wait_until
 
@@ -115,10 +116,12 @@ def test_a_device_that_becomes_slow_is_asked_less_and_its_host_is_not(cluster):
         status = cluster.status()
         return {f"{n['id']}/{i}" for n in status["nodes"] for i, d in enumerate(n["devices"]) if d["slow"]}
 
-    expected, found = answers_until(cluster, slow, 120)
-    assert found == {f"{node['id']}/0"}
+    device = f"{node['id']}/0"
+    expected, found = answers_until(cluster, lambda: slow() if device in slow() else None, 120)
+    # A busy machine slows others too.
+    ratio("devices that nothing makes slow, and are taken for it", len(found - {device}), 0, broken=10)
     texts = [e["text"] for e in cluster.status()["events"] if e["kind"] == "device_slow"]
-    assert f"{node['id']}/0" in texts[0] and "as long as at its best" in texts[0], texts
+    assert any(device in text and "as long as at its best" in text for text in texts), texts
     assert {key: answer(cluster, key) for key in expected} == expected
     assert cluster.status()["requests"]["failed"] == 0
 

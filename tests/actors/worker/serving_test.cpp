@@ -22,7 +22,6 @@
 namespace troupe {
 namespace {
 
-const std::string kModel = testing::source_path("tests/golden/v2-lite");
 constexpr NodeId kSelf{1}, kPeer{2};
 constexpr Incarnation kLife{11}, kPeerLife{12};
 constexpr Numerics kNumerics = Numerics::kReference;
@@ -73,7 +72,8 @@ struct Node {
   Post post;
   CpuDevice cpu;
   ModelFactory factory{{&cpu}};
-  std::shared_ptr<const Checkpoint> checkpoint = *Checkpoint::open(kModel);
+  std::shared_ptr<const Checkpoint> checkpoint =
+      *Checkpoint::open(testing::source_path("tests/golden/v2-lite"));
   std::shared_ptr<const ModelSizes> sizes = std::make_shared<const CheckpointModel>(
       std::shared_ptr<const ModelSpec>(checkpoint, &checkpoint->spec()), not_found("No words."));
   WeightStore weights{{}};
