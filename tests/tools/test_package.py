@@ -7,7 +7,7 @@ import pytest
 
 from running import DEMO, ROOT
 
-# It builds the program anew, for all GPUs: nobody else can run it meanwhile.
+# It builds the program for all GPUs, and nobody can run it meanwhile.
 pytestmark = [pytest.mark.long, pytest.mark.alone]
 RUNTIMES = r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so"
 

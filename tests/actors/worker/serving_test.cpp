@@ -37,9 +37,8 @@ struct Part {
 std::shared_ptr<VersionWork> work_of(std::uint64_t version, const Part& part) {
   auto made = std::make_shared<VersionWork>();
   VersionWork& work = *made;
-  work.version = PlacementVersion{version};
   Placement& p = work.placement;
-  p.version = work.version;
+  p.version = work.version = PlacementVersion{version};
   p.numerics = kNumerics;
   work.engine.max_model_len = 64;
   work.peers = {{kPeer, kPeerLife, "", {}}};
