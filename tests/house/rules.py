@@ -39,8 +39,8 @@ LIBRARY_HOMES = {
     "prometheus/": ("actors/metrics/",),
     "spdlog/": ("runtime/",),
     "xxh": ("runtime/",),
-    "CLI/": ("tools/",),
-    "toml++/": ("tools/",),
+    "CLI/": ("tools/troupe/command_line/",),
+    "toml++/": ("tools/troupe/command_line/",),
 }
 
 
@@ -62,7 +62,7 @@ def include_rules(sources):
 
 
 # How many of our translation units may see these headers, through whatever header of ours.
-UNITS_MAX = {"boost/beast/": 1, "boost/": 3, "caf/": 8, "rdma/": 7, "toml++/": 1, "CLI/": 26}
+UNITS_MAX = {"boost/beast/": 1, "boost/": 3, "caf/": 8, "rdma/": 7, "toml++/": 1, "CLI/": 1}
 
 
 def costly_headers(sources):

@@ -6,7 +6,8 @@
 #include "model/random/random_checkpoint.h"
 #include "runtime/host.h"
 #include "tools/troupe/bench_network.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "transport/link_messages.h"
 
 namespace troupe::cli {
@@ -54,57 +55,61 @@ int run(const MakeModelOptions& given) {
   return kDone;
 }
 
-void add_bench_network(Cli& cli, CLI::App* bench) {
+Command network_command() {
   auto o = std::make_shared<NetworkOptions>();
-  CLI::App* command = bench->add_subcommand(
-      "network", "Measure the links between the workers of a running cluster");
-  set_up_command(cli, command,
-                 "  troupe bench network\n"
-                 "  troupe bench network --node node-3 --size 256KiB --size 4MiB\n"
-                 "  troupe bench network --while-serving --json | jq .summary\n\n"
-                 "Each pair of workers measures the connection that serves it: round trips, then\n"
-                 "tensors both ways, a second a pair at most, one pair a worker at a time. It is\n"
-                 "refused while requests are served, unless --while-serving says otherwise.",
-                 {[&cli, o] { return bench_network(cli.common.state_dir, *o); }});
-  command->add_option("--node", o->node, "Only this node's pairs: node-3, or 3");
-  command->add_option("--pairs", o->pairs, "Measure so many pairs at most (default: 4096)")
-      ->check(CLI::Range(1u, kBenchPairsMax));
-  command->add_option("--size", o->sizes,
-                      "What a tensor has, up to 16MiB; repeatable (default: 64KiB and 1MiB)");
-  command->add_flag("--while-serving", o->while_serving,
-                    "Also while requests are served: they share the links with it");
-  command->add_flag("--one-at-a-time", o->one_at_a_time,
-                    "One pair after the other, for workers that share a machine or a switch");
-  command->add_flag("--json", o->json, "Print one JSON object instead");
+  return {.name = "network",
+          .description = "Measure the links between the workers of a running cluster",
+          .examples =
+              "  troupe bench network\n"
+              "  troupe bench network --node node-3 --size 256KiB --size 4MiB\n"
+              "  troupe bench network --while-serving --json | jq .summary\n\n"
+              "Each pair of workers measures the connection that serves it: round trips, then\n"
+              "tensors both ways, a second a pair at most, one pair a worker at a time. It is\n"
+              "refused while requests are served, unless --while-serving says otherwise.",
+          .flags = {{"--node", &o->node, "Only this node's pairs: node-3, or 3"},
+                    {.name = "--pairs",
+                     .target = &o->pairs,
+                     .help = "Measure so many pairs at most (default: 4096)",
+                     .range = Range{1, kBenchPairsMax}},
+                    {"--size", &o->sizes,
+                     "What a tensor has, up to 16MiB; repeatable (default: 64KiB and 1MiB)"},
+                    {"--while-serving", &o->while_serving,
+                     "Also while requests are served: they share the links with it"},
+                    {"--one-at-a-time", &o->one_at_a_time,
+                     "One pair after the other, for workers that share a machine or a switch"},
+                    {"--json", &o->json, "Print one JSON object instead"}},
+          .run = [o](const Call& call) { return bench_network(call.common.state_dir, *o); }};
+}
+
+Command make_model_command() {
+  auto o = std::make_shared<MakeModelOptions>();
+  return {
+      .name = "make-model",
+      .description = "Write a checkpoint with random weights, of the shape that a config.json says",
+      .examples =
+          "  troupe bench make-model --config configs/bench/v3-shaped.json --out DIR\n"
+          "  troupe bench make-model --config DIR/config.json --format int4 --out OTHER",
+      .flags = {{"--config", &o->checkpoint.config_file, "A model's config.json"},
+                {"--seed", &o->checkpoint.seed, "The same seed, the same bytes (default: 0)"},
+                {"--format", &o->format,
+                 "bf16, fp8 (blocks of 128 x 128) or int4 (groups of 32) (default: as the config "
+                 "says)"},
+                {"--out", &o->checkpoint.folder, "The folder to write to, absent or empty"}},
+      .run = [o](const Call&) { return run(*o); },
+      .keeps_state = false};
 }
 
 }  // namespace
 
-void add_bench(Cli& cli) {
-  CLI::App* bench = cli.app.add_subcommand("bench", "What measuring needs");
-  bench->require_subcommand(1);
-  bench->footer(
-      "Examples:\n  troupe bench serve --help\n  troupe bench throughput --help\n"
-      "  troupe bench network --help\n"
-      "  troupe bench make-model --help");
-  add_bench_serve(cli, bench);
-  add_bench_engine(cli, bench);
-  add_bench_network(cli, bench);
-  auto o = std::make_shared<MakeModelOptions>();
-  CLI::App* make = bench->add_subcommand(
-      "make-model", "Write a checkpoint with random weights, of the shape that a config.json says");
-  set_up_command(cli, make,
-                 "  troupe bench make-model --config configs/bench/v3-shaped.json --out DIR\n"
-                 "  troupe bench make-model --config DIR/config.json --format int4 --out OTHER",
-                 {.run = [o] { return run(*o); }, .keeps_state = false});
-  // Here it is the model's, not a file of flags.
-  make->remove_option(make->get_option("--config"));
-  make->add_option("--config", o->checkpoint.config_file, "A model's config.json");
-  make->add_option("--seed", o->checkpoint.seed, "The same seed, the same bytes (default: 0)");
-  make->add_option("--format", o->format,
-                   "bf16, fp8 (blocks of 128 x 128) or int4 (groups of 32) (default: as the config "
-                   "says)");
-  make->add_option("--out", o->checkpoint.folder, "The folder to write to, absent or empty");
+Command bench_command(const Doubles& doubles) {
+  return {.name = "bench",
+          .description = "What measuring needs",
+          .examples =
+              "  troupe bench serve --help\n  troupe bench throughput --help\n"
+              "  troupe bench network --help\n"
+              "  troupe bench make-model --help",
+          .below = {bench_serve_command(), bench_throughput_command(doubles),
+                    bench_latency_command(doubles), network_command(), make_model_command()}};
 }
 
 }  // namespace troupe::cli

@@ -10,7 +10,9 @@
 #include "actors/frontend/model_frontend.h"
 #include "tools/troupe/bench/engine.h"
 #include "tools/troupe/bench/prompts.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
+#include "tools/troupe/flags.h"
 
 namespace troupe::cli {
 namespace {
@@ -150,66 +152,77 @@ int run_latency(const LatencyOptions& o) {
   return tell(o, bench::latency_json(latencies_s), bench::latency_text(latencies_s));
 }
 
-void add_flags(const Cli& cli, CLI::App* command, EngineBench& o) {
-  command->add_option(
-      "--input-len", o.prompts.input_len,
-      "Tokens of a random prompt (default: " + std::to_string(o.prompts.input_len) + ")");
-  command->add_option("--n", o.n, "Choices of each prompt (default: 1)")
-      ->check(CLI::PositiveNumber);
-  command->add_flag("--json", o.json, "Print one JSON object instead");
-  command->add_option("--output-json", o.output_json, "Write it to this file");
+void add_engine_bench_flags(Command& command, EngineBench& o, const Doubles& doubles) {
+  add_flags(command, "Options",
+            {{"--input-len", &o.prompts.input_len,
+              "Tokens of a random prompt (default: " + std::to_string(o.prompts.input_len) + ")"},
+             {.name = "--n",
+              .target = &o.n,
+              .help = "Choices of each prompt (default: 1)",
+              .range = kPositive},
+             {"--json", &o.json, "Print one JSON object instead"},
+             {"--output-json", &o.output_json, "Write it to this file"}});
   add_engine_flags(command, o.engine);
-  add_device_flags(cli, command, o.device);
-}
-
-void add_throughput(Cli& cli, CLI::App* bench) {
-  auto o = std::make_shared<ThroughputOptions>();
-  CLI::App* command = bench->add_subcommand(
-      "throughput", "How many tokens a second a model gives in this process, all asked at once");
-  set_up_command(
-      cli, command,
-      "  troupe bench throughput --model DIR --input-len 256 --num-prompts 100\n"
-      "  troupe bench throughput --model DIR --dataset-name sharegpt --dataset-path FILE",
-      {[o] { return run_throughput(*o); }, false, "warn", false});
-  command->add_option("--num-prompts", o->num_prompts, "Requests (default: 1000)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--output-len", o->output_len,
-                      "Tokens of an answer (default: 128; of ShareGPT, as the file's)");
-  command->add_option("--dataset-name", o->dataset_name, "random or sharegpt (default: random)");
-  command->add_option("--dataset-path", o->prompts.path, "The ShareGPT file");
-  command
-      ->add_option("--random-range-ratio", o->prompts.range_ratio,
-                   "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)")
-      ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--prefix-len", o->prompts.prefix_len,
-                      "Tokens that all random prompts begin with, besides (default: 0)");
-  add_flags(cli, command, *o);
-}
-
-void add_latency(Cli& cli, CLI::App* bench) {
-  auto o = std::make_shared<LatencyOptions>();
-  CLI::App* command = bench->add_subcommand(
-      "latency", "How long a model takes in this process to answer one batch");
-  set_up_command(cli, command,
-                 "  troupe bench latency --model DIR --input-len 32 --output-len 128\n"
-                 "  troupe bench latency --model DIR --batch-size 1 --num-iters 5 --json",
-                 {[o] { return run_latency(*o); }, false, "warn", false});
-  command->add_option("--output-len", o->prompts.output_len, "Tokens of an answer (default: 128)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--batch-size", o->batch_size, "Requests of a batch (default: 8)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--num-iters", o->num_iters, "Batches that are measured (default: 30)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--num-iters-warmup", o->num_iters_warmup,
-                      "Batches before, which are not (default: 10)");
-  add_flags(cli, command, *o);
+  add_device_flags(command, o.device, doubles);
 }
 
 }  // namespace
 
-void add_bench_engine(Cli& cli, CLI::App* bench) {
-  add_throughput(cli, bench);
-  add_latency(cli, bench);
+Command bench_throughput_command(const Doubles& doubles) {
+  auto o = std::make_shared<ThroughputOptions>();
+  Command command{
+      .name = "throughput",
+      .description = "How many tokens a second a model gives in this process, all asked at once",
+      .examples =
+          "  troupe bench throughput --model DIR --input-len 256 --num-prompts 100\n"
+          "  troupe bench throughput --model DIR --dataset-name sharegpt --dataset-path FILE",
+      .flags = {{.name = "--num-prompts",
+                 .target = &o->num_prompts,
+                 .help = "Requests (default: 1000)",
+                 .range = kPositive},
+                {"--output-len", &o->output_len,
+                 "Tokens of an answer (default: 128; of ShareGPT, as the file's)"},
+                {"--dataset-name", &o->dataset_name, "random or sharegpt (default: random)"},
+                {"--dataset-path", &o->prompts.path, "The ShareGPT file"},
+                {.name = "--random-range-ratio",
+                 .target = &o->prompts.range_ratio,
+                 .help = "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)",
+                 .range = Range{0, 1}},
+                {"--prefix-len", &o->prompts.prefix_len,
+                 "Tokens that all random prompts begin with, besides (default: 0)"}},
+      .run = [o](const Call&) { return run_throughput(*o); },
+      .log_level = "warn",
+      .keeps_state = false};
+  add_engine_bench_flags(command, *o, doubles);
+  return command;
+}
+
+Command bench_latency_command(const Doubles& doubles) {
+  auto o = std::make_shared<LatencyOptions>();
+  Command command{.name = "latency",
+                  .description = "How long a model takes in this process to answer one batch",
+                  .examples =
+                      "  troupe bench latency --model DIR --input-len 32 --output-len 128\n"
+                      "  troupe bench latency --model DIR --batch-size 1 --num-iters 5 --json",
+                  .flags = {{.name = "--output-len",
+                             .target = &o->prompts.output_len,
+                             .help = "Tokens of an answer (default: 128)",
+                             .range = kPositive},
+                            {.name = "--batch-size",
+                             .target = &o->batch_size,
+                             .help = "Requests of a batch (default: 8)",
+                             .range = kPositive},
+                            {.name = "--num-iters",
+                             .target = &o->num_iters,
+                             .help = "Batches that are measured (default: 30)",
+                             .range = kPositive},
+                            {"--num-iters-warmup", &o->num_iters_warmup,
+                             "Batches before, which are not (default: 10)"}},
+                  .run = [o](const Call&) { return run_latency(*o); },
+                  .log_level = "warn",
+                  .keeps_state = false};
+  add_engine_bench_flags(command, *o, doubles);
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -12,7 +12,8 @@
 #include <thread>
 
 #include "tools/troupe/bench/serve.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/signals.h"
 
 namespace troupe::cli {
@@ -158,133 +159,129 @@ int run(ServeOptions options) {
   return plan->sweep == ServePlan::Sweep::kNone ? run_once(*plan, serve) : run_sweep(*plan, serve);
 }
 
-/// Adds flags of one group.
-class Flags {
- public:
-  Flags(CLI::App* command, std::string group) : command_(command), group_(std::move(group)) {}
-  template <class Value>
-  const Flags& operator()(const char* name, Value& value, const char* help) const {
-    if constexpr (std::is_same_v<Value, bool>)
-      command_->add_flag(name, value, help)->group(group_);
-    else
-      command_->add_option(name, value, help)->group(group_);
-    return *this;
-  }
-
- private:
-  CLI::App* command_;
-  const std::string group_;
-};
-
-void add_server_flags(CLI::App* command, ServeOptions& o) {
-  Flags(command, "Server")("--base-url", o.base_url,
-                           "Where it is (default: http://127.0.0.1:8000)")(
-      "--backend", o.backend,
-      "openai: /v1/completions, or openai-chat: /v1/chat/completions (default: openai)")(
-      "--model", o.model, "The name to ask for (default: the first of /v1/models)")(
-      "--api-key", o.api_key, "Sent as a bearer's token (default: $OPENAI_API_KEY)")(
-      "--header", o.headers, "KEY=VALUE, sent with each request; may be repeated")(
-      "--insecure", o.insecure, "Take any certificate of an https server");
+void add_server_flags(Command& command, ServeOptions& o) {
+  add_flags(command, "Server",
+            {{"--base-url", &o.base_url, "Where it is (default: http://127.0.0.1:8000)"},
+             {"--backend", &o.backend,
+              "openai: /v1/completions, or openai-chat: /v1/chat/completions (default: openai)"},
+             {"--model", &o.model, "The name to ask for (default: the first of /v1/models)"},
+             {"--api-key", &o.api_key, "Sent as a bearer's token (default: $OPENAI_API_KEY)"},
+             {"--header", &o.headers, "KEY=VALUE, sent with each request; may be repeated"},
+             {"--insecure", &o.insecure, "Take any certificate of an https server"}});
 }
 
-void add_traffic_flags(CLI::App* command, ServeOptions& o) {
-  Flags(command, "Traffic")("--num-prompts", o.num_prompts, "Requests (default: 1000)")(
-      "--request-rate", o.request_rate, "Requests a second; inf: all at once (default: inf)")(
-      "--burstiness", o.burstiness,
-      "Shape of the gaps' gamma distribution: 1 is a Poisson process, less comes in bursts, more "
-      "is even (default: 1)")("--max-concurrency", o.max_concurrency,
-                              "Most requests under way; others wait here (default: no bound)")(
-      "--seed", o.seed, "Of arrivals, prompts and kills (default: 0)")(
-      "--timeout", o.timeout_s, "Longest a request may take, seconds (default: 600)")(
-      "--max-retries", o.max_retries,
-      "Of a request that gets 429 or 503, after its Retry-After (default: 0)")(
-      "--num-warmups", o.num_warmups, "Requests before, which are not counted (default: 0)");
+void add_traffic_flags(Command& command, ServeOptions& o) {
+  add_flags(
+      command, "Traffic",
+      {{"--num-prompts", &o.num_prompts, "Requests (default: 1000)"},
+       {"--request-rate", &o.request_rate, "Requests a second; inf: all at once (default: inf)"},
+       {"--burstiness", &o.burstiness,
+        "Shape of the gaps' gamma distribution: 1 is a Poisson process, less comes in bursts, "
+        "more is even (default: 1)"},
+       {"--max-concurrency", &o.max_concurrency,
+        "Most requests under way; others wait here (default: no bound)"},
+       {"--seed", &o.seed, "Of arrivals, prompts and kills (default: 0)"},
+       {"--timeout", &o.timeout_s, "Longest a request may take, seconds (default: 600)"},
+       {"--max-retries", &o.max_retries,
+        "Of a request that gets 429 or 503, after its Retry-After (default: 0)"},
+       {"--num-warmups", &o.num_warmups, "Requests before, which are not counted (default: 0)"}});
 }
 
-void add_prompt_flags(CLI::App* command, ServeOptions& o) {
+void add_prompt_flags(Command& command, ServeOptions& o) {
   auto& p = o.prompts;
-  Flags(command, "Prompts")(
-      "--dataset-name", o.dataset_name,
-      "random, sharegpt, prefix_repetition or sessions (conversations of several turns, as agents "
-      "have) (default: random)")("--dataset-path", p.path, "The ShareGPT file")(
-      "--prompt-format", o.prompt_format,
-      "auto, ids or words: what random prompts are of; auto is ids where the server's /tokenize "
-      "gives some (default: auto)")("--vocab-size", o.vocab_size,
-                                    "Draw ids below that, instead of asking /tokenize")(
-      "--random-input-len", p.input_len, "Tokens of a prompt (default: 1024)")(
-      "--random-output-len", p.output_len, "Tokens of an answer (default: 128)")(
-      "--random-range-ratio", p.range_ratio,
-      "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)")(
-      "--random-prefix-len", p.prefix_len,
-      "Tokens that all prompts begin with, besides (default: 0)")(
-      "--prefix-repetition-prefix-len", p.repeated_len, "Tokens of a prefix (default: 256)")(
-      "--prefix-repetition-suffix-len", p.suffix_len, "Tokens after it (default: 256)")(
-      "--prefix-repetition-num-prefixes", p.prefixes, "Different prefixes (default: 10)")(
-      "--prefix-repetition-output-len", p.repeated_output_len,
-      "Tokens of an answer (default: 128)")("--sharegpt-output-len", p.sharegpt_output_len,
-                                            "Tokens of an answer (default: as the file's)")(
-      "--session-turns", p.turns, "Turns of a session; each is a request (default: 5)")(
-      "--session-think-time", o.session_think_s,
-      "Mean pause before a later turn, seconds (default: 0.5)");
+  add_flags(
+      command, "Prompts",
+      {{"--dataset-name", &o.dataset_name,
+        "random, sharegpt, prefix_repetition or sessions (conversations of several turns, as "
+        "agents have) (default: random)"},
+       {"--dataset-path", &p.path, "The ShareGPT file"},
+       {"--prompt-format", &o.prompt_format,
+        "auto, ids or words: what random prompts are of; auto is ids where the server's /tokenize "
+        "gives some (default: auto)"},
+       {"--vocab-size", &o.vocab_size, "Draw ids below that, instead of asking /tokenize"},
+       {"--random-input-len", &p.input_len, "Tokens of a prompt (default: 1024)"},
+       {"--random-output-len", &p.output_len, "Tokens of an answer (default: 128)"},
+       {"--random-range-ratio", &p.range_ratio,
+        "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)"},
+       {"--random-prefix-len", &p.prefix_len,
+        "Tokens that all prompts begin with, besides (default: 0)"},
+       {"--prefix-repetition-prefix-len", &p.repeated_len, "Tokens of a prefix (default: 256)"},
+       {"--prefix-repetition-suffix-len", &p.suffix_len, "Tokens after it (default: 256)"},
+       {"--prefix-repetition-num-prefixes", &p.prefixes, "Different prefixes (default: 10)"},
+       {"--prefix-repetition-output-len", &p.repeated_output_len,
+        "Tokens of an answer (default: 128)"},
+       {"--sharegpt-output-len", &p.sharegpt_output_len,
+        "Tokens of an answer (default: as the file's)"},
+       {"--session-turns", &p.turns, "Turns of a session; each is a request (default: 5)"},
+       {"--session-think-time", &o.session_think_s,
+        "Mean pause before a later turn, seconds (default: 0.5)"}});
 }
 
-void add_sampling_flags(CLI::App* command, ServeOptions& o) {
-  Flags(command, "Sampling")("--ignore-eos", o.ignore_eos,
-                             "Go on after the end of an answer (always so for random prompts)")(
-      "--temperature", o.temperature, "0 is greedy (default: the server's)")(
-      "--top-p", o.top_p, "As in the API")("--top-k", o.top_k, "As in the API")(
-      "--min-p", o.min_p, "As in the API")("--repetition-penalty", o.repetition_penalty,
-                                           "As in the API")("--presence-penalty",
-                                                            o.presence_penalty, "As in the API")(
-      "--frequency-penalty", o.frequency_penalty, "As in the API")(
-      "--extra-body", o.extra_body,
-      "A JSON object that is merged into each request; null takes a member out");
+void add_sampling_flags(Command& command, ServeOptions& o) {
+  add_flags(command, "Sampling",
+            {{"--ignore-eos", &o.ignore_eos,
+              "Go on after the end of an answer (always so for random prompts)"},
+             {"--temperature", &o.temperature, "0 is greedy (default: the server's)"},
+             {"--top-p", &o.top_p, "As in the API"},
+             {"--top-k", &o.top_k, "As in the API"},
+             {"--min-p", &o.min_p, "As in the API"},
+             {"--repetition-penalty", &o.repetition_penalty, "As in the API"},
+             {"--presence-penalty", &o.presence_penalty, "As in the API"},
+             {"--frequency-penalty", &o.frequency_penalty, "As in the API"},
+             {"--extra-body", &o.extra_body,
+              "A JSON object that is merged into each request; null takes a member out"}});
 }
 
-void add_report_flags(CLI::App* command, ServeOptions& o) {
-  Flags(command, "Report")("--percentile-metrics", o.percentile_metrics,
-                           "Of ttft, tpot, itl and e2el (default: ttft,tpot,itl)")(
-      "--metric-percentiles", o.metric_percentiles, "Such as 50,99 (default: 99)")(
-      "--goodput", o.goodput, "Goals of a request, in ms: ttft:500 tpot:50 e2el:5000")(
-      "--save-result", o.save_result, "Write a JSON file, with the keys of vLLM's")(
-      "--save-detailed", o.save_detailed, "With each request's figures and text in it")(
-      "--result-dir", o.result_dir, "Its folder")("--result-filename", o.result_filename,
-                                                  "Its name (default: from what is measured)")(
-      "--metadata", o.metadata, "KEY=VALUE, to be put into it")(
-      "--html", o.html, "Write a page with plots, which needs no network");
+void add_report_flags(Command& command, ServeOptions& o) {
+  add_flags(command, "Report",
+            {{"--percentile-metrics", &o.percentile_metrics,
+              "Of ttft, tpot, itl and e2el (default: ttft,tpot,itl)"},
+             {"--metric-percentiles", &o.metric_percentiles, "Such as 50,99 (default: 99)"},
+             {"--goodput", &o.goodput, "Goals of a request, in ms: ttft:500 tpot:50 e2el:5000"},
+             {"--save-result", &o.save_result, "Write a JSON file, with the keys of vLLM's"},
+             {"--save-detailed", &o.save_detailed, "With each request's figures and text in it"},
+             {"--result-dir", &o.result_dir, "Its folder"},
+             {"--result-filename", &o.result_filename, "Its name (default: from what is measured)"},
+             {"--metadata", &o.metadata, "KEY=VALUE, to be put into it"},
+             {"--html", &o.html, "Write a page with plots, which needs no network"}});
 }
 
-void add_trial_flags(CLI::App* command, ServeOptions& o) {
-  Flags(command, "Sweeps and faults")(
-      "--sweep", o.sweep, "rate or concurrency: doubles it until --goodput's goals are missed")(
-      "--sweep-from", o.sweep_from, "The first point (default: 1)")(
-      "--sweep-points", o.sweep_points, "Most points of doubling (default: 10)")(
-      "--sweep-good-share", o.sweep_good_share,
-      "Share of requests that must meet the goals (default: 0.9)")(
-      "--kill", o.kill,
-      "every=10s: SIGKILL one of this machine's workers of a Troupe cluster each time");
+void add_trial_flags(Command& command, ServeOptions& o) {
+  add_flags(
+      command, "Sweeps and faults",
+      {{"--sweep", &o.sweep, "rate or concurrency: doubles it until --goodput's goals are missed"},
+       {"--sweep-from", &o.sweep_from, "The first point (default: 1)"},
+       {"--sweep-points", &o.sweep_points, "Most points of doubling (default: 10)"},
+       {"--sweep-good-share", &o.sweep_good_share,
+        "Share of requests that must meet the goals (default: 0.9)"},
+       {"--kill", &o.kill,
+        "every=10s: SIGKILL one of this machine's workers of a Troupe cluster each time"}});
 }
 
 }  // namespace
 
-void add_bench_serve(Cli& cli, CLI::App* bench) {
+Command bench_serve_command() {
   auto o = std::make_shared<ServeOptions>();
-  CLI::App* command =
-      bench->add_subcommand("serve", "Load a server that speaks OpenAI's API and measure it");
-  set_up_command(
-      cli, command,
-      "  troupe bench serve --num-prompts 200 --request-rate 4 --random-input-len 256\n"
-      "  troupe bench serve --backend openai-chat --dataset-name sharegpt --dataset-path FILE\n"
-      "  troupe bench serve --sweep rate --goodput ttft:500 tpot:50 --num-prompts 100 --html "
-      "r.html\n"
-      "  troupe bench serve --max-concurrency 16 --kill every=10s --html faults.html",
-      {[o] { return run(*o); }, true, "warn", false});
+  Command command{
+      .name = "serve",
+      .description = "Load a server that speaks OpenAI's API and measure it",
+      .examples =
+          "  troupe bench serve --num-prompts 200 --request-rate 4 --random-input-len 256\n"
+          "  troupe bench serve --backend openai-chat --dataset-name sharegpt --dataset-path FILE\n"
+          "  troupe bench serve --sweep rate --goodput ttft:500 tpot:50 --num-prompts 100 --html "
+          "r.html\n"
+          "  troupe bench serve --max-concurrency 16 --kill every=10s --html faults.html",
+      .run = [o](const Call&) { return run(*o); },
+      .takes_signals = true,
+      .log_level = "warn",
+      .keeps_state = false};
   add_server_flags(command, *o);
   add_traffic_flags(command, *o);
   add_prompt_flags(command, *o);
   add_sampling_flags(command, *o);
   add_report_flags(command, *o);
   add_trial_flags(command, *o);
+  return command;
 }
 
 }  // namespace troupe::cli

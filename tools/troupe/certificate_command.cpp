@@ -12,7 +12,8 @@
 #include "actors/control/private_file.h"
 #include "actors/control/renewal.h"
 #include "runtime/limits.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/lifetime.h"
 #include "tools/troupe/worker_certificate.h"
 
@@ -172,38 +173,47 @@ int renew(const CommonOptions& common, const CertificateOptions& o) {
   return list(common, o);
 }
 
+std::vector<Flag> common_flags(CertificateOptions& o) {
+  return {{"--join", &o.join, "A worker's join file (default: STATE/join)"},
+          {"--json", &o.json, "Print one JSON array instead"}};
+}
+
+Command certificate_list_command() {
+  auto o = std::make_shared<CertificateOptions>();
+  return {.name = "list",
+          .description = "Say when certificates here end",
+          .examples = "  troupe certificate list\n  troupe certificate list --join ./join --json",
+          .flags = common_flags(*o),
+          .run = [o](const Call& call) { return list(call.common, *o); }};
+}
+
+Command certificate_renew_command() {
+  auto o = std::make_shared<CertificateOptions>();
+  Command command{
+      .name = "renew",
+      .description =
+          "Make new ones now, with new keys: by the CA's key at the head, else by the head",
+      .examples =
+          "  troupe certificate renew\n"
+          "  troupe certificate renew --certificate-lifetime 30d\n"
+          "  troupe certificate renew --join ./join",
+      .flags = common_flags(*o),
+      .run = [o](const Call& call) { return renew(call.common, *o); }};
+  command.flags.push_back({"--certificate-lifetime", &o->lifetime,
+                           "How long the head's own is good, at the head (default: 365d)"});
+  return command;
+}
+
 }  // namespace
 
-void add_certificate(Cli& cli) {
-  CLI::App* certificate =
-      cli.app.add_subcommand("certificate", "The cluster's certificates: until when they are good");
-  certificate->require_subcommand(1);
-  certificate->footer(
-      "Head and workers renew theirs by themselves, in time.\n"
-      "Examples:\n"
-      "  troupe certificate list\n"
-      "  troupe certificate renew");
-  const auto common_flags = [](CLI::App* command, CertificateOptions& o) {
-    command->add_option("--join", o.join, "A worker's join file (default: STATE/join)");
-    command->add_flag("--json", o.json, "Print one JSON array instead");
-  };
-  auto listed = std::make_shared<CertificateOptions>();
-  CLI::App* list_command = certificate->add_subcommand("list", "Say when certificates here end");
-  set_up_command(cli, list_command,
-                 "  troupe certificate list\n  troupe certificate list --join ./join --json",
-                 {[&cli, listed] { return list(cli.common, *listed); }});
-  common_flags(list_command, *listed);
-  auto renewed = std::make_shared<CertificateOptions>();
-  CLI::App* renew_command = certificate->add_subcommand(
-      "renew", "Make new ones now, with new keys: by the CA's key at the head, else by the head");
-  set_up_command(cli, renew_command,
-                 "  troupe certificate renew\n"
-                 "  troupe certificate renew --certificate-lifetime 30d\n"
-                 "  troupe certificate renew --join ./join",
-                 {[&cli, renewed] { return renew(cli.common, *renewed); }});
-  common_flags(renew_command, *renewed);
-  renew_command->add_option("--certificate-lifetime", renewed->lifetime,
-                            "How long the head's own is good, at the head (default: 365d)");
+Command certificate_command() {
+  return {.name = "certificate",
+          .description = "The cluster's certificates: until when they are good",
+          .notes = "Head and workers renew theirs by themselves, in time.",
+          .examples =
+              "  troupe certificate list\n"
+              "  troupe certificate renew",
+          .below = {certificate_list_command(), certificate_renew_command()}};
 }
 
 }  // namespace troupe::cli

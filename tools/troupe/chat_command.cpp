@@ -1,8 +1,10 @@
 #include <memory>
 
+#include "tools/troupe/call.h"
 #include "tools/troupe/chat_session.h"
 #include "tools/troupe/chat_source.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/commands.h"
+#include "tools/troupe/flags.h"
 #include "tools/troupe/signals.h"
 
 namespace troupe::cli {
@@ -16,11 +18,10 @@ struct ChatOptions {
 };
 
 /// The first flag of the two groups that says how to compute, which a cluster decides for itself.
-const CLI::Option* flag_of_a_model(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options())
-    if ((option->get_group() == "Engine" || option->get_group() == "Device") &&
-        option->count() > 0 && option->get_lnames().front() != "seed")
-      return option;
+const Flag* flag_of_a_model(const Command& command) {
+  for (const Flag& flag : command.flags)
+    if ((flag.group == "Engine" || flag.group == "Device") && flag.given && flag.name != "--seed")
+      return &flag;
   return nullptr;
 }
 
@@ -32,38 +33,42 @@ Result<ChatSource> open_first(const CommonOptions& common, const ChatOptions& o)
   return start_source(*options, o.request);
 }
 
-int run(const CommonOptions& common, const ChatOptions& o, const CLI::App& command) {
-  const CLI::Option* flag = flag_of_a_model(command);
+int run(const Call& call, const ChatOptions& o) {
+  const Flag* flag = flag_of_a_model(call.command);
   if (o.engine.options.model.empty() && flag != nullptr)
     return fail_with(invalid_argument(
-        flag->get_name() + " goes with --model; a running cluster has its own way to compute."));
-  auto source = open_first(common, o);
+        flag->name + " goes with --model; a running cluster has its own way to compute."));
+  auto source = open_first(call.common, o);
   if (!source.ok()) return fail_with(source.error());
   ChatSession::Options options{o.request, o.system,
-                               [&common] { return connect_source(common.state_dir); }};
+                               [&call] { return connect_source(call.common.state_dir); }};
   options.request.seed = o.engine.seed;
   return ChatSession(std::move(options), std::move(*source)).run();
 }
 
 }  // namespace
 
-void add_chat(Cli& cli) {
+Command chat_command(const Doubles& doubles) {
   auto o = std::make_shared<ChatOptions>();
-  auto self = std::make_shared<CLI::App*>(nullptr);
-  CLI::App* command = add_command(
-      cli, "chat", "A conversation with a running cluster, or with a model in this process",
-      "  troupe chat\n"
-      "  troupe chat --system 'Answer in one sentence.' --temperature 0.6\n"
-      "  troupe chat --model tools/demo/pocket-dictionary\n"
-      "  troupe chat < questions.txt > answers.txt\n\n"
-      "Ctrl-C ends an answer, Ctrl-D the conversation, /help tells more. Without a terminal each\n"
-      "line is a question, and the answers are printed without their thoughts.",
-      {[&cli, o, self] { return run(cli.common, *o, **self); }, true, "warn"});
-  *self = command;
-  command->add_option("--system", o->system, "What the model is told before the conversation");
+  Command command{
+      .name = "chat",
+      .description = "A conversation with a running cluster, or with a model in this process",
+      .examples =
+          "  troupe chat\n"
+          "  troupe chat --system 'Answer in one sentence.' --temperature 0.6\n"
+          "  troupe chat --model tools/demo/pocket-dictionary\n"
+          "  troupe chat < questions.txt > answers.txt\n\n"
+          "Ctrl-C ends an answer, Ctrl-D the conversation, /help tells more. Without a terminal "
+          "each\n"
+          "line is a question, and the answers are printed without their thoughts.",
+      .flags = {{"--system", &o->system, "What the model is told before the conversation"}},
+      .run = [o](const Call& call) { return run(call, *o); },
+      .takes_signals = true,
+      .log_level = "warn"};
   add_sampling_flags(command, o->request);
   add_engine_flags(command, o->engine);
-  add_device_flags(cli, command, o->device);
+  add_device_flags(command, o->device, doubles);
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -1,7 +1,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/operation.h"
 #include "tools/troupe/worker_registry.h"
 
@@ -57,19 +58,21 @@ int run(const CommonOptions& common, const DrainCommandOptions& o) {
 
 }  // namespace
 
-void add_drain(Cli& cli) {
+Command drain_command() {
   auto o = std::make_shared<DrainCommandOptions>();
-  CLI::App* command = add_command(
-      cli, "drain", "Move everything off a node, then let it leave the cluster",
-      "  troupe drain node-3\n"
-      "  troupe drain 3 && ssh host-of-node-3 poweroff\n"
-      "  troupe drain --here && poweroff\n\n"
-      "Running requests go on elsewhere. It shows how far it is, and ends when the node may be\n"
-      "switched off; Ctrl-C ends the watching only.",
-      {[&cli, o] { return run(cli.common, *o); }});
-  command->add_option("NODE", o->node, "The node, as `troupe status` prints it: node-3, or 3");
-  command->add_flag("--here", o->here,
-                    "The nodes of this machine's workers that joined by STATE/join");
+  return {.name = "drain",
+          .description = "Move everything off a node, then let it leave the cluster",
+          .examples =
+              "  troupe drain node-3\n"
+              "  troupe drain 3 && ssh host-of-node-3 poweroff\n"
+              "  troupe drain --here && poweroff\n\n"
+              "Running requests go on elsewhere. It shows how far it is, and ends when the node "
+              "may be\n"
+              "switched off; Ctrl-C ends the watching only.",
+          .flags = {{"NODE", &o->node, "The node, as `troupe status` prints it: node-3, or 3"},
+                    {"--here", &o->here,
+                     "The nodes of this machine's workers that joined by STATE/join"}},
+          .run = [o](const Call& call) { return run(call.common, *o); }};
 }
 
 }  // namespace troupe::cli

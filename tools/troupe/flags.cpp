@@ -1,54 +1,53 @@
-#include <algorithm>
+#include "tools/troupe/flags.h"
 
 #include "actors/api/cluster.h"
 #include "runtime/byte_size.h"
-#include "runtime/limits.h"
-#include "tools/troupe/cli.h"
 #include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
 
-void add_engine_flags(CLI::App* command, EngineFlags& flags) {
+void add_engine_flags(Command& command, EngineFlags& flags) {
   auto& o = flags.options;
-  const std::string group = "Engine";
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    command->add_option(name, value, help)->group(group);
-  };
-  add("--model", o.model, "The checkpoint: a Hugging Face folder or a GGUF file");
-  add("--served-model-name", o.served_model_name, "Its name in the API (default: the folder's)");
-  add("--max-model-len", o.max_model_len,
-      "Longest prompt and answer together (default: the model's)");
-  add("--max-num-seqs", o.max_num_seqs, "Sequences in one step of a replica (default: 256)");
-  add("--max-num-batched-tokens", o.max_num_batched_tokens,
-      "Tokens in one step of a replica; longer prompts are computed in chunks (default: "
-      "2048, or what devices have memory for)");
-  add("--block-size", o.block_size, "KV cache positions a block (default: 16)");
-  add("--kv-cache-memory", flags.kv_cache_memory,
-      "KV cache of each shard, as 512MiB, 80GiB or bytes (default: half of what its device has "
-      "left, at most 4GiB, but room for the longest sequence)");
-  add("--kv-cache-dtype", flags.kv_cache_dtype,
-      "auto, bf16 or fp8: how keys and values are kept; part of the numerics (default: auto)");
-  command
-      ->add_flag("--no-enable-prefix-caching", flags.no_enable_prefix_caching,
-                 "Compute every prompt whole, also where an earlier one began alike")
-      ->group(group);
-  add("--seed", flags.seed, "Seed of requests that have none (default: drawn)");
-  add("--request-timeout", o.request_timeout_s,
-      "Longest a request may take, seconds (default: 600)");
-  add("--tensor-parallel-size", o.tensor_parallel_size,
-      "Devices that share every layer of a replica: 1, 2, 4 or 8 (default: 1)");
-  add("--pipeline-parallel-size", o.pipeline_parallel_size,
-      "Parts that a replica's layers are cut into, one after the other (default: 1)");
-  add("--data-parallel-size", o.data_parallel_size,
-      "Replicas (default: as many as there are devices for and as fit)");
-  add("--redundant-experts", o.redundant_experts,
-      "Extra copies of experts in every layer (default: 0)");
-  add("--numerics", flags.numerics,
-      "auto, bf16, avx512_bf16, cuda_mma or reference: what defines every bit of every number. "
-      "bf16 gives the same bits on every processor and GPU; avx512_bf16 others, faster for prompts "
-      "and batches where there is AVX-512 with bf16 and no AMX; cuda_mma others, of GPUs' tensor "
-      "cores; reference is plain float32, and slow (default: auto, "
-      "bf16)");
+  add_flags(
+      command, "Engine",
+      {{"--model", &o.model, "The checkpoint: a Hugging Face folder or a GGUF file"},
+       {"--served-model-name", &o.served_model_name, "Its name in the API (default: the folder's)"},
+       {"--max-model-len", &o.max_model_len,
+        "Longest prompt and answer together (default: the model's)"},
+       {"--max-num-seqs", &o.max_num_seqs, "Sequences in one step of a replica (default: 256)"},
+       {"--max-num-batched-tokens", &o.max_num_batched_tokens,
+        "Tokens in one step of a replica; longer prompts are computed in chunks (default: "
+        "2048, or what devices have memory for)"},
+       {"--block-size", &o.block_size, "KV cache positions a block (default: 16)"},
+       {"--kv-cache-memory", &flags.kv_cache_memory,
+        "KV cache of each shard, as 512MiB, 80GiB or bytes (default: half of what its device has "
+        "left, at most 4GiB, but room for the longest sequence)"},
+       {.name = "--kv-cache-dtype",
+        .target = &flags.kv_cache_dtype,
+        .help = "auto, bf16 or fp8: how keys and values are kept; part of the numerics (default: "
+                "auto)",
+        .values = {"auto", "bf16", "fp8"}},
+       {"--no-enable-prefix-caching", &flags.no_enable_prefix_caching,
+        "Compute every prompt whole, also where an earlier one began alike"},
+       {"--seed", &flags.seed, "Seed of requests that have none (default: drawn)"},
+       {"--request-timeout", &o.request_timeout_s,
+        "Longest a request may take, seconds (default: 600)"},
+       {"--tensor-parallel-size", &o.tensor_parallel_size,
+        "Devices that share every layer of a replica: 1, 2, 4 or 8 (default: 1)"},
+       {"--pipeline-parallel-size", &o.pipeline_parallel_size,
+        "Parts that a replica's layers are cut into, one after the other (default: 1)"},
+       {"--data-parallel-size", &o.data_parallel_size,
+        "Replicas (default: as many as there are devices for and as fit)"},
+       {"--redundant-experts", &o.redundant_experts,
+        "Extra copies of experts in every layer (default: 0)"},
+       {.name = "--numerics",
+        .target = &flags.numerics,
+        .help = "auto, bf16, avx512_bf16, cuda_mma or reference: what defines every bit of every "
+                "number. bf16 gives the same bits on every processor and GPU; avx512_bf16 others, "
+                "faster for prompts and batches where there is AVX-512 with bf16 and no AMX; "
+                "cuda_mma others, of GPUs' tensor cores; reference is plain float32, and slow "
+                "(default: auto, bf16)",
+        .values = {"auto", "bf16", "avx512_bf16", "cuda_mma", "reference"}}});
 }
 
 namespace {
@@ -91,69 +90,59 @@ Result<EngineOptions> resolve(const EngineFlags& flags) {
   return o;
 }
 
-void add_sampling_flags(CLI::App* command, GenerationRequest& r) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command->add_option(name, value, help)->group("Sampling");
-  };
-  add("--max-tokens", r.max_tokens, "Most tokens of an answer");
-  add("--temperature", r.temperature, "0 is greedy");
-  add("--top-p", r.top_p, "Share of probability to choose from, (0, 1]");
-  add("--top-k", r.top_k, "Choose from the k most likely; 0: all");
-  add("--min-p", r.min_p, "Least probability, relative to the most likely token's");
-  add("--repetition-penalty", r.repetition_penalty, "Above 1: repeats are less likely");
-  add("--presence-penalty", r.presence_penalty, "-2 to 2");
-  add("--frequency-penalty", r.frequency_penalty, "-2 to 2");
-  add("--stop", r.stop, "A text that ends an answer; may be repeated")->allow_extra_args(false);
-  command->add_flag("--ignore-eos", r.ignore_eos, "Go on after the end of an answer")
-      ->group("Sampling");
+void add_sampling_flags(Command& command, GenerationRequest& r) {
+  add_flags(command, "Sampling",
+            {{"--max-tokens", &r.max_tokens, "Most tokens of an answer"},
+             {"--temperature", &r.temperature, "0 is greedy"},
+             {"--top-p", &r.top_p, "Share of probability to choose from, (0, 1]"},
+             {"--top-k", &r.top_k, "Choose from the k most likely; 0: all"},
+             {"--min-p", &r.min_p, "Least probability, relative to the most likely token's"},
+             {"--repetition-penalty", &r.repetition_penalty, "Above 1: repeats are less likely"},
+             {"--presence-penalty", &r.presence_penalty, "-2 to 2"},
+             {"--frequency-penalty", &r.frequency_penalty, "-2 to 2"},
+             {.name = "--stop",
+              .target = &r.stop,
+              .help = "A text that ends an answer; may be repeated",
+              .one_value_each = true},
+             {"--ignore-eos", &r.ignore_eos, "Go on after the end of an answer"}});
 }
 
-void add_network_flags(CLI::App* command, NetworkFlags& flags) {
-  command
-      ->add_option(
-          "--fabric", flags.fabric,
-          "How workers exchange tensors: auto, net, tcp, shm, verbs, efa or nccl (default: auto)")
-      ->group("Network");
-  command
-      ->add_option("--bind-interface", flags.bind_interface,
-                   "The interface whose address peers use, such as eth0")
-      ->group("Network");
+void add_network_flags(Command& command, NetworkFlags& flags) {
+  add_flags(command, "Network",
+            {{.name = "--fabric",
+              .target = &flags.fabric,
+              .help = "How workers exchange tensors: auto, net, tcp, shm, verbs, efa or nccl "
+                      "(default: auto)",
+              .values = {"auto", "net", "tcp", "shm", "verbs", "efa", "nccl"}},
+             {"--bind-interface", &flags.bind_interface,
+              "The interface whose address peers use, such as eth0"}});
 }
 
-void add_cpu_family_flag(CLI::App* command, std::string& family) {
-  command
-      ->add_option("--cpu-family", family,
-                   "Instructions to use: auto, avx2, avx512 or amx; the bits are the same "
-                   "(default: auto, the fastest that the processor has)")
-      ->group("Device");
+void add_device_flags(Command& command, DeviceFlags& flags, const Doubles& doubles) {
+  flags.doubles = doubles;
+  add_flags(
+      command, "Device",
+      {{.name = "--device",
+        .target = &flags.device,
+        .help = "What computes: auto (default: all GPUs, else the processors), cpu, or one "
+                "device a NUMA node as cpu:0,1, cuda, or some GPUs as cuda:0,1",
+        .values = {"auto", "cpu", "cuda"}},
+       {"--device-memory", &flags.device_memory,
+        "Memory of each device for weights, KV cache and computing, as 80GiB or bytes "
+        "(default: what it has)"},
+       {.name = "--cpu-family",
+        .target = &flags.cpu_family,
+        .help = "Instructions to use: auto, avx2, avx512 or amx; the bits are the same "
+                "(default: auto, the fastest that the processor has)",
+        .values = {"auto", "avx2", "avx512", "amx"}},
+       {"--threads", &flags.threads, "Compute threads of each device (default: one a processor)"}});
 }
 
-void add_device_flags(const Cli& cli, CLI::App* command, DeviceFlags& flags) {
-  flags.doubles = cli.doubles;
-  command
-      ->add_option(
-          "--device", flags.device,
-          "What computes: auto (default: all GPUs, else the processors), cpu, or one device "
-          "a NUMA node as cpu:0,1, cuda, or some GPUs as cuda:0,1")
-      ->group("Device");
-  command
-      ->add_option("--device-memory", flags.device_memory,
-                   "Memory of each device for weights, KV cache and computing, as 80GiB or bytes "
-                   "(default: what it has)")
-      ->group("Device");
-  add_cpu_family_flag(command, flags.cpu_family);
-  command
-      ->add_option("--threads", flags.threads,
-                   "Compute threads of each device (default: one a processor)")
-      ->group("Device");
-}
-
-void add_tier_flag(CLI::App* command, DeviceFlags& flags) {
-  command
-      ->add_option("--expert-tier-memory", flags.expert_tier_memory,
-                   "Host memory of each worker for experts that others serve, as 64GiB or bytes, "
-                   "so that their loss reads no file (default: 0, none)")
-      ->group("Device");
+void add_tier_flag(Command& command, DeviceFlags& flags) {
+  add_flags(command, "Device",
+            {{"--expert-tier-memory", &flags.expert_tier_memory,
+              "Host memory of each worker for experts that others serve, as 64GiB or bytes, "
+              "so that their loss reads no file (default: 0, none)"}});
 }
 
 Result<LocalClusterOptions> in_process(const EngineFlags& engine, const DeviceFlags& device) {

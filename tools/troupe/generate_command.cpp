@@ -8,8 +8,10 @@
 #include "actors/api/cluster.h"
 #include "actors/frontend/model_frontend.h"
 #include "runtime/limits.h"
+#include "tools/troupe/call.h"
 #include "tools/troupe/chat/terminal_text.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/commands.h"
+#include "tools/troupe/flags.h"
 #include "tools/troupe/generation_json.h"
 
 namespace troupe::cli {
@@ -20,7 +22,6 @@ struct GenerateOptions {
   DeviceFlags device;
   std::string prompt, chat;
   std::vector<TokenId> prompt_ids;
-  CLI::Option *prompt_given = nullptr, *ids_given = nullptr, *chat_given = nullptr;
   GenerationRequest request;
   bool prompt_logprobs = false;
   bool json = false;
@@ -44,24 +45,25 @@ Result<std::string> text_of(const std::string& given) {
   return text;
 }
 
-int prompts_given(const GenerateOptions& o) {
-  return (o.prompt_given->count() > 0) + (o.ids_given->count() > 0) + (o.chat_given->count() > 0);
+int prompts_given(const Command& command) {
+  return is_given(command, "--prompt") + is_given(command, "--prompt-ids") +
+         is_given(command, "--chat");
 }
 
 /// Without one, what somebody pipes in; nobody shall wait for a person who waits for the program.
-Status check_prompt(const GenerateOptions& o) {
-  const int given = prompts_given(o);
+Status check_prompt(const Command& command) {
+  const int given = prompts_given(command);
   if (given == 1 || (given == 0 && !isatty(STDIN_FILENO))) return {};
   return invalid_argument(
       "Give one prompt: --prompt TEXT, --prompt-ids 1,2,3, --chat TEXT or the standard input.");
 }
 
-Result<Prompt> prompt_of(const GenerateOptions& o) {
-  if (o.ids_given->count() > 0) return Prompt(o.prompt_ids);
-  const bool chat = o.chat_given->count() > 0;
-  auto text = text_of(prompts_given(o) == 0 ? "-" : chat ? o.chat : o.prompt);
+Result<Prompt> prompt_of(const Command& command, const GenerateOptions& o) {
+  if (is_given(command, "--prompt-ids")) return Prompt(o.prompt_ids);
+  const bool chat = is_given(command, "--chat"), none = prompts_given(command) == 0;
+  auto text = text_of(none ? "-" : chat ? o.chat : o.prompt);
   if (!text.ok()) return text.error();
-  if (prompts_given(o) == 0 && text->empty())
+  if (none && text->empty())
     return invalid_argument(
         "The standard input is empty: give a prompt there, or with --prompt, --prompt-ids or "
         "--chat.");
@@ -69,16 +71,17 @@ Result<Prompt> prompt_of(const GenerateOptions& o) {
   return Prompt(std::move(*text));
 }
 
-int run(const CommonOptions&, const GenerateOptions& o) {
+int run(const Command& command, const GenerateOptions& o) {
   const auto options = in_process(o.engine, o.device);
   if (!options.ok()) return fail_with(options.error());
-  if (const Status checked = check_prompt(o); !checked.ok()) return fail_with(checked.error());
+  if (const Status checked = check_prompt(command); !checked.ok())
+    return fail_with(checked.error());
   // What is wrong with the request is said before weights are loaded for it, and with the model
   // before anybody is waited for.
   const auto frontend = ModelFrontend::load(options->engine);
   if (!frontend.ok()) return fail_with(frontend.error());
   GenerationRequest request = o.request;
-  auto prompt = prompt_of(o);
+  auto prompt = prompt_of(command, o);
   if (!prompt.ok()) return fail_with(prompt.error());
   request.prompt = std::move(*prompt);
   if (o.json && request.logprobs < 0) request.logprobs = 0;
@@ -111,33 +114,33 @@ int run(const CommonOptions&, const GenerateOptions& o) {
 
 }  // namespace
 
-void add_generate(Cli& cli) {
+Command generate_command(const Doubles& doubles) {
   auto o = std::make_shared<GenerateOptions>();
-  CLI::App* command = add_command(
-      cli, "generate", "Answer one prompt in this process, streamed to stdout",
-      "  troupe generate --model tools/demo/pocket-dictionary --chat 'What is brandy?'\n"
-      "  troupe generate --model DIR --prompt 'Once upon' --max-tokens 64 --temperature 0\n"
-      "  troupe generate --model DIR --chat - < question.txt\n"
-      "  echo 'Once upon' | troupe generate --model DIR\n"
-      "  troupe generate --model DIR --prompt-ids 0,17,42 --json --prompt-logprobs",
-      {[&cli, o] { return run(cli.common, *o); }, false, "warn", false});
-  o->prompt_given = command->add_option(
-      "--prompt", o->prompt, "Text to go on with; - reads it from stdin, as without any prompt");
-  o->ids_given =
-      command->add_option("--prompt-ids", o->prompt_ids, "Token ids to go on with: 1,2,3")
-          ->delimiter(',');
-  o->chat_given = command->add_option("--chat", o->chat,
-                                      "A user's message to a chat model; - reads it from stdin");
-  command->add_flag("--json", o->json, "Print one JSON object instead");
-  command->add_flag("--prompt-logprobs", o->prompt_logprobs,
-                    "With --json: the prompt's log-probabilities too");
-  command
-      ->add_option("--logprobs", o->request.logprobs,
-                   "With --json: log-probabilities of the k most likely tokens too")
-      ->group("Sampling");
+  Command command{
+      .name = "generate",
+      .description = "Answer one prompt in this process, streamed to stdout",
+      .examples =
+          "  troupe generate --model tools/demo/pocket-dictionary --chat 'What is brandy?'\n"
+          "  troupe generate --model DIR --prompt 'Once upon' --max-tokens 64 --temperature 0\n"
+          "  troupe generate --model DIR --chat - < question.txt\n"
+          "  echo 'Once upon' | troupe generate --model DIR\n"
+          "  troupe generate --model DIR --prompt-ids 0,17,42 --json --prompt-logprobs",
+      .flags = {{"--prompt", &o->prompt,
+                 "Text to go on with; - reads it from stdin, as without any prompt"},
+                {"--prompt-ids", &o->prompt_ids, "Token ids to go on with: 1,2,3"},
+                {"--chat", &o->chat, "A user's message to a chat model; - reads it from stdin"},
+                {"--json", &o->json, "Print one JSON object instead"},
+                {"--prompt-logprobs", &o->prompt_logprobs,
+                 "With --json: the prompt's log-probabilities too"},
+                {"--logprobs", &o->request.logprobs,
+                 "With --json: log-probabilities of the k most likely tokens too", "Sampling"}},
+      .run = [o](const Call& call) { return run(call.command, *o); },
+      .log_level = "warn",
+      .keeps_state = false};
   add_sampling_flags(command, o->request);
   add_engine_flags(command, o->engine);
-  add_device_flags(cli, command, o->device);
+  add_device_flags(command, o->device, doubles);
+  return command;
 }
 
 }  // namespace troupe::cli

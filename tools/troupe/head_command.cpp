@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "tools/troupe/commands.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/service_notifier.h"
 #include "tools/troupe/signals.h"
@@ -179,22 +180,26 @@ int run(const CommonOptions& common, const HeadFlags& flags) {
 
 }  // namespace
 
-void add_head(Cli& cli) {
+Command head_command() {
   auto o = std::make_shared<HeadFlags>();
-  CLI::App* command = add_command(
-      cli, "head", "Run the head: it waits for workers, then serves the OpenAI API",
-      "  troupe head --model /models/DeepSeek-V3 --listen 10.0.0.1:6379 --min-devices 8\n"
-      "  troupe head --model DIR --pipeline-parallel-size 2 --port 9000 --api-key SECRET\n"
-      "  troupe head --model DIR --listen 10.0.0.2:6379 --standby-of 10.0.0.1:6379\n"
-      "  troupe head --model DIR --api-key TEAM:weight=3 --api-key BATCH:weight=1,max-running=64",
-      {[&cli, o] { return run(cli.common, *o); }, true});
+  Command command{
+      .name = "head",
+      .description = "Run the head: it waits for workers, then serves the OpenAI API",
+      .examples =
+          "  troupe head --model /models/DeepSeek-V3 --listen 10.0.0.1:6379 --min-devices 8\n"
+          "  troupe head --model DIR --pipeline-parallel-size 2 --port 9000 --api-key SECRET\n"
+          "  troupe head --model DIR --listen 10.0.0.2:6379 --standby-of 10.0.0.1:6379\n"
+          "  troupe head --model DIR --api-key TEAM:weight=3 --api-key "
+          "BATCH:weight=1,max-running=64",
+      .run = [o](const Call& call) { return run(call.common, *o); },
+      .takes_signals = true};
   add_head_flags(command, *o);
-  command
-      ->add_option("--standby-of", o->standby_of,
-                   "HOST:PORT of a head to follow: when it is gone, and more than half of the "
-                   "workers grant it, this one takes its place. Needs its credentials.pem in the "
-                   "state folder, and the same flags otherwise")
-      ->group("Network");
+  add_flags(command, "Network",
+            {{"--standby-of", &o->standby_of,
+              "HOST:PORT of a head to follow: when it is gone, and more than half of the "
+              "workers grant it, this one takes its place. Needs its credentials.pem in the "
+              "state folder, and the same flags otherwise"}});
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -54,57 +54,56 @@ Api::Doors doors_of(const HeadFlags& flags) {
 
 }  // namespace
 
-void add_head_flags(CLI::App* command, HeadFlags& flags) {
+void add_head_flags(Command& command, HeadFlags& flags) {
   add_engine_flags(command, flags.engine);
   add_serving_flags(command, flags);
 }
 
-void add_serving_flags(CLI::App* command, HeadFlags& flags) {
+void add_serving_flags(Command& command, HeadFlags& flags) {
   add_network_flags(command, flags.network);
-  command
-      ->add_option(
-          "--listen", flags.listen,
-          "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)")
-      ->group("Network");
-  command
-      ->add_option("--min-devices", flags.min_devices,
-                   "Devices to wait for before loading (default: 1; under `up`, all workers')")
-      ->check(CLI::Range(1, 65536));
-  const auto http = [&](const char* name, auto& value, const char* help) {
-    return command->add_option(name, value, help)->group("HTTP");
-  };
-  command
-      ->add_option("--certificate-lifetime", flags.certificate_lifetime,
-                   "How long certificates are good that the head signs for itself and for workers "
-                   "with a token: 30d, 12h (default: 365d). Each is renewed in time")
-      ->group("Network");
-  http("--host", flags.host, "Address of the OpenAI API (default: 127.0.0.1)");
-  http("--port", flags.port, "Its port (default: 8000; 0: any)")->check(CLI::Range(0, 65535));
-  const auto list = [&](const char* name, auto& value, const char* help) {
-    http(name, value, help)->allow_extra_args(false);
-  };
-  list("--api-key", flags.doors.api_keys,
-       "KEY[:weight=N,max-running=N]: a key that requests must bear; may be repeated (also: "
-       "$TROUPE_API_KEY). A key of weight 2 gets twice as much as one of 1, the default, when both "
-       "want all; more than max-running requests of a key wait");
-  list("--allowed-host", flags.doors.sites.hosts,
-       "A name by which clients reach the API, besides addresses, localhost and this machine's "
-       "name; may be repeated");
-  list("--allowed-origin", flags.doors.sites.origins,
-       "A web site whose pages may use the API, such as https://chat.example.com, or '*' for all; "
-       "may be repeated");
-  command
-      ->add_flag("--metrics-without-key", flags.doors.metrics_without_key,
-                 "Let /metrics be read without an API key")
-      ->group("HTTP");
-  command
-      ->add_flag("--expert-metrics", flags.expert_metrics,
-                 "Have /metrics count the tokens of each expert: a series for every layer and "
-                 "expert, 14,848 for DeepSeek-V3")
-      ->group("HTTP");
-  http("--tls-cert", flags.tls_cert,
-       "PEM certificate chain, to serve HTTPS; taken again when it changes");
-  http("--tls-key", flags.tls_key, "Its PEM key");
+  add_flags(command, "Network",
+            {{"--listen", &flags.listen,
+              "Where workers and clients reach the head (default: 127.0.0.1:6379; port 0: any)"}});
+  command.flags.push_back(
+      {.name = "--min-devices",
+       .target = &flags.min_devices,
+       .help = "Devices to wait for before loading (default: 1; under `up`, all workers')",
+       .range = Range{1, 65536}});
+  add_flags(command, "Network",
+            {{"--certificate-lifetime", &flags.certificate_lifetime,
+              "How long certificates are good that the head signs for itself and for workers "
+              "with a token: 30d, 12h (default: 365d). Each is renewed in time"}});
+  add_flags(
+      command, "HTTP",
+      {{"--host", &flags.host, "Address of the OpenAI API (default: 127.0.0.1)"},
+       {.name = "--port",
+        .target = &flags.port,
+        .help = "Its port (default: 8000; 0: any)",
+        .range = Range{0, 65535}},
+       {.name = "--api-key",
+        .target = &flags.doors.api_keys,
+        .help = "KEY[:weight=N,max-running=N]: a key that requests must bear; may be repeated "
+                "(also: $TROUPE_API_KEY). A key of weight 2 gets twice as much as one of 1, the "
+                "default, when both want all; more than max-running requests of a key wait",
+        .one_value_each = true},
+       {.name = "--allowed-host",
+        .target = &flags.doors.sites.hosts,
+        .help = "A name by which clients reach the API, besides addresses, localhost and this "
+                "machine's name; may be repeated",
+        .one_value_each = true},
+       {.name = "--allowed-origin",
+        .target = &flags.doors.sites.origins,
+        .help = "A web site whose pages may use the API, such as https://chat.example.com, or '*' "
+                "for all; may be repeated",
+        .one_value_each = true},
+       {"--metrics-without-key", &flags.doors.metrics_without_key,
+        "Let /metrics be read without an API key"},
+       {"--expert-metrics", &flags.expert_metrics,
+        "Have /metrics count the tokens of each expert: a series for every layer and expert, "
+        "14,848 for DeepSeek-V3"},
+       {"--tls-cert", &flags.tls_cert,
+        "PEM certificate chain, to serve HTTPS; taken again when it changes"},
+       {"--tls-key", &flags.tls_key, "Its PEM key"}});
 }
 
 GatewayOptions gateway_options(const HeadFlags& flags) {

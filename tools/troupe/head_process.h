@@ -15,8 +15,9 @@
 #include "actors/head/head_node.h"
 #include "actors/standby/standby_asker.h"
 #include "runtime/clock.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/flags.h"
 #include "tools/troupe/head_certificate.h"
 
 namespace troupe::cli {
@@ -44,9 +45,9 @@ struct HeadModel {
 /// Checks all flags of a head, and opens its model. Touches no state folder.
 Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices);
 GatewayOptions gateway_options(const HeadFlags& flags);
-void add_head_flags(CLI::App* command, HeadFlags& flags);
+void add_head_flags(Command& command, HeadFlags& flags);
 /// Those of them that say where it serves and whom, not what: all but the engine's.
-void add_serving_flags(CLI::App* command, HeadFlags& flags);
+void add_serving_flags(Command& command, HeadFlags& flags);
 
 /// A head in this process.
 class HeadProcess {

@@ -12,6 +12,7 @@
 #include "model/step_travel.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/plan/report.h"
 #include "tools/troupe/plan/speed_report.h"
@@ -144,7 +145,7 @@ Status check_lengths(const ModelSpec& spec, EngineOptions& engine) {
 }
 
 Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
-                                const CLI::App& command) {
+                                const Command& command) {
   FitQuestion q{spec, {}, {}};
   auto engine = resolve(o.head.engine);
   if (!engine.ok()) return engine.error();
@@ -163,12 +164,12 @@ Result<FitQuestion> question_of(const PlanOptions& o, const ModelSpec& spec,
   q.threads = o.device.threads > 0 ? o.device.threads
               : o.speed.measure    ? host_processors()
                                    : kThreads;
-  q.choose_pipeline = command.count("--pipeline-parallel-size") == 0;
-  q.choose_redundant = command.count("--redundant-experts") == 0;
+  q.choose_pipeline = !is_given(command, "--pipeline-parallel-size");
+  q.choose_redundant = !is_given(command, "--redundant-experts");
   return q;
 }
 
-int run_plan(const PlanOptions& o, const CLI::App& command) {
+int run_plan(const PlanOptions& o, const Command& command) {
   if (o.head.engine.options.model.empty() || o.nodes.empty())
     return fail(invalid_argument("Say which model with --model DIR and on which nodes with "
                                  "--nodes, such as 2x8:h100-80g; `troupe plan --help` tells more."),
@@ -203,81 +204,84 @@ int run_plan(const PlanOptions& o, const CLI::App& command) {
   return answer->fit ? kDone : kFailed;
 }
 
-void add_speed_flags(CLI::App* command, SpeedFlags& flags) {
-  command->add_option("--context", flags.context,
-                      "Tokens of a sequence, and of a prompt, for what is said of speed (default: "
-                      "4096, or --max-model-len if that is less)");
-  command->add_option("--skew", flags.skew,
-                      "How often a layer's busiest expert is chosen over the mean (default: 1, all "
-                      "alike)");
-  command->add_option("--expert-loads", flags.expert_loads,
-                      "Instead of --skew: a file of `troupe status --json` of a cluster that "
-                      "serves the model");
-  command->add_option("--memory-bandwidth", flags.memory_bandwidth,
-                      "What each device reads of its memory, such as 3.0TB/s");
-  command->add_option("--compute", flags.compute,
-                      "What each device multiplies and adds, such as 800TFLOP/s");
-  command->add_option("--network", flags.network,
-                      "What each device sends to other nodes and gets at the same time, such as "
-                      "50GB/s or 400Gbit/s");
-  command->add_option("--measured", flags.measured,
-                      "A file of measured speeds: what --measure --json printed. It holds for "
-                      "devices without a name, or for those that its \"device\" names");
-  command->add_flag("--measure", flags.measure,
-                    "Measure this machine's processors for some seconds; devices without a name "
-                    "are taken to be like them");
-  command->add_option("--products", flags.products,
-                      "Units of GPUs that make products: fma, bf16 or fp8, which no numerics use "
-                      "yet (default: auto, what --numerics uses: bf16 with cuda_mma, else fma)");
+void add_speed_flags(Command& command, SpeedFlags& flags) {
+  const std::vector<Flag> own = {
+      {"--context", &flags.context,
+       "Tokens of a sequence, and of a prompt, for what is said of speed (default: 4096, or "
+       "--max-model-len if that is less)"},
+      {"--skew", &flags.skew,
+       "How often a layer's busiest expert is chosen over the mean (default: 1, all alike)"},
+      {"--expert-loads", &flags.expert_loads,
+       "Instead of --skew: a file of `troupe status --json` of a cluster that serves the model"},
+      {"--memory-bandwidth", &flags.memory_bandwidth,
+       "What each device reads of its memory, such as 3.0TB/s"},
+      {"--compute", &flags.compute, "What each device multiplies and adds, such as 800TFLOP/s"},
+      {"--network", &flags.network,
+       "What each device sends to other nodes and gets at the same time, such as 50GB/s or "
+       "400Gbit/s"},
+      {"--measured", &flags.measured,
+       "A file of measured speeds: what --measure --json printed. It holds for devices without a "
+       "name, or for those that its \"device\" names"},
+      {"--measure", &flags.measure,
+       "Measure this machine's processors for some seconds; devices without a name are taken to "
+       "be like them"},
+      {"--products", &flags.products,
+       "Units of GPUs that make products: fma, bf16 or fp8, which no numerics use yet (default: "
+       "auto, what --numerics uses: bf16 with cuda_mma, else fma)"}};
+  command.flags.insert(command.flags.end(), own.begin(), own.end());
+}
+
+Command eplb_command() {
+  return {.name = "eplb",
+          .description =
+              "DeepSeek's expert load balancer. Reads {\"weight\", \"num_replicas\", "
+              "\"num_groups\", \"num_nodes\", \"num_gpus\"} as JSON from the standard input and "
+              "prints {\"phy2log\", \"log2phy\", \"logcnt\"}, equal to the published code's answer",
+          .examples =
+              "  troupe plan eplb < loads.json\n"
+              "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"
+              " \"num_nodes\": 1, \"num_gpus\": 2}' | troupe plan eplb",
+          .run = [](const Call&) { return run_eplb(); },
+          .keeps_state = false};
 }
 
 }  // namespace
 
-void add_plan(Cli& cli) {
-  CLI::App* plan = cli.app.add_subcommand(
-      "plan",
-      "Whether a model fits on a cluster that need not be there, and how fast it would be: the "
-      "layout, the memory of each device, the flags to give, tokens a second and what limits them. "
-      "DIR needs only config.json. Exits with 1 if it does not fit");
-  plan->require_subcommand(0, 1);
-  CLI::App* eplb = plan->add_subcommand(
-      "eplb",
-      "DeepSeek's expert load balancer. Reads {\"weight\", \"num_replicas\", \"num_groups\", "
-      "\"num_nodes\", \"num_gpus\"} as JSON from the standard input and prints {\"phy2log\", "
-      "\"log2phy\", \"logcnt\"}, equal to the published code's answer");
+Command plan_command() {
   auto o = std::make_shared<PlanOptions>();
-  set_up_command(cli, plan,
-                 "  troupe plan --model DIR --nodes 2x8:h100-80g\n"
-                 "  troupe plan --model DIR --nodes 4:64GiB,2:128GiB --max-model-len 32768 --json\n"
-                 "  troupe plan --config configs/prefill-ep32.toml --model DIR --nodes "
-                 "4x8:h100-80g\n"
-                 "  troupe plan --model DIR --nodes 2:256GiB --measure --network 25Gbit/s\n"
-                 "  troupe plan --model DIR --nodes 2:256GiB --memory-bandwidth 300GB/s --compute "
-                 "8TFLOP/s\n"
-                 "  troupe plan eplb < loads.json\n" +
-                     std::string(kJsonFields),
-                 {.run = [o, plan, eplb] { return eplb->parsed() ? kDone : run_plan(*o, *plan); },
-                  .keeps_state = false});
-  plan->add_option("--nodes", o->nodes,
-                   "COUNT:MEMORY or COUNTxDEVICES:MEMORY, separated by commas; MEMORY is of a "
-                   "device: 64GiB, or a name such as h100-80g");
-  plan->add_option("--threads", o->device.threads,
-                   "Compute threads of a device (default: " + std::to_string(kThreads) +
-                       ", with --measure all processors)");
-  add_speed_flags(plan, o->speed);
-  plan->add_flag("--json", o->json, "One JSON object; sizes are bytes");
-  add_engine_flags(plan, o->head.engine);
-  add_tier_flag(plan, o->device);
+  Command command{
+      .name = "plan",
+      .description =
+          "Whether a model fits on a cluster that need not be there, and how fast it would be: the "
+          "layout, the memory of each device, the flags to give, tokens a second and what limits "
+          "them. DIR needs only config.json. Exits with 1 if it does not fit",
+      .examples =
+          "  troupe plan --model DIR --nodes 2x8:h100-80g\n"
+          "  troupe plan --model DIR --nodes 4:64GiB,2:128GiB --max-model-len 32768 --json\n"
+          "  troupe plan --config configs/prefill-ep32.toml --model DIR --nodes 4x8:h100-80g\n"
+          "  troupe plan --model DIR --nodes 2:256GiB --measure --network 25Gbit/s\n"
+          "  troupe plan --model DIR --nodes 2:256GiB --memory-bandwidth 300GB/s --compute "
+          "8TFLOP/s\n"
+          "  troupe plan eplb < loads.json\n" +
+          std::string(kJsonFields),
+      .flags = {{"--nodes", &o->nodes,
+                 "COUNT:MEMORY or COUNTxDEVICES:MEMORY, separated by commas; MEMORY is of a "
+                 "device: 64GiB, or a name such as h100-80g"},
+                {"--threads", &o->device.threads,
+                 "Compute threads of a device (default: " + std::to_string(kThreads) +
+                     ", with --measure all processors)"}},
+      .below = {eplb_command()},
+      .run = [o](const Call& call) { return run_plan(*o, call.command); },
+      .keeps_state = false};
+  add_speed_flags(command, o->speed);
+  command.flags.push_back({"--json", &o->json, "One JSON object; sizes are bytes"});
+  add_engine_flags(command, o->head.engine);
+  add_tier_flag(command, o->device);
   // What the head is told serves for its plan as well, which need not know where it serves.
-  const std::size_t own = plan->get_options().size();
-  add_serving_flags(plan, o->head);
-  const auto options = plan->get_options([](const CLI::Option*) { return true; });
-  for (std::size_t i = own; i < options.size(); ++i) options[i]->group("");
-  set_up_command(cli, eplb,
-                 "  troupe plan eplb < loads.json\n"
-                 "  echo '{\"weight\": [[90, 132, 40, 61]], \"num_replicas\": 6, \"num_groups\": 2,"
-                 " \"num_nodes\": 1, \"num_gpus\": 2}' | troupe plan eplb",
-                 {.run = run_eplb, .keeps_state = false});
+  const std::size_t shown = command.flags.size();
+  add_serving_flags(command, o->head);
+  for (std::size_t i = shown; i < command.flags.size(); ++i) command.flags[i].group.clear();
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -2,25 +2,40 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/alternate_stack.h"
-#include "runtime/version.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/command_line/parse.h"
+#include "tools/troupe/command_line/usage.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/crash_report.h"
 #include "tools/troupe/signals.h"
-#include "tools/troupe/usage.h"
 
 namespace troupe::cli {
 namespace {
 
+/// With all commands below it, which completion_command() needs in one place.
+void fill(Command& root, const Doubles& doubles) {
+  root.name = "troupe";
+  root.description = "Troupe serves DeepSeek-V3-class mixture-of-experts models over a cluster.";
+  root.notes = "Run `troupe help COMMAND` for a command's flags and examples.";
+  root.flags = {{"--version", Print::kVersion, "Display program version information and exit"}};
+  root.below = {up_command(doubles),    head_command(),          worker_command(doubles),
+                status_command(),       top_command(),           drain_command(),
+                rebalance_command(),    stop_command(),          token_command(),
+                certificate_command(),  chat_command(doubles),   generate_command(doubles),
+                tokenize_command(),     plan_command(),          pull_command(),
+                bench_command(doubles), completion_command(root)};
+}
+
 /// Whether the first word is neither a flag nor a command.
-bool is_unknown(const CLI::App& app, const std::vector<std::string>& words) {
-  if (words.empty() || words[0].starts_with("-")) return false;
-  return app.get_subcommands([&](const auto* command) { return command->get_name() == words[0]; })
-      .empty();
+bool is_unknown(const Command& root, const std::vector<std::string>& words) {
+  return !words.empty() && !words[0].starts_with("-") && !find_below(root, words[0]);
 }
 
 }  // namespace
@@ -32,51 +47,31 @@ int run_program(int argc, char** argv, const Doubles& doubles) {
   const AlternateStack stack;
   if (argc > 1 && std::string_view(argv[1]) == "crash-report")
     return report_crash({argv + 2, argv + argc});
-  Cli cli;
-  cli.doubles = doubles;
-  cli.app.name("troupe");
+  CommonOptions common;
   if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos)
-    cli.common.program = argv[0];
-  cli.app.set_version_flag("--version", kVersion);
-  cli.app.require_subcommand(1);
-  cli.app.footer("Run `troupe help COMMAND` for a command's flags and examples.");
-  add_up(cli);
-  add_head(cli);
-  add_worker(cli);
-  add_status(cli);
-  add_top(cli);
-  add_drain(cli);
-  add_rebalance(cli);
-  add_stop(cli);
-  add_token(cli);
-  add_certificate(cli);
-  add_chat(cli);
-  add_generate(cli);
-  add_tokenize(cli);
-  add_plan(cli);
-  add_pull(cli);
-  add_bench(cli);
-  add_completion(cli);
-  cli.app.failure_message(usage_error);
+    common.program = argv[0];
+  Command root;
+  fill(root, doubles);
+  add_common_flags(root, common);
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "help") {
     words.erase(words.begin());
     words.push_back("--help");
   }
-  if (is_unknown(cli.app, words))
-    return fail(invalid_argument(unknown_command(cli.app, words[0])), kUsage);
-  std::reverse(words.begin(), words.end());  // as the library wants them
-  try {
-    cli.app.parse(words);
-  } catch (const CLI::Success& e) {
-    return cli.app.exit(e);
-  } catch (const CLI::RuntimeError& e) {
-    return e.get_exit_code();
-  } catch (const CLI::ParseError& e) {
-    (void)cli.app.exit(e);
-    return kUsage;
+  if (is_unknown(root, words))
+    return fail(invalid_argument(unknown_command(root, words[0])), kUsage);
+  const Parsed parsed = parse(root, std::move(words));
+  switch (parsed.kind) {
+    case Parsed::Kind::kRun:
+      return call(*parsed.command, common);
+    case Parsed::Kind::kPrint:
+      std::fputs(parsed.text.c_str(), stdout);
+      return kDone;
+    case Parsed::Kind::kWrong:
+      std::fputs(usage_error(parsed).c_str(), stderr);
+      return kUsage;
   }
-  return kDone;
+  return kFailed;
 }
 
 }  // namespace troupe::cli

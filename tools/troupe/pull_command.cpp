@@ -9,7 +9,8 @@
 
 #include "model/model_path.h"
 #include "runtime/clock.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
@@ -116,40 +117,49 @@ int run(PullCommandOptions& o) {
 
 }  // namespace
 
-void add_pull(Cli& cli) {
+Command pull_command() {
   auto o = std::make_shared<PullCommandOptions>();
-  CLI::App* command = add_command(
-      cli, "pull", "Fetch a checkpoint from the hub into the cache, and print its folder",
-      "  troupe pull deepseek-ai/DeepSeek-V2-Lite-Chat\n"
-      "  troupe pull ORG/NAME --revision v1.0 --exclude 'original/*'\n"
-      "  troupe pull ORG/NAME --endpoint http://mirror.lan:8080 --endpoint https://huggingface.co\n"
-      "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n\n"
-      "What was cut off goes on where it was. Every file is checked, and the folder appears "
-      "whole.\n"
-      "A token for models that need one: $HF_TOKEN; it is told to the first endpoint only.",
-      {.run = [o] { return run(*o); }, .keeps_state = false});
-  command->add_option("NAME", o->pull.name, "The model: ORG/NAME")->required();
-  command
-      ->add_option("--endpoint", o->endpoints,
-                   "Where from; may be repeated: mirrors, in the order in which they are tried "
-                   "(default: $HF_ENDPOINT, else https://huggingface.co)")
-      ->allow_extra_args(false);
-  command->add_option("--revision", o->pull.revision,
-                      "A branch, a tag or a commit (default: main)");
-  command
-      ->add_option("--include", o->pull.include,
-                   "Only files like this, such as '*.safetensors'; may be repeated")
-      ->allow_extra_args(false);
-  command->add_option("--exclude", o->pull.exclude, "No files like this; may be repeated")
-      ->allow_extra_args(false);
-  command->add_option("--cache", o->cache,
-                      "Where to (default: $TROUPE_CACHE, else ~/.cache/troupe)");
-  command->add_option("--connections", o->pull.connections, "Requests at a time (default: 8)")
-      ->check(CLI::Range(1, 64));
-  command
-      ->add_option("--timeout", o->timeout,
-                   "Seconds that a server may be silent before it is given up (default: 30)")
-      ->check(CLI::Range(0.1, 3600.0));
+  return {
+      .name = "pull",
+      .description = "Fetch a checkpoint from the hub into the cache, and print its folder",
+      .examples =
+          "  troupe pull deepseek-ai/DeepSeek-V2-Lite-Chat\n"
+          "  troupe pull ORG/NAME --revision v1.0 --exclude 'original/*'\n"
+          "  troupe pull ORG/NAME --endpoint http://mirror.lan:8080 --endpoint "
+          "https://huggingface.co\n"
+          "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n\n"
+          "What was cut off goes on where it was. Every file is checked, and the folder appears "
+          "whole.\n"
+          "A token for models that need one: $HF_TOKEN; it is told to the first endpoint only.",
+      .flags = {{.name = "NAME",
+                 .target = &o->pull.name,
+                 .help = "The model: ORG/NAME",
+                 .required = true},
+                {.name = "--endpoint",
+                 .target = &o->endpoints,
+                 .help = "Where from; may be repeated: mirrors, in the order in which they are "
+                         "tried (default: $HF_ENDPOINT, else https://huggingface.co)",
+                 .one_value_each = true},
+                {"--revision", &o->pull.revision, "A branch, a tag or a commit (default: main)"},
+                {.name = "--include",
+                 .target = &o->pull.include,
+                 .help = "Only files like this, such as '*.safetensors'; may be repeated",
+                 .one_value_each = true},
+                {.name = "--exclude",
+                 .target = &o->pull.exclude,
+                 .help = "No files like this; may be repeated",
+                 .one_value_each = true},
+                {"--cache", &o->cache, "Where to (default: $TROUPE_CACHE, else ~/.cache/troupe)"},
+                {.name = "--connections",
+                 .target = &o->pull.connections,
+                 .help = "Requests at a time (default: 8)",
+                 .range = Range{1, 64}},
+                {.name = "--timeout",
+                 .target = &o->timeout,
+                 .help = "Seconds that a server may be silent before it is given up (default: 30)",
+                 .range = Range{0.1, 3600}}},
+      .run = [o](const Call&) { return run(*o); },
+      .keeps_state = false};
 }
 
 }  // namespace troupe::cli

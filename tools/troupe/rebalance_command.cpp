@@ -1,6 +1,7 @@
 #include <cstdio>
 
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/operation.h"
 
 namespace troupe::cli {
@@ -18,12 +19,14 @@ int rebalance(const CommonOptions& common) {
 
 }  // namespace
 
-void add_rebalance(Cli& cli) {
-  add_command(cli, "rebalance", "Move experts now to where the load wants them",
+Command rebalance_command() {
+  return {.name = "rebalance",
+          .description = "Move experts now to where the load wants them",
+          .examples =
               "  troupe rebalance\n\n"
               "No request waits for it. It shows how far it is, and ends when the last expert has\n"
               "moved; Ctrl-C ends the watching only. The cluster also does it by itself.",
-              {[&cli] { return rebalance(cli.common); }});
+          .run = [](const Call& call) { return rebalance(call.common); }};
 }
 
 }  // namespace troupe::cli

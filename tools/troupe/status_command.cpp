@@ -7,8 +7,9 @@
 #include "actors/standby/standby_door.h"
 #include "runtime/byte_size.h"
 #include "runtime/version.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/console/canvas.h"
 #include "tools/troupe/console/facts.h"
 #include "tools/troupe/console/format.h"
@@ -167,18 +168,20 @@ int run(const CommonOptions& common, const StatusOptions& o) {
 
 }  // namespace
 
-void add_status(Cli& cli) {
+Command status_command() {
   auto o = std::make_shared<StatusOptions>();
-  CLI::App* command = add_command(cli, "status", "The cluster at a glance",
-                                  "  troupe status\n"
-                                  "  troupe status --json | jq .cluster.state\n"
-                                  "  troupe status --wait-ready 60",
-                                  {[&cli, o] { return run(cli.common, *o); }});
-  command->add_flag("--json", o->json, "Print one JSON object instead");
-  command
-      ->add_option("--wait-ready", o->wait_ready_s,
-                   "Wait at most this many seconds until it can serve")
-      ->check(CLI::Range(0.0, 1e6));
+  return {.name = "status",
+          .description = "The cluster at a glance",
+          .examples =
+              "  troupe status\n"
+              "  troupe status --json | jq .cluster.state\n"
+              "  troupe status --wait-ready 60",
+          .flags = {{"--json", &o->json, "Print one JSON object instead"},
+                    {.name = "--wait-ready",
+                     .target = &o->wait_ready_s,
+                     .help = "Wait at most this many seconds until it can serve",
+                     .range = Range{0, 1e6}}},
+          .run = [o](const Call& call) { return run(call.common, *o); }};
 }
 
 }  // namespace troupe::cli

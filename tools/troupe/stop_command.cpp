@@ -11,8 +11,9 @@
 
 #include "actors/api/client_session.h"
 #include "actors/control/caf_system.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/worker_registry.h"
 
 namespace troupe::cli {
@@ -117,11 +118,13 @@ int stop(const CommonOptions& common) {
 
 }  // namespace
 
-void add_stop(Cli& cli) {
-  add_command(cli, "stop", "End the cluster in order: head and workers",
+Command stop_command() {
+  return {.name = "stop",
+          .description = "End the cluster in order: head and workers",
+          .examples =
               "  troupe stop\n"
               "  troupe stop --state-dir /var/lib/troupe",
-              {[&cli] { return stop(cli.common); }});
+          .run = [](const Call& call) { return stop(call.common); }};
 }
 
 }  // namespace troupe::cli

@@ -6,7 +6,8 @@
 #include "actors/control/certificate_life.h"
 #include "actors/control/credentials.h"
 #include "actors/control/token_book.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/lifetime.h"
 
 namespace troupe::cli {
@@ -67,38 +68,52 @@ int remove(const CommonOptions& common, const std::string& name) {
   return removed.ok() ? kDone : fail(removed.error());
 }
 
+Command create_command() {
+  auto o = std::make_shared<TokenCreateOptions>();
+  return {.name = "create",
+          .description = "Make a token and print it",
+          .examples =
+              "  troupe token create --once\n"
+              "  troupe token create --expires never\n"
+              "  ssh worker-3 troupe worker --head head:6379 --token \"$(troupe token create)\"",
+          .flags = {{"--once", &o->once, "It lets one worker in, then no longer works"},
+                    {"--expires", &o->expires,
+                     "How long it works: 30m, 24h, 7d or never (default: 24h)"}},
+          .run = [o](const Call& call) { return create(call.common, *o); }};
+}
+
+Command list_command() {
+  auto json = std::make_shared<bool>(false);
+  return {.name = "list",
+          .description = "Name the tokens; secrets are not kept",
+          .examples = "  troupe token list\n  troupe token list --json",
+          .flags = {{"--json", json.get(), "Print one JSON array instead"}},
+          .run = [json](const Call& call) { return list(call.common, *json); }};
+}
+
+Command delete_command() {
+  auto name = std::make_shared<std::string>();
+  return {.name = "delete",
+          .description = "Let nobody in by a token any more; members stay",
+          .examples = "  troupe token delete 1f00ab34",
+          .flags = {{.name = "NAME",
+                     .target = name.get(),
+                     .help = "As `troupe token list` names it",
+                     .required = true}},
+          .run = [name](const Call& call) { return remove(call.common, *name); }};
+}
+
 }  // namespace
 
-void add_token(Cli& cli) {
-  CLI::App* token = cli.app.add_subcommand("token", "Tokens by which workers join the cluster");
-  token->require_subcommand(1);
-  token->footer(
-      "On the head's machine; a running head knows them at once.\n"
-      "Examples:\n"
-      "  troupe token create --once\n"
-      "  troupe token list\n"
-      "  troupe token delete 1f00ab34");
-  auto o = std::make_shared<TokenCreateOptions>();
-  CLI::App* create_command = token->add_subcommand("create", "Make a token and print it");
-  set_up_command(cli, create_command,
-                 "  troupe token create --once\n"
-                 "  troupe token create --expires never\n"
-                 "  ssh worker-3 troupe worker --head head:6379 --token \"$(troupe token create)\"",
-                 {[&cli, o] { return create(cli.common, *o); }});
-  create_command->add_flag("--once", o->once, "It lets one worker in, then no longer works");
-  create_command->add_option("--expires", o->expires,
-                             "How long it works: 30m, 24h, 7d or never (default: 24h)");
-  auto json = std::make_shared<bool>(false);
-  CLI::App* list_command = token->add_subcommand("list", "Name the tokens; secrets are not kept");
-  set_up_command(cli, list_command, "  troupe token list\n  troupe token list --json",
-                 {[&cli, json] { return list(cli.common, *json); }});
-  list_command->add_flag("--json", *json, "Print one JSON array instead");
-  auto name = std::make_shared<std::string>();
-  CLI::App* delete_command =
-      token->add_subcommand("delete", "Let nobody in by a token any more; members stay");
-  set_up_command(cli, delete_command, "  troupe token delete 1f00ab34",
-                 {[&cli, name] { return remove(cli.common, *name); }});
-  delete_command->add_option("NAME", *name, "As `troupe token list` names it")->required();
+Command token_command() {
+  return {.name = "token",
+          .description = "Tokens by which workers join the cluster",
+          .notes = "On the head's machine; a running head knows them at once.",
+          .examples =
+              "  troupe token create --once\n"
+              "  troupe token list\n"
+              "  troupe token delete 1f00ab34",
+          .below = {create_command(), list_command(), delete_command()}};
 }
 
 }  // namespace troupe::cli

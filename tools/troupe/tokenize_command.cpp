@@ -7,7 +7,8 @@
 #include <sstream>
 
 #include "model/tokenizer/tokenizer.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
@@ -94,20 +95,22 @@ int run(const TokenizeOptions& o) {
 
 }  // namespace
 
-void add_tokenize(Cli& cli) {
+Command tokenize_command() {
   auto o = std::make_shared<TokenizeOptions>();
-  CLI::App* command = add_command(
-      cli, "tokenize", "Lines of text in, lines of token ids out, or back",
-      "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
-      "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
-      "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
-      {.run = [o] { return run(*o); }, .keeps_state = false});
-  command->add_option("--model", o->model,
-                      "A folder with tokenizer.json or tiktoken.model, or a GGUF file");
-  command->add_flag("--decode", o->decode, "Ids in, text out");
-  command->add_flag("--add-special-tokens", o->add_special_tokens,
-                    "Add what the tokenizer's files ask for, such as the BOS");
-  command->add_flag("--json", o->json, "One JSON string in, one array out, a line each");
+  return {.name = "tokenize",
+          .description = "Lines of text in, lines of token ids out, or back",
+          .examples =
+              "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
+              "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
+              "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
+          .flags = {{"--model", &o->model,
+                     "A folder with tokenizer.json or tiktoken.model, or a GGUF file"},
+                    {"--decode", &o->decode, "Ids in, text out"},
+                    {"--add-special-tokens", &o->add_special_tokens,
+                     "Add what the tokenizer's files ask for, such as the BOS"},
+                    {"--json", &o->json, "One JSON string in, one array out, a line each"}},
+          .run = [o](const Call&) { return run(*o); },
+          .keeps_state = false};
 }
 
 }  // namespace troupe::cli

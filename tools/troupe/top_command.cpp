@@ -8,7 +8,8 @@
 #include <cstdlib>
 
 #include "runtime/log.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/console/view.h"
 #include "tools/troupe/local_time.h"
 #include "tools/troupe/status_link.h"
@@ -17,7 +18,6 @@
 namespace troupe::cli {
 namespace {
 
-using console::Command;
 using console::Facts;
 using console::Ui;
 
@@ -131,9 +131,10 @@ class Top {
     // Readable without a key is how the other end of a terminal shows that it was closed.
     over_ = over_ || gone || (hung_up && keys.empty());
     for (const auto key : keys) {
-      const Command command = on_key(ui_, facts_ ? &*facts_ : nullptr, key);
-      if (command.kind == Command::Kind::kQuit) over_ = true;
-      if (command.kind != Command::Kind::kDrain && command.kind != Command::Kind::kRebalance)
+      const console::Command command = on_key(ui_, facts_ ? &*facts_ : nullptr, key);
+      if (command.kind == console::Command::Kind::kQuit) over_ = true;
+      if (command.kind != console::Command::Kind::kDrain &&
+          command.kind != console::Command::Kind::kRebalance)
         continue;
       ui_.note = ui_.connected ? "Asked the head." : "The head does not answer now.";
       if (ui_.connected) link_.order(command);
@@ -173,15 +174,18 @@ int watch(const CommonOptions& common) {
 
 }  // namespace
 
-void add_top(Cli& cli) {
-  add_command(
-      cli, "top", "The live console: nodes, replicas, experts, requests, events",
-      "  troupe top\n"
-      "  NO_COLOR=1 troupe top\n"
-      "  troupe top --state-dir /var/lib/troupe\n\n"
-      "`?` shows the keys, q ends it. It reads the status once a second, and finds the head\n"
-      "again when that was restarted.",
-      {[&cli] { return watch(cli.common); }, true});
+Command top_command() {
+  return {
+      .name = "top",
+      .description = "The live console: nodes, replicas, experts, requests, events",
+      .examples =
+          "  troupe top\n"
+          "  NO_COLOR=1 troupe top\n"
+          "  troupe top --state-dir /var/lib/troupe\n\n"
+          "`?` shows the keys, q ends it. It reads the status once a second, and finds the head\n"
+          "again when that was restarted.",
+      .run = [](const Call& call) { return watch(call.common); },
+      .takes_signals = true};
 }
 
 }  // namespace troupe::cli

@@ -17,6 +17,7 @@
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/numerics.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/head_process.h"
 #include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
@@ -356,19 +357,25 @@ int run(const CommonOptions& common, const UpOptions& o) {
 
 }  // namespace
 
-void add_up(Cli& cli) {
+Command up_command(const Doubles& doubles) {
   auto o = std::make_shared<UpOptions>();
-  CLI::App* command = add_command(
-      cli, "up", "A whole cluster on this machine: the head here, workers as child processes",
-      "  troupe up --model tools/demo/pocket-dictionary\n"
-      "  troupe up --model DIR --workers 3 --pipeline-parallel-size 3 --port 9000",
-      {[&cli, o] { return run(cli.common, *o); }, true});
-  command->add_option("--workers", o->workers, "Worker processes (default: 2)")
-      ->check(CLI::Range(1, 64));
-  command->add_flag("--no-respawn", o->no_respawn, "Start no new worker for one that died");
+  Command command{
+      .name = "up",
+      .description = "A whole cluster on this machine: the head here, workers as child processes",
+      .examples =
+          "  troupe up --model tools/demo/pocket-dictionary\n"
+          "  troupe up --model DIR --workers 3 --pipeline-parallel-size 3 --port 9000",
+      .flags = {{.name = "--workers",
+                 .target = &o->workers,
+                 .help = "Worker processes (default: 2)",
+                 .range = Range{1, 64}},
+                {"--no-respawn", &o->no_respawn, "Start no new worker for one that died"}},
+      .run = [o](const Call& call) { return run(call.common, *o); },
+      .takes_signals = true};
   add_head_flags(command, o->head);
-  add_device_flags(cli, command, o->device);
+  add_device_flags(command, o->device, doubles);
   add_tier_flag(command, o->device);
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -17,8 +17,10 @@
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
-#include "tools/troupe/cli.h"
+#include "tools/troupe/call.h"
+#include "tools/troupe/commands.h"
 #include "tools/troupe/crash_handler.h"
+#include "tools/troupe/flags.h"
 #include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/pull/pull.h"
 #include "tools/troupe/service_notifier.h"
@@ -230,24 +232,28 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
 
 }  // namespace
 
-void add_worker(Cli& cli) {
+Command worker_command(const Doubles& doubles) {
   auto o = std::make_shared<WorkerCommandOptions>();
-  CLI::App* command =
-      add_command(cli, "worker", "Run a worker: it joins the head and computes",
-                  "  troupe worker --head 127.0.0.1:6379\n"
-                  "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3\n"
-                  "  troupe worker --head 10.0.0.1:6379 --token K10...",
-                  {[&cli, o] { return run(cli.common, *o); }, true});
-  command->add_option("--head", o->head, "HOST:PORT of the head (default: the join file's)");
-  command->add_option("--join", o->join, "The join file that the head wrote (default: STATE/join)");
-  command->add_option("--token", o->token,
-                      "What `troupe token create` printed at the head: makes the join file, which "
-                      "serves later starts. In a --config file, `ps` does not show it");
-  command->add_option("--model", o->model, "The checkpoint here (default: the head's path)");
-  command->add_option("--log-name", o->log_name, "What lines of its log begin with")->group("");
-  add_device_flags(cli, command, o->device);
+  Command command{
+      .name = "worker",
+      .description = "Run a worker: it joins the head and computes",
+      .examples =
+          "  troupe worker --head 127.0.0.1:6379\n"
+          "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3\n"
+          "  troupe worker --head 10.0.0.1:6379 --token K10...",
+      .flags = {{"--head", &o->head, "HOST:PORT of the head (default: the join file's)"},
+                {"--join", &o->join, "The join file that the head wrote (default: STATE/join)"},
+                {"--token", &o->token,
+                 "What `troupe token create` printed at the head: makes the join file, which "
+                 "serves later starts. In a --config file, `ps` does not show it"},
+                {"--model", &o->model, "The checkpoint here (default: the head's path)"},
+                {"--log-name", &o->log_name, "What lines of its log begin with", ""}},
+      .run = [o](const Call& call) { return run(call.common, *o); },
+      .takes_signals = true};
+  add_device_flags(command, o->device, doubles);
   add_tier_flag(command, o->device);
   add_network_flags(command, o->network);
+  return command;
 }
 
 }  // namespace troupe::cli

@@ -1,17 +1,19 @@
-#include "tools/troupe/config_file.h"
+#include "tools/troupe/command_line/config_file.h"
 
 #include <toml++/toml.h>
 #include <sstream>
 #include <vector>
 
-#include "tools/troupe/usage.h"
+#include "tools/troupe/command_line/parse.h"
+#include "tools/troupe/command_line/usage.h"
 
 namespace troupe::cli {
 namespace {
 
-std::string nearest_flag(const CLI::App& command, const std::string& key) {
-  auto names = flag_names(command);
-  std::erase_if(names, [](const auto& name) { return name == "help" || name == "config"; });
+std::string nearest_flag(const Command& command, const std::string& key) {
+  std::vector<std::string> names;
+  for (const Flag* flag : shown_flags(command))
+    if (flag->name != "--help" && flag->name != "--config") names.push_back(flag->name.substr(2));
   return nearest(key, names);
 }
 
@@ -29,14 +31,13 @@ Result<std::string> as_text(const toml::node& node, const std::string& key) {
                           "' must be a text, a number, true or false, or a list of those.");
 }
 
-Status apply(CLI::App& command, const std::string& key, const toml::node& node,
+Status apply(Command& command, const std::string& key, const toml::node& node,
              const std::string& path) {
-  CLI::Option* option = command.get_option_no_throw("--" + key);
-  if (!option || key == "config" || key == "help")
-    return invalid_argument("'" + key + "' in " + path + " is no flag of `troupe " +
-                            command.get_name() + "`; did you mean '" + nearest_flag(command, key) +
-                            "'?");
-  if (option->count() > 0) return {};  // the command line has it
+  Flag* flag = find_flag(command, "--" + key);
+  if (!flag || key == "config" || key == "help")
+    return invalid_argument("'" + key + "' in " + path + " is no flag of `troupe " + command.name +
+                            "`; did you mean '" + nearest_flag(command, key) + "'?");
+  if (flag->given) return {};  // the command line has it
   std::vector<std::string> values;
   if (const auto* list = node.as_array()) {
     for (const auto& item : *list) {
@@ -49,19 +50,16 @@ Status apply(CLI::App& command, const std::string& key, const toml::node& node,
     if (!text.ok()) return text.error();
     values.push_back(std::move(*text));
   }
-  try {
-    for (const auto& value : values) option->add_result(value);
-    if (!values.empty()) option->run_callback();
-  } catch (const CLI::Error& e) {
+  if (const Status set = set_flag(*flag, values); !set.ok())
     return invalid_argument("'" + key + "' in " + path +
-                            " has a value that the flag does not take (" + e.what() + ").");
-  }
+                            " has a value that the flag does not take (" + set.error().message +
+                            ").");
   return {};
 }
 
 }  // namespace
 
-Status apply_config_file(CLI::App& command, const std::string& path) {
+Status apply_config_file(Command& command, const std::string& path) {
   toml::table table;
   try {
     table = toml::parse_file(path);

@@ -1,13 +1,38 @@
-#include "tools/troupe/completion_scripts.h"
+#include "tools/troupe/command_line/completion_scripts.h"
 
 #include <functional>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace troupe::cli {
 namespace {
 
 constexpr std::string_view kHelp = "help", kHelpDescription = "The help of a command";
+
+/// A command with the place that it has: "plan eplb" below "plan", which is below "".
+struct Place {
+  std::string path, parent;
+  const Command* command;
+};
+
+void walk(const Command& command, const std::string& path, const std::string& parent,
+          std::vector<Place>& places) {
+  places.push_back({path, parent, &command});
+  for (const Command& below : command.below)
+    walk(below, path + (path.empty() ? "" : " ") + below.name, path, places);
+}
+
+/// The program itself, and all commands.
+std::vector<Place> places_of(const Command& root) {
+  std::vector<Place> places;
+  walk(root, "", "", places);
+  return places;
+}
+
+bool takes_value(const Flag& flag) {
+  return !std::holds_alternative<Print>(flag.target) && !std::holds_alternative<bool*>(flag.target);
+}
 
 /// With a backslash before each of `special`.
 std::string escaped(std::string_view text, std::string_view special) {
@@ -31,36 +56,36 @@ std::string shell_quoted(std::string_view text) {
 }
 
 /// The lines of a `case` that finds the command that the words before the cursor name.
-std::string path_cases(const std::vector<CommandWords>& commands) {
+std::string path_cases(const std::vector<Place>& places) {
   std::string out;
-  for (const CommandWords& c : commands)
+  for (const Place& c : places)
     if (!c.path.empty())
-      out += "      " + shell_quoted(c.parent + "/" + c.name) +
+      out += "      " + shell_quoted(c.parent + "/" + c.command->name) +
              ") command=" + shell_quoted(c.path) + " ;;\n";
   return out;
 }
 
-std::string values_text(const FlagWords& flag) {
+std::string values_text(const Flag& flag) {
   std::string out;
   for (const std::string& value : flag.values) out += (out.empty() ? "" : " ") + value;
   return out;
 }
 
 /// The lines of a `case` for flags that have certain values: `take` makes use of them.
-std::string value_cases(const CommandWords& command, const std::string& indent,
+std::string value_cases(const Command& command, const std::string& indent,
                         const std::function<std::string(const std::string&)>& take) {
   std::string out;
-  for (const FlagWords& flag : command.flags)
-    if (!flag.values.empty())
-      out += indent + flag.name + ") " + take(values_text(flag)) + "; return ;;\n";
+  for (const Flag* flag : shown_flags(command))
+    if (!flag->values.empty())
+      out += indent + flag->name + ") " + take(values_text(*flag)) + "; return ;;\n";
   return out;
 }
 
 /// Flags after which any other value is to come, as alternatives of a `case`.
-std::string valued_flags(const CommandWords& command) {
+std::string valued_flags(const Command& command) {
   std::string out;
-  for (const FlagWords& flag : command.flags)
-    if (flag.takes_value && flag.values.empty()) out += (out.empty() ? "" : "|") + flag.name;
+  for (const Flag* flag : shown_flags(command))
+    if (takes_value(*flag) && flag->values.empty()) out += (out.empty() ? "" : "|") + flag->name;
   return out.empty() ? "''" : out;
 }
 
@@ -72,14 +97,15 @@ std::string described(std::string_view name, std::string_view description) {
 std::string fish_quoted(std::string_view text) { return "'" + escaped(text, "'\\") + "'"; }
 
 /// What may follow a flag, as fish's `complete` is told it.
-std::string taken(const FlagWords& flag) {
-  if (!flag.takes_value) return "";
+std::string taken(const Flag& flag) {
+  if (!takes_value(flag)) return "";
   return flag.values.empty() ? " -r -F" : " -x -a " + fish_quoted(values_text(flag));
 }
 
 }  // namespace
 
-std::string bash_completion(const std::vector<CommandWords>& commands) {
+std::string bash_completion(const Command& root) {
+  const std::vector<Place> places = places_of(root);
   std::string out =
       "# bash completion of troupe: source <(troupe completion bash)\n"
       "_troupe() {\n"
@@ -90,22 +116,22 @@ std::string bash_completion(const std::vector<CommandWords>& commands) {
       "  [[ $before == '=' ]] && before=${COMP_WORDS[COMP_CWORD-2]}\n"
       "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
       "    case \"$command/${COMP_WORDS[i]}\" in\n" +
-      path_cases(commands) +
+      path_cases(places) +
       "    esac\n"
       "  done\n"
       "  COMPREPLY=()\n"
       "  case $command in\n";
-  for (const CommandWords& c : commands) {
+  for (const Place& c : places) {
     std::string words = c.path.empty() ? std::string(kHelp) : "";
-    for (const auto& [name, description] : c.below) words += " " + name;
-    for (const FlagWords& flag : c.flags) words += " " + flag.name;
+    for (const Command& below : c.command->below) words += " " + below.name;
+    for (const Flag* flag : shown_flags(*c.command)) words += " " + flag->name;
     out += "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
-           value_cases(c, "        ",
+           value_cases(*c.command, "        ",
                        [](const std::string& values) {
                          return "mapfile -t COMPREPLY < <(compgen -W " + shell_quoted(values) +
                                 " -- \"$current\")";
                        }) +
-           "        " + valued_flags(c) +
+           "        " + valued_flags(*c.command) +
            ")\n          compopt -o filenames 2>/dev/null\n"
            "          mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
            "          return ;;\n      esac\n      words=" +
@@ -118,7 +144,8 @@ std::string bash_completion(const std::vector<CommandWords>& commands) {
          "complete -F _troupe troupe\n";
 }
 
-std::string zsh_completion(const std::vector<CommandWords>& commands) {
+std::string zsh_completion(const Command& root) {
+  const std::vector<Place> places = places_of(root);
   std::string out =
       "#compdef troupe\n"
       "# zsh completion of troupe: troupe completion zsh > \"${fpath[1]}/_troupe\"\n"
@@ -127,19 +154,19 @@ std::string zsh_completion(const std::vector<CommandWords>& commands) {
       "  local -a below flags\n"
       "  for ((i = 2; i < CURRENT; ++i)); do\n"
       "    case \"$command/${words[i]}\" in\n" +
-      path_cases(commands) +
+      path_cases(places) +
       "    esac\n"
       "  done\n"
       "  case $command in\n";
-  for (const CommandWords& c : commands) {
-    out +=
-        "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
-        value_cases(c, "        ", [](const std::string& values) { return "compadd " + values; }) +
-        "        " + valued_flags(c) + ") _files; return ;; esac\n      below=(";
+  for (const Place& c : places) {
+    out += "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
+           value_cases(*c.command, "        ",
+                       [](const std::string& values) { return "compadd " + values; }) +
+           "        " + valued_flags(*c.command) + ") _files; return ;; esac\n      below=(";
     if (c.path.empty()) out += described(kHelp, kHelpDescription);
-    for (const auto& [name, description] : c.below) out += described(name, description);
+    for (const Command& below : c.command->below) out += described(below.name, below.description);
     out += " )\n      flags=(";
-    for (const FlagWords& flag : c.flags) out += described(flag.name, flag.description);
+    for (const Flag* flag : shown_flags(*c.command)) out += described(flag->name, flag->help);
     out += " ) ;;\n";
   }
   return out +
@@ -151,7 +178,8 @@ std::string zsh_completion(const std::vector<CommandWords>& commands) {
          "fi\n";
 }
 
-std::string fish_completion(const std::vector<CommandWords>& commands) {
+std::string fish_completion(const Command& root) {
+  const std::vector<Place> places = places_of(root);
   std::string out =
       "# fish completion of troupe: troupe completion fish > "
       "~/.config/fish/completions/troupe.fish\n"
@@ -159,27 +187,27 @@ std::string fish_completion(const std::vector<CommandWords>& commands) {
       "  set -l command ''\n"
       "  for word in (commandline -opc)[2..]\n"
       "    switch \"$command/$word\"\n";
-  for (const CommandWords& c : commands)
+  for (const Place& c : places)
     if (!c.path.empty())
-      out += "      case " + fish_quoted(c.parent + "/" + c.name) + "\n        set command " +
-             fish_quoted(c.path) + "\n";
+      out += "      case " + fish_quoted(c.parent + "/" + c.command->name) +
+             "\n        set command " + fish_quoted(c.path) + "\n";
   out +=
       "    end\n"
       "  end\n"
       "  test \"$command\" = \"$argv\"\n"
       "end\n"
       "complete -c troupe -f\n";
-  for (const CommandWords& c : commands) {
+  for (const Place& c : places) {
     const std::string line =
         "complete -c troupe -n " + fish_quoted("__troupe_command " + fish_quoted(c.path));
     const auto word = [&](std::string_view name, std::string_view description) {
       out += line + " -a " + std::string(name) + " -d " + fish_quoted(description) + "\n";
     };
     if (c.path.empty()) word(kHelp, kHelpDescription);
-    for (const auto& [name, description] : c.below) word(name, description);
-    for (const FlagWords& flag : c.flags)
-      out += line + " -l " + flag.name.substr(2) + taken(flag) + " -d " +
-             fish_quoted(flag.description) + "\n";
+    for (const Command& below : c.command->below) word(below.name, below.description);
+    for (const Flag* flag : shown_flags(*c.command))
+      out += line + " -l " + flag->name.substr(2) + taken(*flag) + " -d " +
+             fish_quoted(flag->help) + "\n";
   }
   return out;
 }

@@ -1,3 +1,5 @@
+#include "tools/troupe/call.h"
+
 #include <unistd.h>
 
 #include <cstdio>
@@ -5,10 +7,11 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/log.h"
-#include "tools/troupe/cli.h"
-#include "tools/troupe/config_file.h"
+#include "tools/troupe/command_line/config_file.h"
 #include "tools/troupe/signals.h"
 
 namespace troupe::cli {
@@ -51,41 +54,41 @@ Status speak_as(const std::string& who, const CommonOptions& common) {
   return init_log({common.log_level, who, colour_is_wanted()});
 }
 
-CLI::App* add_command(Cli& cli, const std::string& name, const std::string& description,
-                      const std::string& examples, Action action) {
-  CLI::App* command = cli.app.add_subcommand(name, description);
-  set_up_command(cli, command, examples, std::move(action));
-  return command;
+void add_common_flags(Command& command, CommonOptions& options) {
+  for (Command& below : command.below) add_common_flags(below, options);
+  std::vector<Flag> flags = {{"--help", Print::kHelp, "Print this help message and exit"}};
+  if (command.run) {
+    flags.push_back({"--state-dir", &options.state_dir,
+                     command.keeps_state ? "Where certificates and the join file are (default: "
+                                           "$TROUPE_STATE_DIR, else ~/.local/state/troupe)"
+                                         : "Every command takes it; this one keeps no state"});
+    flags.push_back(
+        {.name = "--log-level",
+         .target = &options.log_level,
+         .help = "trace, debug, info, warn, error or off (default: " + command.log_level + ")",
+         .values = {"trace", "debug", "info", "warn", "error", "off"}});
+    // One command means something else by it.
+    if (!find_flag(command, "--config"))
+      flags.push_back({"--config", &options.config_file,
+                       "A TOML file with flags by name; a flag on the command line beats it"});
+  }
+  command.flags.insert(command.flags.begin(), flags.begin(), flags.end());
 }
 
-void set_up_command(Cli& cli, CLI::App* command, const std::string& examples, Action action) {
-  command->footer("Examples:\n" + examples);
-  command->add_option("--state-dir", cli.common.state_dir,
-                      action.keeps_state ? "Where certificates and the join file are (default: "
-                                           "$TROUPE_STATE_DIR, else ~/.local/state/troupe)"
-                                         : "Every command takes it; this one keeps no state");
-  command->add_option("--log-level", cli.common.log_level,
-                      "trace, debug, info, warn, error or off (default: " + action.log_level + ")");
-  command->add_option("--config", cli.common.config_file,
-                      "A TOML file with flags by name; a flag on the command line beats it");
-  command->callback([&cli, command, action = std::move(action)] {
-    const auto end = [](int code) {
-      if (code != kDone) throw CLI::RuntimeError(code);
-    };
-    if (!cli.common.config_file.empty())
-      if (const Status read = apply_config_file(*command, cli.common.config_file); !read.ok())
-        return end(fail(read.error(), kUsage));
-    if (cli.common.log_level.empty()) cli.common.log_level = action.log_level;
-    if (const Status log = speak_as("", cli.common); !log.ok())
-      return end(fail(log.error(), kUsage));
-    cli.common.state_dir_given = !cli.common.state_dir.empty();
-    auto dir = state_dir_of(cli.common.state_dir);
-    if (!dir.ok()) return end(fail(dir.error(), kUsage));
-    cli.common.state_dir = std::move(*dir);
-    if (action.takes_signals) return end(action.run());
-    const EndOnSignal end_on_signal;
-    end(action.run());
-  });
+int call(Command& command, CommonOptions& options) {
+  if (!options.config_file.empty())
+    if (const Status read = apply_config_file(command, options.config_file); !read.ok())
+      return fail(read.error(), kUsage);
+  if (options.log_level.empty()) options.log_level = command.log_level;
+  if (const Status log = speak_as("", options); !log.ok()) return fail(log.error(), kUsage);
+  options.state_dir_given = !options.state_dir.empty();
+  auto dir = state_dir_of(options.state_dir);
+  if (!dir.ok()) return fail(dir.error(), kUsage);
+  options.state_dir = std::move(*dir);
+  const Call call{command, options};
+  if (command.takes_signals) return command.run(call);
+  const EndOnSignal end_on_signal;
+  return command.run(call);
 }
 
 int fail(const Error& error, int code) {

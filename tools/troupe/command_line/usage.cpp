@@ -1,4 +1,4 @@
-#include "tools/troupe/usage.h"
+#include "tools/troupe/command_line/usage.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -28,65 +28,51 @@ bool looks_like_a_model(const std::string& word) {
   return word.find('/') != std::string::npos || std::filesystem::exists(word, failed);
 }
 
-/// The last command that the line names, and all of its words: "troupe plan eplb".
-std::pair<const CLI::App*, std::string> last_command(const CLI::App* app) {
-  std::string words = "troupe";
-  for (auto used = app->get_subcommands(); !used.empty(); used = app->get_subcommands()) {
-    app = used.front();
-    words += " " + app->get_name();
-  }
-  return {app, words};
+std::vector<std::string> flag_names(const Command& command) {
+  std::vector<std::string> names;
+  for (const Flag* flag : shown_flags(command)) names.push_back(flag->name.substr(2));
+  return names;
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
+std::vector<std::string> command_names(const Command& command) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const Command& below : command.below) names.push_back(below.name);
   return names;
 }
 
 }  // namespace
 
-std::string usage_error(const CLI::App* app, const CLI::Error& error) {
-  const auto [command, words] = last_command(app);
+std::string usage_error(const Parsed& wrong) {
   // Words that nobody takes are the cause of most that is missing.
-  const auto left = app->remaining(true);
+  const auto& left = wrong.left;
   const auto flag = std::find_if(left.begin(), left.end(),
                                  [](const auto& word) { return word.starts_with("-"); });
   std::string text;
   if (flag != left.end()) {
     const std::string name = flag->substr(0, flag->find('='));
     const auto first = std::min(name.find_first_not_of('-'), name.size());
-    text = "'" + name + "' is no flag of `" + words + "`" +
-           did_you_mean(name.substr(first), flag_names(*command), "--");
+    text = "'" + name + "' is no flag of `" + wrong.path + "`" +
+           did_you_mean(name.substr(first), flag_names(*wrong.command), "--");
   } else if (!left.empty()) {
     text = "'" + left.front() + "' is not expected";
-    if (looks_like_a_model(left.front()) && command->get_option_no_throw("--model"))
+    if (looks_like_a_model(left.front()) && find_flag(*wrong.command, "--model"))
       text += "; did you mean '--model " + left.front() + "'?";
     else
-      text += did_you_mean(left.front(), command_names(*command));
+      text += did_you_mean(left.front(), command_names(*wrong.command));
   } else {
-    text = error.what();
+    text = wrong.text;
     while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   }
-  return "troupe: " + text + (text.ends_with('?') ? " `" : "; `") + words +
+  return "troupe: " + text + (text.ends_with('?') ? " `" : "; `") + wrong.path +
          " --help` tells more.\n";
 }
 
-std::string unknown_command(const CLI::App& app, const std::string& word) {
-  std::string hint = did_you_mean(word, command_names(app));
+std::string unknown_command(const Command& root, const std::string& word) {
+  std::string hint = did_you_mean(word, command_names(root));
   for (const auto& [other, ours] : kElsewhere)
     if (word == other) hint = "; did you mean '" + std::string(ours) + "'?";
   return "There is no command '" + word + "'" +
          (hint.empty() ? "; `troupe --help` lists them." : hint);
-}
-
-std::vector<std::string> flag_names(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    if (!option->get_lnames().empty() && !option->get_group().empty())
-      names.push_back(option->get_lnames().front());
-  return names;
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {

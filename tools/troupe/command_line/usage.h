@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/troupe/command_line/parse.h"
+
+namespace troupe::cli {
+
+/// What is wrong with a command line as one sentence, with what was probably meant and where to
+/// read on.
+std::string usage_error(const Parsed& wrong);
+
+/// "There is no command 'stauts'; did you mean 'status'?"
+std::string unknown_command(const Command& root, const std::string& word);
+
+/// The one of `names` that takes the fewest single-character edits; empty if there are none.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
+
+}  // namespace troupe::cli
