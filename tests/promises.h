@@ -13,10 +13,6 @@
 /// TROUPE_JUDGE=1 in the environment whenever a promise is broken.
 namespace troupe {
 
-/// How long a test waits for what has to come. What is expected not to come is waited for in its
-/// own time.
-inline constexpr std::chrono::seconds kTestPatience(60);
-
 namespace promises {
 
 inline constexpr double kHangTimes = 10;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/base/mailbox.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 namespace troupe::testing {
 

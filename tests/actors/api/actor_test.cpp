@@ -8,7 +8,7 @@
 
 #include "actors/api/caf.h"
 #include "tests/actors/api/support.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/api/cluster.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 #include "tests/source_path.h"
 
 namespace troupe::testing {

@@ -15,7 +15,7 @@
 #include "actors/control/caf_system.h"
 #include "runtime/limits.h"
 #include "tests/actors/base/kept_mail.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 using namespace troupe;
 using namespace troupe::testing;

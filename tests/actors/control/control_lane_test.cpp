@@ -17,6 +17,7 @@
 #include "actors/control/dialer.h"
 #include "actors/control/pem.h"
 #include "tests/actors/control/support.h"
+#include "tests/patience.h"
 #include "tests/promises.h"
 
 using namespace troupe;

@@ -9,7 +9,7 @@
 #include "actors/control/frame_reader.h"
 #include "actors/control/token_book.h"
 #include "tests/actors/control/support.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 using namespace troupe;
 

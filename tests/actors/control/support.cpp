@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "actors/control/frame_reader.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 #include "transport/codec.h"
 
 namespace troupe {

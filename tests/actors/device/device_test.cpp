@@ -12,6 +12,7 @@
 #include "model/weights.h"
 #include "runtime/limits.h"
 #include "tests/actors/device/manual_device.h"
+#include "tests/patience.h"
 #include "tests/promises.h"
 
 using namespace troupe;

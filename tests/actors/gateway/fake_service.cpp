@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "tests/actors/gateway/fakes.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 namespace troupe::testing {
 

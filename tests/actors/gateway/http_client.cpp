@@ -10,7 +10,7 @@
 #include <cctype>
 #include <utility>
 
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 namespace troupe::testing {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "actors/head/journal_writer.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 using namespace troupe;
 namespace fs = std::filesystem;

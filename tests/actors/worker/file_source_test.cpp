@@ -19,6 +19,7 @@
 #include "runtime/limits.h"
 #include "tests/actors/worker/source_stand.h"
 #include "tests/model/pread_hook.h"
+#include "tests/patience.h"
 #include "tests/promises.h"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 #include "kernels/cuda/twin/backend.h"
 #include "model/weights.h"
 #include "tests/actors/worker/source_stand.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 #include "tests/source_path.h"
 
 namespace troupe {

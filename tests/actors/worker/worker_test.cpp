@@ -10,7 +10,7 @@
 #include "actors/control/caf_system.h"
 #include "tests/actors/mail_queue.h"
 #include "tests/actors/worker/fake_sizes.h"
-#include "tests/promises.h"
+#include "tests/patience.h"
 
 namespace troupe {
 namespace {

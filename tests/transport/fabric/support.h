@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/promises.h"
+#include "tests/patience.h"
 #include "transport/fabric/fabric.h"
 
 namespace troupe::transport::testing {

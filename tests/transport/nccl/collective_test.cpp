@@ -1,5 +1,6 @@
 /// Exchanges among 2, 4 and 8 ranks through libnccl's double: in order, whatever comes when; and
 /// what happens when a rank, a connection or a call goes wrong.
+#include "tests/patience.h"
 #include "tests/promises.h"
 #include "tests/transport/nccl/support.h"
 

@@ -1,5 +1,6 @@
 /// Rows and outputs between 2 and 4 nodes through libnccl's double: each arrives once and whole,
 /// whatever goes wrong, unless its node dies.
+#include "tests/patience.h"
 #include "tests/promises.h"
 #include "tests/transport/nccl/support.h"
 #include "transport/parcels/parcel_receiver.h"

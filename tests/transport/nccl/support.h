@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/promises.h"
+#include "tests/patience.h"
 #include "tests/transport/nccl/double.h"
 #include "transport/collectives/nccl_collective.h"
 
