@@ -75,9 +75,11 @@ void add_common_flags(Command& command, CommonOptions& options) {
   command.flags.insert(command.flags.begin(), flags.begin(), flags.end());
 }
 
-int call(Command& command, CommonOptions& options) {
+int call(const Parsed& parsed, CommonOptions& options) {
+  Command& command = *parsed.command;
   if (!options.config_file.empty())
-    if (const Status read = apply_config_file(command, options.config_file); !read.ok())
+    if (const Status read = apply_config_file(command, parsed.path, options.config_file);
+        !read.ok())
       return fail(read.error(), kUsage);
   if (options.log_level.empty()) options.log_level = command.log_level;
   if (const Status log = speak_as("", options); !log.ok()) return fail(log.error(), kUsage);

@@ -4,6 +4,7 @@
 
 #include "runtime/result.h"
 #include "tools/troupe/command_line/command.h"
+#include "tools/troupe/command_line/parse.h"
 #include "tools/troupe/failure.h"
 
 namespace troupe::cli {
@@ -27,7 +28,7 @@ struct Call {
 void add_common_flags(Command& command, CommonOptions& options);
 
 /// Reads the configuration file, sets up logging and runs the command; the exit code.
-int call(Command& command, CommonOptions& options);
+int call(const Parsed& parsed, CommonOptions& options);
 
 /// Lines of the log begin with that name from now on.
 Status speak_as(const std::string& who, const CommonOptions& common);

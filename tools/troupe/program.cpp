@@ -63,7 +63,7 @@ int run_program(int argc, char** argv, const Doubles& doubles) {
   const Parsed parsed = parse(root, std::move(words));
   switch (parsed.kind) {
     case Parsed::Kind::kRun:
-      return call(*parsed.command, common);
+      return call(parsed, common);
     case Parsed::Kind::kPrint:
       std::fputs(parsed.text.c_str(), stdout);
       return kDone;

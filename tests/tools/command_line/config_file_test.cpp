@@ -12,6 +12,7 @@ namespace {
 struct Options {
   std::string model, config;
   int size = 1;
+  double share = 0;
   bool on = false;
   std::vector<std::string> keys;
 };
@@ -25,23 +26,26 @@ Result<Options> read(const std::string& text) {
       .flags = {{"--config", &o.config, ""},
                 {"--model", &o.model, "", ""},
                 {.name = "--size", .target = &o.size, .help = "", .given = true},
+                {"--share", &o.share, ""},
                 {"--on", &o.on, ""},
                 {"--keys", &o.keys, ""},
                 {.name = "--port", .target = &o.size, .help = "", .range = Range{0, 65535}}}};
   const auto path = std::filesystem::temp_directory_path() /
                     ("troupe-config-" + std::to_string(::getpid()) + ".toml");
   std::ofstream(path) << text;
-  const Status applied = apply_config_file(command, path.string());
+  const Status applied = apply_config_file(command, "troupe up", path.string());
   std::filesystem::remove(path);
   if (!applied.ok()) return applied.error();
   return o;
 }
 
 TEST_CASE("a file gives flags their values, but those of the command line") {
-  const auto o = read("model = 'DIR'\nsize = 7\non = true\nkeys = ['a', 2, true]\n");
+  const auto o = read(
+      "model = 'DIR'\nsize = 7\nshare = 0.123456789\non = true\nkeys = ['a', 2, true]\n");
   REQUIRE(o.ok());
   CHECK(o->model == "DIR");
   CHECK(o->size == 1);
+  CHECK(o->share == 0.123456789);
   CHECK(o->on);
   CHECK(o->keys == std::vector<std::string>{"a", "2", "true"});
 }

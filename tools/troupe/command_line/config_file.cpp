@@ -1,6 +1,7 @@
 #include "tools/troupe/command_line/config_file.h"
 
 #include <toml++/toml.h>
+#include <charconv>
 #include <sstream>
 #include <vector>
 
@@ -21,21 +22,20 @@ std::string nearest_flag(const Command& command, const std::string& key) {
 Result<std::string> as_text(const toml::node& node, const std::string& key) {
   if (const auto* s = node.as_string()) return s->get();
   if (const auto* b = node.as_boolean()) return std::string(b->get() ? "true" : "false");
-  if (node.is_integer() || node.is_floating_point()) {
-    std::ostringstream text;
-    if (const auto* i = node.as_integer()) text << i->get();
-    if (const auto* f = node.as_floating_point()) text << f->get();
-    return text.str();
+  if (const auto* i = node.as_integer()) return std::to_string(i->get());
+  if (const auto* f = node.as_floating_point()) {
+    char text[32];
+    return std::string(text, std::to_chars(text, text + sizeof text, f->get()).ptr);
   }
   return invalid_argument("'" + key +
                           "' must be a text, a number, true or false, or a list of those.");
 }
 
-Status apply(Command& command, const std::string& key, const toml::node& node,
-             const std::string& path) {
+Status apply(Command& command, const std::string& words, const std::string& key,
+             const toml::node& node, const std::string& path) {
   Flag* flag = find_flag(command, "--" + key);
   if (!flag || key == "config" || key == "help")
-    return invalid_argument("'" + key + "' in " + path + " is no flag of `troupe " + command.name +
+    return invalid_argument("'" + key + "' in " + path + " is no flag of `" + words +
                             "`; did you mean '" + nearest_flag(command, key) + "'?");
   if (flag->given) return {};  // the command line has it
   std::vector<std::string> values;
@@ -59,7 +59,7 @@ Status apply(Command& command, const std::string& key, const toml::node& node,
 
 }  // namespace
 
-Status apply_config_file(Command& command, const std::string& path) {
+Status apply_config_file(Command& command, const std::string& words, const std::string& path) {
   toml::table table;
   try {
     table = toml::parse_file(path);
@@ -70,7 +70,8 @@ Status apply_config_file(Command& command, const std::string& path) {
                             std::string(e.description()) + ", " + where.str() + ").");
   }
   for (const auto& [key, node] : table)
-    if (const Status applied = apply(command, std::string(key.str()), node, path); !applied.ok())
+    if (const Status applied = apply(command, words, std::string(key.str()), node, path);
+        !applied.ok())
       return applied;
   return {};
 }
