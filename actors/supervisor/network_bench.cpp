@@ -40,9 +40,9 @@ Status NetworkBench::check(const NetworkQuery& query, bool stopping, bool at_res
                      names + ".");
   if (const auto count = sequences(members); count > 0 && !query.while_serving)
     return unavailable(
-        counted(count, "request") +
-        " is served now, and measuring would share the links with it; wait until nothing is, or "
-        "measure all the same with --while-serving.");
+        "Requests are served now (" + std::to_string(count) +
+        "), and measuring would share the links with them; wait until none is, or measure all the "
+        "same with --while-serving.");
   if (!at_rest && !query.while_serving)
     return unavailable(
         "Weights are being loaded or moved, and measuring would share the links with that; wait "

@@ -103,7 +103,7 @@ Command make_model_command() {
 
 Command bench_command(const Doubles& doubles) {
   return {.name = "bench",
-          .description = "What measuring needs",
+          .description = "Measure a server, a model or the network",
           .examples =
               "  troupe bench serve --help\n  troupe bench throughput --help\n"
               "  troupe bench network --help\n"

@@ -20,8 +20,8 @@ void add_engine_flags(Command& command, EngineFlags& flags) {
         "2048, or what devices have memory for)"},
        {"--block-size", &o.block_size, "KV cache positions a block (default: 16)"},
        {"--kv-cache-memory", &flags.kv_cache_memory,
-        "KV cache of each shard, as 512MiB, 80GiB or bytes (default: half of what its device has "
-        "left, at most 4GiB, but room for the longest sequence)"},
+        "KV cache of each shard, as 512MiB, 80GiB or bytes (default: what its GPU has left; of "
+        "processors half of that, at most 4GiB, but room for the longest sequence)"},
        {.name = "--kv-cache-dtype",
         .target = &flags.kv_cache_dtype,
         .help = "auto, bf16 or fp8: how keys and values are kept; part of the numerics (default: "
