@@ -20,6 +20,10 @@ jobs_here() {
   echo $((processors < gigabytes ? processors : gigabytes))
 }
 JOBS=${TROUPE_JOBS:-$(jobs_here)}
+if [[ ! $JOBS =~ ^[1-9][0-9]{0,3}$ ]]; then
+  echo "TROUPE_JOBS is '$JOBS'; it says how many compilers run at a time, 1 or more" >&2
+  exit 2
+fi
 # What another clone or worktree has compiled is found, wherever either lies.
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
@@ -78,8 +82,9 @@ make_venv() {
   fi
   say "making build/venv with the Python packages of tests/requirements.txt"
   rm -rf "$VENV"
-  mkdir -p "$ROOT/build"
-  python3 -m venv "$VENV" || die "python3 -m venv failed; is python3-venv installed?"
+  mkdir -p "$ROOT/build" || die "cannot write to $ROOT: see above"
+  python3 -m venv "$VENV" ||
+    die "python3 -m venv failed: see above; is python3-venv installed, and is the disk full?"
   local pip=("$VENV/bin/python" -m pip install --quiet --disable-pip-version-check)
   if ! "${pip[@]}" --requirement "$ROOT/tests/requirements.txt" >&2; then
     local package lacking=()
@@ -109,7 +114,9 @@ configure() {
   local preset=$1 folder=$2 how flags
   flags=("-DTROUPE_CUDA=${TROUPE_CUDA:-AUTO}"
     "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}")
-  mkdir -p "$folder" || die "cannot write to ${folder}: see above"
+  mkdir -p "$folder" && [[ -w $folder ]] || die "cannot write to $folder"
+  "${CXX:-c++}" --version >/dev/null 2>&1 ||
+    die "the compiler ${CXX:-c++} cannot be run; CXX of the environment names it"
   if command -v ccache >/dev/null && ! ccache_works "$folder"; then
     say "compiling without ccache, which does not work here: $(tail -n 1 "$folder/ccache.log")"
     flags+=("-DTROUPE_CCACHE=")
@@ -122,8 +129,16 @@ configure() {
   say "configuring ${folder#"$ROOT"/}"
   rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles" "$folder/configured.txt"
   (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING "${flags[@]}" >&2) ||
-    die "configuring failed: see above"
+    failed "configuring" "$folder"
   printf '%s\n' "$how" >"$folder/configured.txt"
+}
+
+# failed WHAT FOLDER [HINT]: ends with what can be said of why.
+failed() {
+  local free
+  free=$(df --output=avail -BM "$2" | tail -n 1 | tr -dc 0-9)
+  ((free >= 500)) || die "$1 failed, and the disk is full: $free MB are left in $2"
+  die "$1 failed: see above${3-}"
 }
 
 # build PRESET [TARGET...]: configures when needed and builds. TROUPE_CUDA of the environment says
@@ -136,10 +151,6 @@ build() {
   folder=$(build_folder "$preset")
   configure "$preset" "$folder"
   say "building ${folder#"$ROOT"/}: ${*:-everything}"
-  cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 || {
-    local free
-    free=$(df --output=avail -BM "$folder" | tail -n 1 | tr -dc 0-9)
-    ((free >= 500)) || die "the build failed, and the disk is full: $free MB are left in $folder"
-    die "the build failed: see above"
-  }
+  cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 ||
+    failed "the build" "$folder" " (a compiler that was killed had no memory: TROUPE_JOBS=1)"
 }

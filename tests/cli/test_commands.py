@@ -1,6 +1,7 @@
 """Flags, help, exit codes and JSON of every command."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -236,6 +237,25 @@ NODE = {"id", "host", "pid", "role", "state", "last_seen_ms", "devices"}
 DEVICE = {"id", "kind", "memory_total", "memory_used", "utilization"}
 REPLICA = {"id", "state", "shards", "running", "waiting", "kv_blocks_total", "kv_blocks_used",
            "kv_blocks_cached"}
+
+
+def test_a_configuration_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    wrong = {tmp_path / "pipe": "regular file", tmp_path: "regular file", "/none": "No such file"}
+    for path, said in wrong.items():
+        done = run("status", "--config", path, seconds=20)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_a_working_folder_that_is_gone(troupe, tmp_path):
+    words = f"cd '{tmp_path}' && mkdir gone && cd gone && rmdir ../gone && exec {troupe} status --state-dir x"
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "it may be deleted; change to another." in done.stderr, done.stderr
+
+
+def test_nothing_that_a_terminal_obeys_is_in_a_complaint():
+    done = run("status", "\x1b[31mred\n")
+    assert done.returncode == 2 and "\x1b" not in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_status_and_stop(troupe):

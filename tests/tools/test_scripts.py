@@ -144,6 +144,18 @@ def test_a_phase_that_does_not_end_is_one_failure_and_the_others_run(machine, tr
     assert "failed: C++ tests: ended after 5 s" in lines
 
 
+@pytest.mark.parametrize("tool, env, said", [
+    ("build", {"TROUPE_JOBS": "0"}, "TROUPE_JOBS is '0'"),
+    ("build", {"CXX": "no-such-compiler"}, "the compiler no-such-compiler cannot be run"),
+    ("test tests/none.py", {}, "there is no tests/none.py"),
+])  # fmt: skip
+def test_what_cannot_be_built_with_is_said_at_once(machine, tree, tool, env, said):
+    machine.env |= env
+    done = machine.run("bash", "-c", f"{tree}/tools/{tool}")
+    assert done.returncode in (1, 2) and said in done.stderr, (done.stdout, done.stderr)
+    assert not any(call.startswith("cmake ") for call in machine.calls())
+
+
 def configured(machine, tree, **env):
     """What cmake is told when a folder is built; None: nothing, since it is configured like that."""
     machine.calls_file.unlink(missing_ok=True)

@@ -84,9 +84,11 @@ int call(const Parsed& parsed, CommonOptions& options) {
   if (options.log_level.empty()) options.log_level = command.log_level;
   if (const Status log = speak_as("", options); !log.ok()) return fail(log.error(), kUsage);
   options.state_dir_given = !options.state_dir.empty();
-  auto dir = state_dir_of(options.state_dir);
-  if (!dir.ok()) return fail(dir.error(), kUsage);
-  options.state_dir = std::move(*dir);
+  if (command.keeps_state) {
+    auto dir = state_dir_of(options.state_dir);
+    if (!dir.ok()) return fail(dir.error(), kUsage);
+    options.state_dir = std::move(*dir);
+  }
   const Call call{command, options};
   if (command.takes_signals) return command.run(call);
   const EndOnSignal end_on_signal;

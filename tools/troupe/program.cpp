@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,11 @@ int run_program(int argc, char** argv, const Doubles& doubles) {
   const AlternateStack stack;
   if (argc > 1 && std::string_view(argv[1]) == "crash-report")
     return report_crash({argv + 2, argv + argc});
+  std::error_code gone;
+  (void)std::filesystem::current_path(gone);
+  if (gone)
+    return fail(invalid_argument("The working folder cannot be had (" + gone.message() +
+                                 "): it may be deleted; change to another."));
   CommonOptions common;
   if (argc > 0 && std::string_view(argv[0]).find('/') != std::string_view::npos)
     common.program = argv[0];
@@ -68,8 +74,7 @@ int run_program(int argc, char** argv, const Doubles& doubles) {
       std::fputs(parsed.text.c_str(), stdout);
       return kDone;
     case Parsed::Kind::kWrong:
-      std::fputs(usage_error(parsed).c_str(), stderr);
-      return kUsage;
+      return fail(invalid_argument(usage_error(parsed)), kUsage);
   }
   return kFailed;
 }

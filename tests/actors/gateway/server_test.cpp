@@ -368,8 +368,8 @@ TEST_CASE("over TLS") {
   options.tls_key = folder / "key.pem";
   const std::string make =
       "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
-      "/CN=localhost -out " +
-      options.tls_cert + " -keyout " + options.tls_key + " 2>/dev/null";
+      "/CN=localhost -out '" +
+      options.tls_cert + "' -keyout '" + options.tls_key + "' 2>/dev/null";
   REQUIRE(std::system(make.c_str()) == 0);
   Stand stand(options);
   CHECK(stand.gateway->url().starts_with("https://"));

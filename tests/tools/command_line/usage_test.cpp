@@ -25,10 +25,11 @@ TEST_CASE("what was probably meant is said") {
            {{"status", "--log-nam", "x"}, "'--log-nam' is no flag of `troupe status`;"},
            {{"status", "node"}, "'node' is not expected; did you mean 'nodes'?"},
            {{"status", "no/such"}, "'no/such' is not expected; did you mean '--model no/such'?"},
+           {{"--model", "x", "status"}, "'--model' comes after `troupe status`, not before;"},
            {{"status", "--model"}, "--model: 1 required TEXT missing;"},
        })
     CHECK(usage_error(parse(root, c.words)) ==
-          "troupe: " + c.said + " `troupe status --help` tells more.\n");
+          c.said + " `troupe status --help` tells more.");
   CHECK(unknown_command(root, "stauts") == "There is no command 'stauts'; did you mean 'status'?");
   CHECK(unknown_command(root, "serve") == "There is no command 'serve'; did you mean 'up'?");
   CHECK(unknown_command(root, "dance") ==

@@ -5,11 +5,14 @@
 #include <sstream>
 #include <vector>
 
+#include "model/json_reader.h"
 #include "tools/troupe/command_line/parse.h"
 #include "tools/troupe/command_line/usage.h"
 
 namespace troupe::cli {
 namespace {
+
+constexpr std::size_t kBytesMax = 1u << 20;
 
 std::string nearest_flag(const Command& command, const std::string& key) {
   std::vector<std::string> names;
@@ -60,9 +63,11 @@ Status apply(Command& command, const std::string& words, const std::string& key,
 }  // namespace
 
 Status apply_config_file(Command& command, const std::string& words, const std::string& path) {
+  const auto text = read_text_file(path, kBytesMax);
+  if (!text.ok()) return invalid_argument("--config: " + text.error().message);
   toml::table table;
   try {
-    table = toml::parse_file(path);
+    table = toml::parse(*text);
   } catch (const toml::parse_error& e) {
     std::ostringstream where;
     where << e.source().begin;

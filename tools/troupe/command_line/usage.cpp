@@ -51,8 +51,11 @@ std::string usage_error(const Parsed& wrong) {
   if (flag != left.end()) {
     const std::string name = flag->substr(0, flag->find('='));
     const auto first = std::min(name.find_first_not_of('-'), name.size());
-    text = "'" + name + "' is no flag of `" + wrong.path + "`" +
-           did_you_mean(name.substr(first), flag_names(*wrong.command), "--");
+    if (find_flag(*wrong.command, name))
+      text = "'" + name + "' comes after `" + wrong.path + "`, not before";
+    else
+      text = "'" + name + "' is no flag of `" + wrong.path + "`" +
+             did_you_mean(name.substr(first), flag_names(*wrong.command), "--");
   } else if (!left.empty()) {
     text = "'" + left.front() + "' is not expected";
     if (looks_like_a_model(left.front()) && find_flag(*wrong.command, "--model"))
@@ -63,8 +66,7 @@ std::string usage_error(const Parsed& wrong) {
     text = wrong.text;
     while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   }
-  return "troupe: " + text + (text.ends_with('?') ? " `" : "; `") + wrong.path +
-         " --help` tells more.\n";
+  return text + (text.ends_with('?') ? " `" : "; `") + wrong.path + " --help` tells more.";
 }
 
 std::string unknown_command(const Command& root, const std::string& word) {
