@@ -20,10 +20,6 @@ jobs_here() {
   echo $((processors < gigabytes ? processors : gigabytes))
 }
 JOBS=${TROUPE_JOBS:-$(jobs_here)}
-if [[ ! $JOBS =~ ^[1-9][0-9]{0,3}$ ]]; then
-  echo "TROUPE_JOBS is '$JOBS'; it says how many compilers run at a time, 1 or more" >&2
-  exit 2
-fi
 # What another clone or worktree has compiled is found, wherever either lies.
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
@@ -111,17 +107,17 @@ ccache_works() {
 # configure PRESET FOLDER: unless the folder was configured like this: by these flags, this
 # compiler, and for this place. What others left there would be used without a word.
 configure() {
-  local preset=$1 folder=$2 how flags
+  local preset=$1 folder=$2 how flags compiler
   flags=("-DTROUPE_CUDA=${TROUPE_CUDA:-AUTO}"
     "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}")
   mkdir -p "$folder" && [[ -w $folder ]] || die "cannot write to $folder"
-  "${CXX:-c++}" --version >/dev/null 2>&1 ||
+  compiler=$("${CXX:-c++}" --version 2>/dev/null) ||
     die "the compiler ${CXX:-c++} cannot be run; CXX of the environment names it"
   if command -v ccache >/dev/null && ! ccache_works "$folder"; then
     say "compiling without ccache, which does not work here: $(tail -n 1 "$folder/ccache.log")"
     flags+=("-DTROUPE_CCACHE=")
   fi
-  how="$ROOT ${flags[*]} $("${CXX:-c++}" --version | sed -n 1p) ${CXXFLAGS-} ${CUDA_HOME-}"
+  how="$ROOT ${flags[*]} ${compiler%%$'\n'*} ${CXXFLAGS-} ${CUDA_HOME-}"
   how+=" $(command -v nvcc nvidia-smi | tr '\n' ' ' || true) $(cksum <"$ROOT/CMakePresets.json")"
   if [[ -f $folder/build.ninja && $(cat "$folder/configured.txt" 2>/dev/null) == "$how" ]]; then
     return
@@ -148,6 +144,8 @@ failed() {
 build() {
   local preset=$1 folder
   shift
+  [[ $JOBS =~ ^[1-9][0-9]{0,3}$ ]] ||
+    die "TROUPE_JOBS is '$JOBS'; it says how many compilers run at a time, 1 or more"
   folder=$(build_folder "$preset")
   configure "$preset" "$folder"
   say "building ${folder#"$ROOT"/}: ${*:-everything}"

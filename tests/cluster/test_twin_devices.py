@@ -117,7 +117,7 @@ def test_a_device_that_becomes_slow_is_asked_less_and_its_host_is_not(cluster):
         return {f"{n['id']}/{i}" for n in status["nodes"] for i, d in enumerate(n["devices"]) if d["slow"]}
 
     device = f"{node['id']}/0"
-    expected, found = answers_until(cluster, lambda: slow() if device in slow() else None, 120)
+    expected, found = answers_until(cluster, lambda: found if device in (found := slow()) else None, 120)
     # A busy machine slows others too.
     ratio("devices that nothing makes slow, and are taken for it", len(found - {device}), 0, broken=10)
     texts = [e["text"] for e in cluster.status()["events"] if e["kind"] == "device_slow"]

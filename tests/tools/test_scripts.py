@@ -156,6 +156,13 @@ def test_what_cannot_be_built_with_is_said_at_once(machine, tree, tool, env, sai
     assert not any(call.startswith("cmake ") for call in machine.calls())
 
 
+def test_an_option_that_names_a_file_is_no_path(machine, tree):
+    for words in ["--ignore=tests/none.py"], ["-k", "test_none.py"]:
+        done = machine.run(tree / "tools" / "test", *words)
+        assert "there is no" not in done.stderr, done.stderr
+        assert done.stdout.splitlines()[-1] == "2 passed, 0 failed, 2 skipped", (done.stdout, done.stderr)
+
+
 def configured(machine, tree, **env):
     """What cmake is told when a folder is built; None: nothing, since it is configured like that."""
     machine.calls_file.unlink(missing_ok=True)
