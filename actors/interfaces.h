@@ -215,6 +215,7 @@ struct CopyDiffers;
 struct CopiesProven;
 struct PartBuilt;
 struct StepCut;  // layer_shard/messages.h
+struct StepFound;
 struct StepComputed;
 struct PassEnded;  // expert_group/expert_pass.h
 
@@ -313,8 +314,8 @@ struct LayerShardInbox {
                     ExpertProgress,  // they take long, and go on
                     NotHere,         // they are not there (any more): ask another copy
                     Undeliverable>;  // a question, or hidden rows, did not arrive
-  using local =
-      Local<StepCut, StepComputed, PeerDown, PeerUp, DevicesAvoided, RoutesChanged, HeadChanged>;
+  using local = Local<StepCut, StepFound, StepComputed, PeerDown, PeerUp, DevicesAvoided,
+                      RoutesChanged, HeadChanged>;
 };
 
 /// The jobs of a shard that shares its layers with other tensor-parallel ranks. No actor: what

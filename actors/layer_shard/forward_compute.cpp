@@ -49,6 +49,7 @@ class Listener final : public ForwardListener {
     fill(cut_, step);
     news_.cut(step_, std::move(cut_));
   }
+  void on_found(const Step&) override { news_.found(step_); }
   bool yields() override { return yields_ && device_.express_waits(); }
 
  private:

@@ -57,6 +57,8 @@ void LayerShard::on(StepCut cut, TimePoint now, Effects& effects) {
   if (order_.lives(cut.step)) calls_.begin(cut.step, std::move(cut.cut), now, effects);
 }
 
+void LayerShard::on(StepFound found, TimePoint, Effects&) { calls_.forget(found.step); }
+
 void LayerShard::on(StepComputed computed, TimePoint, Effects& effects) {
   const StepId step = computed.step;
   if (const auto& error = computed.outcome.error; error && error->code == ErrorCode::kCorrupt)

@@ -35,6 +35,7 @@ class LayerShard {
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
 
   void on(StepCut cut, TimePoint now, Effects& effects);
+  void on(StepFound found, TimePoint now, Effects& effects);
   void on(StepComputed computed, TimePoint now, Effects& effects);
   /// What the node was asked goes to other copies, or waits. It is asked again after PeerUp, or
   /// when routes come with a newer life of it.

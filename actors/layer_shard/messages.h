@@ -65,6 +65,10 @@ struct StepCut {
   StepId step;
   ExpertCut cut;
 };
+/// Its job -> LayerShard: what the newest StepCut asks for is here; the job goes on without answers.
+struct StepFound {
+  StepId step;
+};
 /// Its job -> LayerShard: the job has ended.
 struct StepComputed {
   StepId step;

@@ -15,6 +15,8 @@ class ShardNews {
   virtual ~ShardNews() = default;
   /// Experts of other devices are needed: the question travels while those here compute.
   virtual void cut(StepId step, ExpertCut cut) = 0;
+  /// What was asked for at the step's cut is here: a rank that follows another placement had it.
+  virtual void found(StepId step) = 0;
   /// The step is done, has failed, or waits for nothing but other devices' experts.
   virtual void computed(StepId step, ComputeOutcome outcome) = 0;
 };

@@ -20,6 +20,7 @@ struct ShardHands::Seat final : ShardNews {
   std::shared_ptr<Collective> ranks{};  ///< null: no others
 
   void cut(StepId step, ExpertCut cut) override { post.tell(self, StepCut{step, std::move(cut)}); }
+  void found(StepId step) override { post.tell(self, StepFound{step}); }
   void computed(StepId step, ComputeOutcome outcome) override {
     post.tell(self, StepComputed{step, std::move(outcome)});
   }

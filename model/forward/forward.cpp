@@ -134,6 +134,7 @@ Status Forward::begin(Step& step, const StepPlanBody& plan, const Payload& hidde
 }
 
 void Forward::answer(Step& step, const MissingExpert& of, const Payload& output) {
+  if (step.among_ranks && RankExperts::is_covered(step, of)) return;
   impl_->stream.write(step.expert_output(of.row, of.slot), output);
 }
 
@@ -341,8 +342,10 @@ Forward::Impl::Next Forward::Impl::shared_experts(const LayerRun& run) {
 Forward::Impl::Next Forward::Impl::take_outputs(const LayerRun& run, ForwardListener& listener) {
   using Found = RankExperts::Found;
   Step& step = run.step;
+  const bool asked = !step.missing.empty();
   const Found found = rank_experts.take(stream, step, run.spec);
   if (found == Found::kCorrupt) return Next::kCorrupt;
+  if (asked && step.missing.empty()) listener.on_found(step);
   const bool all = found == Found::kAll;
   if (run.spec.inner_ways > 1)
     rank_experts.join_shared(stream, step, run.spec,

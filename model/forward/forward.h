@@ -39,6 +39,9 @@ class ForwardListener {
   /// Some are elsewhere (Step::missing). Asked before anything else computes, so that the question
   /// travels meanwhile.
   virtual void on_missing(const Step& step) = 0;
+  /// Another tensor-parallel rank has computed all that was asked for at this cut: no answer is
+  /// waited for.
+  virtual void on_found(const Step& step) = 0;
   /// Asked between layers, and between rows' logits: whether the step is to leave the device to
   /// somebody else for a moment.
   virtual bool yields() { return false; }

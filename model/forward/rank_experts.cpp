@@ -175,6 +175,10 @@ bool RankExperts::take_section(Step& step, const LayerSpec& layer, const RankSec
   return true;
 }
 
+bool RankExperts::is_covered(const Step& step, const MissingExpert& of) {
+  return step.covered[static_cast<std::size_t>(of.row * step.top_k + of.slot)] != 0;
+}
+
 RankExperts::Found RankExperts::take(kernels::Stream& stream, Step& step,
                                      const LayerSpec& layer) const {
   const RankSection& own = section_for(step, model_.rank.rank);
@@ -186,23 +190,28 @@ RankExperts::Found RankExperts::take(kernels::Stream& stream, Step& step,
                              : stream.reach(step.exchange.from[rank], step.rank_rooms[rank]);
     if (!take_section(step, layer, own, section, rank)) return Found::kCorrupt;
   }
-  if (step.sections.size() == 1 &&
-      std::find(step.covered.begin(), step.covered.end(), 0) == step.covered.end())
-    return Found::kAll;
-  std::size_t asked = 0;
+  list_late(step);
+  std::erase_if(step.missing,
+                [&](const MissingExpert& asked) { return is_covered(step, asked); });
+  if (!step.missing.empty() || !step.late.empty()) return Found::kMissing;
+  const bool all = step.sections.size() == 1 &&
+                   std::find(step.covered.begin(), step.covered.end(), 0) == step.covered.end();
+  return all ? Found::kAll : Found::kOwn;
+}
+
+/// Own pairs that no rank has computed, and that were not asked for.
+void RankExperts::list_late(Step& step) const {
+  auto asked = step.missing.begin();
   const std::int64_t end = (step.own_first + step.own_rows) * step.top_k;
   for (std::int64_t pair = step.own_first * step.top_k; pair < end; ++pair) {
-    if (step.covered[static_cast<std::size_t>(pair)] != 0) continue;
     const MissingExpert lacks = {static_cast<std::int32_t>(pair / step.top_k),
                                  static_cast<std::int32_t>(pair % step.top_k),
                                  step.expert_ids[static_cast<std::size_t>(pair)]};
-    if (asked < step.missing.size() && step.missing[asked].row == lacks.row &&
-        step.missing[asked].slot == lacks.slot)
+    if (asked != step.missing.end() && asked->row == lacks.row && asked->slot == lacks.slot)
       ++asked;
-    else
+    else if (!is_covered(step, lacks))
       step.late.push_back(lacks);
   }
-  return step.missing.empty() && step.late.empty() ? Found::kOwn : Found::kMissing;
 }
 
 void RankExperts::join_shared(kernels::Stream& stream, Step& step, const LayerSpec& layer,

@@ -41,7 +41,11 @@ class RankExperts {
     kMissing,  ///< but for Step::missing, which was asked for, and Step::late, which was not
     kCorrupt,  ///< what came does not fit
   };
+  /// Ranks may follow different placements for a moment. What was asked for and a rank has computed
+  /// all the same is missing no more.
   Found take(kernels::Stream& stream, Step& step, const LayerSpec& layer) const;
+  /// Whether a rank has computed that pair.
+  static bool is_covered(const Step& step, const MissingExpert& of);
   /// y = the shared experts' sum of all rows, or of this rank's own.
   void join_shared(kernels::Stream& stream, Step& step, const LayerSpec& layer,
                    const kernels::Tensor& y) const;
@@ -52,6 +56,8 @@ class RankExperts {
   std::span<const std::byte> section_from(const Step& step, std::uint32_t rank) const;
   bool take_section(Step& step, const LayerSpec& layer, const RankSection& own,
                     std::span<const std::byte> bytes, std::uint32_t rank) const;
+
+  void list_late(Step& step) const;
 
   const ModelSpec& model_;
   RankCuts& ranks_;

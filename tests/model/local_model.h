@@ -48,6 +48,7 @@ struct SilentListener final : ForwardListener {
     if (routed) routed->emplace(layer, std::vector(experts.begin(), experts.end()));
   }
   void on_experts_read(std::uint64_t experts) override { experts_read += experts; }
+  void on_found(const Step&) override {}
   void on_missing(const Step& step) override {
     rows.assign(step.wire_row(0), step.wire_row(static_cast<std::int32_t>(step.rows)));
   }

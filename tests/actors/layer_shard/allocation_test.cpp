@@ -119,6 +119,7 @@ TEST_CASE("a warm ForwardCompute allocates nothing but the hidden rows that leav
 
   struct News final : ShardNews {
     void cut(StepId, ExpertCut found) override { asked = std::move(found); }
+    void found(StepId) override { FAIL("there are no other ranks"); }
     void computed(StepId, ComputeOutcome found) override {
       made = allocations() - before;
       outcome = std::move(found);

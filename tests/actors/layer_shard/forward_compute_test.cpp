@@ -133,12 +133,14 @@ class Replicas {
  private:
   struct OneStep final : ShardNews {
     void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
+    void found(StepId) override { FAIL("there are no other ranks"); }
     void computed(StepId, ComputeOutcome found) override { outcome.set_value(std::move(found)); }
     std::promise<ComputeOutcome> outcome;
   };
 
   struct Steps final : ShardNews {
     void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
+    void found(StepId) override { FAIL("there are no other ranks"); }
     void computed(StepId id, ComputeOutcome outcome) override {
       REQUIRE(outcome.done);
       ends.order.push_back(id.value);
@@ -175,6 +177,7 @@ class Replicas {
       REQUIRE(replicas.device_.submit(job).ok());
     }
     void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
+    void found(StepId) override { FAIL("there are no other ranks"); }
     void computed(StepId id, ComputeOutcome outcome) override {
       REQUIRE(!outcome.error);
       REQUIRE(outcome.done);

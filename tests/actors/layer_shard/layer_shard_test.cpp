@@ -84,6 +84,23 @@ TEST_CASE("a step does not go on once its replica's node cannot be reached") {
   CHECK(shard.steps() == 0);
 }
 
+TEST_CASE("what another rank had after all is waited for no more, and the next cut asks for its own") {
+  LayerShard::Effects begun, asked, found, next, late, answered;
+  LayerShard shard(config());
+  play(shard, plan(1), kStart, begun);
+  play(shard, StepCut{StepId{1}, cut()}, kStart, asked);
+  play(shard, StepFound{StepId{1}}, kStart, found);
+  play(shard, StepCut{StepId{1}, cut()}, kStart, next);
+  play(shard, StepComputed{StepId{1}, {}}, kStart, next);
+  for (const auto& send : all<Send>(asked))
+    play(shard, output_of(std::get<Dispatch>(*send.message), send.to.node), kStart, late);
+  CHECK(all<ResumeStep>(late).empty());
+  CHECK(all<Send>(late).empty());  // and nobody is distrusted
+  for (const auto& send : all<Send>(next))
+    play(shard, output_of(std::get<Dispatch>(*send.message), send.to.node), kStart, answered);
+  CHECK(all<ResumeStep>(answered).size() == 1);
+}
+
 TEST_CASE("an aborted step is forgotten: late answers change nothing") {
   LayerShard::Effects asked;
   auto shard = waiting_shard(asked);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,9 +25,20 @@ constexpr std::uint32_t kReplica = 3;
 /// What happens to a part on its way; false: it does not arrive.
 using OnTheWay = std::function<bool(std::uint32_t from, std::uint32_t to, RankPart&)>;
 
+/// Which experts a rank's device has, and which rank it takes for the one that computes an expert.
+struct Placed {
+  std::function<bool(std::uint32_t rank, std::int32_t expert)> has = [](auto, auto) {
+    return true;
+  };
+  std::function<std::optional<std::uint32_t>(std::uint32_t rank, std::int32_t expert)> knows;
+};
+
 class Ranks {
  public:
-  explicit Ranks(std::uint32_t size, OnTheWay way = {}) : way_(std::move(way)) {
+  explicit Ranks(std::uint32_t size, OnTheWay way = {}, Placed placed = {})
+      : way_(std::move(way)), placed_(std::move(placed)) {
+    if (!placed_.knows)
+      placed_.knows = [size](auto, std::int32_t e) { return static_cast<std::uint32_t>(e) % size; };
     for (std::uint32_t r = 0; r < size; ++r) ranks_.push_back(std::make_unique<One>());
     for (std::uint32_t r = 0; r < size; ++r) set_up(r);
   }
@@ -37,7 +49,7 @@ class Ranks {
 
   /// A step of three sequences begins on that rank.
   std::future<ComputeOutcome> begin(std::uint32_t rank, std::uint64_t step) {
-    auto news = std::make_shared<News>();
+    auto news = std::make_shared<News>(*this, rank);
     auto outcome = news->outcome.get_future();
     run(rank, [this, rank, step, news] { ranks_[rank]->compute->begin({plan(step), {}}, news); });
     return outcome;
@@ -55,6 +67,8 @@ class Ranks {
     passed.get_future().wait();
   }
   const ForwardCompute& compute(std::uint32_t rank) const { return *ranks_[rank]->compute; }
+  int questions(std::uint32_t rank) const { return ranks_[rank]->questions; }
+  int answers(std::uint32_t rank) const { return ranks_[rank]->answers; }
 
   std::vector<float> logprobs(std::uint64_t step) {
     std::vector<std::future<ComputeOutcome>> outcomes;
@@ -72,28 +86,75 @@ class Ranks {
   }
 
  private:
-  struct News final : ShardNews {
-    void cut(StepId, ExpertCut) override { FAIL("all experts are here"); }
-    void computed(StepId, ComputeOutcome found) override { outcome.set_value(std::move(found)); }
+  /// Asks and answers as a LayerShard: a step has one question at a time, and none when it ends.
+  struct News final : ShardNews, std::enable_shared_from_this<News> {
+    News(Ranks& all, std::uint32_t of) : ranks(all), rank(of) {}
+    void cut(StepId, ExpertCut cut) override {
+      CHECK_FALSE(open);
+      open = std::move(cut);
+      ++ranks.ranks_[rank]->questions;
+    }
+    void found(StepId) override {
+      CHECK(open);
+      open.reset();
+    }
+    void computed(StepId step, ComputeOutcome found) override {
+      if (!found.done && !found.error && open) return ranks.answer(rank, step, *this);
+      CHECK_FALSE(open);
+      outcome.set_value(std::move(found));
+    }
+    Ranks& ranks;
+    const std::uint32_t rank;
+    std::optional<ExpertCut> open;
     std::promise<ComputeOutcome> outcome;
   };
   struct One {
     std::shared_ptr<const ModelSpec> spec;
     std::shared_ptr<LaneCollective> collective;
     std::unique_ptr<ForwardCompute> compute;
+    std::shared_ptr<const ExpertSet> everything;  // as a device beyond the ranks has it
+    std::atomic<int> questions{0}, answers{0};
     CpuDevice device{{.index = 0, .kind = "cpu", .memory_total = 0, .threads = 1}};
   };
+
+  /// A device beyond the ranks computes what was asked for.
+  void answer(std::uint32_t rank, StepId step, News& news) {
+    ++ranks_[rank]->answers;
+    auto cut = std::make_shared<ExpertCut>(std::move(*news.open));
+    news.open.reset();
+    run(rank, [this, rank, step, cut, kept = news.shared_from_this()] {
+      One& one = *ranks_[rank];
+      auto outputs = std::make_shared<std::vector<std::byte>>(cut->missing.size() * cut->row_bytes);
+      std::vector<const std::byte*> rows;
+      std::vector<std::int32_t> experts;
+      std::vector<std::byte*> places;
+      for (MissingOutput& missing : cut->missing) {
+        missing.call = 1;
+        rows.push_back(cut->rows.data() +
+                       static_cast<std::size_t>(missing.source) * cut->row_bytes);
+        experts.push_back(missing.expert);
+        places.push_back(outputs->data() + places.size() * cut->row_bytes);
+      }
+      ExpertForward forward(checkpoint_->spec(), one.device.stream(Numerics::kReference));
+      forward.run(*one.everything, {cut->layer, rows, experts, places});
+      cut->answers.push_back({1, {outputs, std::span(*outputs), MemoryKind::kHost}});
+      one.compute->resume({step, std::move(*cut)}, kept);
+    });
+  }
 
   void set_up(std::uint32_t r) {
     One& one = *ranks_[r];
     const TensorRank rank = {r, static_cast<std::uint32_t>(ranks_.size())};
     one.spec = std::make_shared<const ModelSpec>(split_model(checkpoint_->spec(), rank));
     const std::int32_t last = one.spec->num_layers() - 1;
-    ExpertSet::Map experts;
+    ExpertSet::Map experts, everything;
     for (std::int32_t layer = 0; layer <= last; ++layer)
       if (one.spec->layers[static_cast<std::size_t>(layer)].has_experts())
-        for (std::int32_t e = 0; e < one.spec->num_experts(); ++e)
-          experts[{layer, e}] = must(load_expert(*checkpoint_, Numerics::kReference, layer, e));
+        for (std::int32_t e = 0; e < one.spec->num_experts(); ++e) {
+          everything[{layer, e}] = must(load_expert(*checkpoint_, Numerics::kReference, layer, e));
+          if (placed_.has(r, e)) experts[{layer, e}] = everything[{layer, e}];
+        }
+    one.everything = std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(everything));
     const auto published =
         std::make_shared<const ExpertSet>(PlacementVersion{1}, std::move(experts));
     one.device.publish(published, published);
@@ -115,7 +176,7 @@ class Ranks {
     auto known = std::make_shared<ExpertRanks>(one.spec->num_layers(), one.spec->num_experts());
     for (std::int32_t layer = 0; layer <= last; ++layer)
       for (std::int32_t e = 0; e < one.spec->num_experts(); ++e)
-        known->set(layer, e, static_cast<std::uint32_t>(e) % rank.size);
+        if (const auto rank_of = placed_.knows(r, e)) known->set(layer, e, *rank_of);
     one.compute->deal(known);
   }
 
@@ -139,6 +200,7 @@ class Ranks {
   }
 
   const OnTheWay way_;
+  Placed placed_;
   std::shared_ptr<const Checkpoint> checkpoint_ =
       must(Checkpoint::open(source_path("tests/golden/v3")));
   std::vector<std::unique_ptr<One>> ranks_;
@@ -164,6 +226,56 @@ TEST_CASE("ranks on devices of their own compute what one device computes") {
     for (std::uint64_t step = 1; step <= 4; ++step)
       for (const float v : ranks.logprobs(step)) found.push_back(v);
     CHECK(found == expected);
+  }
+}
+
+TEST_CASE("ranks that follow different placements compute the same, and no question is left over") {
+  std::vector<float> expected;
+  Ranks one(1);
+  for (std::uint64_t step = 1; step <= 4; ++step)
+    for (const float v : one.logprobs(step)) expected.push_back(v);
+  const auto odd = [](std::int32_t expert) { return expert % 2 == 1; };
+  const auto third = [](std::int32_t expert) { return expert % 3 == 0; };
+  using Rank = std::optional<std::uint32_t>;
+  struct Case {
+    const char* what;
+    Placed placed;
+    bool asks, waits;
+  };
+  const Case cases[] = {
+      {"rank 1 asks for what rank 0 computes for it",
+       {.has = [&](auto rank, auto e) { return rank == 0 || odd(e); },
+        .knows = [&](auto rank, auto e) -> Rank {
+          if (odd(e)) return 1;
+          return rank == 0 ? Rank(0) : std::nullopt;
+        }},
+       true, false},
+      {"and for some that nobody has",
+       {.has = [&](auto rank, auto e) { return !third(e) && (rank == 0 || odd(e)); },
+        .knows = [&](auto rank, auto e) -> Rank {
+          if (third(e)) return std::nullopt;
+          if (odd(e)) return 1;
+          return rank == 0 ? Rank(0) : std::nullopt;
+        }},
+       true, true},
+      {"and relies on rank 0 for others, which it has no more",
+       {.has = [&](auto rank, auto e) { return !third(e) && (rank == 0 || odd(e)); },
+        .knows = [&](auto rank, auto e) -> Rank {
+          if (third(e)) return rank == 0 ? std::nullopt : Rank(0);
+          if (odd(e)) return 1;
+          return rank == 0 ? Rank(0) : std::nullopt;
+        }},
+       true, true},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.what);
+    Ranks ranks(2, {}, c.placed);
+    std::vector<float> found;
+    for (std::uint64_t step = 1; step <= 4; ++step)
+      for (const float v : ranks.logprobs(step)) found.push_back(v);
+    CHECK(found == expected);
+    CHECK((ranks.questions(1) > 1) == c.asks);
+    CHECK((ranks.answers(1) > 0) == c.waits);
   }
 }
 
