@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <type_traits>
 #include <utility>
-
-#include "runtime/xxh3.h"
 
 namespace troupe {
 
@@ -17,72 +14,42 @@ KvBlocks::KvBlocks(const Options& options)
   free_.reserve(blocks_.size());
   for (std::int32_t block = total() - 1; block >= 0; --block) free_.push_back(block);
   if (!keep_) return;
-  tokens_.resize(blocks_.size() * static_cast<std::size_t>(block_size_));
-  root_ = xxh3_128(options.identity.data(), options.identity.size());
-}
-
-std::span<TokenId> KvBlocks::tokens_of(std::int32_t block) {
-  const auto size = static_cast<std::size_t>(block_size_);
-  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * size, size);
-}
-std::span<const TokenId> KvBlocks::tokens_of(std::int32_t block) const {
-  const auto size = static_cast<std::size_t>(block_size_);
-  return std::span(tokens_).subspan(static_cast<std::size_t>(block) * size, size);
+  hash_.add(std::as_bytes(std::span(options.identity)));
+  root_ = hash_.finish();
 }
 
 // --- What is there ------------------------------------------------------------------------------
 
-KvBlocks::Content KvBlocks::content(const KvTokens& sequence, std::int32_t index,
-                                    const Digest& before) const {
-  Content content;
-  const std::int32_t first = index * block_size_;
-  content.before = before;
-  content.tokens = sequence.subspan(static_cast<std::size_t>(first),
-                                    static_cast<std::size_t>(block_size_));
-  struct Link {
-    Digest before, tokens;
-  };
-  static_assert(std::has_unique_object_representations_v<Link>);
-  const Link link{before, xxh3_128(content.tokens.data(), content.tokens.size_bytes())};
-  content.key = xxh3_128(&link, sizeof(link));
-  return content;
+void KvBlocks::extend(std::span<const TokenId> tokens, std::vector<KvKey>& keys) {
+  if (!keep_) return;
+  const auto size = static_cast<std::size_t>(block_size_);
+  while ((keys.size() + 1) * size <= tokens.size()) {
+    hash_.add(keys.empty() ? root_ : keys.back());
+    hash_.add(std::as_bytes(tokens.subspan(keys.size() * size, size)));
+    keys.push_back(hash_.finish());
+  }
 }
 
-/// Keys may be equal by accident, tokens not.
-std::int32_t KvBlocks::block_with(const Content& content) const {
-  const auto found = by_key_.find(content.key);
-  if (found == by_key_.end()) return -1;
-  const Block& block = blocks_[static_cast<std::size_t>(found->second)];
-  const bool same = block.before == content.before &&
-                    std::ranges::equal(tokens_of(found->second), content.tokens);
-  return same ? found->second : -1;
-}
-
-KvPrefix KvBlocks::find(const KvTokens& sequence, std::int32_t positions_max) const {
+KvPrefix KvBlocks::find(KvKeys sequence, std::int32_t positions_max) const {
   KvPrefix prefix;
-  if (!keep_) return prefix;
-  Digest key = root_;
-  for (; (prefix.blocks + 1) * block_size_ <= positions_max; ++prefix.blocks) {
-    const Content next = content(sequence, prefix.blocks, key);
-    const std::int32_t block = block_with(next);
-    if (block < 0) break;
-    if (blocks_[static_cast<std::size_t>(block)].holders == 0) ++prefix.idle;
-    key = next.key;
+  for (const KvKey& key : sequence) {
+    if ((prefix.blocks + 1) * block_size_ > positions_max) break;
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) break;
+    ++prefix.blocks;
+    if (blocks_[static_cast<std::size_t>(found->second)].holders == 0) ++prefix.idle;
   }
   return prefix;
 }
 
-void KvBlocks::share(const KvTokens& sequence, KvPrefix prefix, KvTable& table) {
+void KvBlocks::share(KvKeys sequence, KvPrefix prefix, KvTable& table) {
   if (prefix.blocks == 0) return;
   open(table);
   for (; table.written < prefix.blocks; ++table.written) {
-    const Content next = content(sequence, table.written, table.key);
-    const std::int32_t index = block_with(next);
-    assert(index >= 0);
+    const std::int32_t index = by_key_.at(sequence[static_cast<std::size_t>(table.written)]);
     Block& block = blocks_[static_cast<std::size_t>(index)];
     if (block.holders++ == 0) idle_.erase(std::exchange(block.idle_since, 0));
     table.blocks.push_back(index);
-    table.key = next.key;
   }
 }
 
@@ -90,7 +57,6 @@ void KvBlocks::share(const KvTokens& sequence, KvPrefix prefix, KvTable& table) 
 
 void KvBlocks::open(KvTable& table) {
   assert(table.slot < 0 && table.blocks.empty());
-  table.key = root_;
   table.age = age_;
   if (free_slots_.empty()) free_slots_.push_back(slots_++);
   table.slot = free_slots_.back();
@@ -121,19 +87,16 @@ void KvBlocks::take(std::int32_t count, KvTable& table) {
   }
 }
 
-void KvBlocks::commit(const KvTokens& sequence, std::int32_t positions, KvTable& table) {
+void KvBlocks::commit(KvKeys sequence, std::int32_t positions, KvTable& table) {
   if (!keep_ || table.age != age_) return;
   for (; (table.written + 1) * block_size_ <= positions; ++table.written) {
-    const Content filled = content(sequence, table.written, table.key);
-    table.key = filled.key;
+    const KvKey& key = sequence[static_cast<std::size_t>(table.written)];
     const std::int32_t index = table.blocks[static_cast<std::size_t>(table.written)];
     // Of two sequences that computed the same at once, the first one's blocks are found again.
-    if (!by_key_.emplace(filled.key, index).second) continue;
+    if (!by_key_.emplace(key, index).second) continue;
     Block& block = blocks_[static_cast<std::size_t>(index)];
     block.keyed = true;
-    block.key = filled.key;
-    block.before = filled.before;
-    std::ranges::copy(filled.tokens, tokens_of(index).begin());
+    block.key = key;
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <span>
 #include <string>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "runtime/ids.h"
-#include "runtime/tensor_proof.h"
+#include "runtime/sha256.h"
 
 namespace troupe {
 
@@ -19,12 +20,15 @@ struct KvTable {
   std::int32_t slot = -1;            ///< no other table that holds blocks has the same
   std::int32_t told = 0;             ///< leading blocks that every shard knows of
   std::int32_t written = 0;          ///< leading blocks that nobody writes to any more
-  Digest key;                        ///< of what these hold
   std::uint64_t age = 0;             ///< KvBlocks' when it got its first one
 };
 
-/// The tokens of a sequence: what its rows are made from.
-using KvTokens = std::span<const TokenId>;
+/// Stands for all that the rows of a full block of a sequence depend on: the identity, and all
+/// tokens up to the block's last one. SHA-256 of the key before and the block's tokens, the first
+/// one behind SHA-256 of the identity: whoever sends tokens cannot make two that have the same.
+using KvKey = Sha256Digest;
+/// Those of a sequence's leading full blocks.
+using KvKeys = std::span<const KvKey>;
 
 /// What of a sequence is there already.
 struct KvPrefix {
@@ -41,9 +45,7 @@ struct KvPrefix {
 ///                       └─────── share ────────┘ ── take, the longest idle first ──► held
 ///
 /// A block is shared only once it is full and the step that filled it has come back. It is found by
-/// a key of all that its rows depend on: the identity, then block by block the tokens (XXH3-128,
-/// chained), whoever wrote them: an answer is found in the prompt of the next turn. Its own tokens
-/// are compared as well.
+/// its key, whoever wrote the tokens: an answer is found in the prompt of the next turn.
 class KvBlocks {
  public:
   struct Options {
@@ -63,14 +65,16 @@ class KvBlocks {
   std::int32_t available() const { return static_cast<std::int32_t>(free_.size()) + cached(); }
   bool keeps() const { return keep_; }
 
+  /// Makes the keys that a sequence with these tokens lacks; none, if blocks are not kept.
+  void extend(std::span<const TokenId> tokens, std::vector<KvKey>& keys);
   /// The leading blocks of a sequence that are there, within its first `positions_max` positions.
-  KvPrefix find(const KvTokens& sequence, std::int32_t positions_max) const;
+  KvPrefix find(KvKeys sequence, std::int32_t positions_max) const;
   /// Gives an empty table what find() tells of; it must be as it was then.
-  void share(const KvTokens& sequence, KvPrefix prefix, KvTable& table);
+  void share(KvKeys sequence, KvPrefix prefix, KvTable& table);
   /// Appends `count` blocks to the table; as many must be available.
   void take(std::int32_t count, KvTable& table);
   /// The first `positions` rows of the sequence are in its blocks, and right.
-  void commit(const KvTokens& sequence, std::int32_t positions, KvTable& table);
+  void commit(KvKeys sequence, std::int32_t positions, KvTable& table);
   /// Gives all of them back and clears the table.
   void give_back(KvTable& table);
   /// How many more are available when all of these have given theirs back.
@@ -86,37 +90,31 @@ class KvBlocks {
   struct Block {
     std::int32_t holders = 0;
     bool keyed = false;  ///< by_key_ has it
-    Digest key, before;  ///< before: of the block in front of it
+    KvKey key{};
     std::uint64_t idle_since = 0;  ///< its key in idle_; 0: it is not there
   };
-  struct DigestHash {
-    std::size_t operator()(const Digest& key) const { return key.low; }
+  struct KeyHash {
+    std::size_t operator()(const KvKey& key) const {
+      std::size_t hash = 0;
+      std::memcpy(&hash, key.data(), sizeof hash);
+      return hash;
+    }
   };
 
-  /// What a block of a sequence is known by.
-  struct Content {
-    Digest before, key;
-    KvTokens tokens;
-  };
-  Content content(const KvTokens& sequence, std::int32_t index, const Digest& before) const;
-  /// -1: there is none.
-  std::int32_t block_with(const Content& content) const;
   void open(KvTable& table);
   std::int32_t take_one();
   void unkey(Block& block);
-  std::span<TokenId> tokens_of(std::int32_t block);
-  std::span<const TokenId> tokens_of(std::int32_t block) const;
   std::string violation_of_block(std::int32_t block, std::int32_t holders) const;
   std::string violation_of(std::span<const KvTable* const> tables) const;
 
   std::int32_t block_size_;
   bool keep_;
-  Digest root_;                         ///< the key of nothing
+  Sha256 hash_;
+  KvKey root_{};  ///< the key of nothing
   std::vector<Block> blocks_;
-  std::vector<TokenId> tokens_;         ///< [blocks, block_size], of those with a key
   std::vector<std::int32_t> free_;      ///< used from the back
   std::map<std::uint64_t, std::int32_t> idle_;  ///< the longest idle first
-  std::unordered_map<Digest, std::int32_t, DigestHash> by_key_;
+  std::unordered_map<KvKey, std::int32_t, KeyHash> by_key_;
   std::vector<std::int32_t> free_slots_;
   std::int32_t slots_ = 0;
   std::uint64_t next_idle_ = 1;

@@ -112,6 +112,7 @@ void Replica::on(const Submit& submit, const Envelope&, TimePoint, Effects&) {
     events_.push_back(std::move(event));
     return;
   }
+  kv_.extend(sequence.tokens, sequence.keys);
   const std::uint64_t key = queue_key(!submit.output.empty(), submit.priority, next_.arrival++);
   keys_[submit.sequence] = key;
   owners_.queues[submit.owner].insert(key);
@@ -326,11 +327,12 @@ void Replica::commit(const Share& share, const SequenceResult& result) {
   const bool sampled = share.sample && !result.waits;
   sequence.computed += share.rows - (share.sample && result.waits ? 1 : 0);
   sequence.table.told = static_cast<std::int32_t>(sequence.table.blocks.size());
-  kv_.commit(sequence.tokens, sequence.computed, sequence.table);
+  kv_.commit(sequence.keys, sequence.computed, sequence.table);
   if (sampled) {
     event.tokens.push_back(*result.sampled);
     keep_wanted(event.tokens.back(), sequence.submit.sampling.top_logprobs);
     sequence.tokens.push_back(result.sampled->token);
+    kv_.extend(sequence.tokens, sequence.keys);
   }
   if (sampled || sequence.computed == sequence.length()) event.finish = finish_of(sequence);
   if (event.finish == FinishReason::kNone && !fits_alone(sequence.length()))

@@ -88,6 +88,7 @@ class Replica {
   struct Sequence {
     Submit submit;                ///< without its tokens
     std::vector<TokenId> tokens;  ///< prompt and output
+    std::vector<KvKey> keys;      ///< of their full blocks
     std::int32_t prompt_length = 0;
     std::int32_t computed = 0;       ///< positions in the KV cache
     std::int32_t prompt_scored = 1;  ///< first prompt position whose log-probability is not known

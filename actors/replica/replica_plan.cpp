@@ -87,7 +87,7 @@ PlanQuestions Replica::plan_questions() const {
   PlanQuestions ask;
   ask.cached = [this](std::uint64_t key) {
     const Sequence& sequence = waiting_.at(key);
-    return kv_.find(sequence.tokens, sequence.findable());
+    return kv_.find(sequence.keys, sequence.findable());
   };
   ask.freed = [this](std::span<const std::uint64_t> keys) {
     std::vector<const KvTable*> tables;
@@ -101,16 +101,15 @@ PlanQuestions Replica::plan_questions() const {
 /// choices of one: then it joins once they are there. That one is in steps that succeed, or is no
 /// longer waited for; so this ends.
 bool Replica::found_soon(std::uint64_t key, const Sequence& sequence) const {
-  const std::int32_t whole = sequence.findable() / config_.block_size * config_.block_size;
+  const std::int32_t blocks = sequence.findable() / config_.block_size;
+  const std::int32_t whole = blocks * config_.block_size;
   if (!kv_.keeps() || whole == 0) return false;
-  const KvTokens wanted = KvTokens(sequence.tokens).first(static_cast<std::size_t>(whole));
+  const auto last = static_cast<std::size_t>(blocks - 1);
   const auto computes = [&](const auto& entry) {
     const Sequence& other = entry.second;
     if (entry.first == kCanaryKey || other.cancelled || other.failures > 0) return false;
     if (other.computed >= whole || other.length() < whole) return false;
-    // Prompts of a kind begin alike: what is different is behind.
-    return std::equal(wanted.rbegin(), wanted.rend(),
-                      other.tokens.rend() - static_cast<std::ptrdiff_t>(whole));
+    return other.keys[last] == sequence.keys[last];
   };
   // The nearest first: choices of one prompt come one behind the other. Others' owners may wait for
   // long.
@@ -123,7 +122,7 @@ bool Replica::found_soon(std::uint64_t key, const Sequence& sequence) const {
   if (std::ranges::none_of(earlier(owners_.queues.at(sequence.submit.owner)), waits_and_computes) &&
       std::ranges::none_of(earlier(running_), computes))
     return false;
-  return kv_.find(sequence.tokens, whole).blocks * config_.block_size < whole;
+  return kv_.find(sequence.keys, whole).blocks < blocks;
 }
 
 /// Everybody who is not suspected of making steps fail.
@@ -284,7 +283,7 @@ void Replica::admit(const PlannedRows& planned) {
   const auto waiting = waiting_.find(planned.key);
   if (waiting == waiting_.end()) return;
   Sequence& sequence = running_.insert(unqueue(waiting)).position->second;
-  kv_.share(sequence.tokens, planned.found, sequence.table);
+  kv_.share(sequence.keys, planned.found, sequence.table);
   sequence.computed = planned.found.blocks * config_.block_size;
   sequence.backfills = 0;
   owners_.served.note(sequence.submit.owner);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,27 @@ namespace {
 
 constexpr std::int32_t kSize = 4;
 
-KvBlocks pool(std::int32_t blocks, bool keep = true, std::string_view identity = "bits") {
-  return KvBlocks({blocks, kSize, keep, identity});
+/// Blocks that are asked for by tokens.
+struct Kv : KvBlocks {
+  using KvBlocks::KvBlocks;
+  std::vector<KvKey> keys(std::span<const TokenId> tokens) {
+    std::vector<KvKey> keys;
+    extend(tokens, keys);
+    return keys;
+  }
+  KvPrefix find(std::span<const TokenId> tokens, std::int32_t positions_max) {
+    return KvBlocks::find(keys(tokens), positions_max);
+  }
+  void share(std::span<const TokenId> tokens, KvPrefix prefix, KvTable& table) {
+    KvBlocks::share(keys(tokens), prefix, table);
+  }
+  void commit(std::span<const TokenId> tokens, std::int32_t positions, KvTable& table) {
+    KvBlocks::commit(keys(tokens), positions, table);
+  }
+};
+
+Kv pool(std::int32_t blocks, bool keep = true, std::string_view identity = "bits") {
+  return Kv(KvBlocks::Options{blocks, kSize, keep, identity});
 }
 
 std::vector<TokenId> counting(std::int32_t count, TokenId from = 0) {
@@ -25,7 +45,7 @@ std::vector<TokenId> counting(std::int32_t count, TokenId from = 0) {
 }
 
 /// Computes all rows of a sequence; what it found is not computed.
-KvTable compute(KvBlocks& kv, const KvTokens& sequence) {
+KvTable compute(Kv& kv, std::span<const TokenId> sequence) {
   KvTable table;
   const auto length = static_cast<std::int32_t>(sequence.size());
   kv.share(sequence, kv.find(sequence, length), table);
@@ -42,7 +62,7 @@ std::string check(const KvBlocks& kv, const std::vector<const KvTable*>& tables)
 
 TEST_CASE("a block is found by all that its rows depend on") {
   const std::vector<TokenId> tokens = counting(14);
-  KvBlocks kv = pool(16);
+  Kv kv = pool(16);
   KvTable table = compute(kv, tokens);
   CHECK(table.written == 3);  // the fourth is not full
   kv.give_back(table);
@@ -71,9 +91,28 @@ TEST_CASE("a block is found by all that its rows depend on") {
   CHECK(kv.find(moved, 8).blocks == 0);
 }
 
+TEST_CASE("a block's key is a digest that nobody can forge, of all that is before it") {
+  const std::vector<TokenId> tokens = counting(9);
+  Kv kv = pool(4);
+  const auto sha256 = [](auto... parts) {
+    Sha256 hash;
+    (hash.add(std::as_bytes(std::span(parts))), ...);
+    return hash.finish();
+  };
+  const KvKey root = sha256(std::string_view("bits"));
+  const KvKey first = sha256(root, counting(4));
+  CHECK(kv.keys(tokens) == std::vector<KvKey>{first, sha256(first, counting(4, 4))});
+  // As a sequence grows.
+  std::vector<KvKey> keys;
+  for (std::size_t length = 0; length <= tokens.size(); ++length)
+    kv.extend(std::span(tokens).first(length), keys);
+  CHECK(keys == kv.keys(tokens));
+  CHECK(pool(4, true, "others").keys(tokens)[0] != keys[0]);
+}
+
 TEST_CASE("where nothing is kept, nothing is found") {
   const std::vector<TokenId> tokens = counting(8);
-  KvBlocks kv = pool(4, false);
+  Kv kv = pool(4, false);
   KvTable table = compute(kv, tokens);
   CHECK(kv.find(tokens, 8) == KvPrefix{});
   kv.give_back(table);
@@ -83,7 +122,7 @@ TEST_CASE("where nothing is kept, nothing is found") {
 
 TEST_CASE("rows of a step that did not come back are not found") {
   const std::vector<TokenId> tokens = counting(8);
-  KvBlocks kv = pool(4);
+  Kv kv = pool(4);
   KvTable table;
   kv.take(2, table);
   CHECK(kv.find(tokens, 8) == KvPrefix{});
@@ -96,7 +135,7 @@ TEST_CASE("rows of a step that did not come back are not found") {
 
 TEST_CASE("free blocks are taken first, then those that have been idle the longest") {
   const std::vector<TokenId> a = counting(8), b = counting(4, 30), c = counting(4, 40);
-  KvBlocks kv = pool(5);
+  Kv kv = pool(5);
   KvTable first = compute(kv, a), second = compute(kv, b), third = compute(kv, c);
   kv.give_back(second);
   kv.give_back(first);
@@ -125,7 +164,7 @@ TEST_CASE("free blocks are taken first, then those that have been idle the longe
 
 TEST_CASE("a block that several hold comes free with the last of them") {
   const std::vector<TokenId> tokens = counting(8);
-  KvBlocks kv = pool(8);
+  Kv kv = pool(8);
   KvTable a = compute(kv, tokens), b = compute(kv, tokens);
   CHECK(a.blocks == b.blocks);
   CHECK(a.slot != b.slot);
@@ -141,7 +180,7 @@ TEST_CASE("a block that several hold comes free with the last of them") {
 
 TEST_CASE("of two sequences that computed the same at once, one's blocks are found again") {
   const std::vector<TokenId> tokens = counting(8);
-  KvBlocks kv = pool(8);
+  Kv kv = pool(8);
   KvTable a, b;
   kv.take(2, a);
   kv.take(2, b);
@@ -161,7 +200,7 @@ TEST_CASE("of two sequences that computed the same at once, one's blocks are fou
 
 TEST_CASE("what is forgotten is not found, nor what held tables compute on it") {
   const std::vector<TokenId> tokens = counting(12);
-  KvBlocks kv = pool(8);
+  Kv kv = pool(8);
   KvTable gone = compute(kv, std::span(tokens).first(4));
   KvTable held;
   kv.share(tokens, kv.find(tokens, 12), held);
@@ -190,7 +229,7 @@ TEST_CASE("any deeds in any order keep every block's content and count") {
       return static_cast<std::int32_t>(random() % below);
     };
     const std::int32_t blocks = 3 + pick(20);
-    KvBlocks kv = pool(blocks);
+    Kv kv = pool(blocks);
     struct Held {
       std::vector<TokenId> tokens;
       std::int32_t computed = 0;
@@ -249,7 +288,7 @@ TEST_CASE("any deeds in any order keep every block's content and count") {
 
 TEST_CASE("a miscount is noticed") {
   const std::vector<TokenId> tokens = counting(8);
-  KvBlocks kv = pool(4);
+  Kv kv = pool(4);
   KvTable a = compute(kv, tokens), b = compute(kv, tokens);
   CHECK(check(kv, {&a, &b}) == "");
   CHECK(check(kv, {&a}) != "");
