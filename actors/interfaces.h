@@ -205,6 +205,7 @@ struct TensorsRead {
   std::vector<TensorProof> tensors;
   std::uint64_t bytes = 0;     ///< of these tensors
   std::optional<Error> error;  ///< why the rest could not be read
+  std::vector<std::string> unread = {};  ///< which
 };
 
 struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it

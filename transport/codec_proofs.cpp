@@ -53,11 +53,21 @@ ProofReport get(In& in, wire::ProofReport::Reader wire) {
   return {wire.getParts(), wire.getProven(), wire.getOldestS(), wire.getRoundS()};
 }
 
+void put_names(Out& out, capnp::List<capnp::Text>::Builder wire,
+               const std::vector<std::string>& names) {
+  for (unsigned i = 0; i < names.size(); ++i) wire.set(i, out.name(names[i], "a tensor's name"));
+}
+
+std::vector<std::string> get_names(In& in, capnp::List<capnp::Text>::Reader wire) {
+  return in.list<std::string>(wire, [&](auto text) { return in.name(text, "a tensor's name"); });
+}
+
 void put(Out& out, wire::TensorProofs::Builder wire, const TensorProofs& message) {
   wire.setFresh(message.fresh);
   put_list(message.tensors, wire.initTensors(message.tensors.size()),
            [&](auto w, const TensorProof& proof) { put(out, w, proof); });
   if (message.error) put(out, wire.getError().initValue(), *message.error);
+  put_names(out, wire.initUnread(message.unread.size()), message.unread);
 }
 
 TensorProofs get(In& in, wire::TensorProofs::Reader wire) {
@@ -66,30 +76,20 @@ TensorProofs get(In& in, wire::TensorProofs::Reader wire) {
   message.tensors =
       in.list<TensorProof>(wire.getTensors(), [&](auto w) { return get_proof(in, w); });
   message.error = get_optional_error(in, wire.getError());
+  message.unread = get_names(in, wire.getUnread());
   return message;
 }
 
-template <class Wire>
-void put_names(Out& out, Wire wire, const std::vector<std::string>& names) {
-  auto tensors = wire.initTensors(names.size());
-  for (unsigned i = 0; i < names.size(); ++i) tensors.set(i, out.name(names[i], "a tensor's name"));
-}
-
-template <class Wire>
-std::vector<std::string> get_names(In& in, Wire wire) {
-  return in.list<std::string>(wire.getTensors(),
-                              [&](auto text) { return in.name(text, "a tensor's name"); });
-}
 
 void put(Out& out, wire::Prove::Builder wire, const Prove& message) {
-  put_names(out, wire, message.tensors);
+  put_names(out, wire.initTensors(message.tensors.size()), message.tensors);
 }
-Prove get(In& in, wire::Prove::Reader wire) { return {get_names(in, wire)}; }
+Prove get(In& in, wire::Prove::Reader wire) { return {get_names(in, wire.getTensors())}; }
 
 void put(Out& out, wire::Discard::Builder wire, const Discard& message) {
-  put_names(out, wire, message.tensors);
+  put_names(out, wire.initTensors(message.tensors.size()), message.tensors);
 }
-Discard get(In& in, wire::Discard::Reader wire) { return {get_names(in, wire)}; }
+Discard get(In& in, wire::Discard::Reader wire) { return {get_names(in, wire.getTensors())}; }
 
 void put(Out& out, wire::ProofFailed::Builder wire, const ProofFailed& message) {
   wire.setTensor(out.name(message.tensor, "a tensor's name"));
@@ -123,12 +123,14 @@ void put(Out& out, wire::CanaryResult::Builder wire, const CanaryResult& message
   wire.setRun(message.run);
   put_ints(wire.initTokens(message.tokens.size()), message.tokens);
   put_words(wire.initDigests(message.digests.size()), message.digests);
+  wire.setNoRoom(message.no_room);
   if (message.error) put(out, wire.getError().initValue(), *message.error);
 }
 
 CanaryResult get(In& in, wire::CanaryResult::Reader wire) {
   return {wire.getReplica(), wire.getRun(), in.ints(wire.getTokens(), 0, kTokenMax, "a token"),
-          get_words(in, wire.getDigests()), get_optional_error(in, wire.getError())};
+          get_words(in, wire.getDigests()), get_optional_error(in, wire.getError()),
+          wire.getNoRoom()};
 }
 
 void put(Out&, wire::ForgetPrefixes::Builder wire, const ForgetPrefixes& message) {

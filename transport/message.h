@@ -202,7 +202,8 @@ struct Stop {
 struct TensorProofs {
   bool fresh = false;  ///< read again past the page cache
   std::vector<TensorProof> tensors;
-  std::optional<Error> error = {};  ///< of a fresh one: why they cannot be read
+  std::optional<Error> error = {};       ///< of a fresh one: why some cannot be read
+  std::vector<std::string> unread = {};  ///< which
 };
 /// head -> worker: read these tensors again, past the page cache.
 struct Prove {
@@ -227,13 +228,15 @@ struct RunCanary {
   std::vector<TokenId> prompt;
   std::uint32_t generate = 0;
 };
-/// Replica -> Supervisor: what came of it.
+/// Replica -> Supervisor: what came of it. An error says nothing of what the replica computes: a
+/// step failed, and it is asked again, or it has no room for a canary at all.
 struct CanaryResult {
   std::uint32_t replica = 0;
   std::uint64_t run = 0;
   std::vector<TokenId> tokens;         ///< the generated ones
   std::vector<std::uint64_t> digests;  ///< StepResult's: of the prompt, then of each token
   std::optional<Error> error = {};
+  bool no_room = false;  ///< that is why: asking again is of no use
 };
 
 /// Supervisor -> Replica: a device or a copy that had a share in rows so far was wrong, or is gone

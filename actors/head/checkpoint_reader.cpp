@@ -56,8 +56,8 @@ void CheckpointReader::read(ReadTensors wanted, std::function<void(TensorsRead)>
   std::unique_lock lock(state_->mutex);
   if (state_->waiting.size() >= kWaitingMax) {
     lock.unlock();
-    return done(
-        {wanted.reading, wanted.fresh, {}, 0, resource_exhausted("The head reads already.")});
+    return done({wanted.reading, wanted.fresh, {}, 0,
+                 resource_exhausted("The head reads already."), std::move(wanted.tensors)});
   }
   state_->waiting.push_back({std::move(wanted), std::move(done)});
   state_->changed.notify_all();
@@ -88,8 +88,12 @@ TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) const {
     if (const auto found = checkpoint->find(wanted.tensors[count++]); found.ok())
       read.bytes += found->bytes;
   const auto first = std::span(wanted.tensors).first(count);
-  if (auto status = read_proofs(*checkpoint, first, read.tensors, &cancelled); !status)
+  if (auto status = read_proofs(*checkpoint, first, read.tensors, &cancelled); !status) {
     read.error = status.error();
+    for (const std::string& tensor : first)
+      if (std::ranges::find(read.tensors, tensor, &TensorProof::tensor) == read.tensors.end())
+        read.unread.push_back(tensor);
+  }
   return read;
 }
 

@@ -12,16 +12,17 @@ void Replica::on(const RunCanary& order, const Envelope& envelope, TimePoint now
                  Effects& effects) {
   if (order.replica != config_.id || !from_supervisor(envelope.from)) return;
   if (canary_ && canary_->order.run == order.run) return;  // a duplicate
-  std::optional<Error> error;
+  const auto refuse = [&](Error error, bool no_room) {
+    tell_canary({order.replica, order.run, {}, {}, std::move(error), no_room}, effects);
+  };
   const auto tokens = static_cast<std::int64_t>(order.prompt.size()) + order.generate;
   if (canary_ || running_.contains(kCanaryKey))
-    error = unavailable("An earlier canary of this replica has not ended yet.");
-  else if (order.prompt.empty() || order.generate == 0 || tokens > config_.max_model_len)
-    error = invalid_argument("A canary of " + std::to_string(tokens) +
-                             " tokens does not fit into the model's context.");
-  else if (!fits_alone(tokens))
-    error = too_long(tokens);
-  if (error) return tell_canary({order.replica, order.run, {}, {}, std::move(error)}, effects);
+    return refuse(unavailable("An earlier canary of this replica has not ended yet."), false);
+  if (order.prompt.empty() || order.generate == 0 || tokens > config_.max_model_len)
+    return refuse(invalid_argument("A canary of " + std::to_string(tokens) +
+                                   " tokens does not fit into the model's context."),
+                  true);
+  if (!fits_alone(tokens)) return refuse(too_long(tokens), true);
   canary_ = Canary{order, now + limits::kCanaryDeadline, {}};
 }
 

@@ -19,8 +19,11 @@ constexpr auto kSoonest = 5s;
 /// A run that has not come back by then is begun again: the replica has given it up before.
 constexpr auto kDeadline = limits::kCanaryDeadline + 5s;
 /// After a run that failed, or differed.
-constexpr auto kAgainAfter = 200ms;
-constexpr auto kAgainWhenWrong = 5s;
+constexpr Duration kAgainAfter = 200ms;
+constexpr Duration kAgainWhenWrong = 5s;
+/// After so many runs that failed in a row, it is asked less often, and an event says why it does
+/// not serve.
+constexpr std::uint32_t kFailures = 10;
 /// So many nodes must have given what is known before who gives something else is wrong.
 constexpr std::size_t kDecide = 2;
 /// Meanwhile every core is asked all its questions.
@@ -132,23 +135,13 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
   Watched& watched = found->second;
   const bool before = watched.proven;
   watched.run = 0;
-  if (result.error && passing(result.error->code)) {
-    // A step that failed says nothing of who computes what.
-    watched.at = turn.now + kAgainAfter;
-    return false;
-  }
-  if (result.error && result.error->code == ErrorCode::kInvalidArgument) {
-    // Its cache is too small for one: nothing can be proven, nothing is wrong.
-    if (!watched.proven)
-      turn.record("proofs", "Replica " + std::to_string(result.replica) +
-                                " serves without a canary: " + result.error->message);
-    watched.proven = true;
-    watched.at = turn.now + kEvery;
+  if (result.error) {
+    take_error(result.replica, watched, result, turn);
     return watched.proven != before;
   }
-  KnownCanary given;  // of an error: nothing, which is wrong
-  if (!result.error) given = {result.tokens, result.digests, false, prompt_length(turn.options)};
-  if (!known_ && !result.error) know(given, {from}, turn);
+  watched.failed = 0;
+  const KnownCanary given = {result.tokens, result.digests, false, prompt_length(turn.options)};
+  if (!known_) know(given, {from}, turn);
   if (known_ && given.says(*known_)) {
     watched.proven = true;
     watched.differs_since.reset();
@@ -162,6 +155,24 @@ bool Canaries::take(const CanaryResult& result, NodeId from, const Placement& ac
     differ(result.replica, watched, given, active, turn);
   }
   return watched.proven != before;
+}
+
+/// Nothing of it says who computes what: not even bytes that do not fit, which are a peer's.
+void Canaries::take_error(std::uint32_t id, Watched& watched, const CanaryResult& result,
+                          SupervisorTurn& turn) {
+  const std::string name = "Replica " + std::to_string(id);
+  if (result.no_room) {
+    if (!watched.proven)
+      turn.record("proofs", name + " serves without a canary: " + result.error->message);
+    watched.proven = true;
+    watched.at = turn.now + kEvery;
+    return;
+  }
+  ++watched.failed;
+  watched.at = turn.now + (watched.failed < kFailures ? kAgainAfter : kAgainWhenWrong);
+  if (watched.failed == kFailures && !watched.proven)
+    turn.record("proofs", name + " does not serve yet: the steps of its canary fail: " +
+                              result.error->message);
 }
 
 void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& result,

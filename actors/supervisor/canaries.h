@@ -16,6 +16,8 @@ namespace troupe {
 ///
 ///     new ── RunCanary ─► the known result ─► proven: it serves ── a minute ─► RunCanary ...
 ///                          another one ─► once more ─► another one again: it is wrong
+///                          its step failed ─► again, soon: that says nothing of who is wrong
+///                          no room for it ─► proven: nothing can be said
 ///
 /// What came first is known, and kept until the cluster is stopped. It is settled when two nodes
 /// have given it: then, if one that gives it lives, who gives something else is wrong; else its
@@ -67,8 +69,11 @@ class Canaries {
     std::uint64_t run = 0;                   ///< that is under way; 0: none
     TimePoint at{};                          ///< when it began, or the next one is due
     TimePoint last_good{};
+    std::uint32_t failed = 0;                ///< runs in a row whose step failed
   };
 
+  void take_error(std::uint32_t id, Watched& watched, const CanaryResult& result,
+                  SupervisorTurn& turn);
   void know(const KnownCanary& canary, std::set<NodeId> givers, SupervisorTurn& turn);
   void settle(SupervisorTurn& turn);
   std::set<NodeId> rivals_with(const KnownCanary& canary) const;

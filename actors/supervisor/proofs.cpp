@@ -66,7 +66,7 @@ Proofs::Proofs(const std::vector<KnownTensor>& kept) {
 // --- Reports ------------------------------------------------------------------------------------
 
 void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn) {
-  if (proofs.fresh) return answer(member.id, proofs.tensors, proofs.error, turn);
+  if (proofs.fresh) return answer(member.id, proofs.tensors, proofs.unread, turn);
   std::vector<TensorProof> first;
   KeepTensors keep;
   for (const auto& proof : proofs.tensors) {
@@ -224,7 +224,7 @@ void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
 void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   auto reading = readings_.extract(read.reading);
   if (read.reading == 0) background_ = false;
-  if (read.fresh) return answer(kHeadNode, read.tensors, read.error, turn);
+  if (read.fresh) return answer(kHeadNode, read.tensors, read.unread, turn);
   if (read.error) {
     // Who reads nothing confirms nothing; what is claimed stays so.
     turn.record("proofs",
@@ -316,14 +316,15 @@ void Proofs::begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn) {
   }
 }
 
+/// Who is asked in several disputes answers each by itself.
 void Proofs::answer(NodeId from, const std::vector<TensorProof>& proofs,
-                    const std::optional<Error>& why, SupervisorTurn& turn) {
+                    const std::vector<std::string>& unread, SupervisorTurn& turn) {
   for (auto& [newcomer, dispute] : disputes_) {
     if (!dispute.asked.contains(from)) continue;
     const std::string& tensor = dispute.claims.front().tensor;
     const auto found = std::find_if(proofs.begin(), proofs.end(),
                                     [&](const auto& p) { return p.tensor == tensor; });
-    if (found == proofs.end() && !why) continue;
+    if (found == proofs.end() && std::ranges::find(unread, tensor) == unread.end()) continue;
     dispute.asked.erase(from);
     dispute.answers[from] =
         found == proofs.end() ? std::nullopt : std::optional<TensorProof>(*found);

@@ -96,8 +96,8 @@ class Proofs {
                           SupervisorTurn& turn);
   void read_on(Reading reading, SupervisorTurn& turn);
   void begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn);
-  void answer(NodeId from, const std::vector<TensorProof>& proofs, const std::optional<Error>& why,
-              SupervisorTurn& turn);
+  void answer(NodeId from, const std::vector<TensorProof>& proofs,
+              const std::vector<std::string>& unread, SupervisorTurn& turn);
   void decide_ready(SupervisorTurn& turn);
   void drop_settled(NodeId newcomer, Dispute& dispute, KeepTensors& keep);
   void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);

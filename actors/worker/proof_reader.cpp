@@ -23,12 +23,14 @@ struct Question {
 struct ProofReader::Questions {
   explicit Questions(std::shared_ptr<SourceVoice> v) : voice(std::move(v)) {}
 
-  bool add(Question question);
+  /// False: it is not taken.
+  bool add(Question& question);
   std::optional<Question> next();
   void put_back(Question question, std::size_t answered);
   void answer(Question question, const std::atomic<bool>& cancelled);
-  void refuse(std::string why) {
-    voice->tell(ProofsRead{TensorProofs{true, {}, not_found(std::move(why))}});
+  void refuse(Question question, std::string why) {
+    voice->tell(ProofsRead{
+        TensorProofs{true, {}, not_found(std::move(why)), std::move(question.tensors)}});
   }
 
   const std::shared_ptr<SourceVoice> voice;
@@ -36,7 +38,7 @@ struct ProofReader::Questions {
   std::deque<Question> waiting;  // guarded by mutex; at most kProvesMax
 };
 
-bool ProofReader::Questions::add(Question question) {
+bool ProofReader::Questions::add(Question& question) {
   std::lock_guard lock(mutex);
   if (waiting.size() >= limits::kProvesMax) return false;
   waiting.push_back(std::move(question));
@@ -59,7 +61,8 @@ void ProofReader::Questions::put_back(Question question, std::size_t answered) {
 }
 
 void ProofReader::Questions::answer(Question question, const std::atomic<bool>& cancelled) {
-  if (!question.checkpoint) return refuse("This worker has read no checkpoint yet.");
+  if (!question.checkpoint)
+    return refuse(std::move(question), "This worker has read no checkpoint yet.");
   TensorProofs answer{true, {}, {}};
   for (std::size_t i = 0; i < question.tensors.size() && !answer.error; ++i) {
     const Status read =
@@ -68,7 +71,11 @@ void ProofReader::Questions::answer(Question question, const std::atomic<bool>& 
       put_back(std::move(question), i + (read.ok() ? 1 : 0) - answer.tensors.size());
       return;
     }
-    if (!read.ok()) answer.error = read.error();
+    if (!read.ok()) {
+      answer.error = read.error();
+      answer.unread.assign(question.tensors.begin() + static_cast<std::ptrdiff_t>(i),
+                           question.tensors.end());
+    }
     if (answer.tensors.size() >= limits::kProofsPerMessage)
       voice->tell(ProofsRead{std::exchange(answer, {true, {}, {}})});
   }
@@ -81,8 +88,9 @@ ProofReader::ProofReader(std::shared_ptr<SourceVoice> voice)
 void ProofReader::prove(std::shared_ptr<const Checkpoint> checkpoint,
                         std::vector<std::string> tensors) {
   const auto questions = questions_;
-  if (!questions->add({std::move(checkpoint), std::move(tensors)}))
-    return questions->refuse("Too many questions for proofs wait here.");
+  Question question{std::move(checkpoint), std::move(tensors)};
+  if (!questions->add(question))
+    return questions->refuse(std::move(question), "Too many questions for proofs wait here.");
   // A job that runs is called off, and a newer one goes on where it was: so a hang is found.
   loader_.run(
       [questions](const std::atomic<bool>& cancelled) {
@@ -93,8 +101,9 @@ void ProofReader::prove(std::shared_ptr<const Checkpoint> checkpoint,
         }
       },
       [questions] {
-        while (questions->next())
-          questions->refuse("Reading the checkpoint hangs; look at this machine's storage.");
+        while (auto question = questions->next())
+          questions->refuse(std::move(*question),
+                            "Reading the checkpoint hangs; look at this machine's storage.");
       });
 }
 

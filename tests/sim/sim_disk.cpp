@@ -130,7 +130,7 @@ void SimDisk::prove(std::vector<std::string> tensors) {
     if (faults_.hanging > 0) return prove(tensors);
     TensorProofs proofs{true, {}, {}};
     if (Status s = readable(); !s)
-      proofs.error = s.error();
+      proofs = {true, {}, s.error(), tensors};
     else
       for (const std::string& name : tensors)
         proofs.tensors.push_back(proof_of(name, revision_of(name)));

@@ -185,13 +185,14 @@ std::vector<Message> proof_samples() {
   const TensorProof bare{"lm_head.weight", "b.safetensors", {{5, 6}, {7, 8}}, std::nullopt};
   return {
       TensorProofs{false, {whole, bare}},
-      TensorProofs{true, {}, kError},
+      TensorProofs{true, {}, kError, {"model.norm.weight"}},
       Prove{{"model.norm.weight", "lm_head.weight"}},
       Discard{{"model.norm.weight"}},
       ProofFailed{"lm_head.weight", kText, 12},
       RunCanary{1, 5, {3, 1, 4}, 8},
       CanaryResult{1, 5, {9, 2}, {1ull << 63, 7}},
       CanaryResult{1, 6, {}, {}, kError},
+      CanaryResult{1, 7, {}, {}, kError, true},
       ForgetPrefixes{7},
   };
 }

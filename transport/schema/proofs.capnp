@@ -21,6 +21,7 @@ struct TensorProofs {
     none @2 :Void;
     value @3 :Error;
   }
+  unread @4 :List(Text);
 }
 
 struct Prove {
@@ -60,6 +61,7 @@ struct CanaryResult {
     none @4 :Void;
     value @5 :Error;
   }
+  noRoom @6 :Bool;
 }
 
 struct ForgetPrefixes {

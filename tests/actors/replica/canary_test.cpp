@@ -89,6 +89,7 @@ TEST_CASE("one canary at a time; those that cannot be are refused, a stranger's 
   stage.send(canary(4, 200, 3), kSupervisor);
   REQUIRE(stage.canaries.size() == 4);
   CHECK(stage.canaries[3].error->code == ErrorCode::kInvalidArgument);
+  CHECK(stage.canaries[3].no_room);
 }
 
 TEST_CASE("a failed step ends a canary with its reason, and only the others run again") {
@@ -111,6 +112,7 @@ TEST_CASE("a failed step ends a canary with its reason, and only the others run 
   alone.peer_down(kLastShard.node);
   REQUIRE(alone.canaries.size() == 1);
   CHECK(alone.canaries[0].error->code == ErrorCode::kUnavailable);
+  CHECK_FALSE(alone.canaries[0].no_room);
   CHECK(alone.canaries[0].digests.empty());
   alone.check_empty();
 }

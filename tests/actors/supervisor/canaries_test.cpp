@@ -41,17 +41,11 @@ TEST_CASE("a replica that computes otherwise, twice, is taken out, and its shard
       wrong.node, c.s.members().at(wrong.node).incarnation, {ActorKind::kReplica, wrong.id}};
   c.canary.reset();
   c.now += 60s;
-  std::uint64_t sequence = 0;
-  const auto renew = [&] {
-    ++sequence;
-    for (const Address& a : c.at)
-      if (c.s.members().contains(a.node)) c.from(a, Renew{sequence, {{}}, {}, {}, sequence - 1});
-  };
   // Renewed before the leases are looked at: time has passed for nobody.
   c.now -= 60s;
   for (int i = 0; i < 61; ++i) {
     c.now += 1s;
-    renew();
+    c.renew();
   }
   std::size_t forgotten = 0;
   const auto differs = [&] {
@@ -82,6 +76,45 @@ static KnownCanary known(KnownCanary given, bool settled) {
   given.settled = settled;
   given.prompt = 1;
   return given;
+}
+
+TEST_CASE("a canary whose step fails blames nobody, whatever the error is") {
+  SupervisorOptions o = options();
+  o.engine.pipeline_parallel_size = 2;
+  ProvingCluster c(6, o);
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.s.active()->replicas.size() >= 3);
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(c.gives(i, right()));
+  // Bytes that do not fit are what the stage before sent.
+  for (const Error& why :
+       {corrupt("the hidden rows do not match"), invalid_argument("no hidden states came"),
+        internal_error("no digests"), resource_exhausted("no memory"), unavailable("a peer")})
+    for (int i = 0; i < 2; ++i) {
+      c.renew();
+      c.wait(190ms);
+      REQUIRE(c.answers(2, {0, 0, {}, {}, why}));
+    }
+  CHECK(c.newest("proof_failed") == "");
+  for (std::size_t w = 0; w < 6; ++w) CHECK(c.member(w));
+  CHECK(c.routes.replicas.size() == 2);  // and it has proven nothing
+  CHECK(contains(c.newest("proofs"), "does not serve yet"));
+  CHECK(contains(c.newest("proofs"), "a peer"));
+  for (int i = 0; i < 10; ++i) {
+    c.renew();
+    c.wait(499ms);
+  }
+  REQUIRE(c.gives(2, right()));
+  CHECK(c.routes.replicas.size() == 3);
+}
+
+TEST_CASE("a replica that has no room for a canary serves without one") {
+  ProvingCluster c;
+  c.canary.reset();
+  c.all_loaded();
+  REQUIRE(c.answers(0, {0, 0, {}, {}, resource_exhausted("no room"), true}));
+  CHECK(c.routes.replicas.size() == 1);
+  CHECK(contains(c.newest("proofs"), "serves without a canary: no room"));
 }
 
 TEST_CASE("a wrong expert is not blamed on the layers that see the token it chose") {

@@ -315,6 +315,27 @@ TEST_CASE("one decided tensor does not decide what others have confirmed") {
   CHECK(c.member(2));
 }
 
+TEST_CASE("who cannot read one tensor still has a vote on the others") {
+  ProvingCluster c(4);
+  c.reports(2, proof(666));
+  c.reports(2, proof(1, "u"));
+  c.reports(0, proof(1));
+  c.reports(1, proof(2, "u"));
+  // All are asked about both, and one's copy of the second is gone.
+  for (const std::size_t witness : {1, 3}) {
+    c.from(c.at[witness], TensorProofs{true, {}, not_found("no file"), {"u"}});
+    c.note();
+  }
+  c.reports(0, proof(1), true);
+  c.reports(2, proof(666), true);
+  c.reports(3, proof(1), true);
+  c.reports(1, proof(1), true);
+  while (!c.reads.empty()) c.head_reads(std::nullopt);
+  CHECK(c.member(0));
+  CHECK_FALSE(c.member(2));
+  CHECK(c.kept.at("t").proof.stored == proof(1).stored);
+}
+
 TEST_CASE("one against one: what came first stays, the newcomer does not serve") {
   ProvingCluster c(2);
   c.reports(0, proof(1));

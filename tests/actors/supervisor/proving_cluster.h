@@ -80,12 +80,15 @@ struct ProvingCluster : Head {
     if (tensor)
       answer.tensors.push_back(*tensor);
     else
-      answer.error = unavailable("no disk");
+      answer = {read.reading, read.fresh, {}, bytes, unavailable("no disk"), read.tensors};
     tell(std::move(answer));
     note();
   }
   /// The replica of that place answers what it was asked last; false: it was asked nothing.
   bool gives(std::size_t place, const KnownCanary& given) {
+    return answers(place, {0, 0, given.tokens, given.digests});
+  }
+  bool answers(std::size_t place, CanaryResult result) {
     wait(10ms);
     note();
     const ReplicaPlacement replica = s.active()->replicas.at(place);
@@ -93,9 +96,16 @@ struct ProvingCluster : Head {
     if (run.empty()) return false;
     const Address from{
         replica.node, s.members().at(replica.node).incarnation, {ActorKind::kReplica, replica.id}};
-    this->from(from, CanaryResult{replica.id, run.mapped(), given.tokens, given.digests, {}});
+    result.replica = replica.id;
+    result.run = run.mapped();
+    this->from(from, std::move(result));
     note();
     return true;
+  }
+  void renew() {
+    ++renewals;
+    for (const Address& a : at)
+      if (s.members().contains(a.node)) from(a, Renew{renewals, {{}}, {}, {}, renewals - 1});
   }
   bool member(std::size_t worker) const {
     const auto found = s.members().find(at[worker].node);
@@ -107,6 +117,7 @@ struct ProvingCluster : Head {
     return "";
   }
 
+  std::uint64_t renewals = 0;
   std::vector<Address> at;
   PlacementVersion version;
   std::vector<ReadTensors> reads;
