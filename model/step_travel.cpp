@@ -3,20 +3,25 @@
 #include <algorithm>
 #include <string>
 
+#include "model/forward/rank_experts.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 
-std::uint64_t step_row_bytes(const ModelSpec& model, Numerics numerics) {
-  const auto hidden = static_cast<std::uint64_t>(model.hidden);
+std::uint64_t step_row_bytes(const ModelSpec& model, Numerics numerics, std::uint32_t ranks) {
   const auto outputs = static_cast<std::uint64_t>(model.top_k());
-  return hidden * std::max<std::uint64_t>(sizeof(float), outputs * dtype_size(wire_type(numerics)));
+  const std::uint64_t row = static_cast<std::uint64_t>(model.hidden) * sizeof(float);
+  const std::uint64_t answers =
+      static_cast<std::uint64_t>(model.hidden) * outputs * dtype_size(wire_type(numerics));
+  if (ranks == 1) return std::max(row, answers);
+  return row + answers + RankExperts::extra_row_bytes(outputs);
 }
 
 Status check_steps_travel(const ModelSpec& model, const EngineOptions& engine,
                           std::int64_t max_model_len) {
   const Numerics widest = engine.numerics.value_or(Numerics::kReference);
-  if (const auto bytes = step_row_bytes(model, widest); bytes > limits::kBulkPayloadBytesMax)
+  const auto ranks = static_cast<std::uint32_t>(std::max(1, engine.tensor_parallel_size));
+  if (const auto bytes = step_row_bytes(model, widest, ranks); bytes > limits::kBulkPayloadBytesMax)
     return invalid_argument(
         "This model's rows are too wide to travel between nodes: the outputs of the " +
         std::to_string(model.top_k()) + " experts of one token take " + std::to_string(bytes) +

@@ -10,8 +10,9 @@
 namespace troupe {
 
 /// Bytes that one row of a step takes in the largest message that it is part of: the hidden rows
-/// between stages, or what one expert group answers if it has all experts of the row.
-std::uint64_t step_row_bytes(const ModelSpec& model, Numerics numerics);
+/// between stages, or what one expert group answers if it has all experts of the row; of one of
+/// `ranks` tensor-parallel ranks, these answers with its part of the shared experts' sum.
+std::uint64_t step_row_bytes(const ModelSpec& model, Numerics numerics, std::uint32_t ranks);
 
 /// Whether steps of this model can travel between nodes at all: a single row, and the block table
 /// of the longest sequence. `max_model_len` must be resolved.

@@ -158,6 +158,7 @@ void put(Out&, wire::RankGo::Builder wire, const RankGo& message) {
   wire.setExchange(message.exchange);
   wire.setFits(message.fits);
   put_words(wire.initFrom(message.from.size()), message.from);
+  wire.setGivenUp(message.given_up);
 }
 
 RankGo get(In& in, wire::RankGo::Reader wire) {
@@ -167,7 +168,8 @@ RankGo get(In& in, wire::RankGo::Reader wire) {
           StepId{wire.getStep()},
           wire.getExchange(),
           wire.getFits(),
-          get_lengths(in, wire.getFrom())};
+          get_lengths(in, wire.getFrom()),
+          wire.getGivenUp()};
 }
 
 void put(Out& out, wire::RankGroup::Builder wire, const RankGroup& message) {

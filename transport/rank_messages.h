@@ -30,7 +30,8 @@ struct RankReady {
   std::vector<std::uint64_t> to;    ///< bytes that it has for each
   std::vector<std::uint64_t> from;  ///< that must come from there; kAny: some
 };
-/// rank 0 -> the other ranks: all have come to that exchange; carry it out.
+/// rank 0 -> the other ranks: all have come to that exchange; carry it out. Or, to one that has
+/// come: it never has its turn.
 struct RankGo {
   std::uint32_t replica = 0;
   std::uint32_t group = 0;  ///< the communicator that it goes through; 0: by messages
@@ -39,6 +40,7 @@ struct RankGo {
   std::uint32_t exchange = 0;
   bool fits = true;                 ///< what is sent is what is expected; else it fails
   std::vector<std::uint64_t> from;  ///< bytes that will come to the receiver, by rank
+  bool given_up = false;            ///< rank 0 knows the step no more
 };
 /// Of a communicator of NCCL's. Rank 0 numbers them, rising.
 struct RankGroup {

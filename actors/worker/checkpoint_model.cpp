@@ -50,8 +50,8 @@ std::uint64_t CheckpointModel::cache_bytes(Numerics numerics, const LayerRange& 
   return kv_cache_bytes(*spec(layers.rank), numerics, cache_spec(layers, blocks, block_size));
 }
 
-std::uint64_t CheckpointModel::row_bytes(Numerics numerics) const {
-  return step_row_bytes(*spec_, numerics);
+std::uint64_t CheckpointModel::row_bytes(Numerics numerics, std::uint32_t ranks) const {
+  return step_row_bytes(*spec_, numerics, ranks);
 }
 
 }  // namespace troupe

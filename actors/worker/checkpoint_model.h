@@ -33,7 +33,7 @@ class CheckpointModel final : public ModelSizes {
   std::uint64_t shard_bytes(Numerics numerics, const LayerRange& layers) const override;
   std::uint64_t cache_bytes(Numerics numerics, const LayerRange& layers, std::int32_t blocks,
                             std::int32_t block_size) const override;
-  std::uint64_t row_bytes(Numerics numerics) const override;
+  std::uint64_t row_bytes(Numerics numerics, std::uint32_t ranks) const override;
 
  private:
   const std::shared_ptr<const ModelSpec> spec_;

@@ -25,8 +25,8 @@ class ModelSizes {
   /// KV cache of those layers.
   virtual std::uint64_t cache_bytes(Numerics numerics, const LayerRange& layers,
                                     std::int32_t blocks, std::int32_t block_size) const = 0;
-  /// One row of a step, in the largest message that it is part of.
-  virtual std::uint64_t row_bytes(Numerics numerics) const = 0;
+  /// One row of a step of so many tensor-parallel ranks, in the largest message that it is part of.
+  virtual std::uint64_t row_bytes(Numerics numerics, std::uint32_t ranks) const = 0;
 };
 
 }  // namespace troupe

@@ -228,7 +228,7 @@ Status Serving::plan_replica(const ReplicaPlacement& replica, Preparation& out) 
   config.max_num_seqs = work.engine.max_num_seqs;
   config.max_num_batched_tokens = work.engine.max_num_batched_tokens;
   config.max_model_len = work.engine.max_model_len;
-  config.row_bytes = out.model->row_bytes(work.placement.numerics);
+  config.row_bytes = out.model->row_bytes(work.placement.numerics, tensor_ranks(work.engine));
   out.replicas.push_back(std::move(config));
   return {};
 }

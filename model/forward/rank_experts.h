@@ -46,6 +46,10 @@ class RankExperts {
   Found take(kernels::Stream& stream, Step& step, const LayerSpec& layer) const;
   /// Whether a rank has computed that pair.
   static bool is_covered(const Step& step, const MissingExpert& of);
+  /// What a message of these has beside sum and outputs, for each row at most.
+  static constexpr std::uint64_t extra_row_bytes(std::uint64_t top_k) {
+    return top_k * sizeof(std::uint32_t) + 4 * 64;
+  }
   /// y = the shared experts' sum of all rows, or of this rank's own.
   void join_shared(kernels::Stream& stream, Step& step, const LayerSpec& layer,
                    const kernels::Tensor& y) const;

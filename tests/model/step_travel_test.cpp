@@ -20,10 +20,12 @@ ModelSpec with_experts(std::int32_t hidden, std::int32_t top_k) {
 
 TEST_CASE("a row is as wide as the largest message makes it") {
   ModelSpec spec = with_experts(7168, 8);
-  CHECK(step_row_bytes(spec, Numerics::kBf16) == 7168u * 8 * 2);
-  CHECK(step_row_bytes(spec, Numerics::kReference) == 7168u * 8 * 4);
+  CHECK(step_row_bytes(spec, Numerics::kBf16, 1) == 7168u * 8 * 2);
+  CHECK(step_row_bytes(spec, Numerics::kReference, 1) == 7168u * 8 * 4);
+  // Ranks send their part of the sum with the outputs, and the outputs' numbers.
+  CHECK(step_row_bytes(spec, Numerics::kBf16, 2) >= 7168u * (4 + 8 * 2) + 8 * 4);
   spec.layers[0].feed_forward = FeedForwardKind::kDense;
-  CHECK(step_row_bytes(spec, Numerics::kBf16) == 7168u * 4);
+  CHECK(step_row_bytes(spec, Numerics::kBf16, 1) == 7168u * 4);
 }
 
 TEST_CASE("what can never travel is said before anything is loaded") {

@@ -36,7 +36,7 @@ class Sizes final : public ModelSizes {
     return positions * static_cast<unsigned>(layers.last - layers.first + 1) *
            costs_.kv_bytes_per_token_layer;
   }
-  std::uint64_t row_bytes(Numerics) const override { return kRowBytes; }
+  std::uint64_t row_bytes(Numerics, std::uint32_t) const override { return kRowBytes; }
 
  private:
   const ModelCosts costs_ = costs();

@@ -211,6 +211,7 @@ std::vector<Message> work_samples() {
       RankPart{1, StepId{2}, 3, payload(64)},
       RankReady{1, StepId{2}, 3, {0, 64}, {0, RankReady::kAny}},
       RankGo{1, 2, 3, StepId{4}, 5, true, {64, 0}},
+      RankGo{1, 0, 0, StepId{4}, 5, true, {}, true},
       RankGroup{1, 2, RankGroup::State::kForm, {std::byte{7}, std::byte{8}}},
       RankGroup{1, 2, RankGroup::State::kBroken, {}, kText},
       Parcel{1, 2, 64, {std::byte{3}, std::byte{4}}},

@@ -57,6 +57,11 @@ std::uint64_t NcclCollective::carried_by_messages() const {
   return by_messages_;
 }
 
+std::size_t NcclCollective::pending() const {
+  std::lock_guard lock(mutex_);
+  return pending_.size();
+}
+
 // --- The shard ----------------------------------------------------------------------------------
 
 void NcclCollective::start(PartsExchange exchange, Done done) {
@@ -82,14 +87,23 @@ void NcclCollective::start(PartsExchange exchange, Done done) {
   nccl::carry_out(todo);
 }
 
-/// What it has told the others that it would send stays, in case that its turn comes.
+/// What it has told rank 0 that it would send stays, in case that its turn comes.
 bool NcclCollective::forget(StepId step) {
+  Todo todo;
+  const bool waited = forget(step, todo);
+  nccl::carry_out(todo);
+  return waited;
+}
+
+bool NcclCollective::forget(StepId step, Todo& todo) {
   Done waited;  // goes after the lock
   std::lock_guard lock(mutex_);
   (void)lane_.forget(step);
   ended_.insert(step);
   if (ended_.size() > 2 * limits::kStepsInFlightMax) ended_.erase(*ended_.begin());
-  arrivals_.erase(step);
+  if (const auto come = arrivals_.extract(step))
+    for (std::uint32_t rank = 1; rank < options_.rank.size; ++rank)
+      if (const auto& ready = come.mapped().ranks[rank]) refuse(rank, *ready, todo);
   if (const auto it = pending_.find(step); it != pending_.end()) {
     waited = std::exchange(it->second.done, nullptr);
     if (leads()) pending_.erase(step);  // it gives the turns
@@ -148,7 +162,11 @@ void NcclCollective::arrived(std::uint32_t from, const Message& message) {
 
 void NcclCollective::ready(std::uint32_t from, RankReady came, Todo& todo) {
   const std::uint32_t size = options_.rank.size;
-  if (came.to.size() != size || came.from.size() != size || ended_.contains(came.step)) return;
+  if (came.to.size() != size || came.from.size() != size) return;
+  if (ended_.contains(came.step)) {
+    if (from != 0) refuse(from, came, todo);
+    return;
+  }
   const StepId step = came.step;
   Arrivals& arrivals = arrivals_[step];
   arrivals.ranks.resize(size);
@@ -158,6 +176,16 @@ void NcclCollective::ready(std::uint32_t from, RankReady came, Todo& todo) {
   Arrivals all = std::move(arrivals);
   arrivals_.erase(step);
   deal(step, std::move(all), todo);
+}
+
+/// It has the parts of an exchange at hand that never has its turn.
+void NcclCollective::refuse(std::uint32_t rank, const RankReady& ready, Todo& todo) {
+  RankGo turn;
+  turn.replica = options_.replica;
+  turn.step = ready.step;
+  turn.exchange = ready.exchange;
+  turn.given_up = true;
+  say(rank, std::move(turn), todo);
 }
 
 /// Whether all are at the same exchange, and what one sends is what the other awaits.
@@ -194,6 +222,7 @@ void NcclCollective::deal(StepId step, Arrivals arrivals, Todo& todo) {
 
 /// Messages may overtake each other between threads; turns are taken in their order.
 void NcclCollective::go(RankGo turn, Todo& todo) {
+  if (turn.given_up) return give_up(turn, todo);
   if (turn.from.size() != options_.rank.size) return;
   if (turn.group == 0) return carry_out(turn, todo);
   if (turn.group != group_.number) {
@@ -216,6 +245,15 @@ void NcclCollective::go(RankGo turn, Todo& todo) {
     group_.order = next.order;
     carry_out(next, todo);
   }
+}
+
+void NcclCollective::give_up(const RankGo& turn, Todo& todo) {
+  const auto it = pending_.find(turn.step);
+  if (it == pending_.end() || it->second.exchange.index != turn.exchange) return;
+  todo.push_back([pending = std::make_shared<Pending>(std::move(it->second))] {
+    if (pending->done) pending->done(unavailable("The first tensor-parallel rank has given it up."));
+  });
+  pending_.erase(it);
 }
 
 void NcclCollective::carry_out(const RankGo& turn, Todo& todo) {

@@ -33,7 +33,7 @@ namespace troupe {
 ///
 /// Nobody waits within NCCL for a rank that computes, or for a step that is given up: when an
 /// exchange has an order, each rank has its parts at hand, and keeps them until it is over, also if
-/// the step is forgotten meanwhile. So the exchanges of one communicator go by in the order of
+/// the step is forgotten meanwhile, or rank 0 tells that it has forgotten it. So the exchanges of one communicator go by in the order of
 /// their numbers, and only a lost message, a lost rank or NCCL itself can hold one up. Each of
 /// these breaks the communicator: its waiters hear an error at once, and all other ranks are told.
 /// Lengths that are announced by the step (PartsExchange::kAny) travel with the turns, and one that
@@ -66,6 +66,8 @@ class NcclCollective final : public Collective,
   /// Exchanges that went through NCCL; those that went by messages.
   std::uint64_t carried() const;
   std::uint64_t carried_by_messages() const;
+  /// Exchanges that this rank has come to, and keeps its parts of until they have their turn.
+  std::size_t pending() const;
 
  private:
   /// What is done once the lock is free.
@@ -96,9 +98,12 @@ class NcclCollective final : public Collective,
   void say_all(const Message& message, Todo& todo);
 
   void ready(std::uint32_t from, RankReady ready, Todo& todo);
+  bool forget(StepId step, Todo& todo);
+  void refuse(std::uint32_t rank, const RankReady& ready, Todo& todo);
   void deal(StepId step, Arrivals arrivals, Todo& todo);
   bool fits(const Arrivals& arrivals) const;
   void go(RankGo turn, Todo& todo);
+  void give_up(const RankGo& turn, Todo& todo);
   void carry_out(const RankGo& turn, Todo& todo);
   bool put(const RankGo& turn, Pending& pending);
   Done hear(StepId step);

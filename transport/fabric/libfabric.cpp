@@ -205,7 +205,7 @@ void LibfabricFabric::forget(PeerKey key, bool fence) {
 Status LibfabricFabric::send(PeerKey to, Frame frame) {
   if (frame.header.bytes.size() > limits::kBulkHeaderBytesMax ||
       frame.payload.bytes.size() > limits::kBulkPayloadBytesMax) {
-    return invalid_argument("A frame for " + to_string(to) + " is too large to be sent.");
+    return resource_exhausted("A frame for " + to_string(to) + " is too large to be sent.");
   }
   if (frame.header.memory == MemoryKind::kDevice || frame.payload.memory == MemoryKind::kDevice) {
     return invalid_argument("A frame for " + to_string(to) +

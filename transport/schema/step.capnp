@@ -63,6 +63,7 @@ struct RankGo {
   exchange @4 :UInt32;
   fits @5 :Bool;
   from @6 :List(UInt64);
+  givenUp @7 :Bool;
 }
 
 struct RankGroup {

@@ -16,7 +16,7 @@ struct FakeSizes final : ModelSizes {
                             std::int32_t) const override {
     return kCache;
   }
-  std::uint64_t row_bytes(Numerics) const override { return kRow; }
+  std::uint64_t row_bytes(Numerics, std::uint32_t) const override { return kRow; }
 };
 
 }  // namespace troupe::testing
