@@ -210,6 +210,7 @@ struct TensorsRead {
 
 struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it
 struct PieceRead;
+struct FilesChanged;
 struct PartRead;
 struct ProofsRead;
 struct CopyDiffers;
@@ -287,8 +288,8 @@ struct NodeAgentInbox {
                     EndMeasure,      // nobody wants that any more
                     Undeliverable>;  // the head has no such member
   using local = Local<HeadUp, HeadDown, LeaveCluster, DeviceFailed, PeerUp, PeerDown, PeerCorrupt,
-                      RoutesSettled, CheckpointInspected, PieceRead, PartRead, PartBuilt,
-                      ProofsRead, CopyDiffers, CopiesProven, LinkResult, Ended>;
+                      RoutesSettled, CheckpointInspected, FilesChanged, PieceRead, PartRead,
+                      PartBuilt, ProofsRead, CopyDiffers, CopiesProven, LinkResult, Ended>;
 };
 
 /// The scheduler of one data-parallel replica.

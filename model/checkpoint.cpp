@@ -310,6 +310,13 @@ Status Checkpoint::trusted() const {
   return doubt_ ? Status(*doubt_) : Status();
 }
 
+Status Checkpoint::unchanged() const {
+  if (auto status = trusted(); !status) return status;
+  for (const File& file : files_)
+    if (auto status = file.file->unchanged(); !status) return status;
+  return {};
+}
+
 Error Checkpoint::failed(const StoredTensor& tensor, const Error& error) const {
   // A bad block does not make it another file.
   const Status unchanged = tensor.file->unchanged();

@@ -57,7 +57,8 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
 /// use from several threads.
 ///
 /// What is read must be of the files as they were opened. Once one of them turns out to be another
-/// the checkpoint is doubted: nothing is read from it any more, however the files look later.
+/// the checkpoint is doubted: nothing is read from it any more, however the files look later. Then
+/// it is opened afresh (model/renewed.h).
 class Checkpoint {
  public:
   /// `folder` may also be a GGUF file, or a folder with one.
@@ -88,6 +89,8 @@ class Checkpoint {
   Status confirm(const StoredTensor& tensor) const;
   /// The error that cast doubt on it, if one has.
   Status trusted() const;
+  /// It is trusted, and each of its files is the one that was opened, in its place: kCorrupt else.
+  Status unchanged() const;
   /// Names the tensor in an error of its file. If the file is another, that is said instead.
   Error failed(const StoredTensor& tensor, const Error& error) const;
 

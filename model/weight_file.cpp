@@ -50,7 +50,7 @@ Status WeightFile::read(std::uint64_t offset, std::span<std::byte> out) const {
       return file_error(path_, "cannot be read at byte " + std::to_string(offset), errno);
     if (got == 0)
       return corrupt(path_ + " has shrunk to " + std::to_string(offset) +
-                     " bytes since it was opened; restore it, and restart what reads it");
+                     " bytes since it was opened");
     offset += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));
   }
@@ -67,7 +67,7 @@ Status WeightFile::unchanged() const {
   return corrupt(path_ +
                  (size < identity_.size ? " has shrunk to " + std::to_string(size) + " bytes"
                                         : std::string(" has changed")) +
-                 " since it was opened; restore it, and restart what reads it");
+                 " since it was opened");
 }
 
 int WeightFile::open_direct() const {

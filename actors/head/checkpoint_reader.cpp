@@ -10,7 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "model/renewed.h"
 #include "model/tensor_proofs.h"
+#include "runtime/log.h"
 
 namespace troupe {
 namespace {
@@ -27,7 +29,7 @@ struct CheckpointReader::State {
     std::function<void(TensorsRead)> done;
   };
 
-  std::shared_ptr<const Checkpoint> checkpoint;
+  std::shared_ptr<const Checkpoint> checkpoint;  // the thread's
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> waiting;  // guarded by mutex
@@ -35,7 +37,7 @@ struct CheckpointReader::State {
   std::atomic<bool> cancelled{false};
 
   void loop();
-  TensorsRead read(const ReadTensors& wanted) const;
+  TensorsRead read(const ReadTensors& wanted);
 };
 
 CheckpointReader::CheckpointReader(std::shared_ptr<const Checkpoint> checkpoint)
@@ -81,8 +83,16 @@ void CheckpointReader::State::loop() {
   }
 }
 
-TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) const {
+TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) {
   TensorsRead read{wanted.reading, wanted.fresh, {}, 0, std::nullopt};
+  auto now = renewed(checkpoint);
+  if (!now.ok()) {
+    read.error = now.error();
+    read.unread = wanted.tensors;
+    return read;
+  }
+  if (!now->why.empty()) logger().warn("{}: it is opened afresh", now->why);
+  checkpoint = now->checkpoint;
   std::size_t count = 0;
   while (count < wanted.tensors.size() && (count == 0 || read.bytes < wanted.bytes_max))
     if (const auto found = checkpoint->find(wanted.tensors[count++]); found.ok())

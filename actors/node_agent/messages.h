@@ -41,6 +41,11 @@ struct PieceRead {
   PieceTensors tensors = {};
   std::optional<std::uint32_t> place = {};  ///< the device in whose memory it is; none: the host's
 };
+/// Its job -> NodeAgent: a file of the checkpoint is not the one that was opened. It has been opened
+/// afresh; what is read of it from now on says what it is.
+struct FilesChanged {
+  std::string why;
+};
 /// Its job -> NodeAgent: an order is done, or failed: then the error names the file and the tensor.
 /// Not told of an order that was superseded.
 struct PartRead {

@@ -159,22 +159,30 @@ void PlacementLifecycle::hear_verdicts(SupervisorTurn& turn) {
     ++turn.counters.refused_copies;
     turn.record("proof_failed", verdict.why.message);
     discard(*member, verdict.tensors, turn);
-    if (!verdict.may_serve_on)
+    // What serves was read before, and proven.
+    const bool loads = versions_.loads_on(verdict.node) && versions_.gives_new(verdict.node);
+    const bool serves_on =
+        verdict.may_serve_on || (verdict.newly_read && loads && serves(verdict.node));
+    if (!serves_on)
       wrong_.push_back(std::move(verdict));
-    else if (!refused && versions_.loads_on(verdict.node) && versions_.gives_new(verdict.node))
+    else if (!refused && loads)
       refused = std::move(verdict);
   }
   if (refused) {
     // What nobody serves with may be wrong on either side.
     for (const NodeId node : refused->rivals) {
       const Member* rival = turn.members.find(node);
-      if (!rival || !versions_.replicas_using(node).empty()) continue;
+      if (!rival || serves(node)) continue;
       discard(*rival, refused->tensors, turn);
       proofs_.let_go(node, refused->tensors);
     }
     fail_load(turn.members.at(refused->node), refused->why, turn);
   }
   activate_if_proven(turn);
+}
+
+bool PlacementLifecycle::serves(NodeId node) const {
+  return !versions_.replicas_using(node).empty();
 }
 
 /// It must not use what it read of these in anything new.

@@ -113,6 +113,7 @@ class PlacementLifecycle {
   void activate_if_proven(SupervisorTurn& turn);
   void activate(SupervisorTurn& turn);
   void hear_verdicts(SupervisorTurn& turn);
+  bool serves(NodeId node) const;
   void discard(const Member& member, const std::vector<std::string>& tensors,
                SupervisorTurn& turn) const;
   void note(SupervisorTurn& turn) { service_.note(versions_, canaries_.any_proven(), turn); }

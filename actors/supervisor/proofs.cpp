@@ -66,6 +66,11 @@ Proofs::Proofs(const std::vector<KnownTensor>& kept) {
 // --- Reports ------------------------------------------------------------------------------------
 
 void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn) {
+  if (!proofs.changed.empty())
+    turn.record("files_changed", "On " + to_string(member.id) + " (" + member.inventory.host + ") " +
+                                     proofs.changed +
+                                     ". It is opened afresh: what is read of it must be what the "
+                                     "cluster knows.");
   if (proofs.fresh) return answer(member.id, proofs.tensors, proofs.unread, turn);
   std::vector<TensorProof> first;
   KeepTensors keep;
@@ -179,6 +184,7 @@ void Proofs::judge(Verdict verdict) {
   }
   if (same->may_serve_on && !verdict.may_serve_on) {
     same->may_serve_on = false;
+    same->newly_read = verdict.newly_read;
     same->why = std::move(verdict.why);
   }
   same->tensors.insert(same->tensors.end(), verdict.tensors.begin(), verdict.tensors.end());
@@ -378,6 +384,8 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   if (!known.confirmed && for_claim >= 2 && for_claim > for_known)
     return adopt(newcomer, dispute, turn);
 
+  // Nobody here has read what an earlier life of the head noted.
+  const bool remembered = known.confirmed && known.holders.empty();
   const bool decided = known.confirmed || (for_known >= 2 && for_known > for_claim);
   const auto own = dispute.answers.find(newcomer);
   const bool misread =
@@ -388,6 +396,12 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   text += " on " + name_of(newcomer);
   if (misread)
     text += " is what the cluster serves, but was read otherwise; its memory or page cache is bad.";
+  else if (remembered)
+    text +=
+        " is not what the cluster served when the head last ran, and nobody here has read that. "
+        "Restore the file, or stop the cluster (`troupe stop`) and start it with these weights; if "
+        "all nodes have right ones, the file 'known' in the head's state folder is wrong: delete "
+        "it, and start the head again.";
   else if (decided)
     text +=
         " is not what the cluster serves; restore the file there, or stop the cluster and "
@@ -395,7 +409,8 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
   else
     text += " is not what was read first, and nobody else could decide; what serves stays.";
   if (newcomer != kHeadNode) {
-    judge({newcomer, corrupt(std::move(text)), false, names_of(dispute.claims)});
+    judge({newcomer, corrupt(std::move(text)), remembered && !misread, names_of(dispute.claims),
+           {}, true});
     return;
   }
   turn.record("proofs", text);

@@ -17,6 +17,7 @@ struct Verdict {
   bool may_serve_on = false;              ///< nothing new on its word, but what serves stays
   std::vector<std::string> tensors = {};  ///< it must read them again before it uses them
   std::set<NodeId> rivals = {};           ///< they packed otherwise, and read again if they may
+  bool newly_read = false;                ///< what it serves with may be right all the same
 };
 
 /// What people hear of a copy that is not any more what the member has loaded.

@@ -16,6 +16,7 @@
 #include "actors/worker/checkpoint_model.h"
 #include "actors/worker/preparation.h"
 #include "model/placed_weights.h"
+#include "model/renewed.h"
 #include "model/weights.h"
 #include "runtime/buffer.h"
 #include "runtime/limits.h"
@@ -129,8 +130,10 @@ struct FileSource::Core {
     std::lock_guard lock(mutex);
     return asked == folder ? checkpoint : nullptr;
   }
+  Result<std::shared_ptr<const Checkpoint>> renew(const std::shared_ptr<const Checkpoint>& known);
   Status inspect(const std::string& folder, const std::atomic<bool>& cancelled);
   Status read(const ReadOrder& order, const std::atomic<bool>& cancelled);
+  Status read(const Checkpoint& from, const ReadOrder& order, const std::atomic<bool>& cancelled);
   Status read_expert(const Checkpoint& from, const ReadOrder& order, std::size_t piece,
                      const Home& home, const Reading& reading);
   Status read_shard(const Checkpoint& from, ShardJob& shard,
@@ -180,7 +183,13 @@ void FileSource::cancel() {
 }
 
 void FileSource::prove(std::vector<std::string> tensors) {
-  prover_.prove(core_->opened(), std::move(tensors));
+  prover_.prove(
+      [core = core_]() -> Result<std::shared_ptr<const Checkpoint>> {
+        const auto checkpoint = core->opened();
+        if (!checkpoint) return not_found("This worker has read no checkpoint yet.");
+        return core->renew(checkpoint);
+      },
+      std::move(tensors));
 }
 
 // --- Checkpoints --------------------------------------------------------------------------------
@@ -206,8 +215,23 @@ void FileSource::inspect(const std::string& folder) {
       [tell, folder] { tell(hangs(folder)); });
 }
 
-/// A model that is known already is read on from the files as they were opened first: what is in
-/// memory is from them. A link that leads elsewhere now leads to another model.
+/// As its files are now: what has changed is read again, and what comes is compared with what the
+/// cluster knows. The head hears of it.
+Result<std::shared_ptr<const Checkpoint>> FileSource::Core::renew(
+    const std::shared_ptr<const Checkpoint>& known) {
+  auto now = renewed(known);
+  if (!now.ok()) return now.error();
+  if (now->why.empty()) return known;
+  std::lock_guard lock(mutex);
+  if (checkpoint == known) {
+    checkpoint = now->checkpoint;
+    voice->tell(FilesChanged{now->why});
+  }
+  return now->checkpoint;
+}
+
+/// A model that is known already is read on from the files as they were opened first, as long as
+/// they are the same. A link that leads elsewhere now leads to another model.
 Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bool>& cancelled) {
   std::error_code error;
   const auto place = std::filesystem::canonical(folder, error);
@@ -217,9 +241,9 @@ Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bo
   std::lock_guard lock(mutex);
   if (cancelled) return {};
   asked = folder;
-  if (checkpoint && checkpoint->folder() == found->folder() && checkpoint->hash() == found->hash())
-    return checkpoint->trusted();
-  checkpoint = found;
+  const bool same = checkpoint && checkpoint->folder() == found->folder() &&
+                    checkpoint->hash() == found->hash() && checkpoint->unchanged().ok();
+  if (!same) checkpoint = found;
   return {};
 }
 
@@ -244,12 +268,22 @@ void FileSource::read(ReadOrder ordered) {
 }
 
 Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& cancelled) {
-  const auto from = opened_as(order.model_path);
-  if (!from || from->hash() != order.checkpoint_hash)
+  const auto opened = opened_as(order.model_path);
+  if (!opened || opened->hash() != order.checkpoint_hash)
     return corrupt("The checkpoint at " + order.model_path +
                    " is not the one that this worker joined with; restart it.");
+  const auto fresh = renew(opened);
+  if (!fresh.ok()) return fresh.error();
+  const Status done = read(**fresh, order, cancelled);
+  // It was written to meanwhile; the next try reads what it has become.
+  if (!done.ok() && !(*fresh)->trusted().ok()) return unavailable(done.error().message);
+  return done;
+}
+
+Status FileSource::Core::read(const Checkpoint& from, const ReadOrder& order,
+                              const std::atomic<bool>& cancelled) {
   const ReadGoesOn goes_on = [&] { return !cancelled; };
-  auto begun = begin_shards(*from, order);
+  auto begun = begin_shards(from, order);
   if (!begun.ok()) return begun.error();
   std::vector<std::unique_ptr<ShardJob>>& shards = *begun;
   struct Part {
@@ -264,9 +298,9 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
     const Home home = home_of(order, piece);
     const NumaScope near(home.numa_node);
     const Reading reading{goes_on, &room, home.device};
-    if (i < experts) return read_expert(*from, order, i, home, reading);
+    if (i < experts) return read_expert(from, order, i, home, reading);
     const std::size_t shard = piece - experts;
-    return read_shard(*from, *shards[shard], source_of(order.shard_sources, shard), order.numerics,
+    return read_shard(from, *shards[shard], source_of(order.shard_sources, shard), order.numerics,
                       parts[i - experts].part, home, reading);
   });
 }

@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 struct Question {
-  std::shared_ptr<const Checkpoint> checkpoint;  ///< null: none has been read here
+  ProofReader::Open open;
   std::vector<std::string> tensors;
 };
 
@@ -61,12 +61,12 @@ void ProofReader::Questions::put_back(Question question, std::size_t answered) {
 }
 
 void ProofReader::Questions::answer(Question question, const std::atomic<bool>& cancelled) {
-  if (!question.checkpoint)
-    return refuse(std::move(question), "This worker has read no checkpoint yet.");
+  const auto checkpoint = question.open();
+  if (!checkpoint.ok()) return refuse(std::move(question), checkpoint.error().message);
   TensorProofs answer{true, {}, {}};
   for (std::size_t i = 0; i < question.tensors.size() && !answer.error; ++i) {
     const Status read =
-        read_proofs(*question.checkpoint, {&question.tensors[i], 1}, answer.tensors, &cancelled);
+        read_proofs(**checkpoint, {&question.tensors[i], 1}, answer.tensors, &cancelled);
     if (cancelled) {
       put_back(std::move(question), i + (read.ok() ? 1 : 0) - answer.tensors.size());
       return;
@@ -85,10 +85,9 @@ void ProofReader::Questions::answer(Question question, const std::atomic<bool>& 
 ProofReader::ProofReader(std::shared_ptr<SourceVoice> voice)
     : questions_(std::make_shared<Questions>(std::move(voice))) {}
 
-void ProofReader::prove(std::shared_ptr<const Checkpoint> checkpoint,
-                        std::vector<std::string> tensors) {
+void ProofReader::prove(Open open, std::vector<std::string> tensors) {
   const auto questions = questions_;
-  Question question{std::move(checkpoint), std::move(tensors)};
+  Question question{std::move(open), std::move(tensors)};
   if (!questions->add(question))
     return questions->refuse(std::move(question), "Too many questions for proofs wait here.");
   // A job that runs is called off, and a newer one goes on where it was: so a hang is found.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +17,10 @@ class ProofReader {
  public:
   explicit ProofReader(std::shared_ptr<SourceVoice> voice);
 
+  /// What is to be read, as it is by then.
+  using Open = std::function<Result<std::shared_ptr<const Checkpoint>>()>;
   /// ProofsRead follows, in portions; the last of them may have an error.
-  void prove(std::shared_ptr<const Checkpoint> checkpoint, std::vector<std::string> tensors);
+  void prove(Open open, std::vector<std::string> tensors);
   void cancel();
 
  private:

@@ -342,6 +342,13 @@ void WorkerMachine::fail_load(const Error& error, TimePoint now, Effects& effect
 
 // --- Proofs -------------------------------------------------------------------------------------
 
+void WorkerMachine::on(FilesChanged changed, TimePoint now, Effects& effects) {
+  effects.add(LogLine{changed.why + ": it is opened afresh", LogLine::Level::kWarning});
+  TensorProofs news;
+  news.changed = std::move(changed.why);
+  ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(news), now, a); });
+}
+
 void WorkerMachine::on(ProofsRead read, TimePoint now, Effects& effects) {
   ask(now, effects, [&](AgentEffects& a) { agent_.proofs(std::move(read.proofs), now, a); });
 }

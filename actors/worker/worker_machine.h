@@ -51,6 +51,7 @@ class WorkerMachine {
   void on(PieceRead piece, TimePoint now, Effects& effects);
   void on(PartRead read, TimePoint now, Effects& effects);
   void on(PartBuilt built, TimePoint now, Effects& effects);
+  void on(FilesChanged changed, TimePoint now, Effects& effects);
   void on(ProofsRead read, TimePoint now, Effects& effects);
   void on(CopyDiffers differs, TimePoint now, Effects& effects);
   void on(CopiesProven proven, TimePoint now, Effects& effects);

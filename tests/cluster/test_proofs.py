@@ -69,6 +69,30 @@ def test_weights_that_are_rewritten_in_place_never_serve(stages, expected, tmp_p
     assert proofs(stage)["refused"] >= 1
 
 
+def test_files_that_were_touched_or_fetched_again_are_read_again(stages, expected, tmp_path):
+    """The same bytes under another date, or in another file: what is read says that it is the same."""
+    stage, folders = with_own_files(stages, tmp_path, *ONE_REPLICA)
+    for folder in folders:
+        stage.add_worker("--model", folder)
+    stage.wait_ready()
+    settled(stage)
+    streams = Streams(stage, LASTING).flow()
+    for i, folder in enumerate(folders):
+        for weights in folder.glob("*.safetensors"):
+            if i == 0:
+                weights.touch()
+            else:
+                shutil.copy(weights, folder / "again")
+                (folder / "again").rename(weights)
+    at, _ = hurt(stage, node_with_replica(stage, has=False))
+    event = event_after(stage, "files_changed", at)
+    assert "model.safetensors has changed since it was opened" in event["text"]
+    wait_until(lambda: stage.state() == "ready" and settled(stage), "its experts are elsewhere")
+    streams.assert_unchanged(expected)
+    assert proofs(stage)["refused"] == 0
+    assert not [e for e in stage.status()["events"] if e["kind"] in ("load_failed", "proof_failed")]
+
+
 @pytest.mark.parametrize("place", [*(pytest.param(place, marks=pytest.mark.long) for place in (0, 2)), 1])
 def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, place):
     """Whether it joins first or last: it is named and taken out, the other two serve."""
@@ -142,6 +166,28 @@ def test_a_known_file_that_cannot_be_read_is_not_overwritten(stages, tmp_path, d
     assert again.exit_code() == 1
     assert f"{known} " in again.log() and said in again.log()
     assert known.is_symlink() or known.read_text() == ""
+
+
+def test_a_damaged_line_of_what_is_known_is_left_out(stages, expected, tmp_path):
+    """It is not held against anybody's weights: what it told is proven again."""
+    stage, folders = with_own_files(stages, tmp_path, *SMALL, workers=2)
+    workers = [stage.add_worker("--model", folder) for folder in folders]
+    stage.wait_ready()
+    stage.head_process.kill()
+    stage.head_process.popen.wait()
+    known = stage.state_dir / "known"
+    lines = known.read_text().splitlines(True)
+    which = next(i for i, line in enumerate(lines) if line.startswith("tensor model.norm.weight "))
+    words = lines[which].split(" ")
+    words[5] = f"{int(words[5], 16) ^ 1:x}"
+    lines[which] = " ".join(words)
+    known.write_text("".join(lines))
+    stage.start_head()
+    stage.wait_ready()
+    assert f"{known} has 1 line that the disk has changed" in stage.head_process.log()
+    assert all(worker.alive() for worker in workers)
+    Streams(stage, LASTING).assert_unchanged(expected)
+    assert proofs(stage)["refused"] == 0
 
 
 def test_a_disk_that_is_full_for_a_while_leaves_no_half_line(stages, tmp_path):

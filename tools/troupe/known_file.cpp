@@ -9,16 +9,21 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
+#include "runtime/counted.h"
 #include "runtime/limits.h"
+#include "runtime/log.h"
+#include "runtime/xxh3.h"
 #include "transport/utf8.h"
 
 namespace troupe::cli {
 namespace {
 
 constexpr const char* kName = "troupe-known ";
-constexpr const char* kKnownFormat = "3";
+constexpr const char* kKnownFormat = "4";
 /// Tensors of a model, and digests or tokens in a line: far beyond any checkpoint's.
 constexpr std::size_t kFactsMax = 1u << 22;
 
@@ -67,8 +72,27 @@ std::string unquoted(const std::string& text) {
   return name;
 }
 
+constexpr std::string_view kEnd = " .";
+
+/// With a checksum: a line that a disk has changed must not be held against everybody's weights.
+std::string closed(std::string fact) {
+  std::ostringstream line;
+  line << fact << ' ' << std::hex << xxh3_64(fact.data(), fact.size()) << kEnd << '\n';
+  return line.str();
+}
+
+/// The fact of a line; none, if that is not what was written.
+std::optional<std::string> fact_of(const std::string& line) {
+  if (!line.ends_with(kEnd)) return std::nullopt;
+  const std::size_t space = line.rfind(' ', line.size() - kEnd.size() - 1);
+  if (space == line.npos) return std::nullopt;
+  std::string fact = line.substr(0, space);
+  if (closed(fact) != line + '\n') return std::nullopt;
+  return fact;
+}
+
 std::string line_of(Numerics numerics) {
-  return "numerics " + std::string(to_string(numerics)) + " .\n";
+  return closed("numerics " + std::string(to_string(numerics)));
 }
 
 std::string line_of(const KnownTensor& known) {
@@ -78,8 +102,7 @@ std::string line_of(const KnownTensor& known) {
   for (const Digest& d : known.proof.stored) line << ' ' << d.low << ' ' << d.high;
   line << ' ' << known.proof.packed.has_value();
   if (known.proof.packed) line << ' ' << known.proof.packed->low << ' ' << known.proof.packed->high;
-  line << " .\n";
-  return line.str();
+  return closed(line.str());
 }
 
 std::string line_of(const KnownCanary& canary) {
@@ -88,8 +111,7 @@ std::string line_of(const KnownCanary& canary) {
   for (const TokenId token : canary.tokens) line << ' ' << token;
   line << ' ' << canary.digests.size() << std::hex;
   for (const std::uint64_t digest : canary.digests) line << ' ' << digest;
-  line << " .\n";
-  return line.str();
+  return closed(line.str());
 }
 
 bool get(std::istringstream& in, KnownTensor& known) {
@@ -139,12 +161,15 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
   if (!line.starts_with(kName)) return none_of_its(path_, line);
   if (line != kName + std::string(kKnownFormat) + " " + model) return known;
   std::map<std::string, KnownTensor> tensors;
+  std::size_t damaged = 0;
   while (std::getline(in, line)) {
-    if (!line.ends_with(" .")) {
-      if (in.peek() == std::char_traits<char>::eof()) break;  // a crash cut it off
-      return none_of_its(path_, line);
+    const auto fact = fact_of(line);
+    if (!fact) {
+      const bool cut_off = in.peek() == std::char_traits<char>::eof();  // by a crash
+      if (!cut_off) ++damaged;
+      continue;
     }
-    std::istringstream words(line);
+    std::istringstream words(*fact);
     std::string kind, value;
     words >> kind;
     bool good = tensors.size() <= kFactsMax;
@@ -172,6 +197,15 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
     if (!good) return none_of_its(path_, line);
   }
   if (in.bad()) return cannot_read(path_);
+  if (damaged > 0) {
+    logger().warn(
+        "The file {} has {} that the disk has changed; what is lost with that is proven afresh. Look "
+        "at this machine's storage.",
+        path_, counted(damaged, "line"));
+    // What they said of the numerics is not known: these depend on them.
+    known.canary.reset();
+    for (auto& [name, tensor] : tensors) tensor.proof.packed.reset();
+  }
   for (auto& [name, tensor] : tensors) known.tensors.push_back(std::move(tensor));
   return known;
 }

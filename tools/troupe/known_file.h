@@ -22,7 +22,8 @@ class KnownFile {
   static std::string model(const std::string& checkpoint_hash, const std::string& folder);
 
   /// Empty when there is none, or it is another model's. A line that was cut off by a crash is
-  /// left out; kCorrupt when another line is none of this file's.
+  /// left out; so is one that fails its checksum, with a warning. kCorrupt when the file or a line
+  /// is none of these.
   Result<KnownState> read(const std::string& model) const;
   /// Begins the file again with what is known, in one piece.
   Status begin(const std::string& model, const KnownState& known);

@@ -22,6 +22,7 @@ struct TensorProofs {
     value @3 :Error;
   }
   unread @4 :List(Text);
+  changed @5 :Text;
 }
 
 struct Prove {

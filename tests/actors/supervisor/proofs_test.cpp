@@ -336,6 +336,35 @@ TEST_CASE("who cannot read one tensor still has a vote on the others") {
   CHECK(c.kept.at("t").proof.stored == proof(1).stored);
 }
 
+TEST_CASE("who serves and reads something else in a new load fails that load, and serves on") {
+  ProvingCluster c;
+  for (const std::size_t w : {0, 2}) c.reports(w, proof(1));
+  while (!c.reads.empty()) c.head_reads(proof(1));
+  c.all_loaded();
+  REQUIRE(c.activated);
+  REQUIRE(c.routes.replicas.size() == 3);
+  const PlacementVersion before = c.version;
+  c.down(3);
+  c.note();
+  REQUIRE(c.version > before);  // the second one gets an expert
+  TensorProofs news;
+  news.changed = "/models/m/model.safetensors has changed since it was opened";
+  c.from(c.at[1], std::move(news));
+  CHECK(contains(c.newest("files_changed"), "model.safetensors has changed"));
+  c.reports(1, proof(666));
+  c.reports(1, proof(666), true);
+  CHECK(c.member(1));
+  CHECK(contains(c.newest("proof_failed"), "is not what the cluster serves"));
+  CHECK(contains(c.newest("load_failed"), "is not what the cluster serves"));
+  CHECK(c.discarded.at(c.at[1].node).contains("t"));
+  // With nothing that it serves, it goes.
+  ProvingCluster fresh;
+  for (const std::size_t w : {1, 2}) fresh.reports(w, proof(1));
+  fresh.reports(0, proof(666));
+  fresh.reports(0, proof(666), true);
+  CHECK_FALSE(fresh.member(0));
+}
+
 TEST_CASE("one against one: what came first stays, the newcomer does not serve") {
   ProvingCluster c(2);
   c.reports(0, proof(1));
@@ -355,8 +384,16 @@ TEST_CASE("what is kept of an earlier life of the head is what the cluster serve
   o.known.numerics = Numerics::kReference;
   ProvingCluster c(3, o);
   CHECK(c.s.numerics() == Numerics::kReference);
+  // It may be what is kept that is wrong, so nobody goes; but nothing is loaded.
   c.reports(0, proof(666));
   CHECK(c.reads.empty());
+  c.reports(0, proof(666), true);
+  CHECK(c.member(0));
+  CHECK(contains(c.newest("load_failed"), "the file 'known' in the head's state folder"));
+  CHECK(c.discarded.at(c.at[0].node) == std::set<std::string>{"t"});
+  // Once somebody has read the same, it is who reads otherwise that is wrong.
+  c.reports(1, proof(1));
+  c.reports(0, proof(666));
   c.reports(0, proof(666), true);
   CHECK_FALSE(c.member(0));
   c.reports(1, proof(1));

@@ -18,6 +18,7 @@
 #include "model/weights.h"
 #include "runtime/limits.h"
 #include "tests/actors/worker/source_stand.h"
+#include "tests/model/model_folder.h"
 #include "tests/model/pread_hook.h"
 #include "tests/patience.h"
 #include "tests/promises.h"
@@ -28,26 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace testing;
 using namespace std::chrono_literals;
-
-/// A copy of the model that a test may spoil.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "troupe-weights-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-    for (const auto& entry : fs::directory_iterator(kModel))
-      fs::copy_file(entry.path(), path_ / entry.path().filename());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string string() const { return path_.string(); }
-  fs::path weights() const { return path_ / "model.safetensors"; }
-
- private:
-  fs::path path_;
-};
 
 TEST_CASE("a checkpoint is inspected: its hash, and what its model takes") {
   Source s;
@@ -171,8 +152,8 @@ TEST_CASE("what is let go is freed by another thread") {
   CHECK(where.get() != std::this_thread::get_id());
 }
 
-TEST_CASE("a checkpoint that is not what it was is an error that names file and tensor") {
-  const Folder folder;
+TEST_CASE("a checkpoint that is there no more as it was is an error that names the file") {
+  const ModelFolder folder(kModel);
   Source s;
   const std::string hash = s.inspect(folder.string())->hash;
   REQUIRE(s.read(order_of(1, hash, {0, 1}, {{0, 0}}, folder.string())).status.ok());
@@ -181,20 +162,14 @@ TEST_CASE("a checkpoint that is not what it was is an error that names file and 
     fs::remove(folder.weights());
     why = "is not there any more";
   }
-  SUBCASE("replaced") {
-    fs::rename(folder.weights(), folder.string() + "/old");
-    fs::copy_file(kModel + "/model.safetensors", folder.weights());
-    why = "has changed";
-  }
-  SUBCASE("written over") {
-    std::ofstream(folder.weights(), std::ios::in | std::ios::binary).seekp(-4, std::ios::end)
-        << "abcd";
-    fs::last_write_time(folder.weights(), fs::file_time_type::clock::now() + std::chrono::hours(1));
-    why = "has changed";
-  }
   SUBCASE("shorter") {
     fs::resize_file(folder.weights(), 4096);
-    why = "has shrunk";
+    why = "truncated";
+  }
+  SUBCASE("another one's") {
+    std::ofstream(folder.string() + "/config.json", std::ios::app) << " ";
+    fs::last_write_time(folder.weights(), fs::file_time_type::clock::now() + std::chrono::hours(1));
+    why = "it is another checkpoint now";
   }
   const PartRead broken = s.read(order_of(2, hash, {2}, {}, folder.string()));
   REQUIRE(!broken.status.ok());
@@ -202,7 +177,6 @@ TEST_CASE("a checkpoint that is not what it was is an error that names file and 
   CAPTURE(text);
   CHECK(text.find(why) != std::string::npos);
   CHECK(text.find("model.safetensors") != std::string::npos);
-  CHECK(text.find("model.layers.1.mlp.experts.2.") != std::string::npos);
   CHECK(s.pieces.empty());
   // And what needs no file can still be had.
   CHECK(s.read(order_of(3, hash, {}, {}, folder.string())).status.ok());
@@ -214,32 +188,64 @@ bool has(const Status& status, const std::string& words) {
   return !status.ok() && status.error().message.find(words) != std::string::npos;
 }
 
-TEST_CASE("a doubted checkpoint is not trusted again, until it is another") {
-  const Folder folder;
+TEST_CASE("files that have changed are opened afresh, and what comes says what they are now") {
+  const ModelFolder folder(kModel);
+  const fs::path weights = folder.weights();
+  Source s;
+  const std::string hash = s.inspect(folder.string())->hash;
+  const auto read = [&](std::uint64_t version) {
+    s.pieces.clear();
+    const Status done = s.read(order_of(version, hash, {0}, {}, folder.string())).status;
+    REQUIRE_MESSAGE(done.ok(), (done.ok() ? std::string() : done.error().message));
+    REQUIRE(s.pieces.size() == 1);
+    std::vector<TensorProof> proofs;
+    for (const HeldTensor& tensor : *s.pieces[0].tensors) proofs.push_back(tensor.proof);
+    return proofs;
+  };
+  const auto before = read(1);
+  CHECK(s.changed.empty());
+  bool same = true;
+  SUBCASE("touched") {
+    fs::last_write_time(weights, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  }
+  SUBCASE("fetched again") {
+    fs::rename(weights, folder.string() + "/old");
+    fs::copy_file(kModel + "/model.safetensors", weights);
+  }
+  SUBCASE("a link that was switched, and back") {
+    fs::rename(weights, folder.string() + "/old");
+    fs::copy_file(kModel + "/model.safetensors", folder.string() + "/new");
+    fs::create_symlink("new", weights);
+    CHECK(read(2) == before);
+    CHECK(s.changed.size() == 1);
+    s.changed.clear();
+    fs::remove(weights);
+    fs::create_symlink("old", weights);
+  }
+  SUBCASE("written over, the same layout") {
+    const std::string expert = "model.layers.1.mlp.experts.0.";
+    folder.overwrite(folder.begin(expert + "gate_proj.weight"),
+                     folder.stored(expert + "up_proj.weight"));
+    fs::last_write_time(weights, fs::file_time_type::clock::now() + std::chrono::hours(1));
+    same = false;
+  }
+  CHECK((read(3) == before) == same);
+  REQUIRE(s.changed.size() == 1);
+  CHECK(s.changed[0].find("model.safetensors has changed since it was opened") !=
+        std::string::npos);
+  CHECK(s.inspect(folder.string())->hash == hash);
+}
+
+TEST_CASE("a file that was cut short is read again once it is whole") {
+  const ModelFolder folder(kModel);
   Source s;
   const std::string hash = s.inspect(folder.string())->hash;
   fs::resize_file(folder.weights(), 4096);
-  CHECK(has(s.read(order_of(1, hash, {0}, {}, folder.string())).status, "has shrunk"));
+  CHECK(!s.read(order_of(1, hash, {0}, {}, folder.string())).status.ok());
   fs::copy_file(kModel + "/model.safetensors", folder.weights(),
                 fs::copy_options::overwrite_existing);
-  CHECK(has(s.read(order_of(2, hash, {0}, {}, folder.string())).status, "has shrunk"));
-  const auto again = s.inspect(folder.string());
-  REQUIRE(!again.ok());
-  CHECK(again.error().message.find("has shrunk") != std::string::npos);
-  // The head serves another model.
-  const std::string other = s.inspect(kModel)->hash;
-  CHECK(s.read(order_of(3, other, {0})).status.ok());
-}
-
-TEST_CASE("a model that is known already is read from the files as they were opened first") {
-  const Folder folder;
-  Source s;
-  const std::string hash = s.inspect(folder.string())->hash;
-  // In place, the same layout.
-  std::ofstream(folder.weights(), std::ios::in | std::ios::binary).seekp(-4, std::ios::end)
-      << "abcd";
-  CHECK(s.inspect(folder.string())->hash == hash);
-  CHECK(has(s.read(order_of(1, hash, {0}, {}, folder.string())).status, "has changed"));
+  CHECK(s.read(order_of(2, hash, {0}, {}, folder.string())).status.ok());
+  CHECK(s.inspect(folder.string()).ok());
 }
 
 // --- Storage that hangs -------------------------------------------------------------------------
@@ -267,7 +273,7 @@ class Hang {
 };
 
 TEST_CASE("a read that hangs costs a thread: newer orders go on, until too many hang") {
-  const Folder folder;
+  const ModelFolder folder(kModel);
   std::optional<Hang> hang;
   const auto begun = std::chrono::steady_clock::now();
   {
@@ -292,7 +298,7 @@ TEST_CASE("a read that hangs costs a thread: newer orders go on, until too many 
 }
 
 TEST_CASE("storage that answers again is used again") {
-  const Folder folder;
+  const ModelFolder folder(kModel);
   Source s(1);
   const std::string hash = s.inspect(folder.string())->hash;
   {

@@ -24,6 +24,7 @@ struct Source {
   std::shared_ptr<MailQueue> mail = std::make_shared<MailQueue>();
   FileSource source;
   std::vector<PieceRead> pieces;  ///< that came before the news that was waited for
+  std::vector<std::string> changed;  ///< FilesChanged, the same
 
   explicit Source(int threads = 2, std::vector<FileSource::Home> homes = {})
       : source(post, threads, std::move(homes)) {
@@ -39,6 +40,8 @@ struct Source {
       if (const auto* found = local<NodeAgentInbox, T>(*next)) return *found;
       if (const auto* piece = local<NodeAgentInbox, PieceRead>(*next))
         pieces.push_back(*piece);
+      else if (const auto* files = local<NodeAgentInbox, FilesChanged>(*next))
+        changed.push_back(files->why);
       else
         FAIL("other news came first");
     }

@@ -14,6 +14,7 @@
 #include "model/tensor_hash.h"
 #include "model/weights.h"
 #include "runtime/limits.h"
+#include "model/renewed.h"
 #include "tests/model/model_folder.h"
 #include "tests/model/must.h"
 #include "tests/model/proofs_of.h"
@@ -249,6 +250,7 @@ TEST_CASE("one block that cannot be read is an error of what lies there, and of 
   const std::vector<std::string> names = {name};
   check_says(error_of(proofs_of(*checkpoint, names)).message, {name, "Input/output error"});
   CHECK(checkpoint->trusted().ok());
+  CHECK(must(renewed(checkpoint)).checkpoint == checkpoint);
 }
 
 TEST_CASE("a file that changes while it is read is an error, and is not trusted again") {
@@ -290,6 +292,10 @@ TEST_CASE("a file that changes while it is read is an error, and is not trusted 
   std::ofstream(folder.weights(), std::ios::binary) << whole;
   check_says(error_of(load_expert(*checkpoint, Numerics::kReference, 1, 3)).message, {why});
   check_says(text_of(checkpoint->trusted()), {why, kExpert});
+  // But when it is opened afresh.
+  const auto fresh = must(renewed(checkpoint));
+  check_says(fresh.why, {why});
+  CHECK(load_expert(*fresh.checkpoint, Numerics::kReference, 1, 3).ok());
 }
 
 TEST_CASE("a file that is gone for a while is read when it is back as it was") {
