@@ -9,7 +9,7 @@ namespace troupe {
 struct Sha256::State {
   State() : method(EVP_MD_fetch(nullptr, "SHA256", nullptr)), context(EVP_MD_CTX_new()) {
     if (!method || !context || EVP_DigestInit_ex2(context, method, nullptr) != 1)
-      throw std::bad_alloc();
+      std::__throw_bad_alloc();
   }
   ~State() {
     EVP_MD_CTX_free(context);

@@ -204,7 +204,7 @@ struct TensorProofs {
   std::vector<TensorProof> tensors;
   std::optional<Error> error = {};       ///< of a fresh one: why some cannot be read
   std::vector<std::string> unread = {};  ///< which
-  /// Not empty, and then nothing else: a file has changed since it was opened, and is opened afresh.
+  /// Not empty, and then nothing else: a file has changed since it was opened; it is opened afresh.
   std::string changed = {};
 };
 /// head -> worker: read these tensors again, past the page cache.
