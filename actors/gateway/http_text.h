@@ -31,7 +31,12 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 ApiError late_request_error();
 ApiError body_too_large_error(std::size_t bytes_max);
 ApiError header_too_large_error(std::size_t bytes_max);
+ApiError too_many_fields_error(std::size_t lines_max);
+/// What a body in chunks has beside itself: their lines, and trailer fields.
+ApiError framing_too_large_error(std::size_t bytes_max);
+/// Its code is kBadHttp.
 ApiError bad_http_error(std::string_view why);
+inline constexpr std::string_view kBadHttp = "bad_http";
 ApiError too_many_connections_error();
 
 }  // namespace troupe

@@ -47,7 +47,10 @@ class ByteModel : public GatewayModel {
 class FakeCluster : public ClusterView {
  public:
   std::atomic<bool> is_ready{true};
-  std::string status_json() const override { return "{\"cluster\":{\"state\":\"ready\"}}"; }
+  std::atomic<std::size_t> padding{0};  ///< spaces behind its state
+  std::string status_json() const override {
+    return "{\"cluster\":{\"state\":\"ready\"}}" + std::string(padding, ' ');
+  }
   bool ready() const override { return is_ready; }
   std::string state() const override { return is_ready ? "ready" : "forming"; }
 };
