@@ -343,6 +343,11 @@ static_assert(kHttpBodiesBytesMax / kHttpSmallBodiesPart >= kHttpSmallBodyBytesM
 inline constexpr auto kHttpWriteDeadline = 30s;
 /// Of one stream, generated but not accepted by its client; a slower reader is cut off.
 inline constexpr std::size_t kHttpUnsentBytesMax = 4u << 20;
+/// A stream whose request was accepted and has no news says so much later that it is there (by then
+/// what is refused has been), and from then on that it waits: proxies give up after 60 s without a
+/// byte, some after 30.
+inline constexpr auto kHttpStreamHeadAfter = 1s;
+inline constexpr auto kHttpStreamCommentEvery = 15s;
 /// What the tokens and log-probabilities of one answer that is not streamed may take until it is
 /// sent; a request that could need more is refused. A context of 160k tokens with 20 alternatives.
 /// Of /tokenize it is 8 million tokens.

@@ -21,6 +21,8 @@ std::string response_head(const HttpReply& reply, BodyEnd end, bool keep_alive);
 
 /// A stream of server-sent events, without its body.
 HttpReply stream_reply();
+/// A line of such a stream that its readers pass over.
+inline constexpr std::string_view kWaitingComment = ": waiting\n\n";
 
 /// Appends `bytes` as one chunk; nothing if there are none, for an empty chunk would end the
 /// stream.

@@ -386,11 +386,14 @@ class Session final : public HttpWire<Stream> {
     co_return on;
   }
 
-  /// The head goes out with the first news, so that an error before it has its own status code.
-  /// `fresh`: also one that comes with them; of an earlier request, what it has comes first.
+  /// The head goes out with the first news, so that an error before it has its own status code; or
+  /// when there was none for a while. From then on a comment says from time to time that it waits.
+  /// `fresh`: an error also has its status if it comes with news; of an earlier request, what it
+  /// has comes first.
   asio::awaitable<bool> stream_answer(bool fresh) {
     bool begun = false;
-    for (;;) {
+    const GatewayOptions::Silence& silence = server_.options.silence;
+    for (TimePoint speak_at = now() + silence.head_after;;) {
       Exchange::News news = exchange_->take();
       if (peer_gone_ || aborted_) co_return false;
       if (news.error && !begun && (fresh || news.bytes.empty())) {
@@ -401,25 +404,33 @@ class Session final : public HttpWire<Stream> {
       if (news.error) news.bytes += exchange_->stream_error(*news.error);
       const bool last = news.done || news.error.has_value();
       if (news.bytes.empty() && !last) {
-        if (begun || !Base::wants_head_early()) {
-          co_await changed(kForever);
+        if (!begun && Base::wants_head_early()) {
+          const bool there = co_await Base::begin_head_early();
+          if (!there) co_return false;
           continue;
         }
-        const bool there = co_await Base::begin_head_early();
-        if (!there) co_return false;
-        continue;
+        const bool woken = co_await changed(speak_at);
+        if (woken) continue;
+        if (begun) {
+          news.bytes = kWaitingComment;
+        } else {
+          bool kept = false;
+          const auto ask = [&] { kept = exchange_->kept(); };
+          co_await on_worker(0, ask);
+          if (!kept) {
+            speak_at = now() + silence.head_after;
+            continue;
+          }
+        }
       }
       std::string out;
       if (!begun) out = open_head(stream_reply());
       append_body(out, news.bytes, last);
-      bool sent = false;
-      if (std::exchange(begun, true)) {
-        sent = co_await send(out);
-      } else {
-        sent = co_await send_head(out);
-      }
+      begun = true;
+      const bool sent = co_await send_head(out);
       if (!sent) co_return false;
       if (last) co_return keep_alive_ && !version_1_0_;
+      speak_at = now() + silence.comment_every;
     }
   }
 
