@@ -318,6 +318,12 @@ inline constexpr std::size_t kHttpSmallBodyBytesMax = 256u << 10;
 static_assert(kHttpSmallBodyBytesMax <= kHttpBodyBytesMax);
 /// Request line and header fields together.
 inline constexpr std::size_t kHttpHeaderBytesMax = 64u << 10;
+/// Request line and header fields; other servers take 100 fields. A line of 4 bytes takes 100 in
+/// memory.
+inline constexpr std::size_t kHttpHeaderLinesMax = 256;
+/// A body in chunks may have so many bytes beside each of its own, and kHttpHeaderBytesMax: chunks
+/// of one byte whose sizes are written with ten digits.
+inline constexpr std::size_t kHttpFramingFactor = 16;
 /// Open connections: a stream each for kRequestsMax; more are answered with 503.
 inline constexpr std::size_t kHttpConnectionsMax = 16384;
 static_assert(kHttpConnectionsMax >= kRequestsMax);
@@ -329,16 +335,31 @@ inline constexpr auto kHttpBodyDeadline = 60s;
 inline constexpr auto kHttpIdleDeadline = 75s;
 /// Bodies being received or read, all connections together; beyond it requests get 503.
 inline constexpr std::size_t kHttpBodiesBytesMax = 512u << 20;
+/// One part of so many of it is for small bodies alone, so that a few large ones, however slowly
+/// they come, keep nobody else out.
+inline constexpr std::size_t kHttpSmallBodiesPart = 8;
+static_assert(kHttpBodiesBytesMax / kHttpSmallBodiesPart >= kHttpSmallBodyBytesMax);
 /// How long a client may take to accept the next 256 KiB; covers 70 kbit/s.
 inline constexpr auto kHttpWriteDeadline = 30s;
 /// Of one stream, generated but not accepted by its client; a slower reader is cut off.
 inline constexpr std::size_t kHttpUnsentBytesMax = 4u << 20;
+/// A stream whose request was accepted and has no news says so much later that it is there (by then
+/// what is refused has been), and from then on that it waits: proxies give up after 60 s without a
+/// byte, some after 30.
+inline constexpr auto kHttpStreamHeadAfter = 1s;
+inline constexpr auto kHttpStreamCommentEvery = 15s;
 /// What the tokens and log-probabilities of one answer that is not streamed may take until it is
 /// sent; a request that could need more is refused. A context of 160k tokens with 20 alternatives.
+/// Of /tokenize it is 8 million tokens.
 inline constexpr std::size_t kHttpAnswerBytesMax = 32u << 20;
 /// The same of all answers, with their texts; beyond it newcomers get 429.
 inline constexpr std::size_t kHttpAnswersBytesMax = 512u << 20;
 static_assert(kHttpAnswerBytesMax <= kHttpAnswersBytesMax);
+/// Metrics, the cluster's state and the like that wait to be read, if they are not small: all
+/// together, beyond which more of them get 429. Fifty of a cluster with 15,000 experts.
+inline constexpr std::size_t kHttpViewsBytesMax = 64u << 20;
+/// Smaller ones are let through, so that there is always room to see what goes on.
+inline constexpr std::size_t kHttpSmallViewBytesMax = 64u << 10;
 /// An answer is written as JSON in pieces of about this size, the next when the client took one.
 inline constexpr std::size_t kHttpPieceBytes = 256u << 10;
 /// How long a connection that got an error for its body is drained, so that it can read the error.

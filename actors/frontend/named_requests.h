@@ -18,6 +18,7 @@ struct NamedRequest {
   std::shared_ptr<const RequestName> name;
   State state = State::kQueued;
   std::int64_t accepted_unix_ms = 0;
+  bool kept = false;  ///< what is said of it need not wait for storage
 };
 
 /// What somebody wants to read of a request that was accepted before.

@@ -38,8 +38,8 @@ ApiError too_large(const char* field, std::string what, std::size_t bytes, std::
 
 std::optional<ApiError> AnswerRoom::take(const ApiRequest& request, std::size_t max_model_len,
                                          std::size_t& taken) {
-  const std::size_t token = token_bytes(
-      request.return_token_ids ? std::max(request.logprobs, 0) : request.logprobs);
+  const std::size_t token =
+      token_bytes(request.return_token_ids ? std::max(request.logprobs, 0) : request.logprobs);
   const std::int32_t echoed = request.echo ? request.logprobs : -1;
   const std::size_t of_prompt = token_bytes(std::max(echoed, request.prompt_logprobs));
   std::size_t prompts = 0, answers = 0;
@@ -58,15 +58,19 @@ std::optional<ApiError> AnswerRoom::take(const ApiRequest& request, std::size_t 
                            std::to_string(length) + " tokens",
                        answers + prompts, limits_.one_bytes_max);
   }
-  const std::size_t wanted = prompts + answers;
+  auto error = take(prompts + answers);
+  if (!error) taken = prompts + answers;
+  return error;
+}
+
+std::optional<ApiError> AnswerRoom::take(std::size_t bytes) {
   std::size_t used = bytes_;
   do {
-    if (used > limits_.all_bytes_max || wanted > limits_.all_bytes_max - used)
+    if (used > limits_.all_bytes_max || bytes > limits_.all_bytes_max - used)
       return to_api_error(resource_exhausted(
           "The answers that wait to be sent take all the memory that they may; try again in a "
           "moment, or stream."));
-  } while (!bytes_.compare_exchange_weak(used, used + wanted));
-  taken = wanted;
+  } while (!bytes_.compare_exchange_weak(used, used + bytes));
   return std::nullopt;
 }
 

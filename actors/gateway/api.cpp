@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -15,6 +16,7 @@
 #include "actors/gateway/responses_past.h"
 #include "actors/gateway/responses_request.h"
 #include "actors/gateway/thinking_fields.h"
+#include "actors/gateway/tokenizer_answer.h"
 #include "actors/gateway/tool_fields.h"
 #include "runtime/limits.h"
 #include "runtime/version.h"
@@ -90,6 +92,9 @@ std::optional<RouteEntry> find_route(std::string_view path, std::string_view met
   return std::nullopt;
 }
 
+/// A body that is compressed, say: 415.
+constexpr std::string_view kEncodedBody = "unsupported_content_encoding";
+
 /// None, or one that can be kept and compared.
 bool are_good_keys(const std::vector<std::string>& keys) {
   if (keys.empty()) return true;
@@ -127,12 +132,14 @@ HttpReply error_reply(const ApiError& error) {
     reply.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
   }
   if (!error.allow.empty()) reply.headers.emplace_back("Allow", error.allow);
+  // RFC 9110, 15.5.16: what it may have been sent in.
+  if (error.code == kEncodedBody) reply.headers.emplace_back("Accept-Encoding", "identity");
   if (error.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;
 }
 
 Api::Api(Doors doors, NamedRequests& requests, const ClusterView& cluster,
-         const GatewayModel& model, const Metrics& metrics)
+         const GatewayModel& model, const Metrics& metrics, AnswerRoom& room)
     : keys_(doors.api_keys),
       sites_(std::move(doors.sites)),
       metrics_without_key_(doors.metrics_without_key),
@@ -140,6 +147,7 @@ Api::Api(Doors doors, NamedRequests& requests, const ClusterView& cluster,
       cluster_(cluster),
       model_(model),
       metrics_(metrics),
+      room_(room),
       console_(console_page()),
       created_(unix_time_s()) {}
 
@@ -177,6 +185,14 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
     return ApiError{.status = 415,
                     .message = "The body must be JSON: send Content-Type: application/json.",
                     .code = "unsupported_media_type"};
+  }
+  const auto& encodings = head.content_encodings;
+  if (entry->method == "POST" && !std::all_of(encodings.begin(), encodings.end(), is_identity)) {
+    return ApiError{.status = 415,
+                    .message =
+                        "The body must not be compressed: send it without "
+                        "Content-Encoding (identity is all that is supported).",
+                    .code = std::string(kEncodedBody)};
   }
   if (generates(entry->route) && !are_good_keys(head.idempotency_keys))
     return bad_field("Idempotency-Key", "Idempotency-Key must be one field of 1 to " +
@@ -353,25 +369,17 @@ HttpReply Api::models(const HttpHead& head, Route route) const {
 HttpReply Api::tokenize(std::string_view body) const {
   TokenizeRequest request;
   if (const auto error = parse_tokenize(body, facts(), request)) return error_reply(*error);
-  const Result<std::vector<TokenId>> ids =
-      model_.encode(request.prompt, request.add_special_tokens);
-  if (!ids) return error_reply(to_api_error(ids.error()));
-  JsonWriter json;
-  json.begin_object().key("tokens").begin_array();
-  for (const TokenId id : *ids) json.value(id);
-  json.end_array().member("count", ids->size());
-  json.member("max_model_len", model_.max_model_len()).end_object();
-  return {.body = std::move(json).text()};
+  const auto answer = std::make_shared<TokenizerAnswer>(room_, model_);
+  if (const auto error = answer->encode(request)) return error_reply(*error);
+  return {.write_piece = [answer](std::string& out) { return answer->write_piece(out); }};
 }
 
 HttpReply Api::detokenize(std::string_view body) const {
   DetokenizeRequest request;
   if (const auto error = parse_detokenize(body, facts(), request)) return error_reply(*error);
-  const Result<std::string> text = model_.decode(request.tokens);
-  if (!text) return error_reply(to_api_error(text.error()));
-  JsonWriter json;
-  json.begin_object().member("prompt", *text).end_object();
-  return {.body = std::move(json).text()};
+  const auto answer = std::make_shared<TokenizerAnswer>(room_, model_);
+  if (const auto error = answer->decode(request)) return error_reply(*error);
+  return {.write_piece = [answer](std::string& out) { return answer->write_piece(out); }};
 }
 
 }  // namespace troupe

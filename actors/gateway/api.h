@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "actors/frontend/generation_service.h"
 #include "actors/frontend/named_requests.h"
+#include "actors/gateway/answer_room.h"
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_keys.h"
 #include "actors/gateway/api_request.h"
@@ -24,12 +26,14 @@ namespace troupe {
 /// Header fields, by name.
 using HttpFields = std::vector<std::pair<std::string, std::string>>;
 
-/// An answer in one piece.
+/// An answer.
 struct HttpReply {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
   HttpFields headers = {};  ///< beyond type and length
+  /// If set, what writes the body instead: appends the next piece, true with the last.
+  std::function<bool(std::string&)> write_piece = {};
 };
 
 HttpReply error_reply(const ApiError& error);
@@ -67,7 +71,7 @@ struct HttpHead {
   std::string authorization, content_type, origin;
   std::string requested_method, requested_headers;  ///< Access-Control-Request-...
   std::string last_event_id;
-  std::vector<std::string> idempotency_keys;  ///< of every such field
+  std::vector<std::string> idempotency_keys, content_encodings;  ///< of every such field
 };
 
 /// Where requests go, and the answers that need no generation. Thread-safe.
@@ -79,8 +83,9 @@ class Api {
     SiteRules::Options sites;
     bool metrics_without_key = false;
   };
+  /// `room` is for the answers of the tokenizer.
   Api(Doors doors, NamedRequests& requests, const ClusterView& cluster, const GatewayModel& model,
-      const Metrics& metrics);
+      const Metrics& metrics, AnswerRoom& room);
 
   /// Decides by the header alone, so that a stranger's body is never read: 400 (Idempotency-Key),
   /// 401, 403, 404, 405, 415.
@@ -127,6 +132,7 @@ class Api {
   const ClusterView& cluster_;
   const GatewayModel& model_;
   const Metrics& metrics_;
+  AnswerRoom& room_;
   const HttpReply console_;
   const std::int64_t created_;
 };

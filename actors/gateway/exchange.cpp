@@ -88,6 +88,7 @@ std::shared_ptr<GenerationSink> Exchange::sink(std::size_t reader) {
 }
 
 std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker) {
+  owner_ = asker.owner;
   if (request.refusal) return submit_again(request, asker);
   if (auto error = prepare(request, !asker.key.empty())) return error;
   auto forms = forms_of(request);
@@ -256,6 +257,13 @@ Exchange::News Exchange::take() {
   news.done = answer_->complete();
   if (news.done && stream_) news.bytes += answer_->stream_end();
   return news;
+}
+
+bool Exchange::kept() {
+  const auto found = requests_.find(id_, owner_);
+  return found.ok() && std::all_of(found->begin(), found->end(), [](const NamedRequest& prompt) {
+           return !prompt.name || prompt.kept;
+         });
 }
 
 void Exchange::cancel() {

@@ -50,6 +50,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool done = false;  ///< all is there: write_piece() can be called; a stream has all its bytes
   };
   News take();
+  /// Whether the request is on storage, so that its client may be told of it before there is news.
+  /// Waits for the Router.
+  bool kept();
   /// A stream's client does not read it: cut it off. `wake` was called for it.
   bool too_slow();
   bool write_piece(std::string& out) { return answer_->write_piece(out); }
@@ -100,6 +103,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool keeps_text_ = false;    // A stream that ends with all of it once more.
   bool shows_errors_ = false;  // An error of a prompt is a part of the answer.
   std::string id_;
+  std::uint64_t owner_ = 0;
   // Of the connection's thread, once submitted.
   std::unique_ptr<Answer> answer_;
   std::deque<Pending> taken_;   // News that the answer has not been told yet.

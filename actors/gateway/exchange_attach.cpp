@@ -15,6 +15,7 @@ std::optional<ApiError> Exchange::attach(FoundRequest found, std::optional<Token
   found.request.stream = from.has_value();
   if (auto error = prepare(found.request, true)) return error;
   id_ = found.id;
+  owner_ = found.owner;
   shows_errors_ = !from;
   answer_ = std::make_unique<Answer>(found.request, model_, id_, found.created_unix_s);
   if (from) {

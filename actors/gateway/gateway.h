@@ -40,6 +40,12 @@ struct GatewayOptions {
     std::chrono::milliseconds write = limits::kHttpWriteDeadline;
   };
   Deadlines deadlines = {};
+  /// What a stream without news says: its head, later that it waits.
+  struct Silence {
+    std::chrono::milliseconds head_after = limits::kHttpStreamHeadAfter;
+    std::chrono::milliseconds comment_every = limits::kHttpStreamCommentEvery;
+  };
+  Silence silence = {};
 };
 
 /// The OpenAI-compatible HTTP server. Owns its threads; one thread does all I/O.

@@ -13,6 +13,12 @@ bool begins_with(std::string_view text, std::string_view beginning) {
          strncasecmp(text.data(), beginning.data(), beginning.size()) == 0;
 }
 
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") + 1 - first);
+}
+
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -69,6 +75,18 @@ bool is_json_type(std::string_view content_type) {
   content_type.remove_prefix(kJson.size());
   const auto next = content_type.find_first_not_of(" \t");
   return next == std::string_view::npos || content_type[next] == ';';
+}
+
+bool is_identity(std::string_view content_encoding) {
+  constexpr std::string_view kIdentity = "identity";
+  while (!content_encoding.empty()) {
+    const std::size_t end = std::min(content_encoding.find(','), content_encoding.size());
+    const std::string_view name = trimmed(content_encoding.substr(0, end));
+    const bool same = name.size() == kIdentity.size() && begins_with(name, kIdentity);
+    if (!name.empty() && !same) return false;
+    content_encoding.remove_prefix(std::min(end + 1, content_encoding.size()));
+  }
+  return true;
 }
 
 }  // namespace troupe

@@ -23,4 +23,7 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
 /// Whether a Content-Type says JSON, with whatever parameters.
 bool is_json_type(std::string_view content_type);
 
+/// Whether a Content-Encoding, which is a list, says that a body is as it is: "identity".
+bool is_identity(std::string_view content_encoding);
+
 }  // namespace troupe

@@ -88,10 +88,23 @@ ApiError header_too_large_error(std::size_t bytes_max) {
           .code = "header_too_large"};
 }
 
+ApiError too_many_fields_error(std::size_t lines_max) {
+  return {.status = 431,
+          .message = "The request's header has over " + std::to_string(lines_max) + " lines.",
+          .code = "header_too_large"};
+}
+
+ApiError framing_too_large_error(std::size_t bytes_max) {
+  return {.status = 431,
+          .message = "The chunk extensions and trailer fields of the request's body are over " +
+                     std::to_string(bytes_max) + " bytes.",
+          .code = "header_too_large"};
+}
+
 ApiError bad_http_error(std::string_view why) {
   return {.status = 400,
           .message = "This is not an HTTP/1.1 request: " + std::string(why) + ".",
-          .code = "bad_http"};
+          .code = std::string(kBadHttp)};
 }
 
 ApiError too_many_connections_error() {

@@ -83,6 +83,14 @@ std::size_t utf8_length(std::string_view text) {
   return count;
 }
 
+std::size_t whole_characters(std::string_view text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return text.size();
+  // A character has three bytes or none behind its first: of four in a row the last has none.
+  for (std::size_t end = bytes_max; end > bytes_max - 4; --end)
+    if ((static_cast<unsigned char>(text[end]) & 0xC0) != 0x80) return end;
+  return bytes_max;
+}
+
 void JsonWriter::separate() {
   if (!first_) out_ += ',';
   first_ = false;
@@ -108,9 +116,18 @@ JsonWriter& JsonWriter::key(std::string_view name) {
   return *this;
 }
 
-JsonWriter& JsonWriter::value(std::string_view text) {
+JsonWriter& JsonWriter::begin_text() {
   separate();
   out_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::end_text() {
+  out_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::more_text(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = character_bytes(text);
     if (length == 1) {
@@ -120,7 +137,6 @@ JsonWriter& JsonWriter::value(std::string_view text) {
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }
-  out_ += '"';
   return *this;
 }
 

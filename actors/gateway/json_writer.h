@@ -14,6 +14,10 @@ std::string valid_utf8(std::string_view text);
 /// The number of characters (code points) of valid UTF-8.
 std::size_t utf8_length(std::string_view text);
 
+/// The longest beginning of `text` of at most `bytes_max` (4 or more) after which no character is
+/// cut in two.
+std::size_t whole_characters(std::string_view text, std::size_t bytes_max);
+
 /// Writes compact JSON into a string, in the order of the calls. Strings are repaired to UTF-8;
 /// floats come in the shortest form that restores the float32. The caller keeps brackets balanced.
 class JsonWriter {
@@ -24,7 +28,11 @@ class JsonWriter {
   JsonWriter& end_array() { return close(']'); }
   JsonWriter& key(std::string_view name);
 
-  JsonWriter& value(std::string_view text);
+  JsonWriter& value(std::string_view text) { return begin_text().more_text(text).end_text(); }
+  /// A text in pieces, of whole characters.
+  JsonWriter& begin_text();
+  JsonWriter& more_text(std::string_view text);
+  JsonWriter& end_text();
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool flag);
   template <std::integral T>

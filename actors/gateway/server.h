@@ -32,8 +32,8 @@ class Connection {
   virtual void on_abort() = 0;  ///< cancel what runs and close
 };
 
-/// What the connections of one gateway share. Everything but `io`, `workers` and `answers` belongs
-/// to the I/O thread.
+/// What the connections of one gateway share. Everything but `io`, the workers and the rooms is of
+/// the I/O thread.
 struct Server {
   Server(GatewayOptions o, GenerationService& s, NamedRequests& r, const ClusterView& c,
          const GatewayModel& m, Metrics& metrics_of)
@@ -42,8 +42,9 @@ struct Server {
         requests(r),
         model(m),
         metrics(metrics_of),
-        api(options.doors, r, c, m, metrics_of),
         answers(options.answers),
+        views({.all_bytes_max = limits::kHttpViewsBytesMax}),
+        api(options.doors, r, c, m, metrics_of, answers),
         workers(static_cast<std::size_t>(options.threads)) {}
 
   const GatewayOptions options;
@@ -51,8 +52,9 @@ struct Server {
   NamedRequests& requests;
   const GatewayModel& model;
   Metrics& metrics;
-  const Api api;
   AnswerRoom answers;
+  AnswerRoom views;  // Metrics and the like, so that answers do not keep them out.
+  const Api api;
 
   asio::io_context io{1};
   asio::thread_pool workers;        // Read JSON and tokenise, so that no request stalls streams,

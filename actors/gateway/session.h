@@ -4,19 +4,14 @@
 
 #include "actors/gateway/http_wire.h"
 
-#include <boost/beast/core/string.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <string>
 
 #include "actors/gateway/exchange.h"
-#include "actors/gateway/http_target.h"
 #include "actors/gateway/http_text.h"
+#include "actors/gateway/request_parser.h"
 #include "actors/gateway/responses_request.h"
 
 namespace troupe {
-
-namespace http = boost::beast::http;
 
 /// One HTTP/1 connection. The coroutine run() reads a request, answers it, and begins again.
 ///
@@ -50,7 +45,6 @@ class Session final : public HttpWire<Stream> {
  private:
   using Base = HttpWire<Stream>;
   using Fill = typename Base::Fill;
-  using Parser = http::request_parser<http::string_body>;
   using Base::aborted_;
   using Base::changed;
   using Base::close;
@@ -82,8 +76,37 @@ class Session final : public HttpWire<Stream> {
     add_fields(reply);
     std::string text = response_head(reply, BodyEnd::kLength, keep_alive_);
     if (!head_only_) text += reply.body;
+    std::string().swap(reply.body);
     const bool sent = co_await send_head(text);
     co_return sent&& keep_alive_;
+  }
+
+  /// One that may be written in pieces: the next when the client has taken one, so that a large one
+  /// is not held twice. Newcomers feel what is held.
+  asio::awaitable<bool> respond_in_pieces(HttpReply reply) {
+    const auto write_piece = std::exchange(reply.write_piece, nullptr);
+    bool last = false;
+    const auto write = [&] { last = write_piece(reply.body); };
+    co_await on_worker(0, write);
+    if (last) {
+      RoomShare share(server_.answers);
+      share.add(reply.body.size());
+      const bool on = co_await respond(std::move(reply));
+      co_return on;
+    }
+    std::string piece = std::exchange(reply.body, {});
+    std::string out = open_head(std::move(reply));
+    for (;;) {
+      append_body(out, std::exchange(piece, {}), last);
+      RoomShare share(server_.answers);
+      share.add(out.size());
+      const bool sent = co_await send_head(out);
+      if (!sent) co_return false;
+      if (last) co_return keep_alive_ && !version_1_0_;
+      std::string().swap(out);
+      const auto write_next = [&] { last = write_piece(piece); };
+      co_await on_worker(0, write_next);
+    }
   }
 
   void add_fields(HttpReply& reply) const {
@@ -107,6 +130,7 @@ class Session final : public HttpWire<Stream> {
 
   /// For a request whose body is not read: says why, and ends the connection.
   asio::awaitable<bool> turn_away(ApiError error) {
+    if (error.code == kBadHttp) server_.metrics.on_garbage_connection();
     keep_alive_ = false;
     HttpReply reply = error_reply(error);
     co_await respond(std::move(reply));
@@ -116,31 +140,51 @@ class Session final : public HttpWire<Stream> {
 
   // --- A request ------------------------------------------------------------------------------
 
+  /// A body, and what it takes of the common allowance until it is let go.
+  struct Body {
+    explicit Body(Server& of) : server(of) {}
+    ~Body() { let_go(); }
+    /// False if there is no room for so many bytes.
+    bool grow_to(std::size_t size) {
+      server.bodies_bytes += size - counted;
+      counted = size;
+      const std::size_t most = server.options.bodies_bytes_max;
+      const bool small = size <= limits::kHttpSmallBodyBytesMax;
+      return server.bodies_bytes <= (small ? most : most - most / limits::kHttpSmallBodiesPart);
+    }
+    void let_go() {
+      std::string().swap(text);
+      server.bodies_bytes -= std::exchange(counted, 0);
+    }
+
+    Server& server;
+    std::string text = {};
+    std::size_t counted = 0;
+  };
+
   /// One request and its answer; whether the connection goes on.
   asio::awaitable<bool> serve_one() {
     const TimePoint idle_until = now() + server_.options.deadlines.idle;
     bool skipped = false;
+    if (inbox_.size() == 0) inbox_.shrink_to_fit();  // Thousands may wait idly.
     while (!begun(skipped)) {
       if (server_.stopping || input_ended_) co_return false;
       Base::start_fill();
       const bool in_time = co_await changed(idle_until);
       if (!in_time) co_return false;
     }
-    Parser parser;
-    parser.header_limit(static_cast<std::uint32_t>(server_.options.header_bytes_max));
-    parser.body_limit(server_.options.body_bytes_max);
+    RequestParser parser(server_.options);
     keep_alive_ = head_only_ = false;
     fields_.clear();
-    const Read head_read = co_await read_until(parser, server_.options.deadlines.header, true);
+    const Read head_read = co_await read_until(parser, server_.options.deadlines.header);
     if (head_read.gone) co_return false;
     if (head_read.error) {
       const bool on = co_await turn_away(*head_read.error);
       co_return on;
     }
-    version_1_0_ = parser.get().version() < 11;
+    version_1_0_ = parser.version_1_0();
     HttpHead head;
-    if (const std::string fault = read_head(parser, head); !fault.empty()) {
-      server_.metrics.on_garbage_connection();
+    if (const std::string fault = parser.read_head(head); !fault.empty()) {
       ApiError error = bad_http_error(fault);
       const bool on = co_await turn_away(std::move(error));
       co_return on;
@@ -168,37 +212,46 @@ class Session final : public HttpWire<Stream> {
     co_return on;
   }
 
-  asio::awaitable<bool> serve_admitted(Parser& parser, const HttpHead& head, Route route) {
-    struct BodyShare {  // Gives back what the body took of the common allowance.
-      Server& server;
-      std::size_t bytes = 0;
-      ~BodyShare() { server.bodies_bytes -= bytes; }
-    };
-    BodyShare share{server_};
+  asio::awaitable<bool> serve_admitted(RequestParser& parser, const HttpHead& head, Route route) {
+    Body body(server_);
     if (!parser.is_done()) {
-      if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      if (parser.waits_to_continue()) {
         const bool sent = co_await send("HTTP/1.1 100 Continue\r\n\r\n");
         if (!sent) co_return false;
       }
-      const Read body_read =
-          co_await read_until(parser, server_.options.deadlines.body, false, &share.bytes);
+      const Read body_read = co_await read_until(parser, server_.options.deadlines.body, &body);
       if (body_read.gone) co_return false;
       if (body_read.error) {
         const bool on = co_await turn_away(*body_read.error);
         co_return on;
       }
     }
+    body.text = parser.take_body();
     if (Api::generates(route) || Api::finds(route)) {
-      const bool on = co_await generate(route, head, parser.get().body());
+      const bool on = co_await generate(route, head, body);
       co_return on;
     }
+    const bool on = co_await look_up(route, head, body);
+    co_return on;
+  }
+
+  /// Answers what needs no generation.
+  asio::awaitable<bool> look_up(Route route, const HttpHead& head, Body& body) {
     HttpReply reply;
     if (route == Route::kHealth) {  // Probes must not wait for the workers.
       reply = server_.api.reply(route, head, "");
     } else {
-      const auto work = [&] { reply = server_.api.reply(route, head, parser.get().body()); };
-      co_await on_worker(parser.get().body().size(), work);
+      const auto work = [&] { reply = server_.api.reply(route, head, body.text); };
+      co_await on_worker(body.text.size(), work);
     }
+    body.let_go();
+    if (reply.write_piece) {
+      const bool on = co_await respond_in_pieces(std::move(reply));
+      co_return on;
+    }
+    RoomShare share(server_.views);
+    if (reply.body.size() > limits::kHttpSmallViewBytesMax)
+      if (const auto error = share.take(reply.body.size())) reply = error_reply(*error);
     const bool on = co_await respond(std::move(reply));
     co_return on;
   }
@@ -220,74 +273,25 @@ class Session final : public HttpWire<Stream> {
     std::optional<ApiError> error = {};
   };
 
-  /// Feeds the parser until the header, or the whole request, is there. `share` counts body bytes
-  /// against the common allowance.
-  asio::awaitable<Read> read_until(Parser& parser, std::chrono::milliseconds within,
-                                   bool header_only, std::size_t* share = nullptr) {
+  /// Feeds the parser until the header is there or, with `body`, all of the request, whose body is
+  /// counted there as it comes.
+  asio::awaitable<Read> read_until(RequestParser& parser, std::chrono::milliseconds within,
+                                   Body* body = nullptr) {
     const TimePoint deadline = now() + within;
-    parser.eager(!header_only);
     bool starved = inbox_.size() == 0;
     for (;;) {
-      if (header_only ? parser.is_header_done() : parser.is_done()) co_return Read{};
+      if (body == nullptr ? parser.header_is_done() : parser.is_done()) co_return Read{};
       if (starved) {
         const Fill filled = co_await fill(deadline);
         if (filled == Fill::kGone) co_return Read{.gone = true};
         if (filled == Fill::kLate) co_return Read{.error = late_request_error()};
       }
-      error_code ec;
-      const std::size_t used = parser.put(inbox_.data(), ec);
-      inbox_.consume(used);
-      starved = inbox_.size() == 0 || ec == http::error::need_more;
-      if (ec && ec != http::error::need_more) co_return Read{.error = parse_error(ec)};
-      if (share == nullptr) continue;
-      const std::size_t grown = parser.get().body().size() - *share;
-      *share += grown;
-      server_.bodies_bytes += grown;
-      if (server_.bodies_bytes > server_.options.bodies_bytes_max) {
+      if (auto error = parser.take(inbox_, starved)) co_return Read{.error = std::move(error)};
+      if (body != nullptr && !body->grow_to(parser.body_bytes())) {
         co_return Read{.error = to_api_error(unavailable(
                            "The server is receiving too much at once; try again in a moment."))};
       }
     }
-  }
-
-  ApiError parse_error(error_code ec) const {
-    if (ec == http::error::body_limit) return body_too_large_error(server_.options.body_bytes_max);
-    if (ec == http::error::header_limit) {
-      return header_too_large_error(server_.options.header_bytes_max);
-    }
-    server_.metrics.on_garbage_connection();
-    return bad_http_error(ec.message());
-  }
-
-  /// What is wrong with it, or nothing.
-  static std::string read_head(const Parser& parser, HttpHead& head) {
-    const auto& request = parser.get();
-    const auto text = [](auto view) { return std::string(view.data(), view.size()); };
-    const auto field = [&](http::field name) { return text(request[name]); };
-    // Whoever reads another end of the body than a proxy before us would take its rest for a
-    // request.
-    const auto codings = request.count(http::field::transfer_encoding);
-    if (codings > 0 && (codings > 1 || request.version() < 11 ||
-                        !boost::beast::iequals(request[http::field::transfer_encoding], "chunked")))
-      return "Transfer-Encoding may be chunked and nothing else";
-    const auto hosts = request.count(http::field::host);
-    if (hosts > 1 || (hosts == 0 && request.version() >= 11)) return "it must have one Host field";
-    auto target = parse_target({request.target().data(), request.target().size()});
-    if (!target) return "its path has a percent sign that no two hexadecimal digits follow";
-    head.method = text(request.method_string());
-    head.path = std::move(target->path);
-    head.query = std::move(target->query);
-    if (hosts == 1) head.host = field(http::field::host);
-    if (!target->authority.empty()) head.host = std::move(target->authority);
-    head.authorization = field(http::field::authorization);
-    head.content_type = field(http::field::content_type);
-    head.origin = field(http::field::origin);
-    head.requested_method = field(http::field::access_control_request_method);
-    head.requested_headers = field(http::field::access_control_request_headers);
-    head.last_event_id = text(request["Last-Event-ID"]);
-    const auto [first, last] = request.equal_range("Idempotency-Key");
-    for (auto it = first; it != last; ++it) head.idempotency_keys.push_back(text(it->value()));
-    return "";
   }
 
   // --- Generation -----------------------------------------------------------------------------
@@ -333,13 +337,16 @@ class Session final : public HttpWire<Stream> {
   }
 
   /// Answers with what is generated, or was for an earlier request.
-  asio::awaitable<bool> generate(Route route, const HttpHead& head, std::string& body) {
+  asio::awaitable<bool> generate(Route route, const HttpHead& head, Body& body) {
     const ExchangeScope scope(*this);
     Base::start_fill();
     std::optional<ApiError> error = {};
     const bool accepts = Api::generates(route);
-    const auto open = [&] { error = accepts ? submit(route, head, body) : attach(route, head); };
-    co_await on_worker(body.size(), open);
+    const auto open = [&] {
+      error = accepts ? submit(route, head, body.text) : attach(route, head);
+    };
+    co_await on_worker(body.text.size(), open);
+    body.let_go();
     if (peer_gone_ || aborted_) co_return false;
     if (accepts && !error) fields_.emplace_back("X-Request-Id", exchange_->id());
     if (error) {
@@ -368,44 +375,25 @@ class Session final : public HttpWire<Stream> {
       }
       news = exchange_->take();
     }
-    HttpReply reply;
     if (news.error) {
-      reply = error_reply(*news.error);
-    } else {
-      bool last = false;
-      const auto write = [&] { last = exchange_->write_piece(reply.body); };
-      co_await on_worker(0, write);
-      if (!last) {
-        const bool on = co_await send_in_pieces(std::move(reply.body));
-        co_return on;
-      }
+      HttpReply reply = error_reply(*news.error);
+      const bool on = co_await respond(std::move(reply));
+      co_return on;
     }
-    const bool on = co_await respond(std::move(reply));
+    HttpReply reply;
+    reply.write_piece = [this](std::string& out) { return exchange_->write_piece(out); };
+    const bool on = co_await respond_in_pieces(std::move(reply));
     co_return on;
   }
 
-  /// An answer that is too large to be held twice, as tokens and as JSON: the next piece is written
-  /// when the client has taken one.
-  asio::awaitable<bool> send_in_pieces(std::string piece) {
-    std::string out = open_head({});
-    bool sent = co_await send_head(out);
-    for (bool last = false;;) {
-      out.clear();
-      append_body(out, piece, last);
-      if (sent) sent = co_await send(out);
-      if (!sent) co_return false;
-      if (last) co_return keep_alive_ && !version_1_0_;
-      piece.clear();
-      const auto write = [&] { last = exchange_->write_piece(piece); };
-      co_await on_worker(0, write);
-    }
-  }
-
-  /// The head goes out with the first news, so that an error before it has its own status code.
-  /// `fresh`: also one that comes with them; of an earlier request, what it has comes first.
+  /// The head goes out with the first news, so that an error before it has its own status code; or
+  /// when there was none for a while. From then on a comment says from time to time that it waits.
+  /// `fresh`: an error also has its status if it comes with news; of an earlier request, what it
+  /// has comes first.
   asio::awaitable<bool> stream_answer(bool fresh) {
     bool begun = false;
-    for (;;) {
+    const GatewayOptions::Silence& silence = server_.options.silence;
+    for (TimePoint speak_at = now() + silence.head_after;;) {
       Exchange::News news = exchange_->take();
       if (peer_gone_ || aborted_) co_return false;
       if (news.error && !begun && (fresh || news.bytes.empty())) {
@@ -416,25 +404,33 @@ class Session final : public HttpWire<Stream> {
       if (news.error) news.bytes += exchange_->stream_error(*news.error);
       const bool last = news.done || news.error.has_value();
       if (news.bytes.empty() && !last) {
-        if (begun || !Base::wants_head_early()) {
-          co_await changed(kForever);
+        if (!begun && Base::wants_head_early()) {
+          const bool there = co_await Base::begin_head_early();
+          if (!there) co_return false;
           continue;
         }
-        const bool there = co_await Base::begin_head_early();
-        if (!there) co_return false;
-        continue;
+        const bool woken = co_await changed(speak_at);
+        if (woken) continue;
+        if (begun) {
+          news.bytes = kWaitingComment;
+        } else {
+          bool kept = false;
+          const auto ask = [&] { kept = exchange_->kept(); };
+          co_await on_worker(0, ask);
+          if (!kept) {
+            speak_at = now() + silence.head_after;
+            continue;
+          }
+        }
       }
       std::string out;
       if (!begun) out = open_head(stream_reply());
       append_body(out, news.bytes, last);
-      bool sent = false;
-      if (std::exchange(begun, true)) {
-        sent = co_await send(out);
-      } else {
-        sent = co_await send_head(out);
-      }
+      begun = true;
+      const bool sent = co_await send_head(out);
       if (!sent) co_return false;
       if (last) co_return keep_alive_ && !version_1_0_;
+      speak_at = now() + silence.comment_every;
     }
   }
 

@@ -29,5 +29,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto target = troupe::parse_target(body);
   assert(!target || target->path.size() <= size + 1);
   (void)troupe::is_json_type(body);
+  (void)troupe::is_identity(body);
   return 0;
 }

@@ -1,5 +1,6 @@
 """What a connection leaves behind: in children, in clients, in memory."""
 
+import contextlib
 import json
 import os
 import signal
@@ -171,6 +172,22 @@ def test_whole_answers_do_not_fill_the_head(troupe):
         print(f"{grown / 1e6:.0f} MB for answers of {sum(sizes) / 1e6:.0f} MB")
         assert min(sizes) > 10e6
         assert grown < 0.6 * sum(sizes)
+
+
+@pytest.mark.parametrize("begins", [b"1;a=", b"0\r\nX: ", b"2\r\n{}\r\n0;a="])
+def test_lines_without_an_end_do_not_fill_the_head(server, begins):
+    """Extensions of chunks and trailers: they are no body, and nobody waits for their end."""
+    before = memory(server.cluster.processes[0].pid, "VmRSS")
+    with connect(server.cluster) as s:
+        head = HEAD.format(method="POST", path="/tokenize")
+        s.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + begins)
+        with contextlib.suppress(OSError):  # it closes
+            for _ in range(64):
+                s.sendall(b"a" * (1 << 20))
+        with contextlib.suppress(ConnectionError):
+            assert s.recv(64).startswith(b"HTTP/1.1 431 ")
+    assert memory(server.cluster.processes[0].pid, "VmRSS") - before < 32 << 20
+    assert post(server.base_url, "/tokenize", {"prompt": "a"})[0] == 200
 
 
 def raw_post(cluster, path, body):

@@ -91,12 +91,15 @@ void FakeService::cancel(std::uint64_t number) {
 
 Result<std::vector<NamedRequest>> FakeService::find(const std::string& id, std::uint64_t owner) {
   std::lock_guard lock(mutex_);
+  ++asked_;
+  changed_.notify_all();
   std::vector<NamedRequest> prompts;
   for (const auto& [number, job] : jobs_) {
     if (!job.request.name || job.request.name->id != id || job.request.name->owner != owner)
       continue;
     using State = NamedRequest::State;
     NamedRequest prompt{job.request.name, job.step > 0 ? State::kRunning : State::kQueued, 1000};
+    prompt.kept = job.script.kept;
     if (job.ended) prompt.state = job.error ? State::kFailed : State::kFinished;
     prompts.resize(std::max<std::size_t>(prompts.size(), prompt.name->index + 1));
     prompts[prompt.name->index] = prompt;
@@ -203,6 +206,11 @@ bool FakeService::wait_running(std::size_t count) const {
 bool FakeService::wait_cancelled(std::size_t count) const {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, kPatience, [&] { return cancelled_ == count; });
+}
+
+bool FakeService::wait_asked(std::size_t count) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kPatience, [&] { return asked_ >= count; });
 }
 
 bool FakeService::wait_waiting() const {

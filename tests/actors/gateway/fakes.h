@@ -47,7 +47,10 @@ class ByteModel : public GatewayModel {
 class FakeCluster : public ClusterView {
  public:
   std::atomic<bool> is_ready{true};
-  std::string status_json() const override { return "{\"cluster\":{\"state\":\"ready\"}}"; }
+  std::atomic<std::size_t> padding{0};  ///< spaces behind its state
+  std::string status_json() const override {
+    return "{\"cluster\":{\"state\":\"ready\"}}" + std::string(padding, ' ');
+  }
   bool ready() const override { return is_ready; }
   std::string state() const override { return is_ready ? "ready" : "forming"; }
 };
@@ -67,6 +70,7 @@ class FakeService : public GenerationService, public NamedRequests {
     std::uint32_t fail_at = 0;
     bool wait_to_fail = false;             ///< until go_on()
     std::optional<std::uint32_t> wait_at;  ///< the token that waits for go_on()
+    bool kept = true;                      ///< the acceptance is on storage
   };
 
   explicit FakeService(const GatewayModel& model) : model_(model), thread_([this] { run(); }) {}
@@ -95,6 +99,8 @@ class FakeService : public GenerationService, public NamedRequests {
   bool wait_running(std::size_t count) const;
   /// Waits until that many readers have left; false after 10 s.
   bool wait_cancelled(std::size_t count) const;
+  /// Waits until requests were looked for that many times; false after 10 s.
+  bool wait_asked(std::size_t count) const;
   /// Waits until a request stands at its `wait_at`; false after 10 s.
   bool wait_waiting() const;
 
@@ -135,7 +141,7 @@ class FakeService : public GenerationService, public NamedRequests {
   std::vector<GenerationRequest> seen_;
   std::vector<std::shared_ptr<GenerationSink>> over_;  // To be released without the lock.
   std::uint64_t next_id_ = 1;
-  std::size_t cancelled_ = 0;
+  std::size_t cancelled_ = 0, asked_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -18,7 +18,7 @@ struct HttpResponse {
   std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;                            ///< chunks joined
   nlohmann::json json() const { return nlohmann::json::parse(body); }
-  /// The data of the server-sent events, [DONE] included.
+  /// The data of the server-sent events, [DONE] included; without comments.
   std::vector<std::string> events() const;
 };
 

@@ -82,6 +82,22 @@ TEST_CASE("who came while nobody waited for a storage that came back hears of it
   CHECK(desk.readings[2].done);
 }
 
+TEST_CASE("who looks for a request hears whether it is kept") {
+  NamedDesk desk(keeping(1));
+  const auto kept = [&] {
+    const auto found = all<RequestsFound>(desk.say(FindRequests{3, "a", 5}));
+    REQUIRE(found.size() == 1);
+    REQUIRE(found[0].requests.ok());
+    return found[0].requests->at(0).kept;
+  };
+  desk.ask(named("a"));
+  CHECK(!kept());
+  desk.say(JournalKept{1, desk.kept.back().mark});
+  CHECK(kept());
+  desk.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(kept());
+}
+
 TEST_CASE("what was deleted is told once the next head knows") {
   NamedDesk desk(keeping(1));
   desk.ask(named("a", "", 100));
