@@ -40,6 +40,9 @@ using Prompt = std::variant<std::string, std::vector<TokenId>, std::vector<ChatM
 
 /// What a client asks for. A field that is not set takes generation_config.json's value, then
 /// OpenAI's default. Validated by the ModelFrontend before the Router sees it.
+/// OpenAI's default for completions without max_tokens; a chat may use the rest of the context.
+inline constexpr std::uint32_t kCompletionTokens = 16;
+
 struct GenerationRequest {
   Prompt prompt;
   bool add_special_tokens = true;    ///< to a text: the BOS that the tokenizer's files ask for

@@ -16,8 +16,6 @@
 namespace troupe {
 namespace {
 
-/// OpenAI's default for completions without max_tokens.
-constexpr std::int64_t kCompletionTokens = 16;
 /// Lower temperatures would overflow the scaled logits; the answer is as good as greedy there (vLLM
 /// draws the same line).
 constexpr float kTemperatureMin = 0.01f;
@@ -343,6 +341,12 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
 Result<std::vector<TokenId>> ModelFrontend::tokenize(std::string_view text,
                                                      bool add_special_tokens) const {
   if (!parts_.tokenizer)
+  if (request.max_tokens && wanted > room)
+    return wrong_field("max_tokens", "is " + std::to_string(wanted) + ", and the prompt has " +
+                                         std::to_string(length) + " tokens; the context holds " +
+                                         std::to_string(parts_.max_model_len) +
+                                         ", answer included: at most " + std::to_string(room) +
+                                         " are left.");
     return invalid_argument("This model has no tokenizer: give the prompt as token ids.");
   return parts_.tokenizer->encode(text, add_special_tokens);
 }

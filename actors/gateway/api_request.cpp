@@ -23,8 +23,6 @@ using nlohmann::json;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-/// OpenAI's default for completions; a chat may use the rest of the context.
-constexpr std::uint32_t kCompletionMaxTokens = 16;
 
 void read_sampling(FieldReader& fields, GenerationRequest& out) {
   fields.number("temperature", {0, kInfinity}, out.temperature);
@@ -112,7 +110,6 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   fields.boolean("echo", out.echo);
   read_common(fields, model, out.echo ? 0 : 1, out, request);
   fields.boolean("add_special_tokens", request.add_special_tokens);
-  if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
   std::optional<std::int64_t> logprobs;
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
   if (logprobs) {
@@ -120,7 +117,7 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
     if (out.echo) request.prompt_logprobs = std::max(request.prompt_logprobs, out.logprobs);
   }
   // A request that generates nothing scores its prompt.
-  if (*request.max_tokens == 0) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
+  if (request.max_tokens == 0u) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
   std::vector<Prompt> prompts = read_prompts(fields, model, "prompt");
   if (prompts.size() * request.n > limits::kHttpChoicesMax) {
     fields.fail("n", "n times the number of prompts must be at most " +

@@ -114,6 +114,7 @@ class FakeService : public GenerationService, public NamedRequests {
     std::optional<Error> error;
 
     std::uint32_t length() const;
+    bool ends_itself() const;  ///< a chat, where nothing bounds its answer
     bool waits() const;
   };
   void run();
