@@ -65,6 +65,17 @@ const char* prompt_field(const GenerationRequest& request) {
   return request.pooling == Pooling::kNone ? "prompt" : "input";
 }
 
+ChatOptions chat_options(const GenerationRequest& request) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  ChatOptions options;
+  options.add_generation_prompt = request.add_generation_prompt;
+  options.continue_final_message = request.continue_final_message;
+  options.tools = request.tools;
+  options.template_kwargs = request.chat_template_kwargs;
+  options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return options;
+}
+
 std::string folder_name(const std::string& folder) {
   std::error_code failure;
   std::filesystem::path path = std::filesystem::absolute(folder, failure).lexically_normal();
@@ -174,6 +185,12 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   return prepared;
 }
 
+ReasoningStart ModelFrontend::reasoning(const GenerationRequest& request) const {
+  const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+  if (messages == nullptr || !parts_.chat.ok()) return {};
+  return parts_.chat->reasoning(*messages, chat_options(request));
+}
+
 Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationRequest& request) const {
   const Prompt& prompt = request.prompt;
   const bool truncated = request.truncate_prompt_tokens != 0;
@@ -184,14 +201,7 @@ Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationReques
   const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
   if (messages.empty()) return wrong_field("messages", "must hold at least one message.");
   if (!parts_.chat.ok()) return wrong_field("messages", why_no_chat(parts_));
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  ChatOptions options;
-  options.add_generation_prompt = request.add_generation_prompt;
-  options.continue_final_message = request.continue_final_message;
-  options.tools = request.tools;
-  options.template_kwargs = request.chat_template_kwargs;
-  options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const auto text = parts_.chat->render(messages, options);
+  const auto text = parts_.chat->render(messages, chat_options(request));
   if (!text.ok()) {
     const std::string& message = text.error().message;
     const bool names_field = message.starts_with("messages") ||
@@ -331,6 +341,12 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
     return wrong_field("max_tokens", "must be at least 1.");
   if (room < (wanted == 0 ? 0 : 1))
     return too_long(prompt_field(request), std::to_string(length));
+  if (request.max_tokens && wanted > room)
+    return wrong_field("max_tokens", "is " + std::to_string(wanted) + ", and the prompt has " +
+                                         std::to_string(length) + " tokens; the context holds " +
+                                         std::to_string(parts_.max_model_len) +
+                                         ", answer included: at most " + std::to_string(room) +
+                                         " are left.");
   prepared.max_tokens = static_cast<std::uint32_t>(std::min(wanted, room));
   if (request.min_tokens > prepared.max_tokens)
     return wrong_field("min_tokens", "must be at most max_tokens, here " +
@@ -341,12 +357,6 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
 Result<std::vector<TokenId>> ModelFrontend::tokenize(std::string_view text,
                                                      bool add_special_tokens) const {
   if (!parts_.tokenizer)
-  if (request.max_tokens && wanted > room)
-    return wrong_field("max_tokens", "is " + std::to_string(wanted) + ", and the prompt has " +
-                                         std::to_string(length) + " tokens; the context holds " +
-                                         std::to_string(parts_.max_model_len) +
-                                         ", answer included: at most " + std::to_string(room) +
-                                         " are left.");
     return invalid_argument("This model has no tokenizer: give the prompt as token ids.");
   return parts_.tokenizer->encode(text, add_special_tokens);
 }

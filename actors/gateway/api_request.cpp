@@ -7,6 +7,7 @@
 #include "actors/gateway/answer_format.h"
 #include "actors/gateway/continuation_fields.h"
 #include "actors/gateway/field_reader.h"
+#include "actors/gateway/message_fields.h"
 #include "actors/gateway/prompt_fields.h"
 #include "actors/gateway/request_body.h"
 #include "actors/gateway/thinking_fields.h"
@@ -130,53 +131,6 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   }
 }
 
-/// A message's content: a text, or parts of type text, which are joined by line breaks.
-void read_content(FieldReader& fields, const std::string& where, const json& value,
-                  std::string& out) {
-  if (value.is_string()) {
-    out = value.get<std::string>();
-    return;
-  }
-  if (!value.is_array()) {
-    return fields.fail("messages", where + ".content must be a string or a list of text parts.");
-  }
-  bool first = true;
-  for (const json& part : value) {
-    const bool text = part.is_object() && part.value("type", json()) == "text" &&
-                      part.contains("text") && part["text"].is_string();
-    if (!text) {
-      return fields.fail("messages", where + ".content may hold parts of type text only.");
-    }
-    if (!first) out += '\n';
-    first = false;
-    out += part["text"].get_ref<const std::string&>();
-  }
-}
-
-void read_message(FieldReader& fields, std::size_t index, const json& value, ChatMessage& out) {
-  const std::string where = "messages[" + std::to_string(index) + "]";
-  if (!value.is_object()) return fields.fail("messages", where + " must be an object.");
-  const auto role = value.find("role");
-  if (role == value.end() || !role->is_string()) {
-    return fields.fail("messages", where + ".role must be a string.");
-  }
-  out.role = role->get<std::string>();
-  if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
-  if (out.role != "system" && out.role != "user" && out.role != "assistant" && out.role != "tool") {
-    return fields.fail("messages",
-                       where + ".role must be system, developer, user, assistant or tool, not '" +
-                           out.role.substr(0, 64) + "'.");
-  }
-  refuse_unsupported_in_message(fields, where, value);
-  read_message_calls(fields, where, value, out);
-  const auto content = value.find("content");
-  if (content == value.end() && !out.tool_calls.empty()) return;
-  if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
-  // An answer that ended while the model thought has no content, and comes back like that.
-  if (content->is_null() && out.role == "assistant") return;
-  read_content(fields, where, *content, out.content);
-}
-
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   GenerationRequest& request = out.prompts.emplace_back();
   read_common(fields, model, 1, out, request);
@@ -193,23 +147,10 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   read_thinking(fields, model, out);
   read_tools(fields, model, out);
 
-  const json* messages = fields.find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty()) {
-    return fields.fail("messages", "messages must be a list of at least one message.");
-  }
-  if (messages->size() > limits::kMessagesMax) {
-    return fields.fail("messages", "messages must hold at most " +
-                                       std::to_string(limits::kMessagesMax) + " messages.");
-  }
-  if (!model.has_tokenizer) {
-    return fields.fail("messages", "messages cannot be used: this model has no tokenizer.");
-  }
-  std::vector<ChatMessage> conversation(messages->size());
-  for (std::size_t i = 0; i < conversation.size() && !fields.failed(); ++i) {
-    read_message(fields, i, (*messages)[i], conversation[i]);
-  }
+  std::vector<ChatMessage> conversation = read_messages(fields, model);
+  if (fields.failed()) return;
   request.prompt = std::move(conversation);
-  read_continuation(fields, *messages, out);
+  read_continuation(fields, out);
 }
 
 }  // namespace

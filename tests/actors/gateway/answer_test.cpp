@@ -347,9 +347,9 @@ TEST_CASE("a chat, streamed, begins with the role and ends with the usage") {
 
 TEST_CASE("thoughts go to reasoning_content") {
   ByteModel model;
-  model.thinks = model.opens = true;
   ApiRequest request = completion();
   request.chat = true;
+  request.start = {ReasoningStyle::kThink, true};
   const std::string text = "hm</think>yes";
   const auto feed = [&](Answer& answer, std::string& out) {
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -368,7 +368,7 @@ TEST_CASE("thoughts go to reasoning_content") {
     CHECK(message["content"] == "yes");
   }
   SUBCASE("not opened for this request") {
-    request.prompts[0].chat_template_kwargs = R"({"thinking":false})";
+    request.start = {ReasoningStyle::kThink};
     Answer answer(request, model, "chatcmpl-1", 7);
     std::string none;
     feed(answer, none);
@@ -407,9 +407,9 @@ TEST_CASE("without a tokenizer tokens show as their ids") {
 
 TEST_CASE("what may become a stop string is not read twice by who comes back") {
   ByteModel model;
-  model.thinks = model.opens = true;
   ApiRequest request = completion();
   request.chat = request.stream = true;
+  request.start = {ReasoningStyle::kThink, true};
   request.prompts[0].stop = {"zz", "<x", "\xc3\xa9!"};
   struct Case {
     std::string had, held;  // The Router gave out `had` without `held`.
