@@ -36,7 +36,7 @@ Status add_kwargs(std::string_view json, Dict& variables) {
     if (is_in(kOwnVariables, *name.text()) || variables.named(*name.text()) != nullptr ||
         !jinja::global_function(*name.text()).is_undefined())
       return invalid_argument("chat_template_kwargs: '" + *name.text() + "' cannot be set");
-    variables.set(name, value);
+    variables.set(*name.text(), value);
   }
   return {};
 }

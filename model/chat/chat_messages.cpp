@@ -49,7 +49,7 @@ Status add_more(const std::string& json, const std::string& where, Dict& message
   if (!more) return more.error();
   if (more->dict() == nullptr) return invalid_argument(where + ": more must be an object");
   for (const auto& [name, value] : more->dict()->items())
-    if (message.find(name) == nullptr) message.set(name, value);
+    if (message.named(*name.text()) == nullptr) message.set(*name.text(), value);
   return {};
 }
 
