@@ -14,11 +14,9 @@ namespace {
 constexpr std::string_view kMark = "THE_LAST_MESSAGE_GOES_ON_HERE ";
 constexpr std::string_view kBareMark = kMark.substr(0, kMark.size() - 1);
 
-constexpr std::string_view kBlanks = " \t\r\n";
-
 /// White space at the end of a text that has something else.
 std::string_view space_behind(std::string_view text) {
-  const std::size_t last = text.find_last_not_of(kBlanks);
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
   return last == std::string_view::npos ? std::string_view() : text.substr(last + 1);
 }
 
