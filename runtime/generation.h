@@ -30,13 +30,18 @@ struct ChatMessage {
   std::string content;                    ///< empty beside tool_calls: there is none
   std::vector<ToolCall> tool_calls = {};  ///< of an assistant
   std::string tool_call_id = {};          ///< of role tool: what it is the result of
-  std::string name = {};                  ///< of role tool: which one; often left out
-  std::string reasoning_content = {};     ///< the thought of a last message that is continued
+  std::string name = {};                  ///< who speaks; of role tool: which one
+  std::string reasoning_content = {};     ///< an assistant's thought before it
+  std::vector<std::string> parts = {};    ///< the content, if it came as several texts
+  std::string more = {};  ///< what else templates may ask for, a JSON object; empty: nothing
   bool operator==(const ChatMessage&) const = default;
 };
 
 /// Text, ids as they are, or a conversation for the model's chat format.
 using Prompt = std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>>;
+
+/// OpenAI's default for completions without max_tokens; a chat may use the rest of the context.
+inline constexpr std::uint32_t kCompletionTokens = 16;
 
 /// What a client asks for. A field that is not set takes generation_config.json's value, then
 /// OpenAI's default. Validated by the ModelFrontend before the Router sees it.

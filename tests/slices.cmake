@@ -5,7 +5,7 @@
 set(TROUPE_SLICES
   "0:actors/api"
   "1:runtime|kernels"
-  "2:model|fuzz_(chat_|config|gguf|grammar|json_|regex|safetensors|tokenizer|tool_calls)"
+  "2:model|fuzz_(chat_|config|gguf|grammar|jinja|json_|regex|safetensors|tokenizer|tool_calls)"
   "3:transport|actors/(control|metrics)|tools|fuzz_(bench_|codec|enrolment|join_|repo_)"
   "4:actors/(gateway|frontend|router)|fuzz_(http_body|journal)"
   "5:actors/(base|device|expert_group|layer_shard|replica)"

@@ -47,6 +47,8 @@ void put_prompt(Out& out, wire::GenerationRequest::Prompt::Builder wire, const P
       w.setToolCallId(out.text(turn.tool_call_id, "a call's id"));
       w.setName(out.text(turn.name, "a message's name"));
       w.setReasoningContent(out.text(turn.reasoning_content, "a message's thought"));
+      put_texts(out, w.initParts(turn.parts.size()), turn.parts);
+      w.setMore(out.text(turn.more, "a message's other fields"));
     });
   }
 }
@@ -66,6 +68,8 @@ Prompt get_prompt(In& in, wire::GenerationRequest::Prompt::Reader wire) {
     turn.tool_call_id = in.text(w.getToolCallId(), "a call's id");
     turn.name = in.text(w.getName(), "a message's name");
     turn.reasoning_content = in.text(w.getReasoningContent(), "a message's thought");
+    turn.parts = get_texts(in, w.getParts());
+    turn.more = in.text(w.getMore(), "a message's other fields");
     return turn;
   });
 }

@@ -33,10 +33,7 @@ Status ModelFrontend::check_ids(std::string_view field, std::span<const TokenId>
 
 /// Where an answer's grammar begins, if the model thinks before it answers.
 void ModelFrontend::begin_after_thought(const GenerationRequest& request, TokenRules& rules) const {
-  if (!std::holds_alternative<std::vector<ChatMessage>>(request.prompt) || !parts_.chat.ok())
-    return;
-  const ReasoningStart start =
-      begin_of(parts_.chat->reasoning(request.chat_template_kwargs), request);
+  const ReasoningStart start = reasoning(request);
   // A grammar of calls has all channels in it.
   if (start.style == ReasoningStyle::kHarmony && !request.grammar_of_calls && !start.over)
     rules.grammar_after = {HarmonyParser::kFinal.begin(), HarmonyParser::kFinal.end()};

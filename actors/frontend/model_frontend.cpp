@@ -16,8 +16,6 @@
 namespace troupe {
 namespace {
 
-/// OpenAI's default for completions without max_tokens.
-constexpr std::int64_t kCompletionTokens = 16;
 /// Lower temperatures would overflow the scaled logits; the answer is as good as greedy there (vLLM
 /// draws the same line).
 constexpr float kTemperatureMin = 0.01f;
@@ -65,6 +63,17 @@ const char* why_no_chat(const ModelFrontend::Parts& parts) {
 const char* prompt_field(const GenerationRequest& request) {
   if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt)) return "messages";
   return request.pooling == Pooling::kNone ? "prompt" : "input";
+}
+
+ChatOptions chat_options(const GenerationRequest& request) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  ChatOptions options;
+  options.add_generation_prompt = request.add_generation_prompt;
+  options.continue_final_message = request.continue_final_message;
+  options.tools = request.tools;
+  options.template_kwargs = request.chat_template_kwargs;
+  options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return options;
 }
 
 std::string folder_name(const std::string& folder) {
@@ -176,6 +185,12 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   return prepared;
 }
 
+ReasoningStart ModelFrontend::reasoning(const GenerationRequest& request) const {
+  const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+  if (messages == nullptr || !parts_.chat.ok()) return {};
+  return parts_.chat->reasoning(*messages, chat_options(request));
+}
+
 Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationRequest& request) const {
   const Prompt& prompt = request.prompt;
   const bool truncated = request.truncate_prompt_tokens != 0;
@@ -186,14 +201,7 @@ Result<std::vector<TokenId>> ModelFrontend::prompt_tokens(const GenerationReques
   const auto& messages = std::get<std::vector<ChatMessage>>(prompt);
   if (messages.empty()) return wrong_field("messages", "must hold at least one message.");
   if (!parts_.chat.ok()) return wrong_field("messages", why_no_chat(parts_));
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  ChatOptions options;
-  options.add_generation_prompt = request.add_generation_prompt;
-  options.continue_final_message = request.continue_final_message;
-  options.tools = request.tools;
-  options.template_kwargs = request.chat_template_kwargs;
-  options.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  const auto text = parts_.chat->render(messages, options);
+  const auto text = parts_.chat->render(messages, chat_options(request));
   if (!text.ok()) {
     const std::string& message = text.error().message;
     const bool names_field = message.starts_with("messages") ||
@@ -333,6 +341,12 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
     return wrong_field("max_tokens", "must be at least 1.");
   if (room < (wanted == 0 ? 0 : 1))
     return too_long(prompt_field(request), std::to_string(length));
+  if (request.max_tokens && wanted > room)
+    return wrong_field("max_tokens", "is " + std::to_string(wanted) + ", and the prompt has " +
+                                         std::to_string(length) + " tokens; the context holds " +
+                                         std::to_string(parts_.max_model_len) +
+                                         ", answer included: at most " + std::to_string(room) +
+                                         " are left.");
   prepared.max_tokens = static_cast<std::uint32_t>(std::min(wanted, room));
   if (request.min_tokens > prepared.max_tokens)
     return wrong_field("min_tokens", "must be at most max_tokens, here " +

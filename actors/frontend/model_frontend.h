@@ -48,6 +48,9 @@ class ModelFrontend {
   /// Errors are kInvalidArgument and name the field first: "top_p: must be ...".
   Result<PreparedRequest> prepare(const GenerationRequest& request) const;
 
+  /// How the answer to a chat holds thoughts (ChatFormat::reasoning); nothing for other prompts.
+  ReasoningStart reasoning(const GenerationRequest& request) const;
+
   /// Text to ids. Without a tokenizer: kInvalidArgument.
   Result<std::vector<TokenId>> tokenize(std::string_view text, bool add_special_tokens) const;
   /// Ids to text, special tokens included. Ids out of range: kInvalidArgument, as without a

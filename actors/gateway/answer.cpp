@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "actors/gateway/thinking_fields.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -64,7 +63,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
       prompts_(request.prompts.size(),
                PromptState(std::max(request.logprobs, request.prompt_logprobs))),
       stops_(request.prompts.front().stop) {
-  if (wishes_.chat) form_.reasoning = reasoning_of(request, model);
+  if (wishes_.chat) form_.reasoning = request.start;
   if (request.calls.read) {
     form_.tools = request.calls.list ? ToolStyle::kList : model.tool_style();
     form_.sketch = request.calls.sketch;

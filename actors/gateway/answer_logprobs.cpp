@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "model/tokenizer/utf8.h"
+
 namespace troupe {
 namespace {
 
@@ -11,20 +13,29 @@ constexpr std::array<std::string_view, 4> kLists{"text_offset", "token_logprobs"
 
 void write_token(JsonWriter& json, const TokenNames& names, const TokenLogprob& token) {
   json.member("token", names.of(token.token)).member("logprob", token.logprob).key("bytes");
-  if (!names.model.has_tokenizer()) {
+  const std::string_view bytes = names.model.token_bytes(token.token);
+  if (bytes.empty()) {
     json.null();
     return;
   }
   json.begin_array();
-  for (const char c : names.model.token_bytes(token.token))
-    json.value(static_cast<int>(static_cast<unsigned char>(c)));
+  for (const char c : bytes) json.value(static_cast<int>(static_cast<unsigned char>(c)));
   json.end_array();
 }
 
 }  // namespace
 
-std::string TokenNames::of(TokenId id) const {
-  return as_ids ? "token_id:" + std::to_string(id) : valid_utf8(model.token_bytes(id));
+std::string TokenNames::text_of(TokenId id) const {
+  const std::string_view bytes = model.token_bytes(id);
+  if (bytes.empty()) return id_of(id);
+  if (utf8::valid(bytes)) return std::string(bytes);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name = "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    name += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return name;
 }
 
 bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
@@ -67,7 +78,7 @@ void write_position(JsonWriter& json, const TokenNames& names, const EchoedPromp
     }
     json.key("decoded_token");
     if (names.model.has_tokenizer()) {
-      json.value(valid_utf8(names.model.token_bytes(token.token)));
+      json.value(names.text_of(token.token));
     } else {
       json.null();
     }
@@ -164,16 +175,27 @@ void CompletionLogprobs::write_offset(JsonWriter& json, std::size_t row) const {
 
 void CompletionLogprobs::write_top(JsonWriter& json, const KeptTokens& of, std::size_t i,
                                    std::size_t most) const {
-  std::vector<std::string> seen;  // Different tokens may read the same; JSON names must not repeat.
-  const auto entry = [&](const TokenLogprob& token) {
-    std::string text = names_.of(token.token);
-    if (std::find(seen.begin(), seen.end(), text) != seen.end()) return;
-    json.member(text, token.logprob);
-    seen.push_back(std::move(text));
-  };
+  // Different tokens may read the same, and JSON names must not repeat: the one that is there has
+  // its name to itself.
+  const TokenLogprob& chosen = of.chosen(i);
+  std::vector<std::string> seen = {names_.of(chosen.token)};
+  bool shown = false;
   json.begin_object();
-  of.each_alternative(i, entry, most);
-  entry(of.chosen(i));
+  of.each_alternative(
+      i,
+      [&](const TokenLogprob& token) {
+        if (token.token == chosen.token) {
+          shown = true;
+          json.member(seen.front(), token.logprob);
+          return;
+        }
+        std::string name = names_.of(token.token);
+        if (std::ranges::find(seen, name) != seen.end()) name = TokenNames::id_of(token.token);
+        json.member(name, token.logprob);
+        seen.push_back(std::move(name));
+      },
+      most);
+  if (!shown) json.member(seen.front(), chosen.logprob);
   json.end_object();
 }
 

@@ -17,7 +17,10 @@ struct TokenNames {
   const GatewayModel& model;
   bool as_ids;
   bool special_in_text = false;  ///< the answer's text has special tokens, too
-  std::string of(TokenId id) const;
+  std::string of(TokenId id) const { return as_ids ? id_of(id) : text_of(id); }
+  /// A part of a character is "bytes:\xf0", as OpenAI has it; what has no bytes is its id.
+  std::string text_of(TokenId id) const;
+  static std::string id_of(TokenId id) { return "token_id:" + std::to_string(id); }
 };
 
 /// How far a `logprobs` object has been written.

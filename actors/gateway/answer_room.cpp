@@ -48,8 +48,9 @@ std::optional<ApiError> AnswerRoom::take(const ApiRequest& request, std::size_t 
   if (prompts > limits_.one_bytes_max)
     return too_large("prompt", "the prompts' log-probabilities", prompts, limits_.one_bytes_max);
   if (!request.stream) {
-    const std::size_t length = std::min<std::size_t>(
-        request.prompts.front().max_tokens.value_or(max_model_len), max_model_len);
+    const std::size_t usual = request.chat ? max_model_len : kCompletionTokens;
+    const std::size_t length =
+        std::min<std::size_t>(request.prompts.front().max_tokens.value_or(usual), max_model_len);
     const std::size_t choices = request.prompts.size() * request.n();
     answers = times(times(choices, length), token);
     if (answers > limits_.one_bytes_max - prompts)

@@ -249,7 +249,7 @@ std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices
 ModelFacts Api::facts() const {
   return {.served_model_name = model_.served_model_name(),
           .has_tokenizer = model_.has_tokenizer(),
-          .reasoning = model_.reasoning({}).style != ReasoningStyle::kNone,
+          .reasoning = model_.reasoning_style() != ReasoningStyle::kNone,
           .tools = model_.tool_style()};
 }
 
@@ -268,6 +268,7 @@ std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_
     out.refusal = std::move(error);
     return std::nullopt;
   }
+  out.start = model_.reasoning(out.prompts.front());
   if (auto error = check_thinking(model_, out)) return error;
   return force_calls(model_, out);
 }

@@ -7,6 +7,7 @@
 #include "actors/gateway/answer_format.h"
 #include "actors/gateway/continuation_fields.h"
 #include "actors/gateway/field_reader.h"
+#include "actors/gateway/message_fields.h"
 #include "actors/gateway/prompt_fields.h"
 #include "actors/gateway/request_body.h"
 #include "actors/gateway/thinking_fields.h"
@@ -23,8 +24,6 @@ using nlohmann::json;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-/// OpenAI's default for completions; a chat may use the rest of the context.
-constexpr std::uint32_t kCompletionMaxTokens = 16;
 
 void read_sampling(FieldReader& fields, GenerationRequest& out) {
   fields.number("temperature", {0, kInfinity}, out.temperature);
@@ -112,7 +111,6 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   fields.boolean("echo", out.echo);
   read_common(fields, model, out.echo ? 0 : 1, out, request);
   fields.boolean("add_special_tokens", request.add_special_tokens);
-  if (!request.max_tokens) request.max_tokens = kCompletionMaxTokens;
   std::optional<std::int64_t> logprobs;
   fields.integer("logprobs", 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), logprobs);
   if (logprobs) {
@@ -120,7 +118,7 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
     if (out.echo) request.prompt_logprobs = std::max(request.prompt_logprobs, out.logprobs);
   }
   // A request that generates nothing scores its prompt.
-  if (*request.max_tokens == 0) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
+  if (request.max_tokens == 0u) request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
   std::vector<Prompt> prompts = read_prompts(fields, model, "prompt");
   if (prompts.size() * request.n > limits::kHttpChoicesMax) {
     fields.fail("n", "n times the number of prompts must be at most " +
@@ -131,53 +129,6 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
     out.prompts.push_back(request);
     out.prompts.back().prompt = std::move(prompt);
   }
-}
-
-/// A message's content: a text, or parts of type text, which are joined by line breaks.
-void read_content(FieldReader& fields, const std::string& where, const json& value,
-                  std::string& out) {
-  if (value.is_string()) {
-    out = value.get<std::string>();
-    return;
-  }
-  if (!value.is_array()) {
-    return fields.fail("messages", where + ".content must be a string or a list of text parts.");
-  }
-  bool first = true;
-  for (const json& part : value) {
-    const bool text = part.is_object() && part.value("type", json()) == "text" &&
-                      part.contains("text") && part["text"].is_string();
-    if (!text) {
-      return fields.fail("messages", where + ".content may hold parts of type text only.");
-    }
-    if (!first) out += '\n';
-    first = false;
-    out += part["text"].get_ref<const std::string&>();
-  }
-}
-
-void read_message(FieldReader& fields, std::size_t index, const json& value, ChatMessage& out) {
-  const std::string where = "messages[" + std::to_string(index) + "]";
-  if (!value.is_object()) return fields.fail("messages", where + " must be an object.");
-  const auto role = value.find("role");
-  if (role == value.end() || !role->is_string()) {
-    return fields.fail("messages", where + ".role must be a string.");
-  }
-  out.role = role->get<std::string>();
-  if (out.role == "developer") out.role = "system";  // OpenAI's newer name for it
-  if (out.role != "system" && out.role != "user" && out.role != "assistant" && out.role != "tool") {
-    return fields.fail("messages",
-                       where + ".role must be system, developer, user, assistant or tool, not '" +
-                           out.role.substr(0, 64) + "'.");
-  }
-  refuse_unsupported_in_message(fields, where, value);
-  read_message_calls(fields, where, value, out);
-  const auto content = value.find("content");
-  if (content == value.end() && !out.tool_calls.empty()) return;
-  if (content == value.end()) return fields.fail("messages", where + ".content is missing.");
-  // An answer that ended while the model thought has no content, and comes back like that.
-  if (content->is_null() && out.role == "assistant") return;
-  read_content(fields, where, *content, out.content);
 }
 
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -196,23 +147,10 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   read_thinking(fields, model, out);
   read_tools(fields, model, out);
 
-  const json* messages = fields.find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty()) {
-    return fields.fail("messages", "messages must be a list of at least one message.");
-  }
-  if (messages->size() > limits::kMessagesMax) {
-    return fields.fail("messages", "messages must hold at most " +
-                                       std::to_string(limits::kMessagesMax) + " messages.");
-  }
-  if (!model.has_tokenizer) {
-    return fields.fail("messages", "messages cannot be used: this model has no tokenizer.");
-  }
-  std::vector<ChatMessage> conversation(messages->size());
-  for (std::size_t i = 0; i < conversation.size() && !fields.failed(); ++i) {
-    read_message(fields, i, (*messages)[i], conversation[i]);
-  }
+  std::vector<ChatMessage> conversation = read_messages(fields, model);
+  if (fields.failed()) return;
   request.prompt = std::move(conversation);
-  read_continuation(fields, *messages, out);
+  read_continuation(fields, out);
 }
 
 }  // namespace

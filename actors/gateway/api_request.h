@@ -37,8 +37,7 @@ struct ApiRequest {
   std::int32_t prompt_logprobs = -1;  ///< the same of the prompt's tokens, in a list of their own
   bool include_reasoning = true;
   std::uint32_t shown = 0;  ///< of a prompt's choices the best so many (best_of); 0: all
-  /// Where a chat's answer begins if not behind a generation prompt; the style is the model's.
-  std::optional<ReasoningStart> start;
+  ReasoningStart start;     ///< how a chat's answer holds thoughts, as the end of its prompt says
 
   /// How a chat's answer is read for calls of tools.
   struct Calls {

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "model/chat/chat_format.h"
-
 namespace troupe {
 namespace {
 
@@ -33,7 +31,7 @@ bool read_prefix(FieldReader& fields, const json& messages) {
 
 }  // namespace
 
-void read_continuation(FieldReader& fields, const json& messages, ApiRequest& out) {
+void read_continuation(FieldReader& fields, ApiRequest& out) {
   GenerationRequest& request = out.prompts.front();
   fields.boolean(kAddPrompt, request.add_generation_prompt);
   fields.boolean(kContinue, request.continue_final_message);
@@ -42,21 +40,11 @@ void read_continuation(FieldReader& fields, const json& messages, ApiRequest& ou
   if (request.continue_final_message && adds)
     return fields.fail(kContinue,
                        "continue_final_message and add_generation_prompt cannot both be true.");
-  if (read_prefix(fields, messages)) request.continue_final_message = true;
-  if (request.continue_final_message) {
-    ChatMessage& last = std::get<std::vector<ChatMessage>>(request.prompt).back();
-    if (last.role != "assistant")
-      return fields.fail("messages",
-                         "messages must end with one of role assistant, with which the answer "
-                         "goes on.");
-    const json thought = messages.back().value("reasoning_content", json());
-    if (!thought.is_null() && !thought.is_string())
-      return fields.fail("messages", "reasoning_content of the last message must be a string.");
-    if (thought.is_string()) last.reasoning_content = thought;
-  } else if (request.add_generation_prompt) {
-    return;
-  }
-  out.start = begin_of({}, request);
+  if (read_prefix(fields, *fields.find("messages"))) request.continue_final_message = true;
+  const auto& conversation = std::get<std::vector<ChatMessage>>(request.prompt);
+  if (request.continue_final_message && conversation.back().role != "assistant")
+    fields.fail("messages",
+                "messages must end with one of role assistant, with which the answer goes on.");
 }
 
 }  // namespace troupe

@@ -26,9 +26,12 @@ class FrontendModel : public GatewayModel {
   bool is_special(TokenId id) const override {
     return frontend_->tokenizer() && frontend_->tokenizer()->is_special(id);
   }
-  ReasoningStart reasoning(std::string_view template_kwargs) const override {
-    if (!frontend_->chat_format().ok()) return {};
-    return frontend_->chat_format()->reasoning(template_kwargs);
+  ReasoningStyle reasoning_style() const override {
+    return frontend_->chat_format().ok() ? frontend_->chat_format()->reasoning_style()
+                                         : ReasoningStyle::kNone;
+  }
+  ReasoningStart reasoning(const GenerationRequest& request) const override {
+    return frontend_->reasoning(request);
   }
   ToolStyle tool_style() const override {
     return frontend_->chat_format().ok() ? frontend_->chat_format()->tool_style()

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/chat/answer_parser.h"
+#include "runtime/generation.h"
 #include "runtime/ids.h"
 #include "runtime/result.h"
 
@@ -36,9 +37,10 @@ class GatewayModel {
   /// A token that is left out of an answer's text, such as the end of it.
   virtual bool is_special(TokenId id) const = 0;
 
-  /// How answers of chats hold thoughts, which go to `reasoning_content`, for requests with these
-  /// chat_template_kwargs (ChatFormat::reasoning).
-  virtual ReasoningStart reasoning(std::string_view template_kwargs) const = 0;
+  /// How answers of chats hold thoughts, which go to `reasoning_content`.
+  virtual ReasoningStyle reasoning_style() const = 0;
+  /// And that of this request, by its prompt (ModelFrontend::reasoning).
+  virtual ReasoningStart reasoning(const GenerationRequest& request) const = 0;
   /// How they call tools (ChatFormat::tool_style).
   virtual ToolStyle tool_style() const = 0;
   /// The token of a tag; none if the tokenizer makes several of it.

@@ -8,6 +8,7 @@
 #include "actors/gateway/field_reader.h"
 #include "actors/gateway/json_body.h"
 #include "actors/gateway/json_writer.h"
+#include "model/chat/reasoning_name.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -46,14 +47,22 @@ void read_calls(FieldReader& fields, ApiRequest::Calls& calls) {
   if (inner.failed()) fields.fail("calls", inner.error()->message);
 }
 
-/// Where an answer begins that goes on with a message.
-void read_start(FieldReader& fields, ApiRequest& request) {
-  std::string start;
-  fields.text("start", start);
-  if (start.empty()) return;
-  if (start != "open" && start != "thought" && start != "content")
-    return fields.fail("start", "start must be open, thought or content.");
-  request.start = ReasoningStart{ReasoningStyle::kNone, start == "thought", start == "content"};
+constexpr std::string_view kStarts[] = {"open", "thought", "content"};
+
+/// Where a chat's answer begins.
+void write_start(JsonWriter& json, const ReasoningStart& start) {
+  if (start.style == ReasoningStyle::kNone) return;
+  json.member("thoughts", to_string(start.style));
+  json.member("start", kStarts[start.inside ? 1 : start.over ? 2 : 0]);
+}
+
+void read_start(FieldReader& fields, ReasoningStart& start) {
+  std::string style, at(kStarts[0]);
+  fields.text("thoughts", style);
+  fields.text("start", at);
+  start = {parse_reasoning_style(style), at == kStarts[1], at == kStarts[2]};
+  if (std::ranges::find(kStarts, at) == std::end(kStarts))
+    fields.fail("start", "start must be open, thought or content.");
 }
 
 /// Both are texts, so that a form is no deeper than a body may be.
@@ -128,9 +137,8 @@ void read_fields(FieldReader& fields, std::size_t max_model_len, ApiRequest& req
   prompt.skip_special_tokens = !special_tokens;
   fields.boolean("truncated", truncated);
   prompt.truncate_prompt_tokens = truncated ? -1 : 0;
-  read_start(fields, request);
+  read_start(fields, request.start);
   fields.texts("stop", limits::kStopStringsMax, limits::kStopStringBytesMax, prompt.stop);
-  fields.text("chat_template_kwargs", prompt.chat_template_kwargs);
   if (tokens) {
     // More than fit: it was truncated.
     prompt.prompt =
@@ -145,8 +153,6 @@ void read_fields(FieldReader& fields, std::size_t max_model_len, ApiRequest& req
   if (fields.find("pooled") != nullptr)
     read_pooled_form(fields, request.pooled.emplace(), prompt.pooling);
   if (fields.find("response") != nullptr) read_response(fields, request.response.emplace());
-  if (!prompt.chat_template_kwargs.empty() && !parse_json_body(prompt.chat_template_kwargs))
-    fields.fail("chat_template_kwargs", "chat_template_kwargs is no JSON object.");
 }
 
 /// The request with the one prompt that this form is of.
@@ -178,8 +184,6 @@ std::string write_form(const ApiRequest& request, std::size_t prompt) {
   json.member("n", of.n);
   if (request.logprobs >= 0) json.member("logprobs", request.logprobs);
   if (of.max_tokens) json.member("max_tokens", *of.max_tokens);
-  if (!of.chat_template_kwargs.empty())
-    json.member("chat_template_kwargs", of.chat_template_kwargs);
   flag("no_reasoning", !request.include_reasoning);
   if (request.prompt_logprobs >= 0) json.member("prompt_logprobs", request.prompt_logprobs);
   if (request.shown > 0) json.member("shown", request.shown);
@@ -187,9 +191,7 @@ std::string write_form(const ApiRequest& request, std::size_t prompt) {
   flag("include_stop", of.include_stop_str_in_output);
   flag("special_tokens", !of.skip_special_tokens);
   flag("truncated", request.echo && of.truncate_prompt_tokens != 0);
-  if (request.start)
-    json.member("start", request.start->inside ? "thought"
-                                               : (request.start->over ? "content" : "open"));
+  write_start(json, request.start);
   if (request.calls.read) write_calls(json, request.calls);
   if (request.pooled) write_pooled_form(json, *request.pooled, of.pooling);
   if (request.response) write_response(json, *request.response);

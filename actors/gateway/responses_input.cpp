@@ -22,6 +22,7 @@ struct Turn {
     std::string id, name, arguments;
   };
   std::vector<Call> calls = {};
+  std::string thought = {};
 };
 
 /// Reads the items of a conversation, one after the other.
@@ -36,7 +37,7 @@ class ItemReader {
     if (type.is_null() || type == "message") return read_message(item);
     if (type == "function_call") return read_call(item);
     if (type == "function_call_output") return read_result(item);
-    if (type == "reasoning") return;
+    if (type == "reasoning") return read_thought(item);
     if (!type.is_string()) return fail(".type must be a string.");
     fail(".type '" + type.get<std::string>().substr(0, 64) +
          "' is not supported: items may be message, function_call, function_call_output and "
@@ -90,6 +91,25 @@ class ItemReader {
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       return fail(".role must be user, assistant, system or developer.");
     turns.push_back({.role = role, .content = read_content(item, "content")});
+    think();
+  }
+
+  /// Only what the model wrote: a summary is no thought, and one that is encrypted is not ours.
+  void read_thought(const json& item) {
+    const json parts = item.value("content", json());
+    if (parts.is_null()) return;
+    if (!parts.is_array()) return fail(".content must be a list of parts.");
+    for (const json& part : parts) {
+      const json text = part.is_object() ? part.value("text", json()) : json();
+      if (!text.is_string()) return fail(".content must hold parts of type reasoning_text.");
+      thought_ += text.get_ref<const std::string&>();
+    }
+  }
+
+  /// What was thought belongs to what an assistant said or called then.
+  void think() {
+    if (turns.back().role == "assistant") turns.back().thought += thought_;
+    thought_.clear();
   }
 
   void read_call(const json& item) {
@@ -99,6 +119,7 @@ class ItemReader {
     if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
     if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
     turns.back().calls.push_back(std::move(call));
+    think();
   }
 
   void read_result(const json& item) {
@@ -109,11 +130,13 @@ class ItemReader {
 
   FieldReader& fields_;
   std::string where_;
+  std::string thought_;  // Of the item that follows.
 };
 
 void write_turn(JsonWriter& out, const Turn& turn) {
   out.begin_object().member("role", turn.role);
   out.key("content").raw(turn.content);
+  if (!turn.thought.empty()) out.member("reasoning_content", turn.thought);
   if (turn.role == "tool") out.member("tool_call_id", turn.call_id);
   if (!turn.calls.empty()) {
     out.key("tool_calls").begin_array();

@@ -119,13 +119,15 @@ void ResponsesOutput::write_item(JsonWriter& json, std::size_t index, bool whole
 }
 
 void ResponsesOutput::write_chat_message(JsonWriter& json) const {
-  std::string content;
+  std::string content, thought;
   bool called = false;
   for (const Item& item : items_) {
+    if (item.kind == Kind::kReasoning) thought += item.text;
     if (item.kind == Kind::kMessage) content += item.text;
     called = called || item.kind == Kind::kCall;
   }
   json.begin_object().member("role", "assistant").member_or_null("content", content);
+  if (!thought.empty()) json.member("reasoning_content", thought);
   if (called) {
     json.key("tool_calls").begin_array();
     for (const Item& item : items_) {

@@ -66,19 +66,19 @@ void read_thinking(FieldReader& fields, const ModelFacts& model, ApiRequest& out
 std::optional<ApiError> check_thinking(const GatewayModel& model, const ApiRequest& request) {
   const auto& [name, thinks] = request.thinking;
   if (name.empty()) return std::nullopt;
-  const ReasoningStart start = model.reasoning(request.prompts.front().chat_template_kwargs);
-  const bool harmony = start.style == ReasoningStyle::kHarmony;
-  const bool follows = thinks ? !start.over : !start.inside && !harmony;
-  if (follows) return std::nullopt;
+  const auto follows = [thinks](const ReasoningStart& start) {
+    const bool harmony = start.style == ReasoningStyle::kHarmony;
+    return thinks ? !start.over : !start.inside && !harmony;
+  };
+  if (follows(request.start)) return std::nullopt;
+  // What a message says of thinking, or what an answer goes on with, may count more.
+  GenerationRequest plain;
+  plain.prompt = std::vector<ChatMessage>{{"user", "x"}};
+  plain.chat_template_kwargs = request.prompts.front().chat_template_kwargs;
+  if (follows(model.reasoning(plain))) return std::nullopt;
   return bad_field(name, name +
                              " has no effect: this model's chat template always turns thinking " +
                              (thinks ? "off." : "on."));
-}
-
-ReasoningStart reasoning_of(const ApiRequest& request, const GatewayModel& model) {
-  ReasoningStart start = model.reasoning(request.prompts.front().chat_template_kwargs);
-  if (request.start) start = {start.style, request.start->inside, request.start->over};
-  return start;
 }
 
 }  // namespace troupe

@@ -13,10 +13,8 @@ namespace troupe {
 /// `thinking`. And `include_reasoning`.
 void read_thinking(FieldReader& fields, const ModelFacts& model, ApiRequest& out);
 
-/// Refuses a switch that this model's template does not have. Once the request is read.
+/// Refuses a switch that this model's template does not have. Once the request is read, and where
+/// its answer begins is known.
 std::optional<ApiError> check_thinking(const GatewayModel& model, const ApiRequest& request);
-
-/// How the request's answers hold thoughts.
-ReasoningStart reasoning_of(const ApiRequest& request, const GatewayModel& model);
 
 }  // namespace troupe

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/gateway/thinking_fields.h"
 #include "model/chat/json_extent.h"
 #include "runtime/limits.h"
 
@@ -123,16 +122,6 @@ void read_call(FieldReader& fields, const std::string& where, const json& value,
   out.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
 }
 
-void read_text(FieldReader& fields, const std::string& where, const json& message, const char* name,
-               std::string& out) {
-  const json value = message.value(name, json());
-  if (value.is_string()) {
-    out = value;
-  } else if (!value.is_null()) {
-    fields.fail("messages", where + "." + name + " must be a string.");
-  }
-}
-
 }  // namespace
 
 void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -168,10 +157,6 @@ void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
 
 void read_message_calls(FieldReader& fields, const std::string& where, const json& message,
                         ChatMessage& out) {
-  if (out.role == "tool") {
-    read_text(fields, where, message, "tool_call_id", out.tool_call_id);
-    read_text(fields, where, message, "name", out.name);
-  }
   const json calls = message.value("tool_calls", json());
   if (calls.is_null() || (calls.is_array() && calls.empty())) return;
   if (!calls.is_array() || out.role != "assistant")
@@ -186,7 +171,7 @@ std::optional<ApiError> force_calls(const GatewayModel& model, ApiRequest& reque
   GenerationRequest& of = request.prompts.front();
   CallsWanted wanted;
   wanted.style = request.calls.list ? ToolStyle::kList : model.tool_style();
-  wanted.reasoning = reasoning_of(request, model);
+  wanted.reasoning = request.start;
   // What goes on with gpt-oss' final message cannot call any more.
   if (request.may_answer && wanted.reasoning.style == ReasoningStyle::kHarmony &&
       wanted.reasoning.over) {

@@ -14,8 +14,7 @@ namespace troupe {
 /// model as the client wrote them, in its order.
 void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out);
 
-/// Reads what an assistant has called, and of which call a tool's message is the result. `where`
-/// names the message.
+/// Reads what an assistant has called. `where` names the message.
 void read_message_calls(FieldReader& fields, const std::string& where,
                         const nlohmann::json& message, ChatMessage& out);
 

@@ -248,7 +248,8 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
   out.model_place = place_of(options.engine.model);
   out.model_name = frontend->served_model_name();
   if (const auto& chat = frontend->chat_format(); chat.ok()) {
-    const ReasoningStart start = chat->reasoning("");
+    const ChatMessage hello{"user", "x"};
+    const ReasoningStart start = chat->reasoning({&hello, 1});
     out.reasoning_style = to_string(start.style);
     out.reasoning_open = start.inside;
   }

@@ -34,7 +34,7 @@ Result<std::string> ChatFormat::render_continued(std::span<const ChatMessage> me
   if (!messages.back().reasoning_content.empty()) return render_thought(messages, options);
   options.add_generation_prompt = false;
   std::vector<ChatMessage> marked(messages.begin(), messages.end());
-  marked.back().content += kMark;
+  last_text(marked.back()) += kMark;
   auto text = render(marked, options);
   if (!text) return text;
   const std::size_t end = text->rfind(kBareMark);
@@ -43,7 +43,8 @@ Result<std::string> ChatFormat::render_continued(std::span<const ChatMessage> me
         "messages: the last one cannot be continued: this model's chat template does not show it.");
   const bool trimmed = !std::string_view(*text).substr(end).starts_with(kMark);
   text->resize(end);
-  const std::string_view space = space_behind(messages.back().content);
+  const std::string content = content_of(messages.back());
+  const std::string_view space = space_behind(content);
   if (trimmed && text->ends_with(space)) text->resize(end - space.size());
   return text;
 }
@@ -51,7 +52,9 @@ Result<std::string> ChatFormat::render_continued(std::span<const ChatMessage> me
 /// Templates leave thoughts out, so it is written as the model writes it.
 Result<std::string> ChatFormat::render_thought(std::span<const ChatMessage> messages,
                                                ChatOptions options) const {
-  const ReasoningStart start = reasoning(options.template_kwargs);
+  options.add_generation_prompt = true;
+  const auto before = messages.first(messages.size() - 1);
+  const ReasoningStart start = reasoning(before, options);
   if (start.style != ReasoningStyle::kThink)
     return invalid_argument(
         "messages: reasoning_content of the last one cannot be continued: this model has no block "
@@ -59,30 +62,16 @@ Result<std::string> ChatFormat::render_thought(std::span<const ChatMessage> mess
   if (start.over)
     return invalid_argument(
         "messages: reasoning_content of the last one cannot be continued: thinking is turned off.");
-  options.add_generation_prompt = true;
-  auto text = render(messages.first(messages.size() - 1), options);
+  auto text = render(before, options);
   if (!text) return text;
   const auto& [open, close] = ThinkParser::kTags;
   if (!start.inside) *text += open;
   *text += utf8::repair(messages.back().reasoning_content);
-  const std::string& content = messages.back().content;
+  const std::string content = content_of(messages.back());
   if (content.empty()) return text;
   *text += close;
   *text += utf8::repair(content);
   return text;
-}
-
-ReasoningStart begin_of(ReasoningStart start, const GenerationRequest& request) {
-  const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
-  if (messages == nullptr || messages->empty()) return start;
-  if (!request.continue_final_message)
-    return request.add_generation_prompt ? start : ReasoningStart{start.style};
-  const ChatMessage& last = messages->back();
-  const auto& [open_tag, close_tag] = ThinkParser::kTags;
-  bool inside = !last.reasoning_content.empty() && last.content.empty();
-  const std::size_t open = last.content.rfind(open_tag), close = last.content.rfind(close_tag);
-  if (open != std::string::npos) inside = close == std::string::npos || close < open;
-  return {start.style, inside, !inside};
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/chat/reasoning_think.h"
 #include "model/jinja/globals.h"
 #include "model/jinja/json.h"
 #include "model/jinja/python.h"
@@ -35,7 +36,7 @@ Status add_kwargs(std::string_view json, Dict& variables) {
     if (is_in(kOwnVariables, *name.text()) || variables.named(*name.text()) != nullptr ||
         !jinja::global_function(*name.text()).is_undefined())
       return invalid_argument("chat_template_kwargs: '" + *name.text() + "' cannot be set");
-    variables.set(name, value);
+    variables.set(*name.text(), value);
   }
   return {};
 }
@@ -45,6 +46,10 @@ ReasoningStyle style_of(std::string_view source) {
   for (const std::string_view tag : answer_tags(ReasoningStyle::kThink, ToolStyle::kNone))
     if (source.find(tag) != std::string_view::npos) return ReasoningStyle::kThink;
   return ReasoningStyle::kNone;
+}
+
+bool ends_with_tag(std::string_view prompt, std::string_view tag) {
+  return prompt.substr(0, prompt.find_last_not_of(" \t\r\n") + 1).ends_with(tag);
 }
 
 }  // namespace
@@ -62,6 +67,7 @@ Result<ChatFormat> ChatFormat::make(const ChatTemplateFile& file) {
   for (const auto& [name, token] : file.tokens) tokens.set(name, utf8::repair(token));
   ChatFormat format(std::move(*text), std::move(tool_use), std::move(tokens));
   format.style_ = style_of(file.text);
+  format.learn_message_form();
   format.learn_tools(file.tool_use.empty() ? file.text : file.tool_use);
   return format;
 }
@@ -102,16 +108,30 @@ Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
   return used.render(variables, options.now_unix_s);
 }
 
-ReasoningStart ChatFormat::reasoning(std::string_view template_kwargs) const {
-  if (style_ != ReasoningStyle::kThink) return {style_};
-  const ChatMessage probe{"user", "x"};
-  ChatOptions options;
-  options.template_kwargs = template_kwargs;
-  const auto prompt = render({&probe, 1}, options);
+ReasoningStart ChatFormat::reasoning(std::span<const ChatMessage> messages,
+                                     const ChatOptions& options) const {
+  if (style_ == ReasoningStyle::kNone) return {};
+  if (style_ == ReasoningStyle::kHarmony && !options.continue_final_message) return {style_};
+  const auto prompt = render(messages, options);
   if (!prompt) return {style_};  // The request itself will say why.
-  const std::string_view end =
-      std::string_view(*prompt).substr(0, prompt->find_last_not_of(" \t\r\n") + 1);
-  return {style_, end.ends_with("<think>"), end.ends_with("</think>")};
+  if (options.continue_final_message) return continued(*prompt, messages.back());
+  return {style_, ends_with_tag(*prompt, ThinkParser::kTags[0]),
+          ends_with_tag(*prompt, ThinkParser::kTags[1])};
+}
+
+/// The tags of the message count, then those that the template has put before it.
+ReasoningStart ChatFormat::continued(std::string_view prompt, const ChatMessage& last) const {
+  const auto& [open_tag, close_tag] = ThinkParser::kTags;
+  const std::string content = content_of(last);
+  bool inside = !last.reasoning_content.empty() && content.empty();
+  const std::size_t open = content.rfind(open_tag), close = content.rfind(close_tag);
+  if (open != std::string::npos) {
+    inside = close == std::string::npos || close < open;
+  } else if (close == std::string::npos && style_ == ReasoningStyle::kThink) {
+    if (prompt.ends_with(content)) prompt.remove_suffix(content.size());
+    inside = inside || ends_with_tag(prompt, open_tag);
+  }
+  return {style_, inside, !inside};
 }
 
 }  // namespace troupe

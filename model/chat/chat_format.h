@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,18 +41,21 @@ class ChatFormat {
   Result<std::string> render(std::span<const ChatMessage> messages,
                              const ChatOptions& options) const;
 
-  /// How answers hold thoughts, for requests with these variables: they may turn thinking on or
-  /// off. Found by rendering a short conversation.
-  ReasoningStart reasoning(std::string_view template_kwargs) const;
+  /// How the answer to this conversation holds thoughts: what the end of its prompt says, which
+  /// may depend on variables, tools and messages.
+  ReasoningStart reasoning(std::span<const ChatMessage> messages,
+                           const ChatOptions& options = {}) const;
   ReasoningStyle reasoning_style() const { return style_; }
   /// How answers call tools. kNone also where prompts could not tell the model of them.
   ToolStyle tool_style() const { return tool_style_; }
 
  private:
-  /// What templates expect differently of an answer that called tools.
-  struct CallForm {
-    bool arguments_are_text = false;  ///< or else an object
-    bool content_is_none = false;     ///< where there is none; or else an empty text
+  /// What templates expect differently of messages.
+  struct MessageForm {
+    bool arguments_are_text = false;  ///< of calls; or else an object
+    bool content_is_none = false;     ///< beside calls, if there is none; or else an empty text
+    bool knows_developer = true;      ///< or else that is the system
+    std::set<std::string, std::less<>> part_roles = {};  ///< whose content may be a list of parts
   };
 
   ChatFormat(jinja::Template text, std::optional<jinja::Template> tool_use, jinja::Dict tokens)
@@ -60,9 +65,15 @@ class ChatFormat {
                                        ChatOptions options) const;
   Result<std::string> render_thought(std::span<const ChatMessage> messages,
                                      ChatOptions options) const;
+  ReasoningStart continued(std::string_view prompt, const ChatMessage& last) const;
   Result<jinja::Value> messages_value(std::span<const ChatMessage> messages) const;
+  Result<jinja::Value> message_value(const ChatMessage& from, const std::string& where) const;
+  jinja::Value content_value(const ChatMessage& from) const;
+  std::string_view role_of(const ChatMessage& message) const;
   void learn_tools(std::string_view source);
+  void learn_message_form();
   void learn_call_form();
+  bool takes_parts(std::string_view role) const;
   Result<std::vector<ChatMessage>> with_tools_told(std::span<const ChatMessage> messages,
                                                    const jinja::Value& tools) const;
 
@@ -70,12 +81,14 @@ class ChatFormat {
   std::optional<jinja::Template> tool_use_;
   jinja::Dict tokens_;
   std::optional<jinja::Template> tells_tools_;  // In the system message; none: text_ does.
-  CallForm call_form_;
+  MessageForm form_;
   ToolStyle tool_style_ = ToolStyle::kNone;
   ReasoningStyle style_ = ReasoningStyle::kNone;
 };
 
-/// Where the answer to this chat begins; `start`: behind a generation prompt.
-ReasoningStart begin_of(ReasoningStart start, const GenerationRequest& request);
+/// A message's content as one text: parts are lines of it.
+std::string content_of(const ChatMessage& message);
+/// The text that its content ends with.
+std::string& last_text(ChatMessage& message);
 
 }  // namespace troupe

@@ -4,17 +4,12 @@
 #include <array>
 
 #include "model/chat/chat_format.h"
-#include "model/jinja/json.h"
-#include "model/tokenizer/utf8.h"
 
 namespace troupe {
 namespace {
 
 using jinja::Dict;
 using jinja::Value;
-
-constexpr std::array<std::string_view, 5> kRoles = {"system", "user", "assistant", "tool",
-                                                    "developer"};
 
 /// As in the model card of DeepSeek-V3.1; its own template leaves this to the client.
 constexpr const char* kDeepSeekV31Tools =
@@ -82,54 +77,7 @@ constexpr std::string_view kProbeTools =
     R"([{"type": "function", "function": {"name": "f", "description": "d",
          "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}])";
 
-/// What is no JSON goes to the template as the text that it is.
-Value arguments_value(const std::string& text, bool as_text) {
-  const std::string whole = text.empty() ? "{}" : utf8::repair(text);
-  if (as_text) return whole;
-  const auto parsed = jinja::value_from_json(whole, "arguments");
-  return parsed && parsed->dict() != nullptr ? *parsed : Value(whole);
-}
-
-Value call_value(const ToolCall& call, bool arguments_are_text) {
-  Dict function;
-  function.set("name", utf8::repair(call.name));
-  function.set("arguments", arguments_value(call.arguments, arguments_are_text));
-  Dict out;
-  out.set("id", utf8::repair(call.id));
-  out.set("type", "function");
-  out.set("function", std::move(function));
-  return out;
-}
-
 }  // namespace
-
-Result<Value> ChatFormat::messages_value(std::span<const ChatMessage> messages) const {
-  if (messages.empty()) return invalid_argument("a chat needs at least one message");
-  jinja::Values all;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const ChatMessage& from = messages[i];
-    if (std::ranges::find(kRoles, from.role) == kRoles.end()) {
-      return invalid_argument("messages[" + std::to_string(i) + "].role is \"" +
-                              utf8::repair(from.role.substr(0, 64)) +
-                              "\", but chats have system, user, assistant, tool and developer");
-    }
-    Dict message;
-    message.set("role", from.role);
-    const bool none = from.content.empty() && !from.tool_calls.empty();
-    message.set("content", none && call_form_.content_is_none ? Value(Value::None{})
-                                                              : utf8::repair(from.content));
-    if (!from.tool_calls.empty()) {
-      jinja::Values calls;
-      for (const ToolCall& call : from.tool_calls)
-        calls.push_back(call_value(call, call_form_.arguments_are_text));
-      message.set("tool_calls", std::move(calls));
-    }
-    if (!from.tool_call_id.empty()) message.set("tool_call_id", utf8::repair(from.tool_call_id));
-    if (!from.name.empty()) message.set("name", utf8::repair(from.name));
-    all.emplace_back(std::move(message));
-  }
-  return Value(std::move(all));
-}
 
 void ChatFormat::learn_tools(std::string_view source) {
   learn_call_form();
@@ -162,14 +110,15 @@ void ChatFormat::learn_call_form() {
   options.tools = kProbeTools;
   for (const bool text : {false, true}) {
     for (const bool none : {true, false}) {
-      call_form_ = {text, none};
+      form_.arguments_are_text = text;
+      form_.content_is_none = none;
       const auto prompt = render(chat, options);
       if (prompt && prompt->find("None") == std::string::npos &&
           prompt->find("{'a'") == std::string::npos)
         return;
     }
   }
-  call_form_ = {};
+  form_.arguments_are_text = form_.content_is_none = false;
 }
 
 Result<std::vector<ChatMessage>> ChatFormat::with_tools_told(std::span<const ChatMessage> messages,
@@ -179,13 +128,13 @@ Result<std::vector<ChatMessage>> ChatFormat::with_tools_told(std::span<const Cha
   auto text = tells_tools_->render(variables, 0);
   if (!text) return text.error();
   std::vector<ChatMessage> told(messages.begin(), messages.end());
-  const auto last = std::find_if(told.rbegin(), told.rend(), [](const ChatMessage& message) {
-    return message.role == "system";
+  const auto last = std::find_if(told.rbegin(), told.rend(), [this](const ChatMessage& message) {
+    return role_of(message) == "system";
   });
   if (last == told.rend()) {
     told.insert(told.begin(), ChatMessage{"system", std::move(*text)});
   } else {
-    last->content += "\n\n" + *text;
+    last_text(*last) += "\n\n" + *text;
   }
   return told;
 }

@@ -8,6 +8,11 @@
 namespace troupe::jinja {
 namespace {
 
+/// Of a name in a message: it may be a text of megabytes.
+std::string brief(std::string_view name) {
+  return std::string(name.substr(0, text::offset(name.substr(0, kNameBytesMax), 60)));
+}
+
 Value loop_attribute(const Loop& loop, std::string_view name) {
   const auto index = static_cast<std::int64_t>(loop.index);
   const auto length = static_cast<std::int64_t>(loop.items->items.size());
@@ -22,22 +27,21 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "depth0") return 0;
   if (name == "previtem" && index > 0) return loop.items->items[loop.index - 1];
   if (name == "nextitem" && index + 1 < length) return loop.items->items[loop.index + 1];
-  return Value::undefined(name == "previtem" ? "there is no previous item"
-                          : name == "nextitem"
-                              ? "there is no next item"
-                              : "loop has no attribute '" + std::string(name) + "'");
+  return Value::undefined(name == "previtem"   ? "there is no previous item"
+                          : name == "nextitem" ? "there is no next item"
+                                               : "loop has no attribute '" + brief(name) + "'");
 }
 
 /// A method or an attribute, if there is one of this name.
 std::optional<Value> own_attribute(const Value& a, std::string_view name) {
   if (name.starts_with('_') || !is_safe_method(a, name)) {
-    return Value::undefined("access to attribute '" + std::string(name) + "' of '" +
+    return Value::undefined("access to attribute '" + brief(name) + "' of '" +
                             std::string(a.type_name()) + "' object is unsafe");
   }
   if (has_method(a, name)) return bound_method(a, name);
   if (const Loop* loop = a.loop()) return loop_attribute(*loop, name);
   if (const Namespace* space = a.space()) {
-    const auto found = space->attributes.find(std::string(name));
+    const auto found = space->attributes.find(name);
     if (found != space->attributes.end()) return found->second;
   }
   if (const Callable* callable = a.callable(); callable != nullptr && name == "name")
@@ -45,9 +49,9 @@ std::optional<Value> own_attribute(const Value& a, std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<Value> own_item(const Value& a, const Value& key) {
+std::optional<Value> own_item(Context& context, const Value& a, const Value& key) {
   if (const Dict* dict = a.dict()) {
-    const Value* found = dict->find(key);
+    const Value* found = dict->find(context, key);
     return found == nullptr ? std::nullopt : std::optional<Value>(*found);
   }
   auto index = as_integer(key);
@@ -68,7 +72,7 @@ std::optional<Value> own_item(const Value& a, const Value& key) {
 Value gone(const Value& a, const Value& key) {
   const std::string type(a.type_name());
   if (const auto* name = key.text())
-    return Value::undefined("'" + type + "' object has no attribute '" + *name + "'");
+    return Value::undefined("'" + type + "' object has no attribute '" + brief(*name) + "'");
   const auto index = as_integer(key);
   return Value::undefined("'" + type + "' object has no element " +
                           (index ? std::to_string(*index) : std::string(key.type_name())));
@@ -105,16 +109,18 @@ std::optional<Bounds> bounds_of(Context& context, const Slice& range, std::int64
 
 Value attribute(Context& context, const Value& a, std::string_view name) {
   if (a.is_undefined()) return context.fail(a.trouble());
+  if (!context.spend(name.size() / 64)) return {};
   if (auto own = own_attribute(a, name)) return *own;
-  const Value key(name);
-  if (auto found = own_item(a, key)) return *found;
-  return gone(a, key);
+  const Value* found = a.dict() != nullptr ? a.dict()->named(name) : nullptr;
+  return found != nullptr ? *found : gone(a, Value(brief(name)));
 }
 
 Value item(Context& context, const Value& a, const Value& key) {
   if (a.is_undefined()) return context.fail(a.trouble());
   if (a.text() != nullptr && !context.spend(a.text()->size() / 64)) return {};
-  if (auto found = own_item(a, key)) return *found;
+  if (key.text() != nullptr && !context.spend(key.text()->size() / 64)) return {};
+  if (auto found = own_item(context, a, key)) return *found;
+  if (context.failed()) return {};
   if (key.text() != nullptr)
     if (auto own = own_attribute(a, *key.text())) return *own;
   return gone(a, key);
@@ -141,7 +147,7 @@ Value slice(Context& context, const Value& a, const Slice& range) {
   }
   std::vector<std::string_view> characters;
   if (text != nullptr) {
-    if (!context.spend(text->size()) || !context.spend_bytes(text->size() * 16)) return {};
+    if (!context.spend_list_of(*text)) return {};
     characters = text::characters(*text);
   }
   Values items;

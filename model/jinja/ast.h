@@ -75,7 +75,7 @@ struct Statement {
     kSet,       ///< target = expression
     kSetBlock,  ///< target = body, through the filter `expression` if there is one
     kFor,       ///< for target in expression if condition: body, else: otherwise
-    kIf,        ///< if expression: body, else: otherwise (which holds an elif)
+    kIf,        ///< if expression: body, or the first elif that holds, else: otherwise
     kMacro,     ///< macro text(parameters): body
     kCall,      ///< the call `expression` with `caller`, a macro of parameters and body
     kFilter,    ///< body through the filters of expression
@@ -90,6 +90,7 @@ struct Statement {
   ExpressionPtr expression, condition;
   std::vector<Parameter> parameters;
   Block body, otherwise;
+  Block elifs;              ///< each has an expression and a body
   bool uses_extra = false;  ///< of a macro: it names varargs or kwargs
 };
 

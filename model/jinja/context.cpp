@@ -52,7 +52,7 @@ Value Context::list(Values items, bool tuple) {
 }
 
 Value Context::dict(Dict dict) {
-  if (!spend(dict.items().size()) || !spend_bytes(dict.items().size() * 128)) return {};
+  if (!spend(dict.items().size()) || !spend_bytes(dict.bytes())) return {};
   if (dict.height() > kValueHeightMax) return fail("dictionaries are nested too deeply");
   return Value(std::move(dict));
 }

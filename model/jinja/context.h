@@ -14,16 +14,19 @@ namespace troupe::jinja {
 
 /// What a template may cost, whoever wrote it.
 inline constexpr std::size_t kTemplateBytesMax = 1u << 20;
+/// Of a name: it is compared with others wherever it is looked for.
+inline constexpr std::size_t kNameBytesMax = 256;
 /// Blocks and brackets within each other, and the operands of a chain.
 inline constexpr int kSyntaxHeightMax = 200;
-/// Evaluations within each other, macros included: what the stack holds.
+/// Statements and evaluations within each other, macros included: what the stack holds.
 inline constexpr int kDepthMax = 600;
 inline constexpr int kMacroDepthMax = 100;
 /// Lists and dictionaries within each other.
 inline constexpr int kValueHeightMax = 100;
 /// As Jinja's sandbox has it.
 inline constexpr std::int64_t kRangeMax = 100'000;
-/// Evaluations and items passed over: about 0.1 s. A conversation adds to it for its size.
+/// Evaluations, items passed over, and so many bytes read as take as long: about 0.1 s. A
+/// conversation adds to it for its size.
 inline constexpr std::uint64_t kStepsMax = 1'000'000;
 inline constexpr std::uint64_t kStepsPerValue = 2'000;
 /// Bytes of all texts and lists made on the way, and the same for each byte of the conversation.
@@ -51,9 +54,15 @@ class Context {
   /// raise_exception: the template's own words.
   Value raise(std::string words);
 
-  /// Both are false, and the rendering has failed, if that is more than is left.
+  /// All are false, and the rendering has failed, if that is more than is left.
   bool spend(std::uint64_t steps);
   bool spend_bytes(std::uint64_t bytes);
+  /// For looking at each character of a text.
+  bool spend_characters(std::string_view text) { return spend(text.size() / 8); }
+  /// And for a list of them, as text::characters makes.
+  bool spend_list_of(std::string_view text) {
+    return spend_characters(text) && spend_bytes(text.size() * sizeof(std::string_view));
+  }
   /// For a search of `part` anywhere in `text`, as bad as it can be.
   bool spend_search(std::string_view text, std::string_view part) {
     return spend(text.size() / 64 + text.size() * part.size() / 256);

@@ -77,9 +77,11 @@ Value Interpreter::evaluate_node(const Expression& node, const ScopePtr& scope) 
 }
 
 Value Interpreter::look_up(const std::string& name, const Scope& scope) const {
+  int passed = 0;
   for (const Scope* s = &scope; s != nullptr; s = s->parent.get()) {
     const auto found = s->names.find(name);
     if (found != s->names.end()) return found->second;
+    if (++passed % 4 == 0 && !context_.spend(1)) return {};
   }
   const Value* variable = variables_.named(name);
   return variable != nullptr ? *variable : global_function(name);
@@ -114,7 +116,7 @@ Value Interpreter::dict_of(const Expression& node, const ScopePtr& scope) {
   for (std::size_t i = 0; i + 1 < node.parts.size() && !context_.failed(); i += 2) {
     Value key = part(node, i, scope);
     const std::string type(key.type_name());
-    if (!dict.set(std::move(key), part(node, i + 1, scope)))
+    if (!dict.set(context_, std::move(key), part(node, i + 1, scope)))
       return context_.fail("unhashable type: '" + type + "'");
   }
   return context_.dict(std::move(dict));
@@ -169,14 +171,16 @@ Arguments Interpreter::arguments_of(const Expression& node, const ScopePtr& scop
       all.named.emplace_back(argument.name, value);
     } else if (argument.kind == Argument::Kind::kSpreadList) {
       const auto item_list = iterated(context_, value);
+      const std::size_t count = item_list->items.size();
+      if (!context_.spend(count / 8) || !context_.spend_bytes(count * sizeof(Value))) break;
       for (const Value& item : item_list->items) all.positional.push_back(item);
     } else if (value.dict() == nullptr) {
       context_.fail("'**' needs a mapping");
-    } else {
+    } else if (context_.spend(value.dict()->items().size())) {
       for (const auto& [key, item] : value.dict()->items())
         all.named.emplace_back(shown(context_, key), item);
     }
-    if (!context_.spend(all.positional.size() / 64 + all.named.size() / 64)) break;
+    if (!context_.spend(1)) break;
   }
   return all;
 }

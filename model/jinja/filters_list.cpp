@@ -151,8 +151,8 @@ Value unique(Context& context, const Value& value, Arguments& arguments) {
     if (!context.spend(1)) return {};
     const Value from = bound.find(1) == nullptr ? item : attribute_at(context, item, bound.get(1));
     const Value key = sort_key(context, from, bound.boolean(0, false));
-    if (seen.find(key) != nullptr) continue;
-    if (!seen.set(key, true)) return context.fail("unique(): an item cannot be compared");
+    if (seen.find(context, key) != nullptr) continue;
+    if (!seen.set(context, key, true)) return context.fail("unique(): an item cannot be compared");
     out.push_back(item);
   }
   return context.list(std::move(out));
@@ -230,7 +230,7 @@ Value attribute_at(Context& context, const Value& value, const Value& path) {
   if (path.text() == nullptr) return item(context, value, path);
   Value found = value;
   std::string_view rest = *path.text();
-  while (true) {
+  while (context.spend(1)) {
     const std::size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view name = rest.substr(0, dot);
     const bool number =
@@ -241,10 +241,12 @@ Value attribute_at(Context& context, const Value& value, const Value& path) {
     if (dot == rest.size() || context.failed()) return found;
     rest.remove_prefix(dot + 1);
   }
+  return {};
 }
 
 Value sort_key(Context& context, const Value& value, bool case_sensitive) {
   if (case_sensitive || value.text() == nullptr) return value;
+  if (!context.spend_characters(*value.text())) return {};
   return context.text(text::lower(*value.text()));
 }
 

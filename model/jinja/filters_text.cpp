@@ -49,11 +49,14 @@ Value trim(Context& context, const Value& value, Arguments& arguments) {
 
 template <std::string (*change)(std::string_view)>
 Value case_changed(Context& context, const Value& value, Arguments&) {
-  return context.text(change(shown(context, value)));
+  const std::string text = shown(context, value);
+  return context.spend_characters(text) ? context.text(change(text)) : Value();
 }
 
 /// Jinja's own: words begin after white space, hyphens and opening brackets.
-std::string jinja_title(std::string_view text) {
+Value title(Context& context, const Value& value, Arguments&) {
+  const std::string text = shown(context, value);
+  if (!context.spend(text.size()) || !context.spend_list_of(text)) return {};
   std::string out;
   bool begins = true;
   for (const std::string_view c : text::characters(text)) {
@@ -62,14 +65,15 @@ std::string jinja_title(std::string_view text) {
     out += begins ? text::upper(c) : text::lower(c);
     begins = between;
   }
-  return out;
+  return context.text(std::move(out));
 }
 
 Value replace_filter(Context& context, const Value& value, Arguments& arguments) {
   Bound bound(context, "replace", arguments, {"old", "new", "count"}, 2);
   if (!bound.ok()) return {};
   const std::string text = shown(context, value);
-  return replaced(context, text, {bound.text(0, ""), bound.text(1, ""), bound.integer(2, -1)});
+  const std::string old = bound.text(0, ""), fresh = bound.text(1, "");
+  return replaced(context, text, {old, fresh, bound.integer(2, -1)});
 }
 
 Value indent(Context& context, const Value& value, Arguments& arguments) {
@@ -131,9 +135,11 @@ Value format_filter(Context& context, const Value& value, Arguments& arguments) 
 }
 
 Value wordcount(Context& context, const Value& value, Arguments&) {
+  const std::string text = shown(context, value);
+  if (!context.spend_list_of(text)) return {};
   std::int64_t count = 0;
   bool in_word = false;
-  for (const std::string_view c : text::characters(shown(context, value))) {
+  for (const std::string_view c : text::characters(text)) {
     std::size_t i = 0;
     const bool letter = c == "_" || text::is_letter(utf8::decode(c, i)) ||
                         text::is_digit(static_cast<unsigned char>(c[0]));
@@ -198,6 +204,7 @@ Value int_filter(Context& context, const Value& value, Arguments& arguments) {
   if (const auto number = as_integer(value)) return *number;
   std::optional<double> real;
   if (const auto* text = value.text()) {
+    if (!context.spend_characters(*text)) return {};
     if (const auto number = parsed_integer(*text, static_cast<int>(base))) return *number;
     real = parsed_real(*text);
   } else if (value.real() != nullptr) {
@@ -212,7 +219,8 @@ Value float_filter(Context& context, const Value& value, Arguments& arguments) {
   Bound bound(context, "float", arguments, {"default"});
   if (value.is_undefined()) return context.fail(value.trouble());
   std::optional<double> real = as_real(value);
-  if (value.text() != nullptr) real = parsed_real(*value.text());
+  if (value.text() != nullptr && context.spend_characters(*value.text()))
+    real = parsed_real(*value.text());
   if (real) return *real;
   return bound.find(0) == nullptr ? Value(0.0) : bound.get(0);
 }
@@ -239,6 +247,7 @@ Value round_filter(Context& context, const Value& value, Arguments& arguments) {
       return value.real() != nullptr ? Value(rounded) : Value(static_cast<std::int64_t>(rounded));
     }
     // Rounded as written in decimal, halves to even, which is what Python does.
+    if (!context.spend(kStepsOfDigits)) return {};
     std::array<char, 400> digits{};
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), *real,
                                    std::chars_format::fixed, static_cast<int>(precision));
@@ -256,7 +265,7 @@ constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
     {"upper", case_changed<text::upper>},
     {"lower", case_changed<text::lower>},
     {"capitalize", case_changed<text::capitalized>},
-    {"title", case_changed<jinja_title>},
+    {"title", title},
     {"replace", replace_filter},
     {"indent", indent},
     {"string", string_filter},

@@ -164,7 +164,7 @@ class BraceValues {
     FormReader reader(path);
     const std::string_view first = reader.until(".[");
     Value value = base(first);
-    while (!reader.done() && !context_.failed()) {
+    while (!reader.done() && context_.spend(1)) {
       if (reader.take('.')) {
         value = attribute(context_, value, reader.until(".["));
       } else {
@@ -192,6 +192,7 @@ class BraceValues {
                            ? std::optional<std::int64_t>(static_cast<std::int64_t>(next_++))
                            : whole(name);
     if (!index) {
+      if (!context_.spend(arguments_.named.size() / 16)) return {};
       for (const auto& [key, value] : arguments_.named)
         if (key == name) return value;
       return context_.fail("a format's argument '" + std::string(name) + "' is missing");
@@ -258,6 +259,7 @@ std::string brace_part(Context& context, FormReader& form, BraceValues& values) 
 }  // namespace
 
 Value percent_format(Context& context, std::string_view form, const Value& value) {
+  if (!context.spend_characters(form)) return {};
   FormReader reader(form);
   PercentValues values(context, value);
   std::string out;
@@ -271,6 +273,7 @@ Value percent_format(Context& context, std::string_view form, const Value& value
 }
 
 Value brace_format(Context& context, std::string_view form, const Arguments& arguments) {
+  if (!context.spend_characters(form)) return {};
   FormReader reader(form);
   BraceValues values(context, arguments);
   std::string out;
@@ -298,6 +301,7 @@ Value replaced(Context& context, std::string_view text, const Replacement& what)
     return context.spend(1) && context.spend_bytes(what.fresh.size());
   };
   if (what.old.empty()) {
+    if (!context.spend_list_of(text)) return {};
     for (const std::string_view c : text::characters(text)) {
       if (left != 0 && !put_fresh()) return {};
       out += c;

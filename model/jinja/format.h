@@ -16,10 +16,13 @@ Value brace_format(Context& context, std::string_view form, const Arguments& arg
 
 /// Python's str.replace(); a negative count replaces all.
 struct Replacement {
-  std::string old, fresh;
+  std::string_view old, fresh;
   std::int64_t count = -1;
 };
 Value replaced(Context& context, std::string_view text, const Replacement& what);
+
+/// Many digits of a float take as long.
+inline constexpr std::uint64_t kStepsOfDigits = 50;
 
 /// How a value is laid out: Python's format mini-language, as far as both forms need it.
 struct Layout {

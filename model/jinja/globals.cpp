@@ -40,8 +40,9 @@ Value pairs(Context& context, Arguments& arguments) {
     } else {
       const auto pair_list = iterated(context, from);
       for (const Value& pair : pair_list->items) {
+        if (!context.spend(1)) return {};
         const auto parts = iterated(context, pair);
-        if (parts->items.size() != 2 || !dict.set(parts->items[0], parts->items[1]))
+        if (parts->items.size() != 2 || !dict.set(context, parts->items[0], parts->items[1]))
           return context.fail("dict() takes pairs");
       }
     }
@@ -68,6 +69,7 @@ Value strftime_now(Context& context, Arguments& arguments) {
   Bound bound(context, "strftime_now", arguments, {"format"}, 1);
   if (!bound.ok()) return {};
   const std::string form = bound.text(0, "");
+  context.spend(form.size());
   if (form.empty() || form.size() > 200) return context.text({});
   const std::time_t now = context.now_unix_s();
   std::tm parts{};

@@ -7,6 +7,11 @@
 namespace troupe::jinja {
 namespace {
 
+/// A turn of a loop has a scope, with its names.
+constexpr std::uint64_t kStepsOfTurn = 2;
+/// A scope that is kept.
+constexpr std::uint64_t kScopeBytes = 512;
+
 ScopePtr inner(const ScopePtr& scope) { return std::make_shared<Scope>(Scope{scope, {}}); }
 
 }  // namespace
@@ -29,9 +34,17 @@ Interpreter::Flow Interpreter::execute(const Block& block, const ScopePtr& scope
 
 Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePtr& scope,
                                        std::string& out) {
-  using Kind = Statement::Kind;
   if (!context_.spend(1)) return Flow::kNext;
+  if (++depth_ > kDepthMax) context_.fail("it is nested too deeply");
   if (statement.line > 0) context_.at(statement.line);
+  const Flow flow = context_.failed() ? Flow::kNext : execute_node(statement, scope, out);
+  --depth_;
+  return flow;
+}
+
+Interpreter::Flow Interpreter::execute_node(const Statement& statement, const ScopePtr& scope,
+                                            std::string& out) {
+  using Kind = Statement::Kind;
   switch (statement.kind) {
     case Kind::kData:
       if (context_.spend_bytes(statement.text.size())) out += statement.text;
@@ -50,9 +63,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePt
     case Kind::kFor:
       return loop(statement, scope, out);
     case Kind::kIf:
-      return truthy(evaluate(*statement.expression, scope))
-                 ? execute(statement.body, scope, out)
-                 : execute(statement.otherwise, scope, out);
+      return execute(branch(statement, scope), scope, out);
     case Kind::kMacro:
       scope->names[statement.text] = macro(statement, statement.text, scope);
       break;
@@ -77,6 +88,14 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePt
   return Flow::kNext;
 }
 
+/// What of an `if` is executed.
+const Block& Interpreter::branch(const Statement& statement, const ScopePtr& scope) {
+  if (truthy(evaluate(*statement.expression, scope))) return statement.body;
+  for (const Statement& elif : statement.elifs)
+    if (truthy(evaluate(*elif.expression, scope))) return elif.body;
+  return statement.otherwise;
+}
+
 void Interpreter::print(const Value& value, std::string& out) { out += shown(context_, value); }
 
 /// What is looped over, without what the condition refuses.
@@ -84,14 +103,14 @@ std::shared_ptr<const List> Interpreter::loop_items(const Statement& statement,
                                                     const ScopePtr& scope) {
   const auto all = iterated(context_, evaluate(*statement.expression, scope));
   if (!statement.condition || context_.failed()) return all;
-  List chosen;
+  Values chosen;
   for (const Value& item : all->items) {
+    if (!context_.spend(kStepsOfTurn)) break;
     const ScopePtr turn = inner(scope);
     assign(statement.target, item, turn);
-    if (truthy(evaluate(*statement.condition, turn))) chosen.items.push_back(item);
-    if (context_.failed()) break;
+    if (truthy(evaluate(*statement.condition, turn))) chosen.push_back(item);
   }
-  return std::make_shared<const List>(std::move(chosen));
+  return Value(std::move(chosen)).shared_list();
 }
 
 Interpreter::Flow Interpreter::loop(const Statement& statement, const ScopePtr& scope,
@@ -99,7 +118,7 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, const ScopePtr& 
   const auto items = loop_items(statement, scope);
   if (context_.failed()) return Flow::kNext;
   if (items->items.empty()) return execute(statement.otherwise, scope, out);
-  for (std::size_t i = 0; i < items->items.size() && !context_.failed(); ++i) {
+  for (std::size_t i = 0; i < items->items.size() && context_.spend(kStepsOfTurn); ++i) {
     const ScopePtr turn = inner(scope);
     turn->names["loop"] = std::make_shared<const Loop>(Loop{items, i});
     assign(statement.target, items->items[i], turn);
@@ -148,7 +167,8 @@ void Interpreter::call_block(const Statement& statement, const ScopePtr& scope, 
 }
 
 Value Interpreter::macro(const Statement& statement, std::string_view name, const ScopePtr& scope) {
-  kept_.push_back(scope);
+  if ((kept_.empty() || kept_.back() != scope) && context_.spend_bytes(kScopeBytes))
+    kept_.push_back(scope);
   return Callable{std::string(name), [this, &statement, around = std::weak_ptr<Scope>(scope)](
                                          Context&, Arguments& arguments) {
                     return run_macro(statement, around.lock(), arguments);
@@ -158,6 +178,10 @@ Value Interpreter::macro(const Statement& statement, std::string_view name, cons
 bool Interpreter::take_arguments(const Statement& statement, const ScopePtr& scope,
                                  Arguments& arguments) {
   const auto& parameters = statement.parameters;
+  // Each name is looked for among the parameters.
+  if (!context_.spend(parameters.size() + arguments.positional.size() +
+                      arguments.named.size() * (1 + parameters.size() / 16)))
+    return false;
   Values extra;
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     if (i < parameters.size())

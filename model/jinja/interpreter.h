@@ -31,6 +31,8 @@ class Interpreter {
   // interpreter.cpp
   Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
   Flow execute(const Statement& statement, const ScopePtr& scope, std::string& out);
+  Flow execute_node(const Statement& statement, const ScopePtr& scope, std::string& out);
+  const Block& branch(const Statement& statement, const ScopePtr& scope);
   Flow loop(const Statement& statement, const ScopePtr& scope, std::string& out);
   std::shared_ptr<const List> loop_items(const Statement& statement, const ScopePtr& scope);
   void call_block(const Statement& statement, const ScopePtr& scope, std::string& out);

@@ -103,6 +103,7 @@ std::string laid_out(Context& context, const Value& value, const Layout& layout)
       context.fail("a float cannot be shown with this format");
       return {};
     }
+    if (real_type && !context.spend(kStepsOfDigits)) return {};
     const std::string digits =
         number && !real_type ? integer_digits(*number, layout) : real_digits(real, layout);
     return padded(context, digits, sign, layout, '>');

@@ -179,6 +179,7 @@ class Lexer {
       } else if (text::is_digit(static_cast<unsigned char>(c))) {
         number();
       } else if (const std::size_t length = name_length(rest()); length > 0) {
+        if (length > kNameBytesMax) return fail("a name is too long");
         add(TokenKind::kName, std::string(rest().substr(0, length)));
         advance(length);
       } else {

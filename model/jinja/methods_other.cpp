@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 5> kDictChangers = {"clear", "pop", "popi
 Value dict_get(Context& context, const Value& object, Arguments& arguments) {
   Bound bound(context, "get", arguments, {"key", "default"}, 1);
   if (!bound.ok()) return {};
-  const Value* found = object.dict()->find(*bound.find(0));
+  const Value* found = object.dict()->find(context, *bound.find(0));
   return found != nullptr ? *found : bound.get(1);
 }
 

@@ -14,11 +14,12 @@ namespace troupe::jinja {
 namespace {
 
 /// The text of a parameter, which may be left out or none.
-std::optional<std::string> optional_text(Context& context, const Bound& bound, std::size_t at) {
-  const Value value = bound.get(at);
-  if (value.is_none()) return std::nullopt;
-  if (const auto* text = value.text()) return *text;
-  context.fail("a text is expected, not '" + std::string(value.type_name()) + "'");
+std::optional<std::string_view> optional_text(Context& context, const Bound& bound,
+                                              std::size_t at) {
+  const Value* value = bound.find(at);
+  if (value == nullptr || value->is_none()) return std::nullopt;
+  if (const auto* text = value->text()) return *text;
+  context.fail("a text is expected, not '" + std::string(value->type_name()) + "'");
   return std::nullopt;
 }
 
@@ -26,8 +27,10 @@ template <text::Ends ends>
 Value stripped(Context& context, const Value& object, Arguments& arguments) {
   Bound bound(context, "strip", arguments, {"chars"});
   const auto chars = optional_text(context, bound, 0);
-  if (!bound.ok() || !context.spend_search(*object.text(), chars.value_or(" "))) return {};
-  return context.text(std::string(text::strip(*object.text(), chars, ends)));
+  const std::string& text = *object.text();
+  if (!bound.ok() || !context.spend_search(text, chars.value_or(""))) return {};
+  const std::string_view rest = text::strip(text, chars, ends);
+  return context.spend((text.size() - rest.size()) / 8) ? context.text(std::string(rest)) : Value();
 }
 
 /// split() without a separator: words.
@@ -86,8 +89,8 @@ Value split(Context& context, const Value& object, Arguments& arguments) {
   if (separator && separator->empty()) context.fail("split() with an empty separator");
   if (separator) context.spend_search(text, *separator);
   // A part takes more memory than its bytes.
-  const std::uint64_t part_bytes = separator ? 1 : 16;
-  if (!bound.ok() || !context.spend_bytes(text.size() * part_bytes)) return {};
+  if (!bound.ok() || !context.spend_bytes(text.size())) return {};
+  if (!separator && !context.spend_list_of(text)) return {};
   Values parts;
   if (separator)
     split_at(context, text, *separator, times, from_right, parts);
@@ -101,7 +104,8 @@ Value split_lines(Context& context, const Value& object, Arguments& arguments) {
   Bound bound(context, "splitlines", arguments, {"keepends"});
   const bool keep = bound.boolean(0, false);
   std::string_view text = *object.text();
-  if (!bound.ok() || !context.spend_bytes(text.size())) return {};
+  if (!bound.ok() || !context.spend_characters(text) || !context.spend_bytes(text.size()))
+    return {};
   Values lines;
   while (!text.empty() && context.spend(1)) {
     const std::size_t at = std::min(text.find_first_of("\n\r\v\f\x1c\x1d\x1e"), text.size());
@@ -129,7 +133,7 @@ Value begins_or_ends(Context& context, const Value& object, Arguments& arguments
   for (const Value& part : several == nullptr ? one : several->items) {
     if (part.text() == nullptr || (several != nullptr && !several->tuple))
       return context.fail("startswith() and endswith() take a text or a tuple of texts");
-    if (!context.spend(part.text()->size() / 64)) return {};
+    if (!context.spend(1 + part.text()->size() / 64)) return {};
     if (at_end ? whole.ends_with(*part.text()) : whole.starts_with(*part.text())) return true;
   }
   return false;
@@ -149,7 +153,7 @@ Value join(Context& context, const Value& object, Arguments& arguments) {
   if (!bound.ok()) return {};
   std::string out;
   const auto list = iterated(context, *bound.find(0));
-  for (std::size_t i = 0; i < list->items.size(); ++i) {
+  for (std::size_t i = 0; i < list->items.size() && context.spend(1); ++i) {
     const std::string* part = list->items[i].text();
     if (part == nullptr) return context.fail("join() takes texts");
     if (!context.spend_bytes(part->size() + object.text()->size())) return {};
@@ -162,7 +166,7 @@ Value join(Context& context, const Value& object, Arguments& arguments) {
 template <std::string (*change)(std::string_view)>
 Value changed(Context& context, const Value& object, Arguments& arguments) {
   Bound bound(context, "a change of case", arguments, {});
-  if (!bound.ok() || !context.spend(object.text()->size() / 8)) return {};
+  if (!bound.ok() || !context.spend_characters(*object.text())) return {};
   return context.text(change(*object.text()));
 }
 
@@ -200,7 +204,7 @@ Value counted(Context& context, const Value& object, Arguments& arguments) {
 
 template <bool (*is)(char32_t)>
 Value all_are(Context& context, const Value& object, Arguments&) {
-  if (!context.spend(object.text()->size() / 8)) return {};
+  if (!context.spend_characters(*object.text())) return {};
   const std::string& text = *object.text();
   for (std::size_t i = 0; i < text.size();)
     if (!is(utf8::decode(text, i))) return false;
@@ -212,7 +216,7 @@ bool is_letter_or_digit(char32_t c) { return text::is_letter(c) || text::is_digi
 /// isupper(), islower(): some letter is, and none is the other.
 template <bool upper>
 Value case_is(Context& context, const Value& object, Arguments&) {
-  if (!context.spend(object.text()->size() / 8)) return {};
+  if (!context.spend_characters(*object.text())) return {};
   const std::string& text = *object.text();
   bool some = false;
   for (std::size_t i = 0; i < text.size();) {
@@ -227,7 +231,7 @@ template <bool suffix>
 Value without(Context& context, const Value& object, Arguments& arguments) {
   Bound bound(context, "removeprefix", arguments, {"part"}, 1);
   const auto part = optional_text(context, bound, 0);
-  if (!bound.ok() || !part) return {};
+  if (!bound.ok() || !part || !context.spend(part->size() / 64)) return {};
   std::string_view text = *object.text();
   if (suffix && text.ends_with(*part)) text.remove_suffix(part->size());
   if (!suffix && text.starts_with(*part)) text.remove_prefix(part->size());

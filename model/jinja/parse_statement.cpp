@@ -200,22 +200,16 @@ Statement Parser::if_else() {
   made.kind = Statement::Kind::kIf;
   made.expression = tuple(false, false);
   block_end("if");
-  Statement* open = &made;
-  open->body = block({"elif", "else", "endif"});
-  int branches = 0;
+  made.body = block({"elif", "else", "endif"});
   while (status_.ok() && take_name("elif")) {
-    if (++branches > kSyntaxHeightMax) fail("an if has too many branches");
-    open->otherwise.emplace_back();
-    open = &open->otherwise.back();
-    open->kind = Statement::Kind::kIf;
-    open->line = now().line;
-    open->expression = tuple(false, false);
+    Statement& branch = made.elifs.emplace_back();
+    branch.expression = tuple(false, false);
     block_end("elif");
-    open->body = block({"elif", "else", "endif"});
+    branch.body = block({"elif", "else", "endif"});
   }
   if (take_name("else")) {
     block_end("else");
-    open->otherwise = block({"endif"});
+    made.otherwise = block({"endif"});
   }
   take();
   return made;

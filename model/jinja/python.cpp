@@ -13,7 +13,8 @@ namespace {
 void append_repr(Context& context, const Value& value, std::string& out) {
   if (!context.spend(1)) return;
   if (const auto* text = value.text()) {
-    if (context.spend_bytes(text->size())) out += quoted_text(*text);
+    if (context.spend_characters(*text) && context.spend_bytes(text->size()))
+      out += quoted_text(*text);
   } else if (const List* list = value.list()) {
     out += list->tuple ? '(' : '[';
     for (std::size_t i = 0; i < list->items.size() && !context.failed(); ++i) {
@@ -51,7 +52,7 @@ bool equal_lists(Context& context, const List& a, const List& b) {
 bool equal_dicts(Context& context, const Dict& a, const Dict& b) {
   if (a.items().size() != b.items().size()) return false;
   for (const auto& [key, value] : a.items()) {
-    const Value* other = b.find(key);
+    const Value* other = b.find(context, key);
     if (context.failed() || other == nullptr || !equal(context, value, *other)) return false;
   }
   return true;
@@ -190,7 +191,7 @@ bool contains(Context& context, const Value& whole, const Value& part) {
       context.fail("unhashable type: '" + std::string(part.type_name()) + "'");
       return false;
     }
-    return dict->find(part) != nullptr;
+    return dict->find(context, part) != nullptr;
   }
   const auto list = iterated(context, whole);
   for (const Value& item : list->items) {
@@ -215,17 +216,17 @@ std::optional<std::int64_t> length(Context& context, const Value& value) {
 
 std::shared_ptr<const List> iterated(Context& context, const Value& value) {
   if (auto list = value.shared_list()) return list;
-  List list;
+  Values items;
   if (const Dict* dict = value.dict()) {
     if (context.spend(dict->items().size()))
-      for (const auto& [key, item] : dict->items()) list.items.push_back(key);
+      for (const auto& [key, item] : dict->items()) items.push_back(key);
   } else if (const auto* text = value.text()) {
     if (context.spend(text->size()) && context.spend_bytes(text->size() * 64))
-      for (const std::string_view c : text::characters(*text)) list.items.emplace_back(c);
+      for (const std::string_view c : text::characters(*text)) items.emplace_back(c);
   } else if (!value.is_undefined()) {
     context.fail("'" + std::string(value.type_name()) + "' object is not iterable");
   }
-  return std::make_shared<const List>(std::move(list));
+  return Value(std::move(items)).shared_list();
 }
 
 }  // namespace troupe::jinja

@@ -48,6 +48,7 @@ bool is_divisible(Context& context, const Value& v, const Arguments& arguments) 
 template <bool upper>
 bool case_is(Context& context, const Value& v, const Arguments&) {
   const std::string text = shown(context, v);
+  if (!context.spend(text.size() / 2)) return false;
   const std::string other = upper ? text::upper(text) : text::lower(text);
   const std::string opposite = upper ? text::lower(text) : text::upper(text);
   return text == other && text != opposite;

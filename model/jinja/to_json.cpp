@@ -53,7 +53,7 @@ class JsonText {
   }
 
   void put_text(std::string_view text) {
-    if (!context_.spend_bytes(text.size() + 2)) return;
+    if (!context_.spend_characters(text) || !context_.spend_bytes(text.size() + 2)) return;
     out_ += '"';
     for (std::size_t i = 0; i < text.size();) {
       const std::size_t first = i;
@@ -76,6 +76,11 @@ class JsonText {
     out_ += '"';
   }
 
+  /// What stands between others may be any text.
+  void put_sign(const std::string& sign) {
+    if (context_.spend_bytes(sign.size())) out_ += sign;
+  }
+
   void begin_line(int level) {
     if (!form_.several_lines) return;
     const auto bytes = form_.indent.size() * static_cast<std::size_t>(level);
@@ -87,7 +92,7 @@ class JsonText {
   void put_list(const List& list, int level) {
     out_ += '[';
     for (std::size_t i = 0; i < list.items.size() && !context_.failed(); ++i) {
-      if (i > 0) out_ += form_.comma;
+      if (i > 0) put_sign(form_.comma);
       begin_line(level + 1);
       put(list.items[i], level + 1);
     }
@@ -104,10 +109,10 @@ class JsonText {
     }
     out_ += '{';
     for (std::size_t i = 0; i < items.size() && !context_.failed(); ++i) {
-      if (i > 0) out_ += form_.comma;
+      if (i > 0) put_sign(form_.comma);
       begin_line(level + 1);
       put_key(items[i].first);
-      out_ += form_.colon;
+      put_sign(form_.colon);
       put(items[i].second, level + 1);
     }
     if (!items.empty()) begin_line(level);

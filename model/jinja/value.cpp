@@ -2,63 +2,86 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "model/jinja/context.h"
 #include "model/jinja/python.h"
 
 namespace troupe::jinja {
 namespace {
 
-/// What a key is found by: a text is itself, anything else begins with a byte that no text has.
-/// Numbers that are equal are one key, as in Python. Empty if a value of this kind is no key.
-std::string key_name(const Value& key) {
-  if (const auto* text = key.text()) return *text;
-  if (const auto* flag = key.boolean())
-    return *flag ? "\xFF"
-                   "1"
-                 : "\xFF"
-                   "0";
-  if (const auto* number = key.integer()) return "\xFF" + std::to_string(*number);
-  if (const auto* real = key.real()) {
+/// Appends what a part of a tuple is found by. Numbers that are equal are one key, as in Python.
+/// False if it is of a kind that is no key, or costs too much: tuples share their parts, so that
+/// small ones may be long.
+bool append_key(Context& context, const Value& key, std::string& out) {
+  if (!context.spend(1)) return false;
+  if (const auto* text = key.text()) {
+    if (!context.spend_bytes(text->size())) return false;
+    out += std::to_string(text->size()) + ":" + *text;
+  } else if (const auto number = as_integer(key)) {
+    out += "i" + std::to_string(*number) + ",";
+  } else if (const auto* real = key.real()) {
     const auto whole = whole_number(*real);
-    return "\xFF" + (whole ? std::to_string(*whole) : real_text(*real));
+    out += (whole ? "i" + std::to_string(*whole) : "r" + real_text(*real)) + ",";
+  } else if (key.is_none()) {
+    out += 'n';
+  } else if (const auto* list = key.list(); list != nullptr && list->tuple) {
+    out += '(';
+    for (const Value& item : list->items)
+      if (!append_key(context, item, out)) return false;
+    out += ')';
+  } else {
+    return false;
   }
-  if (key.is_none()) return "\xFFnone";
-  if (const auto* list = key.list(); list != nullptr && list->tuple) {
-    std::string name = "\xFF(";
-    for (const Value& item : list->items) {
-      const std::string part = key_name(item);
-      if (part.empty() && item.text() == nullptr) return {};
-      name += std::to_string(part.size()) + ":" + part;
-    }
-    return name;
-  }
-  return {};
+  return true;
+}
+
+/// The same of a whole key that is no text: it begins with a byte that no text has.
+std::optional<std::string> key_name(Context& context, const Value& key) {
+  std::string name = "\xFF";
+  return append_key(context, key, name) ? std::optional(std::move(name)) : std::nullopt;
 }
 
 }  // namespace
 
-const Value* Dict::find(const Value& key) const {
-  if (key.text() != nullptr) return named(*key.text());
-  const std::string name = key_name(key);
-  return name.empty() ? nullptr : named(name);
+const Value* Dict::find(Context& context, const Value& key) const {
+  if (const auto* text = key.text())
+    return context.spend(text->size() / 64) ? named(*text) : nullptr;
+  const auto name = key_name(context, key);
+  return name ? named(*name) : nullptr;
 }
 
 const Value* Dict::named(std::string_view key) const {
-  const auto place = places_.find(std::string(key));
+  const auto place = places_.find(key);
   return place == places_.end() ? nullptr : &items_[place->second].second;
 }
 
-bool Dict::set(Value key, Value value) {
-  std::string name = key_name(key);
-  if (name.empty() && key.text() == nullptr) return false;
+bool Dict::set(Context& context, Value key, Value value) {
+  if (const auto* text = key.text()) {
+    if (!context.spend_bytes(text->size())) return false;
+    put(*text, std::move(key), std::move(value));
+    return true;
+  }
+  auto name = key_name(context, key);
+  if (name) put(std::move(*name), std::move(key), std::move(value));
+  return name.has_value();
+}
+
+void Dict::set(std::string key, Value value) {
+  Value shown(key);
+  put(std::move(key), std::move(shown), std::move(value));
+}
+
+void Dict::put(std::string name, Value key, Value value) {
   height_ = std::max({height_, key.height() + 1, value.height() + 1});
+  const std::size_t bytes = name.size();
   const auto [place, added] = places_.try_emplace(std::move(name), items_.size());
   if (added) {
+    key_bytes_ += bytes;
     items_.emplace_back(std::move(key), std::move(value));
   } else {
     items_[place->second].second = std::move(value);
   }
-  return true;
 }
 
 Value::Value(List list) {

@@ -26,26 +26,43 @@ struct List {
   int height = 1;  ///< of what holds values within each other, this one included
 };
 
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>()(text);
+  }
+};
+/// Found by a part of a text as well, without a copy of it.
+template <class T>
+using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
 /// A dictionary in the order of insertion. It does not change once a template can see it.
 class Dict {
  public:
-  /// Null if there is none.
-  const Value* find(const Value& key) const;
+  /// Null if there is none. A template's own keys spend by their size.
+  const Value* find(Context& context, const Value& key) const;
   const Value* named(std::string_view key) const;
-  /// Replaces the value of a key that is there. False if the key is of a kind that cannot be one.
-  bool set(Value key, Value value);
+  /// Both replace the value of a key that is there. False if the key is of a kind that cannot be
+  /// one, or the context has failed.
+  bool set(Context& context, Value key, Value value);
+  void set(std::string key, Value value);
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
   int height() const { return height_; }
+  /// What it takes to make such a one.
+  std::size_t bytes() const { return items_.size() * 128 + key_bytes_; }
 
  private:
+  void put(std::string name, Value key, Value value);
+
   std::vector<std::pair<Value, Value>> items_;
-  std::unordered_map<std::string, std::size_t> places_;  // By key_name.
+  ByText<std::size_t> places_;  // By what the keys are found by.
+  std::size_t key_bytes_ = 0;
   int height_ = 1;
 };
 
 /// What namespace() makes: the only thing that a template can change.
 struct Namespace {
-  std::unordered_map<std::string, Value> attributes;
+  ByText<Value> attributes;
 };
 
 /// A macro, a method bound to its object, or a function of the environment.

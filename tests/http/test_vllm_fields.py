@@ -144,6 +144,57 @@ def test_a_prompts_log_probabilities_are_those_of_its_echo(client, server):
     assert told[0] is None and all(len(entry) == 1 for entry in told[1:])
 
 
+def test_every_token_of_log_probabilities_has_an_entry_of_its_own(client, server):
+    face = server.cluster.post("/tokenize", {"prompt": "🙂", "add_special_tokens": False})[1]["tokens"]
+    parts = [token for token in face if bytes_of(server, token) is None]
+    assert len(parts) > 1  # of one character
+    args = dict(model=server.model, temperature=0, max_tokens=2,
+                extra_body={"allowed_token_ids": parts, "ignore_eos": True})
+    whole = client.completions.create(**args, prompt="🙂", echo=True, logprobs=20).choices[0].logprobs
+    streamed = [chunk.choices[0].logprobs for chunk in client.completions.create(
+        **args, prompt="🙂", echo=True, logprobs=20, stream=True) if chunk.choices[0].logprobs]
+    for name in ("tokens", "token_logprobs", "top_logprobs"):
+        assert sum((getattr(some, name) for some in streamed), []) == getattr(whole, name)
+    for token, logprob, top in list(zip(whole.tokens, whole.token_logprobs, whole.top_logprobs))[1:]:
+        assert top[token] == logprob
+        assert 20 <= len(top) <= 21
+    face_bytes = b"".join(shown_bytes(name) for name in whole.tokens[-2 - len(face):-2])
+    assert face_bytes.decode().strip() == "🙂"
+    assert all(name.startswith("bytes:\\x") for name in whole.tokens[-2:])
+    chat = client.chat.completions.create(**args, messages=CHAT, logprobs=True, top_logprobs=20)
+    for token in chat.choices[0].logprobs.content:
+        assert shown_bytes(token.token) == bytes(token.bytes)
+        assert len(token.top_logprobs) == 20
+
+
+def bytes_of(server, token):
+    """Of a token that is a text; None: it is a part of a character."""
+    text = server.cluster.post("/detokenize", {"tokens": [token]})[1]["prompt"]
+    return None if "\N{REPLACEMENT CHARACTER}" in text else text.encode()
+
+
+def shown_bytes(name):
+    part = name.removeprefix("bytes:")
+    return name.encode() if part == name else bytes.fromhex(part.replace("\\x", ""))
+
+
+def test_more_tokens_than_the_context_leaves_are_refused(client, server):
+    size = client.models.list().data[0].model_extra["max_model_len"]
+    chat = dict(model=server.model, messages=CHAT)
+    prompt = client.chat.completions.create(**chat, max_tokens=1).usage.prompt_tokens
+    for field in ("max_tokens", "max_completion_tokens"):
+        with pytest.raises(openai.BadRequestError, match=f"is {size}, .* {prompt} tokens.* holds {size},"):
+            client.chat.completions.create(**chat, **{field: size})
+    with pytest.raises(openai.BadRequestError, match=f"at most {size - prompt} "):
+        client.chat.completions.create(**chat, max_tokens=size - prompt + 1)
+    with pytest.raises(openai.BadRequestError, match=f"at most {size - 1} "):
+        client.completions.create(model=server.model, prompt=[5], max_tokens=size)
+    # What is not asked for is what is left.
+    prompt = [5] * (size - 3)
+    answer = client.completions.create(model=server.model, prompt=prompt, extra_body={"ignore_eos": True})
+    assert answer.usage.completion_tokens == 3
+
+
 def test_the_best_of_several_is_the_one_with_the_highest_mean(client, server):
     args = dict(model=server.model, prompt="river", max_tokens=12, temperature=1, seed=7)
     every = client.completions.create(**args, n=4, logprobs=0).choices

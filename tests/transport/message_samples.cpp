@@ -87,6 +87,14 @@ StepPlan plan() {
   return {3, kVersion, {StepId{1000}, {prompt, decode}, true}};
 }
 
+ChatMessage whole_message() {
+  ChatMessage message{"assistant", "", {{"c1", "f", "{}"}, {"c2", "g", kText}}};
+  message.reasoning_content = kText;
+  message.parts = {"", kText};
+  message.more = R"({"plan": [1]})";
+  return message;
+}
+
 GenerationRequest request(Prompt prompt) {
   GenerationRequest r;
   r.prompt = std::move(prompt);
@@ -244,11 +252,10 @@ std::vector<Message> client_samples() {
       StopReply{2, {10, 11}},
       ClientGenerate{3, request(kText)},
       ClientGenerate{4, request(std::vector<TokenId>{1, 2, 3})},
-      ClientGenerate{5, request(std::vector<ChatMessage>{
-                            {"system", "a"},
-                            {"user", kText},
-                            {"assistant", "", {{"c1", "f", "{}"}, {"c2", "g", kText}}},
-                            {"tool", kText, {}, "c1", "f"}})},
+      ClientGenerate{
+          5,
+          request(std::vector<ChatMessage>{
+              {"system", "a"}, {"user", kText}, whole_message(), {"tool", kText, {}, "c1", "f"}})},
       ClientCancel{3},
       ClientGeneration{3, generation_event()},
       Subscribe{},

@@ -240,7 +240,7 @@ void ChatSession::ask(const std::string& question) {
   request.prompt = std::move(messages);
   // With the same seed the same answer comes, whoever gives it.
   if (!request.seed) request.seed = std::random_device()();
-  Answer answer(thoughts_, source_->reasoning);
+  Answer answer(thoughts_, source_->reasoning(request));
   answer_to(request, answer);
   while (is_lost(answer) && seek_again(answer)) answer_to(request, answer);
   keep(answer, question);

@@ -39,11 +39,10 @@ Result<ChatSource> connect_source(const std::string& state_dir) {
   const json parsed = json::parse(*status, nullptr, false);
   const json& told = member(parsed, "cluster");
   const json& reasoning = member(told, "reasoning");
-  const auto style = parse_reasoning_style(text(reasoning, "style"));
-  return ChatSource{std::move(*cluster),
-                    text(told, "model"),
-                    {style, member(reasoning, "open") == true, false},
-                    true};
+  const ReasoningStart start{parse_reasoning_style(text(reasoning, "style")),
+                             member(reasoning, "open") == true, false};
+  return ChatSource{std::move(*cluster), text(told, "model"),
+                    [start](const GenerationRequest&) { return start; }, true};
 }
 
 Result<ChatSource> start_source(const LocalClusterOptions& options, GenerationRequest request) {
@@ -55,8 +54,10 @@ Result<ChatSource> start_source(const LocalClusterOptions& options, GenerationRe
   if (const auto prepared = (*frontend)->prepare(request); !prepared.ok()) return prepared.error();
   auto cluster = Cluster::start(options);
   if (!cluster.ok()) return cluster.error();
-  return ChatSource{std::move(*cluster), (*frontend)->served_model_name(),
-                    (*frontend)->chat_format()->reasoning(""), false};
+  const auto reasoning = [frontend = *frontend](const GenerationRequest& of) {
+    return frontend->reasoning(of);
+  };
+  return ChatSource{std::move(*cluster), (*frontend)->served_model_name(), reasoning, false};
 }
 
 }  // namespace troupe::cli

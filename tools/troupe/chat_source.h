@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,7 +15,8 @@ namespace troupe::cli {
 struct ChatSource {
   std::unique_ptr<Cluster> cluster;
   std::string model;
-  ReasoningStart reasoning = {};
+  /// How its answer to this request holds thoughts. Another process can tell of a short chat only.
+  std::function<ReasoningStart(const GenerationRequest&)> reasoning;
   bool remote = false;  ///< it may go away, and come back
 };
 

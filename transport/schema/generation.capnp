@@ -23,6 +23,8 @@ struct ChatMessage {
   toolCallId @3 :Text;
   name @4 :Text;
   reasoningContent @5 :Text;
+  parts @6 :List(Text);
+  more @7 :Text;
 }
 
 struct OptionalFloat32 {

@@ -138,8 +138,18 @@ TEST_CASE("an answer may use what is left of the context") {
         4096 - demo()->prepare(chat("lamp")).value().prompt.size());
   CHECK(demo()->prepare(ids(4090)).value().max_tokens == 6);
   GenerationRequest request = chat("lamp");
-  request.max_tokens = 1'000'000;
-  CHECK(demo()->prepare(request).value().max_tokens < 4096);
+  const auto left = static_cast<std::uint32_t>(demo()->prepare(request).value().max_tokens);
+  request.max_tokens = left;
+  CHECK(demo()->prepare(request).value().max_tokens == left);
+  request.max_tokens = left + 1;
+  const auto beyond = demo()->prepare(request);
+  REQUIRE(!beyond.ok());
+  CHECK(beyond.error().code == ErrorCode::kInvalidArgument);
+  CHECK(beyond.error().message == "max_tokens: is " + std::to_string(left + 1) +
+                                      ", and the prompt has " + std::to_string(4096 - left) +
+                                      " tokens; the context holds 4096, answer included: at "
+                                      "most " +
+                                      std::to_string(left) + " are left.");
   request.max_tokens = 5;
   CHECK(demo()->prepare(request).value().max_tokens == 5);
   const auto shorter =

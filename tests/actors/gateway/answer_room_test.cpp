@@ -29,11 +29,14 @@ TEST_CASE("what an answer may need is reckoned from what it asks for") {
   streamed.stream = true;
   echoed.echo = true;
   echo_stream.echo = echo_stream.stream = true;
+  ApiRequest chat = request(1, 1, std::nullopt, 0);
+  chat.chat = true;
   const Case cases[] = {
       {request(1, 128, 4096, -1), 0},
       {request(1, 1, 10, 0), 10 * 8},
       {request(2, 3, 10, 20), 60 * 21 * 8},
-      {request(1, 1, std::nullopt, 0), kLen * 8},
+      {request(1, 1, std::nullopt, 0), kCompletionTokens * 8},
+      {chat, kLen * 8},
       {request(1, 1, 4000000000, 0), kLen * 8},
       {ids, 20 * 8},
       {streamed, 0},

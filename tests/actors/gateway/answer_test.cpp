@@ -160,6 +160,59 @@ TEST_CASE("echo puts the prompt before the answer, its first log-probability nul
   }
 }
 
+TEST_CASE("every token of log-probabilities has an entry of its own") {
+  ByteModel model;
+  ApiRequest request = completion();
+  request.logprobs = 4;
+  request.echo = true;
+  request.prompt_logprobs = 4;
+  GenerationEvent event = last(token('a'));
+  event.prompt_tokens = {256, 0xf0};
+  // Parts of characters, and ids that the tokenizer does not know.
+  const std::vector<TokenLogprob> top = {{0xf0, -0.5f}, {0xff, -1}, {300, -2}, {'a', -3}};
+  event.prompt_logprobs = {{.token = 0xf0, .logprob = -0.5f, .top = top}};
+  event.tokens = {{.token = 0x80, .logprob = -4, .top = top}};
+  for (const bool ids : {false, true}) {
+    request.tokens_as_ids = ids;
+    Answer answer(request, model, "cmpl-1", 7);
+    std::string none;
+    answer.add(0, event, none);
+    const json choice = whole_of(answer)["choices"][0];
+    const json& logprobs = choice["logprobs"];
+    json entries{{R"(bytes:\xf0)", -0.5}, {R"(bytes:\xff)", -1}, {"token_id:300", -2}, {"a", -3}};
+    if (ids)
+      entries = {
+          {"token_id:240", -0.5}, {"token_id:255", -1}, {"token_id:300", -2}, {"token_id:97", -3}};
+    CHECK(logprobs["top_logprobs"][1] == entries);
+    const std::string chosen = ids ? "token_id:128" : R"(bytes:\x80)";
+    entries[chosen] = -4;
+    CHECK(logprobs["top_logprobs"][2] == entries);
+    CHECK(logprobs["tokens"][2] == chosen);
+    CHECK(choice["prompt_logprobs"][1]["240"]["decoded_token"] == R"(bytes:\xf0)");
+  }
+}
+
+TEST_CASE("tokens that read the same are told apart, and the one that is there keeps its name") {
+  struct Twins : ByteModel {
+    std::string_view token_bytes(TokenId id) const override {
+      return ByteModel::token_bytes(id == 'A' ? 'a' : id);
+    }
+  } model;
+  ApiRequest request = completion();
+  request.logprobs = 2;
+  for (const TokenId there : {'a', 'A'}) {
+    Answer answer(request, model, "cmpl-1", 7);
+    GenerationEvent event = last(token('a', there == 'a' ? -1 : -2));
+    event.tokens[0].token = there;
+    event.tokens[0].top = {{'a', -1}, {'A', -2}};
+    std::string none;
+    answer.add(0, std::move(event), none);
+    const json top = whole_of(answer)["choices"][0]["logprobs"]["top_logprobs"][0];
+    CHECK(top == (there == 'a' ? json{{"a", -1}, {"token_id:65", -2}}
+                               : json{{"a", -2}, {"token_id:97", -1}}));
+  }
+}
+
 TEST_CASE("text_offset is a place in the text, in characters") {
   ByteModel model;
   ApiRequest request = completion();
@@ -255,7 +308,7 @@ TEST_CASE("a chat, whole") {
   const json& choice = whole["choices"][0];
   CHECK(choice["message"] == json({{"role", "assistant"}, {"content", "a"}}));
   const json& position = choice["logprobs"]["content"][0];
-  CHECK(position["token"] == "\xEF\xBF\xBD");
+  CHECK(position["token"] == "bytes:\\xc3");
   CHECK(position["bytes"] == json({0xC3}));
   CHECK(position["logprob"] == -0.25);
   CHECK(position["top_logprobs"][0] == json({{"token", "z"}, {"logprob", -1.0}, {"bytes", {'z'}}}));
@@ -294,9 +347,9 @@ TEST_CASE("a chat, streamed, begins with the role and ends with the usage") {
 
 TEST_CASE("thoughts go to reasoning_content") {
   ByteModel model;
-  model.thinks = model.opens = true;
   ApiRequest request = completion();
   request.chat = true;
+  request.start = {ReasoningStyle::kThink, true};
   const std::string text = "hm</think>yes";
   const auto feed = [&](Answer& answer, std::string& out) {
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -315,7 +368,7 @@ TEST_CASE("thoughts go to reasoning_content") {
     CHECK(message["content"] == "yes");
   }
   SUBCASE("not opened for this request") {
-    request.prompts[0].chat_template_kwargs = R"({"thinking":false})";
+    request.start = {ReasoningStyle::kThink};
     Answer answer(request, model, "chatcmpl-1", 7);
     std::string none;
     feed(answer, none);
@@ -354,9 +407,9 @@ TEST_CASE("without a tokenizer tokens show as their ids") {
 
 TEST_CASE("what may become a stop string is not read twice by who comes back") {
   ByteModel model;
-  model.thinks = model.opens = true;
   ApiRequest request = completion();
   request.chat = request.stream = true;
+  request.start = {ReasoningStyle::kThink, true};
   request.prompts[0].stop = {"zz", "<x", "\xc3\xa9!"};
   struct Case {
     std::string had, held;  // The Router gave out `had` without `held`.

@@ -331,7 +331,7 @@ TEST_CASE("what a completion leaves out stays open, except for OpenAI's 16 token
   REQUIRE(out.prompts.size() == 3);
   CHECK(std::get<std::vector<TokenId>>(out.prompts[0].prompt) == std::vector<TokenId>{1, 2});
   CHECK(std::get<std::string>(out.prompts[1].prompt) == "x");
-  CHECK(out.prompts[0].max_tokens == 16u);
+  CHECK_FALSE(out.prompts[0].max_tokens);
   CHECK_FALSE(out.prompts[0].temperature);
   CHECK_FALSE(out.prompts[0].seed);
   CHECK(out.prompts[0].logprobs == -1);
@@ -349,7 +349,8 @@ TEST_CASE("echo may ask for no new token") {
 TEST_CASE("the fields of a chat arrive") {
   ApiRequest out;
   const auto error = parse_chat(
-      R"({"messages": [{"role": "developer", "content": "be brief"},
+      R"({"messages": [{"role": "developer", "content": "be brief", "name": "n", "x": {"b": 1, "a": []},
+                        "name2": null, "reasoning_content": ""},
                        {"role": "user", "content": [{"type": "text", "text": "a"},
                                                     {"type": "text", "text": "b"}]},
                        {"role": "assistant", "content": "c", "tool_calls": []},
@@ -361,10 +362,17 @@ TEST_CASE("the fields of a chat arrive") {
   REQUIRE_FALSE(error);
   const auto& messages = std::get<std::vector<ChatMessage>>(out.prompts.at(0).prompt);
   REQUIRE(messages.size() == 4);
-  CHECK(messages[0] == ChatMessage{"system", "be brief"});
-  CHECK(messages[1] == ChatMessage{"user", "a\nb"});
+  ChatMessage first{"developer", "be brief"};
+  first.name = "n";
+  first.more = R"({"x":{"b": 1, "a": []},"reasoning_content":""})";
+  CHECK(messages[0] == first);
+  ChatMessage second{"user", ""};
+  second.parts = {"a", "b"};
+  CHECK(messages[1] == second);
   CHECK(messages[2] == ChatMessage{"assistant", "c"});
-  CHECK(messages[3] == ChatMessage{"assistant", ""});
+  ChatMessage last{"assistant", ""};
+  last.reasoning_content = "d";
+  CHECK(messages[3] == last);
   CHECK(out.prompts[0].max_tokens == 7u);
   CHECK(out.prompts[0].logprobs == 4);
   CHECK(out.prompts[0].chat_template_kwargs == R"({"thinking":true})");

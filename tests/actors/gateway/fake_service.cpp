@@ -221,8 +221,13 @@ bool FakeService::wait_waiting() const {
   });
 }
 
+bool FakeService::Job::ends_itself() const {
+  return !request.max_tokens && std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+}
+
 std::uint32_t FakeService::Job::length() const {
-  return request.max_tokens.value_or(static_cast<std::uint32_t>(script.text.size()));
+  if (ends_itself()) return static_cast<std::uint32_t>(script.text.size());
+  return request.max_tokens.value_or(kCompletionTokens);
 }
 
 bool FakeService::Job::waits() const {
@@ -245,7 +250,7 @@ GenerationEvent FakeService::event_at(const Job& job, std::uint32_t choice,
   event.tokens.push_back(std::move(token));
   if (model_.has_tokenizer()) event.text = std::string(1, c);
   if (step + 1 >= job.length())
-    event.finish = request.max_tokens ? FinishReason::kLength : FinishReason::kStop;
+    event.finish = job.ends_itself() ? FinishReason::kStop : FinishReason::kLength;
   return event;
 }
 
@@ -282,8 +287,7 @@ void FakeService::tell_end(const Job& job, Reader& reader) const {
     GenerationEvent event;
     event.choice = choice;
     if (!std::exchange(reader.begun, true)) add_prompt(event, job.request, job.prompt);
-    if (finished)
-      event.finish = job.request.max_tokens ? FinishReason::kLength : FinishReason::kStop;
+    if (finished) event.finish = job.ends_itself() ? FinishReason::kStop : FinishReason::kLength;
     event.request_done = last;
     event.error = job.error;
     reader.sink->on_event(std::move(event));

@@ -37,6 +37,14 @@ Result<std::string> ByteModel::decode(std::span<const TokenId> ids) const {
   return text;
 }
 
+ReasoningStart ByteModel::reasoning(const GenerationRequest& request) const {
+  const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+  if (messages == nullptr || messages->empty()) return {};
+  const bool off = request.chat_template_kwargs.find("false") != std::string::npos ||
+                   messages->front().content == "off";
+  return {reasoning_style(), opens && !off, opens && off};
+}
+
 std::string_view ByteModel::token_bytes(TokenId id) const {
   if (id == kBos) return "<s>";
   if (id == ByteModel::kOpen) return "<think>";

@@ -36,10 +36,11 @@ class ByteModel : public GatewayModel {
   Result<std::string> decode(std::span<const TokenId> ids) const override;
   std::string_view token_bytes(TokenId id) const override;
   bool is_special(TokenId id) const override { return id == 256; }
-  ReasoningStart reasoning(std::string_view template_kwargs) const override {
-    const bool off = template_kwargs.find("false") != std::string_view::npos;
-    return {thinks ? ReasoningStyle::kThink : ReasoningStyle::kNone, opens && !off, opens && off};
+  ReasoningStyle reasoning_style() const override {
+    return thinks ? ReasoningStyle::kThink : ReasoningStyle::kNone;
   }
+  /// Thoughts are opened but where "off" is asked for.
+  ReasoningStart reasoning(const GenerationRequest& request) const override;
   ToolStyle tool_style() const override { return tools; }
   std::optional<TokenId> added_token_id(std::string_view) const override { return std::nullopt; }
 };
@@ -119,6 +120,7 @@ class FakeService : public GenerationService, public NamedRequests {
     bool ended = false;
     std::optional<Error> error;
 
+    bool ends_itself() const;  ///< a chat, where nothing bounds its answer
     std::uint32_t length() const;
     bool waits() const;
   };

@@ -50,15 +50,22 @@ TEST_CASE("a Response asks for what this chat asks for") {
                      {"type": "function_call_output", "call_id": "c1", "output": "r"},
                      {"type": "function_call_output", "call_id": "c2", "output":
                         [{"type": "input_text", "text": "s"}]},
+                     {"type": "reasoning", "id": "rs", "summary": []},
+                     {"type": "reasoning", "id": "rs", "summary": [], "content":
+                        [{"type": "reasoning_text", "text": "a"},
+                         {"type": "reasoning_text", "text": "b"}]},
                      {"type": "function_call", "call_id": "c3", "name": "f", "arguments": "{}"}]})",
        R"({"messages": [
-             {"role": "system", "content": "d"}, {"role": "user", "content": "a\nb"},
-             {"role": "assistant", "content": "c", "tool_calls": [
+             {"role": "developer", "content": "d"},
+             {"role": "user", "content": [{"type": "text", "text": "a"},
+                                          {"type": "text", "text": "b"}]},
+             {"role": "assistant", "content": [{"type": "text", "text": "c"}],
+              "reasoning_content": "hm", "tool_calls": [
                 {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
                 {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
              {"role": "tool", "tool_call_id": "c1", "content": "r"},
-             {"role": "tool", "tool_call_id": "c2", "content": "s"},
-             {"role": "assistant", "tool_calls": [
+             {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "s"}]},
+             {"role": "assistant", "reasoning_content": "ab", "tool_calls": [
                 {"id": "c3", "type": "function", "function":
                    {"name": "f", "arguments": "{}"}}]}]})"},
       {R"({"input": "then", "previous_response_id": "resp_1", "instructions": "new"})",

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-ApiRequest asked_for(const json& body) {
+ApiRequest asked_for(const json& body, const ByteModel& model = {}) {
   const ModelFacts facts{.served_model_name = "bytes", .reasoning = true};
   ApiRequest request;
   const bool chat = body.contains("messages");
@@ -23,6 +23,7 @@ ApiRequest asked_for(const json& body) {
                           : parse_completion(body.dump(), facts, request);
   if (error) MESSAGE(error->message);
   REQUIRE_FALSE(error);
+  request.start = model.reasoning(request.prompts.front());
   return request;
 }
 
@@ -64,7 +65,7 @@ TEST_CASE("tokens of thoughts are counted, however they come") {
   for (std::size_t cut = 0; cut <= tokens.size(); ++cut) {
     CAPTURE(cut);
     const auto middle = tokens.begin() + static_cast<std::ptrdiff_t>(cut);
-    Answer answer(asked_for(chat_of()), model, "id", 1);
+    Answer answer(asked_for(chat_of(), model), model, "id", 1);
     std::string none;
     answer.add(0, event_of(model, {tokens.begin(), middle}), none);
     answer.add(0, as_end(event_of(model, {middle, tokens.end()})), none);
@@ -74,7 +75,7 @@ TEST_CASE("tokens of thoughts are counted, however they come") {
   }
   // The prompt has opened them; a thought that does not end.
   model.opens = true;
-  Answer answer(asked_for(chat_of({{"include_reasoning", false}})), model, "id", 1);
+  Answer answer(asked_for(chat_of({{"include_reasoning", false}}), model), model, "id", 1);
   std::string none;
   answer.add(0, as_end(event_of(model, {'a', 'b', 'c'})), none);
   CHECK(whole_answer(answer)["usage"]["completion_tokens_details"]["reasoning_tokens"] == 3);
@@ -88,8 +89,9 @@ TEST_CASE("each chunk has its choice's usage if that is asked for") {
   ByteModel model;
   model.thinks = model.opens = true;
   const json options{{"include_usage", true}, {"continuous_usage_stats", true}};
-  Answer answer(asked_for(chat_of({{"n", 2}, {"stream", true}, {"stream_options", options}})),
-                model, "id", 1);
+  Answer answer(
+      asked_for(chat_of({{"n", 2}, {"stream", true}, {"stream_options", options}}), model), model,
+      "id", 1);
   std::string out;
   const auto usage = [&] {
     const std::size_t begin = out.find("data: ") + 6;
@@ -270,37 +272,31 @@ TEST_CASE("the best are found again, and cannot be read as they come") {
   CHECK(events.json()["error"]["param"] == "best_of");
 }
 
-TEST_CASE("where an answer begins that goes on with a message") {
+TEST_CASE("whether an answer begins with a thought is told by its own prompt, for all readers") {
   ByteModel model;
   model.thinks = model.opens = true;
-  struct Case {
-    json message;
-    const char *reasoning, *content;
-  };
-  const Case cases[] = {
-      {{{"content", "x"}, {"prefix", true}}, "", "ab"},
-      {{{"content", ""}, {"prefix", true}, {"reasoning_content", "x"}}, "ab", ""},
-      {{{"content", "y"}, {"prefix", true}, {"reasoning_content", "x"}}, "", "ab"},
-      {{{"content", "<think>x"}, {"prefix", true}}, "ab", ""},
-      {{{"content", "<think>x</think>y"}, {"prefix", true}}, "", "ab"},
-  };
-  for (const Case& c : cases) {
-    json message = c.message;
-    message["role"] = "assistant";
-    CAPTURE(message.dump());
-    const ApiRequest request =
-        asked_for(chat_of({{"messages", {{{"role", "user"}, {"content", "a"}}, message}}}));
-    CHECK(request.prompts[0].continue_final_message);
-    Answer answer(request, model, "id", 1);
-    std::string none;
-    answer.add(0, as_end(event_of(model, {'a', 'b'})), none);
-    const json told = whole_answer(answer)["choices"][0]["message"];
-    const auto text = [&](const char* name) {
-      return told[name].is_null() ? "" : told[name].get<std::string>();
-    };
-    CHECK(text("reasoning_content") == c.reasoning);
-    CHECK(text("content") == c.content);
+  Stand stand({}, model);
+  FakeService::Script script;
+  script.text = "hm</think>so";
+  stand.service.set(script);
+  for (const bool off : {false, true}) {
+    const json chat{{"messages", {{{"role", "user"}, {"content", off ? "off" : "on"}}}}};
+    HttpResponse answer = stand.client().post("/v1/chat/completions", chat);
+    REQUIRE(answer.status == 200);
+    const json message = answer.json()["choices"][0]["message"];
+    CHECK(message["content"] == (off ? script.text : "so"));
+    const std::string path = "/v1/requests/" + answer.headers["x-request-id"];
+    CHECK(stand.client().get(path).json()["choices"][0]["message"] == message);
   }
+}
+
+TEST_CASE("a switch that counts less than the messages is not refused") {
+  ByteModel model;
+  model.thinks = model.opens = true;
+  Stand stand({}, model);
+  const json chat{{"messages", {{{"role", "user"}, {"content", "off"}}}},
+                  {"enable_thinking", true}};
+  CHECK(stand.client().post("/v1/chat/completions", chat).status == 200);
 }
 
 TEST_CASE("special tokens of the text move text_offset, others do not") {

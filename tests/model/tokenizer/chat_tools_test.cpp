@@ -116,13 +116,4 @@ TEST_CASE("where the template does not tell of tools, the system message does") 
   CHECK(rendered(own, {{"user", "x"}}) == "[user]x1<tool_call>");
 }
 
-TEST_CASE("a prompt that closes the block of thoughts says so") {
-  const ChatFormat format = tool_format(
-      "{% for m in messages %}{{ m.content }}{% endfor %}"
-      "{{ '<think>\n\n</think>\n\n' if enable_thinking is defined and not enable_thinking }}");
-  CHECK_FALSE(format.reasoning({}).over);
-  CHECK(format.reasoning(R"({"enable_thinking": false})").over);
-  CHECK_FALSE(format.reasoning(R"({"enable_thinking": false})").inside);
-}
-
 }  // namespace troupe
