@@ -251,7 +251,7 @@ void NcclCollective::give_up(const RankGo& turn, Todo& todo) {
   const auto it = pending_.find(turn.step);
   if (it == pending_.end() || it->second.exchange.index != turn.exchange) return;
   todo.push_back([pending = std::make_shared<Pending>(std::move(it->second))] {
-    if (pending->done) pending->done(unavailable("The first tensor-parallel rank has given it up."));
+    if (pending->done) pending->done(unavailable("Tensor-parallel rank 0 has given it up."));
   });
   pending_.erase(it);
 }
