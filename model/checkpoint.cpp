@@ -1,13 +1,11 @@
 #include "model/checkpoint.h"
 
-#include <dirent.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <set>
 
 #include "model/file_error.h"
 #include "model/gguf/gguf.h"
@@ -17,60 +15,14 @@
 #include "model/spec/read_spec.h"
 #include "model/tensor_reader.h"
 #include "model/weight_file.h"
+#include "model/weight_map.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::string_view kSuffix = ".safetensors";
 /// Of a wavelength.
 constexpr float kFactorMin = 1e-6f, kFactorMax = 1e6f;
-constexpr const char* kIndexName = "model.safetensors.index.json";
-
-/// A name in the index must be a file of the folder itself. (It may be a link: that is how Hugging
-/// Face's cache keeps its files.)
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.size() < 256 && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos && name != "." && name != ".." &&
-         name.ends_with(kSuffix);
-}
-
-Result<std::vector<std::string>> list_safetensors(const std::string& folder) {
-  DIR* dir = ::opendir(folder.c_str());
-  if (!dir) return file_error(folder, "cannot be listed", errno);
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(dir)) {
-    const std::string name = entry->d_name;
-    if (name.ends_with(kSuffix) && name.size() > kSuffix.size()) names.push_back(name);
-  }
-  ::closedir(dir);
-  std::sort(names.begin(), names.end());
-  if (names.empty())
-    return not_found(folder + " has no *.safetensors file; give the folder of a checkpoint");
-  return names;
-}
-
-using WeightMap = std::map<std::string, std::string>;
-
-Result<WeightMap> read_index(const std::string& path) {
-  auto text = read_text_file(path, limits::kSafetensorsHeaderBytesMax);
-  if (!text) return text.error();
-  auto parsed = parse_json(*text, path);
-  if (!parsed) return parsed.error();
-  const auto found = parsed->is_object() ? parsed->find("weight_map") : parsed->end();
-  if (found == parsed->end() || !found->is_object())
-    return corrupt(path + ": weight_map should be an object from tensor to file name");
-  WeightMap weight_map;
-  for (const auto& [tensor, file] : found->items()) {
-    if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>()))
-      return corrupt(
-          path + ": tensor " + tensor.substr(0, 256) +
-          " should be in a *.safetensors file of the same folder, but is in " +
-          file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 256));
-    weight_map.emplace(tensor, file.get<std::string>());
-  }
-  return weight_map;
-}
 
 /// SHA-256 over parts, each preceded by its length, so that no two lists of parts look alike.
 class Sha256 {
@@ -122,26 +74,27 @@ Status Checkpoint::open_folder() {
   if (!config_text) return config_text.error();
   auto told = parse_model_spec(*config_text, config_path);
   if (!told) return told.error();
-  auto generation = load_generation_config(folder_);
-  if (!generation) return generation.error();
-  generation_config_ = std::move(*generation);
-
-  auto index = read_index(folder_ + "/" + kIndexName);
-  if (!index && index.error().code != ErrorCode::kNotFound) return index.error();
-  std::vector<std::string> names;
-  if (index) {
-    std::set<std::string> unique;
-    for (const auto& [tensor, file] : *index) unique.insert(file);
-    names.assign(unique.begin(), unique.end());
-  } else {
-    auto listed = list_safetensors(folder_);
-    if (!listed) return listed.error();
-    names = std::move(*listed);
-  }
-  if (auto status = open_files(names); !status) return status;
-  if (index)
-    if (auto status = check_index(*index); !status) return status;
+  auto map = find_weight_files(folder_);
+  if (!map) return map.error();
+  for (const auto& name : map->files)
+    if (auto status = add_file(name, map->index); !status) return status;
+  for (const auto& [tensor, file] : map->index)
+    if (!has(tensor)) note_missing(tensor, file, map->files);
+  left_out_ = std::move(map->beside);
   return finish(std::move(*told), *config_text);
+}
+
+/// An error only if a weight needs it.
+void Checkpoint::note_missing(const std::string& tensor, const std::string& file,
+                              const std::vector<std::string>& files) {
+  if (!std::binary_search(files.begin(), files.end(), file))
+    return directory_.note_missing(
+        tensor, file_error(folder_ + "/" + file,
+                           "cannot be opened, where the index has tensor " + tensor.substr(0, 256),
+                           ENOENT));
+  directory_.note_missing(
+      tensor, corrupt(folder_ + "/" + kWeightIndex + ": tensor " + tensor.substr(0, 256) +
+                      " should be in " + file + ", but is not there"));
 }
 
 Status Checkpoint::open_gguf(const std::string& path) {
@@ -180,23 +133,33 @@ Status Checkpoint::finish(ModelSpec told, std::string_view config) {
   auto spec = bind_spec(std::move(told), directory_);
   if (!spec) return spec.error();
   spec_ = std::move(*spec);
+  for (const auto& [name, entry] : directory_.entries())
+    if (!entry.used && !is_of_mtp(name, spec_)) left_out_.push_back(name);
+  for (const auto& [name, why] : directory_.missing())
+    if (!is_of_mtp(name, spec_)) left_out_.push_back(name);
+  hash_ = make_hash(config);
+  return {};
+}
+
+/// By what they say, not by what they are called: one file may have a name of its own here. The
+/// tensors tell which of several copies the index means.
+std::string Checkpoint::make_hash(std::string_view config) {
+  std::vector<std::vector<std::string_view>> said(files_.size());
+  for (const auto& [name, entry] : directory_.entries())
+    if (entry.used) said[entry.file].push_back(name);
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (!said[i].empty()) said[i].insert(said[i].begin(), files_[i].header);
+  std::ranges::sort(said);
   Sha256 hash;
   hash.add(config);
-  for (auto& file : files_) {
-    hash.add(file.file->name());
-    hash.add(std::exchange(file.header, {}));
-  }
-  hash_ = hash.hex();
-  return {};
+  for (const auto& parts : said)
+    for (const std::string_view part : parts) hash.add(part);
+  for (File& file : files_) file.header = {};
+  return hash.hex();
 }
 
-Status Checkpoint::open_files(const std::vector<std::string>& names) {
-  for (const auto& name : names)
-    if (auto status = add_file(name); !status) return status;
-  return {};
-}
-
-Status Checkpoint::add_file(const std::string& name) {
+Status Checkpoint::add_file(const std::string& name,
+                            const std::map<std::string, std::string>& index) {
   auto opened = WeightFile::open(folder_, name);
   if (!opened) return opened.error();
   File added{std::move(*opened), {}, 0};
@@ -217,18 +180,10 @@ Status Checkpoint::add_file(const std::string& name) {
   added.data_offset = header->data_offset;
   const std::uint32_t number = directory_.add_file(file.path());
   files_.push_back(std::move(added));
-  for (auto& [tensor, info] : header->tensors)
+  for (auto& [tensor, info] : header->tensors) {
+    const auto meant = index.find(tensor);
+    if (meant != index.end() && meant->second != name) continue;  // another file's is
     if (auto status = directory_.add(number, tensor, std::move(info)); !status) return status;
-  return {};
-}
-
-Status Checkpoint::check_index(const std::map<std::string, std::string>& weight_map) const {
-  for (const auto& [tensor, file] : weight_map) {
-    const auto* found = directory_.find(tensor);
-    if (!found || files_[found->file].file->name() != file)
-      return corrupt(folder_ + "/" + kIndexName + ": tensor " + tensor.substr(0, 256) +
-                     " should be in " + file + ", but is " +
-                     (found ? "in " + files_[found->file].file->name() : "in no file"));
   }
   return {};
 }

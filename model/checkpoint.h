@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "model/generation_config.h"
 #include "model/spec/model_spec.h"
 #include "model/tensor_directory.h"
 #include "runtime/dtype.h"
@@ -51,10 +50,9 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
                                                    std::uint64_t file_size,
                                                    const std::string& file);
 
-/// A Hugging Face folder: config.json and *.safetensors with an index, single, or several without
-/// one; or a GGUF file (model/gguf/gguf.h). The files stay open; nothing but headers is read until
-/// someone asks for a tensor. Safe to
-/// use from several threads.
+/// A Hugging Face folder: config.json and *.safetensors (model/weight_map.h); or a GGUF file
+/// (model/gguf/gguf.h). The files stay open; nothing but headers is read until someone asks for a
+/// tensor. Safe to use from several threads.
 ///
 /// What is read must be of the files as they were opened. Once one of them turns out to be another
 /// the checkpoint is doubted: nothing is read from it any more, however the files look later. Then
@@ -69,11 +67,13 @@ class Checkpoint {
 
   const std::string& folder() const { return folder_; }
   const ModelSpec& spec() const { return spec_; }
-  const GenerationConfig& generation_config() const { return generation_config_; }
 
-  /// SHA-256 over config.json and the safetensors headers by file name, or over a GGUF file's
-  /// header, in hex: members with another one serve another model.
+  /// SHA-256 over config.json, the safetensors headers and which tensors are taken from which, or
+  /// over a GGUF file's header, in hex: members with another one serve another model. What the
+  /// files are called is no part of it.
   const std::string& hash() const { return hash_; }
+  /// Files and tensors that are there, and that no weight needs. MTP layers do not count.
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
   bool has(std::string_view name) const { return directory_.find(name) != nullptr; }
   std::vector<std::string> names() const;
@@ -108,17 +108,19 @@ class Checkpoint {
   explicit Checkpoint(const std::string& folder);
   Status open_folder();
   Status open_gguf(const std::string& path);
-  Status open_files(const std::vector<std::string>& names);
-  Status add_file(const std::string& name);
-  Status check_index(const std::map<std::string, std::string>& weight_map) const;
+  /// With the tensors of it that `index` does not have elsewhere.
+  Status add_file(const std::string& name, const std::map<std::string, std::string>& index);
+  void note_missing(const std::string& tensor, const std::string& file,
+                    const std::vector<std::string>& files);
   Status read_rope_factors(RopeSpec& rope) const;
   /// The spec meets the tensors.
   Status finish(ModelSpec told, std::string_view config);
+  std::string make_hash(std::string_view config);
 
   std::string folder_;
   std::string hash_;
   ModelSpec spec_;
-  GenerationConfig generation_config_;
+  std::vector<std::string> left_out_;
   std::vector<File> files_;
   TensorDirectory directory_;
   mutable std::atomic<std::uint64_t> bytes_read_{0};

@@ -35,6 +35,8 @@ const TensorDirectory::Entry* TensorDirectory::find(std::string_view name) const
 
 Result<const TensorDirectory::Entry*> TensorDirectory::expect(const StoredPart& part) const {
   const Entry* entry = find(part.name);
+  if (const auto why = missing_.find(part.name); !entry && why != missing_.end())
+    return why->second;
   if (!entry)
     return corrupt(folder_ + " lacks the tensor " + part.name + ", expected with shape " +
                    shape_text(part.shape));

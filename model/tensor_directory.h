@@ -45,6 +45,11 @@ class TensorDirectory {
   /// Fails if another file has the tensor too.
   Status add(std::uint32_t file, const std::string& name, TensorInfo info);
 
+  /// Why there is no such tensor, for whoever expects it.
+  void note_missing(const std::string& name, Error why) { missing_.emplace(name, std::move(why)); }
+
+  const std::map<std::string, Error, std::less<>>& missing() const { return missing_; }
+
   const Map& entries() const { return entries_; }
   /// Null: there is none.
   const Entry* find(std::string_view name) const;
@@ -60,6 +65,7 @@ class TensorDirectory {
   std::string folder_;
   std::vector<std::string> paths_;
   Map entries_;
+  std::map<std::string, Error, std::less<>> missing_;
 };
 
 }  // namespace troupe

@@ -50,6 +50,56 @@ Status check_logprobs(std::string_view field, std::int32_t value) {
                      "must be from -1 (none) to " + std::to_string(limits::kTopLogprobsMax) + ".");
 }
 
+Result<SamplingParams> sampling_of(const GenerationRequest& request,
+                                   const GenerationConfig& defaults, TokenId vocab) {
+  SamplingParams sampling;
+  sampling.temperature = request.temperature.value_or(defaults.temperature.value_or(1.0f));
+  sampling.top_p = request.top_p.value_or(defaults.top_p.value_or(1.0f));
+  sampling.top_k = request.top_k.value_or(defaults.top_k.value_or(0));
+  sampling.min_p = request.min_p.value_or(defaults.min_p.value_or(0.0f));
+  sampling.repetition_penalty =
+      request.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0f));
+  sampling.presence_penalty = request.presence_penalty.value_or(0.0f);
+  sampling.frequency_penalty = request.frequency_penalty.value_or(0.0f);
+  sampling.top_logprobs = request.logprobs;
+
+  const std::pair<float, Range> numbers[] = {
+      {sampling.temperature, {"temperature", 0.0f, INFINITY}},
+      {sampling.top_p, {"top_p", 0.0f, 1.0f, true}},
+      {sampling.min_p, {"min_p", 0.0f, 1.0f}},
+      {sampling.repetition_penalty, {"repetition_penalty", 0.0f, INFINITY, true}},
+      {sampling.presence_penalty, {"presence_penalty", -2.0f, 2.0f}},
+      {sampling.frequency_penalty, {"frequency_penalty", -2.0f, 2.0f}},
+  };
+  for (const auto& [value, range] : numbers)
+    if (Status status = check(value, range); !status.ok()) return status.error();
+  if (sampling.top_k < -1)
+    return wrong_field("top_k", "must be at least 1, or 0 or -1 for all tokens.");
+  sampling.top_k = std::min(std::max(sampling.top_k, 0), vocab);
+  if (sampling.temperature > 0.0f)
+    sampling.temperature = std::max(sampling.temperature, kTemperatureMin);
+  if (const Status status = check_logprobs("logprobs", sampling.top_logprobs); !status.ok())
+    return status.error();
+  return sampling;
+}
+
+/// What no request could ask for is no default either.
+void leave_out_wrong(GenerationConfig& config, TokenId vocab, const std::string& file) {
+  const auto check = [&](auto member) {
+    GenerationConfig only;
+    only.*member = config.*member;
+    const auto sampling = sampling_of({}, only, vocab);
+    if (sampling.ok()) return;
+    config.left_out.push_back(file + ": " + sampling.error().message + " It is left out.");
+    (config.*member).reset();
+  };
+  check(&GenerationConfig::temperature);
+  check(&GenerationConfig::top_p);
+  check(&GenerationConfig::top_k);
+  check(&GenerationConfig::min_p);
+  check(&GenerationConfig::repetition_penalty);
+}
+
 /// For clients: which files of the server lack or are wrong is no news for them.
 const char* why_no_chat(const ModelFrontend::Parts& parts) {
   if (!parts.tokenizer)
@@ -93,6 +143,7 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
   auto generation = load_generation_config(options.model);
   if (!generation.ok()) return generation.error();
   parts.generation = std::move(*generation);
+  leave_out_wrong(parts.generation, parts.spec.vocab, options.model + "/generation_config.json");
 
   auto tokenizer = Tokenizer::load(options.model);
   if (tokenizer.ok()) {
@@ -107,7 +158,7 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
   const std::int64_t longest = parts.spec.positions_max;
   if (options.max_model_len < 0 || options.max_model_len > longest)
     return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
-                            ", the model's max_position_embeddings.");
+                            ", all the positions that the model's configuration gives it.");
   parts.max_model_len = options.max_model_len > 0 ? options.max_model_len : longest;
   if (const Status travels = check_steps_travel(parts.spec, options, parts.max_model_len);
       !travels.ok())
@@ -117,20 +168,12 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
   parts.default_seed = options.seed;
   parts.request_timeout_s = options.request_timeout_s;
 
-  auto frontend = std::make_shared<const ModelFrontend>(std::move(parts));
-  SamplingParams defaults;
-  if (const Status status = frontend->fill_sampling({}, defaults); !status.ok())
-    return corrupt(options.model + "/generation_config.json: " + status.error().message);
-  return frontend;
+  return std::make_shared<const ModelFrontend>(std::move(parts));
 }
 
 ModelFrontend::ModelFrontend(Parts parts) : parts_(std::move(parts)) {
-  eos_tokens_ = parts_.generation.eos_token_ids;
-  if (eos_tokens_.empty()) eos_tokens_ = parts_.spec.eos_token_ids;
-  if (eos_tokens_.empty() && parts_.tokenizer)
-    if (const auto eos = parts_.tokenizer->eos()) eos_tokens_.push_back(*eos);
-  // Some checkpoints name tokens that their embeddings do not have.
-  std::erase_if(eos_tokens_, [this](TokenId id) { return id < 0 || id >= vocab_size(); });
+  ends_ = find_text_ends({parts_.generation, parts_.spec, parts_.tokenizer.get(), parts_.chat});
+  for (const EndToken& end : ends_.end) eos_tokens_.push_back(end.id);
   if (!parts_.tokenizer || !parts_.chat.ok()) return;
   const auto keep = [&](ToolStyle tools, std::vector<TokenId>& tokens) {
     for (const std::string_view tag : answer_tags(parts_.chat->reasoning_style(), tools))
@@ -143,8 +186,9 @@ ModelFrontend::ModelFrontend(Parts parts) : parts_(std::move(parts)) {
 Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request) const {
   PreparedRequest prepared;
   // Parameters first: they are cheap to check, and a long text is not worth encoding for a bad one.
-  if (const Status status = fill_sampling(request, prepared.sampling); !status.ok())
-    return status.error();
+  auto sampling = sampling_of(request, parts_.generation, vocab_size());
+  if (!sampling.ok()) return sampling.error();
+  prepared.sampling = std::move(*sampling);
   if (request.n < 1 || request.n > limits::kChoicesMax)
     return wrong_field("n", "must be from 1 to " + std::to_string(limits::kChoicesMax) + ".");
   prepared.n = request.n;
@@ -274,37 +318,6 @@ Status ModelFrontend::fill_pooling(const GenerationRequest& request,
                          std::to_string(bytes) + " bytes, and one request may have " +
                          std::to_string(limits::kRequestHiddenBytesMax) +
                          ": send shorter ones, or ask for the last token's.");
-}
-
-Status ModelFrontend::fill_sampling(const GenerationRequest& request,
-                                    SamplingParams& sampling) const {
-  const GenerationConfig& defaults = parts_.generation;
-  sampling.temperature = request.temperature.value_or(defaults.temperature.value_or(1.0f));
-  sampling.top_p = request.top_p.value_or(defaults.top_p.value_or(1.0f));
-  sampling.top_k = request.top_k.value_or(defaults.top_k.value_or(0));
-  sampling.min_p = request.min_p.value_or(defaults.min_p.value_or(0.0f));
-  sampling.repetition_penalty =
-      request.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0f));
-  sampling.presence_penalty = request.presence_penalty.value_or(0.0f);
-  sampling.frequency_penalty = request.frequency_penalty.value_or(0.0f);
-  sampling.top_logprobs = request.logprobs;
-
-  const std::pair<float, Range> numbers[] = {
-      {sampling.temperature, {"temperature", 0.0f, INFINITY}},
-      {sampling.top_p, {"top_p", 0.0f, 1.0f, true}},
-      {sampling.min_p, {"min_p", 0.0f, 1.0f}},
-      {sampling.repetition_penalty, {"repetition_penalty", 0.0f, INFINITY, true}},
-      {sampling.presence_penalty, {"presence_penalty", -2.0f, 2.0f}},
-      {sampling.frequency_penalty, {"frequency_penalty", -2.0f, 2.0f}},
-  };
-  for (const auto& [value, range] : numbers)
-    if (Status status = check(value, range); !status.ok()) return status;
-  if (sampling.top_k < -1)
-    return wrong_field("top_k", "must be at least 1, or 0 or -1 for all tokens.");
-  sampling.top_k = std::min(std::max(sampling.top_k, 0), vocab_size());
-  if (sampling.temperature > 0.0f)
-    sampling.temperature = std::max(sampling.temperature, kTemperatureMin);
-  return check_logprobs("logprobs", sampling.top_logprobs);
 }
 
 Status ModelFrontend::fill_stops(const GenerationRequest& request,

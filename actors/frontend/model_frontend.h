@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/frontend/text_ends.h"
 #include "model/chat/chat_format.h"
 #include "model/generation_config.h"
 #include "model/grammar/answer_grammars.h"
@@ -60,9 +61,10 @@ class ModelFrontend {
   const std::string& served_model_name() const { return parts_.served_model_name; }
   std::int64_t max_model_len() const { return parts_.max_model_len; }
   TokenId vocab_size() const { return parts_.spec.vocab; }
-  /// The tokens that end an answer: generation_config.json's, else config.json's, else the
-  /// tokenizer's.
-  const std::vector<TokenId>& eos_tokens() const { return eos_tokens_; }
+  /// The tokens that begin texts and end answers.
+  const TextEnds& ends() const { return ends_; }
+  /// A sentence for what generation_config.json recommends and no request could ask for.
+  const std::vector<std::string>& left_out() const { return parts_.generation.left_out; }
   /// Null for a checkpoint without a tokenizer.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return parts_.tokenizer; }
   /// An error if the model cannot chat.
@@ -77,7 +79,6 @@ class ModelFrontend {
   Status truncate(const GenerationRequest& request, std::vector<TokenId>& prompt) const;
   Error too_long(std::string_view field, const std::string& tokens) const;
   Status check_prompt(const GenerationRequest& request, const std::vector<TokenId>& prompt) const;
-  Status fill_sampling(const GenerationRequest& request, SamplingParams& sampling) const;
   Status fill_stops(const GenerationRequest& request, PreparedRequest& prepared) const;
   Status fill_pooling(const GenerationRequest& request, PreparedRequest& prepared) const;
   Status fill_max_tokens(const GenerationRequest& request, PreparedRequest& prepared) const;
@@ -91,7 +92,8 @@ class ModelFrontend {
   void begin_after_thought(const GenerationRequest& request, TokenRules& rules) const;
 
   Parts parts_;
-  std::vector<TokenId> eos_tokens_;
+  TextEnds ends_;
+  std::vector<TokenId> eos_tokens_;  // Those that end an answer.
   /// Those of requests, which are compiled to see that they can be: most come again.
   const std::shared_ptr<AnswerGrammars> grammars_ =
       std::make_shared<AnswerGrammars>(not_found("The doors sample nothing."));

@@ -158,6 +158,10 @@ Status HeadNode::Impl::start(HeadOptions options) {
   }
   frontend = options.frontend;
   options.engine = resolved(options.engine, *frontend);
+  for (const std::string& advice : frontend->left_out()) logger().warn("{}", advice);
+  if (const std::string names = left_out_text(checkpoint); !names.empty())
+    logger().info("{}", names);
+  logger().info("{}", describe(frontend->ends(), frontend->tokenizer().get()));
   const int layers = checkpoint.spec().num_layers();
   if (options.engine.pipeline_parallel_size > layers)
     return invalid_argument(

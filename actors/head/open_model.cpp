@@ -1,5 +1,6 @@
 #include "actors/head/open_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -9,6 +10,8 @@
 
 namespace troupe {
 namespace {
+
+constexpr std::size_t kNamesShown = 3;
 
 Status check_name(const std::string& flag, const std::string& name) {
   if (!transport::is_utf8(name) || name.find('\0') != name.npos)
@@ -35,6 +38,17 @@ EngineOptions resolved(EngineOptions engine, const ModelFrontend& frontend) {
   engine.max_model_len = frontend.max_model_len();
   engine.served_model_name = frontend.served_model_name();
   return engine;
+}
+
+std::string left_out_text(const Checkpoint& checkpoint) {
+  const auto& names = checkpoint.left_out();
+  if (names.empty()) return {};
+  std::string text = "left out of the checkpoint, since no weight needs it: ";
+  const std::size_t shown = std::min(names.size(), kNamesShown);
+  for (std::size_t i = 0; i < shown; ++i)
+    text += (i ? ", " : "") + transport::repair_utf8(names[i], 256);
+  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
+  return text;
 }
 
 std::uint64_t place_of(const std::string& folder) {

@@ -19,6 +19,9 @@ Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine
 EngineOptions resolved(EngineOptions engine, const ModelFrontend& frontend);
 
 /// Where the folder leads, links resolved, as a number.
+/// A line for the log on what lies in the checkpoint's folder and no weight needs; empty: nothing.
+std::string left_out_text(const Checkpoint& checkpoint);
+
 std::uint64_t place_of(const std::string& folder);
 /// One word for all that the tokens of a request depend on, beside itself and the numerics.
 std::string journal_model(const EngineOptions& engine, const Checkpoint& checkpoint);

@@ -68,9 +68,13 @@ Result<ChatTemplateFile> load_from_folder(const std::filesystem::path& dir) {
   const std::string config_path = (dir / "tokenizer_config.json").string();
   const Result<nlohmann::json> config = read_object(config_path);
   if (!config) return config.error();
-  for (const char* name : kTokenNames)
-    if (std::string text = token_text(*config, name); !text.empty())
-      out.tokens.emplace_back(name, std::move(text));
+  const Result<nlohmann::json> map = read_object((dir / "special_tokens_map.json").string());
+  if (!map) return map.error();
+  for (const char* name : kTokenNames) {
+    std::string text = token_text(*config, name);
+    if (text.empty()) text = token_text(*map, name);
+    if (!text.empty()) out.tokens.emplace_back(name, std::move(text));
+  }
 
   Result<std::string> own =
       read_text_file((dir / "chat_template.jinja").string(), limits::kConfigBytesMax);

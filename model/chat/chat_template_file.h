@@ -13,7 +13,8 @@ namespace troupe {
 struct ChatTemplateFile {
   std::string text;
   std::string tool_use;  ///< the template for conversations with tools, if there is one of its own
-  /// bos_token, eos_token and the like, as tokenizer_config.json names them.
+  /// bos_token, eos_token and the like, as tokenizer_config.json names them, or else
+  /// special_tokens_map.json.
   std::vector<std::pair<std::string, std::string>> tokens;
 };
 

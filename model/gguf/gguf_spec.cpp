@@ -47,8 +47,12 @@ constexpr Key kScalingKeys[] = {
     {"rope.scaling.yarn_beta_slow", "beta_slow"},
 };
 /// What would change the answers, and is not supported.
-constexpr const char* kRefused[] = {"expert_count", "attention.sliding_window",
-                                    "rope.scaling.attn_factor", "rope.scale_linear"};
+constexpr const char* kRefused[] = {"expert_count",
+                                    "attention.sliding_window",
+                                    "rope.scaling.attn_factor",
+                                    "rope.scaling.yarn_attn_factor",
+                                    "rope.scaling.yarn_ext_factor",
+                                    "rope.scale_linear"};
 constexpr const char* kEndTokens[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                       "tokenizer.ggml.eom_token_id"};
 
@@ -167,8 +171,6 @@ class Translator {
     for (const char* name : kEndTokens)
       if (const auto* token = header_.get<std::int64_t>(name))
         config["eos_token_id"].push_back(*token);
-    if (const auto* token = header_.get<std::int64_t>("tokenizer.ggml.bos_token_id"))
-      config["bos_token_id"] = *token;
     return config;
   }
 

@@ -24,12 +24,12 @@ Status check_groups(const WeightSpec& w, const std::string& name) {
 
 class Binder {
  public:
-  explicit Binder(TensorDirectory& directory) : directory_(directory) {}
+  Binder(TensorDirectory& directory, const std::vector<StoredForm>& forms)
+      : directory_(directory), forms_(forms) {}
 
   /// Settles how one weight is stored.
   Status settle(WeightSpec& w, std::int32_t expert = 0) {
-    if (w.format != StoredFormat::kPlain && w.format != StoredFormat::kMxfp4 && is_plain(w, expert))
-      w = plain_form(w);
+    if (!is_there(w, expert)) w = as_stored(w, expert);
     if (auto status = check_groups(w, name_of(w, expert)); !status) return status;
     for (const StoredPart& part : stored_parts(w, expert)) {
       const auto entry = directory_.expect(part);
@@ -61,43 +61,64 @@ class Binder {
   }
 
  private:
-  bool is_plain(const WeightSpec& w, std::int32_t expert) const {
-    const auto* entry = directory_.find(name_of(w, expert) + ".weight");
-    const auto plain = plain_dtypes();
-    return entry && std::find(plain.begin(), plain.end(), entry->info.dtype) != plain.end();
+  bool is_there(const WeightSpec& w, std::int32_t expert) const {
+    return std::ranges::all_of(stored_parts(w, expert), [&](const StoredPart& part) {
+      return directory_.expect(part).ok();
+    });
+  }
+
+  bool has_codes(const WeightSpec& w, std::int32_t expert) const {
+    const StoredPart codes = stored_parts(w, expert).back();
+    const auto* entry = directory_.find(codes.name);
+    return entry && std::ranges::find(codes.dtypes, entry->info.dtype) != codes.dtypes.end();
+  }
+
+  /// What is stored decides, not whether a list of the config names it. If nothing is stored as it
+  /// should be: what that is a defect of.
+  WeightSpec as_stored(const WeightSpec& told, std::int32_t expert) const {
+    if (!told.converts || told.stacked > 0) return told;
+    std::vector<WeightSpec> ways = {told, stored_as(told, {})};
+    for (const StoredForm& form : forms_) ways.push_back(stored_as(told, form));
+    for (const WeightSpec& way : ways)
+      if (is_there(way, expert)) return way;
+    for (const WeightSpec& way : ways)
+      if (has_codes(way, expert)) return way;
+    return told;
   }
 
   TensorDirectory& directory_;
+  const std::vector<StoredForm>& forms_;
 };
 
-/// What checkpoints carry along: tables that are computed, and scales of activations and caches,
-/// which are not quantised as they would have it.
-constexpr std::string_view kCarriedAlong[] = {".rotary_emb.inv_freq",
-                                              ".input_scale",
-                                              ".k_scale",
-                                              ".v_scale",
-                                              ".kv_scale",
-                                              ".masked_bias",
-                                              ".attn.bias",
-                                              ".q_scale",
-                                              ".input_global_scale",
-                                              ".g_idx",
-                                              "rope_freqs.weight"};
+/// What checkpoints carry along: tables that are computed; scales and zero points of activations,
+/// caches and attention's products, which are not quantised here as they would have it; zero points
+/// of symmetric weights, which are zero.
+constexpr std::string_view kCarriedAlong[] = {
+    ".inv_freq",         ".attn_rot_embd",     ".attn_rot_embd.weight",
+    "rope_freqs.weight", ".masked_bias",       ".attn.bias",
+    ".input_scale",      ".input_zero_point",  ".input_global_scale",
+    "output_scale",      "output_zero_point",  ".q_scale",
+    ".k_scale",          ".v_scale",           ".kv_scale",
+    ".prob_scale",       ".q_zero_point",      ".k_zero_point",
+    ".v_zero_point",     ".weight_zero_point", ".g_idx"};
 
-bool changes_nothing(const std::string& name, const ModelSpec& spec) {
-  if (std::ranges::any_of(kCarriedAlong, [&](auto end) { return name.ends_with(end); }))
-    return true;
-  if (name == "lm_head.weight") return true;  // the head is the embedding
+bool changes_nothing(const std::string& name) {
+  return name.find("rotary_emb.") != std::string::npos ||
+         name == "lm_head.weight" ||  // the head is the embedding
+         std::ranges::any_of(kCarriedAlong, [&](auto end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
+bool is_of_mtp(const std::string& name, const ModelSpec& spec) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return false;
   const std::int64_t layer = std::strtol(name.c_str() + kLayers.size(), nullptr, 10);
   return layer >= spec.num_layers() && layer < spec.num_layers() + spec.mtp_layers;
 }
 
-}  // namespace
-
 Result<ModelSpec> bind_spec(ModelSpec spec, TensorDirectory& directory) {
-  Binder binder(directory);
+  Binder binder(directory, spec.forms);
   Status status;
   const auto settle_all = [&](std::vector<WeightSpec>& weights) {
     for (WeightSpec& w : weights)
@@ -111,7 +132,7 @@ Result<ModelSpec> bind_spec(ModelSpec spec, TensorDirectory& directory) {
   }
   if (!status) return status.error();
   for (const auto& [name, entry] : directory.entries())
-    if (!entry.used && !changes_nothing(name, spec))
+    if (!entry.used && !changes_nothing(name) && !is_of_mtp(name, spec))
       return corrupt(directory.named(name, entry) +
                      " has no place in the model that the configuration describes, which would be "
                      "another one without it");

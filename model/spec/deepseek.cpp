@@ -125,12 +125,10 @@ Status read_deepseek(SpecBuilder& b) {
   const auto inner = in.int32("intermediate_size", 1, kDimensionMax);
   const Experts experts = read_experts(b);
   if (!in.ok()) return in.status();
-  const auto rope =
-      read_rope(in, b.file, attention.rope, kernels::RopePairs::kInterleaved);
-  if (!rope) return rope.error();
-  b.spec.rope = rope->rope;
-  attention.scale = static_cast<float>(
-      1.0 / kernels::sqrt_f64(attention.nope + attention.rope) * rope->score_factor);
+  const auto score_factor = read_rope(b, attention.rope, kernels::RopePairs::kInterleaved);
+  if (!score_factor) return score_factor.error();
+  attention.scale =
+      static_cast<float>(1.0 / kernels::sqrt_f64(attention.nope + attention.rope) * *score_factor);
 
   for (std::int32_t i = 0; i < b.spec.num_layers(); ++i) {
     LayerSpec& layer = b.spec.layers[static_cast<std::size_t>(i)];

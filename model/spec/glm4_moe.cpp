@@ -26,9 +26,8 @@ Status read_glm4_moe(SpecBuilder& b) {
     in.fail("n_shared_experts", "small enough that the shared experts' width is at most " +
                                     std::to_string(kDimensionMax));
   if (!in.ok()) return in.status();
-  const auto rope = read_rope(in, b.file, heads.head_dim, kernels::RopePairs::kHalves, 0.5);
-  if (!rope) return rope.error();
-  b.spec.rope = rope->rope;
+  const auto turned = read_rope(b, heads.head_dim, kernels::RopePairs::kHalves, {.partial = 0.5});
+  if (!turned) return turned.error();
 
   for (std::int32_t i = 0; i < b.spec.num_layers(); ++i) {
     LayerSpec& layer = b.spec.layers[static_cast<std::size_t>(i)];

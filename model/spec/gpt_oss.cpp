@@ -53,10 +53,12 @@ Status read_gpt_oss(SpecBuilder& b) {
   const auto inner = in.int32("intermediate_size", 1, kDimensionMax);
   b.spec.act = {kernels::GatedAct::Kind::kClampedSwiglu,
                 static_cast<float>(in.number_or("swiglu_limit", 7.0, 1e-6, 1e6))};
+  if (!in.has("rope_scaling") && !in.has("rope_parameters"))
+    in.fail("rope_scaling", "the YaRN of the published checkpoints");
   if (!in.ok()) return in.status();
-  const auto rope = read_rope(in, b.file, heads.head_dim, kernels::RopePairs::kHalves);
-  if (!rope) return rope.error();
-  b.spec.rope = rope->rope;
+  const auto turned =
+      read_rope(b, heads.head_dim, kernels::RopePairs::kHalves, {.theta = 150000.0});
+  if (!turned) return turned.error();
 
   for (std::int32_t i = 0; i < b.spec.num_layers(); ++i) {
     const auto at = static_cast<std::size_t>(i);

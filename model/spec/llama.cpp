@@ -14,9 +14,8 @@ Status read_llama(SpecBuilder& b) {
   heads.qkv_bias = heads.o_bias = in.boolean_or("attention_bias", false);
   const auto inner = in.int32("intermediate_size", 1, limits::kDimensionMax);
   if (!in.ok()) return in.status();
-  const auto rope = read_rope(in, b.file, heads.head_dim, kernels::RopePairs::kHalves);
-  if (!rope) return rope.error();
-  b.spec.rope = rope->rope;
+  const auto turned = read_rope(b, heads.head_dim, kernels::RopePairs::kHalves);
+  if (!turned) return turned.error();
   for (std::int32_t i = 0; i < b.spec.num_layers(); ++i) {
     LayerSpec& layer = b.spec.layers[static_cast<std::size_t>(i)];
     add_grouped_attention(b, layer, i, heads, 0);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +56,13 @@ enum class StoredFormat : std::uint8_t {
   kMxfp4,        ///< NAME_blocks U8 [E, n, k/32, 16], NAME_scales U8 [E, n, k/32]
 };
 
+struct StoredForm {
+  StoredFormat format = StoredFormat::kPlain;
+  DType dtype = DType::kBf16;  ///< of the scales, or of the numbers
+  std::int64_t group = 0;      ///< of int4 and MXFP4: columns that share a scale
+  bool operator==(const StoredForm&) const = default;
+};
+
 /// Rows and columns that share a scale of kFp8Blocks.
 inline constexpr std::int64_t kFp8Block = 128;
 
@@ -73,6 +79,7 @@ struct WeightSpec {
   StoredFormat format = StoredFormat::kPlain;
   DType dtype = DType::kBf16;  ///< of a plain weight's numbers, else of its scales
   std::int64_t group = 0;  ///< of int4 and MXFP4: columns that share a scale
+  bool converts = false;   ///< it is one of the matrices that quantisation is for
   /// So many experts lie in one tensor, whose first axis counts them; 0: a tensor each.
   std::int32_t stacked = 0;
   /// Its rows (numbers of a vector) are `first_row`, `first_row + row_step`, ... of the tensor,
@@ -165,10 +172,11 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   std::vector<WeightSpec> first;  ///< with the first layer: the embedding
   std::vector<WeightSpec> last;   ///< with the last: final norm, head
+  /// In which its matrices may be stored, beside plain, whichever of them its config names.
+  std::vector<StoredForm> forms;
   TensorRank rank;                ///< that this is the part of (split_model.h)
   std::uint32_t vocab_ways = 1;   ///< parts that the ranks make of the vocabulary
-  std::vector<TokenId> eos_token_ids;  ///< may be empty
-  std::optional<TokenId> bos_token_id;
+  std::vector<TokenId> eos_token_ids;  ///< as they are told: maybe beyond the vocabulary
   /// What the checkpoint has and is not loaded, for messages: MTP layers.
   std::int32_t mtp_layers = 0;
 

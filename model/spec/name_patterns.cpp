@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 namespace troupe {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::size_t kNamesMax = 1u << 16;
 constexpr std::size_t kPatternBytesMax = 1024;
 constexpr std::uint32_t kMatchSteps = 2000;
 
-/// "model.layers.*.self_attn" as a regular expression.
+/// "model.layers.*.self_attn" as a regular expression, which ends at a dot.
 std::string from_glob(const std::string& glob) {
   std::string pattern;
   for (const char c : glob) {
@@ -26,7 +27,22 @@ std::string from_glob(const std::string& glob) {
       pattern += c;
     }
   }
-  return pattern;
+  return pattern + "(?:\\.|$)";
+}
+
+/// Whether the parts of `name` between dots have those of `part` among them, one after the other.
+bool holds(std::string_view name, std::string_view part) {
+  for (auto at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
+    const auto end = at + part.size();
+    if ((at == 0 || name[at - 1] == '.') && (end == name.size() || name[end] == '.')) return true;
+  }
+  return false;
+}
+
+/// "layers.0." as people write it, for "layers.0".
+std::string without_dots(const std::string& item) {
+  const auto first = item.find_first_not_of('.');
+  return first == item.npos ? "" : item.substr(first, item.find_last_not_of('.') + 1 - first);
 }
 
 struct Free {
@@ -53,7 +69,8 @@ Result<NamePatterns> NamePatterns::compile(const std::vector<std::string>& list,
     return invalid_argument("has more than " + std::to_string(kNamesMax) + " names");
   for (const std::string& item : list) {
     if (syntax == Syntax::kPart) {
-      found.parts_.push_back(item);
+      if (std::string part = without_dots(item); !part.empty())
+        found.parts_.push_back(std::move(part));
       continue;
     }
     const bool regex = syntax == Syntax::kExactOrRegex && item.starts_with("re:");
@@ -81,7 +98,7 @@ Result<NamePatterns> NamePatterns::compile(const std::vector<std::string>& list,
 Result<bool> NamePatterns::match(const std::string& name) const {
   if (exact_.contains(name)) return true;
   for (const std::string& part : parts_)
-    if (name.find(part) != std::string::npos) return true;
+    if (holds(name, part)) return true;
   if (patterns_.empty()) return false;
   const std::unique_ptr<pcre2_match_context, Free> context(pcre2_match_context_create(nullptr));
   const std::unique_ptr<pcre2_match_data, Free> data(pcre2_match_data_create(1, nullptr));

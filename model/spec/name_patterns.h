@@ -15,8 +15,8 @@ class NamePatterns {
  public:
   enum class Syntax {
     kExactOrRegex,  ///< "lm_head", or "re:" and a pattern that fits from the start of the name
-    kPart,          ///< the name holds it
-    kPrefix,        ///< the name begins with it; "*" stands for anything
+    kPart,          ///< "mlp.gate": such parts of the name, between dots, follow each other
+    kPrefix,        ///< the name's first parts; "*" stands for anything
   };
   static Result<NamePatterns> compile(const std::vector<std::string>& list, Syntax syntax);
   ~NamePatterns();

@@ -1,5 +1,6 @@
 #include "model/spec/quantization.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,7 +11,6 @@ namespace troupe {
 namespace {
 
 using Json = nlohmann::json;
-using Form = Quantization::Form;
 
 constexpr const char* kMethods =
     "\"fp8\" (blocks of 128 x 128), \"compressed-tensors\" (FP8 by channel, int4 by group), "
@@ -23,7 +23,7 @@ std::int64_t group_size(JsonReader& in) {
   return group;
 }
 
-Form read_fp8(JsonReader& in) {
+StoredForm read_fp8(JsonReader& in) {
   if (in.string_or("fmt", "e4m3") != "e4m3") in.fail("fmt", "\"e4m3\"");
   const auto scales = in.string_or("scale_fmt", "float");
   if (scales != "float" && scales != "ue8m0") in.fail("scale_fmt", "\"ue8m0\" or absent");
@@ -33,7 +33,7 @@ Form read_fp8(JsonReader& in) {
   return {StoredFormat::kFp8Blocks, DType::kF32, 0};
 }
 
-Form read_awq(JsonReader& in) {
+StoredForm read_awq(JsonReader& in) {
   if (in.integer_or("bits", 4, 1, 64) != 4) in.fail("bits", "4");
   const auto group = group_size(in);
   std::string version = in.string_or("version", "gemm");
@@ -59,7 +59,7 @@ void refuse_what_changes_products(JsonReader& in) {
 }
 
 /// `weights` of one of compressed-tensors' config_groups.
-Form read_compressed(JsonReader& in) {
+StoredForm read_compressed(JsonReader& in) {
   const auto type = in.string("type");
   const auto bits = in.integer("num_bits", 1, 64);
   const bool fp8 = type == "float" && bits == 8, int4 = type == "int" && bits == 4;
@@ -157,21 +157,30 @@ Status Quantization::read_groups(const Json* value, const std::string& file) {
   return {};
 }
 
-Result<Form> Quantization::form_of(const std::string& module, ModuleKind kind) const {
+Result<StoredForm> Quantization::form_of(const std::string& module, ModuleKind kind) const {
   const bool converted = kind == ModuleKind::kStackedExperts ? !converts_linear_
                          : kind == ModuleKind::kHead         ? converts_head_
                                                              : converts_linear_;
-  if (groups_.empty() || !converted) return Form{};
+  if (groups_.empty() || !converted) return StoredForm{};
+  // Plain ones are stored in another order, so there is but one way.
+  if (kind == ModuleKind::kStackedExperts) return groups_.front().form;
   const auto ignored = ignored_->match(module);
   if (!ignored) return ignored.error();
-  if (*ignored) return Form{};
+  if (*ignored) return StoredForm{};
   for (const Group& group : groups_) {
     if (group.all_linear) return group.form;
     const auto meant = group.targets->match(module);
     if (!meant) return meant.error();
     if (*meant) return group.form;
   }
-  return Form{};
+  return StoredForm{};
+}
+
+std::vector<StoredForm> Quantization::forms() const {
+  std::vector<StoredForm> forms;
+  for (const Group& group : groups_)
+    if (std::ranges::find(forms, group.form) == forms.end()) forms.push_back(group.form);
+  return forms;
 }
 
 }  // namespace troupe

@@ -28,19 +28,16 @@ class Quantization {
   /// not supported is an error that names those that are.
   static Result<Quantization> parse(const nlohmann::json* value, const std::string& file);
 
-  struct Form {
-    StoredFormat format = StoredFormat::kPlain;
-    DType dtype = DType::kBf16;  ///< of the scales, or of the numbers
-    std::int64_t group = 0;
-  };
   /// How the config says that a module's weight is stored. `module` has no "*". Fails if one of the
   /// config's patterns takes too long.
-  Result<Form> form_of(const std::string& module, ModuleKind kind) const;
+  Result<StoredForm> form_of(const std::string& module, ModuleKind kind) const;
+  /// All that it has, but plain.
+  std::vector<StoredForm> forms() const;
 
  private:
   /// Modules that are stored alike.
   struct Group {
-    Form form;
+    StoredForm form;
     bool all_linear = true;                 ///< else
     std::unique_ptr<NamePatterns> targets;  ///< these
   };

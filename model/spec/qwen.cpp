@@ -66,9 +66,8 @@ Status read_qwen(SpecBuilder& b) {
   const auto inner = in.int32("intermediate_size", 1, kDimensionMax);
   const Experts experts = read_experts(b);
   if (!in.ok()) return in.status();
-  const auto rope = read_rope(in, b.file, heads.head_dim, kernels::RopePairs::kHalves);
-  if (!rope) return rope.error();
-  b.spec.rope = rope->rope;
+  const auto turned = read_rope(b, heads.head_dim, kernels::RopePairs::kHalves);
+  if (!turned) return turned.error();
 
   for (std::int32_t i = 0; i < b.spec.num_layers(); ++i) {
     const auto at = static_cast<std::size_t>(i);

@@ -81,6 +81,7 @@ Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& fil
   if (!quantization) return quantization.error();
   SpecBuilder b{in, file, *quantization, {}};
   b.spec.architecture = architecture->model_type;
+  b.spec.forms = quantization->forms();
   if (auto status = architecture->read(b); !status) return status.error();
   return std::move(b.spec);
 }

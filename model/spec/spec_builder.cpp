@@ -1,6 +1,7 @@
 #include "model/spec/spec_builder.h"
 
 #include "kernels/weight.h"
+#include "model/spec/stored_parts.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -18,8 +19,8 @@ void read_common(SpecBuilder& b) {
   spec.norm_eps = static_cast<float>(in.number_or("rms_norm_eps", 1e-6, 1e-30, 1.0));
   spec.mtp_layers = in.int32_or("num_nextn_predict_layers", 0, 0, limits::kLayersMax);
   b.tied = in.boolean_or("tie_word_embeddings", false);
-  spec.eos_token_ids = in.ints("eos_token_id", 0, spec.vocab - 1);
-  if (in.has("bos_token_id")) spec.bos_token_id = in.int32("bos_token_id", 0, spec.vocab - 1);
+  // Some name tokens that their vocabulary does not have: those end nothing.
+  spec.eos_token_ids = in.ints("eos_token_id", INT32_MIN, INT32_MAX);
 }
 
 void check_activation(JsonReader& in) {
@@ -68,16 +69,11 @@ WeightSpec& WeightList::vector(WeightRole role, const std::string& name, std::in
 WeightSpec& WeightList::matrix(WeightRole role, const std::string& module, std::int64_t n,
                                std::int64_t k, const MatrixOptions& options) {
   WeightSpec& w = plain(role, module, n, k, options);
+  w.converts = true;
   // Experts are converted alike; the checkpoint's own are all looked at when it is bound.
   const auto form = b_.quantization.form_of(name_of(w, 0), options.kind);
   if (!form) b_.in.fail("quantization_config", "without trouble, but it " + form.error().message);
-  if (!form || form->format == StoredFormat::kPlain) {
-    w.name += ".weight";
-    return w;
-  }
-  w.format = form->format;
-  w.dtype = form->dtype;
-  w.group = form->group;
+  w = stored_as(w, form ? *form : StoredForm{});
   return w;
 }
 

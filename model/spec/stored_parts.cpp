@@ -1,8 +1,11 @@
 #include "model/spec/stored_parts.h"
 
+#include <string_view>
+
 namespace troupe {
 namespace {
 
+constexpr std::string_view kPlainSuffix = ".weight";
 constexpr DType kPlainTypes[] = {DType::kBf16, DType::kF32, DType::kF16};
 constexpr DType kFp8Type[] = {DType::kF8E4M3};
 constexpr DType kWordType[] = {DType::kI32};
@@ -14,8 +17,6 @@ constexpr DType kShapeTypes[] = {DType::kI32, DType::kI64};
 std::int64_t blocks(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
 
 }  // namespace
-
-std::span<const DType> plain_dtypes() { return kPlainTypes; }
 
 std::vector<StoredPart> stored_parts(const WeightSpec& w, std::int32_t expert) {
   const std::string name = name_of(w, expert);
@@ -67,14 +68,15 @@ std::vector<StoredPart> stored_parts(const WeightSpec& w, std::int32_t expert) {
   return parts;
 }
 
-WeightSpec plain_form(const WeightSpec& weight) {
-  WeightSpec plain = weight;
-  if (weight.format == StoredFormat::kPlain) return plain;
-  plain.name += ".weight";
-  plain.format = StoredFormat::kPlain;
-  plain.dtype = DType::kBf16;
-  plain.group = 0;
-  return plain;
+WeightSpec stored_as(const WeightSpec& weight, const StoredForm& form) {
+  WeightSpec out = weight;
+  if (out.format == StoredFormat::kPlain && out.name.ends_with(kPlainSuffix))
+    out.name.resize(out.name.size() - kPlainSuffix.size());
+  if (form.format == StoredFormat::kPlain) out.name += kPlainSuffix;
+  out.format = form.format;
+  out.dtype = form.dtype;
+  out.group = form.group;
+  return out;
 }
 
 }  // namespace troupe

@@ -24,13 +24,10 @@ struct StoredPart {
   StoredAxis split = StoredAxis::kNone;
 };
 
-/// What plain numbers may be.
-std::span<const DType> plain_dtypes();
-
 /// All tensors of a weight; its codes come last. `expert` counts for those of routed experts.
 std::vector<StoredPart> stored_parts(const WeightSpec& weight, std::int32_t expert = 0);
 
-/// A weight that is plain in the checkpoint although its config has another format for it.
-WeightSpec plain_form(const WeightSpec& weight);
+/// The same weight, stored otherwise.
+WeightSpec stored_as(const WeightSpec& weight, const StoredForm& form);
 
 }  // namespace troupe

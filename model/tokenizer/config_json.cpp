@@ -1,9 +1,13 @@
 #include "model/tokenizer/config_json.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "model/json_reader.h"
 #include "model/tokenizer/json_fields.h"
+#include "runtime/limits.h"
 
 namespace troupe {
 namespace {
@@ -33,6 +37,13 @@ bool too_many_values(std::string_view text) {
   return false;
 }
 
+/// A token's text: a string, or the `content` of an object.
+std::optional<std::string> token_text(const Json& file, const char* key) {
+  const Json& value = child(file, key);
+  const Json& content = value.is_object() ? child(value, "content") : value;
+  return content.is_string() ? std::optional(content.get<std::string>()) : std::nullopt;
+}
+
 }  // namespace
 
 Result<Json> parse_tokenizer_file(std::string_view text, const char* file, std::size_t bytes_max) {
@@ -44,22 +55,41 @@ Result<Json> parse_tokenizer_file(std::string_view text, const char* file, std::
   return json;
 }
 
-Status read_bos_and_eos(const Json& config, TokenizerParts& parts,
+Result<TokenizerConfig> parse_tokenizer_config(std::string_view config_json,
+                                               std::string_view special_tokens_map_json) {
+  TokenizerConfig files{Json::object(), Json::object()};
+  for (const auto& [text, name, out] :
+       {std::tuple{config_json, kTokenizerConfigFile, &files.config},
+        {special_tokens_map_json, kSpecialTokensMapFile, &files.special_tokens_map}}) {
+    if (text.empty()) continue;
+    Result<Json> parsed = parse_tokenizer_file(text, name, limits::kConfigBytesMax);
+    if (!parsed) return parsed.error();
+    *out = std::move(*parsed);
+  }
+  return files;
+}
+
+Status read_bos_and_eos(const TokenizerConfig& files, TokenizerParts& parts,
                         const std::function<TokenId(const std::string&)>& find) {
-  for (const auto& [key, id] : {std::pair{"bos_token", &parts.bos}, {"eos_token", &parts.eos}}) {
-    const Json& value = child(config, key);
-    if (value.is_null()) continue;
-    const Json& content = value.is_object() ? child(value, "content") : value;
-    if (!content.is_string()) {
+  const auto id_of = [&](const std::string& text) {
+    const auto added = parts.added_ids.find(text);
+    return added != parts.added_ids.end() ? added->second : find(text);
+  };
+  for (const auto& [key, slot] : {std::pair{"bos_token", &parts.bos}, {"eos_token", &parts.eos}}) {
+    const std::optional<std::string> told = token_text(files.config, key);
+    if (!told && !child(files.config, key).is_null()) {
       return corrupt(std::string(kTokenizerConfigFile) + ": " + key + " should be a string");
     }
-    const std::string& text = content.get_ref<const std::string&>();
-    const auto added = parts.added_ids.find(text);
-    *id = added != parts.added_ids.end() ? added->second : find(text);
-    if (**id < 0) {
-      return corrupt(std::string(kTokenizerConfigFile) + ": " + key + " is " + in_quotes(text) +
+    if (told) *slot = id_of(*told);
+    if (told && **slot < 0) {
+      return corrupt(std::string(kTokenizerConfigFile) + ": " + key + " is " + in_quotes(*told) +
                      ", which is no token of the tokenizer");
     }
+    // Written by older programs, it may be of another vocabulary.
+    const std::optional<std::string> mapped = token_text(files.special_tokens_map, key);
+    const TokenId id = mapped ? id_of(*mapped) : -1;
+    if (!*slot && id >= 0) *slot = id;
+    if (slot == &parts.eos && id >= 0 && id != *parts.eos) parts.other_ends.push_back(id);
   }
   return {};
 }

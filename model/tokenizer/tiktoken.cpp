@@ -53,10 +53,10 @@ std::string from_base64(std::string_view text) {
 
 class TiktokenReader {
  public:
-  Result<TokenizerParts> run(std::string_view ranks, const Json& config) {
+  Result<TokenizerParts> run(std::string_view ranks, const TokenizerConfig& files) {
     Status status = read_ranks(ranks);
-    if (status) status = read_added_tokens(child(config, "added_tokens_decoder"));
-    if (status) status = fill(config);
+    if (status) status = read_added_tokens(child(files.config, "added_tokens_decoder"));
+    if (status) status = fill(files);
     if (!status) return status.error();
     return std::move(parts_);
   }
@@ -137,7 +137,7 @@ class TiktokenReader {
     return {};
   }
 
-  Status fill(const Json& config) {
+  Status fill(const TokenizerConfig& files) {
     TokenId id_max = 0;
     for (const AddedToken& token : added_) id_max = std::max(id_max, token.id);
     parts_.tokens.resize(static_cast<std::size_t>(id_max) + 1);
@@ -160,7 +160,7 @@ class TiktokenReader {
     }
     const Status status = parts_.set_pre_tokenizer(*published_pre_tokenizer("kimi-k2"));
     if (!status) return status;
-    return read_bos_and_eos(config, parts_, [](const std::string&) { return TokenId{-1}; });
+    return read_bos_and_eos(files, parts_, [](const std::string&) { return TokenId{-1}; });
   }
 
   static Error config_error(const std::string& what) {
@@ -174,24 +174,17 @@ class TiktokenReader {
 
 }  // namespace
 
-Result<TokenizerParts> parse_tiktoken(std::string_view ranks, std::string_view config_json) {
+Result<TokenizerParts> parse_tiktoken(std::string_view ranks, const TokenizerConfig& files) {
   if (ranks.size() > limits::kTokenizerBytesMax) {
     return resource_exhausted(std::string(kTiktokenFile) + " is larger than a tokenizer may be");
   }
-  Json config = Json::object();
-  if (!config_json.empty()) {
-    Result<Json> parsed =
-        parse_tokenizer_file(config_json, kTokenizerConfigFile, limits::kConfigBytesMax);
-    if (!parsed) return parsed.error();
-    config = std::move(*parsed);
-  }
-  const Json& name = child(config, "tokenizer_class");
+  const Json& name = child(files.config, "tokenizer_class");
   if (name != "TikTokenTokenizer") {
     return invalid_argument(std::string(kTokenizerConfigFile) + ": tokenizer_class is " +
                             in_quotes(name.dump()) + "; " + kTiktokenFile +
                             " is read for TikTokenTokenizer (Kimi K2), whose pattern is known");
   }
-  return TiktokenReader().run(ranks, config);
+  return TiktokenReader().run(ranks, files);
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "model/tokenizer/config_json.h"
 #include "model/tokenizer/tokenizer_parts.h"
 #include "runtime/result.h"
 
@@ -11,6 +12,6 @@ namespace troupe {
 /// in base64, a space and its rank, which is its id. Their tokenization_kimi.py has the pattern;
 /// `config_json`, tokenizer_config.json, has the names of the 256 special tokens that follow
 /// (<|reserved_token_ID|> where it names none), and more behind these.
-Result<TokenizerParts> parse_tiktoken(std::string_view ranks, std::string_view config_json);
+Result<TokenizerParts> parse_tiktoken(std::string_view ranks, const TokenizerConfig& files);
 
 }  // namespace troupe

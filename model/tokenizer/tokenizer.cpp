@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <deque>
 #include <new>
+#include <utility>
 
 #include "model/gguf/gguf.h"
 #include "model/json_reader.h"
+#include "model/tokenizer/config_json.h"
 #include "model/tokenizer/gguf_text.h"
 #include "model/tokenizer/gguf_vocabulary.h"
 #include "model/tokenizer/tiktoken.h"
@@ -139,17 +141,21 @@ Result<std::shared_ptr<const Tokenizer>> load_folder(const std::filesystem::path
   const auto absent = [](const Result<std::string>& file) {
     return !file && file.error().code == ErrorCode::kNotFound;
   };
-  const Result<std::string> config = read("tokenizer_config.json", limits::kConfigBytesMax);
-  if (!config && !absent(config)) return config.error();
-  const std::string_view config_text = config ? std::string_view(*config) : std::string_view();
+  std::string beside[2];
+  for (const auto& [name, text] :
+       {std::pair{kTokenizerConfigFile, &beside[0]}, {kSpecialTokensMapFile, &beside[1]}}) {
+    Result<std::string> found = read(name, limits::kConfigBytesMax);
+    if (!found && !absent(found)) return found.error();
+    if (found) *text = std::move(*found);
+  }
   const Result<std::string> file = read("tokenizer.json", limits::kTokenizerBytesMax);
   if (!file && !absent(file)) return file.error();
   const Result<std::string> ranks = file ? Result<std::string>(std::string())
                                          : read("tiktoken.model", limits::kTokenizerBytesMax);
   if (!ranks) return absent(ranks) ? file.error() : ranks.error();
   Result<std::shared_ptr<const Tokenizer>> tokenizer =
-      file ? Tokenizer::from_json(*file, config_text)
-           : Tokenizer::from_tiktoken(*ranks, config_text);
+      file ? Tokenizer::from_json(*file, beside[0], beside[1])
+           : Tokenizer::from_tiktoken(*ranks, beside[0], beside[1]);
   if (tokenizer) return tokenizer;
   return Error{tokenizer.error().code, dir.string() + "/" + tokenizer.error().message};
 }
@@ -178,13 +184,21 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(Read read) {
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(
-    std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
-  return make([&] { return parse_tokenizer(tokenizer_json, tokenizer_config_json); });
+    std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+    std::string_view special_tokens_map_json) {
+  return make([&]() -> Result<TokenizerParts> {
+    const auto files = parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json);
+    return files ? parse_tokenizer(tokenizer_json, *files) : files.error();
+  });
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tiktoken(
-    std::string_view ranks, std::string_view tokenizer_config_json) {
-  return make([&] { return parse_tiktoken(ranks, tokenizer_config_json); });
+    std::string_view ranks, std::string_view tokenizer_config_json,
+    std::string_view special_tokens_map_json) {
+  return make([&]() -> Result<TokenizerParts> {
+    const auto files = parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json);
+    return files ? parse_tiktoken(ranks, *files) : files.error();
+  });
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
@@ -236,7 +250,12 @@ std::optional<TokenId> Tokenizer::added_token_id(std::string_view content) const
   return found->second;
 }
 
+const std::vector<TokenId>& Tokenizer::prefix() const { return impl_->parts.prefix; }
 std::optional<TokenId> Tokenizer::bos() const { return impl_->parts.bos; }
-std::optional<TokenId> Tokenizer::eos() const { return impl_->parts.eos; }
+std::vector<TokenId> Tokenizer::ends() const {
+  std::vector<TokenId> ends = impl_->parts.other_ends;
+  if (impl_->parts.eos) ends.insert(ends.begin(), *impl_->parts.eos);
+  return ends;
+}
 
 }  // namespace troupe

@@ -24,17 +24,20 @@ struct GgufVocabulary;
 class Tokenizer {
  public:
   /// Reads tokenizer.json, or tiktoken.model where there is none, and, where present,
-  /// tokenizer_config.json of a checkpoint folder; or the vocabulary in a GGUF file. Without any
-  /// the error is kNotFound: such a checkpoint serves prompts given as ids.
+  /// tokenizer_config.json and special_tokens_map.json of a checkpoint folder; or the vocabulary in
+  /// a GGUF file. Without any the error is kNotFound: such a checkpoint serves prompts given as
+  /// ids.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& model);
 
-  /// The same from the files' contents; `tokenizer_config_json` may be empty. What the format
+  /// The same from the files' contents, of which the last two may be empty. What the format
   /// allows but this class does not implement is an error that names the field.
-  static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view tokenizer_json,
-                                                            std::string_view tokenizer_config_json);
+  static Result<std::shared_ptr<const Tokenizer>> from_json(
+      std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+      std::string_view special_tokens_map_json = {});
   /// The same from tiktoken.model; see tiktoken.h.
   static Result<std::shared_ptr<const Tokenizer>> from_tiktoken(
-      std::string_view ranks, std::string_view tokenizer_config_json);
+      std::string_view ranks, std::string_view tokenizer_config_json,
+      std::string_view special_tokens_map_json = {});
   /// From a GGUF file's vocabulary; see gguf_vocabulary.h.
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(const GgufVocabulary& vocabulary);
   ~Tokenizer();
@@ -69,9 +72,12 @@ class Tokenizer {
   /// The id of an added token by its exact text, such as "</think>".
   std::optional<TokenId> added_token_id(std::string_view content) const;
 
-  /// bos_token and eos_token of tokenizer_config.json, where it names them.
+  /// What `add_special_tokens` puts in front of a text.
+  const std::vector<TokenId>& prefix() const;
+  /// bos_token of tokenizer_config.json, or else of special_tokens_map.json.
   std::optional<TokenId> bos() const;
-  std::optional<TokenId> eos() const;
+  /// What they name as eos_token, without repetition; both if they differ.
+  std::vector<TokenId> ends() const;
 
  private:
   struct Impl;

@@ -26,17 +26,15 @@ class TokenizerReader {
  public:
   explicit TokenizerReader(const Json& root) : root_(root) {}
 
-  Result<TokenizerParts> run(const Json* config) {
+  Result<TokenizerParts> run(const TokenizerConfig& files) {
     for (auto step : {&TokenizerReader::read_added_tokens, &TokenizerReader::read_stages,
                       &TokenizerReader::read_vocabulary, &TokenizerReader::read_merges,
                       &TokenizerReader::read_post_processor}) {
       const Status status = (this->*step)();
       if (!status) return status.error();
     }
-    if (config != nullptr) {
-      const Status status = read_config(*config);
-      if (!status) return status.error();
-    }
+    const Status status = read_config(files);
+    if (!status) return status.error();
     return std::move(parts_);
   }
 
@@ -215,14 +213,14 @@ class TokenizerReader {
     return {};
   }
 
-  Status read_config(const Json& config) {
-    const Status status = read_bos_and_eos(config, parts_, [this](const std::string& text) {
+  Status read_config(const TokenizerConfig& files) {
+    const Status status = read_bos_and_eos(files, parts_, [this](const std::string& text) {
       const auto known = vocab_.find(text);
       return known == vocab_.end() ? TokenId{-1} : known->second;
     });
     if (!status) return status;
-    JsonReader reader(config, kTokenizerConfigFile);
-    const Json& name = child(config, "tokenizer_class");
+    JsonReader reader(files.config, kTokenizerConfigFile);
+    const Json& name = child(files.config, "tokenizer_class");
     // These two classes put their own template in place of the file's; the others take the file's.
     if (name != "LlamaTokenizerFast" && name != "LlamaTokenizer") return {};
     const bool named = reader.has("add_bos_token") || reader.has("add_eos_token");
@@ -253,15 +251,11 @@ class TokenizerReader {
 }  // namespace
 
 Result<TokenizerParts> parse_tokenizer(std::string_view tokenizer_json,
-                                       std::string_view config_json) {
+                                       const TokenizerConfig& files) {
   Result<Json> root =
       parse_tokenizer_file(tokenizer_json, kTokenizerFile, limits::kTokenizerBytesMax);
   if (!root) return root.error();
-  if (config_json.empty()) return TokenizerReader(*root).run(nullptr);
-  Result<Json> config =
-      parse_tokenizer_file(config_json, kTokenizerConfigFile, limits::kConfigBytesMax);
-  if (!config) return config.error();
-  return TokenizerReader(*root).run(&*config);
+  return TokenizerReader(*root).run(files);
 }
 
 }  // namespace troupe

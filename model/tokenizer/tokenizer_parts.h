@@ -30,6 +30,7 @@ struct TokenizerParts {
   std::vector<TokenId> suffix;  ///< after it
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
+  std::vector<TokenId> other_ends;  ///< that files name as eos, too
 
   /// So many bytes of a text one token stands for at most; none if there is no bound.
   std::optional<std::size_t> bytes_per_token() const;

@@ -82,7 +82,7 @@ def test_a_header_length_that_cannot_be(copy, length):
 @pytest.mark.parametrize("text", [b"{", b"[]", b"[" * 100000, b"\xff\xfe", b"null", b"{}"])
 def test_a_header_that_is_no_table(copy, text):
     (copy / SHARD).write_bytes(struct.pack("<Q", len(text)) + text)
-    refused(copy, SHARD if text != b"{}" else "layers")
+    refused(copy, SHARD)
 
 
 def move_offsets(first, last):
@@ -297,7 +297,7 @@ def test_a_broken_tokenizer(copy, text):
     refused(copy, "tokenizer.json")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"temperature": "hot"}', '{"eos_token_id": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_broken_generation_config(copy, text):
     (copy / "generation_config.json").write_text(text)
     refused(copy, "generation_config.json")

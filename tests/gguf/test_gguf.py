@@ -139,6 +139,29 @@ def test_blocks(kind, tmp_path):
         assert len(set(blocks["prompt_logprobs"])) > 10
 
 
+def test_links_of_other_names(tmp_path):
+    """As the hub's cache keeps them; workers follow links, and find a file of another name."""
+    stored, _ = make_small("Q8_0")
+    blob = tmp_path / "blobs" / ("5" * 64)
+    blob.parent.mkdir()
+    blob.write_bytes(gguf(metadata_of(CONFIG), stored))
+    snapshot = tmp_path / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "small.gguf").symlink_to(f"../../blobs/{blob.name}")
+    words = ["--prompt-ids", "1,2,3", "--max-tokens", 4, "--temperature", 0]
+    answers = [generate(model, *words)["tokens"] for model in (blob, snapshot / "small.gguf", snapshot)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_yarn_lengthens_the_context(tmp_path):
+    stored, _ = make_small("Q8_0")
+    scaling = {"type": "yarn", "factor": 4.0, "original_context_length": 32}
+    told = metadata_of(CONFIG) | {f"qwen2.rope.scaling.{key}": v for key, v in scaling.items()}
+    (tmp_path / "small.gguf").write_bytes(gguf(told, stored))
+    answer = generate(tmp_path, "--prompt-ids", ",".join(["1"] * 120), "--max-tokens", 20, "--ignore-eos")
+    assert len(answer["tokens"]) == 8  # up to position 128
+
+
 # --- Files that lie ------------------------------------------------------------------------------
 
 def said_of(path, data):

@@ -139,7 +139,7 @@ Status check_lengths(const ModelSpec& spec, EngineOptions& engine) {
   const std::int64_t longest = spec.positions_max;
   if (engine.max_model_len > longest)
     return invalid_argument("--max-model-len must be from 1 to " + std::to_string(longest) +
-                            ", the model's max_position_embeddings.");
+                            ", all the positions that the model's configuration gives it.");
   if (engine.max_model_len == 0) engine.max_model_len = longest;
   return check_steps_travel(spec, engine, engine.max_model_len);
 }

@@ -6,6 +6,10 @@
 #include <optional>
 #include <sstream>
 
+#include "actors/frontend/text_ends.h"
+#include "model/chat/chat_format.h"
+#include "model/generation_config.h"
+#include "model/spec/read_spec.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/commands.h"
@@ -16,7 +20,7 @@ namespace {
 
 struct TokenizeOptions {
   std::string model;
-  bool decode = false, add_special_tokens = false, json = false;
+  bool decode = false, add_special_tokens = false, ends = false, json = false;
 };
 
 using nlohmann::json;
@@ -71,11 +75,39 @@ Result<std::string> decode_line(const Tokenizer& tokenizer, const TokenizeOption
   return o.json ? json(text).dump() : text;
 }
 
+/// Which tokens begin texts and end answers. A folder may have nothing but a tokenizer.
+int run_ends(const TokenizeOptions& o, const std::string& folder, const Tokenizer& tokenizer) {
+  const auto told = load_model_spec(folder);
+  if (!told.ok() && told.error().code != ErrorCode::kNotFound) return fail(told.error());
+  ModelSpec spec;
+  if (told.ok())
+    spec = *told;
+  else
+    spec.vocab = tokenizer.vocab_size();
+  const auto generation = load_generation_config(folder);
+  if (!generation.ok()) return fail(generation.error());
+  const TextEnds ends = find_text_ends({*generation, spec, &tokenizer, ChatFormat::load(folder)});
+  if (!o.json) {
+    std::cout << describe(ends, &tokenizer) << std::endl;
+    return kDone;
+  }
+  json out = {{"begin", ends.begin}, {"chat_begin", nullptr}, {"end", json::array()}};
+  if (ends.chat_begin) out["chat_begin"] = *ends.chat_begin;
+  for (const EndToken& end : ends.end)
+    out["end"].push_back({{"id", end.id},
+                          {"text", tokenizer.decode(std::vector{end.id}, false)},
+                          {"told_by", end.told_by}});
+  std::cout << out.dump() << std::endl;
+  return kDone;
+}
+
 int run(const TokenizeOptions& o) {
   if (o.model.empty())
     return fail(invalid_argument("Say whose tokenizer with --model FOLDER."), kUsage);
-  auto tokenizer = Tokenizer::load(pull::model_folder(o.model));
+  const std::string folder = pull::model_folder(o.model);
+  auto tokenizer = Tokenizer::load(folder);
   if (!tokenizer.ok()) return fail(tokenizer.error());
+  if (o.ends) return run_ends(o, folder, **tokenizer);
   std::ios::sync_with_stdio(false);
   std::string line;
   while (std::getline(std::cin, line)) {
@@ -102,13 +134,17 @@ Command tokenize_command() {
           .examples =
               "  echo 'What is brandy?' | troupe tokenize --model tools/demo/pocket-dictionary\n"
               "  echo '\"a\\nb\"' | troupe tokenize --model DIR --json\n"
-              "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json",
+              "  echo '[5, 6]' | troupe tokenize --model DIR --decode --json\n"
+              "  troupe tokenize --model DIR --ends --json",
           .flags = {{"--model", &o->model,
                      "A folder with tokenizer.json or tiktoken.model, or a GGUF file"},
                     {"--decode", &o->decode, "Ids in, text out"},
                     {"--add-special-tokens", &o->add_special_tokens,
                      "Add what the tokenizer's files ask for, such as the BOS"},
-                    {"--json", &o->json, "One JSON string in, one array out, a line each"}},
+                    {"--ends", &o->ends,
+                     "Say which tokens begin texts and end answers, and read nothing"},
+                    {"--json", &o->json,
+                     "One JSON string in, one array out, a line each; with --ends one object"}},
           .run = [o](const Call&) { return run(*o); },
           .keeps_state = false};
 }

@@ -269,14 +269,29 @@ TEST_CASE("do_sample false makes greedy the default, which a request may change"
   CHECK(frontend.prepare(request).value().sampling.temperature == 0.5f);
 }
 
-TEST_CASE("generation_config.json's end tokens win over config.json's") {
-  ModelFrontend::Parts parts;
-  parts.spec.vocab = ids_only()->vocab_size();
-  parts.spec.eos_token_ids = {5};
-  parts.max_model_len = 64;
-  CHECK(ModelFrontend(parts).eos_tokens() == std::vector<TokenId>{5});
-  parts.generation.eos_token_ids = {6, 7};
-  CHECK(ModelFrontend(parts).prepare(ids(3)).value().stop_tokens == std::vector<TokenId>{6, 7});
+TEST_CASE("defaults that no request could ask for are left out, with a sentence each") {
+  const testing::ModelFolder folder(testing::source_path("tests/golden/v2-lite"));
+  const auto loaded = [&](const char* text) {
+    std::ofstream(folder / "generation_config.json") << text;
+    EngineOptions options;
+    options.model = folder.string();
+    return ModelFrontend::load(options).value();
+  };
+  const auto taken = loaded(R"({"top_k": -1, "top_p": 1, "temperature": 0, "min_p": 0})");
+  CHECK(taken->left_out().empty());
+  CHECK(taken->prepare(ids(3)).value().sampling.top_k == 0);
+  CHECK(loaded(R"({"top_k": 50.0})")->prepare(ids(3)).value().sampling.top_k == 50);
+  const auto wrong = loaded(R"({"top_p": 0, "temperature": -1, "top_k": -2, "min_p": 1.5,
+                                "repetition_penalty": 0, "do_sample": "yes"})");
+  const SamplingParams sampling = wrong->prepare(ids(3)).value().sampling;
+  CHECK(sampling.temperature == 1.0f);
+  CHECK(sampling.top_p == 1.0f);
+  CHECK(sampling.top_k == 0);
+  CHECK(sampling.min_p == 0.0f);
+  CHECK(sampling.repetition_penalty == 1.0f);
+  REQUIRE(wrong->left_out().size() == 6);
+  CHECK(wrong->left_out().back().find("generation_config.json: repetition_penalty: must be") !=
+        std::string::npos);
 }
 
 TEST_CASE("the name and the context's length come from the options, else from the checkpoint") {

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "model/checkpoint.h"
+#include "model/weight_file.h"
 #include "model/weights.h"
 #include "runtime/numerics.h"
 #include "tests/model/must.h"
@@ -190,7 +191,8 @@ TEST_CASE("broken folders") {
     write(folder / kFirst, read(folder / kFirst) + "xyz");
     check_says(folder.error(), {kFirst, "3 bytes after its last tensor"});
   }
-  SUBCASE("a tensor in both files") {
+  SUBCASE("a tensor in both files, and no index to say which") {
+    fs::remove(folder / kIndex);
     folder.edit_header(kFirst, [&](json& h) {
       h["model.norm.weight"] = {{"dtype", "BF16"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
     });
@@ -226,13 +228,79 @@ TEST_CASE("broken indexes") {
   SUBCASE("the wrong file") {
     map["model.norm.weight"] = kFirst;
     write(folder / kIndex, index.dump());
-    check_says(folder.error(), {kIndex, "model.norm.weight", "should be in", kFirst, kSecond});
+    check_says(folder.error(),
+               {kIndex, "model.norm.weight", "should be in", kFirst, "but is not there"});
   }
-  SUBCASE("a tensor that is nowhere") {
-    map["ghost"] = kFirst;
+  SUBCASE("a file that is not there, for a tensor that a weight needs") {
+    map["model.norm.weight"] = "model-overlay.safetensors";
     write(folder / kIndex, index.dump());
-    check_says(folder.error(), {kIndex, "ghost", "in no file"});
+    check_says(folder.error(),
+               {"model-overlay.safetensors cannot be opened", "model.norm.weight", "No such file"});
   }
+}
+
+/// A safetensors file with one tensor of zeros.
+std::string zeros(const char* name, std::int64_t numbers) {
+  const auto bytes = static_cast<std::size_t>(numbers) * 2;
+  const std::string header =
+      json{{name, {{"dtype", "BF16"}, {"shape", {numbers}}, {"data_offsets", {0, bytes}}}}}.dump();
+  const std::uint64_t length = header.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &length, 8);
+  return file + header + std::string(bytes, '\0');
+}
+
+TEST_CASE("the index decides which file a tensor is in, and what no weight needs is left out") {
+  Folder folder(kV3);
+  const auto original = must(Checkpoint::open(folder.string()));
+  CHECK(original->left_out().empty());
+  const std::int64_t hidden = original->spec().hidden;
+  auto index = json::parse(read(folder / kIndex));
+  auto& map = index["weight_map"];
+  const auto opened = [&] {
+    write(folder / kIndex, index.dump());
+    return must(Checkpoint::open(folder.string()));
+  };
+  SUBCASE("an overlay in place of a stale copy") {
+    write(folder / "overlay.safetensors", zeros("model.norm.weight", hidden));
+    map["model.norm.weight"] = "overlay.safetensors";
+    const auto overlaid = opened();
+    CHECK(must(overlaid->find("model.norm.weight")).file->name() == "overlay.safetensors");
+    CHECK(overlaid->left_out().empty());
+    CHECK(overlaid->hash() != original->hash());
+  }
+  SUBCASE("entries that nobody needs, for files that are there and that are not") {
+    map["ghost"] = kFirst;
+    map["visual.patch.weight"] = "gone.safetensors";
+    CHECK(opened()->left_out() == std::vector<std::string>{"ghost", "visual.patch.weight"});
+    CHECK(opened()->hash() == original->hash());
+  }
+  SUBCASE("files beside") {
+    write(folder / "adapter_model.safetensors", "no such file at all");
+    CHECK(opened()->left_out() == std::vector<std::string>{"adapter_model.safetensors"});
+    CHECK(opened()->hash() == original->hash());
+    // The parts name themselves where there is no index.
+    fs::remove(folder / kIndex);
+    CHECK(must(Checkpoint::open(folder.string()))->hash() == original->hash());
+  }
+}
+
+TEST_CASE("without an index model.safetensors is the checkpoint, whatever lies beside it") {
+  Folder folder(kV2);
+  const auto original = must(Checkpoint::open(folder.string()));
+  write(folder / "model-backup.safetensors", read(folder / "model.safetensors"));
+  const std::vector<std::string> backup = {"model-backup.safetensors"};
+  CHECK(must(Checkpoint::open(folder.string()))->left_out() == backup);
+  // An index of files none of which is there is another checkpoint's.
+  write(folder / kIndex, R"({"weight_map": {"model.norm.weight": "model-1-of-2.safetensors"}})");
+  CHECK(must(Checkpoint::open(folder.string()))->hash() == original->hash());
+}
+
+TEST_CASE("what a file is called is no part of what it is") {
+  Folder folder(kV2);
+  const auto hash = must(Checkpoint::open(folder.string()))->hash();
+  fs::rename(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors");
+  CHECK(must(Checkpoint::open(folder.string()))->hash() == hash);
 }
 
 TEST_CASE("broken headers") {

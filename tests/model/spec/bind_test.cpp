@@ -102,6 +102,67 @@ TEST_CASE("a weight that is plain where the config says quantised is plain") {
     }
 }
 
+/// The format of every matrix that quantisation is for.
+std::vector<StoredFormat> formats(const ModelSpec& spec) {
+  std::vector<StoredFormat> found;
+  const auto add = [&](const std::vector<WeightSpec>& weights) {
+    for (const WeightSpec& w : weights)
+      if (w.converts) found.push_back(w.format);
+  };
+  for (const LayerSpec& layer : spec.layers) {
+    add(layer.weights);
+    add(layer.expert);
+  }
+  add(spec.last);
+  return found;
+}
+
+TEST_CASE("what is stored decides, whatever the config's lists say") {
+  struct Case {
+    const char* golden;
+    const char* list;
+    nlohmann::json said;
+  };
+  const Case cases[] = {
+      {"v3-fp8", "modules_to_not_convert", {"model.layers.0.mlp.gate", "lm_head"}},
+      {"v3-fp8", "modules_to_not_convert", {"self_attn", "experts", "mlp"}},
+      {"v3-fp8-ue8m0", "modules_to_not_convert", {"layers"}},
+      {"v3-awq", "modules_to_not_convert", {"model.layers.1.", "mlp"}},
+      {"v3-int4", "ignore", {"re:.*"}},
+      {"v3-int4", "ignore", nlohmann::json::array()},
+      {"v3-int4", "ignore", {"lm_head", "re:.*self_attn.*"}},
+      {"llama-fp8-dynamic", "ignore", {"re:.*proj"}},
+      {"llama-fp8-dynamic", "ignore", nlohmann::json::array()},
+      {"gpt-oss", "modules_to_not_convert", {"model.layers.*.mlp"}},
+      {"gpt-oss", "modules_to_not_convert", nlohmann::json::array()},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(std::string(c.golden));
+    CAPTURE(c.said.dump());
+    const auto folder = source_path(std::string("tests/golden/") + c.golden);
+    auto config = nlohmann::json::parse(must(read_text_file(folder + "/config.json", 1u << 20)));
+    config["quantization_config"][c.list] = c.said;
+    const auto spec = must(parse_model_spec(config.dump(), "config.json"));
+    auto directory = directory_of(must(Checkpoint::open(folder))->spec());
+    const auto bound = must(bind_spec(spec, directory));
+    CHECK(formats(bound) == formats(must(Checkpoint::open(folder))->spec()));
+  }
+}
+
+TEST_CASE("where a config has several groups, the one whose tensors are there") {
+  auto config = nlohmann::json::parse(
+      must(read_text_file(source_path("tests/golden/v3-int4/config.json"), 1u << 20)));
+  auto& groups = config["quantization_config"]["config_groups"];
+  groups["group_1"] = groups["group_0"];
+  groups["group_1"]["weights"] = {{"type", "float"}, {"num_bits", 8}, {"strategy", "channel"}};
+  groups["group_1"]["targets"] = {"re:.*self_attn"};
+  const auto stored = must(parse_model_spec(config.dump(), "config.json"));
+  auto directory = directory_of(stored);
+  groups["group_1"]["targets"] = {"re:.*nothing"};
+  CHECK(formats(must(bind_spec(must(parse_model_spec(config.dump(), "config.json")), directory))) ==
+        formats(stored));
+}
+
 TEST_CASE("defects of a quantised checkpoint name the tensor") {
   const ModelSpec spec = golden_spec("v3-fp8");
   const auto full = directory_of(spec);
@@ -140,13 +201,17 @@ TEST_CASE("a tensor that the spec has no place for is refused, but for what chan
        {std::string("model.layers.0.self_attn.o_proj.bias"), std::string("lm_head.bias"),
         std::string("model.layers.0.self_attn.q_norm.weight"),
         std::string("model.layers.1.mlp.experts.99.up_proj.weight"),
+        std::string("model.layers.1.self_attn.q_b_proj.weight_scale"),
         mtp + ".input_layernorm.weight", std::string("visual.patch.weight")})
     check_says(bind_error(spec, changed(full, name, &some)), {name.c_str(), "has no place"});
   REQUIRE(spec.mtp_layers == 1);
-  for (const std::string& name :
-       {std::string("model.layers.0.self_attn.rotary_emb.inv_freq"), past + ".eh_proj.weight",
-        std::string("model.layers.0.self_attn.k_scale")})
-    CHECK(bind_error(spec, changed(full, name, &some)) == "");
+  CHECK(bind_error(spec, changed(full, past + ".eh_proj.weight", &some)) == "");
+  for (const std::string name :
+       {"rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "k_scale",
+        "attn.v_scale", "k_zero_point", "prob_output_scale", "k_proj.output_scale",
+        "o_proj.input_scale", "o_proj.input_zero_point", "o_proj.weight_zero_point"})
+    CHECK(bind_error(spec, changed(full, "model.layers.0.self_attn." + name, &some)) == "");
+  CHECK(bind_error(spec, changed(full, "model.rotary_emb.inv_freq", &some)) == "");
 }
 
 TEST_CASE("groups that do not divide the columns") {

@@ -267,15 +267,14 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
       {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "\"default\", \"linear\", \"yarn\""},
       {"rope_scaling", {{"rope_type", "longrope"}}, "\"yarn\" or \"llama3\""},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "a number between 1"},
+      {"rope_scaling", {{"type", "yarn"}}, "factor is missing"},
       {"rope_scaling",
-       {{"type", "yarn"}, {"factor", 2}},
-       "original_max_position_embeddings is missing"},
+       {{"full_attention", {{"rope_type", "default"}}}},
+       "full_attention should be absent"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 0.5}, {"original_max_position_embeddings", 64}},
        "factor should be a number between 1 and"},
-      {"eos_token_id", 512, "a whole number between 0 and 511 or a list"},
       {"eos_token_id", json::array({1, "x"}), "or a list of them"},
-      {"eos_token_id", -1, "a whole number"},
       {"num_nextn_predict_layers", -1, "a whole number"},
       {"attention_bias", 1, "true or false", nullptr, "llama"},
       {"mlp_bias", true, "biases are not supported", nullptr, "llama"},
@@ -386,11 +385,26 @@ TEST_CASE("generation_config.json") {
   config = parse(R"({"do_sample": false, "temperature": 0.6})");
   REQUIRE(config.ok());
   CHECK(*config->temperature == 0.0f);
-  CHECK_FALSE(parse(R"({"temperature": -1})").ok());
-  CHECK_FALSE(parse(R"({"top_p": 0})").ok());
-  CHECK_FALSE(parse(R"({"top_p": "high"})").ok());
-  CHECK_FALSE(parse(R"({"repetition_penalty": 0})").ok());
+  config = parse(R"({"top_k": 50.0, "temperature": 1, "min_p": null, "eos_token_id": [1, 2.0]})");
+  REQUIRE(config.ok());
+  CHECK(config->top_k == 50);
+  CHECK(config->temperature == 1.0f);
+  CHECK(config->eos_token_ids == std::vector<TokenId>{1, 2});
+  CHECK(config->left_out.empty());
+  // Of another type: left out, with a sentence each.
+  config = parse(R"({"top_p": "high", "top_k": 2.5, "do_sample": 1, "min_p": [],
+                     "eos_token_id": [1, -1, "x"], "repetition_penalty": 1e300})");
+  REQUIRE(config.ok());
+  CHECK_FALSE(config->top_p);
+  CHECK_FALSE(config->top_k);
+  CHECK_FALSE(config->temperature);
+  CHECK_FALSE(config->repetition_penalty);
+  CHECK(config->eos_token_ids == std::vector<TokenId>{1});
+  REQUIRE(config->left_out.size() == 7);
+  CHECK(config->left_out[0] ==
+        "g.json: top_p is left out; it should be a number, but is \"high\".");
   CHECK_FALSE(parse("[]").ok());
+  CHECK_FALSE(parse("{").ok());
   CHECK(load_generation_config("/nonexistent").ok());
 }
 

@@ -151,8 +151,10 @@ TEST_CASE("BOS and EOS come as the files ask") {
   config["add_bos_token"] = false;
   config["add_eos_token"] = true;
   CHECK(ids(tiny(), config) == Ids{'b', 262});
+  CHECK(make(tiny(), config)->prefix().empty());
+  CHECK(make(tiny(), llama)->prefix() == Ids{261});
   CHECK(make(tiny(), config)->bos() == 261);
-  CHECK(make(tiny(), config)->eos() == 262);
+  CHECK(make(tiny(), config)->ends() == Ids{262});
 
   Json json = tiny();
   json["post_processor"] = {
@@ -163,6 +165,29 @@ TEST_CASE("BOS and EOS come as the files ask") {
   CHECK(*make(json)->encode("b", false) == Ids{'b'});
   config["add_eos_token"] = false;
   CHECK(ids(json, config) == Ids{'b'});
+}
+
+TEST_CASE("special_tokens_map.json names the BOS and EOS that the other file does not") {
+  const auto made = [](const Json& config, const Json& map) {
+    const auto tokenizer =
+        Tokenizer::from_json(tiny().dump(), config.is_null() ? "" : config.dump(), map.dump());
+    REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.error().message);
+    return *tokenizer;
+  };
+  const Json map = {{"bos_token", {{"content", "<s>"}}}, {"eos_token", "<x>"}};
+  CHECK(made(nullptr, map)->bos() == 261);
+  CHECK(made(nullptr, map)->ends() == Ids{262});
+  CHECK(*made(nullptr, map)->encode("b", true) == Ids{'b'});
+  const Json llama = {{"tokenizer_class", "LlamaTokenizerFast"}};
+  CHECK(*made(llama, map)->encode("b", true) == Ids{261, 'b'});
+  // Both count as ends if they differ; the BOS is tokenizer_config.json's.
+  const Json config = {{"bos_token", "<x>"}, {"eos_token", "<s>"}};
+  CHECK(made(config, map)->bos() == 262);
+  CHECK(made(config, map)->ends() == Ids{261, 262});
+  CHECK(made(config, {{"eos_token", "<s>"}})->ends() == Ids{261});
+  // It may be left from another vocabulary.
+  CHECK(made(config, {{"bos_token", "</s>"}, {"eos_token", 3}})->ends() == Ids{261});
+  CHECK_FALSE(made(nullptr, {{"bos_token", "</s>"}})->bos());
 }
 
 TEST_CASE("decoding skips what it is told to, and ids of no token") {
