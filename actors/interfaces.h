@@ -27,6 +27,7 @@ struct PeerDown {
   NodeId node;
   Incarnation incarnation;
   std::string reason;
+  LinkFault fault = LinkFault::kBroke;
 };
 /// The head's life with the Router and the Supervisor is over; another one takes its place, or none
 /// yet. Nobody wants what they have asked for.
@@ -178,8 +179,16 @@ struct StatusWanted {
   std::shared_ptr<std::promise<std::string>> reply;
 };
 
-/// Lane -> NodeAgent: the session that it asked for is up.
-struct HeadUp {};
+/// Where a worker's bulk lane is, for its Join.
+struct BulkPlace {
+  std::string address = "none";
+  std::string description = "none: a cluster of one node";
+  FabricPort port = {};
+};
+/// Lane -> NodeAgent: the session that it asked for is up. By its way others find the bulk lane.
+struct HeadUp {
+  BulkPlace bulk = {};
+};
 /// Lane -> NodeAgent: the session ended, or never began.
 struct HeadDown {
   std::string reason;

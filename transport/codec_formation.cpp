@@ -264,11 +264,12 @@ void put(Out& out, wire::PeerUnreachable::Builder wire, const PeerUnreachable& m
   wire.setPeer(message.peer.value);
   wire.setIncarnation(message.incarnation.value);
   wire.setReason(out.sentence(message.reason));
+  wire.setFault(static_cast<wire::LinkFault>(message.fault));
 }
 
 PeerUnreachable get(In& in, wire::PeerUnreachable::Reader wire) {
-  return {NodeId{wire.getPeer()}, Incarnation{wire.getIncarnation()},
-          in.sentence(wire.getReason())};
+  return {NodeId{wire.getPeer()}, Incarnation{wire.getIncarnation()}, in.sentence(wire.getReason()),
+          in.enumeration(wire.getFault(), LinkFault::kOwnEnd, "a link's fault")};
 }
 
 void put(Out& out, wire::MemberLost::Builder wire, const MemberLost& message) {

@@ -74,6 +74,7 @@ void put_peer(Out& out, wire::Peer::Builder wire, const Peer& peer) {
   wire.setFabricAddress(out.name(peer.fabric_address, "the fabric's address"));
   wire.setToken({reinterpret_cast<const kj::byte*>(peer.token.data()), peer.token.size()});
   wire.setNccl(peer.nccl);
+  wire.setReversed(peer.reversed);
 }
 
 Peer get_peer(In& in, wire::Peer::Reader wire) {
@@ -86,6 +87,7 @@ Peer get_peer(In& in, wire::Peer::Reader wire) {
   if (in.ok())
     std::ranges::copy(std::as_bytes(std::span(token.begin(), token.size())), peer.token.begin());
   peer.nccl = wire.getNccl();
+  peer.reversed = wire.getReversed();
   return peer;
 }
 

@@ -25,17 +25,31 @@ struct Peer {
   std::string fabric_address;
   FabricToken token{};     ///< for the connection between the receiver of this and that peer
   std::uint32_t nccl = 0;  ///< as in its Join
+  /// The one with the higher id goes to the other: the other way round nobody was reached.
+  bool reversed = false;
 };
 
 /// head -> worker: connect to that member again; the last connection broke.
 struct Connect {
   Peer peer;
 };
+/// Why there is no connection to a peer.
+enum class LinkFault : std::uint8_t {
+  kBroke,   ///< there was one
+  kNobody,  ///< none came about
+  kOwnEnd,  ///< none can: it lies at the end that says so
+};
+/// How a connection ended, or did not come about.
+struct LinkEnd {
+  std::string reason;
+  LinkFault fault = LinkFault::kBroke;
+};
 /// worker -> head: a peer cannot be reached on the bulk lane.
 struct PeerUnreachable {
   NodeId peer;
   Incarnation incarnation;
   std::string reason;
+  LinkFault fault = LinkFault::kBroke;
 };
 
 /// What a worker's bulk lane goes by, and what it could have gone by. For people: what is not known

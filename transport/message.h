@@ -34,7 +34,7 @@ struct ProtocolRange {
   std::uint32_t newest = 1;
   bool operator==(const ProtocolRange&) const = default;
 };
-inline constexpr ProtocolRange kProtocol{5, 5};
+inline constexpr ProtocolRange kProtocol{6, 6};
 
 // --- Formation (control lane) -------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ struct Join {
   std::vector<LayerRange> held_shards;    ///< weights still in memory from an earlier membership
   std::vector<HeldExperts> held_experts;  ///< the same, ordered by layer
   std::uint64_t tier_memory = 0;   ///< host bytes for experts that others serve (second tier)
-  std::string fabric_address;      ///< where peers reach its bulk lane
+  std::string fabric_address;      ///< where peers reach its bulk lane (transport/bulk_address.h)
   std::string fabric_description;  ///< what was chosen and why, for the status
   std::uint32_t nccl = 0;          ///< version of the NCCL that its ranks may use; 0: none
   std::optional<HeldRole> held_role = {};  ///< of the life with held_id

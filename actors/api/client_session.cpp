@@ -127,7 +127,7 @@ Result<std::unique_ptr<ClientSession>> ClientSession::open(std::unique_ptr<HeadL
   impl.program = program;
   impl.link = std::move(link);
   impl.link->listen({
-      .up = [] {},
+      .up = [](const ControlWay&) {},
       .message = [&impl](Envelope envelope) { impl.on_message(envelope); },
       .down =
           [&impl](std::string reason, bool foreign) {

@@ -44,15 +44,21 @@ struct SessionEnd {
   std::string text;  ///< one sentence for people
 };
 
+/// "host:port" of both ends of a session, as the socket sees them.
+struct SessionEnds {
+  std::string peer;
+  std::string own = {};
+};
+
 /// What a lane tells its owner, always on the multiplexer's thread, in order of each session:
 /// `on_session_up`, then `on_message`s, then `on_session_down` once; or only `on_session_down` when
 /// a client's connect failed. The calls must not block; they may call `send` and `close`.
 class ControlEvents {
  public:
   virtual ~ControlEvents() = default;
-  /// `peer` is "host:port" as the socket sees it. At the server: the peer's certificate is good. At
-  /// the client: the server's first message is here, it follows at once.
-  virtual void on_session_up(SessionId session, std::string peer) = 0;
+  /// At the server: the peer's certificate is good. At the client: the server's first message is
+  /// here, it follows at once.
+  virtual void on_session_up(SessionId session, SessionEnds ends) = 0;
   virtual void on_message(SessionId session, Envelope envelope) = 0;
   virtual void on_session_down(SessionId session, SessionEnd end) = 0;
 };

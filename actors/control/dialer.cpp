@@ -120,6 +120,8 @@ Status Dialer::Impl::start_lookup(const HostPort& address) {
   try {
     std::thread([shared = begun] {
       auto found = look_up(shared->address, AI_ADDRCONFIG);
+      // That leaves out loopback of a family that has no other address: localhost, on IPv6 only.
+      if (!found.ok()) found = look_up(shared->address, 0);
       {
         const std::lock_guard lock(shared->mutex);
         shared->result = std::move(found);

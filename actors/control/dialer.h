@@ -40,6 +40,8 @@ class Dialer {
 void set_control_socket_options(int fd);
 /// "host:port" of the other end, numeric.
 std::string peer_of(int fd);
+/// The same of this end.
+std::string own_end_of(int fd);
 
 /// A socket that listens there. Errors as ControlServer::listen.
 struct Listening {

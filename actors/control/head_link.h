@@ -7,6 +7,7 @@
 
 #include "actors/control/control_lane.h"
 #include "runtime/result.h"
+#include "transport/bulk_address.h"
 #include "transport/message.h"
 
 namespace caf {
@@ -21,7 +22,7 @@ class HeadLink {
  public:
   /// Called from any thread, in order of each session; must not block.
   struct Events {
-    std::function<void()> up;
+    std::function<void(const ControlWay&)> up;
     std::function<void(Envelope)> message;
     std::function<void(std::string reason, bool foreign)> down;
   };

@@ -268,7 +268,8 @@ void LaneCore::come_up(Connection& connection) {
     const std::lock_guard lock(mutex_);
     flows_[connection.session];
   }
-  events_.on_session_up(connection.session, connection.peer);
+  events_.on_session_up(connection.session,
+                        {connection.peer, own_end_of(descriptor(connection.handle))});
 }
 
 void LaneCore::take_frames(Connection& connection, std::span<const std::byte> plain) {

@@ -26,6 +26,13 @@ HostPort numeric(const sockaddr_storage& address, socklen_t size) {
   return {host.data(), static_cast<std::uint16_t>(std::strtoul(port.data(), nullptr, 10))};
 }
 
+std::string end_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (which(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "unknown";
+  return to_string(numeric(address, size));
+}
+
 /// Tries one address of the host; -1 and errno if it does not work.
 int listen_at(const addrinfo& at) {
   const int fd = ::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -50,12 +57,8 @@ void set_control_socket_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-std::string peer_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "unknown";
-  return to_string(numeric(address, size));
-}
+std::string peer_of(int fd) { return end_of(fd, ::getpeername); }
+std::string own_end_of(int fd) { return end_of(fd, ::getsockname); }
 
 Result<Listening> open_listener(const HostPort& address) {
   addrinfo hints{};

@@ -79,8 +79,8 @@ class TcpLink : public HeadLink, public ControlEvents {
     std::lock_guard lock(mutex_);
     return session_ == session;
   }
-  void on_session_up(SessionId session, std::string) override {
-    if (current(session)) events_.up();
+  void on_session_up(SessionId session, SessionEnds ends) override {
+    if (current(session)) events_.up({host_of(ends.own), host_of(ends.peer)});
   }
   void on_message(SessionId session, Envelope envelope) override {
     if (current(session)) events_.message(std::move(envelope));

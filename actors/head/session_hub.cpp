@@ -29,8 +29,8 @@ class SessionHub::LocalLink : public HeadLink {
     close();
     const std::uint32_t session = hub_.open_local(this);
     session_ = session;
-    events_.up();
-    hub_.on_session_up(SessionId{session}, "this process");
+    events_.up({});
+    hub_.on_session_up(SessionId{session}, {"this process"});
   }
   Status send(const Envelope& envelope) override {
     const std::uint32_t session = session_;
@@ -123,8 +123,8 @@ void SessionHub::drop_lane(std::uint32_t session) {
 
 // --- From the other end -------------------------------------------------------------------------
 
-void SessionHub::on_session_up(SessionId session, std::string peer) {
-  post_.tell(supervisor_, SessionUp{session.value, std::move(peer)});
+void SessionHub::on_session_up(SessionId session, SessionEnds ends) {
+  post_.tell(supervisor_, SessionUp{session.value, std::move(ends.peer)});
 }
 
 void SessionHub::on_message(SessionId session, Envelope envelope) {

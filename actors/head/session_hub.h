@@ -53,7 +53,7 @@ class SessionHub final : public ControlEvents {
   Address address_of(std::uint32_t session) const;
 
   // ControlEvents: from the lane.
-  void on_session_up(SessionId session, std::string peer) override;
+  void on_session_up(SessionId session, SessionEnds ends) override;
   void on_message(SessionId session, Envelope envelope) override;
   void on_session_down(SessionId session, SessionEnd end) override;
 

@@ -13,6 +13,7 @@ class AgentVoice {
   NodeId id;  ///< 0: no member
   Incarnation incarnation;
   Incarnation head;  ///< its life that greeted this worker
+  BulkPlace bulk;    ///< as found by the way of the newest session
 
   Address self() const { return Ref<NodeAgentInbox>(id, incarnation).address; }
 

@@ -38,7 +38,8 @@ void NodeAgent::seek(const std::string& reason, TimePoint now, Effects& effects)
   backoff_ = std::min<Duration>(backoff_ * 2, limits::kSeekBackoffMax);
 }
 
-void NodeAgent::on(const HeadUp&, TimePoint now, Effects&) {
+void NodeAgent::on(const HeadUp& up, TimePoint now, Effects&) {
+  voice_.bulk = up.bulk;
   if (state_ == State::kConnecting) enter(State::kGreeting, limits::kHandshakeDeadline, now);
 }
 
@@ -151,9 +152,9 @@ void NodeAgent::join(TimePoint now, Effects& effects) {
   join.held_shards = held_.shards;
   join.held_experts = held_.experts;
   join.tier_memory = options_.tier_memory;
-  join.fabric_address = options_.fabric_address;
-  join.fabric_description = options_.fabric_description;
-  join.fabric_port = options_.fabric_port;
+  join.fabric_address = voice_.bulk.address;
+  join.fabric_description = voice_.bulk.description;
+  join.fabric_port = voice_.bulk.port;
   join.nccl = options_.nccl;
   if (suspended()) join.held_role = versions_.held_role();
   voice_.tell_head(std::move(join), effects);

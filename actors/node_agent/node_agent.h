@@ -29,9 +29,6 @@ struct NodeAgentOptions {
   std::vector<DeviceInventory> devices;
   std::string model_path;         ///< --model; empty: the head's path
   std::uint64_t tier_memory = 0;  ///< host bytes for experts that others serve
-  std::string fabric_address;
-  std::string fabric_description;
-  FabricPort fabric_port;
   std::uint32_t nccl = 0;  ///< version of the NCCL that its ranks may use; 0: none
   NodeId held_id;  ///< kept from an earlier life; 0: none. Then: of the newest membership
   std::string held_cluster;

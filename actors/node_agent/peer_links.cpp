@@ -31,9 +31,13 @@ PeerLinks::Link* PeerLinks::find(NodeId node, Incarnation incarnation) {
   return it != links_.end() && it->second.peer.incarnation == incarnation ? &it->second : nullptr;
 }
 
+bool PeerLinks::calls(const Link& link, const AgentVoice& voice) {
+  return (voice.id < link.peer.id) != link.peer.reversed;
+}
+
 void PeerLinks::go(Link& link, const AgentVoice& voice, AgentEffects& effects) {
   link = {link.peer, Reach::kTrying, false, link.old_ends};
-  if (voice.id < link.peer.id)
+  if (calls(link, voice))
     effects.add(ConnectPeer{link.peer});
   else
     effects.add(ExpectPeer{link.peer});
@@ -134,7 +138,9 @@ void PeerLinks::down(const PeerDown& peer, bool needed, const AgentVoice& voice,
   if (!link || link->reach == Reach::kDown) return;
   // If it is the new one that does not come, cut_silent() finds that.
   if (std::exchange(link->old_ends, false) || link->reach == Reach::kTold) return;
-  if (needed) return cut(*link, peer.reason, voice, effects);
+  const bool tried = link->reach == Reach::kTrying && peer.fault == LinkFault::kBroke;
+  if (needed)
+    return cut(*link, {peer.reason, tried ? LinkFault::kNobody : peer.fault}, voice, effects);
   let_go(*link, effects);
   link->old_ends = false;
 }
@@ -143,15 +149,19 @@ void PeerLinks::distrust(const PeerCorrupt& peer, const AgentVoice& voice, Agent
   Link* link = find(peer.node, peer.incarnation);
   if (!link || link->reach != Reach::kUp) return;
   effects.add(ForgetPeer{link->peer});
-  cut(*link, peer.reason, voice, effects);
+  cut(*link, {peer.reason}, voice, effects);
 }
 
-void PeerLinks::cut(Link& link, const std::string& reason, const AgentVoice& voice,
+void PeerLinks::cut(Link& link, const LinkEnd& end, const AgentVoice& voice,
                     AgentEffects& effects) {
+  const Peer& peer = link.peer;
   link.reach = Reach::kDown;
   link.asked.reset();
-  effects.add(PeerDown{link.peer.id, link.peer.incarnation, reason});
-  voice.tell_head(PeerUnreachable{link.peer.id, link.peer.incarnation, reason}, effects);
+  effects.add(PeerDown{peer.id, peer.incarnation, end.reason, end.fault});
+  voice.tell_head(PeerUnreachable{peer.id, peer.incarnation, end.reason, end.fault}, effects);
+  if (end.fault != LinkFault::kBroke)
+    effects.add(LogLine{"There is no connection to " + to_string(peer.id) + ": " + end.reason,
+                        LogLine::Level::kWarning});
 }
 
 // --- Signs of life ------------------------------------------------------------------------------
@@ -187,15 +197,15 @@ void PeerLinks::cut_silent(Link& link, TimePoint now, const AgentVoice& voice,
                            AgentEffects& effects) {
   if (link.reach == Reach::kTrying) {
     if (link.heard == TimePoint{}) link.heard = now;
-    const Duration deadline = link.again                ? Duration(kConnectAgain)
-                              : voice.id < link.peer.id ? limits::kBulkConnectDeadline
-                                                        : limits::kBulkExpectDeadline;
+    const Duration deadline = link.again           ? Duration(kConnectAgain)
+                              : calls(link, voice) ? limits::kBulkConnectDeadline
+                                                   : limits::kBulkExpectDeadline;
     if (now - link.heard < deadline) return;
     effects.add(ForgetPeer{link.peer});
-    cut(link, "no new connection came about", voice, effects);
+    cut(link, {"no new connection came about", LinkFault::kNobody}, voice, effects);
   } else if (link.reach == Reach::kUp && link.asked && now - *link.asked >= kPeerSilence) {
     effects.add(ForgetPeer{link.peer});
-    cut(link, "nothing was heard of it for too long", voice, effects);
+    cut(link, {"nothing was heard of it for too long"}, voice, effects);
   }
 }
 

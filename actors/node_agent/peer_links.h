@@ -14,8 +14,9 @@
 namespace troupe {
 
 /// The peers that the head told of, and the bulk connections to those on routes of a version that
-/// is here. The node with the lower id goes to the other. A connection stays as long as routes need
-/// it and both lives and the pair's token do.
+/// is here. The node with the lower id goes to the other, or the other way round where the head has
+/// heard that this does not work. A connection stays as long as routes need it and both lives and
+/// the pair's token do.
 ///
 ///     told ─ on a route ─► trying ─ up ─► up ─ down, or silent ─► down: the head hears of it once
 ///      ▲ ▲                   ▲                                     │
@@ -78,8 +79,10 @@ class PeerLinks {
     std::optional<TimePoint> asked = {};  ///< since when it owes a sign of life
   };
 
+  /// Whether this node goes to it.
+  static bool calls(const Link& link, const AgentVoice& voice);
   void go(Link& link, const AgentVoice& voice, AgentEffects& effects);
-  void cut(Link& link, const std::string& reason, const AgentVoice& voice, AgentEffects& effects);
+  void cut(Link& link, const LinkEnd& end, const AgentVoice& voice, AgentEffects& effects);
   void cut_silent(Link& link, TimePoint now, const AgentVoice& voice, AgentEffects& effects);
   /// Ends the connection to a peer whose life goes on.
   void let_go(Link& link, AgentEffects& effects);

@@ -22,7 +22,7 @@ void StandbyAsker::ask(const std::string& address, const std::string& cluster_id
   link_ = std::move(*made);
   // A standby says once what it is, and once more when it has given up.
   link_->listen({
-      .up = [] {},
+      .up = [](const ControlWay&) {},
       .message =
           [link = link_.get(), cluster_id, self, answered = std::move(answered),
            asked = false](Envelope envelope) mutable {

@@ -22,8 +22,8 @@ struct StandbyNode::Impl final : ControlEvents {
   }
 
   // ControlEvents: of the lane.
-  void on_session_up(SessionId session, std::string peer) override {
-    host.post().tell(self, SessionUp{session.value, std::move(peer)});
+  void on_session_up(SessionId session, SessionEnds ends) override {
+    host.post().tell(self, SessionUp{session.value, std::move(ends.peer)});
   }
   void on_message(SessionId session, Envelope envelope) override {
     envelope.from = address_of(session.value);
@@ -87,7 +87,7 @@ Status StandbyNode::Impl::start(StandbyOptions options, std::unique_ptr<HeadLink
   keeper = options.keeper;
   link = std::move(head_link);
   link->listen({
-      .up = [this] { host.post().tell(self, HeadUp{}); },
+      .up = [this](const ControlWay&) { host.post().tell(self, HeadUp{}); },
       .message =
           [this](Envelope envelope) {
             envelope.to = self.address;

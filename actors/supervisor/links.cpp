@@ -16,8 +16,8 @@ Peer Links::tell(const Member& member, const Member& peer, const SupervisorOptio
   Known& pair = it->second;
   if (is_new) options.random(pair.token);
   pair.told.insert(member.id);
-  return {peer.id, peer.incarnation, peer.inventory.fabric_address, pair.token,
-          peer.inventory.nccl};
+  return {peer.id,    peer.incarnation,    peer.inventory.fabric_address,
+          pair.token, peer.inventory.nccl, reversed_.contains(lives_of(member, peer))};
 }
 
 bool Links::told(const Member& member, const Member& peer) const {
@@ -25,16 +25,29 @@ bool Links::told(const Member& member, const Member& peer) const {
   return it != known_.end() && it->second.told.contains(member.id);
 }
 
-Links::Report Links::report(const Member& reporter, const Member& peer, TimePoint now) {
+Links::Report Links::report(const Member& reporter, const Member& peer, const PeerUnreachable& said,
+                            TimePoint now) {
   std::erase_if(broken_, [&](const auto& link) { return now - link.second.since >= kLinkMemory; });
   const auto [it, is_new] = broken_.try_emplace(lives_of(reporter, peer));
   BrokenLink& link = it->second;
   if (is_new) {
     link.since = now;
+    link.reason = said.reason;
     known_.erase(it->first);
+    if (said.fault == LinkFault::kNobody && reversed_.erase(it->first) == 0)
+      reversed_.insert(it->first);
+  }
+  if (said.fault == LinkFault::kOwnEnd) {
+    link.reported.insert(reporter.id);
+    return Report::kFence;
   }
   if (!link.reported.insert(reporter.id).second) return Report::kFence;
   return is_new ? Report::kConnectAgain : Report::kKnown;
+}
+
+std::string Links::first_reason(const Member& a, const Member& b) const {
+  const auto it = broken_.find(lives_of(a, b));
+  return it == broken_.end() ? "" : it->second.reason;
 }
 
 void Links::drop(const Member& a, const Member& b) { known_.erase(lives_of(a, b)); }
@@ -51,13 +64,15 @@ void Links::forget(Incarnation life) {
   };
   std::erase_if(known_, is_its);
   std::erase_if(broken_, is_its);
+  std::erase_if(reversed_, [&](const Lives& l) { return l.first == life || l.second == life; });
 }
 
-void Links::quarantine(NodeId node, TimePoint now) {
+Duration Links::quarantine(NodeId node, TimePoint now) {
   Quarantine& quarantine = quarantines_[node];
   quarantine.length = std::clamp<Duration>(quarantine.length * 2, kQuarantineMin, kQuarantineMax);
   quarantine.until = now + quarantine.length;
   quarantine.over = false;
+  return quarantine.length;
 }
 
 bool Links::quarantined(NodeId node) const {
@@ -99,6 +114,9 @@ std::string Links::violation(const Membership& members) const {
       return "A link counts as broken though one of its ends is no member.";
     if (link.reported.empty()) return "A link counts as broken, and nobody reported it.";
   }
+  for (const Lives& pair : reversed_)
+    if (!lives_on(pair.first) || !lives_on(pair.second))
+      return "A pair has a direction though one of them is no member.";
   return {};
 }
 

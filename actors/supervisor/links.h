@@ -15,6 +15,10 @@ namespace troupe {
 ///
 ///     whole ── a side reports ──► broken: both connect again ── kLinkMemory passes ──► whole
 ///                                   └── the same side reports again ──► one of them is fenced
+///
+/// Where no connection came about, the other one goes when they connect again: a firewall, or a
+/// translation of addresses, often lets one way pass. Who says that it lies at its own end has said
+/// enough.
 class Links {
  public:
   /// `peer` as `member` is to see it. The pair's token is drawn at first and after each break.
@@ -25,9 +29,12 @@ class Links {
   enum class Report : std::uint8_t {
     kConnectAgain,  ///< the first one: both are to connect with a new token
     kKnown,         ///< the other side of the same break
-    kFence,         ///< the new connection broke too, or never came
+    kFence,         ///< the new connection broke too, or never came, or cannot come
   };
-  Report report(const Member& reporter, const Member& peer, TimePoint now);
+  Report report(const Member& reporter, const Member& peer, const PeerUnreachable& said,
+                TimePoint now);
+  /// What was said of the break first.
+  std::string first_reason(const Member& a, const Member& b) const;
   /// Nobody needs that connection: the next version that does makes it with a new token.
   void drop(const Member& a, const Member& b);
   /// Broken links of that member.
@@ -35,8 +42,8 @@ class Links {
   /// That life is over.
   void forget(Incarnation life);
 
-  /// The node takes no part for a while, longer each time.
-  void quarantine(NodeId node, TimePoint now);
+  /// The node takes no part for a while, longer each time; how long.
+  Duration quarantine(NodeId node, TimePoint now);
   bool quarantined(NodeId node) const;
   /// True if a node may take part again.
   bool end_quarantines(TimePoint now);
@@ -57,6 +64,7 @@ class Links {
   struct BrokenLink {
     std::set<NodeId> reported;  ///< who has said so since then
     TimePoint since{};
+    std::string reason;  ///< of the first report
   };
   struct Quarantine {
     TimePoint until{};
@@ -66,6 +74,7 @@ class Links {
 
   std::map<Lives, Known> known_;
   std::map<Lives, BrokenLink> broken_;
+  std::set<Lives> reversed_;  ///< the one with the higher id goes to the other
   std::map<NodeId, Quarantine> quarantines_;
 };
 

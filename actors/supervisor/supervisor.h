@@ -136,7 +136,7 @@ class Supervisor {
   void device_failed(const Member& member, const std::set<std::uint32_t>& failed,
                      SupervisorTurn& turn);
   void take_out(const std::vector<Verdict>& wrong, SupervisorTurn& turn);
-  void fence_one_of(const Member& a, const Member& b, const std::string& reason,
+  void fence_one_of(const Member& reporter, const Member& peer, const PeerUnreachable& report,
                     SupervisorTurn& turn);
   void check_leases(SupervisorTurn& turn);
   std::string fence(NodeId id, const std::string& why_gone, bool orderly, SupervisorTurn& turn);

@@ -4,17 +4,24 @@
 #include <tuple>
 
 #include "actors/supervisor/check_inventory.h"
+#include "actors/supervisor/cut_off.h"
 #include "actors/supervisor/supervisor.h"
 #include "actors/supervisor/tell_router.h"
 #include "runtime/counted.h"
 #include "runtime/limits.h"
+#include "transport/bulk_address.h"
 
 // What members say, how a worker becomes one, and how it ceases to be one.
 
 namespace troupe {
 namespace {
 
-constexpr std::size_t kLinkTextBytesMax = 1024;
+/// What a member says of a link, as a part of a sentence.
+std::string part_of_sentence(std::string reason) {
+  reason.resize(std::min<std::size_t>(reason.size(), 1024));
+  if (reason.ends_with('.')) reason.pop_back();
+  return reason;
+}
 
 }  // namespace
 
@@ -238,33 +245,49 @@ void Supervisor::on(const PeerUnreachable& report, const Envelope& envelope, Tim
   const Member* peer = members_.find(report.peer);
   if (!peer || peer->incarnation != report.incarnation) return;  // known
   if (!placement_.versions().connects(reporter->id, peer->id)) return links_.drop(*reporter, *peer);
-  const std::string text = to_string(reporter->id) + " cannot reach " + to_string(peer->id) + ": " +
-                           report.reason.substr(0, kLinkTextBytesMax);
-  switch (links_.report(*reporter, *peer, now)) {
+  switch (links_.report(*reporter, *peer, report, now)) {
     case Links::Report::kConnectAgain:
-      turn.record("peer_unreachable", text);
+      turn.record("peer_unreachable",
+                  with_bulk_lane(*reporter) + " cannot reach " + with_bulk_lane(*peer) + ": " +
+                      part_of_sentence(report.reason) +
+                      (report.fault == LinkFault::kNobody ? "; the other one tries." : ""));
       effects.send(reporter->agent(), Connect{links_.tell(*reporter, *peer, options_)});
       effects.send(peer->agent(), Connect{links_.tell(*peer, *reporter, options_)});
       break;
     case Links::Report::kKnown:
       break;
     case Links::Report::kFence:
-      fence_one_of(*reporter, *peer, text, turn);
+      fence_one_of(*reporter, *peer, report, turn);
       break;
   }
 }
 
-/// The one that is cut off from more members goes, else the one whose loss costs less.
-void Supervisor::fence_one_of(const Member& a, const Member& b, const std::string& reason,
-                              SupervisorTurn& turn) {
-  const auto cost = [&](const Member& member) {
-    const PlacementVersions& versions = placement_.versions();
-    return std::tuple(-links_.broken(member), versions.shards_on(member.id),
-                      versions.pieces_on(member.id), -static_cast<std::int64_t>(member.id.value));
+void Supervisor::fence_one_of(const Member& reporter, const Member& peer,
+                              const PeerUnreachable& report, SupervisorTurn& turn) {
+  const PlacementVersions& versions = placement_.versions();
+  const auto elsewhere = [&](const Member& member) {
+    const auto* session = sessions_.find(member.session);
+    return session && is_elsewhere(member.inventory.fabric_address, session->peer);
   };
-  const NodeId fenced = cost(a) < cost(b) ? a.id : b.id;
-  links_.quarantine(fenced, turn.now);
-  remove(fenced, reason, false, turn);
+  const auto end_of = [&](const Member& member) {
+    return CutOff{member.id,
+                  &member == &reporter && report.fault == LinkFault::kOwnEnd,
+                  links_.broken(member),
+                  static_cast<std::int64_t>(versions.shards_on(member.id)),
+                  static_cast<std::int64_t>(versions.pieces_on(member.id)),
+                  elsewhere(member)};
+  };
+  const NodeId fenced = who_goes(end_of(reporter), end_of(peer));
+  std::string why = to_string(reporter.id) + " cannot reach " + to_string(peer.id) + ": " +
+                    part_of_sentence(links_.first_reason(reporter, peer));
+  if (elsewhere(members_.at(fenced)))
+    why += "; its bulk lane is at " + members_.at(fenced).inventory.fabric_address +
+           ", and it comes from " + host_of(sessions_.find(members_.at(fenced).session)->peer) +
+           ": see --bind-interface, and whether its addresses are translated on the way";
+  const auto length = links_.quarantine(fenced, turn.now);
+  why += "; it takes no part for " +
+         counted(static_cast<std::size_t>(length / std::chrono::seconds(1)), "second");
+  remove(fenced, why, false, turn);
   placement_.consider(turn);
 }
 

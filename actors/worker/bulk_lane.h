@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "actors/node_agent/node_progress.h"
+#include "transport/bulk_address.h"
 #include "transport/message.h"
 
 namespace troupe {
@@ -17,7 +18,7 @@ class BulkEvents {
   virtual ~BulkEvents() = default;
   virtual void on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) = 0;
   virtual void on_peer_up(NodeId node, Incarnation incarnation) = 0;
-  virtual void on_peer_down(NodeId node, Incarnation incarnation, std::string reason) = 0;
+  virtual void on_peer_down(NodeId node, Incarnation incarnation, LinkEnd end) = 0;
 };
 
 /// The way to other workers: envelopes over one connection per pair of nodes. In a process it is
@@ -29,15 +30,17 @@ class BulkLane {
 
   /// Once, before anything else.
   virtual void listen(BulkEvents& events) = 0;
+  /// The ends of the newest control connection: others find this node by one of them.
+  virtual void come_by(const ControlWay&) {}
   virtual std::string address() const = 0;   ///< where peers find this node; opaque
   virtual std::string describe() const = 0;  ///< what was chosen and why, for the status
   virtual FabricPort port() const { return {}; }  ///< the same in parts
 
   /// From now on this node is that life of it. All peers are forgotten, without a fence.
   virtual void identify(NodeId node, Incarnation incarnation) = 0;
-  /// Admits a peer with a lower node id that comes with the peer's token.
+  /// Admits a peer that comes with its token.
   virtual Status expect(const Peer& peer) = 0;
-  /// Goes to a peer with a higher node id.
+  /// Goes to a peer.
   virtual Status connect(const Peer& peer) = 0;
   /// Closes the connection. Lives up to this one stay refused when `fence` is set.
   virtual void forget(NodeId node, Incarnation incarnation, bool fence) = 0;

@@ -31,7 +31,7 @@ void FabricLane::identify(NodeId node, Incarnation incarnation) {
 }
 
 Status FabricLane::expect(const Peer& peer) {
-  return fabric_->expect({peer.id, peer.incarnation}, peer.token);
+  return fabric_->expect({peer.id, peer.incarnation}, peer.fabric_address, peer.token);
 }
 
 Status FabricLane::connect(const Peer& peer) {
@@ -65,15 +65,15 @@ void FabricLane::on_frame(PeerKey from, Frame frame) {
     logger().warn("{} sent a message that cannot be read: {}", to_string(from.node),
                   decoded.error().message);
     fabric_->forget(from, false);
-    return on_peer_down(from, decoded.error().message);
+    return on_peer_down(from, {decoded.error().message});
   }
   events_->on_envelope(from.node, from.incarnation, std::move(*decoded));
 }
 
 void FabricLane::on_peer_up(PeerKey peer) { events_->on_peer_up(peer.node, peer.incarnation); }
 
-void FabricLane::on_peer_down(PeerKey peer, std::string reason) {
-  events_->on_peer_down(peer.node, peer.incarnation, std::move(reason));
+void FabricLane::on_peer_down(PeerKey peer, LinkEnd end) {
+  events_->on_peer_down(peer.node, peer.incarnation, std::move(end));
 }
 
 }  // namespace troupe

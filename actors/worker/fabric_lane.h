@@ -15,6 +15,7 @@ class FabricLane final : public BulkLane, private transport::FabricEvents {
   ~FabricLane() override;
 
   void listen(BulkEvents& events) override { events_ = &events; }
+  void come_by(const ControlWay& way) override { fabric_->come_by(way); }
   std::string address() const override { return fabric_->address(); }
   std::string describe() const override { return fabric_->describe(); }
   FabricPort port() const override { return fabric_->port(); }
@@ -30,7 +31,7 @@ class FabricLane final : public BulkLane, private transport::FabricEvents {
   FabricLane() = default;
   void on_frame(transport::PeerKey from, transport::Frame frame) override;
   void on_peer_up(transport::PeerKey peer) override;
-  void on_peer_down(transport::PeerKey peer, std::string reason) override;
+  void on_peer_down(transport::PeerKey peer, LinkEnd end) override;
 
   BulkEvents* events_ = nullptr;  // set before there are peers
   std::unique_ptr<transport::Fabric> fabric_;

@@ -121,7 +121,7 @@ void NcclLane::fail(const Life& life, const Error& why) {
   pair.close();
   logger().warn("{} is lost to NCCL: {}", to_string(life.first), why.message);
   other_->forget(life.first, life.second, false);
-  events_->on_peer_down(life.first, life.second, why.message);
+  events_->on_peer_down(life.first, life.second, {why.message});
 }
 
 // --- The other lane's news ----------------------------------------------------------------------
@@ -135,9 +135,9 @@ void NcclLane::on_peer_up(NodeId node, Incarnation incarnation) {
   events_->on_peer_up(node, incarnation);
 }
 
-void NcclLane::on_peer_down(NodeId node, Incarnation incarnation, std::string reason) {
+void NcclLane::on_peer_down(NodeId node, Incarnation incarnation, LinkEnd end) {
   take({node, incarnation}).close();
-  events_->on_peer_down(node, incarnation, std::move(reason));
+  events_->on_peer_down(node, incarnation, std::move(end));
 }
 
 void NcclLane::on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) {

@@ -52,7 +52,7 @@ class NcclLane final : public BulkLane, private BulkEvents {
 
   void on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) override;
   void on_peer_up(NodeId node, Incarnation incarnation) override;
-  void on_peer_down(NodeId node, Incarnation incarnation, std::string reason) override;
+  void on_peer_down(NodeId node, Incarnation incarnation, LinkEnd end) override;
 
   void know(const Peer& peer);
   Pair make_pair(const Life& life);

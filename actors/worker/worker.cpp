@@ -25,16 +25,21 @@ NodeAgentOptions options_of(WorkerSetup& setup) {
     options.devices.push_back({device->options().kind, device->options().memory_total,
                                static_cast<std::uint32_t>(device->options().threads),
                                device->options().name, device->options().architecture});
-  const BulkLane* lane = setup.around.lane;
-  options.fabric_address = lane ? lane->address() : "none";
-  options.fabric_description = lane ? lane->describe() : "none: a cluster of one node";
-  if (lane) options.fabric_port = lane->port();
-  if (const nccl::Node* nccl = setup.around.nccl) {
-    options.nccl = nccl->version();
-    options.fabric_description += "; rows, outputs and tensor-parallel ranks by " +
-                                  nccl->describe() + " (asked for), if all have it";
-  }
+  if (const nccl::Node* nccl = setup.around.nccl) options.nccl = nccl->version();
   return options;
+}
+
+/// Of a worker that came to the head by that way.
+BulkPlace bulk_place(const WorkerSurroundings& around, const ControlWay& way) {
+  BulkPlace place;
+  if (BulkLane* lane = around.lane) {
+    lane->come_by(way);
+    place = {lane->address(), lane->describe(), lane->port()};
+  }
+  if (around.nccl)
+    place.description += "; rows, outputs and tensor-parallel ranks by " + around.nccl->describe() +
+                         " (asked for), if all have it";
+  return place;
 }
 
 WorkerSurroundings with_meter(WorkerSurroundings around, Host& host,
@@ -61,7 +66,7 @@ Worker::Worker(Host& host, WorkerSetup setup)
   around_.source->listen(agent_);
   if (around_.lane) around_.lane->listen(*this);
   around_.link->listen({
-      .up = [&post = post_, self = agent_] { post.tell(self, HeadUp{}); },
+      .up = [this](const ControlWay& way) { post_.tell(agent_, HeadUp{bulk_place(around_, way)}); },
       .message = [this](Envelope envelope) { on_head_message(std::move(envelope)); },
       .down =
           [&post = post_, self = agent_](std::string reason, bool foreign) {
@@ -132,10 +137,10 @@ void Worker::on_peer_up(NodeId node, Incarnation incarnation) {
   post_.tell(agent_, PeerUp{node, incarnation});
 }
 
-void Worker::on_peer_down(NodeId node, Incarnation incarnation, std::string reason) {
+void Worker::on_peer_down(NodeId node, Incarnation incarnation, LinkEnd end) {
   post_.drop_lane(node, incarnation);
-  around_.meter->peer_down(node, incarnation, reason);
-  post_.tell(agent_, PeerDown{node, incarnation, std::move(reason)});
+  around_.meter->peer_down(node, incarnation, end.reason);
+  post_.tell(agent_, PeerDown{node, incarnation, std::move(end.reason), end.fault});
 }
 
 }  // namespace troupe

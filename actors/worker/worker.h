@@ -47,7 +47,7 @@ class Worker final : private BulkEvents {
   void find_head(Incarnation head);
   void on_envelope(NodeId node, Incarnation incarnation, Envelope envelope) override;
   void on_peer_up(NodeId node, Incarnation incarnation) override;
-  void on_peer_down(NodeId node, Incarnation incarnation, std::string reason) override;
+  void on_peer_down(NodeId node, Incarnation incarnation, LinkEnd end) override;
 
   Host& host_;  ///< used until end()
   Post& post_;

@@ -136,7 +136,8 @@ void WorkerHands::carry_out(LogLine&& line) {
 
 void WorkerHands::check(const Peer& peer, const Status& status) {
   if (!status.ok())
-    host_->post().tell(self_, PeerDown{peer.id, peer.incarnation, status.error().message});
+    host_->post().tell(
+        self_, PeerDown{peer.id, peer.incarnation, status.error().message, LinkFault::kNobody});
 }
 
 void WorkerHands::forget(const Peer& peer, bool fence) {

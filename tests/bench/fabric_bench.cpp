@@ -34,7 +34,7 @@ struct Caller : FabricEvents {
     }
   }
   void on_peer_up(PeerKey) override { up = true; up.notify_all(); }
-  void on_peer_down(PeerKey, std::string) override {}
+  void on_peer_down(PeerKey, LinkEnd) override {}
   Fabric* fabric = nullptr;
   int rounds = 0;
   TimePoint sent_at;
@@ -50,7 +50,7 @@ struct Echo : FabricEvents {
     frames.notify_all();
   }
   void on_peer_up(PeerKey) override {}
-  void on_peer_down(PeerKey, std::string) override {}
+  void on_peer_down(PeerKey, LinkEnd) override {}
   Fabric* fabric = nullptr;
   std::atomic<bool> answer{true};
   std::atomic<std::uint64_t> frames{0};
@@ -74,7 +74,7 @@ void bench_fabric(FabricKind kind, std::size_t bytes, int rounds) {
   if (!a || !b) return;
   echo.fabric = b->get();
   const PeerKey to{NodeId{2}, Incarnation{1}};
-  if (!(*b)->expect({NodeId{1}, Incarnation{1}}, {}).ok()) return;
+  if (!(*b)->expect({NodeId{1}, Incarnation{1}}, (*a)->address(), {}).ok()) return;
   if (!(*a)->connect(to, (*b)->address(), {}).ok()) return;
   events.up.wait(false);
   const Frame frame = make_frame(bytes);

@@ -197,7 +197,7 @@ void SimLane::down(const Peer& peer, const std::string& reason) {
     if (!knows(peer)) return;
     known_.erase({peer.id, peer.incarnation});
     traffic_.erase({peer.id, peer.incarnation});
-    events_->on_peer_down(peer.id, peer.incarnation, reason);
+    events_->on_peer_down(peer.id, peer.incarnation, {reason});
   });
 }
 

@@ -87,7 +87,7 @@ void ControlNetwork::answer(std::uint32_t session) {
     return down_at_worker(session, "nobody answers");
   s.up_at_head = true;
   place->second.host->run([hub = place->second.events, session, machine] {
-    hub->on_session_up(SessionId{session}, "host-" + std::to_string(machine));
+    hub->on_session_up(SessionId{session}, {"host-" + std::to_string(machine)});
   });
   if (!s.up_at_worker) down_at_head(session, "closed by the peer");
 }
@@ -183,7 +183,7 @@ void SimLink::close() {
 void SimLink::arrive(std::uint32_t session, bool first, const Envelope& envelope) {
   host_.run([this, session, first, envelope] {
     if (session_ != session) return;
-    if (first) events_.up();
+    if (first) events_.up({});
     events_.message(envelope);
   });
 }

@@ -67,7 +67,8 @@ class LentLink final : public HeadLink {
  public:
   LentLink(SimLink& link, ControlNetwork& network) : link_(link), network_(network) {}
   ~LentLink() override {
-    link_.listen({[] {}, [](const Envelope&) {}, [](const std::string&, bool) {}});
+    link_.listen(
+        {[](const ControlWay&) {}, [](const Envelope&) {}, [](const std::string&, bool) {}});
     network_.died(link_);
   }
   void listen(Events events) override { link_.listen(std::move(events)); }
@@ -147,7 +148,7 @@ struct HeadBox::Follower final : ControlEvents {
         link(host, box.world_.control, {box.partner_}),
         self(kHeadNode, Incarnation{1}) {
     const auto tell = [this](auto message) { host.post().tell(self, std::move(message)); };
-    link.listen({[tell] { tell(HeadUp{}); },
+    link.listen({[tell](const ControlWay&) { tell(HeadUp{}); },
                  [this](Envelope e) {
                    e.to = self.address;
                    host.post().deliver(std::move(e));
@@ -180,8 +181,8 @@ struct HeadBox::Follower final : ControlEvents {
   Address address_of(std::uint32_t session) const {
     return Ref<SessionInbox>(kHeadNode, self.address.incarnation, session).address;
   }
-  void on_session_up(SessionId session, std::string peer) override {
-    host.post().tell(self, SessionUp{session.value, std::move(peer)});
+  void on_session_up(SessionId session, SessionEnds ends) override {
+    host.post().tell(self, SessionUp{session.value, std::move(ends.peer)});
   }
   void on_message(SessionId session, Envelope envelope) override {
     envelope.from = address_of(session.value);
@@ -402,7 +403,8 @@ void HeadBox::ask(Query query) {
   Program& program = *life_->programs.back();
   program.query = query.query = next_query_++;
   program.link = life_->head.hub().make_local_link();
-  program.link->listen({[] {}, [this, &program](const Envelope& e) { answer(program, *e.message); },
+  program.link->listen({[](const ControlWay&) {},
+                        [this, &program](const Envelope& e) { answer(program, *e.message); },
                         [](const std::string&, bool) {}});
   program.link->connect();
   const Address to = life_->head.supervisor().address;

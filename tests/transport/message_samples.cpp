@@ -180,11 +180,11 @@ std::vector<Message> membership_samples() {
       Activated{kVersion},
       Retire{kVersion},
       MemberLost{NodeId{6}, Incarnation{2}, kText},
-      Connect{load().peers.front()},
+      Connect{{NodeId{3}, Incarnation{4}, "net:head:4711", {}, 0, true}},
       ExpertCounts{{{3, {0, 5, 1u << 31}}, {4, {}}}},
       Avoid{{{NodeId{2}, 3}, {NodeId{5}, 1}}},
       Stop{kText},
-      PeerUnreachable{NodeId{6}, Incarnation{2}, kText},
+      PeerUnreachable{NodeId{6}, Incarnation{2}, kText, LinkFault::kOwnEnd},
   };
 }
 

@@ -18,8 +18,8 @@
 #include "actors/control/file_lock.h"
 #include "actors/control/private_file.h"
 #include "actors/supervisor/options.h"
-#include "runtime/host.h"
 #include "runtime/log.h"
+#include "tools/troupe/own_address.h"
 
 namespace troupe::cli {
 namespace {
@@ -241,7 +241,7 @@ Status ClusterFiles::use(const ClusterCredentials& credentials) {
 HostPort found_at(const HostPort& listening) {
   const std::string& host = listening.host;
   const bool everywhere = host == "0.0.0.0" || host == "::" || host.empty();
-  return everywhere ? HostPort{host_name(), listening.port} : listening;
+  return everywhere ? HostPort{own_address(), listening.port} : listening;
 }
 
 Status ClusterFiles::write_join(const HostPort& listening, const std::string& other) {

@@ -14,7 +14,7 @@
 
 namespace troupe::cli {
 
-/// Where others find a head that listens there: by the name of this machine if it does everywhere.
+/// Where others find a head that listens there: at an address that leads out if it does everywhere.
 HostPort found_at(const HostPort& listening);
 
 /// What a head keeps in its state folder, and the lock that makes it the only one there. Files:

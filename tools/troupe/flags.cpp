@@ -115,7 +115,8 @@ void add_network_flags(Command& command, NetworkFlags& flags) {
                       "(default: auto)",
               .values = {"auto", "net", "tcp", "shm", "verbs", "efa", "nccl"}},
              {"--bind-interface", &flags.bind_interface,
-              "The interface whose address peers use, such as eth0"}});
+              "The interface whose address peers use, such as eth0 (default: they "
+              "find a worker as it came to the head)"}});
 }
 
 void add_device_flags(Command& command, DeviceFlags& flags, const Doubles& doubles) {

@@ -5,11 +5,11 @@
 
 #include "actors/control/head_link.h"
 #include "actors/head/open_model.h"
-#include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
 #include "tools/troupe/lifetime.h"
+#include "tools/troupe/own_address.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
@@ -21,9 +21,9 @@ std::string reachable(std::string url, const std::string& host) {
   const std::string shown = host.find(':') != std::string::npos ? "[" + host + "]" : host;
   if (host != "0.0.0.0" && host != "::") return url;
   const auto at = url.find(shown);
-  // Which of this machine's addresses leads out; nothing is sent to that one.
-  return at == url.npos ? url
-                        : url.replace(at, shown.size(), local_address_towards("192.0.2.1", 9));
+  if (at == url.npos) return url;
+  const std::string own = own_address();
+  return url.replace(at, shown.size(), own.find(':') == own.npos ? own : "[" + own + "]");
 }
 
 /// Neither a tokenizer nor a chat template must be there.

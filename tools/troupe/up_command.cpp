@@ -234,7 +234,7 @@ Status check_fabric(const NetworkFlags& network, const Share& share,
   struct Nobody : transport::FabricEvents {
     void on_frame(transport::PeerKey, transport::Frame) override {}
     void on_peer_up(transport::PeerKey) override {}
-    void on_peer_down(transport::PeerKey, std::string) override {}
+    void on_peer_down(transport::PeerKey, LinkEnd) override {}
   } nobody;
   auto kind = transport::parse_fabric_kind(network.fabric);
   if (!kind.ok()) return kind.error();

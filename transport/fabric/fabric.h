@@ -12,6 +12,7 @@
 #include "runtime/ids.h"
 #include "runtime/limits.h"
 #include "runtime/result.h"
+#include "transport/bulk_address.h"
 #include "transport/link_messages.h"
 
 namespace troupe::transport {
@@ -50,7 +51,7 @@ class FabricEvents {
   virtual ~FabricEvents() = default;
   virtual void on_frame(PeerKey from, Frame frame) = 0;
   virtual void on_peer_up(PeerKey peer) = 0;
-  virtual void on_peer_down(PeerKey peer, std::string reason) = 0;
+  virtual void on_peer_down(PeerKey peer, LinkEnd end) = 0;
 };
 
 /// When something went to a peer that is up, and when anything came from it: a frame, part of one,
@@ -75,8 +76,8 @@ struct FabricStats {
 };
 
 /// Carries frames between this node and its peers, at most once; those with a payload are in order
-/// per pair, and so are those without. There is one connection per pair of nodes: the node with the
-/// lower id connects, the other one expects it.
+/// per pair, and so are those without. There is one connection per pair of nodes: one connects, the
+/// other one expects it.
 ///
 ///     node 1                                  control lane           node 2
 ///       |  <- "node-2 is at A, token T" ----------+---- "node-1 comes with T" ->  |
@@ -94,7 +95,11 @@ class Fabric {
   /// and gets a new life whenever it joins again. All peers are forgotten, without a fence.
   virtual void identify(PeerKey self) = 0;
 
-  /// Where peers find this node, for their `connect`: opaque text that goes over the control lane.
+  /// From now on peers find this node by one of the ends of that control connection, and it finds
+  /// them by it; unless --bind-interface, or a device, says where it is.
+  virtual void come_by(const ControlWay& way) = 0;
+  /// Where peers find this node, for their `connect`: a BulkAddress, which goes over the control
+  /// lane.
   virtual std::string address() const = 0;
 
   /// What was chosen and why, for `status`: "net at 10.0.0.1:4711 (auto: no verbs device is up)".
@@ -102,15 +107,15 @@ class Fabric {
   /// The same in parts, with what else there would be.
   virtual FabricPort port() const = 0;
 
-  /// Admits a peer with a lower node id that comes with this token; the listener is open only while
-  /// an expected peer is missing. A peer that has not come by limits::kBulkExpectDeadline is down.
-  /// An older life of the node is forgotten.
-  /// Errors: kInvalidArgument (a higher id, or this node itself), kRefused (a newer life is known).
-  virtual Status expect(PeerKey peer, const FabricToken& token) = 0;
+  /// Admits a peer, whose own address that is, when it comes with this token; the listener is open
+  /// only while an expected peer is missing, and only where these find it. A peer that has not come
+  /// by limits::kBulkExpectDeadline is down. An older life of the node is forgotten.
+  /// Errors: kInvalidArgument (this node itself, or an address that this fabric cannot use),
+  /// kRefused (a newer life is known).
+  virtual Status expect(PeerKey peer, const std::string& address, const FabricToken& token) = 0;
 
-  /// Connects to a peer with a higher node id; tries again until limits::kBulkConnectDeadline,
-  /// after which the peer is down. An older life of the node is forgotten. Errors: as `expect`, and
-  /// kInvalidArgument for an address that this fabric cannot reach.
+  /// Connects to a peer; tries again until limits::kBulkConnectDeadline, after which the peer is
+  /// down. An older life of the node is forgotten. Errors: as `expect`.
   virtual Status connect(PeerKey peer, const std::string& address, const FabricToken& token) = 0;
 
   /// Closes the connection and drops frames of that life, arrived or unsent. Lives up to this one
@@ -141,10 +146,10 @@ struct FabricOptions {
   PeerKey self;  ///< may be left for identify()
   /// kAuto, kNccl: verbs if a device is up, else net, else tcp.
   FabricKind kind = FabricKind::kAuto;
-  /// Interface to listen on ("eth0"); if empty, `host` counts.
+  /// Interface to listen on ("eth0"); if empty, come_by() says where.
   std::string bind_interface;
-  /// Address of this node on the cluster's network, numeric. Give the local address of the control
-  /// connection.
+  /// Numeric address of this node on the cluster's network, as far as it is known before come_by():
+  /// devices for RDMA are sought there.
   std::string host = "127.0.0.1";
   std::size_t unsent_bytes_max = limits::kBulkUnsentBytesMax;      ///< per connection
   std::size_t received_bytes_max = limits::kBulkReceivedBytesMax;  ///< of frames not yet released

@@ -1,6 +1,6 @@
 #include "transport/fabric/gate.h"
 
-#include <netinet/tcp.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,15 +19,38 @@ Error system_error(const std::string& what) {
   return unavailable(what + ": " + std::strerror(errno) + ".");
 }
 
-Result<Descriptor> bound_socket(SocketAddress at) {
-  Descriptor socket(::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<Descriptor> new_socket(int family) {
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("A socket could not be made");
-  const int on = 1;
-  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(socket.get(), at.get(), at.length) != 0) {
-    return system_error("The fabric cannot use the address " + at.text());
+  return socket;
+}
+
+Result<Descriptor> bound_socket(const SocketAddress& at) {
+  auto socket = new_socket(at.storage.ss_family);
+  if (!socket) return socket;
+  const int on = 1, off = 0;
+  setsockopt(socket->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // "Any" is of both families.
+  if (at.storage.ss_family == AF_INET6)
+    setsockopt(socket->get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (bind(socket->get(), at.get(), at.length) != 0) {
+    return system_error("This node's bulk lane cannot use " + at.text());
   }
   return socket;
+}
+
+/// A port of all addresses, of both families where there are two.
+Result<Descriptor> any_port() {
+  if (auto both = bound_socket(*parse_socket_address("::", 0)); both.ok()) return both;
+  return bound_socket(*parse_socket_address("0.0.0.0", 0));
+}
+
+Result<SocketAddress> address_of(int fd) {
+  SocketAddress address;
+  address.length = sizeof(address.storage);
+  if (getsockname(fd, address.get(), &address.length) != 0)
+    return system_error("A socket's address cannot be read");
+  return address.unmapped();
 }
 
 bool watch(int epoll, int operation, int fd, std::uint32_t events) {
@@ -48,16 +71,15 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<std::unique_ptr<Gate>> Gate::make(const SocketAddress& at, int epoll) {
+Result<std::unique_ptr<Gate>> Gate::make(const std::optional<SocketAddress>& at, int epoll) {
   std::unique_ptr<Gate> gate(new Gate);
   gate->epoll_ = epoll;
-  auto reservation = bound_socket(at);
+  auto reservation = at ? bound_socket(*at) : any_port();
   if (!reservation) return reservation.error();
   gate->reservation_ = std::move(*reservation);
-  gate->address_.length = sizeof(gate->address_.storage);
-  if (getsockname(gate->reservation_.get(), gate->address_.get(), &gate->address_.length) != 0) {
-    return system_error("The fabric's port cannot be read");
-  }
+  auto address = address_of(gate->reservation_.get());
+  if (!address) return address.error();
+  gate->address_ = *address;
   return gate;
 }
 
@@ -66,15 +88,18 @@ bool Gate::owns(int fd) const {
                      [fd](const Caller& caller) { return caller.socket.get() == fd; });
 }
 
-Status Gate::open() {
-  if (listener_) return {};
-  auto socket = bound_socket(address_);
+Status Gate::open(SocketAddress at) {
+  at.set_port(port());
+  if (listener_ && at == listens_at_) return {};
+  listener_ = Descriptor();
+  auto socket = bound_socket(at);
   if (!socket) return socket.error();
   if (listen(socket->get(), kBacklog) != 0 ||
       !watch(epoll_, EPOLL_CTL_ADD, socket->get(), EPOLLIN)) {
-    return system_error("The fabric cannot listen at " + address_.text());
+    return system_error("This node's bulk lane cannot listen at " + at.text());
   }
   listener_ = std::move(*socket);
+  listens_at_ = at;
   return {};
 }
 
@@ -125,6 +150,13 @@ std::optional<GateHello> Gate::read(int fd) {
   return std::nullopt;
 }
 
+std::optional<SocketAddress> Gate::came_to(int fd) const {
+  auto address = address_of(fd);
+  if (!address) return std::nullopt;
+  address->set_port(0);
+  return *address;
+}
+
 void Gate::answer(int fd, const GateReply& reply) {
   const auto caller = find(fd);
   if (caller == callers_.end()) return;
@@ -147,17 +179,21 @@ std::optional<TimePoint> Gate::next_deadline() const {
   return callers_.front().deadline;
 }
 
-Result<std::unique_ptr<GateCall>> GateCall::start(const SocketAddress& from,
+Result<std::unique_ptr<GateCall>> GateCall::start(const std::optional<SocketAddress>& from,
                                                   const SocketAddress& to, const GateHello& hello,
                                                   int epoll) {
   std::unique_ptr<GateCall> call(new GateCall);
   call->epoll_ = epoll;
   call->hello_ = encode(hello);
-  auto socket = bound_socket(from);
-  if (!socket) return socket.error();
+  auto socket = from ? bound_socket(*from) : new_socket(to.storage.ss_family);
+  if (!socket) return invalid_argument(socket.error().message);
   call->socket_ = std::move(*socket);
   if (::connect(call->fd(), to.get(), to.length) != 0 && errno != EINPROGRESS) {
-    return system_error("The gate at " + to.text() + " cannot be reached");
+    // An address that leads nowhere else, such as that of lo, or none of this family.
+    const bool own = errno == EINVAL || errno == EADDRNOTAVAIL;
+    const Error why =
+        system_error("there is no way to " + to.text() + (from ? " from " + from->text() : ""));
+    return own ? invalid_argument(why.message) : why;
   }
   if (!watch(epoll, EPOLL_CTL_ADD, call->fd(), EPOLLOUT)) {
     return system_error("The gate cannot be waited for");

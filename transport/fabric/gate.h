@@ -43,13 +43,16 @@ class Gate {
     std::size_t filled = 0;
   };
 
-  /// Takes a free port of the address and keeps it, open or closed.
-  static Result<std::unique_ptr<Gate>> make(const SocketAddress& at, int epoll);
+  /// Takes a free port and keeps it, open or closed: of that address, or else of all.
+  static Result<std::unique_ptr<Gate>> make(const std::optional<SocketAddress>& at, int epoll);
 
+  /// With the port; "any" if it is of all.
   const SocketAddress& address() const { return address_; }
+  std::uint16_t port() const { return address_.port(); }
   int listener() const { return listener_.get(); }
   bool owns(int fd) const;
-  Status open();
+  /// Listens there, at its port, and nowhere else.
+  Status open(SocketAddress at);
   void close();
 
   /// Accepts who is waiting.
@@ -57,6 +60,8 @@ class Gate {
   /// Reads from one caller. A hello once it is complete and well-formed; the caller waits for
   /// `answer`. Anything else ends the connection.
   std::optional<GateHello> read(int fd);
+  /// This machine's address that a caller came to; port 0.
+  std::optional<SocketAddress> came_to(int fd) const;
   void answer(int fd, const GateReply& reply);
   void hang_up_late(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -71,6 +76,7 @@ class Gate {
   SocketAddress address_;
   Descriptor reservation_;  ///< bound and never listening: keeps the port while the gate is closed
   Descriptor listener_;
+  SocketAddress listens_at_;   ///< if there is one
   std::list<Caller> callers_;  ///< oldest first
   std::atomic<std::uint64_t> strangers_{0};
 };
@@ -78,10 +84,13 @@ class Gate {
 /// The other side: asks a peer's gate where its provider listens.
 class GateCall {
  public:
-  /// Starts to connect; the descriptor becomes writable, then readable.
-  static Result<std::unique_ptr<GateCall>> start(const SocketAddress& from, const SocketAddress& to,
-                                                 const GateHello& hello, int epoll);
+  /// Starts to connect, from that address if there is one; the descriptor becomes writable, then
+  /// readable. kInvalidArgument: it cannot be gone there from this end.
+  static Result<std::unique_ptr<GateCall>> start(const std::optional<SocketAddress>& from,
+                                                 const SocketAddress& to, const GateHello& hello,
+                                                 int epoll);
   int fd() const { return socket_.get(); }
+  bool connected() const { return sent_; }
   /// Goes on after an event; the answer once it is there.
   Result<std::optional<GateReply>> go_on();
 

@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <utility>
 
 #include "transport/fabric/port.h"
@@ -14,30 +13,7 @@
 namespace troupe::transport {
 namespace {
 
-/// "net:10.0.0.1:4711" or "net:[::1]:4711".
-Result<SocketAddress> parse_address(const std::string& text, const std::string& provider) {
-  const auto first = text.find(':');
-  const auto last = text.rfind(':');
-  if (first == std::string::npos || first == last) {
-    return invalid_argument("'" + text + "' is not the address of a fabric.");
-  }
-  if (text.substr(0, first) != provider) {
-    return invalid_argument("A peer's fabric is '" + text.substr(0, first) +
-                            "' and this node's is '" + provider +
-                            "'; start all nodes with the same --fabric.");
-  }
-  std::string host = text.substr(first + 1, last - first - 1);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  std::uint16_t port = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + last + 1, end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) {
-    return invalid_argument("'" + text + "' is not the address of a fabric.");
-  }
-  return parse_socket_address(host, port);
-}
+constexpr const char* kLoopback = "127.0.0.1";
 
 }  // namespace
 
@@ -65,11 +41,12 @@ Status LibfabricFabric::open() {
   port_.provider = provider_->name;
   port_.provider_why = provider_->why;
   port_.providers = usable_providers(provider_->host);
-  describe_interfaces(provider_->host.text(), options_.bind_interface, port_);
+  way_ = {options_.host, options_.host};
   epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   waker_->event = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !waker_->event) return resource_exhausted("There are no file descriptors left.");
-  auto gate = Gate::make(provider_->host, epoll_.get());
+  auto gate =
+      Gate::make(provider_->fixed ? std::optional(provider_->host) : std::nullopt, epoll_.get());
   if (!gate) return gate.error();
   gate_ = std::move(*gate);
   budget_ = std::make_shared<ReceiveBudget>(options_.received_bytes_max, [waker = waker_] {
@@ -118,12 +95,36 @@ void LibfabricFabric::identify(PeerKey self) {
   for (const PeerKey& peer : known) forget(peer, false);
 }
 
-std::string LibfabricFabric::address() const {
-  return provider_->name + ":" + gate_->address().text();
+void LibfabricFabric::come_by(const ControlWay& way) {
+  std::lock_guard lock(mutex_);
+  way_ = way;
 }
 
+ControlWay LibfabricFabric::way() const {
+  std::lock_guard lock(mutex_);
+  return way_;
+}
+
+BulkAddress LibfabricFabric::own_address() const {
+  return {provider_->name, provider_->fixed ? provider_->host.host() : advertised_host(way()),
+          gate_->port()};
+}
+
+std::string LibfabricFabric::address() const { return to_string(own_address()); }
+
 std::string LibfabricFabric::describe() const {
-  return provider_->name + " at " + gate_->address().text() + " (" + provider_->why + ")";
+  const BulkAddress own = own_address();
+  const std::string port = std::to_string(own.port);
+  const std::string at = own.host.empty() ? "the head's machine, port " + port
+                                          : to_string(own).substr(own.provider.size() + 1);
+  return provider_->name + " at " + at + " (" + provider_->why + ")";
+}
+
+FabricPort LibfabricFabric::port() const {
+  FabricPort port = port_;
+  describe_interfaces(provider_->fixed ? provider_->host.host() : way().own,
+                      options_.bind_interface, port);
+  return port;
 }
 
 void LibfabricFabric::command(Command command) {
@@ -156,32 +157,62 @@ Status LibfabricFabric::add(std::shared_ptr<Peer> peer) {
   return {};
 }
 
-Status LibfabricFabric::expect(PeerKey key, const FabricToken& token) {
-  if (key.node >= self().node) {
-    return invalid_argument(to_string(key) + " does not call this node: its id is not lower.");
-  }
+Result<std::shared_ptr<Peer>> LibfabricFabric::make_peer(PeerKey key, const std::string& text,
+                                                         const FabricToken& token,
+                                                         bool calls) const {
+  if (key.node == self().node)
+    return invalid_argument(to_string(key) + " is this node, which is no peer of its own.");
+  auto address = parse_bulk_address(text);
+  if (!address) return address.error();
+  if (address->provider != provider_->name)
+    return invalid_argument("Its fabric is '" + address->provider + "' and this node's is '" +
+                            provider_->name +
+                            "'; start all workers with the same --fabric, and none by loopback "
+                            "where there are devices for RDMA.");
   auto peer = std::make_shared<Peer>();
   peer->key = key;
   peer->token = token;
-  return add(std::move(peer));
+  peer->calls = calls;
+  peer->listen_at = listen_at(*address);
+  const auto host = reached_host(*address, way());
+  if (!host) return calls ? Result<std::shared_ptr<Peer>>(host.error()) : peer;
+  auto at = parse_socket_address(*host, address->port);
+  if (!at) return at.error();
+  peer->address = *at;
+  const SocketAddress& own = provider_->host;
+  if (!provider_->fixed) return peer;
+  if (own.storage.ss_family != at->storage.ss_family)
+    return invalid_argument("It is at " + at->text() + " and this node at " + own.host() +
+                            "; use one address family everywhere.");
+  if (is_loopback(own.host()) && !is_loopback(*host))
+    peer->why = {"this node's bulk lane is at " + own.host() +
+                     ", which leads nowhere else: name the interface towards the other workers "
+                     "with --bind-interface, or none",
+                 LinkFault::kOwnEnd};
+  return peer;
+}
+
+/// Where such a peer finds this node. On the head's machine it may be any address of it, unless the
+/// peer is there, too.
+SocketAddress LibfabricFabric::listen_at(const BulkAddress& peer) const {
+  if (provider_->fixed) return provider_->host;
+  const std::string own = way().own;
+  if (!is_loopback(own)) {
+    if (auto at = parse_socket_address(own, 0); at.ok()) return *at;
+  } else if (peer.host.empty()) {
+    return *parse_socket_address(kLoopback, 0);
+  }
+  return gate_->address();
+}
+
+Status LibfabricFabric::expect(PeerKey key, const std::string& address, const FabricToken& token) {
+  auto peer = make_peer(key, address, token, false);
+  return peer.ok() ? add(std::move(*peer)) : peer.error();
 }
 
 Status LibfabricFabric::connect(PeerKey key, const std::string& address, const FabricToken& token) {
-  if (key.node <= self().node) {
-    return invalid_argument(to_string(key) + " is not called by this node: its id is not higher.");
-  }
-  auto at = parse_address(address, provider_->name);
-  if (!at) return at.error();
-  if (at->storage.ss_family != provider_->host.storage.ss_family) {
-    return invalid_argument("This node cannot reach " + address + " from " +
-                            provider_->host.text() + "; use one address family everywhere.");
-  }
-  auto peer = std::make_shared<Peer>();
-  peer->key = key;
-  peer->token = token;
-  peer->calls = true;
-  peer->address = *at;
-  return add(std::move(peer));
+  auto peer = make_peer(key, address, token, true);
+  return peer.ok() ? add(std::move(*peer)) : peer.error();
 }
 
 void LibfabricFabric::forget(PeerKey key, bool fence) {

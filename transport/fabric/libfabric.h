@@ -20,8 +20,9 @@ struct Peer {
 
   PeerKey key;
   FabricToken token{};
-  bool calls = false;     ///< this node connects
-  SocketAddress address;  ///< of the peer's gate, if this node connects
+  bool calls = false;       ///< this node connects
+  SocketAddress address;    ///< of the peer's gate
+  SocketAddress listen_at;  ///< where it finds this node's, if this node does not connect
 
   std::atomic<Phase> phase{Phase::kWaiting};
   std::atomic<TimePoint> sent{};   ///< the newest frame was taken
@@ -36,7 +37,8 @@ struct Peer {
   TimePoint deadline;
   TimePoint retry_at;
   Duration backoff{0};
-  std::string last_reason = "it was not heard of";
+  /// What the last attempt came to; kOwnEnd: there is no use in another one.
+  LinkEnd why{"", LinkFault::kNobody};
   std::unique_ptr<GateCall> call;
   bool admitted = false;  ///< passed the gate; its connection request is due
   TimePoint admitted_until;
@@ -60,10 +62,11 @@ class LibfabricFabric final : public Fabric {
   ~LibfabricFabric() override;
 
   void identify(PeerKey self) override;
+  void come_by(const ControlWay& way) override;
   std::string address() const override;
   std::string describe() const override;
-  FabricPort port() const override { return port_; }
-  Status expect(PeerKey peer, const FabricToken& token) override;
+  FabricPort port() const override;
+  Status expect(PeerKey peer, const std::string& address, const FabricToken& token) override;
   Status connect(PeerKey peer, const std::string& address, const FabricToken& token) override;
   void forget(PeerKey peer, bool fence) override;
   Status send(PeerKey to, Frame frame) override;
@@ -85,8 +88,13 @@ class LibfabricFabric final : public Fabric {
       : options_(options), events_(events), self_(options.self) {}
   Status open();
   PeerKey self() const;
+  ControlWay way() const;
+  BulkAddress own_address() const;
 
   // Any thread (libfabric.cpp).
+  Result<std::shared_ptr<Peer>> make_peer(PeerKey key, const std::string& address,
+                                          const FabricToken& token, bool calls) const;
+  SocketAddress listen_at(const BulkAddress& peer) const;
   Status add(std::shared_ptr<Peer> peer);
   void command(Command command);
   std::shared_ptr<Peer> find_up(PeerKey key) const;
@@ -105,6 +113,8 @@ class LibfabricFabric final : public Fabric {
   void deliver(Peer& peer, Frame frame);
   void pump(Peer& peer);
   void fail(Peer& peer, const std::string& reason);
+  void give_up(Peer& peer);
+  std::string silence_of(const Peer& peer) const;
   void bury(Peer& peer);
   Peer* find(const fid* endpoint);
 
@@ -131,8 +141,9 @@ class LibfabricFabric final : public Fabric {
   std::unique_ptr<Gate> gate_;
   Counters counters_;
 
-  mutable std::mutex mutex_;  ///< of the peers, the fences and who this node is
+  mutable std::mutex mutex_;  ///< of the peers, the fences, who and where this node is
   PeerKey self_;
+  ControlWay way_;
   std::map<NodeId, std::shared_ptr<Peer>> peers_;
   std::map<NodeId, Incarnation> fences_;  ///< lives up to these are refused
   std::mutex commands_mutex_;

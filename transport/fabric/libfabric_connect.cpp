@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
+#include <optional>
+#include <vector>
 
 #include "transport/fabric/libfabric.h"
 
@@ -27,7 +27,7 @@ void LibfabricFabric::run_timers(TimePoint time) {
   for (const auto& [node, peer] : peers) {
     if (peer->phase != Peer::Phase::kWaiting) continue;
     if (peer->deadline <= time) {
-      fail(*peer, "no connection came about in time: " + peer->last_reason);
+      give_up(*peer);
       continue;
     }
     if (peer->admitted && peer->admitted_until <= time && !peer->connection) peer->admitted = false;
@@ -41,35 +41,61 @@ void LibfabricFabric::run_timers(TimePoint time) {
   tend_gate();
 }
 
+void LibfabricFabric::give_up(Peer& peer) {
+  if (peer.why.fault == LinkFault::kOwnEnd) return fail(peer, peer.why.reason);
+  fail(peer, "no connection came about in time: " +
+                 (peer.why.reason.empty() ? silence_of(peer) : peer.why.reason));
+}
+
+/// What was waited for all that time.
+std::string LibfabricFabric::silence_of(const Peer& peer) const {
+  const std::string firewall = "; a firewall has to let TCP pass between workers, at all ports";
+  const std::string gate = peer.address.text();
+  if (!peer.calls) return "it did not come to " + to_string(own_address()) + firewall;
+  if (peer.call && peer.call->connected()) return "who listens at " + gate + " says nothing";
+  if (peer.connection)
+    return "it answers at " + gate + ", and not at the port that it names there" + firewall;
+  return "nothing answers at " + gate + firewall;
+}
+
 void LibfabricFabric::tend_gate() {
-  const bool expecting = std::any_of(active_.begin(), active_.end(), [](const auto& entry) {
-    return !entry.second->calls && entry.second->phase == Peer::Phase::kWaiting;
-  });
-  if (!expecting) {
+  std::vector<Peer*> expected;
+  std::optional<SocketAddress> at;
+  for (const auto& [node, peer] : active_) {
+    if (peer->calls || peer->phase != Peer::Phase::kWaiting) continue;
+    expected.push_back(peer.get());
+    // Where they find it differs on the head's machine only.
+    at = !at || *at == peer->listen_at ? peer->listen_at : gate_->address();
+  }
+  if (!at) {
     gate_->close();
     return;
   }
   // Should the port be taken for a moment, the next round tries again.
-  if (auto status = gate_->open(); !status.ok()) {
-    for (const auto& [node, peer] : active_) {
-      if (!peer->calls) peer->last_reason = status.error().message;
-    }
+  const auto status = gate_->open(*at);
+  for (Peer* peer : expected) {
+    if (!status.ok())
+      peer->why = {status.error().message, LinkFault::kOwnEnd};
+    else if (peer->why.fault == LinkFault::kOwnEnd)
+      peer->why = {"", LinkFault::kNobody};
   }
 }
 
 void LibfabricFabric::call_gate(Peer& peer, TimePoint time) {
   peer.retry_at = time + kRetryMax;
   GateHello hello{kFabricProtocol, self(), peer.key, peer.token};
-  auto call = GateCall::start(provider_->host, peer.address, hello, epoll_.get());
+  const auto from = provider_->fixed ? std::optional(provider_->host) : std::nullopt;
+  auto call = GateCall::start(from, peer.address, hello, epoll_.get());
   if (!call) {
-    peer.last_reason = call.error().message;
+    const bool own = call.error().code == ErrorCode::kInvalidArgument;
+    peer.why = {call.error().message, own ? LinkFault::kOwnEnd : LinkFault::kNobody};
     return;
   }
   peer.call = std::move(*call);
 }
 
 void LibfabricFabric::retry(Peer& peer, const std::string& reason) {
-  peer.last_reason = reason;
+  peer.why = {reason, LinkFault::kNobody};
   peer.call.reset();
   peer.admitted = false;
   bury(peer);
@@ -80,7 +106,7 @@ void LibfabricFabric::retry(Peer& peer, const std::string& reason) {
 void LibfabricFabric::on_gate_answer(Peer& peer) {
   auto reply = peer.call->go_on();
   if (!reply) {
-    retry(peer, reply.error().message);
+    retry(peer, reply.error().message + " (" + peer.address.text() + ")");
     return;
   }
   if (!*reply) return;
@@ -98,15 +124,10 @@ void LibfabricFabric::on_gate_answer(Peer& peer) {
 }
 
 Status LibfabricFabric::dial(Peer& peer, std::uint16_t port) {
-  InfoPtr info(libfabric().dupinfo(provider_->info.get()));
-  if (!info) return resource_exhausted("There is no memory for a connection.");
   SocketAddress to = peer.address;
   to.set_port(port);
-  std::free(info->dest_addr);
-  info->dest_addr = std::malloc(to.length);
-  if (!info->dest_addr) return resource_exhausted("There is no memory for a connection.");
-  std::memcpy(info->dest_addr, to.get(), to.length);
-  info->dest_addrlen = to.length;
+  const InfoPtr info = provider_->info_for(provider_->fixed ? &provider_->host : nullptr, &to);
+  if (!info) return resource_exhausted("There is no memory for a connection.");
   auto connection = Connection::make(*provider_, peer, info.get());
   if (!connection) return connection.error();
   peer.connection = std::move(*connection);
@@ -126,10 +147,16 @@ void LibfabricFabric::on_hello(int caller, const GateHello& hello) {
     return;
   }
   Peer& peer = *known->second;
+  const auto at = gate_->came_to(caller);
+  // One door at a time: who has come to another address asks again in a moment.
+  if (!at || (doorway_ && doorway_->at() != *at)) {
+    gate_->answer(caller, {GateVerdict::kRefused, 0});
+    return;
+  }
   if (!doorway_) {
-    auto doorway = Doorway::open(*provider_);
+    auto doorway = Doorway::open(*provider_, *at);
     if (!doorway) {
-      peer.last_reason = doorway.error().message;
+      peer.why = {doorway.error().message, LinkFault::kNobody};
       gate_->answer(caller, {GateVerdict::kRefused, 0});
       return;
     }

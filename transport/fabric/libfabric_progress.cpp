@@ -84,6 +84,7 @@ void LibfabricFabric::start_peer(const std::shared_ptr<Peer>& peer) {
   if (peer->forgotten) return;
   const TimePoint time = now();
   peer->deadline = time + (peer->calls ? options_.connect_deadline : options_.expect_deadline);
+  if (peer->why.fault == LinkFault::kOwnEnd) peer->deadline = time;
   peer->retry_at = time;
   active_[peer->key.node] = peer;
   ++waiting_;
@@ -244,7 +245,8 @@ void LibfabricFabric::fail(Peer& peer, const std::string& reason) {
   const std::shared_ptr<Peer> keep = active->second;
   active_.erase(active);
   if (phase == Peer::Phase::kWaiting) --waiting_;
-  if (!peer.forgotten) events_.on_peer_down(peer.key, reason);
+  const LinkFault fault = phase == Peer::Phase::kUp ? LinkFault::kBroke : peer.why.fault;
+  if (!peer.forgotten) events_.on_peer_down(peer.key, {reason, fault});
 }
 
 }  // namespace troupe::transport

@@ -30,12 +30,6 @@ std::string host_of(const sockaddr* address) {
   return host.data();
 }
 
-/// Without port and brackets.
-std::string host_of(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
-}
-
 }  // namespace
 
 std::vector<InterfaceAddress> interface_addresses() {
@@ -58,9 +52,7 @@ InterfaceFacts interface_facts(const std::string& folder, const std::string& int
   return {number_in(of + "device/numa_node"), number_in(of + "speed")};
 }
 
-void describe_interfaces(const std::string& address, const std::string& asked_for,
-                         FabricPort& port) {
-  const std::string own = host_of(address);
+void describe_interfaces(const std::string& own, const std::string& asked_for, FabricPort& port) {
   port.interface = asked_for;
   port.interface_why =
       asked_for.empty() ? "it has the control lane's address" : "--bind-interface names it";

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <rdma/fi_errno.h>
 
@@ -29,15 +30,9 @@ InfoPtr query(const char* provider, const SocketAddress& host) {
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->fabric_attr->prov_name = strdup(provider);
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* address =
-      host.storage.ss_family == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(host.storage).sin_addr)
-          : &reinterpret_cast<const sockaddr_in6&>(host.storage).sin6_addr;
-  inet_ntop(host.storage.ss_family, address, text.data(), text.size());
   fi_info* found = nullptr;
-  const int rc = libfabric().getinfo(kApiVersion, text.data(), "0", FI_SOURCE | FI_NUMERICHOST,
-                                     hints.get(), &found);
+  const int rc = libfabric().getinfo(kApiVersion, host.host().c_str(), "0",
+                                     FI_SOURCE | FI_NUMERICHOST, hints.get(), &found);
   return InfoPtr(rc == 0 ? found : nullptr);
 }
 
@@ -75,6 +70,16 @@ Result<Choice> choose(FabricKind kind, const SocketAddress& host) {
   if (auto info = query(name.c_str(), host)) return Choice{std::move(info), name, "asked for"};
   return unavailable("libfabric's provider '" + name + "' cannot be used at " + host.text() +
                      "; use --fabric auto.");
+}
+
+/// Which of an interface's addresses is taken: the lowest.
+constexpr int kNoAddress = 3;
+int rank(const ifaddrs* i) {
+  if (!i || !i->ifa_addr) return kNoAddress;
+  if (i->ifa_addr->sa_family == AF_INET) return 0;
+  if (i->ifa_addr->sa_family != AF_INET6) return kNoAddress;
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(*i->ifa_addr);
+  return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) ? 2 : 1;
 }
 
 int wait_descriptor(fid* object) {
@@ -144,31 +149,49 @@ void SocketAddress::set_port(std::uint16_t port) {
   }
 }
 
-std::string SocketAddress::text() const {
+std::string SocketAddress::host() const {
   std::array<char, INET6_ADDRSTRLEN> host{};
-  if (storage.ss_family == AF_INET) {
+  if (storage.ss_family == AF_INET)
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, host.data(),
               host.size());
-    return std::string(host.data()) + ":" + std::to_string(port());
-  }
-  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, host.data(),
-            host.size());
-  return "[" + std::string(host.data()) + "]:" + std::to_string(port());
+  else
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, host.data(),
+              host.size());
+  return host.data();
+}
+
+std::string SocketAddress::text() const {
+  const std::string shown = storage.ss_family == AF_INET6 ? "[" + host() + "]" : host();
+  return shown + ":" + std::to_string(port());
+}
+
+SocketAddress SocketAddress::unmapped() const {
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+  if (storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return *this;
+  SocketAddress plain;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(plain.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_port = v6.sin6_port;
+  std::memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
+  plain.length = sizeof(sockaddr_in);
+  return plain;
+}
+
+bool SocketAddress::operator==(const SocketAddress& other) const {
+  return length == other.length && std::memcmp(&storage, &other.storage, length) == 0;
 }
 
 Result<SocketAddress> parse_socket_address(const std::string& host, std::uint16_t port) {
-  SocketAddress address;
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    address.length = sizeof(sockaddr_in);
-  } else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
-    v6.sin6_family = AF_INET6;
-    address.length = sizeof(sockaddr_in6);
-  } else {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0)
     return invalid_argument("'" + host + "' is not a numeric address.");
-  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  SocketAddress address;
+  address.length = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
   address.set_port(port);
   return address;
 }
@@ -178,18 +201,16 @@ Result<SocketAddress> bind_address(const FabricOptions& options) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return unavailable("The network interfaces cannot be listed.");
   std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* i = list; i; i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
-          options.bind_interface != i->ifa_name) {
-        continue;
-      }
-      SocketAddress address;
-      address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-      std::memcpy(&address.storage, i->ifa_addr, address.length);
-      address.set_port(0);
-      return address;
-    }
+  const ifaddrs* best = nullptr;
+  for (const ifaddrs* i = list; i; i = i->ifa_next)
+    if (options.bind_interface == i->ifa_name && rank(i) < rank(best)) best = i;
+  if (rank(best) < kNoAddress) {
+    SocketAddress address;
+    address.length =
+        best->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, best->ifa_addr, address.length);
+    address.set_port(0);
+    return address;
   }
   return not_found("There is no interface '" + options.bind_interface +
                    "' with an address; `ip address` lists them.");
@@ -212,6 +233,7 @@ Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
   provider->name = choice->name;
   provider->why = choice->why;
   provider->host = *host;
+  provider->fixed = !options.bind_interface.empty() || choice->name == "verbs";
   provider->info = std::move(choice->info);
 
   fid_fabric* fabric = nullptr;
@@ -241,8 +263,28 @@ Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {
   return provider;
 }
 
-Result<std::unique_ptr<Doorway>> Doorway::open(const Provider& provider) {
+InfoPtr Provider::info_for(const SocketAddress* from, const SocketAddress* to) const {
+  InfoPtr made(libfabric().dupinfo(info.get()));
+  if (!made) return nullptr;
+  const auto put = [](const SocketAddress* address, void*& at, std::size_t& length) {
+    std::free(at);
+    at = address ? std::malloc(address->length) : nullptr;
+    length = at ? address->length : 0;
+    if (at) std::memcpy(at, address->get(), length);
+    return !address || at;
+  };
+  const SocketAddress* any = from ? from : to;
+  made->addr_format = any->storage.ss_family == AF_INET ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+  const bool done =
+      put(from, made->src_addr, made->src_addrlen) && put(to, made->dest_addr, made->dest_addrlen);
+  return done ? std::move(made) : nullptr;
+}
+
+Result<std::unique_ptr<Doorway>> Doorway::open(const Provider& provider, const SocketAddress& at) {
   std::unique_ptr<Doorway> door(new Doorway);
+  door->at_ = at;
+  const InfoPtr info = provider.info_for(&at, nullptr);
+  if (!info) return resource_exhausted("There is no memory for a listener.");
   fid_fabric* fabric = nullptr;
   if (const int rc = libfabric().fabric(provider.info->fabric_attr, &fabric, nullptr)) {
     return libfabric_error("A listener's fabric could not be opened", rc);
@@ -252,7 +294,7 @@ Result<std::unique_ptr<Doorway>> Doorway::open(const Provider& provider) {
   if (!eq) return eq.error();
   door->eq_ = std::move(*eq);
   fid_pep* pep = nullptr;
-  if (const int rc = fi_passive_ep(fabric, provider.info.get(), &pep, nullptr)) {
+  if (const int rc = fi_passive_ep(fabric, info.get(), &pep, nullptr)) {
     return libfabric_error("A listener could not be made", rc);
   }
   door->pep_.reset(pep);

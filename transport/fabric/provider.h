@@ -44,16 +44,22 @@ struct SocketAddress {
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
   std::string text() const;  ///< "10.0.0.1:4711", "[::1]:4711"
+  std::string host() const;  ///< "10.0.0.1", "::1"
+  /// An IPv4 address that a socket of both families shows as IPv6 ("::ffff:10.0.0.1") as it is.
+  SocketAddress unmapped() const;
+  bool operator==(const SocketAddress& other) const;
 };
+/// Of a numeric host, which may have a scope ("fe80::1%eth0"). kInvalidArgument.
 Result<SocketAddress> parse_socket_address(const std::string& host, std::uint16_t port);
-/// The address to bind to: of the interface if one is named, else the host.
+/// The address of the interface if one is named, else the host.
 Result<SocketAddress> bind_address(const FabricOptions& options);
 
 /// The chosen provider and what all connections share. Used by one thread after it is made.
 struct Provider {
   std::string name;  ///< "net"
   std::string why;   ///< "asked for", "auto: no verbs device at 10.0.0.1"
-  SocketAddress host;
+  SocketAddress host;  ///< where it was chosen
+  bool fixed = false;  ///< it is there and nowhere else: an interface was named, or has the device
   InfoPtr info;
   Fid<fid_fabric> fabric;
   Fid<fid_eq> eq;
@@ -64,6 +70,8 @@ struct Provider {
 
   /// Memory must be registered before it is sent from or received into.
   bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
+  /// For an endpoint from one address to another, or for a listener; null if memory lacks.
+  InfoPtr info_for(const SocketAddress* from, const SocketAddress* to) const;
 };
 /// Those that work at that address, in the order in which kAuto takes them.
 std::vector<std::string> usable_providers(const SocketAddress& host);
@@ -79,9 +87,10 @@ class Doorway {
     std::vector<std::byte> data;
   };
 
-  static Result<std::unique_ptr<Doorway>> open(const Provider& provider);
+  static Result<std::unique_ptr<Doorway>> open(const Provider& provider, const SocketAddress& at);
   ~Doorway();
 
+  const SocketAddress& at() const { return at_; }  ///< port 0
   std::uint16_t port() const { return port_; }
   int wait_fd() const { return wait_fd_; }
   /// The next connection request, if one is there.
@@ -94,6 +103,7 @@ class Doorway {
   Fid<fid_fabric> fabric_;
   Fid<fid_eq> eq_;
   Fid<fid_pep> pep_;
+  SocketAddress at_;
   std::uint16_t port_ = 0;
   int wait_fd_ = -1;
 };

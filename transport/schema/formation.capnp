@@ -136,10 +136,17 @@ struct Stop {
   reason @0 :Text;
 }
 
+enum LinkFault {
+  broke @0;
+  nobody @1;
+  ownEnd @2;
+}
+
 struct PeerUnreachable {
   peer @0 :UInt32;
   incarnation @1 :UInt64;
   reason @2 :Text;
+  fault @3 :LinkFault;
 }
 
 struct MemberLost {

@@ -52,6 +52,7 @@ struct Peer {
   fabricAddress @2 :Text;
   token @3 :Data;
   nccl @4 :UInt32;
+  reversed @5 :Bool;
 }
 
 struct Load {

@@ -30,7 +30,7 @@ const ClusterCredentials& foreign_credentials() {
   return credentials;
 }
 
-void Recorder::on_session_up(SessionId session, std::string) {
+void Recorder::on_session_up(SessionId session, SessionEnds) {
   {
     const std::lock_guard lock(mutex_);
     ups_.push_back(session);

@@ -29,7 +29,7 @@ class Recorder : public ControlEvents {
     TimePoint when;
   };
 
-  void on_session_up(SessionId session, std::string peer) override;
+  void on_session_up(SessionId session, SessionEnds ends) override;
   void on_message(SessionId session, Envelope envelope) override;
   void on_session_down(SessionId session, SessionEnd end) override;
 

@@ -67,7 +67,7 @@ struct Fixture {
 
 TEST_CASE("what a session brings becomes mail, in order") {
   Fixture f;
-  f.hub.on_session_up(kSession, "10.0.0.9:1234");
+  f.hub.on_session_up(kSession, {"10.0.0.9:1234"});
   f.say(at(9, 9), at(7, 7, ActorKind::kSupervisor), Subscribe{});
   f.hub.on_session_down(kSession, {SessionEndKind::kPeerClosed, "bye"});
   REQUIRE(f.supervisor->kept.size() == 3);
@@ -129,7 +129,7 @@ TEST_CASE("a local link is a session like another") {
   Fixture f;
   std::vector<std::string> seen;
   const auto link = f.hub.make_local_link();
-  link->listen({[&] { seen.push_back("up"); },
+  link->listen({[&](const ControlWay&) { seen.push_back("up"); },
                 [&](const Envelope&) { seen.push_back("message"); },
                 [&](const std::string&, bool) { seen.push_back("down"); }});
   CHECK_FALSE(link->send({{}, kSupervisor.address, message_of(Subscribe{})}).ok());

@@ -29,7 +29,6 @@ inline NodeAgentOptions options() {
   o.head = "head:6379";
   o.numerics = {Numerics::kReference, Numerics::kBf16};
   o.devices = {{"cpu", 1 << 20, 1}};
-  o.fabric_address = "bulk";
   return o;
 }
 

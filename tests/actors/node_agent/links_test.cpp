@@ -113,5 +113,35 @@ TEST_CASE("so may the end of what the head had both let go, to connect again") {
   CHECK(w.sent<PeerUnreachable>());
 }
 
+TEST_CASE("who goes to whom is as the head says, and what it hears says what there was") {
+  ServingAgent w;
+  Peer three = with_token(kThree, 30);
+  three.reversed = true;
+  w.from_head(Connect{three});
+  CHECK(w.last.peers<ConnectPeer>().empty());
+  REQUIRE(w.last.peers<ExpectPeer>().size() == 1);
+  w.peer_down(3, 63);  // the old one's end
+  CHECK(!w.sent<PeerUnreachable>());
+  SUBCASE("none came about") {
+    w.peer_down(3, 63);
+    REQUIRE(w.sent<PeerUnreachable>());
+    CHECK(w.sent<PeerUnreachable>()->fault == LinkFault::kNobody);
+    CHECK(w.last.log().size() == 1);
+  }
+  SUBCASE("one did") {
+    w.peer_up(3, 63);
+    w.peer_down(3, 63);
+    REQUIRE(w.sent<PeerUnreachable>());
+    CHECK(w.sent<PeerUnreachable>()->fault == LinkFault::kBroke);
+    CHECK(w.last.log().empty());
+  }
+  SUBCASE("the other way round too") {
+    Peer one = with_token(kOne, 10);
+    one.reversed = true;
+    w.from_head(Connect{one});
+    CHECK(w.last.peers<ConnectPeer>().size() == 1);
+  }
+}
+
 }  // namespace
 }  // namespace troupe

@@ -164,9 +164,9 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
   SUBCASE("protocol") {
     w.up();
     auto g = good_greeting();
-    g.protocol = {6, 7};
+    g.protocol = {7, 8};
     w.from_head(g);
-    text = "protocols 6 to 7";
+    text = "protocols 7 to 8";
   }
   SUBCASE("numerics") {
     w.up();

@@ -149,7 +149,7 @@ struct Stand {
   }
   void join() {
     REQUIRE(link.calls.next("connect"));
-    link.events.up();
+    link.events.up({});
     head_says(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt});
     const auto joins = told<Join>();
     REQUIRE(joins);
@@ -211,7 +211,7 @@ TEST_CASE("what a peer's lane brings is delivered, but not in another's name") {
   // And the way back is by the lane, as long as it is up.
   s.post.send({mine, theirs, message_of(StepAbort{})});
   CHECK(s.lane.sent->next().has_value());
-  s.lane.events->on_peer_down(kPeer, kPeerLife, "reset");
+  s.lane.events->on_peer_down(kPeer, kPeerLife, {"reset"});
   s.post.send({mine, theirs, message_of(StepAbort{})});
   const auto back = mailbox->next();
   REQUIRE(back);

@@ -63,7 +63,7 @@ struct RankNode final : FabricEvents {
   }
   void on_peer_up(PeerKey) override { ++up; }
   /// As a shard does that hears of it.
-  void on_peer_down(PeerKey, std::string) override {
+  void on_peer_down(PeerKey, LinkEnd) override {
     lost = true;
     collective.forget(StepId{1});
   }
@@ -96,7 +96,8 @@ std::vector<std::unique_ptr<RankNode>> connected(std::uint32_t size) {
   for (std::uint32_t r = 0; r < size; ++r) ranks.push_back(std::make_unique<RankNode>(r, size));
   for (std::uint32_t low = 0; low < size; ++low)
     for (std::uint32_t high = low + 1; high < size; ++high) {
-      REQUIRE(ranks[high]->fabric->expect(key(low + 1), token(1)).ok());
+      REQUIRE(
+          ranks[high]->fabric->expect(key(low + 1), ranks[low]->fabric->address(), token(1)).ok());
       REQUIRE(ranks[low]
                   ->fabric->connect(key(high + 1), ranks[high]->fabric->address(), token(1))
                   .ok());

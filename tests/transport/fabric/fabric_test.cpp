@@ -122,15 +122,15 @@ TEST_CASE("a wrong token and an old life are refused") {
   quick.connect_deadline = 150ms;
   Node a(1, quick), b(2);
   SUBCASE("wrong token") {
-    REQUIRE(b.fabric->expect(a.self, token(1)).ok());
+    REQUIRE(b.fabric->expect(a.self, kAt, token(1)).ok());
     REQUIRE(a.fabric->connect(b.self, b.fabric->address(), token(2)).ok());
   }
   SUBCASE("an old life calls") {
-    REQUIRE(b.fabric->expect(key(1, 2), token(1)).ok());
+    REQUIRE(b.fabric->expect(key(1, 2), kAt, token(1)).ok());
     REQUIRE(a.fabric->connect(b.self, b.fabric->address(), token(1)).ok());
   }
   SUBCASE("an old life is called") {
-    REQUIRE(b.fabric->expect(a.self, token(1)).ok());
+    REQUIRE(b.fabric->expect(a.self, kAt, token(1)).ok());
     REQUIRE(a.fabric->connect(key(2, 0), b.fabric->address(), token(1)).ok());
   }
   const auto is_down = [&](PeerKey peer) { return a.events.downs(peer) > 0; };
@@ -151,7 +151,7 @@ TEST_CASE("lives are fenced") {
   b.fabric->forget(a1.self, true);
   CHECK(a1.events.wait_down(b.self));
   CHECK(b.events.downs(a1.self) == 0);  // the one who forgets knows
-  const auto again = b.fabric->expect(a1.self, token(1));
+  const auto again = b.fabric->expect(a1.self, kAt, token(1));
   REQUIRE_FALSE(again.ok());
   CHECK(again.error().code == ErrorCode::kRefused);
   Node a2(1, {}, 2);
@@ -161,7 +161,7 @@ TEST_CASE("lives are fenced") {
   CHECK(a2.events.wait_frames(b.self, 1));
   // A fence is of the life that set it: under another head the next one may have that peer again.
   b.fabric->identify({b.self.node, Incarnation{b.self.incarnation.value + 1}});
-  CHECK(b.fabric->expect(a1.self, token(1)).ok());
+  CHECK(b.fabric->expect(a1.self, kAt, token(1)).ok());
 }
 
 TEST_CASE("calls that make no sense are errors") {
@@ -171,12 +171,10 @@ TEST_CASE("calls that make no sense are errors") {
     return status.error().code;
   };
   CHECK(code(b.fabric->send(key(7), frame(1, 1, 1))) == ErrorCode::kUnavailable);
-  CHECK(code(b.fabric->expect(key(3), token(1))) == ErrorCode::kInvalidArgument);
-  CHECK(code(b.fabric->expect(key(2), token(1))) == ErrorCode::kInvalidArgument);
-  CHECK(code(b.fabric->connect(key(1), "net:127.0.0.1:99", token(1))) ==
-        ErrorCode::kInvalidArgument);
+  CHECK(code(b.fabric->expect(key(2), kAt, token(1))) == ErrorCode::kInvalidArgument);
+  CHECK(code(b.fabric->connect(key(2), kAt, token(1))) == ErrorCode::kInvalidArgument);
   for (const char* address : {"", "net", "net:1", "tcp:127.0.0.1:99", "net:127.0.0.1:0",
-                              "net:127.0.0.1:99999", "net:localhost:99", "net:[::1]:99"}) {
+                              "net:127.0.0.1:99999", "net:localhost:99", "net:[fe80::1]:99"}) {
     CAPTURE(address);
     CHECK(code(b.fabric->connect(key(3), address, token(1))) == ErrorCode::kInvalidArgument);
   }
@@ -198,10 +196,61 @@ TEST_CASE("nobody to meet: the peer is down at the deadline") {
   quick.expect_deadline = 100ms;
   Node b(2, quick);
   REQUIRE(b.fabric->connect(key(3), "net:127.0.0.1:1", token(1)).ok());
-  REQUIRE(b.fabric->expect(key(1), token(1)).ok());
+  REQUIRE(b.fabric->expect(key(1), kAt, token(1)).ok());
   CHECK(b.events.wait_down(key(3)));
   CHECK(b.events.wait_down(key(1)));
-  CHECK(b.fabric->describe().find("127.0.0.1") != std::string::npos);
+  // For people: where nobody was.
+  CHECK(b.events.reason(key(3)).find("127.0.0.1:1") != std::string::npos);
+  CHECK(b.events.reason(key(1)).find(b.fabric->address()) != std::string::npos);
+  CHECK(b.events.fault(key(3)) == LinkFault::kNobody);
+  CHECK(b.events.fault(key(1)) == LinkFault::kNobody);
+}
+
+TEST_CASE("either of a pair may go to the other, by any address of loopback") {
+  Node a(1), b(2), c(3);
+  b.fabric->come_by({"127.0.0.1", "127.0.1.1"});
+  c.fabric->come_by({"::1", "::1"});
+  join(a, b);
+  join(c, a);
+  join(b, c);
+  CHECK(b.fabric->address().starts_with("net:head:"));
+  CHECK(b.fabric->describe().find("the head's machine, port ") != std::string::npos);
+}
+
+TEST_CASE("where a node is follows the way by which it comes to the head") {
+  Node a(1);
+  a.fabric->come_by({"192.0.2.7", "192.0.2.1"});
+  CHECK(a.fabric->address().starts_with("net:192.0.2.7:"));
+  CHECK(a.fabric->describe().find("net at 192.0.2.7:") == 0);
+  a.fabric->come_by({"fe80::7%eth0", "fe80::1%eth0"});
+  CHECK(a.fabric->address().starts_with("net:[fe80::7]:"));
+  // An address that it does not have: it lies at this end, and is told with the address.
+  a.fabric->come_by({"192.0.2.7", "192.0.2.1"});
+  FabricOptions quick;
+  quick.expect_deadline = 100ms;
+  Node lost(2, quick);
+  lost.fabric->come_by({"192.0.2.7", "192.0.2.1"});
+  REQUIRE(lost.fabric->expect(key(1), "net:192.0.2.8:99", token(1)).ok());
+  REQUIRE(lost.events.wait_down(key(1)));
+  CHECK(lost.events.fault(key(1)) == LinkFault::kOwnEnd);
+  CHECK(lost.events.reason(key(1)).find("192.0.2.7") != std::string::npos);
+}
+
+TEST_CASE("an interface that was named beats the way, also where it leads nowhere") {
+  FabricOptions named;
+  named.bind_interface = "lo";
+  Node a(1, named), b(2, named);
+  a.fabric->come_by({"192.0.2.7", "192.0.2.1"});
+  CHECK(a.fabric->address().starts_with("net:127.0.0.1:"));
+  join(a, b);
+  const char* far = "net:192.0.2.8:99";
+  REQUIRE(a.fabric->connect(key(3), far, token(1)).ok());
+  REQUIRE(b.fabric->expect(key(3), far, token(1)).ok());
+  for (Node* node : {&a, &b}) {
+    REQUIRE(node->events.wait_down(key(3)));
+    CHECK(node->events.fault(key(3)) == LinkFault::kOwnEnd);
+    CHECK(node->events.reason(key(3)).find("--bind-interface") != std::string::npos);
+  }
 }
 
 TEST_CASE("what is unsent is bounded, and what is unreleased stops the sender") {

@@ -55,7 +55,7 @@ TEST_CASE("a peer killed with SIGKILL is noticed at once, under load") {
     FabricOptions options;
     options.self = key(2);
     auto fabric = make_libfabric(options, events);
-    if (!fabric || !(*fabric)->expect(key(1), token(1)).ok()) return;
+    if (!fabric || !(*fabric)->expect(key(1), kAt, token(1)).ok()) return;
     const std::string line = (*fabric)->address() + "\n";
     if (write(out, line.data(), line.size()) < 0 || !events.wait_up(key(1))) return;
     // Both directions are busy until the end comes.

@@ -62,7 +62,7 @@ TEST_CASE("strangers neither keep peers out nor slow the ones that are in") {
   join(a, b);
   join(b, d);
   // Node 4 expects node 3 and is besieged meanwhile.
-  REQUIRE(d.fabric->expect(key(3), token(1)).ok());
+  REQUIRE(d.fabric->expect(key(3), kAt, token(1)).ok());
   const auto port = port_of(*d.fabric);
   REQUIRE(eventually([&] { return static_cast<bool>(stranger(port, {})); }));
   std::vector<Descriptor> strangers;
@@ -90,7 +90,7 @@ TEST_CASE("strangers neither keep peers out nor slow the ones that are in") {
 
 TEST_CASE("strangers that keep coming do not keep a peer out") {
   Node b(2), c(3);
-  REQUIRE(c.fabric->expect(key(1), token(1)).ok());
+  REQUIRE(c.fabric->expect(key(1), kAt, token(1)).ok());
   const auto port = port_of(*c.fabric);
   std::atomic<bool> stop{false};
   std::thread siege([&] {
@@ -119,7 +119,7 @@ TEST_CASE("the provider's own door survives half a header") {
   FabricOptions options;
   auto provider = open_provider(options);
   REQUIRE(provider.ok());
-  auto door = Doorway::open(**provider);
+  auto door = Doorway::open(**provider, (*provider)->host);
   REQUIRE(door.ok());
   std::vector<Descriptor> strangers;
   for (const auto& kind : greetings()) strangers.push_back(stranger((*door)->port(), kind));

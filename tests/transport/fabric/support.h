@@ -35,9 +35,9 @@ class Recorder : public FabricEvents {
     ++ups_[peer];
     changed_.notify_all();
   }
-  void on_peer_down(PeerKey peer, std::string reason) override {
+  void on_peer_down(PeerKey peer, LinkEnd end) override {
     std::lock_guard lock(mutex_);
-    downs_[peer].push_back(std::move(reason));
+    downs_[peer].push_back(std::move(end));
     changed_.notify_all();
   }
 
@@ -60,7 +60,12 @@ class Recorder : public FabricEvents {
   }
   std::string reason(PeerKey peer) {
     std::lock_guard lock(mutex_);
-    return downs_[peer].empty() ? "" : downs_[peer].back();
+    return downs_[peer].empty() ? "" : downs_[peer].back().reason;
+  }
+  LinkFault fault(PeerKey peer) {
+    std::lock_guard lock(mutex_);
+    REQUIRE(!downs_[peer].empty());
+    return downs_[peer].back().fault;
   }
 
  private:
@@ -73,7 +78,7 @@ class Recorder : public FabricEvents {
   std::condition_variable changed_;
   std::map<PeerKey, std::vector<Frame>> frames_;
   std::map<PeerKey, int> ups_;
-  std::map<PeerKey, std::vector<std::string>> downs_;
+  std::map<PeerKey, std::vector<LinkEnd>> downs_;
 };
 
 inline bool eventually(const std::function<bool()>& condition, Duration limit = kTestPatience) {
@@ -129,9 +134,12 @@ struct Node {
   std::unique_ptr<Fabric> fabric;
 };
 
-/// Has the lower node call the higher one.
+/// Where a peer of this machine is; nobody goes there.
+inline const std::string kAt = "net:head:1";
+
+/// Has one node call the other one.
 inline void meet(Node& low, Node& high, unsigned char seed = 1) {
-  REQUIRE(high.fabric->expect(low.self, token(seed)).ok());
+  REQUIRE(high.fabric->expect(low.self, low.fabric->address(), token(seed)).ok());
   REQUIRE(low.fabric->connect(high.self, high.fabric->address(), token(seed)).ok());
 }
 inline void join(Node& low, Node& high) {
