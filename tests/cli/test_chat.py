@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import urllib.request
@@ -54,6 +55,25 @@ def test_a_conversation_at_a_terminal(troupe, served):
         screen.press("\x04")  # Ctrl-D
         assert screen.exit_code() == 0
         screen.assert_left_as_found()
+
+
+TEMPLATE = """{%- for m in messages %}
+  {%- if m.reasoning_content %}{{ raise_exception('It thought: ' + m.reasoning_content) }}{% endif %}
+  {{- '<｜User｜>' if m.role == 'user' else '<｜Assistant｜>' }}{{ m.content }}
+{%- endfor %}
+{{- '<｜Assistant｜>' + ('</think>' if '/no_think' in messages[-1].content else '<think>\\n') }}
+"""
+
+
+def test_thoughts_are_told_by_the_question_and_go_with_the_conversation(troupe, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(DEMO, model)
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    words = ["chat", "--model", model, "--temperature", 0, "--max-tokens", 40]
+    silent = run(*words, stdin="What is brandy? /no_think\nWhat is brandy? /no_think\n")
+    assert silent.returncode == 0 and len(silent.stdout.strip()) > 20, silent
+    asked = run(*words, stdin="What is brandy?\nAnd a river?\n")
+    assert "It thought: brandy: a noun, a kind of liquor." in asked.stderr, asked
 
 
 def cancelled(cluster):

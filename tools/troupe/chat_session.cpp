@@ -80,6 +80,7 @@ struct ChatSession::Answer {
   Answer(chat::Thoughts thoughts, const ReasoningStart& reasoning)
       : parser(make_answer_parser({reasoning})), view(thoughts) {}
   std::string take(AnswerDelta delta) {
+    thought += delta.reasoning;
     content += delta.content;
     return said_of(view.add(delta));
   }
@@ -99,7 +100,7 @@ struct ChatSession::Answer {
   }
   std::unique_ptr<AnswerParser> parser;  // Null: all is content.
   chat::AnswerView view;
-  std::string content;
+  std::string thought, content;
   std::string raw;        // As it came, thoughts and all.
   std::size_t again = 0;  // So much of it has come from the head that answers now.
   std::optional<TimePoint> give_up_at = {};  // While its head is gone.
@@ -367,6 +368,7 @@ void ChatSession::keep(Answer& answer, const std::string& question) {
     note("Cut off: the answer has as many tokens as it may.");
   history_.push_back({"user", question});
   history_.push_back({"assistant", std::move(answer.content)});
+  history_.back().reasoning_content = std::move(answer.thought);
 }
 
 }  // namespace troupe::cli
