@@ -76,11 +76,11 @@ Status Checkpoint::open_folder() {
   if (!told) return told.error();
   auto map = find_weight_files(folder_);
   if (!map) return map.error();
+  left_out_ = std::move(map->beside);
   for (const auto& name : map->files)
     if (auto status = add_file(name, map->index); !status) return status;
   for (const auto& [tensor, file] : map->index)
     if (!has(tensor)) note_missing(tensor, file, map->files);
-  left_out_ = std::move(map->beside);
   return finish(std::move(*told), *config_text);
 }
 
@@ -112,12 +112,13 @@ Status Checkpoint::open_gguf(const std::string& path) {
   return finish(std::move(*told), config);
 }
 
-Status Checkpoint::read_rope_factors(RopeSpec& rope) const {
+Status Checkpoint::read_rope_factors(RopeSpec& rope) {
   if (!has(kGgufRopeFactors)) return {};
   static constexpr DType kFloat[] = {DType::kF32};
   const StoredPart part = {
       PartKind::kCodes, kGgufRopeFactors, kFloat, {rope.dim / 2}, StoredAxis::kNone};
   if (const auto there = directory_.expect(part); !there) return there.error();
+  directory_.note(part, false);
   auto in = TensorReader::open(*this, kGgufRopeFactors, TensorReader::Check::kScales);
   if (!in) return in.error();
   rope.factors.resize(static_cast<std::size_t>(rope.dim / 2));
@@ -182,7 +183,10 @@ Status Checkpoint::add_file(const std::string& name,
   files_.push_back(std::move(added));
   for (auto& [tensor, info] : header->tensors) {
     const auto meant = index.find(tensor);
-    if (meant != index.end() && meant->second != name) continue;  // another file's is
+    if (meant != index.end() && meant->second != name) {  // another file's is the right one
+      left_out_.push_back(tensor + " of " + name);
+      continue;
+    }
     if (auto status = directory_.add(number, tensor, std::move(info)); !status) return status;
   }
   return {};

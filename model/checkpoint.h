@@ -112,7 +112,7 @@ class Checkpoint {
   Status add_file(const std::string& name, const std::map<std::string, std::string>& index);
   void note_missing(const std::string& tensor, const std::string& file,
                     const std::vector<std::string>& files);
-  Status read_rope_factors(RopeSpec& rope) const;
+  Status read_rope_factors(RopeSpec& rope);
   /// The spec meets the tensors.
   Status finish(ModelSpec told, std::string_view config);
   std::string make_hash(std::string_view config);

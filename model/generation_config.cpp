@@ -1,5 +1,6 @@
 #include "model/generation_config.h"
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -28,8 +29,8 @@ class Reader {
   std::optional<float> number(const char* key) {
     const Json* value = find(key);
     if (!value) return std::nullopt;
-    const float found = value->is_number() ? value->get<float>() : NAN;
-    if (std::isfinite(found)) return found;
+    const double found = value->is_number() ? value->get<double>() : NAN;
+    if (std::abs(found) <= FLT_MAX) return static_cast<float>(found);
     leave_out(key, *value, "a number");
     return std::nullopt;
   }

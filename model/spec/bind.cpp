@@ -94,13 +94,11 @@ class Binder {
 /// caches and attention's products, which are not quantised here as they would have it; zero points
 /// of symmetric weights, which are zero.
 constexpr std::string_view kCarriedAlong[] = {
-    ".inv_freq",         ".attn_rot_embd",     ".attn_rot_embd.weight",
-    "rope_freqs.weight", ".masked_bias",       ".attn.bias",
-    ".input_scale",      ".input_zero_point",  ".input_global_scale",
-    "output_scale",      "output_zero_point",  ".q_scale",
-    ".k_scale",          ".v_scale",           ".kv_scale",
-    ".prob_scale",       ".q_zero_point",      ".k_zero_point",
-    ".v_zero_point",     ".weight_zero_point", ".g_idx"};
+    ".inv_freq",    ".attn_rot_embd", ".attn_rot_embd.weight", ".masked_bias",
+    ".attn.bias",   ".input_scale",   ".input_zero_point",     ".input_global_scale",
+    "output_scale", ".q_scale",       "output_zero_point",     ".q_zero_point",
+    ".k_scale",     ".v_scale",       ".k_zero_point",         ".v_zero_point",
+    ".kv_scale",    ".prob_scale",    ".weight_zero_point",    ".g_idx"};
 
 bool changes_nothing(const std::string& name) {
   return name.find("rotary_emb.") != std::string::npos ||
