@@ -83,11 +83,13 @@ class Exchange(asyncio.Protocol):
         transport.write(self.wire)
 
     def data_received(self, data):
-        self.last = time.monotonic()
+        now = time.monotonic()
+        if b": waiting\n" not in data:  # it says that there is no news
+            self.last = now
         self.size += len(data)
         self.parts.append(data)
         self.ends.append(self.size)
-        self.times.append(self.last)
+        self.times.append(now)
         if self.left is not None:
             self.left -= data.count(b'"token_ids":[')
             if self.left <= 0:
