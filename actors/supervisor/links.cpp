@@ -67,24 +67,24 @@ void Links::forget(Incarnation life) {
   std::erase_if(reversed_, [&](const Lives& l) { return l.first == life || l.second == life; });
 }
 
-Duration Links::quarantine(NodeId node, TimePoint now) {
+Duration Links::quarantine(NodeId node, const std::string& why, TimePoint now) {
   Quarantine& quarantine = quarantines_[node];
   quarantine.length = std::clamp<Duration>(quarantine.length * 2, kQuarantineMin, kQuarantineMax);
   quarantine.until = now + quarantine.length;
-  quarantine.over = false;
+  quarantine.why = why;
   return quarantine.length;
 }
 
-bool Links::quarantined(NodeId node) const {
+std::string Links::why_quarantined(NodeId node) const {
   const auto it = quarantines_.find(node);
-  return it != quarantines_.end() && !it->second.over;
+  return it == quarantines_.end() ? "" : it->second.why;
 }
 
 bool Links::end_quarantines(TimePoint now) {
   bool any = false;
   for (auto& [node, quarantine] : quarantines_) {
-    if (quarantine.over || now < quarantine.until) continue;
-    quarantine.over = true;
+    if (quarantine.why.empty() || now < quarantine.until) continue;
+    quarantine.why.clear();
     any = true;
   }
   std::erase_if(quarantines_,
@@ -94,7 +94,7 @@ bool Links::end_quarantines(TimePoint now) {
 
 void Links::arrange_wake(SupervisorEffects& effects) const {
   for (const auto& [node, quarantine] : quarantines_)
-    if (!quarantine.over) effects.wake_at(quarantine.until);
+    if (!quarantine.why.empty()) effects.wake_at(quarantine.until);
 }
 
 std::string Links::violation(const Membership& members) const {

@@ -43,8 +43,9 @@ class Links {
   void forget(Incarnation life);
 
   /// The node takes no part for a while, longer each time; how long.
-  Duration quarantine(NodeId node, TimePoint now);
-  bool quarantined(NodeId node) const;
+  Duration quarantine(NodeId node, const std::string& why, TimePoint now);
+  bool quarantined(NodeId node) const { return !why_quarantined(node).empty(); }
+  std::string why_quarantined(NodeId node) const;  ///< empty: it is not
   /// True if a node may take part again.
   bool end_quarantines(TimePoint now);
 
@@ -69,7 +70,7 @@ class Links {
   struct Quarantine {
     TimePoint until{};
     Duration length{};
-    bool over = false;  ///< only remembered, in case it happens again
+    std::string why;  ///< empty: it is over, and only remembered in case it happens again
   };
 
   std::map<Lives, Known> known_;

@@ -93,7 +93,7 @@ ReplanInput PlacementLifecycle::replan_input(const SupervisorOptions& options,
   if (versions_.active()) input.before = *versions_.active();
   for (const auto& device : members.devices()) {
     const Member& member = members.at(device.device.node);
-    if (links.quarantined(member.id)) continue;
+    if (links.quarantined(member.id) && out.needed_from < kNobodyOut.needed_from) continue;
     input.base.devices.push_back(device);
     const bool needed = member.needed_from <= out.needed_from;
     if (member.id == out.also || (!member.closed_reason.empty() && !needed))
@@ -188,7 +188,8 @@ void PlacementLifecycle::take_steps(const Planned& plan, SupervisorTurn& turn) {
 /// something to be mended.
 Error PlacementLifecycle::kept_out(const SupervisorTurn& turn) {
   for (const auto& [id, member] : turn.members.all())
-    if (!member.closed_reason.empty()) return unavailable(member.closed_reason);
+    for (const std::string& why : {member.closed_reason, turn.links.why_quarantined(id)})
+      if (!why.empty()) return unavailable(why);
   return internal_error("There is a plan, and nobody is left out of it.");
 }
 

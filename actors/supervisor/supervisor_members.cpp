@@ -278,13 +278,13 @@ void Supervisor::fence_one_of(const Member& reporter, const Member& peer,
                   elsewhere(member)};
   };
   const NodeId fenced = who_goes(end_of(reporter), end_of(peer));
-  std::string why = to_string(reporter.id) + " cannot reach " + to_string(peer.id) + ": " +
+  std::string why = with_bulk_lane(reporter) + " cannot reach " + with_bulk_lane(peer) + ": " +
                     part_of_sentence(links_.first_reason(reporter, peer));
   if (elsewhere(members_.at(fenced)))
-    why += "; its bulk lane is at " + members_.at(fenced).inventory.fabric_address +
-           ", and it comes from " + host_of(sessions_.find(members_.at(fenced).session)->peer) +
+    why += "; " + to_string(fenced) + " comes from " +
+           host_of(sessions_.find(members_.at(fenced).session)->peer) +
            ": see --bind-interface, and whether its addresses are translated on the way";
-  const auto length = links_.quarantine(fenced, turn.now);
+  const auto length = links_.quarantine(fenced, "Left out for a while: " + why + ".", turn.now);
   why += "; it takes no part for " +
          counted(static_cast<std::size_t>(length / std::chrono::seconds(1)), "second");
   remove(fenced, why, false, turn);

@@ -41,6 +41,31 @@ TEST_CASE("a bulk lane is where the head sees its worker, or elsewhere") {
   CHECK(is_elsewhere("net:172.17.0.2:4711", "10.0.0.2:50000"));
 }
 
+TEST_CASE("where the one that is left out is needed, people hear why, and not that memory lacks") {
+  SupervisorOptions o = options();
+  o.engine.pipeline_parallel_size = 2;
+  Cluster c(0, Cluster::with(std::move(o), 2));
+  for (int w = 1; w <= 2; ++w) {
+    Join join = good_join(100 + w);
+    join.devices[0].memory_total = kMiB + kMiB / 2;
+    c.add(w, join);
+  }
+  const Address a = c.workers.at(1), b = c.workers.at(2);
+  for (int i = 0; i < 2; ++i)
+    c.from(a, PeerUnreachable{b.node, b.incarnation, "a firewall", LinkFault::kNobody});
+  REQUIRE(c.s.members().size() == 1);
+  Join again = good_join(102);
+  again.devices[0].memory_total = kMiB + kMiB / 2;
+  again.held_id = b.node;
+  again.held_cluster = "c1";
+  c.add(3, again);
+  CHECK(c.s.message() ==
+        "Left out for a while: node-1 (127.0.0.1:1 of here) cannot reach node-2 (127.0.0.1:1 of "
+        "here): a firewall.");
+  c.pass(2s);
+  CHECK(c.s.message().find("a firewall") == std::string::npos);
+}
+
 /// Where both are to connect again, if they are.
 std::optional<bool> reversed(const Head& head) {
   for (const auto& send : all<Send>(head.last))
