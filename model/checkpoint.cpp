@@ -1,11 +1,10 @@
 #include "model/checkpoint.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <span>
 
 #include "model/file_error.h"
 #include "model/gguf/gguf.h"
@@ -17,6 +16,7 @@
 #include "model/weight_file.h"
 #include "model/weight_map.h"
 #include "runtime/limits.h"
+#include "runtime/sha256.h"
 
 namespace troupe {
 namespace {
@@ -25,33 +25,25 @@ namespace {
 constexpr float kFactorMin = 1e-6f, kFactorMax = 1e6f;
 
 /// SHA-256 over parts, each preceded by its length, so that no two lists of parts look alike.
-class Sha256 {
+class PartsHash {
  public:
-  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
   void add(std::string_view part) {
     const std::uint64_t size = part.size();
-    EVP_DigestUpdate(context_, &size, sizeof size);
-    EVP_DigestUpdate(context_, part.data(), part.size());
+    hash_.add(std::as_bytes(std::span(&size, 1)));
+    hash_.add(std::as_bytes(std::span(part)));
   }
 
   std::string hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_, digest, &size);
     std::string text;
-    for (unsigned i = 0; i < size; ++i) {
-      text += "0123456789abcdef"[digest[i] >> 4];
-      text += "0123456789abcdef"[digest[i] & 15];
+    for (const std::byte byte : hash_.finish()) {
+      text += "0123456789abcdef"[std::to_integer<int>(byte >> 4)];
+      text += "0123456789abcdef"[std::to_integer<int>(byte & std::byte{15})];
     }
     return text;
   }
 
  private:
-  EVP_MD_CTX* context_;
+  Sha256 hash_;
 };
 
 }  // namespace
@@ -151,7 +143,7 @@ std::string Checkpoint::make_hash(std::string_view config) {
   for (std::size_t i = 0; i < files_.size(); ++i)
     if (!said[i].empty()) said[i].insert(said[i].begin(), files_[i].header);
   std::ranges::sort(said);
-  Sha256 hash;
+  PartsHash hash;
   hash.add(config);
   for (const auto& parts : said)
     for (const std::string_view part : parts) hash.add(part);

@@ -35,7 +35,7 @@ LIBRARY_HOMES = {
     "cuda": ("kernels/cuda/", "tests/bench/", "tests/transport/nccl/"),
     "nccl": ("transport/", "tests/transport/nccl/"),
     "boost/": ("actors/gateway/", "kernels/cuda/twin/", "tools/troupe/http/"),
-    "openssl/": ("actors/", "model/", "runtime/sha256.cpp", "tools/troupe/pull/", "tests/"),
+    "openssl/": ("actors/", "runtime/sha256.cpp", "tools/troupe/pull/", "tests/"),
     "prometheus/": ("actors/metrics/",),
     "spdlog/": ("runtime/",),
     "xxh": ("runtime/",),
