@@ -95,7 +95,7 @@ void PeerLinks::connect_again(const Peer& peer, const AgentVoice& voice, AgentEf
   link->peer = peer;
   if (!wanted) return;
   go(*link, voice, effects);
-  link->again = true;
+  link->again = !peer.reversed;  // that is tried as if for the first time
 }
 
 bool PeerLinks::lose(const MemberLost& lost, const AgentVoice& voice, AgentEffects& effects) {

@@ -41,7 +41,9 @@ Links::Report Links::report(const Member& reporter, const Member& peer, const Pe
     link.reported.insert(reporter.id);
     return Report::kFence;
   }
-  if (!link.reported.insert(reporter.id).second) return Report::kFence;
+  const bool again = !link.reported.insert(reporter.id).second;
+  const bool next = said.fault == LinkFault::kNobody && now - link.since >= kSameAttempt;
+  if (again || next) return Report::kFence;
   return is_new ? Report::kConnectAgain : Report::kKnown;
 }
 

@@ -14,7 +14,8 @@ namespace troupe {
 /// other, and nodes that were fenced for that and take no part for a while.
 ///
 ///     whole ── a side reports ──► broken: both connect again ── kLinkMemory passes ──► whole
-///                                   └── the same side reports again ──► one of them is fenced
+///                                   └── the same side reports again, or either that nobody came
+///                                       this time ──► one of them is fenced
 ///
 /// Where no connection came about, the other one goes when they connect again: a firewall, or a
 /// translation of addresses, often lets one way pass. Who says that it lies at its own end has said

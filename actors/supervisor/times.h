@@ -20,6 +20,8 @@ inline constexpr auto kSlowAfter = std::chrono::seconds(2);
 inline constexpr auto kSlowDrainAfter = std::chrono::seconds(30);
 /// A second report within this time means that the new connection broke or never came.
 inline constexpr auto kLinkMemory = std::chrono::seconds(10);
+/// What both ends say of the same attempt comes within this time; later it is about the next one.
+inline constexpr auto kSameAttempt = std::chrono::seconds(1);
 /// How long a node that was fenced for a link takes no part, doubled each time.
 inline constexpr auto kQuarantineMin = std::chrono::seconds(1);
 inline constexpr auto kQuarantineMax = std::chrono::seconds(30);

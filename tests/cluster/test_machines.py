@@ -168,8 +168,7 @@ def test_a_head_for_this_machine_only(machines, spread):
     serves(cluster, 2)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", ["here", "there"])
+@pytest.mark.parametrize("first", ["here", pytest.param("there", marks=pytest.mark.long)])
 def test_a_firewall_in_front_of_one_worker(machines, spread, first):
     """It can go to the others, so that is what is done."""
     net = machines.network("10.77.0.1/24")

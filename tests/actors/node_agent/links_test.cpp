@@ -135,6 +135,14 @@ TEST_CASE("who goes to whom is as the head says, and what it hears says what the
     CHECK(w.sent<PeerUnreachable>()->fault == LinkFault::kBroke);
     CHECK(w.last.log().empty());
   }
+  SUBCASE("it has the time of a first one, not of one that breaks") {
+    for (int i = 0; i < 40; ++i) {
+      w.wait(50ms);
+      CHECK(!w.sent<PeerUnreachable>());
+      if (const auto renew = w.sent<Renew>()) w.from_head(Renewed{renew->sequence});
+      w.signs_of_life({{1, 61}});
+    }
+  }
   SUBCASE("the other way round too") {
     Peer one = with_token(kOne, 10);
     one.reversed = true;

@@ -97,6 +97,21 @@ TEST_CASE("where no connection came about, the other one goes the next time") {
     report(LinkFault::kBroke);
     CHECK(reversed(c) == false);
   }
+  SUBCASE("the other one says that it found nobody: of the first attempt, or of its own") {
+    report(LinkFault::kNobody);
+    const PeerUnreachable theirs{a.node, a.incarnation, "it did not come", LinkFault::kNobody};
+    c.from(b, theirs);
+    CHECK(c.s.members().size() == 2);
+    c.pass(2s);
+    c.from(b, theirs);
+    CHECK(c.s.members().size() == 1);
+  }
+  SUBCASE("only the other one says so, of its own") {
+    report(LinkFault::kNobody);
+    c.pass(2s);
+    c.from(b, PeerUnreachable{a.node, a.incarnation, "nobody", LinkFault::kNobody});
+    CHECK(c.s.members().size() == 1);
+  }
   SUBCASE("neither way: one goes, and people hear what was first") {
     report(LinkFault::kNobody);
     c.from(a, PeerUnreachable{b.node, b.incarnation, "no new one", LinkFault::kNobody});
