@@ -33,9 +33,10 @@ namespace troupe {
 ///
 /// Nobody waits within NCCL for a rank that computes, or for a step that is given up: when an
 /// exchange has an order, each rank has its parts at hand, and keeps them until it is over, also if
-/// the step is forgotten meanwhile, or rank 0 tells that it has forgotten it. So the exchanges of one communicator go by in the order of
-/// their numbers, and only a lost message, a lost rank or NCCL itself can hold one up. Each of
-/// these breaks the communicator: its waiters hear an error at once, and all other ranks are told.
+/// the step is forgotten meanwhile, or rank 0 tells that it has forgotten it. So the exchanges of
+/// one communicator go by in the order of their numbers, and only a lost message, a lost rank or
+/// NCCL itself can hold one up. Each of these breaks the communicator: its waiters hear an error at
+/// once, and all other ranks are told.
 /// Lengths that are announced by the step (PartsExchange::kAny) travel with the turns, and one that
 /// does not fit is an error for all before NCCL hears of it.
 ///
