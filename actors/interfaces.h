@@ -215,6 +215,7 @@ struct TensorsRead {
   std::uint64_t bytes = 0;     ///< of these tensors
   std::optional<Error> error;  ///< why the rest could not be read
   std::vector<std::string> unread = {};  ///< which
+  bool reopened = false;                 ///< its files have changed since the head opened them
 };
 
 struct CheckpointInspected;  // node_agent/messages.h: what its jobs tell it

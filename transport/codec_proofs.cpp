@@ -68,6 +68,7 @@ void put(Out& out, wire::TensorProofs::Builder wire, const TensorProofs& message
            [&](auto w, const TensorProof& proof) { put(out, w, proof); });
   if (message.error) put(out, wire.getError().initValue(), *message.error);
   put_names(out, wire.initUnread(message.unread.size()), message.unread);
+  wire.setReopened(message.reopened);
   if (!message.changed.empty()) wire.setChanged(out.sentence(message.changed));
 }
 
@@ -78,6 +79,7 @@ TensorProofs get(In& in, wire::TensorProofs::Reader wire) {
       in.list<TensorProof>(wire.getTensors(), [&](auto w) { return get_proof(in, w); });
   message.error = get_optional_error(in, wire.getError());
   message.unread = get_names(in, wire.getUnread());
+  message.reopened = wire.getReopened();
   if (wire.hasChanged()) message.changed = in.sentence(wire.getChanged());
   return message;
 }

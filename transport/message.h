@@ -204,6 +204,8 @@ struct TensorProofs {
   std::vector<TensorProof> tensors;
   std::optional<Error> error = {};       ///< of a fresh one: why some cannot be read
   std::vector<std::string> unread = {};  ///< which
+  /// Of a fresh one: of files that were opened afresh, since they had changed.
+  bool reopened = false;
   /// Not empty, and then nothing else: a file has changed since it was opened; it is opened afresh.
   std::string changed = {};
 };

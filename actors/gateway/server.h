@@ -63,7 +63,7 @@ struct Server {
 
   std::unordered_set<Connection*> connections;
   std::size_t refusals = 0;      // Connections that are being told that there are too many.
-  std::size_t bodies_bytes = 0;  // Received and not yet answered, all connections.
+  std::size_t bodies_bytes = 0;  // Received and not yet read, all connections.
   bool stopping = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -30,6 +31,7 @@ struct CheckpointReader::State {
   };
 
   std::shared_ptr<const Checkpoint> checkpoint;  // the thread's
+  bool reopened = false;                         // the same
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> waiting;  // guarded by mutex
@@ -91,19 +93,28 @@ TensorsRead CheckpointReader::State::read(const ReadTensors& wanted) {
     read.unread = wanted.tensors;
     return read;
   }
-  if (!now->why.empty()) logger().warn("{}: it is opened afresh", now->why);
-  checkpoint = now->checkpoint;
+  if (!now->why.empty()) {
+    logger().warn("{}: it is opened afresh", now->why);
+    checkpoint = now->checkpoint;
+    reopened = true;
+  }
+  read.reopened = reopened;
   std::size_t count = 0;
   while (count < wanted.tensors.size() && (count == 0 || read.bytes < wanted.bytes_max))
     if (const auto found = checkpoint->find(wanted.tensors[count++]); found.ok())
       read.bytes += found->bytes;
   const auto first = std::span(wanted.tensors).first(count);
-  if (auto status = read_proofs(*checkpoint, first, read.tensors, &cancelled); !status) {
-    read.error = status.error();
-    for (const std::string& tensor : first)
-      if (std::ranges::find(read.tensors, tensor, &TensorProof::tensor) == read.tensors.end())
-        read.unread.push_back(tensor);
+  // In a dispute each by itself: one that cannot be read says nothing of the others.
+  const std::size_t together = wanted.fresh ? 1 : std::max<std::size_t>(1, count);
+  for (std::size_t from = 0; from < count; from += together) {
+    const auto some = first.subspan(from, std::min(together, count - from));
+    if (auto status = read_proofs(*checkpoint, some, read.tensors, &cancelled); !status)
+      read.error = status.error();
   }
+  for (const std::string& tensor : first)
+    if (read.error &&
+        std::ranges::find(read.tensors, tensor, &TensorProof::tensor) == read.tensors.end())
+      read.unread.push_back(tensor);
   return read;
 }
 

@@ -91,11 +91,12 @@ void PeerLinks::connect_again(const Peer& peer, const AgentVoice& voice, AgentEf
   // The token says whether this was said before.
   if (!link || link->peer.token == peer.token) return;
   const bool wanted = link->reach != Reach::kTold;
+  const bool turned = link->peer.reversed != peer.reversed;
   let_go(*link, effects);
   link->peer = peer;
   if (!wanted) return;
   go(*link, voice, effects);
-  link->again = !peer.reversed;  // that is tried as if for the first time
+  link->again = !turned;  // the other way round is tried as if for the first time
 }
 
 bool PeerLinks::lose(const MemberLost& lost, const AgentVoice& voice, AgentEffects& effects) {

@@ -170,9 +170,10 @@ void Canaries::take_error(std::uint32_t id, Watched& watched, const CanaryResult
   }
   ++watched.failed;
   watched.at = turn.now + (watched.failed < kFailures ? kAgainAfter : kAgainWhenWrong);
-  if (watched.failed == kFailures && !watched.proven)
-    turn.record("proofs", name + " does not serve yet: the steps of its canary fail: " +
-                              result.error->message);
+  if (watched.failed == kFailures)
+    turn.record("proofs", name + (watched.proven ? " has not been proven lately"
+                                                 : " does not serve yet") +
+                              ": the steps of its canary fail: " + result.error->message);
 }
 
 void Canaries::differ(std::uint32_t id, Watched& watched, const KnownCanary& result,

@@ -7,8 +7,11 @@
 namespace troupe {
 
 NodeId who_goes(const CutOff& a, const CutOff& b) {
-  const auto worth = [](const CutOff& c) {
-    return std::tuple(!c.own_end, -c.broken, c.shards, c.pieces, !c.elsewhere,
+  const auto serves = [](const CutOff& c) { return c.shards > 0 || c.pieces > 0; };
+  const auto worth = [&](const CutOff& c) {
+    const CutOff& other = &c == &a ? b : a;
+    const bool at_fault = c.own_end && (serves(other) || !serves(c));
+    return std::tuple(!at_fault, -c.broken, c.shards, c.pieces, !c.elsewhere,
                       -static_cast<std::int64_t>(c.id.value));
   };
   return worth(a) < worth(b) ? a.id : b.id;

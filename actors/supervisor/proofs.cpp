@@ -67,11 +67,11 @@ Proofs::Proofs(const std::vector<KnownTensor>& kept) {
 
 void Proofs::take(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn) {
   if (!proofs.changed.empty())
-    turn.record("files_changed", "On " + to_string(member.id) + " (" + member.inventory.host + ") " +
-                                     proofs.changed +
-                                     ". It is opened afresh: what is read of it must be what the "
-                                     "cluster knows.");
-  if (proofs.fresh) return answer(member.id, proofs.tensors, proofs.unread, turn);
+    turn.record("files_changed",
+                "On " + to_string(member.id) + " (" + member.inventory.host + ") " +
+                    proofs.changed +
+                    ". It is opened afresh: what is read of it must be what the cluster knows.");
+  if (proofs.fresh) return answer(member.id, proofs.tensors, proofs.unread, proofs.reopened, turn);
   std::vector<TensorProof> first;
   KeepTensors keep;
   for (const auto& proof : proofs.tensors) {
@@ -186,6 +186,9 @@ void Proofs::judge(Verdict verdict) {
     same->may_serve_on = false;
     same->newly_read = verdict.newly_read;
     same->why = std::move(verdict.why);
+  } else if (same->newly_read && !verdict.may_serve_on && !verdict.newly_read) {
+    same->newly_read = false;
+    same->why = std::move(verdict.why);
   }
   same->tensors.insert(same->tensors.end(), verdict.tensors.begin(), verdict.tensors.end());
   same->rivals.insert(verdict.rivals.begin(), verdict.rivals.end());
@@ -230,7 +233,7 @@ void Proofs::read_on(Reading reading, SupervisorTurn& turn) {
 void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   auto reading = readings_.extract(read.reading);
   if (read.reading == 0) background_ = false;
-  if (read.fresh) return answer(kHeadNode, read.tensors, read.unread, turn);
+  if (read.fresh) return answer(kHeadNode, read.tensors, read.unread, read.reopened, turn);
   if (read.error) {
     // Who reads nothing confirms nothing; what is claimed stays so.
     turn.record("proofs",
@@ -244,10 +247,11 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
     if (known == known_.end()) continue;
     if (known->second.confirmed) {
       // Others have agreed meanwhile.
-      if (known->second.proof.stored != proof.stored && !std::exchange(head_differs_, true))
-        turn.record("proofs", "Tensor " + text_of(proof) +
-                                  " in the head's files is not what the cluster serves; give the "
-                                  "head the same files.");
+      if (known->second.proof.stored != proof.stored) tell_head_differs(proof, turn);
+      continue;
+    }
+    if (read.reopened && known->second.proof.stored != proof.stored) {
+      tell_head_differs(proof, turn);  // they have changed, and decide nothing
       continue;
     }
     if (known->second.proof.stored == proof.stored)
@@ -267,6 +271,14 @@ void Proofs::take(const TensorsRead& read, SupervisorTurn& turn) {
   if (dispute != disputes_.end() && dispute->second.asked.empty() &&
       dispute->second.answers.empty())
     begin(kHeadNode, dispute->second, turn);
+}
+
+/// Once.
+void Proofs::tell_head_differs(const TensorProof& proof, SupervisorTurn& turn) {
+  if (std::exchange(head_differs_, true)) return;
+  turn.record("proofs", "Tensor " + text_of(proof) +
+                            " in the head's files is not what the cluster serves; give the "
+                            "head the same files.");
 }
 
 void Proofs::member_gone(NodeId node) {
@@ -322,9 +334,10 @@ void Proofs::begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn) {
   }
 }
 
-/// Who is asked in several disputes answers each by itself.
+/// Who is asked in several disputes answers each by itself. `reopened`: of files that have changed.
 void Proofs::answer(NodeId from, const std::vector<TensorProof>& proofs,
-                    const std::vector<std::string>& unread, SupervisorTurn& turn) {
+                    const std::vector<std::string>& unread, bool reopened,
+                    SupervisorTurn& turn) {
   for (auto& [newcomer, dispute] : disputes_) {
     if (!dispute.asked.contains(from)) continue;
     const std::string& tensor = dispute.claims.front().tensor;
@@ -332,8 +345,10 @@ void Proofs::answer(NodeId from, const std::vector<TensorProof>& proofs,
                                     [&](const auto& p) { return p.tensor == tensor; });
     if (found == proofs.end() && std::ranges::find(unread, tensor) == unread.end()) continue;
     dispute.asked.erase(from);
-    dispute.answers[from] =
-        found == proofs.end() ? std::nullopt : std::optional<TensorProof>(*found);
+    // What changed files say now is no witness of what they were.
+    const bool counts = found != proofs.end() &&
+                        (!reopened || found->stored == known_.at(tensor).proof.stored);
+    dispute.answers[from] = counts ? std::optional<TensorProof>(*found) : std::nullopt;
   }
   decide_ready(turn);
 }
@@ -410,7 +425,7 @@ void Proofs::decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& tur
     text += " is not what was read first, and nobody else could decide; what serves stays.";
   if (newcomer != kHeadNode) {
     judge({newcomer, corrupt(std::move(text)), remembered && !misread, names_of(dispute.claims),
-           {}, true});
+           {}, !misread});
     return;
   }
   turn.record("proofs", text);

@@ -98,7 +98,8 @@ class Proofs {
   void read_on(Reading reading, SupervisorTurn& turn);
   void begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn);
   void answer(NodeId from, const std::vector<TensorProof>& proofs,
-              const std::vector<std::string>& unread, SupervisorTurn& turn);
+              const std::vector<std::string>& unread, bool reopened, SupervisorTurn& turn);
+  void tell_head_differs(const TensorProof& proof, SupervisorTurn& turn);
   void decide_ready(SupervisorTurn& turn);
   void drop_settled(NodeId newcomer, Dispute& dispute, KeepTensors& keep);
   void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);

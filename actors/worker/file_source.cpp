@@ -151,6 +151,7 @@ struct FileSource::Core {
   std::mutex mutex;
   std::string asked;                             // guarded by mutex; the folder's name
   std::shared_ptr<const Checkpoint> checkpoint;  // guarded by mutex; where that leads
+  bool reopened = false;                         // guarded by mutex; its files had changed
   std::shared_ptr<CopyWatch> watch;              // guarded by mutex; null once the source is gone
 };
 
@@ -184,10 +185,13 @@ void FileSource::cancel() {
 
 void FileSource::prove(std::vector<std::string> tensors) {
   prover_.prove(
-      [core = core_]() -> Result<std::shared_ptr<const Checkpoint>> {
+      [core = core_]() -> Result<ProofReader::Opened> {
         const auto checkpoint = core->opened();
         if (!checkpoint) return not_found("This worker has read no checkpoint yet.");
-        return core->renew(checkpoint);
+        auto now = core->renew(checkpoint);
+        if (!now.ok()) return now.error();
+        std::lock_guard lock(core->mutex);
+        return ProofReader::Opened{std::move(*now), core->reopened};
       },
       std::move(tensors));
 }
@@ -225,6 +229,7 @@ Result<std::shared_ptr<const Checkpoint>> FileSource::Core::renew(
   std::lock_guard lock(mutex);
   if (checkpoint == known) {
     checkpoint = now->checkpoint;
+    reopened = true;
     voice->tell(FilesChanged{now->why});
   }
   return now->checkpoint;
@@ -243,7 +248,9 @@ Status FileSource::Core::inspect(const std::string& folder, const std::atomic<bo
   asked = folder;
   const bool same = checkpoint && checkpoint->folder() == found->folder() &&
                     checkpoint->hash() == found->hash() && checkpoint->unchanged().ok();
-  if (!same) checkpoint = found;
+  if (same) return {};
+  reopened = reopened || (checkpoint && checkpoint->hash() == found->hash());
+  checkpoint = found;
   return {};
 }
 
@@ -272,6 +279,8 @@ Status FileSource::Core::read(const ReadOrder& order, const std::atomic<bool>& c
   if (!opened || opened->hash() != order.checkpoint_hash)
     return corrupt("The checkpoint at " + order.model_path +
                    " is not the one that this worker joined with; restart it.");
+  // What is only copied needs no storage.
+  if (order.copies()) return read(*opened, order, cancelled);
   const auto fresh = renew(opened);
   if (!fresh.ok()) return fresh.error();
   const Status done = read(**fresh, order, cancelled);

@@ -61,12 +61,17 @@ void ProofReader::Questions::put_back(Question question, std::size_t answered) {
 }
 
 void ProofReader::Questions::answer(Question question, const std::atomic<bool>& cancelled) {
-  const auto checkpoint = question.open();
-  if (!checkpoint.ok()) return refuse(std::move(question), checkpoint.error().message);
-  TensorProofs answer{true, {}, {}};
+  const auto opened = question.open();
+  if (!opened.ok()) return refuse(std::move(question), opened.error().message);
+  const auto begin = [&] {
+    TensorProofs begun{true, {}, {}};
+    begun.reopened = opened->reopened;
+    return begun;
+  };
+  TensorProofs answer = begin();
   for (std::size_t i = 0; i < question.tensors.size() && !answer.error; ++i) {
     const Status read =
-        read_proofs(**checkpoint, {&question.tensors[i], 1}, answer.tensors, &cancelled);
+        read_proofs(*opened->checkpoint, {&question.tensors[i], 1}, answer.tensors, &cancelled);
     if (cancelled) {
       put_back(std::move(question), i + (read.ok() ? 1 : 0) - answer.tensors.size());
       return;
@@ -77,7 +82,7 @@ void ProofReader::Questions::answer(Question question, const std::atomic<bool>& 
                            question.tensors.end());
     }
     if (answer.tensors.size() >= limits::kProofsPerMessage)
-      voice->tell(ProofsRead{std::exchange(answer, {true, {}, {}})});
+      voice->tell(ProofsRead{std::exchange(answer, begin())});
   }
   if (!answer.tensors.empty() || answer.error) voice->tell(ProofsRead{std::move(answer)});
 }

@@ -18,7 +18,11 @@ class ProofReader {
   explicit ProofReader(std::shared_ptr<SourceVoice> voice);
 
   /// What is to be read, as it is by then.
-  using Open = std::function<Result<std::shared_ptr<const Checkpoint>>()>;
+  struct Opened {
+    std::shared_ptr<const Checkpoint> checkpoint;
+    bool reopened = false;  ///< its files have changed since it was opened first
+  };
+  using Open = std::function<Result<Opened>()>;
   /// ProofsRead follows, in portions; the last of them may have an error.
   void prove(Open open, std::vector<std::string> tensors);
   void cancel();

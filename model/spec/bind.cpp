@@ -52,7 +52,8 @@ class Binder {
       for (std::int32_t e = 1; e < layer.experts.gate.experts; ++e) {
         WeightSpec other = told[i];
         if (auto status = settle(other, e); !status) return status;
-        if (other.format != first.format || other.dtype != first.dtype)
+        if (other.format != first.format || other.dtype != first.dtype ||
+            other.group != first.group)
           return corrupt("the weight " + name_of(other, e) + " is stored in another format than " +
                          name_of(first, 0) + "; all experts of a layer should have the same");
       }

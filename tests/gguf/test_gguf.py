@@ -158,7 +158,7 @@ def test_yarn_lengthens_the_context(tmp_path):
     scaling = {"type": "yarn", "factor": 4.0, "original_context_length": 32}
     told = metadata_of(CONFIG) | {f"qwen2.rope.scaling.{key}": v for key, v in scaling.items()}
     (tmp_path / "small.gguf").write_bytes(gguf(told, stored))
-    answer = generate(tmp_path, "--prompt-ids", ",".join(["1"] * 120), "--max-tokens", 20, "--ignore-eos")
+    answer = generate(tmp_path, "--prompt-ids", ",".join(["1"] * 120), "--max-tokens", 8, "--ignore-eos")
     assert len(answer["tokens"]) == 8  # up to position 128
 
 

@@ -194,7 +194,8 @@ std::vector<Message> proof_samples() {
   return {
       TensorProofs{false, {whole, bare}},
       TensorProofs{true, {}, kError, {"model.norm.weight"}},
-      TensorProofs{false, {}, {}, {}, kText},
+      TensorProofs{true, {bare}, {}, {}, true},
+      TensorProofs{false, {}, {}, {}, false, kText},
       Prove{{"model.norm.weight", "lm_head.weight"}},
       Discard{{"model.norm.weight"}},
       ProofFailed{"lm_head.weight", kText, 12},

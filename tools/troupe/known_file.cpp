@@ -165,8 +165,7 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
   while (std::getline(in, line)) {
     const auto fact = fact_of(line);
     if (!fact) {
-      const bool cut_off = in.peek() == std::char_traits<char>::eof();  // by a crash
-      if (!cut_off) ++damaged;
+      if (!in.eof()) ++damaged;  // else a crash cut it off
       continue;
     }
     std::istringstream words(*fact);

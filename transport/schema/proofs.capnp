@@ -23,6 +23,7 @@ struct TensorProofs {
   }
   unread @4 :List(Text);
   changed @5 :Text;
+  reopened @6 :Bool;
 }
 
 struct Prove {

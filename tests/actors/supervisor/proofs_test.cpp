@@ -336,6 +336,37 @@ TEST_CASE("who cannot read one tensor still has a vote on the others") {
   CHECK(c.kept.at("t").proof.stored == proof(1).stored);
 }
 
+TEST_CASE("files that were rewritten in place decide nothing, whoever reads them again") {
+  ProvingCluster c;
+  c.reports(0, proof(1));
+  while (!c.reads.empty()) c.head_reads(std::nullopt);
+  // All have the same files, which have changed; a newcomer reads what they are now.
+  c.reports(1, proof(666));
+  for (const std::size_t w : {0, 1, 2}) {
+    TensorProofs now{true, {proof(666)}, {}};
+    now.reopened = true;
+    c.from(c.at[w], std::move(now));
+    c.note();
+  }
+  while (!c.reads.empty()) {
+    const ReadTensors read = c.reads.front();
+    c.reads.erase(c.reads.begin());
+    c.tell(TensorsRead{read.reading, read.fresh, {proof(666)}, 0, {}, {}, true});
+    c.note();
+  }
+  CHECK(c.member(0));
+  CHECK(c.kept.at("t").proof.stored == proof(1).stored);
+  // Nor does the head's own look.
+  c.tell(TensorsRead{0, false, {proof(666)}, 0, {}, {}, true});
+  c.note();
+  CHECK(c.member(0));
+  CHECK(contains(c.newest("proofs"), "give the head the same files"));
+  // What they still have counts.
+  c.tell(TensorsRead{0, false, {proof(1)}, 0, {}, {}, true});
+  c.note();
+  CHECK(c.kept.at("t").confirmed);
+}
+
 TEST_CASE("who serves and reads something else in a new load fails that load, and serves on") {
   ProvingCluster c;
   for (const std::size_t w : {0, 2}) c.reports(w, proof(1));

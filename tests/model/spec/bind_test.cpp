@@ -163,6 +163,24 @@ TEST_CASE("where a config has several groups, the one whose tensors are there") 
         formats(stored));
 }
 
+TEST_CASE("all experts of a layer have scales for as many columns") {
+  auto config = nlohmann::json::parse(
+      must(read_text_file(source_path("tests/golden/v3-int4/config.json"), 1u << 20)));
+  auto& groups = config["quantization_config"]["config_groups"];
+  groups["group_1"] = groups["group_0"];
+  auto& size = groups["group_1"]["weights"]["group_size"];
+  size = 2 * size.get<int>();
+  groups["group_1"]["targets"] = {"re:.*nothing"};
+  const ModelSpec spec = must(parse_model_spec(config.dump(), "config.json"));
+  const auto full = directory_of(spec);
+  CHECK(bind_error(spec, changed(full, "", nullptr)) == "");
+  const std::string scale = "model.layers.1.mlp.experts.3.up_proj.weight_scale";
+  TensorInfo coarser = full.find(scale)->info;
+  coarser.shape.back() /= 2;
+  check_says(bind_error(spec, changed(full, scale, &coarser)),
+             {"model.layers.1.mlp.experts.3.up_proj", "another format than", "experts.0.up_proj"});
+}
+
 TEST_CASE("defects of a quantised checkpoint name the tensor") {
   const ModelSpec spec = golden_spec("v3-fp8");
   const auto full = directory_of(spec);
