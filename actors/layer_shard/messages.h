@@ -65,7 +65,7 @@ struct StepCut {
   StepId step;
   ExpertCut cut;
 };
-/// Its job -> LayerShard: what the newest StepCut asks for is here; the job goes on without answers.
+/// Its job -> LayerShard: what the newest StepCut asks for is here, and no answer is waited for.
 struct StepFound {
   StepId step;
 };

@@ -41,7 +41,7 @@ struct PieceRead {
   PieceTensors tensors = {};
   std::optional<std::uint32_t> place = {};  ///< the device in whose memory it is; none: the host's
 };
-/// Its job -> NodeAgent: a file of the checkpoint is not the one that was opened. It has been opened
+/// Its job -> NodeAgent: a file of the checkpoint is not the one that was opened. It is opened
 /// afresh; what is read of it from now on says what it is.
 struct FilesChanged {
   std::string why;

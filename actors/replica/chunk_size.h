@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -38,6 +39,9 @@ class ChunkSize {
   /// Rows of prompts for a step that has `decoding` rows of sequences that stream as well; at least
   /// one. The step may take so many times what one without prompts does, see stretch::.
   std::int32_t rows(std::int32_t decoding, double times) const;
+  /// The same for a step of several prompts: so many that it computes nearly as many rows a second
+  /// as the best steps did, since all of them wait for all. It takes limits::kStepTarget at most.
+  std::int32_t efficient_rows(std::int32_t decoding) const;
 
   /// A step came back: `prompt_rows` of its `rows` were a prompt's.
   void on_step(std::int32_t rows, std::int32_t prompt_rows, Duration took);
@@ -51,12 +55,15 @@ class ChunkSize {
     void take(double newest_rows, double newest_seconds, double weight);
   };
 
+  void note_rate(std::int32_t rows, std::int32_t prompt_rows, double took);
   /// What the step is to take, in seconds.
   double wanted(double times) const;
 
   std::int32_t rows_max_;
   std::int32_t tried_;  ///< prompt rows that a step has had; the next has at most twice as many
   Sample prompts_, decodes_;
+  /// Rows a second of the newest steps with 2^k prompt rows and more, [k]; 0: there were none.
+  std::array<double, 16> rates_{};
 };
 
 }  // namespace troupe

@@ -204,6 +204,7 @@ class Replica {
   StepChoice choose_together() const;
   Turns turns(const PlanLimits& limits) const;
   double stretch_for(const Turns& all, std::size_t room) const;
+  bool is_burst(const Turns& all, std::size_t room) const;
   bool make_way();
   bool express_may_begin();
   bool somebody_may_go_ahead() const;

@@ -131,8 +131,10 @@ StepChoice Replica::choose_together() const {
   Turns all = turns(limits);
   const std::size_t room = places_left(limits);
   const auto decoding = std::ranges::count_if(all.running, &PlanSequence::decodes);
-  limits.prompt_rows_a_step =
-      chunk_.rows(static_cast<std::int32_t>(decoding), stretch_for(all, room));
+  const auto streams = static_cast<std::int32_t>(decoding);
+  limits.prompt_rows_a_step = chunk_.rows(streams, stretch_for(all, room));
+  if (is_burst(all, room))
+    limits.prompt_rows_a_step = std::max(limits.prompt_rows_a_step, chunk_.efficient_rows(streams));
   // Beyond the places, only those who may go ahead of one that does not fit.
   const auto first = [](const PlanSequence& s) { return s.begins == 0; };
   const auto firsts = static_cast<std::size_t>(std::ranges::count_if(all.waiting, first));
@@ -158,6 +160,16 @@ double Replica::stretch_for(const Turns& all, std::size_t room) const {
   const bool some_decode = least_reach < stretch::kAlone;
   if (!some_decode) return owners_.served.several() ? stretch::kAhead : stretch::kAlone;
   return goes_ahead <= least_reach ? stretch::kAhead : stretch::kShared;
+}
+
+/// Whether more than one waits for a first token: small steps, for those who stream, would delay
+/// them one behind the other, and whoever streams in the end. Where several owners are here, their
+/// turns decide.
+bool Replica::is_burst(const Turns& all, std::size_t room) const {
+  if (owners_.served.several()) return false;
+  const auto prompt = [](const PlanSequence& s) { return !s.decodes() && !s.suspect; };
+  const auto prompts = static_cast<std::size_t>(std::ranges::count_if(all.running, prompt));
+  return prompts + std::min(room, all.waiting.size()) > 1;
 }
 
 /// Of those who wait, the first of each owner: as many as there are places, and one more.

@@ -17,10 +17,10 @@ struct CutOff {
   bool elsewhere = false;  ///< its bulk lane is not where the head sees it
 };
 
-/// Which of both goes. Who says itself that it cannot, unless it serves and the other does not; else
-/// who is cut off from more members; else whose loss costs less, so that one who joins wrongly
-/// throws nobody out who serves; else who is not where the head sees it, since others see what the
-/// head does; else the newer one.
+/// Which of both goes. Who says itself that it cannot, unless it alone serves; else who is cut off
+/// from more members; else whose loss costs less, so that one who joins wrongly throws nobody out
+/// who serves; else who is not where the head sees it, since others see what the head does; else
+/// the newer one.
 NodeId who_goes(const CutOff& a, const CutOff& b);
 
 /// Whether a member's bulk lane is at another address than the one that its session comes from

@@ -20,6 +20,11 @@ struct Verdict {
   bool newly_read = false;                ///< what it serves with may be right all the same
 };
 
+/// "model.norm.weight in model.safetensors".
+std::string text_of(const TensorProof& proof);
+std::vector<std::string> names_of(const std::vector<TensorProof>& proofs);
+/// Of a tensor that the node holds and the head read otherwise, where nobody could decide.
+Verdict undecided(NodeId node, const TensorProof& proof);
 /// What people hear of a copy that is not any more what the member has loaded.
 std::string text_of(const ProofFailed& failed, const Member& member);
 
@@ -70,6 +75,10 @@ class Proofs {
     };
     std::map<NodeId, Copy> holders;  ///< members whose copies were made of these bytes
   };
+  /// What the head reads of a node's first reports before they serve, and each time meanwhile.
+  static constexpr std::uint64_t kFirstBytes = 256u << 20;
+  /// How long anyone has to read a few tensors again.
+  static constexpr Duration kReadDeadline = std::chrono::seconds(10);
   /// Somebody read otherwise than what is known.
   struct Dispute {
     std::vector<TensorProof> claims;  ///< as the newcomer read them; the first is decided on

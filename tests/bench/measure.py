@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "batch": rows.batch,
     "context": rows.context,
     "gap": rows.gap,
+    "burst": rows.burst,
     "processes": rows_cluster.processes,
     "ranks": rows_cluster.ranks,
     "experts_read": rows_cluster.experts_read,

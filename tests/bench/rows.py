@@ -215,7 +215,33 @@ def gap(how):
                 said = (f"median alone {median * 1e3:.0f} ms, p99 beside {p99 * 1e3:.0f} ms, longest "
                         f"{beside[-1] * 1e3:.0f} ms; the prompt took {end - busy['begin'][8]:.1f} s")
     return [Line("p99 gap of 8 running streams while 4,096 tokens are prefilled, over their median alone",
-                 min(ratios), 3, said, less_is_better=True)]
+                 min(ratios), 4, said, less_is_better=True)]
+
+
+def burst(how):
+    """Many prompts at once: whoever is last waits for the others' prompts, and for no more than that."""
+    name = "v3-bf16"
+    prompts = Prompts(name)
+    with troupe(checkpoint(name), kv_bytes=KV_BYTES) as ours, llama(gguf(name), 512, 32) as theirs:
+        def firsts(engine, count, length):
+            answer = engine.streams(prompts.streams(count, length)(32))
+            return sorted(first_token(answer, i) for i in range(count))
+
+        found = in_turns(how.rounds, alone=lambda: firsts(ours, 1, 1024), short=lambda: firsts(ours, 32, 32),
+                         long=lambda: firsts(ours, 8, 1024), theirs=lambda: firsts(theirs, 32, 32))
+    alone = min(found["alone"])[0]
+    short, long, other = (min(found[key], key=lambda times: times[-1]) for key in ("short", "long", "theirs"))
+    median = statistics.median(short)
+    return [
+        Line("32 prompts of 32 tokens at once: the last first token over computing 1,024 tokens alone",
+             short[-1] / alone, 2.5,
+             f"{short[-1]:.2f} : {alone:.2f} s; llama.cpp's last after {other[-1]:.2f} s",
+             less_is_better=True),
+        Line("the same: the median first token over the last", median / short[-1], 0.6,
+             f"{median:.2f} : {short[-1]:.2f} s", less_is_better=True),
+        Line("8 prompts of 1,024 tokens at once: prefill over one alone", 8 * alone / long[-1], 0.8,
+             f"{8 * 1024 / long[-1]:.0f} : {1024 / alone:.0f} tok/s"),
+    ]  # fmt: skip
 
 
 def prefix(how):

@@ -198,8 +198,8 @@ Result<KnownState> KnownFile::read(const std::string& model) const {
   if (in.bad()) return cannot_read(path_);
   if (damaged > 0) {
     logger().warn(
-        "The file {} has {} that the disk has changed; what is lost with that is proven afresh. Look "
-        "at this machine's storage.",
+        "The file {} has {} that the disk has changed; what is lost with that is proven afresh. "
+        "Look at this machine's storage.",
         path_, counted(damaged, "line"));
     // What they said of the numerics is not known: these depend on them.
     known.canary.reset();

@@ -84,7 +84,7 @@ TEST_CASE("a step does not go on once its replica's node cannot be reached") {
   CHECK(shard.steps() == 0);
 }
 
-TEST_CASE("what another rank had after all is waited for no more, and the next cut asks for its own") {
+TEST_CASE("what another rank had after all is waited for no more; the next cut asks anyhow") {
   LayerShard::Effects begun, asked, found, next, late, answered;
   LayerShard shard(config());
   play(shard, plan(1), kStart, begun);

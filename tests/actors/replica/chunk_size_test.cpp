@@ -73,6 +73,34 @@ TEST_CASE("ahead of those who stream a prompt has most of a step") {
   CHECK(took == doctest::Approx(seconds(limits::kStepTarget)).epsilon(0.1));
 }
 
+TEST_CASE("for several prompts a step has as many rows as it takes to be efficient") {
+  // Steps of one prompt's rows beside twenty that stream, then as many as are asked for.
+  const auto settled = [](const Machine& machine) {
+    ChunkSize chunk(1 << 20);
+    settle(chunk, machine, 20, 10);
+    std::int32_t rows = 0;
+    for (int i = 0; i < 30; ++i) {
+      rows = chunk.efficient_rows(20);
+      chunk.on_step(rows + 20, rows, machine.step(rows + 20));
+    }
+    return rows;
+  };
+  // Where a step takes 50 ms whatever is in it, 100 us a row: 1,000 rows are 68 % of the best rate.
+  const Machine slow_start{50e-3, 100e-6};
+  const auto rate = [&](std::int32_t rows) { return rows / seconds(slow_start.step(rows)); };
+  const std::int32_t rows = settled(slow_start);
+  CHECK(rate(rows) >= 0.8 * rate(4096));
+  CHECK(seconds(slow_start.step(rows + 20)) <= 1.1 * seconds(limits::kStepTarget));
+  // It is no longer than that takes.
+  const std::int32_t linear = settled({1e-3, 1e-4});
+  CHECK(linear <= 512);
+  // Nor than a step may be.
+  const Machine slow{100e-3, 10e-3};
+  CHECK(seconds(slow.step(settled(slow) + 20)) <= 1.1 * seconds(limits::kStepTarget));
+  // Before anything was measured it is what any first step gets.
+  CHECK(ChunkSize(1 << 20).efficient_rows(3) == limits::kChunkRowsFirst);
+}
+
 TEST_CASE("a chunk is never under the least nor over the most") {
   ChunkSize slow(2048), fast(2048), tiny(3);
   CHECK(settle(slow, {0, 10.0}, 0, 30) == limits::kChunkRowsLeast);

@@ -15,7 +15,7 @@ TEST_CASE("of two members that do not reach each other one goes") {
   const std::vector<Row> rows = {
       {"nothing tells them apart", {}, {}, young},
       {"it lies at the older one's end", {.own_end = true}, {.broken = 4}, old},
-      {"so it does, and both serve", {.own_end = true, .shards = 3}, {.broken = 4, .pieces = 1}, old},
+      {"and both serve", {.own_end = true, .shards = 3}, {.broken = 4, .pieces = 1}, old},
       {"so it does, but it alone serves", {.own_end = true, .shards = 3}, {}, young},
       {"nobody reaches the older one", {.broken = 3}, {.broken = 1}, old},
       {"nobody reaches it, though it serves", {.broken = 3, .shards = 2}, {.broken = 1}, old},
