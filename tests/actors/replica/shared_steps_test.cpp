@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 
 using namespace troupe;
 using namespace troupe::testing;
+using namespace std::chrono_literals;
 
 TEST_CASE("a step lasts as long as its shards say that it goes on, but not for ever") {
   Stage stage(small());
@@ -129,6 +132,54 @@ TEST_CASE("those who stream already come before new ones, and those who decode b
   CHECK(std::is_sorted(order.rbegin(), order.rend()));
   CHECK(order.front() == 3);
   CHECK(stage.tokens_of(3).front() == expected.output[6]);
+}
+
+TEST_CASE("a burst gets steps long enough to be efficient; one prompt beside streams does not") {
+  ReplicaConfig config = small();
+  config.max_num_batched_tokens = 4096;
+  config.max_num_seqs = 64;
+  config.max_model_len = 2048;
+  config.blocks = 2048;
+  Stage stage(config);
+  // Of a mixture of experts: the more rows, the more of the experts are read, up to all.
+  const auto took = [](std::size_t rows) {
+    const double read = 1 - std::pow(0.97, static_cast<double>(rows));
+    return 5ms + rows * 100us + std::chrono::microseconds(std::lround(100'000 * read));
+  };
+  const auto run_one = [&] {
+    std::size_t rows = 0;
+    for (const StepSequence& s : stage.plans.at(0).sequences) rows += s.tokens.size();
+    stage.now += took(rows);
+    stage.run_one();
+    return rows;
+  };
+  std::uint64_t asked = 0;
+  const auto ask = [&](std::size_t prompt, std::uint32_t answer) {
+    Submit submit = request(++asked, prompt, answer);
+    submit.prompt.front() = static_cast<TokenId>(asked);
+    stage.send(submit);
+  };
+  ask(2000, 4);  // It learns what steps take.
+  while (!stage.plans.empty()) run_one();
+  for (int i = 0; i < 4; ++i) ask(8, 600);
+  for (int i = 0; i < 20; ++i) run_one();
+  // Beside streams, too, it learns first.
+  std::size_t longest = 0;
+  for (int i = 0; i < 2; ++i) {
+    ask(512, 4);
+    longest = 0;
+    while (stage.tokens_of(asked).empty()) longest = std::max(longest, run_one());
+  }
+  CHECK(took(longest) <= 2.5 * took(4));
+
+  const std::size_t prompt = 32, several = 16;
+  for (std::size_t i = 0; i < several; ++i) ask(prompt, 100);
+  run_one();  // The step that was under way.
+  const TimePoint begun = stage.now;
+  while (stage.tokens_of(asked).empty()) run_one();
+  CHECK(stage.now - begun <= 2.5 * took(several * prompt));
+  while (!stage.plans.empty()) run_one();
+  stage.check_empty();
 }
 
 TEST_CASE("a step is cut by bytes, whatever its rows' limit is") {
