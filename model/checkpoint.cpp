@@ -60,6 +60,19 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
+namespace {
+
+/// What a configuration says, however it is written, without what programs write of themselves.
+std::string said_by(const std::string& config, const std::string& path) {
+  auto said = parse_json(config, path).value();
+  for (const char* key :
+       {"transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache", "auto_map"})
+    said.erase(key);
+  return said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
 Status Checkpoint::open_folder() {
   const std::string config_path = folder_ + "/config.json";
   auto config_text = read_text_file(config_path, limits::kConfigBytesMax);
@@ -73,7 +86,7 @@ Status Checkpoint::open_folder() {
     if (auto status = add_file(name, map->index); !status) return status;
   for (const auto& [tensor, file] : map->index)
     if (!has(tensor)) note_missing(tensor, file, map->files);
-  return finish(std::move(*told), *config_text);
+  return finish(std::move(*told), said_by(*config_text, config_path));
 }
 
 /// An error only if a weight needs it.

@@ -85,11 +85,15 @@ class Reader {
 
 }  // namespace
 
-Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file) {
-  auto parsed = parse_json(json, file);
-  if (!parsed) return parsed.error();
-  if (!parsed->is_object()) return corrupt(file + " should be a JSON object");
+GenerationConfig parse_generation_config(std::string_view json, const std::string& file) {
   GenerationConfig config;
+  const auto parsed = parse_json(json, file);
+  if (!parsed || !parsed->is_object()) {
+    config.left_out.push_back(
+        (parsed ? file + " should be a JSON object" : parsed.error().message) +
+        "; nothing of it is used.");
+    return config;
+  }
   Reader in(*parsed, file, config.left_out);
   config.temperature = in.number("temperature");
   config.top_p = in.number("top_p");

@@ -22,8 +22,8 @@ struct GenerationConfig {
   std::vector<std::string> left_out;  ///< a sentence for each value that could not be taken
 };
 
-/// Fails for what is no JSON object.
-Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file);
+/// Of what is no JSON object nothing is used, as transformers and vLLM have it.
+GenerationConfig parse_generation_config(std::string_view json, const std::string& file);
 
 /// Reads FOLDER/generation_config.json; a folder without one gives an empty result.
 Result<GenerationConfig> load_generation_config(const std::string& folder);

@@ -10,6 +10,8 @@ namespace {
 /// Found again in what a template makes of it.
 constexpr const char* kAnswer = "THE_ANSWER_ENDS_HERE";
 
+constexpr std::string_view kGeneration = "generation_config";
+
 bool is_added(const Tokenizer& tokenizer, TokenId id) {
   return tokenizer.is_special(id) || tokenizer.added_token_id(tokenizer.token_bytes(id)) == id;
 }
@@ -73,7 +75,7 @@ TextEnds find_text_ends(const TextEndSources& from) {
   const Tokenizer* tokenizer = from.tokenizer;
   TextEnds ends;
   EndTokens tokens;
-  tokens.add(from.generation.eos_token_ids, "generation_config");
+  tokens.add(from.generation.eos_token_ids, kGeneration);
   tokens.add(from.spec.eos_token_ids, "config");
   if (tokenizer) {
     tokens.add(tokenizer->ends(), "tokenizer");
@@ -85,7 +87,9 @@ TextEnds find_text_ends(const TextEndSources& from) {
   }
   ends.end = tokens.take();
   std::erase_if(ends.end, [&](const EndToken& e) { return e.id < 0 || e.id >= from.spec.vocab; });
-  const auto ordinary = [&](const EndToken& e) { return !is_added(*tokenizer, e.id); };
+  const auto ordinary = [&](const EndToken& e) {
+    return !is_added(*tokenizer, e.id) && e.told_by.front() != kGeneration;
+  };
   if (tokenizer && !std::ranges::all_of(ends.end, ordinary)) std::erase_if(ends.end, ordinary);
   return ends;
 }

@@ -36,7 +36,8 @@ struct TextEndSources {
 };
 
 /// Ids that the model's vocabulary does not have are left out, and ids of ordinary text if there
-/// are others: what programs write into config.json by default is another family's.
+/// are others, but for generation_config's: what programs write into config.json by default is
+/// another family's.
 TextEnds find_text_ends(const TextEndSources& from);
 
 /// In a sentence, for the log.

@@ -101,10 +101,9 @@ void read_message(FieldReader& fields, const std::string& where, const json& val
   read_text(fields, where, value, kTexts[1], out.reasoning_content);
   read_text(fields, where, value, kTexts[2], out.tool_call_id);
   const auto content = value.find("content");
-  if (content == value.end() && !out.tool_calls.empty()) return;
-  if (content == value.end()) return fields.fail(kMessages, where + ".content is missing.");
   // An answer that ended while the model thought has no content, and comes back like that.
-  if (content->is_null() && out.role == "assistant") return;
+  if (out.role == "assistant" && (content == value.end() || content->is_null())) return;
+  if (content == value.end()) return fields.fail(kMessages, where + ".content is missing.");
   read_content(fields, where, *content, out);
 }
 

@@ -63,6 +63,18 @@ Result<ChatTemplateFile> load_from_gguf(const std::string& path) {
   return Error{out.error().code, path + ": " + out.error().message};
 }
 
+/// Beside chat_template.jinja, a file each, as transformers writes them since 4.51.
+Result<ChatTemplateFile> with_named_templates(const std::filesystem::path& dir,
+                                              ChatTemplateFile out) {
+  const std::string path = (dir / "additional_chat_templates" / "tool_use.jinja").string();
+  Result<std::string> text = read_text_file(path, limits::kConfigBytesMax);
+  if (text)
+    out.tool_use = std::move(*text);
+  else if (text.error().code != ErrorCode::kNotFound)
+    return text.error();
+  return out;
+}
+
 Result<ChatTemplateFile> load_from_folder(const std::filesystem::path& dir) {
   ChatTemplateFile out;
   const std::string config_path = (dir / "tokenizer_config.json").string();
@@ -81,7 +93,7 @@ Result<ChatTemplateFile> load_from_folder(const std::filesystem::path& dir) {
   if (!own && own.error().code != ErrorCode::kNotFound) return own.error();
   if (own) {
     out.text = std::move(*own);
-    return out;
+    return with_named_templates(dir, std::move(out));
   }
   const std::string json_path = (dir / "chat_template.json").string();
   const Result<nlohmann::json> json = read_object(json_path);

@@ -39,7 +39,9 @@ constexpr Key kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"rope.freq_base", "rope_theta"},
 };
+/// What comes later counts.
 constexpr Key kScalingKeys[] = {
+    {"rope.scale_linear", "factor"},  // of old files
     {"rope.scaling.type", "rope_type"},
     {"rope.scaling.factor", "factor"},
     {"rope.scaling.original_context_length", "original_max_position_embeddings"},
@@ -47,12 +49,9 @@ constexpr Key kScalingKeys[] = {
     {"rope.scaling.yarn_beta_slow", "beta_slow"},
 };
 /// What would change the answers, and is not supported.
-constexpr const char* kRefused[] = {"expert_count",
-                                    "attention.sliding_window",
-                                    "rope.scaling.attn_factor",
-                                    "rope.scaling.yarn_attn_factor",
-                                    "rope.scaling.yarn_ext_factor",
-                                    "rope.scale_linear"};
+constexpr const char* kRefused[] = {"expert_count", "attention.sliding_window",
+                                    "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+                                    "rope.scaling.yarn_ext_factor"};
 constexpr const char* kEndTokens[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                       "tokenizer.ggml.eom_token_id"};
 
@@ -160,16 +159,19 @@ class Translator {
   Json make_config() const {
     Json config = {{"model_type", family_->name}, {"architectures", {family_->published}}};
     copy(kKeys, config);
-    Json scaling;
+    Json scaling = Json::object();
     copy(kScalingKeys, scaling);
-    if (scaling.is_object() && scaling.value("rope_type", Json("none")) != "none")
-      config["rope_scaling"] = scaling;
+    // A factor of zero is none; without a type it is linear.
+    if (scaling.value("factor", Json(1)) == 0) scaling.erase("factor");
+    if (scaling.contains("factor")) scaling.emplace("rope_type", "linear");
+    if (scaling.value("rope_type", Json("none")) != "none") config["rope_scaling"] = scaling;
     const auto embedding = header_.tensors.find(std::string_view("token_embd.weight"));
     if (embedding != header_.tensors.end()) config["vocab_size"] = embedding->second.shape.front();
     config["tie_word_embeddings"] = !has_tensor("output.weight");
     config["attention_bias"] = has_tensor("blk.0.attn_q.bias");
     for (const char* name : kEndTokens)
-      if (const auto* token = header_.get<std::int64_t>(name))
+      // All ones, or another vocabulary's: none.
+      if (const auto* token = header_.get<std::int64_t>(name); token && *token <= INT32_MAX)
         config["eos_token_id"].push_back(*token);
     return config;
   }

@@ -42,6 +42,22 @@ class Binder {
     return {};
   }
 
+  /// Of a head and an embedding that the configuration ties, what is stored decides, as for
+  /// transformers since version 5: another head counts, and if there is only one, it is both.
+  void untie(ModelSpec& spec) {
+    WeightSpec& embedding = spec.first.front();
+    for (WeightSpec& head : spec.last) {
+      if (head.role != WeightRole::kHead || head.name != embedding.name) continue;
+      WeightSpec own = head;
+      own.name = "lm_head.weight";
+      if (!directory_.find(embedding.name) && directory_.find(own.name))
+        embedding.name = head.name = own.name;
+      own.converts = true;
+      own = as_stored(own, 0);
+      if (head.name != own.name && (is_there(own, 0) || has_codes(own, 0))) head = own;
+    }
+  }
+
   Status settle_experts(LayerSpec& layer) {
     const std::vector<WeightSpec> told = layer.expert;
     for (WeightSpec& w : layer.expert)
@@ -103,7 +119,6 @@ constexpr std::string_view kCarriedAlong[] = {
 
 bool changes_nothing(const std::string& name) {
   return name.find("rotary_emb.") != std::string::npos ||
-         name == "lm_head.weight" ||  // the head is the embedding
          std::ranges::any_of(kCarriedAlong, [&](auto end) { return name.ends_with(end); });
 }
 
@@ -123,6 +138,7 @@ Result<ModelSpec> bind_spec(ModelSpec spec, TensorDirectory& directory) {
     for (WeightSpec& w : weights)
       if (status) status = binder.settle(w);
   };
+  binder.untie(spec);
   settle_all(spec.first);
   settle_all(spec.last);
   for (LayerSpec& layer : spec.layers) {

@@ -1,5 +1,9 @@
 #include "model/spec/spec_builder.h"
 
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
 #include "kernels/weight.h"
 #include "model/spec/stored_parts.h"
 #include "runtime/limits.h"
@@ -7,6 +11,28 @@
 namespace troupe {
 
 using limits::kDimensionMax;
+
+namespace {
+
+/// One or a list; a null names none, and 1.0 is 1. Some name tokens that their vocabulary does not
+/// have: those end nothing.
+std::vector<TokenId> end_tokens(JsonReader& in) {
+  constexpr const char* kKey = "eos_token_id";
+  std::vector<TokenId> ids;
+  const auto* told = in.find(kKey);
+  if (told == nullptr) return ids;
+  for (const auto& item : told->is_array() ? *told : nlohmann::json::array({*told})) {
+    if (item.is_null()) continue;
+    const double id = item.is_number() ? item.get<double>() : NAN;
+    if (id != std::trunc(id))
+      in.fail(kKey, "a token's id or a list of them");
+    else if (std::abs(id) <= INT32_MAX)
+      ids.push_back(static_cast<TokenId>(id));
+  }
+  return ids;
+}
+
+}  // namespace
 
 void read_common(SpecBuilder& b) {
   JsonReader& in = b.in;
@@ -19,8 +45,7 @@ void read_common(SpecBuilder& b) {
   spec.norm_eps = static_cast<float>(in.number_or("rms_norm_eps", 1e-6, 1e-30, 1.0));
   spec.mtp_layers = in.int32_or("num_nextn_predict_layers", 0, 0, limits::kLayersMax);
   b.tied = in.boolean_or("tie_word_embeddings", false);
-  // Some name tokens that their vocabulary does not have: those end nothing.
-  spec.eos_token_ids = in.ints("eos_token_id", INT32_MIN, INT32_MAX);
+  spec.eos_token_ids = end_tokens(in);
 }
 
 void check_activation(JsonReader& in) {
@@ -45,8 +70,10 @@ void add_ends(SpecBuilder& b) {
   WeightList last(b, b.spec.last);
   last.vector(WeightRole::kFinalNorm, "model.norm.weight", spec.hidden);
   const MatrixOptions head = {.split = SplitAxis::kOutputs, .kind = ModuleKind::kHead};
-  if (b.tied) last.plain(WeightRole::kHead, embedding, spec.vocab, spec.hidden, head);
-  else last.matrix(WeightRole::kHead, "lm_head", spec.vocab, spec.hidden, head);
+  if (b.tied)
+    last.plain(WeightRole::kHead, embedding, spec.vocab, spec.hidden, head);
+  else
+    last.matrix(WeightRole::kHead, "lm_head", spec.vocab, spec.hidden, head);
 }
 
 WeightSpec& WeightList::plain(WeightRole role, const std::string& name, std::int64_t n,
@@ -137,10 +164,14 @@ kernels::GateConfig read_gate(JsonReader& in, const GateKeys& keys) {
   }
   if (in.has("topk_method")) {
     const auto method = in.string("topk_method");
-    if (method == "noaux_tc") g.method = GateMethod::kNoauxTc;
-    else if (method == "group_limited_greedy") g.method = GateMethod::kGroupLimitedGreedy;
-    else if (method == "greedy") g.method = GateMethod::kGreedy;
-    else in.fail("topk_method", "\"noaux_tc\", \"group_limited_greedy\" or \"greedy\"");
+    if (method == "noaux_tc")
+      g.method = GateMethod::kNoauxTc;
+    else if (method == "group_limited_greedy")
+      g.method = GateMethod::kGroupLimitedGreedy;
+    else if (method == "greedy")
+      g.method = GateMethod::kGreedy;
+    else
+      in.fail("topk_method", "\"noaux_tc\", \"group_limited_greedy\" or \"greedy\"");
   }
   check_groups(in, g, keys.experts);
   return g;

@@ -56,11 +56,13 @@ Result<Json> parse_tokenizer_file(std::string_view text, const char* file, std::
 }
 
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view config_json,
-                                               std::string_view special_tokens_map_json) {
-  TokenizerConfig files{Json::object(), Json::object()};
+                                               std::string_view special_tokens_map_json,
+                                               std::string_view added_tokens_json) {
+  TokenizerConfig files{Json::object(), Json::object(), Json::object()};
   for (const auto& [text, name, out] :
        {std::tuple{config_json, kTokenizerConfigFile, &files.config},
-        {special_tokens_map_json, kSpecialTokensMapFile, &files.special_tokens_map}}) {
+        {special_tokens_map_json, kSpecialTokensMapFile, &files.special_tokens_map},
+        {added_tokens_json, kAddedTokensFile, &files.added_tokens}}) {
     if (text.empty()) continue;
     Result<Json> parsed = parse_tokenizer_file(text, name, limits::kConfigBytesMax);
     if (!parsed) return parsed.error();
@@ -76,8 +78,10 @@ Status read_bos_and_eos(const TokenizerConfig& files, TokenizerParts& parts,
     return added != parts.added_ids.end() ? added->second : find(text);
   };
   for (const auto& [key, slot] : {std::pair{"bos_token", &parts.bos}, {"eos_token", &parts.eos}}) {
-    const std::optional<std::string> told = token_text(files.config, key);
-    if (!told && !child(files.config, key).is_null()) {
+    std::optional<std::string> told = token_text(files.config, key);
+    if (told == "")
+      told.reset();
+    else if (!told && !child(files.config, key).is_null()) {
       return corrupt(std::string(kTokenizerConfigFile) + ": " + key + " should be a string");
     }
     if (told) *slot = id_of(*told);

@@ -21,6 +21,13 @@ enum GgufTokenType : std::int32_t {
   kByte = 6,
 };
 
+/// Added tokens of these names end an answer, whatever the file says: it has room for one end, and
+/// models have several (llama.cpp, src/llama-vocab.cpp, "tokens that cause end-of-generation").
+constexpr std::string_view kEnds[] = {
+    "<|eot_id|>",  "<|im_end|>",    "<|end|>",     "<|return|>",    "<|call|>",
+    "<|eom_id|>",  "<end_of_turn>", "<EOT>",       "<|endoftext|>", "<|end_of_text|>",
+    "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
+
 Error key_error(const std::string& key, const std::string& what) {
   return corrupt("tokenizer.ggml." + key + " " + what);
 }
@@ -40,8 +47,8 @@ class GgufReader {
     if (status) status = read_tokens();
     if (status) status = read_merges();
     if (status) parts_.bpe.set_whole_words(words_, published->ignore_merges);
-    if (status) status = read_ends(*published);
     if (!status) return status.error();
+    read_ends(*published);
     return std::move(parts_);
   }
 
@@ -56,16 +63,24 @@ class GgufReader {
                        "should have an entry for each of the " + std::to_string(count) + " tokens");
     }
     parts_.tokens.resize(count);
+    // Of two with one text, the later one is meant.
+    for (std::size_t i = 0; i < count; ++i)
+      if (type(i) != kUnused) ids_[from_.tokens[i]] = static_cast<TokenId>(i);
     for (std::size_t i = 0; i < count; ++i) {
       const Status status = read_token(static_cast<TokenId>(i));
       if (!status) return status;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (type(i) != kNormal) continue;
       const auto id = static_cast<TokenId>(i);
+      if (type(i) != kNormal || !is_meant(id)) continue;
       words_.emplace_back(parts_.tokens.bytes(id), id);
     }
     return {};
+  }
+
+  bool is_meant(TokenId id) const {
+    const auto found = ids_.find(from_.tokens[static_cast<std::size_t>(id)]);
+    return found != ids_.end() && found->second == id;
   }
 
   std::int32_t type(std::size_t i) const { return from_.types.empty() ? kNormal : from_.types[i]; }
@@ -78,24 +93,26 @@ class GgufReader {
     if (type(i) < kNormal || type(i) > kByte) {
       return key_error("token_type[" + std::to_string(id) + "]", "should be from 1 to 6");
     }
-    if (type(i) == kUnused) {
+    // Converters leave places of the vocabulary empty.
+    if (type(i) == kUnused || content.empty()) {
       parts_.tokens.set(id, content);
       return {};
     }
-    if (!ids_.emplace(content, id).second) return key_error(where, "repeats " + in_quotes(content));
     if (type(i) == kNormal) {
       const std::optional<std::string> bytes = alphabet_to_bytes(content);
-      if (!bytes || bytes->empty()) {
+      if (!bytes) {
         return key_error(where, "is " + in_quotes(content) + ", which stands for no bytes");
       }
       parts_.tokens.set(id, *bytes);
-      if (bytes->size() == 1) parts_.bpe.set_byte(static_cast<unsigned char>((*bytes)[0]), id);
+      if (bytes->size() == 1 && is_meant(id))
+        parts_.bpe.set_byte(static_cast<unsigned char>((*bytes)[0]), id);
       return {};
     }
-    if (type(i) == kByte || content.empty() || content.size() > kAddedTokenBytesMax) {
+    if (type(i) == kByte || content.size() > kAddedTokenBytesMax) {
       return key_error(where, "is no token of a byte-level vocabulary");
     }
     parts_.tokens.set(id, content);
+    if (!is_meant(id)) return {};
     AddedToken token;
     token.id = id;
     token.content = content;
@@ -136,16 +153,16 @@ class GgufReader {
     return {};
   }
 
-  Status read_ends(const PublishedPreTokenizer& published) {
-    for (const auto& [key, id] :
-         {std::pair{"bos_token_id", from_.bos}, {"eos_token_id", from_.eos}}) {
-      if (id && !parts_.tokens.has(*id)) return key_error(key, "is the id of no token");
-    }
-    parts_.bos = from_.bos;
-    parts_.eos = from_.eos;
-    if (from_.add_bos.value_or(published.add_bos) && from_.bos) parts_.prefix.push_back(*from_.bos);
-    if (from_.add_eos.value_or(false) && from_.eos) parts_.suffix.push_back(*from_.eos);
-    return {};
+  void read_ends(const PublishedPreTokenizer& published) {
+    // Converters write ids of no token where there is none.
+    if (from_.bos && parts_.tokens.has(*from_.bos)) parts_.bos = from_.bos;
+    if (from_.eos && parts_.tokens.has(*from_.eos)) parts_.eos = from_.eos;
+    if (from_.add_bos.value_or(published.add_bos) && parts_.bos)
+      parts_.prefix.push_back(*parts_.bos);
+    if (from_.add_eos.value_or(false) && parts_.eos) parts_.suffix.push_back(*parts_.eos);
+    for (const std::string_view end : kEnds)
+      if (const auto id = parts_.added_ids.find(std::string(end)); id != parts_.added_ids.end())
+        if (id->second != parts_.eos) parts_.other_ends.push_back(id->second);
   }
 
   struct Hash {

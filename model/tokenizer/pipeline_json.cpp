@@ -175,7 +175,9 @@ class StageReader {
     const std::string type = type_of(decoder);
     if (type == "ByteLevel") return {};
     const Json& list = child(decoder, "decoders");
-    if (type == "Sequence" && list.is_array() && list.size() == 1) {
+    // Fuse joins what is one text here.
+    const bool fused = list.is_array() && list.size() == 2 && type_of(list[1]) == "Fuse";
+    if (type == "Sequence" && list.is_array() && (list.size() == 1 || fused)) {
       return read_decoder(list[0], where + ".decoders[0]");
     }
     return unsupported_field(where, type.empty() ? "is missing" : "is " + in_quotes(type),

@@ -141,9 +141,10 @@ Result<std::shared_ptr<const Tokenizer>> load_folder(const std::filesystem::path
   const auto absent = [](const Result<std::string>& file) {
     return !file && file.error().code == ErrorCode::kNotFound;
   };
-  std::string beside[2];
-  for (const auto& [name, text] :
-       {std::pair{kTokenizerConfigFile, &beside[0]}, {kSpecialTokensMapFile, &beside[1]}}) {
+  std::string beside[3];
+  for (const auto& [name, text] : {std::pair{kTokenizerConfigFile, &beside[0]},
+                                   {kSpecialTokensMapFile, &beside[1]},
+                                   {kAddedTokensFile, &beside[2]}}) {
     Result<std::string> found = read(name, limits::kConfigBytesMax);
     if (!found && !absent(found)) return found.error();
     if (found) *text = std::move(*found);
@@ -154,7 +155,7 @@ Result<std::shared_ptr<const Tokenizer>> load_folder(const std::filesystem::path
                                          : read("tiktoken.model", limits::kTokenizerBytesMax);
   if (!ranks) return absent(ranks) ? file.error() : ranks.error();
   Result<std::shared_ptr<const Tokenizer>> tokenizer =
-      file ? Tokenizer::from_json(*file, beside[0], beside[1])
+      file ? Tokenizer::from_json(*file, beside[0], beside[1], beside[2])
            : Tokenizer::from_tiktoken(*ranks, beside[0], beside[1]);
   if (tokenizer) return tokenizer;
   return Error{tokenizer.error().code, dir.string() + "/" + tokenizer.error().message};
@@ -185,9 +186,10 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(Read read) {
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(
     std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-    std::string_view special_tokens_map_json) {
+    std::string_view special_tokens_map_json, std::string_view added_tokens_json) {
   return make([&]() -> Result<TokenizerParts> {
-    const auto files = parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json);
+    const auto files =
+        parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json, added_tokens_json);
     return files ? parse_tokenizer(tokenizer_json, *files) : files.error();
   });
 }
@@ -196,7 +198,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tiktoken(
     std::string_view ranks, std::string_view tokenizer_config_json,
     std::string_view special_tokens_map_json) {
   return make([&]() -> Result<TokenizerParts> {
-    const auto files = parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json);
+    const auto files = parse_tokenizer_config(tokenizer_config_json, special_tokens_map_json, {});
     return files ? parse_tiktoken(ranks, *files) : files.error();
   });
 }

@@ -24,16 +24,16 @@ struct GgufVocabulary;
 class Tokenizer {
  public:
   /// Reads tokenizer.json, or tiktoken.model where there is none, and, where present,
-  /// tokenizer_config.json and special_tokens_map.json of a checkpoint folder; or the vocabulary in
-  /// a GGUF file. Without any the error is kNotFound: such a checkpoint serves prompts given as
-  /// ids.
+  /// tokenizer_config.json, special_tokens_map.json and added_tokens.json of a checkpoint folder;
+  /// or the vocabulary in a GGUF file. Without any the error is kNotFound: such a checkpoint serves
+  /// prompts given as ids.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& model);
 
-  /// The same from the files' contents, of which the last two may be empty. What the format
+  /// The same from the files' contents, of which all but the first may be empty. What the format
   /// allows but this class does not implement is an error that names the field.
   static Result<std::shared_ptr<const Tokenizer>> from_json(
       std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-      std::string_view special_tokens_map_json = {});
+      std::string_view special_tokens_map_json = {}, std::string_view added_tokens_json = {});
   /// The same from tiktoken.model; see tiktoken.h.
   static Result<std::shared_ptr<const Tokenizer>> from_tiktoken(
       std::string_view ranks, std::string_view tokenizer_config_json,

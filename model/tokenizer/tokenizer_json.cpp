@@ -9,6 +9,7 @@
 #include "model/tokenizer/config_json.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/pipeline_json.h"
+#include "model/tokenizer/told_tokens.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -24,17 +25,16 @@ constexpr std::size_t kIdGapsMax = 1u << 16;
 
 class TokenizerReader {
  public:
-  explicit TokenizerReader(const Json& root) : root_(root) {}
+  TokenizerReader(const Json& root, const TokenizerConfig& files) : root_(root), files_(files) {}
 
-  Result<TokenizerParts> run(const TokenizerConfig& files) {
+  Result<TokenizerParts> run() {
     for (auto step : {&TokenizerReader::read_added_tokens, &TokenizerReader::read_stages,
-                      &TokenizerReader::read_vocabulary, &TokenizerReader::read_merges,
-                      &TokenizerReader::read_post_processor}) {
+                      &TokenizerReader::read_vocabulary, &TokenizerReader::read_told_tokens,
+                      &TokenizerReader::fill_table, &TokenizerReader::read_merges,
+                      &TokenizerReader::read_post_processor, &TokenizerReader::read_config}) {
       const Status status = (this->*step)();
       if (!status) return status.error();
     }
-    const Status status = read_config(files);
-    if (!status) return status.error();
     return std::move(parts_);
   }
 
@@ -106,7 +106,6 @@ class TokenizerReader {
     if (!status) return status;
     const Json& vocab = child(child(root_, "model"), "vocab");
     if (!vocab.is_object()) return field_error("model.vocab", "should be an object");
-    TokenId id_max = -1;
     vocab_.reserve(vocab.size());
     for (const auto& [content, value] : vocab.items()) {
       if (!value.is_number_unsigned() ||
@@ -115,22 +114,30 @@ class TokenizerReader {
                                               " an id that is not from 0 to " +
                                               std::to_string(limits::kDimensionMax - 1));
       }
-      const TokenId id = value.get<TokenId>();
-      id_max = std::max(id_max, id);
-      vocab_.emplace(content, id);
+      vocab_.emplace(content, value.get<TokenId>());
     }
+    return {};
+  }
+
+  Status read_told_tokens() {
+    const auto told = told_tokens(files_, added_, vocab_);
+    if (!told) return told.error();
+    add_told(*told, vocab_, added_);
+    if (added_.size() <= kAddedTokensMax) return {};
+    return corrupt(std::string(kTokenizerConfigFile) + ": adds too many tokens");
+  }
+
+  Status fill_table() {
+    TokenId id_max = -1;
+    for (const auto& [content, id] : vocab_) id_max = std::max(id_max, id);
     for (const AddedToken& token : added_) id_max = std::max(id_max, token.id);
     if (static_cast<std::size_t>(id_max) + 1 > 2 * (vocab_.size() + added_.size()) + kIdGapsMax &&
         id_max >= 0) {
       return field_error("model.vocab",
                          "has too few tokens for its largest id, " + std::to_string(id_max));
     }
-    parts_.tokens.resize(static_cast<std::size_t>(id_max + 1));
-    return fill_table();
-  }
-
-  Status fill_table() {
     TokenTable& tokens = parts_.tokens;
+    tokens.resize(static_cast<std::size_t>(id_max + 1));
     for (const auto& [content, id] : vocab_) {
       if (tokens.has(id)) {
         return field_error("model.vocab", "gives the id " + std::to_string(id) + " of " +
@@ -213,14 +220,14 @@ class TokenizerReader {
     return {};
   }
 
-  Status read_config(const TokenizerConfig& files) {
-    const Status status = read_bos_and_eos(files, parts_, [this](const std::string& text) {
+  Status read_config() {
+    const Status status = read_bos_and_eos(files_, parts_, [this](const std::string& text) {
       const auto known = vocab_.find(text);
       return known == vocab_.end() ? TokenId{-1} : known->second;
     });
     if (!status) return status;
-    JsonReader reader(files.config, kTokenizerConfigFile);
-    const Json& name = child(files.config, "tokenizer_class");
+    JsonReader reader(files_.config, kTokenizerConfigFile);
+    const Json& name = child(files_.config, "tokenizer_class");
     // These two classes put their own template in place of the file's; the others take the file's.
     if (name != "LlamaTokenizerFast" && name != "LlamaTokenizer") return {};
     const bool named = reader.has("add_bos_token") || reader.has("add_eos_token");
@@ -242,6 +249,7 @@ class TokenizerReader {
   }
 
   const Json& root_;
+  const TokenizerConfig& files_;
   TokenizerParts parts_;
   std::vector<AddedToken> added_;
   std::unordered_map<std::string, TokenId> vocab_;
@@ -255,7 +263,7 @@ Result<TokenizerParts> parse_tokenizer(std::string_view tokenizer_json,
   Result<Json> root =
       parse_tokenizer_file(tokenizer_json, kTokenizerFile, limits::kTokenizerBytesMax);
   if (!root) return root.error();
-  return TokenizerReader(*root).run(files);
+  return TokenizerReader(*root, files).run();
 }
 
 }  // namespace troupe

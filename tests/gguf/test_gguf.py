@@ -162,6 +162,22 @@ def test_yarn_lengthens_the_context(tmp_path):
     assert len(answer["tokens"]) == 8  # up to position 128
 
 
+def test_a_factor_without_a_type_is_linear(tmp_path):
+    stored, _ = make_small("Q8_0")
+
+    def tokens(**scaling):
+        keys = {f"qwen2.rope.{key.replace('__', '.')}": value for key, value in scaling.items()}
+        told = metadata_of(CONFIG) | keys
+        (tmp_path / "small.gguf").write_bytes(gguf(told, stored))
+        words = ["--prompt-ids", "1,2,3,4,5,6,7,8", "--max-tokens", 8, "--ignore-eos", "--temperature", 0]
+        return generate(tmp_path, *words)["tokens"]
+
+    linear = tokens(scaling__type="linear", scaling__factor=2.0)
+    assert tokens(scaling__factor=2.0) == tokens(scale_linear=2.0) == linear
+    assert tokens() != linear
+    assert tokens(scaling__factor=0.0) == tokens(scaling__type="none", scaling__factor=2.0) == tokens()
+
+
 # --- Files that lie ------------------------------------------------------------------------------
 
 def said_of(path, data):

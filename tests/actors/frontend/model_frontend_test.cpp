@@ -260,7 +260,7 @@ TEST_CASE("a checkpoint without a tokenizer takes ids and says so otherwise") {
 TEST_CASE("do_sample false makes greedy the default, which a request may change") {
   ModelFrontend::Parts parts;
   parts.spec.vocab = ids_only()->vocab_size();
-  parts.generation = parse_generation_config(R"({"do_sample": false})", "test").value();
+  parts.generation = parse_generation_config(R"({"do_sample": false})", "test");
   parts.max_model_len = 64;
   const ModelFrontend frontend(std::move(parts));
   CHECK(frontend.prepare(ids(3)).value().sampling.temperature == 0.0f);
@@ -298,8 +298,8 @@ TEST_CASE("the name and the context's length come from the options, else from th
   CHECK(demo()->served_model_name() == "pocket-dictionary");
   CHECK(load("tools/demo/pocket-dictionary/")->served_model_name() == "pocket-dictionary");
   CHECK(demo()->max_model_len() == 4096);
-  const auto named = load("tools/demo/pocket-dictionary",
-                          [](EngineOptions& o) { o.served_model_name = "words"; });
+  const auto named =
+      load("tools/demo/pocket-dictionary", [](EngineOptions& o) { o.served_model_name = "words"; });
   CHECK(named->served_model_name() == "words");
   EngineOptions options;
   options.model = testing::source_path("tools/demo/pocket-dictionary");

@@ -62,7 +62,9 @@ TEST_CASE("all files that name an end token count") {
   SUBCASE("but what the vocabulary does not have") {
     CHECK(end_ids(ends_of({-1, 4096, 1}, {99999}, "")) == Ids{1});
   }
-  SUBCASE("and what is ordinary text") { CHECK(end_ids(ends_of({300}, {87, 2}, "")) == Ids{2, 1}); }
+  SUBCASE("and what is ordinary text, by config.json alone") {
+    CHECK(end_ids(ends_of({300}, {87, 2}, "")) == Ids{300, 2, 1});
+  }
   SUBCASE("ids alone are taken as they are") {
     CHECK(end_ids(ends_of({300}, {87}, "", nullptr)) == Ids{300, 87});
   }

@@ -354,7 +354,7 @@ TEST_CASE("the fields of a chat arrive") {
                        {"role": "user", "content": [{"type": "text", "text": "a"},
                                                     {"type": "text", "text": "b"}]},
                        {"role": "assistant", "content": "c", "tool_calls": []},
-                       {"role": "assistant", "content": null, "reasoning_content": "d"}],
+                       {"role": "assistant", "reasoning_content": "d"}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
           "chat_template_kwargs": {"thinking": true},
           "tools": [{}], "tool_choice": "none", "response_format": {"type": "text"}})",

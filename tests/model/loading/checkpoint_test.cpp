@@ -116,6 +116,10 @@ TEST_CASE("the hash tells configs and headers apart") {
   write(folder / "config.json", config.dump());
   const auto changed = must(Checkpoint::open(folder.string()))->hash();
   CHECK(changed != original);
+  // Written otherwise, by another program, it is the same.
+  config["transformers_version"] = "9.9";
+  write(folder / "config.json", config.dump(4));
+  CHECK(must(Checkpoint::open(folder.string()))->hash() == changed);
   folder.edit_header("model.safetensors", [](json& h) { h["__metadata__"]["note"] = "x"; });
   CHECK(must(Checkpoint::open(folder.string()))->hash() != changed);
 }
@@ -327,18 +331,28 @@ TEST_CASE("broken headers") {
     check_says(edited([](json& t) { t["dtype"] = 4; }), {kFile, kName, "dtype"});
     check_says(edited([](json& t) { t["dtype"] = "BF16", t["shape"] = {-1}; }),
                {kFile, kName, "shape"});
-    check_says(edited([](json& t) { t["shape"] = {1u << 31, 1u << 31, 1u << 31}; }),
+    check_says(edited([](json& t) {
+                 t["shape"] = {1u << 31, 1u << 31, 1u << 31};
+               }),
                {kFile, kName, "more than 2^64"});
     check_says(edited([](json& t) { t["shape"] = "x"; }), {kFile, kName, "shape"});
-    check_says(edited([](json& t) { t["shape"] = {64, 2}; }),
+    check_says(edited([](json& t) {
+                 t["shape"] = {64, 2};
+               }),
                {kFile, kName, "should have shape [128], but has [64, 2]"});
-    check_says(edited([&](json& t) { t["shape"] = {128}, t["data_offsets"] = {end, begin}; }),
+    check_says(edited([&](json& t) {
+                 t["shape"] = {128}, t["data_offsets"] = {end, begin};
+               }),
                {kFile, kName, "before it begins"});
     check_says(edited([&](json& t) { t["data_offsets"] = {huge - 255, huge}; }), {kFile, kName});
-    check_says(edited([&](json& t) { t["data_offsets"] = {begin + 2, end + 2}; }),
+    check_says(edited([&](json& t) {
+                 t["data_offsets"] = {begin + 2, end + 2};
+               }),
                {kFile, "tensor"});
     check_says(edited([&](json& t) { t["data_offsets"] = {0, end - begin}; }), {kFile, "overlaps"});
-    check_says(edited([&](json& t) { t["data_offsets"] = {-1, 4}; }),
+    check_says(edited([&](json& t) {
+                 t["data_offsets"] = {-1, 4};
+               }),
                {kFile, kName, "data_offsets"});
     check_says(edited([&](json& t) { t["data_offsets"] = {1}; }), {kFile, kName, "data_offsets"});
     check_says(edited([](json& t) { t = 3; }), {kFile, kName, "JSON object"});

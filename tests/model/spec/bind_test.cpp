@@ -232,6 +232,26 @@ TEST_CASE("a tensor that the spec has no place for is refused, but for what chan
   CHECK(bind_error(spec, changed(full, "model.rotary_emb.inv_freq", &some)) == "");
 }
 
+TEST_CASE("of a head and an embedding that are tied, what is stored decides") {
+  auto config = nlohmann::json::parse(
+      must(read_text_file(source_path("tests/golden/llama/config.json"), 1u << 20)));
+  config["tie_word_embeddings"] = false;
+  const auto apart = directory_of(must(parse_model_spec(config.dump(), "config.json")));
+  config["tie_word_embeddings"] = true;
+  const auto spec = must(parse_model_spec(config.dump(), "config.json"));
+  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  const auto names = [&](TensorDirectory directory) {
+    const auto bound = must(bind_spec(spec, directory));
+    return std::pair(bound.first.back().name, bound.last.back().name);
+  };
+  CHECK(names(changed(apart, head, nullptr)) == std::pair(embedding, embedding));
+  CHECK(names(changed(apart, embedding, nullptr)) == std::pair(head, head));
+  CHECK(names(changed(apart, "", nullptr)) == std::pair(embedding, head));
+  TensorInfo other = apart.find(head)->info;
+  other.shape[0] += 1;
+  check_says(bind_error(spec, changed(apart, head, &other)), {"lm_head.weight", "shape"});
+}
+
 TEST_CASE("groups that do not divide the columns") {
   auto config = nlohmann::json::parse(
       must(read_text_file(source_path("tests/golden/v3-int4/config.json"), 1u << 20)));

@@ -305,8 +305,10 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
   };
   for (const auto& c : cases) {
     auto config = config_of(c.golden);
-    if (c.value.is_discarded()) config.erase(c.key);
-    else config[c.key] = c.value;
+    if (c.value.is_discarded())
+      config.erase(c.key);
+    else
+      config[c.key] = c.value;
     const std::string error = error_of(config.dump());
     CAPTURE(std::string(c.key));
     CAPTURE(c.value.is_discarded() ? std::string("removed") : c.value.dump());
@@ -324,8 +326,10 @@ TEST_CASE("a factor of positions needs to be told for which kind of scaling it i
       config.erase("rope_scaling");
       config[key] = {{"factor", 4.0}, {"rope_type", type}};
       const std::string error = error_of(config.dump());
-      if (type.is_null()) CHECK(contains(error, std::string(key) + ": rope_type is missing"));
-      else CHECK(error.empty());
+      if (type.is_null())
+        CHECK(contains(error, std::string(key) + ": rope_type is missing"));
+      else
+        CHECK(error.empty());
     }
   }
 }
@@ -373,38 +377,52 @@ TEST_CASE("a config that is no JSON object") {
   CHECK_FALSE(load_model_spec("/nonexistent").ok());
 }
 
+TEST_CASE("end tokens as configs write them") {
+  const auto ends = [](const char* told) {
+    json config = v3_config();
+    config["eos_token_id"] = json::parse(told);
+    const auto spec = parse_model_spec(config.dump(), "config.json");
+    return spec.ok() ? spec->eos_token_ids : std::vector<TokenId>{-7};
+  };
+  using Ids = std::vector<TokenId>;
+  CHECK(ends("1") == Ids{1});
+  CHECK(ends("[1, null, 2.0]") == Ids{1, 2});
+  CHECK(ends("null") == Ids{});
+  CHECK(ends("[4294967295, 1]") == Ids{1});
+  CHECK(ends("\"1\"") == Ids{-7});
+  CHECK(ends("[1.5]") == Ids{-7});
+}
+
 TEST_CASE("generation_config.json") {
   auto parse = [](const char* text) { return parse_generation_config(text, "g.json"); };
   auto config =
       parse(R"({"do_sample": true, "temperature": 0.6, "top_p": 0.95, "eos_token_id": [1, 2]})");
-  REQUIRE(config.ok());
-  CHECK(*config->temperature == doctest::Approx(0.6));
-  CHECK(*config->top_p == doctest::Approx(0.95));
-  CHECK_FALSE(config->top_k.has_value());
-  CHECK(config->eos_token_ids == std::vector<TokenId>{1, 2});
+  CHECK(*config.temperature == doctest::Approx(0.6));
+  CHECK(*config.top_p == doctest::Approx(0.95));
+  CHECK_FALSE(config.top_k.has_value());
+  CHECK(config.eos_token_ids == std::vector<TokenId>{1, 2});
   config = parse(R"({"do_sample": false, "temperature": 0.6})");
-  REQUIRE(config.ok());
-  CHECK(*config->temperature == 0.0f);
+  CHECK(*config.temperature == 0.0f);
   config = parse(R"({"top_k": 50.0, "temperature": 1, "min_p": null, "eos_token_id": [1, 2.0]})");
-  REQUIRE(config.ok());
-  CHECK(config->top_k == 50);
-  CHECK(config->temperature == 1.0f);
-  CHECK(config->eos_token_ids == std::vector<TokenId>{1, 2});
-  CHECK(config->left_out.empty());
+  CHECK(config.top_k == 50);
+  CHECK(config.temperature == 1.0f);
+  CHECK(config.eos_token_ids == std::vector<TokenId>{1, 2});
+  CHECK(config.left_out.empty());
   // Of another type: left out, with a sentence each.
   config = parse(R"({"top_p": "high", "top_k": 2.5, "do_sample": 1, "min_p": [],
                      "eos_token_id": [1, -1, "x"], "repetition_penalty": 1e300})");
-  REQUIRE(config.ok());
-  CHECK_FALSE(config->top_p);
-  CHECK_FALSE(config->top_k);
-  CHECK_FALSE(config->temperature);
-  CHECK_FALSE(config->repetition_penalty);
-  CHECK(config->eos_token_ids == std::vector<TokenId>{1});
-  REQUIRE(config->left_out.size() == 7);
-  CHECK(config->left_out[0] ==
-        "g.json: top_p is left out; it should be a number, but is \"high\".");
-  CHECK_FALSE(parse("[]").ok());
-  CHECK_FALSE(parse("{").ok());
+  CHECK_FALSE(config.top_p);
+  CHECK_FALSE(config.top_k);
+  CHECK_FALSE(config.temperature);
+  CHECK_FALSE(config.repetition_penalty);
+  CHECK(config.eos_token_ids == std::vector<TokenId>{1});
+  REQUIRE(config.left_out.size() == 7);
+  CHECK(config.left_out[0] == "g.json: top_p is left out; it should be a number, but is \"high\".");
+  // Of what is no object, nothing.
+  for (const char* text : {"[]", "{", "", "null", R"({"top_p": NaN})"}) {
+    CHECK_FALSE(parse(text).top_p);
+    CHECK(parse(text).left_out.size() == 1);
+  }
   CHECK(load_generation_config("/nonexistent").ok());
 }
 

@@ -315,6 +315,12 @@ TEST_CASE("a checkpoint's template is found in each of its places") {
   CHECK(*ChatFormat::load(dir)->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>json");
   write("chat_template.jinja", v3);
   CHECK(*ChatFormat::load(dir)->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>");
+  std::filesystem::create_directories(dir / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "{{ tools | length }} tools");
+  ChatOptions with_tools;
+  with_tools.tools = R"([{"function": {"name": "f"}}])";
+  CHECK(*ChatFormat::load(dir)->render(kHello, {}) == "B<｜User｜>x<｜Assistant｜>");
+  CHECK(*ChatFormat::load(dir)->render(kHello, with_tools) == "1 tools");
   write("chat_template.jinja", "{% if %}");
   const auto unreadable = ChatFormat::load(dir);
   REQUIRE(!unreadable.ok());

@@ -1,0 +1,205 @@
+#include "model/tokenizer/told_tokens.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "model/json_reader.h"
+#include "model/tokenizer/json_fields.h"
+#include "runtime/limits.h"
+
+namespace troupe {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+/// Empty: it names none.
+std::string text_of(const Json& value) {
+  const Json& content = value.is_object() ? child(value, "content") : value;
+  return content.is_string() ? content.get<std::string>() : "";
+}
+
+bool same(const AddedToken& a, const AddedToken& b) {
+  return a.special == b.special && a.single_word == b.single_word && a.lstrip == b.lstrip &&
+         a.rstrip == b.rstrip && a.normalized == b.normalized;
+}
+
+class ToldTokens {
+ public:
+  explicit ToldTokens(const std::vector<AddedToken>& added) {
+    for (const AddedToken& token : added) known_.emplace(token.content, &token);
+  }
+
+  /// An object as AddedToken is written.
+  Status decoder(const Json& list) {
+    if (!list.is_object()) return error("added_tokens_decoder should be an object");
+    std::map<std::int64_t, const Json*> by_id;
+    for (const auto& [key, value] : list.items()) {
+      std::int64_t id = 0;
+      const auto [end, bad] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (bad != std::errc() || end != key.data() + key.size())
+        return error("added_tokens_decoder[" + in_quotes(key) + "] should be an id");
+      by_id.emplace(id, &value);
+    }
+    for (const auto& [id, value] : by_id) {
+      const std::string where = "added_tokens_decoder[" + in_quotes(std::to_string(id)) + "]";
+      AddedToken token;
+      if (const Status status = read(*value, where, token); !status) return status;
+      const auto before = known_.find(token.content);
+      if (before == known_.end() || !same(*before->second, token)) put(std::move(token));
+    }
+    return {};
+  }
+
+  /// What added_tokens.json has: ids by contents, which count by their order.
+  Status older(const Json& list, const std::unordered_set<std::string>& named) {
+    std::map<std::int64_t, std::string> by_id;
+    for (const auto& [content, id] : list.items())
+      if (id.is_number_integer()) by_id.emplace(id.get<std::int64_t>(), content);
+    for (auto& [id, content] : by_id) {
+      AddedToken token;
+      token.content = std::move(content);
+      token.special = named.contains(token.content);
+      token.normalized = !token.special;
+      if (const Status status = check(token, kAddedTokensFile); !status) return status;
+      if (!has(token.content)) put(std::move(token));
+    }
+    return {};
+  }
+
+  /// A token's text, or an object: it is special.
+  Status special(const Json& value, const std::string& where) {
+    AddedToken token;
+    if (value.is_string()) {
+      token.content = value.get<std::string>();
+      if (const Status status = check(token, where); !status) return status;
+    } else if (value.is_object()) {
+      if (const Status status = read(value, where, token); !status) return status;
+    } else {
+      return {};
+    }
+    token.special = true;
+    if (!has(token.content)) put(std::move(token));
+    return {};
+  }
+
+  std::vector<AddedToken> take() { return std::move(told_); }
+
+ private:
+  static Error error(const std::string& what) {
+    return corrupt(std::string(kTokenizerConfigFile) + ": " + what);
+  }
+
+  static Status check(const AddedToken& token, const std::string& where) {
+    if (token.content.size() <= kAddedTokenBytesMax) return {};
+    return error(where + " should have at most " + std::to_string(kAddedTokenBytesMax) + " bytes");
+  }
+
+  static Status read(const Json& value, const std::string& where, AddedToken& token) {
+    JsonReader reader(value, std::string(kTokenizerConfigFile) + ": " + where);
+    token.content = reader.string("content");
+    token.special = reader.boolean_or("special", false);
+    token.single_word = reader.boolean_or("single_word", false);
+    token.lstrip = reader.boolean_or("lstrip", false);
+    token.rstrip = reader.boolean_or("rstrip", false);
+    token.normalized = reader.boolean_or("normalized", !token.special);
+    if (!reader.ok()) return reader.status();
+    return check(token, where + ".content");
+  }
+
+  bool has(const std::string& content) const {
+    return known_.contains(content) || said_.contains(content);
+  }
+
+  void put(AddedToken token) {
+    if (token.content.empty()) return;
+    said_.insert(token.content);
+    told_.push_back(std::move(token));
+  }
+
+  std::unordered_map<std::string, const AddedToken*> known_;
+  std::unordered_set<std::string> said_;
+  std::vector<AddedToken> told_;
+};
+
+/// Those under `key`: a list, or an object of names.
+Status add_extra(const Json& file, const char* key, ToldTokens& told) {
+  const Json& extra = child(file, key);
+  if (!extra.is_array() && !extra.is_object()) return {};
+  for (const auto& item : extra)
+    if (const Status status = told.special(item, key); !status) return status;
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<AddedToken>> told_tokens(
+    const TokenizerConfig& files, const std::vector<AddedToken>& added,
+    const std::unordered_map<std::string, TokenId>& vocabulary) {
+  ToldTokens told(added);
+  const Json& decoder = child(files.config, "added_tokens_decoder");
+  const bool listed = !decoder.is_null();
+  std::vector<const Json*> all = {&files.config};
+  if (!listed) all.push_back(&files.special_tokens_map);
+  if (listed) {
+    if (const Status status = told.decoder(decoder); !status) return status.error();
+  } else {
+    std::unordered_set<std::string> named;
+    const auto name = [&](const Json& value) { named.insert(text_of(value)); };
+    for (const Json* file : all) {
+      for (const char* key : kNamed) name(child(*file, key));
+      for (const char* key : {"extra_special_tokens", "additional_special_tokens"})
+        for (const Json& item : child(*file, key)) name(item);
+    }
+    if (const Status status = told.older(files.added_tokens, named); !status) return status.error();
+  }
+  for (const char* key : kNamed) {
+    if (const Status status = told.special(child(files.config, key), key); !status)
+      return status.error();
+    // That file may be left from another vocabulary.
+    const Json& mapped = child(files.special_tokens_map, key);
+    if (listed || !vocabulary.contains(text_of(mapped))) continue;
+    if (const Status status = told.special(mapped, key); !status) return status.error();
+  }
+  for (const auto& [key, value] : files.config.items())
+    if (key.ends_with("_token") && value.is_string() &&
+        std::ranges::find(kNamed, key) == std::end(kNamed))
+      if (const Status status = told.special(value, key); !status) return status.error();
+  for (const Json* file : all)
+    for (const char* key : {"extra_special_tokens", "additional_special_tokens"})
+      if (const Status status = add_extra(*file, key, told); !status) return status.error();
+  return told.take();
+}
+
+void add_told(const std::vector<AddedToken>& told,
+              const std::unordered_map<std::string, TokenId>& vocabulary,
+              std::vector<AddedToken>& added) {
+  std::unordered_map<std::string, std::size_t> places;
+  // The size counts tokens, not ids.
+  TokenId next = static_cast<TokenId>(vocabulary.size());
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    places.emplace(added[i].content, i);
+    next = std::max(next, added[i].id + 1);
+  }
+  for (const AddedToken& token : told) {
+    const auto [place, is_new] = places.emplace(token.content, added.size());
+    if (is_new) {
+      added.push_back(token);
+      const auto known = vocabulary.find(token.content);
+      added.back().id = known != vocabulary.end() ? known->second : next;
+      next = std::max(next, added.back().id + 1);
+    } else {
+      const TokenId id = added[place->second].id;
+      added[place->second] = token;
+      added[place->second].id = id;
+    }
+  }
+}
+
+}  // namespace troupe
