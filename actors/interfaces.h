@@ -188,6 +188,7 @@ struct BulkPlace {
 /// Lane -> NodeAgent: the session that it asked for is up. By its way others find the bulk lane.
 struct HeadUp {
   BulkPlace bulk = {};
+  std::string head = {};  ///< "host:port" where it was found, for messages
 };
 /// Lane -> NodeAgent: the session ended, or never began.
 struct HeadDown {

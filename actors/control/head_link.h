@@ -35,6 +35,8 @@ class HeadLink {
   virtual Status use(const Credentials&) { return {}; }
   /// Where heads are sought, the one that was tried last first.
   virtual std::vector<HostPort> sought() const { return {}; }
+  /// Where the last session was sought, "host:port"; empty: nowhere in particular.
+  virtual std::string tried() const { return {}; }
   /// The next session begins where the last one did.
   virtual void stay() {}
   /// Begins a session; `up` or `down` follows.

@@ -42,6 +42,11 @@ class TcpLink : public HeadLink, public ControlEvents {
     return all;
   }
 
+  std::string tried() const override {
+    std::lock_guard lock(mutex_);
+    return to_string(tried_);
+  }
+
   void stay() override {
     std::lock_guard lock(mutex_);
     stays_ = true;

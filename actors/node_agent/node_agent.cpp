@@ -33,13 +33,14 @@ void NodeAgent::connect(TimePoint now, Effects& effects) {
 }
 
 void NodeAgent::seek(const std::string& reason, TimePoint now, Effects& effects) {
-  voice_.say("Waiting for the head at " + options_.head + ": " + reason, effects);
+  voice_.say("Waiting for the head: " + reason, effects);
   enter(State::kSeeking, backoff_, now);
   backoff_ = std::min<Duration>(backoff_ * 2, limits::kSeekBackoffMax);
 }
 
 void NodeAgent::on(const HeadUp& up, TimePoint now, Effects&) {
   voice_.bulk = up.bulk;
+  if (!up.head.empty()) options_.head = up.head;
   if (state_ == State::kConnecting) enter(State::kGreeting, limits::kHandshakeDeadline, now);
 }
 

@@ -66,7 +66,10 @@ Worker::Worker(Host& host, WorkerSetup setup)
   around_.source->listen(agent_);
   if (around_.lane) around_.lane->listen(*this);
   around_.link->listen({
-      .up = [this](const ControlWay& way) { post_.tell(agent_, HeadUp{bulk_place(around_, way)}); },
+      .up =
+          [this](const ControlWay& way) {
+            post_.tell(agent_, HeadUp{bulk_place(around_, way), around_.link->tried()});
+          },
       .message = [this](Envelope envelope) { on_head_message(std::move(envelope)); },
       .down =
           [&post = post_, self = agent_](std::string reason, bool foreign) {

@@ -91,7 +91,10 @@ void WorkerHands::carry_out(ConnectHead&& connect) {
 }
 void WorkerHands::carry_out(CloseHead&&) { around_.link->close(); }
 
-void WorkerHands::carry_out(SeekAlso&& seek) { around_.link->seek_also(seek.address); }
+void WorkerHands::carry_out(SeekAlso&& seek) {
+  around_.link->seek_also(seek.address);
+  if (around_.on_other_head) around_.on_other_head(seek.address);
+}
 
 void WorkerHands::carry_out(SendAs&& send) {
   if (send.envelope.to.node != kHeadNode) return host_->post().send(std::move(send.envelope));

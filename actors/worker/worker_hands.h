@@ -53,6 +53,7 @@ struct WorkerSurroundings {
   std::function<void(NodeId, Incarnation)> on_life = {};
   /// Told with every ShowAlive. The same; may be null.
   std::function<void()> on_alive = {};
+  std::function<void(const std::string&)> on_other_head = {};
 };
 
 /// Carries a WorkerMachine's effects out. What fails comes back as a message: a peer that cannot be

@@ -119,6 +119,7 @@ Status WorkerNode::Impl::start(const WorkerOptions& options, std::unique_ptr<Hea
   setup.around.on_exit = [this](const WorkerExit& exit) { on_exit(exit); };
   setup.around.on_life = options.on_life;
   setup.around.on_alive = options.on_alive;
+  setup.around.on_other_head = options.on_other_head;
   setup.factory = factory.get();
   worker = std::make_unique<Worker>(*host, std::move(setup));
   return {};

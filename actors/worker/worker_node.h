@@ -35,6 +35,8 @@ struct WorkerOptions {
   /// Told while the node's agent takes its turns and no device hangs, once a second at least. Must
   /// not block.
   std::function<void()> on_alive = {};
+  /// Told where a standby listens. Must not block for long.
+  std::function<void(const std::string&)> on_other_head = {};
   std::string nvml = "libnvidia-ml.so.1";  ///< what knows how GPUs are
   /// Sees the tokens of every sequence of a step before it is computed, on a device's thread. Must
   /// not block.

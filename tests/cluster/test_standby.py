@@ -51,6 +51,12 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
     # Commands find it by the old head's join file.
     told = lambda: json.loads(run("status", "--json", env=stage.env).stdout)["cluster"]["state"]  # noqa: E731
     wait_until(lambda: told() == "ready", "it serves by all workers")
+    # A worker that is started with the old head's address finds the new one.
+    lost = stage.workers.pop()
+    lost.process.kill()
+    stage.add_worker()
+    wait_until(lambda: len(lives_of(pair.base_url)) == 2 and told() == "ready", "another takes its place")
+    assert lost.process.popen.pid not in lives_of(pair.base_url)
     # The head that was comes back with its old flags, and follows; then it takes over in its turn.
     stage.head_process.popen.wait()
     stage.start_head()

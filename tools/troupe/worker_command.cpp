@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
@@ -61,20 +62,31 @@ bool is_own_join(const CommonOptions& common, const WorkerCommandOptions& o) {
   return std::filesystem::equivalent(o.join.empty() ? own : o.join, own, failed);
 }
 
+/// The one that was named comes first. The file knows the others of its cluster: a standby may be
+/// the head by now.
 Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const JoinFile& join) {
   std::vector<HostPort> heads;
   if (!o.head.empty()) {
     auto address = parse_host_port(o.head);
     if (!address.ok()) return invalid_argument("--head: " + address.error().message);
     heads.push_back(std::move(*address));
-    return heads;
   }
   for (const auto& text : join.heads) {
     auto address = parse_host_port(text);
     if (!address.ok()) return address.error();
-    heads.push_back(std::move(*address));
+    if (std::ranges::find(heads, *address) == heads.end()) heads.push_back(std::move(*address));
   }
   return heads;
+}
+
+/// Puts a head that was heard of to those of the file, so that a later start knows it.
+void remember_head(const std::string& join_path, const std::string& address) {
+  auto join = read_join_file(join_path);
+  if (!join.ok() || std::ranges::find(join->heads, address) != join->heads.end()) return;
+  join->heads.push_back(address);
+  if (join->heads.size() > kJoinFileHeadsMax) return;
+  if (const Status written = write_join_file(join_path, *join); !written.ok())
+    logger().warn("{}", written.error().message);
 }
 
 /// Ends the process if the worker does not end within a while of having left: a step that takes
@@ -201,6 +213,12 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.expert_tier_memory = *tier;
   Life life;
   life.listen(options);
+  // In a head's folder it is the head's.
+  if (is_own_join(common, o) &&
+      !std::filesystem::exists(std::filesystem::path(common.state_dir) / kCredentialsFile))
+    options.on_other_head = [path = join_path_of(common, o)](const std::string& address) {
+      remember_head(path, address);
+    };
   transport::FabricOptions fabric;
   fabric.kind = *kind;
   fabric.bind_interface = o.network.bind_interface;
