@@ -94,7 +94,9 @@ Result<WeightMap> find_weight_files(const std::string& folder) {
   else
     chosen = chosen_without_index(*there);
   if (chosen.empty())
-    return not_found(folder + " has no *.safetensors file; give the folder of a checkpoint");
+    return not_found(folder +
+                     " has no *.safetensors file, which is what weights are read from: give a "
+                     "checkpoint's folder that has them (*.bin and *.pth files can be converted)");
   std::ranges::set_difference(*there, chosen, std::back_inserter(map.beside));
   map.files.assign(chosen.begin(), chosen.end());
   return map;

@@ -10,8 +10,8 @@
 #include "model/spec/read_spec.h"
 #include "model/step_travel.h"
 #include "model/tokenizer/utf8.h"
-#include "runtime/key_share.h"
 #include "runtime/hidden_limits.h"
+#include "runtime/key_share.h"
 
 namespace troupe {
 namespace {
@@ -100,10 +100,13 @@ void leave_out_wrong(GenerationConfig& config, TokenId vocab, const std::string&
   check(&GenerationConfig::repetition_penalty);
 }
 
+constexpr const char* kNoTokenizer =
+    "This model has no tokenizer (no tokenizer.json or tiktoken.model), so it takes prompts as "
+    "token ids only.";
+
 /// For clients: which files of the server lack or are wrong is no news for them.
 const char* why_no_chat(const ModelFrontend::Parts& parts) {
-  if (!parts.tokenizer)
-    return "This model has no tokenizer, so it takes prompts as token ids only.";
+  if (!parts.tokenizer) return kNoTokenizer;
   return parts.chat.error().code == ErrorCode::kNotFound
              ? "This model has no chat template: it cannot chat, only complete text."
              : "This model's chat template cannot be used: it can only complete text.";
@@ -152,7 +155,7 @@ Result<std::shared_ptr<const ModelFrontend>> ModelFrontend::load(const EngineOpt
   } else if (tokenizer.error().code != ErrorCode::kNotFound) {
     return tokenizer.error();
   } else {
-    parts.chat = not_found("This model has no tokenizer, so it takes prompts as token ids only.");
+    parts.chat = not_found(kNoTokenizer);
   }
 
   const std::int64_t longest = parts.spec.positions_max;
@@ -214,8 +217,7 @@ Result<PreparedRequest> ModelFrontend::prepare(const GenerationRequest& request)
   auto prompt = prompt_tokens(request);
   if (!prompt.ok()) return prompt.error();
   prepared.prompt = std::move(*prompt);
-  if (const Status status = truncate(request, prepared.prompt); !status.ok())
-    return status.error();
+  if (const Status status = truncate(request, prepared.prompt); !status.ok()) return status.error();
   if (const Status status = check_prompt(request, prepared.prompt); !status.ok())
     return status.error();
   if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt))
@@ -287,9 +289,11 @@ Status ModelFrontend::truncate(const GenerationRequest& request,
 }
 
 Error ModelFrontend::too_long(std::string_view field, const std::string& tokens) const {
-  return wrong_field(field, "has " + tokens + " tokens; the context holds " +
-                                std::to_string(parts_.max_model_len) +
-                                ", answer included: shorten it, or raise --max-model-len.");
+  return wrong_field(
+      field,
+      "has " + tokens + " tokens; the context holds " + std::to_string(parts_.max_model_len) +
+          ", answer included: shorten it" +
+          (parts_.max_model_len < parts_.spec.positions_max ? ", or raise --max-model-len." : "."));
 }
 
 Status ModelFrontend::check_prompt(const GenerationRequest& request,
@@ -352,8 +356,7 @@ Status ModelFrontend::fill_max_tokens(const GenerationRequest& request,
   // A prompt may be scored without generating anything.
   if (wanted == 0 && prepared.prompt_logprobs < 0)
     return wrong_field("max_tokens", "must be at least 1.");
-  if (room < (wanted == 0 ? 0 : 1))
-    return too_long(prompt_field(request), std::to_string(length));
+  if (room < (wanted == 0 ? 0 : 1)) return too_long(prompt_field(request), std::to_string(length));
   if (request.max_tokens && wanted > room)
     return wrong_field("max_tokens", "is " + std::to_string(wanted) + ", and the prompt has " +
                                          std::to_string(length) + " tokens; the context holds " +

@@ -29,6 +29,18 @@ bool is_in(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+/// A part's text: as chats and as responses name it, a refusal of an earlier answer, or the text
+/// itself.
+std::optional<std::string> part_text(const json& part) {
+  if (part.is_string()) return part.get<std::string>();
+  if (!part.is_object()) return std::nullopt;
+  const json type = part.value("type", json());
+  const bool text = type == "text" || type == "input_text" || type == "output_text";
+  const json told = part.value(text ? "text" : "refusal", json());
+  if ((!text && type != "refusal") || !told.is_string()) return std::nullopt;
+  return told.get<std::string>();
+}
+
 /// A text, or parts of type text.
 void read_content(FieldReader& fields, const std::string& where, const json& value,
                   ChatMessage& out) {
@@ -40,12 +52,9 @@ void read_content(FieldReader& fields, const std::string& where, const json& val
     return fields.fail(kMessages, where + ".content must be a string or a list of text parts.");
   }
   for (const json& part : value) {
-    const bool text = part.is_object() && part.value("type", json()) == "text" &&
-                      part.contains("text") && part["text"].is_string();
-    if (!text) {
-      return fields.fail(kMessages, where + ".content may hold parts of type text only.");
-    }
-    out.parts.push_back(part["text"].get<std::string>());
+    auto text = part_text(part);
+    if (!text) return fields.fail(kMessages, where + ".content may hold parts of type text only.");
+    out.parts.push_back(std::move(*text));
   }
 }
 
@@ -101,7 +110,9 @@ void read_message(FieldReader& fields, const std::string& where, const json& val
   read_text(fields, where, value, kTexts[1], out.reasoning_content);
   read_text(fields, where, value, kTexts[2], out.tool_call_id);
   const auto content = value.find("content");
-  // An answer that ended while the model thought has no content, and comes back like that.
+  // An answer that ended while the model thought has no content, and comes back like that; a tool
+  // that has nothing to say may say nothing.
+  if (out.role == "tool" && content != value.end() && content->is_null()) return;
   if (out.role == "assistant" && (content == value.end() || content->is_null())) return;
   if (content == value.end()) return fields.fail(kMessages, where + ".content is missing.");
   read_content(fields, where, *content, out);

@@ -138,7 +138,8 @@ Result<Quantization> Quantization::parse(const Json* value, const std::string& f
 
 Status Quantization::read_groups(const Json* value, const std::string& file) {
   const std::string where = file + ", quantization_config, config_groups";
-  if (!value || !value->is_object() || value->empty())
+  // No groups: only caches are quantised, which is not done here.
+  if (!value || !value->is_object())
     return corrupt(where + " should be an object of groups of modules");
   for (const auto& [name, entry] : value->items()) {
     JsonReader group(entry, where + ", " + name.substr(0, 64));

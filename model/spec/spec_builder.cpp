@@ -49,7 +49,8 @@ void read_common(SpecBuilder& b) {
 }
 
 void check_activation(JsonReader& in) {
-  if (in.string_or("hidden_act", "silu") != "silu") in.fail("hidden_act", "\"silu\"");
+  const std::string told = in.string_or("hidden_act", "silu");
+  if (told != "silu" && told != "swish") in.fail("hidden_act", "\"silu\"");
 }
 
 void refuse_biases(JsonReader& in, const char* key) {

@@ -297,10 +297,11 @@ def test_a_broken_tokenizer(copy, text):
     refused(copy, "tokenizer.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]"])
-def test_a_broken_generation_config(copy, text):
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"top_p": NaN}'])
+def test_a_broken_generation_config_is_advice_that_is_not_taken(copy, text):
     (copy / "generation_config.json").write_text(text)
-    refused(copy, "generation_config.json")
+    done = run("generate", "--model", copy, "--prompt-ids", "1,2", "--max-tokens", 1)
+    assert done.returncode == 0, done.stderr
 
 
 def test_weights_that_are_not_numbers_give_an_error_and_no_token(copy):

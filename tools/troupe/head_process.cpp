@@ -26,15 +26,20 @@ std::string reachable(std::string url, const std::string& host) {
   return url.replace(at, shown.size(), own.find(':') == own.npos ? own : "[" + own + "]");
 }
 
-/// Neither a tokenizer nor a chat template must be there.
+/// Neither a tokenizer nor a chat template must be there, and a template may fail.
 void warn_of_what_lacks(const ModelFrontend& frontend) {
   const auto& chat = frontend.chat_format();
   if (!frontend.tokenizer())
-    logger().warn("{} has no tokenizer: it is served with prompts and answers of token ids only.",
-                  frontend.served_model_name());
+    logger().warn(
+        "{} has no tokenizer (tokenizer.json, tiktoken.model; a tokenizer.model alone is not "
+        "read): it is served with prompts and answers of token ids only.",
+        frontend.served_model_name());
   else if (!chat.ok())
     logger().warn("{} is served for completions only, for it cannot chat: {}.",
                   frontend.served_model_name(), chat.error().message);
+  else if (const auto tried = chat->render(std::vector<ChatMessage>{{"user", "x"}}, {}); !tried)
+    logger().warn("The chat template of {} fails for a plain question, and so will chats: {}.",
+                  frontend.served_model_name(), tried.error().message);
 }
 
 /// A request that this model can answer: the end of its URL, and its body.
@@ -129,8 +134,7 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
     return invalid_argument("--listen: " + listen.error().message);
   if (auto lifetime = parse_certificate_lifetime(flags.certificate_lifetime); !lifetime.ok())
     return lifetime.error();
-  if (const Status keys = ApiKeys::check(doors_of(flags).api_keys); !keys.ok())
-    return keys.error();
+  if (const Status keys = ApiKeys::check(doors_of(flags).api_keys); !keys.ok()) return keys.error();
   auto checkpoint = open_model(model.engine);
   if (!checkpoint.ok()) return checkpoint.error();
   model.checkpoint = std::move(*checkpoint);
@@ -153,9 +157,10 @@ Result<bool> HeadProcess::may_go_on(const std::string& state_dir,
                                     const std::function<bool()>& interrupted) {
   constexpr auto kAskEvery = std::chrono::seconds(1);
   auto heard = std::make_shared<std::atomic<int>>(0);
-  logger().info("The standby at {} may have become the head: it is asked whether this one may go "
-                "on. If it is gone for good, delete {}/standby-at.",
-                files_.standby, state_dir);
+  logger().info(
+      "The standby at {} may have become the head: it is asked whether this one may go "
+      "on. If it is gone for good, delete {}/standby-at.",
+      files_.standby, state_dir);
   TimePoint ask_at = now();
   while (*heard == 0) {
     if (interrupted()) return cancelled("The head was told to end.");

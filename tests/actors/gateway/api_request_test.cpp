@@ -353,7 +353,9 @@ TEST_CASE("the fields of a chat arrive") {
                         "name2": null, "reasoning_content": ""},
                        {"role": "user", "content": [{"type": "text", "text": "a"},
                                                     {"type": "text", "text": "b"}]},
-                       {"role": "assistant", "content": "c", "tool_calls": []},
+                       {"role": "assistant", "tool_calls": [],
+                        "content": [{"type": "output_text", "text": "c"}, "d",
+                                    {"type": "refusal", "refusal": "e"}]},
                        {"role": "assistant", "reasoning_content": "d"}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
           "chat_template_kwargs": {"thinking": true},
@@ -369,7 +371,9 @@ TEST_CASE("the fields of a chat arrive") {
   ChatMessage second{"user", ""};
   second.parts = {"a", "b"};
   CHECK(messages[1] == second);
-  CHECK(messages[2] == ChatMessage{"assistant", "c"});
+  ChatMessage third{"assistant", ""};
+  third.parts = {"c", "d", "e"};
+  CHECK(messages[2] == third);
   ChatMessage last{"assistant", ""};
   last.reasoning_content = "d";
   CHECK(messages[3] == last);
