@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                   "pad_token", "cls_token", "mask_token"};
 
+constexpr const char* kExtra[] = {"extra_special_tokens", "additional_special_tokens"};
+
 /// Empty: it names none.
 std::string text_of(const Json& value) {
   const Json& content = value.is_object() ? child(value, "content") : value;
@@ -128,13 +130,21 @@ class ToldTokens {
   std::vector<AddedToken> told_;
 };
 
-/// Those under `key`: a list, or an object of names.
-Status add_extra(const Json& file, const char* key, ToldTokens& told) {
-  const Json& extra = child(file, key);
-  if (!extra.is_array() && !extra.is_object()) return {};
-  for (const auto& item : extra)
-    if (const Status status = told.special(item, key); !status) return status;
-  return {};
+/// A list, or an object of names; anything else has nothing.
+const Json& list_of(const Json& value) {
+  static const Json kNothing = Json::array();
+  return value.is_array() || value.is_object() ? value : kNothing;
+}
+
+/// All special tokens of these files.
+std::unordered_set<std::string> named_by(const std::vector<const Json*>& files) {
+  std::unordered_set<std::string> named;
+  for (const Json* file : files) {
+    for (const char* key : kNamed) named.insert(text_of(child(*file, key)));
+    for (const char* key : kExtra)
+      for (const Json& item : list_of(child(*file, key))) named.insert(text_of(item));
+  }
+  return named;
 }
 
 }  // namespace
@@ -147,33 +157,24 @@ Result<std::vector<AddedToken>> told_tokens(
   const bool listed = !decoder.is_null();
   std::vector<const Json*> all = {&files.config};
   if (!listed) all.push_back(&files.special_tokens_map);
-  if (listed) {
-    if (const Status status = told.decoder(decoder); !status) return status.error();
-  } else {
-    std::unordered_set<std::string> named;
-    const auto name = [&](const Json& value) { named.insert(text_of(value)); };
-    for (const Json* file : all) {
-      for (const char* key : kNamed) name(child(*file, key));
-      for (const char* key : {"extra_special_tokens", "additional_special_tokens"})
-        for (const Json& item : child(*file, key)) name(item);
-    }
-    if (const Status status = told.older(files.added_tokens, named); !status) return status.error();
-  }
+  Status status = listed ? told.decoder(decoder) : told.older(files.added_tokens, named_by(all));
+  const auto add = [&](const Json& value, const std::string& where) {
+    if (status) status = told.special(value, where);
+  };
   for (const char* key : kNamed) {
-    if (const Status status = told.special(child(files.config, key), key); !status)
-      return status.error();
+    add(child(files.config, key), key);
     // That file may be left from another vocabulary.
     const Json& mapped = child(files.special_tokens_map, key);
-    if (listed || !vocabulary.contains(text_of(mapped))) continue;
-    if (const Status status = told.special(mapped, key); !status) return status.error();
+    if (!listed && vocabulary.contains(text_of(mapped))) add(mapped, key);
   }
   for (const auto& [key, value] : files.config.items())
     if (key.ends_with("_token") && value.is_string() &&
         std::ranges::find(kNamed, key) == std::end(kNamed))
-      if (const Status status = told.special(value, key); !status) return status.error();
+      add(value, key);
   for (const Json* file : all)
-    for (const char* key : {"extra_special_tokens", "additional_special_tokens"})
-      if (const Status status = add_extra(*file, key, told); !status) return status.error();
+    for (const char* key : kExtra)
+      for (const Json& value : list_of(child(*file, key))) add(value, key);
+  if (!status) return status.error();
   return told.take();
 }
 
