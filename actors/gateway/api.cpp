@@ -313,10 +313,11 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
   return error_reply({.message = "This path generates.", .type = "server_error"});
 }
 
-/// Its state and nothing else: anybody may ask.
+/// Whether requests are taken, and nothing else: anybody may ask.
 HttpReply Api::health() const {
-  if (cluster_.ready()) return {.body = "{\"status\":\"ok\"}"};
-  return error_reply(to_api_error(unavailable("The cluster is " + cluster_.state() + ".")));
+  const std::string why_not = cluster_.refuses();
+  if (why_not.empty()) return {.body = "{\"status\":\"ok\"}"};
+  return error_reply(to_api_error(unavailable(why_not)));
 }
 
 HttpReply Api::preflight(const HttpHead& head) const {

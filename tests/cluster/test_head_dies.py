@@ -187,31 +187,54 @@ def test_a_journal_that_is_torn_costs_no_accepted_request(stages, expected):
     assert "was cut off within a record" in stage.head_process.log()
 
 
-def test_a_journal_that_cannot_be_written_is_told_and_stops_nobody(stages, expected):
+def refusal(stage, path="/v1/completions", body=None):
+    """What the head says that takes nobody; None: it does."""
+    connection = http.client.HTTPConnection("127.0.0.1", stage.http_port, timeout=PATIENCE_S)
+    connection.request("POST" if body else "GET", path, json.dumps(body),
+                       {"Content-Type": "application/json"})  # fmt: skip
+    answer = connection.getresponse()
+    text = answer.read()
+    if answer.status == 200:
+        return None
+    assert answer.status == 503 and int(answer.headers["Retry-After"]) > 0
+    return json.loads(text)["error"]["message"]
+
+
+def test_a_journal_that_cannot_be_written_stops_newcomers_only(stages, expected):
     stage = stages(*FLAGS)
+    asked = askers(stage, LASTING, "w", 6)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), "tokens come")
     (newest,) = (stage.state_dir / "journal").glob("*.log")
     # The next file cannot be made where a folder is.
-    blocked = [stage.state_dir / "journal" / f"{int(newest.stem) + i}.log" for i in range(1, 6)]
+    blocked = [stage.state_dir / "journal" / f"{int(newest.stem) + i}.log" for i in range(1, 9)]
     for path in blocked:
         path.mkdir()
-    stage.head_process.kill()
-    stage.head_process.popen.wait()
-    stage.start_head()
+    kill_head(stage, 0)
 
     def noted(text):
         status = stage.status_or_none()
         return status and any(text in event["text"] for event in status["events"])
 
     wait_until(lambda: noted("The journal cannot be written"), "it is told")
-    wait_until(lambda: stage.state() == "ready", "it serves")
-    Streams(stage, LASTING[:2]).assert_unchanged(expected)
+    assert_answered(stage, asked, expected)
+    why = refusal(stage, body=LASTING[0]["body"])
+    assert any(str(path) in why for path in blocked), why
+    assert "--no-journal" in why
+    assert "The journal cannot be written" in refusal(stage, "/health")
+    assert stage.state() == "ready" and stage.head_process.alive()
     for path in blocked:
         path.rmdir()
     wait_until(lambda: noted("The journal is written again"), "it is told")
-    asked = askers(stage, LASTING, "w", 6)
-    wait_until(lambda: all(asker.tokens > 3 for asker in asked), "tokens come")
+    assert refusal(stage, "/health") is None
+    # What was there, and what came since, is all in the new file.
+    (file,) = (stage.state_dir / "journal").iterdir()
+    assert int(file.stem) > int(newest.stem)
+    again = [Asker(stage, asker.request, asker.name) for asker in asked]
+    fresh = askers(stage, LASTING, "f", 6)
+    wait_until(lambda: all(asker.tokens > 3 for asker in fresh), "tokens come")
     kill_head(stage, 0.2)
-    assert_answered(stage, asked, expected)
+    assert_answered(stage, again + fresh, expected)
+    assert [asker.id for asker in again] == [asker.id for asker in asked]
 
 
 def test_the_openai_client_retries_with_its_key(stages, expected):
