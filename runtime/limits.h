@@ -366,8 +366,10 @@ inline constexpr std::size_t kHttpPieceBytes = 256u << 10;
 inline constexpr auto kHttpLingerDeadline = 2s;
 /// The value of Idempotency-Key; a random UUID takes 36.
 inline constexpr std::size_t kHttpIdempotencyKeyBytesMax = 255;
-/// The id of a request in a path; those that this server draws take 33.
+/// The id of a request in a path; those that this server draws take 41 at most.
 inline constexpr std::size_t kHttpRequestIdBytesMax = 64;
+/// A client's own X-Request-Id, which is echoed; a trace's take 55.
+inline constexpr std::size_t kHttpOwnRequestIdBytesMax = 128;
 /// Arrays and objects within each other; the parser's stack is bounded by it.
 inline constexpr int kJsonDepthMax = 64;
 /// Values in one body: a million token ids and more; keeps the parsed form within some 200 MB.

@@ -19,7 +19,8 @@
 namespace troupe {
 
 /// A request was accepted. Its choices are the sequences first_sequence, first_sequence + 1, ...
-/// Of a request that is known already all records before are void: it is told again.
+/// Of a request that is known already: it is told again, from its beginning, and what is known of
+/// it stays.
 struct JournalAccepted {
   std::uint64_t request = 0;
   SequenceId first_sequence;

@@ -48,8 +48,8 @@ class ClusterView {
  public:
   virtual ~ClusterView() = default;
   virtual std::string status_json() const = 0;  ///< the JSON of `troupe status --json`
-  virtual bool ready() const = 0;               ///< requests can be served now
-  virtual std::string state() const = 0;        ///< forming, loading, ready, degraded or stopping
+  /// Why no request is taken now, a sentence; empty: they are.
+  virtual std::string refuses() const = 0;
 };
 
 }  // namespace troupe

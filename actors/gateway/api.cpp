@@ -95,12 +95,15 @@ std::optional<RouteEntry> find_route(std::string_view path, std::string_view met
 /// A body that is compressed, say: 415.
 constexpr std::string_view kEncodedBody = "unsupported_content_encoding";
 
+/// One field of printable characters.
+bool is_one_name(const std::vector<std::string>& fields, std::size_t bytes_max) {
+  return fields.size() == 1 && !fields[0].empty() && fields[0].size() <= bytes_max &&
+         std::ranges::all_of(fields[0], [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 /// None, or one that can be kept and compared.
 bool are_good_keys(const std::vector<std::string>& keys) {
-  if (keys.empty()) return true;
-  const std::string& key = keys.front();
-  return keys.size() == 1 && !key.empty() && key.size() <= limits::kHttpIdempotencyKeyBytesMax &&
-         std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  return keys.empty() || is_one_name(keys, limits::kHttpIdempotencyKeyBytesMax);
 }
 
 /// So that the same body at another endpoint is another question.
@@ -202,9 +205,15 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
   return std::nullopt;
 }
 
+bool Api::names_itself(const HttpHead& head) {
+  return is_one_name(head.request_ids, limits::kHttpOwnRequestIdBytesMax);
+}
+
 HttpFields Api::fields_for(const HttpHead& head) const {
-  if (!sites_.lets_others_in()) return {};
-  HttpFields fields{{"Vary", "Origin"}};
+  HttpFields fields;
+  if (names_itself(head)) fields.emplace_back("X-Request-Id", head.request_ids.front());
+  if (!sites_.lets_others_in()) return fields;
+  fields.emplace_back("Vary", "Origin");
   if (head.origin.empty() || sites_.admit(head.host, head.origin)) return fields;
   fields.emplace_back("Access-Control-Allow-Origin", head.origin);
   fields.emplace_back("Access-Control-Expose-Headers", "Retry-After, X-Request-Id");
@@ -240,8 +249,9 @@ std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices
   if (!counts)
     return bad_field(name, std::string(name) +
                                " must be the number of tokens that you have of each choice: one "
-                               "for all, or " +
-                               std::to_string(choices) + " with commas between them.");
+                               "for all, " +
+                               std::to_string(choices) +
+                               " with commas between them, or pairs as 0:17,1:12.");
   out = std::move(*counts);
   return std::nullopt;
 }
@@ -313,10 +323,11 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
   return error_reply({.message = "This path generates.", .type = "server_error"});
 }
 
-/// Its state and nothing else: anybody may ask.
+/// Whether requests are taken, and nothing else: anybody may ask.
 HttpReply Api::health() const {
-  if (cluster_.ready()) return {.body = "{\"status\":\"ok\"}"};
-  return error_reply(to_api_error(unavailable("The cluster is " + cluster_.state() + ".")));
+  const std::string why_not = cluster_.refuses();
+  if (why_not.empty()) return {.body = "{\"status\":\"ok\"}"};
+  return error_reply(to_api_error(unavailable(why_not)));
 }
 
 HttpReply Api::preflight(const HttpHead& head) const {

@@ -71,7 +71,7 @@ struct HttpHead {
   std::string authorization, content_type, origin;
   std::string requested_method, requested_headers;  ///< Access-Control-Request-...
   std::string last_event_id;
-  std::vector<std::string> idempotency_keys, content_encodings;  ///< of every such field
+  std::vector<std::string> idempotency_keys, request_ids, content_encodings;  ///< of all of them
 };
 
 /// Where requests go, and the answers that need no generation. Thread-safe.
@@ -90,8 +90,11 @@ class Api {
   /// Decides by the header alone, so that a stranger's body is never read: 400 (Idempotency-Key),
   /// 401, 403, 404, 405, 415.
   std::optional<ApiError> admit(const HttpHead& head, Route& route) const;
-  /// What the answer to it says to a browser, whatever else it says.
+  /// What the answer to it says, whatever else it says: to a browser, and the client's own
+  /// X-Request-Id.
   HttpFields fields_for(const HttpHead& head) const;
+  /// Whether it has one that can be echoed. Another is ignored: it may be a proxy's.
+  static bool names_itself(const HttpHead& head);
 
   static bool generates(Route route) {
     return route == Route::kCompletions || route == Route::kChat || route == Route::kResponses ||

@@ -24,6 +24,7 @@ Result<std::vector<std::string>> forms_of(const ApiRequest& request) {
   return forms;
 }
 
+/// With 128 random bits: nobody guesses another's.
 std::string new_answer_id(const ApiRequest& request) {
   std::random_device random;
   char text[48];
@@ -32,7 +33,8 @@ std::string new_answer_id(const ApiRequest& request) {
                            : !request.pooled           ? "cmpl-"
                            : request.pooled->embedding ? "embd-"
                                                        : "pool-";
-  std::snprintf(text, sizeof text, "%s%08x%08x%08x", kind, random(), random(), random());
+  std::snprintf(text, sizeof text, "%s%08x%08x%08x%08x", kind, random(), random(), random(),
+                random());
   return text;
 }
 

@@ -83,6 +83,7 @@ class RequestParser {
     head.requested_headers = field(http::field::access_control_request_headers);
     head.last_event_id = text(request["Last-Event-ID"]);
     head.idempotency_keys = fields("Idempotency-Key");
+    head.request_ids = fields("X-Request-Id");
     head.content_encodings = fields("Content-Encoding");
     return "";
   }

@@ -348,7 +348,8 @@ class Session final : public HttpWire<Stream> {
     co_await on_worker(body.text.size(), open);
     body.let_go();
     if (peer_gone_ || aborted_) co_return false;
-    if (accepts && !error) fields_.emplace_back("X-Request-Id", exchange_->id());
+    if (accepts && !error && !Api::names_itself(head))
+      fields_.emplace_back("X-Request-Id", exchange_->id());
     if (error) {
       HttpReply reply = error_reply(*error);
       const bool on = co_await respond(std::move(reply));

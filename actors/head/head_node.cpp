@@ -235,6 +235,7 @@ Status HeadNode::Impl::read_journal(const HeadOptions& options, const KnownState
   for (const std::string& note : contents->notes) logger().warn("{}", note);
   router.journal = std::make_shared<Journal>(std::move(contents->journal));
   router.journal_file = contents->next_file;
+  router.journal_folder = options.journal_folder;
   const Ref<RouterInbox> self(kHeadNode, options.incarnation);
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
       options.journal_folder, model,
@@ -426,6 +427,10 @@ std::string HeadNode::status_json() const {
   impl_->tell_supervisor(StatusWanted{promise});
   if (future.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready) return "{}";
   return future.get();
+}
+
+std::string HeadNode::refuses() const {
+  return ready() ? impl_->requests->trouble() : "The cluster is " + state() + ".";
 }
 
 bool HeadNode::ready() const {

@@ -63,8 +63,10 @@ class HeadNode : public ClusterView {
 
   // ClusterView
   std::string status_json() const override;
-  bool ready() const override;
-  std::string state() const override;
+  std::string refuses() const override;
+
+  bool ready() const;         ///< whether it can serve
+  std::string state() const;  ///< forming, loading, ready, degraded or stopping
 
   /// Cluster events, from the Supervisor's actor, until the head ends; must not block.
   void subscribe(std::function<void(const ClusterEvent&)> listener);

@@ -21,6 +21,14 @@ std::optional<KeptTokens> keep(std::int32_t alternatives) {
   return KeptTokens(alternatives);
 }
 
+/// Told again, and no other request that has its number by now.
+bool same(const Journal::Request& known, const JournalAccepted& record) {
+  const RequestName* const name = known.prepared->name.get();
+  const RequestName* const other = record.prepared->name.get();
+  return name && other && name->id == other->id && name->index == other->index &&
+         known.first_sequence == record.first_sequence && known.prepared->n == record.prepared->n;
+}
+
 std::vector<TokenOutput> outputs_of(const KeptTokens& kept, std::size_t begin, std::size_t end) {
   std::vector<TokenOutput> outputs;
   for (std::size_t i = begin; i < end; ++i) outputs.push_back(kept.at(i));
@@ -60,12 +68,12 @@ bool Journal::fits(const JournalRecord& record) const {
           [&](const JournalSubmitted& r) { return find(r.sequence) != nullptr; },
           [&](const JournalPrompt& r) {
             const Request* known = request(r.request);
-            return known && known->prompt_logprobs && r.index == known->prompt_logprobs->size() &&
+            return known && known->prompt_logprobs && r.index <= known->prompt_logprobs->size() &&
                    r.index + r.logprobs.size() < known->prepared->prompt.size();
           },
           [&](const JournalHidden& r) {
             const Request* known = request(r.request);
-            return known && r.index == known->hidden.size() &&
+            return known && r.index <= known->hidden.size() &&
                    r.index + r.values.size() <= known->prepared->hidden_values();
           },
           [&](const JournalTokens& r) {
@@ -92,6 +100,12 @@ bool Journal::finished(const Request& request) const {
     if (find(SequenceId{request.first_sequence.value + choice})->finish == FinishReason::kNone)
       return false;
   return true;
+}
+
+void Journal::begin_again(std::uint64_t id) {
+  const Request begun = requests_.at(id);
+  forget(id);
+  append(JournalAccepted{id, begun.first_sequence, begun.accepted_unix_ms, begun.prepared});
 }
 
 void Journal::take_back(SequenceId number) {
@@ -183,8 +197,9 @@ bool Journal::tell_choice(Place& place, const Request& known, std::size_t& words
 }
 
 void Journal::apply(const JournalAccepted& record) {
-  forget(record.request);
   const PreparedRequest& prepared = *record.prepared;
+  if (const Request* known = request(record.request); known && same(*known, record)) return;
+  forget(record.request);
   requests_.emplace(record.request,
                     Request{record.first_sequence, record.prepared, record.accepted_unix_ms,
                             keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt});
@@ -202,12 +217,14 @@ void Journal::apply(const JournalSubmitted& record) {
 
 void Journal::apply(const JournalPrompt& record) {
   KeptTokens& kept = *requests_.at(record.request).prompt_logprobs;
-  for (const TokenOutput& token : record.logprobs) kept.add(token);
+  for (std::size_t i = kept.size() - record.index; i < record.logprobs.size(); ++i)
+    kept.add(record.logprobs[i]);
 }
 
 void Journal::apply(const JournalHidden& record) {
   std::vector<float>& hidden = requests_.at(record.request).hidden;
-  hidden.insert(hidden.end(), record.values.begin(), record.values.end());
+  for (std::size_t i = hidden.size() - record.index; i < record.values.size(); ++i)
+    hidden.push_back(record.values[i]);
 }
 
 void Journal::apply(const JournalTokens& record) {

@@ -47,9 +47,11 @@ class Journal {
   void append(const JournalRecord& record);
   /// Whether it can be applied: it speaks of what is known, leaves no gap, and nothing before it is
   /// missing. Of what a storage gives, records that do not fit are left out: what they said is
-  /// computed again. Tokens may be told twice, since they are the same.
+  /// computed again. What is known may be told again, since it is the same.
   bool fits(const JournalRecord& record) const;
 
+  /// All that it gave is to come again.
+  void begin_again(std::uint64_t request);
   /// Of a sequence that goes on: its last token will come again.
   void take_back(SequenceId sequence);
 

@@ -15,7 +15,10 @@ constexpr std::size_t kToldWordsATurn = 256u << 10;
 }  // namespace
 
 void JournalKeeping::note(const JournalRecord& record) {
-  if (!on_ || retry_at_) return;
+  if (!on_) return;
+  if (const auto* gone = std::get_if<JournalForgotten>(&record))
+    forgotten_.emplace_back(mark(), gone->request);
+  if (retry_at_) return;
   fresh_.push_back(record);
   grown_words_ += record_words(record);
 }
@@ -23,20 +26,23 @@ void JournalKeeping::note(const JournalRecord& record) {
 bool JournalKeeping::on_kept(const JournalKept& kept, RouterEffects& effects) {
   if (kept.file != file_ || retry_at_) return false;
   kept_ = kept.mark;
+  while (!forgotten_.empty() && forgotten_.front().first <= kept_) forgotten_.pop_front();
   // After a failure, what it has missed must have been told again.
-  if (telling_ || told_mark_ > kept_) return true;
-  if (!std::exchange(trusted_, true))
-    effects.add(JournalNote{"The journal is written again: accepted requests outlive the head."});
+  if (trusted() || telling_ || told_mark_ > kept_) return true;
+  trouble_.clear();
+  effects.add(JournalNote{"The journal is written again: requests are accepted."});
   return true;
 }
 
 void JournalKeeping::on_failed(const JournalFailed& failed, TimePoint now, RouterEffects& effects) {
   // Of an earlier file, too: what it lacks is told again, but not all at once.
   if (failed.file > file_ || retry_at_) return;
-  if (std::exchange(trusted_, false))
-    effects.add(JournalNote{"The journal cannot be written: " + failed.reason +
-                            " Requests are served on, but those that are accepted now are lost if "
-                            "the head dies. It is tried again every few seconds."});
+  const bool news = trusted();
+  trouble_ = "The journal cannot be written: " + failed.reason +
+             " Until it can be, no request is accepted; those that were go on. Make room there, or "
+             "mend the disk: it is tried again every few seconds. Or start the head with "
+             "--no-journal: then requests are lost when it dies.";
+  if (news) effects.add(JournalNote{trouble_});
   retry_at_ = now + limits::kJournalRetry;
   fresh_.clear();
   break_copy("its own journal cannot be written, so the copy has a gap.");
@@ -46,8 +52,8 @@ void JournalKeeping::give_up(std::uint64_t mark, TimePoint now, RouterEffects& e
   const auto patience =
       std::chrono::duration_cast<std::chrono::seconds>(limits::kJournalPatience).count();
   const std::string silent = "has not answered for " + std::to_string(patience) + " s.";
-  if (trusted_ && mark > kept_)
-    on_failed({file_, "the state folder " + silent}, now, effects);
+  if (trusted() && mark > kept_)
+    on_failed({file_, folder_ + " " + silent}, now, effects);
   else
     break_copy("it " + silent);
 }
@@ -86,6 +92,11 @@ void JournalKeeping::begin_file(const Journal& journal) {
   begun_ = true;
   if (copying()) copy_->begun = true;
   grown_words_ = 0;
+  if (retry_at_)
+    for (auto& [at, request] : forgotten_) {
+      at = mark();
+      fresh_.push_back(JournalForgotten{request});
+    }
   retry_at_.reset();
   telling_ = Journal::Place{};
   told_mark_ = 0;
@@ -115,7 +126,7 @@ void JournalKeeping::end_turn(const Journal& journal, TimePoint now, RouterEffec
   const bool had = told_mark_ <= kept_ && (!copying() || told_mark_ <= copy_->mark);
   if (telling_ && had) tell_again(journal, out);
   // So that it says when it has them.
-  out.tells = out.tells || copy_begins_to_hold() || std::exchange(wants_news_, false);
+  out.tells = std::exchange(wants_news_, false) || out.tells || copy_begins_to_hold();
   if (out.records.empty() && !out.begins && !out.tells) return;
   out.file = file_;
   out.mark = ++mark_;

@@ -88,6 +88,9 @@ void RequestBook::finish_choice(Request& request, Choice& choice, FinishReason r
   const std::size_t tokens = journal_.find(choice.sequence)->output.size();
   record(*request.prepared,
          JournalFinished{choice.sequence, reason, static_cast<std::uint32_t>(tokens)});
+  if (request.unfinished > 0 || !request.prepared->name) return;
+  request.end_mark = keeping_.mark();
+  keeping_.want_news();
 }
 
 void RequestBook::begin_attempt(Choice& choice) {
@@ -113,15 +116,26 @@ void RequestBook::fail(std::uint64_t id, const Error& error, TimePoint now) {
   end(id, error, now);
 }
 
-void RequestBook::end(std::uint64_t id, const std::optional<Error>& error, TimePoint now) {
+void RequestBook::refuse(std::uint64_t id) {
+  ++counts_.failed;
+  close(id);
+  forget(id);
+}
+
+/// Nothing of it runs any more.
+void RequestBook::close(std::uint64_t id) {
   const auto found = requests_.find(id);
   const Request& request = found->second;
   deadlines_.erase({request.deadline, id});
   if (request.begun()) --counts_.running;
   room_.remove(request.choices.front().sequence, *request.prepared);
-  const auto prepared = request.prepared;
-  const auto& name = prepared->name;
   requests_.erase(found);
+}
+
+void RequestBook::end(std::uint64_t id, const std::optional<Error>& error, TimePoint now) {
+  const auto prepared = at(id).prepared;
+  const auto& name = prepared->name;
+  close(id);
   if (!name || (error && error->code == ErrorCode::kCancelled)) return forget(id);
   record(*prepared, JournalEnded{id, options_.unix_time.of(now), error});
   keep_finished(id, now);
@@ -176,8 +190,7 @@ void RequestBook::restore(std::uint64_t id, TimePoint now) {
   if ((known.prompt_logprobs &&
        known.prompt_logprobs->size() + 1 < known.prepared->prompt.size()) ||
       known.hidden.size() < known.prepared->hidden_values())
-    journal_.append(
-        JournalAccepted{id, known.first_sequence, known.accepted_unix_ms, known.prepared});
+    journal_.begin_again(id);
   Request& request = open(id, now);
   request.goes_on = true;
   const Journal::Request& begun = *journal_.request(id);
@@ -278,7 +291,7 @@ std::string RequestBook::violation() const {
       if (!sequence || sequence->request != id) return name + " is not in the journal";
     }
     if (unfinished != request.unfinished) return name + " miscounts its unfinished choices";
-    if (unfinished == 0 && !keeping_.awaits(request.mark))
+    if (unfinished == 0 && !keeping_.awaits(request.mark) && !keeping_.awaits(request.end_mark))
       return name + " is over, and still there";
     running += request.begun() ? 1 : 0;
     choices += request.choices.size();

@@ -92,7 +92,9 @@ class RequestBook {
     std::vector<float> hidden;                 ///< the same
     std::vector<Reader> readers;
     bool goes_on = false;    ///< although nobody reads it
-    std::uint64_t mark = 0;  ///< of its acceptance in the journal that is kept
+    // In the journal that is kept; 0: there is nothing to wait for.
+    std::uint64_t mark = 0;      ///< of its acceptance
+    std::uint64_t end_mark = 0;  ///< of its last choice's end
 
     bool begun() const { return timing.queued_ms >= 0; }  ///< a replica has begun with it
   };
@@ -101,13 +103,14 @@ class RequestBook {
   struct Options {
     std::size_t journal_words_max = 0;
     std::uint64_t journal_file = 0;  ///< see JournalKeeping
+    std::string journal_folder;      ///< the same
     UnixTime unix_time;
     std::shared_ptr<const Tokenizer> tokenizer;  ///< null: text stays empty
     KeyShares shares;
   };
   explicit RequestBook(Options options)
       : options_(std::move(options)),
-        keeping_(options_.journal_file),
+        keeping_(options_.journal_file, options_.journal_folder),
         finished_(options_.shares),
         room_(options_.journal_words_max, options_.shares) {}
 
@@ -128,6 +131,8 @@ class RequestBook {
 
   void finish(std::uint64_t id, TimePoint now);
   void fail(std::uint64_t id, const Error& error, TimePoint now);
+  /// It was not accepted after all: nobody finds it.
+  void refuse(std::uint64_t id);
   /// Nobody finds it any more. It must be over.
   void forget(std::uint64_t id);
   /// What has been kept for long enough, and what there is no room for.
@@ -162,6 +167,7 @@ class RequestBook {
   Request& open(std::uint64_t id, TimePoint now);
   void restore(std::uint64_t id, TimePoint now);
   void keep_finished(std::uint64_t id, TimePoint ended);
+  void close(std::uint64_t id);
   void end(std::uint64_t id, const std::optional<Error>& error, TimePoint now);
 
   Options options_;

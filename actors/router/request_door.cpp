@@ -264,6 +264,7 @@ void RequestDoor::changed(const Router& router) {
     for (auto told = counts_.replayed; told < counts.replayed; ++told)
       options_.metrics->on_replayed_request();
   }
+  trouble_ = router.trouble();
   // Requests that came or ended show at once; their tokens may lag.
   if (counts == counts_ && at < list_due_) return;
   counts_ = counts;
@@ -279,6 +280,11 @@ RequestCounts RequestDoor::counts() const {
 RequestRates RequestDoor::rates() const {
   std::lock_guard lock(mutex_);
   return window_.rates(now());
+}
+
+std::string RequestDoor::trouble() const {
+  std::lock_guard lock(mutex_);
+  return trouble_;
 }
 
 std::vector<RequestSummary> RequestDoor::list() const {

@@ -59,6 +59,7 @@ class RequestDoor : public GenerationService, public NamedRequests, public Reque
 
   RequestCounts counts() const;  ///< the newest
   RequestRates rates() const;    ///< of the last ten seconds
+  std::string trouble() const;   ///< as Router::trouble()
   /// The oldest requests that are not over. The tokens of one that pauses may be 100 ms old.
   std::vector<RequestSummary> list() const;
   const ModelFrontend& frontend() const { return *options_.frontend; }
@@ -98,6 +99,7 @@ class RequestDoor : public GenerationService, public NamedRequests, public Reque
   std::unordered_map<std::uint64_t, FinishedRequest> totals_;   // by request
   std::unordered_map<std::uint64_t, std::shared_ptr<Found>> questions_;  // by ticket
   RequestCounts counts_;
+  std::string trouble_;
   std::vector<RequestSummary> list_;
   TimePoint list_due_{};  // when the list may be made again although the counts are the same
   RequestWindow window_;

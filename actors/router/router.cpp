@@ -22,8 +22,8 @@ double milliseconds(Duration duration) { return 1000.0 * seconds(duration); }
 
 Error too_many() { return resource_exhausted("Too many requests are waiting; try again later."); }
 
-/// Of a request that has none. Of one with a key it is the same each time: should its acceptance be
-/// lost with a storage that failed, whoever asks again gets the same tokens.
+/// Of a request that has none. Of one with a key it is the same each time: who asks again after it
+/// failed gets the same tokens.
 std::uint64_t seed_of(const PreparedRequest& request, std::uint64_t random) {
   const RequestName* name = request.name.get();
   if (!name || name->key.empty()) return random;
@@ -38,8 +38,8 @@ bool ends_attempt(const SequenceEvent& event) {
 
 Router::Router(Options options)
     : options_(std::move(options)),
-      book_({options_.journal_words_max, options_.journal_file, options_.started,
-             options_.tokenizer, options_.shares}),
+      book_({options_.journal_words_max, options_.journal_file, options_.journal_folder,
+             options_.started, options_.tokenizer, options_.shares}),
       placing_(options_.prefix_caching, options_.shares) {
   if (!options_.journal) return;
   book_.restore(std::move(*std::exchange(options_.journal, nullptr)), options_.started.at);
@@ -77,6 +77,7 @@ Result<std::uint64_t> Router::accept(SubmitRequest submit, TimePoint now) {
   PreparedRequest& prepared = submit.request;
   assert(!prepared.prompt.empty() && prepared.n >= 1);
   if (!placing_.any_replica() && !admission_.waits) return unavailable(admission_.why);
+  if (prepared.name && !trouble().empty()) return unavailable(trouble());
   // Each choice carries the prompt to its replica: one request must not fill the control lane.
   if (prepared.prompt.size() * prepared.n > kPromptCopiesTokensMax)
     return invalid_argument("n: " + std::to_string(prepared.n) + " choices of a prompt of " +
@@ -241,11 +242,11 @@ void Router::accept_tokens(Request& request, Choice& choice, const SequenceEvent
     measure_tokens(request, choice, count, now, effects);
   }
   if (choice.text.stopped()) {
-    finish_choice(request, choice, FinishReason::kStop);
+    finish_choice(request, choice, FinishReason::kStop, now);
   } else if (event.finish != FinishReason::kNone) {
-    finish_choice(request, choice, event.finish);
+    finish_choice(request, choice, event.finish, now);
   } else if (count < event.tokens.size()) {
-    finish_choice(request, choice, FinishReason::kLength);
+    finish_choice(request, choice, FinishReason::kLength, now);
   }
 }
 
@@ -263,12 +264,14 @@ void Router::measure_tokens(Request& request, Choice& choice, std::size_t count,
   choice.last_token = now;
 }
 
-void Router::finish_choice(Request& request, Choice& choice, FinishReason reason) {
+void Router::finish_choice(Request& request, Choice& choice, FinishReason reason, TimePoint now) {
   choice.pending.text += choice.text.finish();
   if (choice.text.stopped()) reason = FinishReason::kStop;
   choice.pending.finish = reason;
   choice.dirty = true;
   book_.finish_choice(request, choice, reason);
+  if (book_.keeping().awaits(request.end_mark))
+    unkept_.push_back({now, request.end_mark, choice.request});
 }
 
 // --- The client hears of it ---------------------------------------------------------------------
@@ -285,7 +288,7 @@ void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
     event.choice = static_cast<std::uint32_t>(choice - choices.begin());
     choice = std::find_if(choice, choices.end(), dirty);
     event.request_done = request.unfinished == 0 && choice == choices.end();
-    deliver(id, request, std::move(event), now, effects);
+    effects.add(delivery(id, request, std::move(event), now));
   }
   catch_up(id, request, effects);
   if (request.unfinished > 0) return;
@@ -293,8 +296,8 @@ void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
   book_.finish(id, now);
 }
 
-void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
-                     Effects& effects) {
+DeliverEvent Router::delivery(std::uint64_t id, Request& request, GenerationEvent event,
+                              TimePoint now) {
   if (!std::exchange(request.first_event_sent, true)) {
     event.prompt_tokens = request.prepared->prompt;
     event.cached_tokens = request.cached_tokens;
@@ -306,10 +309,11 @@ void Router::deliver(std::uint64_t id, Request& request, GenerationEvent event, 
   std::vector<std::uint64_t> readers;
   for (const auto& reader : request.readers)
     if (!reader.waits || event.error) readers.push_back(reader.ticket);
-  effects.add(DeliverEvent{id, std::move(event), std::move(readers)});
+  return {id, std::move(event), std::move(readers)};
 }
 
-void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects) {
+DeliverEvent Router::give_up(std::uint64_t id, const Error& error, TimePoint now,
+                             Effects& effects) {
   Request& request = book_.at(id);
   for (Choice& choice : request.choices) {
     const bool wanted = !choice.finished;
@@ -319,8 +323,15 @@ void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects
   GenerationEvent event;
   event.request_done = true;
   event.error = error;
-  deliver(id, request, std::move(event), now, effects);
+  return delivery(id, request, std::move(event), now);
+}
+
+void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects) {
+  const bool named = book_.at(id).prepared->name != nullptr;
+  DeliverEvent last = give_up(id, error, now, effects);
   book_.fail(id, error, now);
+  if (!named) return effects.add(std::move(last));
+  tell_when_kept(std::move(last), now, effects);
 }
 
 // --- Replicas come and go -----------------------------------------------------------------------
@@ -353,6 +364,9 @@ void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
   placing_.clear();
   admission_ = {false, end.why};
   while (!book_.all().empty()) fail(book_.all().begin()->first, unavailable(end.why), now, effects);
+  // The doors close: who is not told now will not be.
+  for (Unkept& unkept : std::exchange(unkept_, {}))
+    tell(std::move(unkept.news), unkept.mark, now, effects);
 }
 
 // --- Time passes --------------------------------------------------------------------------------
@@ -360,7 +374,7 @@ void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
 void Router::on_wake(TimePoint now, Effects& effects) {
   if (const auto end = patience_ends(); end && *end <= now) {
     book_.keeping().give_up(unkept_.front().mark, now, effects);
-    stop_waiting(effects, now);
+    stop_trusting(effects, now);
   }
   for (const auto* next = book_.next_deadline(); next && next->first <= now;
        next = book_.next_deadline()) {
@@ -387,8 +401,9 @@ void Router::end_turn(TimePoint now, Effects& effects) {
   if (const auto* next = book_.next_deadline()) effects.wake_at(next->first);
   if (const auto pause_end = placing_.next_pause_end()) effects.wake_at(*pause_end);
   const RequestCounts counts = book_.counts();
-  if (counts == told_ && book_.all().empty()) return;
+  if (counts == told_ && trouble() == told_trouble_ && book_.all().empty()) return;
   told_ = counts;
+  told_trouble_ = trouble();
   effects.add(RequestsChanged{});
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "actors/router/messages.h"
@@ -28,7 +29,9 @@ namespace troupe {
 /// `request_done`.
 ///
 /// Where the journal is kept, nothing of a request leaves before its acceptance, with its seed, is
-/// on storage (or storage fails): what follows would come out the same again.
+/// on storage: what follows would come out the same again. Its end, well or not, waits as well. If
+/// storage fails, a request whose acceptance it did not get is refused, as are newcomers until it
+/// works again; those that it has go on, and end without waiting for it.
 ///
 /// A sequence whose replica is gone is replayed on another one from where its journal ends, or
 /// waits for one as long as its deadline allows, and never ends for want of room. Only what seems
@@ -48,6 +51,7 @@ class Router {
     std::size_t journal_words_max = limits::kJournalWordsMax;
     /// Where it goes to storage, see JournalKeeping; 0: nowhere.
     std::uint64_t journal_file = 0;
+    std::string journal_folder = "the state folder";  ///< for people
     std::shared_ptr<Journal> journal = {};  ///< of an earlier life, which it takes; null: none
     UnixTime started = {};                  ///< now
     bool prefix_caching = true;  ///< replicas find rows again: sequences go where theirs may be
@@ -60,9 +64,9 @@ class Router {
   void on(const Undeliverable& lost, const Envelope& envelope, TimePoint now, Effects& effects);
 
   /// RequestAccepted follows in the same turn, before any event of the request. Errors:
-  /// kUnavailable (no replica serves and none is waited for; the message is what AdmissionChanged
-  /// said), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or no room in the journal, for
-  /// all or for its owner), kInvalidArgument.
+  /// kUnavailable (no replica serves and none is waited for: the message is what AdmissionChanged
+  /// said; or trouble()), kResourceExhausted (limits::kRequestsMax, kSequencesMax, or no room in
+  /// the journal, for all or for its owner), kInvalidArgument.
   /// A key that its owner has used before: as AttachReader, or kInvalidArgument.
   void on(SubmitRequest submit, TimePoint now, Effects& effects);
   /// RequestAccepted, then what the request gave so far, then what follows. kNotFound.
@@ -98,6 +102,8 @@ class Router {
   void end_turn(TimePoint now, Effects& effects);
   std::string violation() const;
 
+  /// Why the storage lets nobody be accepted now; empty: it does.
+  const std::string& trouble() const { return book_.keeping().trouble(); }
   RequestCounts counts() const { return book_.counts(); }
   /// The oldest requests that are not over, `count_max` at most.
   std::vector<RequestSummary> list(std::size_t count_max) const { return book_.list(count_max); }
@@ -124,7 +130,7 @@ class Router {
   void measure_tokens(Request& request, Choice& choice, std::size_t count, TimePoint now,
                       Effects& effects);
   void add_text(Choice& choice, const std::string& text);
-  void finish_choice(Request& request, Choice& choice, FinishReason reason);
+  void finish_choice(Request& request, Choice& choice, FinishReason reason, TimePoint now);
 
   // router_readers.cpp
   const RequestNames::Group* group_of_key(const PreparedRequest& prepared) const;
@@ -132,15 +138,23 @@ class Router {
               TimePoint now, Effects& effects);
   void tell_again(std::uint64_t id, const RequestBook::Reader& reader, bool last, Effects& effects);
   void catch_up(std::uint64_t id, Request& request, Effects& effects);
+  /// What is not told before storage has what the journal says of it: what a request has to tell,
+  /// by its number; how it failed; that it was deleted.
+  using Held = std::variant<std::uint64_t, DeliverEvent, RequestsFound>;
+  void tell_when_kept(Held news, TimePoint now, Effects& effects);
+  void tell(Held news, std::uint64_t mark, TimePoint now, Effects& effects);
   void stop_waiting(Effects& effects, TimePoint now);
+  void stop_trusting(Effects& effects, TimePoint now);
   void wait_for_all(TimePoint now);
   /// When the storage, or the copy, is given up if it says nothing.
   std::optional<TimePoint> patience_ends() const;
   bool held(const Request& request);
 
   void flush(std::uint64_t id, TimePoint now, Effects& effects);
-  void deliver(std::uint64_t id, Request& request, GenerationEvent event, TimePoint now,
-               Effects& effects);
+  static DeliverEvent delivery(std::uint64_t id, Request& request, GenerationEvent event,
+                               TimePoint now);
+  /// Nobody computes it any more. The last that its readers hear of it.
+  DeliverEvent give_up(std::uint64_t id, const Error& error, TimePoint now, Effects& effects);
   void fail(std::uint64_t id, Error error, TimePoint now, Effects& effects);
 
   Options options_;
@@ -149,13 +163,12 @@ class Router {
   CrashEvidence evidence_;
   AdmissionChanged admission_{false, "The cluster is not ready yet; try again later."};
   RequestCounts told_;               ///< with the last RequestsChanged
+  std::string told_trouble_;         ///< the same
   std::vector<std::uint64_t> over_;  ///< in an earlier life, which did not say so any more
-  /// What may not be on storage yet, and is not told before it is: an acceptance, or a deletion.
   struct Unkept {
     TimePoint since;
     std::uint64_t mark = 0;
-    std::uint64_t request = 0;
-    std::optional<RequestsFound> deleted = {};
+    Held news;
   };
   std::deque<Unkept> unkept_;  ///< the oldest first
 };

@@ -47,17 +47,14 @@ void Router::on(FindRequests find, TimePoint now, Effects& effects) {
       fail(id, cancelled("The request was deleted."), now, effects);
     else if (id != 0)
       book_.forget(id);
-  const std::uint64_t mark = book_.keeping().mark();
-  if (!book_.keeping().awaits(mark)) return effects.add(std::move(answer));
-  // Or the next head would run what was deleted.
-  book_.keeping().want_news();
-  unkept_.push_back({now, mark, 0, std::move(answer)});
+  tell_when_kept(std::move(answer), now, effects);
 }
 
-/// Nothing of the request may leave yet: its acceptance is not on storage, or the prompt's
-/// log-probabilities or hidden states, which the first event carries, are not all there.
+/// Nothing of the request may leave yet: its acceptance or its end is not on storage, or the
+/// prompt's log-probabilities or hidden states, which the first event carries, are not all there.
 bool Router::held(const Request& request) {
-  if (book_.keeping().awaits(request.mark)) return true;
+  const JournalKeeping& keeping = book_.keeping();
+  if (keeping.awaits(request.mark) || keeping.awaits(request.end_mark)) return true;
   if (request.first_event_sent || request.choices[0].finished) return false;
   const PreparedRequest& prepared = *request.prepared;
   return request.hidden.size() < prepared.hidden_values() ||
@@ -77,11 +74,16 @@ void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uin
     GenerationEvent event;
     event.request_done = true;
     event.error = error;
+    // With the others, who may not have been told yet.
+    for (Unkept& unkept : unkept_)
+      if (auto* last = std::get_if<DeliverEvent>(&unkept.news); last && last->request == id)
+        return last->readers.push_back(ticket);
     return effects.add(DeliverEvent{id, std::move(event), {ticket}, true});
   }
   Request& request = book_.at(id);
   const bool waits = held(request);
-  if (!follow) {
+  // What is over but for the storage is told in a moment.
+  if (!follow && request.unfinished > 0) {
     if (!waits) return tell_again(id, reader, true, effects);
     GenerationEvent nothing;
     nothing.prompt_tokens = request.prepared->prompt;
@@ -115,15 +117,12 @@ void Router::catch_up(std::uint64_t id, Request& request, Effects& effects) {
 }
 
 void Router::on(JournalKept kept, TimePoint now, Effects& effects) {
-  const bool trusted = book_.keeping().trusted();
-  if (!book_.keeping().on_kept(kept, effects)) return;
-  if (!trusted && book_.keeping().trusted()) wait_for_all(now);
-  stop_waiting(effects, now);
+  if (book_.keeping().on_kept(kept, effects)) stop_waiting(effects, now);
 }
 
 void Router::on(JournalFailed failed, TimePoint now, Effects& effects) {
   book_.keeping().on_failed(failed, now, effects);
-  stop_waiting(effects, now);
+  stop_trusting(effects, now);
 }
 
 void Router::on(CopyJournal copy, TimePoint, Effects&) { book_.keeping().copy(copy.session); }
@@ -134,11 +133,13 @@ void Router::on(JournalCopied copied, TimePoint now, Effects& effects) {
   stop_waiting(effects, now);
 }
 
-/// From now on: also those that came while nobody was waited for, and may have been told something.
+/// From now on: also those that came while the copy was not waited for, and may have been told
+/// something.
 void Router::wait_for_all(TimePoint now) {
-  std::erase_if(unkept_, [](const Unkept& unkept) { return !unkept.deleted; });
+  std::erase_if(unkept_, [](const Unkept& unkept) { return unkept.news.index() == 0; });
   for (const auto& [id, request] : book_.all())
-    if (book_.keeping().awaits(request.mark)) unkept_.push_back({now, request.mark, id});
+    if (const auto mark = std::max(request.mark, request.end_mark); book_.keeping().awaits(mark))
+      unkept_.push_back({now, mark, id});
   std::ranges::stable_sort(unkept_, {}, &Unkept::mark);
 }
 
@@ -152,14 +153,47 @@ std::optional<TimePoint> Router::patience_ends() const {
   return unkept_.front().since + limits::kJournalPatience;
 }
 
+/// What this turn's records say: or the next head would run what is over, or was deleted.
+void Router::tell_when_kept(Held news, TimePoint now, Effects& effects) {
+  const std::uint64_t mark = book_.keeping().mark();
+  if (!book_.keeping().awaits(mark)) return tell(std::move(news), mark, now, effects);
+  book_.keeping().want_news();
+  unkept_.push_back({now, mark, std::move(news)});
+}
+
+void Router::tell(Held news, std::uint64_t mark, TimePoint now, Effects& effects) {
+  if (const auto* request = std::get_if<std::uint64_t>(&news)) {
+    if (book_.contains(*request)) flush(*request, now, effects);
+  } else if (auto* last = std::get_if<DeliverEvent>(&news)) {
+    effects.add(std::move(*last));
+  } else if (auto* deleted = std::get_if<RequestsFound>(&news)) {
+    if (book_.keeping().lost(mark))
+      deleted->requests = unavailable(
+          "It is over and deleted here, but a head that begins now may know it still. " +
+          trouble());
+    effects.add(std::move(*deleted));
+  }
+}
+
 /// Tells what was held back for the storage's sake, and no longer is.
 void Router::stop_waiting(Effects& effects, TimePoint now) {
   while (!unkept_.empty() && !book_.keeping().awaits(unkept_.front().mark)) {
     Unkept kept = std::move(unkept_.front());
     unkept_.pop_front();
-    if (kept.deleted) effects.add(*std::move(kept.deleted));
-    if (book_.contains(kept.request)) flush(kept.request, now, effects);
+    tell(std::move(kept.news), kept.mark, now, effects);
   }
+}
+
+/// Storage may have failed: whose acceptance it does not have was not accepted.
+void Router::stop_trusting(Effects& effects, TimePoint now) {
+  std::vector<std::uint64_t> lost;
+  for (const auto& [id, request] : book_.all())
+    if (book_.keeping().lost(request.mark)) lost.push_back(id);
+  for (const std::uint64_t id : lost) {
+    effects.add(give_up(id, unavailable(trouble()), now, effects));
+    book_.refuse(id);
+  }
+  stop_waiting(effects, now);
 }
 
 }  // namespace troupe

@@ -9,7 +9,7 @@ std::string StandbyDoor::status_json() const {
   const Json none = Json::array();
   return Json{
       {"cluster",
-       {{"state", state()}, {"version", version_}, {"message", message_()}, {"head", head_}}},
+       {{"state", "standby"}, {"version", version_}, {"message", message_()}, {"head", head_}}},
       {"nodes", none},
       {"replicas", none},
       {"events", none}}

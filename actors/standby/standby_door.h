@@ -33,8 +33,7 @@ class StandbyDoor final : public GenerationService, public NamedRequests, public
   Status forget(const std::string&, std::uint64_t) override { return refusal(); }
 
   std::string status_json() const override;
-  bool ready() const override { return false; }
-  std::string state() const override { return "standby"; }
+  std::string refuses() const override { return "The cluster is standby."; }
 
  private:
   Error refusal() const { return unavailable(message_() + " Ask " + head_ + "'s API."); }

@@ -63,9 +63,9 @@ void Clients::accepted(RequestAccepted accepted) {
   const std::uint64_t request = *accepted.request;
   readers_[*client.ticket] = number;
   client.request = request;
-  const bool known = accepted.name->id != client.id;
-  if (client.told && !known && !client.cancelled &&
-      client.troubles == world_.head.troubles())
+  const bool known = client.known = accepted.name->id != client.id;
+  client.id = accepted.name->id;
+  if (client.told && !known && !client.cancelled)
     world_.broken("A request that its client has heard of was forgotten.");
   client.deadline =
       (known ? world_.head.started() : world_.loop.now()) + client.spec.timeout;
@@ -73,7 +73,6 @@ void Clients::accepted(RequestAccepted accepted) {
   client.finished.assign(client.spec.n, false);
   client.may_differ = (known && client.may_differ) || world_.may_be_wrong();
   client.told = false;
-  if (!known) client.troubles = world_.head.troubles();
   world_.counters.resumed += known;
   progress_ = world_.loop.now();
   ++world_.counters.requests;
@@ -94,8 +93,26 @@ void Clients::deliver(DeliverEvent delivery) {
   for (const std::uint64_t reader : delivery.readers) {
     const auto it = readers_.find(reader);
     if (it == readers_.end()) return world_.broken("News of a request that is over.");
-    deliver(clients_[it->second], delivery.event);
+    const std::size_t number = it->second;
+    Client& client = clients_[number];
+    if (!refused(client, delivery.event)) {
+      deliver(client, delivery.event);
+      continue;
+    }
+    readers_.erase(it);
+    client.request.reset();
+    ask_again(number);
   }
+}
+
+/// Its acceptance did not come to the disk, so it was none.
+bool Clients::refused(const Client& client, const GenerationEvent& event) {
+  if (!event.error || !event.error->message.starts_with("The journal cannot be written"))
+    return false;
+  ++world_.counters.refused;
+  if (client.told || client.known) world_.broken("What was accepted was refused.");
+  if (!world_.head.distrusts_disk()) world_.broken("A request was refused for a disk that works.");
+  return true;
 }
 
 void Clients::deliver(Client& client, const GenerationEvent& event) {
@@ -107,7 +124,23 @@ void Clients::deliver(Client& client, const GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) client.finished[event.choice] = true;
   if (!event.request_done) return;
   check_end(client, event);
+  // Who leaves a request that has a key ends nothing.
+  const bool left = event.error && event.error->code == ErrorCode::kCancelled && client.keyed;
+  if (!world_.head.distrusts_disk() && !left) ends_[client.id] = event.error.has_value();
   end(client);
+}
+
+void Clients::check_restored(const Journal& journal) {
+  for (const auto& [id, request] : journal.all()) {
+    const auto told = ends_.find(request.prepared->name->id);
+    if (told == ends_.end()) continue;
+    for (std::uint32_t choice = 0; choice < request.prepared->n && !request.ended; ++choice)
+      if (journal.find(SequenceId{request.first_sequence.value + choice})->finish ==
+          FinishReason::kNone)
+        world_.broken("A request runs again that its client knows to be over.");
+    if (request.error.has_value() != told->second)
+      world_.broken("A request ended otherwise than its client was told.");
+  }
 }
 
 void Clients::check_tokens(const Client& client, const GenerationEvent& event) {

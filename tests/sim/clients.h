@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/router/journal.h"
 #include "actors/router/request_desk.h"
 #include "runtime/key_share.h"
 #include "tests/sim/fake_model.h"
@@ -29,6 +30,8 @@ class Clients final : public RequestDesk {
   void begin(const std::vector<RequestSpec>& specs);
   /// Somebody begins to compute something else: who is being served may get other tokens.
   void doubt();
+  /// What a head has read that begins: nothing that a client knows to be over runs again.
+  void check_restored(const Journal& journal);
   /// Who has a key asks again with it; the others never hear of their requests again.
   void head_died();
 
@@ -52,10 +55,10 @@ class Clients final : public RequestDesk {
     std::vector<std::size_t> tokens;
     std::vector<bool> finished;
     std::optional<std::uint64_t> ticket;   ///< of its newest question, until it is over
-    std::string id;                        ///< of that question
+    std::string id;                        ///< of that question, then of the request
+    bool known = false;                    ///< it was accepted with an earlier question
     bool keyed = false;
     bool told = false;                     ///< something of its request
-    std::uint64_t troubles = 0;            ///< of the journal, when it was accepted
     std::optional<std::uint64_t> request;  ///< while it is accepted and not over
     TimePoint deadline{};
     bool asked = false;
@@ -69,6 +72,7 @@ class Clients final : public RequestDesk {
   void deliver(Client& client, const GenerationEvent& event);
   void check_tokens(const Client& client, const GenerationEvent& event);
   void check_end(const Client& client, const GenerationEvent& event);
+  bool refused(const Client& client, const GenerationEvent& event);
   void end(Client& client);
 
   World& world_;
@@ -76,6 +80,7 @@ class Clients final : public RequestDesk {
   std::uint64_t next_ticket_ = 1;
   std::map<std::uint64_t, std::size_t> tickets_;  // that are not answered
   std::map<std::uint64_t, std::size_t> readers_;  // tickets whose requests are not over
+  std::map<std::string, bool> ends_;  // of requests that clients know to be over; with an error
   std::size_t over_ = 0;
   TimePoint progress_{};  // the newest token or acceptance, or the first question after a calm
 };

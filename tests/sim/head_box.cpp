@@ -105,6 +105,7 @@ struct HeadBox::Life {
     router.journal = box.journal_.open(
         host, {[this, self](JournalKept kept) { host.post().tell(self, kept); },
                [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
+    box.world_.clients.check_restored(*router.journal);
     // The calendar's clock steps.
     router.shares = KeyShares(kKeys);
     router.started = {host.now(), static_cast<std::int64_t>(box.lives_.size()) * 1'000'000};

@@ -83,12 +83,6 @@ bool Heads::any_up() const {
   return std::ranges::any_of(boxes_, [](const auto& box) { return box->alive(); });
 }
 
-std::uint64_t Heads::troubles() const {
-  std::uint64_t troubles = 0;
-  for (const auto& box : boxes_) troubles += box->journal().troubles();
-  return troubles;
-}
-
 std::string Heads::broken_record() const {
   for (const auto& box : boxes_)
     if (!box->journal().broken().empty()) return box->journal().broken();

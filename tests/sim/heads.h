@@ -49,8 +49,8 @@ class Heads {
   void measure() { door_->measure(); }
   void crashed(NodeId node, Incarnation life) { door_->crashed(node, life); }
   bool operations_over() const { return door_->operations_over(); }
-  /// How often trouble with a disk began or ended.
-  std::uint64_t troubles() const;
+  /// The head's disk does not take its journal, and it says so.
+  bool distrusts_disk() const { return door_->journal().distrusted(); }
   /// A record that the codec does not take; empty: none.
   std::string broken_record() const;
   std::uint64_t takeovers() const { return takeovers_; }

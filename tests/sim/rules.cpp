@@ -58,6 +58,7 @@ void check_verdicts(World& world) {
 
 void check_waits(World& world) {
   const auto since = world.clients.waits_since();
+  if (world.head.distrusts_disk()) return world.note_change();
   if (!since || world.faults_now() > 0) return;
   const Duration wait = world.loop.now() - std::max(*since, world.changed_at());
   world.counters.longest_wait = std::max(world.counters.longest_wait, wait);

@@ -30,9 +30,7 @@ void SimJournal::close() {
     if (count < records.records.size()) break;
   }
   waiting_.clear();
-  // What was accepted meanwhile goes with the process.
-  if (trouble_ || distrusted_) ++troubles_;
-  trouble_ = distrusted_ = false;
+  distrusted_ = false;
   host_ = nullptr;
 }
 
@@ -56,28 +54,18 @@ void SimJournal::keep(KeepRecords records) {
   waiting_.push_back(std::move(records));
   if (waiting_.size() > 1) return;
   Duration takes = std::chrono::microseconds(pick(50, slow_ ? 900'000 : 20'000));
-  if (pick(1, 400) == 1) {  // a disk that hangs
-    takes = std::chrono::milliseconds(pick(500, 6000));
-    begin_trouble();
-  }
+  if (pick(1, 400) == 1) takes = std::chrono::milliseconds(pick(500, 6000));  // a disk that hangs
   host_->later(takes, [this] { write_next(); });
 }
 
 void SimJournal::note(const JournalNote& note) {
-  ++troubles_;
   distrusted_ = note.text.starts_with("The journal cannot be written");
-}
-
-void SimJournal::begin_trouble() {
-  ++troubles_;
-  trouble_ = true;
 }
 
 void SimJournal::write_next() {
   if (waiting_.empty()) return;
   const std::deque<KeepRecords> batch = std::exchange(waiting_, {});
   if (pick(1, 200) == 1) {  // a disk that is full
-    begin_trouble();
     write(batch.front(), pick(0, batch.front().records.size()));
     failed_ = true;
     owner_.failed(JournalFailed{batch.back().file, "The disk is full."});
@@ -85,8 +73,6 @@ void SimJournal::write_next() {
   }
   for (const KeepRecords& records : batch) write(records, records.records.size());
   owner_.kept(JournalKept{batch.back().file, batch.back().mark});
-  // What comes before it hears of that, it does not wait for.
-  host_->later(1ms, [this] { troubles_ += std::exchange(trouble_, false); });
 }
 
 }  // namespace troupe::sim

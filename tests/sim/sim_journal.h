@@ -34,11 +34,10 @@ class SimJournal final : public JournalStore {
 
   // JournalStore
   void keep(KeepRecords records) override;
-  /// The head goes on without it, or again with it, which may be a while after the disk is back.
   void note(const JournalNote& note) override;
 
-  /// How often trouble with the disk began or ended: what was accepted meanwhile may be lost.
-  std::uint64_t troubles() const { return troubles_; }
+  /// The head goes on without it, which may be a while longer than the disk fails.
+  bool distrusted() const { return distrusted_; }
   /// A record that the codec does not take, or makes another of; empty: none.
   const std::string& broken() const { return broken_; }
 
@@ -46,7 +45,6 @@ class SimJournal final : public JournalStore {
   using File = std::vector<std::vector<std::byte>>;
   void write(const KeepRecords& records, std::size_t count);
   void write_next();
-  void begin_trouble();
   std::uint64_t pick(std::uint64_t low, std::uint64_t high) {
     return low + random_() % (high - low + 1);
   }
@@ -54,9 +52,7 @@ class SimJournal final : public JournalStore {
   std::mt19937_64 random_;  // of its own, so that it changes nothing else of a history
   bool slow_;               // all the time
   std::map<std::uint64_t, File> files_;
-  std::uint64_t troubles_ = 0;
-  bool trouble_ = false;     ///< now
-  bool distrusted_ = false;  ///< by the head
+  bool distrusted_ = false;
   std::string broken_;
   // Of the process.
   SimHost* host_ = nullptr;

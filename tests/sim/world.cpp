@@ -53,6 +53,7 @@ void Counters::add(const Counters& other) {
   express += other.express;
   given_up += other.given_up;
   resumed += other.resumed;
+  refused += other.refused;
   takeovers += other.takeovers;
   lives_kept += other.lives_kept;
   events += other.events;

@@ -29,6 +29,7 @@ struct Counters {
   std::uint64_t express = 0;  ///< steps that passed others
   std::uint64_t given_up = 0;  ///< requests that kill their workers
   std::uint64_t resumed = 0;   ///< that outlived their head
+  std::uint64_t refused = 0;   ///< requests whose acceptance a disk did not take
   std::uint64_t takeovers = 0;  ///< times that clients went to another head
   std::uint64_t lives_kept = 0;  ///< of workers, that went on under another head
   std::uint64_t events = 0;

@@ -52,8 +52,7 @@ class FakeCluster : public ClusterView {
   std::string status_json() const override {
     return "{\"cluster\":{\"state\":\"ready\"}}" + std::string(padding, ' ');
   }
-  bool ready() const override { return is_ready; }
-  std::string state() const override { return is_ready ? "ready" : "forming"; }
+  std::string refuses() const override { return is_ready ? "" : "The cluster is forming."; }
 };
 
 /// A cluster that answers every prompt with the same text, a character a token and a tick, all

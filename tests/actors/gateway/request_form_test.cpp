@@ -148,6 +148,14 @@ TEST_CASE("counts of tokens") {
     CAPTURE(text);
     CHECK_FALSE(parse_token_counts(text, 3));
   }
+  CHECK(parse_token_counts("0:17,1:12", 2) == Counts{17, 12});
+  CHECK(parse_token_counts("2:9,0:3", 3) == Counts{3, 0, 9});
+  CHECK(parse_token_counts("0:5", 1) == Counts{5});
+  for (const char* text : {":", "0:", ":1", "0:1,", "0:1,0:2", "3:1", "0:-1", "-1:0", "0:1,2",
+                           "2,0:1", "0:1 ", "0:4294967296", "0:1:2"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_token_counts(text, 3));
+  }
   CHECK(show_token_counts({3, 5, 0}) == "3,5,0");
   CHECK(show_token_counts({7}) == "7");
 }

@@ -425,6 +425,38 @@ TEST_CASE("memory for an answer that is asked for again is taken before") {
   CHECK(answer.headers.contains("retry-after"));
 }
 
+TEST_CASE("a client's own X-Request-Id is echoed, and the answer's id finds the request") {
+  Stand stand;
+  const std::string own = "trace 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01~!";
+  for (const bool stream : {false, true}) {
+    HttpResponse answer = stand.client().post("/v1/completions", completion(stream),
+                                              "X-Request-Id: " + own + "\r\n");
+    REQUIRE(answer.status == 200);
+    CHECK(answer.headers["x-request-id"] == own);
+    const std::size_t at = answer.body.find("\"cmpl-");
+    REQUIRE(at != std::string::npos);
+    const std::string id = answer.body.substr(at + 1, answer.body.find('"', at + 1) - at - 1);
+    CHECK(id.size() == std::string("cmpl-").size() + 128 / 4);
+    CHECK(stand.client().get("/v1/requests/" + id).status == 200);
+  }
+  // Also of what fails, and of what generates nothing.
+  for (const char* path : {"/v1/models", "/v1/requests/x", "/nowhere"}) {
+    CAPTURE(path);
+    HttpResponse answer = stand.client().ask("GET", path, "X-Request-Id: 7\r\n");
+    CHECK(answer.headers["x-request-id"] == "7");
+  }
+  // One that cannot be echoed is as none.
+  for (const std::string& bad :
+       {std::string("X-Request-Id: \r\n"), "X-Request-Id: " + std::string(129, 'a') + "\r\n",
+        std::string("X-Request-Id: caf\xc3\xa9\r\n"), std::string("X-Request-Id: a\tb\r\n"),
+        std::string("X-Request-Id: a\r\nX-Request-Id: b\r\n")}) {
+    CAPTURE(bad);
+    HttpResponse answer = stand.client().post("/v1/completions", completion(false), bad);
+    REQUIRE(answer.status == 200);
+    CHECK(answer.headers["x-request-id"].starts_with("cmpl-"));
+  }
+}
+
 TEST_CASE("pages of allowed sites may do all of it") {
   GatewayOptions options;
   options.doors.sites.origins = {"https://app.example"};

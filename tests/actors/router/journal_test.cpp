@@ -111,7 +111,7 @@ TEST_CASE("hidden states are told again whole, and a request has no end without 
   CHECK(other.request(9)->ended);
 }
 
-TEST_CASE("a request told again is the same request, and what was said before is void") {
+TEST_CASE("a request told again is the same request, and another that had its number is void") {
   PreparedRequest prepared = two_choices();
   prepared.sampling.top_logprobs = 1;
   prepared.prompt_logprobs = 0;
@@ -145,6 +145,21 @@ TEST_CASE("a request told again is the same request, and what was said before is
   CHECK(sequence.finish == FinishReason::kStop);
   CHECK(other.request(9)->prompt_logprobs->at(0) == TokenOutput{2, -0.5f, {}});
   CHECK(other.request(9)->error->message == "No.");
+
+  // Cut off anywhere within what is told, nothing that was known is lost.
+  const std::size_t words = other.words();
+  for (const JournalRecord& record : told) {
+    REQUIRE(other.fits(record));
+    other.append(record);
+    CHECK(other.request(9)->error);
+    CHECK(other.find(SequenceId{5})->finish == FinishReason::kStop);
+    CHECK(other.words() == words);
+    CHECK(other.request(9)->prompt_logprobs->size() == 2);
+    if (std::holds_alternative<JournalPrompt>(record)) break;  // it gets no token when it is over
+  }
+  other.begin_again(9);
+  CHECK(!other.request(9)->error);
+  CHECK(other.find(SequenceId{5})->output.empty());
 
   journal.append(accepted(10, 7, two_choices()));
   journal.append(JournalTokens{SequenceId{7}, 0, {plain(1), plain(2)}});

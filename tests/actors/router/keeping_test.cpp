@@ -20,38 +20,94 @@ TEST_CASE("nothing leaves before the acceptance is on storage") {
   CHECK(desk.router.counts().finished == 1);
 }
 
-TEST_CASE("a storage that fails or hangs stops nobody, which is said once") {
-  NamedDesk desk(keeping(1));
-  desk.ask(named("a"));
-  desk.give(1, {7});
-  SUBCASE("fails") { desk.say(JournalFailed{1, "The disk is full."}); }
+namespace {
+
+/// Everything that was written is kept, until there is nothing more to write.
+void take_all(NamedDesk& desk) {
+  for (std::uint64_t last = 0; desk.kept.back().mark != last;) {
+    last = desk.kept.back().mark;
+    desk.say(JournalKept{desk.kept.back().file, last});
+  }
+}
+
+void check_refused(const Result<std::uint64_t>& answer) {
+  REQUIRE(!answer.ok());
+  CHECK(answer.error().code == ErrorCode::kUnavailable);
+  for (const char* part : {"journal cannot be written", "/a/disk", "--no-journal"})
+    CHECK(answer.error().message.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("when storage fails, what it has goes on, what it lacks and newcomers are refused") {
+  Router::Options options = keeping(1);
+  options.journal_folder = "/a/disk";
+  NamedDesk desk(options);
+  desk.ask(named("kept", "key"));
+  take_all(desk);
+  desk.ask(named("lacking", "other"));
+  desk.give(2, {7});
+  SUBCASE("fails") { desk.say(JournalFailed{1, "/a/disk is full."}); }
   SUBCASE("hangs") {
     REQUIRE(desk.wake_at);
     CHECK(*desk.wake_at <= desk.now + limits::kJournalPatience);
     desk.wake(limits::kJournalPatience);
   }
-  CHECK(desk.readings[1].tokens == Tokens{7});
   REQUIRE(desk.notes.size() == 1);
-  desk.ask(named("b"));
-  desk.give(2, {7});  // nobody waits for it any more
-  CHECK(desk.readings[2].tokens == Tokens{7});
+  CHECK(desk.notes[0] == desk.router.trouble());
+  // Whose acceptance is not kept was never accepted, and nobody finds it.
+  CHECK(desk.readings[2].tokens.empty());
+  CHECK(desk.readings[2].done);
+  REQUIRE(desk.readings[2].error);
+  check_refused(*desk.readings[2].error);
+  REQUIRE(desk.cancels.size() == 1);
+  CHECK(desk.cancels[0].second.sequence == SequenceId{2});
+  CHECK(desk.attach("lacking").request.error().code == ErrorCode::kNotFound);
+  check_refused(desk.ask(named("newcomer")).request);
+  check_refused(desk.ask(named("again", "other")).request);
+  // Who has a key that is known comes back, and what was accepted comes to its end.
+  CHECK(*desk.ask(named("b", "key")).request == 1);
+  desk.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(desk.readings[1].tokens == Tokens{7, 8, 9, 10});
+  CHECK(desk.readings[1].done);
 
-  // It is begun again after a while, with all that there is.
+  // It is begun again by itself after a while, with all that there is.
   desk.kept.clear();
+  REQUIRE(desk.wake_at);
+  CHECK(*desk.wake_at <= desk.now + limits::kJournalRetry);
   desk.wake(limits::kJournalRetry);
   REQUIRE(desk.kept.size() == 1);
   CHECK(desk.kept[0].begins);
   CHECK(desk.kept[0].completes);
   CHECK(desk.kept[0].file == 2);
-  CHECK(desk.stored().requests() == 2);
-  CHECK(desk.stored().find(SequenceId{1})->output == Tokens{7});
+  check_refused(desk.ask(named("early")).request);
   desk.say(JournalKept{1, 100});  // of the file before
-  CHECK(desk.notes.size() == 1);
+  check_refused(desk.ask(named("early")).request);
   desk.say(JournalKept{2, desk.kept[0].mark});
   CHECK(desk.notes.size() == 2);
-  desk.ask(named("c"));
-  desk.give(3, {7});
-  CHECK(desk.readings[3].tokens.empty());
+  CHECK(desk.router.trouble() == "");
+  CHECK(desk.stored().requests() == 1);
+  CHECK(desk.stored().request(1)->ended);
+  CHECK(desk.ask(named("newcomer", "other")).request.ok());
+}
+
+TEST_CASE("who has no name needs no storage") {
+  NamedDesk desk(keeping(1));
+  desk.say(JournalFailed{1, "The disk is full."});
+  CHECK(desk.ask(prompt_of(3, 4)).request.ok());
+  desk.give(1, {7});
+  CHECK(desk.readings[1].tokens == Tokens{7});
+}
+
+TEST_CASE("a storage that fails again is said once, with its newest reason") {
+  NamedDesk desk(keeping(1));
+  desk.say(JournalFailed{1, "It hangs."});
+  desk.wake(limits::kJournalRetry);
+  desk.say(JournalFailed{2, "It is full."});
+  CHECK(desk.notes.size() == 1);
+  CHECK(desk.ask(named("a")).request.error().message.find("It is full.") != std::string::npos);
+  REQUIRE(desk.wake_at);
+  CHECK(*desk.wake_at <= desk.now + limits::kJournalRetry);
 }
 
 TEST_CASE("a storage that hangs is given up, even if whoever waited first is gone") {
@@ -63,23 +119,107 @@ TEST_CASE("a storage that hangs is given up, even if whoever waited first is gon
   REQUIRE(desk.wake_at);
   CHECK(*desk.wake_at <= desk.now + limits::kJournalPatience);
   desk.wake(limits::kJournalPatience);
-  CHECK(desk.readings[2].tokens == Tokens{7});
+  CHECK(desk.readings[2].error);
   CHECK(desk.notes.size() == 1);
 }
 
-TEST_CASE("who came while nobody waited for a storage that came back hears of its end") {
+// The disk may have what it did not say that it has.
+TEST_CASE("what was refused or deleted while storage failed is not found by the next head") {
+  NamedDesk first(keeping(1));
+  first.ask(named("deleted"));
+  take_all(first);
+  first.ask(named("refused", "key"));
+  first.say(JournalFailed{1, "The disk is full."});
+  const auto told = all<RequestsFound>(first.say(FindRequests{3, "deleted", 5, true}));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].requests.error().code == ErrorCode::kUnavailable);
+  CHECK(first.stored().requests() == 2);
+  first.wake(limits::kJournalRetry);
+  CHECK(first.stored().requests() == 0);
+  // Also if that file fails, and it is the next that says so.
+  CHECK(first.kept.back().file == 2);
+  first.kept.pop_back();
+  first.say(JournalFailed{2, "The disk is full."});
+  first.wake(limits::kJournalRetry);
+  CHECK(first.stored().requests() == 0);
+  take_all(first);
+  CHECK(*first.ask(named("again", "key")).request == 3);
+}
+
+TEST_CASE("an end is told once storage has it") {
   NamedDesk desk(keeping(1));
   desk.ask(named("a"));
-  desk.say(JournalFailed{1, "The disk is full."});
-  desk.wake(limits::kJournalRetry);
-  const std::uint64_t begun = desk.kept.back().mark;
-  desk.ask(named("b"));  // while the new file is being written
-  desk.say(JournalKept{2, begun});
-  desk.give(2, {7, 8, 9, 10}, FinishReason::kLength);
-  CHECK(!desk.readings[2].done);
-  desk.say(JournalKept{2, desk.kept.back().mark});
+  take_all(desk);
+  desk.give(1, {7, 8});
+  CHECK(desk.readings[1].tokens == Tokens{7, 8});  // tokens wait for nothing
+  desk.give(1, {9, 10}, FinishReason::kLength);
+  CHECK(desk.readings[1].tokens == Tokens{7, 8});
+  CHECK(desk.kept.back().tells);  // the writer says when it has it
+  const Journal stored = desk.stored();
+  CHECK(stored.find(SequenceId{1})->finish == FinishReason::kLength);
+  // Who comes meanwhile hears of it with the others, also who only looks.
+  desk.attach("a");
+  desk.attach("a", {3}, false);
+  CHECK(desk.readings[2].tokens.empty());
+  CHECK(!desk.readings[3].done);
+  SUBCASE("it has it") { take_all(desk); }
+  // Waiting for ever would be worse.
+  SUBCASE("it fails") { desk.say(JournalFailed{1, "The disk is full."}); }
+  SUBCASE("it hangs") { desk.wake(limits::kJournalPatience); }
+  CHECK(desk.readings[1].tokens == Tokens{7, 8, 9, 10});
   CHECK(desk.readings[2].tokens == Tokens{7, 8, 9, 10});
-  CHECK(desk.readings[2].done);
+  CHECK(desk.readings[3].tokens == Tokens{10});
+  for (const std::uint64_t reader : {1, 2, 3}) {
+    CHECK(desk.readings[reader].done);
+    CHECK(desk.readings[reader].finish == FinishReason::kLength);
+  }
+}
+
+TEST_CASE("an error is told once storage has it, and the next head knows it") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("a", "key"));
+  take_all(desk);
+  desk.give(1, {7, 8});
+  desk.wake(std::chrono::seconds(10));
+  CHECK(!desk.readings[1].done);
+  CHECK(desk.kept.back().tells);
+  desk.attach("a");
+  CHECK(!desk.readings[2].done);
+  NamedDesk next(keeping(2, std::make_shared<Journal>(desk.stored())));
+  CHECK(next.submits.empty());
+  take_all(desk);
+  for (const std::uint64_t reader : {1, 2}) {
+    REQUIRE(desk.readings[reader].error);
+    CHECK(desk.readings[reader].error->code == ErrorCode::kDeadlineExceeded);
+  }
+  CHECK(desk.readings[1].tokens == Tokens{7, 8});
+}
+
+TEST_CASE("of several choices only the end of all waits") {
+  NamedDesk desk(keeping(1));
+  PreparedRequest prepared = named("a");
+  prepared.n = 2;
+  desk.ask(prepared);
+  take_all(desk);
+  desk.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(desk.readings[1].tokens.size() == 4);
+  desk.give(2, {7, 8, 9, 10}, FinishReason::kLength);
+  CHECK(desk.readings[1].tokens.size() == 4);
+  take_all(desk);
+  CHECK(desk.readings[1].tokens.size() == 8);
+  CHECK(desk.readings[1].done);
+}
+
+TEST_CASE("a cluster that stops waits for no storage") {
+  NamedDesk desk(keeping(1));
+  desk.ask(named("kept"));
+  take_all(desk);
+  desk.ask(named("lacking"));
+  desk.say(RequestsEnd{"The cluster is stopping."});
+  for (const std::uint64_t reader : {1, 2}) {
+    REQUIRE(desk.readings[reader].error);
+    CHECK(desk.readings[reader].error->message == "The cluster is stopping.");
+  }
 }
 
 TEST_CASE("who looks for a request hears whether it is kept") {
@@ -124,16 +264,10 @@ TEST_CASE("what was deleted is told once the next head knows") {
 
 TEST_CASE("answers that are kept do not make the journal begin again and again") {
   NamedDesk desk(keeping(1));
-  const auto take = [&] {
-    for (std::uint64_t last = 0; desk.kept.back().mark != last;) {
-      last = desk.kept.back().mark;
-      desk.say(JournalKept{desk.kept.back().file, last});
-    }
-  };
   for (std::uint64_t i = 1; i <= 400; ++i) {
     desk.ask(named("r" + std::to_string(i), "", 6000));
     desk.give(i, std::vector<TokenId>(6000, 7), FinishReason::kLength);
-    take();
+    take_all(desk);
   }
   CHECK(desk.kept.back().file <= 3);
 }
@@ -179,6 +313,7 @@ TEST_CASE("a next life goes on where the journal ends") {
   next.say(JournalKept{2, 1});
   CHECK(next.readings[1].tokens == Tokens{7, 8});
   next.give(1, {9, 10}, FinishReason::kLength);
+  take_all(next);
   CHECK(next.readings[1].tokens == Tokens{7, 8, 9, 10});
   CHECK(next.readings[1].text.starts_with(first.readings[1].text));
   CHECK(next.readings[1].done);
@@ -203,6 +338,7 @@ TEST_CASE("an end that was not written any more comes again") {
   next.say(JournalKept{2, 1});
   next.attach("a");
   next.give(1, {10}, FinishReason::kLength);
+  take_all(next);
   CHECK(next.readings[1].tokens == Tokens{7, 8, 9, 10});
   CHECK(next.router.counts().finished == 1);
 }
