@@ -299,6 +299,11 @@ HeadNode::Impl::~Impl() {
   if (clients) clients->close();
   if (head) end(head->router().address);
   if (requests) requests->close();
+  if (journal) {
+    KeepRecords nothing;
+    nothing.tells = true;  // so that what was written is on the disk, too
+    journal->keep(std::move(nothing));
+  }
   journal.reset();
   lane.end();
   reader.reset();
@@ -478,6 +483,11 @@ void HeadNode::note(const std::string& kind, const std::string& text) {
 
 void HeadNode::stop(const std::string& reason) {
   impl_->tell_supervisor(StopCluster{reason});
+}
+
+void HeadNode::leave() {
+  impl_->requests->fall_silent();
+  impl_->may_end({});
 }
 
 bool HeadNode::wait(Duration patience) {

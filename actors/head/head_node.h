@@ -89,7 +89,11 @@ class HeadNode : public ClusterView {
   /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
   /// thread.
   void stop(const std::string& reason);
-  /// Waits until the cluster has ended; false when `patience` passed first.
+  /// Ends this head alone, and nobody is told: clients find their connections closed, workers seek
+  /// the next head with what they serve, and that goes on with what is in the journal. What is left
+  /// is the destructor's. Any thread.
+  void leave();
+  /// Waits until the cluster has ended, or this head has left; false when `patience` passed first.
   bool wait(Duration patience);
 
  private:

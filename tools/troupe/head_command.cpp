@@ -195,7 +195,10 @@ Command head_command() {
       .takes_signals = true};
   add_head_flags(command, *o);
   add_flags(command, "Network",
-            {{"--standby-of", &o->standby_of,
+            {{"--keep-workers", &o->keep_workers,
+              "SIGTERM and Ctrl-C end this head alone: workers keep what they serve, and its next "
+              "life goes on with every accepted request. `troupe stop` stops them all"},
+             {"--standby-of", &o->standby_of,
               "HOST:PORT of a head to follow: when it is gone, and more than half of the "
               "workers grant it, this one takes its place. Needs its credentials.pem in the "
               "state folder, and the same flags otherwise"}});

@@ -5,6 +5,7 @@
 
 #include "actors/control/head_link.h"
 #include "actors/head/open_model.h"
+#include "actors/supervisor/service.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
@@ -141,8 +142,10 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
   return model;
 }
 
-HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s)
+HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, const HeadFlags& flags,
+                         std::int64_t lifetime_s)
     : files_(std::move(files)),
+      keeps_workers_(flags.keep_workers),
       desk_(files_.credentials(), state_dir, lifetime_s),
       asker_([this](const HostPort& at) {
         return make_tcp_link(caf_->system(), {at}, files_.credentials().worker);
@@ -181,7 +184,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   if (!files.ok()) return files.error();
 
   std::unique_ptr<HeadProcess> process(
-      new HeadProcess(std::move(*files), common.state_dir, lifetime_s));
+      new HeadProcess(std::move(*files), common.state_dir, flags, lifetime_s));
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   process->caf_ = std::move(*caf);
@@ -247,13 +250,22 @@ Status HeadProcess::keep_certificates(std::int64_t lifetime_s) {
   return {};
 }
 
-/// One that is deposed has no workers to tell.
+/// One that is deposed has no workers to tell, and a cluster that is stopping is stopped.
+void HeadProcess::end_head() {
+  const bool over = ended_ || !head_->deposed_by().empty();
+  if (!over && keeps_workers_ && head_->state() != to_string(ClusterState::kStopping)) {
+    logger().info("This head ends alone: its workers keep what they serve, and seek the next one.");
+    return head_->leave();
+  }
+  if (!over) head_->stop("The head is being stopped.");
+  head_->wait(limits::kStopDeadline);
+}
+
 HeadProcess::~HeadProcess() {
   certificate_watch_.reset();
   if (head_ && watcher_.joinable()) {
     closing_ = true;
-    if (head_->deposed_by().empty()) head_->stop("The head is being stopped.");
-    head_->wait(limits::kStopDeadline);
+    end_head();
     watcher_.join();
   }
   {

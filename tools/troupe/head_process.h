@@ -34,7 +34,9 @@ struct HeadFlags {
   std::string tls_cert, tls_key;
   std::string certificate_lifetime = "365d";
   int min_devices = 0;  ///< 0: the command's own default
-  std::string standby_of;  ///< of `head` alone
+  // Of `head` alone.
+  bool keep_workers = false;
+  std::string standby_of;
 };
 /// What is served, as flags say it, and what it is made of.
 struct HeadModel {
@@ -73,10 +75,13 @@ class HeadProcess {
   bool closing() const { return closing_ || ended_; }
 
  private:
-  HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s);
+  HeadProcess(ClusterFiles files, const std::string& state_dir, const HeadFlags& flags,
+              std::int64_t lifetime_s);
+  void end_head();
   Status keep_certificates(std::int64_t lifetime_s);
   Result<bool> may_go_on(const std::string& state_dir, const std::function<bool()>& interrupted);
   ClusterFiles files_;
+  const bool keeps_workers_;
   HostPort control_;
   std::unique_ptr<CafSystem> caf_;
   Post post_;
