@@ -37,6 +37,7 @@ struct SupervisorOptions {
   std::int32_t vocab_size = 1;
   /// Fills with bits that nobody can guess.
   std::function<void(std::span<std::byte>)> random;
+  bool keeps_journal = true;  ///< of what it accepts: else nobody can follow it
   /// The head's own incarnation; workers get the numbers after it. See first_incarnation().
   Incarnation incarnation;
   /// The next new worker's id, as the last KeepNextNode said; 1 at the first start.

@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -114,3 +115,39 @@ def test_the_standby_of_a_head_that_leaves_takes_over(stages, expected):
     pair.start()
     stage._wait(lambda: "ready" in (stage.state(), pair.state()), "one of them serves")
     assert all(worker.alive() for worker in stage.workers)
+
+
+def asked_with_a_key(stage):
+    """The answer's id."""
+    body = {"prompt": "ab", "max_tokens": 3, "temperature": 0}
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "of a client"}
+    request = urllib.request.Request(stage.base_url + "/v1/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        return json.load(response)["id"]
+
+
+def test_without_a_journal_nothing_of_requests_is_kept(stages):
+    stage = stages(*FLAGS)
+    journal = stage.state_dir / "journal"
+    written = asked_with_a_key(stage)
+    assert asked_with_a_key(stage) == written and list(journal.glob("*.log"))
+    leave(stage)
+    stage.head_flags.append("--no-journal")
+    for _ in range(2):
+        stage.start_head()
+        stage.wait_ready()
+        kept = asked_with_a_key(stage)
+        # A key counts as long as this life lasts, and what an earlier one knew is gone.
+        assert asked_with_a_key(stage) == kept != written
+        assert stage.status()["requests"]["finished"] == 1 and not journal.exists()
+        written = kept
+        leave(stage)
+    assert "what an earlier life of the head wrote down of requests" in stage.processes[-2].log()
+    # Nobody can go on with what it accepts.
+    stage.start_head()
+    told = Pair(stage)
+    assert told.process.exit_code() == 2 and "--no-journal: a standby has a copy" in told.process.log()
+    stage.head_flags.pop()
+    told.start()
+    assert told.process.exit_code() == 1
+    assert "The head keeps no journal (--no-journal), so nobody can follow it." in told.process.log()

@@ -74,6 +74,10 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
             {{"--certificate-lifetime", &flags.certificate_lifetime,
               "How long certificates are good that the head signs for itself and for workers "
               "with a token: 30d, 12h (default: 365d). Each is renewed in time"}});
+  add_flags(command, "Recovery",
+            {{"--no-journal", &flags.no_journal,
+              "Write nothing of requests to the state folder, and delete what an earlier life did: "
+              "those that were accepted are lost with the head, and nobody can be its standby"}});
   add_flags(
       command, "HTTP",
       {{"--host", &flags.host, "Address of the OpenAI API (default: 127.0.0.1)"},
@@ -105,6 +109,17 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
        {"--tls-cert", &flags.tls_cert,
         "PEM certificate chain, to serve HTTPS; taken again when it changes"},
        {"--tls-key", &flags.tls_key, "Its PEM key"}});
+}
+
+void add_lone_head_flags(Command& command, HeadFlags& flags) {
+  add_flags(command, "Recovery",
+            {{"--keep-workers", &flags.keep_workers,
+              "SIGTERM and Ctrl-C end this head alone: workers keep what they serve, and its next "
+              "life goes on with every accepted request. `troupe stop` stops them all"},
+             {"--standby-of", &flags.standby_of,
+              "HOST:PORT of a head to follow: when it is gone, and more than half of the "
+              "workers grant it, this one takes its place. Needs its credentials.pem in the "
+              "state folder, and the same flags otherwise"}});
 }
 
 GatewayOptions gateway_options(const HeadFlags& flags) {
@@ -204,7 +219,10 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.incarnation = process->files_.incarnation;
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
-  options.journal_folder = process->files_.journal_path();
+  if (!flags.no_journal)
+    options.journal_folder = process->files_.journal_path();
+  else if (const Status gone = process->files_.delete_journal(); !gone.ok())
+    return gone.error();
   options.listen = *parse_host_port(flags.listen);
   options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
     std::lock_guard lock(p->asking_);

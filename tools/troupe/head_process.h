@@ -34,6 +34,7 @@ struct HeadFlags {
   std::string tls_cert, tls_key;
   std::string certificate_lifetime = "365d";
   int min_devices = 0;  ///< 0: the command's own default
+  bool no_journal = false;
   // Of `head` alone.
   bool keep_workers = false;
   std::string standby_of;
@@ -50,6 +51,8 @@ GatewayOptions gateway_options(const HeadFlags& flags);
 void add_head_flags(Command& command, HeadFlags& flags);
 /// Those of them that say where it serves and whom, not what: all but the engine's.
 void add_serving_flags(Command& command, HeadFlags& flags);
+/// Those of `head` that `up` has not.
+void add_lone_head_flags(Command& command, HeadFlags& flags);
 
 /// A head in this process.
 class HeadProcess {
