@@ -272,6 +272,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
     return compute_costs(*ranks, step_load(engine, n, threads));
   };
   out.random = fill_random;
+  out.keep_for = options.keep_for;
   out.keeps_journal = !options.journal_folder.empty();
   out.incarnation = options.incarnation;
   out.next_node = options.next_node;

@@ -151,3 +151,17 @@ def test_without_a_journal_nothing_of_requests_is_kept(stages):
     told.start()
     assert told.process.exit_code() == 1
     assert "The head keeps no journal (--no-journal), so nobody can follow it." in told.process.log()
+
+
+def test_workers_that_no_head_comes_for_let_go_and_seek_it_on(stages, expected):
+    stage = stages(*FLAGS, "--keep-for", 1)
+    workers = pids(stage)
+    asked = askers(stage, LASTING[:2], "k", 2)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), "tokens come")
+    leave(stage)
+    for worker in stage.workers:
+        worker.process.wait_log("No head has come for 1 s (--keep-for): the weights are let go.")
+    stage.start_head()
+    assert_answered(stage, asked, expected)
+    assert pids(stage) == workers
+    assert not [event for event in stage.status()["events"] if "goes on with what it served" in event["text"]]

@@ -75,7 +75,12 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
               "How long certificates are good that the head signs for itself and for workers "
               "with a token: 30d, 12h (default: 365d). Each is renewed in time"}});
   add_flags(command, "Recovery",
-            {{"--no-journal", &flags.no_journal,
+            {{.name = "--keep-for",
+              .target = &flags.keep_for_s,
+              .help = "Seconds for which workers keep their weights and what they served when the "
+                      "head is gone (default: 60); after it they let go of it, and seek it on",
+              .range = Range{0, static_cast<double>(limits::kKeepForMax.count())}},
+             {"--no-journal", &flags.no_journal,
               "Write nothing of requests to the state folder, and delete what an earlier life did: "
               "those that were accepted are lost with the head, and nobody can be its standby"}});
   add_flags(
@@ -217,6 +222,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.frontend = model.frontend;
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
+  options.keep_for = std::chrono::seconds(flags.keep_for_s);
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
   if (!flags.no_journal)

@@ -15,6 +15,7 @@
 #include "actors/head/head_node.h"
 #include "actors/standby/standby_asker.h"
 #include "runtime/clock.h"
+#include "runtime/standby_limits.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
 #include "tools/troupe/flags.h"
@@ -35,6 +36,7 @@ struct HeadFlags {
   std::string certificate_lifetime = "365d";
   int min_devices = 0;  ///< 0: the command's own default
   bool no_journal = false;
+  std::uint32_t keep_for_s = limits::kKeepFor.count();
   // Of `head` alone.
   bool keep_workers = false;
   std::string standby_of;
