@@ -20,7 +20,7 @@ std::string range(ProtocolRange r) {
 }  // namespace
 
 void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
-  if (state_ == State::kMember) keep_until_ = now + keep_for_;
+  if (state_ == State::kMember) lease_.left(now);
   state_ = state;
   deadline_ = now + deadline;
 }
@@ -180,11 +180,9 @@ void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint n
     return seek("its welcome makes no sense.", now, effects);
   }
   state_ = State::kMember;
-  keep_for_ = std::chrono::seconds(welcome.keep_for_s);
-  keep_until_.reset();
   term_.joined(greeting_.cluster_id, voice_.head);
   begin_role({welcome.id, welcome.incarnation}, effects);
-  lease_.begin(lease);
+  lease_.begin(lease, std::chrono::seconds(welcome.keep_for_s));
   backoff_ = limits::kSeekBackoffMin;
   options_.held_id = voice_.id;
   options_.held_cluster = greeting_.cluster_id;
@@ -447,7 +445,7 @@ std::optional<TimePoint> NodeAgent::lets_go_at() const {
     case State::kGreeting:
     case State::kInspecting:
     case State::kPledged:
-      return keep_until_;
+      return lease_.keep_until();
     case State::kStarting:
     case State::kProving:
     case State::kJoining:

@@ -182,8 +182,6 @@ class NodeAgent {
   State state_ = State::kStarting;
   TimePoint deadline_{};  // of the state; when seeking: the next try
   Duration backoff_ = limits::kSeekBackoffMin;
-  Duration keep_for_{};                   // as the last head said
-  std::optional<TimePoint> keep_until_;  // since it is gone; none: it is there, or all was let go
   AgentVoice voice_;
 
   Greeting greeting_;

@@ -58,11 +58,11 @@ void NodeAgent::stop_role(Effects& effects) {
 
 /// Nobody has come for it: its memory is free for others, while the head is sought on.
 void NodeAgent::let_go(Effects& effects) {
-  keep_until_.reset();
+  lease_.let_go();
   stop_role(effects);
   held_ = {};
   effects.add(LetWeightsGo{});
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(keep_for_).count();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(lease_.keep_for()).count();
   voice_.say("No head has come for " + std::to_string(seconds) +
                  " s (--keep-for): the weights are let go. The head is sought on.",
              effects);

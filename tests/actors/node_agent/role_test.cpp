@@ -164,7 +164,7 @@ TEST_CASE("while a head may be saying that it goes on, nothing is let go") {
   w.wait(1s);
   CHECK(!w.last.has<LetWeightsGo>());
   REQUIRE(w.agent.suspended());
-  SUBCASE("it does, and what was kept begins anew with the next loss") {
+  SUBCASE("it does, and the next loss has all its time") {
     w.from_head(Welcome{kSelf, kLife, 1200, 1}, Incarnation{90});
     CHECK(w.last.has<ResumeServing>());
     w.wait(1100ms);
