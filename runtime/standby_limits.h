@@ -5,8 +5,15 @@
 
 #include "runtime/limits.h"
 
-/// Bounds of a standby, as limits.h has those of all else.
+/// Bounds of what goes on without a head, and of its standby, as limits.h has those of all else.
 namespace troupe::limits {
+
+/// A worker without a head keeps its weights and what it served so long, unless --keep-for says how
+/// long: a restart of the head, or of its machine.
+inline constexpr auto kKeepFor = 60s;
+/// Longer is as good as without end: a year.
+inline constexpr auto kKeepForMax = std::chrono::seconds(365 * 24h);
+static_assert(kKeepFor <= kKeepForMax);
 
 /// A head and its standby that hear nothing of each other for so long count as gone.
 inline constexpr auto kStandbySilence = kLease;

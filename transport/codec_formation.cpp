@@ -1,3 +1,4 @@
+#include "runtime/standby_limits.h"
 #include "transport/codec_parts.h"
 
 namespace troupe::transport {
@@ -194,12 +195,15 @@ void put(Out&, wire::Welcome::Builder wire, const Welcome& message) {
   wire.setId(message.id.value);
   wire.setIncarnation(message.incarnation.value);
   wire.setLeaseMs(message.lease_ms);
+  wire.setKeepForS(message.keep_for_s);
 }
 
 Welcome get(In& in, wire::Welcome::Reader wire) {
   in.require(wire.getId() != kHeadNode.value, "a worker was given the head's id");
   in.require(wire.getLeaseMs() > 0, "a lease has no length");
-  return {NodeId{wire.getId()}, Incarnation{wire.getIncarnation()}, wire.getLeaseMs()};
+  in.require(wire.getKeepForS() <= limits::kKeepForMax.count(), "a worker is to keep for too long");
+  return {NodeId{wire.getId()}, Incarnation{wire.getIncarnation()}, wire.getLeaseMs(),
+          wire.getKeepForS()};
 }
 
 void put(Out& out, wire::Renew::Builder wire, const Renew& message) {

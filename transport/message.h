@@ -93,6 +93,7 @@ struct Welcome {
   NodeId id;
   Incarnation incarnation;
   std::uint32_t lease_ms = 0;
+  std::uint32_t keep_for_s = 60;  ///< how long it keeps what it has when the head is gone
 };
 
 struct DeviceReport {

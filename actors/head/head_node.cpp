@@ -273,6 +273,8 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
     return compute_costs(*ranks, step_load(engine, n, threads));
   };
   out.random = fill_random;
+  out.keep_for = options.keep_for;
+  out.keeps_journal = !options.journal_folder.empty();
   out.incarnation = options.incarnation;
   out.next_node = options.next_node;
   out.started = now();
@@ -300,6 +302,11 @@ HeadNode::Impl::~Impl() {
   if (clients) clients->close();
   if (head) end(head->router().address);
   if (requests) requests->close();
+  if (journal) {
+    KeepRecords nothing;
+    nothing.tells = true;  // so that what was written is on the disk, too
+    journal->keep(std::move(nothing));
+  }
   journal.reset();
   lane.end();
   reader.reset();
@@ -483,6 +490,11 @@ void HeadNode::note(const std::string& kind, const std::string& text) {
 
 void HeadNode::stop(const std::string& reason) {
   impl_->tell_supervisor(StopCluster{reason});
+}
+
+void HeadNode::leave() {
+  impl_->requests->fall_silent();
+  impl_->may_end({});
 }
 
 bool HeadNode::wait(Duration patience) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "actors/supervisor/supervisor_effects.h"
 #include "model/checkpoint.h"
 #include "runtime/engine_options.h"
+#include "runtime/standby_limits.h"
 
 namespace troupe {
 
@@ -30,6 +32,8 @@ struct HeadOptions {
   /// What to run on a worker, given where the head listens. Called once, before the head answers
   /// over HTTP: whoever sees it there can run the line at once. An error ends the start.
   std::function<Result<std::string>(const HostPort&)> join_line;
+  /// How long workers keep what they have when this head is gone.
+  std::chrono::seconds keep_for = limits::kKeepFor;
   std::uint32_t next_node = 1;  ///< the next new worker's id, as the keeper was last given it
   StateKeeper* keeper = nullptr;  ///< null: nothing is kept for a next life
   /// Has whoever listens there told that this head goes on, and hears what it says, if it answers
@@ -91,7 +95,11 @@ class HeadNode : public ClusterView {
   /// Ends the cluster in order: answers finish briefly, workers leave, then wait() returns. Any
   /// thread.
   void stop(const std::string& reason);
-  /// Waits until the cluster has ended; false when `patience` passed first.
+  /// Ends this head alone, and nobody is told: clients find their connections closed, workers seek
+  /// the next head with what they serve, and that goes on with what is in the journal. What is left
+  /// is the destructor's. Any thread.
+  void leave();
+  /// Waits until the cluster has ended, or this head has left; false when `patience` passed first.
   bool wait(Duration patience);
 
  private:

@@ -76,6 +76,8 @@ struct StopServing {
 struct SuspendServing {};
 /// The same life goes on under another head.
 struct ResumeServing {};
+/// No head has come back for too long: what is still in memory, or comes there, goes.
+struct LetWeightsGo {};
 /// What this node's actors send to others waits.
 struct HoldMail {
   NodeId id;
@@ -167,8 +169,8 @@ struct RetireVersion {
 using AgentEffects =
     Effects<ConnectHead, CloseHead, SeekAlso, SendAs, JoinedCluster, InspectCheckpoint,
             ProveTensors, DiscardTensors, ProveCopies, StopServing, SuspendServing, ResumeServing,
-            HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer, ConnectPeer,
-            AskPeer, MeasurePeer, EndMeasuring, PeerLost, PeerDown, PeerUp, AvoidDevices,
-            DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
+            LetWeightsGo, HoldMail, EndHold, WorkerExit, LogLine, FencePeer, ForgetPeer, ExpectPeer,
+            ConnectPeer, AskPeer, MeasurePeer, EndMeasuring, PeerLost, PeerDown, PeerUp,
+            AvoidDevices, DropVersion, LoadVersion, ActivateVersion, RetireVersion>;
 
 }  // namespace troupe

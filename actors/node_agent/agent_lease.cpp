@@ -11,8 +11,10 @@ constexpr std::size_t kRenewsMax = 64;
 
 }  // namespace
 
-void AgentLease::begin(Duration length) {
+void AgentLease::begin(Duration length, Duration keep_for) {
   length_ = length;
+  keep_for_ = keep_for;
+  keep_until_.reset();
   end_ = asked_ + length;
   next_renew_ = asked_ + limits::kRenewEvery;
   waits_since_.reset();

@@ -17,12 +17,20 @@ namespace troupe {
 ///
 ///     runs ── over ──► waits ── renewed ──► runs
 ///                        └── limits::kLeasePause ──► lost
+///
+/// And for how long a worker whose membership is over keeps what it has.
 class AgentLease {
  public:
   /// A Join is sent now.
   void asked(TimePoint now) { asked_ = now; }
   /// A membership begins: as of when the Join was sent.
-  void begin(Duration length);
+  void begin(Duration length, Duration keep_for);
+  /// It is over.
+  void left(TimePoint now) { keep_until_ = now + keep_for_; }
+  /// When what was kept since then is let go; none: it has been, or a membership goes on.
+  std::optional<TimePoint> keep_until() const { return keep_until_; }
+  Duration keep_for() const { return keep_for_; }
+  void let_go() { keep_until_.reset(); }
   /// The number of a Renew that is sent now.
   std::uint64_t renew(TimePoint now);
   /// It was answered. Answers to older ones count no more.
@@ -47,6 +55,8 @@ class AgentLease {
 
  private:
   Duration length_{};
+  Duration keep_for_{};
+  std::optional<TimePoint> keep_until_;
   TimePoint asked_{};
   TimePoint end_{};
   TimePoint next_renew_{};

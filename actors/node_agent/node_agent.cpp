@@ -20,6 +20,7 @@ std::string range(ProtocolRange r) {
 }  // namespace
 
 void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
+  if (state_ == State::kMember) lease_.left(now);
   state_ = state;
   deadline_ = now + deadline;
 }
@@ -182,7 +183,7 @@ void NodeAgent::on(const Welcome& welcome, const Envelope& envelope, TimePoint n
   state_ = State::kMember;
   term_.joined(greeting_.cluster_id, voice_.head);
   begin_role({welcome.id, welcome.incarnation}, effects);
-  lease_.begin(lease);
+  lease_.begin(lease, std::chrono::seconds(welcome.keep_for_s));
   backoff_ = limits::kSeekBackoffMin;
   options_.held_id = voice_.id;
   options_.held_cluster = greeting_.cluster_id;
@@ -390,6 +391,7 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
   if (sleep_.overslept(now)) links_.slept(now);
   keep_lease(now, effects);
   if (state_ != State::kMember) held_ = progress.held;
+  if (const auto end = lets_go_at(); end && now >= *end) let_go(effects);
   switch (state_) {
     case State::kStarting:
       voice_.say("Seeking the head at " + options_.head + ".", effects);
@@ -432,7 +434,28 @@ void NodeAgent::on_wake(TimePoint now, const NodeProgress& progress, Effects& ef
 
 std::optional<TimePoint> NodeAgent::next_wake() const {
   if (state_ == State::kEnded) return std::nullopt;
-  return state_ == State::kMember ? lease_.next_wake() : deadline_;
+  if (state_ == State::kMember) return lease_.next_wake();
+  return std::min(deadline_, lets_go_at().value_or(deadline_));
+}
+
+/// Not while a head may be saying that it goes on, nor while it is being looked at.
+std::optional<TimePoint> NodeAgent::lets_go_at() const {
+  switch (state_) {
+    case State::kSeeking:
+    case State::kConnecting:
+    case State::kGreeting:
+    case State::kInspecting:
+    case State::kPledged:
+      return lease_.keep_until();
+    case State::kStarting:
+    case State::kProving:
+    case State::kJoining:
+    case State::kMember:
+    case State::kLeaving:
+    case State::kEnded:
+      return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 void NodeAgent::end_turn(TimePoint, Effects& effects) const {

@@ -39,7 +39,8 @@ struct NodeAgentOptions {
 /// when its lease has ended, and stops serving when it is not renewed.
 ///
 /// When the head is gone the membership is over, but not the role: what is in force here is kept
-/// until a head says with its Welcome that this life goes on, or that another one begins.
+/// until a head says with its Welcome that this life goes on, or that another one begins; or until
+/// none has come for as long as the last one said. Then it is let go, and the weights with it.
 ///
 ///     starting -> seeking -> connecting -> greeting -> inspecting -> joining -> member -> leaving
 ///                    ^                      |  a standby's greeting: pledged, until it rules
@@ -104,6 +105,8 @@ class NodeAgent {
   /// Asks for the next wake-up.
   void end_turn(TimePoint now, Effects& effects) const;
   std::optional<TimePoint> next_wake() const;
+  /// When all that is kept without a head is let go, unless one comes.
+  std::optional<TimePoint> lets_go_at() const;
 
   // What WorkerMachine has to say of the weights and the versions.
   void holds(HeldInventory held) { held_ = std::move(held); }
@@ -169,6 +172,7 @@ class NodeAgent {
   void begin_role(const WorkerLife& life, Effects& effects);
   void suspend_role(Effects& effects);
   void stop_role(Effects& effects);
+  void let_go(Effects& effects);
   void leave(const WorkerLife& life, Effects& effects);
   void end(int code, std::string reason, Effects& effects);
   void give_up(const std::string& reason, Effects& effects);

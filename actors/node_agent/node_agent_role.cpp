@@ -1,3 +1,5 @@
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "actors/node_agent/node_agent.h"
@@ -52,6 +54,18 @@ void NodeAgent::stop_role(Effects& effects) {
   if (!suspended()) leave(life, effects);
   effects.add(StopServing{life.id, life.incarnation});
   versions_.clear();
+}
+
+/// Nobody has come for it: its memory is free for others, while the head is sought on.
+void NodeAgent::let_go(Effects& effects) {
+  lease_.let_go();
+  stop_role(effects);
+  held_ = {};
+  effects.add(LetWeightsGo{});
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(lease_.keep_for()).count();
+  voice_.say("No head has come for " + std::to_string(seconds) +
+                 " s (--keep-for): the weights are let go. The head is sought on.",
+             effects);
 }
 
 void NodeAgent::leave(const WorkerLife& life, Effects& effects) {

@@ -82,7 +82,15 @@ ReplicaReport Replica::report() const {
 
 // --- Sequences come and go ----------------------------------------------------------------------
 
-void Replica::on(const Submit& submit, const Envelope&, TimePoint, Effects&) {
+/// An order of a Router that is not its head's comes from an older head, or one that is gone.
+bool Replica::obeys(const Envelope& order, Effects& effects) const {
+  if (order.from == config_.router.address) return true;
+  effects.refuse(order, "it is of another head than the one that this replica serves.");
+  return false;
+}
+
+void Replica::on(const Submit& submit, const Envelope& envelope, TimePoint, Effects& effects) {
+  if (!obeys(envelope, effects)) return;
   if (const auto known = keys_.find(submit.sequence); known != keys_.end()) {
     const Sequences& holder = running_.contains(known->second) ? running_ : waiting_;
     const std::uint32_t attempt = holder.at(known->second).submit.attempt;
@@ -146,8 +154,8 @@ Error Replica::too_long(std::int64_t tokens) const {
                             ": ask for fewer tokens or raise --kv-cache-memory.");
 }
 
-void Replica::on(const Cancel& wish, const Envelope&, TimePoint, Effects&) {
-  cancel(wish.sequence, wish.attempt);
+void Replica::on(const Cancel& wish, const Envelope& envelope, TimePoint, Effects& effects) {
+  if (obeys(envelope, effects)) cancel(wish.sequence, wish.attempt);
 }
 
 void Replica::cancel(SequenceId id, std::uint32_t attempt) {
@@ -174,7 +182,7 @@ void Replica::on(const ForgetPrefixes& order, const Envelope& envelope, TimePoin
 }
 
 void Replica::on(HeadChanged changed, TimePoint, Effects&) {
-  if (changed.head) config_.router = {kHeadNode, *changed.head};
+  config_.router = changed.head ? Ref<RouterInbox>(kHeadNode, *changed.head) : Ref<RouterInbox>();
   canary_.reset();
   events_.clear();
   keys_.clear();

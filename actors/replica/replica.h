@@ -227,6 +227,7 @@ class Replica {
 
   bool own_shard(const Address& from) const;
   bool from_supervisor(const Address& from) const;
+  bool obeys(const Envelope& order, Effects& effects) const;
   std::string violation_of_sequences() const;
   std::string violation_of_blocks() const;
   std::string violation_of_steps() const;

@@ -26,23 +26,32 @@ RequestDoor::RequestDoor(Post& post, Ref<RouterInbox> router, Options options)
 RequestDoor::~RequestDoor() { close(); }
 
 void RequestDoor::close() {
+  for (const auto& [ticket, reader] : close(stopped())) {
+    GenerationEvent event;
+    event.error = stopped();
+    reader.sink->on_event(std::move(event));
+  }
+}
+
+void RequestDoor::fall_silent() {
+  static_cast<void>(close(unavailable("This head ends; try again in a moment.")));
+}
+
+/// Who has been reading.
+RequestDoor::Readers RequestDoor::close(const Error& why) {
   decltype(pending_) pending;
   decltype(readers_) readers;
   decltype(questions_) questions;
   {
     std::lock_guard lock(mutex_);
-    closed_ = true;
+    if (!closed_) closed_ = why;
     pending.swap(pending_);
     readers.swap(readers_);
     questions.swap(questions_);
   }
-  for (const auto& [ticket, waiting] : pending) waiting.accepted(stopped());
-  for (const auto& [ticket, question] : questions) question->set_value(stopped());
-  for (const auto& [ticket, reader] : readers) {
-    GenerationEvent event;
-    event.error = stopped();
-    reader.sink->on_event(std::move(event));
-  }
+  for (const auto& [ticket, waiting] : pending) waiting.accepted(why);
+  for (const auto& [ticket, question] : questions) question->set_value(why);
+  return readers;
 }
 
 // --- Doors ask ----------------------------------------------------------------------------------
@@ -99,7 +108,7 @@ Result<AcceptedRequest> RequestDoor::attach(const RequestWanted& wanted,
 /// Takes `pending` if it is kept.
 Status RequestDoor::keep(std::uint64_t& ticket, Pending& pending) {
   std::lock_guard lock(mutex_);
-  if (closed_) return stopped();
+  if (closed_) return *closed_;
   if (pending_.size() >= limits::kRequestsMax)
     return resource_exhausted("Too many requests are waiting; try again later.");
   ticket = ++last_ticket_;
@@ -113,7 +122,7 @@ Result<std::vector<NamedRequest>> RequestDoor::ask_for(FindRequests wanted) {
   std::uint64_t ticket = 0;
   {
     std::lock_guard lock(mutex_);
-    if (closed_) return stopped();
+    if (closed_) return *closed_;
     ticket = ++last_ticket_;
     questions_.emplace(ticket, question);
   }

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -56,6 +57,9 @@ class RequestDoor : public GenerationService, public NamedRequests, public Reque
   Status forget(const std::string& id, std::uint64_t owner) override;
   /// Sinks of unfinished requests get a kCancelled error, and nothing is accepted any more.
   void close();
+  /// As if this process had died: sinks hear nothing more, the Router hears of no cancel, and who
+  /// waits for it gets kUnavailable.
+  void fall_silent();
 
   RequestCounts counts() const;  ///< the newest
   RequestRates rates() const;    ///< of the last ten seconds
@@ -81,6 +85,8 @@ class RequestDoor : public GenerationService, public NamedRequests, public Reque
     std::uint64_t request = 0;
   };
   using Found = std::promise<Result<std::vector<NamedRequest>>>;
+  using Readers = std::unordered_map<std::uint64_t, Reader>;
+  Readers close(const Error& why);
   Status keep(std::uint64_t& ticket, Pending& pending);
   /// Sends what `ask` does, and waits for the answer.
   Result<AcceptedRequest> wait_accepted(const std::function<void(Accepted)>& ask);
@@ -92,10 +98,10 @@ class RequestDoor : public GenerationService, public NamedRequests, public Reque
   const Options options_;
 
   mutable std::mutex mutex_;  // never held while a sink or an `accepted` is called
-  bool closed_ = false;
+  std::optional<Error> closed_;  // why
   std::uint64_t last_ticket_ = 0;
   std::unordered_map<std::uint64_t, Pending> pending_;  // by ticket
-  std::unordered_map<std::uint64_t, Reader> readers_;   // by ticket
+  Readers readers_;                                     // by ticket
   std::unordered_map<std::uint64_t, FinishedRequest> totals_;   // by request
   std::unordered_map<std::uint64_t, std::shared_ptr<Found>> questions_;  // by ticket
   RequestCounts counts_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "runtime/engine_options.h"
 #include "runtime/ids.h"
 #include "runtime/numerics.h"
+#include "runtime/standby_limits.h"
 
 namespace troupe {
 
@@ -37,6 +39,9 @@ struct SupervisorOptions {
   std::int32_t vocab_size = 1;
   /// Fills with bits that nobody can guess.
   std::function<void(std::span<std::byte>)> random;
+  /// How long workers keep what they have when this head is gone.
+  std::chrono::seconds keep_for = limits::kKeepFor;
+  bool keeps_journal = true;  ///< of what it accepts: else nobody can follow it
   /// The head's own incarnation; workers get the numbers after it. See first_incarnation().
   Incarnation incarnation;
   /// The next new worker's id, as the last KeepNextNode said; 1 at the first start.

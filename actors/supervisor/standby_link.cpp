@@ -41,6 +41,8 @@ Status StandbyLink::follow(std::uint32_t session, const Follow& follow, std::uin
                    follow.version + "; run the same version of troupe on both.");
   if (follow.checkpoint_hash != own.checkpoint_hash)
     return refused("The standby's checkpoint is another one than the head's; give it the same.");
+  if (!own.keeps_journal)
+    return refused("The head keeps no journal (--no-journal), so nobody can follow it.");
   EngineOptions engine = follow.engine;
   engine.model = own.engine.model;
   if (engine != own.engine)

@@ -57,7 +57,8 @@ void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn&
   turn.effects.add(BindSession{session, id, member.incarnation});
   const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(limits::kLease);
   turn.effects.send(member.agent(),
-                    Welcome{id, member.incarnation, static_cast<std::uint32_t>(lease.count())});
+                    Welcome{id, member.incarnation, static_cast<std::uint32_t>(lease.count()),
+                            static_cast<std::uint32_t>(options_.keep_for.count())});
   turn.record("node_joined", to_string(id) + " joined: process " + std::to_string(join.pid) +
                                  " on " + join.host + " with " +
                                  counted(join.devices.size(), "device") +

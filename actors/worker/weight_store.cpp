@@ -152,8 +152,15 @@ void WeightStore::give_up_after(PlacementVersion version) {
   std::erase_if(versions_, [&](const auto& entry) { return entry.first > version; });
 }
 
+void WeightStore::let_go() {
+  versions_.clear();
+  drop_all();
+  let_go_ = true;
+}
+
 void WeightStore::forget_versions() {
   versions_.clear();
+  let_go_ = false;
   tell_again();
 }
 
@@ -268,7 +275,8 @@ bool WeightStore::complete(PlacementVersion version) const {
 template <class Key, class Held>
 bool WeightStore::keep(const Key& key, Held& held, typename Held::mapped_type piece) {
   // Between two memberships nobody has said yet what is wanted: everything stays.
-  const bool unwanted = failed_.contains(key.place) || (!versions_.empty() && !wanted(key));
+  const bool unwanted =
+      let_go_ || failed_.contains(key.place) || (!versions_.empty() && !wanted(key));
   if (unwanted || !held.try_emplace(key, piece).second) {
     garbage_.push_back(std::move(piece.tensors));
     return false;

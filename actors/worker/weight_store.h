@@ -93,6 +93,8 @@ class WeightStore {
   void forget_versions();
   /// Another head has not heard of anything.
   void tell_again();
+  /// Everything goes, and what is still being read goes when it comes, until forget_versions().
+  void let_go();
 
   HeldInventory held() const;
   std::uint64_t held_bytes() const { return held_bytes_; }
@@ -168,6 +170,7 @@ class WeightStore {
   std::map<PlacementVersion, Version> versions_;
   std::map<ShardKey, Piece<ShardWeights>> shards_;
   std::map<HeldExpertKey, Piece<ExpertWeights>> experts_;
+  bool let_go_ = false;     ///< nobody wants anything
   std::set<Place> failed_;  ///< devices whose memory nobody uses any more
   std::uint64_t held_bytes_ = 0;
   LoadProgress progress_;

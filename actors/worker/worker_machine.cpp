@@ -207,6 +207,9 @@ void WorkerMachine::carry_out(ResumeServing, TimePoint, Effects& effects) {
   serving_->resume(router(), effects);
 }
 
+/// end_turn() frees it.
+void WorkerMachine::carry_out(LetWeightsGo, TimePoint, Effects&) { weights_.let_go(); }
+
 void WorkerMachine::carry_out(WorkerExit exit, TimePoint, Effects& effects) {
   effects.add(CancelReading{});
   effects.add(std::move(exit));

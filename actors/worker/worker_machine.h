@@ -98,6 +98,7 @@ class WorkerMachine {
   void carry_out(StopServing stop, TimePoint now, Effects& effects);
   void carry_out(SuspendServing suspend, TimePoint now, Effects& effects);
   void carry_out(ResumeServing resume, TimePoint now, Effects& effects);
+  void carry_out(LetWeightsGo let_go, TimePoint now, Effects& effects);
   void carry_out(WorkerExit exit, TimePoint now, Effects& effects);
   void carry_out(PeerLost lost, TimePoint now, Effects& effects);
   void carry_out(PeerDown down, TimePoint now, Effects& effects);

@@ -22,6 +22,7 @@ MEASUREMENTS = {
     "gap": rows.gap,
     "burst": rows.burst,
     "processes": rows_cluster.processes,
+    "journal": rows_cluster.journal,
     "ranks": rows_cluster.ranks,
     "experts_read": rows_cluster.experts_read,
     "layer_across": rows_cluster.layer_across,

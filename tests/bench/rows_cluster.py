@@ -1,9 +1,10 @@
 """Figures of several processes, over HTTP as clients see them."""
 
+import contextlib
 import time
 
 from checkpoints import checkpoint, config
-from rows import Line, Prompts
+from rows import Line, Prompts, in_turns
 from running import Cluster, at_once, get
 
 
@@ -19,15 +20,22 @@ def seconds_a_token(cluster, prompts, sequences, tokens, rounds):
     return (long - short) / tokens
 
 
-def of_workers(name, workers, threads, sequences, how, flags=()):
-    """{sequences: seconds a token} of a head and so many workers of so many threads."""
-    prompts = Prompts(name)
+@contextlib.contextmanager
+def serving(name, workers, threads, *flags):
+    """A head and so many workers of so many threads."""
     with Cluster() as cluster:
         cluster.head(checkpoint(name), "--min-devices", workers, "--kv-cache-memory", "512MiB", *flags)
         cluster.wait_joinable()
         for _ in range(workers):
             cluster.worker(threads=threads)
         cluster.wait_ready(120)
+        yield cluster
+
+
+def of_workers(name, workers, threads, sequences, how, flags=()):
+    """{sequences: seconds a token} of a head and so many workers of so many threads."""
+    prompts = Prompts(name)
+    with serving(name, workers, threads, *flags) as cluster:
         return {count: seconds_a_token(cluster, prompts, count, how.decode_tokens, how.rounds)
                 for count in sequences}
 
@@ -49,6 +57,19 @@ def ranks(how):
                  f"{count} sequence{'s' * (count > 1)}", one[count] / two[count], goal,
                  f"{count / two[count]:.1f} : {count / one[count]:.1f} tok/s")
             for count, goal in ((1, 0.85), (16, 0.82))]  # fmt: skip
+
+
+def journal(how):
+    """What it costs that accepted requests outlive the head: two clusters side by side take turns."""
+    prompts = Prompts("v3-bf16")
+    with serving("v3-bf16", 1, 2) as kept, serving("v3-bf16", 1, 2, "--no-journal") as lost:
+        def spent(cluster):
+            return lambda: seconds_a_token(cluster, prompts, 32, how.decode_tokens, 1)
+
+        found = in_turns(how.rounds, kept=spent(kept), lost=spent(lost))
+    with_it, without = (min(found[key]) for key in ("kept", "lost"))
+    return [Line("32 sequences with the journal over --no-journal", without / with_it, 0.98,
+                 f"{32 / with_it:.1f} : {32 / without:.1f} tok/s")]
 
 
 def layer_across(how):
@@ -79,12 +100,7 @@ def settled_reads(cluster):
 def reads_of(replicas, sequences, how):
     """Of experts, for so many tokens more of sequences that replicas of one worker share out."""
     prompts = Prompts("v3-bf16")
-    with Cluster() as cluster:
-        cluster.head(checkpoint("v3-bf16"), "--min-devices", 1, "--kv-cache-memory", "512MiB",
-                     "--data-parallel-size", replicas)  # fmt: skip
-        cluster.wait_joinable()
-        cluster.worker(threads=2)
-        cluster.wait_ready(120)
+    with serving("v3-bf16", 1, 2, "--data-parallel-size", replicas) as cluster:
         assert len(cluster.status()["replicas"]) == replicas
 
         def reads(count):

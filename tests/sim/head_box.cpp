@@ -348,6 +348,7 @@ SupervisorOptions HeadBox::options() {
     world_.broken("A head's life got an old incarnation.");
   newest_incarnation_ = kept_incarnation_;
   options.incarnation = Incarnation{kept_incarnation_};
+  if (kept_incarnation_ % 3 == 0) options.keep_for = {};  // the next comes too late for it
   return options;
 }
 

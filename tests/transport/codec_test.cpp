@@ -236,6 +236,8 @@ TEST_CASE("values that make no sense are refused") {
   CHECK(refusal(Submit{SequenceId{1}, 0, {1}, {}, {}, 1, {}, -1}) == "");
 
   CHECK(refusal(Welcome{kHeadNode, Incarnation{1}, 1200}) != "");
+  CHECK(refusal(Welcome{NodeId{1}, Incarnation{1}, 1200, 0}) == "");
+  CHECK(refusal(Welcome{NodeId{1}, Incarnation{1}, 1200, 40'000'000}) != "");
   CHECK(refusal(Renew{1, {{1, std::nanf(""), 0, ""}}, {}}) != "");
   CHECK(refusal(Renew{1, {{1, 1.5f, 0, ""}}, {}}) != "");
   CHECK(refusal(LoadProgress{PlacementVersion{1}, 2, 1}) != "");

@@ -163,7 +163,7 @@ std::vector<Message> membership_samples() {
            22809,
            HeldRole{Incarnation{5}, load().placement, load().engine, {NodeId{2}, NodeId{9}}}},
       Refused{ErrorCode::kCorrupt, kText},
-      Welcome{NodeId{8}, Incarnation{9}, 1200},
+      Welcome{NodeId{8}, Incarnation{9}, 1200, 17},
       Renew{5,
             {{1ull << 36, 0.75f, 250, "", 1ull << 40, {0.5f, 64u, 2u, kText}},
              {1, 1.0f, 0, kText, 3, {{}, 0u, {}, ""}}},

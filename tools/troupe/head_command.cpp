@@ -114,6 +114,9 @@ class HeadCommand {
 
   Next follow(const std::string& head) {
     rules_ = false;
+    if (flags_.no_journal)
+      return {"", fail_with(invalid_argument("--no-journal: a standby has a copy of the head's "
+                                             "journal; start it without this flag."))};
     auto process = StandbyProcess::start(state_dir_, flags_, model_, head);
     if (!process.ok()) return {"", fail_with(process.error())};
     current_.set(nullptr, process->get());
@@ -194,11 +197,7 @@ Command head_command() {
       .run = [o](const Call& call) { return run(call.common, *o); },
       .takes_signals = true};
   add_head_flags(command, *o);
-  add_flags(command, "Network",
-            {{"--standby-of", &o->standby_of,
-              "HOST:PORT of a head to follow: when it is gone, and more than half of the "
-              "workers grant it, this one takes its place. Needs its credentials.pem in the "
-              "state folder, and the same flags otherwise"}});
+  add_lone_head_flags(command, *o);
   return command;
 }
 

@@ -5,6 +5,7 @@
 
 #include "actors/control/head_link.h"
 #include "actors/head/open_model.h"
+#include "actors/supervisor/service.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
@@ -78,6 +79,15 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
             {{"--certificate-lifetime", &flags.certificate_lifetime,
               "How long certificates are good that the head signs for itself and for workers "
               "with a token: 30d, 12h (default: 365d). Each is renewed in time"}});
+  add_flags(command, "Recovery",
+            {{.name = "--keep-for",
+              .target = &flags.keep_for_s,
+              .help = "Seconds for which workers keep their weights and what they served when the "
+                      "head is gone (default: 60); after it they let go of it, and seek it on",
+              .range = Range{0, static_cast<double>(limits::kKeepForMax.count())}},
+             {"--no-journal", &flags.no_journal,
+              "Write nothing of requests to the state folder, and delete what an earlier life did: "
+              "those that were accepted are lost with the head, and nobody can be its standby"}});
   add_flags(
       command, "HTTP",
       {{"--host", &flags.host, "Address of the OpenAI API (default: 127.0.0.1)"},
@@ -109,6 +119,17 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
        {"--tls-cert", &flags.tls_cert,
         "PEM certificate chain, to serve HTTPS; taken again when it changes"},
        {"--tls-key", &flags.tls_key, "Its PEM key"}});
+}
+
+void add_lone_head_flags(Command& command, HeadFlags& flags) {
+  add_flags(command, "Recovery",
+            {{"--keep-workers", &flags.keep_workers,
+              "SIGTERM and Ctrl-C end this head alone: workers keep what they serve, and its next "
+              "life goes on with every accepted request. `troupe stop` stops them all"},
+             {"--standby-of", &flags.standby_of,
+              "HOST:PORT of a head to follow: when it is gone, and more than half of the "
+              "workers grant it, this one takes its place. Needs its credentials.pem in the "
+              "state folder, and the same flags otherwise"}});
 }
 
 GatewayOptions gateway_options(const HeadFlags& flags) {
@@ -145,8 +166,10 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
   return model;
 }
 
-HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s)
+HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, const HeadFlags& flags,
+                         std::int64_t lifetime_s)
     : files_(std::move(files)),
+      keeps_workers_(flags.keep_workers),
       desk_(files_.credentials(), state_dir, lifetime_s),
       asker_([this](const HostPort& at) {
         return make_tcp_link(caf_->system(), {at}, files_.credentials().worker);
@@ -186,7 +209,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   if (!files.ok()) return files.error();
 
   std::unique_ptr<HeadProcess> process(
-      new HeadProcess(std::move(*files), common.state_dir, lifetime_s));
+      new HeadProcess(std::move(*files), common.state_dir, flags, lifetime_s));
   auto caf = CafSystem::make();
   if (!caf.ok()) return caf.error();
   process->caf_ = std::move(*caf);
@@ -204,9 +227,13 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.frontend = model.frontend;
   options.cluster_id = process->files_.cluster_id;
   options.incarnation = process->files_.incarnation;
+  options.keep_for = std::chrono::seconds(flags.keep_for_s);
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
-  options.journal_folder = process->files_.journal_path();
+  if (!flags.no_journal)
+    options.journal_folder = process->files_.journal_path();
+  else if (const Status gone = process->files_.delete_journal(); !gone.ok())
+    return gone.error();
   options.listen = *parse_host_port(flags.listen);
   options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
     std::lock_guard lock(p->asking_);
@@ -252,13 +279,22 @@ Status HeadProcess::keep_certificates(std::int64_t lifetime_s) {
   return {};
 }
 
-/// One that is deposed has no workers to tell.
+/// One that is deposed has no workers to tell, and a cluster that is stopping is stopped.
+void HeadProcess::end_head() {
+  const bool over = ended_ || !head_->deposed_by().empty();
+  if (!over && keeps_workers_ && head_->state() != to_string(ClusterState::kStopping)) {
+    logger().info("This head ends alone: its workers keep what they serve, and seek the next one.");
+    return head_->leave();
+  }
+  if (!over) head_->stop("The head is being stopped.");
+  head_->wait(limits::kStopDeadline);
+}
+
 HeadProcess::~HeadProcess() {
   certificate_watch_.reset();
   if (head_ && watcher_.joinable()) {
     closing_ = true;
-    if (head_->deposed_by().empty()) head_->stop("The head is being stopped.");
-    head_->wait(limits::kStopDeadline);
+    end_head();
     watcher_.join();
   }
   {

@@ -15,6 +15,7 @@
 #include "actors/head/head_node.h"
 #include "actors/standby/standby_asker.h"
 #include "runtime/clock.h"
+#include "runtime/standby_limits.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
 #include "tools/troupe/flags.h"
@@ -34,7 +35,11 @@ struct HeadFlags {
   std::string tls_cert, tls_key;
   std::string certificate_lifetime = "365d";
   int min_devices = 0;  ///< 0: the command's own default
-  std::string standby_of;  ///< of `head` alone
+  bool no_journal = false;
+  std::uint32_t keep_for_s = limits::kKeepFor.count();
+  // Of `head` alone.
+  bool keep_workers = false;
+  std::string standby_of;
 };
 /// What is served, as flags say it, and what it is made of.
 struct HeadModel {
@@ -48,6 +53,8 @@ GatewayOptions gateway_options(const HeadFlags& flags);
 void add_head_flags(Command& command, HeadFlags& flags);
 /// Those of them that say where it serves and whom, not what: all but the engine's.
 void add_serving_flags(Command& command, HeadFlags& flags);
+/// Those of `head` that `up` has not.
+void add_lone_head_flags(Command& command, HeadFlags& flags);
 
 /// A head in this process.
 class HeadProcess {
@@ -73,10 +80,13 @@ class HeadProcess {
   bool closing() const { return closing_ || ended_; }
 
  private:
-  HeadProcess(ClusterFiles files, const std::string& state_dir, std::int64_t lifetime_s);
+  HeadProcess(ClusterFiles files, const std::string& state_dir, const HeadFlags& flags,
+              std::int64_t lifetime_s);
+  void end_head();
   Status keep_certificates(std::int64_t lifetime_s);
   Result<bool> may_go_on(const std::string& state_dir, const std::function<bool()>& interrupted);
   ClusterFiles files_;
+  const bool keeps_workers_;
   HostPort control_;
   std::unique_ptr<CafSystem> caf_;
   Post post_;

@@ -280,6 +280,7 @@ Command plan_command() {
   // What the head is told serves for its plan as well, which need not know where it serves.
   const std::size_t shown = command.flags.size();
   add_serving_flags(command, o->head);
+  add_lone_head_flags(command, o->head);
   for (std::size_t i = shown; i < command.flags.size(); ++i) command.flags[i].group.clear();
   return command;
 }

@@ -87,6 +87,7 @@ struct Welcome {
   id @0 :UInt32;
   incarnation @1 :UInt64;
   leaseMs @2 :UInt32;
+  keepForS @3 :UInt32 = 60;
 }
 
 struct DeviceReport {

@@ -90,5 +90,98 @@ TEST_CASE("what is kept without a head ends when it may be wrong, or is another 
   }
 }
 
+/// A member that keeps what it serves so long; then the head is gone.
+struct LeftAgent : ServingAgent {
+  explicit LeftAgent(std::uint32_t keep_for_s) {
+    down();
+    wait(limits::kSeekBackoffMin);
+    welcomed(keep_for_s);
+    down();
+    REQUIRE(agent.suspended());
+    gone = now;
+  }
+  void welcomed(std::uint32_t keep_for_s) {
+    greeted();
+    from_head(Welcome{kSelf, kLife, 1200, keep_for_s}, Incarnation{90});
+    REQUIRE(agent.state() == State::kMember);
+  }
+  void greeted() {
+    up();
+    from_head(good_greeting(), Incarnation{90});
+    REQUIRE(agent.state() == State::kJoining);
+  }
+  /// Seeks a head that is not there, whenever it wants to, until then.
+  void seek_until(TimePoint end) {
+    while (now < end) {
+      wait(std::min(*last.effects.wake(), end) - now);
+      let_go = let_go || last.has<LetWeightsGo>();
+      if (agent.state() == State::kConnecting) down();
+    }
+  }
+  TimePoint gone;
+  bool let_go = false;
+};
+
+TEST_CASE("without a head for too long all is let go, and the head is sought on") {
+  for (const std::uint32_t keep_for_s : {0u, 3u, 60u}) {
+    LeftAgent w(keep_for_s);
+    w.seek_until(w.gone + std::chrono::seconds(keep_for_s) - 1ms);
+    CHECK(!w.let_go);
+    CHECK(w.agent.suspended());
+    w.progress.held.bytes = 77;
+    w.seek_until(w.gone + std::chrono::seconds(keep_for_s) + 1ms);
+    CHECK(w.let_go);
+    CHECK(!w.agent.suspended());
+    CHECK(!w.agent.active());
+    w.progress.held = {};
+    w.let_go = false;
+    w.seek_until(w.gone + 600s);
+    CHECK(!w.let_go);  // it is gone
+    REQUIRE(w.agent.state() == State::kSeeking);
+    w.wait(*w.last.effects.wake() - w.now);
+    w.greeted();
+    CHECK(w.sent<Join>()->held_weight_bytes == 0);
+    CHECK(!w.sent<Join>()->held_role);
+    CHECK(w.sent<Join>()->held_id == kSelf);
+    w.from_head(Welcome{kSelf, Incarnation{91}, 1200, 60}, Incarnation{90}, Incarnation{91});
+    CHECK(w.last.has<JoinedCluster>());
+  }
+}
+
+TEST_CASE("what is let go is what was held, and after what serves with it") {
+  LeftAgent w(3);
+  w.seek_until(w.gone + 3s - 1ms);
+  w.wait(1ms);
+  CHECK(w.last.first<StopServing>()->incarnation == kLife);
+  CHECK(w.last.position<StopServing>() < w.last.position<LetWeightsGo>());
+  CHECK(contains(w.last.log().back(), "No head has come for 3 s (--keep-for)"));
+}
+
+TEST_CASE("while a head may be saying that it goes on, nothing is let go") {
+  LeftAgent w(1);
+  w.wait(limits::kSeekBackoffMin);
+  w.greeted();
+  w.wait(1s);
+  CHECK(!w.last.has<LetWeightsGo>());
+  REQUIRE(w.agent.suspended());
+  SUBCASE("it does, and the next loss has all its time") {
+    w.from_head(Welcome{kSelf, kLife, 1200, 1}, Incarnation{90});
+    CHECK(w.last.has<ResumeServing>());
+    w.wait(1100ms);
+    CHECK(!w.last.has<LetWeightsGo>());
+    w.down();
+    w.gone = w.now;
+    w.seek_until(w.gone + 1s - 1ms);
+    CHECK(!w.let_go);
+    w.seek_until(w.gone + 1s);
+    CHECK(w.let_go);
+  }
+  SUBCASE("it does not") {
+    w.from_head(Refused{ErrorCode::kUnavailable, "The cluster is stopping."}, Incarnation{90});
+    w.seek_until(w.now + 1ms);
+    CHECK(w.let_go);
+  }
+}
+
 }  // namespace
 }  // namespace troupe

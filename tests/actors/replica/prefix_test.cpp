@@ -80,6 +80,9 @@ TEST_CASE("another head's questions find what an earlier head's left, and nothin
   CHECK(stage.told.size() == told);
   stage.check_empty();
   CHECK(stage.replica.report().kv_blocks_cached >= 4);
+  // What the head that is gone still had on its way counts no more.
+  stage.send(request(3, 9, 4));
+  CHECK(stage.replica.report().waiting == 0);
   stage.head_changed(kRouter.incarnation);
   // The same request has the same number there: it begins again, with what is known of it so far.
   Submit again = first;

@@ -189,6 +189,31 @@ TEST_CASE("a cancelled sequence leaves at once, from a step when it ends") {
   stage.check_empty();
 }
 
+TEST_CASE("orders of another head than its own are refused") {
+  Stage stage(small());
+  const Address older{kHeadNode, Incarnation{0}, kRouter.actor};
+  const Address newer{kHeadNode, Incarnation{2}, kRouter.actor};
+  const auto refusals = [&](const Message& message, const Address& from) {
+    Replica::Effects effects;
+    turn(stage.replica, {from, kSelf, std::make_shared<const Message>(message)}, stage.now,
+         effects);
+    std::size_t count = 0;
+    for (const auto& send : all<Send>(effects))
+      count += send.to == from && std::holds_alternative<Undeliverable>(*send.message);
+    return count;
+  };
+  for (const Address& other : {older, newer}) CHECK(refusals(request(1, 6, 4), other) == 1);
+  stage.check_empty();
+  stage.send(request(1, 6, 4));
+  for (const Address& other : {older, newer, Address{kSupervisor}})
+    CHECK(refusals(Cancel{SequenceId{1}, 0}, other) == 1);
+  stage.head_changed(newer.incarnation);
+  stage.run();
+  stage.check_empty();
+  CHECK(refusals(request(2, 6, 4), kRouter) == 1);
+  CHECK(refusals(request(2, 6, 4), newer) == 0);
+}
+
 TEST_CASE(
     "a newer attempt takes the place of an older one; an older or equal one changes nothing") {
   Stage stage(small());

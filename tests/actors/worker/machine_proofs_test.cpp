@@ -48,7 +48,7 @@ std::map<std::string, PieceTensors> read_named(Stand& s, const ReadOrder& order)
 void join_again(Stand& s) {
   s.hear(HeadDown{"reset", false});
   for (const auto& actor : s.ended()) s.hear(Ended{actor});
-  s.now += 60s;
+  s.now += 1s;
   s.wake_up();
   s.hear(HeadUp{});
   s.from_head(Greeting{kProtocol, "c1", "0.1.0", "/models/m", "abc", std::nullopt});

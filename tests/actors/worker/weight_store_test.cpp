@@ -227,6 +227,22 @@ TEST_CASE("a piece that comes late is kept if a version asks for it, and else fr
   CHECK(w.held() == Ids{0, 6, 9});
 }
 
+TEST_CASE("what is let go without a head goes at once, and what was on its way when it comes") {
+  Weights w;
+  w.load(1, part_of({0, 1}));
+  w.begin(2, part_of({0, 1, 5}), 1);
+  w.store.let_go();
+  CHECK(w.store.take_garbage().size() >= 2);
+  CHECK(w.store.held_bytes() == 0);
+  CHECK(!w.take_expert(5));
+  CHECK(w.store.take_garbage().size() == 1);
+  CHECK(w.store.held_bytes() == 0);
+  // The next membership loads as ever.
+  w.store.forget_versions();
+  w.load(1, part_of({0}));
+  CHECK(w.held() == Ids{0});
+}
+
 TEST_CASE("progress counts the bytes of the newest load, held ones included") {
   Weights w;
   w.load(1, part_of({0, 1}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/standby_limits.h"
 #include "tests/actors/worker/machine_stand.h"
 
 namespace troupe {
@@ -155,7 +156,7 @@ TEST_CASE("a head that comes back is offered what is held of its model, of no ot
   s.join();
   s.serve(1, {0}, {4, 5});
   s.hear(HeadDown{"reset", false});
-  s.now += 60s;
+  s.now += limits::kKeepFor / 2;
   s.wake_up();
   s.hear(HeadUp{});
   std::size_t held = 0;
@@ -316,6 +317,24 @@ TEST_CASE("the end of a membership ends all actors, and leaves the address, befo
   REQUIRE(s.wants<WorkerExit>().size() == 1);
   CHECK(s.position<CloseHead>() < s.position<WorkerExit>());
   CHECK(s.position<CancelReading>() < s.position<WorkerExit>());
+}
+
+TEST_CASE("without a head for too long all memory is given back") {
+  Stand s;
+  s.join();
+  s.serve(1, {0}, {4});
+  s.hear(HeadDown{"closed", false});
+  CHECK(s.machine.weights().held_bytes() > 0);
+  CHECK(s.device.memory_used() > 0);
+  s.now += limits::kKeepFor;
+  s.wake_up();
+  CHECK(s.ended().size() == 3);
+  CHECK(s.machine.weights().held_bytes() == 0);
+  CHECK(s.device.memory_used() == 0);
+  REQUIRE(s.wants<FreeWeights>().size() == 1);
+  CHECK(s.wants<FreeWeights>()[0]->garbage.size() == 2);
+  CHECK(s.position<EndActor>() < s.position<FreeWeights>());
+  CHECK(s.wants<WorkerExit>().empty());
 }
 
 TEST_CASE("a device that fails is logged, and the head hears of it at once") {
