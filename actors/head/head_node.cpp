@@ -59,7 +59,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   ~Impl() override;
 
   Status start(HeadOptions options);
-  Status read_journal(const HeadOptions& options, const KnownState& known, Router::Options& router);
+  Status read_journal(const HeadOptions& options, KnownState& known, Router::Options& router);
   SupervisorOptions supervisor_options(const HeadOptions& options, const Checkpoint& checkpoint);
   Status start_gateway(const HeadOptions& options, ClusterView& view);
   void end(const Address& actor);
@@ -81,7 +81,10 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   void keep(const KeepNextNode& e) override {
     kept([&](auto& k) { k.keep_next_node(e.next_node); });
   }
-  void keep(const KeepNumerics& e) override { kept([&](auto& k) { k.keep_numerics(e.numerics); }); }
+  void keep(const KeepNumerics& e) override {
+    kept([&](auto& k) { k.keep_numerics(e.numerics); });
+    if (journal) journal->learn_numerics(std::string(to_string(e.numerics)));
+  }
   void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
   void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }
   void keep(const ForgetKnown&) override { kept([](auto& k) { k.forget_known(); }); }
@@ -223,21 +226,34 @@ Status HeadNode::Impl::start(HeadOptions options) {
 }
 
 /// What an earlier life of the head has accepted, and where this one writes down what it accepts.
-Status HeadNode::Impl::read_journal(const HeadOptions& options, const KnownState& known,
+Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& known,
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
+  const auto name_of = [](std::optional<Numerics> n) {
+    return n ? std::string(to_string(*n)) : std::string();
+  };
   const std::string model = journal_model(options.engine, *options.checkpoint);
-  const std::optional<Numerics>& wanted = options.engine.numerics;
-  const bool other_numerics = wanted && known.numerics && *wanted != *known.numerics;
+  const auto wanted = options.engine.numerics ? options.engine.numerics : known.numerics;
+  const auto files = std::make_shared<DiskFiles>();
   auto contents =
-      journal_folder::read(options.journal_folder, model, router.started.unix_ms, other_numerics);
+      journal_folder::read(*files, options.journal_folder,
+                           {model, options.cluster_id, name_of(wanted), name_of(known.numerics),
+                            router.started.of(router.started.at)});
   if (!contents.ok()) return contents.error();
   for (const std::string& note : contents->notes) logger().warn("{}", note);
+  // Requests that go on need theirs, though nothing else is known of the cluster any more.
+  if (!wanted && !contents->numerics.empty())
+    known.numerics = parse_numerics(contents->numerics);
+  journal_format::Heading heading{
+      model, options.cluster_id, name_of(wanted ? wanted : known.numerics),
+      std::max(options.incarnation.value, contents->term), contents->journal.next_request(),
+      contents->journal.next_sequence()};
   router.journal = std::make_shared<Journal>(std::move(contents->journal));
   router.journal_file = contents->next_file;
   const Ref<RouterInbox> self(kHeadNode, options.incarnation);
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
-      options.journal_folder, model,
+      {files, options.journal_folder, std::move(heading), std::move(contents->damaged),
+       random_seed},
       [this, self](JournalKept kept) { host.post().tell(self, kept); },
       [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   return {};
