@@ -55,7 +55,8 @@ Status FrameReader::begin(const std::string& path) {
   const std::string_view text = text_of(*first);
   auto line = format::read_line(text);
   if (line && line->version > format::kVersion)
-    return corrupt("The file " + path + " was written by a newer version of Troupe (its format is " +
+    return corrupt("The file " + path +
+                   " was written by a newer version of Troupe (its format is " +
                    std::to_string(line->version) + ", and this version reads up to " +
                    std::to_string(format::kVersion) +
                    "); use that version, or move the folder away, and its requests are lost.");

@@ -62,7 +62,7 @@ class FrameReader {
   journal_format::Heading heading_;
   std::uint64_t at_ = 0;
   std::uint64_t next_serial_ = 0;
-  std::uint64_t searched_bytes_ = 0;  ///< read in vain for contents that fit
+  std::uint64_t searched_bytes_ = 0;  ///< of contents that did not fit
   Losses losses_;
 };
 

@@ -15,8 +15,8 @@
 #include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
 #include "actors/head/head.h"
-#include "actors/head/journal_folder.h"
 #include "actors/head/journal_writer.h"
+#include "actors/head/open_journal.h"
 #include "actors/head/open_model.h"
 #include "actors/head/standby_copy.h"
 #include "actors/supervisor/status.h"
@@ -229,31 +229,17 @@ Status HeadNode::Impl::start(HeadOptions options) {
 Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& known,
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
-  const auto name_of = [](std::optional<Numerics> n) {
-    return n ? std::string(to_string(*n)) : std::string();
-  };
-  const std::string model = journal_model(options.engine, *options.checkpoint);
-  const auto wanted = options.engine.numerics ? options.engine.numerics : known.numerics;
-  const auto files = std::make_shared<DiskFiles>();
-  auto contents =
-      journal_folder::read(*files, options.journal_folder,
-                           {model, options.cluster_id, name_of(wanted), name_of(known.numerics),
-                            router.started.of(router.started.at)});
-  if (!contents.ok()) return contents.error();
-  for (const std::string& note : contents->notes) logger().warn("{}", note);
-  // Requests that go on need theirs, though nothing else is known of the cluster any more.
-  if (!wanted && !contents->numerics.empty())
-    known.numerics = parse_numerics(contents->numerics);
-  journal_format::Heading heading{
-      model, options.cluster_id, name_of(wanted ? wanted : known.numerics),
-      std::max(options.incarnation.value, contents->term), contents->journal.next_request(),
-      contents->journal.next_sequence()};
-  router.journal = std::make_shared<Journal>(std::move(contents->journal));
-  router.journal_file = contents->next_file;
+  auto open = open_journal(
+      {options.journal_folder, journal_model(options.engine, *options.checkpoint),
+       options.cluster_id, options.engine.numerics, options.incarnation,
+       router.started.of(router.started.at), random_seed},
+      known);
+  if (!open.ok()) return open.error();
+  router.journal = std::make_shared<Journal>(std::move(open->journal));
+  router.journal_file = open->first_file;
   const Ref<RouterInbox> self(kHeadNode, options.incarnation);
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
-      {files, options.journal_folder, std::move(heading), std::move(contents->damaged),
-       random_seed},
+      std::move(open->disk),
       [this, self](JournalKept kept) { host.post().tell(self, kept); },
       [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   return {};

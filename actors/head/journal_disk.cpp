@@ -125,8 +125,8 @@ Status JournalDisk::add(const JournalRecord& record) {
 }
 
 void JournalDisk::add_frame(journal_format::Kind kind, std::span<const std::byte> content) {
-  journal_format::put_frame(bytes_, {.file = options_.heading.file, .serial = serial_++, .kind = kind},
-                            content);
+  journal_format::put_frame(
+      bytes_, {.file = options_.heading.file, .serial = serial_++, .kind = kind}, content);
 }
 
 Status JournalDisk::add_heading() {

@@ -104,7 +104,8 @@ std::string old_file_of(const std::vector<JournalRecord>& records, const std::st
 
 std::vector<std::size_t> frames_of(const std::string& file) {
   const bool old = file.starts_with("troupe-journal-1 ");
-  const std::size_t head = old ? journal_format::kOldFrameHeadBytes : journal_format::kFrameHeadBytes;
+  const std::size_t head =
+      old ? journal_format::kOldFrameHeadBytes : journal_format::kFrameHeadBytes;
   std::size_t at = old ? file.find('\n') + 1 : 2 * journal_format::kHeadingBytes;
   std::vector<std::size_t> frames{at};
   while (at < file.size()) {
