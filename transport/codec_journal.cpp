@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "runtime/unix_time.h"
 #include "schema/journal.capnp.h"
 #include "transport/codec_parts.h"
 #include "transport/journal_records.h"
@@ -10,7 +11,10 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::int64_t kUnixMsMax = std::int64_t{1} << 42;  // a hundred years and more
+std::int64_t time(Out& out, std::int64_t unix_ms) {
+  if (unix_ms < 0 || unix_ms > kUnixMsMax) out.fail("a time is out of range");
+  return unix_ms;
+}
 
 void put(Out& out, wire::RequestName::Builder wire, const RequestName& name) {
   wire.setId(out.name(name.id, "a request's id"));
@@ -94,7 +98,7 @@ void put(Out& out, wire::JournalRecord::Builder wire, const JournalAccepted& rec
   auto accepted = wire.initAccepted();
   accepted.setRequest(record.request);
   accepted.setFirstSequence(record.first_sequence.value);
-  accepted.setAcceptedUnixMs(record.accepted_unix_ms);
+  accepted.setAcceptedUnixMs(time(out, record.accepted_unix_ms));
   put(out, accepted.initPrepared(), *record.prepared);
 }
 
@@ -135,7 +139,7 @@ void put(Out&, wire::JournalRecord::Builder wire, const JournalFinished& record)
 void put(Out& out, wire::JournalRecord::Builder wire, const JournalEnded& record) {
   auto ended = wire.initEnded();
   ended.setRequest(record.request);
-  ended.setEndedUnixMs(record.ended_unix_ms);
+  ended.setEndedUnixMs(time(out, record.ended_unix_ms));
   if (record.error) put(out, ended.getError().initValue(), *record.error);
 }
 
@@ -232,6 +236,14 @@ Result<JournalRecord> decode_record(std::span<const std::byte> bytes) {
   } catch (const kj::Exception& exception) {
     return broken_record(describe(exception));
   }
+}
+
+Status can_keep(const PreparedRequest& prepared) {
+  const std::shared_ptr<const PreparedRequest> lent(std::shared_ptr<const void>(), &prepared);
+  const auto bytes = encode(JournalAccepted{1, SequenceId{1}, 0, lent});
+  if (!bytes.ok()) return bytes.error();
+  const auto read = decode_record(*bytes);
+  return read.ok() ? Status() : invalid_argument(read.error().message);
 }
 
 }  // namespace troupe::transport

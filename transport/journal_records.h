@@ -75,6 +75,10 @@ namespace transport {
 /// that `decode_record` would not take), kResourceExhausted (longer than kJournalRecordBytesMax).
 Result<std::vector<std::byte>> encode(const JournalRecord& record);
 
+/// Whether a request with that content can be kept and read again; it needs no seed yet. Errors:
+/// those of `encode`, and kInvalidArgument with what `decode_record` would not take.
+Status can_keep(const PreparedRequest& prepared);
+
 /// Reads and validates what `encode` wrote, as transport/codec.h does with messages. kCorrupt with
 /// a sentence that says what is wrong; nothing of it was used.
 Result<JournalRecord> decode_record(std::span<const std::byte> bytes);

@@ -15,8 +15,8 @@
 #include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
 #include "actors/head/head.h"
-#include "actors/head/journal_folder.h"
 #include "actors/head/journal_writer.h"
+#include "actors/head/open_journal.h"
 #include "actors/head/open_model.h"
 #include "actors/head/standby_copy.h"
 #include "actors/supervisor/status.h"
@@ -59,7 +59,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   ~Impl() override;
 
   Status start(HeadOptions options);
-  Status read_journal(const HeadOptions& options, const KnownState& known, Router::Options& router);
+  Status read_journal(const HeadOptions& options, KnownState& known, Router::Options& router);
   SupervisorOptions supervisor_options(const HeadOptions& options, const Checkpoint& checkpoint);
   Status start_gateway(const HeadOptions& options, ClusterView& view);
   void end(const Address& actor);
@@ -81,7 +81,10 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   void keep(const KeepNextNode& e) override {
     kept([&](auto& k) { k.keep_next_node(e.next_node); });
   }
-  void keep(const KeepNumerics& e) override { kept([&](auto& k) { k.keep_numerics(e.numerics); }); }
+  void keep(const KeepNumerics& e) override {
+    kept([&](auto& k) { k.keep_numerics(e.numerics); });
+    if (journal) journal->learn_numerics(std::string(to_string(e.numerics)));
+  }
   void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
   void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }
   void keep(const ForgetKnown&) override { kept([](auto& k) { k.forget_known(); }); }
@@ -223,22 +226,21 @@ Status HeadNode::Impl::start(HeadOptions options) {
 }
 
 /// What an earlier life of the head has accepted, and where this one writes down what it accepts.
-Status HeadNode::Impl::read_journal(const HeadOptions& options, const KnownState& known,
+Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& known,
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
-  const std::string model = journal_model(options.engine, *options.checkpoint);
-  const std::optional<Numerics>& wanted = options.engine.numerics;
-  const bool other_numerics = wanted && known.numerics && *wanted != *known.numerics;
-  auto contents =
-      journal_folder::read(options.journal_folder, model, router.started.unix_ms, other_numerics);
-  if (!contents.ok()) return contents.error();
-  for (const std::string& note : contents->notes) logger().warn("{}", note);
-  router.journal = std::make_shared<Journal>(std::move(contents->journal));
-  router.journal_file = contents->next_file;
+  auto open = open_journal(
+      {options.journal_folder, journal_model(options.engine, *options.checkpoint),
+       options.cluster_id, options.engine.numerics, options.incarnation,
+       router.started.of(router.started.at), random_seed},
+      known);
+  if (!open.ok()) return open.error();
+  router.journal = std::make_shared<Journal>(std::move(open->journal));
+  router.journal_file = open->first_file;
   router.journal_folder = options.journal_folder;
   const Ref<RouterInbox> self(kHeadNode, options.incarnation);
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
-      options.journal_folder, model,
+      std::move(open->disk),
       [this, self](JournalKept kept) { host.post().tell(self, kept); },
       [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   return {};

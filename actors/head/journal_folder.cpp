@@ -1,180 +1,149 @@
 #include "actors/head/journal_folder.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <optional>
+#include <string_view>
 
+#include "actors/head/frame_reader.h"
+#include "actors/head/journal_gatherer.h"
 #include "runtime/limits.h"
-#include "runtime/xxh3.h"
-#include "transport/journal_records.h"
 
 namespace troupe::journal_folder {
 namespace {
 
-constexpr std::string_view kFormat = "troupe-journal-1 ";
-/// Longer than any first line.
-constexpr std::size_t kLineBytesMax = 4096;
+constexpr std::string_view kKept = ".log";
+constexpr std::string_view kDamaged = ".log.bad";
+/// More than a folder has after any number of failures; whoever reads them sees what is wrong.
+constexpr std::size_t kNotesMax = 16;
 
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
-  return xxh3_64(bytes.data(), bytes.size(), bytes.size());
-}
+using Numbers = std::map<std::uint64_t, std::string>;
 
-/// Files by their numbers.
-Result<std::map<std::uint64_t, std::string>> files_of(const std::string& folder) {
-  std::map<std::uint64_t, std::string> files;
-  std::error_code error;
-  std::filesystem::directory_iterator entries(folder, error);
-  if (error == std::errc::no_such_file_or_directory) return files;
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
+/// The files with such names, by their numbers.
+Result<Numbers> files_of(FileSystem& files, const std::string& folder, std::string_view suffix) {
+  const auto names = files.list(folder);
+  if (!names.ok()) return names.error();
+  Numbers found;
+  for (const std::string& name : *names) {
     std::uint64_t number = 0;
     const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (bad == std::errc() && std::string_view(end) == ".log" && number > 0 &&
-        entries->is_regular_file(error))
-      files[number] = entries->path().string();
+    const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
+    if (bad == std::errc() && rest == suffix && number > 0) found[number] = folder + "/" + name;
   }
-  if (error)
-    return unavailable("The folder " + folder + " cannot be read: " + error.message() + ".");
-  return files;
+  return found;
 }
 
-/// Earlier versions wrote the numerics behind the model.
-bool is_of(std::string_view word, std::string_view model) {
-  return word.starts_with(model) && (word.size() == model.size() || word[model.size()] == '-');
+/// Nobody knows what a file that cannot be read would have said.
+Error unreadable(const Error& why, const std::string& folder) {
+  if (why.code != ErrorCode::kUnavailable) return why;
+  return unavailable("The journal, which has the requests that an earlier life of this head "
+                     "accepted, cannot be read: " + why.message +
+                     " Mend that and start the head again; or move the folder " + folder +
+                     " away, and those requests are lost.");
 }
 
-/// Reads a file's records into the journal.
-class FileReader {
- public:
-  FileReader(const std::string& path, Contents& out) : path_(path), file_(path), out_(out) {}
+std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-  Status read(std::string_view model, bool& of_that_model) {
-    std::string line;
-    for (char c = 0; line.size() < kLineBytesMax && file_.get(c) && c != '\n';) line += c;
-    if (!file_ && !file_.eof())
-      return unavailable("The file " + path_ + " cannot be read: " + std::strerror(errno) + ".");
-    if (file_.eof()) return cut(line.size());  // it had only just begun
-    if (!line.starts_with(kFormat))
-      return corrupt("The file " + path_ +
-                     " was written by another version of Troupe; use that version until its "
-                     "requests are done, or delete the folder, and they are lost.");
-    of_that_model = is_of(line.substr(kFormat.size()), model);
-    while (next()) {
-    }
-    return cut(rest_);
+/// What one file lacks, in a sentence; empty: nothing.
+std::string note_of(const std::string& path, const FrameReader::Losses& losses,
+                    const FileFindings& found) {
+  std::string note;
+  const auto add = [&](const std::string& text) { note += (note.empty() ? "" : ", ") + text; };
+  if (losses.heading) add("it does not say of which model it is any more");
+  if (losses.places > 0)
+    add(bytes_text(losses.bytes) + " of it are damaged, the first at byte " +
+        std::to_string(losses.first_at) +
+        (losses.places > 1 ? " and " + std::to_string(losses.places - 1) + " more places" : ""));
+  if (losses.frames > 0) add("records are missing (" + std::to_string(losses.frames) + ")");
+  if (found.unknown > 0)
+    add("records are not understood (" + std::to_string(found.unknown) +
+        "; the first: " + found.unknown_why + ")");
+  if (found.unusable > 0)
+    add("records that need what is missing are left out (" + std::to_string(found.unusable) + ")");
+  if (!note.empty())
+    note = "The journal's file " + path + " is damaged: " + note + "; it is kept as " + path +
+           ".bad. Requests that can be computed again go on.";
+  if (losses.torn_bytes > 0)
+    note += (note.empty() ? "" : " ") + path + " was cut off within a record: its last " +
+            bytes_text(losses.torn_bytes) + " are left out.";
+  return note;
+}
+
+void add_note(std::vector<std::string>& notes, std::string note, std::size_t& more) {
+  if (note.empty()) return;
+  if (notes.size() < kNotesMax)
+    notes.push_back(std::move(note));
+  else
+    ++more;
+}
+
+Status read_file(FileSystem& files, const std::string& path, JournalGatherer& gatherer,
+                 FileFindings& found, FrameReader::Losses& losses) {
+  auto reader = FrameReader::open(files, path);
+  if (!reader.ok()) return reader.error();
+  gatherer.begin_file(reader->heading(), reader->losses().heading);
+  for (;;) {
+    const auto frame = reader->next();
+    if (!frame.ok()) return frame.error();
+    if (!*frame) break;
+    gatherer.add(**frame, reader->losses().any());
   }
-
- private:
-  /// False at the end, or where the file was cut off.
-  bool next() {
-    std::byte head[kFrameHeadBytes];
-    file_.read(reinterpret_cast<char*>(head), sizeof head);
-    rest_ = static_cast<std::size_t>(file_.gcount());
-    if (rest_ < sizeof head) return false;
-    std::uint32_t length = 0;
-    std::uint64_t hash = 0;
-    std::memcpy(&length, head, sizeof length);
-    std::memcpy(&hash, head + sizeof length, sizeof hash);
-    if (length == 0 || length > limits::kJournalRecordBytesMax) return false;
-    bytes_.resize(length);
-    file_.read(reinterpret_cast<char*>(bytes_.data()), static_cast<std::streamsize>(length));
-    rest_ += static_cast<std::size_t>(file_.gcount());
-    if (static_cast<std::size_t>(file_.gcount()) < length || hash_of(bytes_) != hash) return false;
-    rest_ = 0;
-    const auto record = transport::decode_record(bytes_);
-    if (!record.ok())
-      out_.notes.push_back(path_ + ": " + record.error().message);
-    else if (out_.journal.fits(*record))
-      out_.journal.append(*record);
-    return true;
-  }
-
-  Status cut(std::size_t bytes) {
-    if (bytes == 0) return {};
-    // How much follows a record that is broken in the middle?
-    file_.clear();
-    const auto at = file_.tellg();
-    file_.seekg(0, std::ios::end);
-    if (at >= 0 && file_.tellg() > at) bytes += static_cast<std::size_t>(file_.tellg() - at);
-    out_.notes.push_back(path_ + " was cut off within a record: its last " +
-                         std::to_string(bytes) + " bytes are left out.");
-    return {};
-  }
-
-  const std::string path_;
-  std::ifstream file_;
-  Contents& out_;
-  std::vector<std::byte> bytes_;
-  std::size_t rest_ = 0;  ///< of a record that is not whole
-};
-
-/// Requests of another model are over, and nobody may have their answers as this one's.
-void end_all(Journal& journal, std::int64_t now_unix_ms) {
-  std::vector<JournalRecord> ends;
-  for (const auto& [id, request] : journal.all())
-    if (!request.ended)
-      ends.push_back(JournalEnded{
-          id, now_unix_ms,
-          unavailable("The head was started again with another model or other numerics; send the "
-                      "request again.")});
-    else if (!request.error)
-      ends.push_back(JournalForgotten{id});
-  for (const JournalRecord& end : ends) journal.append(end);
+  found = gatherer.end_file();
+  losses = reader->losses();
+  return {};
 }
 
 }  // namespace
 
 std::string file_path(const std::string& folder, std::uint64_t number) {
-  return folder + "/" + std::to_string(number) + ".log";
+  return folder + "/" + std::to_string(number) + std::string(kKept);
 }
 
-std::string first_line(std::string_view model) {
-  return std::string(kFormat) + std::string(model) + "\n";
+Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder) {
+  const auto found = files_of(files, folder, kKept);
+  if (!found.ok()) return unreadable(found.error(), folder);
+  return found->empty() ? 1 : found->rbegin()->first + 1;
 }
 
-Status append(std::vector<std::byte>& out, const JournalRecord& record) {
-  const auto bytes = transport::encode(record);
-  if (!bytes.ok()) return bytes.error();
-  const auto length = static_cast<std::uint32_t>(bytes->size());
-  const std::uint64_t hash = hash_of(*bytes);
-  const auto put = [&](const void* from, std::size_t count) {
-    const auto* begin = static_cast<const std::byte*>(from);
-    out.insert(out.end(), begin, begin + count);
-  };
-  put(&length, sizeof length);
-  put(&hash, sizeof hash);
-  put(bytes->data(), bytes->size());
-  return {};
-}
-
-Result<Contents> read(const std::string& folder, std::string_view model, std::int64_t now_unix_ms,
-                      bool other_numerics) {
-  const auto files = files_of(folder);
-  if (!files.ok()) return files.error();
+Result<Contents> read(FileSystem& files, const std::string& folder, const Reader& reader) {
+  const auto found = files_of(files, folder, kKept);
+  if (!found.ok()) return unreadable(found.error(), folder);
   Contents out;
-  for (const auto& [number, path] : *files) {
-    bool of_that_model = true;
-    const Status read = FileReader(path, out).read(model, of_that_model);
-    if (!read.ok()) return read.error();
-    if (!of_that_model) end_all(out.journal, now_unix_ms);
+  JournalGatherer gatherer(reader);
+  std::size_t more = 0;
+  for (const auto& [number, path] : *found) {
+    FileFindings findings;
+    FrameReader::Losses losses;
+    const Status read = read_file(files, path, gatherer, findings, losses);
+    if (!read.ok()) return unreadable(read.error(), folder);
+    if (losses.any() || findings.unknown > 0) out.damaged.insert(number);
+    add_note(out.notes, note_of(path, losses, findings), more);
     out.next_file = number + 1;
   }
-  if (other_numerics) end_all(out.journal, now_unix_ms);
+  for (std::string& note : gatherer.finish()) add_note(out.notes, std::move(note), more);
+  if (more > 0) out.notes.push_back("And " + std::to_string(more) + " more files are damaged.");
+  out.term = gatherer.term();
+  out.numerics = gatherer.numerics();
+  out.journal = gatherer.take();
   return out;
 }
 
-Status remove_before(const std::string& folder, std::uint64_t number) {
-  const auto files = files_of(folder);
-  if (!files.ok()) return files.error();
-  for (const auto& [other, path] : *files) {
-    std::error_code error;
-    if (other < number && !std::filesystem::remove(path, error) && error)
-      return unavailable("The file " + path + " cannot be removed: " + error.message() + ".");
+Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
+                     const std::set<std::uint64_t>& damaged) {
+  const auto found = files_of(files, folder, kKept);
+  if (!found.ok()) return found.error();
+  for (const auto& [other, path] : *found) {
+    if (other >= number) break;
+    const bool keep = damaged.contains(other);
+    const std::string aside = folder + "/" + std::to_string(other) + std::string(kDamaged);
+    const Status gone = keep ? files.rename(path, aside) : files.remove(path);
+    if (!gone.ok()) return gone;
   }
+  const auto aside = files_of(files, folder, kDamaged);
+  if (!aside.ok()) return aside.error();
+  std::size_t too_many = aside->size() - std::min(aside->size(), kDamagedFilesMax);
+  for (auto oldest = aside->begin(); too_many > 0; ++oldest, --too_many)
+    if (const Status gone = files.remove(oldest->second); !gone.ok()) return gone;
   return {};
 }
 

@@ -1,46 +1,55 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "actors/head/file_system.h"
 #include "actors/router/journal.h"
 #include "runtime/result.h"
 
 namespace troupe {
 
-/// STATE/journal: what a head wrote down of the requests that it accepted. Files 1.log, 2.log, ...
-/// each begin with a line that says what they are and of which model; then come records, each as
-/// its length, a hash and its Cap'n Proto form. A file that ends within a record was cut off: what
-/// is before counts.
+/// STATE/journal: what a head wrote down of the requests that it accepted, in files 1.log, 2.log,
+/// ... (journal_format.h). Damaged ones, N.log.bad, are only for people to look at.
 namespace journal_folder {
 
-/// A record's place in a file: length and hash, little-endian, before its bytes.
-inline constexpr std::size_t kFrameHeadBytes = 12;
+/// Damaged files that are kept, the newest.
+inline constexpr std::size_t kDamagedFilesMax = 3;
 
 std::string file_path(const std::string& folder, std::uint64_t number);
-/// The line that a file begins with. `model`: one word for all that tokens depend on, but the
-/// numerics.
-std::string first_line(std::string_view model);
-/// Appends a record in its frame. Errors: those of transport::encode.
-Status append(std::vector<std::byte>& out, const JournalRecord& record);
 
+/// What the head that reads it is, and has been.
+struct Reader {
+  std::string model;     ///< one word, see journal_model()
+  std::string cluster;   ///< one word; empty: any
+  std::string numerics;  ///< their name, if it has to be these; empty: any
+  std::string last_numerics;  ///< of files that do not say; empty: not known
+  std::int64_t now_unix_ms = 0;
+};
 struct Contents {
   Journal journal;
-  std::uint64_t next_file = 1;  ///< larger than all that are there
-  std::vector<std::string> notes;  ///< sentences for people: what was cut off or left out
+  std::uint64_t next_file = 1;      ///< larger than all that are there
+  std::uint64_t term = 0;           ///< the newest; files of lower ones that follow are not read
+  std::string numerics;             ///< of the requests that go on; empty: any
+  std::set<std::uint64_t> damaged;  ///< files that are to be kept aside
+  std::vector<std::string> notes;   ///< sentences for people: what was lost; a few
 };
-/// All files, in their order. Of another model, or where the last life had other numerics, requests
-/// that could go on are over, with an error that says so, and answers are forgotten: another
-/// tokenizer would read them. A folder that is not there is empty. Errors: kCorrupt (written by
-/// another version), kUnavailable (cannot be read).
-Result<Contents> read(const std::string& folder, std::string_view model, std::int64_t now_unix_ms,
-                      bool other_numerics = false);
+/// All files, in their order. What is damaged is passed over; what cannot be computed again ends
+/// with an error of its own that says why:
+/// - requests of another model or cluster, or of a file that does not say of which it is;
+/// - of other numerics those that could go on;
+/// - those whose acceptance is damaged, and whose tokens contradict each other.
+/// A folder that is not there is empty. Errors: kCorrupt (written by a newer version), kUnavailable
+/// (cannot be read): with what to do.
+Result<Contents> read(FileSystem& files, const std::string& folder, const Reader& reader);
+/// Contents::next_file alone.
+Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder);
 
-/// Takes away the files before that one.
-Status remove_before(const std::string& folder, std::uint64_t number);
+/// Takes away the files before that one; puts aside the damaged ones among them.
+Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
+                     const std::set<std::uint64_t>& damaged);
 
 }  // namespace journal_folder
 }  // namespace troupe

@@ -1,12 +1,7 @@
 #include "actors/head/journal_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -14,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "actors/control/private_file.h"
-#include "actors/head/journal_folder.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 
@@ -45,80 +38,20 @@ std::size_t bytes_of(const KeepRecords& records) {
   return bytes;
 }
 
-bool must_outlive(const KeepRecords& records) {
-  return records.begins || records.tells ||
-         std::ranges::any_of(records.records, [](const JournalRecord& record) {
-           return std::holds_alternative<JournalAccepted>(record) ||
-                  std::holds_alternative<JournalForgotten>(record);
-         });
-}
-
-/// An open file of the folder.
-class File {
- public:
-  ~File() { close(); }
-
-  Status open(const std::string& path) {
-    close();
-    path_ = path;
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    return fd_ >= 0 ? Status() : trouble("made");
-  }
-  Status write(const void* data, std::size_t bytes) {
-    const char* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(fd_, at, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return trouble("written");
-      at += written;
-      bytes -= static_cast<std::size_t>(written);
-    }
-    return {};
-  }
-  bool is_open() const { return fd_ >= 0; }
-  void remove() {
-    close();
-    ::unlink(path_.c_str());
-  }
-  Status sync() { return ::fdatasync(fd_) == 0 ? Status() : trouble("brought to the disk"); }
-
- private:
-  Status trouble(const char* what) const {
-    return unavailable(path_ + " cannot be " + what + ": " + std::strerror(errno) + ".");
-  }
-  void close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
-  std::string path_;
-  int fd_ = -1;
-};
-
-/// That a file is in its folder outlives a power cut as well.
-void sync_folder(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  (void)::fsync(fd);
-  ::close(fd);
-}
-
 }  // namespace
 
 struct JournalWriter::State {
-  explicit State(Options o) : options(std::move(o)) {}
+  explicit State(Options o) : options(std::move(o)), disk(options.disk) {}
   void run();
-  Status write(const std::deque<KeepRecords>& batch);
   void tell(const Status& written, const std::deque<KeepRecords>& batch);
 
   const Options options;
-  // Of the thread.
-  File file;
-  bool file_counts = false;  // somebody was told that something in it is kept
+  JournalDisk disk;  // of the thread
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<KeepRecords> queue;        // guarded by mutex
   std::size_t queued_bytes = 0;         // guarded by mutex
+  std::string cluster, numerics;        // guarded by mutex; what the disk is to learn
   std::optional<std::uint64_t> failed;  // guarded by mutex; the file
   bool closing = false;                 // guarded by mutex
   bool ended = true;                    // guarded by mutex; not begun, or nobody waits for its end
@@ -143,7 +76,7 @@ JournalWriter::~JournalWriter() {
     return;
   state_->ended = true;
   logger().warn("the journal in {} is not written to its end: the disk does not answer",
-                state_->options.folder);
+                state_->options.disk.folder);
 }
 
 void JournalWriter::keep(KeepRecords records) {
@@ -165,6 +98,16 @@ void JournalWriter::keep(KeepRecords records) {
   state_->options.failed({file, "the state folder is too slow."});
 }
 
+void JournalWriter::learn_cluster(const std::string& cluster) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->cluster = cluster;
+}
+
+void JournalWriter::learn_numerics(const std::string& numerics) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->numerics = numerics;
+}
+
 void JournalWriter::State::run() {
   std::unique_lock lock(mutex);
   for (;;) {
@@ -172,10 +115,10 @@ void JournalWriter::State::run() {
     if (queue.empty()) break;
     const std::deque<KeepRecords> batch = std::exchange(queue, {});
     queued_bytes = 0;
+    if (!cluster.empty()) disk.learn_cluster(std::exchange(cluster, {}));
+    if (!numerics.empty()) disk.learn_numerics(std::exchange(numerics, {}));
     lock.unlock();
-    const Status written = write(batch);
-    // A disk that is full shall not be full of these.
-    if (!written.ok() && file.is_open() && !file_counts) file.remove();
+    const Status written = disk.write(batch);
     lock.lock();
     if (ended) return;
     tell(written, batch);
@@ -187,7 +130,7 @@ void JournalWriter::State::run() {
 /// Under the lock: whom it tells lives until the writer has ended.
 void JournalWriter::State::tell(const Status& written, const std::deque<KeepRecords>& batch) {
   if (written.ok()) {
-    if (std::ranges::any_of(batch, must_outlive))
+    if (std::ranges::any_of(batch, JournalDisk::must_outlive))
       options.kept({batch.back().file, batch.back().mark});
     return;
   }
@@ -196,45 +139,6 @@ void JournalWriter::State::tell(const Status& written, const std::deque<KeepReco
   queue.clear();
   queued_bytes = 0;
   options.failed({*failed, written.error().message});
-}
-
-Status JournalWriter::State::write(const std::deque<KeepRecords>& batch) {
-  std::vector<std::byte> bytes;
-  const auto flush = [&] {
-    const Status written = bytes.empty() ? Status() : file.write(bytes.data(), bytes.size());
-    bytes.clear();
-    return written;
-  };
-  std::optional<std::uint64_t> complete;
-  for (const KeepRecords& records : batch) {
-    if (records.begins) {
-      if (const Status done = flush(); !done.ok()) return done;
-      // What is acknowledged with the next file must outlive with this one.
-      if (file.is_open())
-        if (const Status synced = file.sync(); !synced.ok()) return synced;
-      if (const Status made = control::make_private_folder(options.folder); !made.ok())
-        return made;
-      const std::string path = journal_folder::file_path(options.folder, records.file);
-      if (const Status opened = file.open(path); !opened.ok()) return opened;
-      file_counts = false;
-      sync_folder(options.folder);
-      const std::string line = journal_folder::first_line(options.model);
-      if (const Status done = file.write(line.data(), line.size()); !done.ok()) return done;
-    }
-    for (const JournalRecord& record : records.records)
-      if (const Status kept = journal_folder::append(bytes, record); !kept.ok())
-        logger().warn("a request will not outlive this head: {}", kept.error().message);
-    if (records.completes) complete = records.file;
-  }
-  if (const Status done = flush(); !done.ok()) return done;
-  if (std::ranges::none_of(batch, must_outlive)) return {};
-  if (const Status synced = file.sync(); !synced.ok()) return synced;
-  file_counts = true;
-  if (!complete) return {};
-  if (const Status removed = journal_folder::remove_before(options.folder, *complete);
-      !removed.ok())
-    logger().warn("{}", removed.error().message);
-  return {};
 }
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "actors/head/journal_disk.h"
 #include "actors/router/messages.h"
 
 namespace troupe {
@@ -16,8 +17,7 @@ namespace troupe {
 class JournalWriter {
  public:
   struct Options {
-    std::string folder;  ///< is made if it is not there
-    std::string model;   ///< see journal_folder::first_line
+    JournalDisk::Options disk;
     // From its thread, and `failed` from keep() as well; must not block, nor call it.
     std::function<void(JournalKept)> kept;
     std::function<void(JournalFailed)> failed;
@@ -30,6 +30,9 @@ class JournalWriter {
   JournalWriter(const JournalWriter&) = delete;
   JournalWriter& operator=(const JournalWriter&) = delete;
 
+  /// What files say of the records that it is given from now on.
+  void learn_cluster(const std::string& cluster);
+  void learn_numerics(const std::string& numerics);
   /// Never blocks. After a failure only records that begin a file are taken.
   void keep(KeepRecords records);
 

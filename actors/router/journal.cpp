@@ -80,7 +80,7 @@ bool Journal::fits(const JournalRecord& record) const {
             const Sequence* known = find(r.sequence);
             return known && known->finish == FinishReason::kNone &&
                    r.index <= known->output.size() &&
-                   r.index + r.tokens.size() <= known->prepared->max_tokens;
+                   r.index + r.tokens.size() <= known->prepared->max_tokens && !denies(r);
           },
           [&](const JournalFinished& r) {
             const Sequence* known = find(r.sequence);
@@ -93,6 +93,20 @@ bool Journal::fits(const JournalRecord& record) const {
           [&](const JournalForgotten& r) { return request(r.request) != nullptr; },
       },
       record);
+}
+
+bool Journal::denies(const JournalTokens& record) const {
+  const Sequence* known = find(record.sequence);
+  if (!known) return false;
+  for (std::size_t i = record.index; i - record.index < record.tokens.size(); ++i)
+    if (i < known->output.size() && known->output[i] != record.tokens[i - record.index].token)
+      return true;
+  return false;
+}
+
+void Journal::reserve(std::uint64_t next_request, std::uint64_t next_sequence) {
+  next_request_ = std::max(next_request_, next_request);
+  next_sequence_ = std::max(next_sequence_, next_sequence);
 }
 
 bool Journal::finished(const Request& request) const {
@@ -198,6 +212,7 @@ bool Journal::tell_choice(Place& place, const Request& known, std::size_t& words
 
 void Journal::apply(const JournalAccepted& record) {
   const PreparedRequest& prepared = *record.prepared;
+  reserve(record.request + 1, record.first_sequence.value + prepared.n);
   if (const Request* known = request(record.request); known && same(*known, record)) return;
   forget(record.request);
   requests_.emplace(record.request,

@@ -49,6 +49,10 @@ class Journal {
   /// missing. Of what a storage gives, records that do not fit are left out: what they said is
   /// computed again. What is known may be told again, since it is the same.
   bool fits(const JournalRecord& record) const;
+  /// Whether it has other tokens than these where both have some: one of them is wrong.
+  bool denies(const JournalTokens& record) const;
+  /// Smaller numbers than these were used by requests that nobody remembers.
+  void reserve(std::uint64_t next_request, std::uint64_t next_sequence);
 
   /// All that it gave is to come again.
   void begin_again(std::uint64_t request);
@@ -59,6 +63,9 @@ class Journal {
   const Sequence* find(SequenceId sequence) const;
   const Request* request(std::uint64_t id) const;
   const std::map<std::uint64_t, Request>& all() const { return requests_; }
+  /// Numbers that no request has had.
+  std::uint64_t next_request() const { return next_request_; }
+  std::uint64_t next_sequence() const { return next_sequence_; }
   std::size_t sequences() const { return sequences_.size(); }
   std::size_t requests() const { return requests_.size(); }
   /// Words of 4 bytes that it holds (journal_words.h).
@@ -97,6 +104,8 @@ class Journal {
   std::map<std::uint64_t, Request> requests_;
   std::unordered_map<SequenceId, Sequence> sequences_;
   std::size_t words_ = 0;
+  std::uint64_t next_request_ = 1;
+  std::uint64_t next_sequence_ = 1;
 };
 
 }  // namespace troupe

@@ -12,9 +12,8 @@ void RequestBook::record(const PreparedRequest& request, const JournalRecord& re
 }
 
 std::uint64_t RequestBook::add(PreparedRequest prepared, TimePoint now) {
-  const std::uint64_t id = next_request_++;
-  const SequenceId first{next_sequence_};
-  next_sequence_ += prepared.n;
+  const std::uint64_t id = journal_.next_request();
+  const SequenceId first{journal_.next_sequence()};
   const auto kept = std::make_shared<const PreparedRequest>(std::move(prepared));
   record(*kept, JournalAccepted{id, first, options_.unix_time.of(now), kept});
   Request& request = open(id, now);
@@ -166,9 +165,6 @@ void RequestBook::restore(Journal journal, TimePoint now) {
   std::vector<std::pair<std::int64_t, std::uint64_t>> ended;
   std::vector<std::uint64_t> unfinished;
   for (const auto& [id, known] : journal_.all()) {
-    next_request_ = std::max(next_request_, id + 1);
-    next_sequence_ =
-        std::max(next_sequence_, known.first_sequence.value + known.prepared->n);
     if (known.prepared->name) names_.add(*known.prepared->name, id);
     if (known.ended)
       ended.emplace_back(known.ended_unix_ms, id);

@@ -178,8 +178,6 @@ class RequestBook {
   Room room_;
   Requests requests_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
-  std::uint64_t next_request_ = 1;
-  std::uint64_t next_sequence_ = 1;
   RequestCounts counts_;  // without `waiting`
 };
 

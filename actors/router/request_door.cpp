@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/limits.h"
+#include "transport/journal_records.h"
 
 namespace troupe {
 namespace {
@@ -86,6 +87,10 @@ void RequestDoor::submit_async(GenerationRequest request, std::shared_ptr<Genera
                                Accepted accepted) {
   auto prepared = options_.frontend->prepare(request);
   if (!prepared.ok()) return accepted(prepared.error());
+  // What a head could not read again would be lost with it.
+  if (prepared->name)
+    if (const Status kept = transport::can_keep(*prepared); !kept.ok())
+      return accepted(kept.error());
   std::uint64_t ticket = 0;
   Pending pending{std::move(sink), std::move(accepted)};
   if (const Status kept = keep(ticket, pending); !kept.ok()) return pending.accepted(kept.error());

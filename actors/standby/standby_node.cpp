@@ -69,6 +69,7 @@ struct StandbyHands {
   void act(KeepFollowing& e) {
     const Status kept = node->keeper->keep(e.state);
     failed = !kept.ok();
+    if (!e.state.cluster_id.empty()) node->journal->learn_cluster(e.state.cluster_id);
     if (failed) node->end({false, 1, kept.error().message});
   }
   void act(KeepKnown& e) { node->keeper->keep(e.lines); }
@@ -99,7 +100,8 @@ Status StandbyNode::Impl::start(StandbyOptions options, std::unique_ptr<HeadLink
           },
   });
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
-      options.journal_folder, options.journal_model,
+      {std::make_shared<DiskFiles>(), options.journal_folder, {.model = options.journal_model}, {},
+       options.random},
       [this](JournalKept kept) { host.post().tell(self, kept); },
       [this](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   const Status listening =

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +28,8 @@ struct StandbyOptions {
   HostPort listen;
   Credentials credentials;  ///< the head's: workers are to take it for one later
   std::string journal_folder;
-  std::string journal_model;  ///< see journal_folder::first_line
+  std::string journal_model;  ///< see journal_model()
+  std::function<std::uint64_t()> random;
   StandbyKeeper* keeper = nullptr;
 };
 

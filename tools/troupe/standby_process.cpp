@@ -70,6 +70,7 @@ Result<std::unique_ptr<StandbyProcess>> StandbyProcess::start(const std::string&
   options.journal_folder = process->files_.journal_path();
   const EngineOptions engine = resolved(model.engine, *model.frontend);
   options.journal_model = journal_model(engine, *model.checkpoint);
+  options.random = random_number;
   options.keeper = &process->kept_;
   auto& machine = options.machine;
   machine.version = kVersion;
@@ -78,10 +79,11 @@ Result<std::unique_ptr<StandbyProcess>> StandbyProcess::start(const std::string&
   if (listen.port != 0) machine.address = to_string(found_at(listen));
   if (*earlier) machine.earlier = **earlier;
   machine.earlier.head_address = to_string(*address);
-  // Only the number of the next file is wanted; what cannot be read is told when it takes over.
-  auto contents = journal_folder::read(options.journal_folder, options.journal_model, unix_ms());
-  if (!contents.ok()) return contents.error();
-  machine.journal_file = contents->next_file;
+  // What cannot be read is told when it takes over.
+  DiskFiles disk;
+  const auto next_file = journal_folder::next_file(disk, options.journal_folder);
+  if (!next_file.ok()) return next_file.error();
+  machine.journal_file = *next_file;
   machine.random = random_number;
   machine.next_term = [own = process->files_.incarnation](Incarnation newest) {
     return term_above(newest, own);

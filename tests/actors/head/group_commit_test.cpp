@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/head/file_system.h"
 #include "actors/head/journal_writer.h"
 #include "tests/patience.h"
 
@@ -77,8 +78,11 @@ TEST_CASE("acceptances that come while the disk syncs share the next sync") {
                             [&] { return !marks.empty() && marks.back() >= mark; });
   };
   {
-    JournalWriter writer({.folder = folder + "/journal",
-                          .model = "model",
+    JournalWriter writer({.disk = {.files = std::make_shared<DiskFiles>(),
+                                   .folder = folder + "/journal",
+                                   .heading = {.model = "model"},
+                                   .damaged = {},
+                                   .random = [] { return 3; }},
                           .kept =
                               [&](JournalKept kept) {
                                 const std::scoped_lock lock(mutex);

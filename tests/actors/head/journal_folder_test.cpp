@@ -1,286 +1,237 @@
 #include "actors/head/journal_folder.h"
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
-#include <condition_variable>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
+#include <chrono>
+#include <sstream>
 
-#include "actors/head/journal_writer.h"
-#include "tests/patience.h"
+#include "runtime/xxh3.h"
+#include "tests/actors/head/forgetful_files.h"
+#include "tests/actors/head/journal_samples.h"
+#include "tests/promises.h"
 
 using namespace troupe;
-namespace fs = std::filesystem;
+using namespace troupe::testing;
 
 namespace {
 
-struct Folder {
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "troupe-journal-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()));
-    path = pattern;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string journal() const { return path + "/journal"; }
-  std::string path;
-};
-
-std::shared_ptr<const PreparedRequest> prepared(std::size_t prompt = 3) {
-  PreparedRequest request;
-  request.prompt.assign(prompt, 5);
-  request.n = 2;
-  request.max_tokens = 100;
-  request.sampling.seed = 11;
-  request.sampling.top_logprobs = 1;
-  request.stop = {"\n\n", "Gr\xC3\xBC\xC3\x9F"};
-  request.stop_tokens = {1, 2};
-  request.keep_special = {3};
-  request.include_stop_str_in_output = true;
-  request.skip_special_tokens = false;
-  request.timeout = std::chrono::milliseconds(61'500);
-  request.streams = false;
-  request.name = std::make_shared<const RequestName>(
-      RequestName{"id", 1, 2, ~0ull, "key", {7, 8}, "{\"chat\":true}"});
-  return std::make_shared<const PreparedRequest>(std::move(request));
+std::string error_of(const Journal& journal, std::uint64_t request) {
+  const auto id = find(journal, request);
+  if (!id) return "nobody finds it";
+  const auto& error = journal.request(*id)->error;
+  return error ? error->message : "";
 }
 
-std::vector<JournalRecord> story(std::uint64_t request) {
-  const SequenceId first{2 * request};
-  return {JournalAccepted{request, first, 1234, prepared()}, JournalSubmitted{first, 1},
-          JournalTokens{first, 0, {{7, -0.5f, {{7, -0.5f}}}, {8, -1.5f, {{9, -0.25f}}}}},
-          JournalTokens{first, 2, {{9, -2.0f, {{9, -2.0f}}}}}};
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
-
-void write_file(const std::string& path, const std::vector<JournalRecord>& records,
-                std::string_view model = "model") {
-  std::vector<std::byte> bytes;
-  for (const JournalRecord& record : records) REQUIRE(journal_folder::append(bytes, record).ok());
-  fs::create_directories(fs::path(path).parent_path());
-  std::ofstream file(path, std::ios::binary);
-  file << journal_folder::first_line(model);
-  file.write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
-}
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// What a writer said.
-struct Said {
-  void kept(JournalKept k) {
-    std::lock_guard lock(mutex);
-    marks.push_back(k.mark);
-    changed.notify_all();
-  }
-  void failed(JournalFailed f) {
-    std::lock_guard lock(mutex);
-    failures.push_back(f);
-    changed.notify_all();
-  }
-  bool wait(auto done) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kTestPatience, done);
-  }
-  JournalWriter::Options options(const std::string& folder) {
-    return {folder, "model", [this](JournalKept k) { kept(k); },
-            [this](JournalFailed f) { failed(std::move(f)); }};
-  }
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<std::uint64_t> marks;
-  std::vector<JournalFailed> failures;
-};
 
 }  // namespace
 
 TEST_CASE("what was written is read") {
-  Folder folder;
-  CHECK(journal_folder::read(folder.journal(), "model", 0)->next_file == 1);
-  write_file(folder.journal() + "/3.log", story(1));
-  write_file(folder.journal() + "/12.log", story(2));
-  const auto contents = journal_folder::read(folder.journal(), "model", 0);
+  ForgetfulFiles files;
+  CHECK(read(files)->next_file == 1);
+  files.put(kFolder + "/3.log", old_file_of(story(1)));
+  files.put(kFolder + "/12.log", file_of(story(2)));
+  const auto contents = read(files);
   REQUIRE(contents.ok());
   CHECK(contents->next_file == 13);
+  CHECK(*journal_folder::next_file(files, kFolder) == 13);
   CHECK(contents->notes.empty());
+  CHECK(contents->damaged.empty());
   CHECK(contents->journal.requests() == 2);
-  const Journal::Sequence* sequence = contents->journal.find(SequenceId{2});
+  CHECK(wrong(contents->journal).empty());
+  const Journal::Sequence* sequence = contents->journal.find(sequence_of(2));
   REQUIRE(sequence);
-  CHECK(sequence->output == std::vector<TokenId>{7, 8, 9});
-  CHECK(sequence->logprobs->at(1) == TokenOutput{8, -1.5f, {{9, -0.25f}}});
-  const PreparedRequest& read = *sequence->prepared;
-  const auto told = prepared();
-  const PreparedRequest& wrote = *told;
-  CHECK(read.prompt == wrote.prompt);
-  CHECK(read.sampling == wrote.sampling);
-  CHECK(read.stop == wrote.stop);
-  CHECK(read.stop_tokens == wrote.stop_tokens);
-  CHECK(read.keep_special == wrote.keep_special);
-  CHECK(read.include_stop_str_in_output);
-  CHECK(!read.skip_special_tokens);
-  CHECK(read.timeout == wrote.timeout);
-  CHECK(read.n == 2);
-  CHECK(!read.streams);
-  CHECK(*read.seed == 11);
-  CHECK(read.name->key == "key");
-  CHECK(read.name->body == Digest{7, 8});
-  CHECK(read.name->owner == ~0ull);
-  CHECK(read.name->form == "{\"chat\":true}");
+  CHECK(sequence->output.size() == 3);
+  CHECK(sequence->logprobs->at(1) == token_of(2, 1));
+  const PreparedRequest& now = *sequence->prepared;
+  const auto told = prepared(2);
+  CHECK(now.prompt == told->prompt);
+  CHECK(now.sampling == told->sampling);
+  CHECK(now.stop == told->stop);
+  CHECK(now.stop_tokens == told->stop_tokens);
+  CHECK(now.keep_special == told->keep_special);
+  CHECK(now.include_stop_str_in_output);
+  CHECK(!now.skip_special_tokens);
+  CHECK(now.timeout == told->timeout);
+  CHECK(now.n == 2);
+  CHECK(!now.streams);
+  CHECK(*now.seed == 12);
+  CHECK(now.name->key == "key 2");
+  CHECK(now.name->body == Digest{7, 2});
+  CHECK(now.name->owner == ~0ull);
+  CHECK(now.name->form == "{\"chat\":true}");
 }
 
-TEST_CASE("a file that was cut off anywhere gives what is before the cut") {
-  Folder folder;
-  const std::string path = folder.journal() + "/1.log";
-  write_file(path, story(1));
-  const std::string whole = bytes_of(path);
-  std::size_t tokens_before = 0;
-  for (std::size_t size = 0; size <= whole.size(); ++size) {
-    CAPTURE(size);
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
-    const auto contents = journal_folder::read(folder.journal(), "model", 0);
-    REQUIRE(contents.ok());
-    const auto* sequence = contents->journal.find(SequenceId{2});
-    const std::size_t tokens = sequence ? sequence->output.size() : 0;
-    CHECK(tokens >= tokens_before);
-    tokens_before = tokens;
+TEST_CASE("requests of another model, cluster or numerics end with an error that says which") {
+  std::vector<JournalRecord> both = story(1);
+  for (const JournalRecord& record : finished_story(2, 3)) both.push_back(record);
+  journal_format::Heading of_file = heading();
+  journal_folder::Reader as = reader();
+  std::string running, finished;
+  SUBCASE("the same") {}
+  SUBCASE("numerics of a newer version") {
+    of_file.numerics = "better";
+    running = "that this version knows instead of better";
   }
-  CHECK(tokens_before == 3);
-}
-
-TEST_CASE("a flipped bit costs what is behind it, and is told") {
-  Folder folder;
-  const std::string path = folder.journal() + "/1.log";
-  write_file(path, story(1));
-  const std::string whole = bytes_of(path);
-  const std::size_t line = journal_folder::first_line("model").size();
-  for (std::size_t at = line; at < whole.size(); at += 7) {
-    CAPTURE(at);
-    std::string bytes = whole;
-    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-    const auto contents = journal_folder::read(folder.journal(), "model", 0);
-    REQUIRE(contents.ok());
-    CHECK(contents->notes.size() == 1);
+  SUBCASE("a file that does not know its cluster, as a standby's before it met the head") {
+    of_file.cluster.clear();
   }
-}
-
-TEST_CASE("requests of another model are over, and another version's file is not touched") {
-  Folder folder;
-  write_file(folder.journal() + "/1.log", story(1), "other");
-  const auto contents = journal_folder::read(folder.journal(), "model", 4321);
+  SUBCASE("another model") {
+    of_file.model = "other";
+    running = finished = "another model";
+  }
+  SUBCASE("another cluster") {
+    of_file.cluster = "other";
+    running = finished = "another cluster";
+  }
+  SUBCASE("other numerics: answers stay, the tokenizer is the same") {
+    of_file.numerics = "bf16";
+    as.numerics = "reference";
+    running = "reference instead of bf16";
+  }
+  SUBCASE("other numerics than those of a head that wrote none down") {
+    as.last_numerics = "bf16";
+    as.numerics = "reference";
+    running = "reference instead of bf16";
+  }
+  ForgetfulFiles files;
+  files.put(kFolder + "/1.log", file_of(both, of_file));
+  const auto contents = read(files, as);
   REQUIRE(contents.ok());
-  REQUIRE(contents->journal.request(1));
-  CHECK(contents->journal.request(1)->ended);
-  CHECK(contents->journal.request(1)->ended_unix_ms == 4321);
-  CHECK(contents->journal.request(1)->error->message.find("another model") != std::string::npos);
-  // As it is where the last life had other numerics.
-  write_file(folder.journal() + "/1.log", story(1));
-  CHECK(!journal_folder::read(folder.journal(), "model", 1)->journal.request(1)->ended);
-  CHECK(journal_folder::read(folder.journal(), "model", 1, true)->journal.request(1)->ended);
-  // Earlier versions wrote them behind the model.
-  write_file(folder.journal() + "/1.log", story(1), "model-bf16");
-  CHECK(!journal_folder::read(folder.journal(), "model", 1)->journal.request(1)->ended);
-  // An answer would be read by another tokenizer.
-  std::vector<JournalRecord> over = story(1);
-  over.push_back(JournalFinished{SequenceId{2}, FinishReason::kLength, 3});
-  over.push_back(JournalFinished{SequenceId{3}, FinishReason::kLength, 0});
-  over.push_back(JournalEnded{1, 5, std::nullopt});
-  write_file(folder.journal() + "/1.log", over);
-  CHECK(journal_folder::read(folder.journal(), "model", 1)->journal.request(1)->ended);
-  write_file(folder.journal() + "/1.log", over, "other");
-  CHECK(journal_folder::read(folder.journal(), "model", 1)->journal.requests() == 0);
-  std::ofstream(folder.journal() + "/2.log") << "troupe-journal-9 model\nwhatever";
-  const auto refused = journal_folder::read(folder.journal(), "model", 0);
+  CHECK(contents->damaged.empty());
+  CHECK(contents->notes.empty() == running.empty());
+  CHECK(has(error_of(contents->journal, 1), running));
+  CHECK(error_of(contents->journal, 1).empty() == running.empty());
+  CHECK(has(error_of(contents->journal, 2), finished));
+  CHECK(error_of(contents->journal, 2).empty() == finished.empty());
+  if (!running.empty()) CHECK(contents->journal.request(1)->ended_unix_ms == 4321);
+}
+
+TEST_CASE("files of version 1 know their model alone, and some the numerics behind it") {
+  ForgetfulFiles files;
+  files.put(kFolder + "/1.log", old_file_of(story(1), "model-bf16"));
+  CHECK(error_of(read(files)->journal, 1).empty());
+  files.put(kFolder + "/1.log", old_file_of(story(1), "other"));
+  CHECK(has(error_of(read(files)->journal, 1), "another model"));
+}
+
+TEST_CASE("requests that go on hold the head to their numerics") {
+  ForgetfulFiles files;
+  journal_format::Heading with = heading();
+  with.numerics = "bf16";
+  files.put(kFolder + "/1.log", file_of(story(1), with));
+  CHECK(read(files)->numerics == "bf16");
+  files.put(kFolder + "/1.log", file_of(finished_story(1, 3), with));
+  CHECK(read(files)->numerics.empty());
+}
+
+TEST_CASE("a file may learn its numerics after its beginning") {
+  auto disk_files = std::make_shared<ForgetfulFiles>();
+  JournalDisk disk({disk_files, kFolder, heading(), {}, [] { return 3; }});
+  REQUIRE(disk.write({KeepRecords{1, 1, true, true, true, 0, story(1)}}).ok());
+  CHECK(read(*disk_files)->numerics.empty());
+  disk.learn_numerics("bf16");
+  disk.learn_numerics("bf16");
+  REQUIRE(disk.write({KeepRecords{1, 2, false, true, false, 0, {tokens(1, 3, 1)}}}).ok());
+  const auto contents = read(*disk_files);
+  CHECK(contents->numerics == "bf16");
+  CHECK(contents->notes.empty());
+  CHECK(contents->journal.find(sequence_of(1))->output.size() == 4);
+}
+
+TEST_CASE("a newer version's file is not touched, and the head does not start") {
+  ForgetfulFiles files;
+  std::string newer = *journal_format::write(heading());
+  newer.replace(newer.find('2'), 1, "3");
+  files.put(kFolder + "/1.log", newer);
+  CHECK(read(files).ok());  // a changed byte makes no version
+  const std::string line = "troupe-journal-3 model=model new=words";
+  std::ostringstream check;
+  check << std::hex << xxh3_64(line.data(), line.size());
+  files.put(kFolder + "/1.log", line + " check=" + check.str() + "\nwhatever");
+  const auto refused = read(files);
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kCorrupt);
-  CHECK(refused.error().message.find("another version") != std::string::npos);
+  CHECK(has(refused.error().message, "newer version of Troupe"));
+  CHECK(files.contents().size() == 1);
 }
 
-TEST_CASE("a writer keeps what it says that it has kept, and takes old files away") {
-  Folder folder;
-  Said said;
-  {
-    JournalWriter writer(said.options(folder.journal()));
-    writer.begin();
-    writer.keep({1, 1, true, true, true, 0, story(1)});
-    REQUIRE(said.wait([&] { return !said.marks.empty() && said.marks.back() == 1; }));
-    CHECK(journal_folder::read(folder.journal(), "model", 0)->journal.requests() == 1);
-    writer.keep(
-        {1, 2, false, false, false, 0, {JournalTokens{SequenceId{2}, 3, {{4, -1, {{4, -1}}}}}}});
-    writer.keep({1, 3, false, false, false, 0, story(2)});
-    REQUIRE(said.wait([&] { return said.marks.back() == 3; }));
-    writer.keep({2, 4, true, false, false, 0, story(1)});
-    REQUIRE(said.wait([&] { return said.marks.back() == 4; }));
-    CHECK(fs::exists(folder.journal() + "/1.log"));
-    writer.keep({2, 5, false, true, true, 0, story(2)});
-    REQUIRE(said.wait([&] { return said.marks.back() == 5; }));
-    CHECK(!fs::exists(folder.journal() + "/1.log"));
-    writer.keep(
-        {2, 6, false, false, false, 0, {JournalFinished{SequenceId{2}, FinishReason::kStop, 3}}});
+TEST_CASE("a file that cannot be read is no end of a file") {
+  ForgetfulFiles files;
+  files.put(kFolder + "/1.log", file_of(story(1)));
+  std::uint64_t reads = 0;
+  for (const std::string operation : {"list", "open", "read"}) {
+    CAPTURE(operation);
+    files.before = [&](const std::string& asked, const std::string& path) {
+      return asked == operation ? Status(unavailable(path + " fails: it is broken.")) : Status();
+    };
+    const auto failed = read(files);
+    REQUIRE(!failed.ok());
+    CHECK(failed.error().code == ErrorCode::kUnavailable);
+    CHECK(has(failed.error().message, kFolder));
+    CHECK(has(failed.error().message, "it is broken"));
+    CHECK(has(failed.error().message, "move the folder"));
+    ++reads;
   }
-  const auto contents = journal_folder::read(folder.journal(), "model", 0);
-  CHECK(contents->journal.requests() == 2);
-  CHECK(contents->journal.find(SequenceId{2})->finish == FinishReason::kStop);
-  CHECK(said.failures.empty());
-  CHECK((fs::status(folder.journal() + "/2.log").permissions() & fs::perms::others_read) ==
-        fs::perms::none);
+  CHECK(reads == 3);
 }
 
-TEST_CASE("a disk that is full is told, and the next file begins again") {
-  Folder folder;
-  Said said;
-  // As a full disk does: part of a write, then none.
-  auto* const before = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit old{};
-  REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
-  {
-    JournalWriter writer(said.options(folder.journal()));
-    writer.begin();
-    writer.keep({1, 1, true, true, true, 0, story(1)});
-    REQUIRE(said.wait([&] { return said.marks.size() == 1; }));
-    rlimit small = old;
-    small.rlim_cur = fs::file_size(folder.journal() + "/1.log") + 10;
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-    writer.keep({1, 2, false, false, false, 0, story(2)});
-    const bool told = said.wait([&] { return said.failures.size() == 1; });
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
-    REQUIRE(told);
-    CHECK(said.failures[0].file == 1);
-    CHECK(said.failures[0].reason.find("1.log cannot be written") != std::string::npos);
-    const auto cut = journal_folder::read(folder.journal(), "model", 0);
-    CHECK(cut->journal.requests() == 1);
-    CHECK(cut->notes.size() == 1);
-    writer.keep({1, 3, false, false, false, 0, story(3)});  // is not taken
-    std::vector<JournalRecord> all = story(1);
-    for (const JournalRecord& record : story(2)) all.push_back(record);
-    writer.keep({2, 4, true, true, true, 0, all});
-    REQUIRE(said.wait([&] { return said.marks.back() == 4; }));
-  }
-  std::signal(SIGXFSZ, before);
-  const auto contents = journal_folder::read(folder.journal(), "model", 0);
-  CHECK(contents->journal.requests() == 2);
-  CHECK(contents->notes.empty());
-  CHECK(contents->next_file == 3);
+TEST_CASE("a file of an earlier life behind a later one is left out, and kept aside") {
+  ForgetfulFiles files;
+  journal_format::Heading late = heading(), early = heading();
+  late.term = 9;
+  files.put(kFolder + "/1.log", file_of(story(1), late));
+  files.put(kFolder + "/2.log", file_of(story(2), early));
+  const auto contents = read(files);
+  CHECK(contents->journal.requests() == 1);
+  CHECK(contents->damaged.contains(2));
+  REQUIRE(contents->notes.size() == 1);
+  CHECK(has(contents->notes[0], "earlier life"));
 }
 
-TEST_CASE("a file that cannot be made is told") {
-  Folder folder;
-  Said said;
-  fs::create_directories(folder.journal() + "/1.log");
-  JournalWriter writer(said.options(folder.journal()));
-  writer.keep({1, 1, true, true, true, 0, story(1)});
-  {
-    const std::scoped_lock lock(said.mutex);
-    CHECK(said.failures.empty());  // nobody may be there yet to hear of it
-  }
-  writer.begin();
-  REQUIRE(said.wait([&] { return said.failures.size() == 1; }));
-  CHECK(said.failures[0].reason.find("1.log cannot be made") != std::string::npos);
+TEST_CASE("damaged files are kept aside, a few") {
+  ForgetfulFiles files;
+  std::string bytes = file_of(story(1));
+  bytes[frames_of(bytes)[2] + 50] ^= 1;
+  for (int i = 1; i <= 6; ++i) files.put(kFolder + "/" + std::to_string(i) + ".log", bytes);
+  const auto contents = read(files);
+  CHECK(contents->damaged.size() == 6);
+  REQUIRE(!contents->notes.empty());
+  CHECK(has(contents->notes[0], "kept as " + kFolder + "/1.log.bad"));
+  REQUIRE(journal_folder::remove_before(files, kFolder, 6, contents->damaged).ok());
+  std::vector<std::string> names;
+  for (const auto& [name, text] : files.contents()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{kFolder + "/3.log.bad", kFolder + "/4.log.bad",
+                                          kFolder + "/5.log.bad", kFolder + "/6.log"});
+  CHECK(files.get(kFolder + "/3.log.bad") == bytes);
+}
+
+TEST_CASE("numbers of requests that are forgotten are not given again") {
+  auto files = std::make_shared<ForgetfulFiles>();
+  JournalDisk disk({files, kFolder, heading(), {}, [] { return 3; }});
+  std::vector<JournalRecord> records = story(5);
+  records.push_back(JournalForgotten{5});
+  REQUIRE(disk.write({KeepRecords{1, 1, true, true, true, 0, records}}).ok());
+  REQUIRE(disk.write({KeepRecords{2, 2, true, true, true, 0, {}}}).ok());
+  CHECK(files->contents().size() == 1);
+  const auto contents = read(*files);
+  CHECK(contents->journal.requests() == 0);
+  CHECK(contents->journal.next_request() == 6);
+  CHECK(contents->journal.next_sequence() == sequence_of(5).value + 2);
+}
+
+TEST_CASE("a hundred thousand finished requests are read within two seconds") {
+  ForgetfulFiles files;
+  std::vector<JournalRecord> all;
+  for (std::uint64_t request = 1; request <= 100'000; ++request)
+    for (JournalRecord& record : finished_story(request, 4)) all.push_back(std::move(record));
+  files.put(kFolder + "/1.log", file_of(all));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto contents = read(files);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  REQUIRE(contents.ok());
+  CHECK(contents->journal.requests() == 100'000);
+  promised("100,000 finished requests", took, std::chrono::seconds(2));
 }

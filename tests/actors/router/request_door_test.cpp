@@ -143,6 +143,28 @@ TEST_CASE("several may read one request, each from where it is") {
   CHECK(f.heard.all == Hears{"accepted", "event"});
 }
 
+TEST_CASE("a request that could not be written down is refused, and nobody hears of it") {
+  Fixture f;
+  const auto submit = [&](RequestName name) {
+    GenerationRequest request = request_of({1, 2});
+    request.name = std::make_shared<const RequestName>(std::move(name));
+    f.door.submit_async(std::move(request), std::make_shared<NotingSink>(f.heard),
+                        [&](const Result<AcceptedRequest>& accepted) {
+                          f.heard.all.push_back(accepted.ok() ? "accepted"
+                                                              : accepted.error().message);
+                        });
+  };
+  submit({.id = "id", .form = "\xff"});
+  REQUIRE(f.heard.all.size() == 1);
+  CHECK(f.heard.all[0].find("cannot be kept") != std::string::npos);
+  submit({.id = "id", .index = 3, .count = 2});
+  REQUIRE(f.heard.all.size() == 2);
+  CHECK(f.heard.all[1].find("a prompt's index") != std::string::npos);
+  CHECK(f.mailbox->kept.empty());
+  submit({.id = "id"});
+  CHECK(f.mailbox->kept.size() == 1);
+}
+
 TEST_CASE("who asks for a name hears who has it, or that nobody does") {
   Fixture f;
   f.answer([&](const Mail& mail) {

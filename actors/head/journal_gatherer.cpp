@@ -1,0 +1,201 @@
+#include "actors/head/journal_gatherer.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "runtime/counted.h"
+#include "runtime/limits.h"
+#include "runtime/numerics.h"
+#include "transport/journal_records.h"
+
+namespace troupe::journal_folder {
+namespace {
+
+/// Earlier versions wrote the numerics behind the model.
+bool is_of(std::string_view word, std::string_view model) {
+  return word.starts_with(model) && (word.size() == model.size() || word[model.size()] == '-');
+}
+
+Error other_model() {
+  return unavailable("The head was started again with another model; send the request again.");
+}
+Error other_cluster() {
+  return unavailable("The journal in the head's state folder was of another cluster; send the "
+                     "request again.");
+}
+Error other_numerics(const std::string& before, const std::string& now) {
+  return unavailable("The head was started again with other numerics (" + now + " instead of " +
+                     before + "), which give other tokens; send the request again.");
+}
+Error no_heading() {
+  return corrupt("The head's journal was damaged where it says of which model it is; send the "
+                 "request again.");
+}
+Error damaged_acceptance() {
+  return corrupt("What the head had written down of this request was damaged when it was started "
+                 "again; send the request again.");
+}
+Error contradiction() {
+  return corrupt("The head's journal was damaged: it has two different answers to this request; "
+                 "send the request again.");
+}
+
+}  // namespace
+
+void JournalGatherer::begin_file(const journal_format::Heading& heading, bool damaged) {
+  findings_ = {};
+  told_.clear();
+  foreign_.reset();
+  outdated_ = heading.term != 0 && heading.term < term_;
+  term_ = std::max(term_, heading.term);
+  if (outdated_) return;
+  if (damaged)
+    foreign_ = no_heading();
+  else if (!heading.model.empty() && !is_of(heading.model, reader_.model))
+    foreign_ = other_model();
+  else if (!heading.cluster.empty() && !reader_.cluster.empty() &&
+           heading.cluster != reader_.cluster)
+    foreign_ = other_cluster();
+  if (foreign_) return;
+  journal_.reserve(heading.next_request, heading.next_sequence);
+  use_numerics(heading.numerics);
+}
+
+/// From here on, what was computed was computed with them.
+void JournalGatherer::use_numerics(const std::string& numerics) {
+  const std::string& these = numerics.empty() ? reader_.last_numerics : numerics;
+  if (these.empty() || these == numerics_) return;
+  if (!numerics_.empty()) end_running(other_numerics(numerics_, these));
+  numerics_ = these;
+}
+
+void JournalGatherer::add(const FrameReader::Frame& frame, bool damaged) {
+  if (!frame.whole) return salvage(frame.content);
+  if (outdated_) {
+    ++findings_.unknown;
+    findings_.unknown_why = "the file is of an earlier life of the head than the one before it";
+    return;
+  }
+  if (frame.kind == journal_format::Kind::kHeading) {
+    const std::string_view text(reinterpret_cast<const char*>(frame.content.data()),
+                                frame.content.size());
+    const auto line = journal_format::read_line(text);
+    if (line && !foreign_) use_numerics(line->heading.numerics);
+    return;
+  }
+  if (frame.kind == journal_format::Kind::kComplete) {
+    if (!damaged && !foreign_) forget_untold();
+    return;
+  }
+  const auto record = transport::decode_record(frame.content);
+  if (record.ok()) return foreign_ ? add_foreign(*record) : add_record(*record, damaged);
+  if (findings_.unknown++ == 0) findings_.unknown_why = record.error().message;
+}
+
+void JournalGatherer::add_record(const JournalRecord& record, bool damaged) {
+  if (journal_.fits(record)) {
+    if (const auto* accepted = std::get_if<JournalAccepted>(&record))
+      told_.insert(accepted->request);
+    return journal_.append(record);
+  }
+  if (const auto* tokens = std::get_if<JournalTokens>(&record); tokens && journal_.denies(*tokens))
+    contradicted_.insert(journal_.find(tokens->sequence)->request);
+  if (const auto* accepted = std::get_if<JournalAccepted>(&record)) keep_name(*accepted);
+  // Without damage it speaks of what a failed storage has missed, and what is told again.
+  findings_.unusable += damaged ? 1 : 0;
+}
+
+/// The file has all: of what is in others alone, the end was not written there any more.
+void JournalGatherer::forget_untold() {
+  std::vector<std::uint64_t> untold;
+  for (const auto& [id, request] : journal_.all())
+    if (!told_.contains(id)) untold.push_back(id);
+  for (const std::uint64_t id : untold) journal_.append(JournalForgotten{id});
+}
+
+/// Who asks for the requests of such a file is to hear why they do not go on. Others stay as they
+/// are.
+void JournalGatherer::add_foreign(const JournalRecord& record) {
+  if (const auto* accepted = std::get_if<JournalAccepted>(&record)) {
+    if (journal_.request(accepted->request) || !journal_.fits(record)) return;
+    journal_.append(record);
+    foreigners_.insert(accepted->request);
+  } else if (const auto* forgotten = std::get_if<JournalForgotten>(&record)) {
+    if (foreigners_.erase(forgotten->request) > 0) journal_.append(record);
+  }
+}
+
+/// An acceptance that is damaged is good for nothing but the name that it gave.
+void JournalGatherer::salvage(std::span<const std::byte> content) {
+  const auto record = transport::decode_record(content);
+  if (!record.ok()) return;
+  if (const auto* accepted = std::get_if<JournalAccepted>(&*record)) keep_name(*accepted);
+}
+
+void JournalGatherer::keep_name(const JournalAccepted& accepted) {
+  if (accepted.prepared->name && salvaged_.size() < limits::kRequestsMax)
+    salvaged_.push_back(accepted.prepared->name);
+}
+
+FileFindings JournalGatherer::end_file() {
+  for (const std::uint64_t request : foreigners_) end(request, *foreign_);
+  foreigners_.clear();
+  return std::exchange(findings_, {});
+}
+
+std::vector<std::string> JournalGatherer::finish() {
+  if (!numerics_.empty() && !reader_.numerics.empty() && numerics_ != reader_.numerics)
+    end_running(other_numerics(std::exchange(numerics_, reader_.numerics), reader_.numerics));
+  if (!numerics_.empty() && !parse_numerics(numerics_))
+    end_running(other_numerics(numerics_, "those that this version knows"));
+  for (const std::uint64_t request : contradicted_)
+    if (journal_.request(request)) end(request, contradiction());
+  add_salvaged();
+  if (std::ranges::all_of(journal_.all(), [](const auto& r) { return r.second.ended; }))
+    numerics_.clear();
+  std::vector<std::string> notes;
+  if (ended_ > 0)
+    notes.push_back(counted(ended_, "request") +
+                    " of an earlier life of the head cannot be gone on with; whoever asks for " +
+                    (ended_ == 1 ? "it" : "them") + " hears why: \"" + ended_why_ + "\"");
+  return notes;
+}
+
+/// Those that no whole record tells of are there again, as requests that have failed.
+void JournalGatherer::add_salvaged() {
+  std::set<std::pair<std::string, std::uint32_t>> known;
+  if (!salvaged_.empty())
+    for (const auto& [id, request] : journal_.all())
+      if (const auto& name = request.prepared->name) known.emplace(name->id, name->index);
+  for (const auto& damaged : salvaged_) {
+    if (!known.emplace(damaged->id, damaged->index).second) continue;
+    auto name = std::make_shared<RequestName>(*damaged);
+    name->key.clear();  // it may have been used again
+    auto prepared = std::make_shared<PreparedRequest>();
+    prepared->prompt = {0};
+    prepared->seed = prepared->sampling.seed = 0;
+    prepared->name = std::move(name);
+    const std::uint64_t request = journal_.next_request();
+    journal_.append(JournalAccepted{request, SequenceId{journal_.next_sequence()},
+                                    reader_.now_unix_ms, std::move(prepared)});
+    end(request, damaged_acceptance());
+  }
+}
+
+void JournalGatherer::end(std::uint64_t request, const Error& why) {
+  if (ended_++ == 0) ended_why_ = why.message;
+  journal_.append(JournalEnded{request, reader_.now_unix_ms, why});
+}
+
+/// What could go on.
+void JournalGatherer::end_running(const Error& why) {
+  std::vector<std::uint64_t> running;
+  for (const auto& [id, request] : journal_.all())
+    if (!request.ended) running.push_back(id);
+  for (const std::uint64_t id : running) end(id, why);
+}
+
+}  // namespace troupe::journal_folder

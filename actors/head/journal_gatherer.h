@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "actors/head/frame_reader.h"
+#include "actors/head/journal_folder.h"
+#include "actors/router/journal.h"
+
+namespace troupe::journal_folder {
+
+/// What the records of one file were worth.
+struct FileFindings {
+  std::uint64_t unknown = 0;   ///< whole, and of no kind that this version knows
+  std::string unknown_why;     ///< of the first
+  std::uint64_t unusable = 0;  ///< behind damage: they speak of what was lost with it
+};
+
+/// Makes a journal of the frames of files in their order, and ends what cannot be trusted.
+class JournalGatherer {
+ public:
+  explicit JournalGatherer(const Reader& reader) : reader_(reader) {}
+
+  /// `damaged`: the heading says nothing.
+  void begin_file(const journal_format::Heading& heading, bool damaged);
+  /// `damaged`: something before it in the file was lost.
+  void add(const FrameReader::Frame& frame, bool damaged);
+  FileFindings end_file();
+  /// After all files: sentences for people on requests that end with an error here.
+  std::vector<std::string> finish();
+
+  /// Of the requests that go on, after finish(); empty: any.
+  const std::string& numerics() const { return numerics_; }
+  std::uint64_t term() const { return term_; }
+  Journal take() { return std::move(journal_); }
+
+ private:
+  void use_numerics(const std::string& numerics);
+  void add_record(const JournalRecord& record, bool damaged);
+  void add_foreign(const JournalRecord& record);
+  void forget_untold();
+  void salvage(std::span<const std::byte> content);
+  void keep_name(const JournalAccepted& accepted);
+  void add_salvaged();
+  void end(std::uint64_t request, const Error& why);
+  void end_running(const Error& why);
+
+  const Reader& reader_;
+  Journal journal_;
+  FileFindings findings_;
+  std::optional<Error> foreign_;  ///< why nothing of this file goes on
+  std::set<std::uint64_t> foreigners_;  ///< requests that only this file tells of, then
+  std::unordered_set<std::uint64_t> told_;  ///< requests whose acceptance is in this file
+  std::uint64_t term_ = 0;        ///< the newest so far
+  bool outdated_ = false;         ///< this file is of an earlier life than the one before it
+  std::string numerics_;          ///< of what was read so far; empty: not known
+  std::set<std::uint64_t> contradicted_;  ///< requests
+  /// Of requests whose acceptance is damaged: what could be read of their names.
+  std::vector<std::shared_ptr<const RequestName>> salvaged_;
+  std::size_t ended_ = 0;
+  std::string ended_why_;  ///< the first reason
+};
+
+}  // namespace troupe::journal_folder

@@ -1,0 +1,37 @@
+#include "actors/head/open_journal.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "actors/head/journal_folder.h"
+#include "runtime/log.h"
+
+namespace troupe {
+namespace {
+
+std::string name_of(const std::optional<Numerics>& numerics) {
+  return numerics ? std::string(to_string(*numerics)) : std::string();
+}
+
+}  // namespace
+
+Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known) {
+  const auto files = std::make_shared<DiskFiles>();
+  const auto numerics = options.wanted ? options.wanted : known.numerics;
+  auto found = journal_folder::read(*files, options.folder,
+                                    {options.model, options.cluster, name_of(numerics),
+                                     name_of(known.numerics), options.now_unix_ms});
+  if (!found.ok()) return found.error();
+  for (const std::string& note : found->notes) logger().warn("{}", note);
+  if (!numerics && !found->numerics.empty()) known.numerics = parse_numerics(found->numerics);
+  journal_format::Heading heading{options.model, options.cluster,
+                                  name_of(numerics ? numerics : known.numerics),
+                                  std::max(options.incarnation.value, found->term),
+                                  found->journal.next_request(), found->journal.next_sequence()};
+  return OpenJournal{std::move(found->journal), found->next_file,
+                     {files, options.folder, std::move(heading), std::move(found->damaged),
+                      options.random}};
+}
+
+}  // namespace troupe

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "actors/head/journal_disk.h"
+#include "actors/router/journal.h"
+#include "actors/supervisor/known_state.h"
+#include "runtime/ids.h"
+#include "runtime/numerics.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What a head finds in its journal's folder, and how it writes on there.
+struct OpenJournal {
+  struct Options {
+    std::string folder;
+    std::string model;  ///< see journal_model()
+    std::string cluster;
+    std::optional<Numerics> wanted;  ///< as the head was told; none: those that are known
+    Incarnation incarnation;
+    std::int64_t now_unix_ms = 0;
+    std::function<std::uint64_t()> random;
+  };
+
+  Journal journal;
+  std::uint64_t first_file = 1;  ///< of this life
+  JournalDisk::Options disk;
+};
+
+/// Logs what was lost. Where nobody knows the cluster's numerics, `known` gets those of the
+/// requests that go on. Errors: those of journal_folder::read.
+Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known);
+
+}  // namespace troupe
