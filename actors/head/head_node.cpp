@@ -14,6 +14,7 @@
 #include "actors/gateway/frontend_model.h"
 #include "actors/head/checkpoint_reader.h"
 #include "actors/head/client_door.h"
+#include "actors/head/cluster_metrics.h"
 #include "actors/head/head.h"
 #include "actors/head/journal_writer.h"
 #include "actors/head/open_journal.h"
@@ -107,7 +108,6 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   std::string status(const Supervisor& supervisor) override;
   void changed(const Supervisor& supervisor) override;
   void may_end(const HeadMayEnd& end) override;
-  void update_metrics(const Supervisor& supervisor);
 
   CafHost& host;
   Ref<SupervisorInbox> supervisor;
@@ -130,11 +130,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   std::unique_ptr<Gateway> gateway;
 
   // What the metrics know already. Inside the Supervisor's actor only.
-  std::uint64_t refused_seen = 0;                     // of the lane's and the Supervisor's
-  std::uint64_t garbage_seen = 0;                     // of the lane's
-  std::uint64_t recoveries_seen = 0, moves_seen = 0;  // of the Supervisor's
-  std::map<std::uint32_t, std::uint64_t> preemptions_seen;  // by replica
-  std::map<DeviceRef, std::uint64_t> reads_seen;
+  ClusterMetrics seen;
 
   mutable std::mutex mutex;
   mutable std::condition_variable turned;
@@ -355,7 +351,7 @@ std::string HeadNode::Impl::status(const Supervisor& supervisor) {
 }
 
 void HeadNode::Impl::changed(const Supervisor& supervisor) {
-  update_metrics(supervisor);
+  seen.update(supervisor, lane.stats(), *metrics);
   {
     std::lock_guard lock(mutex);
     state = supervisor.state();
@@ -374,39 +370,6 @@ void HeadNode::Impl::may_end(const HeadMayEnd& end) {
     ended = true;
   }
   turned.notify_all();
-}
-
-void HeadNode::Impl::update_metrics(const Supervisor& supervisor) {
-  std::uint64_t ready = 0;
-  std::int64_t total = 0, used = 0;
-  std::map<std::uint32_t, std::uint64_t> preemptions;
-  std::map<DeviceRef, std::uint64_t> reads;
-  for (const auto& [id, member] : supervisor.members()) {
-    ready += member.state == MemberState::kReady;
-    for (const auto& replica : member.replicas) {
-      total += replica.kv_blocks_total;
-      used += replica.kv_blocks_used;
-      preemptions[replica.replica] = replica.preemptions;
-    }
-    for (std::uint32_t i = 0; i < member.devices.size(); ++i)
-      reads[{id, i}] = member.devices[i].experts_read;
-  }
-  for (const auto& [replica, count] : preemptions)
-    metrics->add_preemptions(count - std::min(count, preemptions_seen[replica]));
-  preemptions_seen.swap(preemptions);
-  for (const auto& [device, count] : reads)
-    metrics->add_expert_reads(count - std::min(count, reads_seen[device]));
-  reads_seen.swap(reads);
-  const ControlStats seen = lane.stats();
-  const auto& counters = supervisor.counters();
-  const std::uint64_t refused = seen.strangers_refused + counters.refused_joins;
-  for (; refused_seen < refused; ++refused_seen) metrics->on_refused_node();
-  for (; garbage_seen < seen.garbage; ++garbage_seen) metrics->on_garbage_connection();
-  for (; recoveries_seen < counters.recoveries; ++recoveries_seen) metrics->on_recovery();
-  metrics->add_expert_moves(counters.moves - std::exchange(moves_seen, counters.moves));
-  metrics->set_nodes(ready);
-  metrics->set_kv_cache_usage(total > 0 ? static_cast<double>(used) / static_cast<double>(total)
-                                        : 0.0);
 }
 
 // --- HeadNode -----------------------------------------------------------------------------------

@@ -305,10 +305,8 @@ TEST_CASE("every defect of a config names the file, the key and what was expecte
   };
   for (const auto& c : cases) {
     auto config = config_of(c.golden);
-    if (c.value.is_discarded())
-      config.erase(c.key);
-    else
-      config[c.key] = c.value;
+    if (c.value.is_discarded()) config.erase(c.key);
+    else config[c.key] = c.value;
     const std::string error = error_of(config.dump());
     CAPTURE(std::string(c.key));
     CAPTURE(c.value.is_discarded() ? std::string("removed") : c.value.dump());
@@ -326,10 +324,8 @@ TEST_CASE("a factor of positions needs to be told for which kind of scaling it i
       config.erase("rope_scaling");
       config[key] = {{"factor", 4.0}, {"rope_type", type}};
       const std::string error = error_of(config.dump());
-      if (type.is_null())
-        CHECK(contains(error, std::string(key) + ": rope_type is missing"));
-      else
-        CHECK(error.empty());
+      if (type.is_null()) CHECK(contains(error, std::string(key) + ": rope_type is missing"));
+      else CHECK(error.empty());
     }
   }
 }
