@@ -51,6 +51,10 @@ class Plan:
     longest_answer: int = 500
     heads: int = 1  # 2: the head has a standby
 
+    @property
+    def heads_die(self):
+        return self.heads > 1 or bool(faults.NEEDS_HEADS & set(self.kinds or ()))
+
 
 class LoadProcess:
     """load.py as a process, and the newest line that it told."""
@@ -59,7 +63,9 @@ class LoadProcess:
         self.out = stage.folder / f"records-{len(words)}.jsonl"
         self.errors = stage.folder / "load.log"
         ports = stage.ports() if plan.heads > 1 and "--once" not in words else [stage.http_port]
+        keyed = plan.heads_die and "--once" not in words
         words = [*(word for port in ports for word in ("--port", port)), "--seed", plan.seed,
+                 *(["--keyed"] if keyed else []),
                  "--requests", DIFFERENT_REQUESTS,
                  "--longest-prompt", plan.longest_prompt, "--longest-answer", plan.longest_answer,
                  "--streams", plan.streams,
@@ -187,15 +193,15 @@ class Run:
         for _ in range(max(first, min(plan.workers, plan.twins + 1)) if plan.twins else first):
             stage.add_worker()
         stage.wait_ready()
-        if plan.heads > 1:
-            stage.follow()
+        if plan.heads_die:
+            stage.expect_deaths(plan.heads)
         self.watcher = Watcher(stage)
         self.load = LoadProcess(stage, plan, reference)
         self.next_line = time.monotonic()
-        notices = notice.Notices(stage.http_port) if plan.heads == 1 else Blind()
+        notices = notice.Notices(stage.http_port) if not plan.heads_die else Blind()
         hand = faults.Hand(stage, notices, lambda fault: self.view.fault(fault, self.nodes, stage.twin_pids))
         schedule = faults.schedule(plan.seed, stage.network, plan.kinds, plan.workers, twins=plan.twins,
-                                   heads=plan.heads)  # fmt: skip
+                                   heads_die=plan.heads_die)  # fmt: skip
         background = faults.Background(hand, schedule, plan.seconds)
         try:
             while background.running():
@@ -242,7 +248,7 @@ class Run:
         return {
             "plan": {"seconds": self.plan.seconds, "seed": self.plan.seed, "streams": self.plan.streams,
                      "workers": self.plan.workers, "twins": self.plan.twins,
-                     "heads": self.plan.heads,
+                     "heads": self.plan.heads, "heads_die": self.plan.heads_die,
                      "network": self.stage.network.name,
                      "left_out": left_out(self.stage.network, self.plan.kinds)},
             "counts": counts,
@@ -317,7 +323,7 @@ def complaints(result):
         yield "no request finished"
     if result["left_over"]:
         yield f"{result['left_over']} requests are still there, though their clients are gone"
-    if result["plan"]["heads"] == 1 and not_replayed(result):
+    if not result["plan"]["heads_die"] and not_replayed(result):
         yield "workers were killed with requests on them, and none was replayed"
     if result["state"] != "ready":
         yield f"the cluster is {result['state']} in the end, with all its workers there"
@@ -336,7 +342,7 @@ def run(plan, view):
     try:
         view.say(f"-- {DIFFERENT_REQUESTS} answers without faults first, to compare with")
         reference = answers_without_faults(plan, folder)
-        kind = HeadsStage if plan.heads > 1 else MixedStage
+        kind = HeadsStage if plan.heads_die else MixedStage
         with kind(network.best_network(str(os.getpid()), private), plan.head_flags,
                         log_level=plan.log_level, twins=plan.twins) as stage:  # fmt: skip
             view.say(f"-- {plan.streams} streams, seed {plan.seed}, network: {stage.network.name}")
@@ -401,7 +407,8 @@ def main():
     parser.add_argument("--twins", type=int, default=0,
                         help="workers on a GPU's twin, slow ones, of all (default: 0)")  # fmt: skip
     parser.add_argument("--heads", type=int, default=1, choices=(1, 2),
-                        help="2: the head has a standby, and both die (default: 1)")  # fmt: skip
+                        help="2: the head has a standby, and both die; 1: it dies, and comes back, "
+                             "if --kinds names kill_head or hang_head (default: 1)")  # fmt: skip
     parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")
     parser.add_argument("--longest-answer", type=int, default=500, help="tokens (default: 500)")
     parser.add_argument("--kinds", help=f"of {', '.join(faults.WEIGHTS)}; comma-separated (default: all)")

@@ -44,7 +44,7 @@ NEEDS_NETWORK = {"cut_off", "one_way_out", "one_way_in", "reset", "cut_pair", "r
                  "bursty"}  # fmt: skip
 # There are workers on twins of GPUs.
 NEEDS_TWINS = {"kill_twin"}
-# The head has a standby.
+# The head has a standby, or is to die by name: then clients have keys.
 NEEDS_HEADS = {"kill_head", "hang_head"}
 NEEDS_TWO = {"kill_two", "cut_pair", "reset_pair", "drain", "kill_draining", "kill_recovering"}
 # What kills or silences; drains, joins and rebalances are work, not faults.
@@ -72,13 +72,13 @@ class Planned:
     wanted: int  # workers from then on
 
 
-def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3), twins=0, heads=1):
+def schedule(seed, network, kinds=None, workers=4, pace_s=(0.6, 3), twins=0, heads_die=False):
     """An endless sequence of faults that this network and these workers can do."""
     rng = random.Random(seed)
     possible = {
         kind: weight for kind, weight in WEIGHTS.items()
         if (kinds is None or kind in kinds) and (kind not in NEEDS_NETWORK or kind in network.can)
-        and (kind not in NEEDS_TWINS or twins) and (kind not in NEEDS_HEADS or heads > 1)
+        and (kind not in NEEDS_TWINS or twins) and (kind not in NEEDS_HEADS or heads_die)
     }  # fmt: skip
     # Each kind once before any comes twice, so that a short run has seen them all.
     bag = list(possible)
@@ -265,12 +265,16 @@ class Hand:
     def do_kill_head(self, planned, *_):
         """It is started again with its old flags after a while."""
         head = self.stage.ruling()
+        if head.process.popen.poll() is not None:
+            return  # the only one is away already
         self.note("kill_head", [head.process], lasts_s=planned.lasts_s)
         head.kill()
         self.heals.append((time.monotonic() + planned.lasts_s, head.start))
 
     def do_hang_head(self, planned, *_):
         head = self.stage.ruling()
+        if head.process.popen.poll() is not None:
+            return
         self.note("hang_head", [head.process], lasts_s=planned.lasts_s)
         head.kill(signal.SIGSTOP)
         self.heals.append((time.monotonic() + planned.lasts_s, lambda: head.kill(signal.SIGCONT)))

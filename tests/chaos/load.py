@@ -6,8 +6,8 @@ only noted as they come; another process reads an answer when it is at its end. 
 record of every request to a file. In the end the head's own count of what it failed is asked for: who was
 told to come again later, though the request had been accepted, has lost it.
 
-With several ports there are several heads, of which one rules: each request has a key, and is sent again,
-to the next one, until its answer is whole.
+Where heads die (--keyed), each request has a key, and is sent again until its answer is whole: to the next
+head, if there are several ports.
 """
 
 import argparse
@@ -125,11 +125,11 @@ class Load:
         self.next = itertools.count()
         self.keys = itertools.count()
         self.heads = len(options.port)
-        self.patience_s = HUNG_AFTER_S if self.heads == 1 else OTHER_HEAD_AFTER_S
+        self.patience_s = OTHER_HEAD_AFTER_S if options.keyed else HUNG_AFTER_S
 
     def wire(self, request, key):
         body = json.dumps(request["body"]).encode()
-        named = f"Idempotency-Key: {key}\r\n" if self.heads > 1 else ""
+        named = f"Idempotency-Key: {key}\r\n" if self.options.keyed else ""
         head = (
             f"POST {request['path']} HTTP/1.1\r\nHost: {self.options.host}\r\nConnection: close\r\n{named}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -141,7 +141,7 @@ class Load:
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         # A request with a key goes on when its client has gone.
-        stays = self.options.once or self.heads > 1
+        stays = self.options.once or self.options.keyed
         exchange = Exchange(self.wire(request, key), done, None if stays else request.get("abort_after"))
         port = self.options.port[tries % self.heads]
         try:
@@ -172,7 +172,7 @@ class Load:
         for tries in itertools.count():
             exchange, why = await self.exchange(request, key, tries)
             status, headers, *_ = read_response(exchange.raw())
-            if self.heads > 1 and (why or status == 503):
+            if self.options.keyed and (why or status == 503):
                 if time.monotonic() - started > HUNG_AFTER_S:
                     why = f"nothing came that was whole, in {tries} tries"
                     break
@@ -261,6 +261,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, action="append", required=True, help="of each head")
+    parser.add_argument("--keyed", action="store_true", help="heads die: each request has a key")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=96, help="different ones; they come round again")
     parser.add_argument("--longest-prompt", type=int, default=2500, help="tokens (default: 2500)")

@@ -1,4 +1,4 @@
-"""The clusters of a run: with workers on twins of GPUs, and with two heads."""
+"""The clusters of a run: with workers on twins of GPUs, and with heads that die."""
 
 import json
 import signal
@@ -29,7 +29,7 @@ class MixedStage(Stage):
 
 
 class Head:
-    """One of two machines that may have the head."""
+    """A machine that may have the head."""
 
     def __init__(self, base_url, process_of, start):
         self.base_url = base_url
@@ -60,15 +60,18 @@ class Blind:
 
 
 class HeadsStage(MixedStage):
-    """Its head has a standby; what is asked of the cluster is asked of the one that rules."""
+    """Its head dies and comes back, or has a standby; what is asked of the cluster is asked of the one that
+    rules."""
 
     pair = None
+    machines = ()
 
-    def follow(self):
-        self.pair = Pair(self)
-        self.pair.wait_follows()
-        self.machines = [Head(self.base_url, lambda: self.head_process, self.start_head),
-                         Head(self.pair.base_url, lambda: self.pair.process, self.pair.start)]  # fmt: skip
+    def expect_deaths(self, heads):
+        self.machines = [Head(self.base_url, lambda: self.head_process, self.start_head)]
+        if heads > 1:
+            self.pair = Pair(self)
+            self.pair.wait_follows()
+            self.machines.append(Head(self.pair.base_url, lambda: self.pair.process, self.pair.start))
 
     def ruling(self):
         alive = [head for head in self.machines if head.process.popen.poll() is None]
@@ -80,7 +83,7 @@ class HeadsStage(MixedStage):
         return [self.http_port] if self.pair is None else [self.http_port, self.pair.http_port]
 
     def status_or_none(self):
-        if self.pair is None:
+        if not self.machines:
             return super().status_or_none()
         for head in self.machines:
             try:

@@ -44,7 +44,7 @@ def chaos(folder, seed, seconds, *words):
     assert counts["failed"] == counts["changed"] == counts["hung"] == 0, story
     assert done.returncode == 0, story
     # That load and faults were there at all.
-    heads = "--heads" in words  # then clients stay, and wait for the next one
+    heads = "--heads" in words or "kill_head" in str(words)  # then clients stay, and wait for the next one
     at_least(counts["finished"], 15 if heads else 50, "answers")
     assert counts["aborted"] > 0 or heads, story
     assert result["requests"]["replayed"] > 0, story
@@ -70,6 +70,15 @@ def test_workers_on_twins_of_gpus_die_beside_those_on_processors(troupe, tmp_pat
     result, story = chaos(tmp_path, 5, 24, *TWINS)
     assert result["killed"]["twins"] > 0 and result["killed"]["processors"] > 0, story
     at_least(result["tokens"], 2_000, "tokens")
+    with capsys.disabled():
+        print(f"\n{story[story.rindex('network: ') :]}")
+
+
+@pytest.mark.long
+def test_the_head_dies_and_comes_back_beside_workers(troupe, tmp_path, capsys):
+    result, story = chaos(tmp_path, 7, 28, "--workers", 3, "--streams", 12, "--kinds",
+                          "kill,hang,join,kill_recovering,kill_head", "--longest-answer", 200)  # fmt: skip
+    assert [fault["kind"] for fault in result["faults"]].count("kill_head") > 1, story
     with capsys.disabled():
         print(f"\n{story[story.rindex('network: ') :]}")
 

@@ -289,11 +289,11 @@ def test_every_fault_comes_in_a_short_run():
     class Everything(network.Direct):
         can = network.Namespaces.all
 
-    for twins, heads in itertools.product((0, 1), (1, 2)):
+    for twins, heads_die in itertools.product((0, 1), (False, True)):
         wanted = set(faults.WEIGHTS)
         wanted -= set() if twins else faults.NEEDS_TWINS
-        wanted -= set() if heads > 1 else faults.NEEDS_HEADS
-        schedule = faults.schedule(1, Everything, twins=twins, heads=heads)
+        wanted -= set() if heads_die else faults.NEEDS_HEADS
+        schedule = faults.schedule(1, Everything, twins=twins, heads_die=heads_die)
         plan = list(itertools.islice(schedule, len(wanted)))
         assert {planned.kind for planned in plan} == wanted
         assert sum(planned.gap_s for planned in plan) < 0.8 * chaos.Plan.seconds
@@ -302,7 +302,7 @@ def test_every_fault_comes_in_a_short_run():
 RESULT = {
     "counts": {"finished": 5, "failed": 0, "changed": 0, "hung": 0}, "state": "ready", "left_over": 0,
     "crashes": [], "commands": [], "bad": [], "requests": {"replayed": 3, "failed": 0},
-    "faults": [{"kind": "kill", "before": {7: {"runs": 4}}}], "plan": {"heads": 1},
+    "faults": [{"kind": "kill", "before": {7: {"runs": 4}}}], "plan": {"heads_die": False},
 }  # fmt: skip
 
 
@@ -324,7 +324,7 @@ def test_what_chaos_complains_of(path, value):
 
 def test_with_two_heads_nobody_counts_what_was_replayed():
     # The head that counted it may have died since.
-    result = RESULT | {"requests": {"replayed": 0, "failed": 0}, "plan": {"heads": 2}}
+    result = RESULT | {"requests": {"replayed": 0, "failed": 0}, "plan": {"heads_die": True}}
     assert list(chaos.complaints(result)) == []
 
 

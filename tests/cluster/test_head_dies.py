@@ -14,7 +14,7 @@ import pytest
 
 from answers import answer_of, difference
 from recovery import LASTING, MIXED, SMALL
-from running import PATIENCE_S, ROOT, get, wait_until
+from running import PATIENCE_S, ROOT, free_port, get, wait_until
 from streams import Missed, Streams, arranged
 
 FLAGS = [*SMALL, "--min-devices", 2]
@@ -131,6 +131,22 @@ def test_every_accepted_request_outlives_the_head(stages, expected):
     assert_answered(stage, again, expected)
     assert [asker.id for asker in again] == [asker.id for asker in asked[:4]]
     assert stage.status()["requests"]["finished"] == requests["finished"]
+
+
+def test_the_head_and_a_worker_die_together_and_it_comes_back_elsewhere(stages, expected):
+    stage = stages(*FLAGS)
+    asked = askers(stage, STREAMED, "e", 12)
+    wait_until(lambda: sum(asker.tokens > 3 for asker in asked) >= 4, "tokens come")
+    stage.head_process.kill()
+    stage.workers.pop().kill()
+    stage.head_process.popen.wait()
+    # Workers read there where it is.
+    stage.control_port = free_port()
+    stage.start_head()
+    stage.add_worker()
+    assert_answered(stage, asked, expected)
+    assert stage.status()["requests"]["failed"] == 0
+    assert len([node for node in stage.status()["nodes"] if node["state"] != "lost"]) == 2
 
 
 @pytest.mark.long

@@ -47,7 +47,10 @@ Result<CertificateLife> WorkerCertificate::adopt(const std::string& text) {
       may_replace(join_.worker, next->worker, control::TlsSide::kClient, unix_seconds());
   if (!good.ok()) return good.error();
   auto life = begin(std::move(next->worker));
-  if (life.ok()) join_.heads = std::move(next->heads);
+  if (!life.ok()) return life;
+  join_.heads = std::move(next->heads);
+  // A head may have come back at another address.
+  for (auto head = join_.heads.rbegin(); head != join_.heads.rend(); ++head) link_.seek_also(*head);
   return life;
 }
 

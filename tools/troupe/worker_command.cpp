@@ -213,9 +213,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.expert_tier_memory = *tier;
   Life life;
   life.listen(options);
-  // In a head's folder it is the head's.
-  if (is_own_join(common, o) &&
-      !std::filesystem::exists(std::filesystem::path(common.state_dir) / kCredentialsFile))
+  if (!is_heads_own(join_path_of(common, o)))
     options.on_other_head = [path = join_path_of(common, o)](const std::string& address) {
       remember_head(path, address);
     };

@@ -9,6 +9,8 @@
 #include <future>
 #include <optional>
 #include <set>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "actors/worker/checkpoint_model.h"
@@ -167,7 +169,10 @@ TEST_CASE("a checkpoint that is there no more as it was is an error that names t
     why = "truncated";
   }
   SUBCASE("another one's") {
-    std::ofstream(folder.string() + "/config.json", std::ios::app) << " ";
+    const std::string path = folder.string() + "/config.json";
+    std::stringstream told;
+    told << std::ifstream(path).rdbuf();
+    std::ofstream(path) << "{\"another\": 1, " << told.str().substr(1);
     fs::last_write_time(folder.weights(), fs::file_time_type::clock::now() + std::chrono::hours(1));
     why = "it is another checkpoint now";
   }
