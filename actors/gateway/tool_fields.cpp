@@ -114,12 +114,13 @@ void read_call(FieldReader& fields, const std::string& where, const json& value,
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
     return fields.fail("messages",
                        where + ".function.name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
-  const json arguments = function.value("arguments", json(""));
-  if (!arguments.is_string() && !arguments.is_object())
+  const json arguments = function.value("arguments", json());
+  if (!arguments.is_null() && !arguments.is_string() && !arguments.is_object())
     return fields.fail("messages", where + ".function.arguments must be a string.");
   out.id = id.is_string() ? id.get<std::string>() : "";
   out.name = name;
-  out.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
+  if (!arguments.is_null())
+    out.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
 }
 
 }  // namespace

@@ -5,13 +5,11 @@
 #include "model/gguf/gguf.h"
 #include "model/json_reader.h"
 #include "model/tokenizer/gguf_text.h"
+#include "model/tokenizer/special_tokens.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 namespace {
-
-constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                       "pad_token", "cls_token", "mask_token"};
 
 /// The object in a JSON file; an empty one if there is no such file.
 Result<nlohmann::json> read_object(const std::string& path) {
@@ -21,16 +19,6 @@ Result<nlohmann::json> read_object(const std::string& path) {
   Result<nlohmann::json> parsed = parse_json(*text, path);
   if (parsed && !parsed->is_object()) return corrupt(path + " should be a JSON object");
   return parsed;
-}
-
-/// A token: a string or an object with a `content`; "" if there is none.
-std::string token_text(const nlohmann::json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object()) return {};
-  const auto content = found->find("content");
-  return content != found->end() && content->is_string() ? content->get<std::string>() : "";
 }
 
 /// `chat_template`: a string, or a list of {name, template}.
@@ -82,10 +70,10 @@ Result<ChatTemplateFile> load_from_folder(const std::filesystem::path& dir) {
   if (!config) return config.error();
   const Result<nlohmann::json> map = read_object((dir / "special_tokens_map.json").string());
   if (!map) return map.error();
-  for (const char* name : kTokenNames) {
-    std::string text = token_text(*config, name);
-    if (text.empty()) text = token_text(*map, name);
-    if (!text.empty()) out.tokens.emplace_back(name, std::move(text));
+  for (const char* key : kSpecialTokenKeys) {
+    std::string text = token_text(config->value(key, nlohmann::json())).value_or("");
+    if (text.empty()) text = token_text(map->value(key, nlohmann::json())).value_or("");
+    if (!text.empty()) out.tokens.emplace_back(key, std::move(text));
   }
 
   Result<std::string> own =

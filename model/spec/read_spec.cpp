@@ -77,7 +77,9 @@ Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& fil
   if (!in.ok()) return in.status().error();
   const Architecture* architecture = find_architecture(in);
   if (!architecture) return in.status().error();
-  const auto quantization = Quantization::parse(in.find("quantization_config"), file);
+  const nlohmann::json* quantized = in.find("quantization_config");
+  if (!quantized) quantized = in.find("compression_config");  // as compressed-tensors once wrote it
+  const auto quantization = Quantization::parse(quantized, file);
   if (!quantization) return quantization.error();
   SpecBuilder b{in, file, *quantization, {}};
   b.spec.architecture = architecture->model_type;

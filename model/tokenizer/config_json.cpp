@@ -7,6 +7,7 @@
 
 #include "model/json_reader.h"
 #include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/special_tokens.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -35,13 +36,6 @@ bool too_many_values(std::string_view text) {
     }
   }
   return false;
-}
-
-/// A token's text: a string, or the `content` of an object.
-std::optional<std::string> token_text(const Json& file, const char* key) {
-  const Json& value = child(file, key);
-  const Json& content = value.is_object() ? child(value, "content") : value;
-  return content.is_string() ? std::optional(content.get<std::string>()) : std::nullopt;
 }
 
 }  // namespace
@@ -78,7 +72,7 @@ Status read_bos_and_eos(const TokenizerConfig& files, TokenizerParts& parts,
     return added != parts.added_ids.end() ? added->second : find(text);
   };
   for (const auto& [key, slot] : {std::pair{"bos_token", &parts.bos}, {"eos_token", &parts.eos}}) {
-    std::optional<std::string> told = token_text(files.config, key);
+    std::optional<std::string> told = token_text(child(files.config, key));
     if (told == "")
       told.reset();
     else if (!told && !child(files.config, key).is_null()) {
@@ -90,7 +84,7 @@ Status read_bos_and_eos(const TokenizerConfig& files, TokenizerParts& parts,
                      ", which is no token of the tokenizer");
     }
     // Written by older programs, it may be of another vocabulary.
-    const std::optional<std::string> mapped = token_text(files.special_tokens_map, key);
+    const std::optional<std::string> mapped = token_text(child(files.special_tokens_map, key));
     const TokenId id = mapped ? id_of(*mapped) : -1;
     if (!*slot && id >= 0) *slot = id;
     if (slot == &parts.eos && id >= 0 && id != *parts.eos) parts.other_ends.push_back(id);

@@ -8,6 +8,7 @@
 #include "model/json_reader.h"
 #include "model/tokenizer/config_json.h"
 #include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/special_tokens.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -101,24 +102,16 @@ class TiktokenReader {
     std::unordered_set<TokenId> ids;
     for (const auto& [key, value] : list.items()) {
       const std::string where = "added_tokens_decoder[" + in_quotes(key) + "]";
-      AddedToken token;
-      const auto parsed = std::from_chars(key.data(), key.data() + key.size(), token.id);
       JsonReader reader(value, std::string(kTokenizerConfigFile) + ": " + where);
-      token.content = reader.string("content");
-      token.special = reader.boolean_or("special", true);
-      token.single_word = reader.boolean_or("single_word", false);
-      token.lstrip = reader.boolean_or("lstrip", false);
-      token.rstrip = reader.boolean_or("rstrip", false);
+      AddedToken token = read_added_token(reader, true);
+      token.normalized = false;  // there is no normalizer
       if (!reader.ok()) return reader.status();
+      const auto parsed = std::from_chars(key.data(), key.data() + key.size(), token.id);
       const bool whole = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size();
       const auto first = static_cast<TokenId>(bytes_.size());
       if (!whole || token.id < first || token.id - first > static_cast<TokenId>(kTokensMax)) {
         return config_error(where + " should be an id behind the " + std::to_string(first) +
                             " tokens of " + kTiktokenFile);
-      }
-      if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
-        return config_error(where + ".content should have 1 to " +
-                            std::to_string(kAddedTokenBytesMax) + " bytes");
       }
       if (!contents.insert(token.content).second || !ids.insert(token.id).second) {
         return config_error(where + " repeats a token");

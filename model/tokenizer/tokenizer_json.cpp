@@ -9,6 +9,7 @@
 #include "model/tokenizer/config_json.h"
 #include "model/tokenizer/json_fields.h"
 #include "model/tokenizer/pipeline_json.h"
+#include "model/tokenizer/special_tokens.h"
 #include "model/tokenizer/told_tokens.h"
 #include "runtime/limits.h"
 
@@ -48,19 +49,9 @@ class TokenizerReader {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string where = "added_tokens[" + std::to_string(i) + "]";
       JsonReader reader(list[i], std::string(kTokenizerFile) + ": " + where);
-      AddedToken token;
+      AddedToken token = read_added_token(reader);
       token.id = reader.int32("id", 0, limits::kDimensionMax - 1);
-      token.content = reader.string("content");
-      token.special = reader.boolean_or("special", false);
-      token.single_word = reader.boolean_or("single_word", false);
-      token.lstrip = reader.boolean_or("lstrip", false);
-      token.rstrip = reader.boolean_or("rstrip", false);
-      token.normalized = reader.boolean_or("normalized", !token.special);
       if (!reader.ok()) return reader.status();
-      if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
-        return field_error(where + ".content",
-                           "should have 1 to " + std::to_string(kAddedTokenBytesMax) + " bytes");
-      }
       if (!contents.insert(token.content).second) {
         return field_error(where, "repeats the token " + in_quotes(token.content));
       }

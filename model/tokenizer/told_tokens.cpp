@@ -9,23 +9,17 @@
 
 #include "model/json_reader.h"
 #include "model/tokenizer/json_fields.h"
-#include "runtime/limits.h"
+#include "model/tokenizer/special_tokens.h"
 
 namespace troupe {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kNamed[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                  "pad_token", "cls_token", "mask_token"};
-
 constexpr const char* kExtra[] = {"extra_special_tokens", "additional_special_tokens"};
 
 /// Empty: it names none.
-std::string text_of(const Json& value) {
-  const Json& content = value.is_object() ? child(value, "content") : value;
-  return content.is_string() ? content.get<std::string>() : "";
-}
+std::string text_of(const Json& value) { return token_text(value).value_or(""); }
 
 bool same(const AddedToken& a, const AddedToken& b) {
   return a.special == b.special && a.single_word == b.single_word && a.lstrip == b.lstrip &&
@@ -51,6 +45,7 @@ class ToldTokens {
     }
     for (const auto& [id, value] : by_id) {
       const std::string where = "added_tokens_decoder[" + in_quotes(std::to_string(id)) + "]";
+      if (token_text(*value) == "") continue;
       AddedToken token;
       if (const Status status = read(*value, where, token); !status) return status;
       const auto before = known_.find(token.content);
@@ -65,11 +60,10 @@ class ToldTokens {
     for (const auto& [content, id] : list.items())
       if (id.is_number_integer()) by_id.emplace(id.get<std::int64_t>(), content);
     for (auto& [id, content] : by_id) {
+      if (content.empty()) continue;
       AddedToken token;
-      token.content = std::move(content);
-      token.special = named.contains(token.content);
-      token.normalized = !token.special;
-      if (const Status status = check(token, kAddedTokensFile); !status) return status;
+      const Json entry = {{"content", content}, {"special", named.contains(content)}};
+      if (const Status status = read(entry, kAddedTokensFile, token); !status) return status;
       if (!has(token.content)) put(std::move(token));
     }
     return {};
@@ -77,15 +71,10 @@ class ToldTokens {
 
   /// A token's text, or an object: it is special.
   Status special(const Json& value, const std::string& where) {
+    if (token_text(value) == "" || (!value.is_string() && !value.is_object())) return {};
     AddedToken token;
-    if (value.is_string()) {
-      token.content = value.get<std::string>();
-      if (const Status status = check(token, where); !status) return status;
-    } else if (value.is_object()) {
-      if (const Status status = read(value, where, token); !status) return status;
-    } else {
-      return {};
-    }
+    const Json entry = value.is_string() ? Json{{"content", value}, {"special", true}} : value;
+    if (const Status status = read(entry, where, token); !status) return status;
     token.special = true;
     if (!has(token.content)) put(std::move(token));
     return {};
@@ -98,21 +87,10 @@ class ToldTokens {
     return corrupt(std::string(kTokenizerConfigFile) + ": " + what);
   }
 
-  static Status check(const AddedToken& token, const std::string& where) {
-    if (token.content.size() <= kAddedTokenBytesMax) return {};
-    return error(where + " should have at most " + std::to_string(kAddedTokenBytesMax) + " bytes");
-  }
-
-  static Status read(const Json& value, const std::string& where, AddedToken& token) {
-    JsonReader reader(value, std::string(kTokenizerConfigFile) + ": " + where);
-    token.content = reader.string("content");
-    token.special = reader.boolean_or("special", false);
-    token.single_word = reader.boolean_or("single_word", false);
-    token.lstrip = reader.boolean_or("lstrip", false);
-    token.rstrip = reader.boolean_or("rstrip", false);
-    token.normalized = reader.boolean_or("normalized", !token.special);
-    if (!reader.ok()) return reader.status();
-    return check(token, where + ".content");
+  static Status read(const Json& entry, const std::string& where, AddedToken& token) {
+    JsonReader reader(entry, std::string(kTokenizerConfigFile) + ": " + where);
+    token = read_added_token(reader);
+    return reader.status();
   }
 
   bool has(const std::string& content) const {
@@ -120,7 +98,6 @@ class ToldTokens {
   }
 
   void put(AddedToken token) {
-    if (token.content.empty()) return;
     said_.insert(token.content);
     told_.push_back(std::move(token));
   }
@@ -140,7 +117,7 @@ const Json& list_of(const Json& value) {
 std::unordered_set<std::string> named_by(const std::vector<const Json*>& files) {
   std::unordered_set<std::string> named;
   for (const Json* file : files) {
-    for (const char* key : kNamed) named.insert(text_of(child(*file, key)));
+    for (const char* key : kSpecialTokenKeys) named.insert(text_of(child(*file, key)));
     for (const char* key : kExtra)
       for (const Json& item : list_of(child(*file, key))) named.insert(text_of(item));
   }
@@ -161,7 +138,7 @@ Result<std::vector<AddedToken>> told_tokens(
   const auto add = [&](const Json& value, const std::string& where) {
     if (status) status = told.special(value, where);
   };
-  for (const char* key : kNamed) {
+  for (const char* key : kSpecialTokenKeys) {
     add(child(files.config, key), key);
     // That file may be left from another vocabulary.
     const Json& mapped = child(files.special_tokens_map, key);
@@ -169,7 +146,7 @@ Result<std::vector<AddedToken>> told_tokens(
   }
   for (const auto& [key, value] : files.config.items())
     if (key.ends_with("_token") && value.is_string() &&
-        std::ranges::find(kNamed, key) == std::end(kNamed))
+        std::ranges::find(kSpecialTokenKeys, key) == std::end(kSpecialTokenKeys))
       add(value, key);
   for (const Json* file : all)
     for (const char* key : kExtra)

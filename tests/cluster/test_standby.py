@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import re
+import shutil
 import signal
 import time
 
@@ -75,6 +76,23 @@ def lives_of(base_url):
     """Of each worker, by its process."""
     nodes = json.loads(get(base_url, "/cluster/status"))["nodes"]
     return {node["pid"]: (node["id"], node["incarnation"]) for node in nodes if node["state"] != "lost"}
+
+
+def test_a_worker_with_a_join_file_of_its_own_learns_where_the_standby_is(stages):
+    """It comes to another head than its file's, started as always."""
+    stage = stages(*SMALL)
+    own = stage.folder / "own" / "join"
+    own.parent.mkdir(mode=0o700)
+    shutil.copy(stage.state_dir / "join", own)
+    pair = Pair(stage)
+    pair.wait_follows()
+    worker = stage.add_worker("--join", own)
+    wait_until(lambda: f":{pair.port}" in own.read_text(), f"the file names it:\n{stage.logs()}")
+    worker.kill()
+    stage.head_process.kill()
+    pair.wait_rules()
+    worker = stage.add_worker("--join", own)
+    wait_until(lambda: worker.process.popen.pid in lives_of(pair.base_url), "it finds the one that rules")
 
 
 def test_workers_go_on_under_the_next_head_with_what_they_have_computed(stages):

@@ -1,11 +1,13 @@
 #include "tools/troupe/worker_certificate.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "actors/control/file_lock.h"
 #include "actors/control/private_file.h"
 #include "actors/control/renewal.h"
+#include "runtime/log.h"
 
 namespace troupe::cli {
 namespace {
@@ -36,8 +38,47 @@ CertificateKeeper::Options WorkerCertificate::options() const {
   return options;
 }
 
+void WorkerCertificate::learn(const std::string& head) {
+  const std::lock_guard lock(mutex_);
+  if (!is_heads_ && learnt_.size() < kJoinFileHeadsMax) learnt_.push_back(head);
+}
+
+/// What it writes is then found changed, and adopted, as if an operator had put it there.
 Result<std::string> WorkerCertificate::read() {
-  return control::read_small_file(path_, kJoinFileBytesMax);
+  auto text = control::read_small_file(path_, kJoinFileBytesMax);
+  return text.ok() ? with_heads_learnt(std::move(*text)) : text;
+}
+
+Result<std::string> WorkerCertificate::with_heads_learnt(std::string text) {
+  std::vector<std::string> learnt;
+  {
+    const std::lock_guard lock(mutex_);
+    learnt = learnt_;
+  }
+  if (learnt.empty()) return text;
+  auto join = parse_join_file(text, path_);
+  // Another certificate is to be judged first, or a renewed one to be stored.
+  if (!join.ok() || join->worker != join_.worker) return text;
+  const std::size_t known = join->heads.size();
+  for (const std::string& head : learnt)
+    if (std::ranges::find(join->heads, head) == join->heads.end() &&
+        join->heads.size() < kJoinFileHeadsMax)
+      join->heads.push_back(head);
+  if (join->heads.size() > known) {
+    std::string longer = format_join_file(*join);
+    const Status written = control::replace_private_file(path_, text, longer, kJoinFileBytesMax);
+    if (!written.ok()) {
+      if (!std::exchange(unwritten_, true))
+        logger().warn("{} does not name {} yet: {}", path_, learnt.back(),
+                      written.error().message);
+      return text;
+    }
+    text = std::move(longer);
+  }
+  unwritten_ = false;
+  const std::lock_guard lock(mutex_);
+  learnt_.erase(learnt_.begin(), learnt_.begin() + static_cast<std::ptrdiff_t>(learnt.size()));
+  return text;
 }
 
 Result<CertificateLife> WorkerCertificate::adopt(const std::string& text) {

@@ -79,16 +79,6 @@ Result<std::vector<HostPort>> heads_of(const WorkerCommandOptions& o, const Join
   return heads;
 }
 
-/// Puts a head that was heard of to those of the file, so that a later start knows it.
-void remember_head(const std::string& join_path, const std::string& address) {
-  auto join = read_join_file(join_path);
-  if (!join.ok() || std::ranges::find(join->heads, address) != join->heads.end()) return;
-  join->heads.push_back(address);
-  if (join->heads.size() > kJoinFileHeadsMax) return;
-  if (const Status written = write_join_file(join_path, *join); !written.ok())
-    logger().warn("{}", written.error().message);
-}
-
 /// Ends the process if the worker does not end within a while of having left: a step that takes
 /// seconds, or a compute thread that hangs, is not waited for. The head knows already.
 class LastResort {
@@ -213,10 +203,6 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   options.expert_tier_memory = *tier;
   Life life;
   life.listen(options);
-  if (!is_heads_own(join_path_of(common, o)))
-    options.on_other_head = [path = join_path_of(common, o)](const std::string& address) {
-      remember_head(path, address);
-    };
   transport::FabricOptions fabric;
   fabric.kind = *kind;
   fabric.bind_interface = o.network.bind_interface;
@@ -229,6 +215,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   Post post;
   CafHost host((*caf)->system(), post);
   WorkerCertificate certificate(join_path_of(common, o), *join, **link);
+  options.on_other_head = [&](const std::string& head) { certificate.learn(head); };
   auto worker = WorkerNode::start(host, std::move(options), std::move(*link));
   if (!worker.ok()) return fail_with(worker.error());
   auto certificate_watch = CertificateWatch::start(certificate.options(), certificate);

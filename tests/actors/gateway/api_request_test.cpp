@@ -356,7 +356,8 @@ TEST_CASE("the fields of a chat arrive") {
                        {"role": "assistant", "tool_calls": [],
                         "content": [{"type": "output_text", "text": "c"}, "d",
                                     {"type": "refusal", "refusal": "e"}]},
-                       {"role": "assistant", "reasoning_content": "d"}],
+                       {"role": "assistant", "reasoning_content": "d", "tool_calls": [
+                          {"id": "c", "function": {"name": "f", "arguments": null}}]}],
           "max_tokens": 3, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 4,
           "chat_template_kwargs": {"thinking": true},
           "tools": [{}], "tool_choice": "none", "response_format": {"type": "text"}})",
@@ -376,6 +377,7 @@ TEST_CASE("the fields of a chat arrive") {
   CHECK(messages[2] == third);
   ChatMessage last{"assistant", ""};
   last.reasoning_content = "d";
+  last.tool_calls = {{"c", "f", ""}};
   CHECK(messages[3] == last);
   CHECK(out.prompts[0].max_tokens == 7u);
   CHECK(out.prompts[0].logprobs == 4);

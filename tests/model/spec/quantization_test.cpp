@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "model/spec/quantization.h"
 #include "model/spec/read_spec.h"
@@ -46,6 +47,9 @@ TEST_CASE("each method converts what its published code converts") {
   }
   SUBCASE("compressed-tensors: the ignore list decides") {
     const auto spec = spec_of(golden("v3-int4"));
+    auto older = golden("v3-int4");
+    older["compression_config"] = std::exchange(older["quantization_config"], nullptr);
+    CHECK(format(spec_of(older), WeightRole::kExpertUp) == StoredFormat::kInt4Packed);
     CHECK(format(spec, WeightRole::kExpertUp) == StoredFormat::kInt4Packed);
     for (const auto role : {WeightRole::kQa, WeightRole::kO, WeightRole::kGate, WeightRole::kHead})
       CHECK(format(spec, role) == StoredFormat::kPlain);

@@ -387,8 +387,8 @@ TEST_CASE("files that are wrong or not supported are refused, naming the field")
       {"/added_tokens/0", 1, "added_tokens[0]"},
       {"/added_tokens/0/id", -1, "added_tokens[0]"},
       {"/added_tokens/0/id", 5, "added_tokens"},
-      {"/added_tokens/0/content", "", "added_tokens[0].content"},
-      {"/added_tokens/0/content", std::string(5000, 'a'), "added_tokens[0].content"},
+      {"/added_tokens/0/content", "", "added_tokens[0]: content"},
+      {"/added_tokens/0/content", std::string(5000, 'a'), "added_tokens[0]: content"},
       {"/added_tokens/1/content", "<s>", "added_tokens[1]"},
   };
   for (const Case& c : cases) {

@@ -114,7 +114,7 @@ TEST_CASE("added tokens that are wrong are refused by name") {
        {std::pair{Json::array(), "added_tokens_decoder should be an object"},
         {Json{{"x", token("<x>")}}, "added_tokens_decoder[\"x\"] should be an id"},
         {Json{{"7", "<x>"}}, "added_tokens_decoder[\"7\"]"},
-        {Json{{"7", token(std::string(2000, 'x').c_str())}}, "at most 1024 bytes"}}) {
+        {Json{{"7", token(std::string(2000, 'x').c_str())}}, "1 to 1024 bytes"}}) {
     Files files;
     files.config["added_tokens_decoder"] = decoder;
     const auto tokenizer =
