@@ -4,6 +4,9 @@ set(TROUPE_CUDA AUTO CACHE STRING "Build the CUDA back-end: AUTO (where nvcc is 
 set(TROUPE_CUDA_ARCHITECTURES "" CACHE STRING "GPUs that kernels are compiled for: a list such as \
 80;90a, or all; empty: those that are here, else 90a. Others compile them from PTX at the start")
 
+if(NOT TROUPE_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "TROUPE_CUDA is '${TROUPE_CUDA}'; it may be AUTO, ON or OFF")
+endif()
 set(TROUPE_HAS_CUDA OFF)
 if(NOT TROUPE_CUDA STREQUAL OFF)
   find_program(TROUPE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)

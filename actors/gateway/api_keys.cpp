@@ -23,6 +23,8 @@ bool read_number(std::string_view text, T low, T high, T& out) {
   return failure == std::errc() && at == end && out >= low && out <= high;
 }
 
+bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; }
+
 /// One of what follows a key.
 Status read_option(std::string_view option, KeyShare& share) {
   constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
@@ -45,6 +47,10 @@ Status read_option(std::string_view option, KeyShare& share) {
 Result<ApiKeys::Key> ApiKeys::parse(std::string_view spec) {
   const std::string_view bare = key_of(spec);
   if (bare.empty()) return invalid_argument("--api-key must not be empty.");
+  if (bare.front() == ' ' || bare.back() == ' ' || std::ranges::any_of(bare, is_control))
+    return invalid_argument(
+        "--api-key must not begin or end with a space, or have line breaks: no client could send "
+        "it. (The end of a line may have come from a file.)");
   Key key;
   key.hash = hash(bare);
   key.share.owner = owner_of(key.hash);

@@ -65,6 +65,11 @@ const std::string kBadKeys[] = {
     "secret:max_running=1",
     "secret:wieght=2",
     "secret:YWJj==",
+    " ",
+    " secret",
+    "secret :weight=2",
+    "secret\n",
+    "sec\tret",
 };
 
 TEST_CASE("what stands behind a key and is no share is refused, and the key not repeated") {

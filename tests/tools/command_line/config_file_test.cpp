@@ -54,6 +54,7 @@ TEST_CASE("what a file has wrong is named") {
   for (const auto& [text, said] : {
            std::pair{"key = 1", "is no flag of `troupe up`; did you mean 'keys'?"},
            {"config = 'x'", "'config' in "},
+           {"banana = 1", "is no flag of `troupe up`; `troupe up --help` lists them."},
            {"on = 'maybe'", "'on' in "},
            {"port = 70000", "--port: Value 70000 not in range 0 to 65535"},
            {"model = ['a', 'b']", "'model' in "},

@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::size_t kBytesMax = 1u << 20;
 
-std::string nearest_flag(const Command& command, const std::string& key) {
+std::string like_a_flag(const Command& command, const std::string& key) {
   std::vector<std::string> names;
   for (const Flag* flag : shown_flags(command))
     if (flag->name != "--help" && flag->name != "--config") names.push_back(flag->name.substr(2));
-  return nearest(key, names);
+  return did_you_mean(key, names);
 }
 
 /// A TOML value as the command line would write it.
@@ -37,9 +37,11 @@ Result<std::string> as_text(const toml::node& node, const std::string& key) {
 Status apply(Command& command, const std::string& words, const std::string& key,
              const toml::node& node, const std::string& path) {
   Flag* flag = find_flag(command, "--" + key);
-  if (!flag || key == "config" || key == "help")
-    return invalid_argument("'" + key + "' in " + path + " is no flag of `" + words +
-                            "`; did you mean '" + nearest_flag(command, key) + "'?");
+  if (!flag || key == "config" || key == "help") {
+    const std::string hint = like_a_flag(command, key);
+    return invalid_argument("'" + key + "' in " + path + " is no flag of `" + words + "`" +
+                            (hint.empty() ? "; `" + words + " --help` lists them." : hint));
+  }
   if (flag->given) return {};  // the command line has it
   std::vector<std::string> values;
   if (const auto* list = node.as_array()) {

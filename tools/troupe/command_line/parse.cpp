@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -11,6 +14,8 @@
 
 namespace troupe::cli {
 namespace {
+
+constexpr int kMany = CLI::detail::expected_max_vector_size;
 
 template <class T>
 struct NumberOf {
@@ -27,6 +32,38 @@ CLI::Validator within(const Range& range) {
   return CLI::Range(static_cast<Number>(range.min), static_cast<Number>(range.max));
 }
 
+/// The whole text as a decimal number. The library by itself takes "" as 0, "010" as 8, and "-1" as
+/// the largest number without a sign.
+template <class Number>
+std::optional<Number> number_of(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
+}
+
+template <class Number>
+std::string not_a_number(const std::string& text) {
+  std::string error = "'" + text + "' is no number";
+  if constexpr (std::is_integral_v<Number>)
+    error = "'" + text + "' is no whole number from " +
+            std::to_string(std::numeric_limits<Number>::min()) + " to " +
+            std::to_string(std::numeric_limits<Number>::max());
+  return error;
+}
+
+template <class Number>
+CLI::Validator decimal() {
+  return {[](std::string& text) {
+            const auto number = number_of<Number>(text);
+            if (!number) return not_a_number<Number>(text);
+            if constexpr (std::is_integral_v<Number>) text = std::to_string(*number);
+            return std::string();
+          },
+          ""};
+}
+
 CLI::Option* add(CLI::App& app, const Flag& flag, Print print) {
   if (print == Print::kHelp) return app.set_help_flag("-h," + flag.name, flag.help);
   return app.set_version_flag(flag.name, kVersion, flag.help);
@@ -40,10 +77,29 @@ template <class Value>
 CLI::Option* add(CLI::App& app, const Flag& flag, Value* target) {
   CLI::Option* option = app.add_option(flag.name, *target, flag.help);
   using Number = typename NumberOf<Value>::type;
-  if constexpr (std::is_arithmetic_v<Number>)
+  if constexpr (std::is_arithmetic_v<Number>) {
+    option->transform(decimal<Number>());
     if (flag.range) option->check(within<Number>(*flag.range));
-  if constexpr (std::is_same_v<Value, std::vector<std::int32_t>>) option->delimiter(',');
+  }
   return option;
+}
+
+/// Numbers with commas between them, of which none is empty.
+CLI::Option* add(CLI::App& app, const Flag& flag, std::vector<std::int32_t>* target) {
+  const auto read = [target](const CLI::results_t& words) {
+    target->clear();
+    for (std::string_view left : words)
+      for (bool more = true; more;) {
+        const std::size_t comma = std::min(left.find(','), left.size());
+        const auto number = number_of<std::int32_t>(left.substr(0, comma));
+        if (!number) return false;
+        target->push_back(*number);
+        more = comma < left.size();
+        left.remove_prefix(comma + (more ? 1 : 0));
+      }
+    return true;
+  };
+  return app.add_option(flag.name, read, flag.help)->type_name("INT,...")->expected(1, kMany);
 }
 
 CLI::Option* add(CLI::App& app, const Flag& flag) {
@@ -104,7 +160,13 @@ Parsed parse(Command& root, std::vector<std::string> words) {
   parsed.kind = kind;
   parsed.text = std::move(text);
   parsed.left = app.remaining(true);
-  for (const auto& [flag, option] : options) flag->given = option->count() > 0;
+  for (const auto& [flag, option] : options) {
+    flag->given = option->count() > 0;
+    if (!flag->given || kind != Parsed::Kind::kRun || find_flag(*parsed.command, flag->name) == flag)
+      continue;
+    parsed.kind = Parsed::Kind::kWrong;  // it is of a command above, which does not run
+    parsed.text = flag->name + " is no flag of `" + parsed.path + "`";
+  }
   return parsed;
 }
 

@@ -14,15 +14,6 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
     {"serve", "up"}, {"start", "up"}, {"launch", "up"}, {"download", "pull"}};
 
-/// "; did you mean 'status'?", or nothing if no name is like the word.
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
-                         const std::string& dashes = "") {
-  const std::string name = nearest(word, names);
-  const std::size_t edits_max = std::max<std::size_t>(1, word.size() / 3);
-  if (name.empty() || edit_distance(word, name) > edits_max) return {};
-  return "; did you mean '" + dashes + name + "'?";
-}
-
 bool looks_like_a_model(const std::string& word) {
   std::error_code failed;
   return word.find('/') != std::string::npos || std::filesystem::exists(word, failed);
@@ -77,11 +68,13 @@ std::string unknown_command(const Command& root, const std::string& word) {
          (hint.empty() ? "; `troupe --help` lists them." : hint);
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  const auto best = std::min_element(names.begin(), names.end(), [&](auto& a, auto& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
-  return best == names.end() ? "" : *best;
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
+                         const std::string& dashes) {
+  const auto best = std::ranges::min_element(
+      names, {}, [&](const std::string& name) { return edit_distance(word, name); });
+  const std::size_t edits_max = std::max<std::size_t>(1, word.size() / 3);
+  if (best == names.end() || edit_distance(word, *best) > edits_max) return {};
+  return "; did you mean '" + dashes + *best + "'?";
 }
 
 }  // namespace troupe::cli

@@ -15,7 +15,9 @@ std::string usage_error(const Parsed& wrong);
 /// "There is no command 'stauts'; did you mean 'status'?"
 std::string unknown_command(const Command& root, const std::string& word);
 
-/// The one of `names` that takes the fewest single-character edits; empty if there are none.
-std::string nearest(std::string_view word, const std::vector<std::string>& names);
+/// "; did you mean 'status'?" of the name that takes the fewest single-character edits, or nothing
+/// if none is like the word.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
+                         const std::string& dashes = "");
 
 }  // namespace troupe::cli
