@@ -52,6 +52,7 @@ struct SequenceResult {
   std::string trouble = {};  ///< why this sequence has no numbers in this step; empty: it has
   bool waits = false;        ///< its new token is not known yet: the last row is to be asked again
   std::vector<float> hidden = {};  ///< [hidden_rows, model's width], behind the final norm
+  bool unanswerable = false;       ///< the trouble is what it asks for, and will be in any step
   bool operator==(const SequenceResult&) const = default;
 };
 

@@ -64,6 +64,7 @@ SequenceResult get_result(In& in, wire::SequenceResult::Reader wire) {
   result.trouble = in.sentence(wire.getTrouble());
   result.waits = wire.getWaits();
   result.hidden = get_floats(in, wire.getHidden());
+  result.unanswerable = wire.getUnanswerable();
   return result;
 }
 
@@ -203,6 +204,7 @@ void put(Out& out, wire::StepResult::Builder wire, const StepResult& message) {
              w.setTrouble(out.sentence(result.trouble));
              w.setWaits(result.waits);
              put_floats(w.initHidden(result.hidden.size()), result.hidden);
+             w.setUnanswerable(result.unanswerable);
            });
 }
 

@@ -316,7 +316,8 @@ void Replica::commit(const Share& share, const SequenceResult& result) {
   event.attempt = sequence.submit.attempt;
   event.index = sequence.output();
   if (!result.trouble.empty()) {
-    event.error = internal_error(result.trouble);
+    event.error = result.unanswerable ? invalid_argument(result.trouble)
+                                      : internal_error(result.trouble);
     events_.push_back(std::move(event));
     return forget(share.key);
   }

@@ -9,6 +9,9 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
+/// More than that no answer holds.
+constexpr std::size_t kCountsMax = 1'000'000'000;
+
 /// The schemas for the first items.
 const JsonNode* prefix_of(const JsonNode& plain) {
   if (const JsonNode* prefix = plain.find("prefixItems")) return prefix;
@@ -27,7 +30,9 @@ JsonSchema::Range JsonSchema::counts(const Set& plain, const char* min_key, cons
   };
   for (const Node* schema : plain) {
     if (const Node* bound = schema->find(min_key)) out.min = std::max(out.min, number(*bound));
-    if (const Node* bound = schema->find(max_key)) out.max = std::min(out.max, number(*bound));
+    // No answer is as long as that: clients write their language's largest number for "any".
+    if (const Node* bound = schema->find(max_key); bound && number(*bound) <= kCountsMax)
+      out.max = std::min(out.max, number(*bound));
   }
   return out;
 }

@@ -99,7 +99,7 @@ const JsonSchema::Node* JsonSchema::target(const Node& schema, const std::string
   const std::string whole = percent_decoded(reference);
   const std::string base = base_of(schema);
   const std::string address =
-      whole.front() == '#' || whole.empty() ? base : resolved(base, without_fragment(whole));
+      whole.empty() || whole.front() == '#' ? base : resolved(base, without_fragment(whole));
   const std::size_t hash = whole.find('#');
   const std::string fragment = hash == std::string::npos ? "" : whole.substr(hash + 1);
   const bool pointer = fragment.empty() || fragment.front() == '/';

@@ -100,6 +100,14 @@ def test_the_other_names_of_it(client, server):
         ask(regex=pattern, ebnf=grammar)
 
 
+def test_what_no_token_can_meet_is_the_clients_error(client, server):
+    """Which it is told once: its client tries a server's errors again."""
+    for fields in ({"guided_regex": "zq", "allowed_token_ids": [5]},
+                   {"guided_choice": ["yes"], "bad_words": list("yes") + ["ye", "es", "yes"]}):  # fmt: skip
+        with pytest.raises(openai.BadRequestError, match="No token of the model may come next"):
+            client.completions.create(model=server.model, prompt="A", max_tokens=8, extra_body=fields)
+
+
 def test_a_stream_says_what_the_whole_answer_says(client, server):
     asked = {"model": server.model, "messages": CHAT, "seed": 3, **HOT,
              "response_format": formatted(SCHEMAS["entry"])}  # fmt: skip

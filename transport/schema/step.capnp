@@ -94,6 +94,7 @@ struct SequenceResult {
   trouble @3 :Text;
   waits @4 :Bool;
   hidden @5 :List(Float32);
+  unanswerable @6 :Bool;
 }
 
 struct StepResult {
