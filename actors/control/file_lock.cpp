@@ -23,7 +23,12 @@ constexpr Duration kTryEvery = std::chrono::milliseconds(5);
 /// locked by reading it.
 int open_for_lock(const std::filesystem::path& path, bool make) {
   const int flags = O_CLOEXEC | O_NONBLOCK;
-  const int fd = ::open(path.c_str(), O_RDWR | flags | (make ? O_CREAT : 0), 0600);
+  int fd = make ? ::open(path.c_str(), O_RDWR | flags | O_CREAT | O_EXCL, 0600) : -1;
+  if (fd >= 0) {
+    (void)give_to_owner_of_folder(fd, path);
+    return fd;
+  }
+  if (!make || errno == EEXIST) fd = ::open(path.c_str(), O_RDWR | flags);
   return fd < 0 && errno == EACCES ? ::open(path.c_str(), O_RDONLY | flags) : fd;
 }
 

@@ -41,6 +41,13 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
+bool give_to_owner_of_folder(int fd, const std::filesystem::path& path) {
+  struct stat folder {};
+  const auto within = path.has_parent_path() ? path.parent_path() : ".";
+  return ::geteuid() != 0 || ::stat(within.c_str(), &folder) != 0 || folder.st_uid == 0 ||
+         ::fchown(fd, folder.st_uid, folder.st_gid) == 0;
+}
+
 Status make_private_folder(const std::filesystem::path& folder) {
   std::error_code failed;
   if (std::filesystem::is_directory(folder, failed)) return {};
@@ -67,8 +74,9 @@ Status write_private_file(const std::filesystem::path& path, std::string_view co
   bool done = write_all(file.fd, content);
   // A command of root's must not take a file away from the service that it is of.
   struct stat before {};
-  if (done && if_exists == IfExists::kReplace && ::stat(target.c_str(), &before) == 0 &&
-      before.st_uid != ::geteuid())
+  if (done && ::stat(target.c_str(), &before) != 0)
+    done = give_to_owner_of_folder(file.fd, path);
+  else if (done && if_exists == IfExists::kReplace && before.st_uid != ::geteuid())
     done = ::fchown(file.fd, before.st_uid, before.st_gid) == 0;
   if (done && if_exists == IfExists::kReplace)
     done = std::rename(temporary.c_str(), target.c_str()) == 0;

@@ -183,6 +183,15 @@ struct Gateway::Impl {
 
 Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+Status check(const GatewayOptions& options) {
+  // It would be every address of the machine.
+  if (options.host.empty())
+    return invalid_argument(
+        "--host must not be empty: 127.0.0.1 is for this machine alone, 0.0.0.0 for all.");
+  if (const Status keys = ApiKeys::check(options.doors.api_keys); !keys.ok()) return keys;
+  return SiteRules::check(options.doors.sites);
+}
+
 Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, GenerationService& service,
                                                 NamedRequests& requests, ClusterView& cluster,
                                                 const GatewayModel& model, Metrics& metrics) {
@@ -190,7 +199,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options, Generati
     return invalid_argument("The gateway needs 1 to " + std::to_string(limits::kThreadsMax) +
                             " threads.");
   }
-  if (Status sites = SiteRules::check(options.doors.sites); !sites) return sites.error();
+  if (Status good = check(options); !good) return good.error();
   options.doors.sites.hosts.push_back(options.host);
   options.connections_max = affordable_connections(options.connections_max);
   auto impl =

@@ -48,6 +48,10 @@ struct GatewayOptions {
   Silence silence = {};
 };
 
+/// What is wrong with them by themselves, before anything is opened: kInvalidArgument, naming the
+/// flag to change.
+Status check(const GatewayOptions& options);
+
 /// The OpenAI-compatible HTTP server. Owns its threads; one thread does all I/O.
 class Gateway {
  public:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from promises import bound
-from running import DEMO, PATIENCE_S, V3, Cluster, begun, generate, run
+from running import DEMO, PATIENCE_S, TROUPE, V3, Cluster, begun, generate, run
 
 COMMON = ["--state-dir", "--log-level", "--config", "--help"]
 STATELESS = ["generate", "tokenize", "completion"]  # they take --state-dir all the same
@@ -47,6 +47,24 @@ def one_sentence(stderr):
     lines = [line for line in stderr.splitlines() if line.startswith("troupe: ")]
     assert len(lines) == 1 and lines[0].endswith((".", "?")), stderr
     return lines[0]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["help", "plan"], ["completion", "bash"], [*GENERATE],
+                                   ["tokenize", "--model", DEMO]], ids=lambda words: words[0])  # fmt: skip
+def test_output_that_cannot_be_written_is_no_success(troupe, words):
+    def ends_with(stdout):
+        return subprocess.run([TROUPE, *words, *["--max-tokens", "2"] * (words == GENERATE)], input="a\n",
+                              stdout=stdout, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    with open("/dev/full", "wb") as full:
+        done = ends_with(full)
+    assert done.returncode == 1 and "standard output" in one_sentence(done.stderr)
+    # A reader that has enough, as `head -1`, is no failure.
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as gone:
+        done = ends_with(gone)
+    assert done.returncode == 0 and "troupe: " not in done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

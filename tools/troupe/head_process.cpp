@@ -155,7 +155,7 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
     return invalid_argument("--listen: " + listen.error().message);
   if (auto lifetime = parse_certificate_lifetime(flags.certificate_lifetime); !lifetime.ok())
     return lifetime.error();
-  if (const Status keys = ApiKeys::check(doors_of(flags).api_keys); !keys.ok()) return keys.error();
+  if (const Status good = check(gateway_options(flags)); !good.ok()) return good.error();
   auto checkpoint = open_model(model.engine);
   if (!checkpoint.ok()) return checkpoint.error();
   model.checkpoint = std::move(*checkpoint);

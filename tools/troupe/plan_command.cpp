@@ -96,8 +96,6 @@ int run_eplb() {
   const nlohmann::ordered_json answer = {
       {"phy2log", plan->phy2log}, {"log2phy", plan->log2phy}, {"logcnt", plan->logcnt}};
   std::cout << answer.dump() << '\n';
-  std::cout.flush();
-  if (!std::cout) return fail(unavailable("The plan could not be written to the standard output."));
   return kDone;
 }
 
@@ -199,8 +197,6 @@ int run_plan(const PlanOptions& o, const Command& command) {
     std::cout << report_text(*question, *answer, o.head.engine.options.model);
     if (answer->fit) std::cout << '\n' << speed_text(*question, *speed, *fast);
   }
-  std::cout.flush();
-  if (!std::cout) return fail(unavailable("The plan could not be written to the standard output."));
   return answer->fit ? kDone : kFailed;
 }
 

@@ -1,9 +1,14 @@
 #include "tools/troupe/program.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,9 +44,19 @@ bool is_unknown(const Command& root, const std::vector<std::string>& words) {
   return !words.empty() && !words[0].starts_with("-") && !find_below(root, words[0]);
 }
 
-}  // namespace
+/// What did not get out is no success, as with a full disk behind `> file`. A reader that has gone,
+/// as `head` does, has had enough; who closed it wants none.
+int with_output(int code) {
+  std::cout.flush();
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  pollfd reader{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  if (code != kDone || !lost || ::fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
+      (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0))
+    return code;
+  return fail(unavailable("The standard output could not be written: its disk may be full."));
+}
 
-int run_program(int argc, char** argv, const Doubles& doubles) {
+int run(int argc, char** argv, const Doubles& doubles) {
   const Signals signals;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its writing
@@ -77,6 +92,12 @@ int run_program(int argc, char** argv, const Doubles& doubles) {
       return fail(invalid_argument(usage_error(parsed)), kUsage);
   }
   return kFailed;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const Doubles& doubles) {
+  return with_output(run(argc, argv, doubles));
 }
 
 }  // namespace troupe::cli

@@ -63,6 +63,22 @@ TEST_CASE("threads and processes that replace a file lose nothing") {
   CHECK(*read_small_file(file.path, 100) == std::to_string(4 * kTimes));
 }
 
+TEST_CASE("what root makes in a folder of a service's is the service's") {
+  if (::geteuid() != 0) return;
+  const CountFile file;
+  constexpr uid_t kService = 12345;
+  REQUIRE(::chown(file.folder.c_str(), kService, kService) == 0);
+  REQUIRE(write_private_file(file.folder / "new", "1", IfExists::kKeep).ok());
+  REQUIRE(write_private_file(file.folder / "newer", "1", IfExists::kReplace).ok());
+  REQUIRE(FileLock::take(file.folder / "lock", FileLock::IfMissing::kMake).ok());
+  for (const char* name : {"new", "newer", "lock"}) {
+    struct stat made {};
+    REQUIRE(::stat((file.folder / name).c_str(), &made) == 0);
+    CHECK(made.st_uid == kService);
+    CHECK((made.st_mode & 0777) == 0600);
+  }
+}
+
 TEST_CASE("a lock is waited for, and goes on to the file that takes the place") {
   const CountFile file;
   {

@@ -26,9 +26,17 @@ struct NumberOf<std::optional<T>> {
   using type = T;
 };
 
+CLI::Validator positive() {
+  return {[](std::string& text) {
+            const bool is = std::strtod(text.c_str(), nullptr) > 0;
+            return is ? std::string() : "Value " + text + " is not above 0";
+          },
+          "POSITIVE"};
+}
+
 template <class Number>
 CLI::Validator within(const Range& range) {
-  if (range == kPositive) return CLI::PositiveNumber;
+  if (range == kPositive) return positive();
   return CLI::Range(static_cast<Number>(range.min), static_cast<Number>(range.max));
 }
 
