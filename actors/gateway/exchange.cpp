@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "actors/gateway/request_form.h"
@@ -259,6 +260,12 @@ Exchange::News Exchange::take() {
   news.done = answer_->complete();
   if (news.done && stream_) news.bytes += answer_->stream_end();
   return news;
+}
+
+void Exchange::describe(ServedRequest& served) const {
+  served.id = id_;
+  if (!answer_) return;
+  std::tie(served.prompt_tokens, served.completion_tokens) = answer_->tokens();
 }
 
 bool Exchange::kept() {
