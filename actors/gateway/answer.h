@@ -37,7 +37,8 @@ class Answer {
   Answer(const ApiRequest& request, const GatewayModel& model, std::string id,
          std::int64_t created_unix_s);
 
-  void set_id(std::string id);
+  /// Before the first news: it is an earlier one's.
+  void set_name(std::string id, std::int64_t created_unix_s);
 
   // Before the first news:
   /// The object says what state its prompts are in.
@@ -161,7 +162,7 @@ class Answer {
 
   const GatewayModel& model_;
   std::string id_;
-  const std::int64_t created_;
+  std::int64_t created_ = 0;
   const Wishes wishes_;
   const TokenNames names_;
   std::vector<PromptState> prompts_;

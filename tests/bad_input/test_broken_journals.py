@@ -39,7 +39,8 @@ def left(troupe, tmp_path_factory):
                     "return_token_ids": True, "logprobs": 1}  # fmt: skip
             status, answer = cluster.post("/v1/completions", body)
             assert status == 200, answer
-            answers[answer["id"]] = found(cluster, answer["id"])
+            answers[answer["id"]] = told = found(cluster, answer["id"])
+            assert told["created"] == answer["created"]
         up.kill()
         up.popen.wait()
         shutil.copytree(cluster.state_dir, folder)
