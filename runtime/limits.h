@@ -190,7 +190,7 @@ inline constexpr std::size_t kJournalQueueBytesMax = 128u << 20;
 /// How long news of a request may wait for its acceptance to be on storage, before it counts as
 /// failing.
 inline constexpr auto kJournalPatience = 2s;
-/// After which a journal that could not be written is begun again.
+/// A journal that could not be written is begun again at once, but not more often than this.
 inline constexpr auto kJournalRetry = 5s;
 /// What the journal has grown by, beyond twice what it holds, before it is begun again.
 inline constexpr std::size_t kJournalSlackWords = 4u << 20;

@@ -22,7 +22,6 @@ struct UnixTime {
         unix_ms + std::chrono::duration_cast<std::chrono::milliseconds>(time - at).count();
     return std::clamp(ms, std::int64_t{0}, kUnixMsMax);
   }
-  TimePoint from(std::int64_t ms) const { return at + std::chrono::milliseconds(ms - unix_ms); }
 };
 
 }  // namespace troupe

@@ -289,8 +289,8 @@ class Cluster:
             self.wait_ready()
         return process
 
-    def head(self, model, *words):
-        return self.start("head", *self._head_words(model), *words)
+    def head(self, model, *words, env=None):
+        return self.start("head", *self._head_words(model), *words, env=env)
 
     def worker(self, *words, threads=1, program=TROUPE):
         words = ["worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words]

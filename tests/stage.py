@@ -39,6 +39,7 @@ class Stage(running.Cluster):
         super().__init__()
         self.network = network
         self.head_flags = list(head_flags)
+        self.head_env = {}
         self.worker_flags = [*worker_flags, "--log-level", log_level]
         self.log_level = log_level
         self.workers = []
@@ -51,7 +52,8 @@ class Stage(running.Cluster):
                 "--port", self.http_port]  # fmt: skip
 
     def start_head(self):
-        self.head_process = self.head(running.DEMO, "--log-level", self.log_level, *self.head_flags)
+        self.head_process = self.head(running.DEMO, "--log-level", self.log_level, *self.head_flags,
+                                      env=self.head_env)  # fmt: skip
         self.wait_joinable()
         return self.head_process
 

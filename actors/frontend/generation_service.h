@@ -21,6 +21,7 @@ struct AcceptedRequest {
   std::uint64_t reader = 0;  ///< for GenerationService::cancel()
   /// Under which it is found; null if it has none. Of one that was there already, the first one's.
   std::shared_ptr<const RequestName> name;
+  std::int64_t unix_ms = 0;  ///< when, or when the first one was; 0: nobody said
 };
 
 /// A door's view of the cluster: what the HTTP gateway, the embedding API and remote clients ask

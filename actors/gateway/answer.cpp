@@ -43,7 +43,6 @@ void write_token_ids(JsonWriter& json, std::string_view name, const KeptTokens& 
 Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string id,
                std::int64_t created_unix_s)
     : model_(model),
-      created_(created_unix_s),
       wishes_{.chat = request.chat,
               .stream = request.stream,
               .include_usage = request.include_usage,
@@ -74,11 +73,10 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
     choices_.emplace_back(form_, request.logprobs);
   if (request.response)
     response_.emplace(ResponsesOutput::About{.model = model.served_model_name(),
-                                             .created_unix_s = created_,
                                              .echo = request.response->echo,
                                              .stream = wishes_.stream});
   if (request.pooled) pooled_.emplace(request);
-  set_id(std::move(id));
+  set_name(std::move(id), created_unix_s);
   if (!wishes_.echo) return;
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i].prompt);
@@ -87,9 +85,10 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
   }
 }
 
-void Answer::set_id(std::string id) {
+void Answer::set_name(std::string id, std::int64_t created_unix_s) {
   id_ = std::move(id);
-  if (response_) response_->set_id(id_);
+  created_ = created_unix_s;
+  if (response_) response_->set_name(id_, created_);
 }
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "actors/frontend/named_requests.h"
@@ -36,7 +37,8 @@ class Answer {
   Answer(const ApiRequest& request, const GatewayModel& model, std::string id,
          std::int64_t created_unix_s);
 
-  void set_id(std::string id);
+  /// Before the first news: it is an earlier one's.
+  void set_name(std::string id, std::int64_t created_unix_s);
 
   // Before the first news:
   /// The object says what state its prompts are in.
@@ -59,6 +61,9 @@ class Answer {
 
   /// Every prompt's last event has been added.
   bool complete() const { return prompts_done_ == prompts_.size(); }
+
+  /// How many there were: of prompts, and of all choices so far.
+  std::pair<std::uint64_t, std::uint64_t> tokens() const;
 
   /// Appends the next piece of the answer in one object, about kHttpPieceBytes, and lets go what it
   /// was made of; true with the last. Once complete.
@@ -138,6 +143,7 @@ class Answer {
   void begin(JsonWriter& json, std::string_view object) const;
   void write_usage(JsonWriter& json) const;
   void write_usage(JsonWriter& json, const Usage& usage) const;
+  Usage whole_usage() const;
   Usage usage_of(std::size_t choice) const;
   std::vector<std::size_t> choices_shown() const;
   void write_response(JsonWriter& json) const;
@@ -156,7 +162,7 @@ class Answer {
 
   const GatewayModel& model_;
   std::string id_;
-  const std::int64_t created_;
+  std::int64_t created_ = 0;
   const Wishes wishes_;
   const TokenNames names_;
   std::vector<PromptState> prompts_;

@@ -14,14 +14,21 @@ Answer::Usage Answer::usage_of(std::size_t choice) const {
 }
 
 /// Of all of it.
-void Answer::write_usage(JsonWriter& json) const {
+Answer::Usage Answer::whole_usage() const {
   Usage usage{.completion = completion_tokens_, .reasoning = reasoning_tokens_};
   for (const PromptState& prompt : prompts_) {
     usage.prompt += prompt.tokens.size();
     usage.cached += prompt.cached_tokens;
   }
-  write_usage(json, usage);
+  return usage;
 }
+
+std::pair<std::uint64_t, std::uint64_t> Answer::tokens() const {
+  const Usage all = whole_usage();
+  return {all.prompt, all.completion};
+}
+
+void Answer::write_usage(JsonWriter& json) const { write_usage(json, whole_usage()); }
 
 void Answer::write_usage(JsonWriter& json, const Usage& usage) const {
   json.key("usage").begin_object();

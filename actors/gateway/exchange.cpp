@@ -1,10 +1,10 @@
 #include "actors/gateway/exchange.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iterator>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "actors/gateway/request_form.h"
@@ -36,11 +36,6 @@ std::string new_answer_id(const ApiRequest& request) {
   std::snprintf(text, sizeof text, "%s%08x%08x%08x%08x", kind, random(), random(), random(),
                 random());
   return text;
-}
-
-std::int64_t unix_time_s() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(since).count();
 }
 
 std::size_t bytes_of(const GenerationEvent& event) {
@@ -97,7 +92,8 @@ std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker)
   if (!forms) return to_api_error(forms.error());
   const std::string drawn = new_answer_id(request);
   id_ = drawn;
-  answer_ = std::make_unique<Answer>(request, model_, drawn, unix_time_s());
+  answer_ = std::make_unique<Answer>(request, model_, drawn, 0);
+  std::int64_t created_unix_s = 0;
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     GenerationRequest& generation = request.prompts[i];
     generation.name = std::make_shared<const RequestName>(
@@ -118,9 +114,10 @@ std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker)
     }
     // That of an earlier request with this key, to which prompts that it lacks are then added.
     if (accepted->name) id_ = accepted->name->id;
+    if (i == 0) created_unix_s = accepted->unix_ms / 1000;
     if (auto error = keep(i, accepted)) return error;
   }
-  answer_->set_id(id_);
+  answer_->set_name(id_, created_unix_s);
   std::lock_guard lock(mutex_);
   if (id_ == drawn) end_catching_up();  // The key is new: there is nothing to catch up with.
   return std::nullopt;
@@ -259,6 +256,12 @@ Exchange::News Exchange::take() {
   news.done = answer_->complete();
   if (news.done && stream_) news.bytes += answer_->stream_end();
   return news;
+}
+
+void Exchange::describe(ServedRequest& served) const {
+  served.id = id_;
+  if (!answer_) return;
+  std::tie(served.prompt_tokens, served.completion_tokens) = answer_->tokens();
 }
 
 bool Exchange::kept() {

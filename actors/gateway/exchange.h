@@ -18,6 +18,7 @@
 #include "actors/gateway/api_request.h"
 #include "actors/gateway/asker.h"
 #include "actors/gateway/found_request.h"
+#include "actors/gateway/request_log.h"
 #include "actors/gateway/token_counts.h"
 
 namespace troupe {
@@ -57,6 +58,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool too_slow();
   bool write_piece(std::string& out) { return answer_->write_piece(out); }
   bool stream() const { return stream_; }
+  /// What the log says of it, so far.
+  void describe(ServedRequest& served) const;
   /// Ends a stream that has begun.
   std::string stream_error(const ApiError& error) { return answer_->stream_error(error); }
 

@@ -145,7 +145,7 @@ void ResponsesOutput::write_chat_message(JsonWriter& json) const {
 
 void ResponsesOutput::write(JsonWriter& json, const State& state) const {
   json.begin_object().member("id", id_).member("object", "response");
-  json.member("created_at", about_.created_unix_s).member("status", state.status);
+  json.member("created_at", created_unix_s_).member("status", state.status);
   json.key("error");
   if (state.error == nullptr) {
     json.null();

@@ -23,13 +23,15 @@ class ResponsesOutput {
  public:
   struct About {
     std::string_view model;
-    std::int64_t created_unix_s = 0;
     std::string echo;     ///< what the object repeats of the request, a JSON object
     bool stream = false;  ///< events are written
   };
   explicit ResponsesOutput(About about) : about_(std::move(about)) {}
   /// Before the first event.
-  void set_id(std::string id) { id_ = std::move(id); }
+  void set_name(std::string id, std::int64_t created_unix_s) {
+    id_ = std::move(id);
+    created_unix_s_ = created_unix_s;
+  }
 
   /// More of the answer. Calls have an id with their name.
   void take(const AnswerDelta& delta);
@@ -88,6 +90,7 @@ class ResponsesOutput {
   void part_event(std::string_view type);
 
   const About about_;
+  std::int64_t created_unix_s_ = 0;
   std::string id_;
   std::vector<Item> items_;
   bool begun_ = false, ended_ = false;

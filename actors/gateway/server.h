@@ -17,6 +17,7 @@
 
 #include "actors/gateway/api.h"
 #include "actors/gateway/gateway.h"
+#include "actors/gateway/request_log.h"
 
 namespace troupe {
 
@@ -64,6 +65,7 @@ struct Server {
   std::unordered_set<Connection*> connections;
   std::size_t refusals = 0;      // Connections that are being told that there are too many.
   std::size_t bodies_bytes = 0;  // Received and not yet read, all connections.
+  RequestLog log;
   bool stopping = false;
 };
 

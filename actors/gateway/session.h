@@ -4,12 +4,15 @@
 
 #include "actors/gateway/http_wire.h"
 
+#include <optional>
 #include <string>
 
 #include "actors/gateway/exchange.h"
 #include "actors/gateway/http_text.h"
+#include "actors/gateway/request_log.h"
 #include "actors/gateway/request_parser.h"
 #include "actors/gateway/responses_request.h"
+#include "runtime/log.h"
 
 namespace troupe {
 
@@ -36,7 +39,11 @@ class Session final : public HttpWire<Stream> {
   asio::awaitable<void> run() {
     bool keep = co_await Base::handshake();
     if (keep) {
-      while (keep) keep = co_await serve_one();
+      while (keep) {
+        served_.reset();
+        keep = co_await serve_one();
+        note_served();
+      }
       co_await Base::say_goodbye();
     }
     close();
@@ -69,16 +76,33 @@ class Session final : public HttpWire<Stream> {
     notify();
   }
 
+  /// The request that was read is over.
+  void note_served() {
+    if (!served_) return;
+    const auto level = served_->looks_on() ? spdlog::level::debug : spdlog::level::info;
+    if (!logger().should_log(level)) return;
+    if (const auto line = server_.log.line_of(*served_, now())) logger().log(level, "{}", *line);
+  }
+
   // --- Answers --------------------------------------------------------------------------------
 
-  asio::awaitable<bool> respond(HttpReply reply) {
+  void begin_answer(HttpReply& reply) {
     server_.metrics.on_http_response(reply.status);
-    add_fields(reply);
+    if (served_) served_->status = reply.status;
+    reply.headers.insert(reply.headers.end(), fields_.begin(), fields_.end());
+  }
+  bool end_answer(bool sent) {
+    if (served_) served_->complete = sent;
+    return sent;
+  }
+
+  asio::awaitable<bool> respond(HttpReply reply) {
+    begin_answer(reply);
     std::string text = response_head(reply, BodyEnd::kLength, keep_alive_);
     if (!head_only_) text += reply.body;
     std::string().swap(reply.body);
     const bool sent = co_await send_head(text);
-    co_return sent&& keep_alive_;
+    co_return end_answer(sent) && keep_alive_;
   }
 
   /// One that may be written in pieces: the next when the client has taken one, so that a large one
@@ -102,21 +126,16 @@ class Session final : public HttpWire<Stream> {
       share.add(out.size());
       const bool sent = co_await send_head(out);
       if (!sent) co_return false;
-      if (last) co_return keep_alive_ && !version_1_0_;
+      if (last) co_return end_answer(true) && keep_alive_ && !version_1_0_;
       std::string().swap(out);
       const auto write_next = [&] { last = write_piece(piece); };
       co_await on_worker(0, write_next);
     }
   }
 
-  void add_fields(HttpReply& reply) const {
-    reply.headers.insert(reply.headers.end(), fields_.begin(), fields_.end());
-  }
-
   /// Of an answer without a length.
   std::string open_head(HttpReply reply) {
-    server_.metrics.on_http_response(reply.status);
-    add_fields(reply);
+    begin_answer(reply);
     return response_head(reply, version_1_0_ ? BodyEnd::kClose : BodyEnd::kChunks, keep_alive_);
   }
   void append_body(std::string& out, std::string_view bytes, bool last) const {
@@ -173,6 +192,7 @@ class Session final : public HttpWire<Stream> {
       const bool in_time = co_await changed(idle_until);
       if (!in_time) co_return false;
     }
+    const TimePoint began = now();
     RequestParser parser(server_.options);
     keep_alive_ = head_only_ = false;
     fields_.clear();
@@ -189,6 +209,7 @@ class Session final : public HttpWire<Stream> {
       const bool on = co_await turn_away(std::move(error));
       co_return on;
     }
+    served_.emplace(ServedRequest{.head = head, .began = began});
     keep_alive_ = parser.keep_alive() && !server_.stopping;
     head_only_ = head.method == "HEAD";
     fields_ = server_.api.fields_for(head);
@@ -208,6 +229,7 @@ class Session final : public HttpWire<Stream> {
       const bool on = co_await respond(std::move(reply));
       co_return on;
     }
+    served_->route = route;
     const bool on = co_await serve_admitted(parser, head, route);
     co_return on;
   }
@@ -311,6 +333,7 @@ class Session final : public HttpWire<Stream> {
                                      });
     }
     ~ExchangeScope() {
+      session.exchange_->describe(*session.served_);
       session.exchange_->cancel();
       session.exchange_.reset();
     }
@@ -402,7 +425,10 @@ class Session final : public HttpWire<Stream> {
         const bool on = co_await respond(std::move(reply));
         co_return on;
       }
-      if (news.error) news.bytes += exchange_->stream_error(*news.error);
+      if (news.error) {
+        news.bytes += exchange_->stream_error(*news.error);
+        served_->late_error = news.error->status;
+      }
       const bool last = news.done || news.error.has_value();
       if (news.bytes.empty() && !last) {
         if (!begun && Base::wants_head_early()) {
@@ -430,12 +456,13 @@ class Session final : public HttpWire<Stream> {
       begun = true;
       const bool sent = co_await send_head(out);
       if (!sent) co_return false;
-      if (last) co_return keep_alive_ && !version_1_0_;
+      if (last) co_return end_answer(true) && keep_alive_ && !version_1_0_;
       speak_at = now() + silence.comment_every;
     }
   }
 
   std::shared_ptr<Exchange> exchange_;
+  std::optional<ServedRequest> served_;  // None: no head has been read.
   HttpFields fields_;  // Of every answer to the request.
   bool keep_alive_ = false;
   bool head_only_ = false;

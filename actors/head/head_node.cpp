@@ -17,6 +17,7 @@
 #include "actors/head/cluster_metrics.h"
 #include "actors/head/head.h"
 #include "actors/head/journal_writer.h"
+#include "actors/head/keeper_thread.h"
 #include "actors/head/open_journal.h"
 #include "actors/head/open_model.h"
 #include "actors/head/standby_copy.h"
@@ -80,23 +81,26 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
 
   // HeadSurroundings
   void keep(const KeepNextNode& e) override {
-    kept([&](auto& k) { k.keep_next_node(e.next_node); });
+    keep_so([e](auto& k) { k.keep_next_node(e.next_node); });
   }
   void keep(const KeepNumerics& e) override {
-    kept([&](auto& k) { k.keep_numerics(e.numerics); });
+    keep_so([e](auto& k) { k.keep_numerics(e.numerics); });
     if (journal) journal->learn_numerics(std::string(to_string(e.numerics)));
   }
-  void keep(const KeepTensors& e) override { kept([&](auto& k) { k.keep_tensors(e.tensors); }); }
-  void keep(const KeepCanary& e) override { kept([&](auto& k) { k.keep_canary(e.canary); }); }
-  void keep(const ForgetKnown&) override { kept([](auto& k) { k.forget_known(); }); }
+  void keep(const KeepTensors& e) override { keep_so([e](auto& k) { k.keep_tensors(e.tensors); }); }
+  void keep(const KeepCanary& e) override { keep_so([e](auto& k) { k.keep_canary(e.canary); }); }
+  void keep(const ForgetKnown&) override { keep_so([](auto& k) { k.forget_known(); }); }
   void keep(const KeepStandby& e) override {
-    const Status kept = keeper ? keeper->keep_standby(e.address) : Status();
-    if (e.session != 0)
-      tell_supervisor(
-          StandbyKept{e.session, kept.ok() ? std::nullopt : std::optional<Error>(kept.error())});
+    if (!keeper && e.session != 0) tell_supervisor(StandbyKept{e.session, std::nullopt});
+    keep_so([this, e](StateKeeper& k) {
+      const Status kept = k.keep_standby(e.address);
+      if (e.session != 0)
+        tell_supervisor(
+            StandbyKept{e.session, kept.ok() ? std::nullopt : std::optional<Error>(kept.error())});
+    });
   }
   void copy(const CopyKnown& e) override {
-    kept([&](auto& k) { copies.copy_known(e.session, k); });
+    keep_so([this, e](StateKeeper& k) { copies.copy_known(e.session, k); });
   }
   void ask(const AskStandby& e) override {
     if (ask_standby) ask_standby(e, [this](StandbyAnswered a) { tell_supervisor(std::move(a)); });
@@ -111,10 +115,11 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
 
   CafHost& host;
   Ref<SupervisorInbox> supervisor;
-  void kept(auto change) {
-    if (keeper) change(*keeper);
+  void keep_so(std::function<void(StateKeeper&)> change) {
+    if (keeper) keeping->run([k = keeper, change = std::move(change)] { change(*k); });
   }
   StateKeeper* keeper = nullptr;
+  std::unique_ptr<KeeperThread> keeping;
   HeadOptions::Ask ask_standby;
   std::shared_ptr<const ModelFrontend> frontend;
   std::unique_ptr<Metrics> metrics;
@@ -175,6 +180,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
 
   this->supervisor = Ref<SupervisorInbox>(kHeadNode, options.incarnation);
   keeper = options.keeper;
+  if (keeper) keeping = std::make_unique<KeeperThread>();
   ask_standby = options.ask_standby;
   reader = std::make_unique<CheckpointReader>(options.checkpoint);
   metrics = std::make_unique<Metrics>(frontend->served_model_name());
@@ -228,7 +234,7 @@ Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& know
   auto open = open_journal(
       {options.journal_folder, journal_model(options.engine, *options.checkpoint),
        options.cluster_id, options.engine.numerics, options.incarnation,
-       router.started.of(router.started.at), random_seed},
+       random_seed},
       known);
   if (!open.ok()) return open.error();
   router.journal = std::make_shared<Journal>(std::move(open->journal));
@@ -297,6 +303,7 @@ Status HeadNode::Impl::start_gateway(const HeadOptions& options, ClusterView& vi
 HeadNode::Impl::~Impl() {
   gateway.reset();
   if (head) end(head->supervisor().address);
+  keeping.reset();
   if (clients) clients->close();
   if (head) end(head->router().address);
   if (requests) requests->close();

@@ -26,7 +26,6 @@ struct Reader {
   std::string cluster;   ///< one word; empty: any
   std::string numerics;  ///< their name, if it has to be these; empty: any
   std::string last_numerics;  ///< of files that do not say; empty: not known
-  std::int64_t now_unix_ms = 0;
 };
 struct Contents {
   Journal journal;

@@ -174,20 +174,21 @@ void JournalGatherer::add_salvaged() {
     if (!known.emplace(damaged->id, damaged->index).second) continue;
     auto name = std::make_shared<RequestName>(*damaged);
     name->key.clear();  // it may have been used again
+    name->form = "{}";  // nobody knows what of it is damaged
     auto prepared = std::make_shared<PreparedRequest>();
     prepared->prompt = {0};
     prepared->seed = prepared->sampling.seed = 0;
     prepared->name = std::move(name);
     const std::uint64_t request = journal_.next_request();
     journal_.append(JournalAccepted{request, SequenceId{journal_.next_sequence()},
-                                    reader_.now_unix_ms, std::move(prepared)});
+                                    journal_.last_end_unix_ms(), std::move(prepared)});
     end(request, damaged_acceptance());
   }
 }
 
 void JournalGatherer::end(std::uint64_t request, const Error& why) {
   if (ended_++ == 0) ended_why_ = why.message;
-  journal_.append(JournalEnded{request, reader_.now_unix_ms, why});
+  journal_.append(JournalEnded{request, journal_.last_end_unix_ms(), why});
 }
 
 /// What could go on.

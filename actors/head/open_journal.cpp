@@ -21,7 +21,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
   const auto numerics = options.wanted ? options.wanted : known.numerics;
   auto found = journal_folder::read(*files, options.folder,
                                     {options.model, options.cluster, name_of(numerics),
-                                     name_of(known.numerics), options.now_unix_ms});
+                                     name_of(known.numerics)});
   if (!found.ok()) return found.error();
   for (const std::string& note : found->notes) logger().warn("{}", note);
   if (!numerics && !found->numerics.empty()) known.numerics = parse_numerics(found->numerics);

@@ -22,7 +22,6 @@ struct OpenJournal {
     std::string cluster;
     std::optional<Numerics> wanted;  ///< as the head was told; none: those that are known
     Incarnation incarnation;
-    std::int64_t now_unix_ms = 0;
     std::function<std::uint64_t()> random;
   };
 

@@ -10,8 +10,9 @@
 
 namespace troupe {
 
-/// Where a head keeps what its next life must know. The keep_ calls come inside the Supervisor's
-/// turns: quick writes only. What fails is logged; the cluster goes on.
+/// Where a head keeps what its next life must know. All but the first call come from one thread,
+/// for which the Supervisor's turns wait a moment (KeeperThread). What fails is logged; the cluster
+/// goes on.
 class StateKeeper {
  public:
   virtual ~StateKeeper() = default;

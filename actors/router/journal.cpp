@@ -6,6 +6,7 @@
 
 #include "actors/router/journal_words.h"
 #include "runtime/overloaded.h"
+#include "runtime/unix_time.h"
 
 namespace troupe {
 namespace {
@@ -114,6 +115,15 @@ bool Journal::finished(const Request& request) const {
     if (find(SequenceId{request.first_sequence.value + choice})->finish == FinishReason::kNone)
       return false;
   return true;
+}
+
+void Journal::move_ends(std::int64_t by_ms) {
+  const auto moved = [by_ms](std::int64_t unix_ms) {
+    return std::clamp(unix_ms + by_ms, std::int64_t{0}, kUnixMsMax);
+  };
+  for (auto& [id, request] : requests_)
+    if (request.ended) request.ended_unix_ms = moved(request.ended_unix_ms);
+  last_end_unix_ms_ = moved(last_end_unix_ms_);
 }
 
 void Journal::begin_again(std::uint64_t id) {
@@ -260,6 +270,7 @@ void Journal::apply(const JournalEnded& record) {
   Request& request = requests_.at(record.request);
   request.ended = true;
   request.ended_unix_ms = record.ended_unix_ms;
+  last_end_unix_ms_ = std::max(last_end_unix_ms_, record.ended_unix_ms);
   request.error = record.error;
 }
 

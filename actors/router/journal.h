@@ -54,6 +54,10 @@ class Journal {
   /// Smaller numbers than these were used by requests that nobody remembers.
   void reserve(std::uint64_t next_request, std::uint64_t next_sequence);
 
+  /// When the last request ended; 0: none has.
+  std::int64_t last_end_unix_ms() const { return last_end_unix_ms_; }
+  /// Requests ended so much later: by another clock.
+  void move_ends(std::int64_t by_ms);
   /// All that it gave is to come again.
   void begin_again(std::uint64_t request);
   /// Of a sequence that goes on: its last token will come again.
@@ -104,6 +108,7 @@ class Journal {
   std::map<std::uint64_t, Request> requests_;
   std::unordered_map<SequenceId, Sequence> sequences_;
   std::size_t words_ = 0;
+  std::int64_t last_end_unix_ms_ = 0;
   std::uint64_t next_request_ = 1;
   std::uint64_t next_sequence_ = 1;
 };

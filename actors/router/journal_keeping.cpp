@@ -1,5 +1,6 @@
 #include "actors/router/journal_keeping.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -43,7 +44,7 @@ void JournalKeeping::on_failed(const JournalFailed& failed, TimePoint now, Route
              "mend the disk: it is tried again every few seconds. Or start the head with "
              "--no-journal: then requests are lost when it dies.";
   if (news) effects.add(JournalNote{trouble_});
-  retry_at_ = now + limits::kJournalRetry;
+  retry_at_ = std::max(now, next_retry_);
   fresh_.clear();
   break_copy("its own journal cannot be written, so the copy has a gap.");
 }
@@ -87,16 +88,18 @@ bool JournalKeeping::on_copied(const JournalCopied& copied) {
 
 // --- Files --------------------------------------------------------------------------------------
 
-void JournalKeeping::begin_file(const Journal& journal) {
+void JournalKeeping::begin_file(const Journal& journal, TimePoint now) {
   if (begun_) ++file_;
   begun_ = true;
   if (copying()) copy_->begun = true;
   grown_words_ = 0;
-  if (retry_at_)
+  if (retry_at_) {
+    next_retry_ = now + limits::kJournalRetry;
     for (auto& [at, request] : forgotten_) {
       at = mark();
       fresh_.push_back(JournalForgotten{request});
     }
+  }
   retry_at_.reset();
   telling_ = Journal::Place{};
   told_mark_ = 0;
@@ -121,7 +124,7 @@ void JournalKeeping::end_turn(const Journal& journal, TimePoint now, RouterEffec
   KeepRecords out;
   const bool grown = !telling_ && grown_words_ > 2 * complete_words_ + limits::kJournalSlackWords;
   out.begins = !begun_ || retry_at_ || grown || (copying() && !copy_->begun);
-  if (out.begins) begin_file(journal);
+  if (out.begins) begin_file(journal, now);
   out.records = std::exchange(fresh_, {});
   const bool had = told_mark_ <= kept_ && (!copying() || told_mark_ <= copy_->mark);
   if (telling_ && had) tell_again(journal, out);

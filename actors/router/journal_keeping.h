@@ -25,7 +25,8 @@ namespace troupe {
 /// may go. Until then all of them together say what happened.
 ///
 /// A storage that fails, or says nothing for too long, has trouble() until a new file has all: no
-/// newcomer can be accepted then, and nothing else is waited for. It is tried again by itself.
+/// newcomer can be accepted then, and nothing else is waited for. It is tried again at once, and if
+/// that fails, too, from time to time.
 ///
 /// A copy goes to a standby, from the beginning of a file on. Once it has all, records are kept
 /// when it has them as well; if it breaks, they wait until nobody can take over with it any more.
@@ -57,7 +58,7 @@ class JournalKeeping {
 
   /// Whether it is news.
   bool on_kept(const JournalKept& kept, RouterEffects& effects);
-  /// What was not kept is not waited for any more; tried again after a while.
+  /// What was not kept is not waited for any more. It is tried again.
   void on_failed(const JournalFailed& failed, TimePoint now, RouterEffects& effects);
   /// Nothing that waits with that mark has been heard of for too long.
   void give_up(std::uint64_t mark, TimePoint now, RouterEffects& effects);
@@ -87,7 +88,7 @@ class JournalKeeping {
   bool trusted() const { return trouble_.empty(); }
   bool copying() const { return copy_ && !copy_->broken; }
   void break_copy(std::string reason);
-  void begin_file(const Journal& journal);
+  void begin_file(const Journal& journal, TimePoint now);
   void tell_again(const Journal& journal, KeepRecords& out);
 
   bool on_;
@@ -108,6 +109,7 @@ class JournalKeeping {
   std::uint64_t tell_until_ = 0;
   std::uint64_t told_mark_ = 0;        ///< of what was told last
   std::optional<TimePoint> retry_at_;  ///< it failed
+  TimePoint next_retry_{};             ///< not earlier: it was tried again just now
   std::optional<Copy> copy_;
   std::optional<CopyNews> copy_news_;
 };

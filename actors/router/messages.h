@@ -53,6 +53,7 @@ struct RequestAccepted {
   std::uint64_t ticket = 0;
   Result<std::uint64_t> request;
   std::shared_ptr<const RequestName> name = {};  ///< its own, or that of the one that was there
+  std::int64_t unix_ms = 0;                      ///< when it was, or that one
 };
 /// To those who read a request.
 struct DeliverEvent {

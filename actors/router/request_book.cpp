@@ -162,6 +162,9 @@ void RequestBook::forget_old(TimePoint now) {
 
 void RequestBook::restore(Journal journal, TimePoint now) {
   journal_ = std::move(journal);
+  // Nobody knows how long no head was there, nor whether the machine's clock is that of before: an
+  // answer is as old as it was at the last one's end.
+  const std::int64_t last_end = journal_.last_end_unix_ms();
   std::vector<std::pair<std::int64_t, std::uint64_t>> ended;
   std::vector<std::uint64_t> unfinished;
   for (const auto& [id, known] : journal_.all()) {
@@ -174,9 +177,10 @@ void RequestBook::restore(Journal journal, TimePoint now) {
   std::ranges::sort(ended);
   for (const auto& [unix_ms, id] : ended) {
     const Journal::Request& known = *journal_.request(id);
-    keep_finished(id, std::min(now, options_.unix_time.from(unix_ms)));
+    keep_finished(id, now - std::chrono::milliseconds(last_end - unix_ms));
     if (known.error && known.prepared->name) names_.release_key(*known.prepared->name);
   }
+  journal_.move_ends(options_.unix_time.of(now) - last_end);
   for (const std::uint64_t id : unfinished) restore(id, now);
 }
 

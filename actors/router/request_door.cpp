@@ -180,7 +180,7 @@ void RequestDoor::accepted(RequestAccepted accepted) {
     }
   }
   if (accepted.request.ok())
-    tell(AcceptedRequest{accepted.ticket, std::move(accepted.name)});
+    tell(AcceptedRequest{accepted.ticket, std::move(accepted.name), accepted.unix_ms});
   else
     tell(accepted.request.error());
 }

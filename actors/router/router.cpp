@@ -65,7 +65,8 @@ void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
   if (!number.ok()) return effects.add(RequestAccepted{ticket, number.error()});
   Request& request = book_.at(*number);
   request.readers.push_back({ticket, {}, false});
-  effects.add(RequestAccepted{ticket, *number, request.prepared->name});
+  effects.add(RequestAccepted{ticket, *number, request.prepared->name,
+                              journal().request(*number)->accepted_unix_ms});
   effects.add(RequestObservation{Observed::kPromptTokens,
                                  static_cast<double>(request.prepared->prompt.size())});
   effects.add(

@@ -64,7 +64,8 @@ bool Router::held(const Request& request) {
 
 void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uint32_t> from,
                     bool follow, TimePoint now, Effects& effects) {
-  effects.add(RequestAccepted{ticket, id, journal().request(id)->prepared->name});
+  const Journal::Request& known = *journal().request(id);
+  effects.add(RequestAccepted{ticket, id, known.prepared->name, known.accepted_unix_ms});
   RequestBook::Reader reader{ticket, std::move(from), false};
   // What the others have not been told, this one is told with all the rest.
   if (book_.contains(id)) flush(id, now, effects);

@@ -1,56 +1,26 @@
 """Workers that do not belong to a cluster, and workers whose clocks do not."""
 
-import shutil
 import socket
 import ssl
-import subprocess
 
 import pytest
 
+from bad_machine import BadMachine
 from running import DEMO, Cluster
 
 DAYS = 24 * 3600
-CLOCK = """
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-static long shift(void) { return atol(getenv("SHIFT_S")); }
-int clock_gettime(clockid_t id, struct timespec* t) {
-  long r = syscall(SYS_clock_gettime, id, t);
-  if (r == 0 && id == CLOCK_REALTIME) t->tv_sec += shift();
-  return (int)r;
-}
-int gettimeofday(struct timeval* t, void* zone) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000;
-  return 0;
-}
-time_t time(time_t* out) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (out) *out = now.tv_sec;
-  return now.tv_sec;
-}
-"""
 
 
 @pytest.mark.parametrize("shift_s", [-40 * 365 * DAYS, 40 * 365 * DAYS, -5 * 3600])
 def test_a_worker_whose_clock_is_far_off_serves(troupe, tmp_path, shift_s):
     """With certificates checked against the clock the first two would never join."""
-    if not shutil.which("cc"):
-        pytest.skip("there is no C compiler to make a clock with")
-    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
-    source.write_text(CLOCK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     with Cluster() as cluster:
+        machine = BadMachine(tmp_path / "machine", tmp_path)
+        machine.set_clock(shift_s)
         cluster.head(DEMO, "--kv-cache-memory", "128MiB")
         cluster.wait_joinable()
-        shifted = {"LD_PRELOAD": str(library), "SHIFT_S": str(shift_s)}
-        cluster.start("worker", "--head", f"127.0.0.1:{cluster.control_port}", "--threads", 1, env=shifted)
+        head = f"127.0.0.1:{cluster.control_port}"
+        cluster.start("worker", "--head", head, "--threads", 1, env=machine.env)
         cluster.wait_ready()
         cluster.complete("brandy", max_tokens=4)
 

@@ -60,6 +60,18 @@ class Arrivals:
         ]
 
 
+def next_tokens(records, at):
+    """From then until the next token, of each stream that had been asked for and was not at its end. Of an
+    answer that was asked for again there is only the last try: what came before is not known to have come."""
+    waits = []
+    for record in records:
+        if not record["streamed"] or not record["start"] <= at < record["end"]:
+            continue
+        arrivals = (record["start"] + ticks / 10000 for ticks in record["arrivals"])
+        waits += [next((time - at for time in arrivals if time > at), record["end"] - at)]
+    return waits
+
+
 def row(name, values, promise_s=None, never=0):
     """A line of a report. `never`: how many of the values stand for something that did not come at all."""
     over = sum(value > promise_s for value in values) if promise_s is not None else 0

@@ -24,11 +24,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import chaos  # noqa: E402
 import faults  # noqa: E402
+import heads  # noqa: E402
 import measure  # noqa: E402
 import network  # noqa: E402
 import notice  # noqa: E402
 from running import run, wait_until  # noqa: E402
 from stage import Stage, Watcher  # noqa: E402
+from stages import HeadsStage  # noqa: E402
 
 HANG_S = 3
 
@@ -226,6 +228,11 @@ class Series:
             measure.row("gap between tokens, at any time", arrivals.gaps()),
         ]
 
+    def wrong(self, figures):
+        scenario = self.scenario
+        if scenario.hosts_replica and scenario.number == signal.SIGKILL and not figures["replayed"]:
+            yield "replicas were killed under load, and nothing was replayed"
+
     def moves(self, arrivals):
         moving, rest, end = [], [], -math.inf
         for move in self.done:
@@ -240,13 +247,12 @@ class Series:
         ]
 
 
-def wrong(scenario, figures):
+def wrong(series, figures):
     """What must not be, a line each."""
     for name, count in figures["lost"].items():
         if count:
             yield f"{count} requests {name}"
-    if scenario.hosts_replica and scenario.number == signal.SIGKILL and not figures["replayed"]:
-        yield "replicas were killed under load, and nothing was replayed"
+    yield from series.wrong(figures)
 
 
 def processor():
@@ -256,8 +262,19 @@ def processor():
     return os.uname().machine
 
 
-def markdown(options, series, seconds):
-    faults = sum(figures["faults"] for _, figures in series)
+def of_scenario(scenario, options, reference):
+    """(the series, its figures)"""
+    if isinstance(scenario, heads.HeadScenario):
+        stage, kind = HeadsStage(network.Direct(), (*COMMON, *scenario.flags)), heads.HeadSeries
+    else:
+        stage, kind = Stage(network.Direct(), (*COMMON, *scenario.flags)), Series
+    with stage:
+        series = kind(scenario, options, stage)
+        return series, series.go(reference)
+
+
+def markdown(options, done, seconds):
+    faults = sum(figures["faults"] for _, figures in done)
     yield "# What a fault costs"
     yield ""
     yield (
@@ -268,9 +285,9 @@ def markdown(options, series, seconds):
     yield "`python3 tests/chaos/report.py` writes this file. Every answer was compared bit for bit with the"
     yield "one without faults. A loss is noticed when a client sees it that asks for /cluster/status every"
     yield "millisecond. A promise is kept if it was kept each time; what was never noticed counts as late."
-    for scenario, figures in series:
+    for series, figures in done:
         yield ""
-        yield f"## {scenario.title}"
+        yield f"## {series.scenario.title}"
         yield ""
         yield "| | promised | count | median | p99 | longest | verdict |"
         yield "|---|---|---|---|---|---|---|"
@@ -282,10 +299,10 @@ def markdown(options, series, seconds):
         lost = figures["lost"]
         yield (
             f"{figures['finished']} requests finished, {figures['aborted']} were left by their clients, "
-            f"{figures['replayed']} replays; "
+            f"{figures['replayed']} sequences were replayed; "
             f"{lost['failed']} failed, {lost['changed']} changed, {lost['hung']} hung."
         )
-        yield from (f"**{line}**" for line in wrong(scenario, figures))
+        yield from (f"**{line}**" for line in wrong(series, figures))
 
 
 def main():
@@ -294,25 +311,25 @@ def main():
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, help="one scenario, by its number from 0")
+    parser.add_argument("--only", type=int, nargs="+", help="some scenarios, by their numbers from 0")
     parser.add_argument("--out", type=Path, default=HERE / "REPORT.md")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
-    series = []
+    all_scenarios = [*SCENARIOS, *heads.SCENARIOS]
+    done = []
     with tempfile.TemporaryDirectory(prefix="troupe-report-") as folder:
         references = {}
-        for scenario in SCENARIOS if options.only is None else [SCENARIOS[options.only]]:
+        for scenario in [all_scenarios[i] for i in options.only or range(len(all_scenarios))]:
             if not (reference := references.get(scenario.longest_prompt)):
                 made_in = Path(tempfile.mkdtemp(dir=folder))
                 reference = chaos.answers_without_faults(plan_of(scenario, options), made_in)
                 references[scenario.longest_prompt] = reference
-            with Stage(network.Direct(), (*COMMON, *scenario.flags)) as stage:
-                series.append((scenario, Series(scenario, options, stage).go(reference)))
-    text = "\n".join(markdown(options, series, time.monotonic() - began)) + "\n"
+            done.append(of_scenario(scenario, options, reference))
+    text = "\n".join(markdown(options, done, time.monotonic() - began)) + "\n"
     options.out.write_text(text)
     print(text)
-    return 1 if any(line for each in series for line in wrong(*each)) else 0
+    return 1 if any(line for each in done for line in wrong(*each)) else 0
 
 
 if __name__ == "__main__":

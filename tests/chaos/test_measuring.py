@@ -285,6 +285,16 @@ def test_stalls_and_first_waits():
     assert arrivals.stalls(1.5, 1.9) == [0.5, 0.5]
 
 
+def test_the_next_token_of_what_ran_when_a_head_died():
+    def record(start, end, *arrivals, streamed=True):
+        return {"start": start, "end": end, "streamed": streamed,
+                "arrivals": [(at - start) * 10000 for at in arrivals]}  # fmt: skip
+
+    records = [record(0, 9, 1, 2, 5), record(1, 8, 6, 7), record(0, 2, 1), record(4, 9, 5), record(0, 6),
+               record(0, 9, 5, streamed=False)]  # fmt: skip
+    assert measure.next_tokens(records, 3) == [2, 3, 3]
+
+
 def test_every_fault_comes_in_a_short_run():
     class Everything(network.Direct):
         can = network.Namespaces.all

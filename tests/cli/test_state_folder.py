@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from bad_machine import BadMachine
 from promises import bound
 from running import DEMO, PATIENCE_S, TROUPE, Cluster, alive, run, wait_until
 from test_first_impressions import one_sentence
@@ -74,6 +75,28 @@ def test_files_that_may_not_grow(tmp_path):
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))  # noqa: E731
     refused(head_in(folder, preexec_fn=limit), "File too large", "--state-dir")
     assert not half_written(folder)
+
+
+def test_a_share_without_locks(tmp_path):
+    machine = BadMachine(tmp_path / "machine", tmp_path / "state")
+    machine.break_disk("has no locks")
+    line = refused(head_in(tmp_path / "state", env={**os.environ, **machine.env}),
+                   "cannot be locked: No locks available", "mounted with locks", "--state-dir")  # fmt: skip
+    assert "Another head" not in line
+
+
+@pytest.mark.parametrize("how", ["fails to write", "fails to sync", "is a share that is gone"])
+def test_a_disk_that_fails(tmp_path, how):
+    machine = BadMachine(tmp_path / "machine", tmp_path / "state")
+    machine.break_disk(how)
+    broken = {**os.environ, **machine.env}
+    refused(head_in(tmp_path / "state", env=broken), str(tmp_path / "state"), "--state-dir")
+    machine.mend_disk()
+    head = subprocess.Popen([str(w) for w in (TROUPE, "head", "--model", DEMO, *ANY_PORT, "--state-dir",
+                                              tmp_path / "state")], stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until((tmp_path / "state" / "join").exists, "it begins where the other could not")
+    head.terminate()
+    head.wait(PATIENCE_S)
 
 
 def test_a_file_in_its_place(tmp_path):

@@ -166,6 +166,7 @@ BANNED = [
      ("actors/control/dialer.cpp",    # getaddrinfo cannot be stopped; nobody waits for it
       "actors/head/checkpoint_reader.cpp",  # as the next
       "actors/head/journal_writer.cpp",  # a write that hangs
+      "actors/head/keeper_thread.cpp",  # the same
       "actors/worker/loader.cpp")),  # neither can a read of storage that hangs
     (r"\bthrow\b(?!\s*\()", LIBRARIES, "Result is the one error idiom",
      ("kernels/accelerator.cpp",  # as runtime/thread_pool.h

@@ -101,7 +101,9 @@ Status ClusterFiles::lock() {
   if (::fcntl(lock_, F_SETLK, &whole) == 0) return {};
   if (errno != EACCES && errno != EAGAIN)
     return unavailable("The state folder " + state_dir_ + " cannot be locked: " +
-                       std::strerror(errno) + "; choose another with --state-dir.");
+                       std::strerror(errno) +
+                       (errno == ENOLCK ? " (a share must be mounted with locks)" : "") +
+                       "; choose another with --state-dir.");
   std::string who = "Another head";
   if (::fcntl(lock_, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK && whole.l_pid > 0)
     who += " (process " + std::to_string(whole.l_pid) + ")";

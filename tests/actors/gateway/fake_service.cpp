@@ -64,7 +64,7 @@ AcceptedRequest FakeService::read(Job& job, std::vector<std::uint32_t> from, boo
   from.resize(job.request.n);
   Reader reader{std::move(sink), std::move(from)};
   for (std::uint32_t step = 0; step < job.step; ++step) tell(job, reader, step);
-  const AcceptedRequest accepted{next_id_++, job.request.name};
+  const AcceptedRequest accepted{next_id_++, job.request.name, 1000};
   if (job.ended || !follow) {
     tell_end(job, reader);
     over_.push_back(std::move(reader.sink));

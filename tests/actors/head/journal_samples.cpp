@@ -117,7 +117,7 @@ std::vector<std::size_t> frames_of(const std::string& file) {
   return frames;
 }
 
-journal_folder::Reader reader() { return {"model", "cluster", "", "", 4321}; }
+journal_folder::Reader reader() { return {"model", "cluster", "", ""}; }
 
 Result<journal_folder::Contents> read(FileSystem& files, const journal_folder::Reader& as) {
   return journal_folder::read(files, kFolder, as);

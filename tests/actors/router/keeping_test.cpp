@@ -30,6 +30,11 @@ void take_all(NamedDesk& desk) {
   }
 }
 
+/// The disk has nothing of a file.
+void drop_file(NamedDesk& desk, std::uint64_t file) {
+  std::erase_if(desk.kept, [file](const KeepRecords& keep) { return keep.file == file; });
+}
+
 void check_refused(const Result<std::uint64_t>& answer) {
   REQUIRE(!answer.ok());
   CHECK(answer.error().code == ErrorCode::kUnavailable);
@@ -71,19 +76,15 @@ TEST_CASE("when storage fails, what it has goes on, what it lacks and newcomers 
   CHECK(desk.readings[1].tokens == Tokens{7, 8, 9, 10});
   CHECK(desk.readings[1].done);
 
-  // It is begun again by itself after a while, with all that there is.
-  desk.kept.clear();
-  REQUIRE(desk.wake_at);
-  CHECK(*desk.wake_at <= desk.now + limits::kJournalRetry);
-  desk.wake(limits::kJournalRetry);
-  REQUIRE(desk.kept.size() == 1);
+  // It was begun again at once, with all that there is.
+  drop_file(desk, 1);
+  REQUIRE(!desk.kept.empty());
   CHECK(desk.kept[0].begins);
   CHECK(desk.kept[0].completes);
   CHECK(desk.kept[0].file == 2);
-  check_refused(desk.ask(named("early")).request);
   desk.say(JournalKept{1, 100});  // of the file before
   check_refused(desk.ask(named("early")).request);
-  desk.say(JournalKept{2, desk.kept[0].mark});
+  take_all(desk);
   CHECK(desk.notes.size() == 2);
   CHECK(desk.router.trouble() == "");
   CHECK(desk.stored().requests() == 1);
@@ -99,15 +100,23 @@ TEST_CASE("who has no name needs no storage") {
   CHECK(desk.readings[1].tokens == Tokens{7});
 }
 
-TEST_CASE("a storage that fails again is said once, with its newest reason") {
+TEST_CASE("a storage that fails again is said once, with its newest reason, and tried less often") {
   NamedDesk desk(keeping(1));
   desk.say(JournalFailed{1, "It hangs."});
-  desk.wake(limits::kJournalRetry);
+  CHECK(desk.kept.back().file == 2);
   desk.say(JournalFailed{2, "It is full."});
   CHECK(desk.notes.size() == 1);
   CHECK(desk.ask(named("a")).request.error().message.find("It is full.") != std::string::npos);
+  CHECK(desk.kept.back().file == 2);
   REQUIRE(desk.wake_at);
-  CHECK(*desk.wake_at <= desk.now + limits::kJournalRetry);
+  CHECK(*desk.wake_at == desk.now + limits::kJournalRetry);
+  desk.wake(limits::kJournalRetry);
+  CHECK(desk.kept.back().file == 3);
+  // One that is well again for a while is tried at once, too.
+  take_all(desk);
+  desk.wake(limits::kJournalRetry);
+  desk.say(JournalFailed{3, "It is full."});
+  CHECK(desk.kept.back().file == 4);
 }
 
 TEST_CASE("a storage that hangs is given up, even if whoever waited first is gone") {
@@ -129,16 +138,17 @@ TEST_CASE("what was refused or deleted while storage failed is not found by the 
   first.ask(named("deleted"));
   take_all(first);
   first.ask(named("refused", "key"));
+  CHECK(first.stored().requests() == 2);
   first.say(JournalFailed{1, "The disk is full."});
+  CHECK(first.stored().requests() == 1);
   const auto told = all<RequestsFound>(first.say(FindRequests{3, "deleted", 5, true}));
   REQUIRE(told.size() == 1);
   CHECK(told[0].requests.error().code == ErrorCode::kUnavailable);
-  CHECK(first.stored().requests() == 2);
-  first.wake(limits::kJournalRetry);
   CHECK(first.stored().requests() == 0);
   // Also if that file fails, and it is the next that says so.
   CHECK(first.kept.back().file == 2);
-  first.kept.pop_back();
+  drop_file(first, 2);
+  CHECK(first.stored().requests() == 2);
   first.say(JournalFailed{2, "The disk is full."});
   first.wake(limits::kJournalRetry);
   CHECK(first.stored().requests() == 0);
@@ -408,8 +418,9 @@ TEST_CASE("a crash while requests are told again after a failure ends none befor
   first.say(JournalKept{1, 100});
   first.give(1, {7, 8});
   first.say(JournalFailed{1, "The disk is full."});
+  first.say(JournalFailed{2, "The disk is full."});
+  drop_file(first, 2);
   first.give(1, {9, 10});  // written nowhere
-  first.now += limits::kJournalRetry;
   const Journal before = first.stored();
   // The new file says how it ends before it says what it is: as if it were told later.
   Journal stored = before;
@@ -423,4 +434,38 @@ TEST_CASE("a crash while requests are told again after a failure ends none befor
   NamedDesk next(keeping(2, std::make_shared<Journal>(stored)));
   REQUIRE(next.submits.size() == 1);
   CHECK(next.submits[0].second.output == Tokens{7, 8});
+}
+
+TEST_CASE("answers age while a head is there, whatever the clock says between its lives") {
+  constexpr std::int64_t kHour = 3'600'000, kNow = 500'000 * kHour;
+  for (const std::int64_t jump : {std::int64_t{0}, 5 * kHour, -5 * kHour, -2 * kNow, kUnixMsMax}) {
+    CAPTURE(jump);
+    Router::Options options = keeping(1);
+    options.started = {TimePoint{}, kNow};
+    NamedDesk first(options);
+    first.ask(named("old"));
+    first.give(1, {7, 8, 9, 10}, FinishReason::kLength);
+    take_all(first);
+    first.wake(std::chrono::minutes(40));
+    first.ask(named("new"));
+    first.give(2, {7, 8, 9, 10}, FinishReason::kLength);
+    take_all(first);
+    // The clock jumps, and then it jumps back.
+    NamedDesk* before = &first;
+    std::unique_ptr<NamedDesk> next;
+    for (std::uint64_t life = 2; life < 4; ++life) {
+      options = keeping(life, std::make_shared<Journal>(before->stored()));
+      options.started = {TimePoint{}, life == 2 ? kNow + jump : kNow};
+      next = std::make_unique<NamedDesk>(options);
+      take_all(*next);
+      CHECK(next->attach("old").request.ok());
+      before = next.get();
+    }
+    next->wake(std::chrono::minutes(21));
+    CHECK(next->attach("old").request.ok() == (jump == -2 * kNow));
+    CHECK(next->attach("new").request.ok());
+    next->wake(std::chrono::minutes(40));
+    CHECK(!next->attach("old").request.ok());
+    CHECK(!next->attach("new").request.ok());
+  }
 }
