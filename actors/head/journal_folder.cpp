@@ -1,5 +1,6 @@
 #include "actors/head/journal_folder.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "actors/head/frame_reader.h"
 #include "actors/head/journal_gatherer.h"
+#include "runtime/counted.h"
 #include "runtime/limits.h"
 
 namespace troupe::journal_folder {
@@ -126,6 +128,20 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
   out.numerics = gatherer.numerics();
   out.journal = gatherer.take();
   return out;
+}
+
+Status check_all_over(FileSystem& files, const std::string& folder) {
+  const auto contents = read(files, folder, {});
+  if (!contents.ok()) return contents.error();
+  const auto running = std::ranges::count_if(contents->journal.all(),
+                                             [](const auto& r) { return !r.second.ended; });
+  if (running == 0) return {};
+  return refused("--no-journal: in " + folder + " there " + (running == 1 ? "is " : "are ") +
+                 counted(static_cast<std::size_t>(running), "request") +
+                 " that an earlier life of this head accepted, and that " +
+                 (running == 1 ? "has" : "have") +
+                 " not ended. Start it without this flag until they have, or delete that folder, "
+                 "and they are lost.");
 }
 
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,

@@ -54,7 +54,8 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   if (outdated_) return;
   if (damaged)
     foreign_ = no_heading();
-  else if (!heading.model.empty() && !is_of(heading.model, reader_.model))
+  else if (!heading.model.empty() && !reader_.model.empty() &&
+           !is_of(heading.model, reader_.model))
     foreign_ = other_model();
   else if (!heading.cluster.empty() && !reader_.cluster.empty() &&
            heading.cluster != reader_.cluster)

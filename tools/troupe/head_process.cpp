@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "actors/control/head_link.h"
+#include "actors/head/journal_folder.h"
 #include "actors/head/open_model.h"
 #include "actors/supervisor/service.h"
 #include "runtime/limits.h"
@@ -86,8 +87,9 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
                       "head is gone (default: 60); after it they let go of it, and seek it on",
               .range = Range{0, static_cast<double>(limits::kKeepForMax.count())}},
              {"--no-journal", &flags.no_journal,
-              "Write nothing of requests to the state folder, and delete what an earlier life did: "
-              "those that were accepted are lost with the head, and nobody can be its standby"}});
+              "Write nothing of requests to the state folder: those that are accepted are lost "
+              "with the head, and nobody can be its standby. Answers that an earlier life kept "
+              "are deleted; with requests of it that have not ended the head does not start"}});
   add_flags(
       command, "HTTP",
       {{"--host", &flags.host, "Address of the OpenAI API (default: 127.0.0.1)"},
@@ -230,10 +232,13 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.keep_for = std::chrono::seconds(flags.keep_for_s);
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
-  if (!flags.no_journal)
+  if (flags.no_journal) {
+    DiskFiles disk;
+    const Status over = journal_folder::check_all_over(disk, process->files_.journal_path());
+    if (!over.ok()) return over.error();
+  } else {
     options.journal_folder = process->files_.journal_path();
-  else if (const Status gone = process->files_.delete_journal(); !gone.ok())
-    return gone.error();
+  }
   options.listen = *parse_host_port(flags.listen);
   options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
     std::lock_guard lock(p->asking_);
@@ -255,6 +260,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
   if (const Status kept = process->keep_certificates(lifetime_s); !kept.ok()) return kept.error();
+  if (flags.no_journal) process->files_.delete_journal();
   process->watcher_ = std::thread([p = process.get()] {
     while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
     }

@@ -158,6 +158,20 @@ TEST_CASE("a newer version's file is not touched, and the head does not start") 
   CHECK(files.contents().size() == 1);
 }
 
+TEST_CASE("a head that is to keep no journal may have none where requests go on") {
+  ForgetfulFiles files;
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
+  files.put(kFolder + "/1.log", file_of(finished_story(1, 3)));
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
+  journal_format::Heading other = heading();
+  other.model = "other";
+  files.put(kFolder + "/2.log", file_of(story(2), other));
+  const Status refused = journal_folder::check_all_over(files, kFolder);
+  REQUIRE(!refused.ok());
+  CHECK(has(refused.error().message, "1 request that"));
+  CHECK(has(refused.error().message, kFolder));
+}
+
 TEST_CASE("a file that cannot be read is no end of a file") {
   ForgetfulFiles files;
   files.put(kFolder + "/1.log", file_of(story(1)));
