@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/gateway/request_form.h"
+#include "runtime/in_hand.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -229,6 +230,7 @@ void Exchange::end_catching_up() {
 }
 
 Exchange::News Exchange::take() {
+  const InHand hand(id_);
   News news;
   {
     std::lock_guard lock(mutex_);
@@ -261,6 +263,11 @@ Exchange::News Exchange::take() {
   news.done = answer_->complete();
   if (news.done && stream_) news.bytes += answer_->stream_end();
   return news;
+}
+
+bool Exchange::write_piece(std::string& out) {
+  const InHand hand(id_);
+  return answer_->write_piece(out);
 }
 
 bool Exchange::kept() {

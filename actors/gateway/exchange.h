@@ -55,7 +55,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool kept();
   /// A stream's client does not read it: cut it off. `wake` was called for it.
   bool too_slow();
-  bool write_piece(std::string& out) { return answer_->write_piece(out); }
+  bool write_piece(std::string& out);
   bool stream() const { return stream_; }
   /// Ends a stream that has begun.
   std::string stream_error(const ApiError& error) { return answer_->stream_error(error); }

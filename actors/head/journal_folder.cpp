@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "actors/head/frame_reader.h"
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_gatherer.h"
 #include "runtime/counted.h"
 #include "runtime/limits.h"
@@ -68,6 +69,10 @@ std::string note_of(const std::string& path, const FrameReader::Losses& losses,
   if (losses.torn_bytes > 0)
     note += (note.empty() ? "" : " ") + path + " was cut off within a record: its last " +
             bytes_text(losses.torn_bytes) + " are left out.";
+  if (found.hints > 0)
+    note += (note.empty() ? "" : " ") + std::string("A newer version of Troupe wrote ") + path +
+            ": " + counted(found.hints, "record") +
+            " that it can be read without are left out (the first: " + found.hint_why + ")";
   return note;
 }
 
@@ -88,7 +93,10 @@ Status read_file(FileSystem& files, const std::string& path, JournalGatherer& ga
     const auto frame = reader->next();
     if (!frame.ok()) return frame.error();
     if (!*frame) break;
-    gatherer.add(**frame, reader->losses().any());
+    if (const Status added = gatherer.add(**frame, reader->losses().any()); !added.ok())
+      return corrupt("The file " + path + " was written by a newer version of Troupe: " +
+                     added.error().message +
+                     " Use that version, or move the folder away, and its requests are lost.");
   }
   found = gatherer.end_file();
   losses = reader->losses();
@@ -155,6 +163,8 @@ Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t
     const Status gone = keep ? files.rename(path, aside) : files.remove(path);
     if (!gone.ok()) return gone;
   }
+  // The journal says that now.
+  if (const Status gone = files.remove(head_crashes_path(folder)); !gone.ok()) return gone;
   const auto aside = files_of(files, folder, kDamaged);
   if (!aside.ok()) return aside.error();
   std::size_t too_many = aside->size() - std::min(aside->size(), kDamagedFilesMax);

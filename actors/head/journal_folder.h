@@ -12,7 +12,8 @@
 namespace troupe {
 
 /// STATE/journal: what a head wrote down of the requests that it accepted, in files 1.log, 2.log,
-/// ... (journal_format.h). Damaged ones, N.log.bad, are only for people to look at.
+/// ... (journal_format.h), and `crashes` (head_crashes.h). Damaged ones, N.log.bad, are only for
+/// people to look at.
 namespace journal_folder {
 
 /// Damaged files that are kept, the newest.
@@ -50,7 +51,8 @@ Status check_all_over(FileSystem& files, const std::string& folder);
 /// Contents::next_file alone.
 Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder);
 
-/// Takes away the files before that one; puts aside the damaged ones among them.
+/// Takes away the files before that one, which is complete, and `crashes`; puts aside the damaged
+/// ones among them.
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
                      const std::set<std::uint64_t>& damaged);
 

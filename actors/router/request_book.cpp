@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/in_hand.h"
+
 namespace troupe {
 
 /// `request` says whose it is. Nobody finds one without a name again: it dies with the head.
@@ -175,13 +177,18 @@ void RequestBook::restore(Journal journal, TimePoint now) {
   for (const auto& [unix_ms, id] : ended) {
     const Journal::Request& known = *journal_.request(id);
     keep_finished(id, std::min(now, options_.unix_time.from(unix_ms)));
-    if (known.error && known.prepared->name) names_.release_key(*known.prepared->name);
+    // Its client, which was cut off, is to hear of it, and not to crash the next heads.
+    const bool given_up = known.crashes > 0;
+    if (known.error && known.prepared->name && !given_up)
+      names_.release_key(*known.prepared->name);
   }
   for (const std::uint64_t id : unfinished) restore(id, now);
 }
 
 void RequestBook::restore(std::uint64_t id, TimePoint now) {
   const Journal::Request& known = *journal_.request(id);
+  const auto prepared = known.prepared;
+  const InHand hand(prepared->id());
   // What was cut off comes again from its beginning.
   if ((known.prompt_logprobs &&
        known.prompt_logprobs->size() + 1 < known.prepared->prompt.size()) ||

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/in_hand.h"
 #include "runtime/limits.h"
 #include "runtime/xxh3.h"
 
@@ -156,6 +157,9 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   const Journal::Sequence& sequence = *journal().find(event.sequence);
   const std::uint64_t id = sequence.request;
   Request& request = book_.at(id);
+  const auto prepared = request.prepared;
+  const InHand hand(prepared->id());
+  if (options_.on_tokens) options_.on_tokens(event.tokens);
   if (event.error && passing(event.error->code)) {
     choice->run.shunned.insert(*choice->run.replica);
     if (event.error->code == ErrorCode::kResourceExhausted)

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -62,6 +64,8 @@ class Router {
     bool prefix_caching = true;  ///< replicas find rows again: sequences go where theirs may be
     KeyShares shares = {};
     Ref<SupervisorInbox> supervisor = {};  ///< hears what becomes of a copy
+    /// A test's: called with tokens as they come, while their request is in hand.
+    std::function<void(std::span<const TokenOutput>)> on_tokens = {};
   };
   explicit Router(Options options);
 

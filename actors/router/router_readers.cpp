@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "actors/router/router.h"
+#include "runtime/in_hand.h"
 
 // The Router's readers: who asks for a request again, and when its news may leave.
 
@@ -130,6 +131,8 @@ bool Router::tell_more(Latecomer& latecomer, std::size_t& tokens, TimePoint now,
     deliver(std::move(gone));
     return true;
   }
+  const auto prepared = journal().request(id)->prepared;
+  const InHand hand(prepared->id());
   if (book_.contains(id)) {
     if (held(book_.at(id))) return false;
     flush(id, now, effects);  // or the others would be told of what this one knows by then

@@ -4,12 +4,14 @@
 #include <cstdlib>
 
 #include "actors/control/head_link.h"
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
 #include "actors/head/open_model.h"
 #include "actors/supervisor/service.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
+#include "tools/troupe/crash_handler.h"
 #include "tools/troupe/lifetime.h"
 #include "tools/troupe/own_address.h"
 #include "tools/troupe/signals.h"
@@ -203,7 +205,7 @@ Result<bool> HeadProcess::may_go_on(const std::string& state_dir,
 }
 
 Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const HeadFlags& flags,
-                                              const HeadModel& model,
+                                              const HeadModel& model, const Doubles& doubles,
                                               const std::function<bool()>& interrupted) {
   // The state folder is touched once all is known to be right.
   const std::int64_t lifetime_s = *parse_certificate_lifetime(flags.certificate_lifetime);
@@ -255,6 +257,9 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
     return "troupe worker --head " + to_string(at) + " --join " + p->files_.join_path();
   };
   options.gateway = gateway_options(flags);
+  if (doubles.change_head) doubles.change_head(options);
+  if (!options.journal_folder.empty())
+    write_down_crashes(head_crashes_path(options.journal_folder), options.incarnation);
 
   auto head = HeadNode::start(*process->host_, std::move(options));
   if (!head.ok()) return head.error();
@@ -308,6 +313,7 @@ HeadProcess::~HeadProcess() {
     asker_.end();
   }
   head_.reset();
+  write_down_crashes("", {});
 }
 
 std::string ready_message(const HeadNode& head, Duration took, const CommonOptions& common,

@@ -278,6 +278,18 @@ TEST_CASE("who failed gives its error, and its key is free again") {
   CHECK(*desk.ask(named("b", "key")).request == 2);
 }
 
+TEST_CASE("who asks again with the key of what crashed heads hears why it is over") {
+  const auto journal = std::make_shared<Journal>();
+  journal->append(JournalAccepted{1, SequenceId{1}, 0,
+                                  std::make_shared<const PreparedRequest>(named("a", "key"))});
+  journal->append(JournalCrashes{1, 3, 7});
+  journal->append(JournalEnded{1, 0, internal_error("It was given up.")});
+  NamedDesk desk(keeping(0, journal));
+  CHECK(*desk.ask(named("b", "key")).request == 1);
+  REQUIRE(desk.readings[1].error);
+  CHECK(desk.readings[1].error->code == ErrorCode::kInternal);
+}
+
 TEST_CASE("prompts that came together share a name, and one that was lost is accepted alone") {
   NamedDesk desk;
   const auto prompt = [](std::string id, std::uint32_t index) {
