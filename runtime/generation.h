@@ -100,6 +100,7 @@ struct GenerationEvent {
   std::optional<Error> error;       ///< ends the request
   std::uint32_t cached_tokens = 0;  ///< of prompt_tokens: found in the prefix cache
   std::vector<float> hidden = {};   ///< with the first event: [tokens, width], as pooling says
+  bool behind = false;  ///< what its reader has missed goes on with the next event, at once
 };
 
 /// Something that happened to the cluster, for the status, the console and subscribers.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/clock.h"
@@ -40,6 +41,8 @@ struct PreparedRequest {
     if (pooling == Pooling::kNone) return 0;
     return (pooling == Pooling::kLast ? 1 : prompt.size()) * hidden_width;
   }
+  /// By which people know it; empty: it has no name.
+  std::string_view id() const { return name ? std::string_view(name->id) : std::string_view(); }
   std::uint64_t owner() const { return name ? name->owner : 0; }
 };
 

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-/// As in CMakeLists.txt, which a test holds it to.
-inline constexpr const char* kVersion = "0.1.0";
+/// Not inline: a program of another version, for tests, is linked with another one.
+extern const char* const kVersion;
 
 }  // namespace troupe

@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TROUPE = Path(os.environ.get("TROUPE") or ROOT / "build" / "troupe").resolve()
 # The same program with test doubles: the device `cuda-twin`, and what TROUPE_TEST_* ask for.
 TESTING = Path(os.environ.get("TROUPE_TESTING") or TROUPE.parent / "troupe-testing").resolve()
+# The same as of an earlier protocol.
+OLDER = Path(os.environ.get("TROUPE_OLDER") or TROUPE.parent / "troupe-older").resolve()
 DEMO = ROOT / "tools" / "demo" / "pocket-dictionary"
 GOLDEN = ROOT / "tests" / "golden"
 V3 = GOLDEN / "v3"
@@ -289,8 +291,8 @@ class Cluster:
             self.wait_ready()
         return process
 
-    def head(self, model, *words, env=None):
-        return self.start("head", *self._head_words(model), *words, env=env)
+    def head(self, model, *words, env=None, program=TROUPE):
+        return self.start("head", *self._head_words(model), *words, env=env, program=program)
 
     def worker(self, *words, threads=1, program=TROUPE):
         words = ["worker", "--head", f"127.0.0.1:{self.control_port}", "--threads", threads, *words]

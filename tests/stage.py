@@ -35,8 +35,9 @@ class Worker:
 
 
 class Stage(running.Cluster):
-    def __init__(self, network, head_flags=(), worker_flags=(), log_level="info"):
+    def __init__(self, network, head_flags=(), worker_flags=(), log_level="info", program=running.TROUPE):
         super().__init__()
+        self.program = program  # of heads and workers that start from now on
         self.network = network
         self.head_flags = list(head_flags)
         self.head_env = {}
@@ -53,16 +54,16 @@ class Stage(running.Cluster):
 
     def start_head(self):
         self.head_process = self.head(running.DEMO, "--log-level", self.log_level, *self.head_flags,
-                                      env=self.head_env)  # fmt: skip
+                                      env=self.head_env, program=self.program)  # fmt: skip
         self.wait_joinable()
         return self.head_process
 
-    def add_worker(self, *words, program=running.TROUPE):
+    def add_worker(self, *words, program=None):
         link = self.network.join(self.control_port)
         self.started += 1
         log = self.folder / f"worker-{self.started}.log"
         words = ["worker", "--head", link.head, "--threads", 1, *self.worker_flags, *words]
-        process = running.Process(words, self.env, log, prefix=link.prefix, program=program)
+        process = running.Process(words, self.env, log, prefix=link.prefix, program=program or self.program)
         self.processes.append(process)
         worker = Worker(process, link, self.started)
         self.workers.append(worker)

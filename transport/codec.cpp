@@ -3,6 +3,7 @@
 #include <capnp/serialize.h>
 #include <kj/exception.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -116,3 +117,10 @@ const Payload* payload_of(const Message& message) {
 }
 
 }  // namespace troupe::transport
+
+std::uint32_t troupe::protocol_of(const Message& message) {
+  std::uint32_t protocol = since(message);
+  if (const auto* copy = std::get_if<JournalCopy>(&message))
+    for (const JournalRecord& record : copy->records) protocol = std::max(protocol, since(record));
+  return protocol;
+}

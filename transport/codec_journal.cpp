@@ -2,6 +2,7 @@
 #include <kj/exception.h>
 
 #include <cstring>
+#include <optional>
 
 #include "runtime/unix_time.h"
 #include "schema/journal.capnp.h"
@@ -147,9 +148,18 @@ void put(Out&, wire::JournalRecord::Builder wire, const JournalForgotten& record
   wire.initForgotten().setRequest(record.request);
 }
 
-JournalRecord get_record(In& in, wire::JournalRecord::Reader wire) {
+void put(Out&, wire::JournalRecord::Builder wire, const JournalCrashes& record) {
+  auto crashes = wire.initCrashes();
+  crashes.setRequest(record.request);
+  crashes.setCrashes(record.crashes);
+  crashes.setTerm(record.term);
+}
+
+/// None: it is of a kind that this program does not know.
+std::optional<JournalRecord> get_record(In& in, wire::JournalRecord::Reader wire) {
   switch (wire.which()) {
     case wire::JournalRecord::NONE:
+      in.fail("it says nothing");
       break;
     case wire::JournalRecord::ACCEPTED: {
       const auto r = wire.getAccepted();
@@ -192,10 +202,12 @@ JournalRecord get_record(In& in, wire::JournalRecord::Reader wire) {
     }
     case wire::JournalRecord::FORGOTTEN:
       return JournalForgotten{wire.getForgotten().getRequest()};
+    case wire::JournalRecord::CRASHES: {
+      const auto r = wire.getCrashes();
+      return JournalCrashes{r.getRequest(), r.getCrashes(), r.getTerm()};
+    }
   }
-  in.fail("its kind (" + std::to_string(static_cast<unsigned>(wire.which())) +
-          ") is not one that this version knows");
-  return JournalForgotten{};
+  return std::nullopt;
 }
 
 Error broken_record(const std::string& reason) {
@@ -206,6 +218,8 @@ Error broken_record(const std::string& reason) {
 
 Result<std::vector<std::byte>> encode(const JournalRecord& record) {
   try {
+    if (since(record) > kProtocol.newest)
+      return invalid_argument("A record cannot be kept: its kind is not known yet.");
     Out out;
     capnp::MallocMessageBuilder builder;
     auto wire = builder.initRoot<wire::JournalRecord>();
@@ -230,9 +244,15 @@ Result<JournalRecord> decode_record(std::span<const std::byte> bytes) {
     capnp::FlatArrayMessageReader reader(words, options);
     const Payload none;
     In in(bytes.size(), none);
-    JournalRecord record = get_record(in, reader.getRoot<wire::JournalRecord>());
+    const auto wire = reader.getRoot<wire::JournalRecord>();
+    auto record = get_record(in, wire);
     if (!in.ok()) return broken_record(*in.fault());
-    return record;
+    // A program that speaks an older protocol than these sources was not built with the kind.
+    if (!record || since(*record) > kProtocol.newest)
+      return refused("A record of the journal is of a kind (" +
+                     std::to_string(static_cast<unsigned>(wire.which())) +
+                     ") that this version of Troupe does not know.");
+    return std::move(*record);
   } catch (const kj::Exception& exception) {
     return broken_record(describe(exception));
   }

@@ -16,7 +16,8 @@ WorkerLife get_life(wire::WorkerLife::Reader wire) {
 }  // namespace
 
 void put(Out& out, wire::Follow::Builder wire, const Follow& message) {
-  wire.setProtocol(message.protocol);
+  wire.setOldestProtocol(message.protocol.oldest);
+  wire.setNewestProtocol(message.protocol.newest);
   wire.setVersion(out.name(message.version, "the version"));
   wire.setCheckpointHash(out.name(message.checkpoint_hash, "the checkpoint's hash"));
   put(out, wire.initEngine(), message.engine);
@@ -27,7 +28,8 @@ void put(Out& out, wire::Follow::Builder wire, const Follow& message) {
 
 Follow get(In& in, wire::Follow::Reader wire) {
   Follow message;
-  message.protocol = wire.getProtocol();
+  message.protocol = {wire.getOldestProtocol(), wire.getNewestProtocol()};
+  if (message.protocol.oldest == 0) message.protocol.oldest = message.protocol.newest;
   message.version = in.name(wire.getVersion(), "the version");
   message.checkpoint_hash = in.name(wire.getCheckpointHash(), "the checkpoint's hash");
   message.engine = get_engine(in, wire.getEngine());

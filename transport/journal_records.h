@@ -13,6 +13,7 @@
 #include "runtime/prepared_request.h"
 #include "runtime/result.h"
 #include "runtime/sampling_params.h"
+#include "transport/protocol.h"
 
 /// What a head must not forget of the requests that it accepted, as small records that are only
 /// added: on its storage, and for whoever follows it.
@@ -66,8 +67,25 @@ struct JournalEnded {
 struct JournalForgotten {
   std::uint64_t request = 0;
 };
-using JournalRecord = std::variant<JournalAccepted, JournalSubmitted, JournalPrompt, JournalHidden,
-                                   JournalTokens, JournalFinished, JournalEnded, JournalForgotten>;
+/// Heads have crashed while they were at work on it, one after the other, without a new token in
+/// between.
+struct JournalCrashes {
+  std::uint64_t request = 0;
+  std::uint32_t crashes = 0;
+  std::uint64_t term = 0;  ///< of the newest of these heads
+};
+template <>
+inline constexpr std::uint32_t kSince<JournalCrashes> = 7;
+
+using JournalRecord =
+    std::variant<JournalAccepted, JournalSubmitted, JournalPrompt, JournalHidden, JournalTokens,
+                 JournalFinished, JournalEnded, JournalForgotten, JournalCrashes>;
+
+/// Whether a version that does not know such a record may go on without it: it says nothing of
+/// what was accepted, what came of it, or who has heard of it.
+inline bool may_be_left_out(const JournalRecord& record) {
+  return std::holds_alternative<JournalCrashes>(record);
+}
 
 namespace transport {
 
@@ -79,8 +97,9 @@ Result<std::vector<std::byte>> encode(const JournalRecord& record);
 /// those of `encode`, and kInvalidArgument with what `decode_record` would not take.
 Status can_keep(const PreparedRequest& prepared);
 
-/// Reads and validates what `encode` wrote, as transport/codec.h does with messages. kCorrupt with
-/// a sentence that says what is wrong; nothing of it was used.
+/// Reads and validates what `encode` wrote, as transport/codec.h does with messages. Nothing was
+/// used of one that ends with an error: kRefused (of a kind that only newer versions know),
+/// kCorrupt, with a sentence that says what is wrong.
 Result<JournalRecord> decode_record(std::span<const std::byte> bytes);
 
 }  // namespace transport

@@ -20,6 +20,7 @@
 #include "transport/held.h"
 #include "transport/link_messages.h"
 #include "transport/parcel_messages.h"
+#include "transport/protocol.h"
 #include "transport/rank_messages.h"
 #include "transport/standby_messages.h"
 
@@ -27,14 +28,6 @@
 /// immutable behind a reference count: never copied, never serialised. Between nodes the codec
 /// turns it into Cap'n Proto (transport/schema) and back; it validates there, once.
 namespace troupe {
-
-/// Protocols that a program speaks; two programs talk if their ranges meet. Schemas only grow.
-struct ProtocolRange {
-  std::uint32_t oldest = 1;
-  std::uint32_t newest = 1;
-  bool operator==(const ProtocolRange&) const = default;
-};
-inline constexpr ProtocolRange kProtocol{6, 6};
 
 // --- Formation (control lane) -------------------------------------------------------------------
 
@@ -462,6 +455,9 @@ using Message = std::variant<
     Followed, Successor, SuccessorKnown, Standing, Pledge, HeadReturns, NetworkQuery, NetworkPlan,
     PairReport, MeasureLink, EndMeasure, LinkMeasured, LinkProbe, LinkEcho>;
 using MessagePtr = std::shared_ptr<const Message>;
+
+/// The protocol that an end must speak to know a message and what is in it; 0: any does.
+std::uint32_t protocol_of(const Message& message);
 
 /// A message on its way.
 struct Envelope {

@@ -8,6 +8,7 @@
 #include "runtime/engine_options.h"
 #include "runtime/ids.h"
 #include "transport/journal_records.h"
+#include "transport/protocol.h"
 
 /// What a head, its standby and the workers say to each other, so that the standby may take over
 /// when the head is gone: actors/standby/README.md has the protocol, and why it is safe.
@@ -15,7 +16,7 @@ namespace troupe {
 
 /// standby -> head, instead of Join: it wants to follow.
 struct Follow {
-  std::uint32_t protocol = 0;
+  ProtocolRange protocol;
   std::string version;
   std::string checkpoint_hash;
   EngineOptions engine;

@@ -47,8 +47,7 @@ struct ClientSession::Impl {
   void on_message(const Envelope& envelope) {
     const Message& message = *envelope.message;
     if (const auto* greeting = std::get_if<Greeting>(&message)) {
-      if (greeting->protocol.oldest > kProtocol.newest ||
-          greeting->protocol.newest < kProtocol.oldest)
+      if (common_protocol(greeting->protocol, kProtocol) == 0)
         return fail(refused("The head runs Troupe " + greeting->version +
                             ", which this program cannot talk to; use the same version."));
       {

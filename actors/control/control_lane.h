@@ -111,7 +111,8 @@ class ControlServer final : public SessionLane {
 
   std::uint16_t port() const { return port_; }
   /// Errors: kUnavailable (no such session), kResourceExhausted (the session was cut as stuck, or
-  /// the message is longer than a frame may be), kInvalidArgument (not encodable).
+  /// the message is longer than a frame may be), kInvalidArgument (not encodable), kRefused (the
+  /// other end speaks no protocol that has it).
   Status send(SessionId session, const Envelope& envelope);
   /// Closes after what was sent has left, or after `deadline`; nothing is received any more.
   /// `on_session_down` follows.

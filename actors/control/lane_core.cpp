@@ -28,10 +28,7 @@ int descriptor(Handle handle) { return static_cast<int>(handle.id()); }
 
 LaneCore::LaneCore(caf::actor_system& system, std::shared_ptr<TlsContext> context,
                    ControlEvents& events, const ControlOptions& options)
-    : system_(system),
-      side_(context->side()),
-      events_(events),
-      options_(options),
+    : system_(system), side_(context->side()), events_(events), options_(options),
       context_(std::move(context)) {}
 
 // --- Any thread ----------------------------------------------------------------------------------
@@ -75,7 +72,7 @@ Status LaneCore::send(SessionId session, const Envelope& envelope) {
     return resource_exhausted("A message of " + std::to_string(encoded->size()) +
                               " bytes is too long for the control lane.");
   const std::size_t size = encoded->size() + kFrameHeaderBytes;
-  const Status taken = take_room(session, size);
+  const Status taken = take_room(session, size, protocol_of(*envelope.message));
   if (taken.ok()) {
     auto bytes = std::make_shared<std::vector<std::byte>>(std::move(encoded).value());
     post([this, session, bytes] { write_frame(session, *bytes); });
@@ -85,10 +82,12 @@ Status LaneCore::send(SessionId session, const Envelope& envelope) {
   return taken;
 }
 
-Status LaneCore::take_room(SessionId session, std::size_t bytes) {
+Status LaneCore::take_room(SessionId session, std::size_t bytes, std::uint32_t protocol) {
   const std::lock_guard lock(mutex_);
   const auto flow = flows_.find(session);
   if (flow == flows_.end()) return unavailable("The control session is not up.");
+  if (protocol > flow->second.protocol)
+    return refused("The other end is of an older version of Troupe, which does not know this.");
   if (flow->second.queued + flow->second.wire + bytes > options_.unsent_bytes_max) {
     flows_.erase(flow);
     return resource_exhausted("The peer does not take what it is sent; its session is cut.");
@@ -287,6 +286,7 @@ void LaneCore::take_frames(Connection& connection, std::span<const std::byte> pl
       ++stats_.messages_received;
       stats_.bytes_received += frame.size() + kFrameHeaderBytes;
     }
+    learn_protocol(connection.session, *envelope->message);
     events_.on_message(connection.session, std::move(envelope).value());
   }
   if (!fed.ok()) broken(connection, fed.error().message);

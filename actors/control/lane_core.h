@@ -26,6 +26,8 @@ using Quit = caf::atom_constant<caf::atom("quit")>;
 struct Flow {
   std::size_t queued = 0;  ///< frames in the outbox
   std::size_t wire = 0;    ///< TLS records in the socket's buffers
+  /// That both ends speak, once the other has said what it does.
+  std::uint32_t protocol = kProtocol.oldest;
 };
 
 /// One socket.
@@ -83,8 +85,10 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   Connection* find(Handle handle);
   Connection* find(SessionId session);
 
-  /// Counts a frame against its session's bound; forgets the session if it is stuck.
-  Status take_room(SessionId session, std::size_t bytes);
+  /// Counts a frame against its session's bound; forgets the session if it is stuck. kRefused: the
+  /// other end speaks no protocol that has such a message.
+  Status take_room(SessionId session, std::size_t bytes, std::uint32_t protocol);
+  void learn_protocol(SessionId session, const Message& message);
 
   void run_outbox();
   void on_accepted(Handle handle);

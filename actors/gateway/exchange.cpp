@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/gateway/request_form.h"
+#include "runtime/in_hand.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -172,6 +173,7 @@ void Exchange::on_event(std::size_t reader, GenerationEvent event) {
   std::lock_guard lock(mutex_);
   const bool end = event.request_done || event.error;
   if (end) readers_[reader].ended = true;
+  readers_[reader].behind = event.behind && !end;
   if (closed_ || too_slow_ || event.choice >= n_) return;
   if (reader >= prompts_) {
     // What comes behind the past is no news to this reader.
@@ -225,6 +227,7 @@ void Exchange::end_catching_up() {
 }
 
 Exchange::News Exchange::take() {
+  const InHand hand(id_);
   News news;
   {
     std::lock_guard lock(mutex_);
@@ -235,7 +238,8 @@ Exchange::News Exchange::take() {
     pending_of_.assign(pending_of_.size(), -1);
     pending_bytes_ -= std::exchange(told_bytes_, 0);
     const bool all_begun = std::find(begun_.begin(), begun_.end(), false) == begun_.end();
-    if (taken_.empty() && all_begun) end_catching_up();
+    const bool behind = std::ranges::any_of(readers_, &Reader::behind);
+    if (taken_.empty() && all_begun && !behind) end_catching_up();
   }
   tell_past();
   // One batch may hold the beginnings of many choices, each with the prompt that it echoes.
@@ -262,6 +266,11 @@ void Exchange::describe(ServedRequest& served) const {
   served.id = id_;
   if (!answer_) return;
   std::tie(served.prompt_tokens, served.completion_tokens) = answer_->tokens();
+}
+
+bool Exchange::write_piece(std::string& out) {
+  const InHand hand(id_);
+  return answer_->write_piece(out);
 }
 
 bool Exchange::kept() {

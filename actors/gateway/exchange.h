@@ -56,7 +56,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool kept();
   /// A stream's client does not read it: cut it off. `wake` was called for it.
   bool too_slow();
-  bool write_piece(std::string& out) { return answer_->write_piece(out); }
+  bool write_piece(std::string& out);
   bool stream() const { return stream_; }
   /// What the log says of it, so far.
   void describe(ServedRequest& served) const;
@@ -80,6 +80,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::optional<std::uint64_t> number = {};  // The service's.
     bool ended = false;                        // Its last event came.
     bool whole = false;                        // Of the past: no more of it is wanted.
+    bool behind = false;                       // What it has missed is still being told.
   };
 
   std::optional<ApiError> prepare(const ApiRequest& request, bool replayed);
@@ -122,7 +123,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       pending_of_;                 // By choice, prompt-major: its place in pending_, or -1.
   std::size_t pending_bytes_ = 0;  // Of pending_ and taken_.
   std::size_t kept_bytes_ = 0;     // Of room_.
-  /// What an earlier request has generated comes in one go, and says nothing of how its client
+  /// What an earlier request has generated comes at once, and says nothing of how its client
   /// reads: until that is sent, a stream counts in room_ and is bounded by it.
   bool catching_up_ = false;
   std::size_t caught_bytes_ = 0;  // Of kept_bytes_.

@@ -100,7 +100,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
     });
   }
   void copy(const CopyKnown& e) override {
-    keep_so([this, e](StateKeeper& k) { copies.copy_known(e.session, k); });
+    keep_so([this, e](StateKeeper& k) { copies.copy_known(e.session, e.protocol, k); });
   }
   void ask(const AskStandby& e) override {
     if (ask_standby) ask_standby(e, [this](StandbyAnswered a) { tell_supervisor(std::move(a)); });
@@ -196,6 +196,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
   }
   Router::Options router;
   router.tokenizer = frontend->tokenizer();
+  router.on_tokens = options.on_tokens;
   router.prefix_caching = options.engine.prefix_caching;
   if (options.gateway) router.shares = KeyShares(ApiKeys(options.gateway->doors.api_keys).shares());
   router.started = {supervisor.started, supervisor.started_unix_ms};

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct HeadOptions {
   EnrolmentDoor enrol;  ///< for workers that have a token; none: nobody may
   /// The HTTP API; none for an embedded cluster.
   std::optional<GatewayOptions> gateway;
+  std::function<void(std::span<const TokenOutput>)> on_tokens;  ///< see Router::Options
 };
 
 /// The head: Supervisor, Router and Gateway, and the sessions of workers and clients.

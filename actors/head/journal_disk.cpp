@@ -13,9 +13,10 @@
 namespace troupe {
 namespace {
 
-/// What its absence costs can be computed again.
-bool comes_again(const JournalRecord& record) {
-  return std::holds_alternative<JournalTokens>(record) ||
+/// What its absence costs can be computed again, or is next to nothing.
+bool can_be_missed(const JournalRecord& record) {
+  return may_be_left_out(record) ||
+         std::holds_alternative<JournalTokens>(record) ||
          std::holds_alternative<JournalPrompt>(record) ||
          std::holds_alternative<JournalHidden>(record);
 }
@@ -109,8 +110,8 @@ Status JournalDisk::begin(std::uint64_t number) {
 Status JournalDisk::add(const JournalRecord& record) {
   const auto content = transport::encode(record);
   if (!content.ok()) {
-    if (!comes_again(record)) return content.error();
-    logger().warn("a part of an answer will be computed again if the head dies: {}",
+    if (!can_be_missed(record)) return content.error();
+    logger().warn("a part of the journal will be missed if the head dies: {}",
                   content.error().message);
     return {};
   }
@@ -120,7 +121,8 @@ Status JournalDisk::add(const JournalRecord& record) {
     heading.next_sequence = std::max(heading.next_sequence,
                                      accepted->first_sequence.value + accepted->prepared->n);
   }
-  add_frame(journal_format::Kind::kRecord, *content);
+  add_frame(may_be_left_out(record) ? journal_format::Kind::kHint : journal_format::Kind::kRecord,
+            *content);
   return {};
 }
 

@@ -1,12 +1,15 @@
 #include "actors/head/journal_folder.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
 #include <string_view>
 
 #include "actors/head/frame_reader.h"
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_gatherer.h"
+#include "runtime/counted.h"
 #include "runtime/limits.h"
 
 namespace troupe::journal_folder {
@@ -66,6 +69,10 @@ std::string note_of(const std::string& path, const FrameReader::Losses& losses,
   if (losses.torn_bytes > 0)
     note += (note.empty() ? "" : " ") + path + " was cut off within a record: its last " +
             bytes_text(losses.torn_bytes) + " are left out.";
+  if (found.hints > 0)
+    note += (note.empty() ? "" : " ") + std::string("A newer version of Troupe wrote ") + path +
+            ": " + counted(found.hints, "record") +
+            " that it can be read without are left out (the first: " + found.hint_why + ")";
   return note;
 }
 
@@ -86,7 +93,10 @@ Status read_file(FileSystem& files, const std::string& path, JournalGatherer& ga
     const auto frame = reader->next();
     if (!frame.ok()) return frame.error();
     if (!*frame) break;
-    gatherer.add(**frame, reader->losses().any());
+    if (const Status added = gatherer.add(**frame, reader->losses().any()); !added.ok())
+      return corrupt("The file " + path + " was written by a newer version of Troupe: " +
+                     added.error().message +
+                     " Use that version, or move the folder away, and its requests are lost.");
   }
   found = gatherer.end_file();
   losses = reader->losses();
@@ -128,6 +138,20 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
   return out;
 }
 
+Status check_all_over(FileSystem& files, const std::string& folder) {
+  const auto contents = read(files, folder, {});
+  if (!contents.ok()) return contents.error();
+  const auto running = std::ranges::count_if(contents->journal.all(),
+                                             [](const auto& r) { return !r.second.ended; });
+  if (running == 0) return {};
+  return refused("--no-journal: in " + folder + " there " + (running == 1 ? "is " : "are ") +
+                 counted(static_cast<std::size_t>(running), "request") +
+                 " that an earlier life of this head accepted, and that " +
+                 (running == 1 ? "has" : "have") +
+                 " not ended. Start it without this flag until they have, or delete that folder, "
+                 "and they are lost.");
+}
+
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
                      const std::set<std::uint64_t>& damaged) {
   const auto found = files_of(files, folder, kKept);
@@ -139,6 +163,8 @@ Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t
     const Status gone = keep ? files.rename(path, aside) : files.remove(path);
     if (!gone.ok()) return gone;
   }
+  // The journal says that now.
+  if (const Status gone = files.remove(head_crashes_path(folder)); !gone.ok()) return gone;
   const auto aside = files_of(files, folder, kDamaged);
   if (!aside.ok()) return aside.error();
   std::size_t too_many = aside->size() - std::min(aside->size(), kDamagedFilesMax);

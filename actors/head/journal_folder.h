@@ -12,7 +12,8 @@
 namespace troupe {
 
 /// STATE/journal: what a head wrote down of the requests that it accepted, in files 1.log, 2.log,
-/// ... (journal_format.h). Damaged ones, N.log.bad, are only for people to look at.
+/// ... (journal_format.h), and `crashes` (head_crashes.h). Damaged ones, N.log.bad, are only for
+/// people to look at.
 namespace journal_folder {
 
 /// Damaged files that are kept, the newest.
@@ -22,7 +23,7 @@ std::string file_path(const std::string& folder, std::uint64_t number);
 
 /// What the head that reads it is, and has been.
 struct Reader {
-  std::string model;     ///< one word, see journal_model()
+  std::string model;     ///< one word, see journal_model(); empty: any
   std::string cluster;   ///< one word; empty: any
   std::string numerics;  ///< their name, if it has to be these; empty: any
   std::string last_numerics;  ///< of files that do not say; empty: not known
@@ -43,10 +44,14 @@ struct Contents {
 /// A folder that is not there is empty. Errors: kCorrupt (written by a newer version), kUnavailable
 /// (cannot be read): with what to do.
 Result<Contents> read(FileSystem& files, const std::string& folder, const Reader& reader);
+/// For a head that is to keep no journal. kRefused: there are requests that have not ended, of
+/// whatever model; and the errors of read().
+Status check_all_over(FileSystem& files, const std::string& folder);
 /// Contents::next_file alone.
 Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder);
 
-/// Takes away the files before that one; puts aside the damaged ones among them.
+/// Takes away the files before that one, which is complete, and `crashes`; puts aside the damaged
+/// ones among them.
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
                      const std::set<std::uint64_t>& damaged);
 

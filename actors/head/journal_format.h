@@ -16,7 +16,9 @@
 ///
 /// A heading is a line of text in kHeadingBytes that says what all the rest depends on, with a
 /// checksum; there are two, so that what breaks one of them costs nothing. A frame is a record, or
-/// what a heading says from there on, or says that no file before this one is needed any more. Its
+/// what a heading says from there on, or says that no file before this one is needed any more. A
+/// record is a hint if versions that do not know its kind may leave it out; of other kinds that it
+/// does not know a version must not guess: it does not read the file. A frame's
 /// head has a number that was drawn for the file (so that nothing else is taken for a frame), a
 /// serial number (so that gaps are seen) and checksums of itself and of its content.
 ///
@@ -52,7 +54,7 @@ std::optional<Line> read_line(std::string_view bytes);
 /// The model of a file of version 1, whose line says that alone; none: it is no such line.
 std::optional<std::string> read_old_line(std::string_view bytes);
 
-enum class Kind : std::uint32_t { kRecord = 0, kHeading = 1, kComplete = 2 };
+enum class Kind : std::uint32_t { kRecord = 0, kHeading = 1, kComplete = 2, kHint = 3 };
 struct FrameHead {
   std::uint64_t file = 0;
   std::uint64_t serial = 0;  ///< from 0 on

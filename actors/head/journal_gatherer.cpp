@@ -54,7 +54,8 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   if (outdated_) return;
   if (damaged)
     foreign_ = no_heading();
-  else if (!heading.model.empty() && !is_of(heading.model, reader_.model))
+  else if (!heading.model.empty() && !reader_.model.empty() &&
+           !is_of(heading.model, reader_.model))
     foreign_ = other_model();
   else if (!heading.cluster.empty() && !reader_.cluster.empty() &&
            heading.cluster != reader_.cluster)
@@ -72,27 +73,49 @@ void JournalGatherer::use_numerics(const std::string& numerics) {
   numerics_ = these;
 }
 
-void JournalGatherer::add(const FrameReader::Frame& frame, bool damaged) {
-  if (!frame.whole) return salvage(frame.content);
+Status JournalGatherer::add(const FrameReader::Frame& frame, bool damaged) {
+  using journal_format::Kind;
+  if (!frame.whole) {
+    salvage(frame.content);
+    return {};
+  }
   if (outdated_) {
     ++findings_.unknown;
     findings_.unknown_why = "the file is of an earlier life of the head than the one before it";
-    return;
+    return {};
   }
-  if (frame.kind == journal_format::Kind::kHeading) {
+  if (frame.kind == Kind::kHeading) {
     const std::string_view text(reinterpret_cast<const char*>(frame.content.data()),
                                 frame.content.size());
     const auto line = journal_format::read_line(text);
     if (line && !foreign_) use_numerics(line->heading.numerics);
-    return;
-  }
-  if (frame.kind == journal_format::Kind::kComplete) {
+  } else if (frame.kind == Kind::kComplete) {
     if (!damaged && !foreign_) forget_untold();
-    return;
+  } else if (frame.kind == Kind::kRecord || frame.kind == Kind::kHint) {
+    const auto record = transport::decode_record(frame.content);
+    if (!record.ok()) return leave_out(frame.kind == Kind::kHint, record.error());
+    if (foreign_)
+      add_foreign(*record);
+    else
+      add_record(*record, damaged);
+  } else {
+    return leave_out(false, refused("A frame of the journal is of a kind (" +
+                                    std::to_string(static_cast<std::uint32_t>(frame.kind)) +
+                                    ") that this version of Troupe does not know."));
   }
-  const auto record = transport::decode_record(frame.content);
-  if (record.ok()) return foreign_ ? add_foreign(*record) : add_record(*record, damaged);
-  if (findings_.unknown++ == 0) findings_.unknown_why = record.error().message;
+  return {};
+}
+
+/// What cannot be read although it is whole.
+Status JournalGatherer::leave_out(bool hint, const Error& why) {
+  const bool newer = why.code == ErrorCode::kRefused;
+  if (newer && !hint && !foreign_) return why;
+  if (newer && hint) {
+    if (findings_.hints++ == 0) findings_.hint_why = why.message;
+  } else if (findings_.unknown++ == 0) {
+    findings_.unknown_why = why.message;
+  }
+  return {};
 }
 
 void JournalGatherer::add_record(const JournalRecord& record, bool damaged) {

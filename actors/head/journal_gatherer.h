@@ -17,8 +17,10 @@ namespace troupe::journal_folder {
 
 /// What the records of one file were worth.
 struct FileFindings {
-  std::uint64_t unknown = 0;   ///< whole, and of no kind that this version knows
+  std::uint64_t unknown = 0;   ///< whole, and not to be understood
   std::string unknown_why;     ///< of the first
+  std::uint64_t hints = 0;     ///< of newer versions, which this one may leave out
+  std::string hint_why;        ///< of the first: of which kind
   std::uint64_t unusable = 0;  ///< behind damage: they speak of what was lost with it
 };
 
@@ -29,8 +31,9 @@ class JournalGatherer {
 
   /// `damaged`: the heading says nothing.
   void begin_file(const journal_format::Heading& heading, bool damaged);
-  /// `damaged`: something before it in the file was lost.
-  void add(const FrameReader::Frame& frame, bool damaged);
+  /// `damaged`: something before it in the file was lost. kRefused: a newer version wrote it, and
+  /// without knowing what it says nothing behind it can be trusted.
+  Status add(const FrameReader::Frame& frame, bool damaged);
   FileFindings end_file();
   /// After all files: sentences for people on requests that end with an error here.
   std::vector<std::string> finish();
@@ -42,6 +45,7 @@ class JournalGatherer {
 
  private:
   void use_numerics(const std::string& numerics);
+  Status leave_out(bool hint, const Error& why);
   void add_record(const JournalRecord& record, bool damaged);
   void add_foreign(const JournalRecord& record);
   void forget_untold();

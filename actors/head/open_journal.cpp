@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
 #include "runtime/log.h"
 
@@ -23,6 +24,10 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                     {options.model, options.cluster, name_of(numerics),
                                      name_of(known.numerics)});
   if (!found.ok()) return found.error();
+  const auto crashes = read_head_crashes(*files, options.folder);
+  if (!crashes.ok()) return crashes.error();
+  for (std::string& note : blame(*crashes, options.now_unix_ms, found->journal))
+    found->notes.push_back(std::move(note));
   for (const std::string& note : found->notes) logger().warn("{}", note);
   if (!numerics && !found->numerics.empty()) known.numerics = parse_numerics(found->numerics);
   journal_format::Heading heading{options.model, options.cluster,

@@ -31,6 +31,7 @@ void StandbyCopy::copy(const KeepRecords& records) {
   std::size_t words = 0;
   bool parts = false;  // then what is in the first ones must be kept, too
   for (const JournalRecord& record : records.records) {
+    if (since(record) > protocol_ && may_be_left_out(record)) continue;
     const std::size_t more = record_words(record);
     if (words > 0 && words + more > kCopyWordsMax) {
       send(records.copy_to,
@@ -47,11 +48,12 @@ void StandbyCopy::copy(const KeepRecords& records) {
   send(records.copy_to, message_of(std::move(copy)));
 }
 
-void StandbyCopy::copy_known(std::uint32_t session, StateKeeper& keeper) {
+void StandbyCopy::copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper) {
   if (session == 0) {
     (void)keeper.known_lines(nullptr);
     return;
   }
+  protocol_ = protocol;
   const std::string lines = keeper.known_lines([this, session](std::string added) {
     send(session, message_of(KnownLines{false, std::move(added)}));
   });

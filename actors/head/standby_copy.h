@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "actors/head/session_hub.h"
 #include "actors/head/state_keeper.h"
 #include "actors/router/messages.h"
@@ -15,13 +18,15 @@ class StandbyCopy {
 
   /// To `records.copy_to`.
   void copy(const KeepRecords& records);
-  /// All that the keeper knows of the checkpoint, and from now on what it adds. 0: no more.
-  void copy_known(std::uint32_t session, StateKeeper& keeper);
+  /// All that the keeper knows of the checkpoint, and from now on what it adds, to a session where
+  /// that protocol is spoken. 0: no more.
+  void copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper);
 
  private:
   void send(std::uint32_t session, MessagePtr message);
 
   SessionHub* hub_ = nullptr;
+  std::atomic<std::uint32_t> protocol_{kProtocol.newest};
   Address self_;
 };
 

@@ -13,10 +13,6 @@ namespace {
 constexpr std::uint32_t kLeaseMsMin = 100;
 constexpr std::uint32_t kLeaseMsMax = 60'000;
 
-std::string range(ProtocolRange r) {
-  return std::to_string(r.oldest) + " to " + std::to_string(r.newest);
-}
-
 }  // namespace
 
 void NodeAgent::enter(State state, Duration deadline, TimePoint now) {
@@ -72,9 +68,9 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
   greeting_ = greeting;
   voice_.head = envelope.from.incarnation;
   const auto& protocol = greeting_.protocol;
-  if (protocol.oldest > options_.protocol.newest || options_.protocol.oldest > protocol.newest)
-    return give_up("The head speaks the protocols " + range(protocol) + " and this worker " +
-                       range(options_.protocol) + "; run the same version of troupe on both.",
+  if (common_protocol(protocol, options_.protocol) == 0)
+    return give_up("The head speaks the protocols " + to_string(protocol) + " and this worker " +
+                       to_string(options_.protocol) + "; run the same version of troupe on both.",
                    effects);
   if (greeting_.numerics && std::find(options_.numerics.begin(), options_.numerics.end(),
                                       *greeting_.numerics) == options_.numerics.end())

@@ -92,6 +92,7 @@ bool Journal::fits(const JournalRecord& record) const {
             return request(r.request) && (r.error || finished(*request(r.request)));
           },
           [&](const JournalForgotten& r) { return request(r.request) != nullptr; },
+          [&](const JournalCrashes& r) { return request(r.request) != nullptr; },
       },
       record);
 }
@@ -130,6 +131,7 @@ void Journal::begin_again(std::uint64_t id) {
   const Request begun = requests_.at(id);
   forget(id);
   append(JournalAccepted{id, begun.first_sequence, begun.accepted_unix_ms, begun.prepared});
+  append(JournalCrashes{id, begun.crashes, begun.crash_term});
 }
 
 void Journal::take_back(SequenceId number) {
@@ -175,6 +177,9 @@ bool Journal::tell(Place& place, std::uint64_t until, std::size_t words_max,
     const Request& known = next->second;
     for (; place.choice < known.prepared->n; ++place.choice, place.token = 0)
       if (!tell_choice(place, known, words, words_max, out)) return false;
+    // Behind its tokens, which would say that all went well since.
+    if (known.crashes > 0)
+      out.push_back(JournalCrashes{place.request, known.crashes, known.crash_term});
     if (known.ended)
       out.push_back(JournalEnded{place.request, known.ended_unix_ms, known.error});
     place.within = false;
@@ -227,7 +232,7 @@ void Journal::apply(const JournalAccepted& record) {
   forget(record.request);
   requests_.emplace(record.request,
                     Request{record.first_sequence, record.prepared, record.accepted_unix_ms,
-                            keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt});
+                            keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt, 0, 0});
   for (std::uint32_t choice = 0; choice < prepared.n; ++choice)
     sequences_.insert_or_assign(
         SequenceId{record.first_sequence.value + choice},
@@ -260,6 +265,7 @@ void Journal::apply(const JournalTokens& record) {
     if (sequence.logprobs) sequence.logprobs->add(record.tokens[i]);
   }
   words_ += (sequence.output.size() - before) * token_words(*sequence.prepared);
+  if (sequence.output.size() > before) requests_.at(sequence.request).crashes = 0;
 }
 
 void Journal::apply(const JournalFinished& record) {
@@ -275,6 +281,13 @@ void Journal::apply(const JournalEnded& record) {
 }
 
 void Journal::apply(const JournalForgotten& record) { forget(record.request); }
+
+void Journal::apply(const JournalCrashes& record) {
+  Request& request = requests_.at(record.request);
+  if (record.term <= request.crash_term) return;  // told again, or before a newer token
+  request.crashes = record.crashes;
+  request.crash_term = record.term;
+}
 
 void Journal::forget(std::uint64_t id) {
   const auto found = requests_.find(id);

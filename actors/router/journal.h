@@ -41,6 +41,8 @@ class Journal {
     bool ended = false;
     std::int64_t ended_unix_ms = 0;
     std::optional<Error> error;  ///< with which it ended
+    std::uint32_t crashes = 0;     ///< of heads at work on it, since its newest token
+    std::uint64_t crash_term = 0;  ///< of the newest of them
   };
 
   /// Applies a record that fits.
@@ -103,6 +105,7 @@ class Journal {
   void apply(const JournalFinished& record);
   void apply(const JournalEnded& record);
   void apply(const JournalForgotten& record);
+  void apply(const JournalCrashes& record);
   void forget(std::uint64_t request);
 
   std::map<std::uint64_t, Request> requests_;

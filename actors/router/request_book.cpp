@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/in_hand.h"
+
 namespace troupe {
 
 /// `request` says whose it is. Nobody finds one without a name again: it dies with the head.
@@ -178,7 +180,10 @@ void RequestBook::restore(Journal journal, TimePoint now) {
   for (const auto& [unix_ms, id] : ended) {
     const Journal::Request& known = *journal_.request(id);
     keep_finished(id, now - std::chrono::milliseconds(last_end - unix_ms));
-    if (known.error && known.prepared->name) names_.release_key(*known.prepared->name);
+    // Its client, which was cut off, is to hear of it, and not to crash the next heads.
+    const bool given_up = known.crashes > 0;
+    if (known.error && known.prepared->name && !given_up)
+      names_.release_key(*known.prepared->name);
   }
   journal_.move_ends(options_.unix_time.of(now) - last_end);
   for (const std::uint64_t id : unfinished) restore(id, now);
@@ -186,6 +191,8 @@ void RequestBook::restore(Journal journal, TimePoint now) {
 
 void RequestBook::restore(std::uint64_t id, TimePoint now) {
   const Journal::Request& known = *journal_.request(id);
+  const auto prepared = known.prepared;
+  const InHand hand(prepared->id());
   // What was cut off comes again from its beginning.
   if ((known.prompt_logprobs &&
        known.prompt_logprobs->size() + 1 < known.prepared->prompt.size()) ||

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/in_hand.h"
 #include "runtime/limits.h"
 #include "runtime/xxh3.h"
 
@@ -106,19 +107,25 @@ void Router::share_room(Effects& effects) {
 }
 
 void Router::on(CancelRequest cancel, TimePoint now, Effects& effects) {
-  if (!book_.contains(cancel.request)) return;
-  Request& request = book_.at(cancel.request);
   const Error why = cancelled("The client cancelled the request.");
+  const auto leave = [&] {
+    GenerationEvent event;
+    event.request_done = true;
+    event.error = why;
+    effects.add(DeliverEvent{cancel.request, std::move(event), {cancel.ticket}, true});
+  };
+  const bool late = std::erase_if(latecomers_, [&](const Latecomer& latecomer) {
+                      return latecomer.ticket == cancel.ticket;
+                    }) > 0;
+  if (!book_.contains(cancel.request)) return late ? leave() : void();
+  Request& request = book_.at(cancel.request);
   const auto reader =
       std::ranges::find(request.readers, cancel.ticket, &RequestBook::Reader::ticket);
-  if (cancel.ticket != 0 && reader == request.readers.end()) return;
+  if (cancel.ticket != 0 && reader == request.readers.end()) return late ? leave() : void();
   if (cancel.ticket == 0 || (request.readers.size() == 1 && !request.goes_on))
     return fail(cancel.request, why, now, effects);
   request.readers.erase(reader);
-  GenerationEvent event;
-  event.request_done = true;
-  event.error = why;
-  effects.add(DeliverEvent{cancel.request, std::move(event), {cancel.ticket}, true});
+  leave();
 }
 
 // --- Replicas answer ----------------------------------------------------------------------------
@@ -151,6 +158,9 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   const Journal::Sequence& sequence = *journal().find(event.sequence);
   const std::uint64_t id = sequence.request;
   Request& request = book_.at(id);
+  const auto prepared = request.prepared;
+  const InHand hand(prepared->id());
+  if (options_.on_tokens) options_.on_tokens(event.tokens);
   if (event.error && passing(event.error->code)) {
     choice->run.shunned.insert(*choice->run.replica);
     if (event.error->code == ErrorCode::kResourceExhausted)
@@ -291,7 +301,7 @@ void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
     event.request_done = request.unfinished == 0 && choice == choices.end();
     effects.add(delivery(id, request, std::move(event), now));
   }
-  catch_up(id, request, effects);
+  catch_up(id, request);
   if (request.unfinished > 0) return;
   effects.add(RequestObservation{Observed::kEndToEnd, seconds(now - request.accepted)});
   book_.finish(id, now);
@@ -324,7 +334,12 @@ DeliverEvent Router::give_up(std::uint64_t id, const Error& error, TimePoint now
   GenerationEvent event;
   event.request_done = true;
   event.error = error;
-  return delivery(id, request, std::move(event), now);
+  DeliverEvent last = delivery(id, request, std::move(event), now);
+  // Those who only look at it hear of it, too.
+  for (const Latecomer& latecomer : latecomers_)
+    if (latecomer.request == id && !latecomer.follows) last.readers.push_back(latecomer.ticket);
+  std::erase_if(latecomers_, [&](const Latecomer& l) { return l.request == id; });
+  return last;
 }
 
 void Router::fail(std::uint64_t id, Error error, TimePoint now, Effects& effects) {
@@ -365,6 +380,7 @@ void Router::on(RequestsEnd end, TimePoint now, Effects& effects) {
   placing_.clear();
   admission_ = {false, end.why};
   while (!book_.all().empty()) fail(book_.all().begin()->first, unavailable(end.why), now, effects);
+  while (!latecomers_.empty()) tell_latecomers(kToldTokensATurn, now, effects);
   // The doors close: who is not told now will not be.
   for (Unkept& unkept : std::exchange(unkept_, {}))
     tell(std::move(unkept.news), unkept.mark, now, effects);
@@ -391,6 +407,7 @@ void Router::on_wake(TimePoint now, Effects& effects) {
 
 void Router::end_turn(TimePoint now, Effects& effects) {
   for (const std::uint64_t id : std::exchange(over_, {})) flush(id, now, effects);
+  tell_latecomers(kToldTokensATurn, now, effects);
   share_room(effects);
   placing_.assign(book_, now, effects);
   book_.forget_old(now);

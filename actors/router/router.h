@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,8 +14,13 @@
 #include "actors/router/messages.h"
 #include "actors/router/placing.h"
 #include "actors/router/request_book.h"
+#include "actors/router/told_again.h"
 
 namespace troupe {
+
+/// Tokens of which latecomers are told in one turn: some milliseconds of making text, which no
+/// stream notices.
+inline constexpr std::size_t kToldTokensATurn = 2048;
 
 /// Owns every accepted request until it ends: journal, choice of the replica, text, stop strings,
 /// deadline; and what it gave for a while longer, for those who ask again. A machine (see
@@ -57,6 +64,8 @@ class Router {
     bool prefix_caching = true;  ///< replicas find rows again: sequences go where theirs may be
     KeyShares shares = {};
     Ref<SupervisorInbox> supervisor = {};  ///< hears what becomes of a copy
+    /// A test's: called with tokens as they come, while their request is in hand.
+    std::function<void(std::span<const TokenOutput>)> on_tokens = {};
   };
   explicit Router(Options options);
 
@@ -136,8 +145,16 @@ class Router {
   const RequestNames::Group* group_of_key(const PreparedRequest& prepared) const;
   void attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uint32_t> from, bool follow,
               TimePoint now, Effects& effects);
-  void tell_again(std::uint64_t id, const RequestBook::Reader& reader, bool last, Effects& effects);
-  void catch_up(std::uint64_t id, Request& request, Effects& effects);
+  void catch_up(std::uint64_t id, const Request& request);
+  /// Somebody who comes later, and is being told what was there before.
+  struct Latecomer {
+    std::uint64_t ticket = 0;
+    std::uint64_t request = 0;
+    ToldAgain told;
+    bool follows = false;  ///< and is a reader like any other then, if the request is not over
+  };
+  void tell_latecomers(std::size_t tokens, TimePoint now, Effects& effects);
+  bool tell_more(Latecomer& latecomer, std::size_t& tokens, TimePoint now, Effects& effects);
   /// What is not told before storage has what the journal says of it: what a request has to tell,
   /// by its number; how it failed; that it was deleted.
   using Held = std::variant<std::uint64_t, DeliverEvent, RequestsFound>;
@@ -171,6 +188,7 @@ class Router {
     Held news;
   };
   std::deque<Unkept> unkept_;  ///< the oldest first
+  std::deque<Latecomer> latecomers_;  ///< whose turn it is first
 };
 
 }  // namespace troupe

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "actors/router/router.h"
-#include "actors/router/told_again.h"
+#include "runtime/in_hand.h"
 
 // The Router's readers: who asks for a request again, and when its news may leave.
 
@@ -71,7 +71,7 @@ void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uin
   if (book_.contains(id)) flush(id, now, effects);
   if (!book_.contains(id)) {
     const auto& error = journal().request(id)->error;
-    if (!error) return tell_again(id, reader, true, effects);
+    if (!error) return latecomers_.push_back({ticket, id, ToldAgain(std::move(reader.from))});
     GenerationEvent event;
     event.request_done = true;
     event.error = error;
@@ -85,7 +85,7 @@ void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uin
   const bool waits = held(request);
   // What is over but for the storage is told in a moment.
   if (!follow && request.unfinished > 0) {
-    if (!waits) return tell_again(id, reader, true, effects);
+    if (!waits) return latecomers_.push_back({ticket, id, ToldAgain(std::move(reader.from))});
     GenerationEvent nothing;
     nothing.prompt_tokens = request.prepared->prompt;
     nothing.request_done = true;
@@ -95,26 +95,65 @@ void Router::attach(std::uint64_t ticket, std::uint64_t id, std::vector<std::uin
   // Whoever comes before anything was told hears all of it with the others.
   reader.waits = request.first_event_sent || !begins;
   request.readers.push_back(std::move(reader));
-  if (!waits) catch_up(id, request, effects);
+  if (!waits) catch_up(id, request);
 }
 
-/// Everything that the journal has beyond what the reader has.
-void Router::tell_again(std::uint64_t id, const RequestBook::Reader& reader, bool last,
-                        Effects& effects) {
-  auto events = troupe::tell_again(journal(), id, reader.from, options_.tokenizer);
-  events.back().request_done = last;
+/// Those who wait for the journal to come to what they have, and it has.
+void Router::catch_up(std::uint64_t id, const Request& request) {
+  for (const RequestBook::Reader& reader : request.readers)
+    if (reader.waits && reaches(journal(), id, reader.from) &&
+        std::ranges::count(latecomers_, reader.ticket, &Latecomer::ticket) == 0)
+      latecomers_.push_back({reader.ticket, id, ToldAgain(reader.from), true});
+}
+
+/// One after the other, `tokens` of them all together.
+void Router::tell_latecomers(std::size_t tokens, TimePoint now, Effects& effects) {
+  for (std::size_t i = latecomers_.size(); i > 0 && tokens > 0; --i) {
+    // It stays there meanwhile, so that nobody takes it for one who is not told yet.
+    if (!tell_more(latecomers_.front(), tokens, now, effects))
+      latecomers_.push_back(std::move(latecomers_.front()));
+    latecomers_.pop_front();
+  }
+  // What comes meanwhile is in the mailbox before that.
+  if (tokens == 0 && !latecomers_.empty()) effects.wake_at(now);
+}
+
+/// True: it is no latecomer any more.
+bool Router::tell_more(Latecomer& latecomer, std::size_t& tokens, TimePoint now,
+                       Effects& effects) {
+  const std::uint64_t id = latecomer.request;
+  const auto deliver = [&](GenerationEvent event) {
+    effects.add(DeliverEvent{id, std::move(event), {latecomer.ticket}, true});
+  };
+  if (!journal().request(id)) {
+    GenerationEvent gone;
+    gone.request_done = true;
+    gone.error = not_found("The request was deleted.");
+    deliver(std::move(gone));
+    return true;
+  }
+  const auto prepared = journal().request(id)->prepared;
+  const InHand hand(prepared->id());
+  if (book_.contains(id)) {
+    if (held(book_.at(id))) return false;
+    flush(id, now, effects);  // or the others would be told of what this one knows by then
+  }
+  std::vector<GenerationEvent> events;
+  const bool all = latecomer.told.tell(journal(), id, options_.tokenizer, tokens, events);
+  const bool goes_on = latecomer.follows && book_.contains(id);
+  if (all && !goes_on) {
+    if (events.empty()) events.emplace_back();
+    events.back().request_done = true;
+  }
   for (GenerationEvent& event : events) {
+    event.behind = !all;
     if (book_.contains(id)) event.timing = book_.at(id).timing;
-    effects.add(DeliverEvent{id, std::move(event), {reader.ticket}, true});
+    deliver(std::move(event));
   }
-}
-
-void Router::catch_up(std::uint64_t id, Request& request, Effects& effects) {
-  for (RequestBook::Reader& reader : request.readers) {
-    if (!reader.waits || !reaches(journal(), id, reader.from)) continue;
-    reader.waits = false;
-    tell_again(id, reader, request.unfinished == 0, effects);
-  }
+  if (all && goes_on)
+    std::ranges::find(book_.at(id).readers, latecomer.ticket, &RequestBook::Reader::ticket)->waits =
+        false;
+  return all;
 }
 
 void Router::on(JournalKept kept, TimePoint now, Effects& effects) {

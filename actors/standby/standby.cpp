@@ -73,7 +73,7 @@ void Standby::on(const Greeting& greeting, const Envelope& envelope, TimePoint n
   heard_ = next_beat_ = now;
   backoff_ = limits::kSeekBackoffMin;
   effects.add(
-      ToHead{message_of(Follow{kProtocol.newest, options_.version, options_.checkpoint_hash,
+      ToHead{message_of(Follow{kProtocol, options_.version, options_.checkpoint_hash,
                                options_.engine, options_.address, known_.standby, before})});
 }
 

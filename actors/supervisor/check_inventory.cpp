@@ -13,10 +13,6 @@ bool printable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
-std::string range(ProtocolRange r) {
-  return std::to_string(r.oldest) + " to " + std::to_string(r.newest);
-}
-
 Status check_devices(const std::vector<DeviceInventory>& devices) {
   if (devices.empty() || devices.size() > limits::kDevicesPerNodeMax) {
     return invalid_argument("It offers " + std::to_string(devices.size()) +
@@ -44,9 +40,9 @@ Status check_devices(const std::vector<DeviceInventory>& devices) {
 }  // namespace
 
 Status check_protocol(ProtocolRange theirs) {
-  if (theirs.oldest <= kProtocol.newest && kProtocol.oldest <= theirs.newest) return {};
-  return refused("It speaks the protocols " + range(theirs) + " and this head " + range(kProtocol) +
-                 "; run the same version of troupe on both.");
+  if (common_protocol(theirs, kProtocol) != 0) return {};
+  return refused("It speaks the protocols " + to_string(theirs) + " and this head " +
+                 to_string(kProtocol) + "; run the same version of troupe on both.");
 }
 
 Status check_inventory(const Join& join) {

@@ -36,7 +36,8 @@ std::string_view to_string(StandbyLink::State state) {
 Status StandbyLink::follow(std::uint32_t session, const Follow& follow, std::uint32_t next_node,
                            SupervisorTurn& turn) {
   const SupervisorOptions& own = turn.options;
-  if (follow.protocol != kProtocol.newest)
+  const std::uint32_t protocol = common_protocol(follow.protocol, kProtocol);
+  if (protocol == 0)
     return refused("The head is of version " + own.version + " and this standby of " +
                    follow.version + "; run the same version of troupe on both.");
   if (follow.checkpoint_hash != own.checkpoint_hash)
@@ -64,7 +65,7 @@ Status StandbyLink::follow(std::uint32_t session, const Follow& follow, std::uin
   heard_ = turn.now;
   next_node_ = next_node;
   tell(lives_of(turn.members), next_node, turn);
-  turn.effects.add(CopyKnown{session_});
+  turn.effects.add(CopyKnown{session_, protocol});
   tell_router(CopyJournal{session_}, turn);
   turn.record("standby", "The standby at " + address_ +
                              " follows; it is being told what was "

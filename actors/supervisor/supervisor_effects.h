@@ -84,6 +84,7 @@ struct KeepStandby {
 /// What is known of the checkpoint goes to that session, too: all, then what is added. 0: nowhere.
 struct CopyKnown {
   std::uint32_t session = 0;
+  std::uint32_t protocol = 0;  ///< that is spoken there
 };
 /// Tell whoever listens there that this head goes on; StandbyAnswered follows if it answers.
 struct AskStandby {

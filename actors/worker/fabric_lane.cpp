@@ -43,6 +43,9 @@ void FabricLane::forget(NodeId node, Incarnation incarnation, bool fence) {
 }
 
 Status FabricLane::send(NodeId node, Incarnation incarnation, const Envelope& envelope) {
+  // Peers do not say what they speak: it is what any member may.
+  if (protocol_of(*envelope.message) > kProtocol.oldest)
+    return refused("A peer may be of an older version of Troupe, which does not know this.");
   auto encoded = transport::encode(envelope);
   if (!encoded.ok()) return encoded.error();
   auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(*encoded));

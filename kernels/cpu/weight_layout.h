@@ -21,8 +21,9 @@ namespace troupe::kernels {
 ///                                                                          a single k)
 ///           | panel | column of scales | 32 outputs, four bits each       (zeros)
 ///
-/// Nodes compare digests of it: a change of it is a new kProtocol (transport/message.h) and a new
-/// kFormat of what the cluster knows (tools/troupe/known_file.cpp).
+/// Nodes compare digests of it: a change of it is a new kProtocol that goes with no older one
+/// (transport/protocol.h), and a new kFormat of what the cluster knows
+/// (tools/troupe/known_file.cpp).
 ///
 /// A panel's codes, scales and zeros lie together. A float32 weight of the numerics `bf16` with
 /// full precision has two parts, both bf16: w rounded, and what is left of it, rounded.

@@ -9,7 +9,7 @@ import pytest
 
 import network
 from recovery import LASTING, MIXED, SMALL, settled
-from running import DEMO, Cluster, wait_until
+from running import DEMO, TROUPE, Cluster, wait_until
 from stage import Stage
 from streams import Stream
 
@@ -38,8 +38,8 @@ def making_stages(make_network):
     """Gives a function that makes stages; they are ended whatever happens."""
     made = []
 
-    def make(*flags, workers=2):
-        stage = Stage(make_network(), flags)
+    def make(*flags, workers=2, program=TROUPE):
+        stage = Stage(make_network(), flags, program=program)
         made.append(stage)
         stage.start_head()
         for _ in range(workers):

@@ -126,11 +126,22 @@ def asked_with_a_key(stage):
         return json.load(response)["id"]
 
 
-def test_without_a_journal_nothing_of_requests_is_kept(stages):
+def test_without_a_journal_nothing_of_requests_is_kept(stages, expected):
     stage = stages(*FLAGS)
     journal = stage.state_dir / "journal"
     written = asked_with_a_key(stage)
     assert asked_with_a_key(stage) == written and list(journal.glob("*.log"))
+    # Not as long as something goes on.
+    asked = askers(stage, LASTING, "n", 2)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), "tokens come")
+    leave(stage)
+    stage.head_flags.append("--no-journal")
+    stage.start_head()
+    assert stage.head_process.exit_code() == 1
+    assert f"in {journal} there are 2 requests" in stage.head_process.log()
+    stage.head_flags.pop()
+    stage.start_head()
+    assert_answered(stage, asked, expected)
     leave(stage)
     stage.head_flags.append("--no-journal")
     for _ in range(2):

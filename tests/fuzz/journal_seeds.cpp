@@ -33,7 +33,8 @@ std::vector<std::string> made_seeds() {
                                    JournalTokens{SequenceId{2}, 0, {token}},
                                    JournalFinished{SequenceId{2}, FinishReason::kStop, 1},
                                    JournalEnded{1, 4, unavailable("No.")},
-                                   JournalForgotten{1}};
+                                   JournalForgotten{1},
+                                   JournalCrashes{1, 2, 3}};
   std::vector<std::string> seeds{form};
   for (const JournalRecord& record : records)
     if (const auto bytes = transport::encode(record); bytes.ok())

@@ -208,9 +208,9 @@ def compiler_flags(sources):
 
 def one_version(sources):
     built = re.search(r"project\(Troupe VERSION ([\d.]+)", sources.get("CMakeLists.txt", ""))
-    told = re.search(r'kVersion = "([^"]+)"', sources.get("runtime/version.h", ""))
+    told = re.search(r'kVersion = "([^"]+)"', sources.get("runtime/version.cpp", ""))
     if not built or not told or built[1] != told[1]:
-        yield "CMakeLists.txt and runtime/version.h name different versions"
+        yield "CMakeLists.txt and runtime/version.cpp name different versions"
 
 
 METRICS = """num_requests_running num_requests_waiting kv_cache_usage_perc prefix_cache_queries

@@ -274,10 +274,11 @@ std::vector<Message> client_samples() {
 std::vector<Message> standby_samples() {
   const JournalTokens tokens{SequenceId{5}, 2, {token(7), token(8)}};
   return {
-      Follow{4, "1.2", "abcd", engine(), "10.0.0.2:6379", 77, 76},
+      Follow{{4, 5}, "1.2", "abcd", engine(), "10.0.0.2:6379", 77, 76},
       Succession{3, "c0ffee", 9, true, {{NodeId{1}, Incarnation{5}}, {NodeId{4}, Incarnation{6}}}},
       KnownLines{true, "numerics bf16\n"},
-      JournalCopy{2, 11, true, false, false, {tokens, JournalForgotten{3}}},
+      JournalCopy{
+          2, 11, true, false, false, {tokens, JournalForgotten{3}, JournalCrashes{3, 2, 9}}},
       JournalCopy{2, 12, false, true, true, {}},
       Followed{8, 3, 11},
       Successor{4, 77, "10.0.0.2:6379"},

@@ -246,15 +246,15 @@ HostPort found_at(const HostPort& listening) {
   return everywhere ? HostPort{own_address(), listening.port} : listening;
 }
 
-Status ClusterFiles::delete_journal() const {
+void ClusterFiles::delete_journal() const {
   std::error_code ec;
   const auto deleted = std::filesystem::remove_all(journal_path(), ec);
-  if (ec) return unavailable(journal_path() + " cannot be deleted: " + ec.message() + ".");
-  if (deleted > 0)
+  if (ec)
+    logger().warn("{} cannot be deleted: {}.", journal_path(), ec.message());
+  else if (deleted > 0)
     logger().warn("--no-journal: what an earlier life of the head wrote down of requests, in {}, "
                   "has been deleted.",
                   journal_path());
-  return {};
 }
 
 Status ClusterFiles::write_join(const HostPort& listening, const std::string& other) {

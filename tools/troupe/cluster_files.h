@@ -60,8 +60,8 @@ class ClusterFiles final : public StateKeeper {
   std::string join_path() const;
   /// The folder of the requests that it accepted (actors/head/journal_folder.h).
   std::string journal_path() const { return state_dir_ + "/journal"; }
-  /// With all that is in it. kUnavailable.
-  Status delete_journal() const;
+  /// With all that is in it.
+  void delete_journal() const;
 
  private:
   explicit ClusterFiles(const std::string& state_dir);

@@ -6,7 +6,7 @@
 namespace troupe::cli {
 
 Command up_command(const Doubles& doubles);
-Command head_command();
+Command head_command(const Doubles& doubles);
 Command worker_command(const Doubles& doubles);
 Command status_command();
 Command top_command();

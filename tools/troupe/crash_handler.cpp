@@ -1,12 +1,20 @@
 #include "tools/troupe/crash_handler.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include "actors/head/head_crashes.h"
+#include "runtime/in_hand.h"
 
 namespace troupe::cli {
 namespace {
@@ -18,10 +26,12 @@ struct Words {
   char join[kAddressBytesMax] = {};
   char head[kAddressBytesMax] = {};
   bool first_process = false;
+  char file[kAddressBytesMax] = {};
 };
 Words words;
 std::atomic<std::uint64_t> own_life{0};  // 0: it is no member
 std::atomic<std::uint32_t> own_node{0};
+std::atomic<std::uint64_t> own_term{0};  // 0: it is no head
 std::atomic_flag crashed;
 
 /// A number as text at the end of `buffer`.
@@ -66,18 +76,47 @@ void start_report(int signal) {
   if (child > 0 && words.first_process) waitpid(child, nullptr, 0);
 }
 
+void write_down(int signal) {
+  const int file = open(words.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  struct stat info {};
+  if (file < 0 || fstat(file, &info) != 0 ||
+      info.st_size >= static_cast<off_t>(kHeadCrashesBytesMax))
+    return;
+  char term[24], number[24];
+  const std::string_view at = InHand::current().empty() ? "-" : InHand::current();
+  const char* const term_at = text_of(own_term.load(), term);
+  const char* const number_at = text_of(static_cast<std::uint64_t>(signal), number);
+  char space[] = " ", end[] = "\n";
+  const iovec line[] = {{const_cast<char*>(term_at), std::strlen(term_at)},
+                        {space, 1},
+                        {const_cast<char*>(number_at), std::strlen(number_at)},
+                        {space, 1},
+                        {const_cast<char*>(at.data()), at.size()},
+                        {end, 1}};
+  if (writev(file, line, std::size(line)) > 0) fdatasync(file);
+}
+
 void on_crash(int signal, siginfo_t* info, void*) {
-  if (by_itself(signal, *info) && own_life.load() != 0) {
+  if (by_itself(signal, *info) && (own_life.load() != 0 || own_term.load() != 0)) {
     // The first thread that crashes ends the process, when it has told.
     if (crashed.test_and_set())
       while (true) pause();
-    start_report(signal);
+    if (own_term.load() != 0) write_down(signal);
+    if (own_life.load() != 0) start_report(signal);
   }
   struct sigaction otherwise {};
   otherwise.sa_handler = SIG_DFL;
   sigaction(signal, &otherwise, nullptr);
   // What the kernel raised comes again by itself; what was sent does not.
   if (info->si_code <= 0) raise(signal);
+}
+
+void take_crashes() {
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})
+    sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -87,11 +126,15 @@ void report_crashes(const std::string& join_path, const std::string& head) {
   std::memcpy(words.join, join_path.c_str(), join_path.size() + 1);
   std::memcpy(words.head, head.c_str(), head.size() + 1);
   words.first_process = getpid() == 1;
-  struct sigaction action {};
-  action.sa_sigaction = on_crash;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})
-    sigaction(signal, &action, nullptr);
+  take_crashes();
+}
+
+void write_down_crashes(const std::string& path, Incarnation term) {
+  own_term = 0;
+  if (path.empty() || path.size() >= kAddressBytesMax) return;
+  std::memcpy(words.file, path.c_str(), path.size() + 1);
+  own_term = term.value;
+  take_crashes();
 }
 
 void report_crashes_as(NodeId node, Incarnation life) {

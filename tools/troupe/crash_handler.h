@@ -12,6 +12,10 @@ namespace troupe::cli {
 /// exit status. `head` may be empty: then the join file's addresses count.
 void report_crashes(const std::string& join_path, const std::string& head);
 
+/// From now on a crash of this process, a head of that term, is a line at the end of that file
+/// before it ends it (actors/head/head_crashes.h). Empty: it is no head any more.
+void write_down_crashes(const std::string& path, Incarnation term);
+
 /// As whom: the life that this process is in the cluster, or none ({}, {}).
 void report_crashes_as(NodeId node, Incarnation life);
 

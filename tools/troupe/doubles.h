@@ -9,6 +9,7 @@
 #include "tools/troupe/device_list.h"
 
 namespace troupe {
+struct HeadOptions;
 struct WorkerOptions;
 }
 
@@ -23,6 +24,8 @@ struct Doubles {
       twins = {};
   /// What a worker is made of, once it is known; empty: it stays so.
   std::function<void(WorkerOptions&)> change_worker = {};
+  /// The same of a head.
+  std::function<void(HeadOptions&)> change_head = {};
   std::string numa_nodes = {};  ///< the folder that tells of them; empty: the kernel's
   std::string nccl = {};        ///< a library in the place of libnccl and the driver; empty: those
 };

@@ -66,10 +66,11 @@ struct Next {
 class HeadCommand {
  public:
   HeadCommand(const CommonOptions& common, const HeadFlags& flags, HeadModel model,
-              const Signals& signals, ServiceNotifier& notifier)
+              const Doubles& doubles, const Signals& signals, ServiceNotifier& notifier)
       : common_(common),
         flags_(flags),
         model_(std::move(model)),
+        doubles_(doubles),
         signals_(signals),
         notifier_(notifier) {}
 
@@ -135,7 +136,8 @@ class HeadCommand {
     const TimePoint started = now();
     CommonOptions common = common_;
     common.state_dir = state_dir_;
-    auto start = HeadProcess::start(common, flags_, model_, [this] { return interrupted(); });
+    auto start =
+        HeadProcess::start(common, flags_, model_, doubles_, [this] { return interrupted(); });
     if (!start.ok()) return {"", over_ ? kDone : fail_with(start.error())};
     if (!start->process) return {start->follow};
     HeadProcess& process = *start->process;
@@ -164,6 +166,7 @@ class HeadCommand {
   const CommonOptions& common_;
   const HeadFlags& flags_;
   const HeadModel model_;
+  const Doubles& doubles_;
   std::string state_dir_;
   const Signals& signals_;
   ServiceNotifier& notifier_;
@@ -172,18 +175,18 @@ class HeadCommand {
   bool rules_ = false;  ///< it has just become the head
 };
 
-int run(const CommonOptions& common, const HeadFlags& flags) {
+int run(const CommonOptions& common, const HeadFlags& flags, const Doubles& doubles) {
   const Signals signals;
   (void)speak_as("head", common);
   ServiceNotifier notifier;
   auto model = open_head_model(flags, 1);
   if (!model.ok()) return fail_with(model.error());
-  return HeadCommand(common, flags, std::move(*model), signals, notifier).run();
+  return HeadCommand(common, flags, std::move(*model), doubles, signals, notifier).run();
 }
 
 }  // namespace
 
-Command head_command() {
+Command head_command(const Doubles& doubles) {
   auto o = std::make_shared<HeadFlags>();
   Command command{
       .name = "head",
@@ -194,7 +197,7 @@ Command head_command() {
           "  troupe head --model DIR --listen 10.0.0.2:6379 --standby-of 10.0.0.1:6379\n"
           "  troupe head --model DIR --api-key TEAM:weight=3 --api-key "
           "BATCH:weight=1,max-running=64",
-      .run = [o](const Call& call) { return run(call.common, *o); },
+      .run = [o, doubles](const Call& call) { return run(call.common, *o, doubles); },
       .takes_signals = true};
   add_head_flags(command, *o);
   add_lone_head_flags(command, *o);

@@ -4,11 +4,14 @@
 #include <cstdlib>
 
 #include "actors/control/head_link.h"
+#include "actors/head/head_crashes.h"
+#include "actors/head/journal_folder.h"
 #include "actors/head/open_model.h"
 #include "actors/supervisor/service.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
 #include "runtime/version.h"
+#include "tools/troupe/crash_handler.h"
 #include "tools/troupe/lifetime.h"
 #include "tools/troupe/own_address.h"
 #include "tools/troupe/signals.h"
@@ -86,8 +89,9 @@ void add_serving_flags(Command& command, HeadFlags& flags) {
                       "head is gone (default: 60); after it they let go of it, and seek it on",
               .range = Range{0, static_cast<double>(limits::kKeepForMax.count())}},
              {"--no-journal", &flags.no_journal,
-              "Write nothing of requests to the state folder, and delete what an earlier life did: "
-              "those that were accepted are lost with the head, and nobody can be its standby"}});
+              "Write nothing of requests to the state folder: those that are accepted are lost "
+              "with the head, and nobody can be its standby. Answers that an earlier life kept "
+              "are deleted; with requests of it that have not ended the head does not start"}});
   add_flags(
       command, "HTTP",
       {{"--host", &flags.host, "Address of the OpenAI API (default: 127.0.0.1)"},
@@ -201,7 +205,7 @@ Result<bool> HeadProcess::may_go_on(const std::string& state_dir,
 }
 
 Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const HeadFlags& flags,
-                                              const HeadModel& model,
+                                              const HeadModel& model, const Doubles& doubles,
                                               const std::function<bool()>& interrupted) {
   // The state folder is touched once all is known to be right.
   const std::int64_t lifetime_s = *parse_certificate_lifetime(flags.certificate_lifetime);
@@ -230,10 +234,13 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.keep_for = std::chrono::seconds(flags.keep_for_s);
   options.next_node = process->files_.next_node;
   options.keeper = &process->files_;
-  if (!flags.no_journal)
+  if (flags.no_journal) {
+    DiskFiles disk;
+    const Status over = journal_folder::check_all_over(disk, process->files_.journal_path());
+    if (!over.ok()) return over.error();
+  } else {
     options.journal_folder = process->files_.journal_path();
-  else if (const Status gone = process->files_.delete_journal(); !gone.ok())
-    return gone.error();
+  }
   options.listen = *parse_host_port(flags.listen);
   options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
     std::lock_guard lock(p->asking_);
@@ -250,11 +257,15 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
     return "troupe worker --head " + to_string(at) + " --join " + p->files_.join_path();
   };
   options.gateway = gateway_options(flags);
+  if (doubles.change_head) doubles.change_head(options);
+  if (!options.journal_folder.empty())
+    write_down_crashes(head_crashes_path(options.journal_folder), options.incarnation);
 
   auto head = HeadNode::start(*process->host_, std::move(options));
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
   if (const Status kept = process->keep_certificates(lifetime_s); !kept.ok()) return kept.error();
+  if (flags.no_journal) process->files_.delete_journal();
   process->watcher_ = std::thread([p = process.get()] {
     while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
     }
@@ -302,6 +313,7 @@ HeadProcess::~HeadProcess() {
     asker_.end();
   }
   head_.reset();
+  write_down_crashes("", {});
 }
 
 std::string ready_message(const HeadNode& head, Duration took, const CommonOptions& common,

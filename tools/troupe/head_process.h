@@ -18,6 +18,7 @@
 #include "runtime/standby_limits.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
+#include "tools/troupe/doubles.h"
 #include "tools/troupe/flags.h"
 #include "tools/troupe/head_certificate.h"
 
@@ -66,8 +67,8 @@ class HeadProcess {
   /// A head whose standby may have taken over asks it first, until it answers or `interrupted`
   /// (kCancelled).
   static Result<Start> start(const CommonOptions& common, const HeadFlags& flags,
-                             const HeadModel& model,
-                             const std::function<bool()>& interrupted = [] { return false; });
+                             const HeadModel& model, const Doubles& doubles,
+                             const std::function<bool()>& interrupted);
   ~HeadProcess();
 
   HeadNode& head() { return *head_; }

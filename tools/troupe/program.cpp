@@ -31,7 +31,7 @@ void fill(Command& root, const Doubles& doubles) {
   root.description = "Troupe serves DeepSeek-V3-class mixture-of-experts models over a cluster.";
   root.notes = "Run `troupe help COMMAND` for a command's flags and examples.";
   root.flags = {{"--version", Print::kVersion, "Display program version information and exit"}};
-  root.below = {up_command(doubles),    head_command(),          worker_command(doubles),
+  root.below = {up_command(doubles),    head_command(doubles),          worker_command(doubles),
                 status_command(),       top_command(),           drain_command(),
                 rebalance_command(),    stop_command(),          token_command(),
                 certificate_command(),  chat_command(doubles),   generate_command(doubles),

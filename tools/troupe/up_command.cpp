@@ -301,7 +301,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
     return fail_with(refused("The head of " + common.state_dir + " follows the one at " +
                              (*followed)->head_address +
                              "; start it with `troupe head`, or choose another --state-dir."));
-  auto started_head = HeadProcess::start(common, o.head, *model, [&] {
+  auto started_head = HeadProcess::start(common, o.head, *model, o.device.doubles, [&] {
     const auto signal = signals.wait(Duration::zero());
     return signal == SIGTERM || signal == SIGINT;
   });

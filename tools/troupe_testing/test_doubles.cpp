@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/device/device_kind.h"
+#include "actors/head/head_node.h"
 #include "actors/worker/worker_node.h"
 #include "kernels/cuda/twin/backend.h"
 #include "runtime/log.h"
@@ -19,6 +20,13 @@ std::string asked(const char* name) {
   return text != nullptr ? text : "";
 }
 
+std::optional<TokenId> asked_token(const char* name) {
+  const std::string token = asked(name);
+  TokenId id = 0;
+  const auto read = std::from_chars(token.data(), token.data() + token.size(), id);
+  return read.ec == std::errc() ? std::optional(id) : std::nullopt;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TestDoubles>> TestDoubles::from_environment() {
@@ -26,10 +34,8 @@ Result<std::unique_ptr<TestDoubles>> TestDoubles::from_environment() {
   made->numa_nodes_ = asked("TROUPE_TEST_NUMA_NODES");
   made->nccl_ = asked("TROUPE_TEST_NCCL");
   made->nvml_ = asked("TROUPE_TEST_NVML");
-  const std::string token = asked("TROUPE_TEST_CRASH_TOKEN");
-  TokenId id = 0;
-  if (std::from_chars(token.data(), token.data() + token.size(), id).ec == std::errc())
-    made->crash_token_ = id;
+  made->crash_token_ = asked_token("TROUPE_TEST_CRASH_TOKEN");
+  made->head_crash_token_ = asked_token("TROUPE_TEST_HEAD_CRASH_TOKEN");
   auto injected = parse_injected_failure(asked("TROUPE_TEST_DEVICE"));
   if (!injected.ok()) return injected.error();
   made->injected_ = *injected;
@@ -45,6 +51,12 @@ Doubles TestDoubles::doubles() {
     return twins_of(list, worker, workers);
   };
   doubles.change_worker = [this](WorkerOptions& options) { change(options); };
+  if (head_crash_token_)
+    doubles.change_head = [token = *head_crash_token_](HeadOptions& options) {
+      options.on_tokens = [token](std::span<const TokenOutput> tokens) {
+        if (std::ranges::count(tokens, token, &TokenOutput::token) > 0) __builtin_trap();
+      };
+    };
   doubles.numa_nodes = numa_nodes_;
   doubles.nccl = nccl_;
   return doubles;

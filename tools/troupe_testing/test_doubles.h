@@ -37,7 +37,7 @@ class TestDoubles {
   void break_kernels(WorkerOptions& options);
 
   std::string numa_nodes_, nccl_, nvml_;
-  std::optional<TokenId> crash_token_;
+  std::optional<TokenId> crash_token_, head_crash_token_;
   kernels::InjectedFailure injected_;
   std::optional<Breakage> breakage_;
 

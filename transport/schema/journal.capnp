@@ -92,6 +92,12 @@ struct JournalForgotten {
   request @0 :UInt64;
 }
 
+struct JournalCrashes {
+  request @0 :UInt64;
+  crashes @1 :UInt32;
+  term @2 :UInt64;
+}
+
 struct JournalRecord {
   union {
     none @0 :Void;
@@ -103,5 +109,6 @@ struct JournalRecord {
     ended @6 :JournalEnded;
     forgotten @7 :JournalForgotten;
     hidden @8 :JournalHidden;
+    crashes @9 :JournalCrashes;
   }
 }

@@ -7,13 +7,14 @@ $Cxx.namespace("troupe::wire");
 using import "engine-options.capnp".EngineOptions;
 
 struct Follow {
-  protocol @0 :UInt32;
+  newestProtocol @0 :UInt32;
   version @1 :Text;
   checkpointHash @2 :Text;
   engine @3 :EngineOptions;
   address @4 :Text;
   standby @5 :UInt64;
   instead @6 :UInt64;
+  oldestProtocol @7 :UInt32;
 }
 
 struct WorkerLife {

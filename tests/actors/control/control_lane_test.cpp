@@ -115,6 +115,31 @@ TEST_CASE("messages go both ways, in order, up to megabytes") {
   CHECK(head.server->stats().sessions == 1);
 }
 
+TEST_CASE("an end is not sent what its version does not know") {
+  const auto caf = make_caf();
+  Head head(*caf);
+  Worker worker(*caf);
+  const SessionId session = worker.client->connect(head.address(), 5s);
+  REQUIRE(worker.events.wait_messages(1));  // the head has greeted
+  const SessionId other_end = head.events.ups()[0];
+  Join join;
+  join.version = "1";
+  SUBCASE("of the same version") { join.protocol = kProtocol; }
+  SUBCASE("of the one before") { join.protocol = {kProtocol.oldest, kProtocol.newest - 1}; }
+  SUBCASE("that has not said anything") { join.protocol = {0, 0}; }
+  if (join.protocol.newest != 0) {
+    REQUIRE(worker.client->send(session, envelope_of(join)).ok());
+    REQUIRE(head.events.wait_messages(1));
+  }
+  const auto copy_of = [](JournalRecord record) {
+    return envelope_of(JournalCopy{1, 1, true, false, false, {std::move(record)}});
+  };
+  CHECK(head.server->send(other_end, copy_of(JournalForgotten{3})).ok());
+  const Status newer = head.server->send(other_end, copy_of(JournalCrashes{3, 1, 9}));
+  CHECK(newer.ok() == (join.protocol == kProtocol));
+  if (!newer.ok()) CHECK(newer.error().code == ErrorCode::kRefused);
+}
+
 TEST_CASE("closing delivers what was sent before") {
   const auto caf = make_caf();
   Head head(*caf);

@@ -9,6 +9,7 @@
 #include "tests/actors/head/forgetful_files.h"
 #include "tests/actors/head/journal_samples.h"
 #include "tests/promises.h"
+#include "transport/journal_records.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -155,6 +156,55 @@ TEST_CASE("a newer version's file is not touched, and the head does not start") 
   CHECK(refused.error().code == ErrorCode::kCorrupt);
   CHECK(has(refused.error().message, "newer version of Troupe"));
   CHECK(files.contents().size() == 1);
+}
+
+TEST_CASE("records of kinds that are not known yet") {
+  auto unknown = *transport::encode(JournalForgotten{1});
+  unknown[16] = std::byte{99};  // of the union
+  CHECK(transport::decode_record(unknown).error().code == ErrorCode::kRefused);
+  using journal_format::Kind;
+  const std::string story_of_one = file_of(story(1));
+  const auto with = [&](Kind kind, const std::vector<std::byte>& content) {
+    std::vector<std::byte> frame;
+    journal_format::put_frame(frame, {heading().file, 4, kind, 0, 0}, content);
+    ForgetfulFiles files;
+    const std::string last(reinterpret_cast<const char*>(frame.data()), frame.size());
+    files.put(kFolder + "/1.log", story_of_one + last);
+    return read(files);
+  };
+  const auto hint = with(Kind::kHint, unknown);
+  REQUIRE(hint.ok());
+  CHECK(wrong(hint->journal) == "");
+  CHECK(hint->journal.find(sequence_of(1))->output.size() == 3);
+  CHECK(hint->damaged.empty());
+  REQUIRE(hint->notes.size() == 1);
+  CHECK(has(hint->notes[0], "A newer version of Troupe wrote"));
+  CHECK(has(hint->notes[0], "a kind (99)"));
+  for (const auto& [kind, content] :
+       {std::pair(Kind::kRecord, unknown), std::pair(Kind(7), std::vector<std::byte>(8))}) {
+    const auto refused = with(kind, content);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().code == ErrorCode::kCorrupt);
+    CHECK(has(refused.error().message, "newer version of Troupe"));
+    CHECK(has(refused.error().message, "move the folder away"));
+  }
+  // One that says nothing is nobody's.
+  unknown[16] = std::byte{0};
+  CHECK(with(Kind::kRecord, unknown)->damaged.size() == 1);
+}
+
+TEST_CASE("a head that is to keep no journal may have none where requests go on") {
+  ForgetfulFiles files;
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
+  files.put(kFolder + "/1.log", file_of(finished_story(1, 3)));
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
+  journal_format::Heading other = heading();
+  other.model = "other";
+  files.put(kFolder + "/2.log", file_of(story(2), other));
+  const Status refused = journal_folder::check_all_over(files, kFolder);
+  REQUIRE(!refused.ok());
+  CHECK(has(refused.error().message, "1 request that"));
+  CHECK(has(refused.error().message, kFolder));
 }
 
 TEST_CASE("a file that cannot be read is no end of a file") {

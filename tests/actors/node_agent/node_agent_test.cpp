@@ -164,9 +164,9 @@ TEST_CASE("what no retry can help ends the worker with one sentence") {
   SUBCASE("protocol") {
     w.up();
     auto g = good_greeting();
-    g.protocol = {7, 8};
+    g.protocol = {70, 80};
     w.from_head(g);
-    text = "protocols 7 to 8";
+    text = "protocols 70 to 80";
   }
   SUBCASE("numerics") {
     w.up();

@@ -79,6 +79,37 @@ TEST_CASE("what a storage gives is used only where it fits") {
   CHECK(!fits(JournalTokens{SequenceId{6}, 2, {plain(7)}}));  // it is over
 }
 
+TEST_CASE("crashes of heads count until a new token comes, however often they are told") {
+  PreparedRequest prepared = two_choices();
+  prepared.name = std::make_shared<const RequestName>(RequestName{.id = "id"});
+  Journal journal;
+  CHECK(!journal.fits(JournalCrashes{9, 1, 5}));
+  journal.append(accepted(9, 5, prepared));
+  journal.append(JournalTokens{SequenceId{6}, 0, {plain(7)}});
+  journal.append(JournalCrashes{9, 1, 5});
+  journal.append(JournalCrashes{9, 2, 6});
+  journal.append(JournalCrashes{9, 9, 6});
+  CHECK(journal.request(9)->crashes == 2);
+  journal.append(JournalTokens{SequenceId{6}, 0, {plain(7)}});  // told again: no new one
+  CHECK(journal.request(9)->crashes == 2);
+  journal.begin_again(9);
+  CHECK(journal.request(9)->crashes == 2);
+  journal.append(JournalTokens{SequenceId{5}, 0, {plain(7)}});
+  CHECK(journal.request(9)->crashes == 0);
+  journal.append(JournalCrashes{9, 2, 6});  // of before
+  CHECK(journal.request(9)->crashes == 0);
+  journal.append(JournalCrashes{9, 1, 8});
+  Journal::Place place;
+  std::vector<JournalRecord> told;
+  CHECK(journal.tell(place, ~0ull, ~std::size_t{0}, told));
+  Journal other;
+  for (int i = 0; i < 2; ++i)
+    for (const JournalRecord& record : told)
+      if (other.fits(record)) other.append(record);
+  CHECK(other.request(9)->crashes == 1);
+  CHECK(other.request(9)->crash_term == 8);
+}
+
 TEST_CASE("hidden states are told again whole, and a request has no end without them") {
   PreparedRequest prepared = two_choices();
   prepared.n = 1;

@@ -126,6 +126,147 @@ TEST_CASE("text told again is the text that was told, wherever a reader begins")
   }
 }
 
+// --- Long answers --------------------------------------------------------------------------------
+
+namespace {
+
+std::size_t told_in(const RouterEffects& effects) {
+  std::size_t tokens = 0;
+  for (const DeliverEvent& delivery : all<DeliverEvent>(effects))
+    if (delivery.again) tokens += delivery.event.tokens.size();
+  return tokens;
+}
+
+/// A request of so many tokens, which has two fewer.
+struct LongAnswer : NamedDesk {
+  explicit LongAnswer(std::uint32_t tokens, std::string key = "key")
+      : NamedDesk(keeping(0, nullptr, demo_tokenizer())), all_tokens(tokens) {
+    ask(named("a", std::move(key), tokens));
+    for (std::uint32_t i = 0; i < tokens - 2; ++i) give(1, {static_cast<TokenId>(100 + i % 3000)});
+  }
+  /// Turns that nothing else brings about, until nobody is told any more.
+  std::size_t wake_until_told() {
+    std::size_t turns = 0;
+    for (; wake_at == now; ++turns) {
+      RouterEffects effects;
+      troupe::wake(router, now, effects);
+      CHECK(told_in(effects) <= kToldTokensATurn);
+      take(effects);
+      read(effects);
+    }
+    return turns;
+  }
+  const std::uint32_t all_tokens;
+};
+
+}  // namespace
+
+TEST_CASE("a long answer is told in many turns, while everything else goes on") {
+  constexpr std::uint32_t kTokens = 4 * kToldTokensATurn + 100;
+  LongAnswer desk(kTokens);
+  desk.ask(named("b"));
+  CHECK(desk.attach("a").request.ok());
+  CHECK(desk.readings[3].tokens.size() == kToldTokensATurn);
+  CHECK(desk.wake_at == desk.now);
+  CHECK(desk.attach("a", {}, false).request.ok());
+  CHECK(desk.attach("a", {kTokens - 3}).request.ok());
+  desk.give(2, {7});  // another stream
+  CHECK(desk.readings[2].tokens == Tokens{7});
+  desk.give(1, {8});  // of the same
+  CHECK(desk.wake_until_told() > 5);
+  const Tokens all = desk.router.journal().find(SequenceId{1})->output;
+  CHECK(all.size() == kTokens - 1);
+  for (const std::uint64_t reader : {1, 3, 4}) {
+    CAPTURE(reader);
+    CHECK(desk.readings[reader].tokens == all);
+    CHECK(desk.readings[reader].text == desk.readings[1].text);
+    CHECK(desk.readings[reader].prompts == 1);
+    CHECK(desk.readings[reader].done == (reader == 4));
+  }
+  CHECK(desk.readings[5].tokens == Tokens{all[kTokens - 3], 8});
+  desk.give(1, {9}, FinishReason::kLength);
+  for (const std::uint64_t reader : {1, 3, 5}) {
+    CHECK(desk.readings[reader].tokens.back() == 9);
+    CHECK(desk.readings[reader].done);
+  }
+  CHECK(desk.readings[3].tokens.size() == kTokens);
+}
+
+TEST_CASE("a request may end while it is being told") {
+  constexpr std::uint32_t kTokens = 3 * kToldTokensATurn;
+  LongAnswer desk(kTokens);
+  desk.attach("a");
+  desk.attach("a", {}, false);
+  CHECK(!desk.readings[2].done);
+  SUBCASE("well") {
+    desk.give(1, {7, 8}, FinishReason::kLength);
+    CHECK(desk.readings[1].done);
+    desk.wake_until_told();
+    CHECK(desk.readings[2].tokens == desk.readings[1].tokens);
+    CHECK(desk.readings[2].text == desk.readings[1].text);
+    CHECK(desk.readings[2].finish == FinishReason::kLength);
+    CHECK(desk.readings[2].done);
+    CHECK(desk.readings[3].tokens.size() == kTokens);
+    CHECK(desk.readings[3].done);
+  }
+  SUBCASE("with an error") {
+    desk.wake(std::chrono::seconds(10));
+    for (const std::uint64_t reader : {1, 2, 3}) {
+      REQUIRE(desk.readings[reader].error);
+      CHECK(desk.readings[reader].error->code == ErrorCode::kDeadlineExceeded);
+    }
+    CHECK(desk.wake_at != desk.now);
+  }
+  SUBCASE("by its deletion") {
+    desk.say(FindRequests{90, "a", 5, true});
+    for (const std::uint64_t reader : {1, 2, 3}) REQUIRE(desk.readings[reader].error);
+    CHECK(desk.wake_at != desk.now);
+  }
+  SUBCASE("with the cluster") {
+    desk.give(1, {7, 8}, FinishReason::kLength);
+    desk.say(RequestsEnd{"It is over."});
+    for (const std::uint64_t reader : {2, 3}) {
+      CHECK(desk.readings[reader].tokens.size() == kTokens);
+      CHECK(desk.readings[reader].done);
+    }
+  }
+}
+
+TEST_CASE("an answer that is over may be forgotten while it is being told") {
+  LongAnswer desk(3 * kToldTokensATurn);
+  desk.give(1, {7, 8}, FinishReason::kLength);
+  desk.attach("a");
+  desk.say(FindRequests{90, "a", 5, true});
+  desk.wake_until_told();
+  REQUIRE(desk.readings[2].error);
+  CHECK(desk.readings[2].error->code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("who leaves while it is being told hears no more, and ends nothing that others read") {
+  LongAnswer desk(3 * kToldTokensATurn, "");
+  desk.attach("a");
+  desk.attach("a", {}, false);
+  desk.leave(1, 3);
+  desk.leave(1, 2);
+  for (const std::uint64_t reader : {2, 3}) {
+    REQUIRE(desk.readings[reader].error);
+    CHECK(desk.readings[reader].error->code == ErrorCode::kCancelled);
+  }
+  CHECK(desk.router.counts().cancelled == 0);
+  // The one who is being told keeps it running.
+  desk.attach("a");
+  desk.leave(1, 1);
+  CHECK(desk.router.counts().cancelled == 0);
+  desk.wake_until_told();
+  CHECK(desk.readings[4].tokens.size() == desk.all_tokens - 2);
+  desk.give(1, {7, 8}, FinishReason::kLength);
+  CHECK(desk.readings[4].done);
+  desk.attach("a");
+  desk.leave(1, 5);
+  REQUIRE(desk.readings[5].error);
+  CHECK(desk.wake_at != desk.now);
+}
+
 TEST_CASE("who failed gives its error, and its key is free again") {
   NamedDesk desk;
   desk.ask(named("a", "key"));
@@ -135,6 +276,18 @@ TEST_CASE("who failed gives its error, and its key is free again") {
   REQUIRE(desk.readings[2].error);
   CHECK(desk.readings[2].error->code == ErrorCode::kDeadlineExceeded);
   CHECK(*desk.ask(named("b", "key")).request == 2);
+}
+
+TEST_CASE("who asks again with the key of what crashed heads hears why it is over") {
+  const auto journal = std::make_shared<Journal>();
+  journal->append(JournalAccepted{1, SequenceId{1}, 0,
+                                  std::make_shared<const PreparedRequest>(named("a", "key"))});
+  journal->append(JournalCrashes{1, 3, 7});
+  journal->append(JournalEnded{1, 0, internal_error("It was given up.")});
+  NamedDesk desk(keeping(0, journal));
+  CHECK(*desk.ask(named("b", "key")).request == 1);
+  REQUIRE(desk.readings[1].error);
+  CHECK(desk.readings[1].error->code == ErrorCode::kInternal);
 }
 
 TEST_CASE("prompts that came together share a name, and one that was lost is accepted alone") {

@@ -36,7 +36,15 @@ std::string told(const PreparedRequest& prepared, const std::vector<TokenId>& id
   journal.append(tokens);
   journal.append(JournalFinished{SequenceId{1}, FinishReason::kStop,
                                  static_cast<std::uint32_t>(ids.size())});
-  return tell_again(journal, 1, std::vector{from}, demo_tokenizer()).front().text;
+  ToldAgain told({from});
+  std::string text;
+  for (bool all = false; !all;) {  // in small pieces
+    std::size_t tokens = 2;
+    std::vector<GenerationEvent> events;
+    all = told.tell(journal, 1, demo_tokenizer(), tokens, events);
+    for (const GenerationEvent& event : events) text += event.text;
+  }
+  return text;
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ TEST_CASE("who may not join is told why, closed, counted and logged") {
   };
   const Case cases[] = {
       {[](Join& j) {
-         j.protocol = {7, 9};
+         j.protocol = {70, 90};
        },
-       ErrorCode::kRefused, "protocols 7 to 9"},
+       ErrorCode::kRefused, "protocols 70 to 90"},
       {[](Join& j) { j.checkpoint_hash = "abd"; }, ErrorCode::kRefused, "--model"},
       {[](Join& j) { j.numerics = {Numerics::kReference}; }, ErrorCode::kRefused, "numerics bf16"},
       {[](Join& j) { j.numerics.clear(); }, ErrorCode::kRefused, "numerics"},

@@ -1,0 +1,90 @@
+#include "actors/head/head_crashes.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+
+namespace troupe {
+namespace {
+
+constexpr const char* kName = "crashes";
+constexpr const char* kNone = "-";
+
+std::string name_of(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+Error given_up(std::uint32_t crashes, int signal) {
+  return internal_error("The request was given up: the head crashed " + std::to_string(crashes) +
+                        " times in a row at work on it, without a new token in between (the last "
+                        "time by " +
+                        name_of(signal) + ").");
+}
+
+std::vector<std::uint64_t> requests_of(const Journal& journal, const std::string& id) {
+  std::vector<std::uint64_t> found;
+  for (const auto& [number, request] : journal.all())
+    if (request.prepared->name && request.prepared->name->id == id) found.push_back(number);
+  return found;
+}
+
+}  // namespace
+
+std::string head_crashes_path(const std::string& journal_folder) {
+  return journal_folder + "/" + kName;
+}
+
+Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
+                                                 const std::string& journal_folder) {
+  std::vector<HeadCrash> crashes;
+  const auto names = files.list(journal_folder);
+  if (!names.ok()) return names.error();
+  if (std::ranges::count(*names, kName) == 0) return crashes;
+  const auto file = files.open(head_crashes_path(journal_folder));
+  if (!file.ok()) return file.error();
+  std::string text(std::min<std::uint64_t>((*file)->size(), kHeadCrashesBytesMax), '\0');
+  if (const Status read = (*file)->read(0, std::as_writable_bytes(std::span(text))); !read.ok())
+    return read.error();
+  std::istringstream lines(text.substr(0, text.rfind('\n') + 1));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    HeadCrash crash;
+    std::string more;
+    if (!(words >> crash.term >> crash.signal >> crash.request) || words >> more) continue;
+    if (crash.request == kNone) crash.request.clear();
+    crashes.push_back(std::move(crash));
+  }
+  return crashes;
+}
+
+std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, std::int64_t now_unix_ms,
+                               Journal& journal) {
+  std::vector<std::string> notes;
+  for (const HeadCrash& crash : crashes) {
+    std::string note = "An earlier life of this head crashed (" + name_of(crash.signal) + ")";
+    const auto requests = requests_of(journal, crash.request);
+    if (crash.request.empty() || requests.empty()) {
+      notes.push_back(note + ".");
+      continue;
+    }
+    std::uint32_t times = 0;
+    for (const std::uint64_t id : requests) {
+      const Journal::Request& known = *journal.request(id);
+      if (crash.term > known.crash_term)
+        journal.append(JournalCrashes{id, known.crashes + 1, crash.term});
+      times = std::max(times, known.crashes);
+      if (known.crashes >= kHeadCrashesMax && !known.error)
+        journal.append(JournalEnded{id, now_unix_ms, given_up(known.crashes, crash.signal)});
+    }
+    note += " at work on the request " + crash.request;
+    notes.push_back(note + (times >= kHeadCrashesMax
+                                ? ", which is given up."
+                                : ", which is given up when " + std::to_string(kHeadCrashesMax) +
+                                      " have in a row without a new token."));
+  }
+  return notes;
+}
+
+}  // namespace troupe

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/head/file_system.h"
+#include "actors/router/journal.h"
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// Heads that crash at work on a request, without a new token of it in between, until it is given
+/// up: the first may have been chance, and a head is back within a second or two.
+inline constexpr std::uint32_t kHeadCrashesMax = 3;
+
+/// A head that crashed by itself, as its last act wrote it down: a line "TERM SIGNAL REQUEST\n".
+struct HeadCrash {
+  std::uint64_t term = 0;
+  int signal = 0;
+  std::string request;  ///< that the thread was at work on (runtime/in_hand.h); empty: on none
+};
+
+/// STATE/journal/crashes: what heads wrote down since the journal was complete.
+std::string head_crashes_path(const std::string& journal_folder);
+inline constexpr std::size_t kHeadCrashesBytesMax = 1u << 20;  ///< lines behind it are not written
+
+/// The oldest first; lines that are torn are left out. Errors: kUnavailable.
+Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
+                                                 const std::string& journal_folder);
+
+/// Has the journal say who was being worked on, and ends what has crashed kHeadCrashesMax heads in
+/// a row: or the next one would crash of it as well. Sentences for people.
+std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, std::int64_t now_unix_ms,
+                               Journal& journal);
+
+}  // namespace troupe

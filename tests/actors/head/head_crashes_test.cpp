@@ -1,0 +1,86 @@
+#include "actors/head/head_crashes.h"
+
+#include <doctest/doctest.h>
+
+#include "runtime/in_hand.h"
+#include "tests/actors/head/forgetful_files.h"
+#include "tests/actors/head/journal_samples.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+std::vector<HeadCrash> crashes_in(const std::string& text) {
+  ForgetfulFiles files;
+  files.put(head_crashes_path(kFolder), text);
+  return *read_head_crashes(files, kFolder);
+}
+
+/// Two requests that go on, and one that is over.
+Journal journal() {
+  Journal made;
+  for (const auto& records : {story(1), story(2), finished_story(3, 4)})
+    for (const JournalRecord& record : records) made.append(record);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("what heads wrote down of their crashes is read, whatever a power cut left of it") {
+  ForgetfulFiles files;
+  CHECK(read_head_crashes(files, kFolder)->empty());
+  CHECK(crashes_in("").empty());
+  const auto crashes = crashes_in("7 11 cmpl-1\n8 6 -\nrubbish\n9 11 a b\n10 4 cmpl-2\n11 11 cmp");
+  REQUIRE(crashes.size() == 3);
+  CHECK(crashes[0].term == 7);
+  CHECK(crashes[0].signal == 11);
+  CHECK(crashes[0].request == "cmpl-1");
+  CHECK(crashes[1].request.empty());
+  CHECK(crashes[2].request == "cmpl-2");
+}
+
+TEST_CASE("who crashes three heads in a row is given up, and nobody else") {
+  Journal made = journal();
+  CHECK(blame({{7, 11, "cmpl-1"}, {8, 11, "cmpl-2"}, {9, 6, ""}, {10, 6, "gone"}}, 55, made)
+            .size() == 4);
+  CHECK(made.request(1)->crashes == 1);
+  blame({{7, 11, "cmpl-1"}, {11, 11, "cmpl-1"}}, 55, made);  // one of them is known
+  CHECK(made.request(1)->crashes == 2);
+  CHECK(!made.request(1)->ended);
+  SUBCASE("again") {
+    const auto notes = blame({{12, 11, "cmpl-1"}}, 55, made);
+    REQUIRE(notes.size() == 1);
+    CHECK(notes[0].find("given up") != std::string::npos);
+    REQUIRE(made.request(1)->error);
+    CHECK(made.request(1)->error->code == ErrorCode::kInternal);
+    CHECK(made.request(1)->error->message.find("3 times in a row") != std::string::npos);
+    CHECK(made.request(1)->error->message.find("SIGSEGV") != std::string::npos);
+    CHECK(made.request(1)->ended_unix_ms == 55);
+  }
+  SUBCASE("with a token in between") {
+    made.append(tokens(1, 3, 1));
+    blame({{12, 11, "cmpl-1"}}, 55, made);
+    CHECK(made.request(1)->crashes == 1);
+    CHECK(!made.request(1)->ended);
+  }
+  CHECK(!made.request(2)->ended);
+}
+
+TEST_CASE("an answer that crashes heads when it is told is told no more") {
+  Journal made = journal();
+  blame({{7, 11, "cmpl-3"}, {8, 11, "cmpl-3"}}, 55, made);
+  CHECK(!made.request(3)->error);
+  blame({{9, 11, "cmpl-3"}}, 55, made);
+  CHECK(made.request(3)->error);
+}
+
+TEST_CASE("what a thread is at work on is what it took last") {
+  CHECK(InHand::current().empty());
+  const InHand one("one");
+  {
+    const InHand two("two");
+    CHECK(InHand::current() == "two");
+  }
+  CHECK(InHand::current() == "one");
+}
