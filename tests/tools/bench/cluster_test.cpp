@@ -84,6 +84,13 @@ TEST_CASE("events become marks from the beginning on") {
   CHECK(marks[0].at_s == doctest::Approx(1.25));
   CHECK(marks[0].kind == "lost");
   CHECK(events_since(nlohmann::json::parse("{}"), 0).empty());
+  // A terminal shows them, and would obey what they say.
+  const auto hostile = nlohmann::json::parse(
+      R"({"events": [{"time": 1, "kind": "k\u001b[31m", "text": "a\u009b2J\nb\u202e"}]})");
+  const auto told = events_since(hostile, 0);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].kind == "k\uFFFD[31m");
+  CHECK(told[0].text == "a\uFFFD2J b\uFFFD");
 }
 
 TEST_CASE("what is no status is told") {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/troupe/bench/limits.h"
+#include "tools/troupe/chat/terminal_text.h"
 
 namespace troupe::bench {
 namespace {
@@ -39,14 +40,6 @@ std::optional<std::uint64_t> count_of(const json& usage, const char* name) {
   if (found == usage.end() || !found->is_number_unsigned()) return std::nullopt;
   const auto count = found->get<std::uint64_t>();
   return count <= kTokensMax ? std::optional(count) : std::nullopt;
-}
-
-/// On one line and not longer than an error may be.
-std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, kErrorBytesMax));
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return line;
 }
 
 /// The text of a choice and whether it stands for tokens. The last piece of an answer often brings
@@ -177,7 +170,7 @@ void AnswerReader::on_end(Status status, TimePoint) {
   else if (status.ok() && r.pieces == 0)
     status = corrupt("The answer has no token");
   r.ok = status.ok();
-  if (!r.ok) r.error = one_line(status.error().message);
+  if (!r.ok) r.error = chat::terminal_line(status.error().message, kErrorBytesMax);
   settle_counts();
   then_(std::move(outcome_));
 }

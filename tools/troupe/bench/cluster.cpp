@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/troupe/bench/limits.h"
+#include "tools/troupe/chat/terminal_text.h"
 
 namespace troupe::bench {
 namespace {
@@ -87,8 +88,10 @@ std::vector<Mark> events_since(const json& status, double since_unix_s) {
     if (!event.is_object()) continue;
     const auto time = event.find("time");
     if (time == event.end() || !time->is_number() || time->get<double>() < since_unix_s) continue;
-    marks.push_back(
-        {time->get<double>() - since_unix_s, word_of(event, "kind"), word_of(event, "text")});
+    const auto told = [&](const char* name) {
+      return chat::terminal_line(word_of(event, name), kErrorBytesMax);
+    };
+    marks.push_back({time->get<double>() - since_unix_s, told("kind"), told("text")});
   }
   return marks;
 }

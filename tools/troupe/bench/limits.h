@@ -17,6 +17,8 @@ inline constexpr std::size_t kEventBytesMax = 4 << 20;
 static_assert(kEventBytesMax <= http::kAnswerBytesMax);
 /// What is kept of each answer's text: for the result file, and as a session's history.
 inline constexpr std::size_t kTextBytesMax = 1 << 20;
+/// A model's name that the server tells: with a date and so on it is a file's.
+inline constexpr std::size_t kModelBytesMax = 200;
 /// What is kept of an error's text.
 inline constexpr std::size_t kErrorBytesMax = 300;
 

@@ -9,6 +9,7 @@
 #include "tools/troupe/bench/cluster.h"
 #include "tools/troupe/bench/limits.h"
 #include "tools/troupe/bench/worker_killer.h"
+#include "tools/troupe/chat/terminal_text.h"
 #include "tools/troupe/local_time.h"
 
 namespace troupe::bench {
@@ -68,7 +69,11 @@ Status Serve::learn_model() {
   const json::json_pointer first("/data/0/id");
   if (!models.is_object() || !models.contains(first) || !models[first].is_string())
     return wrong(ErrorCode::kCorrupt, "the answer has no data[0].id");
-  plan_.facts.model = models[first].get<std::string>();
+  const auto& model = models[first].get_ref<const std::string&>();
+  // It becomes part of a file's name and of what is printed.
+  if (model.empty() || chat::terminal_line(model, kModelBytesMax) != model)
+    return wrong(ErrorCode::kCorrupt, "data[0].id is no name that could be printed");
+  plan_.facts.model = model;
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "tools/troupe/chat/terminal_text.h"
 
+#include <algorithm>
+
 #include "model/tokenizer/utf8.h"
 
 namespace troupe::chat {
@@ -32,6 +34,14 @@ std::string TerminalText::finish() {
   const bool cut = !rest_.empty();
   rest_.clear();
   return cut ? std::string(utf8::kReplacement) : std::string();
+}
+
+std::string terminal_line(std::string_view text, std::size_t bytes_max) {
+  TerminalText filter;
+  std::string line = filter.feed(text.substr(0, bytes_max));
+  line += filter.finish();
+  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return line;
 }
 
 }  // namespace troupe::chat

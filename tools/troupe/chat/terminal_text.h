@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -19,5 +20,8 @@ class TerminalText {
  private:
   std::string rest_;  // The beginning of a character.
 };
+
+/// The first bytes of a text as one line, which is filtered like that.
+std::string terminal_line(std::string_view text, std::size_t bytes_max);
 
 }  // namespace troupe::chat
