@@ -226,9 +226,10 @@ Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& know
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
   auto open = open_journal(
-      {options.journal_folder, journal_model(options.engine, *options.checkpoint),
-       options.cluster_id, options.engine.numerics, options.incarnation,
-       router.started.of(router.started.at), random_seed},
+      {std::make_shared<DiskFiles>(), options.journal_folder,
+       journal_model(options.engine, *options.checkpoint), options.cluster_id,
+       options.engine.numerics, options.incarnation, router.started.of(router.started.at),
+       random_seed},
       known);
   if (!open.ok()) return open.error();
   router.journal = std::make_shared<Journal>(std::move(open->journal));

@@ -1,7 +1,6 @@
 #include "actors/head/open_journal.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "actors/head/journal_folder.h"
@@ -17,9 +16,8 @@ std::string name_of(const std::optional<Numerics>& numerics) {
 }  // namespace
 
 Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known) {
-  const auto files = std::make_shared<DiskFiles>();
   const auto numerics = options.wanted ? options.wanted : known.numerics;
-  auto found = journal_folder::read(*files, options.folder,
+  auto found = journal_folder::read(*options.files, options.folder,
                                     {options.model, options.cluster, name_of(numerics),
                                      name_of(known.numerics), options.now_unix_ms});
   if (!found.ok()) return found.error();
@@ -30,7 +28,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                   std::max(options.incarnation.value, found->term),
                                   found->journal.next_request(), found->journal.next_sequence()};
   return OpenJournal{std::move(found->journal), found->next_file,
-                     {files, options.folder, std::move(heading), std::move(found->damaged),
+                     {options.files, options.folder, std::move(heading), std::move(found->damaged),
                       options.random}};
 }
 
