@@ -23,6 +23,7 @@ struct state {
   int64_t clock_s;   /* is added to the time of day */
   int32_t wrong;     /* which calls fail, or hang */
   int32_t with;      /* errno of those that fail */
+  int32_t times;     /* so often; 0: until a test says otherwise */
 };
 static volatile struct state well;
 static volatile struct state *state = &well;
@@ -35,7 +36,7 @@ __attribute__((constructor)) static void begin(void) {
   if (getenv("BAD_MACHINE_FOLDER")) folder = getenv("BAD_MACHINE_FOLDER");
   const int fd = path ? REAL(open)(path, O_RDWR | O_CLOEXEC) : -1;
   if (fd < 0) return;
-  void *shared = mmap(NULL, sizeof(struct state), PROT_READ, MAP_SHARED, fd, 0);
+  void *shared = mmap(NULL, sizeof(struct state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (shared != MAP_FAILED) state = shared;
   REAL(close)(fd);
 }
@@ -57,6 +58,7 @@ static int fails(int what, int ours) {
   if (!ours) return 0;
   while (state->wrong & HANG) usleep(5000);
   if (!(state->wrong & what)) return 0;
+  if (state->times > 0 && __sync_sub_and_fetch(&state->times, 1) == 0) state->wrong = WELL;
   errno = state->with;
   return 1;
 }

@@ -23,7 +23,7 @@ DISKS = {
     "hangs": (HANG, 0),
     "has no locks": (LOCK, errno.ENOLCK),
 }
-STATE = struct.Struct("qii")
+STATE = struct.Struct("qiiii")
 
 
 @functools.cache
@@ -44,22 +44,23 @@ class BadMachine:
         with open(state_file, "r+b") as file:
             self.state = mmap.mmap(file.fileno(), STATE.size)
         self.clock_s = 0
-        self.disk = (WELL, 0)
+        self.disk = (WELL, 0, 0)
         self.env = {"LD_PRELOAD": str(library()), "BAD_MACHINE": str(state_file),
                     "BAD_MACHINE_FOLDER": os.fspath(folder)}  # fmt: skip
 
     def _tell(self):
-        self.state[:] = STATE.pack(self.clock_s, *self.disk)
+        self.state[:] = STATE.pack(self.clock_s, *self.disk, 0)
 
     def set_clock(self, seconds):
         """The time of day is so far from what it is."""
         self.clock_s = seconds
         self._tell()
 
-    def break_disk(self, how):
-        self.disk = DISKS[how]
+    def break_disk(self, how, times=0):
+        """So often; 0: until it is mended."""
+        self.disk = (*DISKS[how], times)
         self._tell()
 
     def mend_disk(self):
-        self.disk = (WELL, 0)
+        self.disk = (WELL, 0, 0)
         self._tell()

@@ -25,7 +25,7 @@ class Pair:
         self.process = self.stage.start(
             "head", "--model", running.DEMO, "--listen", f"{hub}:{self.port}", "--port", self.http_port,
             "--standby-of", f"{hub}:{self.stage.control_port}", "--state-dir", self.state_dir,
-            *self.stage.head_flags, *self.words)  # fmt: skip
+            *self.stage.head_flags, *self.words, program=self.stage.program)  # fmt: skip
 
     def wait_follows(self, seconds=PATIENCE_S):
         self.stage._wait(lambda: standby_of(self.stage.base_url) == "ready", "it has it all", seconds)

@@ -121,6 +121,12 @@ Result<std::unique_ptr<FileSystem::Reader>> DiskFiles::open(const std::string& p
   return std::unique_ptr<Reader>(std::move(file));
 }
 
+Status DiskFiles::sync(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd < 0) return trouble(path, "opened");
+  return ::fdatasync(fd) == 0 ? Status() : trouble(path, "brought to the disk");
+}
+
 Status DiskFiles::rename(const std::string& from, const std::string& to) {
   return std::rename(from.c_str(), to.c_str()) == 0 ? Status() : trouble(from, "renamed");
 }

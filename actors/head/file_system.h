@@ -44,6 +44,8 @@ class FileSystem {
   /// A new file with mode 0600.
   virtual Result<std::unique_ptr<Writer>> create(const std::string& path) = 0;
   virtual Result<std::unique_ptr<Reader>> open(const std::string& path) = 0;
+  /// What a file has, whoever wrote it, outlives a power cut.
+  virtual Status sync(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;
 };
@@ -56,6 +58,7 @@ class DiskFiles final : public FileSystem {
   Result<std::vector<std::string>> list(const std::string& folder) override;
   Result<std::unique_ptr<Writer>> create(const std::string& path) override;
   Result<std::unique_ptr<Reader>> open(const std::string& path) override;
+  Status sync(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
 };

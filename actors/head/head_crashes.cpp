@@ -59,8 +59,7 @@ Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
   return crashes;
 }
 
-std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, std::int64_t now_unix_ms,
-                               Journal& journal) {
+std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal) {
   std::vector<std::string> notes;
   for (const HeadCrash& crash : crashes) {
     std::string note = "An earlier life of this head crashed (" + name_of(crash.signal) + ")";
@@ -76,7 +75,8 @@ std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, std::int64
         journal.append(JournalCrashes{id, known.crashes + 1, crash.term});
       times = std::max(times, known.crashes);
       if (known.crashes >= kHeadCrashesMax && !known.error)
-        journal.append(JournalEnded{id, now_unix_ms, given_up(known.crashes, crash.signal)});
+        journal.append(
+            JournalEnded{id, journal.last_end_unix_ms(), given_up(known.crashes, crash.signal)});
     }
     note += " at work on the request " + crash.request;
     notes.push_back(note + (times >= kHeadCrashesMax

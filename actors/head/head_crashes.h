@@ -32,7 +32,6 @@ Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
 
 /// Has the journal say who was being worked on, and ends what has crashed kHeadCrashesMax heads in
 /// a row: or the next one would crash of it as well. Sentences for people.
-std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, std::int64_t now_unix_ms,
-                               Journal& journal);
+std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal);
 
 }  // namespace troupe

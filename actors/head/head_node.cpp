@@ -233,8 +233,9 @@ Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& know
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
   auto open = open_journal(
-      {options.journal_folder, journal_model(options.engine, *options.checkpoint),
-       options.cluster_id, options.engine.numerics, options.incarnation,
+      {std::make_shared<DiskFiles>(), options.journal_folder,
+       journal_model(options.engine, *options.checkpoint), options.cluster_id,
+       options.engine.numerics, options.incarnation,
        random_seed},
       known);
   if (!open.ok()) return open.error();

@@ -124,6 +124,10 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
   for (const auto& [number, path] : *found) {
     FileFindings findings;
     FrameReader::Losses losses;
+    // Whoever hears of it may hear of it after a power cut as well.
+    if (const Status synced = files.sync(path); !synced.ok())
+      add_note(out.notes, "A power cut may take what the journal has: " + synced.error().message,
+               more);
     const Status read = read_file(files, path, gatherer, findings, losses);
     if (!read.ok()) return unreadable(read.error(), folder);
     if (losses.any() || findings.unknown > 0) out.damaged.insert(number);

@@ -41,6 +41,7 @@ struct Contents {
 /// - requests of another model or cluster, or of a file that does not say of which it is;
 /// - of other numerics those that could go on;
 /// - those whose acceptance is damaged, and whose tokens contradict each other.
+/// What it says outlives a power cut from then on, or a note says that it may not.
 /// A folder that is not there is empty. Errors: kCorrupt (written by a newer version), kUnavailable
 /// (cannot be read): with what to do.
 Result<Contents> read(FileSystem& files, const std::string& folder, const Reader& reader);

@@ -1,7 +1,6 @@
 #include "actors/head/open_journal.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "actors/head/head_crashes.h"
@@ -18,15 +17,14 @@ std::string name_of(const std::optional<Numerics>& numerics) {
 }  // namespace
 
 Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known) {
-  const auto files = std::make_shared<DiskFiles>();
   const auto numerics = options.wanted ? options.wanted : known.numerics;
-  auto found = journal_folder::read(*files, options.folder,
+  auto found = journal_folder::read(*options.files, options.folder,
                                     {options.model, options.cluster, name_of(numerics),
                                      name_of(known.numerics)});
   if (!found.ok()) return found.error();
-  const auto crashes = read_head_crashes(*files, options.folder);
+  const auto crashes = read_head_crashes(*options.files, options.folder);
   if (!crashes.ok()) return crashes.error();
-  for (std::string& note : blame(*crashes, options.now_unix_ms, found->journal))
+  for (std::string& note : blame(*crashes, found->journal))
     found->notes.push_back(std::move(note));
   for (const std::string& note : found->notes) logger().warn("{}", note);
   if (!numerics && !found->numerics.empty()) known.numerics = parse_numerics(found->numerics);
@@ -35,7 +33,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                   std::max(options.incarnation.value, found->term),
                                   found->journal.next_request(), found->journal.next_sequence()};
   return OpenJournal{std::move(found->journal), found->next_file,
-                     {files, options.folder, std::move(heading), std::move(found->damaged),
+                     {options.files, options.folder, std::move(heading), std::move(found->damaged),
                       options.random}};
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "actors/head/file_system.h"
 #include "actors/head/journal_disk.h"
 #include "actors/router/journal.h"
 #include "actors/supervisor/known_state.h"
@@ -17,6 +19,7 @@ namespace troupe {
 /// What a head finds in its journal's folder, and how it writes on there.
 struct OpenJournal {
   struct Options {
+    std::shared_ptr<FileSystem> files;
     std::string folder;
     std::string model;  ///< see journal_model()
     std::string cluster;

@@ -1,10 +1,21 @@
 #include "tests/sim/clients.h"
 
 #include <algorithm>
+#include <chrono>
+#include <set>
 
 #include "tests/sim/world.h"
 
 namespace troupe::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The calendar steps by 1,000 s with each life of a head, and ends are kept for an hour.
+constexpr std::uint64_t kLivesAnHour = 3;
+
+}  // namespace
 
 void Clients::begin(const std::vector<RequestSpec>& specs) {
   for (const RequestSpec& spec : specs) {
@@ -23,6 +34,30 @@ void Clients::begin(const std::vector<RequestSpec>& specs) {
 
 void Clients::ask(std::size_t number) {
   Client& client = clients_[number];
+  if (!waits_since()) progress_ = world_.loop.now();
+  client.asked = true;
+  // It may be accepted, and not hear so.
+  client.may_differ |= world_.may_be_wrong();
+  if (!world_.head.up()) return ask_again(number);
+  client.ticket = next_ticket_++;
+  tickets_[*client.ticket] = number;
+  if (client.reads_on)
+    read_on(number);
+  else
+    submit(number);
+}
+
+/// What follows what it has.
+void Clients::read_on(std::size_t number) {
+  const Client& client = clients_[number];
+  RequestWanted wanted{.id = client.id, .owner = owner_of(number), .index = 0, .from = {}};
+  for (const std::size_t tokens : client.tokens)
+    wanted.from.push_back(static_cast<std::uint32_t>(tokens));
+  world_.head.tell_router(AttachReader{*client.ticket, std::move(wanted)});
+}
+
+void Clients::submit(std::size_t number) {
+  Client& client = clients_[number];
   PreparedRequest request;
   request.prompt = client.spec.prompt;
   request.sampling = client.spec.sampling;
@@ -32,13 +67,6 @@ void Clients::ask(std::size_t number) {
   if (client.spec.stops) request.stop_tokens = {kEos};
   request.timeout = client.spec.timeout;
   request.priority = static_cast<std::int32_t>(number % 5) - 2;
-  if (!waits_since()) progress_ = world_.loop.now();
-  client.asked = true;
-  // It may be accepted, and not hear so.
-  client.may_differ |= world_.may_be_wrong();
-  if (!world_.head.up()) return ask_again(number);
-  client.ticket = next_ticket_++;
-  tickets_[*client.ticket] = number;
   client.id = "r" + std::to_string(*client.ticket);
   RequestName name{.id = client.id, .owner = owner_of(number), .body = {number, 0}};
   if (client.keyed) name.key = "k" + std::to_string(number);
@@ -55,24 +83,26 @@ void Clients::accepted(RequestAccepted accepted) {
   if (!ticket) return world_.broken("A ticket was answered that nobody drew, or twice.");
   const std::size_t number = ticket.mapped();
   Client& client = clients_[number];
-  if (!accepted.request.ok()) {
-    if (accepted.request.error().code != ErrorCode::kUnavailable)
-      world_.broken("A request was refused: " + accepted.request.error().message);
-    return ask_again(number);
-  }
+  if (!accepted.request.ok()) return refused(number, accepted.request.error());
   const std::uint64_t request = *accepted.request;
   readers_[*client.ticket] = number;
   client.request = request;
-  const bool known = client.known = accepted.name->id != client.id;
+  const bool known = client.known = client.reads_on || accepted.name->id != client.id;
   client.id = accepted.name->id;
-  if (client.told && !known && !client.cancelled)
+  // Its failure frees a key.
+  const bool may_have_failed =
+      client.spec.timeout < 3600s || client.spec.odd || world_.has_poison();
+  if (client.told && !known && !client.cancelled && !may_have_failed)
     world_.broken("A request that its client has heard of was forgotten.");
   client.deadline =
       (known ? world_.head.started() : world_.loop.now()) + client.spec.timeout;
-  client.tokens.assign(client.spec.n, 0);
-  client.finished.assign(client.spec.n, false);
+  if (!client.reads_on) {
+    client.tokens.assign(client.spec.n, 0);
+    client.finished.assign(client.spec.n, false);
+  }
+  if (!known) client.soonest = client.deadline;
   client.may_differ = (known && client.may_differ) || world_.may_be_wrong();
-  client.told = false;
+  client.told = client.told && known;
   world_.counters.resumed += known;
   progress_ = world_.loop.now();
   ++world_.counters.requests;
@@ -81,11 +111,22 @@ void Clients::accepted(RequestAccepted accepted) {
                       [this, number, request] { cancel(number, request); });
 }
 
+void Clients::refused(std::size_t number, const Error& error) {
+  Client& client = clients_[number];
+  const bool nobody_has_it = client.reads_on && error.code == ErrorCode::kNotFound;
+  if (error.code != ErrorCode::kUnavailable && !nobody_has_it)
+    world_.broken("A request was refused: " + error.message);
+  if (nobody_has_it && client.told && !client.cancelled)
+    world_.broken("A request that its client has heard of was forgotten.");
+  if (nobody_has_it) client.reads_on = client.told = false;
+  ask_again(number);
+}
+
 void Clients::cancel(std::size_t number, std::uint64_t request) {
   if (clients_[number].request != request) return;
   clients_[number].cancelled = true;
   // Its leaving, or its wish that nobody has it.
-  const bool leaves = number % 2 == 0;
+  const bool leaves = clients_[number].leaves = number % 2 == 0;
   world_.head.tell_router(CancelRequest{request, leaves ? *clients_[number].ticket : 0});
 }
 
@@ -95,12 +136,15 @@ void Clients::deliver(DeliverEvent delivery) {
     if (it == readers_.end()) return world_.broken("News of a request that is over.");
     const std::size_t number = it->second;
     Client& client = clients_[number];
+    // That it was too late before this head began.
+    if (delivery.again) client.deadline = std::min(client.deadline, client.soonest);
     if (!refused(client, delivery.event)) {
       deliver(client, delivery.event);
       continue;
     }
     readers_.erase(it);
     client.request.reset();
+    client.reads_on = false;
     ask_again(number);
   }
 }
@@ -124,23 +168,43 @@ void Clients::deliver(Client& client, const GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) client.finished[event.choice] = true;
   if (!event.request_done) return;
   check_end(client, event);
-  // Who leaves a request that has a key ends nothing.
-  const bool left = event.error && event.error->code == ErrorCode::kCancelled && client.keyed;
-  if (!world_.head.distrusts_disk() && !left) ends_[client.id] = event.error.has_value();
+  const bool cancelled = event.error && event.error->code == ErrorCode::kCancelled;
+  // Who leaves a request that has a key, or has outlived its head, ends nothing.
+  const bool left = cancelled && client.leaves && (client.keyed || client.known);
+  if (!world_.head.distrusts_disk() && !left)
+    ends_[client.id] = {event.error.has_value(), !cancelled, heads_};
   end(client);
 }
 
 void Clients::check_restored(const Journal& journal) {
+  ++heads_;
+  std::set<std::string> there;
   for (const auto& [id, request] : journal.all()) {
-    const auto told = ends_.find(request.prepared->name->id);
-    if (told == ends_.end()) continue;
-    for (std::uint32_t choice = 0; choice < request.prepared->n && !request.ended; ++choice)
-      if (journal.find(SequenceId{request.first_sequence.value + choice})->finish ==
-          FinishReason::kNone)
-        world_.broken("A request runs again that its client knows to be over.");
-    if (request.error.has_value() != told->second)
-      world_.broken("A request ended otherwise than its client was told.");
+    there.insert(request.prepared->name->id);
+    check_restored(journal, request);
   }
+  for (const auto& [id, told] : ends_)
+    if (told.kept && heads_ - told.head <= kLivesAnHour && !there.contains(id))
+      world_.broken("An answer is gone that its client has had.");
+}
+
+void Clients::check_restored(const Journal& journal, const Journal::Request& request) {
+  const std::string& id = request.prepared->name->id;
+  const auto client = std::ranges::find(clients_, id, &Client::id);
+  const auto told = ends_.find(id);
+  for (std::uint32_t choice = 0; choice < request.prepared->n; ++choice) {
+    const auto* sequence = journal.find(SequenceId{request.first_sequence.value + choice});
+    if (told != ends_.end() && !request.ended && sequence->finish == FinishReason::kNone)
+      world_.broken("A request runs again that its client knows to be over.");
+    if (client == clients_.end() || client->may_differ || request.error) continue;
+    const auto& must = client->expected[choice].output;
+    const auto same = [](TokenId is, const TokenOutput& token) { return is == token.token; };
+    if (sequence->output.size() > must.size() ||
+        !std::equal(sequence->output.begin(), sequence->output.end(), must.begin(), same))
+      world_.broken("A token in the journal is not the one that it must be.");
+  }
+  if (told != ends_.end() && request.error.has_value() != told->second.error)
+    world_.broken("A request ended otherwise than its client was told.");
 }
 
 void Clients::check_tokens(const Client& client, const GenerationEvent& event) {
@@ -196,12 +260,8 @@ void Clients::doubt() {
 
 void Clients::head_died() {
   for (const auto& [ticket, number] : std::exchange(readers_, {})) {
-    Client& client = clients_[number];
-    if (!client.keyed) {
-      end(client);
-      continue;
-    }
-    client.request.reset();
+    clients_[number].request.reset();
+    clients_[number].reads_on = !clients_[number].keyed;
     ask_again(number);
   }
   for (const auto& [ticket, number] : std::exchange(tickets_, {})) ask_again(number);

@@ -30,9 +30,10 @@ class Clients final : public RequestDesk {
   void begin(const std::vector<RequestSpec>& specs);
   /// Somebody begins to compute something else: who is being served may get other tokens.
   void doubt();
-  /// What a head has read that begins: nothing that a client knows to be over runs again.
+  /// What a head has read that begins: nothing in it is wrong, and nothing that a client knows to
+  /// be over runs again, or is gone.
   void check_restored(const Journal& journal);
-  /// Who has a key asks again with it; the others never hear of their requests again.
+  /// Who has a key asks again with it; the others for what follows what they have.
   void head_died();
 
   // RequestDesk
@@ -58,16 +59,21 @@ class Clients final : public RequestDesk {
     std::string id;                        ///< of that question, then of the request
     bool known = false;                    ///< it was accepted with an earlier question
     bool keyed = false;
-    bool told = false;                     ///< something of its request
+    bool told = false;                     ///< something of its request, by whatever head
+    bool reads_on = false;                 ///< its newest question is for what follows
     std::optional<std::uint64_t> request;  ///< while it is accepted and not over
-    TimePoint deadline{};
+    TimePoint deadline{}, soonest{};  ///< of the head that it is with; of the first one
     bool asked = false;
     bool cancelled = false;
+    bool leaves = false;  ///< instead of having it deleted
     bool may_differ = false;  ///< something wrong was at work while it was served
     bool over = false;
   };
   void ask(std::size_t number);
+  void submit(std::size_t number);
+  void read_on(std::size_t number);
   void ask_again(std::size_t number);
+  void refused(std::size_t number, const Error& error);
   void cancel(std::size_t number, std::uint64_t request);
   void deliver(Client& client, const GenerationEvent& event);
   void check_tokens(const Client& client, const GenerationEvent& event);
@@ -80,7 +86,15 @@ class Clients final : public RequestDesk {
   std::uint64_t next_ticket_ = 1;
   std::map<std::uint64_t, std::size_t> tickets_;  // that are not answered
   std::map<std::uint64_t, std::size_t> readers_;  // tickets whose requests are not over
-  std::map<std::string, bool> ends_;  // of requests that clients know to be over; with an error
+  void check_restored(const Journal& journal, const Journal::Request& request);
+  /// Of a request that clients know to be over.
+  struct End {
+    bool error = false;
+    bool kept = false;       ///< whoever asks later hears of it
+    std::uint64_t head = 0;  ///< the life that told it
+  };
+  std::map<std::string, End> ends_;
+  std::uint64_t heads_ = 0;  // lives of heads so far
   std::size_t over_ = 0;
   TimePoint progress_{};  // the newest token or acceptance, or the first question after a calm
 };

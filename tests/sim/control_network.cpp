@@ -20,6 +20,7 @@ void ControlNetwork::serve(SimHost& head, ControlEvents& events) {
 Status ControlNetwork::send(std::uint32_t session, const Envelope& envelope) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || !it->second.up_at_head) return unavailable("The session has ended.");
+  if (!places_.at(it->second.place).host->acts()) return {};
   ++sent_;
   if (measures) sent_bytes_ += transport::encode(envelope)->size();
   world_.network.send(it->second.connection, it->second.place,
@@ -30,6 +31,7 @@ Status ControlNetwork::send(std::uint32_t session, const Envelope& envelope) {
 void ControlNetwork::close(std::uint32_t session, const std::string& reason) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || !it->second.up_at_head) return;
+  if (!places_.at(it->second.place).host->acts()) return;
   world_.network.send(it->second.connection, it->second.place,
                       [this, session, reason] { down_at_worker(session, reason); });
   world_.loop.after(world_.network.delay(), [this, session] { down_at_head(session, "closed"); });
@@ -100,10 +102,26 @@ bool ControlNetwork::to_head(std::uint32_t session, const Envelope& envelope) {
     if (found == sessions_.end() || !found->second.up_at_head) return;
     ++received_;
     const Place& place = places_.at(found->second.place);
+    if (world_.mutation() == Mutation::kOldTokens) hear_old_tokens(place, session, envelope);
     place.host->run(
         [hub = place.events, session, envelope] { hub->on_message(SessionId{session}, envelope); });
   });
   return true;
+}
+
+/// As if they were told to this life of the head, and now.
+void ControlNetwork::hear_old_tokens(const Place& place, std::uint32_t session,
+                                     const Envelope& envelope) {
+  if (!std::holds_alternative<SequenceEvents>(*envelope.message)) return;
+  Told& told = told_[sessions_.at(session).machine];
+  if (std::exchange(told.head, place.host) != place.host)
+    told.before = std::exchange(told.here, {});
+  told.here.push_back(envelope.message);
+  for (const MessagePtr& message : told.before) {
+    const Envelope old{envelope.from, envelope.to, message};
+    place.host->run(
+        [hub = place.events, session, old] { hub->on_message(SessionId{session}, old); });
+  }
 }
 
 void ControlNetwork::arrive(std::uint32_t session, const Envelope& envelope) {
@@ -169,7 +187,7 @@ void SimLink::seek_also(const std::string& address) {
 }
 
 Status SimLink::send(const Envelope& envelope) {
-  if (host_.alive() && session_ && network_.to_head(*session_, envelope)) return {};
+  if (session_ && host_.acts() && network_.to_head(*session_, envelope)) return {};
   return unavailable("There is no connection to the head.");
 }
 

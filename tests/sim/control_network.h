@@ -57,6 +57,11 @@ class ControlNetwork final : public SessionLane {
     bool up_at_worker = false;
     bool heard = false;  ///< the worker heard of the head
   };
+  struct Place {
+    SimHost* host = nullptr;
+    ControlEvents* events = nullptr;
+  };
+  void hear_old_tokens(const Place& place, std::uint32_t session, const Envelope& envelope);
   void answer(std::uint32_t session);
   void arrive(std::uint32_t session, const Envelope& envelope);
   void down_at_worker(std::uint32_t session, const std::string& reason);
@@ -64,13 +69,15 @@ class ControlNetwork final : public SessionLane {
   void forget_if_over(std::uint32_t session);
 
   World& world_;
-  struct Place {
-    SimHost* host = nullptr;
-    ControlEvents* events = nullptr;
-  };
   std::map<int, Place> places_;  // by machine; those that live
   std::uint32_t next_ = 1;
   std::map<std::uint32_t, Session> sessions_;
+  /// What a machine has told of sequences.
+  struct Told {
+    const SimHost* head = nullptr;
+    std::vector<MessagePtr> here, before;  ///< to this head; to the one before it
+  };
+  std::map<int, Told> told_;  // with Mutation::kOldTokens
   std::uint64_t sent_ = 0, received_ = 0, sent_bytes_ = 0;
 };
 

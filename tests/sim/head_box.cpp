@@ -30,27 +30,30 @@ namespace {
 /// A Router's journal goes to the disk, and to whoever follows.
 class CopyingStore final : public JournalStore {
  public:
-  explicit CopyingStore(SimJournal& journal) : journal_(journal) {}
+  CopyingStore(SimHost& host, SimJournal& journal) : host_(host), journal_(journal) {}
   StandbyCopy copies;
   void keep(KeepRecords records) override {
     if (records.copy_to != 0) copies.copy(records);
-    journal_.keep(std::move(records));
+    if (host_.acts()) journal_.keep(std::move(records));
   }
-  void note(const JournalNote& note) override { journal_.note(note); }
+  void note(const JournalNote& note) override {
+    if (host_.alive()) journal_.note(note);
+  }
 
  private:
+  SimHost& host_;
   SimJournal& journal_;
 };
 
 /// What a head tells counts as long as clients are with it.
 class Desk final : public RequestDesk {
  public:
-  explicit Desk(HeadBox& box, World& world) : box_(box), world_(world) {}
+  Desk(SimHost& host, HeadBox& box, World& world) : host_(host), box_(box), world_(world) {}
   void accepted(RequestAccepted accepted) override {
-    if (current()) world_.clients.accepted(std::move(accepted));
+    if (current() && host_.acts()) world_.clients.accepted(std::move(accepted));
   }
   void deliver(DeliverEvent delivery) override {
-    if (current()) world_.clients.deliver(std::move(delivery));
+    if (current() && host_.acts()) world_.clients.deliver(std::move(delivery));
   }
   void found(RequestsFound found) override { world_.clients.found(std::move(found)); }
   void observe(const RequestObservation& seen) override { world_.clients.observe(seen); }
@@ -58,6 +61,7 @@ class Desk final : public RequestDesk {
 
  private:
   bool current() const { return world_.head.is_door(box_); }
+  SimHost& host_;
   HeadBox& box_;
   World& world_;
 };
@@ -86,8 +90,8 @@ class LentLink final : public HeadLink {
 struct HeadBox::Life {
   Life(HeadBox& box, const SupervisorOptions& options)
       : host(box.world_, box.machine_),
-        store(box.journal_),
-        desk(box, box.world_),
+        store(host, box.journal_),
+        desk(host, box, box.world_),
         head(host, {started_at(host.now(), options), router_options(box, options), box, desk,
                     &store, box.world_.control}),
         asker([this, &box](const HostPort&) -> Result<std::unique_ptr<HeadLink>> {
@@ -100,15 +104,18 @@ struct HeadBox::Life {
   ~Life() { host.clear(); }
   Router::Options router_options(HeadBox& box, const SupervisorOptions& options) {
     Router::Options router;
-    router.journal_file = box.journal_.next_file();
-    const Ref<RouterInbox> self(kHeadNode, options.incarnation);
-    router.journal = box.journal_.open(
-        host, {[this, self](JournalKept kept) { host.post().tell(self, kept); },
-               [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
-    box.world_.clients.check_restored(*router.journal);
-    // The calendar's clock steps.
     router.shares = KeyShares(kKeys);
+    // The calendar's clock steps.
     router.started = {host.now(), static_cast<std::int64_t>(box.lives_.size()) * 1'000'000};
+    const Ref<RouterInbox> self(kHeadNode, options.incarnation);
+    const SimJournal::Found found = box.journal_.open(
+        host,
+        {[this, self](JournalKept kept) { host.post().tell(self, kept); },
+         [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }},
+        options.incarnation, box.known_);
+    router.journal = found.journal;
+    router.journal_file = found.first_file;
+    if (found.journal) box.world_.clients.check_restored(*found.journal);
     return router;
   }
   static SupervisorOptions started_at(TimePoint now, SupervisorOptions options) {
@@ -164,13 +171,12 @@ struct HeadBox::Follower final : ControlEvents {
     options.address = to_string(listens_at(box.machine_));
     options.earlier = box.following_;
     options.earlier.head_address = to_string(listens_at(box.partner_));
-    options.journal_file = box.journal_.next_file();
+    options.journal_file = box.journal_.follow(host, {tell, tell});
     options.random = [&loop = box.world_.loop] { return loop.draw(); };
     options.next_term = [&box](Incarnation newest) {
       box.kept_incarnation_ = std::max(box.kept_incarnation_, newest.value);
       return Incarnation{first_incarnation(box.kept_incarnation_, 0)};
     };
-    (void)box.journal_.open(host, {tell, tell});
     host.spawn(self.address,
                [this, &box, options](const troupe::Life&) {
                  return std::make_unique<Shell<Standby, StandbyDouble>>(
@@ -212,13 +218,18 @@ void StandbyDouble::carry_out(EndSession&& e, const Standby&) {
   box->world_.control.close(e.session, e.reason);
 }
 void StandbyDouble::carry_out(KeepCopy&& e, const Standby&) {
-  box->journal_.keep(std::move(e.records));
+  if (life->host.acts()) box->journal_.keep(std::move(e.records));
 }
-void StandbyDouble::carry_out(KeepFollowing&& e, const Standby&) { box->following_ = e.state; }
+void StandbyDouble::carry_out(KeepFollowing&& e, const Standby&) {
+  if (!life->host.acts()) return;
+  box->following_ = e.state;
+  if (!e.state.cluster_id.empty()) box->journal_.learn_cluster(e.state.cluster_id);
+}
 void StandbyDouble::carry_out(TakeOver&&, const Standby&) {
   life->host.later({}, [b = box] { b->take_over(); });
 }
 void StandbyDouble::carry_out(StandbyEnds&& e, const Standby&) {
+  if (!life->host.alive()) return;
   if (e.code != 0) box->world_.broken("A standby gave up: " + e.reason);
   box->ended_ = true;
   life->host.later({}, [b = box] { b->kill(); });
@@ -241,8 +252,13 @@ struct HeadBox::Asker {
 
 // --- The process, whatever it is ----------------------------------------------------------------
 
-HeadBox::HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed)
-    : world_(world), machine_(machine), partner_(partner), journal_(seed), follows_(follows) {}
+HeadBox::HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed,
+                 Mutation mutation)
+    : world_(world),
+      machine_(machine),
+      partner_(partner),
+      journal_(seed, mutation),
+      follows_(follows) {}
 HeadBox::~HeadBox() = default;
 
 Post& HeadBox::post() { return life_->host.post(); }
@@ -352,15 +368,30 @@ SupervisorOptions HeadBox::options() {
   return options;
 }
 
-void HeadBox::kill() {
+SimHost* HeadBox::host() {
+  return life_ ? &life_->host : follower_ ? &follower_->host : asker_ ? &asker_->host : nullptr;
+}
+
+void HeadBox::die_at(std::uint64_t act, bool power_cut, Task died) {
+  if (SimHost* const dying = host())
+    dying->die_at(act, [this, dying, power_cut, died = std::move(died)] {
+      if (host() == dying) kill(power_cut);
+      died();
+    });
+}
+
+void HeadBox::spare() {
+  if (SimHost* const spared = host()) spared->spare();
+}
+
+void HeadBox::kill(bool power_cut) {
   if (!alive()) return;
-  SimHost& host = life_ ? life_->host : follower_ ? follower_->host : asker_->host;
-  host.kill();
+  host()->kill();
   if (follower_) world_.control.died(follower_->link);
   life_ = nullptr;
   follower_ = nullptr;
   asker_ = nullptr;
-  journal_.close();
+  journal_.close(power_cut);
   world_.control.head_died(machine_);
   world_.head.look();
 }
@@ -444,7 +475,26 @@ bool HeadBox::operations_over() const {
 
 // --- What lies around its actors ----------------------------------------------------------------
 
+void HeadBox::keep(const KeepNextNode& e) {
+  if (host()->acts()) kept_next_node_ = e.next_node;
+}
+
+void HeadBox::keep(const KeepNumerics& e) {
+  if (!host()->acts()) return;
+  known_.numerics = e.numerics;
+  journal_.learn_numerics(e.numerics);
+}
+
+void HeadBox::keep(const KeepCanary& e) {
+  if (host()->acts()) known_.canary = e.canary;
+}
+
+void HeadBox::keep(const ForgetKnown&) {
+  if (host()->acts()) known_ = {};
+}
+
 void HeadBox::keep(const KeepTensors& e) {
+  if (!host()->acts()) return;
   for (const KnownTensor& tensor : e.tensors) {
     std::erase_if(known_.tensors,
                   [&](const auto& known) { return known.proof.tensor == tensor.proof.tensor; });
@@ -470,12 +520,14 @@ std::string HeadBox::status(const Supervisor& supervisor) {
 }
 
 void HeadBox::changed(const Supervisor& supervisor) {
+  if (!host()->alive()) return;
   for (const auto& [id, member] : supervisor.members()) {
     world_.head.note_life(*this, member.incarnation, id, newest_incarnation_);
   }
 }
 
 void HeadBox::keep(const KeepStandby& e) {
+  if (!host()->acts()) return;
   standby_at_ = e.address;
   if (e.session != 0)
     life_->host.post().tell(life_->head.supervisor(), StandbyKept{e.session, std::nullopt});
@@ -489,6 +541,7 @@ void HeadBox::ask(const AskStandby& standby) {
 }
 
 void HeadBox::may_end(const HeadMayEnd& end) {
+  if (!host()->alive()) return;
   if (!end.deposed_by.empty()) return life_->host.later({}, [this] { become_follower(); });
   ended_ = true;
   // After what was sent has left.

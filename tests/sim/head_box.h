@@ -24,11 +24,16 @@ namespace troupe::sim {
 class HeadBox final : private HeadSurroundings {
  public:
   /// `partner`: the machine that it follows, or is followed by; -1: none.
-  HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed);
+  HeadBox(World& world, int machine, int partner, bool follows, std::uint64_t seed,
+          Mutation mutation);
   ~HeadBox() override;
 
   void start();
-  void kill();
+  /// `power_cut`: what its disk has not synced may be gone.
+  void kill(bool power_cut = false);
+  /// Instead of its act of that number from now on (SimHost::acts); then `died` runs.
+  void die_at(std::uint64_t act, bool power_cut, Task died);
+  void spare();  ///< it does not, if it has not
   void hang();
   void go_on(bool clock_stood);
   /// Whether a head runs here.
@@ -72,6 +77,7 @@ class HeadBox final : private HeadSurroundings {
   void ask_partner();
   void take_over();
   void become_follower();
+  SimHost* host();  ///< of the process; null: none
   Post& post();
   Ref<RouterInbox> router_address() const;
   SupervisorOptions options();
@@ -80,11 +86,11 @@ class HeadBox final : private HeadSurroundings {
   void answer(Program& program, const Message& message);
 
   // HeadSurroundings
-  void keep(const KeepNextNode& e) override { kept_next_node_ = e.next_node; }
-  void keep(const KeepNumerics& e) override { known_.numerics = e.numerics; }
+  void keep(const KeepNextNode& e) override;
+  void keep(const KeepNumerics& e) override;
   void keep(const KeepTensors& e) override;
-  void keep(const KeepCanary& e) override { known_.canary = e.canary; }
-  void keep(const ForgetKnown&) override { known_ = {}; }
+  void keep(const KeepCanary& e) override;
+  void keep(const ForgetKnown&) override;
   void keep(const KeepStandby& e) override;
   void copy(const CopyKnown&) override {}
   void ask(const AskStandby& standby) override;

@@ -7,10 +7,14 @@
 
 namespace troupe::sim {
 
-Heads::Heads(World& world, int workers, bool standby, std::uint64_t seed) : world_(world) {
-  const int second = workers + 1;
-  boxes_.push_back(std::make_unique<HeadBox>(world, 0, standby ? second : -1, false, seed));
-  if (standby) boxes_.push_back(std::make_unique<HeadBox>(world, second, 0, true, seed + 1));
+Heads::Heads(World& world, const History& history) : world_(world) {
+  const bool standby = history.shape.standby;
+  const int second = history.shape.workers + 1;
+  boxes_.push_back(std::make_unique<HeadBox>(world, 0, standby ? second : -1, false, history.seed,
+                                             history.mutation));
+  if (standby)
+    boxes_.push_back(std::make_unique<HeadBox>(world, second, 0, true, history.seed + 1,
+                                               history.mutation));
   door_ = boxes_.front().get();
 }
 
@@ -20,14 +24,25 @@ void Heads::kill() {
   for (const auto& box : boxes_) box->kill();
 }
 
-void Heads::kill_head() {
+/// The box that the fault is about; null: none is there now.
+HeadBox* Heads::of(FaultKind kind) const {
   for (const auto& box : boxes_)
-    if (box->up() || boxes_.size() == 1) return box->kill();
+    if (kind == FaultKind::kStandbyDies ? box->standby() != nullptr
+                                        : box->up() || boxes_.size() == 1)
+      return box.get();
+  return nullptr;
 }
 
-void Heads::kill_standby() {
-  for (const auto& box : boxes_)
-    if (box->standby()) return box->kill();
+void Heads::strike(const Fault& fault, Task died) {
+  HeadBox* const box = of(fault.kind);
+  if (!box) return;
+  if (fault.act > 0) return box->die_at(fault.act, fault.power_cut, std::move(died));
+  box->kill(fault.power_cut);
+  died();
+}
+
+void Heads::spare() {
+  for (const auto& box : boxes_) box->spare();
 }
 
 void Heads::start_dead() {

@@ -13,12 +13,13 @@ namespace troupe::sim {
 /// the newest head that lives.
 class Heads {
  public:
-  Heads(World& world, int workers, bool standby, std::uint64_t seed);
+  Heads(World& world, const History& history);
 
   void start();
   void kill();  ///< all of them
-  void kill_head();
-  void kill_standby();
+  /// The head dies, or the standby, as the fault says; then `died` runs.
+  void strike(const Fault& fault, Task died);
+  void spare();  ///< who was to die later, and did not, lives on
   void start_dead();
   void hang();
   void go_on(bool clock_stood);
@@ -60,6 +61,7 @@ class Heads {
   std::uint64_t lives_kept() const { return lives_kept_; }
 
  private:
+  HeadBox* of(FaultKind kind) const;
   HeadBox* newest() const;
   void go_to(HeadBox* next);
 

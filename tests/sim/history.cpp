@@ -147,6 +147,17 @@ void share_prefixes(History& history) {
   }
 }
 
+/// How heads die: in the middle of a turn too, and of a write, with the power or without. Drawn
+/// apart from the rest, so that it changes nothing else.
+void choose_deaths(History& history) {
+  Loop random(history.seed * 15485863 + 3);
+  for (Fault& fault : history.faults) {
+    if (fault.kind != FaultKind::kHeadDies && fault.kind != FaultKind::kStandbyDies) continue;
+    if (random.chance(70)) fault.act = random.pick(1, 80);
+    fault.power_cut = random.chance(50);
+  }
+}
+
 }  // namespace
 
 History make_history(std::uint64_t seed, const Mix& mix) {
@@ -185,6 +196,7 @@ History make_history(std::uint64_t seed, const Mix& mix) {
     if (spec.odd) spec.prompt[random.pick(0, spec.prompt.size() - 1)] = kOdd;
   }
   share_prefixes(history);
+  choose_deaths(history);
   return history;
 }
 
@@ -195,6 +207,8 @@ std::string to_string(const Fault& fault) {
   const bool pair = fault.kind == FaultKind::kCutPair || fault.kind == FaultKind::kCutPairOneWay ||
                     fault.kind == FaultKind::kResetPair || fault.kind == FaultKind::kSlowPair;
   if (pair) text += " and " + std::to_string(fault.other);
+  if (fault.act > 0) text += ", at act " + std::to_string(fault.act);
+  if (fault.power_cut) text += ", with the power";
   return text + ", for " + std::to_string(in_ms(fault.lasts)) + " ms";
 }
 

@@ -59,6 +59,18 @@ struct Fault {
   int worker = 0;
   int other = 0;         ///< of a pair
   bool lasting = false;  ///< the others have to do without that worker meanwhile
+  // Of a head, or a standby, that dies.
+  std::uint64_t act = 0;   ///< instead of the act of this number from then on; 0: then
+  bool power_cut = false;  ///< and what its disk has not synced may be gone
+};
+
+/// What is made wrong in a simulated cluster, to show that it is found.
+enum class Mutation : std::uint8_t {
+  kNone,
+  kKeptEarly,      ///< storage says that it has what it is only about to write
+  kEndsKeptEarly,  ///< the same of all but acceptances
+  kNoSync,         ///< files are not synced
+  kOldTokens,      ///< a head hears what workers told the one before it
 };
 
 struct RequestSpec {
@@ -106,6 +118,7 @@ struct History {
   std::vector<Fault> faults;
   std::vector<RequestSpec> requests;
   bool keeps_all = false;  ///< nothing in it costs a member or a replay
+  Mutation mutation = Mutation::kNone;
 };
 
 /// What a history may have in it.

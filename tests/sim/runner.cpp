@@ -55,8 +55,11 @@ void live(World& world, const History& history) {
   };
   const Duration patience =
       kWaitsToHeal * std::max(1, history.shape.tensor) * wait_max(world.struck());
-  if (!world.run_until(healed, patience))
-    return world.broken("The cluster does not heal, or a request does not end.");
+  // A disk may fail at any time.
+  for (TimePoint end = world.loop.now() + patience; !world.run_until(healed, end - world.loop.now());
+       end = world.changed_at() + patience)
+    if (!world.violation().empty() || world.changed_at() + patience <= world.loop.now())
+      return world.broken("The cluster does not heal, or a request does not end.");
   // Versions follow each other until it is where it wants to be; then nothing may change.
   const auto calm = [&] {
     const auto& counters = world.head.supervisor()->counters();

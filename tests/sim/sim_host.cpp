@@ -107,6 +107,19 @@ void SimHost::go_on() {
 
 void SimHost::kill() { alive_ = hung_ = false; }
 
+bool SimHost::acts() {
+  if (!alive_) return false;
+  if (++acted_ != dies_at_) return true;
+  kill();
+  loop_.after({}, std::move(died_));
+  return false;
+}
+
+void SimHost::die_at(std::uint64_t act, Task died) {
+  dies_at_ = acted_ + act;
+  died_ = std::move(died);
+}
+
 void SimHost::clear() {
   kill();
   for (auto& [address, mailbox] : std::exchange(actors_, {})) {

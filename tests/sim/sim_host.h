@@ -51,6 +51,13 @@ class SimHost final : private OwnPost, public Host {
   void go_on();
   void kill();
   bool alive() const { return alive_; }
+  /// Before anything of it reaches what lies outside: a peer, a client, the disk. False: it has
+  /// died before that, in the middle of a turn maybe.
+  bool acts();
+  std::uint64_t acted() const { return acted_; }  ///< so often
+  /// It dies instead of its act of that number from now on, from 1 on; `died` runs in a moment.
+  void die_at(std::uint64_t act, Task died);
+  void spare() { dies_at_ = 0; }
   bool hung() const { return hung_; }
   /// Destroys the actors that are left. The process is dead, and no turn is under way.
   void clear();
@@ -78,6 +85,9 @@ class SimHost final : private OwnPost, public Host {
   TimePoint hung_at_{};
   bool clock_stood_ = false;
   bool alive_ = true;
+  std::uint64_t acted_ = 0;
+  std::uint64_t dies_at_ = 0;  // 0: at none
+  Task died_;
   bool hung_ = false;
   std::vector<Task> held_;  // while it hangs
   std::map<Address, std::shared_ptr<SimMailbox>> actors_;

@@ -56,6 +56,7 @@ void Counters::add(const Counters& other) {
   refused += other.refused;
   takeovers += other.takeovers;
   lives_kept += other.lives_kept;
+  deaths += other.deaths;
   events += other.events;
   longest_wait = std::max(longest_wait, other.longest_wait);
 }
@@ -65,7 +66,7 @@ World::World(const History& history)
       network(loop),
       control(*this),
       bulk(*this),
-      head(*this, history.shape.workers, history.shape.standby, history.seed),
+      head(*this, history),
       clients(*this),
       steps(*this),
       history_(history) {
@@ -171,9 +172,15 @@ void World::strike(const Fault& fault) {
       ++hot_experts;
       return;
     case FaultKind::kHeadDies:
-      return head.kill_head();
     case FaultKind::kStandbyDies:
-      return head.kill_standby();
+      return head.strike(fault, [this, lasts = std::min<Duration>(fault.lasts, 1s)] {
+        ++counters.deaths;
+        note_change();
+        loop.after(lasts, [this] {
+          head.start_dead();
+          note_change();
+        });
+      });
     case FaultKind::kCutHeads:
       return cut_heads(fault, false);
     case FaultKind::kSleep:
@@ -271,7 +278,7 @@ void World::heal(const Fault& fault) {
       return;
     case FaultKind::kHeadDies:
     case FaultKind::kStandbyDies:
-      return head.start_dead();
+      return head.spare();
     case FaultKind::kCutHeads:
       return cut_heads(fault, true);
     case FaultKind::kSleep:

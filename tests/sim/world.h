@@ -32,6 +32,7 @@ struct Counters {
   std::uint64_t refused = 0;   ///< requests whose acceptance a disk did not take
   std::uint64_t takeovers = 0;  ///< times that clients went to another head
   std::uint64_t lives_kept = 0;  ///< of workers, that went on under another head
+  std::uint64_t deaths = 0;  ///< of heads and standbys
   std::uint64_t events = 0;
   Duration longest_wait{};  ///< as check_rules() counts it
   void add(const Counters& other);
@@ -45,6 +46,7 @@ class World {
   World(const World&) = delete;
 
   const Shape& shape() const { return history_.shape; }
+  Mutation mutation() const { return history_.mutation; }
   bool has_poison() const { return sim::has_poison(history_); }
   WorkerBox& worker(int number) { return *workers_[static_cast<std::size_t>(number)]; }
   const WorkerBox& worker(int number) const { return *workers_[static_cast<std::size_t>(number)]; }

@@ -30,13 +30,7 @@ struct ForgetfulFiles::Open final : Writer {
     node_->bytes += text;
     return {};
   }
-  Status sync() override {
-    const Status may = files_.ask("sync", path_);
-    if (files_.lie("sync", path_)) return may;
-    if (!may.ok()) node_->lost.emplace_back(node_->synced, node_->bytes.size());
-    node_->synced = node_->bytes.size();  // from here on nothing is to be done
-    return may;
-  }
+  Status sync() override { return files_.sync(path_, *node_); }
   ForgetfulFiles& files_;
   const std::string path_;
   const std::shared_ptr<Node> node_;
@@ -143,6 +137,20 @@ Result<std::unique_ptr<FileSystem::Reader>> ForgetfulFiles::open(const std::stri
   const auto found = names_.find(path);
   if (found == names_.end()) return no_such(path);
   return std::unique_ptr<Reader>(std::make_unique<Read>(*this, path, found->second->bytes));
+}
+
+Status ForgetfulFiles::sync(const std::string& path) {
+  const auto found = names_.find(path);
+  if (found == names_.end()) return no_such(path);
+  return sync(path, *found->second);
+}
+
+Status ForgetfulFiles::sync(const std::string& path, Node& node) {
+  const Status may = ask("sync", path);
+  if (lie("sync", path)) return may;
+  if (!may.ok()) node.lost.emplace_back(node.synced, node.bytes.size());
+  node.synced = node.bytes.size();  // from here on nothing is to be done
+  return may;
 }
 
 Status ForgetfulFiles::rename(const std::string& from, const std::string& to) {

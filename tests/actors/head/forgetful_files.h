@@ -37,6 +37,7 @@ class ForgetfulFiles final : public FileSystem {
   Result<std::vector<std::string>> list(const std::string& folder) override;
   Result<std::unique_ptr<Writer>> create(const std::string& path) override;
   Result<std::unique_ptr<Reader>> open(const std::string& path) override;
+  Status sync(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
 
@@ -49,6 +50,7 @@ class ForgetfulFiles final : public FileSystem {
   struct Open;
   struct Read;
   using Names = std::map<std::string, std::shared_ptr<Node>>;
+  Status sync(const std::string& path, Node& node);
   Status ask(const std::string& operation, const std::string& path);
   bool lie(const std::string& operation, const std::string& path) const {
     return lies && lies(operation, path);

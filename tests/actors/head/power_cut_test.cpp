@@ -182,6 +182,29 @@ TEST_CASE("through several lives whose power goes") {
   }
 }
 
+TEST_CASE("what a head has found outlives a power cut, whoever wrote it, and had no time to sync it") {
+  for (std::uint64_t seed = 1; seed <= 32; ++seed) {
+    CAPTURE(seed);
+    const auto files = std::make_shared<ForgetfulFiles>();
+    JournalDisk disk({files, kFolder, heading(), {}, [] { return 3; }});
+    KeepRecords begins = of(1, {});
+    begins.begins = true;
+    REQUIRE(disk.write({begins}).ok());
+    KeepRecords story = of(1, finished_story(1, 3));
+    std::erase_if(story.records, [](const JournalRecord& record) {
+      return std::holds_alternative<JournalAccepted>(record);
+    });
+    REQUIRE(disk.write({of(1, {accepted(1)})}).ok());
+    REQUIRE(disk.write({story}).ok());  // which nobody waits for
+    const auto before = read(*files);
+    REQUIRE(before.ok());
+    REQUIRE(before->journal.request(1)->ended);
+    const auto after = read(*files->after_power_cut(seed));
+    REQUIRE(after.ok());
+    CHECK(after->journal.request(1)->ended);
+  }
+}
+
 TEST_CASE("an operation that fails ends its file, and all is written again in the next one") {
   Promise all;
   const auto whole = std::make_shared<ForgetfulFiles>();
