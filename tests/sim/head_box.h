@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,9 +32,10 @@ class HeadBox final : private HeadSurroundings {
   void start();
   /// `power_cut`: what its disk has not synced may be gone.
   void kill(bool power_cut = false);
-  /// Instead of its act of that number from now on (SimHost::acts); then `died` runs.
+  /// Instead of its act of that number from now on (SimHost::acts); then `died` runs. While one is
+  /// to come, the next one is of the process that follows, from its beginning on.
   void die_at(std::uint64_t act, bool power_cut, Task died);
-  void spare();  ///< it does not, if it has not
+  void spare();  ///< whoever has not died does not
   void hang();
   void go_on(bool clock_stood);
   /// Whether a head runs here.
@@ -78,6 +80,7 @@ class HeadBox final : private HeadSurroundings {
   void take_over();
   void become_follower();
   SimHost* host();  ///< of the process; null: none
+  void arrange_death();
   Post& post();
   Ref<RouterInbox> router_address() const;
   SupervisorOptions options();
@@ -110,6 +113,12 @@ class HeadBox final : private HeadSurroundings {
   Follower* follower_ = nullptr;
   std::vector<std::unique_ptr<Asker>> askers_;
   Asker* asker_ = nullptr;
+  struct Death {
+    std::uint64_t act = 0;
+    bool power_cut = false;
+    Task died;
+  };
+  std::deque<Death> deaths_;  // to come, each of another process
   bool ended_ = false;
   TimePoint started_{};
   std::uint64_t next_query_ = 1;

@@ -27,8 +27,8 @@ RequestSpec request(Duration at, std::vector<troupe::TokenId> prompt, std::uint3
   return spec;
 }
 
-/// Some requests, of which one has several choices and log-probabilities, one is read on without a
-/// key, and one is deleted, come together to a cluster of two workers.
+/// Requests come together to a cluster of two workers: one has several choices and
+/// log-probabilities, one no key, and one is cancelled.
 History short_history(std::uint64_t seed) {
   History history;
   history.seed = seed;
@@ -89,7 +89,7 @@ bool found(Mutation mutation, bool power_cut) {
 }  // namespace
 
 TEST_CASE("a head may die at any of its acts, with the power or without") {
-  for (std::uint64_t seed = 1; seed <= (troupe::long_tier() ? 40 : 2); ++seed)
+  for (std::uint64_t seed = 1; seed <= (troupe::long_tier() ? 60 : 6); ++seed)
     for (const bool power_cut : {false, true}) {
       CAPTURE(seed);
       CAPTURE(power_cut);
@@ -99,6 +99,31 @@ TEST_CASE("a head may die at any of its acts, with the power or without") {
       CHECK(died.times > 30);
       CHECK(died.resumed > 0);
     }
+}
+
+// Shown once: without the sync of the files that a head finds (journal_folder::read) these two
+// seeds, whose disks are slow, lost requests and answers at acts 35, 36, 22 and 23.
+TEST_CASE("a head may die and the next one with the power before its own file is on the disk") {
+  std::vector<std::uint64_t> seeds = {4, 15};
+  if (troupe::long_tier())
+    for (std::uint64_t seed = 16; seed <= 60; ++seed) seeds.push_back(seed);
+  std::uint64_t times = 0;
+  for (const std::uint64_t seed : seeds)
+    for (std::uint64_t act = 1; act <= 60; ++act)
+      for (std::uint64_t next = 7; next <= (troupe::long_tier() ? 31 : 13); next += 3) {
+        CAPTURE(seed);
+        CAPTURE(act);
+        CAPTURE(next);
+        History history = short_history(seed);
+        const Fault death{.kind = FaultKind::kHeadDies, .at = 690ms, .lasts = 4s, .act = act};
+        history.faults = {death, death};
+        history.faults[1].act = next;
+        history.faults[1].power_cut = true;
+        const Outcome outcome = run_history(history);
+        CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
+        times += outcome.counters.deaths == 2 ? 1 : 0;
+      }
+  CHECK(times > 50);
 }
 
 TEST_CASE("what is told before it is kept is found") {

@@ -56,9 +56,10 @@ void live(World& world, const History& history) {
   const Duration patience =
       kWaitsToHeal * std::max(1, history.shape.tensor) * wait_max(world.struck());
   // A disk may fail at any time.
-  for (TimePoint end = world.loop.now() + patience; !world.run_until(healed, end - world.loop.now());
+  const auto now = [&] { return world.loop.now(); };
+  for (TimePoint end = now() + patience; !world.run_until(healed, end - now());
        end = world.changed_at() + patience)
-    if (!world.violation().empty() || world.changed_at() + patience <= world.loop.now())
+    if (!world.violation().empty() || world.changed_at() + patience <= now())
       return world.broken("The cluster does not heal, or a request does not end.");
   // Versions follow each other until it is where it wants to be; then nothing may change.
   const auto calm = [&] {

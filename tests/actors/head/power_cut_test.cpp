@@ -182,7 +182,7 @@ TEST_CASE("through several lives whose power goes") {
   }
 }
 
-TEST_CASE("what a head has found outlives a power cut, whoever wrote it, and had no time to sync it") {
+TEST_CASE("what a head has found outlives a power cut, although nobody had synced it") {
   for (std::uint64_t seed = 1; seed <= 32; ++seed) {
     CAPTURE(seed);
     const auto files = std::make_shared<ForgetfulFiles>();
