@@ -170,8 +170,8 @@ Parsed parse(Command& root, std::vector<std::string> words) {
   parsed.left = app.remaining(true);
   for (const auto& [flag, option] : options) {
     flag->given = option->count() > 0;
-    if (!flag->given || kind != Parsed::Kind::kRun || find_flag(*parsed.command, flag->name) == flag)
-      continue;
+    const bool own = find_flag(*parsed.command, flag->name) == flag;
+    if (own || !flag->given || kind != Parsed::Kind::kRun) continue;
     parsed.kind = Parsed::Kind::kWrong;  // it is of a command above, which does not run
     parsed.text = flag->name + " is no flag of `" + parsed.path + "`";
   }
