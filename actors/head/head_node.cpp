@@ -81,26 +81,36 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
 
   // HeadSurroundings
   void keep(const KeepNextNode& e) override {
-    keep_so([e](auto& k) { k.keep_next_node(e.next_node); });
+    keep_so([e](auto& k, auto&) { k.keep_next_node(e.next_node); });
   }
   void keep(const KeepNumerics& e) override {
-    keep_so([e](auto& k) { k.keep_numerics(e.numerics); });
+    keep_so([e](auto& k, auto&) { k.keep_numerics(e.numerics); });
     if (journal) journal->learn_numerics(std::string(to_string(e.numerics)));
   }
-  void keep(const KeepTensors& e) override { keep_so([e](auto& k) { k.keep_tensors(e.tensors); }); }
-  void keep(const KeepCanary& e) override { keep_so([e](auto& k) { k.keep_canary(e.canary); }); }
-  void keep(const ForgetKnown&) override { keep_so([](auto& k) { k.forget_known(); }); }
+  void keep(const KeepTensors& e) override {
+    keep_so([e](auto& k, auto&) { k.keep_tensors(e.tensors); });
+  }
+  void keep(const KeepCanary& e) override {
+    keep_so([e](auto& k, auto&) { k.keep_canary(e.canary); });
+  }
+  void keep(const ForgetKnown&) override {
+    keep_so([](auto& k, auto&) { k.forget_known(); });
+  }
   void keep(const KeepStandby& e) override {
-    if (!keeper && e.session != 0) tell_supervisor(StandbyKept{e.session, std::nullopt});
-    keep_so([this, e](StateKeeper& k) {
+    if (!keeping && e.session != 0) tell_supervisor(StandbyKept{e.session, std::nullopt});
+    keep_so([this, e](StateKeeper& k, const KeeperThread::Say& tell) {
       const Status kept = k.keep_standby(e.address);
-      if (e.session != 0)
+      if (e.session == 0) return;
+      tell([&] {
         tell_supervisor(
             StandbyKept{e.session, kept.ok() ? std::nullopt : std::optional<Error>(kept.error())});
+      });
     });
   }
   void copy(const CopyKnown& e) override {
-    keep_so([this, e](StateKeeper& k) { copies.copy_known(e.session, e.protocol, k); });
+    keep_so([this, e](StateKeeper& k, const KeeperThread::Say& tell) {
+      copies.copy_known(e.session, e.protocol, k, tell);
+    });
   }
   void ask(const AskStandby& e) override {
     if (ask_standby) ask_standby(e, [this](StandbyAnswered a) { tell_supervisor(std::move(a)); });
@@ -115,11 +125,10 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
 
   CafHost& host;
   Ref<SupervisorInbox> supervisor;
-  void keep_so(std::function<void(StateKeeper&)> change) {
-    if (keeper) keeping->run([k = keeper, change = std::move(change)] { change(*k); });
+  void keep_so(KeeperThread::Task change) {
+    if (keeping) keeping->run(std::move(change));
   }
-  StateKeeper* keeper = nullptr;
-  std::unique_ptr<KeeperThread> keeping;
+  std::unique_ptr<KeeperThread> keeping;  // null: nothing is kept
   HeadOptions::Ask ask_standby;
   std::shared_ptr<const ModelFrontend> frontend;
   std::unique_ptr<Metrics> metrics;
@@ -179,8 +188,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
   }
 
   this->supervisor = Ref<SupervisorInbox>(kHeadNode, options.incarnation);
-  keeper = options.keeper;
-  if (keeper) keeping = std::make_unique<KeeperThread>();
+  if (options.keeper) keeping = std::make_unique<KeeperThread>(options.keeper);
   ask_standby = options.ask_standby;
   reader = std::make_unique<CheckpointReader>(options.checkpoint);
   metrics = std::make_unique<Metrics>(frontend->served_model_name());
@@ -189,8 +197,8 @@ Status HeadNode::Impl::start(HeadOptions options) {
       host.post(), Ref<RouterInbox>(kHeadNode, options.incarnation),
       RequestDoor::Options{frontend, metrics.get(), random_seed});
   SupervisorOptions supervisor = supervisor_options(options, checkpoint);
-  if (keeper) {
-    auto known = keeper->known(supervisor.checkpoint_hash, options.engine.model);
+  if (options.keeper) {
+    auto known = options.keeper->known(supervisor.checkpoint_hash, options.engine.model);
     if (!known.ok()) return known.error();
     supervisor.known = std::move(*known);
   }

@@ -36,7 +36,7 @@ struct HeadOptions {
   /// How long workers keep what they have when this head is gone.
   std::chrono::seconds keep_for = limits::kKeepFor;
   std::uint32_t next_node = 1;  ///< the next new worker's id, as the keeper was last given it
-  StateKeeper* keeper = nullptr;  ///< null: nothing is kept for a next life
+  std::shared_ptr<StateKeeper> keeper;  ///< null: nothing is kept for a next life
   /// Has whoever listens there told that this head goes on, and hears what it says, if it answers
   /// (actors/standby/standby_asker.h). None: nobody follows this head.
   using Ask = std::function<void(const AskStandby&, std::function<void(StandbyAnswered)>)>;

@@ -1,6 +1,5 @@
 #include "actors/head/keeper_thread.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -8,14 +7,11 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/limits.h"
 #include "runtime/log.h"
 
 namespace troupe {
 namespace {
 
-/// The Supervisor's turn waits for it: far shorter than a lease.
-constexpr Duration kPatience = std::chrono::milliseconds(200);
 /// Far more than a cluster has news in the minutes that a share may be away; those that come then
 /// are about what can be found out again.
 constexpr std::size_t kTasksMax = 4096;
@@ -23,31 +19,44 @@ constexpr std::size_t kTasksMax = 4096;
 }  // namespace
 
 struct KeeperThread::State {
-  void run();
+  explicit State(std::shared_ptr<StateKeeper> k) : keeper(std::move(k)) {}
+  void run(const Say& tell);
 
+  const std::shared_ptr<StateKeeper> keeper;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> queue;  // guarded by mutex
-  std::uint64_t given = 0, done = 0;        // guarded by mutex
-  bool late = false;                        // guarded by mutex; nobody waits
-  bool closing = false, ended = false;      // guarded by mutex
+  std::deque<Task> queue;               // guarded by mutex
+  std::uint64_t given = 0, done = 0;    // guarded by mutex
+  bool late = false;                    // guarded by mutex; nobody waits
+  bool closing = false, ended = false;  // guarded by mutex; ended: nobody may be told any more
 };
 
-KeeperThread::KeeperThread() : state_(std::make_shared<State>()) {
-  std::thread([state = state_] { state->run(); }).detach();
+KeeperThread::KeeperThread(std::shared_ptr<StateKeeper> keeper)
+    : KeeperThread(std::move(keeper), Options{}) {}
+
+KeeperThread::KeeperThread(std::shared_ptr<StateKeeper> keeper, Options options)
+    : options_(options), state_(std::make_shared<State>(std::move(keeper))) {
+  // The keeper may keep it, and is the state's.
+  const Say tell = [of = std::weak_ptr(state_)](const std::function<void()>& what) {
+    const auto state = of.lock();
+    if (!state) return;
+    const std::scoped_lock lock(state->mutex);
+    if (!state->ended) what();
+  };
+  std::thread([state = state_, tell] { state->run(tell); }).detach();
 }
 
 KeeperThread::~KeeperThread() {
   std::unique_lock lock(state_->mutex);
   state_->closing = true;
   state_->changed.notify_all();
-  if (state_->changed.wait_for(lock, limits::kActorStopDeadline, [&] { return state_->ended; }))
-    return;
+  if (state_->changed.wait_for(lock, options_.end_patience, [&] { return state_->ended; })) return;
+  state_->ended = true;
   state_->queue.clear();
   logger().error("the state folder does not answer: its last changes may be missing");
 }
 
-void KeeperThread::run(std::function<void()> task) {
+void KeeperThread::run(Task task) {
   std::unique_lock lock(state_->mutex);
   if (state_->queue.size() == kTasksMax) return;
   state_->queue.push_back(std::move(task));
@@ -55,21 +64,23 @@ void KeeperThread::run(std::function<void()> task) {
   state_->changed.notify_all();
   if (state_->late) return;
   const auto done = [&] { return state_->done >= number; };
-  if (state_->changed.wait_for(lock, kPatience, done)) return;
+  if (state_->changed.wait_for(lock, options_.patience, done)) return;
   state_->late = true;
   logger().warn("the state folder does not answer; the cluster goes on meanwhile");
 }
 
-void KeeperThread::State::run() {
+void KeeperThread::State::run(const Say& tell) {
   std::unique_lock lock(mutex);
   for (;;) {
     changed.wait(lock, [&] { return closing || !queue.empty(); });
     if (queue.empty()) break;
-    const std::function<void()> task = std::move(queue.front());
+    Task task = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
-    task();
+    task(*keeper, tell);
+    task = nullptr;
     lock.lock();
+    if (ended) return;
     ++done;
     late = late && !queue.empty();
     changed.notify_all();

@@ -48,21 +48,24 @@ void StandbyCopy::copy(const KeepRecords& records) {
   send(records.copy_to, message_of(std::move(copy)));
 }
 
-void StandbyCopy::copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper) {
+void StandbyCopy::copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper,
+                             const KeeperThread::Say& tell) {
   if (session == 0) {
     (void)keeper.known_lines(nullptr);
     return;
   }
-  protocol_ = protocol;
-  const std::string lines = keeper.known_lines([this, session](std::string added) {
-    send(session, message_of(KnownLines{false, std::move(added)}));
-  });
+  tell([&] { protocol_ = protocol; });
+  const auto say = [this, session, tell](bool begins, std::string some) {
+    tell([&] { send(session, message_of(KnownLines{begins, std::move(some)})); });
+  };
+  const std::string lines =
+      keeper.known_lines([say](std::string added) { say(false, std::move(added)); });
   std::size_t begin = 0;
   do {
     std::size_t end = std::min(begin + kLinesBytesMax, lines.size());
     // Lines are far shorter than a message.
     if (end < lines.size()) end = std::max(lines.rfind('\n', end - 1) + 1, begin + 1);
-    send(session, message_of(KnownLines{begin == 0, lines.substr(begin, end - begin)}));
+    say(begin == 0, lines.substr(begin, end - begin));
     begin = end;
   } while (begin < lines.size());
 }

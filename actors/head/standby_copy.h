@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "actors/head/keeper_thread.h"
 #include "actors/head/session_hub.h"
 #include "actors/head/state_keeper.h"
 #include "actors/router/messages.h"
@@ -19,8 +20,10 @@ class StandbyCopy {
   /// To `records.copy_to`.
   void copy(const KeepRecords& records);
   /// All that the keeper knows of the checkpoint, and from now on what it adds, to a session where
-  /// that protocol is spoken. 0: no more.
-  void copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper);
+  /// that protocol is spoken. 0: no more. A task of the KeeperThread: where the keeper hangs,
+  /// it may come back when this copy is gone.
+  void copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper,
+                  const KeeperThread::Say& tell);
 
  private:
   void send(std::uint32_t session, MessagePtr message);

@@ -11,8 +11,8 @@
 namespace troupe {
 
 /// Where a head keeps what its next life must know. All but the first call come from one thread,
-/// for which the Supervisor's turns wait a moment (KeeperThread). What fails is logged; the cluster
-/// goes on.
+/// for which the Supervisor's turns wait a moment (KeeperThread), and which may outlive the head
+/// with a call that hangs. What fails is logged; the cluster goes on.
 class StateKeeper {
  public:
   virtual ~StateKeeper() = default;

@@ -192,6 +192,7 @@ Status ClusterFiles::keep_standby(const std::string& address) {
   standby = address;
   const Status kept = write_word(state_dir_ + "/standby-at", address);
   log_failure(kept);
+  if (let_go_) return kept;
   std::lock_guard lock(joined_->mutex);
   joined_->standby = address;
   log_failure(write_heads());
@@ -202,6 +203,7 @@ std::string ClusterFiles::known_lines(std::function<void(std::string)> added) {
 }
 void ClusterFiles::forget_known() {
   log_failure(known_.forget());
+  if (let_go_) return;
   std::error_code failed;
   std::filesystem::remove(state_dir_ + "/role", failed);
 }
@@ -219,7 +221,11 @@ ClusterFiles::ClusterFiles(ClusterFiles&& other) noexcept
       known_(std::move(other.known_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
-ClusterFiles::~ClusterFiles() {
+ClusterFiles::~ClusterFiles() { let_go(); }
+
+/// A process has one lock of a file: to close this later would end that of whoever has it by then.
+void ClusterFiles::let_go() {
+  if (let_go_.exchange(true)) return;
   if (lock_ >= 0) ::close(lock_);
 }
 

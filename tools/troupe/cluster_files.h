@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,9 @@ class ClusterFiles final : public StateKeeper {
   ClusterFiles(ClusterFiles&& other) noexcept;
   ClusterFiles& operator=(ClusterFiles&&) = delete;
   ~ClusterFiles() override;
+  /// Another head, or a standby, may use the folder from now on, in this process as well. A keep_
+  /// call that hangs meanwhile changes nothing beyond its next write. Any thread.
+  void let_go();
 
   std::string cluster_id;
   Incarnation incarnation;      ///< of this life; larger than all before
@@ -81,6 +85,7 @@ class ClusterFiles final : public StateKeeper {
   std::unique_ptr<Joined> joined_ = std::make_unique<Joined>();
   KnownFile known_;
   int lock_ = -1;
+  std::atomic<bool> let_go_{false};
 };
 
 /// STATE/join, for commands that look for a head. An error says that no cluster was started there.

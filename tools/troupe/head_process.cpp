@@ -172,11 +172,11 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
 
 HeadProcess::HeadProcess(ClusterFiles files, const std::string& state_dir, const HeadFlags& flags,
                          std::int64_t lifetime_s)
-    : files_(std::move(files)),
+    : files_(std::make_shared<ClusterFiles>(std::move(files))),
       keeps_workers_(flags.keep_workers),
-      desk_(files_.credentials(), state_dir, lifetime_s),
+      desk_(files_->credentials(), state_dir, lifetime_s),
       asker_([this](const HostPort& at) {
-        return make_tcp_link(caf_->system(), {at}, files_.credentials().worker);
+        return make_tcp_link(caf_->system(), {at}, files_->credentials().worker);
       }) {}
 
 /// False: the standby has become the head.
@@ -187,20 +187,20 @@ Result<bool> HeadProcess::may_go_on(const std::string& state_dir,
   logger().info(
       "The standby at {} may have become the head: it is asked whether this one may go "
       "on. If it is gone for good, delete {}/standby-at.",
-      files_.standby, state_dir);
+      files_->standby, state_dir);
   TimePoint ask_at = now();
   while (*heard == 0) {
     if (interrupted()) return cancelled("The head was told to end.");
     if (now() >= ask_at) {
       std::lock_guard lock(asking_);
-      asker_.ask(files_.standby, files_.cluster_id, {},
+      asker_.ask(files_->standby, files_->cluster_id, {},
                  [heard](StandbyAnswered answer) { *heard = answer.rules ? 2 : 1; });
       ask_at = now() + kAskEvery;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (*heard == 2) return false;
-  (void)files_.keep_standby("");  // or the next life asks again
+  (void)files_->keep_standby("");  // or the next life asks again
   return true;
 }
 
@@ -218,10 +218,10 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   if (!caf.ok()) return caf.error();
   process->caf_ = std::move(*caf);
   process->host_ = std::make_unique<CafHost>(process->caf_->system(), process->post_);
-  if (!process->files_.standby.empty()) {
+  if (!process->files_->standby.empty()) {
     const auto go_on = process->may_go_on(common.state_dir, interrupted);
     if (!go_on.ok()) return go_on.error();
-    if (!*go_on) return Start{nullptr, process->files_.standby};
+    if (!*go_on) return Start{nullptr, process->files_->standby};
   }
 
   HeadOptions options;
@@ -229,32 +229,32 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   options.engine = model.engine;
   options.checkpoint = model.checkpoint;
   options.frontend = model.frontend;
-  options.cluster_id = process->files_.cluster_id;
-  options.incarnation = process->files_.incarnation;
+  options.cluster_id = process->files_->cluster_id;
+  options.incarnation = process->files_->incarnation;
   options.keep_for = std::chrono::seconds(flags.keep_for_s);
-  options.next_node = process->files_.next_node;
-  options.keeper = &process->files_;
+  options.next_node = process->files_->next_node;
+  options.keeper = process->files_;
   if (flags.no_journal) {
     DiskFiles disk;
-    const Status over = journal_folder::check_all_over(disk, process->files_.journal_path());
+    const Status over = journal_folder::check_all_over(disk, process->files_->journal_path());
     if (!over.ok()) return over.error();
   } else {
-    options.journal_folder = process->files_.journal_path();
+    options.journal_folder = process->files_->journal_path();
   }
   options.listen = *parse_host_port(flags.listen);
   options.ask_standby = [p = process.get()](const AskStandby& ask, auto answered) {
     std::lock_guard lock(p->asking_);
-    p->asker_.ask(ask.address, p->files_.cluster_id, p->files_.incarnation, std::move(answered));
+    p->asker_.ask(ask.address, p->files_->cluster_id, p->files_->incarnation, std::move(answered));
   };
-  options.credentials = process->files_.credentials().head;
+  options.credentials = process->files_->credentials().head;
   options.enrol = [&desk = process->desk_](DeskVisit visit,
                                            std::function<void(std::string)> reply) {
     desk.take(std::move(visit), std::move(reply));
   };
   options.join_line = [p = process.get()](const HostPort& at) -> Result<std::string> {
     p->control_ = at;
-    if (const Status written = p->files_.write_join(at); !written.ok()) return written.error();
-    return "troupe worker --head " + to_string(at) + " --join " + p->files_.join_path();
+    if (const Status written = p->files_->write_join(at); !written.ok()) return written.error();
+    return "troupe worker --head " + to_string(at) + " --join " + p->files_->join_path();
   };
   options.gateway = gateway_options(flags);
   if (doubles.change_head) doubles.change_head(options);
@@ -265,7 +265,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
   if (!head.ok()) return head.error();
   process->head_ = std::move(*head);
   if (const Status kept = process->keep_certificates(lifetime_s); !kept.ok()) return kept.error();
-  if (flags.no_journal) process->files_.delete_journal();
+  if (flags.no_journal) process->files_->delete_journal();
   process->watcher_ = std::thread([p = process.get()] {
     while (!p->closing_ && !p->head_->wait(std::chrono::seconds(1))) {
     }
@@ -277,7 +277,7 @@ Result<HeadProcess::Start> HeadProcess::start(const CommonOptions& common, const
 }
 
 Status HeadProcess::keep_certificates(std::int64_t lifetime_s) {
-  certificate_.emplace(files_, lifetime_s, [this](const ClusterCredentials& next) {
+  certificate_.emplace(*files_, lifetime_s, [this](const ClusterCredentials& next) {
     const Status used = head_->use(next.head);
     if (used.ok()) desk_.use(next);
     return used;
@@ -313,6 +313,7 @@ HeadProcess::~HeadProcess() {
     asker_.end();
   }
   head_.reset();
+  files_->let_go();
   write_down_crashes("", {});
 }
 

@@ -72,7 +72,7 @@ class HeadProcess {
   ~HeadProcess();
 
   HeadNode& head() { return *head_; }
-  const ClusterFiles& files() const { return files_; }
+  const ClusterFiles& files() const { return *files_; }
   HostPort control_address() const { return control_; }
   /// Nudges the process's signal loop when the cluster has ended by itself (`troupe stop`).
   bool ended() const { return ended_; }
@@ -86,7 +86,7 @@ class HeadProcess {
   void end_head();
   Status keep_certificates(std::int64_t lifetime_s);
   Result<bool> may_go_on(const std::string& state_dir, const std::function<bool()>& interrupted);
-  ClusterFiles files_;
+  const std::shared_ptr<ClusterFiles> files_;  ///< a disk that hangs may keep it
   const bool keeps_workers_;
   HostPort control_;
   std::unique_ptr<CafSystem> caf_;

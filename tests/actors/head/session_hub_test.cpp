@@ -11,6 +11,7 @@
 #include "actors/router/messages.h"
 #include "tests/actors/effects.h"
 #include "tests/actors/base/kept_mail.h"
+#include "tests/actors/head/idle_keeper.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -146,24 +147,9 @@ TEST_CASE("a local link is a session like another") {
   CHECK(f.lane.sent.empty());
 }
 
-namespace {
-
-struct NoKeeper final : StateKeeper {
-  Result<KnownState> known(const std::string&, const std::string&) override { return KnownState{}; }
-  void keep_next_node(std::uint32_t) override {}
-  void keep_numerics(Numerics) override {}
-  void keep_tensors(const std::vector<KnownTensor>&) override {}
-  void keep_canary(const KnownCanary&) override {}
-  Status keep_standby(const std::string&) override { return {}; }
-  std::string known_lines(std::function<void(std::string)>) override { return "line\n"; }
-  void forget_known() override {}
-};
-
-}  // namespace
-
 TEST_CASE("a standby of an older version is not told what it need not know") {
   Fixture f;
-  NoKeeper keeper;
+  IdleKeeper keeper;
   StandbyCopy copy;
   copy.begin(f.hub, kSupervisor.address);
   KeepRecords records{1, 2, true, true, true, kSession.value,
@@ -171,7 +157,7 @@ TEST_CASE("a standby of an older version is not told what it need not know") {
   for (const std::uint32_t protocol : {kProtocol.newest - 1, kProtocol.newest}) {
     CAPTURE(protocol);
     f.lane.sent.clear();
-    copy.copy_known(kSession.value, protocol, keeper);
+    copy.copy_known(kSession.value, protocol, keeper, [](const auto& what) { what(); });
     copy.copy(records);
     REQUIRE(f.lane.sent.size() == 2);
     const auto& told = std::get<JournalCopy>(*f.lane.sent[1].second.message);
