@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <optional>
@@ -17,8 +18,14 @@ using namespace troupe::testing;
 
 using Say = KeeperThread::Say;
 
+namespace {
+
+constexpr auto kAMoment = std::chrono::milliseconds(1);
+
+}  // namespace
+
 TEST_CASE("what is kept is there when run() comes back, in its order") {
-  KeeperThread keeping(std::make_shared<IdleKeeper>());
+  KeeperThread keeping(std::make_shared<IdleKeeper>(), {kTestPatience, kTestPatience});
   std::vector<int> kept;
   for (int i = 0; i < 100; ++i) {
     keeping.run([&kept, i](StateKeeper&, const Say&) { kept.push_back(i); });
@@ -28,7 +35,8 @@ TEST_CASE("what is kept is there when run() comes back, in its order") {
 }
 
 TEST_CASE("a disk that hangs holds nobody up, and all is kept when it goes on") {
-  std::optional<KeeperThread> keeping(std::in_place, std::make_shared<IdleKeeper>());
+  std::optional<KeeperThread> keeping(std::in_place, std::make_shared<IdleKeeper>(),
+                                      KeeperThread::Options{kAMoment, kTestPatience});
   std::promise<void> well;
   std::vector<int> kept;  // of the thread, until it has ended
   keeping->run([&kept, hangs = well.get_future().share()](StateKeeper&, const Say&) {
@@ -51,7 +59,6 @@ TEST_CASE("what hangs longer than its head lives touches nothing of it, and tell
   std::promise<void> begun, well;
   std::promise<Say> over;
   int told = 0, later = 0;
-  constexpr auto kAMoment = std::chrono::milliseconds(1);
   std::optional<KeeperThread> keeping(std::in_place, std::move(keeper),
                                       KeeperThread::Options{kAMoment, kAMoment});
   keeping->run([&, hangs = well.get_future().share()](StateKeeper& k, const Say& tell) {
