@@ -88,10 +88,10 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
     if (journal) journal->learn_numerics(std::string(to_string(e.numerics)));
   }
   void keep(const KeepTensors& e) override {
-    keep_so([e](auto& k, auto&) { k.keep_tensors(e.tensors); });
+    if (keeping) keeping->run_spare([e](auto& k, auto&) { k.keep_tensors(e.tensors); });
   }
   void keep(const KeepCanary& e) override {
-    keep_so([e](auto& k, auto&) { k.keep_canary(e.canary); });
+    if (keeping) keeping->run_spare([e](auto& k, auto&) { k.keep_canary(e.canary); });
   }
   void keep(const ForgetKnown&) override {
     keep_so([](auto& k, auto&) { k.forget_known(); });

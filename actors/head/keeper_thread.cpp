@@ -10,22 +10,23 @@
 #include "runtime/log.h"
 
 namespace troupe {
-namespace {
-
-/// Far more than a cluster has news in the minutes that a share may be away; those that come then
-/// are about what can be found out again.
-constexpr std::size_t kTasksMax = 4096;
-
-}  // namespace
 
 struct KeeperThread::State {
+  struct Waiting {
+    Task task;
+    bool spare = false;
+  };
   explicit State(std::shared_ptr<StateKeeper> k) : keeper(std::move(k)) {}
   void run(const Say& tell);
 
   const std::shared_ptr<StateKeeper> keeper;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Task> queue;               // guarded by mutex
+  /// Guarded by mutex. Others than spare ones are some for each session or member that comes or
+  /// goes: they need no bound.
+  std::deque<Waiting> queue;
+  std::size_t spare = 0;                // guarded by mutex; of those that wait
+  bool left_out = false;                // guarded by mutex; since the disk is late
   std::uint64_t given = 0, done = 0;    // guarded by mutex
   bool late = false;                    // guarded by mutex; nobody waits
   bool closing = false, ended = false;  // guarded by mutex; ended: nobody may be told any more
@@ -56,10 +57,20 @@ KeeperThread::~KeeperThread() {
   logger().error("the state folder does not answer: its last changes may be missing");
 }
 
-void KeeperThread::run(Task task) {
+void KeeperThread::run(Task task) { run(std::move(task), false); }
+void KeeperThread::run_spare(Task task) { run(std::move(task), true); }
+
+void KeeperThread::run(Task task, bool spare) {
   std::unique_lock lock(state_->mutex);
-  if (state_->queue.size() == kTasksMax) return;
-  state_->queue.push_back(std::move(task));
+  if (spare && state_->spare == kSpareTasksMax) {
+    if (!std::exchange(state_->left_out, true))
+      logger().warn(
+          "the state folder does not answer: what is found out of the weights is not noted down "
+          "any more, and the next life of the head finds it out again");
+    return;
+  }
+  state_->spare += spare;
+  state_->queue.push_back({std::move(task), spare});
   const std::uint64_t number = ++state_->given;
   state_->changed.notify_all();
   if (state_->late) return;
@@ -74,7 +85,8 @@ void KeeperThread::State::run(const Say& tell) {
   for (;;) {
     changed.wait(lock, [&] { return closing || !queue.empty(); });
     if (queue.empty()) break;
-    Task task = std::move(queue.front());
+    Task task = std::move(queue.front().task);
+    spare -= queue.front().spare;
     queue.pop_front();
     lock.unlock();
     task(*keeper, tell);
@@ -83,6 +95,7 @@ void KeeperThread::State::run(const Say& tell) {
     if (ended) return;
     ++done;
     late = late && !queue.empty();
+    left_out = left_out && late;
     changed.notify_all();
   }
   ended = true;

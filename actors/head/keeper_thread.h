@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -39,8 +40,13 @@ class KeeperThread {
   /// than after a moment, and at once while the disk is late with an earlier one: then it is done
   /// when the disk goes on.
   void run(Task task);
+  /// The same, for what can be found out again: while the disk is late only the first kSpareTasksMax
+  /// of these are kept, and the log says that some were not.
+  void run_spare(Task task);
+  static constexpr std::size_t kSpareTasksMax = 4096;  ///< far more than news of some minutes
 
  private:
+  void run(Task task, bool spare);
   struct State;
   const Options options_;
   std::shared_ptr<State> state_;  // A disk that hangs keeps the thread, which shares it.

@@ -53,6 +53,27 @@ TEST_CASE("a disk that hangs holds nobody up, and all is kept when it goes on") 
   CHECK(kept.back() == 999);
 }
 
+TEST_CASE("a disk that hangs for long costs what can be found out again, and nothing else") {
+  std::optional<KeeperThread> keeping(std::in_place, std::make_shared<IdleKeeper>(),
+                                      KeeperThread::Options{kAMoment, kTestPatience});
+  std::promise<void> begun, well;
+  constexpr int kMany = 3 * static_cast<int>(KeeperThread::kSpareTasksMax);
+  int needed = 0, spare = 0;  // of the thread, until it has ended
+  keeping->run([&begun, hangs = well.get_future().share()](StateKeeper&, const Say&) {
+    begun.set_value();
+    hangs.wait();
+  });
+  begun.get_future().wait();
+  for (int i = 0; i < kMany; ++i) {
+    keeping->run_spare([&spare](StateKeeper&, const Say&) { ++spare; });
+    keeping->run([&needed](StateKeeper&, const Say&) { ++needed; });
+  }
+  well.set_value();
+  keeping.reset();
+  CHECK(needed == kMany);
+  CHECK(spare == static_cast<int>(KeeperThread::kSpareTasksMax));
+}
+
 TEST_CASE("what hangs longer than its head lives touches nothing of it, and tells nobody") {
   auto keeper = std::make_shared<IdleKeeper>();
   const std::weak_ptr<IdleKeeper> lives = keeper;
