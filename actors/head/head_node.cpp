@@ -108,8 +108,10 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
     });
   }
   void copy(const CopyKnown& e) override {
-    keep_so([this, e](StateKeeper& k, const KeeperThread::Say& tell) {
-      copies.copy_known(e.session, e.protocol, k, tell);
+    // At once: the Router hears next that it follows, and a disk may be late.
+    if (e.session != 0) copies.speak(e.protocol);
+    keep_so([this, session = e.session](StateKeeper& k, const KeeperThread::Say& tell) {
+      copies.copy_known(session, k, tell);
     });
   }
   void ask(const AskStandby& e) override {

@@ -48,13 +48,12 @@ void StandbyCopy::copy(const KeepRecords& records) {
   send(records.copy_to, message_of(std::move(copy)));
 }
 
-void StandbyCopy::copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper,
+void StandbyCopy::copy_known(std::uint32_t session, StateKeeper& keeper,
                              const KeeperThread::Say& tell) {
   if (session == 0) {
     (void)keeper.known_lines(nullptr);
     return;
   }
-  tell([&] { protocol_ = protocol; });
   const auto say = [this, session, tell](bool begins, std::string some) {
     tell([&] { send(session, message_of(KnownLines{begins, std::move(some)})); });
   };

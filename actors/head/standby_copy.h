@@ -17,13 +17,14 @@ class StandbyCopy {
   /// Before anything is copied; the hub must outlive all that is.
   void begin(SessionHub& hub, const Address& self);
 
+  /// The protocol of the standby that follows now; before it is sent any records.
+  void speak(std::uint32_t protocol) { protocol_ = protocol; }
   /// To `records.copy_to`.
   void copy(const KeepRecords& records);
-  /// All that the keeper knows of the checkpoint, and from now on what it adds, to a session where
-  /// that protocol is spoken. 0: no more. A task of the KeeperThread: where the keeper hangs,
-  /// it may come back when this copy is gone.
-  void copy_known(std::uint32_t session, std::uint32_t protocol, StateKeeper& keeper,
-                  const KeeperThread::Say& tell);
+  /// All that the keeper knows of the checkpoint, and from now on what it adds, to that session. 0:
+  /// no more. A task of the KeeperThread: where the keeper hangs, it may come back when this copy
+  /// is gone.
+  void copy_known(std::uint32_t session, StateKeeper& keeper, const KeeperThread::Say& tell);
 
  private:
   void send(std::uint32_t session, MessagePtr message);
