@@ -1,14 +1,20 @@
 #include "runtime/log.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
+
+#include "runtime/counted.h"
 
 namespace troupe {
 namespace {
@@ -28,12 +34,45 @@ std::string_view colour_of(spdlog::level::level_enum level) {
   }
 }
 
+/// A terminal has room for a part of a line sometimes, and the rest would be waited for: so it is
+/// opened anew, not to wait. Negative: it is no terminal, or cannot be.
+int open_terminal() {
+  if (!isatty(STDERR_FILENO)) return -1;
+  return open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+/// How much of it there was room for. All, if nobody can be told.
+std::size_t write_all(int file, std::string_view line) {
+  std::size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t written = ::write(file, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return done;
+    if (written <= 0) return line.size();
+    done += static_cast<std::size_t>(written);
+  }
+  return done;
+}
+
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit StderrSink(bool colour) : colour_(colour) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    if (left_out_ > 0) {
+      const std::string text = counted(left_out_, "line") + (left_out_ == 1 ? " is" : " are") +
+                               " left out here: nobody read the log";
+      const spdlog::details::log_msg notice(message.logger_name, spdlog::level::warn, text);
+      if (put((cut_ ? "\n" : "") + line_of(notice), 0)) left_out_ = 0;
+    }
+    // An error may be the last that there is to say.
+    const int patience_ms = message.level >= spdlog::level::err ? kErrorPatienceMs : 0;
+    if (left_out_ > 0 || !put(line_of(message), patience_ms)) ++left_out_;
+  }
+  void flush_() override {}
+
+  std::string line_of(const spdlog::details::log_msg& message) {
     spdlog::memory_buf_t record;
     formatter_->format(message, record);
     std::string line(record.data(), record.size());
@@ -47,19 +86,28 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
       line.insert(message.color_range_end, "\033[m");
       line.insert(message.color_range_start, colour_of(message.level));
     }
-    line += '\n';
-    std::string_view left = line;
-    while (!left.empty()) {
-      const ssize_t written = ::write(STDERR_FILENO, left.data(), left.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return;  // nobody can be told
-      left.remove_prefix(static_cast<std::size_t>(written));
-    }
+    return line + '\n';
   }
-  void flush_() override {}
+
+  /// False: there is no room for it, or for a part only.
+  bool put(std::string_view line, int patience_ms) {
+    pollfd room{STDERR_FILENO, POLLOUT, 0};
+    int ready;
+    while ((ready = poll(&room, 1, patience_ms)) < 0 && errno == EINTR) {
+    }
+    if (ready == 0) return false;
+    const int terminal = open_terminal();
+    const std::size_t written = write_all(terminal < 0 ? STDERR_FILENO : terminal, line);
+    if (terminal >= 0) close(terminal);
+    if (written > 0) cut_ = written < line.size();
+    return written == line.size();
+  }
 
   static constexpr std::size_t kLineBytesMax = PIPE_BUF - 32;  // and the colour
+  static constexpr int kErrorPatienceMs = 100;
   const bool colour_;
+  std::size_t left_out_ = 0;  ///< lines, since one found room
+  bool cut_ = false;          ///< the last that was written
 };
 
 spdlog::sink_ptr make_sink(const LogOptions& options) {

@@ -2,11 +2,16 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <array>
 #include <string>
 #include <vector>
+
+#include "runtime/clock.h"
+#include "tests/patience.h"
 
 namespace troupe {
 namespace {
@@ -16,6 +21,7 @@ class Stderr {
  public:
   Stderr() : before_(dup(STDERR_FILENO)) {
     REQUIRE(pipe2(ends_.data(), O_DIRECT | O_NONBLOCK | O_CLOEXEC) == 0);
+    fcntl(ends_[1], F_SETFL, O_DIRECT);  // as most programs find theirs: a full one is waited for
     dup2(ends_[1], STDERR_FILENO);
   }
   ~Stderr() {
@@ -35,7 +41,69 @@ class Stderr {
   std::array<int, 2> ends_{};
 };
 
+/// Standard error as a terminal.
+class Terminal {
+ public:
+  Terminal() : before_(dup(STDERR_FILENO)), screen_(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    REQUIRE(grantpt(screen_) == 0);
+    REQUIRE(unlockpt(screen_) == 0);
+    const int program = open(ptsname(screen_), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    REQUIRE(dup2(program, STDERR_FILENO) == STDERR_FILENO);
+    close(program);
+  }
+  ~Terminal() {
+    dup2(before_, STDERR_FILENO);
+    close(before_);
+    close(screen_);
+  }
+  /// What it shows next; it may be empty.
+  std::string look() {
+    pollfd news{screen_, POLLIN, 0};
+    std::array<char, 8192> bytes;
+    if (poll(&news, 1, 1) != 1) return {};
+    const ssize_t got = read(screen_, bytes.data(), bytes.size());
+    return {bytes.data(), static_cast<std::size_t>(got > 0 ? got : 0)};
+  }
+
+ private:
+  const int before_, screen_;
+};
+
 }  // namespace
+
+TEST_CASE("whoever stops reading the log holds nobody up, and is told what is left out") {
+  Stderr out;
+  REQUIRE(init_log({}).ok());
+  for (int i = 0; i < 1000; ++i) logger().info("line {}", i);
+  logger().error("the end");
+  const auto seen = out.writes();
+  REQUIRE(!seen.empty());
+  REQUIRE(seen.size() < 1000);
+  CHECK(seen.back().find("line " + std::to_string(seen.size() - 1)) != std::string::npos);
+  logger().info("more");
+  const auto more = out.writes();
+  REQUIRE(more.size() == 2);
+  const std::string left_out = std::to_string(1001 - seen.size()) + " lines are left out here";
+  CHECK(more[0].find(left_out) != std::string::npos);
+  CHECK(more[1].ends_with("more\n"));
+  logger().info("and more");
+  CHECK(out.writes().size() == 1);
+}
+
+TEST_CASE("a terminal that stands still holds nobody up, and goes on with whole lines") {
+  Terminal terminal;
+  REQUIRE(init_log({}).ok());
+  for (int i = 0; i < 1000; ++i) logger().info("{}", std::string(1000, 'x'));
+  std::string shown;
+  const TimePoint patience = now() + kTestPatience;
+  while (shown.find("left out") == shown.npos && now() < patience) {
+    logger().info("more");
+    shown += terminal.look();
+  }
+  CHECK(shown.find("lines are left out here") != shown.npos);
+  for (std::size_t at = 0; (at = shown.find("warning ", at)) != shown.npos; ++at)
+    CHECK(shown.rfind('\n', at) + 20 > at);
+}
 
 TEST_CASE("a record of the log is one line and one write, and says who speaks") {
   Stderr out;
