@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -76,7 +77,7 @@ void start_report(int signal) {
   if (child > 0 && words.first_process) waitpid(child, nullptr, 0);
 }
 
-void write_down(int signal) {
+void append_line(int signal) {
   const int file = open(words.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   struct stat info {};
   if (file < 0 || fstat(file, &info) != 0 ||
@@ -94,6 +95,21 @@ void write_down(int signal) {
                         {const_cast<char*>(at.data()), at.size()},
                         {end, 1}};
   if (writev(file, line, std::size(line)) > 0) fdatasync(file);
+}
+
+/// By a child, which is waited for a moment: were the disk to hold this thread up, the others would
+/// go on with what it has damaged. What a disk that hangs was to write comes when it goes on.
+void write_down(int signal) {
+  constexpr int kLooks = 500;
+  constexpr timespec kBetween{0, 1'000'000};
+  const pid_t child = _Fork();  // it takes no lock, unlike fork()
+  if (child == 0) {
+    close_range(0, ~0U, 0);  // as in start_report(); and whoever reads the log must see its end
+    append_line(signal);
+    _exit(0);
+  }
+  for (int i = 0; child > 0 && i < kLooks && waitpid(child, nullptr, WNOHANG) == 0; ++i)
+    nanosleep(&kBetween, nullptr);
 }
 
 void on_crash(int signal, siginfo_t* info, void*) {
