@@ -34,8 +34,8 @@ std::string_view colour_of(spdlog::level::level_enum level) {
   }
 }
 
-/// A terminal has room for a part of a line sometimes, and the rest would be waited for: so it is
-/// opened anew, not to wait. Negative: it is no terminal, or cannot be.
+/// A terminal may have room for a part of a line only, and a write waits to put the rest: a second
+/// way to it does not. Negative: standard error is no terminal, or cannot be opened.
 int open_terminal() {
   if (!isatty(STDERR_FILENO)) return -1;
   return open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

@@ -10,7 +10,7 @@ namespace troupe {
 
 /// The log: to stderr, one record a line and a write, so that lines of processes that share a
 /// terminal or a file stay whole. Nobody waits for a reader that has stopped (a pager, Ctrl-S):
-/// lines that find no room are left out, and the next one is preceded by their number. The library's
+/// lines that find no room are left out, and their number is before the next one. The library's
 /// own: an embedding program's spdlog is left alone.
 spdlog::logger& logger();
 

@@ -31,8 +31,8 @@ class KeeperThread {
   KeeperThread(const KeeperThread&) = delete;
   KeeperThread& operator=(const KeeperThread&) = delete;
 
-  /// Does what it is given, unless the KeeperThread has ended: whom that tells is gone then. It must
-  /// not call the KeeperThread. May be kept.
+  /// Does what it is given, unless the KeeperThread has ended: whom that tells is gone then. It
+  /// must not call the KeeperThread. May be kept.
   using Say = std::function<void(const std::function<void()>&)>;
   using Task = std::function<void(StateKeeper&, const Say&)>;
 
@@ -40,8 +40,8 @@ class KeeperThread {
   /// than after a moment, and at once while the disk is late with an earlier one: then it is done
   /// when the disk goes on.
   void run(Task task);
-  /// The same, for what can be found out again: while the disk is late only the first kSpareTasksMax
-  /// of these are kept, and the log says that some were not.
+  /// The same, for what can be found out again: while the disk is late only the first
+  /// kSpareTasksMax of these are kept, and the log says that some were not.
   void run_spare(Task task);
   static constexpr std::size_t kSpareTasksMax = 4096;  ///< far more than news of some minutes
 
