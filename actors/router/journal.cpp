@@ -118,13 +118,18 @@ bool Journal::finished(const Request& request) const {
   return true;
 }
 
-void Journal::move_ends(std::int64_t by_ms) {
-  const auto moved = [by_ms](std::int64_t unix_ms) {
-    return std::clamp(unix_ms + by_ms, std::int64_t{0}, kUnixMsMax);
-  };
-  for (auto& [id, request] : requests_)
-    if (request.ended) request.ended_unix_ms = moved(request.ended_unix_ms);
-  last_end_unix_ms_ = moved(last_end_unix_ms_);
+std::int64_t Journal::age_ms(const Request& ended) const {
+  if (ended.ended_unix_ms == 0) return 0;
+  return last_ends_unix_ms_.at(ended.clock) - ended.ended_unix_ms;
+}
+
+void Journal::set_clock(std::int64_t unix_ms) {
+  for (auto& [id, request] : requests_) {
+    if (!request.ended) continue;
+    request.ended_unix_ms = std::clamp(unix_ms - age_ms(request), std::int64_t{0}, kUnixMsMax);
+    request.clock = 0;
+  }
+  last_ends_unix_ms_ = {unix_ms};
 }
 
 void Journal::begin_again(std::uint64_t id) {
@@ -232,7 +237,7 @@ void Journal::apply(const JournalAccepted& record) {
   forget(record.request);
   requests_.emplace(record.request,
                     Request{record.first_sequence, record.prepared, record.accepted_unix_ms,
-                            keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt, 0, 0});
+                            keep(prepared.prompt_logprobs), {}, false, 0, 0, std::nullopt, 0, 0});
   for (std::uint32_t choice = 0; choice < prepared.n; ++choice)
     sequences_.insert_or_assign(
         SequenceId{record.first_sequence.value + choice},
@@ -276,7 +281,8 @@ void Journal::apply(const JournalEnded& record) {
   Request& request = requests_.at(record.request);
   request.ended = true;
   request.ended_unix_ms = record.ended_unix_ms;
-  last_end_unix_ms_ = std::max(last_end_unix_ms_, record.ended_unix_ms);
+  request.clock = last_ends_unix_ms_.size() - 1;
+  last_ends_unix_ms_.back() = std::max(last_ends_unix_ms_.back(), record.ended_unix_ms);
   request.error = record.error;
 }
 
