@@ -30,6 +30,20 @@ std::vector<std::uint64_t> requests_of(const Journal& journal, const std::string
   return found;
 }
 
+/// Of answers: no head has crashed of them since the one that the journal knows of. It lived, or
+/// ended otherwise.
+void start_afresh(const std::vector<HeadCrash>& crashes, Journal& journal) {
+  std::vector<JournalRecord> none;
+  for (const auto& [id, known] : journal.all()) {
+    if (!known.ended || known.error || known.crashes == 0) continue;
+    const bool again = std::ranges::any_of(crashes, [&](const HeadCrash& crash) {
+      return crash.term > known.crash_term && crash.request == known.prepared->id();
+    });
+    if (!again) none.push_back(JournalCrashes{id, 0, known.crash_term});
+  }
+  for (const JournalRecord& record : none) journal.append(record);
+}
+
 }  // namespace
 
 std::string head_crashes_path(const std::string& journal_folder) {
@@ -60,6 +74,7 @@ Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
 }
 
 std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal) {
+  start_afresh(crashes, journal);
   std::vector<std::string> notes;
   for (const HeadCrash& crash : crashes) {
     std::string note = "An earlier life of this head crashed (" + name_of(crash.signal) + ")";

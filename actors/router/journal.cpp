@@ -182,11 +182,11 @@ bool Journal::tell(Place& place, std::uint64_t until, std::size_t words_max,
     const Request& known = next->second;
     for (; place.choice < known.prepared->n; ++place.choice, place.token = 0)
       if (!tell_choice(place, known, words, words_max, out)) return false;
-    // Behind its tokens, which would say that all went well since.
-    if (known.crashes > 0)
-      out.push_back(JournalCrashes{place.request, known.crashes, known.crash_term});
     if (known.ended)
       out.push_back(JournalEnded{place.request, known.ended_unix_ms, known.error});
+    // Behind its tokens and its end, which would say that all went well since.
+    if (known.crashes > 0)
+      out.push_back(JournalCrashes{place.request, known.crashes, known.crash_term});
     place.within = false;
   }
 }
@@ -279,6 +279,7 @@ void Journal::apply(const JournalFinished& record) {
 
 void Journal::apply(const JournalEnded& record) {
   Request& request = requests_.at(record.request);
+  if (!request.ended && request.crashes < kHeadCrashesMax) request.crashes = 0;
   request.ended = true;
   request.ended_unix_ms = record.ended_unix_ms;
   request.clock = last_ends_unix_ms_.size() - 1;
@@ -290,9 +291,10 @@ void Journal::apply(const JournalForgotten& record) { forget(record.request); }
 
 void Journal::apply(const JournalCrashes& record) {
   Request& request = requests_.at(record.request);
-  if (record.term <= request.crash_term) return;  // told again, or before a newer token
+  // Told again, or before a newer token; none are nobody's.
+  if (record.crashes > 0 && record.term <= request.crash_term) return;
   request.crashes = record.crashes;
-  request.crash_term = record.term;
+  request.crash_term = std::max(request.crash_term, record.term);
 }
 
 void Journal::forget(std::uint64_t id) {

@@ -14,6 +14,10 @@
 
 namespace troupe {
 
+/// Heads that crash at work on a request, without a new token of it in between, until it is given
+/// up: the first may have been chance, and a head is back within a second or two.
+inline constexpr std::uint32_t kHeadCrashesMax = 3;
+
 /// The records that say `hidden` from that place on, each far below its bound.
 std::vector<JournalRecord> hidden_records(std::uint64_t request, std::size_t from,
                                           const std::vector<float>& hidden);
@@ -42,8 +46,8 @@ class Journal {
     std::int64_t ended_unix_ms = 0;  ///< 0: nobody knows
     std::size_t clock = 0;           ///< which said so: see change_clock()
     std::optional<Error> error;      ///< with which it ended
-    std::uint32_t crashes = 0;     ///< of heads at work on it, since its newest token
-    std::uint64_t crash_term = 0;  ///< of the newest of them
+    std::uint32_t crashes = 0;       ///< of heads at work on it, since its newest token or end
+    std::uint64_t crash_term = 0;    ///< of the newest of them
   };
 
   /// Applies a record that fits.

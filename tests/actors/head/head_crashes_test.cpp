@@ -75,6 +75,38 @@ TEST_CASE("an answer that crashes heads when it is told is told no more") {
   CHECK(made.request(3)->error);
 }
 
+TEST_CASE("an answer that heads told well in between is told on") {
+  Journal made = journal();
+  made.append(JournalCrashes{2, 2, 3});  // one that goes on: no token has come since
+  for (std::uint64_t term = 7; term < 20; term += 3) {
+    blame({{term, 11, "cmpl-3"}, {term + 1, 11, "cmpl-3"}}, made);
+    CHECK(made.request(3)->crashes == 2);
+    // The journal is told again by each head, and read by the next.
+    Journal next;
+    Journal::Place place;
+    std::vector<JournalRecord> told;
+    CHECK(made.tell(place, ~0ull, ~std::size_t{0}, told));
+    for (const JournalRecord& record : told) next.append(record);
+    CHECK(next.request(3)->crashes == 2);
+    made = std::move(next);
+    blame({{term + 1, 11, "cmpl-3"}, {term + 2, 6, "cmpl-1"}}, made);
+    CHECK(made.request(3)->crashes == 0);
+  }
+  CHECK(!made.request(3)->error);
+  CHECK(made.request(2)->crashes == 2);
+}
+
+TEST_CASE("what comes to its end has not crashed heads") {
+  Journal made;
+  for (const JournalRecord& record : finished_story(3, 4)) {
+    if (std::holds_alternative<JournalEnded>(record)) blame({{7, 11, "cmpl-3"}}, made);
+    made.append(record);
+  }
+  CHECK(made.request(3)->crashes == 0);
+  blame({{7, 11, "cmpl-3"}}, made);
+  CHECK(made.request(3)->crashes == 0);
+}
+
 TEST_CASE("what a thread is at work on is what it took last") {
   CHECK(InHand::current().empty());
   const InHand one("one");
