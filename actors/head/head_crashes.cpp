@@ -86,7 +86,7 @@ std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& j
     std::uint32_t times = 0;
     for (const std::uint64_t id : requests) {
       const Journal::Request& known = *journal.request(id);
-      if (crash.term > known.crash_term)
+      if (crash.term > known.crash_term && !known.error)
         journal.append(JournalCrashes{id, known.crashes + 1, crash.term});
       times = std::max(times, known.crashes);
       if (known.crashes >= kHeadCrashesMax && !known.error)

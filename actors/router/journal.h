@@ -48,6 +48,8 @@ class Journal {
     std::optional<Error> error;      ///< with which it ended
     std::uint32_t crashes = 0;       ///< of heads at work on it, since its newest token or end
     std::uint64_t crash_term = 0;    ///< of the newest of them
+
+    bool given_up() const { return error && crashes >= kHeadCrashesMax; }
   };
 
   /// Applies a record that fits.

@@ -175,8 +175,7 @@ void RequestBook::restore(Journal journal, TimePoint now) {
     // an answer is as old as it was when the last one was written down.
     keep_finished(id, now - std::chrono::milliseconds(journal_.age_ms(known)));
     // Its client, which was cut off, is to hear of it, and not to crash the next heads.
-    const bool given_up = known.crashes > 0;
-    if (known.error && known.prepared->name && !given_up)
+    if (known.error && known.prepared->name && !known.given_up())
       names_.release_key(*known.prepared->name);
   }
   journal_.set_clock(options_.unix_time.of(now));

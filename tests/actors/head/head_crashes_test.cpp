@@ -107,6 +107,14 @@ TEST_CASE("what comes to its end has not crashed heads") {
   CHECK(made.request(3)->crashes == 0);
 }
 
+TEST_CASE("what failed already is not given up as well") {
+  Journal made = journal();
+  made.append(JournalEnded{1, 5, deadline_exceeded("It took too long.")});
+  blame({{7, 11, "cmpl-1"}, {8, 11, "cmpl-1"}, {9, 11, "cmpl-1"}}, made);
+  CHECK(made.request(1)->error->code == ErrorCode::kDeadlineExceeded);
+  CHECK(!made.request(1)->given_up());
+}
+
 TEST_CASE("what a thread is at work on is what it took last") {
   CHECK(InHand::current().empty());
   const InHand one("one");
