@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 namespace troupe {
@@ -71,6 +72,27 @@ Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
     crashes.push_back(std::move(crash));
   }
   return crashes;
+}
+
+Status forget_head_crashes(FileSystem& files, const std::string& journal_folder) {
+  return files.remove(head_crashes_path(journal_folder));
+}
+
+Status keep_newest_head_crash(FileSystem& files, const std::string& journal_folder) {
+  const auto crashes = read_head_crashes(files, journal_folder);
+  if (!crashes.ok()) return crashes.error();
+  if (crashes->size() <= 1) return {};
+  const std::string path = head_crashes_path(journal_folder), next = path + ".new";
+  const HeadCrash& newest = crashes->back();
+  const std::string line = std::to_string(newest.term) + ' ' + std::to_string(newest.signal) + ' ' +
+                           (newest.request.empty() ? kNone : newest.request) + '\n';
+  if (const Status gone = files.remove(next); !gone.ok()) return gone;  // of a power cut
+  auto file = files.create(next);
+  if (!file.ok()) return file.error();
+  if (const Status put = (*file)->append(std::as_bytes(std::span(line))); !put.ok()) return put;
+  if (const Status synced = (*file)->sync(); !synced.ok()) return synced;
+  if (const Status named = files.rename(next, path); !named.ok()) return named;
+  return files.sync_folder(journal_folder);
 }
 
 std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal) {

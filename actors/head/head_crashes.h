@@ -26,6 +26,13 @@ inline constexpr std::size_t kHeadCrashesBytesMax = 1u << 20;  ///< lines behind
 Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
                                                  const std::string& journal_folder);
 
+/// A journal that is complete has counted them all: they go.
+Status forget_head_crashes(FileSystem& files, const std::string& journal_folder);
+/// A copy of another head's journal is complete. The newest crash is nobody's news but this
+/// folder's, and stays for the day when it has a head again; those before that head has heard of,
+/// or they are older than what it did.
+Status keep_newest_head_crash(FileSystem& files, const std::string& journal_folder);
+
 /// Has the journal say who was being worked on, and ends what has crashed kHeadCrashesMax heads in
 /// a row: or the next one would crash of it as well. An answer, which gets no new token, starts
 /// afresh with a head that did not crash of it. Sentences for people.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
 #include "runtime/log.h"
 #include "transport/journal_records.h"
@@ -75,6 +76,10 @@ Status JournalDisk::write_all(const std::deque<KeepRecords>& batch) {
   const Status removed = journal_folder::remove_before(*options_.files, options_.folder, *complete,
                                                        options_.damaged);
   if (!removed.ok()) logger().warn("{}", removed.error().message);
+  const Status counted = options_.follows
+                             ? keep_newest_head_crash(*options_.files, options_.folder)
+                             : forget_head_crashes(*options_.files, options_.folder);
+  if (!counted.ok()) logger().warn("{}", counted.error().message);
   return {};
 }
 

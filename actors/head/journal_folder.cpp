@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "actors/head/frame_reader.h"
-#include "actors/head/head_crashes.h"
 #include "actors/head/journal_gatherer.h"
 #include "runtime/counted.h"
 #include "runtime/limits.h"
@@ -167,8 +166,6 @@ Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t
     const Status gone = keep ? files.rename(path, aside) : files.remove(path);
     if (!gone.ok()) return gone;
   }
-  // The journal says that now.
-  if (const Status gone = files.remove(head_crashes_path(folder)); !gone.ok()) return gone;
   const auto aside = files_of(files, folder, kDamaged);
   if (!aside.ok()) return aside.error();
   std::size_t too_many = aside->size() - std::min(aside->size(), kDamagedFilesMax);
