@@ -5,6 +5,7 @@
 #include <chrono>
 #include <sstream>
 
+#include "actors/head/head_crashes.h"
 #include "runtime/xxh3.h"
 #include "tests/actors/head/forgetful_files.h"
 #include "tests/actors/head/journal_samples.h"
@@ -205,6 +206,11 @@ TEST_CASE("a head that is to keep no journal may have none where requests go on"
   REQUIRE(!refused.ok());
   CHECK(has(refused.error().message, "1 request that"));
   CHECK(has(refused.error().message, kFolder));
+  // One that the next head would give up is over.
+  files.put(head_crashes_path(kFolder), "8 11 cmpl-2\n9 11 cmpl-2\n");
+  CHECK(!journal_folder::check_all_over(files, kFolder).ok());
+  files.put(head_crashes_path(kFolder), "8 11 cmpl-2\n9 11 cmpl-2\n10 11 cmpl-2\n");
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
 }
 
 TEST_CASE("a file that cannot be read is no end of a file") {
