@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
 #include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
+#include "runtime/in_hand.h"
 #include "runtime/log.h"
 #include "transport/journal_records.h"
 
@@ -113,6 +115,8 @@ Status JournalDisk::begin(std::uint64_t number) {
 }
 
 Status JournalDisk::add(const JournalRecord& record) {
+  const auto* const accepted = std::get_if<JournalAccepted>(&record);
+  const InHand hand(accepted ? accepted->prepared->id() : std::string_view());
   const auto content = transport::encode(record);
   if (!content.ok()) {
     if (!can_be_missed(record)) return content.error();
@@ -120,7 +124,7 @@ Status JournalDisk::add(const JournalRecord& record) {
                   content.error().message);
     return {};
   }
-  if (const auto* accepted = std::get_if<JournalAccepted>(&record)) {
+  if (accepted) {
     auto& heading = options_.heading;  // of the next file
     heading.next_request = std::max(heading.next_request, accepted->request + 1);
     heading.next_sequence = std::max(heading.next_sequence,
