@@ -487,7 +487,7 @@ TEST_CASE("answers that the head before did not tell again are not older for its
   options.started = {TimePoint{}, 20 * kHour};
   NamedDesk desk(options);
   take_all(desk);
-  for (const char* id : {"r1", "r2"}) CHECK(desk.attach(id).request.ok());
+  for (const char* id : {"r1", "r2"}) REQUIRE(desk.attach(id).request.ok());
   for (std::uint64_t i = 1; i <= 2; ++i)
     CHECK(desk.stored().request(i)->ended_unix_ms == 20 * kHour);
   desk.wake(limits::kFinishedKept);
