@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 namespace troupe {
@@ -28,6 +29,20 @@ std::vector<std::uint64_t> requests_of(const Journal& journal, const std::string
   for (const auto& [number, request] : journal.all())
     if (request.prepared->name && request.prepared->name->id == id) found.push_back(number);
   return found;
+}
+
+/// Of answers: no head has crashed of them since the one that the journal knows of. It lived, or
+/// ended otherwise.
+void start_afresh(const std::vector<HeadCrash>& crashes, Journal& journal) {
+  std::vector<JournalRecord> none;
+  for (const auto& [id, known] : journal.all()) {
+    if (!known.ended || known.error || known.crashes == 0) continue;
+    const bool again = std::ranges::any_of(crashes, [&](const HeadCrash& crash) {
+      return crash.term > known.crash_term && crash.request == known.prepared->id();
+    });
+    if (!again) none.push_back(JournalCrashes{id, 0, known.crash_term});
+  }
+  for (const JournalRecord& record : none) journal.append(record);
 }
 
 }  // namespace
@@ -59,7 +74,29 @@ Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
   return crashes;
 }
 
+Status forget_head_crashes(FileSystem& files, const std::string& journal_folder) {
+  return files.remove(head_crashes_path(journal_folder));
+}
+
+Status keep_newest_head_crash(FileSystem& files, const std::string& journal_folder) {
+  const auto crashes = read_head_crashes(files, journal_folder);
+  if (!crashes.ok()) return crashes.error();
+  if (crashes->size() <= 1) return {};
+  const std::string path = head_crashes_path(journal_folder), next = path + ".new";
+  const HeadCrash& newest = crashes->back();
+  const std::string line = std::to_string(newest.term) + ' ' + std::to_string(newest.signal) + ' ' +
+                           (newest.request.empty() ? kNone : newest.request) + '\n';
+  if (const Status gone = files.remove(next); !gone.ok()) return gone;  // of a power cut
+  auto file = files.create(next);
+  if (!file.ok()) return file.error();
+  if (const Status put = (*file)->append(std::as_bytes(std::span(line))); !put.ok()) return put;
+  if (const Status synced = (*file)->sync(); !synced.ok()) return synced;
+  if (const Status named = files.rename(next, path); !named.ok()) return named;
+  return files.sync_folder(journal_folder);
+}
+
 std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal) {
+  start_afresh(crashes, journal);
   std::vector<std::string> notes;
   for (const HeadCrash& crash : crashes) {
     std::string note = "An earlier life of this head crashed (" + name_of(crash.signal) + ")";
@@ -71,7 +108,7 @@ std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& j
     std::uint32_t times = 0;
     for (const std::uint64_t id : requests) {
       const Journal::Request& known = *journal.request(id);
-      if (crash.term > known.crash_term)
+      if (crash.term > known.crash_term && !known.error)
         journal.append(JournalCrashes{id, known.crashes + 1, crash.term});
       times = std::max(times, known.crashes);
       if (known.crashes >= kHeadCrashesMax && !known.error)

@@ -11,10 +11,6 @@
 
 namespace troupe {
 
-/// Heads that crash at work on a request, without a new token of it in between, until it is given
-/// up: the first may have been chance, and a head is back within a second or two.
-inline constexpr std::uint32_t kHeadCrashesMax = 3;
-
 /// A head that crashed by itself, as its last act wrote it down: a line "TERM SIGNAL REQUEST\n".
 struct HeadCrash {
   std::uint64_t term = 0;
@@ -30,8 +26,16 @@ inline constexpr std::size_t kHeadCrashesBytesMax = 1u << 20;  ///< lines behind
 Result<std::vector<HeadCrash>> read_head_crashes(FileSystem& files,
                                                  const std::string& journal_folder);
 
+/// A journal that is complete has counted them all: they go.
+Status forget_head_crashes(FileSystem& files, const std::string& journal_folder);
+/// A copy of another head's journal is complete. The newest crash is nobody's news but this
+/// folder's, and stays for the day when it has a head again; those before that head has heard of,
+/// or they are older than what it did.
+Status keep_newest_head_crash(FileSystem& files, const std::string& journal_folder);
+
 /// Has the journal say who was being worked on, and ends what has crashed kHeadCrashesMax heads in
-/// a row: or the next one would crash of it as well. Sentences for people.
+/// a row: or the next one would crash of it as well. An answer, which gets no new token, starts
+/// afresh with a head that did not crash of it. Sentences for people.
 std::vector<std::string> blame(const std::vector<HeadCrash>& crashes, Journal& journal);
 
 }  // namespace troupe

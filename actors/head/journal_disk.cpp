@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
+#include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
+#include "runtime/in_hand.h"
 #include "runtime/log.h"
 #include "transport/journal_records.h"
 
@@ -75,6 +78,10 @@ Status JournalDisk::write_all(const std::deque<KeepRecords>& batch) {
   const Status removed = journal_folder::remove_before(*options_.files, options_.folder, *complete,
                                                        options_.damaged);
   if (!removed.ok()) logger().warn("{}", removed.error().message);
+  const Status counted = options_.follows
+                             ? keep_newest_head_crash(*options_.files, options_.folder)
+                             : forget_head_crashes(*options_.files, options_.folder);
+  if (!counted.ok()) logger().warn("{}", counted.error().message);
   return {};
 }
 
@@ -108,6 +115,8 @@ Status JournalDisk::begin(std::uint64_t number) {
 }
 
 Status JournalDisk::add(const JournalRecord& record) {
+  const auto* const accepted = std::get_if<JournalAccepted>(&record);
+  const InHand hand(accepted ? accepted->prepared->id() : std::string_view());
   const auto content = transport::encode(record);
   if (!content.ok()) {
     if (!can_be_missed(record)) return content.error();
@@ -115,7 +124,7 @@ Status JournalDisk::add(const JournalRecord& record) {
                   content.error().message);
     return {};
   }
-  if (const auto* accepted = std::get_if<JournalAccepted>(&record)) {
+  if (accepted) {
     auto& heading = options_.heading;  // of the next file
     heading.next_request = std::max(heading.next_request, accepted->request + 1);
     heading.next_sequence = std::max(heading.next_sequence,

@@ -25,6 +25,7 @@ class JournalDisk {
     journal_format::Heading heading;  ///< of each file, but for what comes with it
     std::set<std::uint64_t> damaged;  ///< journal_folder::Contents::damaged
     std::function<std::uint64_t()> random;
+    bool follows = false;  ///< it is the copy of another head's, which knows no crash of this one
   };
   explicit JournalDisk(Options options) : options_(std::move(options)) {}
 

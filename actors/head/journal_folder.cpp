@@ -143,8 +143,12 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
 }
 
 Status check_all_over(FileSystem& files, const std::string& folder) {
-  const auto contents = read(files, folder, {});
+  auto contents = read(files, folder, {});
   if (!contents.ok()) return contents.error();
+  // What the next head would give up is over.
+  const auto crashes = read_head_crashes(files, folder);
+  if (!crashes.ok()) return unreadable(crashes.error(), folder);
+  blame(*crashes, contents->journal);
   const auto running = std::ranges::count_if(contents->journal.all(),
                                              [](const auto& r) { return !r.second.ended; });
   if (running == 0) return {};
@@ -152,8 +156,8 @@ Status check_all_over(FileSystem& files, const std::string& folder) {
                  counted(static_cast<std::size_t>(running), "request") +
                  " that an earlier life of this head accepted, and that " +
                  (running == 1 ? "has" : "have") +
-                 " not ended. Start it without this flag until they have, or delete that folder, "
-                 "and they are lost.");
+                 " not ended. Start it without this flag until they have, or move that folder "
+                 "away, and they are lost.");
 }
 
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
@@ -167,8 +171,6 @@ Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t
     const Status gone = keep ? files.rename(path, aside) : files.remove(path);
     if (!gone.ok()) return gone;
   }
-  // The journal says that now.
-  if (const Status gone = files.remove(head_crashes_path(folder)); !gone.ok()) return gone;
   const auto aside = files_of(files, folder, kDamaged);
   if (!aside.ok()) return aside.error();
   std::size_t too_many = aside->size() - std::min(aside->size(), kDamagedFilesMax);

@@ -51,8 +51,7 @@ Status check_all_over(FileSystem& files, const std::string& folder);
 /// Contents::next_file alone.
 Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder);
 
-/// Takes away the files before that one, which is complete, and `crashes`; puts aside the damaged
-/// ones among them.
+/// Takes away the files before that one, which is complete; puts aside the damaged ones among them.
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
                      const std::set<std::uint64_t>& damaged);
 

@@ -52,6 +52,8 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   outdated_ = heading.term != 0 && heading.term < term_;
   term_ = std::max(term_, heading.term);
   if (outdated_) return;
+  // Of a life whose clock may have stood anywhere; by itself each file says how old answers are.
+  journal_.change_clock();
   if (damaged)
     foreign_ = no_heading();
   else if (!heading.model.empty() && !reader_.model.empty() &&

@@ -34,7 +34,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                   found->journal.next_request(), found->journal.next_sequence()};
   return OpenJournal{std::move(found->journal), found->next_file,
                      {options.files, options.folder, std::move(heading), std::move(found->damaged),
-                      options.random}};
+                      options.random, false}};
 }
 
 }  // namespace troupe

@@ -118,13 +118,18 @@ bool Journal::finished(const Request& request) const {
   return true;
 }
 
-void Journal::move_ends(std::int64_t by_ms) {
-  const auto moved = [by_ms](std::int64_t unix_ms) {
-    return std::clamp(unix_ms + by_ms, std::int64_t{0}, kUnixMsMax);
-  };
-  for (auto& [id, request] : requests_)
-    if (request.ended) request.ended_unix_ms = moved(request.ended_unix_ms);
-  last_end_unix_ms_ = moved(last_end_unix_ms_);
+std::int64_t Journal::age_ms(const Request& ended) const {
+  if (ended.ended_unix_ms == 0) return 0;
+  return last_ends_unix_ms_.at(ended.clock) - ended.ended_unix_ms;
+}
+
+void Journal::set_clock(std::int64_t unix_ms) {
+  for (auto& [id, request] : requests_) {
+    if (!request.ended) continue;
+    request.ended_unix_ms = std::clamp(unix_ms - age_ms(request), std::int64_t{0}, kUnixMsMax);
+    request.clock = 0;
+  }
+  last_ends_unix_ms_ = {unix_ms};
 }
 
 void Journal::begin_again(std::uint64_t id) {
@@ -177,11 +182,11 @@ bool Journal::tell(Place& place, std::uint64_t until, std::size_t words_max,
     const Request& known = next->second;
     for (; place.choice < known.prepared->n; ++place.choice, place.token = 0)
       if (!tell_choice(place, known, words, words_max, out)) return false;
-    // Behind its tokens, which would say that all went well since.
-    if (known.crashes > 0)
-      out.push_back(JournalCrashes{place.request, known.crashes, known.crash_term});
     if (known.ended)
       out.push_back(JournalEnded{place.request, known.ended_unix_ms, known.error});
+    // Behind its tokens and its end, which would say that all went well since.
+    if (known.crashes > 0)
+      out.push_back(JournalCrashes{place.request, known.crashes, known.crash_term});
     place.within = false;
   }
 }
@@ -232,7 +237,7 @@ void Journal::apply(const JournalAccepted& record) {
   forget(record.request);
   requests_.emplace(record.request,
                     Request{record.first_sequence, record.prepared, record.accepted_unix_ms,
-                            keep(prepared.prompt_logprobs), {}, false, 0, std::nullopt, 0, 0});
+                            keep(prepared.prompt_logprobs), {}, false, 0, 0, std::nullopt, 0, 0});
   for (std::uint32_t choice = 0; choice < prepared.n; ++choice)
     sequences_.insert_or_assign(
         SequenceId{record.first_sequence.value + choice},
@@ -274,9 +279,11 @@ void Journal::apply(const JournalFinished& record) {
 
 void Journal::apply(const JournalEnded& record) {
   Request& request = requests_.at(record.request);
+  if (!request.ended && request.crashes < kHeadCrashesMax) request.crashes = 0;
   request.ended = true;
   request.ended_unix_ms = record.ended_unix_ms;
-  last_end_unix_ms_ = std::max(last_end_unix_ms_, record.ended_unix_ms);
+  request.clock = last_ends_unix_ms_.size() - 1;
+  last_ends_unix_ms_.back() = std::max(last_ends_unix_ms_.back(), record.ended_unix_ms);
   request.error = record.error;
 }
 
@@ -284,9 +291,10 @@ void Journal::apply(const JournalForgotten& record) { forget(record.request); }
 
 void Journal::apply(const JournalCrashes& record) {
   Request& request = requests_.at(record.request);
-  if (record.term <= request.crash_term) return;  // told again, or before a newer token
+  // Told again, or before a newer token; none are nobody's.
+  if (record.crashes > 0 && record.term <= request.crash_term) return;
   request.crashes = record.crashes;
-  request.crash_term = record.term;
+  request.crash_term = std::max(request.crash_term, record.term);
 }
 
 void Journal::forget(std::uint64_t id) {

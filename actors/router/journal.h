@@ -14,6 +14,10 @@
 
 namespace troupe {
 
+/// Heads that crash at work on a request, without a new token of it in between, until it is given
+/// up: the first may have been chance, and a head is back within a second or two.
+inline constexpr std::uint32_t kHeadCrashesMax = 3;
+
 /// The records that say `hidden` from that place on, each far below its bound.
 std::vector<JournalRecord> hidden_records(std::uint64_t request, std::size_t from,
                                           const std::vector<float>& hidden);
@@ -39,10 +43,13 @@ class Journal {
     std::optional<KeptTokens> prompt_logprobs;  ///< of tokens 1, 2, ..., if it asked for them
     std::vector<float> hidden;                  ///< states of the prompt, if it asked for them
     bool ended = false;
-    std::int64_t ended_unix_ms = 0;
-    std::optional<Error> error;  ///< with which it ended
-    std::uint32_t crashes = 0;     ///< of heads at work on it, since its newest token
-    std::uint64_t crash_term = 0;  ///< of the newest of them
+    std::int64_t ended_unix_ms = 0;  ///< 0: nobody knows
+    std::size_t clock = 0;           ///< which said so: see change_clock()
+    std::optional<Error> error;      ///< with which it ended
+    std::uint32_t crashes = 0;       ///< of heads at work on it, since its newest token or end
+    std::uint64_t crash_term = 0;    ///< of the newest of them
+
+    bool given_up() const { return error && crashes >= kHeadCrashesMax; }
   };
 
   /// Applies a record that fits.
@@ -56,10 +63,14 @@ class Journal {
   /// Smaller numbers than these were used by requests that nobody remembers.
   void reserve(std::uint64_t next_request, std::uint64_t next_sequence);
 
-  /// When the last request ended; 0: none has.
-  std::int64_t last_end_unix_ms() const { return last_end_unix_ms_; }
-  /// Requests ended so much later: by another clock.
-  void move_ends(std::int64_t by_ms);
+  /// When the last request ended by the clock of now; 0: none has.
+  std::int64_t last_end_unix_ms() const { return last_ends_unix_ms_.back(); }
+  /// Ends come by another clock from here on. Nobody knows how far it is from those before.
+  void change_clock() { last_ends_unix_ms_.push_back(0); }
+  /// How long before the last end by the same clock that one was, which is over.
+  std::int64_t age_ms(const Request& ended) const;
+  /// It is `unix_ms` now by the only clock from here on; what is over is as old as it was.
+  void set_clock(std::int64_t unix_ms);
   /// All that it gave is to come again.
   void begin_again(std::uint64_t request);
   /// Of a sequence that goes on: its last token will come again.
@@ -111,7 +122,7 @@ class Journal {
   std::map<std::uint64_t, Request> requests_;
   std::unordered_map<SequenceId, Sequence> sequences_;
   std::size_t words_ = 0;
-  std::int64_t last_end_unix_ms_ = 0;
+  std::vector<std::int64_t> last_ends_unix_ms_{0};  ///< by each clock
   std::uint64_t next_request_ = 1;
   std::uint64_t next_sequence_ = 1;
 };

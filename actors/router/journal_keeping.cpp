@@ -41,8 +41,9 @@ void JournalKeeping::on_failed(const JournalFailed& failed, TimePoint now, Route
   const bool news = trusted();
   trouble_ = "The journal cannot be written: " + failed.reason +
              " Until it can be, no request is accepted; those that were go on. Make room there, or "
-             "mend the disk: it is tried again every few seconds. Or start the head with "
-             "--no-journal: then requests are lost when it dies.";
+             "mend the disk: it is tried again every few seconds. Where neither can be done, end "
+             "the head, move " + folder_ + " away, and start it with --no-journal: what has not "
+             "been answered by then is lost, and so is what it accepts later, when it dies.";
   if (news) effects.add(JournalNote{trouble_});
   retry_at_ = std::max(now, next_retry_);
   fresh_.clear();

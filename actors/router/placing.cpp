@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/router/pick_replica.h"
+#include "runtime/in_hand.h"
 
 namespace troupe {
 namespace {
@@ -113,6 +114,7 @@ std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tok
 bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& effects) {
   const Journal::Sequence& sequence = *book.journal().find(choice.sequence);
   const PreparedRequest& prepared = *sequence.prepared;
+  const InHand hand(prepared.id());
   const std::size_t tokens = prepared.prompt.size() + sequence.output.size();
   PrefixChain chain;
   if (by_prefix_) chain = prefix_chain(prepared.prompt, sequence.output);

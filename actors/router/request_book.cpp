@@ -164,28 +164,21 @@ void RequestBook::forget_old(TimePoint now) {
 
 void RequestBook::restore(Journal journal, TimePoint now) {
   journal_ = std::move(journal);
-  // Nobody knows how long no head was there, nor whether the machine's clock is that of before: an
-  // answer is as old as it was at the last one's end.
-  const std::int64_t last_end = journal_.last_end_unix_ms();
-  std::vector<std::pair<std::int64_t, std::uint64_t>> ended;
-  std::vector<std::uint64_t> unfinished;
+  std::vector<std::uint64_t> ended, unfinished;
   for (const auto& [id, known] : journal_.all()) {
     if (known.prepared->name) names_.add(*known.prepared->name, id);
-    if (known.ended)
-      ended.emplace_back(known.ended_unix_ms, id);
-    else
-      unfinished.push_back(id);
+    (known.ended ? ended : unfinished).push_back(id);
   }
-  std::ranges::sort(ended);
-  for (const auto& [unix_ms, id] : ended) {
+  for (const std::uint64_t id : ended) {
     const Journal::Request& known = *journal_.request(id);
-    keep_finished(id, now - std::chrono::milliseconds(last_end - unix_ms));
+    // Nobody knows how long no head was there, nor whether the machine's clock is that of before:
+    // an answer is as old as it was when the last one was written down.
+    keep_finished(id, now - std::chrono::milliseconds(journal_.age_ms(known)));
     // Its client, which was cut off, is to hear of it, and not to crash the next heads.
-    const bool given_up = known.crashes > 0;
-    if (known.error && known.prepared->name && !given_up)
+    if (known.error && known.prepared->name && !known.given_up())
       names_.release_key(*known.prepared->name);
   }
-  journal_.move_ends(options_.unix_time.of(now) - last_end);
+  journal_.set_clock(options_.unix_time.of(now));
   for (const std::uint64_t id : unfinished) restore(id, now);
 }
 

@@ -290,6 +290,8 @@ void Router::finish_choice(Request& request, Choice& choice, FinishReason reason
 void Router::flush(std::uint64_t id, TimePoint now, Effects& effects) {
   Request& request = book_.at(id);
   if (held(request)) return;
+  const auto prepared = request.prepared;
+  const InHand hand(prepared->id());
   const auto dirty = [](const Choice& choice) { return choice.dirty; };
   auto& choices = request.choices;
   for (auto choice = std::find_if(choices.begin(), choices.end(), dirty);

@@ -101,7 +101,7 @@ Status StandbyNode::Impl::start(StandbyOptions options, std::unique_ptr<HeadLink
   });
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
       {std::make_shared<DiskFiles>(), options.journal_folder, {.model = options.journal_model}, {},
-       options.random},
+       options.random, true},
       [this](JournalKept kept) { host.post().tell(self, kept); },
       [this](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   const Status listening =

@@ -10,13 +10,6 @@ namespace troupe::sim {
 
 using namespace std::chrono_literals;
 
-namespace {
-
-/// The calendar steps by 1,000 s with each life of a head, and ends are kept for an hour.
-constexpr std::uint64_t kLivesAnHour = 3;
-
-}  // namespace
-
 void Clients::begin(const std::vector<RequestSpec>& specs) {
   for (const RequestSpec& spec : specs) {
     Client client;
@@ -172,19 +165,19 @@ void Clients::deliver(Client& client, const GenerationEvent& event) {
   // Who leaves a request that has a key, or has outlived its head, ends nothing.
   const bool left = cancelled && client.leaves && (client.keyed || client.known);
   if (!world_.head.distrusts_disk() && !left)
-    ends_[client.id] = {event.error.has_value(), !cancelled, heads_};
+    ends_[client.id] = {event.error.has_value(), !cancelled};
   end(client);
 }
 
 void Clients::check_restored(const Journal& journal) {
-  ++heads_;
   std::set<std::string> there;
   for (const auto& [id, request] : journal.all()) {
     there.insert(request.prepared->name->id);
     check_restored(journal, request);
   }
+  // The calendar steps with each life of a head, and no answer is older for that.
   for (const auto& [id, told] : ends_)
-    if (told.kept && heads_ - told.head <= kLivesAnHour && !there.contains(id))
+    if (told.kept && !there.contains(id))
       world_.broken("An answer is gone that its client has had.");
 }
 

@@ -90,11 +90,9 @@ class Clients final : public RequestDesk {
   /// Of a request that clients know to be over.
   struct End {
     bool error = false;
-    bool kept = false;       ///< whoever asks later hears of it
-    std::uint64_t head = 0;  ///< the life that told it
+    bool kept = false;  ///< whoever asks later hears of it
   };
   std::map<std::string, End> ends_;
-  std::uint64_t heads_ = 0;  // lives of heads so far
   std::size_t over_ = 0;
   TimePoint progress_{};  // the newest token or acceptance, or the first question after a calm
 };

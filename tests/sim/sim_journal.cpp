@@ -50,7 +50,7 @@ std::uint64_t SimJournal::follow(SimHost& host, Owner owner) {
   const auto first = journal_folder::next_file(*files_, kFolder);
   if (!first.ok()) broken_ = first.error().message;
   disk_ = std::make_unique<JournalDisk>(JournalDisk::Options{
-      files_, kFolder, {.model = kModel}, {}, [this] { return random_(); }});
+      files_, kFolder, {.model = kModel}, {}, [this] { return random_(); }, true});
   return first.ok() ? *first : 1;
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <sstream>
 
+#include "actors/head/head_crashes.h"
 #include "runtime/xxh3.h"
 #include "tests/actors/head/forgetful_files.h"
 #include "tests/actors/head/journal_samples.h"
@@ -205,6 +206,11 @@ TEST_CASE("a head that is to keep no journal may have none where requests go on"
   REQUIRE(!refused.ok());
   CHECK(has(refused.error().message, "1 request that"));
   CHECK(has(refused.error().message, kFolder));
+  // One that the next head would give up is over.
+  files.put(head_crashes_path(kFolder), "8 11 cmpl-2\n9 11 cmpl-2\n");
+  CHECK(!journal_folder::check_all_over(files, kFolder).ok());
+  files.put(head_crashes_path(kFolder), "8 11 cmpl-2\n9 11 cmpl-2\n10 11 cmpl-2\n");
+  CHECK(journal_folder::check_all_over(files, kFolder).ok());
 }
 
 TEST_CASE("a file that cannot be read is no end of a file") {
@@ -238,6 +244,56 @@ TEST_CASE("a file of an earlier life behind a later one is left out, and kept as
   CHECK(contents->damaged.contains(2));
   REQUIRE(contents->notes.size() == 1);
   CHECK(has(contents->notes[0], "earlier life"));
+}
+
+TEST_CASE("answers are as old as the newest file with them says, wherever clocks stood") {
+  constexpr std::int64_t kMinute = 60'000, kNoon = 30'000'000 * kMinute;
+  const auto ended = [](std::uint64_t request, std::int64_t at) {
+    std::vector<JournalRecord> records = finished_story(request, 3);
+    records.back() = JournalEnded{request, at, std::nullopt};
+    return records;
+  };
+  const auto file = [&](std::uint64_t term, const std::vector<std::vector<JournalRecord>>& told) {
+    journal_format::Heading by = heading();
+    by.term = term;
+    std::vector<JournalRecord> all;
+    for (const auto& records : told) all.insert(all.end(), records.begin(), records.end());
+    return file_of(all, by);
+  };
+  for (const std::int64_t jump : {0 * kMinute, 120 * kMinute, -120 * kMinute, -kNoon}) {
+    CAPTURE(jump);
+    ForgetfulFiles files;
+    files.put(kFolder + "/1.log", file(7, {ended(1, kNoon), ended(2, kNoon - 40 * kMinute),
+                                           ended(3, kNoon - 10 * kMinute)}));
+    // The next head told one of them again, and died; so did the one after it.
+    files.put(kFolder + "/2.log", file(8, {ended(1, kNoon + jump)}));
+    files.put(kFolder + "/3.log",
+              file(9, {story(4), ended(5, kNoon), ended(3, kNoon - 5 * kMinute)}));
+    const auto contents = read(files);
+    REQUIRE(contents.ok());
+    const auto minutes = [&](std::uint64_t request) {
+      return contents->journal.age_ms(*contents->journal.request(request)) / kMinute;
+    };
+    CHECK(minutes(1) == 0);
+    CHECK(minutes(2) == 40);
+    CHECK(minutes(3) == 5);
+    CHECK(minutes(5) == 0);
+  }
+}
+
+TEST_CASE("what a head itself had to end is new, whatever its files say") {
+  ForgetfulFiles files;
+  journal_format::Heading other = heading();
+  other.numerics = "bf16";
+  files.put(kFolder + "/1.log", file_of(story(1), other));
+  other.numerics = "reference";
+  other.term = 8;
+  auto records = finished_story(2, 3);
+  records.back() = JournalEnded{2, std::int64_t{1} << 40, std::nullopt};
+  files.put(kFolder + "/2.log", file_of(records, other));
+  const auto contents = read(files);
+  REQUIRE(contents->journal.request(1)->error);
+  CHECK(contents->journal.age_ms(*contents->journal.request(1)) == 0);
 }
 
 TEST_CASE("damaged files are kept aside, a few") {

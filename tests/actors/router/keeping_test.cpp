@@ -38,7 +38,8 @@ void drop_file(NamedDesk& desk, std::uint64_t file) {
 void check_refused(const Result<std::uint64_t>& answer) {
   REQUIRE(!answer.ok());
   CHECK(answer.error().code == ErrorCode::kUnavailable);
-  for (const char* part : {"journal cannot be written", "/a/disk", "--no-journal"})
+  for (const char* part : {"journal cannot be written", "/a/disk", "move /a/disk away",
+                           "--no-journal"})
     CHECK(answer.error().message.find(part) != std::string::npos);
 }
 
@@ -468,4 +469,27 @@ TEST_CASE("answers age while a head is there, whatever the clock says between it
     CHECK(!next->attach("old").request.ok());
     CHECK(!next->attach("new").request.ok());
   }
+}
+
+TEST_CASE("answers that the head before did not tell again are not older for its clock") {
+  constexpr std::int64_t kHour = 3'600'000;
+  const auto journal = std::make_shared<Journal>();
+  for (std::uint64_t i = 1; i <= 2; ++i) {
+    journal->append(JournalAccepted{
+        i, SequenceId{i}, kHour,
+        std::make_shared<const PreparedRequest>(named("r" + std::to_string(i)))});
+    journal->append(JournalFinished{SequenceId{i}, FinishReason::kStop, 0});
+    journal->append(JournalEnded{i, 10 * kHour, std::nullopt});
+  }
+  journal->change_clock();
+  journal->append(JournalEnded{1, 12 * kHour, std::nullopt});
+  Router::Options options = keeping(2, journal);
+  options.started = {TimePoint{}, 20 * kHour};
+  NamedDesk desk(options);
+  take_all(desk);
+  for (const char* id : {"r1", "r2"}) REQUIRE(desk.attach(id).request.ok());
+  for (std::uint64_t i = 1; i <= 2; ++i)
+    CHECK(desk.stored().request(i)->ended_unix_ms == 20 * kHour);
+  desk.wake(limits::kFinishedKept);
+  for (const char* id : {"r1", "r2"}) CHECK(!desk.attach(id).request.ok());
 }

@@ -290,6 +290,16 @@ TEST_CASE("who asks again with the key of what crashed heads hears why it is ove
   CHECK(desk.readings[1].error->code == ErrorCode::kInternal);
 }
 
+TEST_CASE("who failed otherwise frees its key, also if heads have crashed under it") {
+  const auto journal = std::make_shared<Journal>();
+  journal->append(JournalAccepted{1, SequenceId{1}, 0,
+                                  std::make_shared<const PreparedRequest>(named("a", "key"))});
+  journal->append(JournalEnded{1, 0, deadline_exceeded("It took too long.")});
+  journal->append(JournalCrashes{1, 2, 7});
+  NamedDesk desk(keeping(0, journal));
+  CHECK(*desk.ask(named("b", "key")).request == 2);
+}
+
 TEST_CASE("prompts that came together share a name, and one that was lost is accepted alone") {
   NamedDesk desk;
   const auto prompt = [](std::string id, std::uint32_t index) {
