@@ -12,6 +12,7 @@
 #include "model/grammar/compiled_grammar.h"
 #include "model/grammar/vocabulary.h"
 #include "runtime/job_queue.h"
+#include "runtime/limits.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -23,7 +24,8 @@ class AnswerGrammars {
   using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;
   using Words = Result<std::shared_ptr<const Vocabulary>>;
 
-  explicit AnswerGrammars(Words words);
+  explicit AnswerGrammars(Words words,
+                          std::size_t kept_bytes_max = limits::kGrammarsKeptBytesMax);
   /// Waits for what is compiled.
   ~AnswerGrammars();
   AnswerGrammars(const AnswerGrammars&) = delete;
@@ -38,7 +40,11 @@ class AnswerGrammars {
     std::shared_future<Grammar> compiled;
     std::uint64_t used = 0;  ///< when, in calls
   };
+  /// Forgets those that were used longest ago until there is room for one. Their answers keep them.
+  void make_room();
+
   const Words words_;
+  const std::size_t kept_bytes_max_;
   std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> kept_;  // guarded by mutex_
   std::uint64_t calls_ = 0;                         // guarded by mutex_
