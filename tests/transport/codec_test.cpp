@@ -13,6 +13,7 @@
 #include "runtime/limits.h"
 #include "schema/envelope.capnp.h"
 #include "tests/transport/message_samples.h"
+#include "transport/journal_records.h"
 
 using namespace troupe;
 using transport::decode;
