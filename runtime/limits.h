@@ -173,9 +173,7 @@ inline constexpr std::size_t kBadWordsMax = 256;
 inline constexpr std::size_t kTokenListMax = 65536;  ///< half of a large vocabulary
 /// Grammars that are kept, with the masks that they have found out, and that wait to be compiled.
 /// Most take a few milliseconds while the prompt is computed; a token waits for it, no step does.
-/// Most take some 100 KB; those of 60 KB of schema up to 26 MB.
 inline constexpr std::size_t kGrammarsKeptMax = 64;
-inline constexpr std::size_t kGrammarsKeptBytesMax = 256u << 20;
 inline constexpr std::size_t kGrammarsWaitingMax = 4096;
 /// Tokens of answers that came from elsewhere and are followed again, in one look at logits: each
 /// takes up to 0.1 ms of the device's thread. Of one answer there is always room for as many as a

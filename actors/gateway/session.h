@@ -60,6 +60,7 @@ class Session final : public HttpWire<Stream> {
   using Base::input_ended_;
   using Base::kForever;
   using Base::notify;
+  using Base::on_grammar_worker;
   using Base::on_worker;
   using Base::peer_gone_;
   using Base::send;

@@ -12,7 +12,6 @@
 #include "model/grammar/compiled_grammar.h"
 #include "model/grammar/vocabulary.h"
 #include "runtime/job_queue.h"
-#include "runtime/limits.h"
 #include "runtime/result.h"
 
 namespace troupe {
@@ -24,8 +23,11 @@ class AnswerGrammars {
   using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;
   using Words = Result<std::shared_ptr<const Vocabulary>>;
 
-  explicit AnswerGrammars(Words words,
-                          std::size_t kept_bytes_max = limits::kGrammarsKeptBytesMax);
+  /// Of those that are kept, with the masks that they have found out. Most take some 100 KB; those
+  /// of 60 KB of schema up to 26 MB.
+  static constexpr std::size_t kKeptBytesMax = 256u << 20;
+
+  explicit AnswerGrammars(Words words, std::size_t kept_bytes_max = kKeptBytesMax);
   /// Waits for what is compiled.
   ~AnswerGrammars();
   AnswerGrammars(const AnswerGrammars&) = delete;
