@@ -10,7 +10,6 @@ import openai
 import pydantic
 import pytest
 
-from running import post
 from streams import Missed, arranged
 
 
@@ -115,16 +114,14 @@ def test_a_schema_that_takes_long_holds_nobody_else(server):
 
     def ask(i):
         schema = {"type": "object", "properties": {f"first{i}": {"type": "null"}, **names}}
-        return post(server.base_url, "/v1/completions",
-                    {"prompt": "A", "max_tokens": 1, "guided_json": schema})  # fmt: skip
+        return post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1, "guided_json": schema})
 
     with ThreadPoolExecutor(8) as askers:
         asked = [askers.submit(ask, i) for i in range(8)]
         wait(asked, return_when=FIRST_COMPLETED)
-        status, _ = post(server.base_url, "/v1/completions", {"prompt": "A", "max_tokens": 1})
-        before = sum(one.done() for one in asked)
-        assert status == 200 and before < 5
-        assert all(one.result()[0] == 200 for one in asked)
+        post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1})
+        assert sum(one.done() for one in asked) < 5
+        assert all(one.result()["choices"] for one in asked)
 
 
 def test_a_stream_says_what_the_whole_answer_says(client, server):
