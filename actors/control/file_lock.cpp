@@ -25,7 +25,7 @@ int open_for_lock(const std::filesystem::path& path, bool make) {
   const int flags = O_CLOEXEC | O_NONBLOCK;
   int fd = make ? ::open(path.c_str(), O_RDWR | flags | O_CREAT | O_EXCL, 0600) : -1;
   if (fd >= 0) {
-    (void)give_to_owner_of_folder(fd, path);
+    give_to_owner_of_folder(fd, path);
     return fd;
   }
   if (!make || errno == EEXIST) fd = ::open(path.c_str(), O_RDWR | flags);

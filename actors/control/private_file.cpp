@@ -41,18 +41,22 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-bool give_to_owner_of_folder(int fd, const std::filesystem::path& path) {
+void give_to_owner_of_folder(int fd, const std::filesystem::path& path) {
   struct stat folder {};
   const auto within = path.has_parent_path() ? path.parent_path() : ".";
-  return ::geteuid() != 0 || ::stat(within.c_str(), &folder) != 0 || folder.st_uid == 0 ||
-         ::fchown(fd, folder.st_uid, folder.st_gid) == 0;
+  if (::geteuid() == 0 && ::stat(within.c_str(), &folder) == 0 && folder.st_uid != 0)
+    (void)!::fchown(fd, folder.st_uid, folder.st_gid);
 }
 
 Status make_private_folder(const std::filesystem::path& folder) {
   std::error_code failed;
   if (std::filesystem::is_directory(folder, failed)) return {};
   if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), failed);
-  if (::mkdir(folder.c_str(), 0700) == 0) return {};
+  if (::mkdir(folder.c_str(), 0700) == 0) {
+    const Descriptor made{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (made.fd >= 0) give_to_owner_of_folder(made.fd, folder);
+    return {};
+  }
   const std::string why = errno == EEXIST ? "a file is in its place" : reason();
   if (std::filesystem::is_directory(folder, failed)) return {};  // another process was faster
   return unavailable("The state folder " + folder.string() + " cannot be made: " + why +
@@ -75,7 +79,7 @@ Status write_private_file(const std::filesystem::path& path, std::string_view co
   // A command of root's must not take a file away from the service that it is of.
   struct stat before {};
   if (done && ::stat(target.c_str(), &before) != 0)
-    done = give_to_owner_of_folder(file.fd, path);
+    give_to_owner_of_folder(file.fd, path);
   else if (done && if_exists == IfExists::kReplace && before.st_uid != ::geteuid())
     done = ::fchown(file.fd, before.st_uid, before.st_gid) == 0;
   if (done && if_exists == IfExists::kReplace)

@@ -13,9 +13,9 @@ namespace troupe::control {
 /// Makes the folder, for its owner only, and those above it.
 Status make_private_folder(const std::filesystem::path& folder);
 
-/// A new file of a command of root's, in a folder of a service's: gives it to the folder's owner.
-/// False: it may not; errno says why.
-bool give_to_owner_of_folder(int fd, const std::filesystem::path& path);
+/// Has a file, or folder, that root's command has made in a folder of a service's belong to that
+/// service, where the file system lets root do so.
+void give_to_owner_of_folder(int fd, const std::filesystem::path& path);
 
 enum class IfExists { kReplace, kKeep };
 

@@ -20,7 +20,9 @@ using nlohmann::json;
 /// Writes the grammar of one of the fields, and notes which one it was.
 class FormatReader {
  public:
-  FormatReader(FieldReader& fields, GenerationRequest& out) : fields_(fields), out_(out) {}
+  FormatReader(FieldReader& fields, GenerationRequest& out, bool writes)
+      : fields_(fields), out_(out), writes_(writes) {}
+  bool any() const { return !taken_.empty(); }
 
   /// A schema as an object, `text` as it was written, or as a text that holds one.
   void schema(const std::string& field, const json& value, std::string_view text) {
@@ -30,12 +32,14 @@ class FormatReader {
     write(field, GrammarWriter(), text);
   }
   void any_object(const std::string& field) {
+    if (!writes_) return note(field);
     GrammarWriter writer;
     const std::string root = writer.json_object();
     take(field, std::move(writer), root);
   }
   void regex(const std::string& field, const json& value) {
     if (!value.is_string()) return fail(field, "must be a regular expression.");
+    if (!writes_) return note(field);
     GrammarWriter writer;
     const auto root = writer.regex(value.get<std::string>());
     if (!root.ok()) return fail(field, root.error().message);
@@ -47,6 +51,7 @@ class FormatReader {
       if (text.is_string() && !text.empty()) texts.push_back(text.get<std::string>());
     if (texts.empty() || texts.size() != value.size())
       return fail(field, "must be a list of texts, one at least.");
+    if (!writes_) return note(field);
     GrammarWriter writer;
     const std::string root = writer.choice(texts);
     take(field, std::move(writer), root);
@@ -65,6 +70,7 @@ class FormatReader {
   static std::string top_of(const std::string& field) { return field.substr(0, field.find('.')); }
 
   void write(const std::string& field, GrammarWriter writer, std::string_view schema) {
+    if (!writes_) return note(field);
     const auto root = writer.json_schema(schema);
     if (!root.ok()) return fields_.fail(top_of(field), field + ": " + root.error().message);
     take(field, std::move(writer), *root);
@@ -81,6 +87,7 @@ class FormatReader {
 
   FieldReader& fields_;
   GenerationRequest& out_;
+  const bool writes_;
   std::string taken_;
 };
 
@@ -187,15 +194,16 @@ void read_bias(FieldReader& fields, std::vector<TokenBias>& out) {
 
 }  // namespace
 
-void read_answer_format(FieldReader& fields, const ModelFacts& model, GenerationRequest& out) {
-  FormatReader formats(fields, out);
+bool read_answer_format(FieldReader& fields, const ModelFacts& model, GenerationRequest& out) {
+  FormatReader formats(fields, out, model.writes_grammars);
   read_response_format(fields, formats);
   read_structured_outputs(fields, formats);
   read_guided(fields, formats);
   read_names_of_others(fields, formats);
-  if (!out.grammar.empty() && !model.has_tokenizer)
+  if (formats.any() && !model.has_tokenizer)
     fields.fail("response_format",
                 "An answer's format cannot be asked for: this model has no tokenizer.");
+  return formats.any();
 }
 
 void read_token_rules(FieldReader& fields, GenerationRequest& out) {

@@ -264,20 +264,24 @@ ModelFacts Api::facts() const {
 }
 
 std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_view body,
-                                   ApiRequest& out) const {
-  if (route == Route::kEmbeddings) return parse_embeddings(body, facts(), out);
-  if (route == Route::kPooling) return parse_pooling(body, facts(), out);
-  if (route == Route::kCompletions) return parse_completion(body, facts(), out);
+                                   ApiRequest& out, bool writes_grammars) const {
+  ModelFacts model = facts();
+  model.writes_grammars = writes_grammars;
+  if (route == Route::kEmbeddings) return parse_embeddings(body, model, out);
+  if (route == Route::kPooling) return parse_pooling(body, model, out);
+  if (route == Route::kCompletions) return parse_completion(body, model, out);
   const auto recall = [&](const std::string& id, std::string& messages) {
     return recall_response(requests_, model_, id, asker.owner, messages);
   };
   const bool response = route == Route::kResponses;
   if (auto error =
-          response ? parse_response(body, facts(), recall, out) : parse_chat(body, facts(), out)) {
+          response ? parse_response(body, model, recall, out) : parse_chat(body, model, out)) {
     if (asker.key.empty() || error->code != kNoPreviousResponse) return error;
     out.refusal = std::move(error);
     return std::nullopt;
   }
+  out.wants_grammar |= !out.forced.empty();
+  if (out.wants_grammar && !writes_grammars) return std::nullopt;
   out.start = model_.reasoning(out.prompts.front());
   if (auto error = check_thinking(model_, out)) return error;
   return force_calls(model_, out);

@@ -113,9 +113,9 @@ class Api {
                                            TokenCounts& out);
 
   /// Reads the body of a request that generates. A Response may follow another one of its asker's:
-  /// then it waits for the Router.
+  /// then it waits for the Router. Without `writes_grammars` a request that wants one only says so.
   std::optional<ApiError> parse(Route route, const Asker& asker, std::string_view body,
-                                ApiRequest& out) const;
+                                ApiRequest& out, bool writes_grammars) const;
   /// Answers the others.
   HttpReply reply(Route route, const HttpHead& head, std::string_view body) const;
 

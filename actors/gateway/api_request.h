@@ -20,12 +20,14 @@ struct ModelFacts {
   bool has_tokenizer = true;
   bool reasoning = false;              ///< a chat's answer begins with a block of thoughts
   ToolStyle tools = ToolStyle::kNone;  ///< how a chat's answer calls tools
+  bool writes_grammars = true;  ///< else a request only says that it wants one: that may take long
 };
 
 /// A POST that generates, read and checked as far as it can be without the model: types, ranges,
 /// bounds, and that it asks for nothing that Troupe does not do.
 struct ApiRequest {
   bool chat = false;
+  bool wants_grammar = false;  ///< for the form of its answer
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
   bool stream = false;
   bool include_usage = false;  ///< a last chunk with the usage

@@ -85,6 +85,11 @@ std::shared_ptr<GenerationSink> Exchange::sink(std::size_t reader) {
   return std::make_shared<Sink>(shared_from_this(), reader);
 }
 
+bool Exchange::is_closed() {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
 std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker) {
   owner_ = asker.owner;
   if (request.refusal) return submit_again(request, asker);

@@ -38,6 +38,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Exchange(GenerationService& service, NamedRequests& requests, const GatewayModel& model,
            std::size_t unsent_bytes_max, AnswerRoom& room, std::function<void()> wake);
 
+  /// Whether cancel() was called: nobody waits any more.
+  bool is_closed();
   /// Either of these, once. On an error nothing is left running that was not there before.
   std::optional<ApiError> submit(ApiRequest request, const Asker& asker);
   /// `from`: a stream of what follows; without it, one object of what is there now.

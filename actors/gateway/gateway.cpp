@@ -252,6 +252,7 @@ void Gateway::stop(std::chrono::milliseconds patience) {
   impl_->thread.join();
   server.workers.join();
   server.big_worker.join();
+  server.grammar_worker.join();
 }
 
 }  // namespace troupe

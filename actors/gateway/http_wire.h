@@ -127,11 +127,27 @@ class HttpWire : public Connection, public std::enable_shared_from_this<HttpWire
   asio::awaitable<void> on_worker(std::size_t body_bytes, Work work) {
     asio::thread_pool& pool =
         body_bytes > limits::kHttpSmallBodyBytesMax ? server_.big_worker : server_.workers;
+    const auto post = [&pool](std::function<void()> job) { asio::post(pool, std::move(job)); };
+    co_await elsewhere(post, std::move(work));
+  }
+
+  /// Runs `work`, which writes a grammar, when it is the turn of the asker.
+  template <class Work>
+  asio::awaitable<void> on_grammar_worker(std::uint64_t owner, Work work) {
+    const auto post = [this, owner](std::function<void()> job) {
+      server_.grammar_worker.post(owner, std::move(job));
+    };
+    co_await elsewhere(post, std::move(work));
+  }
+
+  /// Runs `work` where `post` brings it.
+  template <class Post, class Work>
+  asio::awaitable<void> elsewhere(Post post, Work work) {
     bool done = false;
     std::exception_ptr failure;
     // The references live until `done` is set. `self` moves on, so that no session ends on a
     // worker.
-    asio::post(pool, [&, self = this->shared_from_this()]() mutable {
+    post([&, self = this->shared_from_this()]() mutable {
       try {
         work();
       } catch (...) {

@@ -18,6 +18,7 @@
 #include "actors/gateway/api.h"
 #include "actors/gateway/gateway.h"
 #include "actors/gateway/request_log.h"
+#include "runtime/fair_worker.h"
 
 namespace troupe {
 
@@ -60,6 +61,7 @@ struct Server {
   asio::io_context io{1};
   asio::thread_pool workers;        // Read JSON and tokenise, so that no request stalls streams,
   asio::thread_pool big_worker{1};  // and big ones do not stall small ones.
+  FairWorker grammar_worker;        // Schemas may take a second each: nobody else waits for them.
   std::optional<asio::ssl::context> tls;
 
   std::unordered_set<Connection*> connections;

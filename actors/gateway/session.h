@@ -60,6 +60,7 @@ class Session final : public HttpWire<Stream> {
   using Base::input_ended_;
   using Base::kForever;
   using Base::notify;
+  using Base::on_grammar_worker;
   using Base::on_worker;
   using Base::peer_gone_;
   using Base::send;
@@ -339,10 +340,23 @@ class Session final : public HttpWire<Stream> {
     }
   };
 
-  std::optional<ApiError> submit(Route route, const HttpHead& head, std::string& body) {
+  /// Whether a request has a grammar written, which has its own turns, and whose.
+  struct GrammarTurn {
+    bool wanted = false;
+    std::uint64_t owner = 0;
+  };
+
+  std::optional<ApiError> submit(Route route, const HttpHead& head, std::string& body,
+                                 GrammarTurn& turn) {
+    if (turn.wanted && exchange_->is_closed())
+      return to_api_error(cancelled("The client closed the connection."));
     ApiRequest request;
     const Asker asker = server_.api.asker(route, head, body);
-    const auto wrong = server_.api.parse(route, asker, body, request);
+    const auto wrong = server_.api.parse(route, asker, body, request, turn.wanted);
+    if (!wrong && request.wants_grammar && !turn.wanted) {
+      turn = {true, asker.owner};
+      return std::nullopt;
+    }
     std::string().swap(body);
     if (wrong) return wrong;
     auto error = exchange_->submit(std::move(request), asker);
@@ -365,10 +379,12 @@ class Session final : public HttpWire<Stream> {
     Base::start_fill();
     std::optional<ApiError> error = {};
     const bool accepts = Api::generates(route);
+    GrammarTurn turn;
     const auto open = [&] {
-      error = accepts ? submit(route, head, body.text) : attach(route, head);
+      error = accepts ? submit(route, head, body.text, turn) : attach(route, head);
     };
     co_await on_worker(body.text.size(), open);
+    if (turn.wanted) co_await on_grammar_worker(turn.owner, open);
     body.let_go();
     if (peer_gone_ || aborted_) co_return false;
     if (accepts && !error && !Api::names_itself(head))

@@ -93,7 +93,7 @@ std::string read_named(FieldReader& fields, const json& choice) {
 void read_choice(FieldReader& fields, const json* choice, std::vector<Tool>& tools,
                  ApiRequest& out) {
   if (choice == nullptr || *choice == "auto") {
-    out.may_answer = !out.prompts.front().grammar.empty();
+    out.may_answer = out.wants_grammar;
     if (!out.may_answer) tools.clear();
   } else if (*choice != "required") {
     const std::string name = read_named(fields, *choice);

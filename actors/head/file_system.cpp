@@ -107,6 +107,7 @@ Result<std::unique_ptr<FileSystem::Writer>> DiskFiles::create(const std::string&
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return trouble(path, "made");
   auto file = std::make_unique<DiskWriter>(path, fd);
+  control::give_to_owner_of_folder(fd, path);
   if (::fchmod(fd, 0600) != 0) return trouble(path, "kept to its owner");  // whatever the umask
   return std::unique_ptr<Writer>(std::move(file));
 }

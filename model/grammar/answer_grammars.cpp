@@ -9,8 +9,20 @@
 
 namespace troupe {
 
-AnswerGrammars::AnswerGrammars(Words words)
-    : words_(std::move(words)), jobs_(limits::kGrammarsWaitingMax) {}
+namespace {
+
+/// 0 while it is compiled.
+std::size_t bytes_of(const std::shared_future<AnswerGrammars::Grammar>& compiled) {
+  if (compiled.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return 0;
+  return compiled.get().ok() ? (*compiled.get())->bytes() : 0;
+}
+
+}  // namespace
+
+AnswerGrammars::AnswerGrammars(Words words, std::size_t kept_bytes_max)
+    : words_(std::move(words)),
+      kept_bytes_max_(kept_bytes_max),
+      jobs_(limits::kGrammarsWaitingMax) {}
 
 AnswerGrammars::~AnswerGrammars() { jobs_.end(); }
 
@@ -23,9 +35,7 @@ std::shared_future<AnswerGrammars::Grammar> AnswerGrammars::begin(const std::str
     found->second.used = ++calls_;
     return found->second.compiled;
   }
-  if (kept_.size() >= limits::kGrammarsKeptMax)
-    kept_.erase(
-        std::ranges::min_element(kept_, {}, [](const auto& entry) { return entry.second.used; }));
+  make_room();
   auto promise = std::make_shared<std::promise<Grammar>>();
   const std::shared_future<Grammar> compiled = promise->get_future().share();
   const Status added =
@@ -35,6 +45,17 @@ std::shared_future<AnswerGrammars::Grammar> AnswerGrammars::begin(const std::str
   else
     promise->set_value(unavailable("Too many grammars wait to be compiled; try again."));
   return compiled;
+}
+
+void AnswerGrammars::make_room() {
+  std::size_t bytes = 0;
+  for (const auto& [text, entry] : kept_) bytes += text.size() + bytes_of(entry.compiled);
+  while (!kept_.empty() && (kept_.size() >= limits::kGrammarsKeptMax || bytes > kept_bytes_max_)) {
+    const auto oldest =
+        std::ranges::min_element(kept_, {}, [](const auto& entry) { return entry.second.used; });
+    bytes -= std::min(bytes, oldest->first.size() + bytes_of(oldest->second.compiled));
+    kept_.erase(oldest);
+  }
 }
 
 }  // namespace troupe

@@ -23,7 +23,11 @@ class AnswerGrammars {
   using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;
   using Words = Result<std::shared_ptr<const Vocabulary>>;
 
-  explicit AnswerGrammars(Words words);
+  /// Of those that are kept, with the masks that they have found out. Most take some 100 KB; those
+  /// of 60 KB of schema up to 26 MB.
+  static constexpr std::size_t kKeptBytesMax = 256u << 20;
+
+  explicit AnswerGrammars(Words words, std::size_t kept_bytes_max = kKeptBytesMax);
   /// Waits for what is compiled.
   ~AnswerGrammars();
   AnswerGrammars(const AnswerGrammars&) = delete;
@@ -38,7 +42,11 @@ class AnswerGrammars {
     std::shared_future<Grammar> compiled;
     std::uint64_t used = 0;  ///< when, in calls
   };
+  /// Forgets those that were used longest ago until there is room for one. Their answers keep them.
+  void make_room();
+
   const Words words_;
+  const std::size_t kept_bytes_max_;
   std::mutex mutex_;
   std::map<std::string, Entry, std::less<>> kept_;  // guarded by mutex_
   std::uint64_t calls_ = 0;                         // guarded by mutex_

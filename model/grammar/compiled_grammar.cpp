@@ -25,7 +25,12 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(std::str
 CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 CompiledGrammar::~CompiledGrammar() = default;
 
-std::size_t CompiledGrammar::bytes() const { return impl_->automaton.bytes(); }
+std::size_t CompiledGrammar::bytes() const {
+  std::size_t bytes = impl_->automaton.bytes();
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& masks : impl_->masks) bytes += masks->bytes_held();
+  return bytes;
+}
 
 std::shared_ptr<grammar::MaskCache> CompiledGrammar::Impl::masks_for(
     const std::shared_ptr<const TokenTrie>& tokens) const {

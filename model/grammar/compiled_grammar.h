@@ -24,7 +24,8 @@ class CompiledGrammar {
   CompiledGrammar(const CompiledGrammar&) = delete;
   CompiledGrammar& operator=(const CompiledGrammar&) = delete;
 
-  std::size_t bytes() const;  ///< what it holds in memory, about
+  /// What it holds in memory, about, with the masks that were found.
+  std::size_t bytes() const;
 
   struct Impl;
   const Impl& impl() const { return *impl_; }

@@ -43,6 +43,7 @@ void MaskCache::add_allowed(const Stacks& stacks, std::span<const Item> items,
                             std::span<std::uint32_t> bits) {
   const std::lock_guard lock(mutex_);
   if (bytes() > kBytesMax) reset();
+  bytes_held_ = bytes();
   tasks_.clear();
   tasks_seen_.shrink(0);
   for (const Item& item : items) {

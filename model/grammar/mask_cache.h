@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,8 @@ class MaskCache {
   MaskCache(const Automaton& automaton, std::shared_ptr<const TokenTrie> tokens);
 
   const TokenTrie* tokens() const { return tokens_.get(); }
+  /// Held in memory, about, when a mask was last asked for.
+  std::size_t bytes_held() const { return bytes_held_; }
   /// What a mask may cost: nodes of the tree looked at, each as often as there are ways to read its
   /// text. Free text costs some 50,000, all 128,000 tokens one by one a million; only a grammar
   /// that reads texts in very many ways at once comes here, after some tenths of a second.
@@ -102,6 +105,7 @@ class MaskCache {
   const TokenTree& tree_;
   std::mutex mutex_;
   std::unique_ptr<Found> found_;
+  std::atomic<std::size_t> bytes_held_ = 0;
 
   // While the lock is held.
   int frames_max_ = 0;

@@ -3,6 +3,7 @@
 import json
 import re
 import urllib.request
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import jsonschema
 import openai
@@ -106,6 +107,21 @@ def test_what_no_token_can_meet_is_the_clients_error(client, server):
                    {"guided_choice": ["yes"], "bad_words": list("yes") + ["ye", "es", "yes"]}):  # fmt: skip
         with pytest.raises(openai.BadRequestError, match="No token of the model may come next"):
             client.completions.create(model=server.model, prompt="A", max_tokens=8, extra_body=fields)
+
+
+def test_a_schema_that_takes_long_holds_nobody_else(server):
+    names = {f"p{i}": {"$ref": "#"} for i in range(1200)}
+
+    def ask(i):
+        schema = {"type": "object", "properties": {f"first{i}": {"type": "null"}, **names}}
+        return post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1, "guided_json": schema})
+
+    with ThreadPoolExecutor(8) as askers:
+        asked = [askers.submit(ask, i) for i in range(8)]
+        wait(asked, return_when=FIRST_COMPLETED)
+        post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1})
+        assert sum(one.done() for one in asked) < 5
+        assert all(one.result()["choices"] for one in asked)
 
 
 def test_a_stream_says_what_the_whole_answer_says(client, server):

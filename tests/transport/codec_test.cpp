@@ -13,6 +13,7 @@
 #include "runtime/limits.h"
 #include "schema/envelope.capnp.h"
 #include "tests/transport/message_samples.h"
+#include "transport/journal_records.h"
 
 using namespace troupe;
 using transport::decode;
@@ -86,6 +87,15 @@ TEST_CASE("every kind of message survives its way over the wire") {
     CHECK(payload_of(*decoded).bytes.data() == payload_of(sample).bytes.data());
   }
   CHECK(kinds.size() == std::variant_size_v<Message>);
+}
+
+TEST_CASE("a kind that came later says with which protocol") {
+  const auto known_to_all = []<class... Kinds>(const std::variant<Kinds...>*) {
+    return ((kSince<Kinds> == 0 ? 1 : 0) + ...);
+  };
+  // As of protocol 6. Another kind has a kSince: who speaks an older protocol is not sent it.
+  CHECK(known_to_all(static_cast<const Message*>(nullptr)) == 80);
+  CHECK(known_to_all(static_cast<const JournalRecord*>(nullptr)) == 8);
 }
 
 TEST_CASE("every field of the schema is written") {

@@ -95,6 +95,7 @@ Status ClusterFiles::lock() {
   if (lock_ < 0)
     return unavailable("The state folder " + state_dir_ + " cannot be used: " +
                        std::strerror(errno) + "; choose another with --state-dir.");
+  control::give_to_owner_of_folder(lock_, path);
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

@@ -51,7 +51,7 @@ int with_output(int code) {
   const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   pollfd reader{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
   if (code != kDone || !lost || ::fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
-      (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0))
+      (::poll(&reader, 1, 0) > 0 && (reader.revents & (POLLERR | POLLHUP)) != 0))
     return code;
   return fail(unavailable("The standard output could not be written: its disk may be full."));
 }

@@ -40,7 +40,8 @@ CertificateKeeper::Options WorkerCertificate::options() const {
 
 void WorkerCertificate::learn(const std::string& head) {
   const std::lock_guard lock(mutex_);
-  if (!is_heads_ && learnt_.size() < kJoinFileHeadsMax) learnt_.push_back(head);
+  if (!is_heads_ && learnt_.size() < kJoinFileHeadsMax && std::ranges::count(learnt_, head) == 0)
+    learnt_.push_back(head);
 }
 
 /// What it writes is then found changed, and adopted, as if an operator had put it there.

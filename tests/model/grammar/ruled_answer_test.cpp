@@ -204,5 +204,24 @@ TEST_CASE("grammars are compiled once, and those used last are kept") {
   CHECK_FALSE(grammars.begin("root ::= nowhere").get().ok());
 }
 
+TEST_CASE("large grammars leave when their bytes are too many") {
+  const auto large = [](char letter) {
+    std::string text = "root ::= \"x\"";
+    for (int i = 0; i < 3000; ++i) text += std::string(" | \"") + letter + std::to_string(i) + "\"";
+    return text;
+  };
+  const std::size_t bytes = (*CompiledGrammar::compile(large('a')))->bytes();
+  AnswerGrammars grammars(vocabulary(), 5 * (bytes + large('a').size()) / 2);
+  const auto held = [&](char letter) -> std::weak_ptr<const CompiledGrammar> {
+    return *grammars.begin(large(letter)).get();
+  };
+  const auto a = held('a'), b = held('b'), c = held('c');
+  CHECK_FALSE(b.expired());
+  const auto d = held('d');
+  CHECK(a.expired());
+  CHECK_FALSE(c.expired());
+  CHECK_FALSE(d.expired());
+}
+
 }  // namespace
 }  // namespace troupe

@@ -99,20 +99,30 @@ PullOptions starting_at(PullOptions options, std::size_t endpoint) {
 /// One pull of a model at a time; it goes with the process.
 class PullLock {
  public:
-  explicit PullLock(const fs::path& path)
-      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
+  explicit PullLock(const fs::path& home)
+      : home_(home),
+        fd_(::open((home / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)),
+        unopened_(fd_ < 0 ? errno : 0) {}
   ~PullLock() {
     if (fd_ >= 0) ::close(fd_);
   }
-  bool take() const {
+  Status take(const std::string& name) const {
     struct flock whole {};
     whole.l_type = F_WRLCK;
     whole.l_whence = SEEK_SET;
-    return fd_ >= 0 && ::fcntl(fd_, F_SETLK, &whole) == 0;
+    if (fd_ >= 0 && ::fcntl(fd_, F_SETLK, &whole) == 0) return {};
+    const int why = fd_ >= 0 ? errno : unopened_;
+    if (fd_ >= 0 && (why == EACCES || why == EAGAIN))
+      return unavailable("Another `troupe pull` of " + name + " is at work in " + home_.string() +
+                         "; wait for it.");
+    return unavailable("The folder " + home_.string() + " cannot be written (" +
+                       std::strerror(why) + "); choose another with --cache.");
   }
 
  private:
+  const fs::path home_;
   const int fd_;
+  const int unopened_;  // why
 };
 
 bool is_here(const fs::path& folder, const RepoFile& file) {
@@ -227,10 +237,8 @@ Result<fs::path> pull(const PullOptions& options, PullProgress& progress) {
   if (failed)
     return unavailable("The folder " + home.string() + " cannot be made: " + failed.message() +
                        "; choose another with --cache.");
-  const PullLock lock(home / "lock");
-  if (!lock.take())
-    return unavailable("Another `troupe pull` of " + options.name + " is at work in " +
-                       home.string() + "; wait for it.");
+  const PullLock lock(home);
+  if (const Status taken = lock.take(options.name); !taken.ok()) return taken.error();
   progress.files_total = files.size();
   for (const RepoFile& file : files) progress.bytes_total += file.size;
   const auto all_here = [&](const fs::path& place) {
