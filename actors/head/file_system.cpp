@@ -45,7 +45,16 @@ class DiskWriter final : public FileSystem::Writer {
     return {};
   }
   Status sync() override {
-    return ::fdatasync(fd_) == 0 ? Status() : trouble(path_, "brought to the disk");
+    if (::fdatasync(fd_) != 0) return trouble(path_, "brought to the disk");
+    // Who deletes a folder, or moves it away, takes what is written with it.
+    struct stat written {
+    }, there{};
+    if (::fstat(fd_, &written) != 0) return trouble(path_, "looked at");
+    const bool gone = ::stat(path_.c_str(), &there) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (gone || (there.st_nlink > 0 &&
+                 (there.st_ino != written.st_ino || there.st_dev != written.st_dev)))
+      return unavailable("The file " + path_ + " is not there any more: it was deleted, or moved.");
+    return {};
   }
 
  private:

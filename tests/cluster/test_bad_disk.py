@@ -87,6 +87,21 @@ def test_a_disk_that_fails_once_keeps_newcomers_out_for_a_moment(on_bad_machine)
     bound("newcomers are served again after a disk has failed once", time.monotonic() - began, 1)
 
 
+def test_a_journal_that_is_moved_away_is_written_again(on_bad_machine, expected):
+    """By somebody who tidies up while the head lives: nothing that was accepted goes with it."""
+    stage, _ = on_bad_machine
+    asked = askers(stage, LASTING, "before", 2)
+    wait_until(lambda: all(asker.tokens > 3 for asker in asked), "tokens come")
+    (stage.state_dir / "journal").rename(stage.folder / "elsewhere")
+    folder = stage.state_dir / "journal"
+    wait_until(lambda: refusal(stage, body=SHORT) is None and folder.is_dir(), "a newcomer is on the disk")
+    fresh = askers(stage, LASTING, "after", 2)
+    wait_until(lambda: all(asker.tokens > 3 for asker in fresh), "tokens come")
+    kill_head(stage, 0.1)
+    again = [Asker(stage, asker.request, asker.name) for asker in asked]
+    assert_answered(stage, [*again, *fresh], expected)
+
+
 HOUR_S = 3600
 
 
