@@ -331,7 +331,9 @@ class Cluster:
         return "\n".join(f"== {p.log_path.name}\n{p.log()[-4000:]}" for p in self.processes)
 
     def joined_nodes(self):
-        return [node for node in self.status()["nodes"] if node["state"] in ("joining", "ready")]
+        """None is before the head answers; its join file is there earlier."""
+        status = self.status_or_none() or {"nodes": []}
+        return [node for node in status["nodes"] if node["state"] in ("joining", "ready")]
 
     def ready_nodes(self):
         return [node for node in self.status()["nodes"] if node["state"] == "ready"]
