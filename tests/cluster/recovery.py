@@ -82,13 +82,23 @@ def experts_on(status, node_id):
     )  # fmt: skip
 
 
-def event_after(stage, kind, since, *words, seconds=PATIENCE_S):
-    """The first event of a kind since then that has these words."""
+def last_event(stage):
+    """The newest event: what comes behind it is later, whatever a clock of the wall does meanwhile."""
+    return ((stage.status_or_none() or {}).get("events") or [None])[-1]
+
+
+def events_after(stage, last):
+    """Those behind that one; all of them if there was none, or of a head that is newer than it."""
+    events = (stage.status_or_none() or {"events": []})["events"]
+    return events[events.index(last) + 1:] if last in events else events
+
+
+def event_after(stage, kind, last, *words, seconds=PATIENCE_S):
+    """The first event of a kind behind that one that has these words."""
 
     def find():
-        events = (stage.status_or_none() or {"events": []})["events"]
-        return [e for e in events if e["kind"] == kind and e["time"] >= since - 0.002
-                and all(word in e["text"] for word in words)]  # fmt: skip
+        return [e for e in events_after(stage, last)
+                if e["kind"] == kind and all(word in e["text"] for word in words)]  # fmt: skip
 
     try:
         return wait_until(find, f"an event {kind} {words}", seconds)[0]
@@ -97,10 +107,11 @@ def event_after(stage, kind, since, *words, seconds=PATIENCE_S):
 
 
 def hurt(stage, node, number=signal.SIGKILL):
-    """A signal to a node's process; tells when, on both clocks."""
-    at = time.time(), time.monotonic()
+    """A signal to a node's process. -> the last event before, when by the monotonic clock"""
+    last = last_event(stage)
+    began = time.monotonic()
     os.kill(node["pid"], number)
-    return at
+    return last, began
 
 
 @contextlib.contextmanager

@@ -26,13 +26,13 @@ def own_files(stages, tmp_path):
 
 def lose_one_of_two(stage, folders, break_storage):
     """Breaks the storage of a worker without a replica, then kills the other one without; all experts
-    of that have to be read by somebody. -> the worker whose storage is broken, when"""
+    of that have to be read by somebody. -> the worker whose storage is broken, the last event before"""
     host = node_with_replica(stage)
     bad, victim = [node for node in stage.status()["nodes"] if node["id"] != host["id"]]
     break_storage(folders[bad["pid"]], bad["pid"])
-    at, _ = hurt(stage, victim)
-    event_after(stage, "node_lost", at, victim["id"])
-    return bad, at
+    last, _ = hurt(stage, victim)
+    event_after(stage, "node_lost", last, victim["id"])
+    return bad, last
 
 
 @pytest.mark.long
@@ -44,10 +44,10 @@ def test_a_folder_that_is_no_folder_any_more(own_files, expected):
         folder.rename(folder.with_suffix(".gone"))
         folder.touch()
 
-    bad, at = lose_one_of_two(stage, folders, break_storage)
-    told = event_after(stage, "load_failed", at, bad["id"], "model.safetensors")
-    event = event_after(stage, "recovered", told["time"])
-    print(f"recovered {event['time'] - at:.2f} s after the kill")
+    bad, last = lose_one_of_two(stage, folders, break_storage)
+    told = event_after(stage, "load_failed", last, bad["id"], "model.safetensors")
+    event = event_after(stage, "recovered", told)
+    print(f"recovered {event['time'] - told['time']:.2f} s after its storage failed")
     streams.assert_unchanged(expected)
     # It is no worse a node for what it holds already.
     assert next(n for n in stage.status()["nodes"] if n["id"] == bad["id"])["state"] == "ready"
@@ -76,10 +76,10 @@ def test_storage_that_hangs(own_files, expected):
         wait_until(held_whole, "strace holds all its threads")
 
     try:
-        bad, at = lose_one_of_two(stage, folders, break_storage)
-        told = event_after(stage, "load_failed", at, bad["id"], "its storage")
-        event = event_after(stage, "recovered", told["time"])
-        print(f"recovered {event['time'] - at:.2f} s after the kill")
+        bad, last = lose_one_of_two(stage, folders, break_storage)
+        told = event_after(stage, "load_failed", last, bad["id"], "its storage")
+        event = event_after(stage, "recovered", told)
+        print(f"recovered {event['time'] - told['time']:.2f} s after its storage failed")
         status = settled(stage)
         assert next(n for n in status["nodes"] if n["id"] == bad["id"])["state"] == "ready"
         assert experts_on(status, bad["id"]) > 0, "what it holds serves on"

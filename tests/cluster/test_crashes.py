@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from recovery import LASTING, SMALL, event_after, hosts_of_running, hurt, settled
+from recovery import (LASTING, SMALL, event_after, events_after, hosts_of_running, hurt, last_event,
+                      settled)
 from running import DEMO, PATIENCE_S, TESTING, Cluster, alive, pids_marked, wait_until
 from stage import Watcher
 from streams import Missed, Stream, Streams, arranged
@@ -83,9 +84,9 @@ def test_a_signal_that_somebody_sent_is_no_crash(stages):
     for number in (signal.SIGSEGV, signal.SIGABRT):
         worker = stage.workers[-1]
         node = next(n for n in stage.ready_nodes() if n["pid"] == worker.pid)
-        at, _ = hurt(stage, node, number)
+        last, _ = hurt(stage, node, number)
         assert worker.process.exit_code() == -number
-        event_after(stage, "node_lost", at, node["id"])
+        event_after(stage, "node_lost", last, node["id"])
         time.sleep(1)
         assert "crashed" not in str(stage.status()["events"]), stage.status()["events"]
         stage.workers.remove(worker)
@@ -99,13 +100,13 @@ def test_a_crash_is_told_and_ends_the_process_honestly(stages):
     stage.env["TROUPE_TEST_CRASH_TOKEN"] = str(POISON)
     worker = stage.add_worker(program=TESTING)
     stage.wait_ready()
-    at = time.time()
+    last = last_event(stage)
     crash = Stream(stage, {"key": 0, "path": "/v1/completions", "body": {
         "prompt": [0, POISON], "max_tokens": 1, "stream": False}})  # fmt: skip
     assert worker.process.exit_code() == -signal.SIGILL
     stage.workers.remove(worker)
     event = wait_until(
-        lambda: [e for e in stage.status()["events"] if "SIGILL" in e["text"] and e["time"] >= at - 1],
+        lambda: [e for e in events_after(stage, last) if "SIGILL" in e["text"]],
         "the head hears of it")[0]  # fmt: skip
     assert event["kind"] in ("node_crashed", "node_lost"), event
     crashed = [pid for pid in pids_marked(stage.mark.encode()) if "crash-report" in words_of(pid)]

@@ -4,7 +4,8 @@ import threading
 import time
 
 from promises import bound
-from recovery import MIXED, SMALL, event_after, experts_on, hosts_of_replicas, hurt, settled, worker_of
+from recovery import (MIXED, SMALL, event_after, experts_on, hosts_of_replicas, hurt, last_event, settled,
+                      worker_of)
 from running import PATIENCE_S, run, wait_until
 from streams import Steady
 
@@ -102,9 +103,9 @@ def test_the_drained_node_is_killed_meanwhile(stages, expected):
     with Steady(stage, MIXED, expected) as load:
         load.go_on(4)
         thread = threading.Thread(target=drain, args=(stage, node["id"]))
-        at = time.time()
+        last = last_event(stage)
         thread.start()
-        event_after(stage, "drain", at)
+        event_after(stage, "drain", last)
         hurt(stage, node)
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the drain of a dead node does not end"
@@ -115,11 +116,11 @@ def test_rebalance_while_tokens_flow(stages, expected):
     stage = stages(*SMALL, "--redundant-experts", 8, workers=3)
     with Steady(stage, MIXED, expected) as load:
         load.go_on(30)
-        at = time.time()
+        last = last_event(stage)
         done = run("rebalance", env=stage.env)
         assert done.returncode == 0, done.stderr
         load.go_on(4)
-        event_after(stage, "rebalance", at)
+        event_after(stage, "rebalance", last)
         load.go_on(8)
     status = settled(stage)
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0

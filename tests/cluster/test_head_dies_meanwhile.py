@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from recovery import LASTING, SMALL, event_after, hosts_of_replicas, hurt, settled, worker_of
+from recovery import LASTING, SMALL, event_after, hosts_of_replicas, hurt, last_event, settled, worker_of
 from running import Process, wait_until
 from streams import Missed, arranged
 from test_head_dies import STREAMED, askers, assert_answered, kill_head
@@ -22,12 +22,12 @@ class Cluster:
         self.rounds = 0
 
     def ask(self, count=6):
-        """So many requests, which run on."""
+        """So many requests, which run on. -> the last event until then"""
         self.rounds += 1
         fresh = askers(self.stage, STREAMED, f"r{self.rounds}", count)
         wait_until(lambda: sum(asker.tokens > 3 for asker in fresh) >= count // 2, "tokens come")
         self.asked += fresh
-        return time.time()
+        return last_event(self.stage)
 
     def command(self, *words):
         log = self.stage.folder / f"{words[0]}-{self.rounds}.log"
@@ -64,11 +64,11 @@ def test_a_drain(stages, expected):
     stage = cluster.stage
 
     def drain_and_die():
-        since = cluster.ask()
+        last = cluster.ask()
         node = stage.ready_nodes()[-1]
         worker = worker_of(stage, node)
         drain = cluster.command("drain", node["id"])
-        event_after(stage, "drain", since, node["id"])
+        event_after(stage, "drain", last, node["id"])
         kill_head(stage, 0.1)
         code = drain.exit_code()
         if worker.alive():
@@ -97,9 +97,9 @@ def test_a_rebalance(stages, expected):
     stage = cluster.stage
 
     def rebalance_and_die():
-        since = cluster.ask()
+        last = cluster.ask()
         rebalance = cluster.command("rebalance")
-        event_after(stage, "rebalance", since)
+        event_after(stage, "rebalance", last)
         kill_head(stage, 0.1)
         code = rebalance.exit_code()
         cluster.assert_whole()
@@ -138,8 +138,8 @@ def test_the_recovery_of_a_worker(stages, expected):
     for again in (False, True):
         cluster.ask()
         victim = stage.ready_nodes()[0]
-        since, _ = hurt(stage, victim)
-        event_after(stage, "node_lost", since, victim["id"])
+        last, _ = hurt(stage, victim)
+        event_after(stage, "node_lost", last, victim["id"])
         kill_head(stage, 0.1)
         if again:
             time.sleep(0.2)

@@ -4,11 +4,11 @@ import json
 import resource
 import shutil
 import struct
-import time
 
 import pytest
 
-from recovery import ALL_TWICE, LASTING, ONE_REPLICA, SMALL, event_after, hurt, node_with_replica, settled
+from recovery import (ALL_TWICE, LASTING, ONE_REPLICA, SMALL, event_after, hurt, last_event,
+                      node_with_replica, settled)
 from running import DEMO, wait_until
 from streams import Streams
 
@@ -57,11 +57,11 @@ def test_weights_that_are_rewritten_in_place_never_serve(stages, expected, tmp_p
     for folder in folders:
         rotate_weights(folder)
     victim = node_with_replica(stage, has=False)
-    at, _ = hurt(stage, victim)
-    event_after(stage, "node_lost", at, victim["id"])
+    last, _ = hurt(stage, victim)
+    event_after(stage, "node_lost", last, victim["id"])
     # A process that never saw the old bytes: only the cluster knows that these are others.
     stage.add_worker("--model", folders[0])
-    event = event_after(stage, "proof_failed", at)
+    event = event_after(stage, "proof_failed", last)
     assert "model.safetensors" in event["text"]
     assert stage.state() != "ready"
     stage.add_worker("--model", DEMO)
@@ -84,8 +84,8 @@ def test_files_that_were_touched_or_fetched_again_are_read_again(stages, expecte
             else:
                 shutil.copy(weights, folder / "again")
                 (folder / "again").rename(weights)
-    at, _ = hurt(stage, node_with_replica(stage, has=False))
-    event = event_after(stage, "files_changed", at)
+    last, _ = hurt(stage, node_with_replica(stage, has=False))
+    event = event_after(stage, "files_changed", last)
     assert "model.safetensors has changed since it was opened" in event["text"]
     wait_until(lambda: stage.state() == "ready" and settled(stage), "its experts are elsewhere")
     streams.assert_unchanged(expected)
@@ -102,7 +102,7 @@ def test_one_of_three_nodes_has_another_revision(stages, expected, tmp_path, pla
         stage.add_worker("--model", folder)
         wait_until(lambda: len(stage.status()["nodes"]) > i, "it joins")
     stage.wait_ready()
-    event = event_after(stage, "proof_failed", 0)
+    event = event_after(stage, "proof_failed", None)
     wrong = next(n["id"] for n in stage.status()["nodes"] if n["pid"] == stage.workers[place].pid)
     assert f"{wrong} " in event["text"] and "model.safetensors" in event["text"]
     status = stage.status()
@@ -139,10 +139,10 @@ def test_numerics_and_known_weights_outlive_the_head(stages, tmp_path):
     stage.head_process.popen.wait()
     rotate_weights(folders[0])
     stage.start_head()
-    at = time.time()
+    last = last_event(stage)
     stage.add_worker("--model", folders[0])
     stage.add_worker("--model", DEMO)
-    event_after(stage, "proof_failed", at)
+    event_after(stage, "proof_failed", last)
     assert stage.status()["cluster"]["numerics"] == numerics
     stage.stop()
     assert not (stage.state_dir / "known").exists()

@@ -17,7 +17,8 @@ import pytest
 from promises import bound
 from recovery import (ALL_TWICE, BEYOND_LOADING_S, LASTING, LOADING_S, MIXED, NOTICED_HUNG_S,
                       NOTICED_KILLED_S, ONE_REPLICA, SMALL, STALL_S, event_after, experts_on,
-                      hosts_of_replicas, hurt, node_with_replica, settled, watched, worker_of)
+                      hosts_of_replicas, hurt, last_event, node_with_replica, settled, watched,
+                      worker_of)
 from running import DEMO, Cluster, run, wait_until
 from streams import Missed, Steady, Stream, Streams, arranged
 
@@ -32,11 +33,11 @@ def test_experts_with_another_copy(stages, expected):
     victim = node_with_replica(stage, has=False)
     with watched(stage, victim) as seen:
         streams = Streams(stage, LASTING).flow()
-        at, began = hurt(stage, victim)
+        last, began = hurt(stage, victim)
         streams.assert_unchanged(expected)
     bound("noticed", seen.lost - began, NOTICED_KILLED_S)
     bound("stall", streams.stall(began), STALL_S)
-    assert "lease" not in event_after(stage, "node_lost", at, victim["id"])["text"]
+    assert "lease" not in event_after(stage, "node_lost", last, victim["id"])["text"]
     status = stage.status()
     assert status["requests"]["failed"] == status["requests"]["replayed"] == 0
 
@@ -181,10 +182,10 @@ def test_two_workers_that_are_cut_off_from_each_other(namespaces, expected):
     stage = namespaces(*SMALL, workers=3)
     one, other = stage.ready_nodes()[:2]
     streams = Streams(stage, LASTING).flow()
-    at = time.time()
+    last = last_event(stage)
     heal = worker_of(stage, one).link.cut_pair(worker_of(stage, other).link)
     streams.assert_unchanged(expected)
-    lost = event_after(stage, "node_lost", at)
+    lost = event_after(stage, "node_lost", last)
     assert lost["text"].startswith((one["id"], other["id"]))
     Streams(stage, LASTING).assert_unchanged(expected)
     heal()
@@ -291,8 +292,8 @@ def test_a_checkpoint_that_has_changed_when_experts_must_be_loaded(stages, expec
     for weights in tmp_path.glob("*/*.safetensors"):
         spoil(weights, how)
     victim = node_with_replica(stage, has=False)
-    at, _ = hurt(stage, victim)
-    event_after(stage, "node_lost", at, victim["id"])
+    last, _ = hurt(stage, victim)
+    event_after(stage, "node_lost", last, victim["id"])
     time.sleep(1)
     assert len([worker for worker in stage.workers if worker.alive()]) == 2, stage.logs()
     if stage.state() != "ready":  # an unlinked file may still be open, and is whole then
