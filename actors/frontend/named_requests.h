@@ -18,7 +18,8 @@ struct NamedRequest {
   std::shared_ptr<const RequestName> name;
   State state = State::kQueued;
   std::int64_t accepted_unix_ms = 0;
-  bool kept = false;  ///< what is said of it need not wait for storage
+  bool kept = false;     ///< what is said of it need not wait for storage
+  bool streams = false;  ///< it was asked for as a stream
 };
 
 /// What somebody wants to read of a request that was accepted before.

@@ -275,11 +275,8 @@ std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_
   };
   const bool response = route == Route::kResponses;
   if (auto error =
-          response ? parse_response(body, model, recall, out) : parse_chat(body, model, out)) {
-    if (asker.key.empty() || error->code != kNoPreviousResponse) return error;
-    out.refusal = std::move(error);
-    return std::nullopt;
-  }
+          response ? parse_response(body, model, recall, out) : parse_chat(body, model, out))
+    return error;
   out.wants_grammar |= !out.forced.empty();
   if (out.wants_grammar && !writes_grammars) return std::nullopt;
   out.start = model_.reasoning(out.prompts.front());

@@ -66,9 +66,6 @@ struct ApiRequest {
     std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
   };
   std::optional<Response> response;
-  /// Why it cannot be asked: the response before it is gone. With its key it may have been asked
-  /// while that was there; then this says all that reading its answer needs beside `stream`.
-  std::optional<ApiError> refusal = {};
 
   /// No answer is wanted but hidden states of the prompts, as the first one's pooling says.
   struct Pooled {

@@ -92,7 +92,6 @@ bool Exchange::is_closed() {
 
 std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker) {
   owner_ = asker.owner;
-  if (request.refusal) return submit_again(request, asker);
   if (auto error = prepare(request, !asker.key.empty())) return error;
   auto forms = forms_of(request);
   if (!forms) return to_api_error(forms.error());

@@ -40,6 +40,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// Whether cancel() was called: nobody waits any more.
   bool is_closed();
+  /// Whether all of it was accepted before, with this key: then it is answered from there, whatever
+  /// would be said to it now, or `error` says why not. Else it is to be submitted.
+  bool ask_again(const Asker& asker, std::optional<ApiError>& error);
   /// Either of these, once. On an error nothing is left running that was not there before.
   std::optional<ApiError> submit(ApiRequest request, const Asker& asker);
   /// `from`: a stream of what follows; without it, one object of what is there now.
@@ -86,7 +89,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
 
   std::optional<ApiError> prepare(const ApiRequest& request, bool replayed);
-  std::optional<ApiError> submit_again(const ApiRequest& request, const Asker& asker);
+  std::optional<ApiError> attach_all(FoundRequest found, bool stream);
   std::shared_ptr<GenerationSink> sink(std::size_t reader);
   std::optional<ApiError> keep(std::size_t reader, const Result<AcceptedRequest>& accepted);
   std::optional<ApiError> attach_past(const FoundRequest& found, const TokenCounts& from);

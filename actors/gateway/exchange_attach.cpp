@@ -45,21 +45,30 @@ std::optional<ApiError> Exchange::attach(FoundRequest found, std::optional<Token
   return answer_->needs_past() ? attach_past(found, *from) : std::nullopt;
 }
 
-/// What cannot be asked any more is answered where it was asked before.
-std::optional<ApiError> Exchange::submit_again(const ApiRequest& request, const Asker& asker) {
+bool Exchange::ask_again(const Asker& asker, std::optional<ApiError>& error) {
+  if (asker.key.empty()) return false;
   FoundRequest found;
-  found.owner = asker.owner;
+  found.owner = owner_ = asker.owner;
   found.key = asker.key;
-  if (auto error = find_request(requests_, model_, found))
-    return error->status == 404 ? request.refusal : error;
-  if (!found.prompts.front().name) return request.refusal;
-  if (found.prompts.front().name->body != asker.body) return to_api_error(used_key());
-  found.request.stream = request.stream;
+  if (find_request(requests_, model_, found)) return false;
+  for (const NamedRequest& prompt : found.prompts)
+    if (!prompt.name) return false;
+  const bool same = found.prompts.front().name->body == asker.body;
+  const bool stream = found.prompts.front().streams;
+  error = same ? attach_all(std::move(found), stream) : to_api_error(used_key());
+  return true;
+}
+
+std::optional<ApiError> Exchange::attach_all(FoundRequest found, bool stream) {
+  found.request.stream = stream;
   if (auto error = prepare(found.request, true)) return error;
   id_ = found.id;
   answer_ = std::make_unique<Answer>(found.request, model_, id_, found.created_unix_s);
-  return keep(0,
-              requests_.attach({.id = id_, .owner = found.owner, .index = 0, .from = {}}, sink(0)));
+  for (std::uint32_t i = 0; i < found.prompts.size(); ++i) {
+    const RequestWanted all{.id = id_, .owner = owner_, .index = i, .from = {}};
+    if (auto error = keep(i, requests_.attach(all, sink(i)))) return error;
+  }
+  return std::nullopt;
 }
 
 std::optional<ApiError> Exchange::attach_past(const FoundRequest& found, const TokenCounts& from) {

@@ -14,6 +14,7 @@ namespace troupe {
 namespace {
 
 constexpr const char* kField = "previous_response_id";
+constexpr const char* kNoPreviousResponse = "previous_response_not_found";
 
 /// Keeps what comes until the last of it.
 class PastSink : public GenerationSink {

@@ -10,9 +10,6 @@
 
 namespace troupe {
 
-/// The code of an error: what is to be followed is gone, or never was.
-inline constexpr const char* kNoPreviousResponse = "previous_response_not_found";
-
 /// The conversation that ended with the response `id`, as a chat's messages (a JSON list): what was
 /// asked is in its name (request_form.h), what was answered is read from the Router. So it can be
 /// followed as long as it is found, also after the head began again. Errors: 404 where `owner` has

@@ -266,7 +266,7 @@ class Translation {
     const bool follows = fields_.find("previous_response_id") != nullptr;
     const std::string input = read_response_input(fields_);
     if (fields_.failed()) return;
-    if (follows) refusal_ = recall(previous, messages);
+    if (follows && (refusal_ = recall(previous, messages))) return;
     messages = join_json_lists(messages, input);
     if (store) response_.messages = messages;
     JsonWriter first;
@@ -311,10 +311,7 @@ std::optional<ApiError> parse_response(std::string_view body, const ModelFacts& 
   translation.translate(recall);
   fields.refuse_misspelt();
   if (fields.failed()) return fields.error();
-  if (translation.refusal()) {
-    fields.boolean("stream", out.stream);
-    return fields.failed() ? fields.error() : translation.refusal();
-  }
+  if (translation.refusal()) return translation.refusal();
   const std::string chat = translation.take_chat();
   if (auto error = parse_chat(chat, model, out)) return as_response_error(std::move(*error));
   response.echo = translation.take_echo();

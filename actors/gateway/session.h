@@ -350,8 +350,10 @@ class Session final : public HttpWire<Stream> {
                                  GrammarTurn& turn) {
     if (turn.wanted && exchange_->is_closed())
       return to_api_error(cancelled("The client closed the connection."));
-    ApiRequest request;
     const Asker asker = server_.api.asker(route, head, body);
+    std::optional<ApiError> error;
+    if (exchange_->ask_again(asker, error)) return error;
+    ApiRequest request;
     const auto wrong = server_.api.parse(route, asker, body, request, turn.wanted);
     if (!wrong && request.wants_grammar && !turn.wanted) {
       turn = {true, asker.owner};
@@ -359,7 +361,7 @@ class Session final : public HttpWire<Stream> {
     }
     std::string().swap(body);
     if (wrong) return wrong;
-    auto error = exchange_->submit(std::move(request), asker);
+    error = exchange_->submit(std::move(request), asker);
     return error && route == Route::kResponses ? as_response_error(*error) : error;
   }
 

@@ -27,6 +27,7 @@
 #include "model/forward/step_memory.h"
 #include "model/spec/sizes.h"
 #include "model/spec/split_model.h"
+#include "model/step_travel.h"
 #include "runtime/counted.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
@@ -43,11 +44,6 @@ void fill_random(std::span<std::byte> bytes) {
   }
 }
 
-std::size_t unfinished(const Journal& journal) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      journal.all(), [](const auto& entry) { return !entry.second.ended; }));
-}
-
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
   fill_random(std::as_writable_bytes(std::span(&seed, 1)));
@@ -61,7 +57,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   ~Impl() override;
 
   Status start(HeadOptions options);
-  Status read_journal(const HeadOptions& options, KnownState& known, Router::Options& router);
+  Status read_journal(HeadOptions& options, KnownState& known, Router::Options& router);
   SupervisorOptions supervisor_options(const HeadOptions& options, const Checkpoint& checkpoint);
   Status start_gateway(const HeadOptions& options, ClusterView& view);
   void end(const Address& actor);
@@ -138,6 +134,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   ServerLane lane;
   std::unique_ptr<RequestDoor> requests;
   std::unique_ptr<JournalWriter> journal;
+  std::size_t restored = 0;  // requests of earlier lives that go on
   StandbyCopy copies;
   std::unique_ptr<Head> head;
   std::unique_ptr<ClientDoor> clients;
@@ -198,20 +195,21 @@ Status HeadNode::Impl::start(HeadOptions options) {
   requests = std::make_unique<RequestDoor>(
       host.post(), Ref<RouterInbox>(kHeadNode, options.incarnation),
       RequestDoor::Options{frontend, metrics.get(), random_seed});
-  SupervisorOptions supervisor = supervisor_options(options, checkpoint);
+  KnownState known;
   if (options.keeper) {
-    auto known = options.keeper->known(supervisor.checkpoint_hash, options.engine.model);
-    if (!known.ok()) return known.error();
-    supervisor.known = std::move(*known);
+    auto kept = options.keeper->known(checkpoint.hash(), options.engine.model);
+    if (!kept.ok()) return kept.error();
+    known = std::move(*kept);
   }
   Router::Options router;
+  if (const Status read = read_journal(options, known, router); !read.ok()) return read;
+  SupervisorOptions supervisor = supervisor_options(options, checkpoint);
+  supervisor.known = std::move(known);
   router.tokenizer = frontend->tokenizer();
   router.on_tokens = options.on_tokens;
   router.prefix_caching = options.engine.prefix_caching;
   if (options.gateway) router.shares = KeyShares(ApiKeys(options.gateway->doors.api_keys).shares());
   router.started = {supervisor.started, supervisor.started_unix_ms};
-  if (const Status read = read_journal(options, supervisor.known, router); !read.ok()) return read;
-  const auto restored = router.journal ? unfinished(*router.journal) : 0;
   head = std::make_unique<Head>(
       host, Head::Parts{std::move(supervisor), std::move(router), *this, *requests,
                         journal ? this : nullptr, lane});
@@ -239,7 +237,8 @@ Status HeadNode::Impl::start(HeadOptions options) {
 }
 
 /// What an earlier life of the head has accepted, and where this one writes down what it accepts.
-Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& known,
+/// Where those need more room than requests get now, the cluster is formed for them.
+Status HeadNode::Impl::read_journal(HeadOptions& options, KnownState& known,
                                     Router::Options& router) {
   if (options.journal_folder.empty()) return {};
   auto open = open_journal(
@@ -249,6 +248,16 @@ Status HeadNode::Impl::read_journal(const HeadOptions& options, KnownState& know
        random_seed},
       known);
   if (!open.ok()) return open.error();
+  restored = open->going_on.requests;
+  if (const std::int64_t longest = open->going_on.longest; longest > options.engine.max_model_len) {
+    const Status travels = check_steps_travel(options.checkpoint->spec(), options.engine, longest);
+    if (!travels.ok()) return travels;
+    logger().warn("Requests that an earlier life of the head accepted may become {} tokens long: "
+                  "every replica takes as many until the head begins again, though new requests "
+                  "get the {} of --max-model-len.",
+                  longest, options.engine.max_model_len);
+    options.engine.max_model_len = longest;
+  }
   router.journal = std::make_shared<Journal>(std::move(open->journal));
   router.journal_file = open->first_file;
   router.journal_folder = options.journal_folder;

@@ -20,6 +20,9 @@ constexpr std::string_view kDamaged = ".log.bad";
 /// More than a folder has after any number of failures; whoever reads them sees what is wrong.
 constexpr std::size_t kNotesMax = 16;
 
+/// No head counts so far: such a name is somebody else's, and has one behind it.
+constexpr std::uint64_t kNumbersEnd = std::uint64_t{1} << 62;
+
 using Numbers = std::map<std::uint64_t, std::string>;
 
 /// The files with such names, by their numbers.
@@ -31,7 +34,8 @@ Result<Numbers> files_of(FileSystem& files, const std::string& folder, std::stri
     std::uint64_t number = 0;
     const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), number);
     const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
-    if (bad == std::errc() && rest == suffix && number > 0) found[number] = folder + "/" + name;
+    const bool ours = bad == std::errc() && number > 0 && number < kNumbersEnd;
+    if (ours && rest == suffix) found[number] = folder + "/" + name;
   }
   return found;
 }

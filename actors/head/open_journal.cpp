@@ -14,6 +14,18 @@ std::string name_of(const std::optional<Numerics>& numerics) {
   return numerics ? std::string(to_string(*numerics)) : std::string();
 }
 
+OpenJournal::GoingOn going_on(const Journal& journal) {
+  OpenJournal::GoingOn out;
+  for (const auto& [id, request] : journal.all()) {
+    if (request.ended) continue;
+    ++out.requests;
+    const PreparedRequest& prepared = *request.prepared;
+    out.longest = std::max(out.longest, static_cast<std::int64_t>(prepared.prompt.size()) +
+                                            static_cast<std::int64_t>(prepared.max_tokens));
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known) {
@@ -32,7 +44,8 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                   name_of(numerics ? numerics : known.numerics),
                                   std::max(options.incarnation.value, found->term),
                                   found->journal.next_request(), found->journal.next_sequence()};
-  return OpenJournal{std::move(found->journal), found->next_file,
+  const OpenJournal::GoingOn goes_on = going_on(found->journal);
+  return OpenJournal{std::move(found->journal), goes_on, found->next_file,
                      {options.files, options.folder, std::move(heading), std::move(found->damaged),
                       options.random, false}};
 }

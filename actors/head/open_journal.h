@@ -28,7 +28,15 @@ struct OpenJournal {
     std::function<std::uint64_t()> random;
   };
 
+  /// Of requests that have not ended: how many, and the tokens of the longest that one may become,
+  /// prompt included.
+  struct GoingOn {
+    std::size_t requests = 0;
+    std::int64_t longest = 0;
+  };
+
   Journal journal;
+  GoingOn going_on;
   std::uint64_t first_file = 1;  ///< of this life
   JournalDisk::Options disk;
 };

@@ -60,8 +60,16 @@ void NodeAgent::on(const Greeting& greeting, const Envelope& envelope, TimePoint
     return;
   }
   if (term_.outdated(greeting.cluster_id, envelope.from.incarnation, now)) {
+    voice_.head = envelope.from.incarnation;
+    if (term_.tells(voice_.head))
+      voice_.tell_head(
+          Leave{"it follows a newer head of this cluster. If none runs, this one's state folder is "
+                "an older copy: the worker joins when it is started again."},
+          effects);
     effects.add(CloseHead{});
-    return seek("the head there is older than the one that this worker follows.", now, effects);
+    return seek("the head there is older than the one that this worker follows; if none follows "
+                "that, start this worker again.",
+                now, effects);
   }
   const bool same_place = greeting_.model_place == greeting.model_place;
   if (!same_place) inspecting_.clear();  // what that finds is of the old place

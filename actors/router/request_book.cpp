@@ -232,6 +232,7 @@ void RequestBook::restore(std::uint64_t id, TimePoint now) {
 NamedRequest RequestBook::describe(std::uint64_t id) const {
   const Journal::Request& known = *journal_.request(id);
   NamedRequest named{known.prepared->name, NamedRequest::State::kQueued, known.accepted_unix_ms};
+  named.streams = known.prepared->streams;
   named.kept = known.ended || !keeping_.awaits(requests_.at(id).mark);
   if (known.ended)
     named.state = known.error ? NamedRequest::State::kFailed : NamedRequest::State::kFinished;

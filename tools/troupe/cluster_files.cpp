@@ -26,6 +26,8 @@ namespace {
 
 /// Longer than any of them.
 constexpr std::size_t kWordBytesMax = 4096;
+/// What a head writes before it serves, a few times over.
+constexpr off_t kReserveBytes = 64 << 10;
 /// What is in the folder, and how. Another version of Troupe may keep other things.
 constexpr std::string_view kFormat = "troupe-state-1";
 
@@ -158,6 +160,7 @@ Status ClusterFiles::load(std::int64_t lifetime_s) {
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
   incarnation = Incarnation{first_incarnation(*before, unix_us)};
+  give_room_back();
   if (const Status written = write_word(life_path, std::to_string(incarnation.value));
       !written.ok())
     return written.error();
@@ -177,7 +180,12 @@ Result<KnownState> ClusterFiles::known(const std::string& checkpoint_hash,
   const std::string model = KnownFile::model(checkpoint_hash, folder);
   auto known = known_.read(model);
   if (!known.ok()) return known;
-  if (const Status begun = known_.begin(model, *known); !begun.ok()) return begun.error();
+  const Status begun = known_.begin(model, *known);
+  if (begun.ok()) return known;
+  // Then the file stays as it is, and what cannot be kept is proven afresh. One of another model
+  // must not get this one's lines.
+  log_failure(begun);
+  if (!known->numerics && known->tensors.empty()) log_failure(known_.forget());
   return known;
 }
 
@@ -230,6 +238,21 @@ void ClusterFiles::let_go() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+/// So that a head that died for want of room comes back, and what it accepted goes on.
+void ClusterFiles::reserve_room() const {
+  const std::string path = state_dir_ + "/reserve";
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  control::give_to_owner_of_folder(file, path);
+  (void)!::posix_fallocate(file, 0, kReserveBytes);
+  ::close(file);
+}
+
+void ClusterFiles::give_room_back() const {
+  std::error_code failed;
+  std::filesystem::remove(state_dir_ + "/reserve", failed);
+}
+
 std::string ClusterFiles::join_path() const { return state_dir_ + "/join"; }
 std::string ClusterFiles::credentials_path() const {
   return state_dir_ + "/" + std::string(kCredentialsFile);
@@ -270,7 +293,9 @@ Status ClusterFiles::write_join(const HostPort& listening, const std::string& ot
   if (found_at(listening) != listening)
     joined_->heads.push_back(to_string({"127.0.0.1", listening.port}));
   if (!other.empty()) joined_->heads.push_back(other);
-  return write_heads();
+  if (const Status written = write_heads(); !written.ok()) return written;
+  reserve_room();
+  return {};
 }
 
 /// With the mutex held. Nothing before it is known where the head listens.

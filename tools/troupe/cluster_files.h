@@ -20,7 +20,7 @@ HostPort found_at(const HostPort& listening);
 
 /// What a head keeps in its state folder, and the lock that makes it the only one there. Files:
 /// credentials.pem, join, cluster-id, incarnation, next-node, known, journal, standby-at, format,
-/// lock.
+/// lock, reserve (room for the next life's).
 class ClusterFiles final : public StateKeeper {
  public:
   /// Makes what is missing. kUnavailable when another head uses the folder, or when it cannot be
@@ -73,6 +73,8 @@ class ClusterFiles final : public StateKeeper {
   Status check_format();
   Status load(std::int64_t lifetime_s);
   Status write_heads() const;
+  void reserve_room() const;
+  void give_room_back() const;
 
   /// What is in the join file.
   struct Joined {

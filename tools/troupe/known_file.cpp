@@ -31,6 +31,14 @@ Error cannot_write(const std::string& path) {
   return unavailable("The file " + path + " cannot be written: " + std::strerror(errno) + ".");
 }
 
+/// What there is of it takes room that nobody may have.
+Error not_begun(const std::string& path) {
+  const Error error = cannot_write(path);
+  std::error_code failed;
+  std::filesystem::remove(path, failed);
+  return error;
+}
+
 /// What the cluster knows must not be overwritten because it cannot be read now.
 Error cannot_read(const std::string& path) {
   return unavailable("The file " + path + " cannot be read: " + std::strerror(errno) +
@@ -217,13 +225,13 @@ Status KnownFile::begin(const std::string& model, const KnownState& known) {
     if (known.numerics) out << line_of(*known.numerics);
     for (const auto& tensor : known.tensors) out << line_of(tensor);
     if (known.canary) out << line_of(*known.canary);
-    if (!out.flush()) return cannot_write(next);
+    if (!out.flush()) return not_begun(next);
   }
   // Else a power cut may leave the new name with nothing in it.
   const int file = ::open(next.c_str(), O_WRONLY | O_CLOEXEC);
   const bool safe = file >= 0 && ::fsync(file) == 0;
   if (file >= 0) ::close(file);
-  if (!safe) return cannot_write(next);
+  if (!safe) return not_begun(next);
   std::error_code error;
   std::filesystem::rename(next, path_, error);
   if (error)

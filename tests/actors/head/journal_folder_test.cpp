@@ -194,6 +194,13 @@ TEST_CASE("records of kinds that are not known yet") {
   CHECK(with(Kind::kRecord, unknown)->damaged.size() == 1);
 }
 
+TEST_CASE("a name behind which there is none is no file of a journal") {
+  ForgetfulFiles files;
+  files.put(kFolder + "/3.log", file_of(story(1)));
+  files.put(kFolder + "/18446744073709551615.log", file_of(story(2)));
+  CHECK(*journal_folder::next_file(files, kFolder) == 4);
+}
+
 TEST_CASE("a head that is to keep no journal may have none where requests go on") {
   ForgetfulFiles files;
   CHECK(journal_folder::check_all_over(files, kFolder).ok());

@@ -85,6 +85,29 @@ TEST_CASE("every wait for the head ends") {
   CHECK(w.last.has<CloseHead>());
 }
 
+TEST_CASE("a head that is older than the one before hears so, once") {
+  AgentUnderTest w;
+  w.become_member();
+  w.down();
+  const auto greeted = [&w](std::uint64_t head) {
+    w.wait(*w.last.effects.wake() - w.now);
+    w.up();
+    w.from_head(good_greeting(), Incarnation{head});
+  };
+  for (int time = 0; time < 3; ++time) {
+    greeted(kHeadLife.value - 1);
+    const auto leave = w.sent<Leave>();
+    CHECK(leave.has_value() == (time == 0));
+    if (leave) CHECK(contains(leave->reason, "follows a newer head"));
+    CHECK(w.last.has<CloseHead>());
+    REQUIRE(w.agent.state() == State::kSeeking);
+  }
+  greeted(kHeadLife.value - 2);
+  CHECK(w.sent<Leave>().has_value());
+  greeted(kHeadLife.value);
+  CHECK(w.agent.state() != State::kSeeking);
+}
+
 TEST_CASE("an inspection of another folder that answers late does not let it join") {
   AgentUnderTest w;
   w.start();
