@@ -20,6 +20,7 @@ struct NamedRequest {
   std::int64_t accepted_unix_ms = 0;
   bool kept = false;     ///< what is said of it need not wait for storage
   bool streams = false;  ///< it was asked for as a stream
+  std::uint32_t max_tokens = 0;  ///< of each choice, as was found when it was accepted
 };
 
 /// What somebody wants to read of a request that was accepted before.

@@ -43,6 +43,7 @@ void write_token_ids(JsonWriter& json, std::string_view name, const KeptTokens& 
 Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string id,
                std::int64_t created_unix_s)
     : model_(model),
+      model_name_(request.model.empty() ? model.served_model_name() : request.model),
       wishes_{.chat = request.chat,
               .stream = request.stream,
               .include_usage = request.include_usage,
@@ -72,7 +73,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
   while (choices_.size() < prompts_.size() * wishes_.n)
     choices_.emplace_back(form_, request.logprobs);
   if (request.response)
-    response_.emplace(ResponsesOutput::About{.model = model.served_model_name(),
+    response_.emplace(ResponsesOutput::About{.model = model_name_,
                                              .echo = request.response->echo,
                                              .stream = wishes_.stream});
   if (request.pooled) pooled_.emplace(request);
@@ -180,7 +181,7 @@ void Answer::append_event(std::string& out, std::string_view data) const {
 
 void Answer::begin(JsonWriter& json, std::string_view object) const {
   json.begin_object().member("id", id_).member("object", object).member("created", created_);
-  json.member("model", model_.served_model_name());
+  json.member("model", model_name_);
 }
 
 void Answer::write_chunk(std::size_t index, std::string& out) {

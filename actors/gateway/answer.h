@@ -161,6 +161,7 @@ class Answer {
                       LogprobsPlace& place, std::size_t bytes_max) const;
 
   const GatewayModel& model_;
+  const std::string model_name_;
   std::string id_;
   std::int64_t created_ = 0;
   const Wishes wishes_;

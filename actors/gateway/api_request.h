@@ -29,6 +29,7 @@ struct ApiRequest {
   bool chat = false;
   bool wants_grammar = false;  ///< for the form of its answer
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
+  std::string model = {};  ///< its name in the answer; empty: as it is called now
   bool stream = false;
   bool include_usage = false;  ///< a last chunk with the usage
   bool continuous_usage = false;  ///< and every chunk with its choice's so far

@@ -93,6 +93,7 @@ bool Exchange::is_closed() {
 std::optional<ApiError> Exchange::submit(ApiRequest request, const Asker& asker) {
   owner_ = asker.owner;
   if (auto error = prepare(request, !asker.key.empty())) return error;
+  request.model = model_.served_model_name();
   auto forms = forms_of(request);
   if (!forms) return to_api_error(forms.error());
   const std::string drawn = new_answer_id(request);

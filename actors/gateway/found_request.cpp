@@ -33,6 +33,10 @@ std::optional<ApiError> find_request(NamedRequests& requests, const GatewayModel
   Result<ApiRequest> request = read_forms(names, model.max_model_len());
   if (!request) return to_api_error(request.error());
   out.request = std::move(*request);
+  // Not as many as a new one might have.
+  std::uint32_t most = 0;
+  for (const NamedRequest& prompt : out.prompts) most = std::max(most, prompt.max_tokens);
+  for (GenerationRequest& prompt : out.request.prompts) prompt.max_tokens = most;
   return std::nullopt;
 }
 

@@ -110,6 +110,7 @@ void read_pooled_form(FieldReader& fields, ApiRequest::Pooled& pooled, Pooling& 
 /// What is said once for all prompts, and of one of them.
 void read_fields(FieldReader& fields, std::size_t max_model_len, ApiRequest& request,
                  GenerationRequest& prompt) {
+  fields.text("model", request.model);
   fields.boolean("chat", request.chat);
   fields.boolean("include_usage", request.include_usage);
   fields.boolean("continuous_usage", request.continuous_usage);
@@ -175,6 +176,7 @@ std::string write_form(const ApiRequest& request, std::size_t prompt) {
   const auto flag = [&json](std::string_view name, bool set) {
     if (set) json.member(name, true);
   };
+  if (!request.model.empty()) json.member("model", request.model);
   flag("chat", request.chat);
   flag("include_usage", request.include_usage);
   flag("continuous_usage", request.continuous_usage);

@@ -53,7 +53,7 @@ class DiskWriter final : public FileSystem::Writer {
     const bool gone = ::stat(path_.c_str(), &there) != 0 && (errno == ENOENT || errno == ENOTDIR);
     if (gone || (there.st_nlink > 0 &&
                  (there.st_ino != written.st_ino || there.st_dev != written.st_dev)))
-      return unavailable("The file " + path_ + " is not there any more: it was deleted, or moved.");
+      return not_found("The file " + path_ + " is not there any more: it was deleted, or moved.");
     return {};
   }
 
@@ -102,7 +102,9 @@ Result<std::vector<std::string>> DiskFiles::list(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator entries(folder, error);
-  if (error == std::errc::no_such_file_or_directory) return names;
+  std::error_code none;
+  if (error == std::errc::no_such_file_or_directory && !std::filesystem::is_symlink(folder, none))
+    return names;
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     if (entries->is_regular_file(error)) names.push_back(entries->path().filename().string());
     if (error == std::errc::no_such_file_or_directory) error.clear();  // it has just gone

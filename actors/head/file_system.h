@@ -22,7 +22,7 @@ class FileSystem {
     virtual ~Writer() = default;
     virtual Status append(std::span<const std::byte> bytes) = 0;
     /// What was appended outlives a power cut. After an error nobody knows what does: the file is
-    /// not to be synced again.
+    /// not to be synced again. kNotFound: its name is gone, or another file's.
     virtual Status sync() = 0;
   };
   class Reader {

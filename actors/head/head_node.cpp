@@ -28,7 +28,6 @@
 #include "model/spec/sizes.h"
 #include "model/spec/split_model.h"
 #include "model/step_travel.h"
-#include "runtime/counted.h"
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/log.h"
@@ -134,7 +133,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   ServerLane lane;
   std::unique_ptr<RequestDoor> requests;
   std::unique_ptr<JournalWriter> journal;
-  std::size_t restored = 0;  // requests of earlier lives that go on
+  std::vector<std::string> restored;  // what goes on from earlier lives, for people
   StandbyCopy copies;
   std::unique_ptr<Head> head;
   std::unique_ptr<ClientDoor> clients;
@@ -214,10 +213,7 @@ Status HeadNode::Impl::start(HeadOptions options) {
       host, Head::Parts{std::move(supervisor), std::move(router), *this, *requests,
                         journal ? this : nullptr, lane});
   if (journal) journal->begin();  // not earlier: that it cannot be written is Supervisor's news
-  if (restored > 0)
-    tell_supervisor(NoteEvent{"journal", troupe::counted(restored, "request") +
-                                             " that an earlier life of the head had accepted " +
-                                             (restored == 1 ? "goes on." : "go on.")});
+  for (std::string& note : restored) tell_supervisor(NoteEvent{"journal", std::move(note)});
   SessionHub& hub = head->hub();
   copies.begin(hub, head->supervisor().address);
   clients = std::make_unique<ClientDoor>(
@@ -248,14 +244,10 @@ Status HeadNode::Impl::read_journal(HeadOptions& options, KnownState& known,
        random_seed},
       known);
   if (!open.ok()) return open.error();
-  restored = open->going_on.requests;
+  restored = notes_of(open->going_on, options.engine.max_model_len);
   if (const std::int64_t longest = open->going_on.longest; longest > options.engine.max_model_len) {
     const Status travels = check_steps_travel(options.checkpoint->spec(), options.engine, longest);
     if (!travels.ok()) return travels;
-    logger().warn("Requests that an earlier life of the head accepted may become {} tokens long: "
-                  "every replica takes as many until the head begins again, though new requests "
-                  "get the {} of --max-model-len.",
-                  longest, options.engine.max_model_len);
     options.engine.max_model_len = longest;
   }
   router.journal = std::make_shared<Journal>(std::move(open->journal));

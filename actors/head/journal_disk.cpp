@@ -26,6 +26,24 @@ bool can_be_missed(const JournalRecord& record) {
 
 }  // namespace
 
+JournalDisk::JournalDisk(Options options) : options_(std::move(options)) {
+  static_cast<void>(check_files());
+}
+
+/// Whoever mounts another disk there, or moves another folder there, while this head lives: what
+/// that has is not read, and must not be taken away.
+Status JournalDisk::check_files() {
+  auto there = journal_folder::numbers(*options_.files, options_.folder);
+  if (!there.ok()) return there.error();
+  if (!std::exchange(listed_, true)) files_ = std::move(*there);
+  const auto other = std::ranges::find_if(
+      *there, [this](std::uint64_t number) { return !files_.contains(number); });
+  if (other == there->end()) return {};
+  return unavailable("The file " + journal_folder::file_path(options_.folder, *other) +
+                     " was not there when this head began, and is not its own. To go on with what "
+                     "it says, start the head again; else move it away.");
+}
+
 bool JournalDisk::must_outlive(const KeepRecords& records) {
   return records.begins || records.tells ||
          std::ranges::any_of(records.records, [](const JournalRecord& record) {
@@ -49,6 +67,11 @@ Status JournalDisk::write(const std::deque<KeepRecords>& batch) {
   if (written.ok()) return written;
   // A sync that failed once may say that all is well the next time, and it is not.
   bytes_.clear();
+  if (written.error().code == ErrorCode::kNotFound) {
+    // What has its name is another one.
+    file_ = nullptr;
+    files_.erase(number_);
+  }
   if (!std::exchange(file_, nullptr) || counts_) return written;
   // A disk that is full shall not be full of these.
   if (const Status gone = options_.files->remove(path_); !gone.ok())
@@ -76,7 +99,7 @@ Status JournalDisk::write_all(const std::deque<KeepRecords>& batch) {
   counts_ = true;
   if (!complete) return {};
   const Status removed = journal_folder::remove_before(*options_.files, options_.folder, *complete,
-                                                       options_.damaged);
+                                                       files_, options_.damaged);
   if (!removed.ok()) logger().warn("{}", removed.error().message);
   const Status counted = options_.follows
                              ? keep_newest_head_crash(*options_.files, options_.folder)
@@ -100,6 +123,9 @@ Status JournalDisk::begin(std::uint64_t number) {
   path_ = journal_folder::file_path(folder, number);
   file_.reset();
   counts_ = false;
+  if (const Status ours = check_files(); !ours.ok()) return ours;
+  number_ = number;
+  files_.insert(number);
   auto made = files.create(path_);
   if (!made.ok()) return made.error();
   file_ = std::move(*made);

@@ -27,7 +27,8 @@ class JournalDisk {
     std::function<std::uint64_t()> random;
     bool follows = false;  ///< it is the copy of another head's, which knows no crash of this one
   };
-  explicit JournalDisk(Options options) : options_(std::move(options)) {}
+  /// The files that are there already were read, or will be over once this one's is complete.
+  explicit JournalDisk(Options options);
 
   /// What files say from here on, the open one as well.
   void learn_cluster(const std::string& cluster);
@@ -42,6 +43,7 @@ class JournalDisk {
 
  private:
   Status write_all(const std::deque<KeepRecords>& batch);
+  Status check_files();
   Status begin(std::uint64_t number);
   Status add(const JournalRecord& record);
   void add_frame(journal_format::Kind kind, std::span<const std::byte> content);
@@ -49,8 +51,11 @@ class JournalDisk {
   Status flush();
 
   Options options_;
+  std::set<std::uint64_t> files_;             ///< found at first, and written
+  bool listed_ = false;                       ///< they were found
   std::unique_ptr<FileSystem::Writer> file_;  ///< none: closed
   std::string path_;                          ///< its
+  std::uint64_t number_ = 0;
   bool counts_ = false;      ///< somebody was told that something in it is kept
   bool says_all_ = true;     ///< the newest heading
   std::uint64_t serial_ = 0;  ///< of the next frame

@@ -20,7 +20,7 @@ constexpr std::string_view kDamaged = ".log.bad";
 /// More than a folder has after any number of failures; whoever reads them sees what is wrong.
 constexpr std::size_t kNotesMax = 16;
 
-/// No head counts so far: such a name is somebody else's, and has one behind it.
+/// No head counts so far: such a name is somebody else's.
 constexpr std::uint64_t kNumbersEnd = std::uint64_t{1} << 62;
 
 using Numbers = std::map<std::uint64_t, std::string>;
@@ -38,6 +38,12 @@ Result<Numbers> files_of(FileSystem& files, const std::string& folder, std::stri
     if (ours && rest == suffix) found[number] = folder + "/" + name;
   }
   return found;
+}
+
+/// What this head writes would not be found again.
+Status check_next(std::uint64_t next, const std::string& folder) {
+  if (next < kNumbersEnd) return {};
+  return unavailable("No head has written " + file_path(folder, next - 1) + ": move it away.");
 }
 
 /// Nobody knows what a file that cannot be read would have said.
@@ -116,7 +122,17 @@ std::string file_path(const std::string& folder, std::uint64_t number) {
 Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder) {
   const auto found = files_of(files, folder, kKept);
   if (!found.ok()) return unreadable(found.error(), folder);
-  return found->empty() ? 1 : found->rbegin()->first + 1;
+  const std::uint64_t next = found->empty() ? 1 : found->rbegin()->first + 1;
+  if (const Status good = check_next(next, folder); !good.ok()) return good.error();
+  return next;
+}
+
+Result<std::set<std::uint64_t>> numbers(FileSystem& files, const std::string& folder) {
+  const auto found = files_of(files, folder, kKept);
+  if (!found.ok()) return found.error();
+  std::set<std::uint64_t> out;
+  for (const auto& [number, path] : *found) out.insert(number);
+  return out;
 }
 
 Result<Contents> read(FileSystem& files, const std::string& folder, const Reader& reader) {
@@ -138,6 +154,7 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
     add_note(out.notes, note_of(path, losses, findings), more);
     out.next_file = number + 1;
   }
+  if (const Status good = check_next(out.next_file, folder); !good.ok()) return good.error();
   for (std::string& note : gatherer.finish()) add_note(out.notes, std::move(note), more);
   if (more > 0) out.notes.push_back("And " + std::to_string(more) + " more files are damaged.");
   out.term = gatherer.term();
@@ -165,11 +182,12 @@ Status check_all_over(FileSystem& files, const std::string& folder) {
 }
 
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
-                     const std::set<std::uint64_t>& damaged) {
+                     const std::set<std::uint64_t>& these, const std::set<std::uint64_t>& damaged) {
   const auto found = files_of(files, folder, kKept);
   if (!found.ok()) return found.error();
   for (const auto& [other, path] : *found) {
     if (other >= number) break;
+    if (!these.contains(other)) continue;
     const bool keep = damaged.contains(other);
     const std::string aside = folder + "/" + std::to_string(other) + std::string(kDamaged);
     const Status gone = keep ? files.rename(path, aside) : files.remove(path);

@@ -50,10 +50,13 @@ Result<Contents> read(FileSystem& files, const std::string& folder, const Reader
 Status check_all_over(FileSystem& files, const std::string& folder);
 /// Contents::next_file alone.
 Result<std::uint64_t> next_file(FileSystem& files, const std::string& folder);
+/// The files that are there.
+Result<std::set<std::uint64_t>> numbers(FileSystem& files, const std::string& folder);
 
-/// Takes away the files before that one, which is complete; puts aside the damaged ones among them.
+/// Takes away those of these files that are before that one, which is complete; puts aside the
+/// damaged ones among them.
 Status remove_before(FileSystem& files, const std::string& folder, std::uint64_t number,
-                     const std::set<std::uint64_t>& damaged);
+                     const std::set<std::uint64_t>& these, const std::set<std::uint64_t>& damaged);
 
 }  // namespace journal_folder
 }  // namespace troupe

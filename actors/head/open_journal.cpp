@@ -5,6 +5,7 @@
 
 #include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
+#include "runtime/counted.h"
 #include "runtime/log.h"
 
 namespace troupe {
@@ -27,6 +28,21 @@ OpenJournal::GoingOn going_on(const Journal& journal) {
 }
 
 }  // namespace
+
+std::vector<std::string> notes_of(const OpenJournal::GoingOn& going_on,
+                                  std::int64_t max_model_len) {
+  std::vector<std::string> notes;
+  if (going_on.requests == 0) return notes;
+  notes.push_back(counted(going_on.requests, "request") +
+                  " that an earlier life of the head had accepted " +
+                  (going_on.requests == 1 ? "goes on." : "go on."));
+  if (going_on.longest > max_model_len)
+    notes.push_back("They may become " + std::to_string(going_on.longest) +
+                    " tokens long: every replica must hold as many (--kv-cache-memory) until the "
+                    "head begins again without them, though new ones get the " +
+                    std::to_string(max_model_len) + " of --max-model-len.");
+  return notes;
+}
 
 Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState& known) {
   const auto numerics = options.wanted ? options.wanted : known.numerics;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/head/file_system.h"
 #include "actors/head/journal_disk.h"
@@ -40,6 +41,9 @@ struct OpenJournal {
   std::uint64_t first_file = 1;  ///< of this life
   JournalDisk::Options disk;
 };
+
+/// Of those requests, for people, where new ones may have `max_model_len` tokens.
+std::vector<std::string> notes_of(const OpenJournal::GoingOn& going_on, std::int64_t max_model_len);
 
 /// Logs what was lost. Where nobody knows the cluster's numerics, `known` gets those of the
 /// requests that go on. Errors: those of journal_folder::read.

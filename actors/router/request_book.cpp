@@ -233,6 +233,7 @@ NamedRequest RequestBook::describe(std::uint64_t id) const {
   const Journal::Request& known = *journal_.request(id);
   NamedRequest named{known.prepared->name, NamedRequest::State::kQueued, known.accepted_unix_ms};
   named.streams = known.prepared->streams;
+  named.max_tokens = known.prepared->max_tokens;
   named.kept = known.ended || !keeping_.awaits(requests_.at(id).mark);
   if (known.ended)
     named.state = known.error ? NamedRequest::State::kFailed : NamedRequest::State::kFinished;

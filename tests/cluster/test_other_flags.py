@@ -1,6 +1,7 @@
 """The head comes back in another world: with other flags, without room on its disk, with a state folder that
 is older than its workers know. What it had accepted goes on, and newcomers get what holds now."""
 
+import http.client
 import json
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ import subprocess
 import pytest
 
 from recovery import LASTING, SMALL, last_event
-from running import get, post, wait_until
+from running import PATIENCE_S, get, post, wait_until
 from test_head_dies import WHOLE, Asker, askers, assert_answered, kill_head
 
 FLAGS = [*SMALL, "--min-devices", 2]
@@ -28,7 +29,7 @@ def test_flags_that_would_not_take_them_now(stages, expected):
     kill_head(stage, 0.1)
     assert_answered(stage, asked, expected)
     # A longest one had begun, and was not at its end.
-    assert f"get the {LESS} of --max-model-len" in stage.head_process.log()
+    assert f"get the {LESS} of --max-model-len" in str(stage.status()["events"])
     again = [Asker(stage, asker.request, asker.name) for asker in asked]
     assert_answered(stage, again, expected)
     assert [asker.id for asker in again] == [asker.id for asker in asked]
@@ -36,6 +37,30 @@ def test_flags_that_would_not_take_them_now(stages, expected):
     assert status == 404 and "another" in answer["error"]["message"], answer
     status, answer = post(stage.base_url, "/v1/completions", {"prompt": "ab", "max_tokens": LESS})
     assert status == 400 and f"the context holds {LESS}" in answer["error"]["message"], answer
+
+
+def test_an_answer_that_would_be_too_large_now(stages):
+    """Where a chat may become longer, so many choices are not taken."""
+    stage = stages(*FLAGS, "--max-model-len", LESS // 2)
+    chat = {"messages": [{"role": "user", "content": "What is a river?"}], "n": 60, "logprobs": True,
+            "top_logprobs": 20, "temperature": 1, "seed": 3}  # fmt: skip
+
+    def ask(key):
+        connection = http.client.HTTPConnection("127.0.0.1", stage.http_port, timeout=PATIENCE_S)
+        connection.request("POST", "/v1/chat/completions", json.dumps(chat),
+                           {"Content-Type": "application/json", "Idempotency-Key": key})  # fmt: skip
+        answer = connection.getresponse()
+        return answer.status, {**json.loads(answer.read()), "usage": None}
+
+    before = ask("few")
+    assert before[0] == 200
+    stage.head_flags = [*FLAGS, "--served-model-name", "another"]
+    kill_head(stage, 0)
+    stage.wait_ready()
+    assert ask("few") == before
+    assert before[1]["model"] != "another"
+    status, answer = ask("more")
+    assert status == 400 and "60 choices" in answer["error"]["message"], answer
 
 
 @pytest.fixture

@@ -242,10 +242,15 @@ void ClusterFiles::let_go() {
 void ClusterFiles::reserve_room() const {
   const std::string path = state_dir_ + "/reserve";
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0) return;
-  control::give_to_owner_of_folder(file, path);
-  (void)!::posix_fallocate(file, 0, kReserveBytes);
-  ::close(file);
+  int error = file < 0 ? errno : 0;
+  if (file >= 0) {
+    control::give_to_owner_of_folder(file, path);
+    error = ::posix_fallocate(file, 0, kReserveBytes);
+    ::close(file);
+  }
+  if (error != 0)
+    logger().warn("No room can be reserved for a head that is to come back on a full disk: {}: {}.",
+                  path, std::strerror(error));
 }
 
 void ClusterFiles::give_room_back() const {

@@ -68,10 +68,10 @@ AcceptedRequest FakeService::read(Job& job, std::vector<std::uint32_t> from, boo
   if (job.ended || !follow) {
     tell_end(job, reader);
     over_.push_back(std::move(reader.sink));
-    changed_.notify_all();
   } else {
     job.readers.emplace(accepted.reader, std::move(reader));
   }
+  changed_.notify_all();
   return accepted;
 }
 
@@ -100,6 +100,8 @@ Result<std::vector<NamedRequest>> FakeService::find(const std::string& id, std::
     using State = NamedRequest::State;
     NamedRequest prompt{job.request.name, job.step > 0 ? State::kRunning : State::kQueued, 1000};
     prompt.kept = job.script.kept;
+    prompt.streams = job.request.streams;
+    prompt.max_tokens = job.length();
     if (job.ended) prompt.state = job.error ? State::kFailed : State::kFinished;
     prompts.resize(std::max<std::size_t>(prompts.size(), prompt.name->index + 1));
     prompts[prompt.name->index] = prompt;
@@ -200,6 +202,15 @@ bool FakeService::wait_running(std::size_t count) const {
   return changed_.wait_for(lock, kPatience, [&] {
     const auto runs = [](const auto& job) { return !job.second.ended; };
     return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), runs)) == count;
+  });
+}
+
+bool FakeService::wait_readers(std::size_t count) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kPatience, [&] {
+    std::size_t readers = 0;
+    for (const auto& [number, job] : jobs_) readers += job.readers.size();
+    return readers == count;
   });
 }
 

@@ -97,6 +97,8 @@ class FakeService : public GenerationService, public NamedRequests {
   std::vector<GenerationRequest> seen() const;
   /// Waits until that many requests run; false after 10 s.
   bool wait_running(std::size_t count) const;
+  /// Waits until that many readers wait for more; false after 10 s.
+  bool wait_readers(std::size_t count) const;
   /// Waits until that many readers have left; false after 10 s.
   bool wait_cancelled(std::size_t count) const;
   /// Waits until requests were looked for that many times; false after 10 s.

@@ -106,12 +106,11 @@ TEST_CASE("a key that comes again gets the same answer, each token once") {
     const std::map<int, std::string> all{
         {0, "abcdefgh"}, {1, "abcdefgh"}, {2, "abcdefgh"}, {3, "abcdefgh"}};
     const std::string text = post_text("/v1/completions", body.dump(), kKey);
-    const std::size_t before = stand.service.seen().size();
     HttpClient first = stand.client(), second = stand.client();
     first.send(text);
     REQUIRE(stand.service.wait_waiting());
     second.send(text);  // While it runs.
-    while (stand.service.seen().size() < before + 4) std::this_thread::yield();
+    REQUIRE(stand.service.wait_readers(4));
     stand.service.go_on();
     const HttpResponse once = first.response(), twice = second.response();
     CHECK(told_by(once).texts == all);

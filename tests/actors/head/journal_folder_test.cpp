@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <stdlib.h>
+
 #include <chrono>
+#include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "actors/head/head_crashes.h"
@@ -199,6 +203,28 @@ TEST_CASE("a name behind which there is none is no file of a journal") {
   files.put(kFolder + "/3.log", file_of(story(1)));
   files.put(kFolder + "/18446744073709551615.log", file_of(story(2)));
   CHECK(*journal_folder::next_file(files, kFolder) == 4);
+  // The number behind this one would not be found again.
+  files.put(kFolder + "/4611686018427387903.log", "");
+  const auto next = journal_folder::next_file(files, kFolder);
+  REQUIRE(!next.ok());
+  CHECK(has(next.error().message, "4611686018427387903.log: move it away"));
+  const auto contents = journal_folder::read(files, kFolder, {});
+  REQUIRE(!contents.ok());
+  CHECK(contents.error().message == next.error().message);
+}
+
+TEST_CASE("a link to what is not there is no folder without files") {
+  DiskFiles disk;
+  std::string pattern = (std::filesystem::temp_directory_path() / "troupe-link-XXXXXX").string();
+  REQUIRE(mkdtemp(pattern.data()));
+  CHECK(*journal_folder::next_file(disk, pattern + "/journal") == 1);
+  std::filesystem::create_directory_symlink(pattern + "/not-mounted", pattern + "/journal");
+  const auto contents = journal_folder::read(disk, pattern + "/journal", {});
+  REQUIRE(!contents.ok());
+  CHECK(has(contents.error().message, "cannot be read"));
+  std::filesystem::create_directory(pattern + "/not-mounted");
+  CHECK(journal_folder::read(disk, pattern + "/journal", {}).ok());
+  std::filesystem::remove_all(pattern);
 }
 
 TEST_CASE("a head that is to keep no journal may have none where requests go on") {
@@ -312,7 +338,8 @@ TEST_CASE("damaged files are kept aside, a few") {
   CHECK(contents->damaged.size() == 6);
   REQUIRE(!contents->notes.empty());
   CHECK(has(contents->notes[0], "kept as " + kFolder + "/1.log.bad"));
-  REQUIRE(journal_folder::remove_before(files, kFolder, 6, contents->damaged).ok());
+  const std::set<std::uint64_t> all = {1, 2, 3, 4, 5};
+  REQUIRE(journal_folder::remove_before(files, kFolder, 6, all, contents->damaged).ok());
   std::vector<std::string> names;
   for (const auto& [name, text] : files.contents()) names.push_back(name);
   CHECK(names == std::vector<std::string>{kFolder + "/3.log.bad", kFolder + "/4.log.bad",

@@ -109,6 +109,37 @@ TEST_CASE("a writer keeps what it says that it has kept, and takes old files awa
   ::umask(before);
 }
 
+TEST_CASE("files that come meanwhile, as with a disk that is mounted late, stay as they are") {
+  Folder folder;
+  Said said;
+  {
+    JournalWriter writer(said.options(folder.journal()));
+    writer.begin();
+    writer.keep({1, 1, true, true, true, 0, story(1)});
+    REQUIRE(said.wait([&] { return said.marks.size() == 1; }));
+    fs::rename(folder.journal(), folder.path + "/before");
+    fs::create_directory(folder.journal());
+    for (const char* name : {"1.log", "7.log"})
+      fs::copy(folder.path + "/before/1.log", folder.journal() + "/" + name);
+    const auto fails = [&](std::uint64_t file, const std::string& why) {
+      const std::size_t before = said.failures.size();
+      writer.keep({file, file, true, true, true, 0, story(file)});
+      REQUIRE(said.wait([&] { return said.failures.size() > before; }));
+      CHECK_MESSAGE(said.failures.back().reason.find(why) != std::string::npos,
+                    said.failures.back().reason);
+      CHECK(!fs::exists(folder.journal() + "/" + std::to_string(file) + ".log"));
+    };
+    fails(2, "1.log is not there any more");
+    fails(3, "1.log was not there when this head began");
+    fs::remove(folder.journal() + "/1.log");
+    fails(4, "7.log was not there when this head began");
+    fs::remove(folder.journal() + "/7.log");
+    writer.keep({5, 5, true, true, true, 0, story(3)});
+    REQUIRE(said.wait([&] { return said.marks.back() == 5; }));
+  }
+  CHECK(journal_in(folder.journal()).requests() == 1);
+}
+
 TEST_CASE("a disk that is full is told, and the next file begins again") {
   Folder folder;
   Said said;
