@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from recovery import LASTING, SMALL, last_event
+from recovery import LASTING, SMALL, event_after
 from running import PATIENCE_S, get, post, wait_until
 from test_head_dies import WHOLE, Asker, askers, assert_answered, kill_head
 
@@ -115,11 +115,7 @@ def test_a_state_folder_that_is_older_than_its_workers_know(stages):
     shutil.copytree(older, stage.state_dir)
     stage.start_head()
 
-    def told():
-        event = last_event(stage)
-        return event and event["kind"] == "refused" and "follows a newer head" in event["text"]
-
-    wait_until(told, "the head hears why nobody joins")
+    event_after(stage, "refused", None, "follows a newer head")
     for worker in list(stage.workers):
         worker.kill()
         stage.add_worker()
