@@ -69,7 +69,8 @@ Status write_private_file(const std::filesystem::path& path, std::string_view co
   const auto failed = [&] {
     const bool full = errno == ENOSPC || errno == EDQUOT;
     return unavailable("The file " + target + " cannot be written: " + reason() + "; " +
-                       (full ? "make room." : "choose another state folder with --state-dir."));
+                       (full ? "make room, or " : "") +
+                       "choose another state folder with --state-dir.");
   };
   std::string temporary = target + ".XXXXXX";
   const Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};  // with mode 0600

@@ -160,10 +160,9 @@ Status ClusterFiles::load(std::int64_t lifetime_s) {
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
   incarnation = Incarnation{first_incarnation(*before, unix_us)};
-  give_room_back();
-  if (const Status written = write_word(life_path, std::to_string(incarnation.value));
-      !written.ok())
-    return written.error();
+  const Status written =
+      in_reserve([&] { return write_word(life_path, std::to_string(incarnation.value)); });
+  if (!written.ok()) return written;
   const auto next = read_number(state_dir_ + "/next-node");
   if (!next.ok()) return next.error();
   next_node = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
@@ -253,9 +252,12 @@ void ClusterFiles::reserve_room() const {
                   path, std::strerror(error));
 }
 
-void ClusterFiles::give_room_back() const {
+/// What a head cannot begin without.
+Status ClusterFiles::in_reserve(const std::function<Status()>& write) const {
+  Status written = write();
   std::error_code failed;
-  std::filesystem::remove(state_dir_ + "/reserve", failed);
+  if (!written.ok() && std::filesystem::remove(state_dir_ + "/reserve", failed)) written = write();
+  return written;
 }
 
 std::string ClusterFiles::join_path() const { return state_dir_ + "/join"; }
@@ -298,9 +300,9 @@ Status ClusterFiles::write_join(const HostPort& listening, const std::string& ot
   if (found_at(listening) != listening)
     joined_->heads.push_back(to_string({"127.0.0.1", listening.port}));
   if (!other.empty()) joined_->heads.push_back(other);
-  if (const Status written = write_heads(); !written.ok()) return written;
-  reserve_room();
-  return {};
+  const Status written = in_reserve([this] { return write_heads(); });
+  if (written.ok()) reserve_room();
+  return written;
 }
 
 /// With the mutex held. Nothing before it is known where the head listens.

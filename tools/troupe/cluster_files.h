@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -74,7 +75,7 @@ class ClusterFiles final : public StateKeeper {
   Status load(std::int64_t lifetime_s);
   Status write_heads() const;
   void reserve_room() const;
-  void give_room_back() const;
+  Status in_reserve(const std::function<Status()>& write) const;
 
   /// What is in the join file.
   struct Joined {
