@@ -89,6 +89,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
 
   std::optional<ApiError> prepare(const ApiRequest& request, bool replayed);
+  std::optional<ApiError> begin(const FoundRequest& found);
   std::optional<ApiError> attach_all(FoundRequest found, bool stream);
   std::shared_ptr<GenerationSink> sink(std::size_t reader);
   std::optional<ApiError> keep(std::size_t reader, const Result<AcceptedRequest>& accepted);

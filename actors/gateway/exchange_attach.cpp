@@ -6,6 +6,14 @@
 
 namespace troupe {
 
+std::optional<ApiError> Exchange::begin(const FoundRequest& found) {
+  if (auto error = prepare(found.request, true)) return error;
+  id_ = found.id;
+  owner_ = found.owner;
+  answer_ = std::make_unique<Answer>(found.request, model_, id_, found.created_unix_s);
+  return std::nullopt;
+}
+
 std::optional<ApiError> Exchange::attach(FoundRequest found, std::optional<TokenCounts> from) {
   if (from && found.request.shown > 0)
     return bad_field("best_of",
@@ -13,11 +21,8 @@ std::optional<ApiError> Exchange::attach(FoundRequest found, std::optional<Token
   if (from && found.request.pooled)
     return bad_field("id", "Hidden states cannot be streamed; leave out /events.");
   found.request.stream = from.has_value();
-  if (auto error = prepare(found.request, true)) return error;
-  id_ = found.id;
-  owner_ = found.owner;
+  if (auto error = begin(found)) return error;
   shows_errors_ = !from;
-  answer_ = std::make_unique<Answer>(found.request, model_, id_, found.created_unix_s);
   if (from) {
     answer_->resume(*from);
   } else {
@@ -48,7 +53,7 @@ std::optional<ApiError> Exchange::attach(FoundRequest found, std::optional<Token
 bool Exchange::ask_again(const Asker& asker, std::optional<ApiError>& error) {
   if (asker.key.empty()) return false;
   FoundRequest found;
-  found.owner = owner_ = asker.owner;
+  found.owner = asker.owner;
   found.key = asker.key;
   if (find_request(requests_, model_, found)) return false;
   for (const NamedRequest& prompt : found.prompts)
@@ -61,9 +66,7 @@ bool Exchange::ask_again(const Asker& asker, std::optional<ApiError>& error) {
 
 std::optional<ApiError> Exchange::attach_all(FoundRequest found, bool stream) {
   found.request.stream = stream;
-  if (auto error = prepare(found.request, true)) return error;
-  id_ = found.id;
-  answer_ = std::make_unique<Answer>(found.request, model_, id_, found.created_unix_s);
+  if (auto error = begin(found)) return error;
   for (std::uint32_t i = 0; i < found.prompts.size(); ++i) {
     const RequestWanted all{.id = id_, .owner = owner_, .index = i, .from = {}};
     if (auto error = keep(i, requests_.attach(all, sink(i)))) return error;

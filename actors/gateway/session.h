@@ -340,28 +340,30 @@ class Session final : public HttpWire<Stream> {
     }
   };
 
-  /// Whether a request has a grammar written, which has its own turns, and whose.
+  /// Whether a request has a grammar written, which has its own turns, and whose it is.
   struct GrammarTurn {
     bool wanted = false;
-    std::uint64_t owner = 0;
+    Asker asker;
   };
 
   std::optional<ApiError> submit(Route route, const HttpHead& head, std::string& body,
                                  GrammarTurn& turn) {
     if (turn.wanted && exchange_->is_closed())
       return to_api_error(cancelled("The client closed the connection."));
-    const Asker asker = server_.api.asker(route, head, body);
     std::optional<ApiError> error;
-    if (exchange_->ask_again(asker, error)) return error;
+    if (!turn.wanted) {
+      turn.asker = server_.api.asker(route, head, body);
+      if (exchange_->ask_again(turn.asker, error)) return error;
+    }
     ApiRequest request;
-    const auto wrong = server_.api.parse(route, asker, body, request, turn.wanted);
+    const auto wrong = server_.api.parse(route, turn.asker, body, request, turn.wanted);
     if (!wrong && request.wants_grammar && !turn.wanted) {
-      turn = {true, asker.owner};
+      turn.wanted = true;
       return std::nullopt;
     }
     std::string().swap(body);
     if (wrong) return wrong;
-    error = exchange_->submit(std::move(request), asker);
+    error = exchange_->submit(std::move(request), turn.asker);
     return error && route == Route::kResponses ? as_response_error(*error) : error;
   }
 
@@ -386,7 +388,7 @@ class Session final : public HttpWire<Stream> {
       error = accepts ? submit(route, head, body.text, turn) : attach(route, head);
     };
     co_await on_worker(body.text.size(), open);
-    if (turn.wanted) co_await on_grammar_worker(turn.owner, open);
+    if (turn.wanted) co_await on_grammar_worker(turn.asker.owner, open);
     body.let_go();
     if (peer_gone_ || aborted_) co_return false;
     if (accepts && !error && !Api::names_itself(head))

@@ -7,35 +7,19 @@
 #include "actors/base/shell.h"
 #include "actors/control/server_lane.h"
 #include "actors/head/journal_writer.h"
+#include "actors/standby/standby_mail.h"
 #include "runtime/log.h"
 
 namespace troupe {
 
-struct StandbyNode::Impl final : ControlEvents {
-  explicit Impl(CafHost& outer) : host(outer) {}
-  ~Impl() override;
+struct StandbyNode::Impl {
+  explicit Impl(CafHost& outer) : host(outer), mail(outer.post()) {}
+  ~Impl();
   Status start(StandbyOptions options, std::unique_ptr<HeadLink> head_link);
   void end(Outcome outcome);
-  /// The other end of a session of those who seek a head here.
-  Address address_of(std::uint32_t session) const {
-    return Ref<SessionInbox>(self.address.node, self.address.incarnation, session).address;
-  }
-
-  // ControlEvents: of the lane.
-  void on_session_up(SessionId session, SessionEnds ends) override {
-    host.post().tell(self, SessionUp{session.value, std::move(ends.peer)});
-  }
-  void on_message(SessionId session, Envelope envelope) override {
-    envelope.from = address_of(session.value);
-    envelope.to = self.address;
-    host.post().deliver(std::move(envelope));
-  }
-  void on_session_down(SessionId session, SessionEnd end) override {
-    host.post().tell(self, SessionDown{session.value, std::move(end.text)});
-  }
 
   CafHost& host;
-  Ref<StandbyInbox> self;
+  StandbyMail mail;
   StandbyKeeper* keeper = nullptr;
   std::unique_ptr<JournalWriter> journal;
   std::unique_ptr<HeadLink> link;
@@ -59,10 +43,13 @@ struct StandbyHands {
   void act(SeekHead&) { node->link->connect(); }
   void act(LeaveHead&) { node->link->close(); }
   /// If the session has ended, its end is on its way.
-  void act(ToHead& e) { (void)node->link->send({node->self.address, {}, std::move(e.message)}); }
+  void act(ToHead& e) {
+    (void)node->link->send({node->mail.self.address, {}, std::move(e.message)});
+  }
   void act(ToSession& e) {
+    const StandbyMail& mail = node->mail;
     (void)node->lane.send(e.session,
-                          {node->self.address, node->address_of(e.session), std::move(e.message)});
+                          {mail.self.address, mail.address_of(e.session), std::move(e.message)});
   }
   void act(EndSession& e) { node->lane.close(e.session, e.reason); }
   void act(KeepCopy& e) { node->journal->keep(std::move(e.records)); }
@@ -84,33 +71,22 @@ struct StandbyHands {
 };
 
 Status StandbyNode::Impl::start(StandbyOptions options, std::unique_ptr<HeadLink> head_link) {
-  self = Ref<StandbyInbox>(kHeadNode, Incarnation{1});
+  const Ref<StandbyInbox> self = mail.self;
   keeper = options.keeper;
   link = std::move(head_link);
-  link->listen({
-      .up = [this](const ControlWay&) { host.post().tell(self, HeadUp{}); },
-      .message =
-          [this](Envelope envelope) {
-            envelope.to = self.address;
-            host.post().deliver(std::move(envelope));
-          },
-      .down =
-          [this](std::string reason, bool foreign) {
-            host.post().tell(self, HeadDown{std::move(reason), foreign});
-          },
-  });
+  link->listen(mail.of_head());
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
       {std::make_shared<DiskFiles>(), options.journal_folder, {.model = options.journal_model}, {},
        options.random, true},
-      [this](JournalKept kept) { host.post().tell(self, kept); },
-      [this](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
+      [this, self](JournalKept kept) { host.post().tell(self, kept); },
+      [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   const Status listening =
-      lane.listen(host.system(), options.listen, options.credentials, {}, *this);
+      lane.listen(host.system(), options.listen, options.credentials, {}, mail);
   if (!listening.ok()) return listening;
   if (options.machine.address.empty())
     options.machine.address = to_string(HostPort{options.listen.host, lane.port()});
   host.spawn(self.address,
-             [this, machine = options.machine](const Life&) {
+             [this, self, machine = options.machine](const Life&) {
                return std::make_unique<Shell<Standby, StandbyHands>>(
                    host, self.address, Standby(machine), StandbyHands{this});
              },
@@ -126,8 +102,8 @@ void StandbyNode::Impl::end(Outcome how) {
 }
 
 StandbyNode::Impl::~Impl() {
-  host.end(self.address);
-  if (!host.wait_ended(self.address, limits::kActorStopDeadline))
+  host.end(mail.self.address);
+  if (!host.wait_ended(mail.self.address, limits::kActorStopDeadline))
     logger().error("the standby's actor does not end");
   lane.end();
   link.reset();

@@ -42,8 +42,11 @@ std::size_t MaskCache::bytes() const {
 void MaskCache::add_allowed(const Stacks& stacks, std::span<const Item> items,
                             std::span<std::uint32_t> bits) {
   const std::lock_guard lock(mutex_);
-  if (bytes() > kBytesMax) reset();
   bytes_held_ = bytes();
+  if (bytes_held_ > kBytesMax) {
+    reset();
+    bytes_held_ = bytes();
+  }
   tasks_.clear();
   tasks_seen_.shrink(0);
   for (const Item& item : items) {

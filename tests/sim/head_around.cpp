@@ -20,11 +20,12 @@ using namespace std::chrono_literals;
 void StandbyDouble::carry_out(SeekHead&&, const Standby&) { life->link.connect(); }
 void StandbyDouble::carry_out(LeaveHead&&, const Standby&) { life->link.close(); }
 void StandbyDouble::carry_out(ToHead&& e, const Standby&) {
-  (void)life->link.send({life->self.address, {}, std::move(e.message)});
+  (void)life->link.send({life->mail.self.address, {}, std::move(e.message)});
 }
 void StandbyDouble::carry_out(ToSession&& e, const Standby&) {
+  const StandbyMail& mail = life->mail;
   (void)box->world_.control.send(
-      e.session, {life->self.address, life->address_of(e.session), std::move(e.message)});
+      e.session, {mail.self.address, mail.address_of(e.session), std::move(e.message)});
 }
 void StandbyDouble::carry_out(EndSession&& e, const Standby&) {
   box->world_.control.close(e.session, e.reason);

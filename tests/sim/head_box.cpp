@@ -47,7 +47,7 @@ void HeadBox::follow() {
   followers_.push_back(std::make_unique<Follower>(*this));
   follower_ = followers_.back().get();
   arrange_death();
-  world_.control.serve(follower_->host, *follower_);
+  world_.control.serve(follower_->host, follower_->mail);
 }
 
 /// Its term is above those that it asked for.
@@ -180,7 +180,7 @@ void HeadBox::go_on(bool clock_stood) {
 }
 
 const Standby* HeadBox::standby() const {
-  return follower_ ? follower_->host.find<Standby, StandbyDouble>(follower_->self.address)
+  return follower_ ? follower_->host.find<Standby, StandbyDouble>(follower_->mail.self.address)
                    : nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include "actors/head/standby_copy.h"
 #include "actors/standby/standby.h"
 #include "actors/standby/standby_asker.h"
+#include "actors/standby/standby_mail.h"
 #include "runtime/log.h"
 #include "tests/sim/head_box.h"
 #include "tests/sim/world.h"
@@ -146,20 +147,14 @@ struct StandbyDouble {  ///< the hands of one
   void carry_out(StandbySays&& e, const Standby&) { logger().info("standby: {}", e.text); }
 };
 
-struct HeadBox::Follower final : ControlEvents {
+struct HeadBox::Follower {
   explicit Follower(HeadBox& box)
       : host(box.world_, box.machine_),
-        link(host, box.world_.control, {box.partner_}),
-        self(kHeadNode, Incarnation{1}) {
-    const auto tell = [this](auto message) { host.post().tell(self, std::move(message)); };
-    link.listen({[tell](const ControlWay&) { tell(HeadUp{}); },
-                 [this](Envelope e) {
-                   e.to = self.address;
-                   host.post().deliver(std::move(e));
-                 },
-                 [tell](std::string why, bool foreign) {
-                   tell(HeadDown{std::move(why), foreign});
-                 }});
+        mail(host.post()),
+        link(host, box.world_.control, {box.partner_}) {
+    const Ref<StandbyInbox> self = mail.self;
+    const auto tell = [this, self](auto message) { host.post().tell(self, std::move(message)); };
+    link.listen(mail.of_head());
     Standby::Options options;
     options.version = "";
     options.checkpoint_hash = "hash";
@@ -174,31 +169,17 @@ struct HeadBox::Follower final : ControlEvents {
       return Incarnation{first_incarnation(box.kept_incarnation_, 0)};
     };
     host.spawn(self.address,
-               [this, &box, options](const troupe::Life&) {
+               [this, self, &box, options](const troupe::Life&) {
                  return std::make_unique<Shell<Standby, StandbyDouble>>(
                      host, self.address, Standby(options), StandbyDouble{&box, this});
                },
                {});
   }
-  ~Follower() override { host.clear(); }
-  Address address_of(std::uint32_t session) const {
-    return Ref<SessionInbox>(kHeadNode, self.address.incarnation, session).address;
-  }
-  void on_session_up(SessionId session, SessionEnds ends) override {
-    host.post().tell(self, SessionUp{session.value, std::move(ends.peer)});
-  }
-  void on_message(SessionId session, Envelope envelope) override {
-    envelope.from = address_of(session.value);
-    envelope.to = self.address;
-    host.post().deliver(std::move(envelope));
-  }
-  void on_session_down(SessionId session, SessionEnd end) override {
-    host.post().tell(self, SessionDown{session.value, std::move(end.text)});
-  }
+  ~Follower() { host.clear(); }
 
   SimHost host;
+  StandbyMail mail;
   SimLink link;
-  Ref<StandbyInbox> self;
 };
 
 /// While it asks its standby whether it may go on.
