@@ -74,6 +74,8 @@ void read_refusal(FieldReader& fields, const std::string& where, const json& mes
   std::string refusal;
   read_text(fields, where, message, "refusal", refusal);
   if (refusal.empty()) return;
+  if (out.role != "assistant")
+    return fields.fail(kMessages, where + ".refusal must be an assistant's.");
   if (!out.content.empty()) out.parts = {std::exchange(out.content, {})};
   if (out.parts.empty())
     out.content = std::move(refusal);

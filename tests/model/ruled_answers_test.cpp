@@ -162,7 +162,7 @@ TEST_CASE("what cannot be followed says so") {
   CHECK(asked.look(unread).error().message == "There is no tokenizer.");
   RuledAnswers answers;
   answers.use(digits());
-  Asked wrong(2, "root ::= ");
+  Asked wrong(2, "root ::= (");
   Result<RuledAnswer*> found = wrong.look(answers);
   while (found.ok() && *found == nullptr) found = wrong.look(answers);
   REQUIRE_FALSE(found.ok());

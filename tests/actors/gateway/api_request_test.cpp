@@ -261,6 +261,7 @@ TEST_CASE("a bad field of a chat is named") {
       {R"({"messages": [{"role": "assistant", "content": "x", "audio": {"id": "a"}}]})",
        "messages"},
       {R"({"messages": [{"role": "assistant", "content": "x", "refusal": 1}]})", "messages"},
+      {R"({"messages": [{"role": "user", "content": "x", "refusal": "no"}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"x": 1}})", "logit_bias"},
   };
   for (const BadField& bad : cases) {
