@@ -14,7 +14,7 @@ class CompiledGrammar {
  public:
   /// More text is refused, before anything else is done with it.
   static constexpr std::size_t kTextBytesMax = 4u << 20;
-  /// Calls among rules that begin with each other. Grammars of programming languages have a hundred.
+  /// Calls among rules that begin with each other. Programming languages have a hundred.
   static constexpr std::size_t kLeftRecursionMax = 1000;
 
   /// kInvalidArgument says where and what is wrong: syntax, a rule that is not there or defined

@@ -52,5 +52,5 @@ def ruled(how):
 
         found = in_turns(how.rounds, free=spent({}), held=spent({"guided_json": LIST}))
     free, held = (min(found[key]) for key in ("free", "held"))
-    return [Line("32 sequences under a schema over the same without, vocabulary of 129,280", free / held, 0.95,
-                 f"{32 / held:.1f} : {32 / free:.1f} tok/s")]  # fmt: skip
+    return [Line("32 sequences under a schema over the same without, vocabulary of 129,280",
+                 free / held, 0.95, f"{32 / held:.1f} : {32 / free:.1f} tok/s")]  # fmt: skip
