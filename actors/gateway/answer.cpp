@@ -11,14 +11,15 @@
 namespace troupe {
 namespace {
 
-void write_finish(JsonWriter& json, FinishReason finish, bool called) {
+/// `called`: what the client knows a call by; null: there was none.
+void write_finish(JsonWriter& json, FinishReason finish, const char* called) {
   json.key("finish_reason");
   switch (finish) {
     case FinishReason::kNone:
       json.null();
       return;
     case FinishReason::kStop:
-      json.value(called ? "tool_calls" : "stop");
+      json.value(called != nullptr ? called : "stop");
       return;
     case FinishReason::kLength:
       json.value("length");
@@ -52,6 +53,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
               .return_token_ids = request.return_token_ids,
               .reasoning = request.include_reasoning,
               .several_calls = request.calls.several,
+              .old_calls = request.calls.old,
               .logprobs = request.logprobs,
               .prompt_logprobs = request.prompt_logprobs,
               .n = request.n(),
@@ -208,7 +210,7 @@ void Answer::write_chunk(std::size_t index, std::string& out) {
     write_logprobs(json, choice, echoed, from_the_beginning,
                    std::numeric_limits<std::size_t>::max());
   }
-  write_finish(json, choice.finish, choice.called);
+  write_finish(json, choice.finish, calls_name(choice));
   if (wishes_.return_token_ids) {
     if (!wishes_.chat && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
@@ -298,7 +300,7 @@ bool Answer::write_choice() {
     json.key("logprobs");
   }
   if (!write_choice_logprobs(choice, prompt)) return false;
-  write_finish(json, choice.finish, choice.called);
+  write_finish(json, choice.finish, calls_name(choice));
   if (wishes_.return_token_ids) {
     if (!wishes_.chat) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);

@@ -78,7 +78,7 @@ class Answer {
   /// What the request asked for.
   struct Wishes {
     bool chat, stream, include_usage, continuous_usage, echo, return_token_ids, reasoning;
-    bool several_calls;
+    bool several_calls, old_calls;
     std::int32_t logprobs, prompt_logprobs;
     std::uint32_t n, shown;
     std::uint32_t min_tokens;
@@ -156,6 +156,9 @@ class Answer {
   bool write_prompt_logprobs(const PromptState& prompt, LogprobsPlace& place);
   void write_message(JsonWriter& json, std::size_t index) const;
   void write_delta(JsonWriter& json, std::size_t index) const;
+  /// What its client knows the choice's calls by; null: it called nothing.
+  const char* calls_name(const Choice& choice) const;
+  void write_calls(JsonWriter& json, std::size_t index, bool delta) const;
   std::string call_id(std::size_t choice, const CallDelta& call) const;
   bool write_logprobs(JsonWriter& json, Choice& choice, const PromptState* echoed,
                       LogprobsPlace& place, std::size_t bytes_max) const;

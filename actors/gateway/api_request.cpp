@@ -92,7 +92,8 @@ void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_
                  ApiRequest& out, GenerationRequest& request) {
   refuse_unsupported(fields, out.chat);
   read_sampling(fields, request);
-  out.wants_grammar = read_answer_format(fields, model, request);
+  out.format_field = read_answer_format(fields, model, request);
+  out.wants_grammar = !out.format_field.empty();
   read_token_rules(fields, request);
   read_stream(fields, out);
   read_whole(fields, out, request);

@@ -19,6 +19,7 @@ using nlohmann::json;
 /// How calls are read: the tools' names, each with its arguments that are texts.
 void write_calls(JsonWriter& json, const ApiRequest::Calls& calls) {
   json.key("calls").begin_object().member("list", calls.list).member("several", calls.several);
+  if (calls.old) json.member("old", true);
   json.key("tools").begin_object();
   for (const auto& [name, texts] : calls.sketch) {
     json.key(name).begin_array();
@@ -44,6 +45,7 @@ void read_calls(FieldReader& fields, ApiRequest::Calls& calls) {
   FieldReader inner(*value);
   inner.boolean("list", calls.list);
   inner.boolean("several", calls.several);
+  inner.boolean("old", calls.old);
   if (inner.failed()) fields.fail("calls", inner.error()->message);
 }
 

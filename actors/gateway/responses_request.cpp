@@ -70,6 +70,7 @@ constexpr std::array kRenamed{
     Renamed{"response_format", "text.format"},
     Renamed{"reasoning_effort", "reasoning.effort"},
     Renamed{"verbosity", "text.verbosity"},
+    Renamed{"tool_choice.allowed_tools", "tool_choice"},
 };
 
 /// A member's text as it was written, so that the names in it keep their order.
@@ -163,13 +164,30 @@ class Translation {
       return;
     }
     const json type = choice->is_object() ? choice->value("type", json()) : json();
-    const json name = choice->is_object() ? choice->value("name", json()) : json();
-    if (type != "function" || !name.is_string())
+    if (type == "allowed_tools") {
+      json tools = json::array();
+      const json listed = choice->value("tools", json());
+      for (const json& tool : listed.is_array() ? listed : json::array())
+        tools.push_back(nested(tool));
+      const json mode = choice->value("mode", json());
+      chat_.key(kName).raw(json{{"type", type}, {type, {{"mode", mode}, {"tools", tools}}}}.dump());
+      return;
+    }
+    const json function = nested(*choice);
+    if (function.is_null())
       return fields_.fail(kName,
-                          "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": "
-                          "\"function\", \"name\": ...}.");
-    chat_.key(kName).begin_object().member("type", "function").key("function").begin_object();
-    chat_.member("name", name.get_ref<const std::string&>()).end_object().end_object();
+                          "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": "
+                          "\"function\", \"name\": ...} or {\"type\": \"allowed_tools\", \"mode\": "
+                          "..., \"tools\": [...]}.");
+    chat_.key(kName).raw(function.dump());
+  }
+
+  /// {"type": "function", "name": ...} as a chat has it; null if it is something else.
+  static json nested(const json& function) {
+    if (!function.is_object() || function.value("type", json()) != "function") return nullptr;
+    const json name = function.value("name", json());
+    if (!name.is_string()) return nullptr;
+    return {{"type", "function"}, {"function", {{"name", name}}}};
   }
 
   void read_text() {

@@ -46,8 +46,6 @@ constexpr std::array kCompletion{
 };
 
 constexpr std::array kChat{
-    Unsupported{"functions", is_empty},
-    Unsupported{"function_call", never},
     Unsupported{"echo", is_false},
     Unsupported{"add_special_tokens", is_false},
     Unsupported{"chat_template", never},
@@ -64,9 +62,7 @@ constexpr std::array kChat{
 };
 
 constexpr std::array kMessage{
-    Unsupported{"function_call", is_empty},
     Unsupported{"audio", is_empty},
-    Unsupported{"refusal", is_empty},
 };
 
 /// Those of a Response, and what a chat calls otherwise.

@@ -93,6 +93,15 @@ TEST_CASE("a Response asks for what this chat asks for") {
            "response_format": {"type": "json_object"}})"},
       {R"({"input": "hi", "text": {"format": {"type": "text"}}})",
        R"({"messages": [{"role": "user", "content": "hi"}]})"},
+      {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true},
+                                    {"type": "function", "name": "g", "strict": null}],
+           "tool_choice": {"type": "allowed_tools", "mode": "auto",
+                           "tools": [{"type": "function", "name": "f"}]}})",
+       R"({"messages": [{"role": "user", "content": "hi"}],
+           "tools": [{"type": "function", "function": {"name": "f", "strict": true}},
+                     {"type": "function", "function": {"name": "g", "strict": null}}],
+           "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto",
+                           "tools": [{"type": "function", "function": {"name": "f"}}]}}})"},
       {R"({"input": "hi", "reasoning": {"effort": "low", "summary": "auto"},
            "include": ["reasoning.encrypted_content"]})",
        R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"})"},
@@ -118,8 +127,11 @@ TEST_CASE("a Response asks for what this chat asks for") {
     CHECK(response.calls.several == chat.calls.several);
     CHECK(response.calls.sketch == chat.calls.sketch);
     CHECK(response.forced.size() == chat.forced.size());
-    for (std::size_t i = 0; i < chat.forced.size(); ++i)
+    for (std::size_t i = 0; i < chat.forced.size(); ++i) {
       CHECK(response.forced[i].parameters == chat.forced[i].parameters);
+      CHECK(response.forced[i].loose == chat.forced[i].loose);
+    }
+    CHECK(response.may_answer == chat.may_answer);
     CHECK_FALSE(chat.response);
     CHECK(response.response);
   }
@@ -156,8 +168,18 @@ TEST_CASE("what a Response cannot have is named by its own name") {
       {R"("tools": [5])", "tools", "tools[0]"},
       {R"("tools": {"type": "function"})", "tools", "list"},
       {R"("tool_choice": "required")", "tool_choice", "only with tools"},
-      {R"("tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []})", "tool_choice",
-       "must be"},
+      {R"("tool_choice": {"type": "file_search"})", "tool_choice", "must be"},
+      {R"("tools": [{"type": "function", "name": "f", "strict": 1}])", "tools",
+       "tools[0].strict must be"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []})",
+       "tool_choice", "tool_choice.tools must be a list"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}]})",
+       "tool_choice", "tool_choice.mode must be"},
+      {R"("tools": [{"type": "function", "name": "f"}], "tool_choice":
+          {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]})",
+       "tool_choice", "not in tools"},
       {R"("background": true)", "background", "not supported"},
       {R"("conversation": "conv_1")", "conversation", "not supported"},
       {R"("prompt": {"id": "p"})", "prompt", "not supported"},
