@@ -67,6 +67,7 @@ struct ApiRequest {
     std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
   };
   std::optional<Response> response;
+  bool message = false;  ///< it is a message of Anthropic's Messages API (messages_request.h)
 
   /// No answer is wanted but hidden states of the prompts, as the first one's pooling says.
   struct Pooled {

@@ -7,6 +7,7 @@
 #include "actors/gateway/field_reader.h"
 #include "actors/gateway/json_body.h"
 #include "actors/gateway/json_writer.h"
+#include "actors/gateway/renamed_fields.h"
 #include "actors/gateway/responses_input.h"
 #include "actors/gateway/unsupported_fields.h"
 #include "model/chat/json_extent.h"
@@ -58,18 +59,14 @@ constexpr std::array kOfChats{
 
 constexpr std::size_t kMetadataPairsMax = 16, kMetadataKeyMax = 64, kMetadataValueMax = 512;
 
-/// What a chat calls fields of a Response.
-struct Renamed {
-  std::string_view chat, response;
-};
 constexpr std::array kRenamed{
-    Renamed{"messages", "input"},
-    Renamed{"max_completion_tokens", "max_output_tokens"},
-    Renamed{"max_tokens", "max_output_tokens"},
-    Renamed{"response_format has no json_schema.schema", "text.format has no schema"},
-    Renamed{"response_format", "text.format"},
-    Renamed{"reasoning_effort", "reasoning.effort"},
-    Renamed{"verbosity", "text.verbosity"},
+    RenamedField{"messages", "input"},
+    RenamedField{"max_completion_tokens", "max_output_tokens"},
+    RenamedField{"max_tokens", "max_output_tokens"},
+    RenamedField{"response_format has no json_schema.schema", "text.format has no schema"},
+    RenamedField{"response_format", "text.format"},
+    RenamedField{"reasoning_effort", "reasoning.effort"},
+    RenamedField{"verbosity", "text.verbosity"},
 };
 
 /// A member's text as it was written, so that the names in it keep their order.
@@ -284,21 +281,11 @@ class Translation {
   std::optional<ApiError> refusal_;
 };
 
-void replace_all(std::string& text, std::string_view what, std::string_view by) {
-  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
-    text.replace(at, what.size(), by);
-}
-
 }  // namespace
 
 ApiError as_response_error(ApiError error) {
-  for (const Renamed& field : kRenamed) {
-    if (error.message.starts_with(field.chat))
-      error.message.replace(0, field.chat.size(), field.response);
-    if (error.param == field.chat) error.param = field.response.substr(0, field.response.find('.'));
-  }
-  if (error.param == "tools") replace_all(error.message, ".function.", ".");
-  return error;
+  if (error.param == "tools") replace_in_message(error, ".function.", ".");
+  return with_other_names(std::move(error), kRenamed);
 }
 
 std::optional<ApiError> parse_response(std::string_view body, const ModelFacts& model,

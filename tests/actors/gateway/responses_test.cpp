@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/actors/gateway/stand.h"
+#include "tests/actors/gateway/typed_events.h"
 
 namespace troupe::testing {
 namespace {
@@ -40,36 +41,6 @@ json response_body(json more = json::object()) {
   json body = {{"input", "x"}, {"tools", {kToolF}}};
   body.update(more);
   return body;
-}
-
-struct TypedEvent {
-  std::string id, type;
-  json data;
-};
-
-std::vector<TypedEvent> typed_events(const std::string& body) {
-  std::vector<TypedEvent> events;
-  TypedEvent event;
-  for (std::size_t at = 0; at < body.size();) {
-    const std::size_t end = body.find('\n', at);
-    REQUIRE(end != body.npos);
-    const std::string line = body.substr(at, end - at);
-    at = end + 1;
-    if (line.starts_with("id: ")) event.id = line.substr(4);
-    if (line.starts_with("event: ")) event.type = line.substr(7);
-    if (line.starts_with("data: ")) event.data = json::parse(line.substr(6));
-    if (line.empty()) events.push_back(std::exchange(event, {}));
-  }
-  return events;
-}
-
-/// The types, of deltas in a row the first.
-std::vector<std::string> types_of(const std::vector<TypedEvent>& events) {
-  std::vector<std::string> types;
-  for (const TypedEvent& event : events)
-    if (types.empty() || types.back() != event.type || !event.type.ends_with("delta"))
-      types.push_back(event.type);
-  return types;
 }
 
 /// The items as a client builds them: from deltas, and from "done".
