@@ -14,6 +14,7 @@
 #include "actors/gateway/json_writer.h"
 #include "actors/gateway/messages_request.h"
 #include "actors/gateway/pooling_request.h"
+#include "actors/gateway/responses_items.h"
 #include "actors/gateway/responses_past.h"
 #include "actors/gateway/responses_request.h"
 #include "actors/gateway/thinking_fields.h"
@@ -192,6 +193,10 @@ std::optional<ApiError> Api::find(const HttpHead& head, FoundRequest& out) const
 std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices,
                                        TokenCounts& out) {
   out.assign(choices, 0);
+  if (query_value(head.query, "starting_after"))
+    return bad_field("starting_after",
+                     "starting_after is not supported: each stream numbers its events itself. "
+                     "Leave it out, or ask for /v1/requests/ID/events?from=N with N tokens.");
   const auto from = query_value(head.query, "from");
   const bool goes_on = !head.last_event_id.empty();  // an EventSource, which keeps its first `from`
   if (!from && !goes_on) return std::nullopt;
@@ -272,6 +277,10 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return preflight(head);
     case Route::kRequestForget:
       return forget(head);
+    case Route::kInputItems:
+      return input_items(head);
+    case Route::kResponseCancel:
+      return cancel(head);
     case Route::kCompletions:
     case Route::kChat:
     case Route::kResponses:
@@ -308,9 +317,29 @@ HttpReply Api::forget(const HttpHead& head) const {
     return error_reply(no_request_error(id));
   if (!forgotten) return error_reply(to_api_error(forgotten.error()));
   JsonWriter json;
-  json.begin_object().member("id", id).member("object", "request.deleted");
+  const bool response = head.path.starts_with("/v1/responses/");
+  json.begin_object().member("id", id);
+  json.member("object", response ? "response" : "request.deleted");
   json.member("deleted", true).end_object();
   return {.body = std::move(json).text()};
+}
+
+HttpReply Api::input_items(const HttpHead& head) const {
+  FoundRequest found;
+  if (const auto error = find(head, found)) return error_reply(*error);
+  if (!found.request.response || found.request.response->messages.empty())
+    return error_reply(no_request_error(found.id));
+  auto items = write_input_items(found.id, found.request.response->messages, head.query);
+  return items ? HttpReply{.body = std::move(*items)} : error_reply(to_api_error(items.error()));
+}
+
+/// Who waits for an answer ends it by leaving.
+HttpReply Api::cancel(const HttpHead& head) const {
+  FoundRequest found;
+  if (const auto error = find(head, found)) return error_reply(*error);
+  return error_reply(bad_field("",
+                               "Only a response that was asked for with background can be "
+                               "cancelled, and this server has none; DELETE ends this one."));
 }
 
 HttpReply Api::models(const HttpHead& head, Route route) const {

@@ -108,6 +108,8 @@ class Api {
   HttpReply health() const;
   HttpReply preflight(const HttpHead& head) const;
   HttpReply forget(const HttpHead& head) const;
+  HttpReply input_items(const HttpHead& head) const;
+  HttpReply cancel(const HttpHead& head) const;
   HttpReply models(const HttpHead& head, Route route) const;
   HttpReply count_tokens(const HttpHead& head, std::string_view body) const;
   HttpReply tokenize(std::string_view body) const;

@@ -43,6 +43,8 @@ struct Suffix {
 };
 constexpr std::array kSuffixes{
     Suffix{"/events", "GET", Route::kRequestEvents, false},
+    Suffix{"/input_items", "GET", Route::kInputItems, true},
+    Suffix{"/cancel", "POST", Route::kResponseCancel, true},
 };
 
 struct RequestPath {

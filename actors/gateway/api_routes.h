@@ -25,9 +25,11 @@ enum class Route : unsigned char {
   kVersion,
   kConsole,
   kRequestAnswer,
-  kRequestEvents,  // GET
-  kRequestForget,  // DELETE
-  kPreflight,      // OPTIONS: a browser asks whether a page of another site may ask.
+  kRequestEvents,
+  kInputItems,      // GET
+  kRequestForget,   // DELETE
+  kResponseCancel,  // POST
+  kPreflight,       // OPTIONS: a browser asks whether a page of another site may ask.
 };
 
 struct RouteEntry {
