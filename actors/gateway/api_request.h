@@ -87,8 +87,8 @@ std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& mode
 
 /// POST /tokenize.
 struct TokenizeRequest {
-  std::string prompt;
-  bool add_special_tokens = true;
+  GenerationRequest of;  ///< a text, or a chat as its template has it
+  bool strings = false;  ///< each token's text as well
 };
 std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
                                        TokenizeRequest& out);
