@@ -74,10 +74,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
   choices_.reserve(prompts_.size() * wishes_.n);
   while (choices_.size() < prompts_.size() * wishes_.n)
     choices_.emplace_back(form_, request.logprobs);
-  if (request.response)
-    response_.emplace(ResponsesOutput::About{.model = model_name_,
-                                             .echo = request.response->echo,
-                                             .stream = wishes_.stream});
+  begin_items(request);
   if (request.pooled) pooled_.emplace(request);
   set_name(std::move(id), created_unix_s);
   if (!wishes_.echo) return;
@@ -91,7 +88,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
 void Answer::set_name(std::string id, std::int64_t created_unix_s) {
   id_ = std::move(id);
   created_ = created_unix_s;
-  if (response_) response_->set_name(id_, created_);
+  if (items_) items_->set_name(id_, created_);
 }
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
@@ -108,8 +105,8 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) choice.finish = event.finish;
   completion_tokens_ += event.tokens.size();
   choice.count += static_cast<std::uint32_t>(event.tokens.size());
+  for (const TokenOutput& token : event.tokens) look_at(choice, token.token);
   take_text(choice, event.text, event.finish != FinishReason::kNone);
-  for (const TokenOutput& token : event.tokens) count_thoughts(choice, token.token);
   if (wishes_.shown > 0)
     for (const TokenOutput& token : event.tokens) choice.logprob_sum += token.logprob;
   if (wishes_.logprobs >= 0 || wishes_.return_token_ids)
@@ -118,7 +115,7 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
 
 /// More of its text; `end`: the last of it.
 void Answer::take_text(Choice& choice, std::string_view text, bool end) {
-  if (response_) return take_response_text(choice, text, end);
+  if (items_) return take_items_text(choice, text, end);
   if (!choice.parser) {
     choice.content += text;
     return;
@@ -157,7 +154,7 @@ void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& o
     ++prompts_done_;
   }
   if (!wishes_.stream) return;
-  if (response_) return response_->append_events(id_line(), out);
+  if (items_) return items_->append_events(id_line(), out);
   const bool shows_tokens =
       new_tokens && (wishes_.logprobs >= 0 || wishes_.return_token_ids || names_.as_ids);
   if (!choice.begun || shows_tokens || event.finish != FinishReason::kNone ||
@@ -315,8 +312,8 @@ bool Answer::write_choice() {
 bool Answer::write_piece(std::string& out) {
   assert(complete());
   JsonWriter& json = writing_.json;
-  if (response_) {
-    write_response(json);
+  if (items_) {
+    write_items(json);
     out += json.take();
     return true;
   }
@@ -355,7 +352,7 @@ void Answer::write_end(JsonWriter& json) const {
 }
 
 std::string Answer::stream_end() {
-  if (response_) return response_end(nullptr);
+  if (items_) return items_end(nullptr);
   std::string out;
   if (wishes_.include_usage) {
     JsonWriter json;
@@ -370,7 +367,7 @@ std::string Answer::stream_end() {
 }
 
 std::string Answer::stream_error(const ApiError& error) {
-  if (response_) return response_end(&error);
+  if (items_) return items_end(&error);
   std::string out;
   append_event(out, render_error(error));
   append_event(out, "[DONE]");

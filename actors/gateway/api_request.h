@@ -69,6 +69,7 @@ struct ApiRequest {
     std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
   };
   std::optional<Response> response;
+  bool message = false;  ///< it is a message of Anthropic's Messages API (messages_request.h)
 
   /// No answer is wanted but hidden states of the prompts, as the first one's pooling says.
   struct Pooled {
@@ -88,8 +89,8 @@ std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& mode
 
 /// POST /tokenize.
 struct TokenizeRequest {
-  std::string prompt;
-  bool add_special_tokens = true;
+  GenerationRequest of;  ///< a text, or a chat as its template has it
+  bool strings = false;  ///< each token's text as well
 };
 std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
                                        TokenizeRequest& out);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/chat/json_extent.h"
+#include "model/chat/text_arguments.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -127,15 +128,7 @@ std::vector<Tool> read_list(FieldReader& fields, const Offer& offer) {
 /// Which arguments are texts by the schema.
 ToolSketch sketch_of(const std::vector<Tool>& tools) {
   ToolSketch sketch;
-  for (const Tool& tool : tools) {
-    auto& texts = sketch[tool.name];
-    each_json_child(json_member(tool.parameters, "properties"),
-                    [&](std::string_view quoted, std::string_view schema) {
-                      if (json_member(schema, "type") != "\"string\"") return;
-                      const json name = json::parse(quoted, nullptr, false);
-                      if (name.is_string()) texts.insert(name);
-                    });
-  }
+  for (const Tool& tool : tools) sketch[tool.name] = text_arguments(tool.parameters);
   return sketch;
 }
 

@@ -230,7 +230,8 @@ bool GlmCalls::take_value(AnswerDelta& delta, bool last) {
   held_.erase(0, found.size);
   if (!found.ends) return false;
   const std::string_view json = trimmed(value_);
-  if (nlohmann::json::accept(json)) {
+  // The library takes a zero byte for the end of what it reads.
+  if (json.find('\0') == std::string_view::npos && nlohmann::json::accept(json)) {
     arguments(delta, json);
   } else {
     arguments(delta, "\"" + in_quotes(value_) + "\"");

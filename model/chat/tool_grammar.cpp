@@ -1,11 +1,9 @@
 #include "model/chat/tool_grammar.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 
-#include "model/chat/glm_calls.h"
 #include "model/chat/harmony.h"
-#include "model/chat/json_extent.h"
+#include "model/chat/text_arguments.h"
 #include "model/chat/text_without.h"
 #include "model/chat/tool_style.h"
 #include "model/grammar/grammar_writer.h"
@@ -13,8 +11,6 @@
 namespace troupe {
 namespace {
 
-/// A text that holds none of GLM's or Harmony's tags that end it.
-constexpr const char* kPlainText = R"(([^<] | "<"+ ([^</|] | "/" [^a<]))*)";
 constexpr const char* kAnyObject = R"({"type": "object"})";
 
 /// Writes calls in one family's form.
@@ -71,7 +67,6 @@ class CallWriter {
   Result<std::string> write_json_call(const Tool& tool, std::string_view arguments_name);
   std::string write_any_glm_call(const Tool& tool) const;
   Result<std::string> write_glm_call(const Tool& tool);
-  Result<std::string> glm_value(std::string_view schema, std::string_view all);
 
   const CallsWanted& wanted_;
   GrammarWriter grammar_;
@@ -213,59 +208,22 @@ std::string CallWriter::write_any_glm_call(const Tool& tool) const {
          text("\n") + tag(tags[4]) + any + tag(tags[5]) + text("\n") + ")* " + tag(tags[1]);
 }
 
-/// The properties in their order, those that need not be there optional. Others are not written.
+/// Names and values in tags, texts without quotes.
 Result<std::string> CallWriter::write_glm_call(const Tool& tool) {
   const auto tags = tool_tags(ToolStyle::kGlm);
-  const std::string_view required = json_member(tool.parameters, "required");
-  const std::string_view properties = json_member(tool.parameters, "properties");
-  std::string call = tag(tags[0]) + text(tool.name + "\n");
-  std::optional<Error> error;
-  each_json_child(properties, [&](std::string_view quoted, std::string_view schema) {
-    if (error) return;
-    const auto name = nlohmann::json::parse(quoted, nullptr, false);
-    auto value = glm_value(schema, tool.parameters);
-    if (!value || !name.is_string()) {
-      error = value ? invalid_argument("a property has no name") : value.error();
-      return;
-    }
-    bool needed = false;
-    each_json_child(required, [&](std::string_view, std::string_view item) {
-      needed = needed || item == quoted;
-    });
-    const std::string pair = tag(tags[2]) + text(name.get<std::string>()) + tag(tags[3]) +
-                             text("\n") + tag(tags[4]) + *value + tag(tags[5]) + text("\n");
-    call += needed ? pair : "(" + pair + ")? ";
-  });
-  if (error) return *error;
-  return call + tag(tags[1]);
-}
-
-/// Texts stand without quotes. `all`: the schema that this one is a part of.
-Result<std::string> CallWriter::glm_value(std::string_view schema, std::string_view all) {
-  if (json_member(schema, "type") == "\"string\"") {
-    std::vector<std::string> choices;
-    each_json_child(json_member(schema, "enum"), [&](std::string_view, std::string_view item) {
-      const auto value = nlohmann::json::parse(item, nullptr, false);
-      if (value.is_string()) choices.push_back(value.get<std::string>());
-    });
-    if (choices.empty()) return " " + std::string(kPlainText) + " ";
-    std::string any;
-    for (const std::string& choice : choices) any += (any.empty() ? "" : " | ") + text(choice);
-    return " (" + any + ") ";
+  std::string members;
+  if (!tool.parameters.empty()) {
+    TaggedMembers form{.before_name = tag(tags[2]),
+                       .before_value = tag(tags[3]) + text("\n") + tag(tags[4]),
+                       .after_value = tag(tags[5]) + text("\n"),
+                       .name_end = std::string(tags[3]),
+                       .value_end = std::string(tags[5]),
+                       .texts = text_arguments(tool.parameters)};
+    auto written = grammar_.json_members(tool.parameters, form);
+    if (!written) return written;
+    members = std::move(*written);
   }
-  std::string whole(schema);
-  // What it refers to are definitions of the whole.
-  for (const std::string_view name : {"$defs", "definitions"}) {
-    const std::string_view definitions = json_member(all, name);
-    if (definitions.empty() || !whole.starts_with('{') || !json_member(whole, name).empty())
-      continue;
-    const bool empty = whole.find_first_not_of(" \t\r\n", 1) == whole.find('}');
-    whole.insert(
-        1, "\"" + std::string(name) + "\": " + std::string(definitions) + (empty ? "" : ", "));
-  }
-  auto json = grammar_.json_schema(whole);
-  if (!json) return json;
-  return " " + *json + " ";
+  return tag(tags[0]) + text(tool.name + "\n") + members + tag(tags[1]);
 }
 
 }  // namespace

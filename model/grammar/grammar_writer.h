@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,15 @@
 #include "runtime/result.h"
 
 namespace troupe {
+
+/// How a format writes an object that has tags for names and values. Between them stand texts
+/// without quotes, and all other values as JSON. A reader takes a value for a text if the member is
+/// one of `texts`, or if it is no JSON.
+struct TaggedMembers {
+  std::string before_name, before_value, after_value;  ///< expressions
+  std::string name_end, value_end;                     ///< what no name has in it, and no text
+  std::set<std::string, std::less<>> texts = {};       ///< members that can be nothing else
+};
 
 /// Writes a grammar's text (README.md). What its functions return is an expression, for use in
 /// other rules; the rules that it needs are written along.
@@ -33,6 +43,8 @@ class GrammarWriter {
   /// JSON that the schema (JSON text) says yes to: json_schema.h has what is supported.
   /// kInvalidArgument names what is not, and where: "#/properties/a: ...".
   Result<std::string> json_schema(std::string_view schema);
+  /// The same of an object's members, as a format with tags has them.
+  Result<std::string> json_members(std::string_view schema, const TaggedMembers& form);
   /// All schemas of a grammar together.
   static constexpr std::size_t kSchemaBytesMax = 8u << 20;
   /// Any JSON object; any JSON value.
@@ -53,6 +65,8 @@ class GrammarWriter {
   std::string finish(std::string_view root) &&;
 
  private:
+  Result<std::string> write_schema(std::string_view schema, const TaggedMembers* form);
+
   std::string rules_;
   std::size_t count_ = 0;
   std::size_t schema_bytes_ = 0, schema_steps_ = 0;  // Of all schemas.

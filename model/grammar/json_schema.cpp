@@ -7,18 +7,22 @@
 
 namespace troupe {
 
-JsonSchema::JsonSchema(GrammarWriter& writer, JsonDocument& document, std::size_t& steps)
-    : writer_(writer), document_(document), steps_(steps) {}
+JsonSchema::JsonSchema(GrammarWriter& writer, JsonDocument& document, std::size_t& steps,
+                       const TaggedMembers* tags)
+    : writer_(writer), document_(document), tags_(tags), steps_(steps) {}
 
 Result<std::string> JsonSchema::write() {
   // A value that would have to be in itself without end is none. That shows when the rules are
   // there; they are written again without it.
   constexpr int kRoundsMax = 10;
   collect_ids();
+  const Node& all = document_.root();
+  Set root_schemas{&all};
+  if (tags_) root_schemas.push_back(&made(all, {{"type", &made_text(all, "object")}}));
   const GrammarWriter before = writer_;
   for (int round = 0; round < kRoundsMax; ++round) {
-    const Text root = value({&document_.root()});
-    if (!failed() && !root) fail(document_.root(), "no value can satisfy this schema.");
+    const Text root = value(root_schemas, tags_ ? Form::kMembers : Form::kJson);
+    if (!failed() && !root) fail(all, "no value can satisfy this schema.");
     if (failed()) return status_.error();
     const auto endless = recursive_ ? endless_rules(writer_.rules()) : std::set<std::string>();
     for (auto& [key, rule] : rules_)
@@ -28,7 +32,7 @@ Result<std::string> JsonSchema::write() {
     again_ = recursive_ = false;
     std::erase_if(rules_, [](const auto& entry) { return !entry.second.never; });
   }
-  fail(document_.root(), "too many values would have to be in themselves without end.");
+  fail(all, "too many values would have to be in themselves without end.");
   return status_.error();
 }
 
@@ -76,17 +80,24 @@ JsonSchema::Flat JsonSchema::flatten(const Set& schemas) {
   return out;
 }
 
+const JsonSchema::Node& JsonSchema::place_of(const Flat& flat) const {
+  if (!flat.plain.empty()) return *flat.plain.front();
+  return flat.groups.empty() ? document_.root() : *flat.groups.front();
+}
+
 /// The rule for values for which all the schemas hold.
-JsonSchema::Text JsonSchema::value(const Set& schemas) {
+JsonSchema::Text JsonSchema::value(const Set& schemas, Form form) {
   if (failed()) return "";
-  const Flat flat = flatten(schemas);
+  Flat flat = flatten(schemas);
   if (failed()) return "";
+  if (form == Form::kMembers) flat.types &= kObject;
+  if (form == Form::kText) flat.types &= kString;
   if (flat.never || flat.types == 0) return std::nullopt;
-  if (flat.plain.empty() && flat.groups.empty()) return writer_.json_value();
-  std::vector<std::size_t> key;
+  if (flat.plain.empty() && flat.groups.empty() && form == Form::kJson) return writer_.json_value();
+  std::vector<std::size_t> key{static_cast<std::size_t>(form)};
   for (const Node* node : flat.plain) key.push_back(node->id);
   for (const Node* node : flat.groups) key.push_back(node->id);
-  const Node& place = *(flat.plain.empty() ? flat.groups : flat.plain).front();
+  const Node& place = place_of(flat);
   const auto [at, added] = rules_.try_emplace(std::move(key));
   Rule& rule = at->second;
   if (!added) {
@@ -104,7 +115,7 @@ JsonSchema::Text JsonSchema::value(const Set& schemas) {
   }
   ++depth_;
   rule.name = writer_.reserve("v");
-  const Text text = rule_text(flat);
+  const Text text = rule_text(flat, form);
   --depth_;
   rule.done = true;
   rule.never = !text;
@@ -117,13 +128,13 @@ JsonSchema::Text JsonSchema::value(const Set& schemas) {
   return std::nullopt;
 }
 
-JsonSchema::Text JsonSchema::rule_text(const Flat& flat) {
+JsonSchema::Text JsonSchema::rule_text(const Flat& flat, Form form) {
   for (const Node* plain : flat.plain) {
-    if (const Node* values = plain->find("enum")) return one_of_values(flat, *values);
+    if (const Node* values = plain->find("enum")) return one_of_values(flat, *values, form);
     if (const Node* only = plain->find("const"))
-      return one_of_values(flat, made_list(*plain, {only}));
+      return one_of_values(flat, made_list(*plain, {only}), form);
   }
-  if (flat.groups.empty()) return by_type(flat);
+  if (flat.groups.empty()) return by_type(flat, form);
   // One of the first group's alternatives joins the rest.
   Set rest = flat.plain;
   rest.insert(rest.end(), flat.groups.begin() + 1, flat.groups.end());
@@ -132,7 +143,7 @@ JsonSchema::Text JsonSchema::rule_text(const Flat& flat) {
   for (const Node* alternative : alternatives(*flat.groups.front(), flat.plain)) {
     Set all = rest;
     all.push_back(alternative);
-    const Text text = value(all);
+    const Text text = value(all, form);
     if (failed()) return "";
     if (!text || !seen.insert(*text).second) continue;
     out += (out.empty() ? "" : " | ") + *text;
@@ -141,8 +152,9 @@ JsonSchema::Text JsonSchema::rule_text(const Flat& flat) {
   return out;
 }
 
-JsonSchema::Text JsonSchema::one_of_values(const Flat& flat, const Node& values) {
+JsonSchema::Text JsonSchema::one_of_values(const Flat& flat, const Node& values, Form form) {
   std::string out;
+  const Node* unwritten = nullptr;
   Set all = flat.plain;
   all.insert(all.end(), flat.groups.begin(), flat.groups.end());
   for (const Node* one : values.items) {
@@ -159,13 +171,20 @@ JsonSchema::Text JsonSchema::one_of_values(const Flat& flat, const Node& values)
                        " satisfies the keywords beside it cannot be told.");
       return "";
     }
-    if (answer == Answer::kYes) out += (out.empty() ? "" : " | ") + constant(*one);
+    if (answer == Answer::kNo) continue;
+    const Text text = constant_in(*one, form);
+    if (text) out += (out.empty() ? "" : " | ") + *text;
+    if (!text) unwritten = one;
   }
+  if (out.empty() && unwritten)
+    fail(*unwritten, "this value cannot be written in the model's form of calls.");
   if (out.empty()) return std::nullopt;
   return out;
 }
 
-JsonSchema::Text JsonSchema::by_type(const Flat& flat) {
+JsonSchema::Text JsonSchema::by_type(const Flat& flat, Form form) {
+  if (form == Form::kMembers) return objects(flat, form);
+  if (form == Form::kText) return plain_strings(flat, form);
   std::string out;
   const auto add = [&out](const Text& text) {
     if (text) out += (out.empty() ? "" : " | ") + *text;
@@ -180,13 +199,18 @@ JsonSchema::Text JsonSchema::by_type(const Flat& flat) {
     }
     return Text(GrammarWriter::literal(word));
   };
+  if (form == Form::kEither && (flat.types & kString)) add(plain_strings(flat, form));
+  if (flat.plain.empty()) {
+    add(writer_.json_value());
+    return out;
+  }
   if (flat.types & kNull) add(free_of("null"));
   if (flat.types & kBoolean) add(free_of("true"));
   if (flat.types & kBoolean) add(free_of("false"));
   if (flat.types & (kInteger | kFraction)) add(numbers(flat));
   if (flat.types & kString) add(strings(flat));
   if (flat.types & kArray) add(arrays(flat));
-  if (flat.types & kObject) add(objects(flat));
+  if (flat.types & kObject) add(objects(flat, Form::kJson));
   if (out.empty()) return std::nullopt;
   return out;
 }
@@ -224,13 +248,23 @@ std::string JsonSchema::constant(const Node& value) {
 }
 
 Result<std::string> GrammarWriter::json_schema(std::string_view schema) {
+  return write_schema(schema, nullptr);
+}
+
+Result<std::string> GrammarWriter::json_members(std::string_view schema,
+                                                const TaggedMembers& form) {
+  return write_schema(schema, &form);
+}
+
+Result<std::string> GrammarWriter::write_schema(std::string_view schema,
+                                                const TaggedMembers* form) {
   schema_bytes_ += schema.size();
   if (schema_bytes_ > kSchemaBytesMax)
     return invalid_argument("the JSON schemas are too long, together or in what they repeat.");
   auto document = JsonDocument::parse(schema);
   if (!document)
     return invalid_argument("the JSON schema cannot be used: " + document.error().message);
-  auto root = JsonSchema(*this, *document, schema_steps_).write();
+  auto root = JsonSchema(*this, *document, schema_steps_, form).write();
   if (root && rules_.size() > CompiledGrammar::kTextBytesMax)
     return invalid_argument("the JSON schema's grammar would be too long.");
   return root;

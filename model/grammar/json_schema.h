@@ -29,6 +29,8 @@ namespace troupe {
 /// JSON lets them be; numbers have bounded digits (number_text.h), white space is bounded. A name
 /// that the schema does not know may come twice: readers keep the last, and each is checked.
 ///
+/// An object that a format writes with tags is made of the same sets, in another form each.
+///
 /// The first error ends the work: after it, functions return what is harmless.
 class JsonSchema {
  public:
@@ -37,8 +39,10 @@ class JsonSchema {
   static constexpr std::size_t kStepsMax = 1'000'000;  ///< looks at a schema, for a grammar
   static constexpr std::size_t kDigitsMax = 400;       ///< of a number that bounds others
 
-  /// `steps`: looked at a schema so far, for all documents of a grammar.
-  JsonSchema(GrammarWriter& writer, JsonDocument& document, std::size_t& steps);
+  /// `steps`: looked at a schema so far, for all documents of a grammar. `tags`: the root is an
+  /// object that is written with these; nothing: JSON.
+  JsonSchema(GrammarWriter& writer, JsonDocument& document, std::size_t& steps,
+             const TaggedMembers* tags = nullptr);
   /// The rule for the document's root.
   Result<std::string> write();
 
@@ -47,6 +51,13 @@ class JsonSchema {
   using Set = std::vector<const Node*>;
   /// An expression; nothing if no value fits.
   using Text = std::optional<std::string>;
+  /// What a value is written as.
+  enum class Form : unsigned char {
+    kJson,
+    kMembers,  ///< an object's members in tags
+    kText,     ///< between tags, a text without quotes
+    kEither,   ///< between tags, JSON, or a text that is none
+  };
   enum class Answer : unsigned char { kNo, kYes, kUnknown };
   enum Type : unsigned {
     kNull = 1,
@@ -82,10 +93,11 @@ class JsonSchema {
   };
 
   // json_schema.cpp: sets of schemas and their rules
-  Text value(const Set& schemas);
-  Text rule_text(const Flat& flat);
-  Text one_of_values(const Flat& flat, const Node& values);
-  Text by_type(const Flat& flat);
+  Text value(const Set& schemas, Form form = Form::kJson);
+  Text rule_text(const Flat& flat, Form form);
+  Text one_of_values(const Flat& flat, const Node& values, Form form);
+  Text by_type(const Flat& flat, Form form);
+  const Node& place_of(const Flat& flat) const;
   Flat flatten(const Set& schemas);
   void fail(const Node& at, const std::string& what);
   void unsupported(const Node& schema, std::string_view keyword, std::string_view how = "");
@@ -143,7 +155,7 @@ class JsonSchema {
     bool maybe = false;  ///< all texts that one dialect of expressions would take
   };
   StringRules string_rules(const Set& plain);
-  Text string_content(const StringRules& rules, const Node& place);
+  Text string_content(const StringRules& rules, const Node& place, Spelling spelling);
   std::optional<TextAutomaton> automaton(const StringRules& rules, const Node& place);
   Result<TextAutomaton> search_in(const Regex& regex, TextAutomaton::Reading reading);
   const Regex* pattern(const Node& schema, const std::string& text);
@@ -151,6 +163,16 @@ class JsonSchema {
   Text arrays(const Flat& flat);
   Text unique_items(const Flat& flat, const Range& count);
   Set item_schemas(const Set& plain, std::size_t index);
+
+  // json_schema_tags.cpp: members in tags
+  Form member_form(std::string_view name) const;
+  Text constant_in(const Node& value, Form form);
+  bool may_stand(const std::string& text, Form form);
+  Text plain_strings(const Flat& flat, Form form);
+  Text plain_content(StringRules rules, const Node& place, Form form);
+  std::string counted_text(const Range& length);
+  std::string member(const std::string& name, const std::string& value, Form object);
+  Text name_of(const std::string& name, const Node& place, Form object);
 
   // json_schema_objects.cpp
   struct Member {
@@ -163,12 +185,18 @@ class JsonSchema {
     Range count;
     bool counted = false;  ///< whether `count` says more than the members themselves
   };
-  Text objects(const Flat& flat);
-  bool known_members(const Flat& flat, Members& out);
+  Text objects(const Flat& flat, Form form);
+  bool known_members(const Flat& flat, Members& out, Form form);
   static bool names_all(const Flat& flat, const Members& members);
-  void other_members(const Flat& flat, Members& out);
-  Text other_name(const Flat& flat, std::optional<TextAutomaton> texts);
-  Text member_chain(const Members& members, const Node& place, char open, char close);
+  void other_members(const Flat& flat, Members& out, Form form);
+  Text other_name(const Flat& flat, std::optional<TextAutomaton> texts, Form form);
+  /// What stands around members: expressions.
+  struct Brackets {
+    std::string open, comma, close;
+    std::string space;  ///< behind each of them but the last
+  };
+  Brackets brackets(char open, char close);
+  Text member_chain(const Members& members, const Node& place, const Brackets& around);
   const TextAutomaton* name_pattern(const Node& schema, const std::string& text,
                                     TextAutomaton::Reading reading);
   /// What must hold of the member with this name. Nothing: whether a pattern is meant is not clear.
@@ -179,6 +207,7 @@ class JsonSchema {
 
   GrammarWriter& writer_;
   JsonDocument& document_;
+  const TaggedMembers* const tags_;
   Status status_;
   std::unordered_map<const Node*, Parts> parts_;
   std::unordered_map<const Node*, bool> loops_checked_;       ///< false while it is being looked at

@@ -134,7 +134,7 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count) 
       list.known.push_back({"", writer_.rule("item", constant(*one)), false});
     list.count = count;
     list.counted = true;
-    return member_chain(list, place, '[', ']');
+    return member_chain(list, place, brackets('[', ']'));
   }
   // A rule for each set of values that are there already.
   const std::string space = writer_.json_space();

@@ -5,6 +5,15 @@
 #include "model/grammar/json_schema.h"
 
 namespace troupe {
+namespace {
+
+/// A name between tags: no tag begins in it, and no blank is at its ends, where readers drop it.
+Result<TextAutomaton> tagged_name() {
+  const auto regex = Regex::parse(R"([^\x00-\x20<](?:[^\x00-\x1F<]*[^\x00-\x20<])?)");
+  return TextAutomaton::make(*regex, TextAutomaton::Match::kWhole, TextAutomaton::Reading::kSurely);
+}
+
+}  // namespace
 
 std::set<std::string, std::less<>> JsonSchema::required_names(const Set& plain) {
   std::set<std::string, std::less<>> out;
@@ -94,10 +103,9 @@ const TextAutomaton* JsonSchema::name_pattern(const Node& schema, const std::str
 }
 
 /// The members with known names; false if a required one cannot be.
-bool JsonSchema::known_members(const Flat& flat, Members& out) {
+bool JsonSchema::known_members(const Flat& flat, Members& out, Form form) {
   const auto required = required_names(flat.plain);
   const Set names = name_schemas(flat.plain);
-  const std::string colon = " " + writer_.json_space() + " \":\" " + writer_.json_space() + " ";
   for (const std::string& name : member_names(flat.plain)) {
     const auto schemas = member_schemas(flat.plain, name);
     if (failed() || !work(*flat.plain.front(), flat.plain.size())) return false;
@@ -109,12 +117,14 @@ bool JsonSchema::known_members(const Flat& flat, Members& out) {
     }
     const bool needed = required.contains(name);
     Text text;
-    if (fitting == Answer::kYes) text = value(*schemas);
+    const Text key = name_of(name, *flat.plain.front(), form);
+    if (!key && needed)
+      fail(*flat.plain.front(), "\"required\": the name \"" + name +
+                                    "\" cannot be written in the model's form of calls.");
+    if (key && fitting == Answer::kYes)
+      text = value(*schemas, form == Form::kMembers ? member_form(name) : Form::kJson);
     if (failed() || (!text && needed)) return false;
-    if (!text) continue;
-    Node& key = document_.make(Node::Kind::kString, *flat.plain.front());
-    key.text = name;
-    out.known.push_back({name, constant(key) + colon + *text, needed});
+    if (text) out.known.push_back({name, member(*key, *text, form), needed});
   }
   return true;
 }
@@ -133,7 +143,7 @@ bool JsonSchema::names_all(const Flat& flat, const Members& members) {
 }
 
 /// Members with names that no schema lists: each kind of name, by the patterns that it matches.
-void JsonSchema::other_members(const Flat& flat, Members& out) {
+void JsonSchema::other_members(const Flat& flat, Members& out, Form form) {
   struct Names {
     std::optional<TextAutomaton> texts;  ///< nothing: any
     Set schemas;
@@ -186,20 +196,20 @@ void JsonSchema::other_members(const Flat& flat, Members& out) {
     }
   }
   if (kinds.empty()) return;
-  const std::string colon = " " + writer_.json_space() + " \":\" " + writer_.json_space() + " ";
   for (const Names& names : kinds) {
-    const Text name = other_name(flat, names.texts);
+    const Text name = other_name(flat, names.texts, form);
     if (failed()) return;
     if (!name) continue;
-    const Text text = value(names.schemas);
+    const Text text = value(names.schemas, form == Form::kMembers ? Form::kEither : form);
     if (failed()) return;
-    if (text) out.other += (out.other.empty() ? "" : " | ") + *name + colon + *text;
+    if (text) out.other += (out.other.empty() ? "" : " | ") + member(*name, *text, form);
   }
   if (!out.other.empty()) out.other = writer_.rule("other", out.other);
 }
 
 /// A name of a kind that no schema lists.
-JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAutomaton> texts) {
+JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAutomaton> texts,
+                                        Form form) {
   const Node& place = *flat.plain.front();
   const auto join = [&](Result<TextAutomaton> more) {
     if (more && texts) more = texts->intersect(*more);
@@ -226,13 +236,15 @@ JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAuto
   std::vector<std::string> known = member_names(flat.plain);
   if (texts) std::erase_if(known, [&](const std::string& name) { return !texts->accepts(name); });
   if (!known.empty() && !failed()) join(TextAutomaton::all_but(known));
+  if (form == Form::kMembers) join(tagged_name());
   if (failed()) return "";
   if (!texts) return writer_.json_string();
   if (texts->empty()) return std::nullopt;
+  if (form == Form::kMembers) return texts->write(writer_, Spelling::kPlain);
   return "\"\\\"\" " + texts->write(writer_, Spelling::kName) + " \"\\\"\"";
 }
 
-JsonSchema::Text JsonSchema::objects(const Flat& flat) {
+JsonSchema::Text JsonSchema::objects(const Flat& flat, Form form) {
   for (const Node* schema : flat.plain) {
     const Node* values = schema->find(schema_keyword::kNotValues);
     if (values && std::any_of(values->items.begin(), values->items.end(),
@@ -243,10 +255,10 @@ JsonSchema::Text JsonSchema::objects(const Flat& flat) {
   Members members;
   members.count = counts(flat.plain, "minProperties", "maxProperties");
   if (members.count.empty()) return std::nullopt;
-  const bool possible = known_members(flat, members);
+  const bool possible = known_members(flat, members, form);
   if (failed()) return "";
   if (!possible) return std::nullopt;
-  if (!names_all(flat, members)) other_members(flat, members);
+  if (!names_all(flat, members)) other_members(flat, members, form);
   if (failed()) return "";
   const auto needed =
       static_cast<std::size_t>(std::count_if(members.known.begin(), members.known.end(),
@@ -254,13 +266,19 @@ JsonSchema::Text JsonSchema::objects(const Flat& flat) {
   const bool bounded = members.other.empty() && members.known.size() <= members.count.max;
   members.counted =
       members.count.min > needed || (members.count.max != Regex::kUnbounded && !bounded);
-  return member_chain(members, *flat.plain.front(), '{', '}');
+  const bool tagged = form == Form::kMembers;
+  return member_chain(members, *flat.plain.front(), tagged ? Brackets{} : brackets('{', '}'));
+}
+
+JsonSchema::Brackets JsonSchema::brackets(char open, char close) {
+  const auto sign = [](char c) { return GrammarWriter::literal(std::string_view(&c, 1)) + " "; };
+  return {sign(open), sign(','), sign(close), writer_.json_space() + " "};
 }
 
 /// Members in order, each once, then others. After `taken` of them, `more` is what begins with
 /// member k or one behind it, `rest` what may follow a member.
-JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& place, char open,
-                                          char close) {
+JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& place,
+                                          const Brackets& around) {
   const std::size_t known = members.known.size();
   const Range count = members.counted ? members.count : Range{};
   const std::size_t cap = !members.counted                 ? 0
@@ -271,9 +289,9 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
     fail(place, "so many members to count are not supported.");
     return "";
   }
-  const std::string space = writer_.json_space();
-  const std::string end = GrammarWriter::literal(std::string_view(&close, 1));
-  const std::string comma = "\",\" " + space + " ";
+  const std::string& space = around.space;
+  const std::string end = around.close.empty() ? "\"\"" : around.close;
+  const std::string comma = around.comma + space;
   const auto either = [](const Text& a, const Text& b) -> Text {
     if (!a || !b) return a ? a : b;
     return *a + " | " + *b;
@@ -295,8 +313,8 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
         if (!members.other.empty() && missing <= 1 && room) {
           const std::string last =
               count.max == Regex::kUnbounded ? "" : std::to_string(count.max - taken - 1);
-          begin = members.other + " (" + space + " " + comma + members.other + "){0," + last +
-                  "} " + space + " " + end;
+          begin = members.other + " (" + space + comma + members.other + "){0," + last + "} " +
+                  space + end;
         }
       } else if (!members.counted || count.max == Regex::kUnbounded || taken < count.max) {
         const Member& member = members.known[k];
@@ -309,7 +327,7 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
       if (open_end && taken >= count.min) follow = end;
       if (more_here[taken]) follow = either(follow, comma + *more_here[taken]);
       if (follow && (k > 0 || known == 0))
-        rest_here[taken] = writer_.rule("rest", space + " (" + *follow + ")");
+        rest_here[taken] = writer_.rule("rest", space + "(" + *follow + ")");
     }
     more = std::move(more_here);
     rest = std::move(rest_here);
@@ -321,7 +339,7 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
   if (!all && undecided)
     unsupported(place, "minProperties", "above the number of named members plus one");
   if (!all) return std::nullopt;
-  return GrammarWriter::literal(std::string_view(&open, 1)) + " " + space + " (" + *all + ")";
+  return around.open + space + "(" + *all + ")";
 }
 
 }  // namespace troupe

@@ -85,8 +85,9 @@ std::optional<TextAutomaton> JsonSchema::automaton(const StringRules& rules, con
   return out;
 }
 
-/// The characters between the quotes.
-JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node& place) {
+/// The characters of a string, without its quotes.
+JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node& place,
+                                            Spelling spelling) {
   if (rules.length.empty()) return std::nullopt;
   const bool lengths = rules.length.min > 0 || rules.length.max != Regex::kUnbounded;
   const std::size_t expressions = rules.wholes.size() + rules.searches.size();
@@ -104,7 +105,7 @@ JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node
       if (!text) fail(place, "\"pattern\" is not supported: " + text.error().message);
       if (!text) return "";
       if (text->empty()) return std::nullopt;
-      return text->write(writer_, Spelling::kJson);
+      return text->write(writer_, spelling);
     }
     // Characters of one kind are counted without states.
     const Regex* repeated = &plain.regex;
@@ -113,13 +114,13 @@ JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node
       const std::size_t low = std::max(repeated->min, rules.length.min);
       const std::size_t high = std::min(repeated->max, rules.length.max);
       if (low > high || repeated->parts.front().surely.empty()) return std::nullopt;
-      return Regex::repeat(repeated->parts.front(), low, high).expression(Spelling::kJson);
+      return Regex::repeat(repeated->parts.front(), low, high).expression(spelling);
     }
   }
   const auto states = automaton(rules, place);
   if (!states) return "";
   if (states->empty()) return std::nullopt;
-  return states->write(writer_, Spelling::kJson);
+  return states->write(writer_, spelling);
 }
 
 JsonSchema::Text JsonSchema::strings(const Flat& flat) {
@@ -130,7 +131,7 @@ JsonSchema::Text JsonSchema::strings(const Flat& flat) {
                    rules.not_texts.empty() && rules.length.min == 0 &&
                    rules.length.max == Regex::kUnbounded;
   if (any) return writer_.json_string();
-  const Text content = string_content(rules, place);
+  const Text content = string_content(rules, place, Spelling::kJson);
   if (!content) return std::nullopt;
   return "\"\\\"\" (" + *content + ") \"\\\"\"";
 }

@@ -150,6 +150,8 @@ std::optional<Regex> magnitude_text(NumberRange range) {
       std::max(low.fraction().size(), range.max ? range.max->fraction().size() : 0);
   std::size_t max = std::max(kFractionDigitsMax, places + 1);
   if (exclusive) max = size < kExactDigits ? kExactDigits - size : 0;
+  // Beside a bound that no double is, what a double makes of a fraction may lie beyond it.
+  if (size > kExactDigits) max = 0;
   const Bound low_bound{low.fraction(), range.min_exclusive};
   Choices out;
   if (!range.max) {

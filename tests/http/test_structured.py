@@ -59,11 +59,10 @@ def formatted(schema):
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_every_answer_that_ends_is_valid(client, server, name):
-    schema = SCHEMAS[name]
+def answers_that_ended(client, server, schema, seeds):
+    """How many of four a seed; they are valid."""
     ended = 0
-    for seed in range(3):
+    for seed in range(seeds):
         answer = client.chat.completions.create(model=server.model, messages=CHAT, n=4, seed=seed,
                                                 response_format=formatted(schema), **HOT)  # fmt: skip
         for choice in answer.choices:
@@ -72,7 +71,19 @@ def test_every_answer_that_ends_is_valid(client, server, name):
                 continue
             ended += 1
             jsonschema.Draft202012Validator(schema).validate(json.loads(choice.message.content))
-    assert ended > 0
+    return ended
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_answer_that_ends_is_valid(client, server, name):
+    assert answers_that_ended(client, server, SCHEMAS[name], seeds=3) > 0
+
+
+@pytest.mark.long
+def test_answers_end_where_their_schemas_bound_them(client, server):
+    bounded = [schema for name, schema in SCHEMAS.items() if name != "map"]
+    ended = sum(answers_that_ended(client, server, schema, seeds=8) for schema in bounded)
+    assert ended >= 0.95 * 32 * len(bounded)
 
 
 def test_the_other_names_of_it(client, server):
