@@ -40,7 +40,7 @@ void read_calls(FieldReader& fields, ApiRequest::Calls& calls) {
     const auto is_text = [](const json& text) { return text.is_string(); };
     if (!texts.is_array() || !std::ranges::all_of(texts, is_text))
       return fields.fail("calls", "calls must have tools with lists of texts.");
-    calls.sketch[name] = texts.get<std::set<std::string>>();
+    calls.sketch[name] = texts.get<ToolSketch::mapped_type>();
   }
   FieldReader inner(*value);
   inner.boolean("list", calls.list);

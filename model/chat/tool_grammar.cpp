@@ -21,7 +21,7 @@ class CallWriter {
   Result<std::string> write() {
     std::vector<std::string> calls;
     for (const Tool& tool : wanted_.tools) {
-      auto call = is_loose(tool) ? write_loose(tool) : write_call(tool);
+      auto call = write_call(is_loose(tool) ? Tool{tool.name, kAnyObject} : tool);
       if (!call) return invalid_argument("tools: " + tool.name + ": " + call.error().message);
       calls.push_back(std::move(*call));
     }
@@ -45,10 +45,6 @@ class CallWriter {
   bool is_loose(const Tool& tool) const {
     return tool.loose && !CallWriter(wanted_).write_call(tool);
   }
-  Result<std::string> write_loose(const Tool& tool) {
-    if (wanted_.style == ToolStyle::kGlm) return write_any_glm_call(tool);
-    return write_call({tool.name, kAnyObject});
-  }
 
   Result<std::string> arguments(const Tool& tool) {
     if (tool.parameters.empty()) return text("{}");
@@ -65,7 +61,6 @@ class CallWriter {
   std::string section(const std::string& call);
   Result<std::string> write_call(const Tool& tool);
   Result<std::string> write_json_call(const Tool& tool, std::string_view arguments_name);
-  std::string write_any_glm_call(const Tool& tool) const;
   Result<std::string> write_glm_call(const Tool& tool);
 
   const CallsWanted& wanted_;
@@ -199,13 +194,6 @@ Result<std::string> CallWriter::write_call(const Tool& tool) {
   auto json = arguments(tool);
   if (!json) return json;
   return before + *json + after;
-}
-
-std::string CallWriter::write_any_glm_call(const Tool& tool) const {
-  const auto tags = tool_tags(ToolStyle::kGlm);
-  const std::string any = text_without(tags);
-  return tag(tags[0]) + text(tool.name + "\n") + "(" + tag(tags[2]) + any + tag(tags[3]) +
-         text("\n") + tag(tags[4]) + any + tag(tags[5]) + text("\n") + ")* " + tag(tags[1]);
 }
 
 /// Names and values in tags, texts without quotes.
