@@ -13,6 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kInput = "input";
+/// Each has the answer that it is of read again.
+constexpr std::size_t kReferencesMax = 128;
 
 /// Reads the items of a conversation, one after the other.
 class ItemReader {
@@ -126,6 +128,9 @@ class ItemReader {
   /// What an earlier response said, called or thought.
   void read_reference(const json& item) {
     const std::string id = text_member(item, "id");
+    if (++references_ > kReferencesMax)
+      fail(" is one item_reference more than the " + std::to_string(kReferencesMax) +
+           " that may be there; send items, or previous_response_id.");
     ChatTurn turn;
     if (fields_.failed() || (refusal = recall_(id, turn))) {
       if (refusal && refusal->status == 400)
@@ -151,6 +156,7 @@ class ItemReader {
   const RecallItem& recall_;
   std::string where_;
   std::string thought_;  // Of the item that follows.
+  std::size_t references_ = 0;
 };
 
 }  // namespace

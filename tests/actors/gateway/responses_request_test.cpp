@@ -239,6 +239,18 @@ TEST_CASE("what a Response cannot have is named by its own name") {
   }
 }
 
+TEST_CASE("items are taken by their ids so many times") {
+  json input = json::array();
+  ApiRequest request;
+  for (int i = 0; i < 128; ++i) input.push_back({{"type", "item_reference"}, {"id", "msg_1_1"}});
+  CHECK_FALSE(parse_response(json({{"input", input}}).dump(), response_facts(), kRecall, request));
+  input.push_back(input.back());
+  const auto error =
+      parse_response(json({{"input", input}}).dump(), response_facts(), kRecall, request);
+  REQUIRE(error);
+  CHECK(error->message.starts_with("input[128]"));
+}
+
 TEST_CASE("what a Response repeats of its request") {
   ApiRequest request;
   const std::string body = R"({"input": "hi", "temperature": 0.5, "metadata": {"k": "v"},
@@ -246,8 +258,7 @@ TEST_CASE("what a Response repeats of its request") {
       "text": {"format": {"type": "json_object"}}, "reasoning": {"effort": "high"}})";
   REQUIRE_FALSE(parse_response(body, response_facts(), kRecall, request));
   const json echo = json::parse(request.response->echo), asked = json::parse(body);
-  for (const char* name :
-       {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens"})
+  for (const char* name : {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens"})
     CHECK(echo[name] == asked[name]);
   CHECK(echo["text"] == json({{"format", asked["text"]["format"]}, {"verbosity", "medium"}}));
   CHECK(echo["truncation"] == "disabled");
