@@ -74,6 +74,7 @@ class Answer {
   std::string stream_error(const ApiError& error);
   /// Of a Response: what it said, as an assistant's message of a chat.
   void write_chat_message(JsonWriter& json) const { items_->write_chat_message(json); }
+  std::optional<ChatTurn> turn_of(std::size_t item) const { return items_->turn_of(item); }
 
  private:
   /// What the request asked for.

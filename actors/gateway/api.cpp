@@ -226,9 +226,14 @@ std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_
   if (route == Route::kEmbeddings) return parse_embeddings(body, model, out);
   if (route == Route::kPooling) return parse_pooling(body, model, out);
   if (route == Route::kCompletions) return parse_completion(body, model, out);
-  const auto recall = [&](const std::string& id, std::string& messages) {
-    return recall_response(requests_, model_, id, asker.owner, messages);
-  };
+  const Recall recall{.response =
+                          [&](const std::string& id, std::string& messages) {
+                            return recall_response(requests_, model_, id, asker.owner, messages);
+                          },
+                      .item =
+                          [&](const std::string& id, ChatTurn& turn) {
+                            return recall_item(requests_, model_, id, asker.owner, turn);
+                          }};
   if (auto error = route == Route::kResponses  ? parse_response(body, model, recall, out)
                    : route == Route::kMessages ? parse_message(body, model, out)
                                                : parse_chat(body, model, out))

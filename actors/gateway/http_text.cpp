@@ -33,6 +33,8 @@ std::string_view reason(int status) {
       return "Request Header Fields Too Large";
     case 503:
       return "Service Unavailable";
+    case 529:
+      return "Overloaded";
     default:
       return "Internal Server Error";
   }

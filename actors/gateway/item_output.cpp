@@ -81,6 +81,16 @@ void ItemOutput::skip_events() {
   for (const Item& item : items_) skip(item.text.size());
 }
 
+std::optional<ChatTurn> ItemOutput::turn_of(std::size_t index) const {
+  if (index >= items_.size()) return std::nullopt;
+  const Item& item = items_[index];
+  ChatTurn turn{.role = "assistant"};
+  if (item.kind == Kind::kReasoning) turn.thought = item.text;
+  if (item.kind == Kind::kMessage) turn.text = item.text;
+  if (item.kind == Kind::kCall) turn.calls.push_back({item.call_id, item.name, item.text});
+  return turn;
+}
+
 void ItemOutput::write_chat_message(JsonWriter& json) const {
   std::string content, thought;
   bool called = false;

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "actors/gateway/api_error.h"
+#include "actors/gateway/chat_turn.h"
 #include "actors/gateway/json_writer.h"
 #include "model/chat/answer_parser.h"
 #include "runtime/kept_tokens.h"
@@ -59,6 +61,8 @@ class ItemOutput {
 
   /// All of it as an assistant's message of a chat.
   void write_chat_message(JsonWriter& json) const;
+  /// One of its items as such; none: there are not as many.
+  std::optional<ChatTurn> turn_of(std::size_t index) const;
 
  protected:
   enum class Kind : unsigned char { kReasoning, kMessage, kCall };

@@ -58,6 +58,8 @@ constexpr std::array kNotInMessages{
 };
 
 constexpr std::array kMessageNames{
+    // By these words coming first, coding tools know that they have to say less.
+    RenamedField{"messages: has", "prompt is too long: it has"},
     RenamedField{"stop", "stop_sequences"},
     RenamedField{"response_format has no json_schema.schema", "output_config.format has no schema"},
     RenamedField{"response_format", "output_config.format"},

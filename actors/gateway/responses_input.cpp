@@ -13,11 +13,13 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kInput = "input";
+/// Each has the answer that it is of read again.
+constexpr std::size_t kReferencesMax = 128;
 
 /// Reads the items of a conversation, one after the other.
 class ItemReader {
  public:
-  explicit ItemReader(FieldReader& fields) : fields_(fields) {}
+  ItemReader(FieldReader& fields, const RecallItem& recall) : fields_(fields), recall_(recall) {}
 
   void read(const json& item, std::string where) {
     where_ = std::move(where);
@@ -27,13 +29,15 @@ class ItemReader {
     if (type == "function_call") return read_call(item);
     if (type == "function_call_output") return read_result(item);
     if (type == "reasoning") return read_thought(item);
+    if (type == "item_reference") return read_reference(item);
     if (!type.is_string()) return fail(".type must be a string.");
     fail(".type '" + type.get<std::string>().substr(0, 64) +
-         "' is not supported: items may be message, function_call, function_call_output and "
-         "reasoning.");
+         "' is not supported: items may be message, function_call, function_call_output, "
+         "reasoning and item_reference.");
   }
 
   std::vector<ChatTurn> turns;
+  std::optional<ApiError> refusal;
 
  private:
   void fail(const std::string& what) { fields_.fail(kInput, where_ + what); }
@@ -112,9 +116,35 @@ class ItemReader {
                         .name = text_member(item, "name"),
                         .arguments = text_member(item, "arguments")};
     if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
+    add_call(std::move(call));
+  }
+
+  void add_call(ChatTurn::Call call) {
     if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
     turns.back().calls.push_back(std::move(call));
     think();
+  }
+
+  /// What an earlier response said, called or thought.
+  void read_reference(const json& item) {
+    const std::string id = text_member(item, "id");
+    if (++references_ > kReferencesMax)
+      fail(" is one item_reference more than the " + std::to_string(kReferencesMax) +
+           " that may be there; send items, or previous_response_id.");
+    ChatTurn turn;
+    if (fields_.failed() || (refusal = recall_(id, turn))) {
+      if (refusal && refusal->status == 400)
+        fail(".id '" + id.substr(0, 64) +
+             "' is no item of a response that is there (any more); send the item itself.");
+      return;
+    }
+    thought_ += turn.thought;
+    if (!turn.calls.empty()) {
+      add_call(std::move(turn.calls.front()));
+    } else if (turn.text) {
+      turns.push_back({.role = std::move(turn.role), .text = std::move(turn.text)});
+      think();
+    }
   }
 
   void read_result(const json& item) {
@@ -123,13 +153,16 @@ class ItemReader {
   }
 
   FieldReader& fields_;
+  const RecallItem& recall_;
   std::string where_;
   std::string thought_;  // Of the item that follows.
+  std::size_t references_ = 0;
 };
 
 }  // namespace
 
-std::string read_response_input(FieldReader& fields) {
+std::string read_response_input(FieldReader& fields, const RecallItem& recall,
+                                std::optional<ApiError>& refusal) {
   const json* input = fields.find(kInput);
   const bool items = input != nullptr && input->is_array() && !input->empty();
   if (input == nullptr || (!items && !input->is_string())) {
@@ -141,10 +174,11 @@ std::string read_response_input(FieldReader& fields) {
                 "input must hold at most " + std::to_string(limits::kMessagesMax) + " items.");
     return {};
   }
-  ItemReader reader(fields);
+  ItemReader reader(fields, recall);
   if (!items) reader.read({{"role", "user"}, {"content", *input}}, kInput);
-  for (std::size_t i = 0; items && i < input->size() && !fields.failed(); ++i)
+  for (std::size_t i = 0; items && i < input->size() && !fields.failed() && !reader.refusal; ++i)
     reader.read((*input)[i], "input[" + std::to_string(i) + "]");
+  refusal = std::move(reader.refusal);
   return write_chat_turns(reader.turns);
 }
 

@@ -1,7 +1,9 @@
 #include "actors/gateway/responses_past.h"
 
+#include <charconv>
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,22 +39,17 @@ ApiError no_response(std::string what) {
   return {.status = 400, .message = std::move(what), .param = kField, .code = kNoPreviousResponse};
 }
 
-}  // namespace
-
-std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayModel& model,
-                                        const std::string& id, std::uint64_t owner,
-                                        std::string& messages) {
-  FoundRequest found;
-  found.id = id;
-  found.owner = owner;
+/// Reads the answer of a response that has ended well and may be followed.
+std::optional<ApiError> recall_answer(NamedRequests& requests, const GatewayModel& model,
+                                      FoundRequest& found, std::optional<Answer>& answer) {
+  const std::string id = found.id;
   const std::string shown = "'" + id.substr(0, limits::kHttpRequestIdBytesMax) + "'";
   const auto trouble = find_request(requests, model, found);
   if (trouble && trouble->status != 404) return trouble;
   if (trouble || !found.request.response)
     return no_response("There is no response " + shown +
                        " (any more); send its items in input instead of previous_response_id.");
-  messages = std::move(found.request.response->messages);
-  if (messages.empty())
+  if (found.request.response->messages.empty())
     return no_response("The response " + shown +
                        " was not stored (store was false); send its items in input instead.");
   const auto state = found.prompts.front().state;
@@ -63,22 +60,59 @@ std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayMo
 
   const auto sink = std::make_shared<PastSink>();
   auto all = sink->all();
-  const auto accepted =
-      requests.attach({.id = id, .owner = owner, .index = 0, .from = {}, .follow = false}, sink);
+  const auto accepted = requests.attach(
+      {.id = id, .owner = found.owner, .index = 0, .from = {}, .follow = false}, sink);
   if (!accepted) return to_api_error(accepted.error());
   if (all.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready)
     return to_api_error(unavailable("The Router is overloaded; try again later."));
-  Answer answer(found.request, model, id, found.created_unix_s);
+  answer.emplace(found.request, model, id, found.created_unix_s);
   std::string nothing;  // It is no stream.
   for (GenerationEvent& event : all.get()) {
     if (event.error) return to_api_error(*event.error);
-    answer.add(0, std::move(event), nothing);
+    answer->add(0, std::move(event), nothing);
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayModel& model,
+                                        const std::string& id, std::uint64_t owner,
+                                        std::string& messages) {
+  FoundRequest found;
+  found.id = id;
+  found.owner = owner;
+  std::optional<Answer> answer;
+  if (auto error = recall_answer(requests, model, found, answer)) return error;
   JsonWriter last;
   last.begin_array();
-  answer.write_chat_message(last);
+  answer->write_chat_message(last);
   last.end_array();
-  messages = join_json_lists(messages, last.text());
+  messages = join_json_lists(found.request.response->messages, last.text());
+  return std::nullopt;
+}
+
+std::optional<ApiError> recall_item(NamedRequests& requests, const GatewayModel& model,
+                                    const std::string& id, std::uint64_t owner, ChatTurn& turn) {
+  // As ResponsesOutput names it: what it is, the response's name, its place.
+  const auto name = id.find('_'), place = id.rfind('_');
+  std::size_t index = 0;
+  bool named = false;
+  if (name != id.npos && name < place) {
+    const char* const end = id.data() + id.size();
+    const auto read = std::from_chars(id.data() + place + 1, end, index);
+    named = read.ec == std::errc() && read.ptr == end;
+  }
+  const auto no_item = [&] { return no_response("There is no item '" + id.substr(0, 64) + "'."); };
+  if (!named) return no_item();
+  FoundRequest found;
+  found.id = "resp" + id.substr(name, place - name);
+  found.owner = owner;
+  std::optional<Answer> answer;
+  if (auto error = recall_answer(requests, model, found, answer)) return error;
+  auto item = answer->turn_of(index);
+  if (!item) return no_item();
+  turn = std::move(*item);
   return std::nullopt;
 }
 

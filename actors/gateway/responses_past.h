@@ -6,6 +6,7 @@
 
 #include "actors/frontend/named_requests.h"
 #include "actors/gateway/api_error.h"
+#include "actors/gateway/chat_turn.h"
 #include "actors/gateway/gateway_model.h"
 
 namespace troupe {
@@ -17,5 +18,10 @@ namespace troupe {
 std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayModel& model,
                                         const std::string& id, std::uint64_t owner,
                                         std::string& messages);
+
+/// An item of such a response's answer, by the item's own id, as an assistant's turn. Errors: the
+/// same.
+std::optional<ApiError> recall_item(NamedRequests& requests, const GatewayModel& model,
+                                    const std::string& id, std::uint64_t owner, ChatTurn& turn);
 
 }  // namespace troupe

@@ -89,7 +89,7 @@ class Translation {
     echo_.begin_object();
   }
 
-  void translate(const RecallResponse& recall) {
+  void translate(const Recall& recall) {
     refuse_unsupported_in_response(fields_);
     for (const char* name : kOfChats)
       if (fields_.find(name) != nullptr) chat_.key(name).raw(fields_.text_of(name));
@@ -109,7 +109,7 @@ class Translation {
     echo_.member("background", false);
   }
 
-  /// Why the response before this one cannot be followed.
+  /// Why a response before this one cannot be followed.
   const std::optional<ApiError>& refusal() const { return refusal_; }
   std::string take_chat() { return chat_.end_object().take(); }
   std::string take_echo() { return echo_.end_object().take(); }
@@ -319,7 +319,7 @@ class Translation {
                    "which a Response does not have here: ask /v1/chat/completions.");
   }
 
-  void read_conversation(const RecallResponse& recall) {
+  void read_conversation(const Recall& recall) {
     bool store = true;
     fields_.boolean("store", store);
     echo_.member("store", store);
@@ -330,9 +330,9 @@ class Translation {
     const bool instructed = fields_.find("instructions") != nullptr;
     fields_.text("previous_response_id", previous);
     const bool follows = fields_.find("previous_response_id") != nullptr;
-    const std::string input = read_response_input(fields_);
-    if (fields_.failed()) return;
-    if (follows && (refusal_ = recall(previous, messages))) return;
+    const std::string input = read_response_input(fields_, recall.item, refusal_);
+    if (fields_.failed() || refusal_) return;
+    if (follows && (refusal_ = recall.response(previous, messages))) return;
     messages = join_json_lists(messages, input);
     if (store) response_.messages = messages;
     JsonWriter first;
@@ -359,7 +359,7 @@ ApiError as_response_error(ApiError error) {
 }
 
 std::optional<ApiError> parse_response(std::string_view body, const ModelFacts& model,
-                                       const RecallResponse& recall, ApiRequest& out) {
+                                       const Recall& recall, ApiRequest& out) {
   const Result<json> object = parse_json_body(body);
   if (!object) return bad_field("", object.error().message);
   FieldReader fields(*object, body);

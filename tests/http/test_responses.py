@@ -97,6 +97,8 @@ def test_a_response_follows_another(ask):
     after = ask(input=then, previous_response_id=first.id)
     history = [{"role": "user", "content": ASKED}, *first.output, {"role": "user", "content": then}]
     assert ask(input=history).output_text == after.output_text
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    assert ask(input=[history[0], *named, history[-1]]).output_text == after.output_text
     assert after.previous_response_id == first.id
     assert after.usage.input_tokens > first.usage.input_tokens
     for gone in ("resp_nobody", ask(store=False).id):

@@ -26,6 +26,19 @@ std::optional<ApiError> recall_one(const std::string& id, std::string& messages)
   return std::nullopt;
 }
 
+/// The items of resp_1.
+std::optional<ApiError> recall_its_item(const std::string& id, ChatTurn& turn) {
+  turn = {.role = "assistant"};
+  if (id == "rs_1_0") turn.thought = "hm";
+  if (id == "msg_1_1") turn.text = "said";
+  if (id == "fc_1_2") turn.calls = {{.id = "c", .name = "f", .arguments = "{}"}};
+  if (id == "busy") return ApiError{.status = 503, .message = "busy"};
+  if (turn.thought.empty() && !turn.text && turn.calls.empty()) return bad_field("", "none");
+  return std::nullopt;
+}
+
+const Recall kRecall{.response = recall_one, .item = recall_its_item};
+
 TEST_CASE("a Response asks for what this chat asks for") {
   struct Case {
     const char *response, *chat;
@@ -69,6 +82,14 @@ TEST_CASE("a Response asks for what this chat asks for") {
              {"role": "assistant", "reasoning_content": "ab", "tool_calls": [
                 {"id": "c3", "type": "function", "function":
                    {"name": "f", "arguments": "{}"}}]}]})"},
+      {R"({"input": [{"type": "item_reference", "id": "rs_1_0"},
+                     {"type": "item_reference", "id": "msg_1_1"},
+                     {"type": "item_reference", "id": "fc_1_2"},
+                     {"type": "function_call_output", "call_id": "c", "output": "r"}]})",
+       R"({"messages": [{"role": "assistant", "content": "said", "reasoning_content": "hm",
+             "tool_calls": [{"id": "c", "type": "function", "function":
+                {"name": "f", "arguments": "{}"}}]},
+             {"role": "tool", "tool_call_id": "c", "content": "r"}]})"},
       {R"({"input": "then", "previous_response_id": "resp_1", "instructions": "new"})",
        R"({"messages": [{"role": "system", "content": "new"}, {"role": "user", "content": "first"},
                         {"role": "assistant", "content": "done"},
@@ -122,7 +143,7 @@ TEST_CASE("a Response asks for what this chat asks for") {
   for (const Case& c : cases) {
     CAPTURE(c.response);
     ApiRequest response, chat;
-    const auto error = parse_response(c.response, response_facts(), recall_one, response);
+    const auto error = parse_response(c.response, response_facts(), kRecall, response);
     if (error) MESSAGE(error->message);
     REQUIRE_FALSE(error);
     REQUIRE_FALSE(parse_chat(c.chat, response_facts(), chat));
@@ -165,7 +186,9 @@ TEST_CASE("what a Response cannot have is named by its own name") {
       {R"("input": [{"role": "tool", "content": "a"}])", "input", "input[0].role"},
       {R"("input": [{"role": "user", "content": "a"}, {"type": "web_search_call", "id": "x"}])",
        "input", "input[1].type 'web_search_call' is not supported"},
-      {R"("input": [{"type": "item_reference", "id": "x"}])", "input", "'item_reference'"},
+      {R"("input": [{"type": "item_reference", "id": "x"}])", "input", "input[0].id 'x' is no"},
+      {R"("input": [{"type": "item_reference"}])", "input", "input[0].id must"},
+      {R"("input": [{"type": "item_reference", "id": "busy"}])", "", "busy"},
       {R"("input": [{"type": 5}])", "input", "input[0].type"},
       {R"("input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}])",
        "input", "input[0].content[0].type 'input_image' is not supported"},
@@ -230,7 +253,7 @@ TEST_CASE("what a Response cannot have is named by its own name") {
     std::string body = std::string("{") + c.more;
     if (body.find("\"input\"") == std::string::npos) body += R"(, "input": "hi")";
     ApiRequest request;
-    auto error = parse_response(body + "}", response_facts(), recall_one, request);
+    auto error = parse_response(body + "}", response_facts(), kRecall, request);
     REQUIRE(error);
     CHECK(error->param == c.param);
     CAPTURE(error->message);
@@ -238,15 +261,26 @@ TEST_CASE("what a Response cannot have is named by its own name") {
   }
 }
 
+TEST_CASE("items are taken by their ids so many times") {
+  json input = json::array();
+  ApiRequest request;
+  for (int i = 0; i < 128; ++i) input.push_back({{"type", "item_reference"}, {"id", "msg_1_1"}});
+  CHECK_FALSE(parse_response(json({{"input", input}}).dump(), response_facts(), kRecall, request));
+  input.push_back(input.back());
+  const auto error =
+      parse_response(json({{"input", input}}).dump(), response_facts(), kRecall, request);
+  REQUIRE(error);
+  CHECK(error->message.starts_with("input[128]"));
+}
+
 TEST_CASE("what a Response repeats of its request") {
   ApiRequest request;
   const std::string body = R"({"input": "hi", "temperature": 0.5, "metadata": {"k": "v"},
       "tools": [{"type": "function", "name": "f"}], "tool_choice": "auto", "max_output_tokens": 9,
       "text": {"format": {"type": "json_object"}}, "reasoning": {"effort": "high"}})";
-  REQUIRE_FALSE(parse_response(body, response_facts(), recall_one, request));
+  REQUIRE_FALSE(parse_response(body, response_facts(), kRecall, request));
   const json echo = json::parse(request.response->echo), asked = json::parse(body);
-  for (const char* name :
-       {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens"})
+  for (const char* name : {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens"})
     CHECK(echo[name] == asked[name]);
   CHECK(echo["text"] == json({{"format", asked["text"]["format"]}, {"verbosity", "medium"}}));
   CHECK(echo["truncation"] == "disabled");
@@ -266,7 +300,7 @@ TEST_CASE("what a Response repeats of its request") {
   CHECK(read->response->messages == request.response->messages);
 
   REQUIRE_FALSE(
-      parse_response(R"({"input": "hi", "store": false})", response_facts(), recall_one, request));
+      parse_response(R"({"input": "hi", "store": false})", response_facts(), kRecall, request));
   CHECK(request.response->messages.empty());
 }
 

@@ -203,6 +203,25 @@ TEST_CASE("a response follows another one") {
     CHECK(seen[2].role == "tool");
     CHECK(seen[2].tool_call_id == first["output"][2]["call_id"]);
   }
+  // By the items' own ids, too.
+  json named = json::array();
+  for (const json& item : first["output"])
+    named.push_back({{"type", "item_reference"}, {"id", item["id"]}});
+  named.push_back(result);
+  CHECK(post(response_body({{"input", named}}), one).status == 200);
+  const auto by_name = std::get<std::vector<ChatMessage>>(stand.service.seen().back().prompt);
+  REQUIRE(by_name.size() == 2);
+  CHECK(by_name[0].content == "Let me see.");
+  CHECK(by_name[0].reasoning_content == "Hm, so.");
+  CHECK(by_name[0].tool_calls.size() == 2);
+  CHECK(post(response_body({{"input", named}}), two).status == 400);
+  const std::string of_first = first["output"][0]["id"].get<std::string>();
+  for (const char* const end : {"9", "", "x", "0x", "-0", "99999999999999999999999", "0_0"}) {
+    const std::string id = of_first.substr(0, of_first.size() - 1) + end;
+    CAPTURE(id);
+    const json body = response_body({{"input", {{{"type", "item_reference"}, {"id", id}}}}});
+    CHECK(post(body, one).json()["error"]["param"] == "input");
+  }
   // The third has all that came before.
   const json second = post(next, one).json();
   CHECK(post(response_body({{"previous_response_id", second["id"]}}), one).status == 200);
