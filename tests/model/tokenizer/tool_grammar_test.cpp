@@ -281,7 +281,7 @@ TEST_CASE("tags are tokens where the tokenizer has them") {
 
 TEST_CASE("GLM's texts stand without quotes, in the schema's order") {
   const std::string schema =
-      R"({"type": "object", "properties": {"z": {"type": "string"}, "a b": {"type": "string",
+      R"({"type": "object", "properties": {"z": {"type": "string", "maxLength": 9}, "a b": {"type": "string",
           "enum": ["one", "two\n\"<"]}}, "required": ["z"]})";
   const auto grammar = write_tool_grammar(wanted_of({ToolStyle::kGlm}, {{"f", schema}}, false));
   REQUIRE(grammar.ok());
