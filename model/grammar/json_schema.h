@@ -163,6 +163,7 @@ class JsonSchema {
     std::vector<Regex> wholes, searches, not_searches;
     std::vector<std::string> not_texts;
     Range length;
+    bool free() const { return wholes.empty() && searches.empty() && not_searches.empty(); }
     bool maybe = false;  ///< all texts that one dialect of expressions would take
   };
   StringRules string_rules(const Set& plain);

@@ -1,6 +1,7 @@
 // Numbers: bounds and multiples.
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/grammar/json_schema.h"
 
@@ -178,8 +179,11 @@ JsonSchema::Text JsonSchema::numbers_within(const NumberRange& range, const Step
     const auto other = TextAutomaton::make(*end, Match::kWhole, Reading::kSurely);
     if (other) states = states->intersect(*other);
   }
-  for (const auto& [step, places] : steps.all)
+  for (auto [step, places] : steps.all) {
+    // Of whole numbers those that are multiples of what the places leave of the step.
+    for (; !fractions && places > 0; --places) step /= std::gcd(step, std::size_t{10});
     if (states) states = states->intersect(TextAutomaton::multiples(step, places));
+  }
   if (!states) {
     unsupported(place, "multipleOf", "as large as that within these bounds");
     return "";

@@ -118,8 +118,9 @@ JsonSchema::Set JsonSchema::kinds(unsigned types, const Node& place, bool fine) 
 
 JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, bool prefixed) {
   constexpr std::size_t kAnyOrderMax = 6;
-  constexpr std::size_t kKindsMin = 4;            ///< fewer would make no list that is of use
-  constexpr std::size_t kFineBytesMax = 100'000;  ///< of rules so far
+  constexpr std::size_t kKindsMin = 4;             ///< fewer would make no list that is of use
+  constexpr std::size_t kFineBytesMax = 100'000;   ///< of rules so far
+  constexpr std::size_t kKindsBytesMax = 200'000;  ///< of rules for one list
   const Node& place = *flat.plain.front();
   const Set schemas = item_schemas(flat.plain, 0);
   if (prefixed) unsupported(place, "uniqueItems", "beside items that have places of their own");
@@ -133,17 +134,25 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, 
   if (values.empty()) {
     constexpr unsigned kCompared = kNull | kBoolean | kInteger | kFraction | kString;
     const unsigned types = flatten(schemas).types & kCompared;
-    const bool fine =
-        count.min == 0 && count.max == Regex::kUnbounded && writer_.rules().size() < kFineBytesMax;
+    const std::size_t before = writer_.rules().size();
+    const bool fine = string_rules(flatten(schemas).plain).free() && count.min == 0 &&
+                      count.max == Regex::kUnbounded && writer_.rules().size() < kFineBytesMax;
     for (const Node* kind : kinds(types, place, fine)) {
       Set all = schemas;
       all.push_back(kind);
       const Text text = value(all);
       if (failed()) return "";
       if (text) list.known.push_back({"", *text, false});
+      if (writer_.rules().size() - before > kKindsBytesMax) {
+        unsupported(place, "uniqueItems", "for items that ask for so much");
+        return "";
+      }
     }
-    const bool many = (types & ~(kNull | kBoolean)) != 0;
-    if (types == 0 || (many && list.known.size() < std::max(kKindsMin, count.min))) {
+    const NumberRange range = number_range(flatten(schemas).plain);
+    const bool numbers = (types & (kInteger | kFraction)) != 0;
+    const bool many = (types & kString) != 0 || (numbers && !(range.min && range.max));
+    const std::size_t least = std::max(count.min, many ? kKindsMin : 0);
+    if (types == 0 || list.known.size() < least) {
       unsupported(place, "uniqueItems", "for items of this kind");
       return "";
     }
