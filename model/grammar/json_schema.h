@@ -146,8 +146,9 @@ class JsonSchema {
   // json_schema_numbers.cpp, json_schema_strings.cpp, json_schema_arrays.cpp
   NumberRange number_range(const Set& plain, bool written = false);
   struct Steps {
-    bool whole = false;                                 ///< one of them is a whole number
-    std::size_t zeros = 0;                              ///< at the end, for powers of ten
+    bool whole = false;            ///< one of them is a whole number
+    std::size_t zeros = 0;         ///< at the end, for powers of ten
+    bool divides_doubles = false;  ///< readers make doubles of the numbers, too
     std::set<std::pair<std::size_t, std::size_t>> all;  ///< units of a last place, and places
   };
   std::optional<Steps> steps_of(const Set& plain);

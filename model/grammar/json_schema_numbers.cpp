@@ -65,6 +65,7 @@ std::optional<JsonSchema::Steps> JsonSchema::steps_of(const Set& plain) {
     if (!step) continue;
     const Decimal value = Decimal::parse(step->text);
     const std::string& places = value.fraction();
+    if (step->text.find_first_of(".eE") != std::string::npos) out.divides_doubles = true;
     const std::string digits = value.whole() + places;
     const std::size_t zeros = digits.find_first_not_of('0', 1);
     if (places.empty()) out.whole = true;
@@ -141,6 +142,7 @@ JsonSchema::Text JsonSchema::numbers(const Flat& flat) {
       small.at_most(Decimal(most), false);
       if (*small.min <= *small.max) range = small;
     };
+    if (steps->divides_doubles) within(999'999'999'999'999);
     // So few digits that a double has them all, and for large steps, that it takes few states.
     if (!steps->all.empty() && fractions) within(999'999'999);
     if (!steps->all.empty() && steps->all.rbegin()->first > kSmallStepMax) within(99'999);

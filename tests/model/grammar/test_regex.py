@@ -49,10 +49,11 @@ CASES = [
 REFUSED = {
     "(?=a)": "look-ahead", "(?!a)": "look-ahead", "(?<=a)": "look-behind", "(?<!a)": "look-behind",
     "(a)\\1": "back-reference", "(?P<n>a)(?P=n)": "back-reference", "\\k<n>": "back-reference",
-    "\\ba": "word boundary", "a(?i)b": "inline flags", "(?s).": "inline flags", "(?>a)": "atomic", "a*+": "possessive",
-    "a++": "possessive",
-    "a{,3}": "{0,n}", "\\p{Han}": "general categories", "\\p{L": "general categories", "(?=a)b|c": "look-ahead",
-    "^(?=a)b|c": "look-ahead in one of several", "a**": "repetition", "*a": "nothing to repeat",
+    "\\ba": "word boundary", "a(?i)b": "inline flags", "(?s).": "inline flags",
+    "(?>a)": "atomic", "a*+": "possessive", "a++": "possessive",
+    "a{,3}": "{0,n}", "\\p{Han}": "general categories", "\\p{L": "general categories",
+    "(?=a)b|c": "look-ahead", "^(?=a)b|c": "look-ahead in one of several",
+    "a**": "repetition", "*a": "nothing to repeat",
     "(a": "does not end",
     "a)": "without", "[a": "does not end", "[z-a]": "wrong way", "a{3,2}": "wrong way", "\\": "at the end",
     "a{20000}": "more than 10000", "(a{200}){200}": "more than 10000", "[[:alpha:]]": "named class",
@@ -81,6 +82,15 @@ def test_case(number):
             text = grammar.sentence(rng)
             assert judge.fullmatch(text), text
     with_deep_stack(run)
+
+
+def test_categories():
+    """Python's re has none."""
+    grammar = Grammar(answer(regex="\\p{Lu}\\pL*[\\p{Nd}_]\\P{L}?")["grammar"])
+    for text in ("A1", "\u00c9t\u00e9_", "\u042f7-"):
+        assert grammar.accepts(text), text
+    for text in ("a1", "A", "A1x", "\u4e2d1"):
+        assert not grammar.accepts(text), text
 
 
 @pytest.mark.parametrize("expression", REFUSED)
