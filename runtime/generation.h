@@ -65,6 +65,7 @@ struct GenerationRequest {
   std::string grammar;            ///< the answer's grammar (model/grammar/README.md); empty: none
   std::string grammar_field = "grammar";  ///< what asked for it, for messages
   bool grammar_of_calls = false;  ///< it is of calls of tools, with what stands around them
+  bool grammar_in_thought = false;  ///< it begins with the answer's first token, thought or not
   std::uint32_t min_tokens = 0;   ///< of an answer, before a token may end it
   std::vector<TokenId> stop_token_ids;     ///< end an answer as the model's own do
   std::vector<TokenId> allowed_token_ids;  ///< no others may come; empty: all

@@ -28,15 +28,24 @@ TEMPLATE = """{%- if tools %}
 """
 
 
-def with_tools(folder):
+# What a template is told by that has another form of calls.
+FORMS = {"hermes": "<tool_call>", "deepseek": "<｜tool▁calls▁begin｜>", "glm": "<arg_key>",
+         "harmony": "<|channel|>"}  # fmt: skip
+
+
+def template_of(form):
+    return "{#- " + FORMS[form] + " #}" + TEMPLATE
+
+
+def with_tools(folder, form="hermes"):
     """The demo model's folder, below this one."""
     model = folder / "with-tools"
     shutil.copytree(running.DEMO, model)
-    (model / "chat_template.jinja").write_text(TEMPLATE)
+    (model / "chat_template.jinja").write_text(template_of(form))
     return model
 
 
-def of_random_weights(folder):
+def of_random_weights(folder, form="hermes"):
     """A model of the demo's kind and tokens that says anything, with room for long prompts."""
     model = folder / "random"
     config = json.loads((running.DEMO / "config.json").read_text())
@@ -46,5 +55,5 @@ def of_random_weights(folder):
     assert made.returncode == 0, made.stderr
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copy(running.DEMO / name, model / name)
-    (model / "chat_template.jinja").write_text(TEMPLATE)
+    (model / "chat_template.jinja").write_text(template_of(form))
     return model

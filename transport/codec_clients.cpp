@@ -91,6 +91,7 @@ void put(Out& out, wire::GenerationRequest::Builder wire, const GenerationReques
   put_texts(out, wire.initStop(request.stop.size()), request.stop);
   wire.setGrammar(out.text(request.grammar, "a grammar"));
   wire.setGrammarOfCalls(request.grammar_of_calls);
+  wire.setGrammarInThought(request.grammar_in_thought);
   wire.setPriority(request.priority);
   wire.setMinTokens(request.min_tokens);
   put_ints(wire.initStopTokenIds(request.stop_token_ids.size()), request.stop_token_ids);
@@ -133,6 +134,7 @@ GenerationRequest get_request(In& in, wire::GenerationRequest::Reader wire) {
   request.stop = get_texts(in, wire.getStop());
   request.grammar = in.text(wire.getGrammar(), "a grammar");
   request.grammar_of_calls = wire.getGrammarOfCalls();
+  request.grammar_in_thought = wire.getGrammarInThought();
   request.priority = wire.getPriority();
   request.min_tokens = wire.getMinTokens();
   request.stop_token_ids = get_ids(in, wire.getStopTokenIds());

@@ -64,7 +64,7 @@ Status ModelFrontend::fill_grammar(const GenerationRequest& request, TokenRules&
   if (!compiled.ok() && compiled.error().code == ErrorCode::kUnavailable) return compiled.error();
   if (!compiled.ok()) return wrong_field(field, compiled.error().message);
   rules.grammar = request.grammar;
-  begin_after_thought(request, rules);
+  if (!request.grammar_in_thought) begin_after_thought(request, rules);
   return {};
 }
 

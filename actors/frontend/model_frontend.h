@@ -52,6 +52,9 @@ class ModelFrontend {
   /// How the answer to a chat holds thoughts (ChatFormat::reasoning); nothing for other prompts.
   ReasoningStart reasoning(const GenerationRequest& request) const;
 
+  /// The ids of its prompt, of a chat as its template has it, all of them, however few
+  /// `truncate_prompt_tokens` would keep. Errors as prepare().
+  Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const;
   /// Text to ids. Without a tokenizer: kInvalidArgument.
   Result<std::vector<TokenId>> tokenize(std::string_view text, bool add_special_tokens) const;
   /// Ids to text, special tokens included. Ids out of range: kInvalidArgument, as without a
@@ -71,7 +74,6 @@ class ModelFrontend {
   const Result<ChatFormat>& chat_format() const { return parts_.chat; }
 
  private:
-  Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const;
   /// A text that cannot fit into the context is refused before it is tokenised, unless it will be
   /// truncated.
   Result<std::vector<TokenId>> prompt_of_text(std::string_view field, std::string_view text,

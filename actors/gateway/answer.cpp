@@ -11,14 +11,15 @@
 namespace troupe {
 namespace {
 
-void write_finish(JsonWriter& json, FinishReason finish, bool called) {
+/// `called`: what the client knows a call by; null: there was none.
+void write_finish(JsonWriter& json, FinishReason finish, const char* called) {
   json.key("finish_reason");
   switch (finish) {
     case FinishReason::kNone:
       json.null();
       return;
     case FinishReason::kStop:
-      json.value(called ? "tool_calls" : "stop");
+      json.value(called != nullptr ? called : "stop");
       return;
     case FinishReason::kLength:
       json.value("length");
@@ -52,6 +53,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
               .return_token_ids = request.return_token_ids,
               .reasoning = request.include_reasoning,
               .several_calls = request.calls.several,
+              .old_calls = request.calls.old,
               .logprobs = request.logprobs,
               .prompt_logprobs = request.prompt_logprobs,
               .n = request.n(),
@@ -72,10 +74,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
   choices_.reserve(prompts_.size() * wishes_.n);
   while (choices_.size() < prompts_.size() * wishes_.n)
     choices_.emplace_back(form_, request.logprobs);
-  if (request.response)
-    response_.emplace(ResponsesOutput::About{.model = model_name_,
-                                             .echo = request.response->echo,
-                                             .stream = wishes_.stream});
+  begin_items(request);
   if (request.pooled) pooled_.emplace(request);
   set_name(std::move(id), created_unix_s);
   if (!wishes_.echo) return;
@@ -89,7 +88,7 @@ Answer::Answer(const ApiRequest& request, const GatewayModel& model, std::string
 void Answer::set_name(std::string id, std::int64_t created_unix_s) {
   id_ = std::move(id);
   created_ = created_unix_s;
-  if (response_) response_->set_name(id_, created_);
+  if (items_) items_->set_name(id_, created_);
 }
 
 void Answer::take_prompt(PromptState& prompt, GenerationEvent& event) {
@@ -106,8 +105,8 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   if (event.finish != FinishReason::kNone) choice.finish = event.finish;
   completion_tokens_ += event.tokens.size();
   choice.count += static_cast<std::uint32_t>(event.tokens.size());
+  for (const TokenOutput& token : event.tokens) look_at(choice, token.token);
   take_text(choice, event.text, event.finish != FinishReason::kNone);
-  for (const TokenOutput& token : event.tokens) count_thoughts(choice, token.token);
   if (wishes_.shown > 0)
     for (const TokenOutput& token : event.tokens) choice.logprob_sum += token.logprob;
   if (wishes_.logprobs >= 0 || wishes_.return_token_ids)
@@ -116,7 +115,7 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
 
 /// More of its text; `end`: the last of it.
 void Answer::take_text(Choice& choice, std::string_view text, bool end) {
-  if (response_) return take_response_text(choice, text, end);
+  if (items_) return take_items_text(choice, text, end);
   if (!choice.parser) {
     choice.content += text;
     return;
@@ -155,7 +154,7 @@ void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& o
     ++prompts_done_;
   }
   if (!wishes_.stream) return;
-  if (response_) return response_->append_events(id_line(), out);
+  if (items_) return items_->append_events(id_line(), out);
   const bool shows_tokens =
       new_tokens && (wishes_.logprobs >= 0 || wishes_.return_token_ids || names_.as_ids);
   if (!choice.begun || shows_tokens || event.finish != FinishReason::kNone ||
@@ -208,7 +207,7 @@ void Answer::write_chunk(std::size_t index, std::string& out) {
     write_logprobs(json, choice, echoed, from_the_beginning,
                    std::numeric_limits<std::size_t>::max());
   }
-  write_finish(json, choice.finish, choice.called);
+  write_finish(json, choice.finish, calls_name(choice));
   if (wishes_.return_token_ids) {
     if (!wishes_.chat && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
@@ -298,7 +297,7 @@ bool Answer::write_choice() {
     json.key("logprobs");
   }
   if (!write_choice_logprobs(choice, prompt)) return false;
-  write_finish(json, choice.finish, choice.called);
+  write_finish(json, choice.finish, calls_name(choice));
   if (wishes_.return_token_ids) {
     if (!wishes_.chat) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
@@ -313,8 +312,8 @@ bool Answer::write_choice() {
 bool Answer::write_piece(std::string& out) {
   assert(complete());
   JsonWriter& json = writing_.json;
-  if (response_) {
-    write_response(json);
+  if (items_) {
+    write_items(json);
     out += json.take();
     return true;
   }
@@ -353,7 +352,7 @@ void Answer::write_end(JsonWriter& json) const {
 }
 
 std::string Answer::stream_end() {
-  if (response_) return response_end(nullptr);
+  if (items_) return items_end(nullptr);
   std::string out;
   if (wishes_.include_usage) {
     JsonWriter json;
@@ -368,7 +367,7 @@ std::string Answer::stream_end() {
 }
 
 std::string Answer::stream_error(const ApiError& error) {
-  if (response_) return response_end(&error);
+  if (items_) return items_end(&error);
   std::string out;
   append_event(out, render_error(error));
   append_event(out, "[DONE]");

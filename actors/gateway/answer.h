@@ -13,12 +13,13 @@
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_request.h"
 #include "actors/gateway/gateway_model.h"
+#include "actors/gateway/item_output.h"
 #include "actors/gateway/json_writer.h"
 #include "actors/gateway/pooled_answer.h"
-#include "actors/gateway/responses_output.h"
 #include "actors/gateway/text_offsets.h"
 #include "actors/gateway/thought_counter.h"
 #include "actors/gateway/token_counts.h"
+#include "actors/router/stop_matcher.h"
 #include "model/chat/answer_parser.h"
 #include "runtime/generation.h"
 #include "runtime/kept_tokens.h"
@@ -26,9 +27,9 @@
 namespace troupe {
 
 /// Makes of a request's events what OpenAI's API calls a completion, a chat completion, a Response
-/// or a list of embeddings: one JSON object at the end, or server-sent events as they come. Of a
-/// request that is found again, as far as it is there, and from where its client stands. Not
-/// thread-safe.
+/// or a list of embeddings, and Anthropic's a Message: one JSON object at the end, or server-sent
+/// events as they come. Of a request that is found again, as far as it is there, and from where its
+/// client stands. Not thread-safe.
 class Answer {
  public:
   using State = NamedRequest::State;
@@ -72,13 +73,13 @@ class Answer {
   /// Ends a stream that has begun; an error cannot change its status code any more.
   std::string stream_error(const ApiError& error);
   /// Of a Response: what it said, as an assistant's message of a chat.
-  void write_chat_message(JsonWriter& json) const { response_->write_chat_message(json); }
+  void write_chat_message(JsonWriter& json) const { items_->write_chat_message(json); }
 
  private:
   /// What the request asked for.
   struct Wishes {
     bool chat, stream, include_usage, continuous_usage, echo, return_token_ids, reasoning;
-    bool several_calls;
+    bool several_calls, old_calls;
     std::int32_t logprobs, prompt_logprobs;
     std::uint32_t n, shown;
     std::uint32_t min_tokens;
@@ -129,11 +130,13 @@ class Answer {
 
   void take_prompt(PromptState& prompt, GenerationEvent& event);
   void take_tokens(Choice& choice, GenerationEvent& event);
-  void count_thoughts(Choice& choice, TokenId token);
+  void look_at(Choice& choice, TokenId token);
   void take_text(Choice& choice, std::string_view text, bool end);
   void take_delta(Choice& choice, AnswerDelta delta) const;
-  void take_response_text(Choice& choice, std::string_view text, bool end);
-  void take_response_delta(AnswerDelta delta);
+  void begin_items(const ApiRequest& request);
+  void take_items_text(Choice& choice, std::string_view text, bool end);
+  void take_items_delta(AnswerDelta delta);
+  void look_for_stop(TokenId token);
   void write_chunk(std::size_t index, std::string& out);
   std::string id_line() const;
   void append_event(std::string& out, std::string_view data) const;
@@ -146,9 +149,10 @@ class Answer {
   Usage whole_usage() const;
   Usage usage_of(std::size_t choice) const;
   std::vector<std::size_t> choices_shown() const;
-  void write_response(JsonWriter& json) const;
-  ResponsesOutput::Usage response_usage() const;
-  std::string response_end(const ApiError* error);
+  ItemOutput::Usage items_usage() const;
+  ItemOutput::State items_state(const ApiError* error) const;
+  void write_items(JsonWriter& json);
+  std::string items_end(const ApiError* error);
   bool write_pooled(std::string& out);
   void write_end(JsonWriter& json) const;
   bool write_choice();
@@ -156,6 +160,9 @@ class Answer {
   bool write_prompt_logprobs(const PromptState& prompt, LogprobsPlace& place);
   void write_message(JsonWriter& json, std::size_t index) const;
   void write_delta(JsonWriter& json, std::size_t index) const;
+  /// What its client knows the choice's calls by; null: it called nothing.
+  const char* calls_name(const Choice& choice) const;
+  void write_calls(JsonWriter& json, std::size_t index, bool delta) const;
   std::string call_id(std::size_t choice, const CallDelta& call) const;
   bool write_logprobs(JsonWriter& json, Choice& choice, const PromptState* echoed,
                       LogprobsPlace& place, std::size_t bytes_max) const;
@@ -172,7 +179,9 @@ class Answer {
   const std::vector<std::string> stops_;
   AnswerForm form_;
   std::vector<std::string_view> tags_;  // In the text, though they may be special tokens.
-  std::optional<ResponsesOutput> response_;  // What it is instead of a chat's.
+  std::unique_ptr<ItemOutput> items_;        // What it is instead of a chat's.
+  std::optional<StopMatcher> stop_finder_;   // Which stop string ended it, if that is told.
+  std::string stop_bytes_;                   // Of a character that it has not seen the end of.
   std::optional<PooledAnswer> pooled_;       // What it is instead of any answer.
   bool shows_counts_ = false;  // With each event.
   std::vector<State> states_;  // By prompt; none: they are not asked for.

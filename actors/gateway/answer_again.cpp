@@ -22,7 +22,7 @@ void Answer::resume(TokenCounts had) {
 bool Answer::needs_past() const {
   const auto begun = [](const Choice& choice) { return choice.begun; };
   const bool reads_on =
-      response_ || choices_.front().parser || (!wishes_.chat && wishes_.logprobs >= 0);
+      items_ || choices_.front().parser || (!wishes_.chat && wishes_.logprobs >= 0);
   return reads_on && std::any_of(choices_.begin(), choices_.end(), begun);
 }
 
@@ -35,7 +35,7 @@ void Answer::add_past(std::size_t prompt_index, GenerationEvent event) {
   for (const TokenOutput& token : event.tokens) {
     if (choice.tokens.size() == choice.count) break;
     choice.tokens.add(token);
-    count_thoughts(choice, token.token);
+    look_at(choice, token.token);
   }
 }
 
@@ -43,9 +43,9 @@ void Answer::past_is_there() {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     // All of it has been sent: writing it once more takes the parser and the offsets to its end.
-    if (response_ && choice.begun) {
+    if (items_ && choice.begun) {
       take_text(choice, text_had(choice), false);
-      response_->skip_events();
+      items_->skip_events();
     } else if (choice.parser) {
       take_delta(choice, choice.parser->feed(text_had(choice)));
       choice.reasoning.clear();

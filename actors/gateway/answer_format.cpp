@@ -22,7 +22,8 @@ class FormatReader {
  public:
   FormatReader(FieldReader& fields, GenerationRequest& out, bool writes)
       : fields_(fields), out_(out), writes_(writes) {}
-  bool any() const { return !taken_.empty(); }
+  /// The field; empty: none.
+  std::string taken() const { return top_of(taken_); }
 
   /// A schema as an object, `text` as it was written, or as a text that holds one.
   void schema(const std::string& field, const json& value, std::string_view text) {
@@ -62,6 +63,15 @@ class FormatReader {
     note(field);
     out_.grammar = value.get<std::string>();
   }
+  /// The format is of the whole answer, its thought too.
+  void of_thought(const std::string& field) {
+    of_thought_ = field;
+    out_.grammar_in_thought = true;
+  }
+  void finish() {
+    if (taken_.empty() && !of_thought_.empty())
+      fail(of_thought_, "makes sense only with a format of the answer.");
+  }
   void fail(const std::string& field, const std::string& message) {
     fields_.fail(top_of(field), field + " " + message);
   }
@@ -89,7 +99,7 @@ class FormatReader {
   FieldReader& fields_;
   GenerationRequest& out_;
   const bool writes_;
-  std::string taken_;
+  std::string taken_, of_thought_;
 };
 
 void read_response_format(FieldReader& fields, FormatReader& formats) {
@@ -117,7 +127,8 @@ void read_response_format(FieldReader& fields, FormatReader& formats) {
   formats.any_object(kName);
 }
 
-/// vLLM's object: one of them, and hints for its own engines.
+/// vLLM's object: one of them, hints for its own engines, and whether what this or another field
+/// asks for is of the thought, too (vLLM has a flag of this name).
 void read_structured_outputs(FieldReader& fields, FormatReader& formats) {
   constexpr const char* kName = "structured_outputs";
   const json* value = fields.find(kName);
@@ -127,6 +138,11 @@ void read_structured_outputs(FieldReader& fields, FormatReader& formats) {
   bool any = false;
   for (const auto& [name, wanted] : value->items()) {
     const std::string field = std::string(kName) + "." + name;
+    if (name == "enable_in_reasoning" && wanted.is_boolean()) {
+      any = true;
+      if (wanted == true) formats.of_thought(field);
+      continue;
+    }
     if (wanted.is_null() || wanted == false || name == "disable_fallback") continue;
     any = true;
     if (name == "json")
@@ -139,6 +155,8 @@ void read_structured_outputs(FieldReader& fields, FormatReader& formats) {
       formats.choice(field, wanted);
     else if (name == "grammar")
       formats.grammar(field, wanted);
+    else if (name == "enable_in_reasoning")
+      formats.fail(field, "must be true or false.");
     else
       formats.fail(field, "is not supported; leave it out.");
   }
@@ -197,16 +215,18 @@ void read_bias(FieldReader& fields, std::vector<TokenBias>& out) {
 
 }  // namespace
 
-bool read_answer_format(FieldReader& fields, const ModelFacts& model, GenerationRequest& out) {
+std::string read_answer_format(FieldReader& fields, const ModelFacts& model,
+                               GenerationRequest& out) {
   FormatReader formats(fields, out, model.writes_grammars);
   read_response_format(fields, formats);
   read_structured_outputs(fields, formats);
   read_guided(fields, formats);
   read_names_of_others(fields, formats);
-  if (formats.any() && !model.has_tokenizer)
+  formats.finish();
+  if (!formats.taken().empty() && !model.has_tokenizer)
     fields.fail("response_format",
                 "An answer's format cannot be asked for: this model has no tokenizer.");
-  return formats.any();
+  return formats.taken();
 }
 
 void read_token_rules(FieldReader& fields, GenerationRequest& out) {

@@ -18,6 +18,35 @@ std::string Answer::call_id(std::size_t choice, const CallDelta& call) const {
   return text.data();
 }
 
+const char* Answer::calls_name(const Choice& choice) const {
+  if (!choice.called) return nullptr;
+  return wishes_.old_calls ? "function_call" : "tool_calls";
+}
+
+/// `delta`: the next of their arguments; a call that goes on has no name.
+void Answer::write_calls(JsonWriter& json, std::size_t index, bool delta) const {
+  const Choice& choice = choices_[index];
+  if (choice.calls.empty()) return;
+  json.key(calls_name(choice));
+  const auto write_function = [&json](const CallDelta& call) {
+    json.begin_object();
+    if (!call.name.empty()) json.member("name", call.name);
+    json.member("arguments", call.arguments).end_object();
+  };
+  // There is one alone.
+  if (wishes_.old_calls) return write_function(choice.calls.front());
+  json.begin_array();
+  for (const CallDelta& call : choice.calls) {
+    json.begin_object();
+    if (delta) json.member("index", call.index);
+    if (!call.name.empty()) json.member("id", call_id(index, call)).member("type", "function");
+    json.key("function");
+    write_function(call);
+    json.end_object();
+  }
+  json.end_array();
+}
+
 void Answer::write_delta(JsonWriter& json, std::size_t index) const {
   const Choice& choice = choices_[index];
   json.key("delta").begin_object();
@@ -26,18 +55,7 @@ void Answer::write_delta(JsonWriter& json, std::size_t index) const {
   // Clients expect a text in the first delta.
   const bool first = !choice.begun && choice.reasoning.empty() && choice.calls.empty();
   if (first || !choice.content.empty()) json.member("content", choice.content);
-  if (!choice.calls.empty()) {
-    json.key("tool_calls").begin_array();
-    for (const CallDelta& call : choice.calls) {
-      json.begin_object().member("index", call.index);
-      const bool begins = !call.name.empty();
-      if (begins) json.member("id", call_id(index, call)).member("type", "function");
-      json.key("function").begin_object();
-      if (begins) json.member("name", call.name);
-      json.member("arguments", call.arguments).end_object().end_object();
-    }
-    json.end_array();
-  }
+  write_calls(json, index, true);
   json.end_object();
 }
 
@@ -55,15 +73,7 @@ void Answer::write_message(JsonWriter& json, std::size_t index) const {
       json.member("content", choice.content);
     }
   }
-  if (!choice.calls.empty()) {
-    json.key("tool_calls").begin_array();
-    for (const CallDelta& call : choice.calls) {
-      json.begin_object().member("id", call_id(index, call)).member("type", "function");
-      json.key("function").begin_object().member("name", call.name);
-      json.member("arguments", call.arguments).end_object().end_object();
-    }
-    json.end_array();
-  }
+  write_calls(json, index, false);
   json.end_object();
 }
 

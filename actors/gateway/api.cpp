@@ -12,7 +12,9 @@
 #include "actors/gateway/history_json.h"
 #include "actors/gateway/http_target.h"
 #include "actors/gateway/json_writer.h"
+#include "actors/gateway/messages_request.h"
 #include "actors/gateway/pooling_request.h"
+#include "actors/gateway/responses_items.h"
 #include "actors/gateway/responses_past.h"
 #include "actors/gateway/responses_request.h"
 #include "actors/gateway/thinking_fields.h"
@@ -24,73 +26,6 @@
 
 namespace troupe {
 namespace {
-
-constexpr std::string_view kModelPrefix = "/v1/models/";
-constexpr std::string_view kRequestPrefix = "/v1/requests/";
-/// The same, of those that are Responses.
-constexpr std::string_view kResponsePrefix = "/v1/responses/";
-constexpr std::string_view kEventsSuffix = "/events";
-
-struct RouteEntry {
-  std::string_view path;
-  std::string_view method;
-  Route route;
-  bool open;                         // Without a key: probes have none.
-  std::string_view also_takes = "";  // Another method, which leads elsewhere.
-};
-
-constexpr std::array kRoutes{
-    RouteEntry{"/v1/completions", "POST", Route::kCompletions, false},
-    RouteEntry{"/v1/chat/completions", "POST", Route::kChat, false},
-    RouteEntry{"/v1/responses", "POST", Route::kResponses, false},
-    RouteEntry{"/v1/embeddings", "POST", Route::kEmbeddings, false},
-    RouteEntry{"/pooling", "POST", Route::kPooling, false},
-    RouteEntry{"/tokenize", "POST", Route::kTokenize, false},
-    RouteEntry{"/detokenize", "POST", Route::kDetokenize, false},
-    RouteEntry{"/v1/models", "GET", Route::kModels, false},
-    RouteEntry{"/v1/models/", "GET", Route::kModels, false},
-    RouteEntry{"/health", "GET", Route::kHealth, true},
-    RouteEntry{"/metrics", "GET", Route::kMetrics, false},
-    RouteEntry{"/cluster/status", "GET", Route::kStatus, false},
-    RouteEntry{"/cluster/history", "GET", Route::kHistory, false},
-    RouteEntry{"/version", "GET", Route::kVersion, false},
-    RouteEntry{"/", "GET", Route::kConsole, true},  // It knows nothing; it asks for the key.
-};
-
-/// The parts of the path of a request that was accepted.
-struct RequestPath {
-  std::string_view id;
-  bool events;
-};
-
-std::optional<RequestPath> request_path(std::string_view path) {
-  const bool response = path.starts_with(kResponsePrefix);
-  if (!response && !path.starts_with(kRequestPrefix)) return std::nullopt;
-  path.remove_prefix(response ? kResponsePrefix.size() : kRequestPrefix.size());
-  if (response && !path.starts_with("resp_")) return std::nullopt;
-  const bool events = path.ends_with(kEventsSuffix);
-  if (events) path.remove_suffix(kEventsSuffix.size());
-  const auto in_an_id = [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '-' || c == '_';
-  };
-  const bool id = !path.empty() && path.size() <= limits::kHttpRequestIdBytesMax &&
-                  std::all_of(path.begin(), path.end(), in_an_id);
-  if (!id) return std::nullopt;
-  return RequestPath{path, events};
-}
-
-std::optional<RouteEntry> find_route(std::string_view path, std::string_view method) {
-  for (const RouteEntry& entry : kRoutes) {
-    if (entry.path == path) return entry;
-  }
-  if (const auto request = request_path(path)) {
-    if (request->events) return RouteEntry{path, "GET", Route::kRequestEvents, false};
-    if (method == "DELETE") return RouteEntry{path, "DELETE", Route::kRequestForget, false};
-    return RouteEntry{path, "GET", Route::kRequestAnswer, false, "DELETE"};
-  }
-  if (path.starts_with(kModelPrefix)) return RouteEntry{path, "GET", Route::kModel, false};
-  return std::nullopt;
-}
 
 /// A body that is compressed, say: 415.
 constexpr std::string_view kEncodedBody = "unsupported_content_encoding";
@@ -113,6 +48,8 @@ std::string_view endpoint_of(Route route) {
       return "chat\n";
     case Route::kResponses:
       return "responses\n";
+    case Route::kMessages:
+      return "messages\n";
     case Route::kEmbeddings:
       return "embeddings\n";
     case Route::kPooling:
@@ -141,6 +78,14 @@ HttpReply error_reply(const ApiError& error) {
   return reply;
 }
 
+HttpReply error_reply(const ApiError& error, std::string_view path, std::string_view request_id) {
+  HttpReply reply = error_reply(error);
+  if (!speaks_messages(path)) return reply;
+  reply.status = message_error_status(error.status);
+  reply.body = render_message_error(error, request_id);
+  return reply;
+}
+
 Api::Api(Doors doors, NamedRequests& requests, const ClusterView& cluster,
          const GatewayModel& model, const Metrics& metrics, AnswerRoom& room)
     : keys_(doors.api_keys),
@@ -160,12 +105,14 @@ std::optional<ApiError> Api::admit(const HttpHead& head, Route& route) const {
     route = Route::kPreflight;
     return std::nullopt;
   }
-  const std::optional<RouteEntry> entry = find_route(head.path, head.method);
+  const std::optional<RouteEntry> entry = find_route(head.path, head.method, head.query);
   const bool open =
       entry && (entry->open || (entry->route == Route::kMetrics && metrics_without_key_));
   if (!open && !keys_.admit(head.authorization)) {
     return ApiError{.status = 401,
-                    .message = "The API key is missing or wrong; send Authorization: Bearer KEY.",
+                    .message =
+                        "The API key is missing or wrong; send Authorization: Bearer KEY, or "
+                        "X-Api-Key: KEY.",
                     .code = "invalid_api_key"};
   }
   if (!entry) {
@@ -209,14 +156,19 @@ bool Api::names_itself(const HttpHead& head) {
   return is_one_name(head.request_ids, limits::kHttpOwnRequestIdBytesMax);
 }
 
+void Api::add_request_id(const HttpHead& head, const std::string& id, HttpFields& fields) {
+  fields.emplace_back("X-Request-Id", id);
+  if (speaks_messages(head.path)) fields.emplace_back("request-id", id);
+}
+
 HttpFields Api::fields_for(const HttpHead& head) const {
   HttpFields fields;
-  if (names_itself(head)) fields.emplace_back("X-Request-Id", head.request_ids.front());
+  if (names_itself(head)) add_request_id(head, head.request_ids.front(), fields);
   if (!sites_.lets_others_in()) return fields;
   fields.emplace_back("Vary", "Origin");
   if (head.origin.empty() || sites_.admit(head.host, head.origin)) return fields;
   fields.emplace_back("Access-Control-Allow-Origin", head.origin);
-  fields.emplace_back("Access-Control-Expose-Headers", "Retry-After, X-Request-Id");
+  fields.emplace_back("Access-Control-Expose-Headers", "Retry-After, X-Request-Id, request-id");
   return fields;
 }
 
@@ -231,9 +183,9 @@ Asker Api::asker(Route route, const HttpHead& head, std::string_view body) const
 }
 
 std::optional<ApiError> Api::find(const HttpHead& head, FoundRequest& out) const {
-  const auto path = request_path(head.path);
-  if (!path) return no_request_error("");
-  out.id = path->id;
+  const auto id = request_id_in(head.path);
+  if (!id) return no_request_error("");
+  out.id = *id;
   out.owner = keys_.owner(head.authorization);
   return find_request(requests_, model_, out);
 }
@@ -241,6 +193,10 @@ std::optional<ApiError> Api::find(const HttpHead& head, FoundRequest& out) const
 std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices,
                                        TokenCounts& out) {
   out.assign(choices, 0);
+  if (query_value(head.query, "starting_after"))
+    return bad_field("starting_after",
+                     "starting_after is not supported: each stream numbers its events itself. "
+                     "Leave it out, or ask for /v1/requests/ID/events?from=N with N tokens.");
   const auto from = query_value(head.query, "from");
   const bool goes_on = !head.last_event_id.empty();  // an EventSource, which keeps its first `from`
   if (!from && !goes_on) return std::nullopt;
@@ -273,15 +229,22 @@ std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_
   const auto recall = [&](const std::string& id, std::string& messages) {
     return recall_response(requests_, model_, id, asker.owner, messages);
   };
-  const bool response = route == Route::kResponses;
-  if (auto error =
-          response ? parse_response(body, model, recall, out) : parse_chat(body, model, out))
+  if (auto error = route == Route::kResponses  ? parse_response(body, model, recall, out)
+                   : route == Route::kMessages ? parse_message(body, model, out)
+                                               : parse_chat(body, model, out))
     return error;
   out.wants_grammar |= !out.forced.empty();
   if (out.wants_grammar && !writes_grammars) return std::nullopt;
   out.start = model_.reasoning(out.prompts.front());
-  if (auto error = check_thinking(model_, out)) return error;
-  return force_calls(model_, out);
+  auto error = check_thinking(model_, out);
+  if (!error) error = force_calls(model_, out);
+  return error ? std::optional(in_words_of(route, std::move(*error))) : std::nullopt;
+}
+
+ApiError Api::in_words_of(Route route, ApiError error) {
+  if (route == Route::kResponses) return as_response_error(std::move(error));
+  if (route == Route::kMessages) return as_message_error(std::move(error));
+  return error;
 }
 
 HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) const {
@@ -290,6 +253,8 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return tokenize(body);
     case Route::kDetokenize:
       return detokenize(body);
+    case Route::kCountTokens:
+      return count_tokens(head, body);
     case Route::kModels:
     case Route::kModel:
       return models(head, route);
@@ -312,9 +277,14 @@ HttpReply Api::reply(Route route, const HttpHead& head, std::string_view body) c
       return preflight(head);
     case Route::kRequestForget:
       return forget(head);
+    case Route::kInputItems:
+      return input_items(head);
+    case Route::kResponseCancel:
+      return cancel(head);
     case Route::kCompletions:
     case Route::kChat:
     case Route::kResponses:
+    case Route::kMessages:
     case Route::kEmbeddings:
     case Route::kPooling:
     case Route::kRequestAnswer:
@@ -341,16 +311,35 @@ HttpReply Api::preflight(const HttpHead& head) const {
 }
 
 HttpReply Api::forget(const HttpHead& head) const {
-  const auto path = request_path(head.path);
-  const std::string id(path ? path->id : "");
+  const std::string id(request_id_in(head.path).value_or(""));
   const Status forgotten = requests_.forget(id, keys_.owner(head.authorization));
   if (!forgotten && forgotten.error().code == ErrorCode::kNotFound)
     return error_reply(no_request_error(id));
   if (!forgotten) return error_reply(to_api_error(forgotten.error()));
   JsonWriter json;
-  json.begin_object().member("id", id).member("object", "request.deleted");
+  const bool response = head.path.starts_with("/v1/responses/");
+  json.begin_object().member("id", id);
+  json.member("object", response ? "response" : "request.deleted");
   json.member("deleted", true).end_object();
   return {.body = std::move(json).text()};
+}
+
+HttpReply Api::input_items(const HttpHead& head) const {
+  FoundRequest found;
+  if (const auto error = find(head, found)) return error_reply(*error);
+  if (!found.request.response || found.request.response->messages.empty())
+    return error_reply(no_request_error(found.id));
+  auto items = write_input_items(found.id, found.request.response->messages, head.query);
+  return items ? HttpReply{.body = std::move(*items)} : error_reply(to_api_error(items.error()));
+}
+
+/// Who waits for an answer ends it by leaving.
+HttpReply Api::cancel(const HttpHead& head) const {
+  FoundRequest found;
+  if (const auto error = find(head, found)) return error_reply(*error);
+  return error_reply(bad_field("",
+                               "Only a response that was asked for with background can be "
+                               "cancelled, and this server has none; DELETE ends this one."));
 }
 
 HttpReply Api::models(const HttpHead& head, Route route) const {
@@ -362,7 +351,7 @@ HttpReply Api::models(const HttpHead& head, Route route) const {
     json.member("max_model_len", model_.max_model_len()).end_object();
   };
   if (route == Route::kModel) {
-    const std::string_view name = std::string_view(head.path).substr(kModelPrefix.size());
+    const std::string_view name = model_name_in(head.path);
     if (name != model_.served_model_name()) {
       return error_reply(
           {.status = 404,
@@ -376,6 +365,23 @@ HttpReply Api::models(const HttpHead& head, Route route) const {
     model();
     json.end_array().end_object();
   }
+  return {.body = std::move(json).text()};
+}
+
+/// Of what POST /v1/messages would ask the model.
+HttpReply Api::count_tokens(const HttpHead& head, std::string_view body) const {
+  ModelFacts model = facts();
+  model.writes_grammars = false;
+  ApiRequest request;
+  const auto refuse = [&head](const ApiError& error) {
+    return error_reply(error, head.path, names_itself(head) ? head.request_ids.front() : "");
+  };
+  if (const auto error = parse_count_tokens(body, model, request)) return refuse(*error);
+  request.prompts.front().truncate_prompt_tokens = -1;  // It may be longer than the context.
+  const auto tokens = model_.prompt_tokens(request.prompts.front());
+  if (!tokens) return refuse(to_api_error(tokens.error()));
+  JsonWriter json;
+  json.begin_object().member("input_tokens", tokens->size()).end_object();
   return {.body = std::move(json).text()};
 }
 

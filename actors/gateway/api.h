@@ -14,6 +14,7 @@
 #include "actors/gateway/api_error.h"
 #include "actors/gateway/api_keys.h"
 #include "actors/gateway/api_request.h"
+#include "actors/gateway/api_routes.h"
 #include "actors/gateway/asker.h"
 #include "actors/gateway/found_request.h"
 #include "actors/gateway/gateway_model.h"
@@ -37,29 +38,8 @@ struct HttpReply {
 };
 
 HttpReply error_reply(const ApiError& error);
-
-/// The things that can be asked for.
-enum class Route : unsigned char {
-  kCompletions,
-  kChat,
-  kResponses,
-  kEmbeddings,
-  kPooling,
-  kTokenize,
-  kDetokenize,  // POST
-  kModels,
-  kModel,
-  kHealth,
-  kMetrics,
-  kStatus,
-  kHistory,
-  kVersion,
-  kConsole,
-  kRequestAnswer,
-  kRequestEvents,  // GET
-  kRequestForget,  // DELETE
-  kPreflight,      // OPTIONS: a browser asks whether a page of another site may ask.
-};
+/// The same as who asks at this path reads it (speaks_messages). `request_id` may be empty.
+HttpReply error_reply(const ApiError& error, std::string_view path, std::string_view request_id);
 
 /// What is known of an HTTP request once its header is read.
 struct HttpHead {
@@ -67,7 +47,7 @@ struct HttpHead {
   std::string path;                 ///< percent-decoded, without the query
   std::string query;                ///< as it was sent
   std::optional<std::string> host;  ///< none only with HTTP/1.0
-  // The values of header fields; empty: not there.
+  // The values of header fields; empty: not there. Anthropic's X-Api-Key is Authorization, too.
   std::string authorization, content_type, origin;
   std::string requested_method, requested_headers;  ///< Access-Control-Request-...
   std::string last_event_id;
@@ -93,12 +73,14 @@ class Api {
   /// What the answer to it says, whatever else it says: to a browser, and the client's own
   /// X-Request-Id.
   HttpFields fields_for(const HttpHead& head) const;
+  /// Adds an answer's id, under the names by which who asked looks for it.
+  static void add_request_id(const HttpHead& head, const std::string& id, HttpFields& fields);
   /// Whether it has one that can be echoed. Another is ignored: it may be a proxy's.
   static bool names_itself(const HttpHead& head);
 
   static bool generates(Route route) {
     return route == Route::kCompletions || route == Route::kChat || route == Route::kResponses ||
-           route == Route::kEmbeddings || route == Route::kPooling;
+           route == Route::kMessages || route == Route::kEmbeddings || route == Route::kPooling;
   }
   /// Whether the answer is what was generated for an earlier request.
   static bool finds(Route route) {
@@ -116,6 +98,8 @@ class Api {
   /// then it waits for the Router. Without `writes_grammars` a request that wants one only says so.
   std::optional<ApiError> parse(Route route, const Asker& asker, std::string_view body,
                                 ApiRequest& out, bool writes_grammars) const;
+  /// An error of submitting what parse() has read, with the names that its client gave the fields.
+  static ApiError in_words_of(Route route, ApiError error);
   /// Answers the others.
   HttpReply reply(Route route, const HttpHead& head, std::string_view body) const;
 
@@ -124,7 +108,10 @@ class Api {
   HttpReply health() const;
   HttpReply preflight(const HttpHead& head) const;
   HttpReply forget(const HttpHead& head) const;
+  HttpReply input_items(const HttpHead& head) const;
+  HttpReply cancel(const HttpHead& head) const;
   HttpReply models(const HttpHead& head, Route route) const;
+  HttpReply count_tokens(const HttpHead& head, std::string_view body) const;
   HttpReply tokenize(std::string_view body) const;
   HttpReply detokenize(std::string_view body) const;
 

@@ -58,6 +58,28 @@ std::string field_named_by(std::string_view message) {
 /// How the message begins where a key was used for another question before.
 constexpr std::string_view kKeyReused = "Idempotency-Key: ";
 
+/// What Anthropic's API calls an error with this status.
+std::string_view message_error_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 408:
+      return "timeout_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 ApiError key_reused(std::string message) {
   return {.status = 422,
           .message = std::move(message),
@@ -122,6 +144,21 @@ std::string render_error(const ApiError& error) {
   json.begin_object();
   write_error(json, error);
   json.end_object();
+  return std::move(json).text();
+}
+
+int message_error_status(int status) { return status == 503 ? 529 : status; }
+
+void write_message_error(JsonWriter& json, const ApiError& error) {
+  json.key("error").begin_object().member("type", message_error_type(error.status));
+  json.member("message", error.message).end_object();
+}
+
+std::string render_message_error(const ApiError& error, std::string_view request_id) {
+  JsonWriter json;
+  json.begin_object().member("type", "error");
+  write_message_error(json, error);
+  json.member_or_null("request_id", request_id).end_object();
   return std::move(json).text();
 }
 

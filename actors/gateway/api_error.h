@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "actors/gateway/json_writer.h"
 #include "runtime/result.h"
@@ -30,5 +31,13 @@ void write_error(JsonWriter& json, const ApiError& error);
 
 /// {"error": {"message", "type", "param", "code"}}
 std::string render_error(const ApiError& error);
+
+// The same as Anthropic's API has it, which tells errors by their types:
+/// Its status code: 529 where a server cannot take more.
+int message_error_status(int status);
+/// Adds the member "error": {"type", "message"}.
+void write_message_error(JsonWriter& json, const ApiError& error);
+/// {"type": "error", "error", "request_id"}; without an id that is null.
+std::string render_message_error(const ApiError& error, std::string_view request_id);
 
 }  // namespace troupe

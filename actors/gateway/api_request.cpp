@@ -92,7 +92,8 @@ void read_common(FieldReader& fields, const ModelFacts& model, std::int64_t max_
                  ApiRequest& out, GenerationRequest& request) {
   refuse_unsupported(fields, out.chat);
   read_sampling(fields, request);
-  out.wants_grammar = read_answer_format(fields, model, request);
+  out.format_field = read_answer_format(fields, model, request);
+  out.wants_grammar = !out.format_field.empty();
   read_token_rules(fields, request);
   read_stream(fields, out);
   read_whole(fields, out, request);
@@ -131,6 +132,16 @@ void read_completion(FieldReader& fields, const ModelFacts& model, ApiRequest& o
   }
 }
 
+/// What the template makes a chat's prompt of.
+void read_chat_prompt(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
+  read_thinking(fields, model, out);
+  read_tools(fields, model, out);
+  std::vector<ChatMessage> conversation = read_messages(fields, model);
+  if (fields.failed()) return;
+  out.prompts.front().prompt = std::move(conversation);
+  read_continuation(fields, out);
+}
+
 void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   GenerationRequest& request = out.prompts.emplace_back();
   read_common(fields, model, 1, out, request);
@@ -144,13 +155,30 @@ void read_chat(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   }
   if (logprobs) out.logprobs = request.logprobs = static_cast<std::int32_t>(top.value_or(0));
 
-  read_thinking(fields, model, out);
-  read_tools(fields, model, out);
+  read_chat_prompt(fields, model, out);
+}
 
-  std::vector<ChatMessage> conversation = read_messages(fields, model);
-  if (fields.failed()) return;
-  request.prompt = std::move(conversation);
-  read_continuation(fields, out);
+/// The text that is to be tokenised, or the chat.
+void read_tokenize(FieldReader& fields, const ModelFacts& model, TokenizeRequest& out) {
+  if (!model.has_tokenizer)
+    return fields.fail("", "This model has no tokenizer; send prompts as token ids.");
+  fields.boolean("return_token_strs", out.strings);
+  if (fields.find("messages") != nullptr) {
+    ApiRequest chat;
+    chat.chat = true;
+    chat.prompts.emplace_back();
+    if (fields.find("prompt") != nullptr)
+      return fields.fail("prompt", "prompt and messages cannot both be there.");
+    refuse_unsupported(fields, true);
+    read_chat_prompt(fields, model, chat);
+    out.of = std::move(chat.prompts.front());
+  } else {
+    if (fields.find("prompt") == nullptr)
+      return fields.fail("prompt", "prompt is missing, and so is messages.");
+    fields.text("prompt", out.of.prompt.emplace<std::string>());
+    fields.boolean("add_special_tokens", out.of.add_special_tokens);
+  }
+  out.of.truncate_prompt_tokens = -1;  // What is longer than the context has its tokens, too.
 }
 
 }  // namespace
@@ -171,20 +199,8 @@ std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& mode
 
 std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
                                        TokenizeRequest& out) {
-  return parse_request(body, model, [&](FieldReader& fields) {
-    if (!model.has_tokenizer) {
-      return fields.fail("", "This model has no tokenizer; send prompts as token ids.");
-    }
-    if (fields.find("messages") != nullptr) {
-      return fields.fail("messages", "messages is not supported here; send prompt.");
-    }
-    if (fields.find("prompt") == nullptr) return fields.fail("prompt", "prompt is missing.");
-    fields.text("prompt", out.prompt);
-    fields.boolean("add_special_tokens", out.add_special_tokens);
-    bool strings = false;
-    fields.boolean("return_token_strs", strings);
-    if (strings) fields.fail("return_token_strs", "return_token_strs is not supported.");
-  });
+  return parse_request(body, model,
+                       [&](FieldReader& fields) { read_tokenize(fields, model, out); });
 }
 
 std::optional<ApiError> parse_detokenize(std::string_view body, const ModelFacts& model,

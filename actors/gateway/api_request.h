@@ -28,6 +28,7 @@ struct ModelFacts {
 struct ApiRequest {
   bool chat = false;
   bool wants_grammar = false;  ///< for the form of its answer
+  std::string format_field = {};  ///< which asks for the answer's format; empty: none does
   std::vector<GenerationRequest> prompts;  ///< one a prompt; they differ in `prompt` only
   std::string model = {};  ///< its name in the answer; empty: as it is called now
   bool stream = false;
@@ -47,13 +48,14 @@ struct ApiRequest {
     bool read = false;    ///< it may hold some
     bool list = false;    ///< as a list, since the model has no form for them
     bool several = true;  ///< or else the first is shown
+    bool old = false;     ///< as `function_call`, since it was asked with `functions`
     ToolSketch sketch = {};
   };
   Calls calls;
-  /// Tools whose calls a grammar holds to their form: one of these must be called. With a format of
-  /// the answer none must, if the choice is the model's.
+  /// Tools whose calls a grammar holds to their form: one of these must be called, unless the
+  /// choice is the model's.
   std::vector<Tool> forced;
-  bool may_answer = false;  ///< an answer in the format will do instead of calls
+  bool may_answer = false;  ///< it is: an answer in the format, if there is one, or any will do
   /// The field that turned thinking on or off; no name: none did.
   struct Thinking {
     std::string field = {};
@@ -67,6 +69,7 @@ struct ApiRequest {
     std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
   };
   std::optional<Response> response;
+  bool message = false;  ///< it is a message of Anthropic's Messages API (messages_request.h)
 
   /// No answer is wanted but hidden states of the prompts, as the first one's pooling says.
   struct Pooled {
@@ -86,8 +89,8 @@ std::optional<ApiError> parse_chat(std::string_view body, const ModelFacts& mode
 
 /// POST /tokenize.
 struct TokenizeRequest {
-  std::string prompt;
-  bool add_special_tokens = true;
+  GenerationRequest of;  ///< a text, or a chat as its template has it
+  bool strings = false;  ///< each token's text as well
 };
 std::optional<ApiError> parse_tokenize(std::string_view body, const ModelFacts& model,
                                        TokenizeRequest& out);

@@ -30,6 +30,7 @@ std::string new_answer_id(const ApiRequest& request) {
   std::random_device random;
   char text[48];
   const char* const kind = request.response            ? "resp_"
+                           : request.message           ? "msg_"
                            : request.chat              ? "chatcmpl-"
                            : !request.pooled           ? "cmpl-"
                            : request.pooled->embedding ? "embd-"
@@ -134,7 +135,7 @@ std::optional<ApiError> Exchange::prepare(const ApiRequest& request, bool replay
   if (closed_) return to_api_error(cancelled("The client closed the connection."));
   if (auto error = room_.take(request, model_.max_model_len(), kept_bytes_)) return error;
   stream_ = request.stream;
-  keeps_text_ = request.response.has_value();
+  keeps_text_ = request.response || request.message;
   catching_up_ = stream_ && replayed;
   n_ = request.n();
   prompts_ = request.prompts.size();

@@ -110,7 +110,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::size_t unsent_bytes_max_;
   AnswerRoom& room_;
   bool stream_ = false;
-  bool keeps_text_ = false;    // A stream that ends with all of it once more.
+  bool keeps_text_ = false;    // A stream whose items are kept to its end.
   bool shows_errors_ = false;  // An error of a prompt is a part of the answer.
   std::string id_;
   std::uint64_t owner_ = 0;

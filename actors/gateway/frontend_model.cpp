@@ -17,6 +17,9 @@ class FrontendModel : public GatewayModel {
                                       bool add_special_tokens) const override {
     return frontend_->tokenize(text, add_special_tokens);
   }
+  Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const override {
+    return frontend_->prompt_tokens(request);
+  }
   Result<std::string> decode(std::span<const TokenId> ids) const override {
     return frontend_->detokenize(ids);
   }

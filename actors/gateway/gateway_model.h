@@ -29,6 +29,9 @@ class GatewayModel {
   virtual bool has_tokenizer() const = 0;
   virtual Result<std::vector<TokenId>> encode(std::string_view text,
                                               bool add_special_tokens) const = 0;
+  /// What a request's prompt is for the model, before it is truncated
+  /// (ModelFrontend::prompt_tokens).
+  virtual Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const = 0;
   /// Special tokens are written out. An id that the model does not have is kInvalidArgument.
   virtual Result<std::string> decode(std::span<const TokenId> ids) const = 0;
   /// The bytes that this token contributes to a text, possibly a part of a character; empty if

@@ -17,8 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kMessages = "messages";
-constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
-                                                    "tool"};
+constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
+                                                    "assistant", "tool",      "function"};
 constexpr std::array<const char*, 3> kTexts = {"name", "reasoning_content", "tool_call_id"};
 /// What else is read of a message, or refused.
 constexpr std::array<std::string_view, 6> kRead = {"role",    "content", "tool_calls",
@@ -68,6 +68,21 @@ void read_text(FieldReader& fields, const std::string& where, const json& messag
   }
 }
 
+/// What an assistant said instead of an answer is content as well.
+void read_refusal(FieldReader& fields, const std::string& where, const json& message,
+                  ChatMessage& out) {
+  std::string refusal;
+  read_text(fields, where, message, "refusal", refusal);
+  if (refusal.empty()) return;
+  if (out.role != "assistant")
+    return fields.fail(kMessages, where + ".refusal must be an assistant's.");
+  if (!out.content.empty()) out.parts = {std::exchange(out.content, {})};
+  if (out.parts.empty())
+    out.content = std::move(refusal);
+  else
+    out.parts.push_back(std::move(refusal));
+}
+
 /// Whether a member is left to the template: what nobody reads, and a text of which only that it is
 /// there can be told.
 bool is_more(std::string_view name, bool null, bool empty_text) {
@@ -104,6 +119,11 @@ void read_message(FieldReader& fields, const std::string& where, const json& val
                        where + ".role must be system, developer, user, assistant or tool, not '" +
                            out.role.substr(0, 64) + "'.");
   }
+  if (out.role == "function") {  // An older client's result of a call.
+    if (value.value("name", json()).is_null())
+      return fields.fail(kMessages, where + ".name is missing.");
+    out.role = "tool";
+  }
   refuse_unsupported_in_message(fields, where, value);
   read_message_calls(fields, where, value, out);
   read_text(fields, where, value, kTexts[0], out.name);
@@ -112,10 +132,28 @@ void read_message(FieldReader& fields, const std::string& where, const json& val
   const auto content = value.find("content");
   // An answer that ended while the model thought has no content, and comes back like that; a tool
   // that has nothing to say may say nothing.
-  if (out.role == "tool" && content != value.end() && content->is_null()) return;
-  if (out.role == "assistant" && (content == value.end() || content->is_null())) return;
-  if (content == value.end()) return fields.fail(kMessages, where + ".content is missing.");
-  read_content(fields, where, *content, out);
+  const bool none = content == value.end() || content->is_null();
+  const bool may_be_none =
+      out.role == "assistant" || (out.role == "tool" && content != value.end());
+  if (!none || !may_be_none) {
+    if (content == value.end()) return fields.fail(kMessages, where + ".content is missing.");
+    read_content(fields, where, *content, out);
+  }
+  read_refusal(fields, where, value, out);
+}
+
+/// Older clients' calls have no ids, and each result is of the call before it. Kimi K2 reads in an
+/// id what was called.
+void number_old_calls(const json& messages, std::vector<ChatMessage>& out) {
+  std::string last;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!messages[i].value("function_call", json()).is_null()) {
+      ToolCall& call = out[i].tool_calls.front();
+      last = call.id = "functions." + call.name + ":" + std::to_string(count++);
+    }
+    if (messages[i]["role"] == "function") out[i].tool_call_id = last;
+  }
 }
 
 /// Adds what nobody has read.
@@ -147,6 +185,7 @@ std::vector<ChatMessage> read_messages(FieldReader& fields, const ModelFacts& mo
       read_message(fields, "messages[" + std::to_string(i) + "]", (*messages)[i], conversation[i]);
   }
   if (fields.failed()) return {};
+  number_old_calls(*messages, conversation);
   read_more(fields, *messages, conversation);
   return conversation;
 }

@@ -19,6 +19,7 @@ using nlohmann::json;
 /// How calls are read: the tools' names, each with its arguments that are texts.
 void write_calls(JsonWriter& json, const ApiRequest::Calls& calls) {
   json.key("calls").begin_object().member("list", calls.list).member("several", calls.several);
+  if (calls.old) json.member("old", true);
   json.key("tools").begin_object();
   for (const auto& [name, texts] : calls.sketch) {
     json.key(name).begin_array();
@@ -44,6 +45,7 @@ void read_calls(FieldReader& fields, ApiRequest::Calls& calls) {
   FieldReader inner(*value);
   inner.boolean("list", calls.list);
   inner.boolean("several", calls.several);
+  inner.boolean("old", calls.old);
   if (inner.failed()) fields.fail("calls", inner.error()->message);
 }
 
@@ -154,6 +156,7 @@ void read_fields(FieldReader& fields, std::size_t max_model_len, ApiRequest& req
   if (fields.find("pooled") != nullptr)
     read_pooled_form(fields, request.pooled.emplace(), prompt.pooling);
   if (fields.find("response") != nullptr) read_response(fields, request.response.emplace());
+  fields.boolean("message", request.message);
 }
 
 /// The request with the one prompt that this form is of.
@@ -197,6 +200,7 @@ std::string write_form(const ApiRequest& request, std::size_t prompt) {
   if (request.calls.read) write_calls(json, request.calls);
   if (request.pooled) write_pooled_form(json, *request.pooled, of.pooling);
   if (request.response) write_response(json, *request.response);
+  flag("message", request.message);
   if (!of.stop.empty()) {
     json.key("stop").begin_array();
     for (const std::string& stop : of.stop) json.value(stop);

@@ -77,6 +77,8 @@ class RequestParser {
     if (hosts == 1) head.host = field(http::field::host);
     if (!target->authority.empty()) head.host = std::move(target->authority);
     head.authorization = field(http::field::authorization);
+    if (const auto key = text(request["X-Api-Key"]); head.authorization.empty() && !key.empty())
+      head.authorization = "Bearer " + key;
     head.content_type = field(http::field::content_type);
     head.origin = field(http::field::origin);
     head.requested_method = field(http::field::access_control_request_method);

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/gateway/json_writer.h"
+#include "actors/gateway/chat_turn.h"
 #include "model/chat/tool_style.h"
 #include "runtime/limits.h"
 
@@ -13,17 +13,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kInput = "input";
-
-struct Turn {
-  std::string role;
-  std::string content = "null";  // JSON
-  std::string call_id = {};      // Of a tool: which call's result this is.
-  struct Call {
-    std::string id, name, arguments;
-  };
-  std::vector<Call> calls = {};
-  std::string thought = {};
-};
 
 /// Reads the items of a conversation, one after the other.
 class ItemReader {
@@ -44,7 +33,7 @@ class ItemReader {
          "reasoning.");
   }
 
-  std::vector<Turn> turns;
+  std::vector<ChatTurn> turns;
 
  private:
   void fail(const std::string& what) { fields_.fail(kInput, where_ + what); }
@@ -57,40 +46,46 @@ class ItemReader {
   }
 
   /// A text, or parts that are texts.
-  std::string read_content(const json& item, const char* name) {
+  void read_content(const json& item, const char* name, ChatTurn& out) {
     const auto value = item.find(name);
     const std::string place = "." + std::string(name);
-    JsonWriter out;
-    if (value != item.end() && value->is_string())
-      return std::move(out.value(value->get_ref<const std::string&>())).text();
-    if (value == item.end() || !value->is_array()) {
-      fail(place + " must be a string or a list of text parts.");
-      return {};
+    if (value != item.end() && value->is_string()) {
+      out.text = value->get<std::string>();
+      return;
     }
-    out.begin_array();
+    if (value == item.end() || !value->is_array())
+      return fail(place + " must be a string or a list of text parts.");
     for (std::size_t i = 0; i < value->size() && !fields_.failed(); ++i)
-      write_part((*value)[i], place + "[" + std::to_string(i) + "]", out);
-    out.end_array();
-    return std::move(out).text();
+      out.parts.push_back(part_text((*value)[i], place + "[" + std::to_string(i) + "]"));
+    if (value->empty()) out.text.emplace();
   }
 
-  void write_part(const json& part, const std::string& place, JsonWriter& out) {
+  /// An earlier answer may have refused: that is what was said then.
+  std::string part_text(const json& part, const std::string& place) {
     const json type = part.is_object() ? part.value("type", json()) : json();
-    if (!type.is_string()) return fail(place + " must be an object with a type.");
-    const json text = part.value("text", json());
-    if (type != "input_text" && type != "output_text" && type != "text")
-      return fail(place + ".type '" + type.get<std::string>().substr(0, 64) +
-                  "' is not supported: this server reads text only (input_text, output_text).");
-    if (!text.is_string()) return fail(place + ".text must be a string.");
-    out.begin_object().member("type", "text");
-    out.member("text", text.get_ref<const std::string&>()).end_object();
+    if (!type.is_string()) {
+      fail(place + " must be an object with a type.");
+      return {};
+    }
+    const bool refusal = type == "refusal";
+    if (!refusal && type != "input_text" && type != "output_text" && type != "text") {
+      fail(place + ".type '" + type.get<std::string>().substr(0, 64) +
+           "' is not supported: this server reads text only (input_text, output_text, refusal).");
+      return {};
+    }
+    const char* const member = refusal ? "refusal" : "text";
+    const json text = part.value(member, json());
+    if (text.is_string()) return text.get<std::string>();
+    fail(place + "." + member + " must be a string.");
+    return {};
   }
 
   void read_message(const json& item) {
     const std::string role = text_member(item, "role");
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       return fail(".role must be user, assistant, system or developer.");
-    turns.push_back({.role = role, .content = read_content(item, "content")});
+    turns.push_back({.role = role});
+    read_content(item, "content", turns.back());
     think();
   }
 
@@ -113,9 +108,9 @@ class ItemReader {
   }
 
   void read_call(const json& item) {
-    Turn::Call call{.id = text_member(item, "call_id"),
-                    .name = text_member(item, "name"),
-                    .arguments = text_member(item, "arguments")};
+    ChatTurn::Call call{.id = text_member(item, "call_id"),
+                        .name = text_member(item, "name"),
+                        .arguments = text_member(item, "arguments")};
     if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
     if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
     turns.back().calls.push_back(std::move(call));
@@ -123,32 +118,14 @@ class ItemReader {
   }
 
   void read_result(const json& item) {
-    turns.push_back({.role = "tool",
-                     .content = read_content(item, "output"),
-                     .call_id = text_member(item, "call_id")});
+    turns.push_back({.role = "tool", .call_id = text_member(item, "call_id")});
+    read_content(item, "output", turns.back());
   }
 
   FieldReader& fields_;
   std::string where_;
   std::string thought_;  // Of the item that follows.
 };
-
-void write_turn(JsonWriter& out, const Turn& turn) {
-  out.begin_object().member("role", turn.role);
-  out.key("content").raw(turn.content);
-  if (!turn.thought.empty()) out.member("reasoning_content", turn.thought);
-  if (turn.role == "tool") out.member("tool_call_id", turn.call_id);
-  if (!turn.calls.empty()) {
-    out.key("tool_calls").begin_array();
-    for (const Turn::Call& call : turn.calls) {
-      out.begin_object().member("id", call.id).member("type", "function");
-      out.key("function").begin_object().member("name", call.name);
-      out.member("arguments", call.arguments).end_object().end_object();
-    }
-    out.end_array();
-  }
-  out.end_object();
-}
 
 }  // namespace
 
@@ -168,11 +145,7 @@ std::string read_response_input(FieldReader& fields) {
   if (!items) reader.read({{"role", "user"}, {"content", *input}}, kInput);
   for (std::size_t i = 0; items && i < input->size() && !fields.failed(); ++i)
     reader.read((*input)[i], "input[" + std::to_string(i) + "]");
-  JsonWriter out;
-  out.begin_array();
-  for (const Turn& turn : reader.turns) write_turn(out, turn);
-  out.end_array();
-  return std::move(out).text();
+  return write_chat_turns(reader.turns);
 }
 
 std::string join_json_lists(std::string_view first, std::string_view second) {

@@ -34,7 +34,7 @@ class PastSink : public GenerationSink {
 };
 
 ApiError no_response(std::string what) {
-  return {.status = 404, .message = std::move(what), .param = kField, .code = kNoPreviousResponse};
+  return {.status = 400, .message = std::move(what), .param = kField, .code = kNoPreviousResponse};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "actors/gateway/field_reader.h"
 #include "actors/gateway/json_body.h"
 #include "actors/gateway/json_writer.h"
+#include "actors/gateway/renamed_fields.h"
 #include "actors/gateway/responses_input.h"
 #include "actors/gateway/unsupported_fields.h"
 #include "model/chat/json_extent.h"
@@ -48,28 +49,29 @@ constexpr std::array kOfChats{
     "priority",
     "skip_special_tokens",
     "include_stop_str_in_output",
-    "truncate_prompt_tokens",
     "user",
-    "chat_template_kwargs",
     "enable_thinking",
     "parallel_tool_calls",
     "structured_outputs",
 };
 
+/// What can be asked for beside an answer; nothing of it is ever there.
+constexpr std::string_view kIncludable[] = {
+    "reasoning.encrypted_content",   "file_search_call.results",
+    "web_search_call.results",       "web_search_call.action.sources",
+    "message.input_image.image_url", "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs"};
+
 constexpr std::size_t kMetadataPairsMax = 16, kMetadataKeyMax = 64, kMetadataValueMax = 512;
 
-/// What a chat calls fields of a Response.
-struct Renamed {
-  std::string_view chat, response;
-};
 constexpr std::array kRenamed{
-    Renamed{"messages", "input"},
-    Renamed{"max_completion_tokens", "max_output_tokens"},
-    Renamed{"max_tokens", "max_output_tokens"},
-    Renamed{"response_format has no json_schema.schema", "text.format has no schema"},
-    Renamed{"response_format", "text.format"},
-    Renamed{"reasoning_effort", "reasoning.effort"},
-    Renamed{"verbosity", "text.verbosity"},
+    RenamedField{"messages", "input"},
+    RenamedField{"max_completion_tokens", "max_output_tokens"},
+    RenamedField{"max_tokens", "max_output_tokens"},
+    RenamedField{"response_format has no json_schema.schema", "text.format has no schema"},
+    RenamedField{"response_format", "text.format"},
+    RenamedField{"reasoning_effort", "reasoning.effort"},
+    RenamedField{"tool_choice.allowed_tools", "tool_choice"},
 };
 
 /// A member's text as it was written, so that the names in it keep their order.
@@ -102,8 +104,9 @@ class Translation {
     read_reasoning();
     read_metadata();
     read_include();
+    read_truncation();
     read_conversation(recall);
-    echo_.member("background", false).member("truncation", "disabled");
+    echo_.member("background", false);
   }
 
   /// Why the response before this one cannot be followed.
@@ -163,13 +166,30 @@ class Translation {
       return;
     }
     const json type = choice->is_object() ? choice->value("type", json()) : json();
-    const json name = choice->is_object() ? choice->value("name", json()) : json();
-    if (type != "function" || !name.is_string())
+    if (type == "allowed_tools") {
+      json tools = json::array();
+      const json listed = choice->value("tools", json());
+      for (const json& tool : listed.is_array() ? listed : json::array())
+        tools.push_back(nested(tool));
+      const json mode = choice->value("mode", json());
+      chat_.key(kName).raw(json{{"type", type}, {type, {{"mode", mode}, {"tools", tools}}}}.dump());
+      return;
+    }
+    const json function = nested(*choice);
+    if (function.is_null())
       return fields_.fail(kName,
-                          "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": "
-                          "\"function\", \"name\": ...}.");
-    chat_.key(kName).begin_object().member("type", "function").key("function").begin_object();
-    chat_.member("name", name.get_ref<const std::string&>()).end_object().end_object();
+                          "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": "
+                          "\"function\", \"name\": ...} or {\"type\": \"allowed_tools\", \"mode\": "
+                          "..., \"tools\": [...]}.");
+    chat_.key(kName).raw(function.dump());
+  }
+
+  /// {"type": "function", "name": ...} as a chat has it; null if it is something else.
+  static json nested(const json& function) {
+    if (!function.is_object() || function.value("type", json()) != "function") return nullptr;
+    const json name = function.value("name", json());
+    if (!name.is_string()) return nullptr;
+    return {{"type", "function"}, {"function", {{"name", name}}}};
   }
 
   void read_text() {
@@ -180,8 +200,7 @@ class Translation {
       if (!text->is_object()) return fields_.fail(kName, "text must be an object.");
       const std::string written = fields_.text_of(kName);
       FieldReader inner(*text);
-      if (inner.find("verbosity") != nullptr)
-        chat_.key("verbosity").raw((*text)["verbosity"].dump());
+      read_verbosity(inner);
       if (const json* format = inner.find("format")) {
         shown = member_text(*text, written, "format");
         write_format(*format, shown);
@@ -189,7 +208,29 @@ class Translation {
       inner.refuse_misspelt();
       if (inner.failed()) return fields_.fail(kName, "text: " + inner.error()->message);
     }
-    echo_.key(kName).begin_object().key("format").raw(shown).end_object();
+    write_kwargs();
+    echo_.key(kName).begin_object().key("format").raw(shown);
+    echo_.member("verbosity", verbosity_.empty() ? "medium" : verbosity_).end_object();
+  }
+
+  void read_verbosity(FieldReader& text) {
+    constexpr std::string_view kKnown[] = {"low", "medium", "high"};
+    text.text("verbosity", verbosity_);
+    if (!verbosity_.empty() && std::ranges::find(kKnown, verbosity_) == std::end(kKnown))
+      text.fail("verbosity", "verbosity must be low, medium or high.");
+  }
+
+  /// The template may tell the model how much to say; what the client tells it itself counts more.
+  void write_kwargs() {
+    constexpr const char *kName = "chat_template_kwargs", *kVerbosity = "verbosity";
+    const json* kwargs = fields_.find(kName);
+    if (kwargs != nullptr && !kwargs->is_object())
+      return fields_.fail(kName, "chat_template_kwargs must be an object.");
+    const bool told = verbosity_.empty() || (kwargs != nullptr && kwargs->contains(kVerbosity));
+    if (kwargs == nullptr && told) return;
+    json all = kwargs != nullptr ? *kwargs : json::object();
+    if (!told) all[kVerbosity] = verbosity_;
+    chat_.key(kName).raw(all.dump());
   }
 
   /// A schema lies in the format itself.
@@ -213,7 +254,7 @@ class Translation {
     } else {
       if (!reasoning->is_object()) return fields_.fail(kName, "reasoning must be an object.");
       FieldReader inner(*reasoning);
-      refuse_unsupported_in_reasoning(inner);
+      for (const char* name : {"summary", "generate_summary"}) read_summary(inner, name);
       const json* effort = inner.find("effort");
       const std::string wanted = effort != nullptr ? effort->dump() : "null";
       if (effort != nullptr) chat_.key("reasoning_effort").raw(wanted);
@@ -222,6 +263,28 @@ class Translation {
       if (inner.failed()) return fields_.fail(kName, "reasoning." + inner.error()->message);
     }
     echo_.key("summary").null().end_object();
+  }
+
+  /// Thoughts are shown as they are: nobody sums them up.
+  static void read_summary(FieldReader& reasoning, const char* name) {
+    const json* summary = reasoning.find(name);
+    if (summary != nullptr && *summary != "auto" && *summary != "concise" && *summary != "detailed")
+      reasoning.fail(name, std::string(name) + " must be auto, concise or detailed.");
+  }
+
+  /// With "auto" the oldest part of the prompt goes, as far as it does not fit.
+  void read_truncation() {
+    constexpr const char *kName = "truncation", *kKept = "truncate_prompt_tokens";
+    std::string truncation = "disabled";
+    fields_.text(kName, truncation);
+    if (truncation != "auto" && truncation != "disabled")
+      fields_.fail(kName, "truncation must be auto or disabled.");
+    echo_.member(kName, truncation);
+    if (fields_.find(kKept) != nullptr) {
+      chat_.key(kKept).raw(fields_.text_of(kKept));
+    } else if (truncation == "auto") {
+      chat_.member(kKept, -1);
+    }
   }
 
   void read_metadata() {
@@ -241,16 +304,19 @@ class Translation {
                      " characters, with names of at most " + std::to_string(kMetadataKeyMax) + ".");
   }
 
-  /// Thoughts are shown as they are, so that nothing is to be added to send them back.
+  /// There is nothing to add: thoughts are shown as they are, and what hosted tools find is not
+  /// there.
   void read_include() {
     constexpr const char* kName = "include";
     const json* include = fields_.find(kName);
     if (include == nullptr) return;
-    const auto is_there = [](const json& what) { return what == "reasoning.encrypted_content"; };
-    if (!include->is_array() || !std::ranges::all_of(*include, is_there))
+    const auto is_known = [](const json& what) {
+      return std::ranges::find(kIncludable, what) != std::end(kIncludable);
+    };
+    if (!include->is_array() || !std::ranges::all_of(*include, is_known))
       fields_.fail(kName,
-                   "include may hold \"reasoning.encrypted_content\" only: this server has "
-                   "nothing else to add.");
+                   "include may hold what OpenAI names, but for message.output_text.logprobs, "
+                   "which a Response does not have here: ask /v1/chat/completions.");
   }
 
   void read_conversation(const RecallResponse& recall) {
@@ -281,24 +347,15 @@ class Translation {
   FieldReader& fields_;
   ApiRequest::Response& response_;
   JsonWriter chat_, echo_;
+  std::string verbosity_;  // Empty: not said.
   std::optional<ApiError> refusal_;
 };
-
-void replace_all(std::string& text, std::string_view what, std::string_view by) {
-  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
-    text.replace(at, what.size(), by);
-}
 
 }  // namespace
 
 ApiError as_response_error(ApiError error) {
-  for (const Renamed& field : kRenamed) {
-    if (error.message.starts_with(field.chat))
-      error.message.replace(0, field.chat.size(), field.response);
-    if (error.param == field.chat) error.param = field.response.substr(0, field.response.find('.'));
-  }
-  if (error.param == "tools") replace_all(error.message, ".function.", ".");
-  return error;
+  if (error.param == "tools") replace_in_message(error, ".function.", ".");
+  return with_other_names(std::move(error), kRenamed);
 }
 
 std::optional<ApiError> parse_response(std::string_view body, const ModelFacts& model,

@@ -9,9 +9,9 @@
 
 #include "actors/gateway/exchange.h"
 #include "actors/gateway/http_text.h"
+#include "actors/gateway/incoming_body.h"
 #include "actors/gateway/request_log.h"
 #include "actors/gateway/request_parser.h"
-#include "actors/gateway/responses_request.h"
 #include "runtime/log.h"
 
 namespace troupe {
@@ -87,6 +87,14 @@ class Session final : public HttpWire<Stream> {
 
   // --- Answers --------------------------------------------------------------------------------
 
+  /// As the client reads errors, with the id that the answer has.
+  HttpReply refuse(const ApiError& error) const {
+    if (!served_) return error_reply(error);
+    const auto id = std::ranges::find(fields_, "X-Request-Id", &HttpFields::value_type::first);
+    return error_reply(error, served_->head.path,
+                       id == fields_.end() ? std::string_view() : std::string_view(id->second));
+  }
+
   void begin_answer(HttpReply& reply) {
     server_.metrics.on_http_response(reply.status);
     if (served_) served_->status = reply.status;
@@ -152,35 +160,13 @@ class Session final : public HttpWire<Stream> {
   asio::awaitable<bool> turn_away(ApiError error) {
     if (error.code == kBadHttp) server_.metrics.on_garbage_connection();
     keep_alive_ = false;
-    HttpReply reply = error_reply(error);
+    HttpReply reply = refuse(error);
     co_await respond(std::move(reply));
     co_await Base::linger();
     co_return false;
   }
 
   // --- A request ------------------------------------------------------------------------------
-
-  /// A body, and what it takes of the common allowance until it is let go.
-  struct Body {
-    explicit Body(Server& of) : server(of) {}
-    ~Body() { let_go(); }
-    /// False if there is no room for so many bytes.
-    bool grow_to(std::size_t size) {
-      server.bodies_bytes += size - counted;
-      counted = size;
-      const std::size_t most = server.options.bodies_bytes_max;
-      const bool small = size <= limits::kHttpSmallBodyBytesMax;
-      return server.bodies_bytes <= (small ? most : most - most / limits::kHttpSmallBodiesPart);
-    }
-    void let_go() {
-      std::string().swap(text);
-      server.bodies_bytes -= std::exchange(counted, 0);
-    }
-
-    Server& server;
-    std::string text = {};
-    std::size_t counted = 0;
-  };
 
   /// One request and its answer; whether the connection goes on.
   asio::awaitable<bool> serve_one() {
@@ -226,7 +212,7 @@ class Session final : public HttpWire<Stream> {
       co_return on;
     }
     if (refusal) {
-      HttpReply reply = error_reply(*refusal);
+      HttpReply reply = refuse(*refusal);
       const bool on = co_await respond(std::move(reply));
       co_return on;
     }
@@ -236,7 +222,7 @@ class Session final : public HttpWire<Stream> {
   }
 
   asio::awaitable<bool> serve_admitted(RequestParser& parser, const HttpHead& head, Route route) {
-    Body body(server_);
+    IncomingBody body(server_);
     if (!parser.is_done()) {
       if (parser.waits_to_continue()) {
         const bool sent = co_await send("HTTP/1.1 100 Continue\r\n\r\n");
@@ -259,7 +245,7 @@ class Session final : public HttpWire<Stream> {
   }
 
   /// Answers what needs no generation.
-  asio::awaitable<bool> look_up(Route route, const HttpHead& head, Body& body) {
+  asio::awaitable<bool> look_up(Route route, const HttpHead& head, IncomingBody& body) {
     HttpReply reply;
     if (route == Route::kHealth) {  // Probes must not wait for the workers.
       reply = server_.api.reply(route, head, "");
@@ -274,7 +260,7 @@ class Session final : public HttpWire<Stream> {
     }
     RoomShare share(server_.views);
     if (reply.body.size() > limits::kHttpSmallViewBytesMax)
-      if (const auto error = share.take(reply.body.size())) reply = error_reply(*error);
+      if (const auto error = share.take(reply.body.size())) reply = refuse(*error);
     const bool on = co_await respond(std::move(reply));
     co_return on;
   }
@@ -299,7 +285,7 @@ class Session final : public HttpWire<Stream> {
   /// Feeds the parser until the header is there or, with `body`, all of the request, whose body is
   /// counted there as it comes.
   asio::awaitable<Read> read_until(RequestParser& parser, std::chrono::milliseconds within,
-                                   Body* body = nullptr) {
+                                   IncomingBody* body = nullptr) {
     const TimePoint deadline = now() + within;
     bool starved = inbox_.size() == 0;
     for (;;) {
@@ -364,7 +350,7 @@ class Session final : public HttpWire<Stream> {
     std::string().swap(body);
     if (wrong) return wrong;
     error = exchange_->submit(std::move(request), turn.asker);
-    return error && route == Route::kResponses ? as_response_error(*error) : error;
+    return error ? std::optional(Api::in_words_of(route, std::move(*error))) : std::nullopt;
   }
 
   std::optional<ApiError> attach(Route route, const HttpHead& head) {
@@ -378,7 +364,7 @@ class Session final : public HttpWire<Stream> {
   }
 
   /// Answers with what is generated, or was for an earlier request.
-  asio::awaitable<bool> generate(Route route, const HttpHead& head, Body& body) {
+  asio::awaitable<bool> generate(Route route, const HttpHead& head, IncomingBody& body) {
     const ExchangeScope scope(*this);
     Base::start_fill();
     std::optional<ApiError> error = {};
@@ -392,9 +378,9 @@ class Session final : public HttpWire<Stream> {
     body.let_go();
     if (peer_gone_ || aborted_) co_return false;
     if (accepts && !error && !Api::names_itself(head))
-      fields_.emplace_back("X-Request-Id", exchange_->id());
+      Api::add_request_id(head, exchange_->id(), fields_);
     if (error) {
-      HttpReply reply = error_reply(*error);
+      HttpReply reply = refuse(*error);
       const bool on = co_await respond(std::move(reply));
       co_return on;
     }
@@ -420,7 +406,7 @@ class Session final : public HttpWire<Stream> {
       news = exchange_->take();
     }
     if (news.error) {
-      HttpReply reply = error_reply(*news.error);
+      HttpReply reply = refuse(*news.error);
       const bool on = co_await respond(std::move(reply));
       co_return on;
     }
@@ -441,7 +427,7 @@ class Session final : public HttpWire<Stream> {
       Exchange::News news = exchange_->take();
       if (peer_gone_ || aborted_) co_return false;
       if (news.error && !begun && (fresh || news.bytes.empty())) {
-        HttpReply reply = error_reply(*news.error);
+        HttpReply reply = refuse(*news.error);
         const bool on = co_await respond(std::move(reply));
         co_return on;
       }

@@ -1,7 +1,10 @@
 #include "actors/gateway/tokenizer_answer.h"
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
+#include "actors/gateway/answer_logprobs.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -16,11 +19,13 @@ std::optional<ApiError> TokenizerAnswer::take(const char* field, std::size_t byt
 /// How many tokens a text has is known when it has them: meanwhile they are bounded by the body,
 /// and by the one worker that reads large ones.
 std::optional<ApiError> TokenizerAnswer::encode(const TokenizeRequest& request) {
-  Result<std::vector<TokenId>> tokens = model_.encode(request.prompt, request.add_special_tokens);
+  Result<std::vector<TokenId>> tokens = model_.prompt_tokens(request.of);
   if (!tokens) return to_api_error(tokens.error());
   tokens_ = std::move(tokens).value();
   tokens_->shrink_to_fit();
-  return take("prompt", tokens_->size() * sizeof(TokenId));
+  strings_ = request.strings;
+  const bool text = std::holds_alternative<std::string>(request.of.prompt);
+  return take(text ? "prompt" : "messages", tokens_->size() * sizeof(TokenId));
 }
 
 std::optional<ApiError> TokenizerAnswer::decode(const DetokenizeRequest& request) {
@@ -41,14 +46,28 @@ bool TokenizerAnswer::write_piece(std::string& out) {
   return last;
 }
 
+/// The ids, and behind them the strings.
 bool TokenizerAnswer::write_tokens() {
+  const std::size_t count = tokens_->size();
   if (next_ == 0) json_.begin_object().key("tokens").begin_array();
-  for (; next_ < tokens_->size(); ++next_) {
+  for (; next_ < count; ++next_) {
     if (json_.text().size() >= limits::kHttpPieceBytes) return false;
     json_.value((*tokens_)[next_]);
   }
-  json_.end_array().member("count", tokens_->size());
-  json_.member("max_model_len", model_.max_model_len()).end_object();
+  if (next_ == count && !std::exchange(ids_done_, true)) {
+    json_.end_array().member("count", count);
+    json_.member("max_model_len", model_.max_model_len());
+    if (strings_) json_.key("token_strs").begin_array();
+  }
+  if (strings_) {
+    const TokenNames names{model_, false};
+    for (; next_ < 2 * count; ++next_) {
+      if (json_.text().size() >= limits::kHttpPieceBytes) return false;
+      json_.value(names.of((*tokens_)[next_ - count]));
+    }
+    json_.end_array();
+  }
+  json_.end_object();
   return true;
 }
 

@@ -43,6 +43,7 @@ class TokenizerAnswer {
   std::optional<std::vector<TokenId>> tokens_;  // Either,
   std::string text_;                            // or.
   std::size_t next_ = 0;                        // Of these, that is not written yet.
+  bool strings_ = false, ids_done_ = false;     // Tokens come once more, as strings.
 };
 
 }  // namespace troupe

@@ -14,11 +14,18 @@ using nlohmann::json;
 
 constexpr const char* kTools = "tools";
 constexpr const char* kToolChoice = "tool_choice";
+constexpr const char* kFunctions = "functions";
+constexpr const char* kFunctionCall = "function_call";
+/// Of a name in the conversation.
+constexpr std::size_t kCalledNameBytesMax = 256;
 
 /// One tool, or what is wrong with it.
 std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   if (!tool.is_object()) return " must be an object.";
-  if (tool.value("type", json()) != "function") return ".type must be \"function\".";
+  const json type = tool.value("type", json());
+  if (type != "function")
+    return ".type must be \"function\"" +
+           (type.is_string() ? ", not " + type.dump().substr(0, 66) : "") + ".";
   const json function = tool.value("function", json());
   if (!function.is_object()) return ".function must be an object.";
   const json name = function.value("name", json());
@@ -28,6 +35,9 @@ std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   const json description = function.value("description", json());
   if (!description.is_null() && !description.is_string())
     return ".function.description must be a string.";
+  const json strict = function.value("strict", json());
+  if (!strict.is_null() && !strict.is_boolean()) return ".function.strict must be true or false.";
+  out.loose = strict != true;
   const json parameters = function.value("parameters", json());
   if (parameters.is_null()) return {};
   const bool object =
@@ -37,23 +47,77 @@ std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   out.parameters = json_member(json_member(raw, "function"), "parameters");
   if (out.parameters.empty()) out.parameters = parameters.dump();
   if (typed) return {};
-  const char* const type = parameters.empty() ? R"("type": "object")" : R"("type": "object", )";
-  out.parameters.insert(1, type);
+  const char* const added = parameters.empty() ? R"("type": "object")" : R"("type": "object", )";
+  out.parameters.insert(1, added);
   return {};
 }
 
-std::vector<Tool> read_list(FieldReader& fields, const json& list, std::string_view raw) {
+/// What a request offers, in either form.
+struct Offer {
+  const char* field = kTools;
+  json list = {}, choice = {};  ///< as `tools` and `tool_choice` have them; null: there is none
+  std::string raw = {};         ///< the list as it was written
+};
+
+/// Older clients' `functions` are tools, and `function_call` is a choice.
+Offer read_functions(FieldReader& fields) {
+  Offer offer{.field = kFunctions};
+  const json* list = fields.find(kFunctions);
+  if (list != nullptr && !list->is_array()) fields.fail(kFunctions, "functions must be a list.");
+  if (list != nullptr && !list->empty()) {
+    for (const json& function : *list)
+      offer.list.push_back({{"type", "function"}, {"function", function}});
+    each_json_child(fields.text_of(kFunctions), [&](std::string_view, std::string_view function) {
+      offer.raw += offer.raw.empty() ? "[" : ", ";
+      offer.raw.append(R"({"type": "function", "function": )").append(function).append("}");
+    });
+    offer.raw += "]";
+  }
+  const json* call = fields.find(kFunctionCall);
+  if (call == nullptr) return offer;
+  const json name = call->is_object() ? call->value("name", json()) : json();
+  if (name.is_string())
+    offer.choice = {{"type", "function"}, {"function", {{"name", name}}}};
+  else if (*call == "auto" || *call == "none")
+    offer.choice = *call;
+  else
+    fields.fail(kFunctionCall, "function_call must be \"auto\", \"none\" or {\"name\": ...}.");
+  return offer;
+}
+
+Offer read_offer(FieldReader& fields) {
+  const json* list = fields.find(kTools);
+  const json* choice = fields.find(kToolChoice);
+  Offer old = read_functions(fields);
+  const bool is_old = !old.list.is_null() || !old.choice.is_null();
+  if (list == nullptr && choice == nullptr && is_old) return old;
+  if (is_old)
+    fields.fail(old.list.is_null() ? kFunctionCall : kFunctions,
+                "functions and function_call cannot be used together with tools and tool_choice.");
+  Offer offer;
+  if (choice != nullptr) offer.choice = *choice;
+  if (list == nullptr) return offer;
+  offer.list = *list;
+  offer.raw = fields.text_of(kTools);
+  return offer;
+}
+
+std::vector<Tool> read_list(FieldReader& fields, const Offer& offer) {
   std::vector<Tool> tools;
   std::set<std::string> names;
   std::vector<std::string_view> raws;
-  each_json_child(raw, [&](std::string_view, std::string_view item) { raws.push_back(item); });
-  for (std::size_t i = 0; i < list.size(); ++i) {
+  each_json_child(offer.raw,
+                  [&](std::string_view, std::string_view item) { raws.push_back(item); });
+  for (std::size_t i = 0; i < offer.list.size(); ++i) {
     Tool tool;
-    std::string trouble = read_tool(list[i], i < raws.size() ? raws[i] : std::string_view(), tool);
+    std::string trouble =
+        read_tool(offer.list[i], i < raws.size() ? raws[i] : std::string_view(), tool);
     if (trouble.empty() && !names.insert(tool.name).second)
       trouble = ".function.name is '" + tool.name + "', as that of another tool.";
     if (!trouble.empty()) {
-      fields.fail(kTools, "tools[" + std::to_string(i) + "]" + trouble);
+      // An older client's function is all that its tool has.
+      if (offer.field == kFunctions) trouble.erase(0, std::string_view(".function").size());
+      fields.fail(offer.field, std::string(offer.field) + "[" + std::to_string(i) + "]" + trouble);
       return {};
     }
     tools.push_back(std::move(tool));
@@ -68,52 +132,116 @@ ToolSketch sketch_of(const std::vector<Tool>& tools) {
   return sketch;
 }
 
-/// The name of the function that must be called; empty: none, or something is wrong.
-std::string read_named(FieldReader& fields, const json& choice) {
-  const json function = choice.is_object() && choice.value("type", json()) == "function"
-                            ? choice.value("function", json())
-                            : json();
-  const json name = function.is_object() ? function.value("name", json()) : json();
-  if (name.is_string()) return name;
-  fields.fail(kToolChoice,
-              "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", "
-              "\"function\": {\"name\": ...}}.");
-  return {};
+/// What the model may call, and whether it must.
+struct Choice {
+  bool must = false;
+  bool one = false;                                 ///< and no more than that
+  std::optional<std::set<std::string>> names = {};  ///< of these; none: of all
+};
+
+/// The name in {"type": "function", "function": {"name": ...}}; empty: it is none.
+std::string named(const json& function) {
+  if (!function.is_object() || function.value("type", json()) != "function") return {};
+  const json of = function.value("function", json());
+  const json name = of.is_object() ? of.value("name", json()) : json();
+  return name.is_string() ? name.get<std::string>() : "";
 }
 
-/// Leaves in `tools` what must be called. If the model may choose, nothing, unless its answer has a
-/// format: a grammar must let it call, too.
-void read_choice(FieldReader& fields, const json* choice, std::vector<Tool>& tools,
-                 ApiRequest& out) {
-  if (choice == nullptr || *choice == "auto") {
-    out.may_answer = out.wants_grammar;
-    if (!out.may_answer) tools.clear();
-  } else if (*choice != "required") {
-    const std::string name = read_named(fields, *choice);
-    std::erase_if(tools, [&](const Tool& tool) { return tool.name != name; });
-    if (tools.empty())
-      fields.fail(kToolChoice, "tool_choice names a function that is not in tools.");
-    out.calls.several = false;
+void read_allowed(FieldReader& fields, const json& choice, Choice& out) {
+  const json allowed = choice.value("allowed_tools", json());
+  const json mode = allowed.is_object() ? allowed.value("mode", json()) : json();
+  const json tools = allowed.is_object() ? allowed.value("tools", json()) : json();
+  if (mode != "auto" && mode != "required")
+    return fields.fail(kToolChoice,
+                       "tool_choice.allowed_tools.mode must be \"auto\" or \"required\".");
+  out.must = mode == "required";
+  out.names.emplace();
+  for (const json& tool : tools.is_array() ? tools : json::array()) out.names->insert(named(tool));
+  if (out.names->empty() || out.names->contains(""))
+    fields.fail(kToolChoice, "tool_choice.allowed_tools.tools must be a list of functions.");
+}
+
+Choice read_choice(FieldReader& fields, const json& choice) {
+  Choice out;
+  const json type = choice.is_object() ? choice.value("type", json()) : json();
+  const std::string name = named(choice);
+  if (type == "allowed_tools") {
+    read_allowed(fields, choice, out);
+  } else if (!name.empty()) {
+    out = {.must = true, .one = true, .names = std::set{name}};
+  } else if (choice == "required") {
+    out.must = true;
+  } else if (!choice.is_null() && choice != "auto") {
+    fields.fail(kToolChoice,
+                "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": \"function\", "
+                "\"function\": {\"name\": ...}} or {\"type\": \"allowed_tools\", "
+                "\"allowed_tools\": {\"mode\": ..., \"tools\": [...]}}.");
   }
+  return out;
 }
 
-void read_call(FieldReader& fields, const std::string& where, const json& value, ToolCall& out) {
-  const json function = value.is_object() ? value.value("function", json()) : json();
-  if (!function.is_object() || value.value("type", json("function")) != "function")
-    return fields.fail("messages", where + " must be an object with type \"function\".");
-  const json id = value.value("id", json()), name = function.value("name", json());
-  if (!id.is_null() && !id.is_string())
-    return fields.fail("messages", where + ".id must be a string.");
-  if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
-    return fields.fail("messages",
-                       where + ".function.name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
+/// Leaves in `tools` what a grammar holds calls to. If the model may choose, nothing, unless the
+/// grammar has something to say: of the answer's format, of names, or of strict arguments.
+void choose(FieldReader& fields, const Offer& offer, std::vector<Tool>& tools, ApiRequest& out) {
+  const Choice choice = read_choice(fields, offer.choice);
+  if (fields.failed()) return;
+  if (choice.names) {
+    std::erase_if(tools, [&](const Tool& tool) { return !choice.names->contains(tool.name); });
+    if (tools.size() < choice.names->size())
+      fields.fail(offer.field == kTools ? kToolChoice : kFunctionCall,
+                  "tool_choice names a function that is not in tools.");
+  }
+  if (out.prompts.front().grammar_in_thought)
+    return fields.fail(
+        "structured_outputs",
+        "structured_outputs.enable_in_reasoning cannot be used together with tools.");
+  if (choice.one) out.calls.several = false;
+  if (choice.must) {
+    for (Tool& tool : tools) tool.loose = false;
+    // What response_format says is of an answer's content, of which there is none.
+    if (!out.format_field.empty() && out.format_field != "response_format")
+      fields.fail(out.format_field, out.format_field +
+                                        " cannot be used together with a tool_choice that makes "
+                                        "the model call: such an answer has no other text.");
+    return;
+  }
+  const bool holds = out.wants_grammar || choice.names || !std::ranges::all_of(tools, &Tool::loose);
+  if (!holds) tools.clear();
+  out.may_answer = holds;
+}
+
+/// Whether a conversation may have this name, which may have begun with another server.
+bool may_be_called(const std::string& name) {
+  constexpr std::string_view kMore = ".:/";
+  const auto fits = [&](char c) { return is_tool_name({&c, 1}) || kMore.find(c) != kMore.npos; };
+  return !name.empty() && name.size() <= kCalledNameBytesMax && std::ranges::all_of(name, fits);
+}
+
+/// The function that was called; `where` names it.
+void read_called(FieldReader& fields, const std::string& where, const json& function,
+                 ToolCall& out) {
+  if (!function.is_object()) return fields.fail("messages", where + " must be an object.");
+  const json name = function.value("name", json());
+  if (!name.is_string() || !may_be_called(name.get_ref<const std::string&>()))
+    return fields.fail("messages", where + ".name must be 1 to " +
+                                       std::to_string(kCalledNameBytesMax) +
+                                       " of a-z, A-Z, 0-9, _, -, ., : and /.");
   const json arguments = function.value("arguments", json());
   if (!arguments.is_null() && !arguments.is_string() && !arguments.is_object())
-    return fields.fail("messages", where + ".function.arguments must be a string.");
-  out.id = id.is_string() ? id.get<std::string>() : "";
+    return fields.fail("messages", where + ".arguments must be a string.");
   out.name = name;
   if (!arguments.is_null())
     out.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
+}
+
+void read_call(FieldReader& fields, const std::string& where, const json& value, ToolCall& out) {
+  if (!value.is_object() || value.value("type", json("function")) != "function")
+    return fields.fail("messages", where + " must be an object with type \"function\".");
+  const json id = value.value("id", json());
+  if (!id.is_null() && !id.is_string())
+    return fields.fail("messages", where + ".id must be a string.");
+  out.id = id.is_string() ? id.get<std::string>() : "";
+  read_called(fields, where + ".function", value.value("function", json()), out);
 }
 
 }  // namespace
@@ -121,36 +249,44 @@ void read_call(FieldReader& fields, const std::string& where, const json& value,
 void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   bool several = true;
   fields.boolean("parallel_tool_calls", several);
-  const json* choice = fields.find(kToolChoice);
-  const json* list = fields.find(kTools);
-  if (choice != nullptr && *choice == "none") return;
-  if (list == nullptr || (list->is_array() && list->empty())) {
-    if (choice != nullptr && *choice != "auto")
-      fields.fail(kToolChoice, "tool_choice makes sense only with tools.");
+  Offer offer = read_offer(fields);
+  if (fields.failed() || offer.choice == "none") return;
+  const bool old = offer.field == kFunctions;
+  if (offer.list.is_null() || (offer.list.is_array() && offer.list.empty())) {
+    if (!offer.choice.is_null() && offer.choice != "auto")
+      fields.fail(old ? kFunctionCall : kToolChoice,
+                  old ? "function_call makes sense only with functions."
+                      : "tool_choice makes sense only with tools.");
     return;
   }
-  if (!list->is_array() || list->size() > limits::kToolsMax)
+  const std::string name = offer.field;
+  if (!offer.list.is_array() || offer.list.size() > limits::kToolsMax)
     return fields.fail(
-        kTools, "tools must be a list of at most " + std::to_string(limits::kToolsMax) + " tools.");
-  std::string raw = fields.text_of(kTools);
-  if (raw.size() > limits::kToolsBytesMax)
+        name, name + " must be a list of at most " + std::to_string(limits::kToolsMax) + " tools.");
+  if (offer.raw.size() > limits::kToolsBytesMax)
     return fields.fail(
-        kTools, "tools must have at most " + std::to_string(limits::kToolsBytesMax) + " bytes.");
-  std::vector<Tool> tools = read_list(fields, *list, raw);
+        name, name + " must have at most " + std::to_string(limits::kToolsBytesMax) + " bytes.");
+  std::vector<Tool> tools = read_list(fields, offer);
   if (fields.failed()) return;
-  out.calls = {.read = true, .several = several, .sketch = sketch_of(tools)};
-  read_choice(fields, choice, tools, out);
+  out.calls = {.read = true, .several = several && !old, .old = old, .sketch = sketch_of(tools)};
+  choose(fields, offer, tools, out);
   out.calls.list = model.tools == ToolStyle::kNone;
   if (out.calls.list && (tools.empty() || out.may_answer))
-    return fields.fail(kTools,
+    return fields.fail(name,
                        "tools cannot be left to this model's choice: its chat template has no form "
                        "for calls. Set tool_choice to \"required\", \"none\" or a function.");
   out.forced = std::move(tools);
-  out.prompts.front().tools = std::move(raw);
+  out.prompts.front().tools = std::move(offer.raw);
 }
 
 void read_message_calls(FieldReader& fields, const std::string& where, const json& message,
                         ChatMessage& out) {
+  const json old = message.value("function_call", json());
+  if (!old.is_null()) {
+    if (out.role != "assistant")
+      return fields.fail("messages", where + ".function_call must be an assistant's.");
+    read_called(fields, where + ".function_call", old, out.tool_calls.emplace_back());
+  }
   const json calls = message.value("tool_calls", json());
   if (calls.is_null() || (calls.is_array() && calls.empty())) return;
   if (!calls.is_array() || out.role != "assistant")
@@ -172,16 +308,18 @@ std::optional<ApiError> force_calls(const GatewayModel& model, ApiRequest& reque
     request.forced.clear();
     return std::nullopt;
   }
-  if (request.may_answer) wanted.otherwise = std::move(of.grammar);
+  if (request.may_answer) {
+    wanted.says = of.grammar.empty();
+    wanted.otherwise = std::move(of.grammar);
+  }
   wanted.tools = std::move(request.forced);
   wanted.several = request.calls.several;
   wanted.token_of = [&](std::string_view tag) { return model.added_token_id(tag); };
   request.forced.clear();
   Result<std::string> grammar = write_tool_grammar(wanted);
   if (!grammar && request.may_answer)
-    return bad_field(kTools, grammar.error().message +
-                                 " Where an answer's format is asked for, calls are held to their "
-                                 "schemas, too; or set tool_choice to \"none\".");
+    return bad_field(kTools,
+                     grammar.error().message + " Without strict its calls may have any arguments.");
   if (!grammar) return bad_field(kTools, grammar.error().message);
   of.grammar = std::move(*grammar);
   of.grammar_of_calls = true;

@@ -10,8 +10,9 @@
 
 namespace troupe {
 
-/// Reads `tools`, `tool_choice` and `parallel_tool_calls` of a chat. Templates show tools to the
-/// model as the client wrote them, in its order.
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls` of a chat, or an older client's
+/// `functions` and `function_call`. Templates show tools to the model as the client wrote them, in
+/// its order.
 void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out);
 
 /// Reads what an assistant has called. `where` names the message.

@@ -21,8 +21,6 @@ bool is_one(const json& v) { return v.is_number() && v == 1; }
 bool is_empty(const json& v) { return !v.is_number() && !v.is_boolean() && v.empty(); }
 bool is_empty_text(const json& v) { return v == ""; }
 bool is_medium(const json& v) { return v == "medium"; }
-bool is_disabled(const json& v) { return v == "disabled"; }
-bool is_auto(const json& v) { return v == "auto"; }
 bool is_text_only(const json& v) { return v == json::array({"text"}); }
 
 constexpr std::array kAnywhere{
@@ -46,8 +44,6 @@ constexpr std::array kCompletion{
 };
 
 constexpr std::array kChat{
-    Unsupported{"functions", is_empty},
-    Unsupported{"function_call", never},
     Unsupported{"echo", is_false},
     Unsupported{"add_special_tokens", is_false},
     Unsupported{"chat_template", never},
@@ -64,9 +60,7 @@ constexpr std::array kChat{
 };
 
 constexpr std::array kMessage{
-    Unsupported{"function_call", is_empty},
     Unsupported{"audio", is_empty},
-    Unsupported{"refusal", is_empty},
 };
 
 /// Those of a Response, and what a chat calls otherwise.
@@ -77,7 +71,6 @@ constexpr std::array kResponse{
     Unsupported{"moderation", never},
     Unsupported{"prompt", never},
     Unsupported{"top_logprobs", is_zero},
-    Unsupported{"truncation", is_disabled},
     Unsupported{"n", is_one},
     Unsupported{"logprobs", is_false},
     Unsupported{"messages", never},
@@ -88,11 +81,6 @@ constexpr std::array kResponse{
     Unsupported{"best_of", is_one},
     Unsupported{"prompt_logprobs", never},
     Unsupported{"continue_final_message", is_false},
-};
-
-constexpr std::array kReasoning{
-    Unsupported{"summary", is_auto},
-    Unsupported{"generate_summary", is_auto},
 };
 
 void refuse(FieldReader& fields, const char* name, bool asks_nothing) {
@@ -136,8 +124,6 @@ void refuse_unsupported_in_response(FieldReader& fields) {
   refuse(fields, kResponse);
   refuse(fields, kAnywhere);
 }
-
-void refuse_unsupported_in_reasoning(FieldReader& fields) { refuse(fields, kReasoning); }
 
 void refuse_unsupported_in_message(FieldReader& fields, const std::string& where,
                                    const json& message) {

@@ -13,7 +13,6 @@ namespace troupe {
 void refuse_unsupported(FieldReader& fields, bool chat);
 /// The same of a Response, which also names the fields that only a chat has.
 void refuse_unsupported_in_response(FieldReader& fields);
-void refuse_unsupported_in_reasoning(FieldReader& fields);
 /// The same of one message of a chat; `where` is its name.
 void refuse_unsupported_in_message(FieldReader& fields, const std::string& where,
                                    const nlohmann::json& message);

@@ -26,20 +26,19 @@ StopMatcher::StopMatcher(std::shared_ptr<const StopStrings> strings)
     : strings_(std::move(strings)), state_(strings_->patterns_.size(), 0) {}
 
 std::string StopMatcher::feed(std::string_view text) {
-  if (matched_) return {};
+  if (matched()) return {};
   for (const char c : text) {
     held_.push_back(c);
-    std::size_t longest = 0;
     for (std::size_t i = 0; i < state_.size(); ++i) {
       const StopStrings::Pattern& pattern = strings_->patterns_[i];
       std::size_t& length = state_[i];
       while (length > 0 && c != pattern.text[length]) length = pattern.border[length - 1];
       if (c == pattern.text[length]) ++length;
-      if (length == pattern.text.size()) longest = std::max(longest, length);
+      const bool longer = found_ == nullptr || found_->size() < length;
+      if (length == pattern.text.size() && longer) found_ = &pattern.text;
     }
-    if (longest > 0) {
-      matched_ = true;
-      if (!strings_->shown_) held_.resize(held_.size() - longest);
+    if (matched()) {
+      if (!strings_->shown_) held_.resize(held_.size() - found_->size());
       return std::exchange(held_, {});
     }
   }

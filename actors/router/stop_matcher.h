@@ -35,13 +35,15 @@ class StopMatcher {
   std::string feed(std::string_view text);
   /// The end of the text: what was held back, as it is no stop string.
   std::string finish();
-  bool matched() const { return matched_; }
+  bool matched() const { return found_ != nullptr; }
+  /// The stop string that matched; empty: none. Valid as long as the strings.
+  std::string_view found() const { return matched() ? *found_ : std::string_view(); }
 
  private:
   std::shared_ptr<const StopStrings> strings_;
   std::vector<std::size_t> state_;  // Of each pattern: how much of it the text ends with.
   std::string held_;
-  bool matched_ = false;
+  const std::string* found_ = nullptr;  // In strings_.
 };
 
 }  // namespace troupe

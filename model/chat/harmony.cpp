@@ -10,9 +10,6 @@ constexpr std::string_view kMessage = "<|message|>";
 /// How an answer begins; else it has no headers.
 constexpr std::array<std::string_view, 4> kHeaderBegins = {kChannel, kMessage, "<|start|>",
                                                            " to=functions."};
-/// What ends a body; <|start|> does where <|end|> was left out.
-constexpr std::array<std::string_view, 4> kBodyEnds = {"<|end|>", "<|return|>", "<|call|>",
-                                                       "<|start|>"};
 /// Headers are short; more without <|message|> is a text that was cut off.
 constexpr std::size_t kHarmonyHeaderBytesMax = 4096;
 
@@ -35,7 +32,7 @@ std::string_view receiver(std::string_view header) {
 /// The first tag that ends a body; what may become one is not decided.
 ArgumentsEnd::Found body_end(std::string_view text) {
   std::size_t end = text.size(), unsure = 0;
-  for (const std::string_view tag : kBodyEnds) {
+  for (const std::string_view tag : HarmonyParser::kBodyEnds) {
     unsure = std::max(unsure, partial_tag(text, tag));
     end = std::min(end, text.find(tag));
   }

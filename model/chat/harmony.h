@@ -22,6 +22,9 @@ class HarmonyParser final : public CallParser {
   static constexpr std::array<std::string_view, 7> kTags = {
       "<|channel|>", "<|message|>", "<|start|>",    "<|end|>",
       "<|return|>",  "<|call|>",    "<|constrain|>"};
+  /// What ends a message's body; <|start|> does where <|end|> was left out.
+  static constexpr std::array<std::string_view, 4> kBodyEnds = {"<|end|>", "<|return|>", "<|call|>",
+                                                                "<|start|>"};
   /// Content begins after these, one after the other: between them may stand what it is.
   static constexpr std::array<std::string_view, 2> kFinal = {"<|channel|>final", "<|message|>"};
 

@@ -1,14 +1,17 @@
 #include "model/chat/tool_grammar.h"
 
+#include <array>
+
+#include "model/chat/harmony.h"
 #include "model/chat/text_arguments.h"
+#include "model/chat/text_without.h"
 #include "model/chat/tool_style.h"
 #include "model/grammar/grammar_writer.h"
 
 namespace troupe {
 namespace {
 
-/// A text that holds none of Harmony's tags that end it.
-constexpr const char* kPlainText = R"(([^<] | "<"+ ([^</|] | "/" [^a<]))*)";
+constexpr const char* kAnyObject = R"({"type": "object"})";
 
 /// Writes calls in one family's form.
 class CallWriter {
@@ -18,7 +21,7 @@ class CallWriter {
   Result<std::string> write() {
     std::vector<std::string> calls;
     for (const Tool& tool : wanted_.tools) {
-      auto call = write_call(tool);
+      auto call = is_loose(tool) ? write_loose(tool) : write_call(tool);
       if (!call) return invalid_argument("tools: " + tool.name + ": " + call.error().message);
       calls.push_back(std::move(*call));
     }
@@ -38,6 +41,15 @@ class CallWriter {
     return " " + GrammarWriter::literal(text) + " ";
   }
 
+  /// Whether its arguments may be any: nothing of a schema that cannot be written may stay here.
+  bool is_loose(const Tool& tool) const {
+    return tool.loose && !CallWriter(wanted_).write_call(tool);
+  }
+  Result<std::string> write_loose(const Tool& tool) {
+    if (wanted_.style == ToolStyle::kGlm) return write_any_glm_call(tool);
+    return write_call({tool.name, kAnyObject});
+  }
+
   Result<std::string> arguments(const Tool& tool) {
     if (tool.parameters.empty()) return text("{}");
     auto json = grammar_.json_schema(tool.parameters);
@@ -45,12 +57,15 @@ class CallWriter {
     return " " + *json + " ";
   }
 
+  bool must_call() const { return wanted_.otherwise.empty() && !wanted_.says; }
   std::string root(const std::string& calls);
+  std::string said() const;
   std::string thought();
   std::string harmony_thoughts() const;
   std::string section(const std::string& call);
   Result<std::string> write_call(const Tool& tool);
   Result<std::string> write_json_call(const Tool& tool, std::string_view arguments_name);
+  std::string write_any_glm_call(const Tool& tool) const;
   Result<std::string> write_glm_call(const Tool& tool);
 
   const CallsWanted& wanted_;
@@ -73,18 +88,44 @@ std::string CallWriter::thought() {
 /// One, as a rule; where the model may choose it may also say what it will do, in the channel of
 /// calls.
 std::string CallWriter::harmony_thoughts() const {
-  const std::string ends = kPlainText + tag("<|end|>") + tag("<|start|>") + text("assistant");
-  const std::string channel =
-      wanted_.otherwise.empty() ? text("analysis") : "(\"analysis\" | \"commentary\")";
+  const std::string ends = text_without(HarmonyParser::kBodyEnds) + tag("<|end|>") +
+                           tag("<|start|>") + text("assistant");
+  const std::string channel = must_call() ? text("analysis") : "(\"analysis\" | \"commentary\")";
   const std::string thought = "( " + tag("<|channel|>") + channel + tag("<|message|>") + ends + ")";
-  return (wanted_.reasoning.inside ? ends : "") + thought +
-         (wanted_.otherwise.empty() ? "? " : "* ");
+  return (wanted_.reasoning.inside ? ends : "") + thought + (must_call() ? "? " : "* ");
+}
+
+/// A text that no parser takes for a call.
+std::string CallWriter::said() const {
+  const auto tags = tool_tags(wanted_.style);
+  switch (wanted_.style) {
+    case ToolStyle::kDeepSeekV3:
+    case ToolStyle::kDeepSeekV31:
+    case ToolStyle::kKimi:
+      // A call without its section is read as well.
+      return text_without(std::array{tags[0], tags[2]});
+    case ToolStyle::kHermes:
+    case ToolStyle::kGlm:
+      return text_without(tags.first(1));
+    case ToolStyle::kHarmony:
+      return text_without(HarmonyParser::kBodyEnds);
+    case ToolStyle::kNone:
+    case ToolStyle::kLlama:
+    case ToolStyle::kList:
+      break;
+  }
+  // It does not begin as a call does, nor with Llama's tag.
+  return R"([ \t\r\n]* (([^ \t\r\n<{] | "<" [^|]) [^\x00]* | "<")?)";
 }
 
 std::string CallWriter::root(const std::string& calls) {
-  if (wanted_.otherwise.empty()) return thought() + calls;
-  const std::string other = grammar_.include(wanted_.otherwise);
-  if (wanted_.style != ToolStyle::kHarmony) return other + " | " + thought() + calls;
+  if (must_call()) return thought() + calls;
+  const std::string other =
+      wanted_.says ? grammar_.rule("said", said()) : grammar_.include(wanted_.otherwise);
+  if (wanted_.style != ToolStyle::kHarmony) {
+    const bool then_calls = wanted_.says && wanted_.style != ToolStyle::kLlama;
+    return then_calls ? other + " (" + calls + ")?" : other + " | " + thought() + calls;
+  }
   const std::string json = "(" + text(" ") + tag("<|constrain|>") + text("json") + ")? ";
   return thought() + "(" + calls + " | " + tag("<|channel|>") + text("final") + json +
          tag("<|message|>") + other + ")";
@@ -158,6 +199,13 @@ Result<std::string> CallWriter::write_call(const Tool& tool) {
   auto json = arguments(tool);
   if (!json) return json;
   return before + *json + after;
+}
+
+std::string CallWriter::write_any_glm_call(const Tool& tool) const {
+  const auto tags = tool_tags(ToolStyle::kGlm);
+  const std::string any = text_without(tags);
+  return tag(tags[0]) + text(tool.name + "\n") + "(" + tag(tags[2]) + any + tag(tags[3]) +
+         text("\n") + tag(tags[4]) + any + tag(tags[5]) + text("\n") + ")* " + tag(tags[1]);
 }
 
 /// Names and values in tags, texts without quotes.

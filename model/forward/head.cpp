@@ -130,9 +130,7 @@ void OutputHead::fill_masks(kernels::Stream& stream) {
     if (calls.ruled == nullptr) return;
     const auto mask = sampler_->mask(static_cast<std::size_t>(calls.sampled));
     if (calls.ruled->allowed(mask, spec_.vocab)) return;
-    calls.trouble =
-        "No token of the model may come next in this answer: what its grammar, "
-        "allowed_token_ids, bad_words and min_tokens ask for cannot all be met.";
+    calls.trouble = calls.ruled->trouble();
     mask[0] = 1;  // one must be set; what is drawn is not looked at
   };
   if (std::ranges::none_of(calls_, [](const Calls& c) { return c.ruled != nullptr; })) return;

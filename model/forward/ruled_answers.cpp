@@ -12,6 +12,15 @@ void RuledAnswers::expect(const StepPlanBody& plan) {
     if (sequence.sampling.rules) known_of(sequence);
 }
 
+void RuledAnswers::begin() {
+  room_ = limits::kFollowedTokensMax;
+  follow_left_ = kFollowMax;
+  const auto owes = [](const auto& known) { return known.second.debt > Duration::zero(); };
+  const auto count = std::ranges::count_if(known_, owes);
+  for (auto& [slot, known] : known_)
+    if (known.debt > Duration::zero()) known.debt -= std::min(known.debt, kRepaid / count);
+}
+
 /// Rules that came again belong to an answer that may have gone on elsewhere.
 RuledAnswers::Known& RuledAnswers::known_of(const StepSequence& sequence) {
   Known& known = known_[sequence.table_slot];
@@ -24,25 +33,32 @@ RuledAnswers::Known& RuledAnswers::known_of(const StepSequence& sequence) {
 }
 
 Result<RuledAnswer*> RuledAnswers::find(const StepSequence& sequence, const TokenHistory& history) {
-  const std::int32_t begin = std::min(history.prompt_length, history.length);
-  const auto length = static_cast<std::size_t>(history.length - begin);
-  const auto token = [&](std::size_t i) {
-    return history.at(begin + static_cast<std::int32_t>(i));
-  };
+  const AnswerTokens tokens(history);
   Known& known = known_of(sequence);
   if (known.answer) {
     const std::size_t had = known.answer->length();
-    if (had > length || (had > 0 && known.answer->last() != token(had - 1))) known.answer.reset();
+    if (had > tokens.size() || (had > 0 && known.answer->last() != tokens[had - 1]))
+      known.answer.reset();
   }
   if (!known.answer)
     if (const Status made = make(known); !made.ok()) return made.error();
-  if (!known.answer) return static_cast<RuledAnswer*>(nullptr);
+  return known.answer ? follow(known, tokens) : nullptr;
+}
+
+/// Up to its last token, or null: not in this look.
+RuledAnswer* RuledAnswers::follow(Known& known, const AnswerTokens& tokens) {
   RuledAnswer& answer = *known.answer;
-  const std::size_t missing = length - answer.length();
+  const std::size_t missing = tokens.size() - answer.length();
+  const bool again = missing > limits::kFollowedTokensLeast;  // not what a step adds
+  if (const Duration spent = answer.spent(); spent > kDear) known.debt += spent;
+  if (again ? follow_left_ <= Duration::zero() : known.debt > Duration::zero()) return nullptr;
   std::size_t takes = std::min(missing, std::max(room_, limits::kFollowedTokensLeast));
   room_ -= std::min(room_, takes);
-  for (; takes > 0; --takes) answer.take(token(answer.length()));
-  return answer.length() == length ? &answer : static_cast<RuledAnswer*>(nullptr);
+  for (; takes > 0 && (!again || follow_left_ > Duration::zero()); --takes) {
+    answer.take(tokens[answer.length()]);
+    if (again) follow_left_ -= answer.spent();
+  }
+  return answer.length() == tokens.size() ? &answer : nullptr;
 }
 
 /// Leaves it without an answer while its grammar is being compiled.

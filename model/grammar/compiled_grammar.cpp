@@ -4,6 +4,7 @@
 
 #include "model/grammar/compiled_grammar_impl.h"
 #include "model/grammar/determinize.h"
+#include "model/grammar/left_recursion.h"
 #include "model/grammar/nfa.h"
 #include "model/grammar/parse_grammar.h"
 
@@ -18,8 +19,15 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(std::str
   if (!parsed.ok()) return parsed.error();
   const auto nfa = grammar::build_nfa(*parsed);
   if (!nfa.ok()) return nfa.error();
-  return std::shared_ptr<const CompiledGrammar>(
-      new CompiledGrammar(std::make_unique<const Impl>(grammar::determinize(*nfa))));
+  auto impl = std::make_unique<const Impl>(grammar::determinize(*nfa));
+  const std::size_t circle = grammar::widest_left_recursion(impl->automaton);
+  if (circle > kLeftRecursionMax) {
+    return resource_exhausted("grammar: rules begin with each other (left recursion) by " +
+                              std::to_string(circle) + " calls; " +
+                              std::to_string(kLeftRecursionMax) +
+                              " may be. Let them begin with what tells them apart.");
+  }
+  return std::shared_ptr<const CompiledGrammar>(new CompiledGrammar(std::move(impl)));
 }
 
 CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}

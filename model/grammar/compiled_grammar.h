@@ -14,10 +14,12 @@ class CompiledGrammar {
  public:
   /// More text is refused, before anything else is done with it.
   static constexpr std::size_t kTextBytesMax = 4u << 20;
+  /// Calls among rules that begin with each other. Programming languages have a hundred.
+  static constexpr std::size_t kLeftRecursionMax = 1000;
 
   /// kInvalidArgument says where and what is wrong: syntax, a rule that is not there or defined
   /// twice, no `root`, one that matches nothing at all; kResourceExhausted if its automaton would
-  /// be too large.
+  /// be too large, or too many rules begin with each other.
   static Result<std::shared_ptr<const CompiledGrammar>> compile(std::string_view text);
 
   ~CompiledGrammar();

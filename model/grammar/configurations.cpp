@@ -1,10 +1,17 @@
 #include "model/grammar/configurations.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/grammar/token_trie_nodes.h"
 
 namespace troupe::grammar {
+namespace {
+
+/// A step that is looked up for the first time, beside what the stacks do for it.
+constexpr std::uint64_t kStepCost = 32;
+
+}  // namespace
 
 Configurations::Configurations(const Automaton& automaton, std::uint32_t bytes_max)
     : automaton_(&automaton), ascii_kinds_(ascii_kinds()), stacks_(automaton, bytes_max) {
@@ -30,7 +37,8 @@ std::uint32_t Configurations::intern(const Items& items) {
   for (const Item& item : items.items)
     made.least = std::min(made.least, stacks_.least_count(item.node));
   find_parts(made);
-  bytes_ += sizeof(Configuration) + made.items.size() * sizeof(Item) + made.next.size() * 4;
+  bytes_ += sizeof(Configuration) + made.items.size() * sizeof(Item) +
+            made.next.size() * sizeof(Step);
   all_.push_back(std::move(made));
   return number;
 }
@@ -53,33 +61,59 @@ void Configurations::find_parts(Configuration& c) const {
     if (cut[b] || c.part_of[b - 1] == 0) ++parts;
     c.part_of[b] = static_cast<std::uint16_t>(parts);
   }
-  c.next.assign(parts + 1, kUnknown);
+  c.next.assign(parts + 1, {});
 }
 
-std::uint32_t Configurations::find_next(std::uint32_t c, std::uint8_t byte) {
+Configurations::Step& Configurations::find_step(std::uint32_t c, std::uint8_t byte) {
+  const std::uint64_t before = stacks_.work();
   const std::uint32_t to = intern(stacks_.step(all_[c].items, byte));
-  all_[c].next[all_[c].part_of[byte]] = to;
-  return to;
+  Step& step = all_[c].next[all_[c].part_of[byte]];
+  step.to = to;
+  step.cost = static_cast<std::uint32_t>(kStepCost + stacks_.work() - before);
+  return step;
 }
 
 bool Configurations::find_loops(std::uint32_t c, std::uint32_t kinds) {
+  if (all_[c].kinds_turn != turn_) all_[c].kinds_charged = 0;
+  all_[c].kinds_turn = turn_;
   // One that leaves it settles the matter; the steps over others would never be used.
-  for (std::uint32_t kind = 1; kind <= kinds; kind <<= 1) {
-    if ((kinds & kind) == 0) continue;
-    if (!loops_over(c, kind)) {
-      all_[c].leaving |= kind;
-      return false;
-    }
-    all_[c].looping |= kind;
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const std::uint32_t bit = 1u << kind;
+    if ((kinds & bit) == 0) continue;
+    if (((all_[c].looping | all_[c].leaving) & bit) == 0) find_loop(c, kind);
+    Configuration& at = all_[c];
+    if ((at.kinds_charged & bit) == 0) charged_ += at.kinds_cost[static_cast<std::size_t>(kind)];
+    at.kinds_charged |= bit;
+    if ((at.leaving & bit) != 0) return false;
   }
   return true;
+}
+
+void Configurations::find_loop(std::uint32_t c, int kind) {
+  const std::uint64_t before = looked_;
+  looked_last_ = {};
+  const bool loops = loops_over(c, 1u << kind);
+  Configuration& at = all_[c];
+  (loops ? at.looping : at.leaving) |= 1u << kind;
+  at.kinds_cost.resize(kKinds);
+  at.kinds_cost[static_cast<std::size_t>(kind)] = static_cast<std::uint32_t>(looked_ - before);
+}
+
+/// next() for the loops' own charges: one for a row of bytes that are one part.
+std::uint32_t Configurations::look(std::uint32_t c, std::uint32_t byte) {
+  const std::uint32_t part = all_[c].part_of[byte];
+  if (part == 0) return kDead;
+  const Step& step = known_step(c, static_cast<std::uint8_t>(byte));
+  if (looked_last_ != std::pair(c, part)) looked_ += step.cost;
+  looked_last_ = {c, part};
+  return step.to;
 }
 
 bool Configurations::loops_over(std::uint32_t c, std::uint32_t kind) {
   if (kind == kIllFormed) return false;
   if (kind == kWellFormed) return loops_above_ascii(c);
-  for (int b = 0; b < 128; ++b) {
-    if (kind == 1u << ascii_kinds_[b] && next(c, static_cast<std::uint8_t>(b)) != c) return false;
+  for (std::uint32_t b = 0; b < 128; ++b) {
+    if (kind == 1u << ascii_kinds_[b] && look(c, b) != c) return false;
   }
   return true;
 }
@@ -97,7 +131,7 @@ bool Configurations::loops_above_ascii(std::uint32_t c) {
   for (const Leads& leads : kLeads) {
     std::uint32_t before = kDead;
     for (std::uint32_t lead = leads.first; lead <= leads.last; ++lead) {
-      const std::uint32_t within = next(c, static_cast<std::uint8_t>(lead));
+      const std::uint32_t within = look(c, lead);
       if (within == kDead) return false;
       if (within == before) continue;
       if (!comes_back(within, leads.lo, leads.hi, leads.more, c)) return false;
@@ -111,7 +145,7 @@ bool Configurations::comes_back(std::uint32_t from, std::uint32_t lo, std::uint3
                                 std::uint32_t to) {
   std::uint32_t before = kDead;
   for (std::uint32_t byte = lo; byte <= hi; ++byte) {
-    const std::uint32_t within = next(from, static_cast<std::uint8_t>(byte));
+    const std::uint32_t within = look(from, byte);
     if (within == kDead) return false;
     if (within == before) continue;
     if (more == 0 ? within != to : !comes_back(within, 0x80, 0xBF, more - 1, to)) return false;

@@ -25,6 +25,8 @@ constexpr std::size_t kEdgesMax = 64;
 constexpr std::size_t kBytesSlack = 1u << 20;
 /// An answer that needs more is not taken further: brackets within brackets, a million deep.
 constexpr std::size_t kBytesMax = 256u << 20;
+/// Nor by a token that takes more than so much of Stacks::work(), some 50 ms.
+constexpr std::uint64_t kWorkMax = 2'000'000;
 
 }  // namespace
 
@@ -47,8 +49,10 @@ struct GrammarMatcher::Impl {
     Items items;
     if (text.empty()) return items;
     items.items = at.items;
+    const std::uint64_t work = stacks.work();
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (items.items.empty()) return {};  // it may have ended, but the text goes on
+      if (stacks.work() - work > kWorkMax) return {};
       items = stacks.step(items.items, static_cast<std::uint8_t>(text[i]));
     }
     return items;

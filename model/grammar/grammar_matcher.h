@@ -25,7 +25,8 @@ class GrammarMatcher {
   GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
 
   /// The answer goes on with this token. False if it cannot: then nothing changes. It can with
-  /// those that allowed() has; an answer whose stacks would need more than 256 MiB ends here.
+  /// those that allowed() has, but where its stacks would need more than 256 MiB or the token some
+  /// 50 ms: a grammar that reads what it says in thousands of ways.
   bool accept(TokenId token);
   /// What was accepted is a whole sentence of the grammar: the answer may end here.
   bool complete() const;

@@ -44,19 +44,21 @@ class MaskCache {
   const TokenTrie* tokens() const { return tokens_.get(); }
   /// Held in memory, about, when a mask was last asked for.
   std::size_t bytes_held() const { return bytes_held_; }
-  /// What a mask may cost: nodes of the tree looked at, each as often as there are ways to read its
-  /// text. Free text costs some 50,000, all 128,000 tokens one by one a million; only a grammar
-  /// that reads texts in very many ways at once comes here, after some tenths of a second.
-  static constexpr std::uint64_t kCostMax = 4'000'000;
+  /// What a mask may cost, cold: nodes of the tree that are looked at, and what the stacks do for
+  /// each step that is found (Stacks::work()). The dearest mask of JSONSchemaBench costs
+  /// 780,000. Only a grammar that reads texts in very many ways at once comes here, after 10 to
+  /// 40 ms.
+  static constexpr std::uint64_t kCostMax = 1'000'000;
 
-  /// Sets the bits of the tokens that may follow where the items stand; above kCostMax, of those
-  /// that were found so far, the same ones each time.
+  /// Sets the bits of the tokens that may follow where the items stand. Above kCostMax, of the
+  /// shorter ones, so that there is a way on, the same ones each time.
   void add_allowed(const Stacks& stacks, std::span<const Item> items,
                    std::span<std::uint32_t> bits);
 
  private:
   static constexpr std::uint32_t kRootOnly = 0;  // the set of the tree's root
   static constexpr std::uint32_t kNoNode = 0xFFFFFFFF;
+  static constexpr std::size_t kShares = 12;
 
   /// Tokens as a list, or as bits where that is shorter.
   struct Part {
@@ -65,6 +67,7 @@ class MaskCache {
     std::uint64_t cost = 0;
     std::uint32_t ends = 0;  ///< the set of nodes where the callee ends within a token
     bool has_ends = false;
+    bool whole = false;  ///< nothing was left out for what it would have cost
   };
   /// To be looked at: from these nodes of the tree on, an item of the answer's stacks. `runs` of
   /// its callee were made since the answer stood there, the last one just now if `again`.
@@ -83,21 +86,29 @@ class MaskCache {
   struct Found {
     Configurations configurations;
     SequenceTable node_sets;
-    std::unordered_map<std::uint64_t, std::uint32_t> numbers;
+    std::unordered_map<std::uint64_t, std::uint32_t> whole;             // numbers of parts
+    std::array<std::unordered_map<std::uint64_t, std::uint32_t>, kShares> cut;  // [share_]
     std::vector<Part> parts;
     std::size_t part_bytes = 0;
   };
 
   void reset();
   std::size_t bytes() const;
+  bool run_all(const Stacks& stacks, std::span<const Item> items, std::span<std::uint32_t> bits);
   std::uint64_t run(const Stacks& stacks, const Task& task, std::span<std::uint32_t> bits);
   void add_contexts(const Stacks& stacks, std::uint32_t node, std::uint32_t runs, int frames,
                     std::vector<Context>& out);
   void leave(const Stacks& stacks, const Context& context, std::uint32_t nodes);
   void push(const Task& task);
-  std::uint32_t part(std::uint32_t nodes, std::uint32_t configuration, bool again);
+  const Part& part(std::uint32_t nodes, std::uint32_t configuration, bool again);
   Part make_part(std::uint32_t nodes, std::uint32_t configuration, bool again);
-  std::uint64_t walk(std::uint32_t root, std::uint32_t configuration, std::uint64_t cost_max);
+  void walk_short(std::span<const std::uint32_t> roots, std::uint32_t configuration);
+  bool walk(std::span<const std::uint32_t> roots, std::uint32_t configuration,
+            std::uint32_t depth_max, std::uint64_t cost_max);
+  void walk_below(std::uint32_t root, std::uint32_t configuration, std::uint32_t depth_max,
+                  std::uint64_t cost_max);
+  std::uint64_t cost() const { return looked_ + found_->configurations.charged(); }
+  std::uint64_t cost_max() const { return kCostMax >> share_; }
   void take(std::uint32_t first, std::uint32_t last);
 
   const Automaton& automaton_;
@@ -109,8 +120,11 @@ class MaskCache {
 
   // While the lock is held.
   int frames_max_ = 0;
+  std::size_t share_ = 0;  // a part may cost kCostMax halved so often
+  std::uint64_t looked_ = 0;  // at nodes of the tree, for a part
   std::vector<Task> tasks_;
   SequenceTable tasks_seen_;
+  std::uint64_t pushes_ = 0;  // tasks, those that were there already included
   std::vector<TokenId> taken_;       // of walk()
   std::vector<std::uint32_t> ends_;  // of walk()
   std::vector<std::uint32_t> path_;  // of walk(): [depth] configurations

@@ -51,10 +51,12 @@ void RuledAnswer::take(TokenId token) {
     state_ = State::kInside;
     return;
   }
+  const TimePoint start = now();
   if (ends(token) && matcher_->complete())
     state_ = State::kEnded;
   else if (!matcher_->accept(token))
     state_ = State::kBroken;
+  spent_ += now() - start;
 }
 
 /// A token that says more than the last of the texts ends it too: what follows there is before the
@@ -94,10 +96,12 @@ bool RuledAnswer::allowed(std::span<std::uint32_t> bits, TokenId vocab_size) {
     return any(bits);
   }
   const bool inside = matcher_ && state_ != State::kBefore;
+  const TimePoint start = now();
   if (inside)
     matcher_->allowed(bits);
   else
     set_all(bits, vocab_size);
+  spent_ += now() - start;
   const bool complete = inside && matcher_->complete();
   const bool may_end = length_ >= rules_->min_tokens && (!matcher_ || complete);
   // A token that ends answers may be one that the grammar has, and the only one.
@@ -115,6 +119,14 @@ bool RuledAnswer::allowed(std::span<std::uint32_t> bits, TokenId vocab_size) {
   if (any(bits)) return true;
   if (complete) end_with(true);  // nothing else can come, however short it is
   return any(bits);
+}
+
+const char* RuledAnswer::trouble() const {
+  if (state_ == State::kBroken)
+    return "Its grammar reads this answer in more ways than can be followed. Let its rules begin "
+           "with what tells them apart.";
+  return "No token of the model may come next in this answer: what its grammar, "
+         "allowed_token_ids, bad_words and min_tokens ask for cannot all be met.";
 }
 
 /// Words whose tokens but the last are there already.

@@ -6,11 +6,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/grammar/compiled_grammar.h"
 #include "model/grammar/grammar_matcher.h"
 #include "model/grammar/vocabulary.h"
+#include "runtime/clock.h"
 #include "runtime/ids.h"
 #include "runtime/token_rules.h"
 
@@ -45,6 +47,10 @@ class RuledAnswer {
   /// Sets the bits of tokens that may come next, of [mask_words(vocab)] words, as
   /// GrammarMatcher::allowed does. False if there is none: the answer cannot go on.
   bool allowed(std::span<std::uint32_t> bits, TokenId vocab_size);
+  /// What take() and allowed() have taken since this was last asked.
+  Duration spent() { return std::exchange(spent_, Duration::zero()); }
+  /// Why allowed() is false, for people.
+  const char* trouble() const;
 
  private:
   enum class State : std::uint8_t { kFirst, kBefore, kInside, kEnded, kBroken };
@@ -63,6 +69,7 @@ class RuledAnswer {
   TokenId last_token_ = -1;
   std::vector<TokenId> last_;  // As many tokens as a banned word may need.
   std::size_t last_max_ = 0;
+  Duration spent_{};
 };
 
 }  // namespace troupe

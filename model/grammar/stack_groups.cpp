@@ -113,7 +113,7 @@ void Stacks::make_reached(std::uint32_t root) {
       above.low = std::min(above.low, fresh_[f].low);
     }
     if (fresh_[f].low != fresh_[f].order) continue;
-    const auto first = std::find(open.begin(), open.end(), f);
+    const auto first = std::find(open.rbegin(), open.rend(), f).base() - 1;
     std::vector<std::uint32_t> members(first, open.end());
     open.erase(first, open.end());
     make_group(std::move(members));
@@ -122,15 +122,13 @@ void Stacks::make_reached(std::uint32_t root) {
 
 /// An edge into the key of a group. One that would only leave the node it leads to is left out for
 /// what follows that: a list that is read by recursion at its end needs no deeper stack.
-void Stacks::write_edge(Item edge, std::uint32_t self, std::span<const std::uint32_t> members,
-                        std::vector<Item>& out) const {
+void Stacks::write_edge(Item edge, std::uint32_t self, std::vector<Item>& out) const {
   if ((edge.node & kFresh) != 0) {
     const std::uint32_t f = edge.node - kFresh;
-    const auto member = std::find(members.begin(), members.end(), f);
-    if (member != members.end()) {
+    if (fresh_[f].open) {
       const bool leaves = edge.state == Automaton::kDone && fresh_[f].max_left == 1;
       if (leaves && f == self) return;
-      out.push_back({edge.state, to_member(static_cast<std::size_t>(member - members.begin()))});
+      out.push_back({edge.state, to_member(fresh_[f].member)});
       return;
     }
     edge.node = fresh_[f].node;
@@ -167,15 +165,19 @@ void Stacks::make_group(std::vector<std::uint32_t> members) {
     return std::tie(x.callee, x.min_left, x.max_left, a) <
            std::tie(y.callee, y.min_left, y.max_left, b);
   });
+  for (std::size_t i = 0; i < members.size(); ++i)
+    fresh_[members[i]].member = static_cast<std::uint32_t>(i);
   std::vector<KeyMember> parts;
   for (const std::uint32_t f : members) {
     const Fresh& fresh = fresh_[f];
     KeyMember part{fresh.callee, fresh.min_left, fresh.max_left, {}};
-    for (const Item& edge : fresh.edges) write_edge(edge, f, members, part.edges);
+    for (const Item& edge : fresh.edges) write_edge(edge, f, part.edges);
+    work_done_ += part.edges.size();
     keep_dominant(part.edges);
     parts.push_back(std::move(part));
   }
   const std::vector<std::uint32_t> key = write_key(std::move(parts));
+  work_done_ += key.size();
   std::uint32_t group = same_as_older(key);
   if (group == groups_.size()) group = intern_group(key);
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -186,11 +188,11 @@ void Stacks::make_group(std::vector<std::uint32_t> members) {
 
 /// A circle that stands on another one and is the same if the two are: then they are. Each further
 /// element of a list that is read in an ambiguous way would else stand on the one before.
-std::uint32_t Stacks::same_as_older(std::span<const std::uint32_t> key) const {
-  // So many of the groups below it are compared.
+std::uint32_t Stacks::same_as_older(std::span<const std::uint32_t> key) {
+  // Where so many groups below it could be that one, none is looked at.
   constexpr std::size_t kTriesMax = 8;
   const std::vector<KeyMember> parts = read_key(key);
-  std::vector<std::uint32_t> tried;
+  std::vector<std::uint32_t> like;
   for (const KeyMember& part : parts) {
     for (const Item& edge : part.edges) {
       if (is_member(edge.node)) continue;
@@ -198,20 +200,23 @@ std::uint32_t Stacks::same_as_older(std::span<const std::uint32_t> key) const {
       if (!circles_[group] || groups_[group][0] != parts.size() ||
           groups_[group][1] != parts[0].callee)
         continue;
-      if (std::find(tried.begin(), tried.end(), group) != tried.end()) continue;
-      if (tried.size() == kTriesMax) return groups_.size();
-      tried.push_back(group);
-      std::vector<KeyMember> replaced = parts;
-      for (KeyMember& p : replaced) {
-        for (Item& e : p.edges) {
-          if (!is_member(e.node) && nodes_[e.node / 2].group == group)
-            e.node = to_member(e.node / 2 - group_nodes_[group]);
-        }
-      }
-      const std::vector<std::uint32_t> other = write_key(std::move(replaced));
-      const auto older = groups_[group];
-      if (std::equal(other.begin(), other.end(), older.begin(), older.end())) return group;
+      if (std::find(like.begin(), like.end(), group) != like.end()) continue;
+      if (like.size() == kTriesMax) return groups_.size();
+      like.push_back(group);
     }
+  }
+  for (const std::uint32_t group : like) {
+    work_done_ += key.size();
+    std::vector<KeyMember> replaced = parts;
+    for (KeyMember& p : replaced) {
+      for (Item& e : p.edges) {
+        if (!is_member(e.node) && nodes_[e.node / 2].group == group)
+          e.node = to_member(e.node / 2 - group_nodes_[group]);
+      }
+    }
+    const std::vector<std::uint32_t> other = write_key(std::move(replaced));
+    const auto older = groups_[group];
+    if (std::equal(other.begin(), other.end(), older.begin(), older.end())) return group;
   }
   return groups_.size();
 }

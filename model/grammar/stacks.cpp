@@ -62,6 +62,7 @@ void Stacks::begin() {
   fresh_count_ = 0;
   leaves_ = 0;
   visits_ = 0;
+  work_end_ = work_done_ + kWorkMax;
 }
 
 Items Stacks::close(std::span<const Item> items) {
@@ -73,6 +74,7 @@ Items Stacks::close(std::span<const Item> items) {
 Items Stacks::step(std::span<const Item> items, std::uint8_t byte) {
   begin();
   for (const Item& item : items) {
+    work_done_ += automaton_->bytes_of(item.state).size();
     for (const Automaton::ByteEdge& e : automaton_->bytes_of(item.state)) {
       if (e.lo <= byte && byte <= e.hi) add(e.to, item.node);
     }
@@ -82,12 +84,13 @@ Items Stacks::step(std::span<const Item> items, std::uint8_t byte) {
 
 Items Stacks::finish() {
   Items out;
-  for (std::size_t i = 0; i < work_.size(); ++i) visit(work_[i], out);
+  for (std::size_t i = 0; i < work_.size() && !too_much(); ++i) visit(work_[i], out);
   for (Item& item : out.items) {
     if ((item.node & kFresh) == 0) continue;
-    make_reached(item.node - kFresh);
+    if (!too_much()) make_reached(item.node - kFresh);
     item.node = fresh_[item.node - kFresh].node;
   }
+  if (too_much()) return {};
   std::sort(out.items.begin(), out.items.end());
   out.items.erase(std::unique(out.items.begin(), out.items.end()), out.items.end());
   drop_dominated(out.items);
@@ -102,6 +105,7 @@ void Stacks::add(std::uint32_t state, std::uint32_t node) {
 
 void Stacks::visit(Item item, Items& out) {
   const Automaton& a = *automaton_;
+  work_done_ += 1 + a.empties_of(item.state).size() + a.calls_of(item.state).size();
   for (const std::uint32_t to : a.empties_of(item.state)) add(to, item.node);
   for (const Automaton::CallEdge& call : a.calls_of(item.state)) {
     enter(call.callee, {call.to, item.node});
@@ -141,6 +145,7 @@ void Stacks::leave(std::uint32_t n) {
   const std::uint32_t turn = ++leaves_;
   if (seen_.insert(seen_key(SeenKind::kLeft, 0, n), turn) != turn) return;
   const Node node = nodes_[n];
+  work_done_ += node.edges_end - node.edges;
   const std::uint32_t min_left = decremented(node.min_left);
   const std::uint32_t max_left = decremented(node.max_left);
   if (min_left == 0) {

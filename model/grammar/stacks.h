@@ -40,6 +40,9 @@ class Stacks {
   static constexpr std::uint32_t kEnd = 1;  ///< under it lies the end of the answer
   /// Runs that are as good as unlimited.
   static constexpr std::uint32_t kMany = 0xFFFFFFFF;
+  /// What one close() or step() may take, in units of work(): some 10 ms. A place that needs more
+  /// is one that nothing goes on from.
+  static constexpr std::uint64_t kWorkMax = 500'000;
 
   struct Node {
     std::uint32_t callee = 0;
@@ -72,6 +75,10 @@ class Stacks {
   /// The same stack with those counts made kMany.
   std::uint32_t without_counts(std::uint32_t n);
 
+  /// What close() and step() have done so far: items, edges and words of keys that were looked at,
+  /// 10 to 40 ns each. A function of what they were asked, whatever the graph holds already.
+  std::uint64_t work() const { return work_done_; }
+
   /// For undoing: forgets the nodes that were made since.
   std::uint32_t mark() const { return groups_.size(); }
   void rewind(std::uint32_t mark);
@@ -96,6 +103,7 @@ class Stacks {
     std::uint32_t node = 0;   // once it is made
     std::uint32_t order = 0;  // 0: not visited
     std::uint32_t low = 0;
+    std::uint32_t member = 0;  // of its circle
     bool open = false;
   };
   static constexpr std::uint32_t kFresh = 1u << 31;
@@ -127,14 +135,14 @@ class Stacks {
   std::uint32_t clipped(std::uint32_t count) const { return count > count_max_ ? kMany : count; }
   void begin();
   Items finish();
+  bool too_much() const { return work_done_ > work_end_; }
   void make_reached(std::uint32_t fresh);
   bool dominates(std::uint32_t a, std::uint32_t b) const;
   void drop_dominated(std::vector<Item>& items) const;
   void keep_dominant(std::vector<Item>& edges) const;
   void make_group(std::vector<std::uint32_t> members);
-  void write_edge(Item edge, std::uint32_t self, std::span<const std::uint32_t> members,
-                  std::vector<Item>& out) const;
-  std::uint32_t same_as_older(std::span<const std::uint32_t> key) const;
+  void write_edge(Item edge, std::uint32_t self, std::vector<Item>& out) const;
+  std::uint32_t same_as_older(std::span<const std::uint32_t> key);
   std::uint32_t intern_group(std::span<const std::uint32_t> key);
   void add_nodes(std::uint32_t group);
   std::vector<std::uint32_t> groups_under(std::span<const Item> items) const;
@@ -151,6 +159,8 @@ class Stacks {
 
   std::vector<std::uint32_t> uncounted_;  // [some groups]: without_counts(), once it is asked for
 
+  std::uint64_t work_done_ = 0;
+  std::uint64_t work_end_ = 0;  // of this close()
   std::vector<Item> work_;  // of close(): all items of the place, those from 0 on
   std::vector<Fresh> fresh_;
   std::uint32_t fresh_count_ = 0;

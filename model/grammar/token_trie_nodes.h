@@ -14,6 +14,7 @@ namespace troupe::grammar {
 inline constexpr int kAsciiKinds = 17;
 inline constexpr std::uint32_t kWellFormed = 1u << 17;  ///< UTF-8 of characters above ASCII
 inline constexpr std::uint32_t kIllFormed = 1u << 18;   ///< bytes that are no UTF-8
+inline constexpr int kKinds = 19;
 /// The kind of each ASCII byte.
 std::array<std::uint8_t, 128> ascii_kinds();
 

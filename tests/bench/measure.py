@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import report  # noqa: E402
 import rows  # noqa: E402
 import rows_cluster  # noqa: E402
+import rows_grammar  # noqa: E402
 import rows_plan  # noqa: E402
-from checkpoints import MODELS, checkpoint, gguf  # noqa: E402
+from checkpoints import GGUFS, MODELS, checkpoint, gguf  # noqa: E402
 
 MEASUREMENTS = {
     "decode": rows.decode,
@@ -31,6 +32,8 @@ MEASUREMENTS = {
     "tokenizer": rows.tokenizer,
     "avx512_bf16": rows.avx512_bf16,
     "predicted": rows_plan.predicted,
+    "schemas": rows_grammar.schemas,
+    "ruled": rows_grammar.ruled,
 }
 
 
@@ -57,7 +60,7 @@ def main():
     if asked.make:
         for name in MODELS:
             checkpoint(name)
-            if name.startswith("v3-"):
+            if name in GGUFS:
                 gguf(name)
         return 0
     how = rows.QUICK if asked.quick else rows.How()

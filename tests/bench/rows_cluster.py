@@ -8,12 +8,13 @@ from rows import Line, Prompts, in_turns
 from running import Cluster, at_once, get
 
 
-def seconds_a_token(cluster, prompts, sequences, tokens, rounds):
+def seconds_a_token(cluster, prompts, sequences, tokens, rounds, **fields):
     """Of one more token of so many sequences that run together: long answers less short ones."""
     def spent(count):
         asked = [prompts.next(16) for _ in range(sequences)]
         begun = time.perf_counter()
-        at_once(lambda ids: cluster.complete(ids, max_tokens=count, temperature=1, ignore_eos=True), asked)
+        at_once(lambda ids: cluster.complete(ids, max_tokens=count, temperature=1, ignore_eos=True,
+                                             **fields), asked)  # fmt: skip
         return time.perf_counter() - begun
     spent(2)
     short, long = (min(spent(count) for _ in range(rounds)) for count in (4, 4 + tokens))

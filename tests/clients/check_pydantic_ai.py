@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
-from pydantic_ai import Agent, NativeOutput, ToolOutput, UsageLimits
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput, UsageLimits
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 from words import HOT, MODEL, QUESTION, URL, Entry, Rhymes, Word
 
@@ -30,6 +32,24 @@ def test_a_stream_ends_with_its_type(output):
 
     parts = asyncio.run(ask())
     assert len(parts) > 1 and Entry.model_validate(parts[-1].model_dump())
+
+
+class Anything(BaseModel):
+    """Any JSON object is one."""
+
+    remark: object = None
+
+
+def test_an_output_that_is_asked_for_in_words():
+    agent = Agent(CHAT, output_type=PromptedOutput(Anything), model_settings=SETTINGS, retries=5)
+    assert isinstance(agent.run_sync(QUESTION).output, Anything)
+    # Where the client knows of no JSON mode, vLLM's field holds the model to what the words say.
+    plain = OpenAIChatModel(
+        MODEL, provider=PROVIDER, profile=OpenAIModelProfile(supports_json_object_output=False)
+    )
+    held = {**SETTINGS, "extra_body": {"guided_json": Entry.model_json_schema()}}
+    agent = Agent(plain, output_type=PromptedOutput(Entry), model_settings=held)
+    assert isinstance(agent.run_sync(QUESTION).output, Entry)
 
 
 def test_several_types_of_output():

@@ -20,26 +20,42 @@ COUNT = os.environ.get("TROUPE_TEST_PROMPTS", "300")
 SHAPES = ["required", "required, one", "named"]
 
 
+@pytest.fixture(scope="module", params=["hermes", "glm", "harmony"])
+def form(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def cluster(troupe, tmp_path_factory):
+def cluster(troupe, tmp_path_factory, form):
     with running.Cluster() as made:
-        made.up(of_random_weights(tmp_path_factory.mktemp("model")), "--kv-cache-memory", "256MiB")
+        made.up(of_random_weights(tmp_path_factory.mktemp("model"), form), "--kv-cache-memory", "256MiB")
         yield made
 
 
 @pytest.fixture(scope="module")
-def prompts(clients_python):
+def prompts(clients_python, form):
     chosen = bfcl.prompts() if COUNT == "all" else bfcl.sample(int(COUNT), 1)
     # Each shape for all kinds of prompts.
-    return [(*prompt, SHAPES[number % len(SHAPES)]) for number, prompt in enumerate(chosen)]
+    asked = [(*prompt, SHAPES[number % len(SHAPES)]) for number, prompt in enumerate(chosen)]
+    return asked if form == "hermes" else asked[: len(asked) // 3]
 
 
 @pytest.fixture(scope="module")
-def ends(cluster):
-    """The bias of what ends a text or an object: all tokens are as likely, and one of 4096 ends it."""
-    tokens = [cluster.post("/tokenize", {"prompt": sign, "add_special_tokens": False})[1]["tokens"]
-              for sign in ('"', "}", "]")]  # fmt: skip
-    return {str(token): 6 for one in tokens for token in one}
+def ends(cluster, form):
+    """The bias of what ends a text or an object: all tokens are as likely, and one of 4096 ends it. GLM's
+    texts end with </arg_value>, and gpt-oss' thoughts, which begin with their name, hardly ever."""
+    likely = dict.fromkeys(('"', "}", "]"), 6)
+    if form == "glm":
+        likely |= dict.fromkeys(("<", "</", "/", "a", "/a"), 9)
+    if form == "harmony":
+        likely |= {"analysis"[:length]: -100 for length in range(1, 9)}
+    bias = {}
+    for text, value in likely.items():
+        asked = {"prompt": text, "add_special_tokens": False}
+        tokens = cluster.post("/tokenize", asked)[1]["tokens"]
+        if len(tokens) == 1:
+            bias[str(tokens[0])] = value
+    return bias
 
 
 def body_of(messages, tools, **fields):

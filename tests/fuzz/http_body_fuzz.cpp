@@ -5,6 +5,7 @@
 
 #include "actors/gateway/api_request.h"
 #include "actors/gateway/http_target.h"
+#include "actors/gateway/messages_request.h"
 #include "actors/gateway/site_rules.h"
 
 /// The bodies of every POST of the HTTP API: whatever they are, they end in a request within the
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const bool has_tokenizer : {true, false}) {
     const troupe::ModelFacts model{.served_model_name = "m", .has_tokenizer = has_tokenizer};
     troupe::ApiRequest request;
-    for (auto* parse : {&troupe::parse_completion, &troupe::parse_chat}) {
+    for (auto* parse : {&troupe::parse_completion, &troupe::parse_chat, &troupe::parse_message,
+                        &troupe::parse_count_tokens}) {
       const auto error = parse(body, model, request);
       assert(error ? error->status >= 400 && error->status < 500 : !request.prompts.empty());
     }

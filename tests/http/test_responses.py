@@ -99,11 +99,35 @@ def test_a_response_follows_another(ask):
     assert ask(input=history).output_text == after.output_text
     assert after.previous_response_id == first.id
     assert after.usage.input_tokens > first.usage.input_tokens
-    with pytest.raises(openai.NotFoundError) as refused:
-        ask(previous_response_id="resp_nobody")
-    assert refused.value.param == "previous_response_id"
-    with pytest.raises(openai.NotFoundError):
-        ask(previous_response_id=ask(store=False).id)
+    for gone in ("resp_nobody", ask(store=False).id):
+        with pytest.raises(openai.BadRequestError) as refused:
+            ask(previous_response_id=gone)
+        assert refused.value.param == "previous_response_id"
+        assert refused.value.code == "previous_response_not_found"
+
+
+def test_a_response_is_read_again_as_openai_reads_it(ask, client):
+    first = ask()
+    after = ask(input="And the moon?", previous_response_id=first.id)
+    last = list(client.responses.retrieve(after.id, stream=True))[-1]
+    assert last.type == "response." + after.status and last.response.output == after.output
+    items = list(client.responses.input_items.list(after.id, order="asc", limit=2))
+    kinds = [item.type for item in items]
+    assert kinds == ["message", *(item.type for item in first.output), "message"]
+    assert items[-1].content[0].text == "And the moon?" and items[0].content[0].text == ASKED
+    with pytest.raises(openai.BadRequestError):
+        client.responses.cancel(after.id)
+
+
+def test_what_asks_for_nothing_is_taken(ask):
+    wishes = {"truncation": "auto", "text": {"verbosity": "low"}, "reasoning": {"summary": "detailed"},
+              "include": ["file_search_call.results"]}  # fmt: skip
+    plain, wished = ask(), ask(**wishes)
+    assert wished.output_text == plain.output_text
+    assert wished.truncation == "auto" and wished.text.verbosity == "low"
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(reasoning={"effort": "none"})
+    assert refused.value.param == "reasoning" and "reasoning.effort" in refused.value.message
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -122,9 +146,9 @@ def test_a_key_gives_its_answer_when_what_it_followed_is_gone(ask, client, strea
     assert again.previous_response_id == first.id
     with pytest.raises(openai.UnprocessableEntityError):
         ask(**fields | {"input": "And the sun?"}, **key)
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.BadRequestError):
         ask(**fields)
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.BadRequestError):
         ask(**fields, extra_headers={"Idempotency-Key": f"new-{first.id}"})
 
 
@@ -147,7 +171,7 @@ def test_a_stream_that_goes_on_at_its_end_shows_the_same_text(ask, server):
     [
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"background": True}, "background"),
-        ({"truncation": "auto"}, "truncation"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.request
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
@@ -10,6 +11,7 @@ import openai
 import pydantic
 import pytest
 
+import running
 from streams import Missed, arranged
 
 
@@ -57,11 +59,10 @@ def formatted(schema):
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_every_answer_that_ends_is_valid(client, server, name):
-    schema = SCHEMAS[name]
+def answers_that_ended(client, server, schema, seeds):
+    """How many of four a seed; they are valid."""
     ended = 0
-    for seed in range(3):
+    for seed in range(seeds):
         answer = client.chat.completions.create(model=server.model, messages=CHAT, n=4, seed=seed,
                                                 response_format=formatted(schema), **HOT)  # fmt: skip
         for choice in answer.choices:
@@ -70,7 +71,19 @@ def test_every_answer_that_ends_is_valid(client, server, name):
                 continue
             ended += 1
             jsonschema.Draft202012Validator(schema).validate(json.loads(choice.message.content))
-    assert ended > 0
+    return ended
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_answer_that_ends_is_valid(client, server, name):
+    assert answers_that_ended(client, server, SCHEMAS[name], seeds=3) > 0
+
+
+@pytest.mark.long
+def test_answers_end_where_their_schemas_bound_them(client, server):
+    bounded = [schema for name, schema in SCHEMAS.items() if name != "map"]
+    ended = sum(answers_that_ended(client, server, schema, seeds=8) for schema in bounded)
+    assert ended >= 0.95 * 32 * len(bounded)
 
 
 def test_the_other_names_of_it(client, server):
@@ -211,3 +224,27 @@ def test_rules_for_single_tokens(client, server):
     words = {id: post(server, "/detokenize", {"tokens": [id]})["prompt"] for id in set(free)}
     bad = next(id for id in free if words[id].startswith(" ") and words[id][1:].isalpha())
     assert bad not in ask(bad_words=[words[bad].strip()], ignore_eos=True)[0]
+
+
+def test_answers_under_rules_are_the_same_when_they_are_preempted(troupe):
+    """A cache for a few sequences: others give their blocks up and are computed again, rules and all."""
+    schema = {"type": "object", "properties": {"text": {"type": "string", "minLength": 200, "maxLength": 300}},
+              "required": ["text"], "additionalProperties": False}  # fmt: skip
+    rules = [{"guided_json": schema}, {"guided_regex": r"(\d{1,3}; ){40,60}"},
+             {"response_format": {"type": "json_object"}, "min_tokens": 60},
+             {"min_tokens": 120, "bad_words": ["a", "the"], "logit_bias": {"300": 3}}]  # fmt: skip
+    asked = [rules[i % 4] | {"prompt": f"A river {i}", "seed": i, "temperature": 1.2, "top_p": 1, "max_tokens": 160}
+             for i in range(16)]  # fmt: skip
+    with running.Cluster() as cluster:
+        cluster.up(running.DEMO, "--kv-cache-memory", "512KiB", "--max-model-len", 256, workers=1)
+
+        def text(body):
+            status, answer = cluster.post("/v1/completions", body, 120)
+            assert status == 200, answer
+            return answer["choices"][0]["text"]
+
+        alone = [text(body) for body in asked]
+        deadline = time.monotonic() + 2 * running.PATIENCE_S
+        while not any(replica["preemptions"] for replica in cluster.status()["replicas"]):
+            assert time.monotonic() < deadline, "nobody was preempted"
+            assert running.at_once(text, asked, len(asked)) == alone

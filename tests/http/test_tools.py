@@ -164,9 +164,63 @@ def test_beside_a_format_the_model_calls_or_answers(client):
     assert {"stop", "tool_calls"} <= ends
 
 
-def test_beside_a_format_a_schema_that_cannot_be_kept_is_named(client):
-    tool = {"type": "function", "function": {"name": "f", "parameters": {
-        "type": "object", "properties": {"a": {"type": "array", "$dynamicRef": "#b"}}}}}  # fmt: skip
+@pytest.fixture(scope="module")
+def tagged(troupe, tmp_path_factory):
+    """A model whose calls begin with a token of their own, which a bias makes likely."""
+    with running.Cluster() as made:
+        model = with_tools(tmp_path_factory.mktemp("tagged"), "deepseek")
+        made.up(model, "--kv-cache-memory", "128MiB", workers=1)
+        tag = {"prompt": "<｜tool▁calls▁begin｜>", "add_special_tokens": False}
+        (begin,) = made.post("/tokenize", tag)[1]["tokens"]
+        client = openai.OpenAI(base_url=made.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
+        yield lambda bias=7, **fields: ask(client, logit_bias={str(begin): bias}, **fields)
+
+
+def strict(tool, **schema):
+    function = tool["function"]
+    return tool | {"function": function | {"strict": True, "parameters": function["parameters"] | schema}}
+
+
+def test_strict_arguments_satisfy_their_schema_wherever_the_model_calls(tagged):
+    calls = texts = 0
+    for seed in range(4):
+        for choice in tagged(tools=[strict(tool) for tool in TOOLS], seed=seed, n=4).choices:
+            texts += bool(choice.message.content)
+            if choice.finish_reason == "tool_calls":
+                calls += 1
+                for call in choice.message.tool_calls:
+                    check(call)
+    assert calls and texts
+
+
+def test_a_strict_schema_that_cannot_be_kept_is_named(tagged):
+    within = {"properties": {"a": {"type": "array", "$dynamicRef": "#b"}}}
     with pytest.raises(openai.BadRequestError) as refused:
-        ask(client, tools=[tool], response_format={"type": "json_object"})
+        tagged(tools=[strict(TOOLS[0], **within)])
     assert refused.value.param == "tools" and "$dynamicRef" in str(refused.value)
+    with pytest.raises(openai.BadRequestError, match="dynamicRef"):
+        tagged(tools=[strict(TOOLS[0], **within)], response_format={"type": "json_object"})
+
+
+def test_of_allowed_tools_alone_some_is_called(tagged):
+    only = [{"type": "function", "function": {"name": "rhymes"}}]
+    for mode, bias in (("required", 0), ("auto", 15)):
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": only}}
+        ended = [one for one in tagged(bias, n=4, seed=3, tool_choice=choice).choices
+                 if one.finish_reason == "tool_calls"]  # fmt: skip
+        assert ended
+        for one in ended:
+            for call in one.message.tool_calls:
+                check(call, ["rhymes"])
+
+
+def test_an_older_clients_functions(client):
+    functions = [tool["function"] for tool in TOOLS]
+    body = {"model": "with-tools", "messages": CHAT, "functions": functions} | HOT
+    answer = client.chat.completions.create(**body, function_call={"name": "rhymes"}, seed=3).choices[0]
+    assert answer.finish_reason == "function_call" and answer.message.tool_calls is None
+    called = answer.message.function_call
+    jsonschema.validate(json.loads(called.arguments), SCHEMAS[called.name])
+    result = {"role": "function", "name": called.name, "content": "moon"}
+    body["messages"] = [*CHAT, answer.message, result]
+    assert client.chat.completions.create(**body | {"max_tokens": 5}).choices[0].message.content

@@ -239,3 +239,25 @@ def test_rules_for_tokens_go_with_all_of_this(client, server):
     status, answer = server.cluster.post("/v1/chat/completions", chat)
     assert status == 200, answer
     assert answer["usage"]["completion_tokens"] >= 3
+
+
+def test_the_tokens_of_a_chat_are_those_that_the_model_sees(client, server):
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    cases = [
+        {"messages": CHAT},
+        {"messages": [*CHAT, {"role": "assistant", "content": "So"}], "continue_final_message": True},
+        {"messages": CHAT, "add_generation_prompt": False},
+        {"messages": CHAT, "tools": [tool], "tool_choice": "none"},
+    ]
+    for fields in cases:
+        status, told = server.cluster.post("/tokenize", fields | {"return_token_strs": True})
+        assert status == 200, told
+        answer = client.chat.completions.create(
+            model=server.model,
+            max_tokens=1,
+            messages=fields["messages"],
+            extra_body={k: v for k, v in fields.items() if k != "messages"} | {"return_token_ids": True},
+        )
+        assert told["tokens"] == answer.prompt_token_ids
+        assert told["count"] == len(told["token_strs"]) == answer.usage.prompt_tokens
+        assert "".join(told["token_strs"]) == detokenize(server, told["tokens"])

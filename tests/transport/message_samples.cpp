@@ -119,6 +119,7 @@ GenerationRequest request(Prompt prompt) {
   r.stop = {"\n\n", kText};
   r.grammar = "root ::= [a-z]+";
   r.grammar_of_calls = true;
+  r.grammar_in_thought = true;
   r.priority = -3;
   r.min_tokens = 2;
   r.stop_token_ids = {3, 4};

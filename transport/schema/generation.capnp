@@ -85,6 +85,7 @@ struct GenerationRequest {
   skipSpecialTokens @37 :Bool = true;
   priority @38 :Int32;
   pooling @39 :Pooling;
+  grammarInThought @40 :Bool;
 }
 
 struct GenerationTiming {

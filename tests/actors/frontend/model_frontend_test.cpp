@@ -371,6 +371,11 @@ TEST_CASE("a chat's grammar begins after the thought, a completion's at once") {
   const auto of_chat = demo()->prepare(request).value().sampling.rules;
   CHECK(of_chat->grammar == request.grammar);
   CHECK(of_chat->grammar_after == std::vector<std::string>{"</think>"});
+  request.grammar_in_thought = true;
+  const auto of_thought = demo()->prepare(request).value().sampling.rules;
+  CHECK(of_thought->grammar_after.empty());
+  CHECK(of_thought->thought_token == -1);
+  request.grammar_in_thought = false;
   request.prompt = std::string("hello");
   CHECK(demo()->prepare(request).value().sampling.rules->grammar_after.empty());
 }

@@ -76,6 +76,22 @@ TEST_CASE("formats of all doors become grammars") {
     CHECK(takes(grammar, "aaa"));
 }
 
+TEST_CASE("a format may be of the thought, too") {
+  const auto of_thought = [](const char* fields) {
+    ApiRequest request;
+    REQUIRE_FALSE(parse_chat(asking(fields), kFacts, request));
+    CHECK_FALSE(request.prompts.at(0).grammar.empty());
+    return request.prompts.at(0).grammar_in_thought;
+  };
+  CHECK(of_thought(R"("structured_outputs": {"enable_in_reasoning": true, "regex": "a"})"));
+  CHECK(of_thought(R"("structured_outputs": {"enable_in_reasoning": true}, "guided_regex": "a")"));
+  CHECK(of_thought(R"("structured_outputs": {"enable_in_reasoning": true},
+                      "response_format": {"type": "json_object"})"));
+  CHECK_FALSE(of_thought(R"("structured_outputs": {"enable_in_reasoning": false, "regex": "a"})"));
+  CHECK_FALSE(of_thought(R"("structured_outputs": {"enable_in_reasoning": null, "regex": "a"})"));
+  CHECK_FALSE(of_thought(R"("guided_regex": "a")"));
+}
+
 TEST_CASE("formats that ask for nothing, for too much and for what cannot be") {
   for (const char* fields : {R"("response_format": {"type": "text"})", R"("response_format": null)",
                              R"("guided_json": null)"}) {
@@ -99,6 +115,11 @@ TEST_CASE("formats that ask for nothing, for too much and for what cannot be") {
       {R"("structured_outputs": {})", "structured_outputs"},
       {R"("structured_outputs": {"structural_tag": "x"})", "structured_outputs"},
       {R"("structured_outputs": {"json": {}, "regex": "a"})", "structured_outputs"},
+      {R"("structured_outputs": {"enable_in_reasoning": 1, "regex": "a"})", "structured_outputs"},
+      {R"("structured_outputs": {"enable_in_reasoning": true})", "structured_outputs"},
+      {R"("structured_outputs": {"enable_in_reasoning": true, "regex": "a"},
+          "tools": [{"type": "function", "function": {"name": "f"}}])",
+       "structured_outputs"},
       {R"("guided_json": 5)", "guided_json"},
       {R"("guided_json": "{")", "guided_json"},
       {R"("guided_regex": "(")", "guided_regex"},

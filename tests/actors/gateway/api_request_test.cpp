@@ -252,11 +252,16 @@ TEST_CASE("a bad field of a chat is named") {
       {R"({"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true,
            "add_generation_prompt": true})",
        "continue_final_message"},
-      {R"({"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]})",
+      {R"({"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "a b"}}]})",
+       "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "function_call": "f"}]})",
+       "messages"},
+      {R"({"messages": [{"role": "user", "content": "x", "function_call": {"name": "f"}}]})",
        "messages"},
       {R"({"messages": [{"role": "assistant", "content": "x", "audio": {"id": "a"}}]})",
        "messages"},
-      {R"({"messages": [{"role": "assistant", "content": "x", "refusal": "no"}]})", "messages"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "refusal": 1}]})", "messages"},
+      {R"({"messages": [{"role": "user", "content": "x", "refusal": "no"}]})", "messages"},
       {R"({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"x": 1}})", "logit_bias"},
   };
   for (const BadField& bad : cases) {

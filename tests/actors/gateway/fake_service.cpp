@@ -233,7 +233,8 @@ bool FakeService::wait_waiting() const {
 }
 
 bool FakeService::Job::ends_itself() const {
-  return !request.max_tokens && std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+  if (!std::holds_alternative<std::vector<ChatMessage>>(request.prompt)) return false;
+  return !request.max_tokens || (script.stops && *request.max_tokens >= script.text.size());
 }
 
 std::uint32_t FakeService::Job::length() const {

@@ -27,6 +27,16 @@ Result<std::vector<TokenId>> ByteModel::encode(std::string_view text,
   return ids;
 }
 
+Result<std::vector<TokenId>> ByteModel::prompt_tokens(const GenerationRequest& request) const {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) return *ids;
+  if (const auto* text = std::get_if<std::string>(&request.prompt))
+    return encode(*text, request.add_special_tokens);
+  std::string all;
+  for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(request.prompt))
+    all += message.content;
+  return encode(all, true);
+}
+
 Result<std::string> ByteModel::decode(std::span<const TokenId> ids) const {
   std::string text;
   for (const TokenId id : ids) {

@@ -33,6 +33,8 @@ class ByteModel : public GatewayModel {
   bool has_tokenizer() const override { return tokenizer; }
   Result<std::vector<TokenId>> encode(std::string_view text,
                                       bool add_special_tokens) const override;
+  /// Of a chat: of its messages, one behind the other.
+  Result<std::vector<TokenId>> prompt_tokens(const GenerationRequest& request) const override;
   Result<std::string> decode(std::span<const TokenId> ids) const override;
   std::string_view token_bytes(TokenId id) const override;
   bool is_special(TokenId id) const override { return id == 256; }
@@ -71,6 +73,7 @@ class FakeService : public GenerationService, public NamedRequests {
     bool wait_to_fail = false;             ///< until go_on()
     std::optional<std::uint32_t> wait_at;  ///< the token that waits for go_on()
     bool kept = true;                      ///< the acceptance is on storage
+    bool stops = false;  ///< a chat at the text's end, whatever max_tokens would allow
   };
 
   explicit FakeService(const GatewayModel& model) : model_(model), thread_([this] { run(); }) {}
@@ -121,7 +124,7 @@ class FakeService : public GenerationService, public NamedRequests {
     bool ended = false;
     std::optional<Error> error;
 
-    bool ends_itself() const;  ///< a chat, where nothing bounds its answer
+    bool ends_itself() const;  ///< a chat that is not cut off
     std::uint32_t length() const;
     bool waits() const;
   };

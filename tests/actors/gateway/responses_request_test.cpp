@@ -8,6 +8,7 @@
 
 #include "actors/gateway/request_form.h"
 #include "actors/gateway/responses_input.h"
+#include "actors/gateway/responses_items.h"
 
 namespace troupe {
 namespace {
@@ -85,7 +86,8 @@ TEST_CASE("a Response asks for what this chat asks for") {
       {R"({"input": "hi", "text": {"format": {"type": "json_schema", "name": "n", "strict": true,
              "schema": {"type": "object", "properties": {"z": {"type": "integer"},
                         "a": {"type": "null"}}}}, "verbosity": "medium"}})",
-       R"({"messages": [{"role": "user", "content": "hi"}], "response_format": {"type":
+       R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs":
+             {"verbosity": "medium"}, "response_format": {"type":
              "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties":
              {"z": {"type": "integer"}, "a": {"type": "null"}}}}}})"},
       {R"({"input": "hi", "text": {"format": {"type": "json_object"}}})",
@@ -93,9 +95,29 @@ TEST_CASE("a Response asks for what this chat asks for") {
            "response_format": {"type": "json_object"}})"},
       {R"({"input": "hi", "text": {"format": {"type": "text"}}})",
        R"({"messages": [{"role": "user", "content": "hi"}]})"},
+      {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true},
+                                    {"type": "function", "name": "g", "strict": null}],
+           "tool_choice": {"type": "allowed_tools", "mode": "auto",
+                           "tools": [{"type": "function", "name": "f"}]}})",
+       R"({"messages": [{"role": "user", "content": "hi"}],
+           "tools": [{"type": "function", "function": {"name": "f", "strict": true}},
+                     {"type": "function", "function": {"name": "g", "strict": null}}],
+           "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto",
+                           "tools": [{"type": "function", "function": {"name": "f"}}]}}})"},
       {R"({"input": "hi", "reasoning": {"effort": "low", "summary": "auto"},
            "include": ["reasoning.encrypted_content"]})",
        R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"})"},
+      {R"({"input": "hi", "reasoning": {"summary": "concise"}, "truncation": "auto",
+           "include": ["file_search_call.results", "web_search_call.action.sources"],
+           "text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}})",
+       R"({"messages": [{"role": "user", "content": "hi"}], "truncate_prompt_tokens": -1,
+           "chat_template_kwargs": {"a": 1, "verbosity": "low"}})"},
+      {R"({"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+                     {"role": "user", "content": []}],
+           "text": {"verbosity": "high"}, "chat_template_kwargs": {"verbosity": "x"}})",
+       R"({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "no"}]},
+                        {"role": "user", "content": ""}],
+           "chat_template_kwargs": {"verbosity": "x"}})"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.response);
@@ -108,6 +130,7 @@ TEST_CASE("a Response asks for what this chat asks for") {
     const GenerationRequest &is = response.prompts[0], &should = chat.prompts[0];
     CHECK(is.prompt == should.prompt);
     CHECK(is.max_tokens == should.max_tokens);
+    CHECK(is.truncate_prompt_tokens == should.truncate_prompt_tokens);
     CHECK(is.temperature == should.temperature);
     CHECK(is.top_p == should.top_p);
     CHECK(is.seed == should.seed);
@@ -118,8 +141,11 @@ TEST_CASE("a Response asks for what this chat asks for") {
     CHECK(response.calls.several == chat.calls.several);
     CHECK(response.calls.sketch == chat.calls.sketch);
     CHECK(response.forced.size() == chat.forced.size());
-    for (std::size_t i = 0; i < chat.forced.size(); ++i)
+    for (std::size_t i = 0; i < chat.forced.size(); ++i) {
       CHECK(response.forced[i].parameters == chat.forced[i].parameters);
+      CHECK(response.forced[i].loose == chat.forced[i].loose);
+    }
+    CHECK(response.may_answer == chat.may_answer);
     CHECK_FALSE(chat.response);
     CHECK(response.response);
   }
@@ -156,12 +182,22 @@ TEST_CASE("what a Response cannot have is named by its own name") {
       {R"("tools": [5])", "tools", "tools[0]"},
       {R"("tools": {"type": "function"})", "tools", "list"},
       {R"("tool_choice": "required")", "tool_choice", "only with tools"},
-      {R"("tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []})", "tool_choice",
-       "must be"},
+      {R"("tool_choice": {"type": "file_search"})", "tool_choice", "must be"},
+      {R"("tools": [{"type": "function", "name": "f", "strict": 1}])", "tools",
+       "tools[0].strict must be"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []})",
+       "tool_choice", "tool_choice.tools must be a list"},
+      {R"("tools": [{"type": "function", "name": "f"}],
+          "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}]})",
+       "tool_choice", "tool_choice.mode must be"},
+      {R"("tools": [{"type": "function", "name": "f"}], "tool_choice":
+          {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]})",
+       "tool_choice", "not in tools"},
       {R"("background": true)", "background", "not supported"},
       {R"("conversation": "conv_1")", "conversation", "not supported"},
       {R"("prompt": {"id": "p"})", "prompt", "not supported"},
-      {R"("truncation": "auto")", "truncation", "not supported"},
+      {R"("truncation": "middle")", "truncation", "auto or disabled"},
       {R"("n": 2)", "n", "not supported"},
       {R"("max_tokens": 5)", "max_tokens", "not supported"},
       {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
@@ -175,10 +211,11 @@ TEST_CASE("what a Response cannot have is named by its own name") {
        "text.format has no schema"},
       {R"("text": {"format": {"type": "json_schema", "schema": {"type": 5}}})", "text",
        "text.format"},
-      {R"("text": {"verbosity": "low"})", "text", "text.verbosity is not supported"},
+      {R"("text": {"verbosity": "none"})", "text", "text: verbosity must be"},
+      {R"("chat_template_kwargs": [])", "chat_template_kwargs", "must be an object"},
       {R"("text": "json")", "text", "text must be an object"},
       {R"("reasoning": {"effort": "enormous"})", "reasoning", "reasoning.effort must be"},
-      {R"("reasoning": {"summary": "detailed"})", "reasoning", "reasoning.summary is not"},
+      {R"("reasoning": {"summary": "long"})", "reasoning", "reasoning.summary must be"},
       {R"("reasoning": "low")", "reasoning", "reasoning must be an object"},
       {R"("metadata": {"a": 1})", "metadata", "metadata must be"},
       {R"("metadata": "a")", "metadata", "metadata must be"},
@@ -209,8 +246,10 @@ TEST_CASE("what a Response repeats of its request") {
   REQUIRE_FALSE(parse_response(body, response_facts(), recall_one, request));
   const json echo = json::parse(request.response->echo), asked = json::parse(body);
   for (const char* name :
-       {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens", "text"})
+       {"temperature", "metadata", "tools", "tool_choice", "max_output_tokens"})
     CHECK(echo[name] == asked[name]);
+  CHECK(echo["text"] == json({{"format", asked["text"]["format"]}, {"verbosity", "medium"}}));
+  CHECK(echo["truncation"] == "disabled");
   CHECK(echo["reasoning"] == json({{"effort", "high"}, {"summary", nullptr}}));
   CHECK(echo["store"] == true);
   CHECK(echo["top_p"].is_null());
@@ -229,6 +268,15 @@ TEST_CASE("what a Response repeats of its request") {
   REQUIRE_FALSE(
       parse_response(R"({"input": "hi", "store": false})", response_facts(), recall_one, request));
   CHECK(request.response->messages.empty());
+}
+
+TEST_CASE("items of messages that no door wrote are refused") {
+  for (const char* messages :
+       {"[", "[5]", R"([{"role": 5}])", R"([{"role": "user", "content": [5]}])",
+        R"([{"role": "user", "content": [{"text": 5}]}])", R"([{"tool_calls": [5]}])",
+        R"([{"role": "tool", "tool_call_id": []}])"})
+    CHECK_FALSE(write_input_items("resp_1", messages, "").ok());
+  CHECK(write_input_items("resp_1", "[]", "").ok());
 }
 
 TEST_CASE("forms of Responses that no door wrote are refused") {

@@ -1,12 +1,14 @@
 // POST /v1/responses: the object, the events, and what follows a response.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/actors/gateway/stand.h"
+#include "tests/actors/gateway/typed_events.h"
 
 namespace troupe::testing {
 namespace {
@@ -40,36 +42,6 @@ json response_body(json more = json::object()) {
   json body = {{"input", "x"}, {"tools", {kToolF}}};
   body.update(more);
   return body;
-}
-
-struct TypedEvent {
-  std::string id, type;
-  json data;
-};
-
-std::vector<TypedEvent> typed_events(const std::string& body) {
-  std::vector<TypedEvent> events;
-  TypedEvent event;
-  for (std::size_t at = 0; at < body.size();) {
-    const std::size_t end = body.find('\n', at);
-    REQUIRE(end != body.npos);
-    const std::string line = body.substr(at, end - at);
-    at = end + 1;
-    if (line.starts_with("id: ")) event.id = line.substr(4);
-    if (line.starts_with("event: ")) event.type = line.substr(7);
-    if (line.starts_with("data: ")) event.data = json::parse(line.substr(6));
-    if (line.empty()) events.push_back(std::exchange(event, {}));
-  }
-  return events;
-}
-
-/// The types, of deltas in a row the first.
-std::vector<std::string> types_of(const std::vector<TypedEvent>& events) {
-  std::vector<std::string> types;
-  for (const TypedEvent& event : events)
-    if (types.empty() || types.back() != event.type || !event.type.ends_with("delta"))
-      types.push_back(event.type);
-  return types;
 }
 
 /// The items as a client builds them: from deltas, and from "done".
@@ -241,12 +213,12 @@ TEST_CASE("a response follows another one") {
     CHECK(answer.status == status);
     CHECK(answer.json()["error"]["param"] == "previous_response_id");
   };
-  refused(first["id"], 404, two);
-  refused("resp_none", 404, one);
-  refused(std::string(100'000, 'x'), 404, one);
-  refused(post(response_body({{"store", false}}), one).json()["id"], 404, one);
+  refused(first["id"], 400, two);
+  refused("resp_none", 400, one);
+  refused(std::string(100'000, 'x'), 400, one);
+  refused(post(response_body({{"store", false}}), one).json()["id"], 400, one);
   const json chat{{"messages", {{{"role", "user"}, {"content", "a"}}}}};
-  refused(stand.client().post("/v1/chat/completions", chat, one).json()["id"], 404, one);
+  refused(stand.client().post("/v1/chat/completions", chat, one).json()["id"], 400, one);
   FakeService::Script held = script_of_all();
   held.hold = true;
   stand.service.set(held);
@@ -266,12 +238,67 @@ TEST_CASE("a response is found and deleted by its id") {
   CHECK(found["status"] == "completed");
   CHECK(found["usage"] == object["usage"]);
   CHECK(stand.client().get("/v1/requests/" + id).json() == found);
-  CHECK(stand.client().ask("DELETE", "/v1/responses/" + id).json()["deleted"] == true);
+  // As a stream that is over.
+  const auto events = typed_events(stand.client().get("/v1/responses/" + id + "?stream=true").body);
+  CHECK(events.front().type == "response.created");
+  CHECK(events.front().data["sequence_number"] == 0);
+  CHECK(events.back().data["response"]["output"] == object["output"]);
+  HttpResponse after = stand.client().get("/v1/responses/" + id + "?stream=true&starting_after=4");
+  CHECK(after.status == 400);
+  CHECK(after.json()["error"]["param"] == "starting_after");
+  CHECK(stand.client().post("/v1/responses/" + id + "/cancel", json::object()).status == 400);
+  CHECK(stand.client().post("/v1/responses/resp_none/cancel", json::object()).status == 404);
+  CHECK(stand.client().ask("DELETE", "/v1/responses/" + id).json() ==
+        json({{"id", id}, {"object", "response"}, {"deleted", true}}));
   CHECK(stand.client().get("/v1/responses/" + id).status == 404);
   const json chat{{"messages", {{{"role", "user"}, {"content", "a"}}}}};
   const json other = stand.client().post("/v1/chat/completions", chat).json();
   CHECK(stand.client().get("/v1/responses/" + other["id"].get<std::string>()).status == 404);
   CHECK(stand.client().get("/v1/responses").status == 405);
+}
+
+TEST_CASE("what a response was asked is listed as items") {
+  Stand stand({}, model_that_does_all());
+  stand.service.set(script_of_all());
+  const json first = stand.client().post("/v1/responses", response_body()).json();
+  const json result = {{"type", "function_call_output"},
+                       {"call_id", first["output"][2]["call_id"]},
+                       {"output", "r"}};
+  const json next =
+      stand.client()
+          .post("/v1/responses",
+                response_body({{"input", {result}}, {"previous_response_id", first["id"]}}))
+          .json();
+  const std::string path = "/v1/responses/" + next["id"].get<std::string>() + "/input_items";
+  const json all = stand.client().get(path + "?order=asc").json();
+  CHECK(all["object"] == "list");
+  CHECK(all["has_more"] == false);
+  std::vector<std::string> types;
+  for (const json& item : all["data"]) types.push_back(item["type"]);
+  CHECK(types == std::vector<std::string>{"message", "reasoning", "message", "function_call",
+                                          "function_call", "function_call_output"});
+  CHECK(all["data"][0]["content"][0] == json({{"type", "input_text"}, {"text", "x"}}));
+  CHECK(all["data"][2]["content"][0]["text"] == "Let me see.");
+  CHECK(all["data"][3]["call_id"] == first["output"][2]["call_id"]);
+  CHECK(all["data"][5]["output"][0]["text"] == "r");
+  CHECK(all["first_id"] == all["data"][0]["id"]);
+  // Page by page, the last first.
+  std::vector<json> seen;
+  for (std::string after; seen.size() < 6;) {
+    const json page = stand.client().get(path + "?limit=4" + after).json();
+    REQUIRE_FALSE(page["data"].empty());
+    seen.insert(seen.end(), page["data"].begin(), page["data"].end());
+    after = "&after=" + page["last_id"].get<std::string>();
+    CHECK(page["has_more"] == (seen.size() < 6));
+  }
+  std::ranges::reverse(seen);
+  CHECK(json(seen) == all["data"]);
+  for (const char* const wrong : {"?limit=0", "?limit=x", "?limit=101", "?order=up", "?after=y"})
+    CHECK(stand.client().get(path + wrong).status == 400);
+  const json unkept =
+      stand.client().post("/v1/responses", response_body({{"store", false}})).json();
+  const std::string id = unkept["id"];
+  CHECK(stand.client().get("/v1/responses/" + id + "/input_items").status == 404);
 }
 
 TEST_CASE("a response that runs, fails or is response_body for twice") {

@@ -12,6 +12,12 @@ namespace {
 
 using nlohmann::json;
 
+TokenizeRequest text_request(std::string text) {
+  TokenizeRequest request;
+  request.of.prompt = std::move(text);
+  return request;
+}
+
 std::string all_pieces(TokenizerAnswer& answer, std::size_t& pieces) {
   std::string all;
   for (bool last = false; !last; ++pieces) {
@@ -28,10 +34,10 @@ TEST_CASE("the tokenizer's answers are counted, and written in pieces") {
   AnswerRoom room({.one_bytes_max = 5u << 20, .all_bytes_max = 7u << 20});
   const std::string text(1'000'000, 'a');
   auto first = std::make_unique<TokenizerAnswer>(room, model);
-  REQUIRE(!first->encode({.prompt = text}));
+  REQUIRE(!first->encode(text_request(text)));
   CHECK(room.bytes() >= 4'000'000);
   TokenizerAnswer second(room, model);
-  CHECK(second.encode({.prompt = text})->status == 429);
+  CHECK(second.encode(text_request(text))->status == 429);
   std::size_t pieces = 0;
   const json tokens = json::parse(all_pieces(*first, pieces));
   CHECK(pieces > 10);
@@ -39,7 +45,7 @@ TEST_CASE("the tokenizer's answers are counted, and written in pieces") {
   CHECK(tokens["tokens"].size() == 1'000'001);
   first.reset();
   CHECK(room.bytes() == 0);
-  const auto too_large = TokenizerAnswer(room, model).encode({.prompt = text + text});
+  const auto too_large = TokenizerAnswer(room, model).encode(text_request(text + text));
   REQUIRE(too_large);
   CHECK(too_large->status == 400);
   CHECK(too_large->param == "prompt");
@@ -61,6 +67,33 @@ TEST_CASE("the tokenizer's answers are counted, and written in pieces") {
   CHECK(too_long->param == "tokens");
   CHECK(TokenizerAnswer(room, model).decode({.tokens = {'a', 999}})->status == 400);
   CHECK(room.bytes() == 0);
+}
+
+TEST_CASE("the tokens of a chat, as ids and as strings") {
+  Stand stand;
+  const json chat = {{{"role", "user"}, {"content", "a\xC3\xA9"}}};
+  json asked = {{"messages", chat}, {"return_token_strs", true}};
+  const json tokens = stand.client().post("/tokenize", asked).json();
+  CHECK(tokens["tokens"] == json({256, 'a', 0xC3, 0xA9}));
+  CHECK(tokens["token_strs"] == json({"<s>", "a", "bytes:\\xc3", "bytes:\\xa9"}));
+  CHECK(tokens["count"] == 4);
+  CHECK(stand.client().post("/detokenize", {{"tokens", tokens["tokens"]}}).json()["prompt"] ==
+        "<s>a\xC3\xA9");
+  asked = {{"prompt", std::string(100'000, 'a')}, {"return_token_strs", true}};
+  const json many = stand.client().post("/tokenize", asked).json();
+  CHECK(many["token_strs"].size() == 100'001);
+  CHECK(many["token_strs"].back() == "a");
+  asked = {{"prompt", ""}, {"add_special_tokens", false}, {"return_token_strs", true}};
+  CHECK(stand.client().post("/tokenize", asked).json()["token_strs"] == json::array());
+  for (const auto& [field, value] : {std::pair<const char*, json>{"prompt", "a"},
+                                     {"add_special_tokens", true},
+                                     {"chat_template", "x"},
+                                     {"continue_final_message", true},
+                                     {"add_generation_promt", false}}) {
+    const HttpResponse bad = stand.client().post("/tokenize", {{"messages", chat}, {field, value}});
+    CAPTURE(field);
+    CHECK(bad.status == 400);
+  }
 }
 
 TEST_CASE("where a text is cut into pieces cannot be seen") {

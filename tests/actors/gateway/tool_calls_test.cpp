@@ -7,59 +7,11 @@
 
 #include "actors/gateway/answer.h"
 #include "actors/gateway/request_form.h"
-#include "model/grammar/compiled_grammar.h"
-#include "model/grammar/grammar_matcher.h"
+#include "tests/actors/gateway/asked_tools.h"
 #include "tests/actors/gateway/stand.h"
 
 namespace troupe::testing {
 namespace {
-
-using nlohmann::json;
-
-const json kWeather = {
-    {"type", "function"},
-    {"function",
-     {{"name", "get_weather"},
-      {"parameters", {{"type", "object"}, {"properties", {{"city", {{"type", "string"}}}}}}}}}};
-const json kNow = {{"type", "function"}, {"function", {{"name", "now"}}}};
-
-json asked(json more = json::object()) {
-  json body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"tools", {kWeather, kNow}}};
-  body.update(more);
-  return body;
-}
-
-std::string called_text() {
-  return "I look.\n<tool_call>\n"
-         R"({"name": "get_weather", "arguments": {"city": "Bern"}})"
-         "\n</tool_call>\n<tool_call>\n"
-         R"({"name": "now", "arguments": {}})"
-         "\n</tool_call>";
-}
-
-ByteModel model_that_calls(ToolStyle style = ToolStyle::kHermes) {
-  ByteModel model;
-  model.tools = style;
-  return model;
-}
-
-/// Whether a grammar has this text as a whole.
-bool matches(const std::string& grammar, const std::string& text) {
-  const auto compiled = CompiledGrammar::compile(grammar);
-  REQUIRE_MESSAGE(compiled.ok(), (compiled.ok() ? "" : compiled.error().message));
-  std::vector<std::string> bytes;
-  for (int b = 0; b < 256; ++b) bytes.emplace_back(1, static_cast<char>(b));
-  GrammarMatcher matcher(*compiled, TokenTrie::make({bytes.begin(), bytes.end()}, 256));
-  for (const char c : text)
-    if (!matcher.accept(static_cast<unsigned char>(c))) return false;
-  return matcher.complete();
-}
-
-void say(Stand& stand, const std::string& text) {
-  FakeService::Script script;
-  script.text = text;
-  stand.service.set(script);
-}
 
 /// What a client makes of a stream's chunks.
 struct Streamed {
@@ -245,84 +197,6 @@ TEST_CASE("a model without a form for calls can be made to call") {
   CHECK(stand.client().get(path).json()["choices"] == answer.json()["choices"]);
 }
 
-TEST_CASE("what must be called is in the grammar") {
-  Stand stand({}, model_that_calls());
-  const auto grammar = [&](const json& more) {
-    REQUIRE(stand.client().post("/v1/chat/completions", asked(more)).status == 200);
-    return stand.service.seen().back().grammar;
-  };
-  CHECK(grammar(json::object()).empty());
-  CHECK(grammar({{"tool_choice", "auto"}}).empty());
-  const std::string all = grammar({{"tool_choice", "required"}});
-  CHECK(all.find("now") != std::string::npos);
-  CHECK(all.find("get_weather") != std::string::npos);
-  const auto several = [](const std::string& text) {  // by the root, in the first line
-    return text.substr(0, text.find('\n')).find(")*") != std::string::npos;
-  };
-  CHECK(several(all));
-  const std::string one =
-      grammar({{"tool_choice", {{"type", "function"}, {"function", {{"name", "now"}}}}}});
-  CHECK(one.find("now") != std::string::npos);
-  CHECK(one.find("get_weather") == std::string::npos);
-  CHECK_FALSE(several(one));
-  CHECK_FALSE(several(grammar({{"tool_choice", "required"}, {"parallel_tool_calls", false}})));
-}
-
-TEST_CASE("where the answer has a format, the model may call instead") {
-  Stand stand({}, model_that_calls());
-  const json format = {
-      {"type", "json_schema"},
-      {"json_schema",
-       {{"name", "x"}, {"schema", {{"type", "object"}, {"properties", json::object()}}}}}};
-  const auto grammar = [&](json more) {
-    more["response_format"] = format;
-    REQUIRE(stand.client().post("/v1/chat/completions", asked(more)).status == 200);
-    return stand.service.seen().back();
-  };
-  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-  for (const json& choice : {json(), json("auto")}) {
-    const GenerationRequest seen = grammar({{"tool_choice", choice}});
-    CHECK(seen.grammar_of_calls);
-    for (const std::string& text : {std::string("{}"), call, call + "\n" + call}) {
-      CAPTURE(text);
-      CHECK(matches(seen.grammar, text));
-    }
-    for (const std::string& text :
-         {std::string(), "{}" + call, call + "{}", std::string("I look.")})
-      CHECK_FALSE(matches(seen.grammar, text));
-  }
-  const std::string one = grammar({{"parallel_tool_calls", false}}).grammar;
-  CHECK(matches(one, call));
-  CHECK_FALSE(matches(one, call + "\n" + call));
-  const std::string forced = grammar({{"tool_choice", "required"}}).grammar;
-  CHECK(matches(forced, call));
-  CHECK_FALSE(matches(forced, "{}"));
-  const std::string none = grammar({{"tool_choice", "none"}}).grammar;
-  CHECK(matches(none, "{}"));
-  CHECK_FALSE(matches(none, call));
-}
-
-TEST_CASE("where the answer has a format, tools must have schemas that can be kept") {
-  json tool = kNow;
-  tool["function"]["parameters"] = {
-      {"type", "object"}, {"contains", 1}, {"properties", {{"a", {{"contains", 1}}}}}};
-  json more = {{"tools", {tool}}};
-  const auto ask = [&](ToolStyle style) {
-    Stand stand({}, model_that_calls(style));
-    return stand.client().post("/v1/chat/completions", asked(more));
-  };
-  CHECK(ask(ToolStyle::kHermes).status == 200);
-  more["response_format"] = {{"type", "json_object"}};
-  const HttpResponse refused = ask(ToolStyle::kHermes);
-  CHECK(refused.status == 400);
-  CHECK(refused.json()["error"]["param"] == "tools");
-  CHECK(refused.body.find("tool_choice") != std::string::npos);
-  more["tool_choice"] = "none";
-  CHECK(ask(ToolStyle::kHermes).status == 200);
-  more = {{"response_format", {{"type", "json_object"}}}};
-  CHECK(ask(ToolStyle::kNone).status == 400);
-}
-
 TEST_CASE("tools and their results reach the model as they were sent") {
   Stand stand({}, model_that_calls());
   const std::string tools =
@@ -381,8 +255,17 @@ TEST_CASE("bad tools are named") {
        {{"tool_choice", {{"type", "function"}, {"function", {{"name", "unknown"}}}}}}},
       {"tool_choice", {{"tools", json::array()}, {"tool_choice", "required"}}},
       {"parallel_tool_calls", {{"parallel_tool_calls", "no"}}},
-      {"functions", {{"functions", {kNow["function"]}}}},
+      {"tools", {{"tools", {{{"type", "custom"}, {"custom", {{"name", "x"}}}}}}}},
+      {"tools", function({{"name", "f"}, {"strict", "yes"}})},
+      {"functions", {{"functions", {kNow["function"]}}}},  // beside tools
       {"function_call", {{"function_call", "auto"}}},
+      {"functions", {{"tools", nullptr}, {"functions", "x"}}},
+      {"functions", {{"tools", nullptr}, {"functions", {{{"name", "a b"}}}}}},
+      {"function_call",
+       {{"tools", nullptr}, {"functions", {kNow["function"]}}, {"function_call", "now"}}},
+      {"function_call",
+       {{"tools", nullptr}, {"functions", {kNow["function"]}}, {"function_call", {{"name", "g"}}}}},
+      {"function_call", {{"tools", nullptr}, {"function_call", {{"name", "g"}}}}},
   };
   for (const auto& [param, more] : cases) {
     CAPTURE(more.dump().substr(0, 200));
@@ -438,6 +321,7 @@ TEST_CASE("how calls are read survives in the request's form") {
   REQUIRE(read.ok());
   CHECK(read->calls.read);
   CHECK(read->calls.list);
+  CHECK_FALSE(read->calls.old);
   CHECK_FALSE(read->calls.several);
   CHECK(read->calls.sketch == ToolSketch{{"get_weather", {"city"}}, {"now", {}}});
   CHECK_FALSE(read->include_reasoning);

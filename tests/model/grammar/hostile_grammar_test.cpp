@@ -1,6 +1,8 @@
 // Grammars made to take long, and long answers.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -126,6 +128,62 @@ TEST_CASE("what is too large is refused") {
   const auto compiled = CompiledGrammar::compile(text);
   REQUIRE_FALSE(compiled.ok());
   CHECK(compiled.error().code == ErrorCode::kResourceExhausted);
+}
+
+/// Rules that begin with each other, all in one circle.
+std::string left_recursive(int rules) {
+  std::string text = "root ::= r0\n";
+  for (int i = 0; i < rules; ++i)
+    text += "r" + std::to_string(i) + " ::= r" + std::to_string((i + 1) % rules) + " \"" +
+            std::to_string(i) + "\" | [a-z .,]+\n";
+  return text;
+}
+
+TEST_CASE("rules that begin with each other are a thousand at most") {
+  const auto most = static_cast<int>(CompiledGrammar::kLeftRecursionMax);
+  for (const std::string& text :
+       {left_recursive(most + 1), left_recursive(100'000),
+        // What comes before the call may be nothing.
+        std::regex_replace(left_recursive(most + 1), std::regex("::= r"), "::= \"x\"* r")}) {
+    const auto compiled = CompiledGrammar::compile(text);
+    REQUIRE_FALSE(compiled.ok());
+    CHECK(compiled.error().code == ErrorCode::kResourceExhausted);
+    CHECK(compiled.error().message.find("left recursion") != std::string::npos);
+  }
+  GrammarMatcher matcher(compiled_grammar(left_recursive(most)), byte_vocabulary());
+  for (const char c : std::string("some text210")) REQUIRE(matcher.accept(c));
+  CHECK(matcher.complete());
+  // Those that begin with something else may be as many as the text has room for.
+  compiled_grammar(std::regex_replace(left_recursive(5000), std::regex("::= r"), "::= \"x\" r"));
+}
+
+TEST_CASE("a mask that would cost too much has the short tokens, whatever was asked before") {
+  // Each letter makes a place of its own: what was read must be read backwards in the end.
+  std::string grammar = "root ::= \"\"";
+  for (char c = 'a'; c <= 'z'; ++c)
+    grammar += std::string(" | \"") + c + "\" root \"" + c + "\"";
+  std::vector<std::string> long_tokens;
+  for (std::uint32_t i = 0; i < 60'000; ++i) {
+    std::string text;
+    for (std::uint32_t left = i * 2654435761u, k = 0; k < 5; ++k, left /= 26)
+      text += static_cast<char>('a' + left % 26);
+    long_tokens.push_back(text);
+  }
+  const auto vocabulary = byte_vocabulary(long_tokens);
+  const TokenId size = vocabulary->vocab_size();
+  const auto asked = compiled_grammar(grammar);
+  GrammarMatcher other(asked, vocabulary);
+  REQUIRE(takes(other, "zyxyz"));
+  GrammarMatcher first(compiled_grammar(grammar), vocabulary), later(asked, vocabulary);
+  for (const char c : std::string("qweewq")) {
+    const auto tokens = allowed_tokens(first, size);
+    CHECK(tokens == allowed_tokens(later, size));
+    CHECK(std::count_if(tokens.begin(), tokens.end(), [](TokenId t) { return t < 256; }) == 26);
+    CHECK(tokens.size() < 60'000);
+    REQUIRE(first.accept(c));
+    REQUIRE(later.accept(c));
+  }
+  CHECK(first.complete());
 }
 
 TEST_CASE("a bounded string ends where it must, however a token would cross that") {

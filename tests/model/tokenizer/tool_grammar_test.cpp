@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "model/chat/answer_parser.h"
+#include "model/chat/text_without.h"
+#include "model/grammar/compiled_grammar.h"
+#include "model/grammar/grammar_matcher.h"
 #include "model/grammar/grammar_writer.h"
 
 namespace troupe {
@@ -164,6 +167,7 @@ CallsWanted wanted_of(const GrammarCase& c, std::vector<Tool> tools, bool severa
           std::move(tools),
           several,
           {},
+          false,
           [](std::string_view tag) -> std::optional<TokenId> {
             const auto at = std::ranges::find(kTagTokens, tag);
             if (at == kTagTokens.end()) return std::nullopt;
@@ -247,6 +251,87 @@ TEST_CASE("what an answer may be otherwise is content, in each form") {
     CHECK(called > 0);
     CHECK(answered > 0);
   }
+}
+
+TEST_CASE("where the model says what it likes, its calls are calls of these tools") {
+  const ToolSketch sketch = {{"now", {}}, {"f_1", {}}};
+  const std::string cannot = R"({"type": "object", "properties": {"a": {"$dynamicRef": "#b"}}})";
+  std::vector<GrammarCase> cases(std::begin(kGrammarCases), std::end(kGrammarCases));
+  std::erase_if(cases, [](const GrammarCase& c) { return c.style == ToolStyle::kList; });
+  cases.push_back({ToolStyle::kHermes, {ReasoningStyle::kThink, true, false}});
+  for (const GrammarCase& c : cases) {
+    CAPTURE(static_cast<int>(c.style));
+    // Any JSON is too much for a derivation.
+    const bool loose = c.style == ToolStyle::kGlm;
+    CallsWanted wanted = wanted_of(c, {{"now", ""}, {"f_1", loose ? cannot : "", loose}}, true);
+    wanted.says = true;
+    const auto grammar = write_tool_grammar(wanted);
+    REQUIRE(grammar.ok());
+    const bool thought_over = c.reasoning.style == ReasoningStyle::kThink && !c.reasoning.over;
+    std::size_t called = 0, said = 0, both = 0;
+    for (unsigned seed = 0; seed < 200; ++seed) {
+      const std::string text =
+          (thought_over ? "<think>z</think>" : "") + Derivation(*grammar, kTagTokens, seed).text();
+      CAPTURE(text);
+      const auto parser = make_answer_parser({c.reasoning, c.style, sketch});
+      std::string content;
+      std::size_t calls = 0;
+      for (const AnswerDelta& delta : {parser->feed(text), parser->finish()}) {
+        content += delta.content;
+        for (const CallDelta& call : delta.calls) calls += call.name.empty() ? 0 : 1;
+      }
+      for (const std::string_view tag : tool_tags(c.style))
+        CHECK(content.find(tag) == std::string::npos);
+      called += calls > 0 ? 1 : 0;
+      said += content.empty() ? 0 : 1;
+      both += calls > 0 && !content.empty() ? 1 : 0;
+    }
+    CHECK(called > 0);
+    CHECK(said > 0);
+    // gpt-oss calls or answers, and what is bare JSON is the whole answer.
+    const bool alone = c.style == ToolStyle::kHarmony || c.style == ToolStyle::kLlama;
+    CHECK((both > 0) == !alone);
+  }
+}
+
+TEST_CASE("a schema that cannot be written is named, where any arguments will not do") {
+  const std::string schema =
+      R"({"type": "object", "properties": {"a": {"type": "array", "$dynamicRef": "#b"}}})";
+  for (const GrammarCase& c : kGrammarCases) {
+    CAPTURE(static_cast<int>(c.style));
+    const auto refused = write_tool_grammar(wanted_of(c, {{"f", schema}}, true));
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.starts_with("tools: f: "));
+    CHECK(refused.error().message.find("$dynamicRef") != std::string::npos);
+    const auto written = write_tool_grammar(wanted_of(c, {{"f", schema, true}}, true));
+    REQUIRE(written.ok());
+    CHECK(CompiledGrammar::compile(*written).ok());
+  }
+}
+
+TEST_CASE("a text without tags is any that has none") {
+  const std::vector<std::string_view> tags = {"<ab>", "<ac>", "<｜b｜>"};
+  const auto compiled = CompiledGrammar::compile("root ::= " + text_without(tags));
+  REQUIRE(compiled.ok());
+  std::vector<std::string> bytes;
+  for (int b = 0; b < 256; ++b) bytes.emplace_back(1, static_cast<char>(b));
+  const auto trie = TokenTrie::make({bytes.begin(), bytes.end()}, 256);
+  std::mt19937 random(7);
+  const std::string_view parts[] = {"<", "a", "b", "c", ">", "｜", "x", "<a", "<ab", "｜>"};
+  std::size_t with = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 9; n > 0; --n) text += parts[random() % std::size(parts)];
+    CAPTURE(text);
+    const bool has = std::ranges::any_of(
+        tags, [&](std::string_view tag) { return text.find(tag) != std::string::npos; });
+    GrammarMatcher matcher(*compiled, trie);
+    bool taken = true;
+    for (const char c : text) taken = taken && matcher.accept(static_cast<unsigned char>(c));
+    CHECK((taken && matcher.complete()) == !has);
+    with += has ? 1 : 0;
+  }
+  CHECK(with > 100);
 }
 
 TEST_CASE("the published forms of calls are written exactly") {

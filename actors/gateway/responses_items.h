@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/result.h"
+
+namespace troupe {
+
+/// What a Response was asked, as items: GET /v1/responses/ID/input_items. `messages` is the
+/// conversation before its answer, a chat's (ApiRequest::Response), so what it followed is there,
+/// too; `id` the Response's, of which items have theirs. Of `query` count `limit`, `order` and
+/// `after`; errors name them.
+Result<std::string> write_input_items(std::string_view id, std::string_view messages,
+                                      std::string_view query);
+
+}  // namespace troupe
