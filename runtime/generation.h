@@ -63,6 +63,7 @@ struct GenerationRequest {
   bool include_stop_str_in_output = false;  ///< what ended the answer is a part of its text
   bool skip_special_tokens = true;          ///< they are no part of the answer's text
   std::string grammar;            ///< the answer's grammar (model/grammar/README.md); empty: none
+  std::string grammar_field = "grammar";  ///< what asked for it, for messages
   bool grammar_of_calls = false;  ///< it is of calls of tools, with what stands around them
   bool grammar_in_thought = false;  ///< it begins with the answer's first token, thought or not
   std::uint32_t min_tokens = 0;   ///< of an answer, before a token may end it

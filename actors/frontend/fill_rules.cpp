@@ -51,17 +51,18 @@ void ModelFrontend::begin_after_thought(const GenerationRequest& request, TokenR
 
 Status ModelFrontend::fill_grammar(const GenerationRequest& request, TokenRules& rules) const {
   if (request.grammar.empty()) return {};
+  const std::string& field = request.grammar_field;
   if (!parts_.tokenizer)
-    return wrong_field("grammar", "this model has no tokenizer, so its output has no text.");
+    return wrong_field(field, "this model has no tokenizer, so its output has no text.");
   if (rules.end_tokens.empty())
-    return wrong_field("grammar", "this model has no token that ends an answer.");
+    return wrong_field(field, "this model has no token that ends an answer.");
   if (request.grammar.size() > limits::kTokenRulesBytesMax)
-    return wrong_field("grammar", "is " + std::to_string(request.grammar.size()) +
-                                      " bytes long, more than " +
-                                      std::to_string(limits::kTokenRulesBytesMax) + ".");
+    return wrong_field(field, "its grammar is " + std::to_string(request.grammar.size()) +
+                                  " bytes long, more than " +
+                                  std::to_string(limits::kTokenRulesBytesMax) + ".");
   const auto compiled = grammars_->begin(request.grammar).get();
   if (!compiled.ok() && compiled.error().code == ErrorCode::kUnavailable) return compiled.error();
-  if (!compiled.ok()) return wrong_field("grammar", compiled.error().message);
+  if (!compiled.ok()) return wrong_field(field, compiled.error().message);
   rules.grammar = request.grammar;
   if (!request.grammar_in_thought) begin_after_thought(request, rules);
   return {};

@@ -43,7 +43,7 @@ class FormatReader {
     if (!writes_) return note(field);
     GrammarWriter writer;
     const auto root = writer.regex(value.get<std::string>());
-    if (!root.ok()) return fail(field, root.error().message);
+    if (!root.ok()) return fields_.fail(top_of(field), field + ": " + root.error().message);
     take(field, std::move(writer), *root);
   }
   void choice(const std::string& field, const json& value) {
@@ -93,6 +93,7 @@ class FormatReader {
     if (!taken_.empty())
       fields_.fail(top_of(field), field + " cannot be used together with " + taken_ + ".");
     taken_ = field;
+    out_.grammar_field = field;
   }
 
   FieldReader& fields_;
@@ -118,8 +119,10 @@ void read_response_format(FieldReader& fields, FormatReader& formats) {
     holder_text = json_member(text, "json_schema");
   }
   if (!holder->is_object()) return formats.fail(kName, "has a json_schema that is no object.");
+  const std::string field =
+      std::string(kName) + (holder == value ? "" : ".json_schema") + ".schema";
   if (holder->contains("schema") && !(*holder)["schema"].is_null())
-    return formats.schema(kName, (*holder)["schema"], json_member(holder_text, "schema"));
+    return formats.schema(field, (*holder)["schema"], json_member(holder_text, "schema"));
   if (type == "json_schema") return formats.fail(kName, "has no json_schema.schema.");
   formats.any_object(kName);
 }

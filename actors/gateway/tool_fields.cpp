@@ -323,6 +323,7 @@ std::optional<ApiError> force_calls(const GatewayModel& model, ApiRequest& reque
   if (!grammar) return bad_field(kTools, grammar.error().message);
   of.grammar = std::move(*grammar);
   of.grammar_of_calls = true;
+  of.grammar_field = kTools;
   return std::nullopt;
 }
 

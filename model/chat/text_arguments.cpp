@@ -60,10 +60,10 @@ class TextSchemas {
 
 }  // namespace
 
-std::set<std::string, std::less<>> text_arguments(std::string_view schema) {
+std::set<std::string> text_arguments(std::string_view schema) {
   const Json root = Json::parse(schema, nullptr, false);
   TextSchemas texts(root);
-  std::set<std::string, std::less<>> out;
+  std::set<std::string> out;
   const Json& members = member_of(root, "properties");
   if (!members.is_object()) return out;
   for (const auto& [name, value] : members.items())

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,6 +8,6 @@ namespace troupe {
 
 /// The members of an object that can be nothing but texts, by its JSON schema: some models write
 /// these without quotes. None where that is hard to see.
-std::set<std::string, std::less<>> text_arguments(std::string_view schema);
+std::set<std::string> text_arguments(std::string_view schema);
 
 }  // namespace troupe

@@ -23,7 +23,7 @@ enum class ToolStyle : unsigned char {
 
 /// What a parser has to know of the tools of a request: each one's name, with its arguments that
 /// are texts by their schema. Some models write texts without quotes.
-using ToolSketch = std::map<std::string, std::set<std::string, std::less<>>, std::less<>>;
+using ToolSketch = std::map<std::string, std::set<std::string>, std::less<>>;
 
 /// Told by the text of the chat template.
 ToolStyle tool_style_of(std::string_view chat_template);

@@ -39,7 +39,7 @@ void GrammarScanner::fail(std::size_t position, const std::string& what) {
   const std::string_view before = text_.substr(0, position);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const std::size_t begin = before.rfind('\n') + 1;  // npos + 1 is 0
-  error_ = invalid_argument("grammar, line " + std::to_string(line) + ", column " +
+  error_ = invalid_argument("line " + std::to_string(line) + ", column " +
                             std::to_string(position - begin + 1) + ": " + what);
 }
 

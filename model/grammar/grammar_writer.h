@@ -17,7 +17,7 @@ namespace troupe {
 struct TaggedMembers {
   std::string before_name, before_value, after_value;  ///< expressions
   std::string name_end, value_end;                     ///< what no name has in it, and no text
-  std::set<std::string, std::less<>> texts = {};       ///< members that can be nothing else
+  std::set<std::string> texts = {};       ///< members that can be nothing else
 };
 
 /// Writes a grammar's text (README.md). What its functions return is an expression, for use in

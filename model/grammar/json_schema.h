@@ -138,13 +138,25 @@ class JsonSchema {
   // json_schema_check.cpp: whether a given value fits
   Answer fits(const Node& value, const Node& schema, int depth);
   Answer fits_plain(const Node& value, const Node& plain, int depth);
+  Answer fits_contains(const Node& value, const Node& plain, int depth);
   Answer fits_string(const std::string& text, const Node& plain);
   Answer fits_members(const Node& value, const Node& plain, int depth);
   Answer name_fits(const std::string& name, const Set& schemas);
 
   // json_schema_numbers.cpp, json_schema_strings.cpp, json_schema_arrays.cpp
-  NumberRange number_range(const Set& plain);
+  NumberRange number_range(const Set& plain, bool written = false);
+  struct Steps {
+    bool whole = false;            ///< one of them is a whole number
+    std::size_t zeros = 0;         ///< at the end, for powers of ten
+    bool divides_doubles = false;  ///< readers make doubles of the numbers, too
+    std::set<std::pair<std::size_t, std::size_t>> all;  ///< units of a last place, and places
+  };
+  std::optional<Steps> steps_of(const Set& plain);
+  std::vector<NumberRange> ranges(const Set& plain);
+  std::string number_expression(const Regex& regex);
   Text numbers(const Flat& flat);
+  Text numbers_within(const NumberRange& range, const Steps& steps, bool integers, bool fractions,
+                      const Node& place);
   Text both(const Regex& a, const Regex& b, const Node& place);
   Text strings(const Flat& flat);
   /// What the plain schemas of strings ask of them, as one automaton or as an expression.
@@ -152,6 +164,7 @@ class JsonSchema {
     std::vector<Regex> wholes, searches, not_searches;
     std::vector<std::string> not_texts;
     Range length;
+    bool free() const { return wholes.empty() && searches.empty() && not_searches.empty(); }
     bool maybe = false;  ///< all texts that one dialect of expressions would take
   };
   StringRules string_rules(const Set& plain);
@@ -161,11 +174,15 @@ class JsonSchema {
   const Regex* pattern(const Node& schema, const std::string& text);
   Range counts(const Set& plain, const char* min_key, const char* max_key);
   Text arrays(const Flat& flat);
-  Text unique_items(const Flat& flat, const Range& count);
+  std::vector<Set> leading_items(const Set& plain);
+  Set listed_values(const Set& schemas);
+  Set kinds(unsigned types, const Node& place, bool fine);
+  Text unique_items(const Flat& flat, const Range& count, bool prefixed);
+  Text any_order(const Set& values, const Range& count);
   Set item_schemas(const Set& plain, std::size_t index);
 
   // json_schema_tags.cpp: members in tags
-  Form member_form(std::string_view name) const;
+  Form member_form(const std::string& name) const;
   Text constant_in(const Node& value, Form form);
   bool may_stand(const std::string& text, Form form);
   Text plain_strings(const Flat& flat, Form form);
@@ -183,6 +200,7 @@ class JsonSchema {
     std::vector<Member> known;
     std::string other;  ///< a member with any other name; empty if there can be none
     Range count;
+    std::string_view keyword = "maxProperties";  ///< that asks for it
     bool counted = false;  ///< whether `count` says more than the members themselves
   };
   Text objects(const Flat& flat, Form form);

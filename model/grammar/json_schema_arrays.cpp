@@ -51,10 +51,43 @@ JsonSchema::Set JsonSchema::item_schemas(const Set& plain, std::size_t index) {
   return out;
 }
 
+/// What "contains" asks for: items that it means come first. The last set is for all items behind
+/// these, which must not be meant where they are counted.
+std::vector<JsonSchema::Set> JsonSchema::leading_items(const Set& plain) {
+  constexpr std::size_t kLeadMax = 1'000;
+  std::vector<Set> out;
+  Set behind;
+  std::size_t groups = 0;
+  for (const Node* schema : plain) {
+    const Node* wanted = schema->find("contains");
+    if (!wanted) continue;
+    const bool counted = schema->find("maxContains");
+    Range count = counts({schema}, "minContains", "maxContains");
+    if (!schema->find("minContains")) count.min = 1;
+    if (count.min > kLeadMax) unsupported(*schema, "minContains", "above 1,000");
+    if (counted && ++groups > 1) unsupported(*schema, "maxContains", "beside another one");
+    if (failed()) break;
+    if (count.empty()) {
+      // No number of items will do.
+      out.push_back({&document_.make(Kind::kBoolean, *schema)});
+      continue;
+    }
+    out.insert(out.end(), count.min, {wanted});
+    if (counted) behind.push_back(&made_not(*wanted));
+  }
+  // Where one is counted, those that lead for another must not be meant by it, either.
+  if (groups > 0 &&
+      std::any_of(out.begin(), out.end(), [&](const Set& s) { return s != out.front(); }))
+    unsupported(*plain.front(), "maxContains", "beside another \"contains\"");
+  out.push_back(std::move(behind));
+  return out;
+}
+
 JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
   Range count = counts(flat.plain, "minItems", "maxItems");
   std::size_t prefix = 0;
   bool unique = false;
+  std::vector<Set> lead = leading_items(flat.plain);
   for (const Node* schema : flat.plain) {
     if (const Node* first = prefix_of(*schema)) prefix = std::max(prefix, first->items.size());
     const Node* flag = schema->find("uniqueItems");
@@ -64,11 +97,19 @@ JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
                               [](const Node* value) { return value->is(Kind::kArray); }))
       fail(*schema, "to exclude single arrays is not supported.");
   }
+  const bool leads = lead.size() > 1 || !lead.back().empty();
+  if (unique && leads && count.max > 1)
+    unsupported(*flat.plain.front(), "contains", "beside \"uniqueItems\"");
   if (failed()) return "";
-  if (unique && count.max > 1) return unique_items(flat, count);
+  if (unique && count.max > 1) return unique_items(flat, count, prefix > 0);
+  count.min = std::max(count.min, lead.size() - 1);
+  prefix = std::max(prefix, lead.size() - 1);
   std::vector<std::string> items;
   for (std::size_t i = 0; i <= prefix && i < count.max; ++i) {
-    const Text item = value(item_schemas(flat.plain, i));
+    Set schemas = item_schemas(flat.plain, i);
+    const Set& more = lead[std::min(i, lead.size() - 1)];
+    schemas.insert(schemas.end(), more.begin(), more.end());
+    const Text item = value(schemas);
     if (failed()) return "";
     if (!item)
       count.max = std::min(count.max, i);
@@ -96,70 +137,6 @@ JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
                                      " " + items[i] + " " + rest + ")");
   }
   return "\"[\" " + space + " \"]\"";
-}
-
-/// Arrays whose items differ: of values that can be listed, in any order if they are few, else in
-/// the order of the list.
-JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count) {
-  constexpr std::size_t kAnyOrderMax = 6;
-  const Set schemas = item_schemas(flat.plain, 0);
-  const Flat item = flatten(schemas);
-  if (failed()) return "";
-  const Node& place = *flat.plain.front();
-  Set values;
-  for (const Node* plain : item.plain) {
-    const Node* list = plain->find("enum");
-    if (!list) continue;
-    for (const Node* one : list->items) {
-      const bool known = std::any_of(values.begin(), values.end(),
-                                     [&](const Node* other) { return same_value(*one, *other); });
-      Answer answer = Answer::kYes;
-      for (const Node* schema : schemas)
-        if (answer == Answer::kYes) answer = fits(*one, *schema, 0);
-      if (!known && answer == Answer::kYes) values.push_back(one);
-      if (answer == Answer::kUnknown) values.clear();
-      if (answer == Answer::kUnknown) break;
-    }
-    break;
-  }
-  const bool prefixed = std::any_of(flat.plain.begin(), flat.plain.end(),
-                                    [](const Node* plain) { return prefix_of(*plain); });
-  if (values.empty() || prefixed || failed()) {
-    unsupported(place, "uniqueItems", "unless the items are listed by \"enum\"");
-    return "";
-  }
-  if (values.size() > kAnyOrderMax) {
-    Members list;
-    for (const Node* one : values)
-      list.known.push_back({"", writer_.rule("item", constant(*one)), false});
-    list.count = count;
-    list.counted = true;
-    return member_chain(list, place, brackets('[', ']'));
-  }
-  // A rule for each set of values that are there already.
-  const std::string space = writer_.json_space();
-  std::vector<std::string> texts;
-  for (const Node* one : values) texts.push_back(writer_.rule("item", constant(*one)));
-  std::vector<std::string> rests(std::size_t{1} << values.size());
-  for (std::size_t used = rests.size(); used-- > 0;) {
-    const auto size = static_cast<std::size_t>(__builtin_popcountll(used));
-    std::string more;
-    for (std::size_t i = 0; i < values.size() && size < count.max; ++i) {
-      if (used >> i & 1 || rests[used | std::size_t{1} << i].empty()) continue;
-      more += (more.empty() ? "" : " | ") + texts[i] + " " + rests[used | std::size_t{1} << i];
-    }
-    const std::string end = size >= count.min ? "\"]\"" : "";
-    if (used == 0) {
-      if (more.empty() && end.empty()) return std::nullopt;
-      return "\"[\" " + space + " (" + end + (end.empty() || more.empty() ? "" : " | ") + more +
-             ")";
-    }
-    if (!more.empty()) more = "\",\" " + space + " (" + more + ")";
-    if (more.empty() && end.empty()) continue;
-    rests[used] = writer_.rule(
-        "items", space + " (" + end + (end.empty() || more.empty() ? "" : " | ") + more + ")");
-  }
-  return std::nullopt;
 }
 
 }  // namespace troupe

@@ -28,14 +28,17 @@ unsigned type_of(const JsonNode& value) {
   return 64;
 }
 
-/// Whether a number is a whole multiple of a whole one; nothing if that is hard to say.
+/// Whether a number is a whole multiple of another; nothing if that is hard to say.
 std::optional<bool> is_multiple(const Decimal& value, const Decimal& step) {
-  if (!step.is_integer() || step.whole().size() > 9) return std::nullopt;
-  if (!value.is_integer()) return false;
-  const unsigned long long divisor = std::stoull(step.whole());
+  const std::string units = step.whole() + step.fraction();
+  if (units.size() > 15) return std::nullopt;
+  if (value.fraction().size() > step.fraction().size()) return false;
+  // Both in units of the step's last place.
+  std::string digits = value.whole() + value.fraction();
+  digits.append(step.fraction().size() - value.fraction().size(), '0');
+  const unsigned long long divisor = std::stoull(units);
   unsigned long long rest = 0;
-  for (const char digit : value.whole())
-    rest = (rest * 10 + static_cast<unsigned>(digit - '0')) % divisor;
+  for (const char digit : digits) rest = (rest * 10 + static_cast<unsigned>(digit - '0')) % divisor;
   return rest == 0;
 }
 
@@ -97,7 +100,8 @@ JsonSchema::Answer JsonSchema::fits_plain(const Node& value, const Node& plain, 
       const Range count = counts({&plain}, "minItems", "maxItems");
       if (value.items.size() < count.min || value.items.size() > count.max) return Answer::kNo;
       const Node* unique = plain.find("uniqueItems");
-      Answer out = Answer::kYes;
+      Answer out = fits_contains(value, plain, depth);
+      if (out == Answer::kNo) return out;
       for (std::size_t i = 0; i < value.items.size() && !failed(); ++i) {
         for (std::size_t j = 0; unique && unique->boolean && j < i; ++j)
           if (same_value(*value.items[i], *value.items[j])) return Answer::kNo;
@@ -116,6 +120,21 @@ JsonSchema::Answer JsonSchema::fits_plain(const Node& value, const Node& plain, 
       break;
   }
   return Answer::kYes;
+}
+
+JsonSchema::Answer JsonSchema::fits_contains(const Node& value, const Node& plain, int depth) {
+  const Node* wanted = plain.find("contains");
+  if (!wanted) return Answer::kYes;
+  Range count = counts({&plain}, "minContains", "maxContains");
+  if (!plain.find("minContains")) count.min = 1;
+  std::size_t yes = 0, unknown = 0;
+  for (const Node* item : value.items) {
+    const Answer part = fits(*item, *wanted, depth + 1);
+    yes += part == Answer::kYes;
+    unknown += part == Answer::kUnknown;
+  }
+  if (yes + unknown < count.min || yes > count.max) return Answer::kNo;
+  return yes >= count.min && yes + unknown <= count.max ? Answer::kYes : Answer::kUnknown;
 }
 
 JsonSchema::Answer JsonSchema::fits_string(const std::string& text, const Node& plain) {

@@ -26,13 +26,13 @@ std::string time() {
 
 std::string duration() {
   const auto chain = [](const std::string& a, const std::string& b, const std::string& c) {
-    const std::string n = "[0-9]{1,9}";
+    const std::string n = "[0-9]{1,4}";  // what readers turn into days has bounds
     const std::string last = n + c;
     const std::string two = n + b + "(?:" + last + ")?";
     return "(?:" + n + a + "(?:" + two + ")?|" + two + "|" + last + ")";
   };
   const std::string clock = "T" + chain("H", "M", "S");
-  return "P(?:" + chain("Y", "M", "D") + "(?:" + clock + ")?|" + clock + "|[0-9]{1,9}W)";
+  return "P(?:" + chain("Y", "M", "D") + "(?:" + clock + ")?|" + clock + "|[0-9]{1,4}W)";
 }
 
 std::string hostname() {
@@ -85,11 +85,12 @@ std::string uri_reference() {
 
 /// Characters of a path and a query, without those that come in threes.
 std::string counted_uri(std::size_t min, std::size_t max) {
-  // What stands before the tail has 5 to 59 characters.
+  // What stands before the tail has 5 to 18 characters and a host's further ones.
+  const std::size_t host = std::min<std::size_t>(40, max / 4);
   const std::string least = std::to_string(min > 6 ? min - 6 : 0);
-  return "[A-Za-z][A-Za-z0-9+.-]{0,7}://[A-Za-z0-9][A-Za-z0-9._~-]{0,40}(?::[0-9]{1,5})?(?:[/?]"
-         "[A-Za-z0-9._~!$&'()*+,;=:@/?-]{" +
-         least + "," + std::to_string(max - 60) + "})" + (min > 6 ? "" : "?");
+  return "[A-Za-z][A-Za-z0-9+.-]{0,7}://[A-Za-z0-9][A-Za-z0-9._~-]{0," + std::to_string(host) +
+         "}(?::[0-9]{1,5})?(?:[/?][A-Za-z0-9._~!$&'()*+,;=:@/?-]{" + least + "," +
+         std::to_string(max - 19 - host) + "})" + (min > 6 ? "" : "?");
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ std::optional<std::string> format_pattern(std::string_view format, std::size_t l
   constexpr std::size_t kLabelMax = 63;
   constexpr std::size_t kHostMax = 239;
   constexpr std::size_t kEmailMax = 303;
-  constexpr std::size_t kCountedUriMin = 120;
+  constexpr std::size_t kCountedUriMin = 32;
   const auto bounded = [&](std::size_t min, std::size_t max) {
     if (length_min <= min && length_max >= max) return false;
     length_max = std::min(length_max, kLabelMax);

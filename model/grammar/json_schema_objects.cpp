@@ -264,6 +264,7 @@ JsonSchema::Text JsonSchema::objects(const Flat& flat, Form form) {
       static_cast<std::size_t>(std::count_if(members.known.begin(), members.known.end(),
                                              [](const Member& member) { return member.required; }));
   const bool bounded = members.other.empty() && members.known.size() <= members.count.max;
+  if (members.count.min > needed) members.keyword = "minProperties";
   members.counted =
       members.count.min > needed || (members.count.max != Regex::kUnbounded && !bounded);
   const bool tagged = form == Form::kMembers;
@@ -284,9 +285,9 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
   const std::size_t cap = !members.counted                 ? 0
                           : count.max != Regex::kUnbounded ? std::min(count.max, known + 1)
                                                            : count.min;
-  constexpr std::size_t kChainMax = 50'000;
+  constexpr std::size_t kChainMax = 10'000;  // A rule or two each, of 100 bytes.
   if (cap > kChainMax || (known + 1) * (cap + 1) > kChainMax) {
-    fail(place, "so many members to count are not supported.");
+    unsupported(place, members.keyword, "with so many that are to be counted");
     return "";
   }
   const std::string& space = around.space;

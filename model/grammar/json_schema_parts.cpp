@@ -35,15 +35,18 @@ constexpr auto kPlain = std::to_array<Keyword>({
     {"additionalItems", Shape::kSchema},
     {"additionalProperties", Shape::kSchema},
     {"const", Shape::kAny},
+    {"contains", Shape::kSchema},
     {"enum", Shape::kList},
     {"exclusiveMaximum", Shape::kBound},
     {"exclusiveMinimum", Shape::kBound},
     {"format", Shape::kText},
     {"items", Shape::kItems},
+    {"maxContains", Shape::kCount},
     {"maxItems", Shape::kCount},
     {"maxLength", Shape::kCount},
     {"maxProperties", Shape::kCount},
     {"maximum", Shape::kNumber},
+    {"minContains", Shape::kCount},
     {"minItems", Shape::kCount},
     {"minLength", Shape::kCount},
     {"minProperties", Shape::kCount},
@@ -64,8 +67,7 @@ constexpr auto kInPlace = std::to_array<std::string_view>(
     {"$ref", "allOf", "anyOf", "dependencies", "dependentRequired", "dependentSchemas", "if", "not",
      "oneOf", "unevaluatedItems", "unevaluatedProperties"});
 
-constexpr auto kUnsupported = std::to_array<std::string_view>(
-    {"$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"});
+constexpr auto kUnsupported = std::to_array<std::string_view>({"$dynamicRef", "$recursiveRef"});
 
 const Keyword* find_plain(std::string_view key) {
   const auto* at =
@@ -187,7 +189,7 @@ void JsonSchema::add_keyword(const Node& schema, std::size_t i, Node& plain, Par
   if (key.starts_with("unevaluated")) {
     // Beside keywords that look into no other schema, it is what "additional..." is.
     for (const char* other :
-         {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"})
+         {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies", "contains"})
       if (schema.find(other))
         return unsupported(schema, key, "beside \"" + std::string(other) + "\"");
     const bool members = key == "unevaluatedProperties";

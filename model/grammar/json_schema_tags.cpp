@@ -52,7 +52,7 @@ void drop_sign(Regex& regex, const CodeSet& sign) {
 
 }  // namespace
 
-JsonSchema::Form JsonSchema::member_form(std::string_view name) const {
+JsonSchema::Form JsonSchema::member_form(const std::string& name) const {
   return tags_->texts.contains(name) ? Form::kText : Form::kEither;
 }
 
@@ -133,7 +133,8 @@ JsonSchema::Text JsonSchema::plain_content(StringRules rules, const Node& place,
   }
   if (whole && !has_sign(*whole, sign)) return string_content(rules, place, Spelling::kPlain);
   const auto states = automaton(rules, place);
-  auto rest = states ? states->intersect(*without(tags_->value_end)) : Result<TextAutomaton>(TextAutomaton());
+  auto rest = states ? states->intersect(*without(tags_->value_end))
+                     : Result<TextAutomaton>(TextAutomaton());
   if (rest && form == Form::kEither) rest = rest->intersect(*no_json());
   if (whole && (!states || !rest)) {
     // Too large: without the sign.

@@ -73,6 +73,10 @@ Regex Regex::text(std::string_view text) {
 
 Regex::Trimmed Regex::trimmed() const {
   Trimmed out;
+  if (looks()) {
+    out.regex = *this;
+    return out;
+  }
   if (kind == Kind::kStart || kind == Kind::kEnd) {
     out.start = kind == Kind::kStart;
     out.end = kind == Kind::kEnd;
@@ -94,7 +98,7 @@ Regex::Trimmed Regex::trimmed() const {
 }
 
 bool Regex::has_anchors() const {
-  return kind == Kind::kStart || kind == Kind::kEnd ||
+  return kind == Kind::kStart || kind == Kind::kEnd || looks() ||
          std::any_of(parts.begin(), parts.end(), [](const Regex& p) { return p.has_anchors(); });
 }
 
@@ -114,6 +118,21 @@ Regex::Lengths Regex::lengths() const {
   return out;
 }
 
+int Regex::depth() const {
+  int deepest = 0;
+  for (const Regex& part : parts) deepest = std::max(deepest, part.depth());
+  return deepest + 1;
+}
+
+std::string Regex::counts() const {
+  if (min == 1 && max == 1) return "";
+  if (max == kUnbounded && min <= 1) return min == 0 ? "*" : "+";
+  if (min == 0 && max == 1) return "?";
+  if (max == kUnbounded) return "{" + std::to_string(min) + ",}";
+  if (min == max) return "{" + std::to_string(min) + "}";
+  return "{" + std::to_string(min) + "," + std::to_string(max) + "}";
+}
+
 std::string Regex::expression(Spelling spelling) const {
   switch (kind) {
     case Kind::kSet:
@@ -126,12 +145,7 @@ std::string Regex::expression(Spelling spelling) const {
       const Regex& part = parts.front();
       std::string inside = part.expression(spelling);
       if (part.kind != Kind::kSet) inside = "(" + inside + ")";
-      if (min == 1 && max == 1) return inside;
-      if (max == kUnbounded && min <= 1) return inside + (min == 0 ? "*" : "+");
-      if (min == 0 && max == 1) return inside + "?";
-      if (max == kUnbounded) return inside + "{" + std::to_string(min) + ",}";
-      if (min == max) return inside + "{" + std::to_string(min) + "}";
-      return inside + "{" + std::to_string(min) + "," + std::to_string(max) + "}";
+      return inside + counts();
     }
     case Kind::kEmpty:
     case Kind::kStart:

@@ -16,8 +16,9 @@ namespace troupe {
 // \D \W \S, \t \n \r \f \v \0 \xHH \uHHHH \u{H...}, classes with ranges and negation, groups
 // (numbered ones and (?:) (?<name>) (?P<name>) alike, for nothing refers to them), |, and the
 // repetitions ? * + {m} {m,} {m,n}, lazy ones too (laziness changes what a group holds, not what
-// matches). Refused by name, with the place: look-around, back-references, \b \B, \p, possessive
-// repetitions, atomic groups, inline flags.
+// matches); \p{..} with a general category; (?i) first and (?i:...); look-ahead first, behind `^`.
+// Refused by name, with the place: other look-around, back-references, \b \B, other properties,
+// possessive repetitions, atomic groups, other flags.
 //
 // The three dialects differ in characters beyond ASCII (\d, \w, \s), in `.` and in `$`. A
 // character is in `surely` if all of them take it, in `maybe` if one of them does: an answer is
@@ -36,6 +37,9 @@ struct Regex {
   CodeSet surely, maybe;         ///< kSet
   std::vector<Regex> parts;      ///< kConcat, kAlternate, and the one of kRepeat
   std::size_t min = 0, max = 0;  ///< kRepeat
+  /// Of a whole expression: what a text must begin with, too, and what it must not.
+  std::vector<Regex> ahead, not_ahead;
+  bool looks() const { return !ahead.empty() || !not_ahead.empty(); }
 
   static Result<Regex> parse(std::string_view pattern);
   static Regex set(CodeSet surely, CodeSet maybe);
@@ -47,12 +51,17 @@ struct Regex {
   /// Without `^` at its beginning and `$` at its end; `start` and `end` say which were there.
   struct Trimmed;
   Trimmed trimmed() const;
+  /// Or look-ahead: it takes states to be written.
   bool has_anchors() const;
   /// How many characters it takes at least and at most (or kUnbounded). Anchors take none.
   struct Lengths {
     std::size_t min, max;
   };
   Lengths lengths() const;
+  /// Parts in parts.
+  int depth() const;
+  /// A repetition's sign in the grammar's notation: "" for once.
+  std::string counts() const;
   /// As an expression of the grammar's notation. Must have no anchors.
   std::string expression(Spelling spelling) const;
 };

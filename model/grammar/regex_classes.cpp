@@ -1,7 +1,28 @@
 #include "model/grammar/regex_classes.h"
 
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+
 namespace troupe {
 namespace {
+
+/// Long names of categories; the others of two letters are few that anybody writes.
+struct LongName {
+  std::string_view name, letters;
+};
+constexpr auto kLongNames = std::to_array<LongName>({{"Letter", "L"},
+                                                     {"Lowercase_Letter", "Ll"},
+                                                     {"Uppercase_Letter", "Lu"},
+                                                     {"Mark", "M"},
+                                                     {"Number", "N"},
+                                                     {"Decimal_Number", "Nd"},
+                                                     {"Punctuation", "P"},
+                                                     {"Symbol", "S"},
+                                                     {"Separator", "Z"},
+                                                     {"Space_Separator", "Zs"},
+                                                     {"Other", "C"}});
 
 /// Decimal digits of other scripts (general category Nd), which Python's \d takes.
 const CodeSet::Range kOtherDigits[] = {
@@ -52,6 +73,42 @@ RegexClass RegexClass::space() {
                                   {0x205F, 0x205F},
                                   {0x3000, 0x3000},
                                   {0xFEFF, 0xFEFF}})};
+}
+
+RegexClass RegexClass::any_case() const {
+  RegexClass out = *this;
+  std::vector<CodeSet::Range> other;
+  for (std::uint32_t letter = 'a'; letter <= 'z'; ++letter) {
+    const std::uint32_t upper = letter - 'a' + 'A';
+    if (surely.has(letter)) other.emplace_back(upper, upper);
+    if (surely.has(upper)) other.emplace_back(letter, letter);
+  }
+  out.surely = out.surely | CodeSet(other);
+  // Beyond ASCII dialects fold letters in ways of their own.
+  out.maybe = out.maybe | out.surely | CodeSet({{0x80, CodeSet::kMax}});
+  return out;
+}
+
+std::optional<RegexClass> RegexClass::category(std::string_view name) {
+  const auto known = std::ranges::find(kLongNames, name, &LongName::name);
+  if (known != kLongNames.end()) name = known->letters;
+  if (name.empty() || name.size() > 2) return std::nullopt;
+  std::vector<CodeSet::Range> taken, unassigned;
+  const auto add = [](std::vector<CodeSet::Range>& to, std::uint32_t code) {
+    if (!to.empty() && to.back().second + 1 == code)
+      to.back().second = code;
+    else
+      to.emplace_back(code, code);
+  };
+  for (std::uint32_t code = 0; code <= CodeSet::kMax; ++code) {
+    const std::string_view of = utf8proc_category_string(static_cast<utf8proc_int32_t>(code));
+    if (of.starts_with(name)) add(taken, code);
+    if (of == "Cn") add(unassigned, code);
+  }
+  if (taken.empty()) return std::nullopt;
+  // Another Unicode may know more characters.
+  const CodeSet surely(std::move(taken));
+  return RegexClass{surely, surely | CodeSet(std::move(unassigned))};
 }
 
 RegexClass RegexClass::dot() {

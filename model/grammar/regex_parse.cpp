@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -14,9 +15,12 @@ class Parser {
   explicit Parser(std::string_view pattern) : codes_(code_points(pattern)) {}
 
   Result<Regex> parse() {
+    ignore_case_ = take_flag();
     Regex all = alternation(0);
     if (at_ < codes_.size()) fail("')' without '('");
-    if (error_.empty() && expanded(all) > Regex::kCountMax) {
+    all.ahead = std::move(ahead_);
+    all.not_ahead = std::move(not_ahead_);
+    if (error_.empty() && expanded(all) > Regex::kCountMax + codes_.size()) {
       at_ = 0;
       fail("its repetitions multiply to more than " + std::to_string(Regex::kCountMax) +
            " characters");
@@ -59,10 +63,14 @@ class Parser {
   Regex sequence(int depth);
   Regex atom(int depth);
   Regex group(int depth);
+  bool look_ahead(const std::vector<Regex>& before, int depth);
+  bool take_flag();
+  Regex one_of(RegexClass set) const;
   Regex quantified(Regex part);
   bool count(std::size_t& min, std::size_t& max);
   std::optional<std::size_t> number();
   Regex escape();
+  RegexClass property();
   std::optional<RegexClass> class_escape(std::uint32_t letter);
   std::uint32_t character_escape(std::uint32_t letter, bool in_class);
   std::uint32_t hex(std::size_t digits);
@@ -73,7 +81,35 @@ class Parser {
   std::vector<std::uint32_t> codes_;
   std::size_t at_ = 0;
   std::string error_;
+  bool ignore_case_ = false;
+  std::vector<Regex> ahead_, not_ahead_;
 };
+
+/// (?i) at the beginning.
+bool Parser::take_flag() {
+  const bool there = next_is('(') && next_is('?', 1) && next_is('i', 2) && next_is(')', 3);
+  if (there) at_ += 4;
+  return there;
+}
+
+Regex Parser::one_of(RegexClass set) const {
+  if (ignore_case_) set = set.any_case();
+  return Regex::set(std::move(set.surely), std::move(set.maybe));
+}
+
+/// Look-ahead where a text begins is what it must be besides.
+bool Parser::look_ahead(const std::vector<Regex>& before, int depth) {
+  const bool there = next_is('(') && next_is('?', 1) && (next_is('=', 2) || next_is('!', 2));
+  const bool first = std::all_of(before.begin(), before.end(),
+                                 [](const Regex& r) { return r.kind == Regex::Kind::kStart; });
+  if (!there || depth > 0 || !first || before.empty()) return false;
+  const bool negative = next_is('!', 2);
+  at_ += 3;
+  Regex inside = alternation(depth + 1);
+  if (error_.empty() && !take(')')) fail("a group does not end");
+  (negative ? not_ahead_ : ahead_).push_back(Regex::concat({before.front(), std::move(inside)}));
+  return true;
+}
 
 Regex Parser::alternation(int depth) {
   if (depth > Regex::kDepthMax) return refuse("so many groups in groups are");
@@ -81,6 +117,8 @@ Regex Parser::alternation(int depth) {
   do branches.push_back(sequence(depth));
   while (more() && take('|'));
   if (branches.size() == 1) return std::move(branches.front());
+  if (depth == 0 && !(ahead_.empty() && not_ahead_.empty()))
+    return refuse("look-ahead in one of several alternatives is");
   Regex out;
   out.kind = Regex::Kind::kAlternate;
   out.parts = std::move(branches);
@@ -89,7 +127,8 @@ Regex Parser::alternation(int depth) {
 
 Regex Parser::sequence(int depth) {
   std::vector<Regex> parts;
-  while (more() && !next_is('|') && !next_is(')')) parts.push_back(quantified(atom(depth)));
+  while (more() && !next_is('|') && !next_is(')'))
+    if (!look_ahead(parts, depth)) parts.push_back(quantified(atom(depth)));
   return Regex::concat(std::move(parts));
 }
 
@@ -121,19 +160,24 @@ Regex Parser::atom(int depth) {
       return {};
     default:
       ++at_;
-      return Regex::set(CodeSet::one(code));
+      return one_of({CodeSet::one(code), CodeSet::one(code)});
   }
 }
 
 Regex Parser::group(int depth) {
   ++at_;
+  const bool ignored_case = ignore_case_;
   if (take('?')) {
-    if (next_is('=') || next_is('!')) return refuse("look-ahead is");
+    if (next_is('=') || next_is('!'))
+      return refuse("look-ahead other than behind '^' at the beginning is");
     if (next_is('<') && (next_is('=', 1) || next_is('!', 1))) return refuse("look-behind is");
     if (next_is('>')) return refuse("an atomic group is");
     if (next_is('P') && next_is('=', 1)) return refuse("a back-reference is");
     const bool named = take('P') || next_is('<');
-    if (named) {
+    if (next_is('i') && next_is(':', 1)) {
+      at_ += 2;
+      ignore_case_ = true;
+    } else if (named) {
       if (!take('<')) return refuse("this kind of group is");
       while (more() && !next_is('>')) ++at_;
       if (!take('>')) fail("the group's name does not end");
@@ -143,6 +187,7 @@ Regex Parser::group(int depth) {
   }
   Regex inside = alternation(depth + 1);
   if (error_.empty() && !take(')')) fail("a group does not end");
+  ignore_case_ = ignored_case;
   return inside;
 }
 
@@ -206,6 +251,10 @@ Regex Parser::escape() {
     ++at_;
     return Regex::set(found->surely, found->maybe);
   }
+  if (letter == 'p' || letter == 'P') {
+    const RegexClass found = property();
+    return one_of(found);
+  }
   Regex anchor;
   switch (letter) {
     case 'A':
@@ -225,7 +274,24 @@ Regex Parser::escape() {
     default:
       break;
   }
-  return Regex::set(CodeSet::one(character_escape(letter, false)));
+  const CodeSet one = CodeSet::one(character_escape(letter, false));
+  return one_of({one, one});
+}
+
+/// \p{Lu}, \pL and, of all other characters, \P{Lu}; `at_` is on the p.
+RegexClass Parser::property() {
+  const bool negated = codes_[at_] == 'P';
+  const std::size_t begin = at_++;
+  std::string name;
+  const bool braces = take('{');
+  while (more() && !next_is('}') && (braces || name.empty())) append_utf8(name, codes_[at_++]);
+  const auto found = RegexClass::category(name);
+  if (!found || (braces && !take('}'))) {
+    at_ = begin;
+    fail("only general categories such as \\p{L} and \\p{Nd} are supported");
+    return {};
+  }
+  return negated ? found->negated() : *found;
 }
 
 std::optional<RegexClass> Parser::class_escape(std::uint32_t letter) {
@@ -343,6 +409,7 @@ Regex Parser::bracket() {
     out.maybe = out.maybe | item.maybe;
   }
   if (error_.empty() && !take(']')) fail("a class does not end");
+  if (ignore_case_) out = out.any_case();
   if (negated) out = out.negated();
   return Regex::set(std::move(out.surely), std::move(out.maybe));
 }
@@ -358,6 +425,7 @@ RegexClass Parser::bracket_item(std::optional<std::uint32_t>& code) {
       ++at_;
       return *std::move(found);
     }
+    if (codes_[at_] == 'p' || codes_[at_] == 'P') return property();
     code = character_escape(codes_[at_], true);
   } else {
     code = codes_[at_++];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "model/grammar/regex_states.h"
 
@@ -21,7 +22,19 @@ bool has_empty_set(const Regex& regex) {
 }  // namespace
 
 Result<TextAutomaton> TextAutomaton::make(const Regex& regex, Match match, Reading reading) {
-  return RegexStates(match, reading).run(regex);
+  auto out = RegexStates(match, reading).run(regex);
+  const Reading other = reading == Reading::kSurely ? Reading::kMaybe : Reading::kSurely;
+  for (const Regex& part : regex.ahead) {
+    const auto states = RegexStates(Match::kSearch, reading).run(part);
+    if (!states) return states;
+    if (out) out = out->intersect(*states);
+  }
+  for (const Regex& part : regex.not_ahead) {
+    const auto states = RegexStates(Match::kSearch, other).run(part);
+    if (!states) return states;
+    if (out) out = out->intersect(states->complement());
+  }
+  return out;
 }
 
 TextAutomaton TextAutomaton::all() {
@@ -30,21 +43,40 @@ TextAutomaton TextAutomaton::all() {
   return out;
 }
 
-TextAutomaton TextAutomaton::multiples(std::size_t step) {
-  // A state for each remainder of what was read, after one for nothing yet.
+TextAutomaton TextAutomaton::multiples(std::size_t step, std::size_t places) {
+  // After one for nothing yet, a state for each remainder of the digits so far: before the point,
+  // right behind it, and behind each digit there. What is not written there are zeros, so that
+  // only so much of the step counts as they do not bring.
+  std::vector<std::size_t> moduli(places + 2), first(places + 3, 1);
+  std::size_t unit = 1;
+  for (std::size_t place = places + 2; place-- > 0;) {
+    if (place > 0 && place <= places) unit *= 10;
+    moduli[place] = step / std::gcd(step, unit);
+  }
+  for (std::size_t place = 0; place < moduli.size(); ++place)
+    first[place + 1] = first[place] + moduli[place];
   TextAutomaton out;
-  out.states_.resize(step + 1);
-  for (std::size_t rest = 0; rest < step; ++rest) out.states_[rest + 1].accepts = rest == 0;
-  for (std::size_t state = 0; state <= step; ++state) {
+  out.states_.resize(first.back());
+  const auto add_digits = [&](std::size_t state, std::size_t rest, std::size_t place) {
     std::map<std::size_t, std::vector<CodeSet::Range>> ways;
-    const std::size_t rest = state == 0 ? 0 : state - 1;
     for (std::uint32_t digit = 0; digit < 10; ++digit)
-      ways[(rest * 10 + digit) % step].emplace_back('0' + digit, '0' + digit);
+      ways[(rest * 10 + digit) % moduli[place]].emplace_back('0' + digit, '0' + digit);
     for (auto& [next, digits] : ways)
       out.states_[state].edges.push_back(
-          {CodeSet(std::move(digits)), static_cast<std::uint32_t>(next + 1)});
-  }
+          {CodeSet(std::move(digits)), static_cast<std::uint32_t>(first[place] + next)});
+  };
   out.states_[0].edges.push_back({CodeSet::one('-'), 0});
+  add_digits(0, 0, 0);
+  for (std::size_t place = 0; place < moduli.size(); ++place) {
+    for (std::size_t rest = 0; rest < moduli[place]; ++rest) {
+      const std::size_t state = first[place] + rest;
+      out.states_[state].accepts = place != 1 && rest == 0;
+      if (place == 0 && places > 0)
+        out.states_[state].edges.push_back(
+            {CodeSet::one('.'), static_cast<std::uint32_t>(first[1] + rest)});
+      if (place <= places) add_digits(state, rest, place == 0 ? 0 : place + 1);
+    }
+  }
   return out;
 }
 

@@ -32,8 +32,9 @@ class TextAutomaton {
   static Result<TextAutomaton> lengths(std::size_t min, std::size_t max);
   /// All texts but these.
   static Result<TextAutomaton> all_but(const std::vector<std::string>& texts);
-  /// Digits that make a multiple of `step`, after a sign or none.
-  static TextAutomaton multiples(std::size_t step);
+  /// Numbers with at most so many places behind the point, after a sign or none, that are multiples
+  /// of `step` in units of the last place.
+  static TextAutomaton multiples(std::size_t step, std::size_t places = 0);
   static TextAutomaton all();
 
   Result<TextAutomaton> intersect(const TextAutomaton& other) const;

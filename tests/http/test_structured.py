@@ -176,8 +176,8 @@ def test_the_client_parses_into_its_own_type(client, server):
 @pytest.mark.parametrize(
     "schema, word",
     [
-        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-        ({"properties": {"a": {"type": "array", "contains": {"minimum": 3}}}}, "#/properties/a"),
+        ({"type": "array", "items": {"type": "object"}, "uniqueItems": True}, "uniqueItems"),
+        ({"properties": {"a": {"type": "array", "items": {"$dynamicRef": "#b"}}}}, "#/properties/a/items"),
         ({"$ref": "#"}, "$ref"),
         ({"$ref": "https://example.com/schema"}, "$ref"),
         ({"type": "string", "minLength": 5, "maxLength": 4}, "no value"),
@@ -189,6 +189,26 @@ def test_a_schema_that_cannot_be_kept_is_refused_by_name(client, server, schema,
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model=server.model, messages=CHAT, response_format=formatted(schema))
     assert word in str(refused.value) and refused.value.param == "response_format"
+    assert "response_format.json_schema.schema: " in str(refused.value)
+
+
+@pytest.mark.parametrize("field, value, message", [
+    ("guided_regex", "a(", "guided_regex: regular expression, character 3: "),
+    ("guided_grammar", "root ::= (\n", "guided_grammar: line 1, column 10: "),
+    ("structured_outputs", {"grammar": "a ::= b"}, "structured_outputs.grammar: line 1, column 7: "),
+    ("guided_json", {"type": "x"}, "guided_json: #: there is no type"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_format_names_the_field(client, server, field, value, message):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model=server.model, prompt="x", extra_body={field: value})
+    assert message in str(refused.value) and refused.value.param == field
+
+
+def test_a_regular_expression_of_many_texts(client, server):
+    words = [f"w{i}" for i in range(5000)]
+    answer = client.completions.create(model=server.model, prompt="x", seed=1, **HOT,
+                                       extra_body={"guided_regex": "|".join(words)})  # fmt: skip
+    assert answer.choices[0].finish_reason == "stop" and answer.choices[0].text in words
 
 
 def test_rules_for_single_tokens(client, server):

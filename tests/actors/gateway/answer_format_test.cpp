@@ -109,7 +109,7 @@ TEST_CASE("formats that ask for nothing, for too much and for what cannot be") {
       {R"("response_format": {"type": "json_schema", "json_schema": {"schema": 5}})",
        "response_format"},
       {R"("response_format": {"type": "json_schema", "json_schema": {"schema":
-          {"type": "array", "uniqueItems": true}}})",
+          {"type": "array", "uniqueItems": true, "items": {"type": "object"}}}})",
        "response_format"},
       {R"("structured_outputs": [])", "structured_outputs"},
       {R"("structured_outputs": {})", "structured_outputs"},

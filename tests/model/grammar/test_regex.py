@@ -38,13 +38,22 @@ CASES = [
     ("(a?){3}", ["", "a", "aaa"], ["aaaa"]),
     ("\"\\\\", ["\"\\"], ["\""]),
     ("[^\\d\\D]|a", ["a"], ["b"]),
+    ("(?i)ab[c-e]\\d", ["abc1", "ABC1", "aBe2"], ["ab1", "éb1", "abf1"]),
+    ("(?i)[^a]", ["b", "1"], ["a", "A"]),
+    ("a(?i:b)c", ["abc", "aBc"], ["ABC", "abC"]),
+    ("^(?=.*[a-z])(?=.*\\d)[A-Za-z\\d]{3,}$", ["ab1", "1Ab"], ["abc", "A12", "a1", "ab1-"]),
+    ("^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$", ["1.5", "-.5", "+0"], ["", "-", ".", "+-"]),
+    ("^(?!\\.)(?!.*\\.\\.)([a-z.]*)[a-z]@(x\\.)+[a-z]{2,}$", ["a.b@x.de", "a@x.x.de"],
+     [".a@x.de", "a..b@x.de", "a.@x.de"]),
 ]
 REFUSED = {
     "(?=a)": "look-ahead", "(?!a)": "look-ahead", "(?<=a)": "look-behind", "(?<!a)": "look-behind",
     "(a)\\1": "back-reference", "(?P<n>a)(?P=n)": "back-reference", "\\k<n>": "back-reference",
-    "\\ba": "word boundary", "(?i)a": "inline flags", "(?>a)": "atomic", "a*+": "possessive",
-    "a++": "possessive",
-    "a{,3}": "{0,n}", "\\p{L}": "\\p is not", "a**": "repetition", "*a": "nothing to repeat",
+    "\\ba": "word boundary", "a(?i)b": "inline flags", "(?s).": "inline flags",
+    "(?>a)": "atomic", "a*+": "possessive", "a++": "possessive",
+    "a{,3}": "{0,n}", "\\p{Han}": "general categories", "\\p{L": "general categories",
+    "(?=a)b|c": "look-ahead", "^(?=a)b|c": "look-ahead in one of several",
+    "a**": "repetition", "*a": "nothing to repeat",
     "(a": "does not end",
     "a)": "without", "[a": "does not end", "[z-a]": "wrong way", "a{3,2}": "wrong way", "\\": "at the end",
     "a{20000}": "more than 10000", "(a{200}){200}": "more than 10000", "[[:alpha:]]": "named class",
@@ -73,6 +82,15 @@ def test_case(number):
             text = grammar.sentence(rng)
             assert judge.fullmatch(text), text
     with_deep_stack(run)
+
+
+def test_categories():
+    """Python's re has none."""
+    grammar = Grammar(answer(regex="\\p{Lu}\\pL*[\\p{Nd}_]\\P{L}?")["grammar"])
+    for text in ("A1", "\u00c9t\u00e9_", "\u042f7-"):
+        assert grammar.accepts(text), text
+    for text in ("a1", "A", "A1x", "\u4e2d1"):
+        assert not grammar.accepts(text), text
 
 
 @pytest.mark.parametrize("expression", REFUSED)
