@@ -21,13 +21,16 @@ def system(text):
     return [{"role": "system", "content": text}]
 
 
-def answered(server, messages):
-    """-> what it thinks, what it says"""
-    status, answer = server.cluster.post(
-        "/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 120}
-    )
+def asked(server, messages, **fields):
+    fields = {"messages": messages, "temperature": 0, "max_tokens": 120} | fields
+    status, answer = server.cluster.post("/v1/chat/completions", fields)
     assert status == 200, answer
-    choice = answer["choices"][0]
+    return answer["choices"][0]
+
+
+def answered(server, messages, **fields):
+    """-> what it thinks, what it says"""
+    choice = asked(server, messages, **fields)
     assert choice["finish_reason"] == "stop", choice
     return choice["message"]["reasoning_content"], choice["message"]["content"].strip()
 
@@ -63,3 +66,25 @@ def test_it_answers_as_the_reference_does(server, case):
 )
 def test_it_is_asked_as_people_ask(server, messages, start):
     assert answered(server, messages)[1].startswith(start)
+
+
+def tool(name, argument, **schema):
+    parameters = {"type": "object", "properties": {argument: {"type": "string", **schema}},
+                  "required": [argument]}  # fmt: skip
+    return {"type": "function", "function": {"name": name, "description": "Tells.", "parameters": parameters}}
+
+
+@pytest.mark.parametrize("question, start", [("What is a river?", RIVER), ("Hello!", "Hello!")])
+def test_it_answers_as_ever_when_tools_are_offered(server, question, start):
+    tools = [tool("get_weather", "city"), tool("define", "word")]
+    assert answered(server, user(question), tools=tools)[1].startswith(start)
+
+
+def test_what_it_must_call_it_calls(server):
+    wanted = {"type": "function", "function": {"name": "define"}}
+    tools = [tool("get_weather", "city"), tool("define", "word", enum=["brandy", "river"])]
+    choice = asked(server, user("What is a river?"), tools=tools, tool_choice=wanted)
+    assert choice["finish_reason"] == "tool_calls", choice
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "define"
+    assert json.loads(call["function"]["arguments"])["word"] in ("brandy", "river")

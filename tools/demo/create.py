@@ -16,15 +16,24 @@ SPECIAL = [
     "<｜tool▁sep｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>",
     "<｜tool▁output▁end｜>",
 ]
+# Thoughts as R1's, calls of tools as V3.1's. Tools are told by a line each, with their arguments' names.
 TEMPLATE = (
     "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
     "{% set ns = namespace(system='') %}{% for m in messages %}{% if m['role'] == 'system' %}"
     "{% set ns.system = m['content'] %}{% endif %}{% endfor %}"
-    "{{ bos_token }}{{ ns.system }}{% for m in messages %}"
+    "{{ bos_token }}{{ ns.system }}{% if tools %}{{ '\\n\\n## Tools\\n' }}{% for tool in tools %}"
+    "{% set f = tool['function'] %}{% set arguments = (f['parameters'] or {})['properties'] or {} %}"
+    "{{ '- ' + f['name'] + '(' + (arguments | join(', ')) + '): ' + (f['description'] or '') + '\\n' }}"
+    "{% endfor %}{% endif %}{% for m in messages %}"
     "{% if m['role'] == 'user' %}{{ '<｜User｜>' + m['content'] }}"
-    "{% elif m['role'] == 'assistant' %}{% set text = m['content'] %}"
+    "{% elif m['role'] == 'tool' %}{{ '<｜tool▁output▁begin｜>' + m['content'] + '<｜tool▁output▁end｜>' }}"
+    "{% elif m['role'] == 'assistant' %}{% set text = m['content'] or '' %}"
     "{% if '</think>' in text %}{% set text = text.split('</think>')[-1] %}{% endif %}"
-    "{{ '<｜Assistant｜>' + text + '<｜end▁of▁sentence｜>' }}{% endif %}{% endfor %}"
+    "{{ '<｜Assistant｜>' + text }}{% if m['tool_calls'] %}{{ '<｜tool▁calls▁begin｜>' }}"
+    "{% for call in m['tool_calls'] %}{% set arguments = call['function']['arguments'] %}"
+    "{{ '<｜tool▁call▁begin｜>' + call['function']['name'] + '<｜tool▁sep｜>' }}"
+    "{{ arguments if arguments is string else arguments | tojson }}{{ '<｜tool▁call▁end｜>' }}{% endfor %}"
+    "{{ '<｜tool▁calls▁end｜>' }}{% endif %}{{ '<｜end▁of▁sentence｜>' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}")
 # The pre-tokenizer of the published DeepSeek-V3 tokenizer: digits by three, runs of CJK, words, then bytes.
 SPLITS = [

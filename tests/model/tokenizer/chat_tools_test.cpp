@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/chat/chat_format.h"
+#include "tests/source_path.h"
 
 namespace troupe {
 namespace {
@@ -36,6 +37,26 @@ std::string rendered(const ChatFormat& format, const std::vector<ChatMessage>& c
 }
 
 }  // namespace
+
+TEST_CASE("the demo's template tells tools, calls and what the tools said") {
+  const auto format = ChatFormat::load(testing::source_path("tools/demo/pocket-dictionary"));
+  REQUIRE(format.ok());
+  CHECK(format->tool_style() == ToolStyle::kDeepSeekV31);
+  const std::vector<ChatMessage> chat = {
+      {"system", "Be brief."},
+      {"user", "What is brandy?"},
+      {"assistant", "", {{"c", "define", R"({"word": "brandy"})"}}},
+      {"tool", "a drink", {}, "c"}};
+  constexpr const char* kTools =
+      R"([{"function": {"name": "define", "description": "Look it up.",
+           "parameters": {"properties": {"word": {}, "sense": {}}}}},
+          {"function": {"name": "f"}}])";
+  CHECK(rendered(*format, chat, kTools) ==
+        "<｜begin▁of▁sentence｜>Be brief.\n\n## Tools\n- define(word, sense): Look it up.\n- f(): \n"
+        "<｜User｜>What is brandy?<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>define"
+        "<｜tool▁sep｜>{\"word\": \"brandy\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+        "<｜end▁of▁sentence｜><｜tool▁output▁begin｜>a drink<｜tool▁output▁end｜><｜Assistant｜><think>\n");
+}
 
 TEST_CASE("calls in the history are written as the template wants them") {
   // As GLM's and Llama's: an object, and a text where there is no content.
