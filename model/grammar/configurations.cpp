@@ -37,8 +37,8 @@ std::uint32_t Configurations::intern(const Items& items) {
   for (const Item& item : items.items)
     made.least = std::min(made.least, stacks_.least_count(item.node));
   find_parts(made);
-  bytes_ += sizeof(Configuration) + made.items.size() * sizeof(Item) +
-            made.next.size() * sizeof(Step);
+  bytes_ +=
+      sizeof(Configuration) + made.items.size() * sizeof(Item) + made.next.size() * sizeof(Step);
   all_.push_back(std::move(made));
   return number;
 }

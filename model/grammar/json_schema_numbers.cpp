@@ -21,6 +21,15 @@ Decimal inside_of_double(const Decimal& bound, const std::string& text, bool bel
                         std::string(whole.size() - kExactDigits, '0'));
 }
 
+/// Whether units / 10^places is so many halves, quarters, ...: 0.5, 0.75.
+bool is_double(std::size_t units, std::size_t places) {
+  for (; places > 0; --places) {
+    if (units % 5 != 0) return false;
+    units /= 5;
+  }
+  return true;
+}
+
 }  // namespace
 
 /// `written`: for numbers that are to be in it to all readers.
@@ -74,6 +83,11 @@ std::optional<JsonSchema::Steps> JsonSchema::steps_of(const Set& plain) {
       continue;
     }
     const std::size_t units = digits.size() <= 15 ? std::stoull(digits) : kStatesMax;
+    if (places.size() <= kPlacesMax && !is_double(units, places.size())) {
+      // Of those that divide doubles Python's jsonschema says no to 0.3 by 0.1, others do not.
+      unsupported(*schema, "multipleOf", "with a step that no double is, as 0.1");
+      return std::nullopt;
+    }
     if (places.size() > kPlacesMax || units * (places.size() + 2) > kStatesMax) {
       unsupported(*schema, "multipleOf", "with a step of so many digits");
       return std::nullopt;

@@ -216,8 +216,8 @@ bool MaskCache::walk(std::span<const std::uint32_t> roots, std::uint32_t configu
   return cost() < cost_max;
 }
 
-void MaskCache::walk_below(std::uint32_t root, std::uint32_t configuration,
-                           std::uint32_t depth_max, std::uint64_t cost_max) {
+void MaskCache::walk_below(std::uint32_t root, std::uint32_t configuration, std::uint32_t depth_max,
+                           std::uint64_t cost_max) {
   Configurations& c = found_->configurations;
   const std::uint32_t end = tree_.nodes[root].end;
   const std::uint32_t depth = tree_.nodes[root].depth;

@@ -241,13 +241,14 @@ def test_rules_for_single_tokens(client, server):
 
 def test_answers_under_rules_are_the_same_when_they_are_preempted(troupe):
     """A cache for a few sequences: others give their blocks up and are computed again, rules and all."""
-    schema = {"type": "object", "properties": {"text": {"type": "string", "minLength": 200, "maxLength": 300}},
-              "required": ["text"], "additionalProperties": False}  # fmt: skip
+    text = {"type": "string", "minLength": 200, "maxLength": 300}
+    schema = {"type": "object", "properties": {"text": text}, "required": ["text"],
+              "additionalProperties": False}  # fmt: skip
     rules = [{"guided_json": schema}, {"guided_regex": r"(\d{1,3}; ){40,60}"},
              {"response_format": {"type": "json_object"}, "min_tokens": 60},
              {"min_tokens": 120, "bad_words": ["a", "the"], "logit_bias": {"300": 3}}]  # fmt: skip
-    asked = [rules[i % 4] | {"prompt": f"A river {i}", "seed": i, "temperature": 1.2, "top_p": 1, "max_tokens": 160}
-             for i in range(16)]  # fmt: skip
+    fields = {"temperature": 1.2, "top_p": 1, "max_tokens": 160}
+    asked = [rules[i % 4] | fields | {"prompt": f"A river {i}", "seed": i} for i in range(16)]
     with running.Cluster() as cluster:
         cluster.up(running.DEMO, "--kv-cache-memory", "512KiB", "--max-model-len", 256, workers=1)
 

@@ -39,108 +39,109 @@ std::optional<ApiError> recall_its_item(const std::string& id, ChatTurn& turn) {
 
 const Recall kRecall{.response = recall_one, .item = recall_its_item};
 
+struct ChatOfResponse {
+  const char *response, *chat;
+};
+constexpr ChatOfResponse kChats[] = {
+    {R"({"input": "hi"})", R"({"messages": [{"role": "user", "content": "hi"}]})"},
+    {R"({"input": "hi", "instructions": "Be brief.", "max_output_tokens": 7, "temperature": 0.5,
+         "top_p": 0.25, "seed": 3, "model": "m", "user": "u", "store": true, "truncation":
+         "disabled", "background": false, "service_tier": "auto", "stop": ["x"]})",
+     R"({"messages": [{"role": "system", "content": "Be brief."},
+                      {"role": "user", "content": "hi"}],
+         "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.25, "seed": 3,
+         "stop": ["x"]})"},
+    {R"({"input": [{"role": "developer", "content": "d"},
+                   {"type": "message", "role": "user", "content":
+                      [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+                   {"type": "reasoning", "id": "rs", "summary": [], "content":
+                      [{"type": "reasoning_text", "text": "hm"}]},
+                   {"type": "message", "id": "msg", "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": "c", "annotations": []}]},
+                   {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+                   {"type": "function_call", "call_id": "c2", "name": "g", "arguments": "{}"},
+                   {"type": "function_call_output", "call_id": "c1", "output": "r"},
+                   {"type": "function_call_output", "call_id": "c2", "output":
+                      [{"type": "input_text", "text": "s"}]},
+                   {"type": "reasoning", "id": "rs", "summary": []},
+                   {"type": "reasoning", "id": "rs", "summary": [], "content":
+                      [{"type": "reasoning_text", "text": "a"},
+                       {"type": "reasoning_text", "text": "b"}]},
+                   {"type": "function_call", "call_id": "c3", "name": "f", "arguments": "{}"}]})",
+     R"({"messages": [
+           {"role": "developer", "content": "d"},
+           {"role": "user", "content": [{"type": "text", "text": "a"},
+                                        {"type": "text", "text": "b"}]},
+           {"role": "assistant", "content": [{"type": "text", "text": "c"}],
+            "reasoning_content": "hm", "tool_calls": [
+              {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+              {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+           {"role": "tool", "tool_call_id": "c1", "content": "r"},
+           {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "s"}]},
+           {"role": "assistant", "reasoning_content": "ab", "tool_calls": [
+              {"id": "c3", "type": "function", "function":
+                 {"name": "f", "arguments": "{}"}}]}]})"},
+    {R"({"input": [{"type": "item_reference", "id": "rs_1_0"},
+                   {"type": "item_reference", "id": "msg_1_1"},
+                   {"type": "item_reference", "id": "fc_1_2"},
+                   {"type": "function_call_output", "call_id": "c", "output": "r"}]})",
+     R"({"messages": [{"role": "assistant", "content": "said", "reasoning_content": "hm",
+           "tool_calls": [{"id": "c", "type": "function", "function":
+              {"name": "f", "arguments": "{}"}}]},
+           {"role": "tool", "tool_call_id": "c", "content": "r"}]})"},
+    {R"({"input": "then", "previous_response_id": "resp_1", "instructions": "new"})",
+     R"({"messages": [{"role": "system", "content": "new"}, {"role": "user", "content": "first"},
+                      {"role": "assistant", "content": "done"},
+                      {"role": "user", "content": "then"}]})"},
+    {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true, "parameters":
+           {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}}}],
+         "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function",
+           "function": {"name": "f", "strict": true, "parameters":
+           {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}}}}],
+         "tool_choice": {"type": "function", "function": {"name": "f"}},
+         "parallel_tool_calls": false})"},
+    {R"({"input": "hi", "tools": [], "tool_choice": "none"})",
+     R"({"messages": [{"role": "user", "content": "hi"}]})"},
+    {R"({"input": "hi", "text": {"format": {"type": "json_schema", "name": "n", "strict": true,
+           "schema": {"type": "object", "properties": {"z": {"type": "integer"},
+                      "a": {"type": "null"}}}}, "verbosity": "medium"}})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs":
+           {"verbosity": "medium"}, "response_format": {"type":
+           "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties":
+           {"z": {"type": "integer"}, "a": {"type": "null"}}}}}})"},
+    {R"({"input": "hi", "text": {"format": {"type": "json_object"}}})",
+     R"({"messages": [{"role": "user", "content": "hi"}],
+         "response_format": {"type": "json_object"}})"},
+    {R"({"input": "hi", "text": {"format": {"type": "text"}}})",
+     R"({"messages": [{"role": "user", "content": "hi"}]})"},
+    {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true},
+                                  {"type": "function", "name": "g", "strict": null}],
+         "tool_choice": {"type": "allowed_tools", "mode": "auto",
+                         "tools": [{"type": "function", "name": "f"}]}})",
+     R"({"messages": [{"role": "user", "content": "hi"}],
+         "tools": [{"type": "function", "function": {"name": "f", "strict": true}},
+                   {"type": "function", "function": {"name": "g", "strict": null}}],
+         "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto",
+                         "tools": [{"type": "function", "function": {"name": "f"}}]}}})"},
+    {R"({"input": "hi", "reasoning": {"effort": "low", "summary": "auto"},
+         "include": ["reasoning.encrypted_content"]})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"})"},
+    {R"({"input": "hi", "reasoning": {"summary": "concise"}, "truncation": "auto",
+         "include": ["file_search_call.results", "web_search_call.action.sources"],
+         "text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "truncate_prompt_tokens": -1,
+         "chat_template_kwargs": {"a": 1, "verbosity": "low"}})"},
+    {R"({"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+                   {"role": "user", "content": []}],
+         "text": {"verbosity": "high"}, "chat_template_kwargs": {"verbosity": "x"}})",
+     R"({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "no"}]},
+                      {"role": "user", "content": ""}],
+         "chat_template_kwargs": {"verbosity": "x"}})"},
+};
+
 TEST_CASE("a Response asks for what this chat asks for") {
-  struct Case {
-    const char *response, *chat;
-  };
-  const Case cases[] = {
-      {R"({"input": "hi"})", R"({"messages": [{"role": "user", "content": "hi"}]})"},
-      {R"({"input": "hi", "instructions": "Be brief.", "max_output_tokens": 7, "temperature": 0.5,
-           "top_p": 0.25, "seed": 3, "model": "m", "user": "u", "store": true, "truncation":
-           "disabled", "background": false, "service_tier": "auto", "stop": ["x"]})",
-       R"({"messages": [{"role": "system", "content": "Be brief."},
-                        {"role": "user", "content": "hi"}],
-           "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.25, "seed": 3,
-           "stop": ["x"]})"},
-      {R"({"input": [{"role": "developer", "content": "d"},
-                     {"type": "message", "role": "user", "content":
-                        [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
-                     {"type": "reasoning", "id": "rs", "summary": [], "content":
-                        [{"type": "reasoning_text", "text": "hm"}]},
-                     {"type": "message", "id": "msg", "role": "assistant", "status": "completed",
-                      "content": [{"type": "output_text", "text": "c", "annotations": []}]},
-                     {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-                     {"type": "function_call", "call_id": "c2", "name": "g", "arguments": "{}"},
-                     {"type": "function_call_output", "call_id": "c1", "output": "r"},
-                     {"type": "function_call_output", "call_id": "c2", "output":
-                        [{"type": "input_text", "text": "s"}]},
-                     {"type": "reasoning", "id": "rs", "summary": []},
-                     {"type": "reasoning", "id": "rs", "summary": [], "content":
-                        [{"type": "reasoning_text", "text": "a"},
-                         {"type": "reasoning_text", "text": "b"}]},
-                     {"type": "function_call", "call_id": "c3", "name": "f", "arguments": "{}"}]})",
-       R"({"messages": [
-             {"role": "developer", "content": "d"},
-             {"role": "user", "content": [{"type": "text", "text": "a"},
-                                          {"type": "text", "text": "b"}]},
-             {"role": "assistant", "content": [{"type": "text", "text": "c"}],
-              "reasoning_content": "hm", "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-                {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
-             {"role": "tool", "tool_call_id": "c1", "content": "r"},
-             {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "s"}]},
-             {"role": "assistant", "reasoning_content": "ab", "tool_calls": [
-                {"id": "c3", "type": "function", "function":
-                   {"name": "f", "arguments": "{}"}}]}]})"},
-      {R"({"input": [{"type": "item_reference", "id": "rs_1_0"},
-                     {"type": "item_reference", "id": "msg_1_1"},
-                     {"type": "item_reference", "id": "fc_1_2"},
-                     {"type": "function_call_output", "call_id": "c", "output": "r"}]})",
-       R"({"messages": [{"role": "assistant", "content": "said", "reasoning_content": "hm",
-             "tool_calls": [{"id": "c", "type": "function", "function":
-                {"name": "f", "arguments": "{}"}}]},
-             {"role": "tool", "tool_call_id": "c", "content": "r"}]})"},
-      {R"({"input": "then", "previous_response_id": "resp_1", "instructions": "new"})",
-       R"({"messages": [{"role": "system", "content": "new"}, {"role": "user", "content": "first"},
-                        {"role": "assistant", "content": "done"},
-                        {"role": "user", "content": "then"}]})"},
-      {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true, "parameters":
-             {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}}}],
-           "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false})",
-       R"({"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function",
-             "function": {"name": "f", "strict": true, "parameters":
-             {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}}}}],
-           "tool_choice": {"type": "function", "function": {"name": "f"}},
-           "parallel_tool_calls": false})"},
-      {R"({"input": "hi", "tools": [], "tool_choice": "none"})",
-       R"({"messages": [{"role": "user", "content": "hi"}]})"},
-      {R"({"input": "hi", "text": {"format": {"type": "json_schema", "name": "n", "strict": true,
-             "schema": {"type": "object", "properties": {"z": {"type": "integer"},
-                        "a": {"type": "null"}}}}, "verbosity": "medium"}})",
-       R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs":
-             {"verbosity": "medium"}, "response_format": {"type":
-             "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties":
-             {"z": {"type": "integer"}, "a": {"type": "null"}}}}}})"},
-      {R"({"input": "hi", "text": {"format": {"type": "json_object"}}})",
-       R"({"messages": [{"role": "user", "content": "hi"}],
-           "response_format": {"type": "json_object"}})"},
-      {R"({"input": "hi", "text": {"format": {"type": "text"}}})",
-       R"({"messages": [{"role": "user", "content": "hi"}]})"},
-      {R"({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true},
-                                    {"type": "function", "name": "g", "strict": null}],
-           "tool_choice": {"type": "allowed_tools", "mode": "auto",
-                           "tools": [{"type": "function", "name": "f"}]}})",
-       R"({"messages": [{"role": "user", "content": "hi"}],
-           "tools": [{"type": "function", "function": {"name": "f", "strict": true}},
-                     {"type": "function", "function": {"name": "g", "strict": null}}],
-           "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto",
-                           "tools": [{"type": "function", "function": {"name": "f"}}]}}})"},
-      {R"({"input": "hi", "reasoning": {"effort": "low", "summary": "auto"},
-           "include": ["reasoning.encrypted_content"]})",
-       R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"})"},
-      {R"({"input": "hi", "reasoning": {"summary": "concise"}, "truncation": "auto",
-           "include": ["file_search_call.results", "web_search_call.action.sources"],
-           "text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}})",
-       R"({"messages": [{"role": "user", "content": "hi"}], "truncate_prompt_tokens": -1,
-           "chat_template_kwargs": {"a": 1, "verbosity": "low"}})"},
-      {R"({"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-                     {"role": "user", "content": []}],
-           "text": {"verbosity": "high"}, "chat_template_kwargs": {"verbosity": "x"}})",
-       R"({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "no"}]},
-                        {"role": "user", "content": ""}],
-           "chat_template_kwargs": {"verbosity": "x"}})"},
-  };
-  for (const Case& c : cases) {
+  for (const ChatOfResponse& c : kChats) {
     CAPTURE(c.response);
     ApiRequest response, chat;
     const auto error = parse_response(c.response, response_facts(), kRecall, response);

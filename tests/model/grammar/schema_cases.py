@@ -196,6 +196,7 @@ REFUSED = [
      "#/properties/p: \"pattern\": regular expression, "
      "character 3: look-ahead other than behind '^' at the beginning is not supported"),
     ({"oneOf": [{"type": "number"}, {"type": "number", "multipleOf": 0.5}]}, '"oneOf" is not supported'),
+    ({"type": "number", "multipleOf": 0.1}, '#: "multipleOf" is not supported with a step that no double is'),
     ({"type": "number", "multipleOf": 1e-12}, '#: "multipleOf" is not supported with a step'),
     ({"type": "integer", "multipleOf": 86400}, '#: "multipleOf" is not supported with a step'),
     # nothing can satisfy these

@@ -116,15 +116,17 @@ def test_too_much_is_refused(name):
     bound("refused", told["ms"] / 1000, 10)
 
 
-@pytest.mark.parametrize("step", ["0.01", "0.1", "0.05", "0.3", "0.001", "2.5"])
+@pytest.mark.parametrize("step", ["0.5", "0.25", "0.75", "0.125", "2.5"])
 def test_decimal_steps_are_exact(step):
-    """Not as Python's jsonschema has it, which divides doubles and says no to 0.3 by 0.1."""
+    """Others are refused, since Python's jsonschema divides doubles and says no to 0.3 by 0.1."""
     for bounds in ("", ', "minimum": -1, "maximum": 2.5'):
         schema = '{"type": "number", "multipleOf": %s%s}' % (step, bounds)
         grammar = Grammar(answer(schema=schema)["grammar"])
         rng = random.Random(step)
         for _ in range(SENTENCES):
-            assert Decimal(grammar.sentence(rng)) % Decimal(step) == 0
+            number = grammar.sentence(rng)
+            assert Decimal(number) % Decimal(step) == 0
+            Draft202012Validator(json.loads(schema)).validate(json.loads(number))
         for times in range(9):
             value = Decimal(times) * Decimal(step)
             assert grammar.accepts(str(value)) == (not bounds or value <= Decimal("2.5")), value
