@@ -147,7 +147,7 @@ const MaskCache::Part& MaskCache::part(std::uint32_t nodes, std::uint32_t config
   const std::uint64_t key = std::uint64_t{nodes} << 33 | std::uint64_t{configuration} << 1 | again;
   std::vector<Part>& parts = found_->parts;
   const auto whole = found_->whole.find(key);
-  if (whole != found_->whole.end() && parts[whole->second].cost <= cost_max())
+  if (whole != found_->whole.end() && parts[whole->second].cost < cost_max())
     return parts[whole->second];
   const auto cut = found_->cut[share_].find(key);
   if (cut != found_->cut[share_].end()) return parts[cut->second];

@@ -205,8 +205,8 @@ std::uint32_t Stacks::same_as_older(std::span<const std::uint32_t> key) {
       like.push_back(group);
     }
   }
+  work_done_ += key.size() * like.size();
   for (const std::uint32_t group : like) {
-    work_done_ += key.size();
     std::vector<KeyMember> replaced = parts;
     for (KeyMember& p : replaced) {
       for (Item& e : p.edges) {

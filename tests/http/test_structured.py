@@ -114,19 +114,6 @@ def test_the_other_names_of_it(client, server):
         ask(regex=pattern, ebnf=grammar)
 
 
-def test_a_format_of_the_whole_answer_leaves_no_room_for_a_thought(client, server):
-    def ask(**fields):
-        return client.chat.completions.create(model=server.model, messages=CHAT, seed=3, **HOT,
-                                              extra_body=fields).choices[0].message  # fmt: skip
-
-    assert ask(guided_regex="[a-z]{5}").reasoning_content
-    fields = {"regex": "[a-z]{5}", "enable_in_reasoning": True}
-    at_once = ask(structured_outputs=fields)
-    assert re.fullmatch("[a-z]{5}", at_once.content) and not at_once.reasoning_content
-    thought = ask(structured_outputs=fields | {"regex": "<think>[a-z]{3}</think>yes"})
-    assert re.fullmatch("[a-z]{3}", thought.reasoning_content) and thought.content == "yes"
-
-
 def test_what_no_token_can_meet_is_the_clients_error(client, server):
     """Which it is told once: its client tries a server's errors again."""
     for fields in ({"guided_regex": "zq", "allowed_token_ids": [5]},
