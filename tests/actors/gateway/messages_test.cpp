@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/actors/gateway/stand.h"
+#include "tests/actors/gateway/thinking_caller.h"
 #include "tests/actors/gateway/typed_events.h"
 
 namespace troupe::testing {
@@ -15,24 +16,8 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-const std::string kAll =
-    "<think>Hm.</think>Let me see.<tool_call>\n"
-    R"({"name": "f", "arguments": {"a": 1}})"
-    "\n</tool_call>\n<tool_call>\n"
-    R"({"name": "f", "arguments": {"a": 2}})"
-    "\n</tool_call>";
-
-ByteModel thinking_caller() {
-  ByteModel model;
-  model.tools = ToolStyle::kHermes;
-  model.thinks = true;
-  return model;
-}
-
 FakeService::Script all_of_it(std::chrono::microseconds tick = {}) {
-  FakeService::Script script;
-  script.text = kAll;
-  script.tick = tick;
+  FakeService::Script script = script_of_all(tick);
   script.stops = true;
   return script;
 }
@@ -94,7 +79,7 @@ TEST_CASE("a message is made of blocks in the model's order") {
   CHECK(object["stop_sequence"].is_null());
   REQUIRE(content.size() == 4);
   CHECK(content[0]["type"] == "thinking");
-  CHECK(content[0]["thinking"] == "Hm.");
+  CHECK(content[0]["thinking"] == "Hm, so.");
   CHECK(content[0]["signature"].get<std::string>().size() == 32);
   CHECK(content[1] == json({{"type", "text"}, {"text", "Let me see."}}));
   for (int i = 2; i < 4; ++i) {
@@ -105,7 +90,7 @@ TEST_CASE("a message is made of blocks in the model's order") {
   CHECK(content[2]["id"] != content[3]["id"]);
   CHECK(object["usage"]["input_tokens"] == 3);
   CHECK(object["usage"]["cache_read_input_tokens"] == 0);
-  CHECK(object["usage"]["output_tokens"] == kAll.size());
+  CHECK(object["usage"]["output_tokens"] == kThoughtTextAndCalls.size());
 
   const auto with = [&](json more) {
     return stand.client().post("/v1/messages", message_body(std::move(more))).json();
@@ -177,13 +162,13 @@ TEST_CASE("a message's stream goes on where its client stopped") {
   HttpResponse answer = stand.client().post("/v1/messages", body);
   const std::string id = answer.headers["x-request-id"];
   const auto all = typed_events(answer.body);
-  for (std::size_t from = 0; from <= kAll.size(); ++from) {
+  for (std::size_t from = 0; from <= kThoughtTextAndCalls.size(); ++from) {
     CAPTURE(from);
     const std::string path = "/v1/requests/" + id + "/events?from=" + std::to_string(from);
     const auto rest = typed_events(stand.client().get(path).body);
     REQUIRE(rest.size() >= 2);
     CHECK(rest.back().type == "message_stop");
-    CHECK(rest.back().id == std::to_string(kAll.size()));
+    CHECK(rest.back().id == std::to_string(kThoughtTextAndCalls.size()));
     CHECK(rest[rest.size() - 2].data == all[all.size() - 2].data);
     CHECK((rest[0].type == "message_start") == (from == 0));
     if (from == 0) CHECK(built_blocks(rest) == built_blocks(all));

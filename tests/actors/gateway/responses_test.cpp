@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/actors/gateway/stand.h"
+#include "tests/actors/gateway/thinking_caller.h"
 #include "tests/actors/gateway/typed_events.h"
 
 namespace troupe::testing {
@@ -17,26 +18,6 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 const json kToolF = {{"type", "function"}, {"name", "f"}};
-const std::string kWholeText =
-    "<think>Hm, so.</think>Let me see.<tool_call>\n"
-    R"({"name": "f", "arguments": {"a": 1}})"
-    "\n</tool_call>\n<tool_call>\n"
-    R"({"name": "f", "arguments": {"a": 2}})"
-    "\n</tool_call>";
-
-ByteModel model_that_does_all() {
-  ByteModel model;
-  model.tools = ToolStyle::kHermes;
-  model.thinks = true;
-  return model;
-}
-
-FakeService::Script script_of_all(std::chrono::microseconds tick = {}) {
-  FakeService::Script script;
-  script.text = kWholeText;
-  script.tick = tick;
-  return script;
-}
 
 json response_body(json more = json::object()) {
   json body = {{"input", "x"}, {"tools", {kToolF}}};
@@ -75,7 +56,7 @@ json without_ids(json output) {
 }
 
 TEST_CASE("a response is made of items in the model's order") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   stand.service.set(script_of_all());
   HttpResponse answer =
       stand.client().post("/v1/responses", response_body({{"metadata", {{"k", "v"}}}}));
@@ -103,8 +84,8 @@ TEST_CASE("a response is made of items in the model's order") {
   CHECK(output[2]["call_id"] != output[3]["call_id"]);
   const json usage = object["usage"];
   CHECK(usage["input_tokens"] == 3);
-  CHECK(usage["output_tokens"] == kWholeText.size());
-  CHECK(usage["total_tokens"] == 3 + kWholeText.size());
+  CHECK(usage["output_tokens"] == kThoughtTextAndCalls.size());
+  CHECK(usage["total_tokens"] == 3 + kThoughtTextAndCalls.size());
 
   const json one =
       stand.client().post("/v1/responses", response_body({{"parallel_tool_calls", false}})).json();
@@ -117,7 +98,7 @@ TEST_CASE("a response is made of items in the model's order") {
 }
 
 TEST_CASE("a stream tells a response in typed events") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   stand.service.set(script_of_all(200us));
   const json whole = stand.client().post("/v1/responses", response_body()).json();
   HttpResponse answer = stand.client().post("/v1/responses", response_body({{"stream", true}}));
@@ -151,17 +132,17 @@ TEST_CASE("a stream tells a response in typed events") {
 }
 
 TEST_CASE("a response's stream goes on where its client stopped") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   stand.service.set(script_of_all(100us));
   HttpResponse answer = stand.client().post("/v1/responses", response_body({{"stream", true}}));
   const std::string path = "/v1/requests/" + answer.headers["x-request-id"] + "/events?from=";
   const auto all = typed_events(answer.body);
   const Built whole = built_of(all);
-  for (std::size_t from = 0; from <= kWholeText.size(); ++from) {
+  for (std::size_t from = 0; from <= kThoughtTextAndCalls.size(); ++from) {
     CAPTURE(from);
     const auto rest = typed_events(stand.client().get(path + std::to_string(from)).body);
     REQUIRE_FALSE(rest.empty());
-    CHECK(rest.back().id == std::to_string(kWholeText.size()));
+    CHECK(rest.back().id == std::to_string(kThoughtTextAndCalls.size()));
     json resumed = rest.back().data["response"], first = all.back().data["response"];
     for (json* response : {&resumed, &first}) response->erase("created_at");  // the double's is 1
     CHECK(resumed == first);
@@ -177,7 +158,7 @@ TEST_CASE("a response's stream goes on where its client stopped") {
 TEST_CASE("a response follows another one") {
   GatewayOptions options;
   options.doors.api_keys = {"one", "two"};
-  Stand stand(std::move(options), model_that_does_all());
+  Stand stand(std::move(options), thinking_caller());
   stand.service.set(script_of_all());
   const std::string one = "Authorization: Bearer one\r\n", two = "Authorization: Bearer two\r\n";
   const auto post = [&](const json& body, const std::string& key) {
@@ -248,7 +229,7 @@ TEST_CASE("a response follows another one") {
 }
 
 TEST_CASE("a response is found and deleted by its id") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   stand.service.set(script_of_all());
   const json object = stand.client().post("/v1/responses", response_body()).json();
   const std::string id = object["id"];
@@ -277,7 +258,7 @@ TEST_CASE("a response is found and deleted by its id") {
 }
 
 TEST_CASE("what a response was asked is listed as items") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   stand.service.set(script_of_all());
   const json first = stand.client().post("/v1/responses", response_body()).json();
   const json result = {{"type", "function_call_output"},
@@ -321,7 +302,7 @@ TEST_CASE("what a response was asked is listed as items") {
 }
 
 TEST_CASE("a response that runs, fails or is response_body for twice") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   FakeService::Script waits = script_of_all();
   waits.wait_at = 12;
   stand.service.set(waits);
@@ -369,7 +350,7 @@ TEST_CASE("a response that runs, fails or is response_body for twice") {
 }
 
 TEST_CASE("errors of a response name its fields") {
-  Stand stand({}, model_that_does_all());
+  Stand stand({}, thinking_caller());
   const HttpResponse bad =
       stand.client().post("/v1/responses", response_body({{"max_output_tokens", 0}}));
   CHECK(bad.status == 400);
