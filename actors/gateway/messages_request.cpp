@@ -188,19 +188,22 @@ class MessageTranslation {
   /// `output_format` is what output_config.format was called before.
   void read_output() {
     constexpr const char *kName = "output_config", *kFormat = "output_format";
+    const json* older = fields_.find(kFormat);
     if (const json* config = fields_.find(kName)) {
       if (!config->is_object()) return fields_.fail(kName, "output_config must be an object.");
       const std::string written = fields_.text_of(kName);
       FieldReader inner(*config, written);
       if (inner.find("effort") != nullptr)
         chat_.key("reasoning_effort").raw(inner.text_of("effort"));
-      if (const json* format = inner.find("format"))
+      if (const json* format = inner.find("format")) {
+        if (older != nullptr)
+          return fields_.fail(kFormat, "output_format is what output_config.format was called.");
         write_format(kName, *format, inner.text_of("format"));
+      }
       inner.refuse_misspelt();
       if (inner.failed()) return fields_.fail(kName, "output_config." + inner.error()->message);
-    } else if (const json* format = fields_.find(kFormat)) {
-      write_format(kFormat, *format, fields_.text_of(kFormat));
     }
+    if (older != nullptr) write_format(kFormat, *older, fields_.text_of(kFormat));
   }
 
   /// A schema lies in the format itself.
