@@ -42,7 +42,7 @@ class RuledAnswers {
   /// What following answers again may take in one look at logits.
   static constexpr Duration kFollowMax = std::chrono::milliseconds(100);
   /// An answer whose token or mask took longer owes that, and waits until it is repaid: so much a
-  /// look, to all of them together. No grammar makes the others' steps longer than by this.
+  /// look, to all of them together. So grammars add this to the others' steps, on average.
   static constexpr Duration kDear = std::chrono::milliseconds(2);
   static constexpr Duration kRepaid = std::chrono::milliseconds(10);
 

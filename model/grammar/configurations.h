@@ -107,7 +107,7 @@ class Configurations {
   std::size_t bytes_ = 0;
   std::uint32_t turn_ = 0;
   std::uint64_t charged_ = 0;
-  std::uint64_t looked_ = 0;                                // what find_loop() has cost so far
+  std::uint64_t looked_ = 0;                               // what find_loop() has cost so far
   std::pair<std::uint32_t, std::uint32_t> looked_last_{};  // a configuration, a part
 };
 

@@ -58,9 +58,11 @@ void MaskCache::add_allowed(const Stacks& stacks, std::span<const Item> items,
   // Where an answer can be read in many ways, walks that see far are made for each of them.
   frames_max_ = items.size() <= kFewItems ? kContextFrames : 1;
   share_ = 0;
+  contexts_max_ = 1;
   if (run_all(stacks, items, bits)) return;
   // Each of the ways gets as much, so that none that the answer needs for its end is forgotten.
-  share_ = std::min(kShares - 1, static_cast<std::size_t>(std::bit_width(items.size())));
+  const std::size_t ways = items.size() * contexts_max_;
+  share_ = std::min(kShares - 1, static_cast<std::size_t>(std::bit_width(ways)));
   run_all(stacks, items, bits);
 }
 
@@ -73,13 +75,12 @@ bool MaskCache::run_all(const Stacks& stacks, std::span<const Item> items,
   for (const Item& item : items) {
     if (!automaton_.bytes_of(item.state).empty()) push({kRootOnly, item, 0, false});
   }
-  std::uint64_t cost = 0;
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    if (cost + pushes_ * kTaskCost > kCostMax) return false;
-    cost += run(stacks, Task(tasks_[i]), bits);
-  }
-  return true;
+  spent_ = 0;
+  for (std::size_t i = 0; i < tasks_.size() && !too_much(); ++i) run(stacks, Task(tasks_[i]), bits);
+  return !too_much();
 }
+
+bool MaskCache::too_much() const { return spent_ + pushes_ * kTaskCost > kCostMax; }
 
 void MaskCache::push(const Task& task) {
   ++pushes_;
@@ -88,25 +89,24 @@ void MaskCache::push(const Task& task) {
   if (tasks_seen_.intern(key) == before) tasks_.push_back(task);
 }
 
-std::uint64_t MaskCache::run(const Stacks& stacks, const Task& task,
-                             std::span<std::uint32_t> bits) {
+void MaskCache::run(const Stacks& stacks, const Task& task, std::span<std::uint32_t> bits) {
   std::vector<Context> contexts;
-  std::uint64_t cost = 0;
   add_contexts(stacks, task.item.node, task.runs, 0, contexts);
+  contexts_max_ = std::max(contexts_max_, contexts.size());
   for (const Context& context : contexts) {
+    if (too_much()) return;
     const Item item{task.item.state, context.local};
     // Where the answer stands, what the item comes to without a byte are items of their own.
     Configurations& c = found_->configurations;
     const std::uint64_t before = c.stacks().work();
     const std::uint32_t start = task.nodes == kRootOnly ? c.alone(item) : c.closed(item);
-    cost += c.stacks().work() - before;
+    spent_ += c.stacks().work() - before;
     const Part& p = part(task.nodes, start, task.again);
     for (std::size_t i = 0; i < p.bits.size(); ++i) bits[i] |= p.bits[i];
     for (const TokenId id : p.few) set_bit(bits, id);
     if (p.has_ends && context.below != kNoNode) leave(stacks, context, p.ends);
-    cost += p.cost + kContextCost;
+    spent_ += p.cost + kContextCost;
   }
-  return cost;
 }
 
 void MaskCache::add_contexts(const Stacks& stacks, std::uint32_t node, std::uint32_t runs,

@@ -46,8 +46,8 @@ class MaskCache {
   std::size_t bytes_held() const { return bytes_held_; }
   /// What a mask may cost, cold: nodes of the tree that are looked at, and what the stacks do for
   /// each step that is found (Stacks::work()). The dearest mask of JSONSchemaBench costs
-  /// 780,000. Only a grammar that reads texts in very many ways at once comes here, after 10 to
-  /// 40 ms.
+  /// 780,000. Only a grammar that reads texts in very many ways at once comes here: a part
+  /// that is looked at meanwhile may cost as much again, and a second look as much.
   static constexpr std::uint64_t kCostMax = 1'000'000;
 
   /// Sets the bits of the tokens that may follow where the items stand. Above kCostMax, of the
@@ -86,7 +86,7 @@ class MaskCache {
   struct Found {
     Configurations configurations;
     SequenceTable node_sets;
-    std::unordered_map<std::uint64_t, std::uint32_t> whole;             // numbers of parts
+    std::unordered_map<std::uint64_t, std::uint32_t> whole;                     // numbers of parts
     std::array<std::unordered_map<std::uint64_t, std::uint32_t>, kShares> cut;  // [share_]
     std::vector<Part> parts;
     std::size_t part_bytes = 0;
@@ -95,7 +95,8 @@ class MaskCache {
   void reset();
   std::size_t bytes() const;
   bool run_all(const Stacks& stacks, std::span<const Item> items, std::span<std::uint32_t> bits);
-  std::uint64_t run(const Stacks& stacks, const Task& task, std::span<std::uint32_t> bits);
+  bool too_much() const;
+  void run(const Stacks& stacks, const Task& task, std::span<std::uint32_t> bits);
   void add_contexts(const Stacks& stacks, std::uint32_t node, std::uint32_t runs, int frames,
                     std::vector<Context>& out);
   void leave(const Stacks& stacks, const Context& context, std::uint32_t nodes);
@@ -120,11 +121,13 @@ class MaskCache {
 
   // While the lock is held.
   int frames_max_ = 0;
-  std::size_t share_ = 0;  // a part may cost kCostMax halved so often
+  std::size_t share_ = 0;     // a part may cost kCostMax halved so often
   std::uint64_t looked_ = 0;  // at nodes of the tree, for a part
   std::vector<Task> tasks_;
   SequenceTable tasks_seen_;
-  std::uint64_t pushes_ = 0;  // tasks, those that were there already included
+  std::uint64_t spent_ = 0;          // on a mask, but for tasks
+  std::size_t contexts_max_ = 1;     // of a task
+  std::uint64_t pushes_ = 0;         // tasks, those that were there already included
   std::vector<TokenId> taken_;       // of walk()
   std::vector<std::uint32_t> ends_;  // of walk()
   std::vector<std::uint32_t> path_;  // of walk(): [depth] configurations
