@@ -12,7 +12,7 @@ import pytest
 from running import DEMO, ROOT, Cluster, run, wait_until
 
 CONFIGS = ROOT / "configs"
-PLACES = ["systemd", "container", "kubernetes", "slurm"]
+DEPLOY = CONFIGS / "deploy"
 FILES = sorted(path for path in CONFIGS.rglob("*") if path.is_file() and path.suffix != ".json")
 # A command of its own in a shell, in a comment, in a unit; or a list of YAML.
 IN_A_SHELL = re.compile(r"(?:^|[\s`'/(])troupe ([a-z][^`'#&|>)]*)")
@@ -61,7 +61,7 @@ def test_flags_of_every_command_line_exist(path, helps):
     found = [words for words in command_lines(path.read_text()) if tuple(words[:1]) in helps]
     for words in found:
         assert not unknown_flags(words, helps), f"{path.name}: troupe {' '.join(words)}"
-    if path.relative_to(CONFIGS).parts[0] in PLACES and path.name != "Containerfile":
+    if DEPLOY in path.parents and path.name != "Containerfile":
         assert found, "no command line was found"
 
 
@@ -74,7 +74,7 @@ def test_a_flag_that_does_not_exist_is_noticed(helps):
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
 def test_systemd_takes_the_units(troupe, tmp_path):
-    for unit in (CONFIGS / "systemd").glob("*.service"):
+    for unit in (DEPLOY / "systemd").glob("*.service"):
         (tmp_path / unit.name).write_text(unit.read_text().replace("/usr/bin/troupe", str(troupe)))
     done = subprocess.run(["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
@@ -82,7 +82,7 @@ def test_systemd_takes_the_units(troupe, tmp_path):
 
 def before_a_start(unit, given, state):
     """What the unit does before its program starts, with these in place of systemd's folders."""
-    text = (CONFIGS / "systemd" / unit).read_text()
+    text = (DEPLOY / "systemd" / unit).read_text()
     for line in re.findall(r"^ExecStartPre=(.*)$", text, re.MULTILINE):
         words = shlex.split(line.replace("%d", str(given)).replace("%S", str(state)))
         subprocess.run(words, check=True, capture_output=True)
@@ -124,7 +124,7 @@ def test_the_slurm_job_serves_and_ends_in_order(troupe, tmp_path):
                "SLURM_JOB_NODELIST": "nodes[1-2]", "SLURM_JOB_NUM_NODES": "1",
                "TROUPE_CONTROL_PORT": str(cluster.control_port)}
         with open(cluster.folder / "job.log", "w") as log:
-            job = subprocess.Popen(["bash", CONFIGS / "slurm" / "troupe.sbatch", DEMO, "--port",
+            job = subprocess.Popen(["bash", DEPLOY / "slurm" / "troupe.sbatch", DEMO, "--port",
                                     str(cluster.http_port)], cwd=tmp_path, env=env, stdout=log, stderr=log)
         try:
             said = (cluster.folder / "job.log").read_text

@@ -8,7 +8,7 @@ import pytest
 
 from running import DEMO, Cluster, get, post, run, wait_until
 
-DASHBOARD = Path(__file__).parents[2] / "configs" / "grafana.json"
+DASHBOARD = Path(__file__).parents[2] / "configs" / "deploy" / "grafana" / "troupe.json"
 PROMQL = """sum max by on and rate increase changes quantile topk histogram_quantile""".split()
 
 

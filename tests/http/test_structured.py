@@ -86,6 +86,16 @@ def test_answers_end_where_their_schemas_bound_them(client, server):
     assert ended >= 0.95 * 32 * len(bounded)
 
 
+def test_a_grammar_may_begin_with_the_thought(client, server):
+    """Of a chat whose template opens the thought, what is held to it is the thought, which nothing ends."""
+    kind = {"regex": "(brook|stream) of water", "enable_in_reasoning": True}
+    answer = client.chat.completions.create(model=server.model, messages=CHAT, seed=1, **HOT,
+                                            extra_body={"structured_outputs": kind})  # fmt: skip
+    message = answer.choices[0].message
+    assert answer.choices[0].finish_reason == "stop" and not message.content
+    assert re.fullmatch(kind["regex"], message.reasoning_content)
+
+
 def test_the_other_names_of_it(client, server):
     def ask(**fields):
         answer = client.completions.create(model=server.model, prompt="A river is", seed=5, **HOT,
