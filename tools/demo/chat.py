@@ -1,6 +1,8 @@
 """The chat template as ids, and batches of them."""
 import torch
 
+import structured
+
 BOS, EOS, PAD, USER, ASSISTANT, THINK = 0, 1, 2, 3, 4, 5
 
 
@@ -12,7 +14,9 @@ def prompt_ids(tok, system, turns):
     """The prompt up to where the model goes on; `turns` as in talk.Example."""
     text = system
     for question, answer in turns:
-        text += f"<｜User｜>{question}<｜Assistant｜>"
+        told = isinstance(question, structured.Result)
+        text += f"<｜tool▁output▁begin｜>{question}<｜tool▁output▁end｜>" if told else f"<｜User｜>{question}"
+        text += "<｜Assistant｜>"
         text += "<think>\n" if answer is None else answer + "<｜end▁of▁sentence｜>"
     return [BOS, *encode(tok, text)]
 
@@ -23,7 +27,10 @@ def answer_ids(tok, think, answer):
 
 def ids_of(tok, example):
     """-> prompt, answer"""
-    return prompt_ids(tok, example.system, example.turns), answer_ids(tok, example.think, example.answer)
+    prompt = prompt_ids(tok, example.system, example.turns)
+    answer = answer_ids(tok, example.think, example.answer)
+    given = len(answer_ids(tok, example.think, example.given)) - 1 if example.given else 0
+    return prompt + answer[:given], answer[given:]
 
 
 def length(pair):

@@ -6,8 +6,9 @@ from collections import namedtuple
 
 import data
 
-# turns: the questions so far with the answers to all but the last one; kind: what the last one is.
-Example = namedtuple("Example", "kind system turns think answer")
+# turns: the questions so far with the answers to all but the last one; kind: what the last one is; given: what
+# the answer begins with of which the model had no choice.
+Example = namedtuple("Example", "kind system turns think answer given", defaults=[""])
 
 QUESTIONS = [
     "What is {w}?", "Define {w}.", "What does {w} mean?", "{w}", "define {w}", "Explain the word {w}.",
