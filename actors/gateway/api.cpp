@@ -384,7 +384,7 @@ HttpReply Api::count_tokens(const HttpHead& head, std::string_view body) const {
   if (const auto error = parse_count_tokens(body, model, request)) return refuse(*error);
   request.prompts.front().truncate_prompt_tokens = -1;  // It may be longer than the context.
   const auto tokens = model_.prompt_tokens(request.prompts.front());
-  if (!tokens) return refuse(to_api_error(tokens.error()));
+  if (!tokens) return refuse(as_message_error(to_api_error(tokens.error())));
   JsonWriter json;
   json.begin_object().member("input_tokens", tokens->size()).end_object();
   return {.body = std::move(json).text()};

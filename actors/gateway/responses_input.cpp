@@ -115,7 +115,7 @@ class ItemReader {
     ChatTurn::Call call{.id = text_member(item, "call_id"),
                         .name = text_member(item, "name"),
                         .arguments = text_member(item, "arguments")};
-    if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
+    if (!is_tool_name(call.name)) fail(std::string(".name must be ") + kToolNameForm + ".");
     add_call(std::move(call));
   }
 

@@ -30,7 +30,7 @@ std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   if (!function.is_object()) return ".function must be an object.";
   const json name = function.value("name", json());
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
-    return ".function.name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.";
+    return std::string(".function.name must be ") + kToolNameForm + ".";
   out.name = name;
   const json description = function.value("description", json());
   if (!description.is_null() && !description.is_string())

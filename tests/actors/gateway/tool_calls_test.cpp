@@ -238,7 +238,7 @@ TEST_CASE("bad tools are named") {
       {"tools", {{"tools", {{{"type", "function"}}}}}},
       {"tools", function(json::object())},
       {"tools", function({{"name", ""}})},
-      {"tools", function({{"name", std::string(65, 'a')}})},
+      {"tools", function({{"name", std::string(129, 'a')}})},
       {"tools", function({{"name", "a b"}})},
       {"tools", function({{"name", "<｜tool▁sep｜>"}})},
       {"tools", function({{"name", "a\"}"}})},
