@@ -87,8 +87,8 @@ class Api {
   }
   /// Who asks, of a request that generates.
   Asker asker(Route route, const HttpHead& head, std::string_view body) const;
-  /// The earlier request that is asked for, for its owner: 404 if there is none. As a Response it is
-  /// found only if it was to be stored.
+  /// The earlier request that is asked for, for its owner: 404 if there is none, or if it is asked
+  /// for as a Response and was not to be stored.
   std::optional<ApiError> find(const HttpHead& head, FoundRequest& out) const;
 
   /// Reads the body of a request that generates. A Response may follow another one of its asker's:

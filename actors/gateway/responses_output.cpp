@@ -116,7 +116,7 @@ JsonWriter ResponsesOutput::event(std::string_view type) {
 
 /// What event() began.
 void ResponsesOutput::tell_event(std::string_view type, JsonWriter json) {
-  if (!after_ || sequence_ > *after_ + 1) add_event(type, std::move(json));
+  if (!after_ || sequence_ - 1 > *after_) add_event(type, std::move(json));
 }
 
 JsonWriter ResponsesOutput::last_item_event(std::string_view type) {

@@ -59,7 +59,7 @@ TEST_CASE("an older client's functions are tools, and are called as it knows it"
   CHECK(seen({{"function_call", "none"}}).tools.empty());
 }
 
-TEST_CASE("what is wrong with functions is told of functions") {
+TEST_CASE("errors of functions speak of functions") {
   Stand stand({}, model_that_calls());
   const auto refused = [&](json more) {
     json body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}};

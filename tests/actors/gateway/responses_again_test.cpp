@@ -165,7 +165,8 @@ TEST_CASE("items of a response are taken by their ids, those that it was asked, 
                         {{"type", "function_call_output"},
                          {"call_id", first["output"][3]["call_id"]},
                          {"output", {{{"type", "input_text"}, {"text", "s"}}}}}};
-  json input = {{{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "x"}}}}}};
+  json input = json::array();
+  input.push_back({{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "x"}}}}});
   for (const json& item : first["output"]) input.push_back(item);
   for (const json& item : results) input.push_back(item);
   const json second = post(input);

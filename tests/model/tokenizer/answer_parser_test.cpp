@@ -97,7 +97,7 @@ TEST_CASE("content is what stands before the text that is held") {
       {ReasoningStyle::kNone, ToolStyle::kGlm, "one <tool_call>two words\nthree"},
       {ReasoningStyle::kNone, ToolStyle::kDeepSeekV31, "one <｜tool▁calls▁begin｜>two three <｜t"},
       {ReasoningStyle::kThink, ToolStyle::kKimi,
-       "one<|tool_calls_section_begin|><|tool_calls_section_end|></think>two"},
+       "<think>one<|tool_calls_section_begin|><|tool_calls_section_end|></think>two"},
       {ReasoningStyle::kNone, ToolStyle::kLlama, " {\"name\": \"g\"} two"},
       {ReasoningStyle::kHarmony, ToolStyle::kHarmony,
        "<|channel|>analysis<|message|>one<|end|><|start|>assistant<|channel|>final<|message|>"
