@@ -196,7 +196,7 @@ TEST_CASE("a response follows another one") {
   CHECK(post(response_body({{"input", named}}), one).status == 200);
   const auto by_name = std::get<std::vector<ChatMessage>>(stand.service.seen().back().prompt);
   REQUIRE(by_name.size() == 2);
-  CHECK(by_name[0].content == "Let me see.");
+  CHECK(by_name[0].parts == std::vector<std::string>{"Let me see."});
   CHECK(by_name[0].reasoning_content == "Hm, so.");
   CHECK(by_name[0].tool_calls.size() == 2);
   CHECK(post(response_body({{"input", named}}), two).status == 400);
