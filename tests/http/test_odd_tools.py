@@ -34,7 +34,7 @@ def ask(request, troupe, tmp_path_factory):
         client = openai.OpenAI(base_url=cluster.base_url + "/v1", api_key="none", max_retries=0, timeout=120)
 
         def asked(**fields):
-            fields = {"model": "with-tools", "messages": CHAT, "max_tokens": 400, "temperature": 1.3,
+            fields = {"model": "with-tools", "messages": CHAT, "max_tokens": 900, "temperature": 1.3,
                       "top_p": 1, "seed": 7} | fields  # fmt: skip
             return client.chat.completions.create(**fields).choices
 
