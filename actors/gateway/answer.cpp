@@ -106,6 +106,11 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
   completion_tokens_ += event.tokens.size();
   choice.count += static_cast<std::uint32_t>(event.tokens.size());
   for (const TokenOutput& token : event.tokens) look_at(choice, token.token);
+  if (items_) {
+    take_items_tokens(choice, event);
+    if (event.finish != FinishReason::kNone) end_items(choice);
+    return;
+  }
   take_text(choice, event.text, event.finish != FinishReason::kNone);
   if (wishes_.shown > 0)
     for (const TokenOutput& token : event.tokens) choice.logprob_sum += token.logprob;
@@ -115,7 +120,6 @@ void Answer::take_tokens(Choice& choice, GenerationEvent& event) {
 
 /// More of its text; `end`: the last of it.
 void Answer::take_text(Choice& choice, std::string_view text, bool end) {
-  if (items_) return take_items_text(choice, text, end);
   if (!choice.parser) {
     choice.content += text;
     return;

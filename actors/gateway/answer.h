@@ -17,8 +17,10 @@
 #include "actors/gateway/json_writer.h"
 #include "actors/gateway/pooled_answer.h"
 #include "actors/gateway/text_offsets.h"
+#include "actors/gateway/text_tokens.h"
 #include "actors/gateway/thought_counter.h"
 #include "actors/gateway/token_counts.h"
+#include "actors/gateway/token_texts.h"
 #include "actors/router/stop_matcher.h"
 #include "model/chat/answer_parser.h"
 #include "runtime/generation.h"
@@ -74,7 +76,6 @@ class Answer {
   std::string stream_error(const ApiError& error);
   /// Of a Response: what it said, as an assistant's message of a chat.
   void write_chat_message(JsonWriter& json) const { items_->write_chat_message(json); }
-  std::optional<ChatTurn> turn_of(std::size_t item) const { return items_->turn_of(item); }
 
  private:
   /// What the request asked for.
@@ -135,8 +136,11 @@ class Answer {
   void take_text(Choice& choice, std::string_view text, bool end);
   void take_delta(Choice& choice, AnswerDelta delta) const;
   void begin_items(const ApiRequest& request);
-  void take_items_text(Choice& choice, std::string_view text, bool end);
-  void take_items_delta(AnswerDelta delta);
+  void take_items_tokens(Choice& choice, const GenerationEvent& event);
+  void take_items_text(Choice& choice, std::string_view text);
+  void take_items_delta(AnswerDelta delta, std::size_t held);
+  void end_items(Choice& choice);
+  GenerationEvent items_past(const Choice& choice) const;
   void look_for_stop(TokenId token);
   void write_chunk(std::size_t index, std::string& out);
   std::string id_line() const;
@@ -144,6 +148,7 @@ class Answer {
   std::string_view status() const;
   std::string_view text_of(TokenId token) const;
   std::string text_had(const Choice& choice) const;
+  TokenTexts token_texts() const;
   void begin(JsonWriter& json, std::string_view object) const;
   void write_usage(JsonWriter& json) const;
   void write_usage(JsonWriter& json, const Usage& usage) const;
@@ -181,6 +186,8 @@ class Answer {
   AnswerForm form_;
   std::vector<std::string_view> tags_;  // In the text, though they may be special tokens.
   std::unique_ptr<ItemOutput> items_;        // What it is instead of a chat's.
+  std::optional<TokenTexts> item_texts_;     // Of its tokens.
+  std::optional<TextTokens> item_tokens_;    // Those that its text was made of, if they are told.
   std::optional<StopMatcher> stop_finder_;   // Which stop string ended it, if that is told.
   std::string stop_bytes_;                   // Of a character that it has not seen the end of.
   std::optional<PooledAnswer> pooled_;       // What it is instead of any answer.

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "actors/gateway/answer.h"
-#include "actors/router/stop_matcher.h"
-#include "model/tokenizer/utf8.h"
 
 namespace troupe {
 void Answer::resume(TokenCounts had) {
@@ -44,7 +42,7 @@ void Answer::past_is_there() {
     Choice& choice = choices_[i];
     // All of it has been sent: writing it once more takes the parser and the offsets to its end.
     if (items_ && choice.begun) {
-      take_text(choice, text_had(choice), false);
+      take_items_tokens(choice, items_past(choice));
       items_->skip_events();
     } else if (choice.parser) {
       take_delta(choice, choice.parser->feed(text_had(choice)));
@@ -71,25 +69,21 @@ std::string_view Answer::text_of(TokenId token) const {
   return shown ? bytes : std::string_view();
 }
 
-/// The text that the Router gave out with these tokens (ChoiceText).
+TokenTexts Answer::token_texts() const {
+  return TokenTexts(
+      {.stops = stops_, .shows_end = wishes_.stop_in_text, .min_tokens = wishes_.min_tokens});
+}
+
+/// The text that the Router gave out with these tokens.
 std::string Answer::text_had(const Choice& choice) const {
-  StopMatcher stops(std::make_shared<const StopStrings>(stops_, wishes_.stop_in_text));
-  std::string text, bytes;
+  TokenTexts texts = token_texts();
+  std::string text;
   for (std::size_t i = 0; i < choice.tokens.size(); ++i) {
-    StopMatcher next = stops;
-    bytes += text_of(choice.tokens.chosen(i).token);
-    std::string whole;
-    bytes.erase(0, utf8::append_complete(whole, bytes));
-    if (i >= wishes_.min_tokens) whole = next.feed(whole);
-    // A token that ends an answer is not shown.
-    const bool last = i + 1 == choice.tokens.size() && choice.finish == FinishReason::kStop;
-    if (last && !next.matched() && !wishes_.stop_in_text) break;
-    stops = std::move(next);
-    text += whole;
+    const bool last = i + 1 == choice.tokens.size();
+    text += texts.feed(text_of(choice.tokens.chosen(i).token),
+                       last && choice.finish == FinishReason::kStop);
   }
-  if (choice.finish == FinishReason::kNone || stops.matched()) return text;
-  if (!bytes.empty()) text += stops.feed(utf8::kReplacement);
-  return stops.matched() ? text : text + stops.finish();
+  return choice.finish == FinishReason::kNone ? text : text + texts.finish();
 }
 
 void Answer::fail(std::size_t prompt_index, ApiError error) {

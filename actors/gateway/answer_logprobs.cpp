@@ -11,8 +11,11 @@ namespace {
 constexpr std::array<std::string_view, 4> kLists{"text_offset", "token_logprobs", "tokens",
                                                  "top_logprobs"};
 
-void write_token(JsonWriter& json, const TokenNames& names, const TokenLogprob& token) {
-  json.member("token", names.of(token.token)).member("logprob", token.logprob).key("bytes");
+void write_token(JsonWriter& json, const TokenNames& names, const TokenLogprob& token,
+                 bool with_bytes) {
+  json.member("token", names.of(token.token)).member("logprob", token.logprob);
+  if (!with_bytes) return;
+  json.key("bytes");
   const std::string_view bytes = names.model.token_bytes(token.token);
   if (bytes.empty()) {
     json.null();
@@ -38,20 +41,38 @@ std::string TokenNames::text_of(TokenId id) const {
   return name;
 }
 
+namespace {
+
+/// A token with its alternatives.
+void write_place(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens, std::size_t i,
+                 bool bytes) {
+  json.begin_object();
+  write_token(json, names, tokens.chosen(i), bytes);
+  json.key("top_logprobs").begin_array();
+  tokens.each_alternative(i, [&](const TokenLogprob& token) {
+    json.begin_object();
+    write_token(json, names, token, bytes);
+    json.end_object();
+  });
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+void write_text_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
+                         const TextLogprobs& what) {
+  json.key("logprobs").begin_array();
+  for (std::size_t i = what.first; i < tokens.size(); ++i)
+    write_place(json, names, tokens, i, what.bytes);
+  json.end_array();
+}
+
 bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
                          LogprobsPlace& place, std::size_t bytes_max) {
   if (!std::exchange(place.open, true)) json.begin_object().key("content").begin_array();
   for (; place.row < tokens.size(); ++place.row) {
     if (json.text().size() >= bytes_max) return false;
-    json.begin_object();
-    write_token(json, names, tokens.chosen(place.row));
-    json.key("top_logprobs").begin_array();
-    tokens.each_alternative(place.row, [&](const TokenLogprob& token) {
-      json.begin_object();
-      write_token(json, names, token);
-      json.end_object();
-    });
-    json.end_array().end_object();
+    write_place(json, names, tokens, place.row, true);
   }
   json.end_array().end_object();
   return true;

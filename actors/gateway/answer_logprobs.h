@@ -42,6 +42,14 @@ struct EchoedPrompt {
 bool write_chat_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
                          LogprobsPlace& place, std::size_t bytes_max);
 
+/// `logprobs` of a Response's text, a list. All of it is written at once.
+struct TextLogprobs {
+  std::size_t first = 0;  ///< from this token on
+  bool bytes = false;     ///< with them, as the finished text has them and its events do not
+};
+void write_text_logprobs(JsonWriter& json, const TokenNames& names, const KeptTokens& tokens,
+                         const TextLogprobs& what);
+
 /// `prompt_logprobs`, as vLLM has them: by position, what is known of the tokens there, by their
 /// ids. The rank of a token beyond the alternatives is not known.
 bool write_prompt_logprobs(JsonWriter& json, const TokenNames& names, const EchoedPrompt& prompt,

@@ -47,7 +47,8 @@ std::optional<ApiError> AnswerRoom::take(const ApiRequest& request, std::size_t 
     prompts += times(prompt_tokens(prompt.prompt, max_model_len), of_prompt);
   if (prompts > limits_.one_bytes_max)
     return too_large("prompt", "the prompts' log-probabilities", prompts, limits_.one_bytes_max);
-  if (!request.stream) {
+  // The last event of a Response has all of it once more.
+  if (!request.stream || (request.response && request.logprobs >= 0)) {
     const std::size_t usual = request.chat ? max_model_len : kCompletionTokens;
     const std::size_t length =
         std::min<std::size_t>(request.prompts.front().max_tokens.value_or(usual), max_model_len);

@@ -187,29 +187,16 @@ std::optional<ApiError> Api::find(const HttpHead& head, FoundRequest& out) const
   if (!id) return no_request_error("");
   out.id = *id;
   out.owner = keys_.owner(head.authorization);
-  return find_request(requests_, model_, out);
-}
-
-std::optional<ApiError> Api::read_from(const HttpHead& head, std::size_t choices,
-                                       TokenCounts& out) {
-  out.assign(choices, 0);
-  if (query_value(head.query, "starting_after"))
-    return bad_field("starting_after",
-                     "starting_after is not supported: each stream numbers its events itself. "
-                     "Leave it out, or ask for /v1/requests/ID/events?from=N with N tokens.");
-  const auto from = query_value(head.query, "from");
-  const bool goes_on = !head.last_event_id.empty();  // an EventSource, which keeps its first `from`
-  if (!from && !goes_on) return std::nullopt;
-  auto counts = parse_token_counts(goes_on ? head.last_event_id : *from, choices);
-  const char* const name = goes_on ? "Last-Event-ID" : "from";
-  if (!counts)
-    return bad_field(name, std::string(name) +
-                               " must be the number of tokens that you have of each choice: one "
-                               "for all, " +
-                               std::to_string(choices) +
-                               " with commas between them, or pairs as 0:17,1:12.");
-  out = std::move(*counts);
-  return std::nullopt;
+  if (auto error = find_request(requests_, model_, out)) return error;
+  // OpenAI's API finds none of those.
+  const bool stored = !out.request.response || !out.request.response->messages.empty();
+  if (stored || !asks_for_response(head.path)) return std::nullopt;
+  ApiError error = no_request_error(out.id);
+  error.message = "The response '" + out.id +
+                  "' was not stored (store was false). What there is of it yet is at "
+                  "/v1/requests/" +
+                  out.id + ".";
+  return error;
 }
 
 ModelFacts Api::facts() const {
@@ -226,14 +213,11 @@ std::optional<ApiError> Api::parse(Route route, const Asker& asker, std::string_
   if (route == Route::kEmbeddings) return parse_embeddings(body, model, out);
   if (route == Route::kPooling) return parse_pooling(body, model, out);
   if (route == Route::kCompletions) return parse_completion(body, model, out);
-  const Recall recall{.response =
-                          [&](const std::string& id, std::string& messages) {
-                            return recall_response(requests_, model_, id, asker.owner, messages);
-                          },
-                      .item =
-                          [&](const std::string& id, ChatTurn& turn) {
-                            return recall_item(requests_, model_, id, asker.owner, turn);
-                          }};
+  PastResponses past(requests_, model_, asker.owner);
+  const Recall recall{
+      .response = [&](const std::string& id,
+                      std::string& messages) { return past.conversation(id, messages); },
+      .item = [&](const std::string& id, nlohmann::json& item) { return past.item(id, item); }};
   if (auto error = route == Route::kResponses  ? parse_response(body, model, recall, out)
                    : route == Route::kMessages ? parse_message(body, model, out)
                                                : parse_chat(body, model, out))
@@ -322,9 +306,8 @@ HttpReply Api::forget(const HttpHead& head) const {
     return error_reply(no_request_error(id));
   if (!forgotten) return error_reply(to_api_error(forgotten.error()));
   JsonWriter json;
-  const bool response = head.path.starts_with("/v1/responses/");
   json.begin_object().member("id", id);
-  json.member("object", response ? "response" : "request.deleted");
+  json.member("object", asks_for_response(head.path) ? "response" : "request.deleted");
   json.member("deleted", true).end_object();
   return {.body = std::move(json).text()};
 }
@@ -332,8 +315,7 @@ HttpReply Api::forget(const HttpHead& head) const {
 HttpReply Api::input_items(const HttpHead& head) const {
   FoundRequest found;
   if (const auto error = find(head, found)) return error_reply(*error);
-  if (!found.request.response || found.request.response->messages.empty())
-    return error_reply(no_request_error(found.id));
+  if (!found.request.response) return error_reply(no_request_error(found.id));
   auto items = write_input_items(found.id, found.request.response->messages, head.query);
   return items ? HttpReply{.body = std::move(*items)} : error_reply(to_api_error(items.error()));
 }
@@ -384,7 +366,7 @@ HttpReply Api::count_tokens(const HttpHead& head, std::string_view body) const {
   if (const auto error = parse_count_tokens(body, model, request)) return refuse(*error);
   request.prompts.front().truncate_prompt_tokens = -1;  // It may be longer than the context.
   const auto tokens = model_.prompt_tokens(request.prompts.front());
-  if (!tokens) return refuse(to_api_error(tokens.error()));
+  if (!tokens) return refuse(as_message_error(to_api_error(tokens.error())));
   JsonWriter json;
   json.begin_object().member("input_tokens", tokens->size()).end_object();
   return {.body = std::move(json).text()};

@@ -19,7 +19,6 @@
 #include "actors/gateway/found_request.h"
 #include "actors/gateway/gateway_model.h"
 #include "actors/gateway/site_rules.h"
-#include "actors/gateway/token_counts.h"
 #include "actors/metrics/metrics.h"
 
 namespace troupe {
@@ -88,11 +87,9 @@ class Api {
   }
   /// Who asks, of a request that generates.
   Asker asker(Route route, const HttpHead& head, std::string_view body) const;
-  /// The earlier request that is asked for, for its owner: 404 if there is none.
+  /// The earlier request that is asked for, for its owner: 404 if there is none, or if it is asked
+  /// for as a Response and was not to be stored.
   std::optional<ApiError> find(const HttpHead& head, FoundRequest& out) const;
-  /// How many tokens of each of its choices the client has already (`from`, Last-Event-ID): 400.
-  static std::optional<ApiError> read_from(const HttpHead& head, std::size_t choices,
-                                           TokenCounts& out);
 
   /// Reads the body of a request that generates. A Response may follow another one of its asker's:
   /// then it waits for the Router. Without `writes_grammars` a request that wants one only says so.

@@ -67,6 +67,7 @@ struct ApiRequest {
   struct Response {
     std::string echo = {};      ///< what it repeats of the request, a JSON object
     std::string messages = {};  ///< the conversation, a JSON list; empty: nothing may follow it
+    std::optional<std::uint64_t> after = {};  ///< a stream is told what follows this event
   };
   std::optional<Response> response;
   bool message = false;  ///< it is a message of Anthropic's Messages API (messages_request.h)

@@ -85,13 +85,16 @@ std::optional<RouteEntry> find_route(std::string_view path, std::string_view met
     if (request->suffix != nullptr)
       return RouteEntry{path, request->suffix->method, request->suffix->route};
     if (method == "DELETE") return RouteEntry{path, "DELETE", Route::kRequestForget};
-    const bool stream = request->response && query_value(query, "stream") == "true";
+    const bool stream = request->response &&
+                        parse_switch(query_value(query, "stream").value_or("")).value_or(false);
     return RouteEntry{path, "GET", stream ? Route::kRequestEvents : Route::kRequestAnswer, false,
                       "DELETE"};
   }
   if (path.starts_with(kModelPrefix)) return RouteEntry{path, "GET", Route::kModel};
   return std::nullopt;
 }
+
+bool asks_for_response(std::string_view path) { return path.starts_with(kResponsePrefix); }
 
 std::optional<std::string_view> request_id_in(std::string_view path) {
   const auto request = request_path(path);

@@ -44,6 +44,8 @@ struct RouteEntry {
 std::optional<RouteEntry> find_route(std::string_view path, std::string_view method,
                                      std::string_view query);
 
+/// Whether a path is below those of Responses that were accepted before.
+bool asks_for_response(std::string_view path);
 /// The id of the request that was accepted before, of a path that is about one; none: it is not.
 std::optional<std::string_view> request_id_in(std::string_view path);
 /// The name of a model, of a path that is about one.

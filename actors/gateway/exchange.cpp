@@ -136,6 +136,8 @@ std::optional<ApiError> Exchange::prepare(const ApiRequest& request, bool replay
   if (auto error = room_.take(request, model_.max_model_len(), kept_bytes_)) return error;
   stream_ = request.stream;
   keeps_text_ = request.response || request.message;
+  if (request.response && request.logprobs > 0)
+    past_alternatives_ = static_cast<std::size_t>(request.logprobs);
   catching_up_ = stream_ && replayed;
   n_ = request.n();
   prompts_ = request.prompts.size();

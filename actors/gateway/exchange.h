@@ -112,6 +112,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool stream_ = false;
   bool keeps_text_ = false;    // A stream whose items are kept to its end.
   bool shows_errors_ = false;  // An error of a prompt is a part of the answer.
+  std::size_t past_alternatives_ = 0;  // Of each token that the client has: they are told again.
   std::string id_;
   std::uint64_t owner_ = 0;
   // Of the connection's thread, once submitted.

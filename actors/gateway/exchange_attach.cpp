@@ -110,12 +110,15 @@ void Exchange::put_past(std::size_t prompt, GenerationEvent event) {
   std::uint32_t& wanted = past_wanted_[choice];
   const std::size_t count = std::min<std::size_t>(event.tokens.size(), wanted);
   wanted -= static_cast<std::uint32_t>(count);
-  count_caught(count * sizeof(TokenOutput) + event.prompt_tokens.size() * sizeof(TokenId));
+  const std::size_t token_bytes = sizeof(TokenOutput) + past_alternatives_ * sizeof(TokenLogprob);
+  count_caught(count * token_bytes + event.prompt_tokens.size() * sizeof(TokenId));
   GenerationEvent& past = past_[choice];
   past.choice = event.choice;
   if (wanted == 0 && count == event.tokens.size()) past.finish = event.finish;
-  for (std::size_t i = 0; i < count; ++i)
-    past.tokens.push_back({.token = event.tokens[i].token, .logprob = 0, .top = {}});
+  for (std::size_t i = 0; i < count; ++i) {
+    past.tokens.push_back(std::move(event.tokens[i]));
+    if (past_alternatives_ == 0) past.tokens.back().top = {};
+  }
   if (!event.prompt_tokens.empty()) past.prompt_tokens = std::move(event.prompt_tokens);
   if (event.prompt_logprobs.empty()) return;
   count_caught(event.prompt_logprobs.size() * sizeof(TokenOutput));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -37,6 +38,19 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
+/// As they were sent.
+std::vector<std::string_view> values_of(std::string_view query, std::string_view name) {
+  std::vector<std::string_view> values;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const std::size_t name_size = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, name_size) == name)
+      values.push_back(pair.substr(std::min(name_size + 1, pair.size())));
+  }
+  return values;
+}
+
 }  // namespace
 
 std::optional<HttpTarget> parse_target(std::string_view target) {
@@ -58,15 +72,19 @@ std::optional<HttpTarget> parse_target(std::string_view target) {
 }
 
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(pair.size() + 1, query.size()));
-    const std::size_t name_size = std::min(pair.find('='), pair.size());
-    if (pair.substr(0, name_size) != name) continue;
-    const std::string_view value = pair.substr(std::min(name_size + 1, pair.size()));
-    return percent_decoded(value).value_or(std::string(value));
-  }
+  const std::vector<std::string_view> values = values_of(query, name);
+  if (values.empty()) return std::nullopt;
+  return percent_decoded(values.front()).value_or(std::string(values.front()));
+}
+
+std::optional<bool> parse_switch(std::string_view value) {
+  if (value == "true" || value == "1") return true;
+  if (value == "false" || value == "0") return false;
   return std::nullopt;
+}
+
+std::size_t query_count(std::string_view query, std::string_view name) {
+  return values_of(query, name).size();
 }
 
 bool is_json_type(std::string_view content_type) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,12 @@ std::optional<HttpTarget> parse_target(std::string_view target);
 /// The value of this name in a query, percent-decoded; the first one, if there are several. One
 /// with a bad escape is given as it is.
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
+
+/// A value of a query that turns something on or off: true or 1, false or 0.
+std::optional<bool> parse_switch(std::string_view value);
+
+/// How often a query has this name.
+std::size_t query_count(std::string_view query, std::string_view name);
 
 /// Whether a Content-Type says JSON, with whatever parameters.
 bool is_json_type(std::string_view content_type);

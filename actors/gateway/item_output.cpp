@@ -4,10 +4,14 @@
 
 namespace troupe {
 
-void ItemOutput::take(const AnswerDelta& delta) {
+void ItemOutput::take(const AnswerDelta& delta, const std::vector<TokenOutput>& tokens) {
   begin_stream();
   if (!delta.reasoning.empty()) item(Kind::kReasoning).text += delta.reasoning;
-  if (!delta.content.empty()) item(Kind::kMessage).text += delta.content;
+  if (!delta.content.empty()) {
+    Item& message = item(Kind::kMessage);
+    message.text += delta.content;
+    for (const TokenOutput& token : tokens) message.tokens.add(token);
+  }
   for (const CallDelta& call : delta.calls) {
     if (!call.name.empty()) begin({.kind = Kind::kCall, .name = call.name, .call_id = call.id});
     if (open(Kind::kCall)) items_.back().text += call.arguments;
@@ -22,6 +26,7 @@ ItemOutput::Item& ItemOutput::item(Kind kind) {
 
 void ItemOutput::begin(Item item) {
   close(false);
+  item.tokens = KeptTokens(alternatives_);
   items_.push_back(std::move(item));
   if (stream_) tell_item();
 }
@@ -45,6 +50,7 @@ void ItemOutput::tell() {
   if (item.told == item.text.size()) return;
   tell_more(std::string_view(item.text).substr(item.told));
   item.told = item.text.size();
+  item.told_tokens = item.tokens.size();
 }
 
 void ItemOutput::begin_stream() {
@@ -78,17 +84,6 @@ void ItemOutput::skip_events() {
   begin_stream();
   tell();
   events_.clear();
-  for (const Item& item : items_) skip(item.text.size());
-}
-
-std::optional<ChatTurn> ItemOutput::turn_of(std::size_t index) const {
-  if (index >= items_.size()) return std::nullopt;
-  const Item& item = items_[index];
-  ChatTurn turn{.role = "assistant"};
-  if (item.kind == Kind::kReasoning) turn.thought = item.text;
-  if (item.kind == Kind::kMessage) turn.text = item.text;
-  if (item.kind == Kind::kCall) turn.calls.push_back({item.call_id, item.name, item.text});
-  return turn;
 }
 
 void ItemOutput::write_chat_message(JsonWriter& json) const {

@@ -2,17 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "actors/gateway/api_error.h"
-#include "actors/gateway/chat_turn.h"
 #include "actors/gateway/json_writer.h"
 #include "model/chat/answer_parser.h"
 #include "runtime/kept_tokens.h"
+#include "runtime/sampling_params.h"
 
 namespace troupe {
 
@@ -21,8 +20,10 @@ namespace troupe {
 /// the API's: responses_output.h, messages_output.h.
 class ItemOutput {
  public:
-  /// `stream`: events are written.
-  explicit ItemOutput(bool stream) : stream_(stream) {}
+  /// `stream`: events are written. `alternatives` of each of a message's tokens are kept; -1: none,
+  /// nor the tokens.
+  explicit ItemOutput(bool stream, std::int32_t alternatives = -1)
+      : stream_(stream), alternatives_(alternatives) {}
   virtual ~ItemOutput() = default;
 
   /// Before the first event.
@@ -36,8 +37,8 @@ class ItemOutput {
     std::uint64_t input = 0, cached = 0, output = 0, reasoning = 0;
   };
   void count(const Usage& usage) { usage_ = usage; }
-  /// More of the answer. Calls have an id with their name.
-  void take(const AnswerDelta& delta);
+  /// More of the answer; `tokens`: of its content. Calls have an id with their name.
+  void take(const AnswerDelta& delta, const std::vector<TokenOutput>& tokens = {});
   /// No more comes; `cut_off`: it is not at its end.
   void end(bool cut_off);
 
@@ -51,6 +52,8 @@ class ItemOutput {
   virtual void write(JsonWriter& json, const State& state) const = 0;
 
   // Of a stream:
+  /// What came since the last time is an event of its own.
+  void tell();
   /// Appends the events of what came since the last time; the first of them begin the stream.
   /// `id_line` goes with the last one.
   void append_events(std::string_view id_line, std::string& out);
@@ -61,8 +64,6 @@ class ItemOutput {
 
   /// All of it as an assistant's message of a chat.
   void write_chat_message(JsonWriter& json) const;
-  /// One of its items as such; none: there are not as many.
-  std::optional<ChatTurn> turn_of(std::size_t index) const;
 
  protected:
   enum class Kind : unsigned char { kReasoning, kMessage, kCall };
@@ -70,7 +71,8 @@ class ItemOutput {
     Kind kind;
     std::string name = {}, call_id = {};  // Of a call.
     std::string text = {};                // Or a call's arguments.
-    std::size_t told = 0;                 // Of text: with events.
+    KeptTokens tokens = KeptTokens(-1);   // Of a message's text.
+    std::size_t told = 0, told_tokens = 0;  // Of both: with events.
     bool ended = false, cut_off = false;
   };
 
@@ -81,9 +83,6 @@ class ItemOutput {
   virtual void tell_more(std::string_view more) = 0;
   virtual void tell_item_end() = 0;
   virtual void tell_end(const State& state) = 0;
-  /// Events that told so many bytes are not to be seen.
-  virtual void skip(std::size_t) {}
-
   /// `json` is the event's object, without its end.
   void add_event(std::string_view type, JsonWriter json);
 
@@ -98,9 +97,9 @@ class ItemOutput {
   void begin(Item item);
   void close(bool cut_off);
   void begin_stream();
-  void tell();
 
   const bool stream_;
+  const std::int32_t alternatives_;
   std::int64_t created_unix_s_ = 0;
   std::string id_;
   Usage usage_;

@@ -110,8 +110,7 @@ Result<json> parse_json_body(std::string_view body) {
                                                   : builder.error);
   }
   if (!builder.root.is_object()) {
-    return invalid_argument(
-        "The request's body must be a JSON object, such as {\"prompt\": \"...\"}.");
+    return invalid_argument("The request's body must be a JSON object, with named fields.");
   }
   return std::move(builder.root);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "model/chat/json_extent.h"
@@ -14,6 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char *kSystemRole = "system", *kMessagesField = "messages";
+/// What the model reads where something else than text was.
+constexpr const char *kImage = "[an image, which this model cannot see]",
+                     *kDocument = "[a document that is no text, which this model cannot read]";
 
 /// Claude Code begins its system prompt with a line that differs from request to request, for
 /// Anthropic's accounts: no prefix would be found in the cache.
@@ -78,8 +82,7 @@ class BlockReader {
     if (text.empty() || is_billing(text)) return;
     const bool leads = turns.empty() || turns.back().role == kSystemRole;
     role_ = leads ? kSystemRole : "user";
-    const bool result = !leads && turns.back().role == "tool";
-    ChatTurn& into = result ? turns.back() : turn();
+    ChatTurn& into = turn();
     if (!leads && (into.text || !into.parts.empty())) text.insert(0, "\n\n");
     into.add(std::move(text));
   }
@@ -91,18 +94,41 @@ class BlockReader {
     return {};
   }
 
-  /// A text, or blocks of texts.
-  template <class Add>
-  void read_texts(const json& value, const std::string& where, Add add) {
+  using Add = std::function<void(std::string)>;
+
+  /// A text, or blocks of texts; `shows`: or of what could be shown to a model.
+  void read_texts(const json& value, const std::string& where, const Add& add, bool shows = false) {
     if (value.is_string()) return add(value.get<std::string>());
     if (!value.is_array()) return fail(where + " must be a string or a list of text blocks.");
     for (std::size_t i = 0; i < value.size() && !fields_.failed(); ++i) {
       const std::string place = where + "[" + std::to_string(i) + "]";
       const json& block = value[i];
       const json type = block.is_object() ? block.value("type", json()) : json();
-      if (type != "text") return refuse(type, place, "text");
-      add(text_member(block, place, "text"));
+      if (type == "text") {
+        add(text_member(block, place, "text"));
+      } else if (!shows) {
+        refuse(type, place, "text");
+      } else if (!read_shown(block, type, place, add)) {
+        refuse(type, place, "text, image and document");
+      }
     }
+  }
+
+  /// False if it is neither an image nor a document. One that is text is read.
+  bool read_shown(const json& block, const json& type, const std::string& where, const Add& add) {
+    if (type == "image") add(kImage);
+    if (type != "document") return type == "image";
+    const json source = block.value("source", json());
+    const json kind = source.is_object() ? source.value("type", json()) : json();
+    const std::string place = where + ".source";
+    if (kind == "text") {
+      add(text_member(source, place, "data"));
+    } else if (kind == "content") {
+      read_texts(source.value("content", json()), place + ".content", add, true);
+    } else {
+      add(kDocument);
+    }
+    return true;
   }
 
   void refuse(const json& type, const std::string& where, const std::string& known) {
@@ -117,6 +143,10 @@ class BlockReader {
     if (type == "text") {
       std::string text = text_member(block, where, "text");
       if (!text.empty()) turn().add(std::move(text));
+    } else if (!assistant && read_shown(block, type, where, [this](std::string text) {
+                 turn().add(std::move(text));
+               })) {
+      return;
     } else if (type == "tool_result" && !assistant) {
       read_result(block, where);
     } else if (type == "tool_use" && assistant) {
@@ -126,7 +156,7 @@ class BlockReader {
     } else if (type != "redacted_thinking" || !assistant) {
       refuse(type, where,
              assistant ? "text, thinking, redacted_thinking and tool_use of an assistant"
-                       : "text and tool_result of a user");
+                       : "text, image, document and tool_result of a user");
     }
   }
 
@@ -134,7 +164,7 @@ class BlockReader {
     ChatTurn::Call call{.id = text_member(block, where, "id"),
                         .name = text_member(block, where, "name"),
                         .arguments = "{}"};
-    if (!is_tool_name(call.name)) fail(where + ".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
+    if (!is_tool_name(call.name)) fail(where + ".name must be " + kToolNameForm + ".");
     const auto input = block.find("input");
     const bool there = input != block.end() && !input->is_null();
     if (there && !input->is_object()) fail(where + ".input must be an object.");
@@ -149,8 +179,9 @@ class BlockReader {
     result.is_error = error == true;
     const auto content = block.find("content");
     if (content != block.end() && !content->is_null())
-      read_texts(*content, where + ".content",
-                 [&](std::string text) { result.add(std::move(text)); });
+      read_texts(
+          *content, where + ".content", [&](std::string text) { result.add(std::move(text)); },
+          true);
     if (!result.text && result.parts.empty()) result.text.emplace();
     turns.push_back(std::move(result));
   }

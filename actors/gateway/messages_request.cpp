@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/gateway/field_reader.h"
 #include "actors/gateway/json_body.h"
@@ -58,8 +60,7 @@ constexpr std::array kNotInMessages{
 };
 
 constexpr std::array kMessageNames{
-    // By these words coming first, coding tools know that they have to say less.
-    RenamedField{"messages: has", "prompt is too long: it has"},
+    RenamedField{"messages: reasoning_content", "messages: thinking"},
     RenamedField{"stop", "stop_sequences"},
     RenamedField{"response_format has no json_schema.schema", "output_config.format has no schema"},
     RenamedField{"response_format", "output_config.format"},
@@ -143,8 +144,8 @@ class MessageTranslation {
       if (!type.is_null() && type != "custom")
         return fields_.fail(kName, where + ".type " + type.dump().substr(0, 66) +
                                        " is not supported: this server has no tools of its own.");
-      if (!tool.contains("input_schema"))
-        return fields_.fail(kName, where + ".input_schema is missing.");
+      if (tool.value("input_schema", json()).is_null())
+        return fields_.fail(kName, where + ".input_schema must be the JSON schema of an object.");
     }
     const std::string written = fields_.text_of(kName);
     chat_.key(kName).begin_array();
@@ -249,13 +250,48 @@ std::optional<ApiError> parse_message_body(std::string_view body, const ModelFac
   return std::nullopt;
 }
 
+/// The numbers in a sentence, in their order.
+std::vector<std::uint64_t> numbers_in(std::string_view text) {
+  std::vector<std::uint64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    std::uint64_t number = 0;
+    const auto read = std::from_chars(at, end, number);
+    if (read.ec == std::errc()) numbers.push_back(number);
+    at = read.ec == std::errc() ? read.ptr : at + 1;
+  }
+  return numbers;
+}
+
+/// What does not fit into the context is said in Anthropic's words: coding tools read the numbers,
+/// and then say less or ask for less. They are in the sentences of the model frontend.
+void say_what_is_too_long(std::string& message) {
+  constexpr std::string_view kPrompt = "messages: has ", kAnswer = "max_tokens: is ";
+  constexpr std::string_view kContext = " tokens; the context holds ";
+  if (message.find(kContext) == message.npos) return;
+  const std::vector<std::uint64_t> numbers = numbers_in(message);
+  const auto number = [&](std::size_t i) { return std::to_string(numbers[i]); };
+  if (message.starts_with(kPrompt) && numbers.size() == 2) {
+    // An answer has a token or more.
+    std::string has = message.substr(kPrompt.size(), message.find(kContext) - kPrompt.size());
+    message = "prompt is too long: " + std::move(has) + " tokens > " +
+              std::to_string(numbers[1] - 1) + " maximum";
+  } else if (message.starts_with(kAnswer) && numbers.size() == 4) {
+    message = "input length and `max_tokens` exceed context limit: " + number(1) + " + " +
+              number(0) + " > " + number(2) +
+              ", decrease input length or `max_tokens` and try again";
+  }
+}
+
 }  // namespace
 
 ApiError as_message_error(ApiError error) {
   if (error.param == "tools") {
     replace_in_message(error, ".function.parameters", ".input_schema");
     replace_in_message(error, ".function.", ".");
+    replace_in_message(error, "\"required\", \"none\" or a function", "any, none or a tool");
   }
+  say_what_is_too_long(error.message);
   return with_other_names(std::move(error), kMessageNames);
 }
 

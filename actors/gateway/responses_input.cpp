@@ -25,11 +25,13 @@ class ItemReader {
     where_ = std::move(where);
     if (!item.is_object()) return fail(" must be an object.");
     const json type = item.value("type", json());
+    // A reference may leave its type out.
+    const bool names = type.is_null() && item.contains("id") && !item.contains("role");
+    if (names || type == "item_reference") return read_reference(item);
     if (type.is_null() || type == "message") return read_message(item);
     if (type == "function_call") return read_call(item);
     if (type == "function_call_output") return read_result(item);
     if (type == "reasoning") return read_thought(item);
-    if (type == "item_reference") return read_reference(item);
     if (!type.is_string()) return fail(".type must be a string.");
     fail(".type '" + type.get<std::string>().substr(0, 64) +
          "' is not supported: items may be message, function_call, function_call_output, "
@@ -115,36 +117,25 @@ class ItemReader {
     ChatTurn::Call call{.id = text_member(item, "call_id"),
                         .name = text_member(item, "name"),
                         .arguments = text_member(item, "arguments")};
-    if (!is_tool_name(call.name)) fail(".name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.");
-    add_call(std::move(call));
-  }
-
-  void add_call(ChatTurn::Call call) {
+    if (!is_tool_name(call.name)) fail(std::string(".name must be ") + kToolNameForm + ".");
     if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
     turns.back().calls.push_back(std::move(call));
     think();
   }
 
-  /// What an earlier response said, called or thought.
-  void read_reference(const json& item) {
-    const std::string id = text_member(item, "id");
+  /// What an earlier response said, called or thought, or was asked.
+  void read_reference(const json& reference) {
+    const std::string id = text_member(reference, "id");
     if (++references_ > kReferencesMax)
       fail(" is one item_reference more than the " + std::to_string(kReferencesMax) +
            " that may be there; send items, or previous_response_id.");
-    ChatTurn turn;
-    if (fields_.failed() || (refusal = recall_(id, turn))) {
-      if (refusal && refusal->status == 400)
-        fail(".id '" + id.substr(0, 64) +
-             "' is no item of a response that is there (any more); send the item itself.");
-      return;
-    }
-    thought_ += turn.thought;
-    if (!turn.calls.empty()) {
-      add_call(std::move(turn.calls.front()));
-    } else if (turn.text) {
-      turns.push_back({.role = std::move(turn.role), .text = std::move(turn.text)});
-      think();
-    }
+    if (fields_.failed()) return;
+    json item;
+    refusal = recall_(id, item);
+    if (!refusal) return read(item, where_);
+    if (refusal->status == 400)
+      fail(".id '" + id.substr(0, 64) + "' names no item that can be taken: " + refusal->message +
+           "; send the item itself.");
   }
 
   void read_result(const json& item) {

@@ -6,13 +6,13 @@
 #include <string_view>
 
 #include "actors/gateway/api_error.h"
-#include "actors/gateway/chat_turn.h"
 #include "actors/gateway/field_reader.h"
 
 namespace troupe {
 
-/// Fetches an item of an earlier response, as an assistant's turn.
-using RecallItem = std::function<std::optional<ApiError>(const std::string& id, ChatTurn& turn)>;
+/// Fetches an item of an earlier response; an error of status 400 has a reason for a message.
+using RecallItem =
+    std::function<std::optional<ApiError>(const std::string& id, nlohmann::json& item)>;
 
 /// Reads `input` of a Response: a text, or items (message, function_call, function_call_output,
 /// reasoning, item_reference). What comes back is a chat's messages, a JSON list. Calls and the

@@ -17,10 +17,6 @@ using nlohmann::json;
 
 constexpr std::size_t kItemsDefault = 20, kItemsMax = 100;  // As OpenAI has it.
 
-struct InputItem {
-  std::string id, text;  // A JSON object.
-};
-
 /// Makes the items of a chat's messages, one after the other.
 class ItemWriter {
  public:
@@ -32,7 +28,11 @@ class ItemWriter {
     if (role == "tool") {
       JsonWriter item = begin("fco", "function_call_output");
       item.member("call_id", message.value("tool_call_id", ""));
-      write_content(item, "output", "input_text", content);
+      if (content.is_string()) {
+        item.member("output", content.get_ref<const std::string&>());
+      } else {
+        write_content(item, "output", "input_text", content);
+      }
       return end(std::move(item));
     }
     if (const std::string thought = message.value("reasoning_content", ""); !thought.empty()) {
@@ -100,27 +100,38 @@ Result<std::size_t> read_limit(std::string_view query) {
 
 }  // namespace
 
-Result<std::string> write_input_items(std::string_view id, std::string_view messages,
-                                      std::string_view query) {
-  const Result<std::size_t> limit = read_limit(query);
-  if (!limit) return limit.error();
-  const std::string order = query_value(query, "order").value_or("desc");
-  if (order != "asc" && order != "desc") return invalid_argument("order must be asc or desc.");
+Result<std::vector<InputItem>> input_items(std::string_view id, std::string_view messages) {
   ItemWriter writer(id);
   try {
     for (const json& message : json::parse(messages)) writer.write(message);
   } catch (const json::exception&) {  // They come back from a disk.
     return corrupt("The response's messages are none.");
   }
-  std::vector<InputItem>& items = writer.items;
-  if (order == "desc") std::ranges::reverse(items);
-  auto first = items.begin();
+  return std::move(writer.items);
+}
+
+Result<std::string> write_input_items(std::string_view id, std::string_view messages,
+                                      std::string_view query) {
+  for (const char* name : {"limit", "order", "after"})
+    if (query_count(query, name) > 1)
+      return invalid_argument(std::string(name) + " is there more than once.");
+  if (query_count(query, "before") > 0)
+    return invalid_argument(
+        "before is not supported: ask with after, in the order (asc, desc) that has it behind.");
+  const Result<std::size_t> limit = read_limit(query);
+  if (!limit) return limit.error();
+  const std::string order = query_value(query, "order").value_or("desc");
+  if (order != "asc" && order != "desc") return invalid_argument("order must be asc or desc.");
+  auto items = input_items(id, messages);
+  if (!items) return items.error();
+  if (order == "desc") std::ranges::reverse(*items);
+  auto first = items->begin();
   if (const auto after = query_value(query, "after")) {
-    first = std::ranges::find(items, *after, &InputItem::id);
-    if (first == items.end()) return invalid_argument("after is no item of this response.");
+    first = std::ranges::find(*items, *after, &InputItem::id);
+    if (first == items->end()) return invalid_argument("after is no item of this response.");
     ++first;
   }
-  const auto rest = static_cast<std::size_t>(items.end() - first);
+  const auto rest = static_cast<std::size_t>(items->end() - first);
   const auto last = first + static_cast<std::ptrdiff_t>(std::min(rest, *limit));
   JsonWriter list;
   list.begin_object().member("object", "list").key("data").begin_array();
@@ -128,7 +139,7 @@ Result<std::string> write_input_items(std::string_view id, std::string_view mess
   list.end_array();
   list.member_or_null("first_id", first == last ? std::string_view() : first->id);
   list.member_or_null("last_id", first == last ? std::string_view() : std::prev(last)->id);
-  return std::move(list.member("has_more", last != items.end()).end_object()).text();
+  return std::move(list.member("has_more", last != items->end()).end_object()).text();
 }
 
 }  // namespace troupe

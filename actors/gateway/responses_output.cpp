@@ -10,17 +10,6 @@ namespace {
 
 constexpr std::string_view kInProgress = "in_progress", kIncomplete = "incomplete";
 
-/// The one part of a message, or of thoughts.
-void write_part(JsonWriter& json, bool reasoning, std::string_view text) {
-  json.begin_object().member("type", reasoning ? "reasoning_text" : "output_text");
-  json.member("text", text);
-  if (!reasoning) {
-    json.key("annotations").begin_array().end_array();
-    json.key("logprobs").begin_array().end_array();
-  }
-  json.end_object();
-}
-
 void write_usage(JsonWriter& json, const ItemOutput::Usage& usage) {
   json.begin_object().member("input_tokens", usage.input);
   json.key("input_tokens_details").begin_object().member("cached_tokens", usage.cached);
@@ -46,6 +35,18 @@ std::string ResponsesOutput::item_id(std::size_t index) const {
   return prefix + id().substr(std::min(id().find('_'), id().size())) + "_" + std::to_string(index);
 }
 
+/// The one part of a message, or of thoughts.
+void ResponsesOutput::write_part(JsonWriter& json, const Item& item, std::string_view text) const {
+  const bool reasoning = item.kind == Kind::kReasoning;
+  json.begin_object().member("type", reasoning ? "reasoning_text" : "output_text");
+  json.member("text", text);
+  if (!reasoning) {
+    json.key("annotations").begin_array().end_array();
+    write_text_logprobs(json, names_, item.tokens, {.bytes = true});
+  }
+  json.end_object();
+}
+
 /// `whole`: as it is now; or else as it began.
 void ResponsesOutput::write_item(JsonWriter& json, std::size_t index, bool whole) const {
   const Item& item = items()[index];
@@ -63,7 +64,7 @@ void ResponsesOutput::write_item(JsonWriter& json, std::size_t index, bool whole
       json.member("role", "assistant");
     }
     json.key("content").begin_array();
-    if (whole) write_part(json, reasoning, text);
+    if (whole) write_part(json, item, text);
     json.end_array();
   }
   const std::string_view ended = item.cut_off ? kIncomplete : "completed";
@@ -113,6 +114,11 @@ JsonWriter ResponsesOutput::event(std::string_view type) {
   return json;
 }
 
+/// What event() began.
+void ResponsesOutput::tell_event(std::string_view type, JsonWriter json) {
+  if (!after_ || sequence_ - 1 > *after_) add_event(type, std::move(json));
+}
+
 JsonWriter ResponsesOutput::last_item_event(std::string_view type) {
   JsonWriter json = event(type);
   json.member("item_id", item_id(items().size() - 1));
@@ -124,8 +130,8 @@ JsonWriter ResponsesOutput::last_item_event(std::string_view type) {
 void ResponsesOutput::tell_part(std::string_view type) {
   JsonWriter json = last_item_event(type);
   json.key("part");
-  write_part(json, items().back().kind == Kind::kReasoning, items().back().text);
-  add_event(type, std::move(json));
+  write_part(json, items().back(), items().back().text);
+  tell_event(type, std::move(json));
 }
 
 void ResponsesOutput::tell_object(std::string_view status, std::string_view type,
@@ -133,7 +139,7 @@ void ResponsesOutput::tell_object(std::string_view status, std::string_view type
   JsonWriter json = event(type);
   json.key("response");
   write_object(json, status, state);
-  add_event(type, std::move(json));
+  tell_event(type, std::move(json));
 }
 
 void ResponsesOutput::tell_start() {
@@ -145,7 +151,7 @@ void ResponsesOutput::tell_item() {
   JsonWriter json = event("response.output_item.added");
   json.member("output_index", items().size() - 1).key("item");
   write_item(json, items().size() - 1, false);
-  add_event("response.output_item.added", std::move(json));
+  tell_event("response.output_item.added", std::move(json));
   if (items().back().kind != Kind::kCall) tell_part("response.content_part.added");
 }
 
@@ -156,8 +162,10 @@ void ResponsesOutput::tell_more(std::string_view more) {
                                                          : "response.reasoning_text.delta";
   JsonWriter json = last_item_event(type);
   json.member("delta", more);
-  if (kind == Kind::kMessage) json.key("logprobs").begin_array().end_array();
-  add_event(type, std::move(json));
+  const Item& item = items().back();
+  if (kind == Kind::kMessage)
+    write_text_logprobs(json, names_, item.tokens, {.first = item.told_tokens});
+  tell_event(type, std::move(json));
 }
 
 void ResponsesOutput::tell_item_end() {
@@ -169,13 +177,13 @@ void ResponsesOutput::tell_item_end() {
   JsonWriter json = last_item_event(done);
   json.member(call ? "arguments" : "text", item.text);
   if (call) json.member("name", item.name);
-  if (item.kind == Kind::kMessage) json.key("logprobs").begin_array().end_array();
-  add_event(done, std::move(json));
+  if (item.kind == Kind::kMessage) write_text_logprobs(json, names_, item.tokens, {});
+  tell_event(done, std::move(json));
   if (!call) tell_part("response.content_part.done");
   json = event("response.output_item.done");
   json.member("output_index", items().size() - 1).key("item");
   write_item(json, items().size() - 1, true);
-  add_event("response.output_item.done", std::move(json));
+  tell_event("response.output_item.done", std::move(json));
 }
 
 void ResponsesOutput::tell_end(const State& state) {

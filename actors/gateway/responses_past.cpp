@@ -1,19 +1,20 @@
 #include "actors/gateway/responses_past.h"
 
-#include <charconv>
+#include <algorithm>
 #include <future>
 #include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "actors/gateway/answer.h"
 #include "actors/gateway/found_request.h"
 #include "actors/gateway/responses_input.h"
+#include "actors/gateway/responses_items.h"
 #include "runtime/limits.h"
 
 namespace troupe {
 namespace {
+
+using nlohmann::json;
 
 constexpr const char* kField = "previous_response_id";
 constexpr const char* kNoPreviousResponse = "previous_response_not_found";
@@ -35,84 +36,99 @@ class PastSink : public GenerationSink {
   std::promise<Events> promise_;
 };
 
-ApiError no_response(std::string what) {
-  return {.status = 400, .message = std::move(what), .param = kField, .code = kNoPreviousResponse};
+/// Within quotes; a client may have sent anything.
+std::string shown(const std::string& id) {
+  return "'" + id.substr(0, limits::kHttpRequestIdBytesMax) + "'";
 }
 
-/// Reads the answer of a response that has ended well and may be followed.
-std::optional<ApiError> recall_answer(NamedRequests& requests, const GatewayModel& model,
-                                      FoundRequest& found, std::optional<Answer>& answer) {
-  const std::string id = found.id;
-  const std::string shown = "'" + id.substr(0, limits::kHttpRequestIdBytesMax) + "'";
-  const auto trouble = find_request(requests, model, found);
-  if (trouble && trouble->status != 404) return trouble;
-  if (trouble || !found.request.response)
-    return no_response("There is no response " + shown +
-                       " (any more); send its items in input instead of previous_response_id.");
-  if (found.request.response->messages.empty())
-    return no_response("The response " + shown +
-                       " was not stored (store was false); send its items in input instead.");
-  const auto state = found.prompts.front().state;
-  if (state == NamedRequest::State::kFailed)
-    return bad_field(kField, "The response " + shown + " failed, so that nothing can follow it.");
-  if (state != NamedRequest::State::kFinished)
-    return bad_field(kField, "The response " + shown + " has not ended yet; wait for its end.");
+ApiError not_there(std::string reason) {
+  return {
+      .status = 400, .message = std::move(reason), .param = kField, .code = kNoPreviousResponse};
+}
 
-  const auto sink = std::make_shared<PastSink>();
-  auto all = sink->all();
-  const auto accepted = requests.attach(
-      {.id = id, .owner = found.owner, .index = 0, .from = {}, .follow = false}, sink);
-  if (!accepted) return to_api_error(accepted.error());
-  if (all.wait_for(limits::kRouterAnswerDeadline) != std::future_status::ready)
-    return to_api_error(unavailable("The Router is overloaded; try again later."));
-  answer.emplace(found.request, model, id, found.created_unix_s);
-  std::string nothing;  // It is no stream.
-  for (GenerationEvent& event : all.get()) {
-    if (event.error) return to_api_error(*event.error);
-    answer->add(0, std::move(event), nothing);
-  }
+/// Why nothing can be taken from a response; nothing: it can.
+std::optional<ApiError> refusal(const FoundRequest& found) {
+  const std::string response = "the response " + shown(found.id);
+  if (found.request.response->messages.empty())
+    return not_there(response + " was not stored (store was false)");
+  const auto state = found.prompts.front().state;
+  if (state == NamedRequest::State::kFailed) return bad_field(kField, response + " failed");
+  if (state != NamedRequest::State::kFinished)
+    return bad_field(kField, response + " has not ended yet");
   return std::nullopt;
+}
+
+ApiError overloaded() {
+  return to_api_error(unavailable("The Router is overloaded; try again later."));
 }
 
 }  // namespace
 
-std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayModel& model,
-                                        const std::string& id, std::uint64_t owner,
-                                        std::string& messages) {
+/// Into last_.
+std::optional<ApiError> PastResponses::read(const std::string& id) {
+  if (last_ && last_->id == id) return std::nullopt;
+  last_.reset();
+  if (!until_) until_ = now() + limits::kRouterAnswerDeadline;
+  if (now() >= *until_) return overloaded();
   FoundRequest found;
   found.id = id;
-  found.owner = owner;
-  std::optional<Answer> answer;
-  if (auto error = recall_answer(requests, model, found, answer)) return error;
+  found.owner = owner_;
+  const auto trouble = find_request(requests_, model_, found);
+  if (trouble && trouble->status != 404) return trouble;
+  if (trouble || !found.request.response)
+    return not_there("there is no response " + shown(id) + " (any more)");
+  if (auto error = refusal(found)) return error;
+
+  const auto sink = std::make_shared<PastSink>();
+  auto all = sink->all();
+  const auto accepted =
+      requests_.attach({.id = id, .owner = owner_, .index = 0, .from = {}, .follow = false}, sink);
+  if (!accepted) return to_api_error(accepted.error());
+  if (all.wait_for(*until_ - now()) != std::future_status::ready) return overloaded();
+  Answer answer(found.request, model_, id, found.created_unix_s);
+  std::string text;  // It is no stream.
+  for (GenerationEvent& event : all.get()) {
+    if (event.error) return to_api_error(*event.error);
+    answer.add(0, std::move(event), text);
+  }
+  Past past{.id = id, .asked = found.request.response->messages, .answered = {}, .items = {}};
   JsonWriter last;
   last.begin_array();
-  answer->write_chat_message(last);
-  last.end_array();
-  messages = join_json_lists(found.request.response->messages, last.text());
+  answer.write_chat_message(last);
+  past.answered = std::move(last.end_array()).text();
+  auto items = input_items(id, past.asked);
+  if (!items) return to_api_error(items.error());
+  for (const InputItem& item : *items) past.items.push_back(json::parse(item.text));
+  while (!answer.write_piece(text)) {
+  }
+  for (const json object = json::parse(text); const json& item : object["output"])
+    past.items.push_back(item);
+  last_ = std::move(past);
   return std::nullopt;
 }
 
-std::optional<ApiError> recall_item(NamedRequests& requests, const GatewayModel& model,
-                                    const std::string& id, std::uint64_t owner, ChatTurn& turn) {
-  // As ResponsesOutput names it: what it is, the response's name, its place.
-  const auto name = id.find('_'), place = id.rfind('_');
-  std::size_t index = 0;
-  bool named = false;
-  if (name != id.npos && name < place) {
-    const char* const end = id.data() + id.size();
-    const auto read = std::from_chars(id.data() + place + 1, end, index);
-    named = read.ec == std::errc() && read.ptr == end;
+std::optional<ApiError> PastResponses::conversation(const std::string& id, std::string& messages) {
+  if (auto error = read(id)) {
+    if (error->status == 400)
+      error->message = "previous_response_id cannot be followed: " + error->message +
+                       "; send the items in input instead.";
+    return error;
   }
-  const auto no_item = [&] { return no_response("There is no item '" + id.substr(0, 64) + "'."); };
-  if (!named) return no_item();
-  FoundRequest found;
-  found.id = "resp" + id.substr(name, place - name);
-  found.owner = owner;
-  std::optional<Answer> answer;
-  if (auto error = recall_answer(requests, model, found, answer)) return error;
-  auto item = answer->turn_of(index);
-  if (!item) return no_item();
-  turn = std::move(*item);
+  messages = join_json_lists(last_->asked, last_->answered);
+  return std::nullopt;
+}
+
+std::optional<ApiError> PastResponses::item(const std::string& id, json& item) {
+  // What it is, its response's name, and its place there.
+  const auto name = id.find('_');
+  const auto place = name == id.npos ? id.npos : id.find('_', name + 1);
+  if (place == id.npos) return not_there("it is no item's id");
+  if (auto error = read("resp" + id.substr(name, place - name))) return error;
+  const auto found = std::ranges::find_if(
+      last_->items, [&](const json& one) { return one.value("id", "") == id; });
+  if (found == last_->items.end())
+    return not_there("the response " + shown(last_->id) + " has no such item");
+  item = *found;
   return std::nullopt;
 }
 

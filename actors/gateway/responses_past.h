@@ -1,27 +1,47 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/frontend/named_requests.h"
 #include "actors/gateway/api_error.h"
-#include "actors/gateway/chat_turn.h"
 #include "actors/gateway/gateway_model.h"
+#include "runtime/clock.h"
 
 namespace troupe {
 
-/// The conversation that ended with the response `id`, as a chat's messages (a JSON list): what was
-/// asked is in its name (request_form.h), what was answered is read from the Router. So it can be
-/// followed as long as it is found, also after the head began again. Errors: 400 where `owner` has
-/// no such response, or it was not stored, or has not ended well. Waits for the Router.
-std::optional<ApiError> recall_response(NamedRequests& requests, const GatewayModel& model,
-                                        const std::string& id, std::uint64_t owner,
-                                        std::string& messages);
+/// What one request asks of earlier responses of its owner: what was asked is in their names
+/// (request_form.h), what was answered is read from the Router. So they can be followed as long as
+/// they are found, also after the head began again. The one that was read last is kept, since items
+/// in a row are of one response; all waiting has one end. Errors: 400 where there is no such
+/// response, or it was not stored, or has not ended well, with a reason that a sentence can go on
+/// with.
+class PastResponses {
+ public:
+  PastResponses(NamedRequests& requests, const GatewayModel& model, std::uint64_t owner)
+      : requests_(requests), model_(model), owner_(owner) {}
 
-/// An item of such a response's answer, by the item's own id, as an assistant's turn. Errors: the
-/// same.
-std::optional<ApiError> recall_item(NamedRequests& requests, const GatewayModel& model,
-                                    const std::string& id, std::uint64_t owner, ChatTurn& turn);
+  /// The conversation that ended with this response, as a chat's messages (a JSON list).
+  std::optional<ApiError> conversation(const std::string& id, std::string& messages);
+  /// An item of what a response answered, or was asked, by the item's own id.
+  std::optional<ApiError> item(const std::string& id, nlohmann::json& item);
+
+ private:
+  struct Past {
+    std::string id;
+    std::string asked, answered;        // Messages of a chat, JSON lists.
+    std::vector<nlohmann::json> items;  // Of both, with their ids.
+  };
+  std::optional<ApiError> read(const std::string& id);
+
+  NamedRequests& requests_;
+  const GatewayModel& model_;
+  const std::uint64_t owner_;
+  std::optional<TimePoint> until_;  // Once it has waited.
+  std::optional<Past> last_;
+};
 
 }  // namespace troupe

@@ -55,12 +55,16 @@ constexpr std::array kOfChats{
     "structured_outputs",
 };
 
-/// What can be asked for beside an answer; nothing of it is ever there.
-constexpr std::string_view kIncludable[] = {
-    "reasoning.encrypted_content",   "file_search_call.results",
-    "web_search_call.results",       "web_search_call.action.sources",
-    "message.input_image.image_url", "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs"};
+/// What can be asked for beside an answer; nothing of it is ever there, but log-probabilities.
+constexpr std::string_view kLogprobs = "message.output_text.logprobs";
+constexpr std::string_view kIncludable[] = {kLogprobs,
+                                            "reasoning.encrypted_content",
+                                            "file_search_call.results",
+                                            "web_search_call.results",
+                                            "web_search_call.action.sources",
+                                            "message.input_image.image_url",
+                                            "computer_call_output.output.image_url",
+                                            "code_interpreter_call.outputs"};
 
 constexpr std::size_t kMetadataPairsMax = 16, kMetadataKeyMax = 64, kMetadataValueMax = 512;
 
@@ -103,7 +107,7 @@ class Translation {
     read_text();
     read_reasoning();
     read_metadata();
-    read_include();
+    read_logprobs();
     read_truncation();
     read_conversation(recall);
     echo_.member("background", false);
@@ -304,19 +308,23 @@ class Translation {
                      " characters, with names of at most " + std::to_string(kMetadataKeyMax) + ".");
   }
 
-  /// There is nothing to add: thoughts are shown as they are, and what hosted tools find is not
-  /// there.
-  void read_include() {
-    constexpr const char* kName = "include";
+  /// Of `include`: all else is not there, or, as thoughts are, shown as it is. Who asks for
+  /// alternatives wants to see them.
+  void read_logprobs() {
+    constexpr const char *kName = "include", *kTop = "top_logprobs";
+    std::optional<std::int64_t> top;
+    fields_.integer(kTop, 0, static_cast<std::int64_t>(limits::kTopLogprobsMax), top);
+    echo(kTop, "0");
     const json* include = fields_.find(kName);
-    if (include == nullptr) return;
     const auto is_known = [](const json& what) {
       return std::ranges::find(kIncludable, what) != std::end(kIncludable);
     };
-    if (!include->is_array() || !std::ranges::all_of(*include, is_known))
-      fields_.fail(kName,
-                   "include may hold what OpenAI names, but for message.output_text.logprobs, "
-                   "which a Response does not have here: ask /v1/chat/completions.");
+    const bool lists = include != nullptr && include->is_array();
+    if (include != nullptr && (!lists || !std::ranges::all_of(*include, is_known)))
+      return fields_.fail(kName, "include must be a list of what OpenAI names.");
+    const bool included = lists && std::ranges::find(*include, kLogprobs) != include->end();
+    if (!included && top.value_or(0) == 0) return;
+    chat_.member("logprobs", true).member(kTop, top.value_or(0));
   }
 
   void read_conversation(const Recall& recall) {
@@ -334,6 +342,10 @@ class Translation {
     if (fields_.failed() || refusal_) return;
     if (follows && (refusal_ = recall.response(previous, messages))) return;
     messages = join_json_lists(messages, input);
+    if (messages == "[]")
+      return fields_.fail("input",
+                          "input has nothing but thoughts, to which there is no answer: add a "
+                          "message, or what a function gave.");
     if (store) response_.messages = messages;
     JsonWriter first;
     first.begin_array();

@@ -10,6 +10,7 @@
 #include "actors/gateway/exchange.h"
 #include "actors/gateway/http_text.h"
 #include "actors/gateway/incoming_body.h"
+#include "actors/gateway/reader_place.h"
 #include "actors/gateway/request_log.h"
 #include "actors/gateway/request_parser.h"
 #include "runtime/log.h"
@@ -357,9 +358,8 @@ class Session final : public HttpWire<Stream> {
     FoundRequest found;
     if (auto error = server_.api.find(head, found)) return error;
     std::optional<TokenCounts> from;
-    if (route == Route::kRequestEvents) {
-      if (auto error = Api::read_from(head, found.choices(), from.emplace())) return error;
-    }
+    if (auto error = read_place({route, head.path, head.query, head.last_event_id}, found, from))
+      return error;
     return exchange_->attach(std::move(found), std::move(from));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/gateway/schema_shape.h"
 #include "model/chat/json_extent.h"
 #include "model/chat/text_arguments.h"
 #include "runtime/limits.h"
@@ -30,7 +31,7 @@ std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   if (!function.is_object()) return ".function must be an object.";
   const json name = function.value("name", json());
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
-    return ".function.name must be 1 to 64 of a-z, A-Z, 0-9, _ and -.";
+    return std::string(".function.name must be ") + kToolNameForm + ".";
   out.name = name;
   const json description = function.value("description", json());
   if (!description.is_null() && !description.is_string())
@@ -43,6 +44,8 @@ std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
   const bool object =
       parameters.is_object() && parameters.value("type", json("object")) == "object";
   if (!object) return ".function.parameters must be the JSON schema of an object.";
+  if (const std::string wrong = wrong_in_schema(parameters); !wrong.empty())
+    return ".function.parameters" + wrong;
   const bool typed = parameters.contains("type");
   out.parameters = json_member(json_member(raw, "function"), "parameters");
   if (out.parameters.empty()) out.parameters = parameters.dump();
@@ -57,6 +60,9 @@ struct Offer {
   const char* field = kTools;
   json list = {}, choice = {};  ///< as `tools` and `tool_choice` have them; null: there is none
   std::string raw = {};         ///< the list as it was written
+
+  bool old() const { return field == kFunctions; }
+  std::string choice_field() const { return old() ? kFunctionCall : kToolChoice; }
 };
 
 /// Older clients' `functions` are tools, and `function_call` is a choice.
@@ -116,7 +122,7 @@ std::vector<Tool> read_list(FieldReader& fields, const Offer& offer) {
       trouble = ".function.name is '" + tool.name + "', as that of another tool.";
     if (!trouble.empty()) {
       // An older client's function is all that its tool has.
-      if (offer.field == kFunctions) trouble.erase(0, std::string_view(".function").size());
+      if (offer.old()) trouble.erase(0, std::string_view(".function").size());
       fields.fail(offer.field, std::string(offer.field) + "[" + std::to_string(i) + "]" + trouble);
       return {};
     }
@@ -188,21 +194,23 @@ void choose(FieldReader& fields, const Offer& offer, std::vector<Tool>& tools, A
   if (choice.names) {
     std::erase_if(tools, [&](const Tool& tool) { return !choice.names->contains(tool.name); });
     if (tools.size() < choice.names->size())
-      fields.fail(offer.field == kTools ? kToolChoice : kFunctionCall,
-                  "tool_choice names a function that is not in tools.");
+      fields.fail(offer.choice_field(),
+                  offer.choice_field() + " names a function that is not in " + offer.field + ".");
   }
   if (out.prompts.front().grammar_in_thought)
     return fields.fail(
         "structured_outputs",
-        "structured_outputs.enable_in_reasoning cannot be used together with tools.");
+        std::string("structured_outputs.enable_in_reasoning cannot be used together with ") +
+            offer.field + ".");
   if (choice.one) out.calls.several = false;
   if (choice.must) {
     for (Tool& tool : tools) tool.loose = false;
     // What response_format says is of an answer's content, of which there is none.
     if (!out.format_field.empty() && out.format_field != "response_format")
-      fields.fail(out.format_field, out.format_field +
-                                        " cannot be used together with a tool_choice that makes "
-                                        "the model call: such an answer has no other text.");
+      fields.fail(out.format_field, out.format_field + " cannot be used together with a " +
+                                        offer.choice_field() +
+                                        " that makes the model call: such an answer has no other "
+                                        "text.");
     return;
   }
   const bool holds = out.wants_grammar || choice.names || !std::ranges::all_of(tools, &Tool::loose);
@@ -251,12 +259,11 @@ void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   fields.boolean("parallel_tool_calls", several);
   Offer offer = read_offer(fields);
   if (fields.failed() || offer.choice == "none") return;
-  const bool old = offer.field == kFunctions;
+  const bool old = offer.old();
   if (offer.list.is_null() || (offer.list.is_array() && offer.list.empty())) {
     if (!offer.choice.is_null() && offer.choice != "auto")
-      fields.fail(old ? kFunctionCall : kToolChoice,
-                  old ? "function_call makes sense only with functions."
-                      : "tool_choice makes sense only with tools.");
+      fields.fail(offer.choice_field(), offer.choice_field() + " makes sense only with " +
+                                            (old ? kFunctions : kTools) + ".");
     return;
   }
   const std::string name = offer.field;
@@ -272,9 +279,11 @@ void read_tools(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
   choose(fields, offer, tools, out);
   out.calls.list = model.tools == ToolStyle::kNone;
   if (out.calls.list && (tools.empty() || out.may_answer))
-    return fields.fail(name,
-                       "tools cannot be left to this model's choice: its chat template has no form "
-                       "for calls. Set tool_choice to \"required\", \"none\" or a function.");
+    return fields.fail(name, name +
+                                 " cannot be left to this model's choice: its chat template has no "
+                                 "form for calls. Set " +
+                                 offer.choice_field() + " to " + (old ? "" : "\"required\", ") +
+                                 "\"none\" or a function.");
   out.forced = std::move(tools);
   out.prompts.front().tools = std::move(offer.raw);
 }
@@ -317,13 +326,16 @@ std::optional<ApiError> force_calls(const GatewayModel& model, ApiRequest& reque
   wanted.token_of = [&](std::string_view tag) { return model.added_token_id(tag); };
   request.forced.clear();
   Result<std::string> grammar = write_tool_grammar(wanted);
-  if (!grammar && request.may_answer)
-    return bad_field(kTools,
-                     grammar.error().message + " Without strict its calls may have any arguments.");
-  if (!grammar) return bad_field(kTools, grammar.error().message);
+  const std::string field = request.calls.old ? kFunctions : kTools;
+  if (!grammar) {
+    std::string message = grammar.error().message;
+    if (message.starts_with(kTools)) message.replace(0, std::string_view(kTools).size(), field);
+    if (request.may_answer) message += " Without strict its calls may have any arguments.";
+    return bad_field(field, std::move(message));
+  }
   of.grammar = std::move(*grammar);
   of.grammar_of_calls = true;
-  of.grammar_field = kTools;
+  of.grammar_field = field;
   return std::nullopt;
 }
 

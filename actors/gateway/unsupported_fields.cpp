@@ -70,7 +70,6 @@ constexpr std::array kResponse{
     Unsupported{"context_management", is_empty},
     Unsupported{"moderation", never},
     Unsupported{"prompt", never},
-    Unsupported{"top_logprobs", is_zero},
     Unsupported{"n", is_one},
     Unsupported{"logprobs", is_false},
     Unsupported{"messages", never},

@@ -56,6 +56,9 @@ class AnswerParser {
   /// The end of the answer: gives out what was held back. Of a call that is cut off come the
   /// arguments that there are; what has no arguments yet is content.
   virtual AnswerDelta finish() = 0;
+  /// So many bytes at the end of what was fed may still become content: that which comes next is of
+  /// those before them, one behind the other.
+  virtual std::size_t held() const = 0;
   /// The text so far ends within a thought.
   virtual bool thinking() const { return false; }
 };

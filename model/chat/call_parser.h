@@ -12,7 +12,12 @@ inline constexpr std::string_view kJsonBlanks = " \t\r\n";
 /// What the parsers of calls share: calls are counted, and white space around them is left out of
 /// the content. Models put line breaks between a text and a call, and between calls.
 class CallParser : public AnswerParser {
+ public:
+  std::size_t held() const final { return blank_.size() + undecided(); }
+
  protected:
+  /// Behind that white space: what may be a call.
+  virtual std::size_t undecided() const = 0;
   /// White space at the end is held back until it is known what follows.
   void content(AnswerDelta& delta, std::string_view text) {
     const std::size_t last = text.find_last_not_of(kJsonBlanks);

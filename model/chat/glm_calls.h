@@ -41,6 +41,9 @@ class GlmCalls final : public CallParser {
     kValue
   };
 
+  std::size_t undecided() const override {
+    return held_.size() + (state_ == State::kHeader ? kTags[0].size() : 0);
+  }
   void take(AnswerDelta& delta, bool last);
   bool take_text(AnswerDelta& delta);
   bool take_header(AnswerDelta& delta);

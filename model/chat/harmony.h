@@ -38,6 +38,7 @@ class HarmonyParser final : public CallParser {
   enum class State : unsigned char { kStart, kHeader, kBody };
   enum class Body : unsigned char { kContent, kReasoning, kCall };
 
+  std::size_t undecided() const override { return held_.size(); }
   bool take_header(AnswerDelta& delta);
   void take(AnswerDelta& delta, bool last);
   bool take_body(AnswerDelta& delta, bool last);

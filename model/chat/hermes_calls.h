@@ -26,6 +26,7 @@ class HermesCalls final : public CallParser {
  private:
   enum class State : unsigned char { kText, kObject, kAfter };
 
+  std::size_t undecided() const override { return raw_.size() + held_.size(); }
   bool take_text(AnswerDelta& delta);
   bool take_object(AnswerDelta& delta);
   bool take_after(AnswerDelta& delta);

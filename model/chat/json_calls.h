@@ -26,6 +26,7 @@ class JsonCalls final : public CallParser {
  private:
   enum class State : unsigned char { kStart, kObject, kBetween, kContent };
 
+  std::size_t undecided() const override { return raw_.size() + held_.size(); }
   bool take_start();
   bool take_object(AnswerDelta& delta);
   bool take_between();

@@ -71,6 +71,7 @@ void ThinkParser::late_close(std::string& content, bool last) {
   const bool closes = rest.starts_with(kClose);
   if (!closes && !last && kClose.starts_with(rest)) return;
   content = closes ? std::string(rest.substr(kClose.size())) : late_;
+  late_.clear();
   unclosed_ = false;
 }
 

@@ -24,6 +24,9 @@ class ThinkParser final : public AnswerParser {
 
   AnswerDelta feed(std::string_view text) override;
   AnswerDelta finish() override;
+  std::size_t held() const override {
+    return held_.size() + late_.size() + (next_ ? next_->held() : 0);
+  }
   bool thinking() const override {
     return state_ == State::kReasoning || (state_ == State::kStart && starts_inside_);
   }

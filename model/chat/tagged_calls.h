@@ -41,6 +41,7 @@ class TaggedCalls : public CallParser {
   enum class State : unsigned char { kText, kSection, kHeader, kArguments };
   enum class Part : unsigned char { kBefore, kJson, kRaw, kAfter, kStray };  // Of the arguments.
 
+  std::size_t undecided() const final { return raw_.size() + held_.size(); }
   void take(AnswerDelta& delta, bool last);
   bool take_text(AnswerDelta& delta);
   bool take_section(AnswerDelta& delta);

@@ -10,11 +10,6 @@
 #include "model/chat/tagged_calls.h"
 
 namespace troupe {
-namespace {
-
-constexpr std::size_t kToolNameBytesMax = 64;  // OpenAI's bound.
-
-}  // namespace
 
 ToolStyle tool_style_of(std::string_view chat_template) {
   const auto has = [&](std::string_view text) {

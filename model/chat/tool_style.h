@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <span>
@@ -34,7 +35,10 @@ std::span<const std::string_view> tool_tags(ToolStyle style);
 /// A tag that never stands in a thought, but that a model may write without ending it; "": none.
 std::string_view calls_begin(ToolStyle style);
 
-/// 1 to 64 of a-z, A-Z, 0-9, _ and -.
+/// What Anthropic's Messages and OpenAI's Responses take; OpenAI's chats would take half of it.
+inline constexpr std::size_t kToolNameBytesMax = 128;
+inline constexpr const char* kToolNameForm = "1 to 128 of a-z, A-Z, 0-9, _ and -";
+/// Whether a name is that.
 bool is_tool_name(std::string_view name);
 
 }  // namespace troupe

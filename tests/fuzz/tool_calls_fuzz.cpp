@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,7 @@ Whole told(const troupe::AnswerForm& form, std::string_view text, std::size_t pi
     const std::size_t size = piece > 0 ? piece : 1 + (random >> 33) % 9;
     take(whole, parser->feed(text.substr(at, size)));
     at += size;
+    assert(parser->held() <= std::min(at, text.size()));
   }
   take(whole, parser->finish());
   return whole;

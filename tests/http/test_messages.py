@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 
 import pytest
 
@@ -177,7 +178,7 @@ def test_tokens_are_counted_as_they_are_asked(ask, server):
         ({"max_tokens": None}, 400, "invalid_request", "max_tokens"),
         ({"model": "claude"}, 404, "not_found", "claude"),
         ({"tools": [{"type": "web_search_20250305", "name": "w"}]}, 400, "invalid_request", "web_search"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "invalid_request", "image"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "invalid_request", "video"),
         ({"thinking": {"type": "disabled"}}, 400, "invalid_request", "thinking"),
     ],
 )
@@ -188,6 +189,39 @@ def test_errors_are_told_as_anthropic_does(server, fields, status, kind, named):
     assert (got, answer["type"], answer["error"]["type"]) == (status, "error", kind + "_error")
     assert named in answer["error"]["message"]
     assert answer["request_id"] == headers["request-id"] == "mine"
+
+
+def test_what_does_not_fit_is_said_in_numbers_that_clients_read(server):
+    def refused(**fields):
+        body = {"model": server.model, "max_tokens": 8, "messages": ASKED} | fields
+        status, _, response = send(server.cluster.http_port, body)
+        assert status == 400
+        return json.load(response)["error"]
+
+    models = json.loads(running.get(server.base_url, "/v1/models"))
+    context = models["data"][0]["max_model_len"]
+    error = refused(max_tokens=context)
+    assert error["type"] == "invalid_request_error"
+    # As Claude Code reads it.
+    exceeds = re.match(r"input length and `max_tokens` exceed context limit: (\d+) \+ (\d+) > (\d+)",
+                       error["message"])  # fmt: skip
+    asked, output, limit = map(int, exceeds.groups())
+    assert output == limit == context and 0 < asked < context
+    refused(max_tokens=context - asked + 1)
+    long = refused(messages=[{"role": "user", "content": "river " * context}])["message"]
+    has, most = map(int, re.match(r"prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", long).groups())
+    assert has > most == context - 1
+
+
+def test_a_conversation_with_an_image_goes_on(call):
+    block = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {"word": "moon"}}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [image]}
+    turns = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]},
+             {"role": "assistant", "content": [block]},
+             {"role": "user", "content": [result]},
+             {"role": "system", "content": "Be brief."}]  # fmt: skip
+    assert call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)["usage"]["output_tokens"]
 
 
 def test_a_message_survives_the_loss_of_a_worker_and_of_the_head(troupe):

@@ -91,7 +91,7 @@ def test_what_must_be_called_is_called(ask):
     assert "".join(pieces) == call.arguments
 
 
-def test_a_response_follows_another(ask):
+def test_a_response_follows_another(ask, client):
     first = ask()
     then = "And the moon?"
     after = ask(input=then, previous_response_id=first.id)
@@ -101,7 +101,10 @@ def test_a_response_follows_another(ask):
     assert ask(input=[history[0], *named, history[-1]]).output_text == after.output_text
     assert after.previous_response_id == first.id
     assert after.usage.input_tokens > first.usage.input_tokens
-    for gone in ("resp_nobody", ask(store=False).id):
+    unkept = ask(store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(unkept.id)
+    for gone in ("resp_nobody", unkept.id):
         with pytest.raises(openai.BadRequestError) as refused:
             ask(previous_response_id=gone)
         assert refused.value.param == "previous_response_id"
@@ -117,6 +120,8 @@ def test_a_response_is_read_again_as_openai_reads_it(ask, client):
     kinds = [item.type for item in items]
     assert kinds == ["message", *(item.type for item in first.output), "message"]
     assert items[-1].content[0].text == "And the moon?" and items[0].content[0].text == ASKED
+    named = [{"type": "item_reference", "id": item.id} for item in items]
+    assert ask(input=named).output_text == after.output_text
     with pytest.raises(openai.BadRequestError):
         client.responses.cancel(after.id)
 
@@ -168,12 +173,46 @@ def test_a_stream_that_goes_on_at_its_end_shows_the_same_text(ask, server):
         assert "".join(part["text"] for parts in messages for part in parts) == answer.output_text, stop
 
 
+def test_a_text_has_the_log_probabilities_of_a_chat(ask, client, server):
+    asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    whole = ask(**asked)
+    *events, last = ask(stream=True, **asked)
+    chat = client.chat.completions.create(
+        model=server.model, messages=[{"role": "user", "content": ASKED}], temperature=0, max_tokens=48,
+        logprobs=True, top_logprobs=2)  # fmt: skip
+    (part,) = [part for item in whole.output if item.type == "message" for part in item.content]
+    assert "".join(token.token for token in part.logprobs) == part.text
+    # The text's tokens are the last ones of the chat's that are shown.
+    of_chat = [token for token in chat.choices[0].logprobs.content if token.token]
+    first = len(of_chat) - len(part.logprobs)
+    first -= 1 if chat.choices[0].finish_reason == "stop" else 0
+    for token, its in zip(part.logprobs, of_chat[first:], strict=False):
+        assert (token.token, token.logprob, token.bytes) == (its.token, its.logprob, its.bytes)
+        assert [top.token for top in token.top_logprobs] == [top.token for top in its.top_logprobs]
+    assert last.response.output[-1].content[0].logprobs == part.logprobs
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    told = [token for event in deltas for token in event.logprobs]
+    assert [(token.token, token.logprob) for token in told] == [
+        (token.token, token.logprob) for token in part.logprobs
+    ]
+    kept = client.responses.retrieve(whole.id, include=["message.output_text.logprobs"])
+    assert kept.output == whole.output
+
+
+def test_a_stream_goes_on_behind_any_of_its_events(ask, client):
+    events = list(ask(stream=True))
+    for number in (0, 2, len(events) // 2, len(events) - 2):
+        rest = list(client.responses.retrieve(events[-1].response.id, stream=True, starting_after=number))
+        assert rest == events[number + 1:]
+
+
 @pytest.mark.parametrize(
     "fields, param",
     [
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"background": True}, "background"),
-        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"include": ["message.output_text.chances"]}, "include"),
+        ({"top_logprobs": 21}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input"),
     ],

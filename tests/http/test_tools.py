@@ -117,7 +117,7 @@ def test_a_model_that_calls_nothing_answers(client):
     "fields, param",
     [
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
-        ({"tools": [{"type": "function", "function": {"name": "x" * 65}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "x" * 129}}]}, "tools"),
         ({"tools": [TOOLS[0], TOOLS[0]]}, "tools"),
         ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(10000)]}, "tools"),
         ({"tool_choice": "sometimes"}, "tool_choice"),

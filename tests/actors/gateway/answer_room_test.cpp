@@ -31,12 +31,19 @@ TEST_CASE("what an answer may need is reckoned from what it asks for") {
   echo_stream.echo = echo_stream.stream = true;
   ApiRequest chat = request(1, 1, std::nullopt, 0);
   chat.chat = true;
+  ApiRequest response = chat, silent = chat;
+  response.response.emplace();
+  response.stream = silent.stream = true;
+  silent.response.emplace();
+  silent.logprobs = -1;
   const Case cases[] = {
       {request(1, 128, 4096, -1), 0},
       {request(1, 1, 10, 0), 10 * 8},
       {request(2, 3, 10, 20), 60 * 21 * 8},
       {request(1, 1, std::nullopt, 0), kCompletionTokens * 8},
       {chat, kLen * 8},
+      {response, kLen * 8},
+      {silent, 0},
       {request(1, 1, 4000000000, 0), kLen * 8},
       {ids, 20 * 8},
       {streamed, 0},

@@ -187,6 +187,11 @@ std::size_t FakeService::cancelled() const {
   return cancelled_;
 }
 
+std::size_t FakeService::asked() const {
+  std::lock_guard lock(mutex_);
+  return asked_;
+}
+
 std::size_t FakeService::kept() const {
   std::lock_guard lock(mutex_);
   return jobs_.size();

@@ -97,6 +97,7 @@ class FakeService : public GenerationService, public NamedRequests {
   std::size_t running() const;
   std::size_t cancelled() const;  ///< readers
   std::size_t kept() const;       ///< requests with a name
+  std::size_t asked() const;      ///< how often requests were looked for
   std::vector<GenerationRequest> seen() const;
   /// Waits until that many requests run; false after 10 s.
   bool wait_running(std::size_t count) const;

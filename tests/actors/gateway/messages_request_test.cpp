@@ -77,7 +77,8 @@ const SameRequest kConversations[] = {
                                               "input": {}}]},
            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
                                          "content": "r"}]},
-           {"role": "system", "content": [{"type": "text", "text": "v"}]}]})",
+           {"role": "system", "content": [{"type": "text", "text": "v"}]},
+           {"role": "user", "content": "w"}]})",
      R"({"max_tokens": 1, "messages": [
            {"role": "system", "content": [{"type": "text", "text": "s"},
                                           {"type": "text", "text": "t"}]},
@@ -85,8 +86,32 @@ const SameRequest kConversations[] = {
                                         {"type": "text", "text": "\n\nu"}]},
            {"role": "assistant", "content": null, "tool_calls": [{"id": "t", "type": "function",
               "function": {"name": "f", "arguments": "{}"}}]},
-           {"role": "tool", "tool_call_id": "t", "content": [
-              {"type": "text", "text": "r"}, {"type": "text", "text": "\n\nv"}]}]})"},
+           {"role": "tool", "tool_call_id": "t", "content": "r"},
+           {"role": "user", "content": [{"type": "text", "text": "v"},
+                                        {"type": "text", "text": "w"}]}]})"},
+    // Of what is no text the model is told that it was there.
+    {R"({"max_tokens": 1, "messages": [
+           {"role": "user", "content": [{"type": "text", "text": "a"},
+              {"type": "image", "source": {"type": "base64", "data": "x"}},
+              {"type": "document", "source": {"type": "base64", "data": "x"}},
+              {"type": "document", "source": {"type": "text", "data": "b"}},
+              {"type": "document", "source": {"type": "content", "content": [
+                 {"type": "text", "text": "c"}, {"type": "image"}]}}]},
+           {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f",
+                                              "input": {}}]},
+           {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+              "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}]}]})",
+     R"({"max_tokens": 1, "messages": [
+           {"role": "user", "content": [{"type": "text", "text": "a"},
+              {"type": "text", "text": "[an image, which this model cannot see]"},
+              {"type": "text", "text": )"
+     R"("[a document that is no text, which this model cannot read]"},
+              {"type": "text", "text": "b"}, {"type": "text", "text": "c"},
+              {"type": "text", "text": "[an image, which this model cannot see]"}]},
+           {"role": "assistant", "content": null, "tool_calls": [{"id": "t", "type": "function",
+              "function": {"name": "f", "arguments": "{}"}}]},
+           {"role": "tool", "tool_call_id": "t",
+            "content": "[an image, which this model cannot see]"}]})"},
     // An answer goes on with what the assistant said last.
     {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"},
                                        {"role": "assistant", "content": "b"}]})",
@@ -228,18 +253,24 @@ TEST_CASE("what is wrong with a Message is named as it names it") {
       {R"("messages": [3])", "messages[0] must"},
       {R"("messages": [{"role": "robot", "content": "x"}])", "messages[0].role"},
       {R"("messages": [{"role": "user"}])", "messages[0].content"},
-      {R"("messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}])",
+      {R"("messages": [{"role": "user", "content": [{"type": "video"}]}])",
+       "messages[0].content[0].type 'video'"},
+      {R"("messages": [{"role": "user", "content": [{"type": "document", "source":
+          {"type": "text"}}]}])",
+       "messages[0].content[0].source.data must"},
+      {R"("messages": [{"role": "user", "content": [{"type": "document", "source":
+          {"type": "content", "content": [{"type": "x"}]}}]}])",
+       "messages[0].content[0].source.content[0].type 'x'"},
+      {R"("messages": [{"role": "assistant", "content": [{"type": "image"}]}])",
        "messages[0].content[0].type 'image'"},
-      {R"("messages": [{"role": "user", "content": [{"type": "document"}]}])",
-       "messages[0].content[0].type 'document'"},
       {R"("messages": [{"role": "user", "content": [{"type": "tool_use", "id": "a"}]}])",
        "messages[0].content[0].type 'tool_use'"},
       {R"("messages": [{"role": "user", "content": ["x"]}])", "messages[0].content[0] must"},
       {R"("messages": [{"role": "user", "content": [{"type": "tool_result"}]}])",
        "messages[0].content[0].tool_use_id"},
       {R"("messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
-          "content": [{"type": "image"}]}]}])",
-       "messages[0].content[0].content[0].type 'image'"},
+          "content": [{"type": "video"}]}]}])",
+       "messages[0].content[0].content[0].type 'video'"},
       {R"("messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t",
           "name": "f", "input": 3}]}])",
        "messages[0].content[0].input"},
@@ -253,7 +284,8 @@ TEST_CASE("what is wrong with a Message is named as it names it") {
       {R"("tools": {})", "tools must"},
       {R"("tools": [{"type": "web_search_20250305", "name": "w"}])",
        "tools[0].type \"web_search_20250305\""},
-      {R"("tools": [{"name": "f"}])", "tools[0].input_schema"},
+      {R"("tools": [{"name": "f"}])", "tools[0].input_schema must"},
+      {R"("tools": [{"name": "f", "input_schema": null}])", "tools[0].input_schema must"},
       {R"("tools": [{"name": "f f", "input_schema": {}}])", "tools[0].name"},
       {R"("tools": [{"name": "f", "input_schema": {"type": "array"}}])", "tools[0].input_schema"},
       {R"("tool_choice": "auto")", "tool_choice must"},
@@ -282,6 +314,43 @@ TEST_CASE("what is wrong with a Message is named as it names it") {
     CHECK(error->status == 400);
     INFO(error->message);
     CHECK(error->message.starts_with(c.begins));
+  }
+}
+
+TEST_CASE("a Message's tools have names of up to 128 characters") {
+  for (const std::size_t size : {128, 129}) {
+    const std::string name(size, 'a');
+    const json body = {{"max_tokens", 1},
+                       {"messages", {{{"role", "user"}, {"content", "a"}}}},
+                       {"tools", {{{"name", name}, {"input_schema", json::object()}}}},
+                       {"tool_choice", {{"type", "tool"}, {"name", name}}}};
+    ApiRequest request;
+    CHECK(parse_message(body.dump(), message_facts(), request).has_value() == (size > 128));
+  }
+}
+
+TEST_CASE("what is found wrong later is said in Anthropic's words") {
+  struct Said {
+    const char *chat, *message;
+  };
+  const Said cases[] = {
+      {"messages: has 5000 tokens; the context holds 4096, answer included: shorten it.",
+       "prompt is too long: 5000 tokens > 4095 maximum"},
+      {"messages: has at least 9 tokens; the context holds 8, answer included: shorten it, or "
+       "raise --max-model-len.",
+       "prompt is too long: at least 9 tokens > 7 maximum"},
+      {"max_tokens: is 32000, and the prompt has 900 tokens; the context holds 4096, answer "
+       "included: at most 3196 are left.",
+       "input length and `max_tokens` exceed context limit: 900 + 32000 > 4096, decrease input "
+       "length or `max_tokens` and try again"},
+      {"messages: reasoning_content of the last one cannot be continued: thinking is turned off.",
+       "messages: thinking of the last one cannot be continued: thinking is turned off."},
+      {"max_tokens: must be at least 1.", "max_tokens: must be at least 1."},
+  };
+  for (const Said& c : cases) {
+    const ApiError error = as_message_error(bad_field("messages", c.chat));
+    CHECK(error.status == 400);
+    CHECK(error.message == c.message);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -55,6 +57,37 @@ TEST_CASE("an older client's functions are tools, and are called as it knows it"
   CHECK(grammar.find("get_weather") == std::string::npos);
   CHECK(seen({{"function_call", "auto"}}).grammar.empty());
   CHECK(seen({{"function_call", "none"}}).tools.empty());
+}
+
+TEST_CASE("errors of functions speak of functions") {
+  Stand stand({}, model_that_calls());
+  const auto refused = [&](json more) {
+    json body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}};
+    body.update(more);
+    const HttpResponse answer = stand.client().post("/v1/chat/completions", body);
+    CHECK(answer.status == 400);
+    const json error = answer.json()["error"];
+    const std::string message = error["message"];
+    CHECK_MESSAGE(message.find("tool") == std::string::npos, message);
+    return std::pair(error["param"].get<std::string>(), message);
+  };
+  const auto with = [](const json& schema) {
+    return json{{{"name", "f"}, {"parameters", {{"properties", {{"a", schema}}}}}}};
+  };
+  const json f = {{"name", "f"}};
+  // One that no grammar can be made of.
+  auto [param, message] = refused({{"functions", with({{"pattern", "("}})}, {"function_call", f}});
+  CHECK(param == "functions");
+  CHECK(message.starts_with("functions: f: "));
+  std::tie(param, message) = refused({{"functions", with(3)}});
+  CHECK(param == "functions");
+  CHECK(message.starts_with("functions[0].parameters.properties.a must"));
+  std::tie(param, message) = refused({{"functions", {f}}, {"function_call", {{"name", "g"}}}});
+  CHECK(param == "function_call");
+  CHECK(message == "function_call names a function that is not in functions.");
+  std::tie(param, message) =
+      refused({{"functions", {f}}, {"function_call", f}, {"guided_choice", {"a"}}});
+  CHECK(param == "guided_choice");
 }
 
 TEST_CASE("an older client's calls and results are those of tools") {

@@ -178,6 +178,13 @@ TEST_CASE("queries") {
   }
   for (const char* query : {"", "xfrom=3", "fro=3", "FROM=3", "x=from", "&"})
     CHECK_FALSE(query_value(query, "from"));
+  CHECK(query_count("from=1&x=2&from&fromm=3", "from") == 2);
+  CHECK(query_count("x=1", "from") == 0);
+  CHECK(parse_switch("true") == true);
+  CHECK(parse_switch("1") == true);
+  CHECK(parse_switch("false") == false);
+  CHECK(parse_switch("0") == false);
+  for (const char* value : {"", "TRUE", "yes", "10"}) CHECK_FALSE(parse_switch(value));
 }
 
 TEST_CASE("owners are told apart by their keys") {

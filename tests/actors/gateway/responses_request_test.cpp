@@ -27,14 +27,18 @@ std::optional<ApiError> recall_one(const std::string& id, std::string& messages)
 }
 
 /// The items of resp_1.
-std::optional<ApiError> recall_its_item(const std::string& id, ChatTurn& turn) {
-  turn = {.role = "assistant"};
-  if (id == "rs_1_0") turn.thought = "hm";
-  if (id == "msg_1_1") turn.text = "said";
-  if (id == "fc_1_2") turn.calls = {{.id = "c", .name = "f", .arguments = "{}"}};
+std::optional<ApiError> recall_its_item(const std::string& id, json& item) {
   if (id == "busy") return ApiError{.status = 503, .message = "busy"};
-  if (turn.thought.empty() && !turn.text && turn.calls.empty()) return bad_field("", "none");
-  return std::nullopt;
+  const json items = json::parse(R"([
+      {"id": "rs_1_0", "type": "reasoning", "summary": [],
+       "content": [{"type": "reasoning_text", "text": "hm"}]},
+      {"id": "msg_1_1", "type": "message", "role": "assistant",
+       "content": [{"type": "output_text", "text": "said", "annotations": [], "logprobs": []}]},
+      {"id": "fc_1_2", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+      {"id": "fco_1_in_0", "type": "function_call_output", "call_id": "b", "output": "q"}])");
+  for (const json& one : items)
+    if (one["id"] == id) item = one;
+  return item.is_null() ? std::optional(bad_field("", "there is none")) : std::nullopt;
 }
 
 const Recall kRecall{.response = recall_one, .item = recall_its_item};
@@ -81,12 +85,14 @@ constexpr ChatOfResponse kChats[] = {
            {"role": "assistant", "reasoning_content": "ab", "tool_calls": [
               {"id": "c3", "type": "function", "function":
                  {"name": "f", "arguments": "{}"}}]}]})"},
-    {R"({"input": [{"type": "item_reference", "id": "rs_1_0"},
-                   {"type": "item_reference", "id": "msg_1_1"},
+    {R"({"input": [{"id": "fco_1_in_0"},
+                   {"type": "item_reference", "id": "rs_1_0"},
+                   {"type": null, "id": "msg_1_1"},
                    {"type": "item_reference", "id": "fc_1_2"},
                    {"type": "function_call_output", "call_id": "c", "output": "r"}]})",
-     R"({"messages": [{"role": "assistant", "content": "said", "reasoning_content": "hm",
-           "tool_calls": [{"id": "c", "type": "function", "function":
+     R"({"messages": [{"role": "tool", "tool_call_id": "b", "content": "q"},
+           {"role": "assistant", "content": [{"type": "text", "text": "said"}],
+            "reasoning_content": "hm", "tool_calls": [{"id": "c", "type": "function", "function":
               {"name": "f", "arguments": "{}"}}]},
            {"role": "tool", "tool_call_id": "c", "content": "r"}]})"},
     {R"({"input": "then", "previous_response_id": "resp_1", "instructions": "new"})",
@@ -125,13 +131,19 @@ constexpr ChatOfResponse kChats[] = {
          "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto",
                          "tools": [{"type": "function", "function": {"name": "f"}}]}}})"},
     {R"({"input": "hi", "reasoning": {"effort": "low", "summary": "auto"},
-         "include": ["reasoning.encrypted_content"]})",
+         "include": ["reasoning.encrypted_content"], "top_logprobs": 0})",
      R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "low"})"},
     {R"({"input": "hi", "reasoning": {"summary": "concise"}, "truncation": "auto",
          "include": ["file_search_call.results", "web_search_call.action.sources"],
          "text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}})",
      R"({"messages": [{"role": "user", "content": "hi"}], "truncate_prompt_tokens": -1,
          "chat_template_kwargs": {"a": 1, "verbosity": "low"}})"},
+    {R"({"input": "hi", "include": ["message.output_text.logprobs"]})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true})"},
+    {R"({"input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 3})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})"},
+    {R"({"input": "hi", "top_logprobs": 3})",
+     R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})"},
     {R"({"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
                    {"role": "user", "content": []}],
          "text": {"verbosity": "high"}, "chat_template_kwargs": {"verbosity": "x"}})",
@@ -155,6 +167,8 @@ TEST_CASE("a Response asks for what this chat asks for") {
     CHECK(is.truncate_prompt_tokens == should.truncate_prompt_tokens);
     CHECK(is.temperature == should.temperature);
     CHECK(is.top_p == should.top_p);
+    CHECK(is.logprobs == should.logprobs);
+    CHECK(response.logprobs == chat.logprobs);
     CHECK(is.seed == should.seed);
     CHECK(is.stop == should.stop);
     CHECK(is.grammar == should.grammar);
@@ -187,7 +201,10 @@ TEST_CASE("what a Response cannot have is named by its own name") {
       {R"("input": [{"role": "tool", "content": "a"}])", "input", "input[0].role"},
       {R"("input": [{"role": "user", "content": "a"}, {"type": "web_search_call", "id": "x"}])",
        "input", "input[1].type 'web_search_call' is not supported"},
-      {R"("input": [{"type": "item_reference", "id": "x"}])", "input", "input[0].id 'x' is no"},
+      {R"("input": [{"type": "item_reference", "id": "x"}])", "input",
+       "input[0].id 'x' names no item that can be taken: there is none; send the item itself."},
+      {R"("input": [{"type": "item_reference", "id": "rs_1_0"}])", "input", "nothing but thoughts"},
+      {R"("input": [{"type": "reasoning", "summary": []}])", "input", "nothing but thoughts"},
       {R"("input": [{"type": "item_reference"}])", "input", "input[0].id must"},
       {R"("input": [{"type": "item_reference", "id": "busy"}])", "", "busy"},
       {R"("input": [{"type": 5}])", "input", "input[0].type"},
@@ -225,8 +242,9 @@ TEST_CASE("what a Response cannot have is named by its own name") {
       {R"("n": 2)", "n", "not supported"},
       {R"("max_tokens": 5)", "max_tokens", "not supported"},
       {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
-      {R"("top_logprobs": 2)", "top_logprobs", "not supported"},
-      {R"("include": ["message.output_text.logprobs"])", "include", "include may hold"},
+      {R"("top_logprobs": 21)", "top_logprobs", "top_logprobs must be"},
+      {R"("include": ["message.output_text.logprob"])", "include", "include must be"},
+      {R"("logprobs": true)", "logprobs", "not supported"},
       {R"("max_output_tokens": 0)", "max_output_tokens", "max_output_tokens must be"},
       {R"("max_output_token": 5)", "max_output_token", "did you mean 'max_output_tokens'"},
       {R"("temperature": -1)", "temperature", "temperature must be"},

@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "actors/gateway/answer.h"
 #include "actors/gateway/request_form.h"
+#include "actors/gateway/schema_shape.h"
 #include "tests/actors/gateway/asked_tools.h"
 #include "tests/actors/gateway/stand.h"
 
@@ -238,7 +240,7 @@ TEST_CASE("bad tools are named") {
       {"tools", {{"tools", {{{"type", "function"}}}}}},
       {"tools", function(json::object())},
       {"tools", function({{"name", ""}})},
-      {"tools", function({{"name", std::string(65, 'a')}})},
+      {"tools", function({{"name", std::string(129, 'a')}})},
       {"tools", function({{"name", "a b"}})},
       {"tools", function({{"name", "<｜tool▁sep｜>"}})},
       {"tools", function({{"name", "a\"}"}})},
@@ -246,6 +248,7 @@ TEST_CASE("bad tools are named") {
       {"tools", function({{"name", "f"}, {"description", 7}})},
       {"tools", function({{"name", "f"}, {"parameters", "x"}})},
       {"tools", function({{"name", "f"}, {"parameters", {{"type", "string"}}}})},
+      {"tools", function({{"name", "f"}, {"parameters", {{"properties", 3}}}})},
       {"tools", {{"tools", {kNow, kNow}}}},
       {"tools", {{"tools", many}}},
       {"tools", {{"tools", {large}}}},
@@ -276,6 +279,35 @@ TEST_CASE("bad tools are named") {
     CHECK(error->status == 400);
     CHECK(error->param == param);
   }
+}
+
+TEST_CASE("what is no schema is named by its path") {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"properties": 3})", ".properties must be an object of schemas."},
+      {R"({"properties": null})", ".properties must be an object of schemas."},
+      {R"({"properties": {"a": "string"}})", ".properties.a must be an object, or true or false."},
+      {R"({"properties": {"a": {"items": 1}}})",
+       ".properties.a.items must be an object, or true or false."},
+      {R"({"properties": {"a": {"items": [true, 1]}}})",
+       ".properties.a.items[1] must be an object, or true or false."},
+      {R"({"$defs": {"a": {"anyOf": {}}}})", ".$defs.a.anyOf must be a list of schemas."},
+      {R"({"additionalProperties": "no"})",
+       ".additionalProperties must be an object, or true or false."},
+      {R"({"properties": {"properties": {"type": "string", "required": true, "enum": [1]}},
+           "additionalProperties": false, "oneOf": [{}, true], "not": {}, "x": {"items": 1}})",
+       ""},
+  };
+  for (const auto& [schema, wrong] : cases) CHECK(wrong_in_schema(json::parse(schema)) == wrong);
+  const auto error = [](const json& parameters) {
+    const json tool = {{"type", "function"},
+                       {"function", {{"name", "f"}, {"parameters", parameters}}}};
+    ApiRequest request;
+    return parse_chat(asked({{"tools", {kNow, tool}}}).dump(), {.served_model_name = "bytes"},
+                      request);
+  };
+  REQUIRE(error({{"properties", 3}}));
+  CHECK(error({{"properties", 3}})->message ==
+        "tools[1].function.parameters.properties must be an object of schemas.");
 }
 
 TEST_CASE("bad calls in the history are named") {

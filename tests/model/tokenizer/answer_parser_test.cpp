@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+
 namespace troupe {
 namespace {
 
@@ -77,6 +80,49 @@ TEST_CASE("thoughts and content are told apart however the text is cut") {
 
 TEST_CASE("channels are told apart however the text is cut") {
   for (const Case& c : kHarmonyCases) check_however_cut(c, ReasoningStyle::kHarmony);
+}
+
+TEST_CASE("content is what stands before the text that is held") {
+  struct Form {
+    ReasoningStyle thoughts;
+    ToolStyle tools;
+    std::string_view text;
+  };
+  const Form forms[] = {
+      {ReasoningStyle::kThink, ToolStyle::kNone, "<think>one</think>two <b> </thi three"},
+      {ReasoningStyle::kThink, ToolStyle::kHermes,
+       "<think>one</think>\n\ntwo <<tool_ca\n three<tool_call>\n{\"name\": \"f\", \"arguments\": "
+       "{}}</tool_call>\nfour <"},
+      {ReasoningStyle::kNone, ToolStyle::kHermes, "<tool_call>{\"no\": 1} two"},
+      {ReasoningStyle::kNone, ToolStyle::kGlm, "one <tool_call>two words\nthree"},
+      {ReasoningStyle::kNone, ToolStyle::kDeepSeekV31, "one <｜tool▁calls▁begin｜>two three <｜t"},
+      {ReasoningStyle::kThink, ToolStyle::kKimi,
+       "<think>one<|tool_calls_section_begin|><|tool_calls_section_end|></think>two"},
+      {ReasoningStyle::kNone, ToolStyle::kLlama, " {\"name\": \"g\"} two"},
+      {ReasoningStyle::kHarmony, ToolStyle::kHarmony,
+       "<|channel|>analysis<|message|>one<|end|><|start|>assistant<|channel|>final<|message|>"
+       "two <|en three<|return|>"},
+  };
+  for (const Form& form : forms) {
+    CAPTURE(form.text);
+    const auto parser = make_answer_parser(
+        {.reasoning = {form.thoughts}, .tools = form.tools, .sketch = {{"f", {}}}});
+    std::size_t contents = 0;
+    const auto check = [&](const std::string& content, std::size_t end) {
+      REQUIRE(content.size() <= end);
+      CHECK(form.text.substr(end - content.size(), content.size()) == content);
+      contents += content.empty() ? 0 : 1;
+    };
+    for (std::size_t i = 0; i < form.text.size(); ++i) {
+      const std::string content = parser->feed(form.text.substr(i, 1)).content;
+      REQUIRE(parser->held() <= i + 1);
+      check(content, i + 1 - parser->held());
+    }
+    const std::size_t held = parser->held();
+    const std::string rest = parser->finish().content;
+    check(rest, form.text.size() - held + std::min(held, rest.size()));
+    CHECK(contents > 0);
+  }
 }
 
 TEST_CASE("text is given out as soon as it is decided") {
