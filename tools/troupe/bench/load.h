@@ -65,6 +65,7 @@ class Load {
   bool retry(std::size_t number, const AnswerReader::Outcome& outcome);
   void go_on(std::size_t number);
   double since_begun(TimePoint at) const;
+  TimePoint first_sent(std::size_t number) const;
 
   struct Said {
     std::string question, answer;

@@ -64,6 +64,11 @@ Status Serve::learn_model() {
   if (status == 401 || status == 403)
     return wrong(ErrorCode::kRefused, "HTTP " + std::to_string(status),
                  "give a key that the server takes with --api-key");
+  if (status >= 300 && status < 400)
+    return wrong(
+        ErrorCode::kRefused,
+        "it points to '" + chat::terminal_line(answer->head.location, kErrorBytesMax) + "'",
+        "give that as --base-url if you mean it");
   if (status != 200) return wrong(ErrorCode::kUnavailable, "HTTP " + std::to_string(status));
   const json models = json::parse(answer->body, nullptr, false);
   const json::json_pointer first("/data/0/id");
