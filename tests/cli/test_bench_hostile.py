@@ -169,6 +169,29 @@ def test_usage_that_lies_is_told(tmp_path, told, kept):
         assert result["total_output_tokens"] == 6 and result["output_tokens_from_chunks"] == 3
 
 
+@pytest.mark.parametrize("pieces", [
+    [token("ab", "stop")],  # one piece for both tokens
+    [token("a") + token("b", "stop")],  # held back until the end
+])  # fmt: skip
+def test_tokens_that_come_at_one_moment_have_no_time_per_token(tmp_path, pieces):
+    """Else they would be the fastest, and meet every goal."""
+    body = "".join(pieces) + usage(3, 2) + DONE
+    goals = ("--goodput", "tpot:60000")
+    result, done = attack(sends(HEAD + chunk(body) + LAST_CHUNK), tmp_path, *goals)
+    assert result["completed"] == 3 and result["total_output_tokens"] == 6
+    assert result["answers_at_once"] == 3 and result["goodput_share"] == 0
+    assert "All tokens of an answer came at one moment for 3 requests" in done.stdout
+
+    def one_by_one(send, _request, _number):
+        send(HEAD + chunk(token("a")))
+        time.sleep(0.05)
+        send(chunk(token("b", "stop")) + chunk(usage(3, 2)) + chunk(DONE) + LAST_CHUNK)
+
+    result, done = attack(one_by_one, tmp_path, *goals)
+    assert result["answers_at_once"] == 0 and result["goodput_share"] == 1, done.stdout
+    assert result["mean_tpot_ms"] > 0 and "at one moment" not in done.stdout
+
+
 def test_no_usage_is_told(tmp_path):
     result, done = attack(sends(HEAD + OK + chunk(DONE) + LAST_CHUNK), tmp_path)
     assert result["output_tokens_from_chunks"] == 3 and result["usage_doubtful"] == 0

@@ -187,6 +187,8 @@ std::string run_section(const RunReport& report) {
   std::string out = "<p" + std::string(report.headroom.bottleneck() ? " class=\"warn\"" : "") +
                     ">" + room + "</p>\n";
   if (report.interrupted) out += "<p class=\"warn\">The run was ended early.</p>\n";
+  if (report.summary.at_once > 0)
+    out += "<p class=\"warn\">" + escaped(at_once_note(report.summary)) + "</p>\n";
   out += facts_table(report) + "<h2>Latencies</h2>\n" + latency_table(report);
   out += svg(time_line(report)) + mark_table(report) + "<h2>Distributions</h2>\n";
   for (const Metric& metric : kMetrics)

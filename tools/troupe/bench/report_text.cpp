@@ -76,6 +76,7 @@ std::string notes(const RunReport& report) {
   if (s.usage_doubtful > 0)
     text += "The server's usage contradicts what it sent for " + std::to_string(s.usage_doubtful) +
             " requests.\n";
+  if (s.at_once > 0) text += at_once_note(s) + "\n";
   if (report.killed) {
     text += std::to_string(*report.killed) + " workers were killed; " + std::to_string(s.failed) +
             " requests failed.\n";
@@ -87,6 +88,11 @@ std::string notes(const RunReport& report) {
 }
 
 }  // namespace
+
+std::string at_once_note(const Summary& summary) {
+  return "All tokens of an answer came at one moment for " + std::to_string(summary.at_once) +
+         " requests: they have no time per token (TPOT, ITL) and meet no goal of it.";
+}
 
 std::string percent_name(double percent) {
   std::string text = printed("%.6g", percent);
