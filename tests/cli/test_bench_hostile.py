@@ -26,7 +26,7 @@ WHOLE = HEAD + OK + chunk(usage(3, 2)) + chunk(DONE) + LAST_CHUNK
 def attack(answer, folder, *words, requests=3):
     with ScriptedServer(answer, WORDS) as server:
         done = run("bench", "serve", "--base-url", server.base_url, "--num-prompts", requests,
-                   "--model", "m", "--random-input-len", 3, "--random-output-len", 2, "--save-result",
+                   "--model", "m", "-i", 3, "-o", 2, "--save-result",
                    "--save-detailed", "--result-dir", folder, "--result-filename", "r.json",
                    *words)  # fmt: skip
     assert "Serving Benchmark Result" in done.stdout, done.stderr

@@ -42,7 +42,7 @@ Duration span(double seconds) {
 
 Load::Load(HttpClient& client, const LoadOptions& options, const PromptSource& prompts)
     : client_(client), options_(options), prompts_(prompts), records_(options.requests) {
-  const std::size_t sessions = (options.requests + options.turns - 1) / options.turns;
+  const std::size_t sessions = options.streams_max();
   arrivals_s_ = arrivals(sessions, options.rate / static_cast<double>(options.turns),
                          options.burstiness, SplitMix(options.seed ^ kArrivalStream).next());
   if (options.turns > 1) sessions_.resize(sessions);

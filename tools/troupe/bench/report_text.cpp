@@ -127,17 +127,19 @@ std::string report_text(const RunReport& report) {
 }
 
 std::string sweep_text(const std::vector<RunReport>& points, bool by_rate) {
-  std::string text = printed("%12s %10s %12s %12s %12s %12s %8s %7s\n",
-                             by_rate ? "req/s asked" : "concurrency", "req/s", "out tok/s",
-                             "p50 TTFT ms", "p99 TTFT ms", "p99 TPOT ms", "good %", "failed");
+  const bool goals = !points.empty() && !points.front().facts.goals.empty();
+  std::string text = printed(
+      "%12s %10s %12s %12s %12s %12s %s%7s\n", by_rate ? "req/s asked" : "concurrency", "req/s",
+      "out tok/s", "p50 TTFT ms", "p99 TTFT ms", "p99 TPOT ms", goals ? "  good % " : "", "failed");
   for (const RunReport& point : points) {
     const Summary& s = point.summary;
     const std::string asked =
         by_rate ? rate_name(point.facts.request_rate) : std::to_string(point.facts.max_concurrency);
-    text += printed("%12s %10.2f %12.1f %12.1f %12.1f %12.2f %8.1f %7llu%s\n", asked.c_str(),
+    const std::string good = goals ? printed("%8.1f ", s.good_share * 100) : "";
+    text += printed("%12s %10.2f %12.1f %12.1f %12.1f %12.2f %s%7llu%s\n", asked.c_str(),
                     s.request_throughput, s.output_throughput, s.ttft.median,
-                    percentile(s.ttft.sorted, 99), percentile(s.tpot.sorted, 99),
-                    s.good_share * 100, static_cast<unsigned long long>(s.failed),
+                    percentile(s.ttft.sorted, 99), percentile(s.tpot.sorted, 99), good.c_str(),
+                    static_cast<unsigned long long>(s.failed),
                     point.headroom.bottleneck() ? "  the client was the bottleneck" : "");
   }
   return text;
