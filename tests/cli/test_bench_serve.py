@@ -218,6 +218,31 @@ def test_json_is_all_that_is_printed(tmp_path):
     assert "No request completed" in gone.stderr
 
 
+def test_two_results_are_compared(tmp_path):
+    with ScriptedServer(steady(0.02, 0.01, 3), WORDS) as server:
+        words = ("-i", 5, "-o", 3, "--num-prompts", 4, "--json", "--max-concurrency")
+        (tmp_path / "a.json").write_text(serve(server.base_url, *words, "1,2").stdout)
+        (tmp_path / "b.json").write_text(serve(server.base_url, *words, "2..4", "--seed", 1).stdout)
+    done = run("bench", "compare", tmp_path / "a.json", tmp_path / "b.json")
+    assert done.returncode == 0, done.stderr
+    assert "These settings differ: seed (0 in A, 1 in B).\n" in done.stdout
+    assert re.search(r"^concurrency 2 +A +B +B/A$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^Mean TTFT \(ms\) +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d  ", done.stdout, re.MULTILINE)
+    assert "Only in A: concurrency 1.\n" in done.stdout and "Only in B: concurrency 4.\n" in done.stdout
+    told = json.loads(run("bench", "compare", "--json", tmp_path / "a.json", tmp_path / "b.json").stdout)
+    (point,) = told["points"]
+    a, b = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert point["metrics"]["mean_ttft_ms"] == {
+        "a": a[1]["mean_ttft_ms"], "b": b[0]["mean_ttft_ms"], "better": "lower",
+        "ratio": pytest.approx(b[0]["mean_ttft_ms"] / a[1]["mean_ttft_ms"])}  # fmt: skip
+    (tmp_path / "c.json").write_text('{"tokens_per_second": 3}')
+    for other, said in [("c.json", "c.json' is no result of a benchmark: it lacks 'completed'"),
+                        ("d.json", "d.json cannot be opened")]:  # fmt: skip
+        done = run("bench", "compare", tmp_path / "a.json", tmp_path / other)
+        assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not done.stdout
+
+
 def assert_self_contained(text, *titles):
     """A page that asks nobody for anything, with these plots."""
     assert text.startswith("<!DOCTYPE html>") and text.endswith("</html>\n")

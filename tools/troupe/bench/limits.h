@@ -31,6 +31,8 @@ static_assert(kPromptsDefault <= kPromptsMax);
 inline constexpr std::uint64_t kPromptTokensMax = 10'000'000;
 /// A file of conversations.
 inline constexpr std::size_t kDatasetBytesMax = std::size_t{2} << 30;
+/// A result file to compare, each request's figures included.
+inline constexpr std::size_t kResultBytesMax = std::size_t{256} << 20;
 /// Points of a sweep, those that look closer included, and of a series.
 inline constexpr int kSweepPointsMax = 64;
 
