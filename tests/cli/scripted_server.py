@@ -18,13 +18,15 @@ class ScriptedServer:
     """Calls `answer(send, request, number)` for each POST of a completion; `send` takes bytes, and an
     answer that returns False closes the connection."""
 
-    def __init__(self, answer, words=None, status=None, tls=None):
+    def __init__(self, answer, words=None, status=None, tls=None, models=None):
         """`words`: what /tokenize makes of anything; None: there is no /tokenize. `status`: a function
-        that gives what /cluster/status tells. `tls`: an ssl.SSLContext."""
+        that gives what /cluster/status tells. `tls`: an ssl.SSLContext. `models`: the bytes that
+        /v1/models answers with."""
         self.answer = answer
         self.words = words
         self.status = status
         self.tls = tls
+        self.models = models or plain(200, {"data": [{"id": "scripted"}]})
         self.requests = []
         self.connections = 0
         self.lock = threading.Lock()
@@ -77,7 +79,7 @@ class ScriptedServer:
 
     def _reply(self, send, request):
         if request.path == "/v1/models":
-            return send(plain(200, {"data": [{"id": "scripted"}]}))
+            return send(self.models)
         if request.path == "/tokenize" and self.words is not None:
             return send(plain(200, {"tokens": self.words, "count": len(self.words)}))
         if request.path == "/cluster/status" and self.status:

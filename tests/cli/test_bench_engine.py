@@ -41,7 +41,7 @@ def test_throughput_of_conversations(tmp_path):
             for i in range(3)]  # fmt: skip
     file = tmp_path / "sharegpt.json"
     file.write_text(json.dumps(said))
-    words = ["--dataset-name", "sharegpt", "--dataset-path", file, "--num-prompts", 5, "--output-len", 6]
+    words = ["--dataset", f"sharegpt:{file}", "--num-prompts", 5, "--output-len", 6]
     done = bench("throughput", *words)
     assert done.returncode == 0, done.stderr
     assert "Total num output tokens:  30" in done.stdout
@@ -61,9 +61,9 @@ def test_latency_times_each_batch(tmp_path):
 
 
 @pytest.mark.parametrize("kind, words, code, told", [
-    ("throughput", ["--dataset-name", "poems"], 2, "random or sharegpt"),
-    ("throughput", ["--dataset-path", "x"], 2, "--dataset-path goes with"),
-    ("throughput", ["--dataset-name", "sharegpt", "--dataset-path", "/nowhere"], 1, "/nowhere"),
+    ("throughput", ["--dataset", "poems"], 2, "random or sharegpt:FILE, not 'poems'"),
+    ("throughput", ["--dataset-path", "x"], 2, "did you mean '--dataset'?"),
+    ("throughput", ["--dataset", "sharegpt:/nowhere"], 1, "/nowhere"),
     ("throughput", ["--input-len", 1_000_000], 2, "the context holds"),
     ("throughput", ["--num-prompts", 0], 2, "--num-prompts"),
     ("latency", ["--batch-size", 0], 2, "--batch-size"),

@@ -26,7 +26,7 @@ WHOLE = HEAD + OK + chunk(usage(3, 2)) + chunk(DONE) + LAST_CHUNK
 def attack(answer, folder, *words, requests=3):
     with ScriptedServer(answer, WORDS) as server:
         done = run("bench", "serve", "--base-url", server.base_url, "--num-prompts", requests,
-                   "--model", "m", "--random-input-len", 3, "--random-output-len", 2, "--save-result",
+                   "--model", "m", "-i", 3, "-o", 2, "--save-result",
                    "--save-detailed", "--result-dir", folder, "--result-filename", "r.json",
                    *words)  # fmt: skip
     assert "Serving Benchmark Result" in done.stdout, done.stderr
@@ -61,8 +61,16 @@ def fielded(field):
     return HEAD.replace(b"Transfer", field + b"\r\nTransfer")
 
 
+def trickles(send, _request, _number):
+    for byte in HEAD + chunk(": " + "c" * 100):
+        send(bytes([byte]))
+        time.sleep(0.1)
+
+
 FAILURES = {
     "hangs": (waits, "did not end in time"),
+    "never answers": (lambda *_: time.sleep(600), "did not end in time"),
+    "trickles": (trickles, "did not end in time"),
     "says nothing": (sends(close=True), "without an answer"),
     "no HTTP": (sends(b"SSH-2.0-OpenSSH\r\n\r\n", close=True), "no HTTP"),
     "status from nowhere": (sends(b"HTTP/1.1 999 Odd\r\n\r\n"), "no status"),
@@ -99,7 +107,7 @@ FAILURES = {
 @pytest.mark.parametrize("name", FAILURES)
 def test_each_is_a_counted_error(tmp_path, name):
     answer, told = FAILURES[name]
-    timeout = 2 if name == "hangs" else 60
+    timeout = 2 if "in time" in told else 60
     result, done = attack(answer, tmp_path, "--timeout", timeout)
     assert (result["completed"], result["failed"]) == (0, 3), done.stdout
     assert all(told in error for error in result["errors"]), result["errors"]
@@ -161,6 +169,29 @@ def test_usage_that_lies_is_told(tmp_path, told, kept):
         assert result["total_output_tokens"] == 6 and result["output_tokens_from_chunks"] == 3
 
 
+@pytest.mark.parametrize("pieces", [
+    [token("ab", "stop")],  # one piece for both tokens
+    [token("a") + token("b", "stop")],  # held back until the end
+])  # fmt: skip
+def test_tokens_that_come_at_one_moment_have_no_time_per_token(tmp_path, pieces):
+    """Else they would be the fastest, and meet every goal."""
+    body = "".join(pieces) + usage(3, 2) + DONE
+    goals = ("--goodput", "tpot:60000")
+    result, done = attack(sends(HEAD + chunk(body) + LAST_CHUNK), tmp_path, *goals)
+    assert result["completed"] == 3 and result["total_output_tokens"] == 6
+    assert result["answers_at_once"] == 3 and result["goodput_share"] == 0
+    assert "All tokens of an answer came at one moment for 3 requests" in done.stdout
+
+    def one_by_one(send, _request, _number):
+        send(HEAD + chunk(token("a")))
+        time.sleep(0.05)
+        send(chunk(token("b", "stop")) + chunk(usage(3, 2)) + chunk(DONE) + LAST_CHUNK)
+
+    result, done = attack(one_by_one, tmp_path, *goals)
+    assert result["answers_at_once"] == 0 and result["goodput_share"] == 1, done.stdout
+    assert result["mean_tpot_ms"] > 0 and "at one moment" not in done.stdout
+
+
 def test_no_usage_is_told(tmp_path):
     result, done = attack(sends(HEAD + OK + chunk(DONE) + LAST_CHUNK), tmp_path)
     assert result["output_tokens_from_chunks"] == 3 and result["usage_doubtful"] == 0
@@ -177,6 +208,26 @@ def test_a_busy_server_is_asked_again_only_if_wished(tmp_path):
     result, _ = attack(answer, tmp_path, "--max-retries", 2, requests=1)
     assert (result["completed"], result["failed"]) == (1, 0)
     assert result["ttfts"][0] >= 0.99  # it waited since it asked first
+
+
+def test_one_that_is_busy_for_ever_is_given_up(tmp_path):
+    """However often it may be asked again, a request has its time."""
+
+    def answer(send, _request, _number):
+        send(plain(429, {"error": {"message": "later"}}, "Retry-After: 1"))
+        return True
+
+    result, done = attack(answer, tmp_path, "--max-retries", 100, "--timeout", 2.5)
+    assert (result["completed"], result["failed"]) == (0, 3) and result["duration"] < 60
+    assert all("HTTP 429: later" in error for error in result["errors"]), done.stdout
+
+
+def test_a_server_that_points_elsewhere_is_not_followed(tmp_path):
+    with ScriptedServer(sends(WHOLE), models=plain(302, {}, "Location: http://elsewhere/v1")) as server:
+        done = run("bench", "serve", "--base-url", server.base_url, "--num-prompts", 2)
+        assert not server.requests
+    assert done.returncode == 1 and not done.stdout
+    assert "points to 'http://elsewhere/v1'; give that as --base-url" in done.stderr, done.stderr
 
 
 def test_nobody_there():

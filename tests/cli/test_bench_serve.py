@@ -45,8 +45,8 @@ def measure(server, folder, *words):
 def test_known_delays_are_measured(tmp_path):
     with ScriptedServer(steady(0.1, 0.02, 6), WORDS) as server:
         result, text = measure(server, tmp_path, "--num-prompts", 12, "--request-rate", 20,
-                               "--random-input-len", 30, "--random-output-len", 6, "--goodput",
-                               "ttft:0.001", "tpot:5000", "--metadata", "place=here",
+                               "-i", 30, "-o", 6, "--goodput", "ttft:0.001,tpot:5000",
+                               "--metadata", "place=here",
                                "--percentile-metrics", "ttft,tpot,itl,e2el")  # fmt: skip
     assert not set(VLLM_KEYS + VLLM_DETAILS) - result.keys()
     assert result["completed"] == 12 and result["failed"] == 0 and result["place"] == "here"
@@ -110,7 +110,7 @@ def test_a_seed_is_a_run():
 
 def test_sessions_say_what_was_said(tmp_path):
     with ScriptedServer(steady(0, 0, 2, delta), WORDS) as server:
-        result, _ = measure(server, tmp_path, "--backend", "openai-chat", "--dataset-name", "sessions",
+        result, _ = measure(server, tmp_path, "--backend", "openai-chat", "--dataset", "sessions",
                             "--session-turns", 3, "--num-prompts", 7, "--session-think-time", 0.01,
                             "--random-input-len", 8, "--random-prefix-len", 4)  # fmt: skip
         bodies = [r.body for r in server.requests]
@@ -131,12 +131,12 @@ def test_sharegpt_prompts_come_from_the_file(tmp_path):
     path = tmp_path / "sharegpt.json"
     path.write_text(json.dumps(said))
     with ScriptedServer(steady(0, 0, 1)) as server:
-        serve(server.base_url, "--dataset-name", "sharegpt", "--dataset-path", path, "--num-prompts", 6)
+        serve(server.base_url, "--dataset", f"sharegpt:{path}", "--num-prompts", 6)
         asked = [r.body for r in server.requests]
     assert {body["prompt"] for body in asked} == {f"question {i} " * 3 for i in range(3)}
     assert {body["max_tokens"] for body in asked} == {14}
     path.write_text("{}")
-    done = serve("http://127.0.0.1:9", "--dataset-name", "sharegpt", "--dataset-path", path, "--model", "m")
+    done = serve("http://127.0.0.1:9", "--dataset", f"sharegpt:{path}", "--model", "m")
     assert done.returncode == 2 and "no JSON list" in done.stderr
 
 
@@ -155,7 +155,7 @@ def test_a_sweep_stops_where_goals_are_missed(tmp_path):
         with ScriptedServer(answer, WORDS) as server:
             done = serve(server.base_url, "--sweep", "concurrency", "--goodput", "ttft:360", "--num-prompts",
                          12, "--random-input-len", 4, "--save-result", "--result-dir", tmp_path,
-                         "--result-filename", "point.json", "--html", page)  # fmt: skip
+                         "--result-filename", "point.json", "--report", page)  # fmt: skip
         assert done.returncode == 0, done.stderr
         points = {path.stem: json.loads(path.read_text())["goodput_share"]
                   for path in tmp_path.glob("point-*.json")}  # fmt: skip
@@ -166,7 +166,81 @@ def test_a_sweep_stops_where_goals_are_missed(tmp_path):
     done, points = arranged(sweep)
     assert points["point-concurrency4"] < 0.9
     assert "The goals are met up to" in done.stdout
-    assert_self_contained(page.read_text(), "Sweep", "Output tokens a second against TTFT")
+    assert_self_contained(page.read_text(), "Throughput over concurrency",
+                          "Output tokens a second against TTFT")  # fmt: skip
+
+
+def test_a_sweep_asks_for_no_more_streams_than_requests(tmp_path):
+    with ScriptedServer(steady(0, 0, 2), WORDS) as server:
+        done = serve(server.base_url, "--sweep", "concurrency", "--goodput", "ttft:60000",
+                     "--num-prompts", 6, "-i", 4, "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout)
+    assert [point["max_concurrency"] for point in points] == [1, 2, 4, 6]
+    assert [point["completed"] for point in points] == [6] * 4
+
+
+def test_a_series_is_a_run_for_each_bound(tmp_path):
+    page = tmp_path / "page.html"
+    words = ("--max-concurrency", "1,2..3", "-i", 5, "-o", 3)
+    with ScriptedServer(steady(0.005, 0.005, 3), WORDS) as server:
+        done = serve(server.base_url, *words, "--save-result", "--result-dir", tmp_path,
+                     "--result-filename", "r.json", "--report", page)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        prompts = [tuple(request.body["prompt"]) for request in server.requests]
+        told = serve(server.base_url, *words, "--num-prompts", 2, "--json")
+    assert len(prompts) == 60 and len(set(prompts)) == 60, "a point saw the prompts of another"
+    points = [json.loads((tmp_path / f"r-concurrency{n}.json").read_text()) for n in (1, 2, 3)]
+    for n, point in zip((1, 2, 3), points):
+        assert point["max_concurrency"] == n and point["max_concurrent_requests"] <= n
+        assert point["num_prompts"] == point["completed"] == 10 * n
+    assert done.stdout.count("Serving Benchmark Result") == 3
+    assert re.findall(r"^ +(\d+) .* 0$", done.stdout, re.MULTILINE) == ["1", "2", "3"], done.stdout
+    assert "goals" not in done.stdout and "good %" not in done.stdout
+    assert_self_contained(page.read_text(), "Throughput over concurrency",
+                          "Output tokens a second against TPOT")  # fmt: skip
+    # As many as asked for, but a request a stream.
+    assert [point["completed"] for point in json.loads(told.stdout)] == [2, 2, 3]
+
+
+def test_json_is_all_that_is_printed(tmp_path):
+    words = ("--num-prompts", 4, "-i", 5, "-o", 2, "--json", "--request-rate", "inf")
+    with ScriptedServer(steady(0, 0.01, 2), WORDS) as server:
+        done = serve(server.base_url, *words, "--save-result", "--result-dir", tmp_path,
+                     "--result-filename", "r.json", "--report", tmp_path / "page.html")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told == json.loads((tmp_path / "r.json").read_text())
+    assert not set(VLLM_KEYS) - told.keys() and told["completed"] == 4
+    assert "The result is in" in done.stderr and "ttfts" not in told
+    gone = serve(server.base_url, "--model", "m", *words)
+    assert gone.returncode == 1 and json.loads(gone.stdout)["failed"] == 4
+    assert "No request completed" in gone.stderr
+
+
+def test_two_results_are_compared(tmp_path):
+    with ScriptedServer(steady(0.02, 0.01, 3), WORDS) as server:
+        words = ("-i", 5, "-o", 3, "--num-prompts", 4, "--json", "--max-concurrency")
+        (tmp_path / "a.json").write_text(serve(server.base_url, *words, "1,2").stdout)
+        (tmp_path / "b.json").write_text(serve(server.base_url, *words, "2..4", "--seed", 1).stdout)
+    done = run("bench", "compare", tmp_path / "a.json", tmp_path / "b.json")
+    assert done.returncode == 0, done.stderr
+    assert "These settings differ: seed (0 in A, 1 in B).\n" in done.stdout
+    assert re.search(r"^concurrency 2 +A +B +B/A$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^Mean TTFT \(ms\) +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d  ", done.stdout, re.MULTILINE)
+    assert "Only in A: concurrency 1.\n" in done.stdout and "Only in B: concurrency 4.\n" in done.stdout
+    told = json.loads(run("bench", "compare", "--json", tmp_path / "a.json", tmp_path / "b.json").stdout)
+    (point,) = told["points"]
+    a, b = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert point["metrics"]["mean_ttft_ms"] == {
+        "a": a[1]["mean_ttft_ms"], "b": b[0]["mean_ttft_ms"], "better": "lower",
+        "ratio": pytest.approx(b[0]["mean_ttft_ms"] / a[1]["mean_ttft_ms"])}  # fmt: skip
+    (tmp_path / "c.json").write_text('{"tokens_per_second": 3}')
+    for other, said in [("c.json", "c.json' is no result of a benchmark: it lacks 'completed'"),
+                        ("d.json", "d.json cannot be opened")]:  # fmt: skip
+        done = run("bench", "compare", tmp_path / "a.json", tmp_path / other)
+        assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not done.stdout
 
 
 def assert_self_contained(text, *titles):
@@ -180,7 +254,7 @@ def assert_self_contained(text, *titles):
 
 def test_ctrl_c_prints_what_there_is(tmp_path):
     with ScriptedServer(steady(0.05, 0.05, 1000), WORDS) as server:
-        words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "4", "--html",
+        words = [TROUPE, "bench", "serve", "--base-url", server.base_url, "--num-prompts", "4", "--report",
                  str(tmp_path / "page.html")]  # fmt: skip
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(server.requests) == 4, "requests come")
@@ -222,8 +296,14 @@ def test_a_client_that_is_late_says_so():
     (["--kill", "every=0s"], "every=10s"),
     (["--extra-body", "[1]"], "JSON object"),
     (["--extra-body", '{"stream": false}'], "'stream'"),
-    (["--dataset-name", "sonnet"], "sharegpt"),
-    (["--dataset-name", "sharegpt"], "--dataset-path"),
+    (["--dataset", "sonnet"], "random, prefix, sharegpt:FILE or sessions, not 'sonnet'"),
+    (["--dataset", "sharegpt"], "--dataset sharegpt:FILE"),
+    (["--dataset-name", "random"], "did you mean '--dataset'?"),
+    (["--dataset-path", "x"], "did you mean '--dataset'?"),
+    (["--html", "x"], "did you mean '--report'?"),
+    (["-i", "many"], "--random-input-len: 'many' is no whole number"),
+    (["--max-concurrency", "1,2,x"], "not 'x'"),
+    (["--max-concurrency", "1..4", "--sweep", "rate", "--goodput", "ttft:1"], "one --max-concurrency"),
     (["--metric-percentiles", "101"], "0 to 100"),
     (["--header", "name"], "KEY=VALUE"),
     (["--num-prompts", "0"], "--num-prompts"),
@@ -335,7 +415,7 @@ def test_a_cluster_under_faults(troupe, tmp_path):
         done = run("bench", "serve", "--base-url", cluster.base_url, "--num-prompts", 60,
                    "--request-rate", 12, "--random-input-len", 40, "--random-output-len", 60,
                    "--kill", "every=1.5s", "--save-result", "--result-dir", tmp_path,
-                   "--result-filename", "r.json", "--html", page)  # fmt: skip
+                   "--result-filename", "r.json", "--report", page)  # fmt: skip
         assert done.returncode == 0, done.stderr
         result = json.loads((tmp_path / "r.json").read_text())
         assert result["completed"] == 60 and result["failed"] == 0, done.stdout

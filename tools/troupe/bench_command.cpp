@@ -102,14 +102,16 @@ Command make_model_command() {
 }  // namespace
 
 Command bench_command(const Doubles& doubles) {
-  return {.name = "bench",
-          .description = "Measure a server, a model or the network",
-          .examples =
-              "  troupe bench serve --help\n  troupe bench throughput --help\n"
-              "  troupe bench network --help\n"
-              "  troupe bench make-model --help",
-          .below = {bench_serve_command(), bench_throughput_command(doubles),
-                    bench_latency_command(doubles), network_command(), make_model_command()}};
+  return {
+      .name = "bench",
+      .description = "Measure a server, a model or the network",
+      .examples =
+          "  troupe bench serve --help\n  troupe bench compare --help\n"
+          "  troupe bench throughput --help\n"
+          "  troupe bench network --help\n"
+          "  troupe bench make-model --help",
+      .below = {bench_serve_command(), bench_compare_command(), bench_throughput_command(doubles),
+                bench_latency_command(doubles), network_command(), make_model_command()}};
 }
 
 }  // namespace troupe::cli

@@ -31,7 +31,7 @@ struct EngineBench {
 };
 
 struct ThroughputOptions : EngineBench {
-  std::string dataset_name = "random";
+  std::string dataset = "random";
   std::uint64_t num_prompts = 1000, output_len = 0;
 };
 
@@ -110,17 +110,10 @@ int tell(const EngineBench& o, const nlohmann::json& result, const std::string& 
 }
 
 int run_throughput(ThroughputOptions o) {
-  if (o.dataset_name == "sharegpt")
-    o.prompts.kind = PromptOptions::Kind::kShareGpt;
-  else if (o.dataset_name != "random")
-    return fail(invalid_argument("--dataset-name must be random or sharegpt, not '" +
-                                 o.dataset_name + "'."),
-                kUsage);
-  const bool file = o.prompts.kind == PromptOptions::Kind::kShareGpt;
-  if (file == o.prompts.path.empty())
-    return fail(
-        invalid_argument("--dataset-path goes with --dataset-name sharegpt, which needs it."),
-        kUsage);
+  using Kind = PromptOptions::Kind;
+  if (const Status set = bench::set_dataset(o.dataset, {Kind::kRandom, Kind::kShareGpt}, o.prompts);
+      !set.ok())
+    return fail_with(set.error());
   if (o.output_len > 0) o.prompts.output_len = o.prompts.sharegpt_output_len = o.output_len;
   auto measured = start(o, true);
   if (!measured.ok()) return fail_with(measured.error());
@@ -175,15 +168,18 @@ Command bench_throughput_command(const Doubles& doubles) {
       .description = "How many tokens a second a model gives in this process, all asked at once",
       .examples =
           "  troupe bench throughput --model DIR --input-len 256 --num-prompts 100\n"
-          "  troupe bench throughput --model DIR --dataset-name sharegpt --dataset-path FILE",
+          "  troupe bench throughput --model DIR --dataset sharegpt:FILE",
       .flags = {{.name = "--num-prompts",
                  .target = &o->num_prompts,
                  .help = "Requests (default: 1000)",
                  .range = kPositive},
                 {"--output-len", &o->output_len,
                  "Tokens of an answer (default: 128; of ShareGPT, as the file's)"},
-                {"--dataset-name", &o->dataset_name, "random or sharegpt (default: random)"},
-                {"--dataset-path", &o->prompts.path, "The ShareGPT file"},
+                {.name = "--dataset",
+                 .target = &o->dataset,
+                 .help = "random, or sharegpt:FILE (default: random)",
+                 .values = {"random", "sharegpt:"},
+                 .elsewhere = {"--dataset-name", "--dataset-path"}},
                 {.name = "--random-range-ratio",
                  .target = &o->prompts.range_ratio,
                  .help = "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)",

@@ -81,58 +81,99 @@ Status write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
-Status save(const ServePlan& plan, const RunReport& report, const std::string& point) {
-  if (!plan.save_result) return {};
-  const std::string path = bench::result_path(plan, report.facts, point);
-  const auto json = bench::report_json(report, plan.save_detailed);
-  Status written =
-      write_file(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  if (written.ok()) std::fprintf(stderr, "The result is in %s\n", path.c_str());
-  return written;
-}
+/// Tells of runs: each at once as text, or all at the end as JSON, and in files.
+class Teller {
+ public:
+  explicit Teller(const ServePlan& plan) : plan_(plan) {}
 
-Status save_page(const ServePlan& plan, const std::vector<RunReport>& points, std::size_t shown) {
-  if (plan.html.empty()) return {};
-  Status written = write_file(plan.html, bench::report_html(points, shown));
-  if (written.ok()) std::fprintf(stderr, "The page is in %s\n", plan.html.c_str());
-  return written;
-}
+  /// Of one run; `point` is "", or its name among several.
+  void tell(const RunReport& report, const std::string& point) {
+    say(bench::report_text(report));
+    if (!plan_.json && !plan_.save_result) return;
+    Json json = bench::report_json(report, plan_.save_detailed);
+    if (plan_.save_result)
+      save(bench::result_path(plan_, report.facts, point), text_of(json, 1), "result");
+    if (plan_.json) results_.push_back(std::move(json));
+  }
 
-int run_sweep(const ServePlan& plan, bench::Serve& serve) {
-  const bool by_rate = plan.sweep == ServePlan::Sweep::kRate;
-  Status saved;
-  const auto points = serve.sweep([&](const RunReport& report) {
-    std::printf("%s", bench::report_text(report).c_str());
+  void say(const std::string& text) {
+    if (plan_.json) return;
+    std::printf("%s", text.c_str());
     std::fflush(stdout);
-    const std::string point = by_rate
-                                  ? "rate" + bench::rate_name(report.facts.request_rate)
-                                  : "concurrency" + std::to_string(report.facts.max_concurrency);
-    if (Status status = save(plan, report, point); !status.ok()) saved = std::move(status);
-  });
-  std::size_t best = 0;
-  bool any = false;
-  for (std::size_t i = 0; i < points.size(); ++i)
-    if (serve.good(points[i])) best = i, any = true;
-  std::printf("%s", bench::sweep_text(points, by_rate).c_str());
-  std::printf(any ? "The goals are met up to the point of %.2f requests and %.1f output tokens a "
-                    "second.\n"
-                  : "The goals are met at no point.\n",
-              any ? points[best].summary.request_throughput : 0,
-              any ? points[best].summary.output_throughput : 0);
-  if (Status status = save_page(plan, points, best); !status.ok()) saved = std::move(status);
-  return saved.ok() ? kDone : fail_with(saved.error());
+  }
+
+  /// The exit code. `list`: they are points, however few.
+  int end(const std::vector<RunReport>& points, bool list) {
+    // Only the best one still has its records.
+    const auto best =
+        std::ranges::find_if(points, [](const auto& p) { return !p.records.empty(); });
+    if (!plan_.report.empty())
+      save(plan_.report,
+           bench::report_html(points, static_cast<std::size_t>(best - points.begin())), "page");
+    if (plan_.json) std::printf("%s", text_of(list ? results_ : results_.at(0), -1).c_str());
+    if (!saved_.ok()) return fail_with(saved_.error());
+    const bool any = std::ranges::any_of(points, [](const RunReport& point) {
+      return point.summary.completed > 0 || point.interrupted;
+    });
+    return any ? kDone : fail(unavailable("No request completed."));
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  static std::string text_of(const Json& json, int indent) {
+    return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+
+  void save(const std::string& path, const std::string& text, const char* what) {
+    if (Status written = write_file(path, text); !written.ok())
+      saved_ = std::move(written);
+    else
+      std::fprintf(stderr, "The %s is in %s\n", what, path.c_str());
+  }
+
+  const ServePlan& plan_;
+  Json results_ = Json::array();
+  Status saved_;
+};
+
+/// How far the goals were met, as a sentence.
+std::string goals_text(const ServePlan& plan, const bench::Serve& serve,
+                       const std::vector<RunReport>& points) {
+  const auto good = std::find_if(points.rbegin(), points.rend(),
+                                 [&](const RunReport& point) { return serve.good(point); });
+  if (good == points.rend()) return "The goals are met at no point.\n";
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "The goals are met up to the point of %.2f requests and %.1f output tokens a "
+                "second.\n",
+                good->summary.request_throughput, good->summary.output_throughput);
+  if (plan.sweep == ServePlan::Sweep::kConcurrency &&
+      good->facts.max_concurrency == plan.load.streams_max())
+    return text +
+           std::string("There are no more streams than that: raise --num-prompts for more.\n");
+  return text;
+}
+
+int run_points(const ServePlan& plan, bench::Serve& serve) {
+  const bool by_rate = plan.sweep == ServePlan::Sweep::kRate;
+  Teller teller(plan);
+  const auto tell = [&](const RunReport& report) {
+    teller.tell(report, by_rate ? "rate" + bench::rate_name(report.facts.request_rate)
+                                : "concurrency" + std::to_string(report.facts.max_concurrency));
+  };
+  const auto points = plan.series.empty() ? serve.sweep(tell) : serve.series(tell);
+  teller.say(bench::sweep_text(points, by_rate));
+  if (plan.series.empty()) teller.say(goals_text(plan, serve, points));
+  return teller.end(points, true);
 }
 
 int run_once(const ServePlan& plan, bench::Serve& serve) {
+  Teller teller(plan);
   std::vector<RunReport> points;
   points.push_back(serve.run());
-  const RunReport& report = points.front();
-  std::printf("%s", bench::report_text(report).c_str());
-  std::fflush(stdout);
-  for (const Status& saved : {save(plan, report, ""), save_page(plan, points, 0)})
-    if (!saved.ok()) return fail_with(saved.error());
-  if (report.summary.completed > 0 || report.interrupted) return kDone;
-  return fail(unavailable("No request completed."));
+  teller.tell(points.front(), "");
+  return teller.end(points, false);
 }
 
 /// Each connection is a descriptor; the usual bound is for other programs.
@@ -156,7 +197,8 @@ int run(ServeOptions options) {
   bench::Serve serve(**client, *plan, [&](const ServeProgress& at) { line.show(at); });
   if (const Status prepared = serve.prepare(); !prepared.ok())
     return (*client)->stopped() ? kDone : fail_with(prepared.error());
-  return plan->sweep == ServePlan::Sweep::kNone ? run_once(*plan, serve) : run_sweep(*plan, serve);
+  const bool one = plan->sweep == ServePlan::Sweep::kNone && plan->series.empty();
+  return one ? run_once(*plan, serve) : run_points(*plan, serve);
 }
 
 void add_server_flags(Command& command, ServeOptions& o) {
@@ -173,15 +215,19 @@ void add_server_flags(Command& command, ServeOptions& o) {
 void add_traffic_flags(Command& command, ServeOptions& o) {
   add_flags(
       command, "Traffic",
-      {{"--num-prompts", &o.num_prompts, "Requests (default: 1000)"},
+      {{"--num-prompts", &o.num_prompts,
+        "Requests (default: 1000; of several --max-concurrency, 10 a stream of each run, and never "
+        "less than one)"},
        {"--request-rate", &o.request_rate, "Requests a second; inf: all at once (default: inf)"},
        {"--burstiness", &o.burstiness,
         "Shape of the gaps' gamma distribution: 1 is a Poisson process, less comes in bursts, "
         "more is even (default: 1)"},
        {"--max-concurrency", &o.max_concurrency,
-        "Most requests under way; others wait here (default: no bound)"},
+        "Most requests under way; others wait here. Several, as 1,2,4..200, are a run each; a "
+        "range doubles until its end (default: no bound)"},
        {"--seed", &o.seed, "Of arrivals, prompts and kills (default: 0)"},
-       {"--timeout", &o.timeout_s, "Longest a request may take, seconds (default: 600)"},
+       {"--timeout", &o.timeout_s,
+        "Longest a request may take, retries included, seconds (default: 600)"},
        {"--max-retries", &o.max_retries,
         "Of a request that gets 429 or 503, after its Retry-After (default: 0)"},
        {"--num-warmups", &o.num_warmups, "Requests before, which are not counted (default: 0)"}});
@@ -191,16 +237,24 @@ void add_prompt_flags(Command& command, ServeOptions& o) {
   auto& p = o.prompts;
   add_flags(
       command, "Prompts",
-      {{"--dataset-name", &o.dataset_name,
-        "random, sharegpt, prefix_repetition or sessions (conversations of several turns, as "
-        "agents have) (default: random)"},
-       {"--dataset-path", &p.path, "The ShareGPT file"},
+      {{.name = "--dataset",
+        .target = &o.dataset,
+        .help = "random, prefix (what prompts begin with comes again), sharegpt:FILE or sessions "
+                "(conversations of several turns, as agents have) (default: random)",
+        .values = {"random", "prefix", "sharegpt:", "sessions"},
+        .elsewhere = {"--dataset-name", "--dataset-path"}},
        {"--prompt-format", &o.prompt_format,
         "auto, ids or words: what random prompts are of; auto is ids where the server's /tokenize "
         "gives some (default: auto)"},
        {"--vocab-size", &o.vocab_size, "Draw ids below that, instead of asking /tokenize"},
-       {"--random-input-len", &p.input_len, "Tokens of a prompt (default: 1024)"},
-       {"--random-output-len", &p.output_len, "Tokens of an answer (default: 128)"},
+       {.name = "--random-input-len",
+        .target = &p.input_len,
+        .help = "Tokens of a prompt (default: 1024)",
+        .short_name = "-i"},
+       {.name = "--random-output-len",
+        .target = &p.output_len,
+        .help = "Tokens of an answer (default: 128)",
+        .short_name = "-o"},
        {"--random-range-ratio", &p.range_ratio,
         "Lengths are uniform in LEN x (1 - R) to LEN x (1 + R) (default: 0)"},
        {"--random-prefix-len", &p.prefix_len,
@@ -233,17 +287,24 @@ void add_sampling_flags(Command& command, ServeOptions& o) {
 }
 
 void add_report_flags(Command& command, ServeOptions& o) {
-  add_flags(command, "Report",
-            {{"--percentile-metrics", &o.percentile_metrics,
-              "Of ttft, tpot, itl and e2el (default: ttft,tpot,itl)"},
-             {"--metric-percentiles", &o.metric_percentiles, "Such as 50,99 (default: 99)"},
-             {"--goodput", &o.goodput, "Goals of a request, in ms: ttft:500 tpot:50 e2el:5000"},
-             {"--save-result", &o.save_result, "Write a JSON file, with the keys of vLLM's"},
-             {"--save-detailed", &o.save_detailed, "With each request's figures and text in it"},
-             {"--result-dir", &o.result_dir, "Its folder"},
-             {"--result-filename", &o.result_filename, "Its name (default: from what is measured)"},
-             {"--metadata", &o.metadata, "KEY=VALUE, to be put into it"},
-             {"--html", &o.html, "Write a page with plots, which needs no network"}});
+  add_flags(
+      command, "Report",
+      {{"--percentile-metrics", &o.percentile_metrics,
+        "Of ttft, tpot, itl and e2el (default: ttft,tpot,itl)"},
+       {"--metric-percentiles", &o.metric_percentiles, "Such as 50,99 (default: 99)"},
+       {"--goodput", &o.goodput, "Goals of a request, in ms: ttft:500,tpot:50,e2el:5000"},
+       {"--json", &o.json,
+        "Print one JSON value instead, with the keys of vLLM's; of several runs, a list"},
+       {"--save-result", &o.save_result, "Write the JSON to a file, too, of each run its own"},
+       {"--save-detailed", &o.save_detailed, "JSON has each request's figures and text"},
+       {"--result-dir", &o.result_dir, "The file's folder"},
+       {"--result-filename", &o.result_filename,
+        "The file's name (default: from what is measured)"},
+       {"--metadata", &o.metadata, "KEY=VALUE, to be put into the JSON"},
+       {.name = "--report",
+        .target = &o.report,
+        .help = "Write a page of HTML with plots to this file; it needs no network",
+        .elsewhere = {"--html"}}});
 }
 
 void add_trial_flags(Command& command, ServeOptions& o) {
@@ -266,11 +327,11 @@ Command bench_serve_command() {
       .name = "serve",
       .description = "Load a server that speaks OpenAI's API and measure it",
       .examples =
-          "  troupe bench serve --num-prompts 200 --request-rate 4 --random-input-len 256\n"
-          "  troupe bench serve --backend openai-chat --dataset-name sharegpt --dataset-path FILE\n"
-          "  troupe bench serve --sweep rate --goodput ttft:500 tpot:50 --num-prompts 100 --html "
-          "r.html\n"
-          "  troupe bench serve --max-concurrency 16 --kill every=10s --html faults.html",
+          "  troupe bench serve --max-concurrency 1,2,4..200 -i 1024 -o 256 --report curve.html\n"
+          "  troupe bench serve --num-prompts 200 --request-rate 4 -i 256 --json\n"
+          "  troupe bench serve --backend openai-chat --dataset sharegpt:FILE\n"
+          "  troupe bench serve --sweep rate --goodput ttft:500,tpot:50 --num-prompts 100\n"
+          "  troupe bench serve --max-concurrency 16 --kill every=10s --report faults.html",
       .run = [o](const Call&) { return run(*o); },
       .takes_signals = true,
       .log_level = "warn",

@@ -56,7 +56,10 @@ Status speak_as(const std::string& who, const CommonOptions& common) {
 
 void add_common_flags(Command& command, CommonOptions& options) {
   for (Command& below : command.below) add_common_flags(below, options);
-  std::vector<Flag> flags = {{"--help", Print::kHelp, "Print this help message and exit"}};
+  std::vector<Flag> flags = {{.name = "--help",
+                              .target = Print::kHelp,
+                              .help = "Print this help message and exit",
+                              .short_name = "-h"}};
   if (command.run) {
     flags.push_back({"--state-dir", &options.state_dir,
                      command.keeps_state ? "Where certificates and the join file are (default: "

@@ -26,6 +26,7 @@ Command completion_command(const Command& root);
 
 // Below `troupe bench`.
 Command bench_serve_command();
+Command bench_compare_command();
 Command bench_throughput_command(const Doubles& doubles);
 Command bench_latency_command(const Doubles& doubles);
 

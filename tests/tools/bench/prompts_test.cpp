@@ -64,6 +64,38 @@ TEST_CASE("prefixes are repeated, what follows is not") {
   CHECK(wholes.size() == 60);
 }
 
+TEST_CASE("a data set is named, and a file with it") {
+  using Kind = PromptOptions::Kind;
+  const std::vector<Kind> all = {Kind::kRandom, Kind::kPrefixRepetition, Kind::kShareGpt,
+                                 Kind::kSessions};
+  for (const auto& [said, kind, path] : {std::tuple{"random", Kind::kRandom, ""},
+                                         {"prefix", Kind::kPrefixRepetition, ""},
+                                         {"sessions", Kind::kSessions, ""},
+                                         {"sharegpt:a.json", Kind::kShareGpt, "a.json"},
+                                         {"sharegpt:/a:b", Kind::kShareGpt, "/a:b"}}) {
+    PromptOptions options;
+    CHECK(set_dataset(said, all, options).ok());
+    CHECK(options.kind == kind);
+    CHECK(options.path == path);
+    CHECK(std::string(said).starts_with(dataset_name(kind)));
+  }
+  for (const auto& [said, told] :
+       {std::pair{"", "--dataset must be random, prefix, sharegpt:FILE or sessions, not ''."},
+        {"prefix_repetition", "not 'prefix_repetition'"},
+        {"sharegpt", "--dataset sharegpt:FILE"},
+        {"sharegpt:", "--dataset sharegpt:FILE"},
+        {"sharegpt:~/a", "sharegpt:$HOME/a"},
+        {"random:a", "leave ':a' out"}}) {
+    PromptOptions options;
+    const Status set = set_dataset(said, all, options);
+    REQUIRE(!set.ok());
+    CHECK_MESSAGE(set.error().message.find(told) != std::string::npos, set.error().message);
+  }
+  PromptOptions options;
+  CHECK(set_dataset("prefix", {Kind::kRandom, Kind::kShareGpt}, options).error().message ==
+        "--dataset must be random or sharegpt:FILE, not 'prefix'.");
+}
+
 TEST_CASE("words are as many as the tokens need") {
   PromptOptions options;
   options.input_len = 30;

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +72,51 @@ TEST_CASE("a page quotes what others said") {
     CHECK(text.find("inf\"") == text.npos);
     CHECK(text.ends_with("</html>\n"));
   }
+}
+
+TEST_CASE("points of a series are told by what they differ in") {
+  RunReport one = one_answer(), two = one_answer();
+  one.facts.max_concurrency = 1;
+  two.facts.max_concurrency = 200;
+  const std::string page = report_html({one, two}, 1);
+  CHECK(page.find("<figcaption>Throughput over concurrency</figcaption>") != page.npos);
+  CHECK(page.find("class=\"label\">200</text>") != page.npos);
+  const std::string text = sweep_text({one, two}, false);
+  CHECK(text.find("good %") == text.npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  one.facts.goals = {{"ttft", 500}};
+  CHECK(sweep_text({one}, false).find("good %") != text.npos);
+  two.facts.max_concurrency = 1;
+  one.facts.request_rate = 2;
+  two.facts.request_rate = 4;
+  CHECK(report_html({one, two}, 1).find("Throughput over requests a second") != page.npos);
+}
+
+TEST_CASE("an axis that doubles has its points as ticks, as far as there is room") {
+  Plot plot{.title = "", .x_label = "", .y_label = "", .x_doubles = true};
+  plot.series = {{"", {{0, 1}, {1, 1}, {2, 1}, {4, 1}, {63, 1}, {64, 1}}}};
+  const std::string drawn = svg(plot);
+  const auto place_of = [&](const std::string& tick) {
+    const std::size_t end = drawn.find("\" text-anchor=\"middle\" class=\"label\">" + tick + "<");
+    if (end == drawn.npos) return -1.0;
+    const std::size_t x = drawn.rfind("x=\"", end);
+    return std::strtod(drawn.c_str() + x + 3, nullptr);
+  };
+  CHECK(place_of("2") - place_of("1") ==
+        doctest::Approx(place_of("4") - place_of("2")).epsilon(0.01));
+  CHECK(place_of("63") > place_of("4"));
+  CHECK(place_of("64") == -1);  // it would be written over its neighbour
+  CHECK(drawn.find("nan") == drawn.npos);
+  plot.series = {{"", {{8, 1}}}};
+  CHECK(svg(plot).find("nan") == drawn.npos);
+}
+
+TEST_CASE("what came at one moment is noted") {
+  RunReport report = one_answer();
+  CHECK(report_text(report).find("at one moment") == std::string::npos);
+  report.summary.at_once = 1;
+  CHECK(report_text(report).find("came at one moment for 1 requests") != std::string::npos);
+  CHECK(report_html({report}, 0).find("came at one moment for 1 requests") != std::string::npos);
 }
 
 TEST_CASE("axes have round steps") {

@@ -86,6 +86,23 @@ TEST_CASE("a summary is what vLLM would say of the same requests") {
   CHECK(!none.request_goodput);
 }
 
+TEST_CASE("an answer that came at one moment has no time per token") {
+  RequestRecord one_piece = answered(0, 0.5, {});
+  one_piece.output_tokens = 64;
+  const RequestRecord one_read = answered(0, 0.5, {0, 0}), slow = answered(0, 0.5, {0.25F});
+  const Summary s = summarize({one_piece, one_read, slow}, 1, {{"tpot", 300}});
+  CHECK(s.completed == 3);
+  CHECK(s.at_once == 2);
+  CHECK(s.output_tokens == 69);
+  CHECK(s.tpot.sorted == std::vector<double>{250});
+  CHECK(s.itl.sorted == std::vector<double>{250});
+  CHECK(s.ttft.sorted.size() == 3);
+  CHECK(s.good_share == doctest::Approx(1.0 / 3));
+  // Of one token there is nothing to time, and other goals do not need it.
+  CHECK(summarize({answered(0, 0.5, {})}, 1, {{"tpot", 1}}).good_share == 1);
+  CHECK(summarize({one_piece}, 1, {{"ttft", 600}, {"e2el", 600}}).good_share == 1);
+}
+
 TEST_CASE("one that ends as another begins is not with it") {
   CHECK(summarize({answered(0, 1, {}), answered(1, 1, {})}, 2, {}).max_concurrent_requests == 1);
   CHECK(summarize({answered(0, 1, {}), answered(0.9, 1, {})}, 2, {}).max_concurrent_requests == 2);

@@ -25,6 +25,11 @@ Result<Options> read(const std::string& text) {
       .description = "",
       .flags = {{"--config", &o.config, ""},
                 {"--model", &o.model, "", ""},
+                {.name = "--name",
+                 .target = &o.model,
+                 .help = "",
+                 .short_name = "-n",
+                 .elsewhere = {"--title"}},
                 {.name = "--size", .target = &o.size, .help = "", .given = true},
                 {"--share", &o.share, ""},
                 {"--on", &o.on, ""},
@@ -40,8 +45,8 @@ Result<Options> read(const std::string& text) {
 }
 
 TEST_CASE("a file gives flags their values, but those of the command line") {
-  const auto o = read(
-      "model = 'DIR'\nsize = 7\nshare = 0.123456789\non = true\nkeys = ['a', 2, true]\n");
+  const auto o =
+      read("model = 'DIR'\nsize = 7\nshare = 0.123456789\non = true\nkeys = ['a', 2, true]\n");
   REQUIRE(o.ok());
   CHECK(o->model == "DIR");
   CHECK(o->size == 1);
@@ -54,6 +59,9 @@ TEST_CASE("what a file has wrong is named") {
   for (const auto& [text, said] : {
            std::pair{"key = 1", "is no flag of `troupe up`; did you mean 'keys'?"},
            {"config = 'x'", "'config' in "},
+           {"title = 'x'", "'title' in "},
+           {"title = 'x'", "is no flag of `troupe up`; did you mean 'name'?"},
+           {"n = 'x'", "'n' in "},
            {"banana = 1", "is no flag of `troupe up`; `troupe up --help` lists them."},
            {"on = 'maybe'", "'on' in "},
            {"port = 70000", "--port: Value 70000 not in range 0 to 65535"},

@@ -37,7 +37,7 @@ Command command_of(Targets& t) {
                     {.name = "--i32", .target = &t.i32, .help = "", .range = Range{-2, 64}},
                     {"--i64", &t.i64, ""},
                     {.name = "--u32", .target = &t.u32, .help = "", .range = kPositive},
-                    {"--u64", &t.u64, ""},
+                    {.name = "--u64", .target = &t.u64, .help = "", .short_name = "-u"},
                     {.name = "--number", .target = &t.number, .help = "", .range = Range{0, 0.5}},
                     {"--text", &t.text, "", "Words"},
                     {"--maybe-i32", &t.maybe_i32, ""},
@@ -72,8 +72,9 @@ struct Tool {
            .below = {
                {.name = "show",
                 .description = "Shows",
-                .flags = {{"--help", Print::kHelp, "This"},
-                          {.name = "NAME", .target = &name, .help = "Whose", .required = true}},
+                .flags =
+                    {{.name = "--help", .target = Print::kHelp, .help = "This", .short_name = "-h"},
+                     {.name = "NAME", .target = &name, .help = "Whose", .required = true}},
                 .run = [](const Call&) { return 0; }}}}}};
 };
 
@@ -117,6 +118,22 @@ TEST_CASE("each type of target takes what is written for it") {
       CHECK(flag.given ==
             (!c.words.empty() && c.words[0].substr(0, c.words[0].find('=')) == flag.name));
   }
+}
+
+TEST_CASE("a short name is the flag, on a command line") {
+  for (const Words& words : {Words{"run", "-u", "7"}, {"run", "-u7"}}) {
+    Tool tool;
+    const Parsed parsed = parse(tool.root, words);
+    CHECK(parsed.kind == Parsed::Kind::kRun);
+    CHECK(tool.targets == Targets{.u64 = 7});
+    CHECK(is_given(*parsed.command, "--u64"));
+  }
+  Tool tool;
+  CHECK(find_flag(tool.root.below[0], "-u") == find_flag(tool.root.below[0], "--u64"));
+  CHECK(find_flag(tool.root.below[0], "") == nullptr);
+  CHECK(parse(tool.root, {"run", "-u", "1", "--u64", "2"}).kind == Parsed::Kind::kWrong);
+  CHECK(parse(tool.root, {"run", "-u", "x"}).text ==
+        "--u64: 'x' is no whole number from 0 to 18446744073709551615");
 }
 
 TEST_CASE("what a flag does not take is named") {
@@ -190,8 +207,9 @@ TEST_CASE("the help shows groups, ranges and how it ends, and nothing hidden") {
   command.notes = "A note.";
   command.flags.push_back({"--help", Print::kHelp, "This"});
   const std::string help = parse(command, {"--help"}).text;
-  for (const char* part : {"\nWords:\n  --text TEXT", "--i32 INT:INT in [-2 - 64]", "UINT:POSITIVE",
-                           "--texts TEXT ...", "\nA note.\nExamples:\n  tool run\n"})
+  for (const char* part :
+       {"\nWords:\n  --text TEXT", "--i32 INT:INT in [-2 - 64]", "UINT:POSITIVE", "-u,--u64 UINT",
+        "--texts TEXT ...", "\nA note.\nExamples:\n  tool run\n"})
     CHECK_MESSAGE(help.find(part) != std::string::npos, part, help);
   CHECK(help.find("--repeated") == std::string::npos);
 }

@@ -24,11 +24,16 @@ inline constexpr std::size_t kErrorBytesMax = 300;
 
 /// Requests of a run: each keeps about 200 bytes, and four for each token of its answer.
 inline constexpr std::size_t kPromptsMax = 1'000'000;
+/// Those of a run that was not told how many, and of a series' run for each of its streams.
+inline constexpr std::uint64_t kPromptsDefault = 1000, kPromptsPerStream = 10;
+static_assert(kPromptsDefault <= kPromptsMax);
 /// Tokens of one prompt.
 inline constexpr std::uint64_t kPromptTokensMax = 10'000'000;
 /// A file of conversations.
 inline constexpr std::size_t kDatasetBytesMax = std::size_t{2} << 30;
-/// Points of a sweep, those that look closer included.
+/// A result file to compare, each request's figures included.
+inline constexpr std::size_t kResultBytesMax = std::size_t{256} << 20;
+/// Points of a sweep, those that look closer included, and of a series.
 inline constexpr int kSweepPointsMax = 64;
 
 /// What is asked beside the load: names, token ids, the cluster's status.

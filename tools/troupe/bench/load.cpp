@@ -42,7 +42,7 @@ Duration span(double seconds) {
 
 Load::Load(HttpClient& client, const LoadOptions& options, const PromptSource& prompts)
     : client_(client), options_(options), prompts_(prompts), records_(options.requests) {
-  const std::size_t sessions = (options.requests + options.turns - 1) / options.turns;
+  const std::size_t sessions = options.streams_max();
   arrivals_s_ = arrivals(sessions, options.rate / static_cast<double>(options.turns),
                          options.burstiness, SplitMix(options.seed ^ kArrivalStream).next());
   if (options.turns > 1) sessions_.resize(sessions);
@@ -107,16 +107,22 @@ std::string Load::body_of(std::size_t number) {
          "}";
 }
 
+TimePoint Load::first_sent(std::size_t number) const {
+  return begun_ + span(records_[number].start_s);
+}
+
 void Load::send(std::size_t number) {
-  HttpRequest request{"POST", options_.chat ? "/v1/chat/completions" : "/v1/completions",
-                      body_of(number), options_.timeout};
+  std::string body = body_of(number);
   RequestRecord& r = records_[number];
   const TimePoint sent = now();
   if (!std::exchange(r.started, true)) r.start_s = since_begun(sent);
   ++running_;
   // A request that was refused waits for its answer since it was sent first.
+  const Duration left = options_.timeout - (sent - first_sent(number));
+  HttpRequest request{"POST", options_.chat ? "/v1/chat/completions" : "/v1/completions",
+                      std::move(body), std::max<Duration>(left, std::chrono::milliseconds(1))};
   const AnswerReader::Question question{options_.chat, r.prompt_tokens, r.tokens_max,
-                                        begun_ + span(r.start_s)};
+                                        first_sent(number)};
   client_.send(std::move(request),
                std::make_unique<AnswerReader>(question, [this, number](auto outcome) {
                  on_outcome(number, std::move(outcome));
@@ -131,6 +137,7 @@ bool Load::retry(std::size_t number, const AnswerReader::Outcome& outcome) {
   const std::string& told = outcome.retry_after;
   std::from_chars(told.data(), told.data() + told.size(), wait_s);
   const auto wait = std::clamp<Duration>(std::chrono::seconds(wait_s), {}, kRetryAfterMax);
+  if (now() + wait >= first_sent(number) + options_.timeout) return false;
   ++r.retries;
   if (options_.turns > 1) sessions_[number / options_.turns].pop_back();
   client_.at(now() + wait, [this, number] {

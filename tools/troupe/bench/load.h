@@ -28,6 +28,9 @@ struct LoadOptions {
   int max_retries = 0;      ///< of a request that got 429 or 503
   std::uint64_t turns = 1;  ///< of each conversation; each is a request
   double think_s = 0;       ///< mean pause before a later turn
+
+  /// Conversations, and so most requests that can be under way at one time.
+  std::uint64_t streams_max() const { return (requests + turns - 1) / turns; }
 };
 
 /// Sends requests as they arrive and keeps what comes of each.
@@ -65,6 +68,7 @@ class Load {
   bool retry(std::size_t number, const AnswerReader::Outcome& outcome);
   void go_on(std::size_t number);
   double since_begun(TimePoint at) const;
+  TimePoint first_sent(std::size_t number) const;
 
   struct Said {
     std::string question, answer;

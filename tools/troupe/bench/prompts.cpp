@@ -131,6 +131,48 @@ std::string word_list() {
 
 std::size_t word_count() { return kWords.size(); }
 
+const char* dataset_name(PromptOptions::Kind kind) {
+  switch (kind) {
+    case PromptOptions::Kind::kRandom:
+      return "random";
+    case PromptOptions::Kind::kPrefixRepetition:
+      return "prefix";
+    case PromptOptions::Kind::kShareGpt:
+      return "sharegpt";
+    case PromptOptions::Kind::kSessions:
+      return "sessions";
+  }
+  return "";
+}
+
+Status set_dataset(const std::string& said, const std::vector<PromptOptions::Kind>& taken,
+                   PromptOptions& options) {
+  using Kind = PromptOptions::Kind;
+  std::string all;
+  const std::size_t colon = std::min(said.find(':'), said.size());
+  const std::string name = said.substr(0, colon);
+  for (const Kind kind : taken) {
+    all += (all.empty()            ? ""
+            : kind == taken.back() ? " or "
+                                   : ", ") +
+           std::string(dataset_name(kind)) + (kind == Kind::kShareGpt ? ":FILE" : "");
+    if (name != dataset_name(kind)) continue;
+    const std::string path = said.substr(std::min(colon + 1, said.size()));
+    if (kind == Kind::kShareGpt && path.empty())
+      return invalid_argument("--dataset sharegpt needs its file: --dataset sharegpt:FILE.");
+    if (kind != Kind::kShareGpt && colon < said.size())
+      return invalid_argument("--dataset " + name + " has no file: leave '" + said.substr(colon) +
+                              "' out.");
+    if (path.starts_with("~/"))
+      return invalid_argument("The shell does not expand the ~ of --dataset " + said +
+                              "; write the whole path, as sharegpt:$HOME" + path.substr(1) + ".");
+    options.kind = kind;
+    options.path = path;
+    return {};
+  }
+  return invalid_argument("--dataset must be " + all + ", not '" + said + "'.");
+}
+
 Result<std::unique_ptr<PromptSource>> make_prompts(const PromptOptions& options,
                                                    Vocabulary vocabulary) {
   using Kind = PromptOptions::Kind;

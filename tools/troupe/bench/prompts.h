@@ -46,6 +46,13 @@ struct PromptOptions {
   std::uint64_t sharegpt_output_len = 0;  ///< 0: as long as the file's answer, a token for 4 bytes
 };
 
+/// random, prefix, sharegpt or sessions.
+const char* dataset_name(PromptOptions::Kind kind);
+/// Reads what --dataset says: such a name, of those that are `taken`, and sharegpt:FILE.
+/// kInvalidArgument names the flag.
+Status set_dataset(const std::string& said, const std::vector<PromptOptions::Kind>& taken,
+                   PromptOptions& options);
+
 class PromptSource {
  public:
   virtual ~PromptSource() = default;

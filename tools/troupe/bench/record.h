@@ -30,6 +30,9 @@ struct RequestRecord {
   std::string error;  ///< one line, if it is not ok
   std::string text;
 
+  /// Whether several tokens all came at one moment, as in one piece or through a proxy that holds
+  /// answers back: how long one of them takes was not seen.
+  bool at_once() const { return output_tokens > 1 && latency_s <= ttft_s; }
   /// Time per output token after the first; 0 for answers of one token.
   double tpot_s() const {
     return output_tokens > 1 ? (latency_s - ttft_s) / static_cast<double>(output_tokens - 1) : 0;

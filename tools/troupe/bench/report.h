@@ -47,8 +47,10 @@ std::string report_text(const RunReport& report);
 nlohmann::ordered_json report_json(const RunReport& report, bool detailed);
 /// A line a point.
 std::string sweep_text(const std::vector<RunReport>& points, bool by_rate);
-/// A page of its own, without a network: throughput against latency where there are several
-/// points, distributions and the time line of the one that is `shown`.
+/// Of answers that came with all their tokens at once: a sentence.
+std::string at_once_note(const Summary& summary);
+/// A page of its own, without a network: throughput over load and against latency where there are
+/// several points, distributions and the time line of the one that is `shown`.
 std::string report_html(const std::vector<RunReport>& points, std::size_t shown);
 
 /// "99", or "99.9".

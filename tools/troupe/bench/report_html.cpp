@@ -92,7 +92,7 @@ std::string latency_table(const RunReport& report) {
 /// How often each latency was, up to p99.5 (the slowest would squeeze all others), and the share
 /// that was not slower.
 Plot distribution(const Metric& metric, const Spread& spread) {
-  Plot plot{metric.headline, "ms", "count", "share", {}, {}};
+  Plot plot{.title = metric.headline, .x_label = "ms", .y_label = "count", .right_label = "share"};
   const double most = percentile(spread.sorted, 99.5);
   const double bin = most > 0 ? most / kBins : 1;
   Series counts{"count", {}, Series::Form::kBars, false};
@@ -109,7 +109,10 @@ Plot distribution(const Metric& metric, const Spread& spread) {
 }
 
 Plot time_line(const RunReport& report) {
-  Plot plot{"Time line", "seconds", "output tokens a second", "requests", {}, {}};
+  Plot plot{.title = "Time line",
+            .x_label = "seconds",
+            .y_label = "output tokens a second",
+            .right_label = "requests"};
   const auto seconds = seconds_of(report.records, report.summary.duration_s);
   const std::size_t group = seconds.size() / kPointsMax + 1;
   Series tokens{"output tokens a second", {}, Series::Form::kLine, false};
@@ -147,12 +150,9 @@ std::string mark_table(const RunReport& report) {
 
 /// Throughput against latency, a point for each run.
 Plot against(const std::vector<RunReport>& points, const Metric& metric) {
-  Plot plot{std::string("Output tokens a second against ") + metric.name,
-            "output tokens a second",
-            std::string(metric.name) + " ms",
-            "",
-            {},
-            {}};
+  Plot plot{.title = std::string("Output tokens a second against ") + metric.name,
+            .x_label = "output tokens a second",
+            .y_label = std::string(metric.name) + " ms"};
   for (const double p : {50.0, 99.0}) {
     Series series{"p" + percent_name(p), {}, Series::Form::kLineAndDots, false};
     for (const RunReport& point : points)
@@ -163,21 +163,52 @@ Plot against(const std::vector<RunReport>& points, const Metric& metric) {
   return plot;
 }
 
-std::string sweep_section(const std::vector<RunReport>& points) {
-  std::string out = "<h2>Sweep</h2>\n<div class=\"wide\"><table>\n" +
-                    row({"req/s asked", "concurrency", "req/s", "out tok/s", "p50 TTFT ms",
-                         "p99 TTFT ms", "p99 TPOT ms", "good %", "failed"},
-                        "th");
+/// Throughput over what the points differ in: the bound of concurrency, or else the rate.
+Plot over_load(const std::vector<RunReport>& points) {
+  const std::uint64_t first = points.front().facts.max_concurrency;
+  const bool by_rate = std::all_of(points.begin(), points.end(), [&](const RunReport& point) {
+    return point.facts.max_concurrency == first;
+  });
+  Plot plot{
+      .title = by_rate ? "Throughput over requests a second asked" : "Throughput over concurrency",
+      .x_label = by_rate ? "requests a second asked" : "requests under way at most",
+      .y_label = "output tokens a second",
+      .right_label = "of one answer",
+      .x_doubles = true};
+  Series all{"output tokens a second, all together", {}, Series::Form::kLineAndDots, false};
+  Series one{"of one answer (median)", {}, Series::Form::kLineAndDots, true};
+  for (const RunReport& point : points) {
+    const RunFacts& f = point.facts;
+    const double x = by_rate ? f.request_rate : static_cast<double>(f.max_concurrency);
+    const double token_ms = point.summary.tpot.median;
+    all.points.emplace_back(x, point.summary.output_throughput);
+    if (token_ms > 0) one.points.emplace_back(x, 1000 / token_ms);
+  }
+  plot.series = {std::move(all), std::move(one)};
+  return plot;
+}
+
+std::string points_section(const std::vector<RunReport>& points) {
+  std::vector<std::string> head = {"req/s asked", "concurrency", "req/s",       "out tok/s",
+                                   "p50 TTFT ms", "p99 TTFT ms", "p99 TPOT ms", "failed"};
+  const bool goals = !points.front().facts.goals.empty();
+  if (goals) head.push_back("good %");
+  std::string out = "<h2>All points</h2>\n<div class=\"wide\"><table>\n" + row(head, "th");
   for (const RunReport& point : points) {
     const Summary& s = point.summary;
     const std::uint64_t bound = point.facts.max_concurrency;
-    out += row({rate_name(point.facts.request_rate), bound > 0 ? std::to_string(bound) : "none",
-                number(s.request_throughput, 2), number(s.output_throughput, 1),
-                number(s.ttft.median, 1), number(percentile(s.ttft.sorted, 99), 1),
-                number(percentile(s.tpot.sorted, 99), 2), number(s.good_share * 100, 1),
-                std::to_string(s.failed)});
+    std::vector<std::string> cells = {rate_name(point.facts.request_rate),
+                                      bound > 0 ? std::to_string(bound) : "none",
+                                      number(s.request_throughput, 2),
+                                      number(s.output_throughput, 1),
+                                      number(s.ttft.median, 1),
+                                      number(percentile(s.ttft.sorted, 99), 1),
+                                      number(percentile(s.tpot.sorted, 99), 2),
+                                      std::to_string(s.failed)};
+    if (goals) cells.push_back(number(s.good_share * 100, 1));
+    out += row(cells);
   }
-  out += "</table></div>\n";
+  out += "</table></div>\n" + svg(over_load(points));
   for (const Metric& metric : kMetrics) out += svg(against(points, metric));
   return out;
 }
@@ -187,6 +218,8 @@ std::string run_section(const RunReport& report) {
   std::string out = "<p" + std::string(report.headroom.bottleneck() ? " class=\"warn\"" : "") +
                     ">" + room + "</p>\n";
   if (report.interrupted) out += "<p class=\"warn\">The run was ended early.</p>\n";
+  if (report.summary.at_once > 0)
+    out += "<p class=\"warn\">" + escaped(at_once_note(report.summary)) + "</p>\n";
   out += facts_table(report) + "<h2>Latencies</h2>\n" + latency_table(report);
   out += svg(time_line(report)) + mark_table(report) + "<h2>Distributions</h2>\n";
   for (const Metric& metric : kMetrics)
@@ -203,7 +236,7 @@ std::string report_html(const std::vector<RunReport>& points, std::size_t shown)
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'\">\n<title>Serving benchmark</title>\n<style>" +
       std::string(kStyle) + "</style></head>\n<body>\n<h1>Serving benchmark</h1>\n";
-  if (points.size() > 1) out += sweep_section(points) + "<h2>The best point</h2>\n";
+  if (points.size() > 1) out += points_section(points) + "<h2>The best point</h2>\n";
   if (shown < points.size()) out += run_section(points[shown]);
   return out + "</body></html>\n";
 }

@@ -82,6 +82,7 @@ void add_own(Json& json, const RunReport& report) {
   json["longest_gap_at_s"] = s.longest_gap_at_s;
   json["output_tokens_from_chunks"] = s.counted_by_pieces;
   json["usage_doubtful"] = s.usage_doubtful;
+  json["answers_at_once"] = s.at_once;
   const Headroom& room = report.headroom;
   json["client"] = {{"bottleneck", room.bottleneck()},
                     {"loop_lag_p50_ms", room.lag_p50_ms},

@@ -76,6 +76,7 @@ std::string notes(const RunReport& report) {
   if (s.usage_doubtful > 0)
     text += "The server's usage contradicts what it sent for " + std::to_string(s.usage_doubtful) +
             " requests.\n";
+  if (s.at_once > 0) text += at_once_note(s) + "\n";
   if (report.killed) {
     text += std::to_string(*report.killed) + " workers were killed; " + std::to_string(s.failed) +
             " requests failed.\n";
@@ -87,6 +88,11 @@ std::string notes(const RunReport& report) {
 }
 
 }  // namespace
+
+std::string at_once_note(const Summary& summary) {
+  return "All tokens of an answer came at one moment for " + std::to_string(summary.at_once) +
+         " requests: they have no time per token (TPOT, ITL) and meet no goal of it.";
+}
 
 std::string percent_name(double percent) {
   std::string text = printed("%.6g", percent);
@@ -121,17 +127,19 @@ std::string report_text(const RunReport& report) {
 }
 
 std::string sweep_text(const std::vector<RunReport>& points, bool by_rate) {
-  std::string text = printed("%12s %10s %12s %12s %12s %12s %8s %7s\n",
-                             by_rate ? "req/s asked" : "concurrency", "req/s", "out tok/s",
-                             "p50 TTFT ms", "p99 TTFT ms", "p99 TPOT ms", "good %", "failed");
+  const bool goals = !points.empty() && !points.front().facts.goals.empty();
+  std::string text = printed(
+      "%12s %10s %12s %12s %12s %12s %s%7s\n", by_rate ? "req/s asked" : "concurrency", "req/s",
+      "out tok/s", "p50 TTFT ms", "p99 TTFT ms", "p99 TPOT ms", goals ? "  good % " : "", "failed");
   for (const RunReport& point : points) {
     const Summary& s = point.summary;
     const std::string asked =
         by_rate ? rate_name(point.facts.request_rate) : std::to_string(point.facts.max_concurrency);
-    text += printed("%12s %10.2f %12.1f %12.1f %12.1f %12.2f %8.1f %7llu%s\n", asked.c_str(),
+    const std::string good = goals ? printed("%8.1f ", s.good_share * 100) : "";
+    text += printed("%12s %10.2f %12.1f %12.1f %12.1f %12.2f %s%7llu%s\n", asked.c_str(),
                     s.request_throughput, s.output_throughput, s.ttft.median,
-                    percentile(s.ttft.sorted, 99), percentile(s.tpot.sorted, 99),
-                    s.good_share * 100, static_cast<unsigned long long>(s.failed),
+                    percentile(s.ttft.sorted, 99), percentile(s.tpot.sorted, 99), good.c_str(),
+                    static_cast<unsigned long long>(s.failed),
                     point.headroom.bottleneck() ? "  the client was the bottleneck" : "");
   }
   return text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -64,6 +65,11 @@ Status Serve::learn_model() {
   if (status == 401 || status == 403)
     return wrong(ErrorCode::kRefused, "HTTP " + std::to_string(status),
                  "give a key that the server takes with --api-key");
+  if (status >= 300 && status < 400)
+    return wrong(
+        ErrorCode::kRefused,
+        "it points to '" + chat::terminal_line(answer->head.location, kErrorBytesMax) + "'",
+        "give that as --base-url if you mean it");
   if (status != 200) return wrong(ErrorCode::kUnavailable, "HTTP " + std::to_string(status));
   const json models = json::parse(answer->body, nullptr, false);
   const json::json_pointer first("/data/0/id");
@@ -151,6 +157,7 @@ RunReport Serve::run_once(const LoadOptions& load_options, std::uint64_t number)
   report.facts.max_concurrency = load_options.max_concurrency;
   report.facts.num_prompts = load_options.requests;
   PromptOptions prompt_options = plan_.prompts;
+  // Prompts of its own: those of the point before are in the server's cache.
   prompt_options.seed += number;
   const auto prompts = make_prompts(prompt_options, vocabulary_);
   if (!prompts.ok()) return report;  // a file that was there a moment ago
@@ -201,12 +208,37 @@ bool Serve::good(const RunReport& report) const {
          report.summary.good_share >= plan_.sweep_good_share;
 }
 
+std::vector<RunReport> Serve::series(const std::function<void(const RunReport&)>& on_point) {
+  std::vector<RunReport> points;
+  std::pair<bool, double> best{false, -1};
+  for (const std::uint64_t streams : plan_.series) {
+    if (client_.stopped()) break;
+    LoadOptions load = plan_.load;
+    load.max_concurrency = streams;
+    load.requests = requests_of_streams(streams, load.turns, plan_.num_prompts);
+    RunReport report = run_once(load, points.size());
+    on_point(report);
+    const std::pair rank{good(report), report.summary.output_throughput};
+    if (rank > best) {
+      best = rank;
+      for (RunReport& point : points) point.records = {};
+    } else {
+      report.records = {};
+    }
+    points.push_back(std::move(report));
+  }
+  return points;
+}
+
 std::vector<RunReport> Serve::sweep(const std::function<void(const RunReport&)>& on_point) {
   const bool by_rate = plan_.sweep == ServePlan::Sweep::kRate;
   std::vector<RunReport> points;
   std::optional<double> best, missed;
   double value = plan_.sweep_from;
   const int points_max = std::min(plan_.sweep_points + kCloserPoints, kSweepPointsMax);
+  // More streams than there are requests would be the same load again.
+  const double most = by_rate ? std::numeric_limits<double>::infinity()
+                              : static_cast<double>(plan_.load.streams_max());
   int closer = 0;
   for (int number = 0; number < points_max && !client_.stopped(); ++number) {
     LoadOptions load = plan_.load;
@@ -214,7 +246,6 @@ std::vector<RunReport> Serve::sweep(const std::function<void(const RunReport&)>&
       load.rate = value;
     else
       load.max_concurrency = static_cast<std::uint64_t>(value);
-    // Prompts of their own: those of the point before are in the server's cache.
     RunReport report = run_once(load, static_cast<std::uint64_t>(number));
     on_point(report);
     const bool kept = good(report);
@@ -227,8 +258,8 @@ std::vector<RunReport> Serve::sweep(const std::function<void(const RunReport&)>&
       report.records = {};
     points.push_back(std::move(report));
     if (!missed) {
-      if (number + 1 >= plan_.sweep_points) break;
-      value *= 2;
+      if (number + 1 >= plan_.sweep_points || value >= most) break;
+      value = std::min(value * 2, most);
       continue;
     }
     if (!best || *missed / *best < kCloseEnough || closer++ >= kCloserPoints) break;

@@ -14,7 +14,7 @@ struct ServeProgress {
   bool last = false;
 };
 
-/// Measures a server as the plan says: one run, or the points of a sweep.
+/// Measures a server as the plan says: one run, or the points of a sweep or a series.
 class Serve {
  public:
   /// `on_progress` is called often.
@@ -28,8 +28,11 @@ class Serve {
   /// From one point to the next until the goals are missed, then closer; `on_point` after each.
   /// The result is in ascending order; only that of the best point still has its records.
   std::vector<RunReport> sweep(const std::function<void(const RunReport&)>& on_point);
+  /// One after the other. The best point, which still has its records, is the one of most output
+  /// tokens a second among those that meet the goals, or else among all.
+  std::vector<RunReport> series(const std::function<void(const RunReport&)>& on_point);
 
-  /// Whether the report is one of a sweep that met its goals.
+  /// Whether enough requests of the report met their goals, or completed where there are none.
   bool good(const RunReport& report) const;
 
  private:

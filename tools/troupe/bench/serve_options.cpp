@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/troupe/bench/limits.h"
 #include "tools/troupe/bench/worker_killer.h"
@@ -34,6 +35,20 @@ std::vector<std::string> parts(const std::string& text) {
   return words;
 }
 
+std::vector<std::string> all_parts(const std::vector<std::string>& words) {
+  std::vector<std::string> all;
+  for (const std::string& word : words)
+    for (std::string& part : parts(word)) all.push_back(std::move(part));
+  return all;
+}
+
+std::optional<std::uint64_t> whole(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  return parsed.ec == std::errc() && parsed.ptr == end ? std::optional(value) : std::nullopt;
+}
+
 Result<std::vector<std::pair<std::string, std::string>>> pairs(
     const std::vector<std::string>& words, const std::string& flag) {
   std::vector<std::pair<std::string, std::string>> found;
@@ -50,7 +65,7 @@ Result<std::vector<std::pair<std::string, std::string>>> pairs(
 
 Result<Goals> parse_goals(const std::vector<std::string>& words) {
   Goals goals;
-  for (const std::string& word : words) {
+  for (const std::string& word : all_parts(words)) {
     const std::size_t colon = std::min(word.find(':'), word.size());
     const std::string name = word.substr(0, colon);
     if (name != "ttft" && name != "tpot" && name != "e2el")
@@ -66,10 +81,9 @@ Result<Goals> parse_goals(const std::vector<std::string>& words) {
 
 Status check_ranges(const ServeOptions& o) {
   const auto wrong = [](const std::string& text) { return invalid_argument(text); };
-  if (o.num_prompts < 1 || o.num_prompts > kPromptsMax || o.num_warmups > kPromptsMax)
+  const std::uint64_t prompts = o.num_prompts.value_or(kPromptsDefault);
+  if (prompts < 1 || prompts > kPromptsMax || o.num_warmups > kPromptsMax)
     return wrong("--num-prompts must be 1 to " + std::to_string(kPromptsMax) + ".");
-  if (std::isnan(o.request_rate) || o.request_rate < 0)
-    return wrong("--request-rate must be above 0, or inf.");
   if (!(o.burstiness > 0)) return wrong("--burstiness must be above 0.");
   if (!(o.timeout_s > 0) || o.timeout_s > 1e6) return wrong("--timeout must be 0 to 1000000 s.");
   if (o.max_retries < 0 || o.max_retries > 100) return wrong("--max-retries must be 0 to 100.");
@@ -101,23 +115,10 @@ Status resolve_dataset(const ServeOptions& o, ServePlan& plan) {
   using Kind = PromptOptions::Kind;
   plan.prompts = o.prompts;
   plan.prompts.seed = o.seed;
-  if (o.dataset_name == "random")
-    plan.prompts.kind = Kind::kRandom;
-  else if (o.dataset_name == "prefix_repetition")
-    plan.prompts.kind = Kind::kPrefixRepetition;
-  else if (o.dataset_name == "sharegpt")
-    plan.prompts.kind = Kind::kShareGpt;
-  else if (o.dataset_name == "sessions")
-    plan.prompts.kind = Kind::kSessions;
-  else
-    return invalid_argument(
-        "--dataset-name must be random, sharegpt, prefix_repetition or sessions, not '" +
-        o.dataset_name + "'.");
+  const std::vector<Kind> kinds = {Kind::kRandom, Kind::kPrefixRepetition, Kind::kShareGpt,
+                                   Kind::kSessions};
+  if (Status set = set_dataset(o.dataset, kinds, plan.prompts); !set.ok()) return set;
   const bool file = plan.prompts.kind == Kind::kShareGpt;
-  if (file && o.prompts.path.empty())
-    return invalid_argument("--dataset-name sharegpt needs its file: --dataset-path FILE.");
-  if (!file && !o.prompts.path.empty())
-    return invalid_argument("--dataset-path goes with --dataset-name sharegpt.");
   if (o.prompt_format != "auto" && o.prompt_format != "ids" && o.prompt_format != "words")
     return invalid_argument("--prompt-format must be auto, ids or words, not '" + o.prompt_format +
                             "'.");
@@ -128,8 +129,7 @@ Status resolve_dataset(const ServeOptions& o, ServePlan& plan) {
   const bool words_only = plan.chat || file || plan.prompts.kind == Kind::kSessions;
   if (words_only && plan.format == Format::kIds)
     return invalid_argument(
-        "--prompt-format ids goes with --backend openai and the data sets "
-        "random and prefix_repetition.");
+        "--prompt-format ids goes with --backend openai and --dataset random or prefix.");
   if (words_only) plan.format = Format::kWords;
   plan.ask_vocabulary = !file;
   plan.vocab_size = o.vocab_size;
@@ -172,12 +172,9 @@ Status resolve_facts(const ServeOptions& o, ServePlan& plan) {
   RunFacts& f = plan.facts;
   f.backend = o.backend;
   f.model = o.model;
-  f.num_prompts = o.num_prompts;
-  f.request_rate = o.request_rate > 0 ? o.request_rate : std::numeric_limits<double>::infinity();
   f.burstiness = o.burstiness;
-  f.max_concurrency = o.max_concurrency;
   f.seed = o.seed;
-  f.dataset = o.dataset_name;
+  f.dataset = dataset_name(plan.prompts.kind);
   f.metrics = parts(o.percentile_metrics);
   for (const std::string& name : f.metrics)
     if (std::none_of(std::begin(kMetrics), std::end(kMetrics),
@@ -201,6 +198,37 @@ Status resolve_facts(const ServeOptions& o, ServePlan& plan) {
   return {};
 }
 
+/// After the data set, which says how many turns a conversation has.
+Status resolve_load(const ServeOptions& o, ServePlan& plan) {
+  LoadOptions& load = plan.load;
+  load.chat = plan.chat;
+  load.requests = o.num_prompts.value_or(kPromptsDefault);
+  load.rate = std::numeric_limits<double>::infinity();
+  if (o.request_rate != "inf") {
+    const auto rate = number(o.request_rate, "--request-rate");
+    if (!rate.ok()) return rate.error();
+    if (!(*rate > 0)) return invalid_argument("--request-rate must be above 0, or inf.");
+    load.rate = *rate;
+  }
+  load.burstiness = o.burstiness;
+  load.seed = o.seed;
+  load.timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(o.timeout_s));
+  load.max_retries = o.max_retries;
+  plan.num_prompts = o.num_prompts;
+  plan.num_warmups = o.num_warmups;
+  auto bounds = parse_concurrency(o.max_concurrency);
+  if (!bounds.ok()) return bounds.error();
+  if (bounds->size() == 1) load.max_concurrency = bounds->front();
+  if (bounds->size() <= 1) return {};
+  const std::uint64_t most = requests_of_streams(bounds->back(), load.turns, o.num_prompts);
+  if (most > kPromptsMax)
+    return invalid_argument("--max-concurrency " + std::to_string(bounds->back()) + " comes to " +
+                            std::to_string(most) + " requests, more than the most, " +
+                            std::to_string(kPromptsMax) + "; a given --num-prompts bounds them.");
+  plan.series = std::move(*bounds);
+  return {};
+}
+
 Status resolve_sweep(const ServeOptions& o, ServePlan& plan) {
   using Sweep = ServePlan::Sweep;
   if (o.sweep == "rate")
@@ -211,11 +239,17 @@ Status resolve_sweep(const ServeOptions& o, ServePlan& plan) {
     return invalid_argument("--sweep must be rate or concurrency, not '" + o.sweep + "'.");
   if (plan.sweep != Sweep::kNone && plan.facts.goals.empty())
     return invalid_argument("--sweep goes up until a goal is missed: give one with --goodput.");
-  if (plan.sweep == Sweep::kRate && o.request_rate > 0)
+  if (plan.sweep == Sweep::kRate && std::isfinite(plan.load.rate))
     return invalid_argument("--sweep rate chooses the rate: leave --request-rate out.");
-  if (plan.sweep == Sweep::kConcurrency && o.max_concurrency > 0)
+  if (plan.sweep == Sweep::kConcurrency && !o.max_concurrency.empty())
     return invalid_argument("--sweep concurrency chooses it: leave --max-concurrency out.");
+  if (plan.sweep == Sweep::kRate && !plan.series.empty())
+    return invalid_argument("--sweep rate goes with one --max-concurrency at most.");
   plan.sweep_from = plan.sweep == Sweep::kConcurrency ? std::ceil(o.sweep_from) : o.sweep_from;
+  const std::uint64_t streams_max = plan.load.streams_max();
+  if (plan.sweep == Sweep::kConcurrency && plan.sweep_from > static_cast<double>(streams_max))
+    return invalid_argument("--sweep-from must be " + std::to_string(streams_max) +
+                            " at most, of which --num-prompts has enough.");
   plan.sweep_points = o.sweep_points;
   plan.sweep_good_share = o.sweep_good_share;
   if (o.kill.empty()) return {};
@@ -226,6 +260,32 @@ Status resolve_sweep(const ServeOptions& o, ServePlan& plan) {
 }
 
 }  // namespace
+
+Result<std::vector<std::uint64_t>> parse_concurrency(const std::vector<std::string>& words) {
+  std::set<std::uint64_t> bounds;
+  for (const std::string& part : all_parts(words)) {
+    const std::size_t dots = part.find("..");
+    const auto first = whole(std::string_view(part).substr(0, dots));
+    const auto last = dots == part.npos ? first : whole(std::string_view(part).substr(dots + 2));
+    if (!first || !last || *first < 1 || *last < *first || *last > kPromptsMax)
+      return invalid_argument("--max-concurrency takes numbers from 1 to " +
+                              std::to_string(kPromptsMax) +
+                              " and ranges of them, as 1,2,4..200, but not '" + part + "'.");
+    for (std::uint64_t bound = *first; bound < *last; bound *= 2) bounds.insert(bound);
+    bounds.insert(*last);
+  }
+  if (bounds.size() > kSweepPointsMax)
+    return invalid_argument("--max-concurrency takes " + std::to_string(kSweepPointsMax) +
+                            " different numbers at most.");
+  if (bounds.empty() && !words.empty()) return invalid_argument("--max-concurrency has no number.");
+  return std::vector<std::uint64_t>(bounds.begin(), bounds.end());
+}
+
+std::uint64_t requests_of_streams(std::uint64_t streams, std::uint64_t turns,
+                                  std::optional<std::uint64_t> asked) {
+  // A stream is a conversation: with fewer of them than the bound, the bound is none.
+  return std::max(asked.value_or(streams * kPromptsPerStream), streams * turns);
+}
 
 Result<ServePlan> resolve(const ServeOptions& o) {
   if (const Status checked = check_ranges(o); !checked.ok()) return checked.error();
@@ -241,23 +301,15 @@ Result<ServePlan> resolve(const ServeOptions& o) {
   if (o.backend != "openai" && o.backend != "openai-chat")
     return invalid_argument("--backend must be openai or openai-chat, not '" + o.backend + "'.");
   plan.chat = o.backend == "openai-chat";
-  for (auto* step : {&resolve_dataset, &resolve_fields, &resolve_facts, &resolve_sweep})
+  for (auto* step :
+       {&resolve_dataset, &resolve_fields, &resolve_facts, &resolve_load, &resolve_sweep})
     if (const Status resolved = step(o, plan); !resolved.ok()) return resolved.error();
-  plan.load.chat = plan.chat;
-  plan.load.requests = o.num_prompts;
-  plan.load.rate = plan.facts.request_rate;
-  plan.load.burstiness = o.burstiness;
-  plan.load.max_concurrency = o.max_concurrency;
-  plan.load.seed = o.seed;
-  plan.load.timeout =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(o.timeout_s));
-  plan.load.max_retries = o.max_retries;
-  plan.num_warmups = o.num_warmups;
+  plan.json = o.json;
   plan.save_result = o.save_result;
   plan.save_detailed = o.save_detailed;
   plan.result_dir = o.result_dir;
   plan.result_filename = o.result_filename;
-  plan.html = o.html;
+  plan.report = o.report;
   return plan;
 }
 

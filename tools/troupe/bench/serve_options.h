@@ -6,24 +6,28 @@
 #include <vector>
 
 #include "runtime/result.h"
+#include "tools/troupe/bench/http.h"
 #include "tools/troupe/bench/load.h"
 #include "tools/troupe/bench/prompts.h"
 #include "tools/troupe/bench/report.h"
-#include "tools/troupe/bench/http.h"
 
 namespace troupe::bench {
 
-/// What the command line says, as it says it. Names and defaults are those of `vllm bench serve`.
+/// What the command line says, as it says it. Names and defaults are those of `vllm bench serve`,
+/// but for the few that the interface gives.
 struct ServeOptions {
   std::string base_url = "http://127.0.0.1:8000", model, api_key, backend = "openai";
   std::vector<std::string> headers;  ///< KEY=VALUE
   bool insecure = false;
 
-  std::uint64_t num_prompts = 1000, max_concurrency = 0, seed = 0, num_warmups = 0;
-  double request_rate = 0, burstiness = 1, timeout_s = 600;  ///< a rate of 0: infinite
+  std::optional<std::uint64_t> num_prompts;
+  std::vector<std::string> max_concurrency;  ///< "4", "1,2,4..200"
+  std::uint64_t seed = 0, num_warmups = 0;
+  std::string request_rate = "inf";
+  double burstiness = 1, timeout_s = 600;
   int max_retries = 0;
 
-  std::string dataset_name = "random", prompt_format = "auto";
+  std::string dataset = "random", prompt_format = "auto";
   PromptOptions prompts;
   std::uint64_t vocab_size = 0;
   double session_think_s = 0.5;
@@ -36,8 +40,8 @@ struct ServeOptions {
 
   std::string percentile_metrics = "ttft,tpot,itl", metric_percentiles = "99";
   std::vector<std::string> goodput, metadata;
-  bool save_result = false, save_detailed = false;
-  std::string result_dir, result_filename, html;
+  bool json = false, save_result = false, save_detailed = false;
+  std::string result_dir, result_filename, report;
 
   std::string sweep;  ///< "", rate or concurrency
   double sweep_from = 1, sweep_good_share = 0.9;
@@ -49,6 +53,7 @@ struct ServeOptions {
 struct ServePlan {
   HttpClient::Options client;
   LoadOptions load;  ///< without the model's name
+  std::optional<std::uint64_t> num_prompts;
   PromptOptions prompts;
   RunFacts facts;
   bool chat = false;
@@ -62,11 +67,19 @@ struct ServePlan {
   enum class Sweep : unsigned char { kNone, kRate, kConcurrency } sweep = Sweep::kNone;
   double sweep_from = 1, sweep_good_share = 0.9;
   int sweep_points = 10;
-  bool save_result = false, save_detailed = false;
-  std::string result_dir, result_filename, html;
+  std::vector<std::uint64_t> series;  ///< bounds of concurrency, ascending, a run for each
+  bool json = false, save_result = false, save_detailed = false;
+  std::string result_dir, result_filename, report;  ///< the report's is a page of HTML
 };
 
 /// kInvalidArgument names the flag.
 Result<ServePlan> resolve(const ServeOptions& options);
+
+/// The bounds that "1,2,4..200" names, ascending, each once: a range doubles its first until its
+/// last, which ends it.
+Result<std::vector<std::uint64_t>> parse_concurrency(const std::vector<std::string>& words);
+/// Requests of a series' run with so many streams; `asked`: by --num-prompts.
+std::uint64_t requests_of_streams(std::uint64_t streams, std::uint64_t turns,
+                                  std::optional<std::uint64_t> asked);
 
 }  // namespace troupe::bench

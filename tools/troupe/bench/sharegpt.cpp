@@ -48,17 +48,17 @@ Result<std::vector<Conversation>> parse_sharegpt(std::string_view text) {
 Result<std::vector<Conversation>> read_sharegpt(const std::string& path) {
   std::error_code failed;
   const auto bytes = std::filesystem::file_size(path, failed);
-  if (failed) return not_found("--dataset-path '" + path + "': " + failed.message() + ".");
+  if (failed) return not_found("The ShareGPT file '" + path + "': " + failed.message() + ".");
   if (bytes > kDatasetBytesMax)
-    return resource_exhausted("--dataset-path '" + path + "' is larger than " +
+    return resource_exhausted("The ShareGPT file '" + path + "' is larger than " +
                               std::to_string(kDatasetBytesMax >> 20) + " MiB.");
   std::ifstream file(path, std::ios::binary);
   std::string text(bytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (!file) return not_found("--dataset-path '" + path + "' cannot be read.");
+  if (!file) return not_found("The ShareGPT file '" + path + "' cannot be read.");
   auto found = parse_sharegpt(text);
   if (!found.ok())
-    return invalid_argument("--dataset-path '" + path + "': " + found.error().message + ".");
+    return invalid_argument("The ShareGPT file '" + path + "': " + found.error().message + ".");
   return found;
 }
 

@@ -12,6 +12,7 @@ constexpr double kSecondsMax = 1e6;
 
 bool meets(const RequestRecord& r, const Goals& goals) {
   return std::all_of(goals.begin(), goals.end(), [&](const auto& goal) {
+    if (goal.first == "tpot" && r.at_once()) return false;
     const double value_s = goal.first == "ttft"   ? r.ttft_s
                            : goal.first == "tpot" ? r.tpot_s()
                                                   : r.latency_s;
@@ -107,6 +108,8 @@ Summary summarize(const std::vector<RequestRecord>& records, double duration_s,
     ttft.push_back(r.ttft_s * 1000);
     e2el.push_back(r.latency_s * 1000);
     queue.push_back((r.start_s - r.due_s) * 1000);
+    s.at_once += r.at_once();
+    if (r.at_once()) continue;
     if (r.output_tokens > 1) tpot.push_back(r.tpot_s() * 1000);
     for (const float gap : r.itls_s) itl.push_back(gap * 1000.0);
   }

@@ -40,6 +40,7 @@ struct Summary {
   double longest_gap_s = 0, longest_gap_at_s = 0;  ///< between tokens of a request that goes on
   std::uint64_t counted_by_pieces = 0;  ///< completed, and the server's word was not taken
   std::uint64_t usage_doubtful = 0;     ///< completed, and the server's word was wrong
+  std::uint64_t at_once = 0;            ///< completed, and not among TPOT and ITL
 };
 
 /// The latencies of a request, by the names of `vllm bench serve`.

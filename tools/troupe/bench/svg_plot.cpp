@@ -11,6 +11,8 @@ namespace {
 constexpr double kWidth = 760, kHeight = 300;
 constexpr double kLeft = 64, kRight = 64, kTop = 34, kBottom = 46;
 constexpr const char* kDashes[] = {"", "7 4", "2 3", "10 3 2 3", "4 4", "1 4"};
+/// What the name of a tick takes of the axis below.
+constexpr double kTickName = 34;
 constexpr std::size_t kColours = std::size(kDashes);
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text,
@@ -25,7 +27,7 @@ std::string tick_name(double value) { return printed("%.6g", value); }
 /// What the drawing's coordinates mean.
 class Frame {
  public:
-  explicit Frame(const Plot& plot) {
+  explicit Frame(const Plot& plot) : doubles_(plot.x_doubles) {
     double x = 0, left = 0, right = 0;
     for (const Series& series : plot.series)
       for (const auto& [at, value] : series.points) {
@@ -34,14 +36,14 @@ class Frame {
         most = std::max(most, value);
       }
     for (const PlotMark& mark : plot.marks) x = std::max(x, mark.x);
-    x_ticks_ = ticks(x);
+    x_ticks_ = doubles_ ? points_of(plot) : ticks(x);
     left_ticks_ = ticks(left);
     right_ticks_ = ticks(right);
     x_max_ = std::max(x, x_ticks_.size() > 1 ? x_ticks_[1] * 0.5 : 1.0);
   }
 
   double x(double value) const {
-    return kLeft + (kWidth - kLeft - kRight) * std::clamp(value / x_max_, 0.0, 1.0);
+    return kLeft + (kWidth - kLeft - kRight) * std::clamp(x_share(value), 0.0, 1.0);
   }
   double y(double value, bool right) const {
     const double most = right ? right_ticks_.back() : left_ticks_.back();
@@ -58,15 +60,37 @@ class Frame {
     if (!plot.right_label.empty())
       for (const double tick : right_ticks_)
         out += text_at(kWidth - kRight + 6, y(tick, true) + 4, "start", tick_name(tick));
-    for (const double tick : x_ticks_)
-      if (tick <= x_max_ * 1.0001)
-        out += text_at(x(tick), kHeight - kBottom + 16, "middle", tick_name(tick));
+    double named_to = 0;
+    for (const double tick : x_ticks_) {
+      if (tick > x_max_ * 1.0001 || x(tick) < named_to) continue;
+      out += text_at(x(tick), kHeight - kBottom + 16, "middle", tick_name(tick));
+      named_to = x(tick) + kTickName;
+    }
     out += text_at((kLeft + kWidth - kRight) / 2, kHeight - 10, "middle", plot.x_label);
     out += text_at(4, kTop - 12, "start", plot.y_label);
     return out + text_at(kWidth - 4, kTop - 12, "end", plot.right_label);
   }
 
  private:
+  /// Those that can be on an axis that doubles, ascending, each once.
+  static std::vector<double> points_of(const Plot& plot) {
+    std::vector<double> points;
+    for (const Series& series : plot.series)
+      for (const auto& [at, value] : series.points)
+        if (at > 0 && std::isfinite(at)) points.push_back(at);
+    std::sort(points.begin(), points.end());
+    points.erase(std::unique(points.begin(), points.end()), points.end());
+    return points;
+  }
+
+  double x_share(double value) const {
+    if (!doubles_) return value / x_max_;
+    if (x_ticks_.size() < 2) return 0.5;
+    const double least = x_ticks_.front();
+    return std::log(std::max(value, least) / least) / std::log(x_ticks_.back() / least);
+  }
+
+  const bool doubles_;
   std::vector<double> x_ticks_, left_ticks_, right_ticks_;
   double x_max_ = 1;
 };

@@ -25,9 +25,10 @@ struct PlotMark {
 };
 
 struct Plot {
-  std::string title, x_label, y_label, right_label;
-  std::vector<Series> series;
-  std::vector<PlotMark> marks;
+  std::string title, x_label, y_label, right_label = {};
+  bool x_doubles = false;  ///< as far from 1 to 2 as from 2 to 4, with a tick at each point
+  std::vector<Series> series = {};
+  std::vector<PlotMark> marks = {};
 };
 
 /// An <svg> element that takes its colours from the page (--ink, --faint, --c0 to --c5).

@@ -14,6 +14,14 @@ auto* find(Named& all, std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+template <class Flags>
+auto* find_either(Flags& flags, std::string_view name) {
+  const auto found = std::ranges::find_if(flags, [&](const Flag& flag) {
+    return flag.name == name || (!flag.short_name.empty() && flag.short_name == name);
+  });
+  return found == flags.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 void add_flags(Command& command, const std::string& group, std::vector<Flag> flags) {
@@ -24,10 +32,12 @@ void add_flags(Command& command, const std::string& group, std::vector<Flag> fla
 }
 
 const Flag* find_flag(const Command& command, std::string_view name) {
-  return find(command.flags, name);
+  return find_either(command.flags, name);
 }
 
-Flag* find_flag(Command& command, std::string_view name) { return find(command.flags, name); }
+Flag* find_flag(Command& command, std::string_view name) {
+  return find_either(command.flags, name);
+}
 
 bool is_given(const Command& command, std::string_view name) {
   const Flag* flag = find_flag(command, name);

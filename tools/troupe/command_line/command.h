@@ -42,7 +42,10 @@ struct Flag {
   bool required = false;
   bool one_value_each = false;  ///< of a list: the flag is repeated, else more words may follow it
   std::vector<std::string> values = {};  ///< that a shell offers
-  bool given = false;                    ///< by the command line, or by the configuration file
+  std::string short_name = {};           ///< "-m": the same on a command line; not in a file
+  /// Names that it has in other programs: they are not taken, but who writes one is told this one.
+  std::vector<std::string> elsewhere = {};
+  bool given = false;  ///< by the command line, or by the configuration file
 };
 
 /// A command with its flags, as `troupe` has it at the top, and those below it.
@@ -61,7 +64,7 @@ struct Command {
 
 void add_flags(Command& command, const std::string& group, std::vector<Flag> flags);
 
-/// Null if it has none of that name.
+/// By its name or its short name; null if it has none of that name.
 const Flag* find_flag(const Command& command, std::string_view name);
 Flag* find_flag(Command& command, std::string_view name);
 /// Whether one of its flags, which it has, was given.

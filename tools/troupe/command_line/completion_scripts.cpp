@@ -71,13 +71,18 @@ std::string values_text(const Flag& flag) {
   return out;
 }
 
+/// "--model", or "-m|--model": alternatives of a `case`.
+std::string pattern(const Flag& flag) {
+  return flag.short_name.empty() ? flag.name : flag.short_name + "|" + flag.name;
+}
+
 /// The lines of a `case` for flags that have certain values: `take` makes use of them.
 std::string value_cases(const Command& command, const std::string& indent,
                         const std::function<std::string(const std::string&)>& take) {
   std::string out;
   for (const Flag* flag : shown_flags(command))
     if (!flag->values.empty())
-      out += indent + flag->name + ") " + take(values_text(*flag)) + "; return ;;\n";
+      out += indent + pattern(*flag) + ") " + take(values_text(*flag)) + "; return ;;\n";
   return out;
 }
 
@@ -85,7 +90,8 @@ std::string value_cases(const Command& command, const std::string& indent,
 std::string valued_flags(const Command& command) {
   std::string out;
   for (const Flag* flag : shown_flags(command))
-    if (takes_value(*flag) && flag->values.empty()) out += (out.empty() ? "" : "|") + flag->name;
+    if (takes_value(*flag) && flag->values.empty())
+      out += (out.empty() ? "" : "|") + pattern(*flag);
   return out.empty() ? "''" : out;
 }
 
@@ -124,7 +130,8 @@ std::string bash_completion(const Command& root) {
   for (const Place& c : places) {
     std::string words = c.path.empty() ? std::string(kHelp) : "";
     for (const Command& below : c.command->below) words += " " + below.name;
-    for (const Flag* flag : shown_flags(*c.command)) words += " " + flag->name;
+    for (const Flag* flag : shown_flags(*c.command))
+      words += (flag->short_name.empty() ? "" : " " + flag->short_name) + " " + flag->name;
     out += "    " + shell_quoted(c.path) + ")\n      case $before in\n" +
            value_cases(*c.command, "        ",
                        [](const std::string& values) {
@@ -166,7 +173,10 @@ std::string zsh_completion(const Command& root) {
     if (c.path.empty()) out += described(kHelp, kHelpDescription);
     for (const Command& below : c.command->below) out += described(below.name, below.description);
     out += " )\n      flags=(";
-    for (const Flag* flag : shown_flags(*c.command)) out += described(flag->name, flag->help);
+    for (const Flag* flag : shown_flags(*c.command)) {
+      if (!flag->short_name.empty()) out += described(flag->short_name, flag->help);
+      out += described(flag->name, flag->help);
+    }
     out += " ) ;;\n";
   }
   return out +
@@ -206,8 +216,8 @@ std::string fish_completion(const Command& root) {
     if (c.path.empty()) word(kHelp, kHelpDescription);
     for (const Command& below : c.command->below) word(below.name, below.description);
     for (const Flag* flag : shown_flags(*c.command))
-      out += line + " -l " + flag->name.substr(2) + taken(*flag) + " -d " +
-             fish_quoted(flag->help) + "\n";
+      out += line + (flag->short_name.empty() ? "" : " -s " + flag->short_name.substr(1)) + " -l " +
+             flag->name.substr(2) + taken(*flag) + " -d " + fish_quoted(flag->help) + "\n";
   }
   return out;
 }

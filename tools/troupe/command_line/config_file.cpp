@@ -15,10 +15,10 @@ namespace {
 constexpr std::size_t kBytesMax = 1u << 20;
 
 std::string like_a_flag(const Command& command, const std::string& key) {
-  std::vector<std::string> names;
-  for (const Flag* flag : shown_flags(command))
-    if (flag->name != "--help" && flag->name != "--config") names.push_back(flag->name.substr(2));
-  return did_you_mean(key, names);
+  std::vector<const Flag*> flags = shown_flags(command);
+  std::erase_if(
+      flags, [](const Flag* flag) { return flag->name == "--help" || flag->name == "--config"; });
+  return flag_hint(flags, key);
 }
 
 /// A TOML value as the command line would write it.

@@ -76,18 +76,23 @@ CLI::Validator decimal() {
           ""};
 }
 
+/// As the library wants them: "-m,--model".
+std::string names_of(const Flag& flag) {
+  return flag.short_name.empty() ? flag.name : flag.short_name + "," + flag.name;
+}
+
 CLI::Option* add(CLI::App& app, const Flag& flag, Print print) {
-  if (print == Print::kHelp) return app.set_help_flag("-h," + flag.name, flag.help);
-  return app.set_version_flag(flag.name, kVersion, flag.help);
+  if (print == Print::kHelp) return app.set_help_flag(names_of(flag), flag.help);
+  return app.set_version_flag(names_of(flag), kVersion, flag.help);
 }
 
 CLI::Option* add(CLI::App& app, const Flag& flag, bool* target) {
-  return app.add_flag(flag.name, *target, flag.help);
+  return app.add_flag(names_of(flag), *target, flag.help);
 }
 
 template <class Value>
 CLI::Option* add(CLI::App& app, const Flag& flag, Value* target) {
-  CLI::Option* option = app.add_option(flag.name, *target, flag.help);
+  CLI::Option* option = app.add_option(names_of(flag), *target, flag.help);
   using Number = typename NumberOf<Value>::type;
   if constexpr (std::is_arithmetic_v<Number>) {
     option->transform(decimal<Number>());
@@ -111,7 +116,7 @@ CLI::Option* add(CLI::App& app, const Flag& flag, std::vector<std::int32_t>* tar
       }
     return true;
   };
-  return app.add_option(flag.name, read, flag.help)->type_name("INT,...")->expected(1, kMany);
+  return app.add_option(names_of(flag), read, flag.help)->type_name("INT,...")->expected(1, kMany);
 }
 
 CLI::Option* add(CLI::App& app, const Flag& flag) {

@@ -19,12 +19,6 @@ bool looks_like_a_model(const std::string& word) {
   return word.find('/') != std::string::npos || std::filesystem::exists(word, failed);
 }
 
-std::vector<std::string> flag_names(const Command& command) {
-  std::vector<std::string> names;
-  for (const Flag* flag : shown_flags(command)) names.push_back(flag->name.substr(2));
-  return names;
-}
-
 std::vector<std::string> command_names(const Command& command) {
   std::vector<std::string> names;
   for (const Command& below : command.below) names.push_back(below.name);
@@ -46,7 +40,7 @@ std::string usage_error(const Parsed& wrong) {
       text = "'" + name + "' comes after `" + wrong.path + "`, not before";
     else
       text = "'" + name + "' is no flag of `" + wrong.path + "`" +
-             did_you_mean(name.substr(first), flag_names(*wrong.command), "--");
+             flag_hint(shown_flags(*wrong.command), name.substr(first), "--");
   } else if (!left.empty()) {
     text = "'" + left.front() + "' is not expected";
     if (looks_like_a_model(left.front()) && find_flag(*wrong.command, "--model"))
@@ -66,6 +60,17 @@ std::string unknown_command(const Command& root, const std::string& word) {
     if (word == other) hint = "; did you mean '" + std::string(ours) + "'?";
   return "There is no command '" + word + "'" +
          (hint.empty() ? "; `troupe --help` lists them." : hint);
+}
+
+std::string flag_hint(const std::vector<const Flag*>& flags, std::string_view name,
+                      const std::string& dashes) {
+  std::vector<std::string> names;
+  for (const Flag* flag : flags) {
+    names.push_back(flag->name.substr(2));
+    if (std::ranges::count(flag->elsewhere, "--" + std::string(name)) > 0)
+      return "; did you mean '" + dashes + names.back() + "'?";
+  }
+  return did_you_mean(name, names, dashes);
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names,
