@@ -8,17 +8,31 @@
 
 namespace troupe {
 
-bool is_hub_name(const std::string& model) {
-  const auto part = [](std::string_view name) {
-    return !name.empty() && !name.starts_with('.') &&
-           std::all_of(name.begin(), name.end(), [](char c) {
-             return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                    c == '.' || c == '_' || c == '-';
-           });
-  };
-  const auto slash = model.find('/');
-  return slash != model.npos && part(std::string_view(model).substr(0, slash)) &&
-         part(std::string_view(model).substr(slash + 1));
+namespace {
+
+bool is_part(std::string_view name) {
+  return !name.empty() && !name.starts_with('.') &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                  c == '.' || c == '_' || c == '-';
+         });
+}
+
+/// Of two parts, with a slash between them.
+bool is_pair(std::string_view name) {
+  const auto slash = name.find('/');
+  return slash != name.npos && is_part(name.substr(0, slash)) && is_part(name.substr(slash + 1));
+}
+
+}  // namespace
+
+std::optional<HubModel> parse_hub_model(const std::string& model) {
+  const auto at = model.find('@');
+  HubModel found{.name = model.substr(0, at)};
+  if (at != model.npos) found.revision = model.substr(at + 1);
+  if (!is_pair(found.name)) return std::nullopt;
+  if (!is_part(found.revision) && !is_pair(found.revision)) return std::nullopt;
+  return found;
 }
 
 Status check_model_path(const std::string& model) {
@@ -28,7 +42,7 @@ Status check_model_path(const std::string& model) {
   // Behind a folder that is there it is a path that somebody misspelt.
   std::error_code ignored;
   const bool below = std::filesystem::is_directory(model.substr(0, model.find('/')), ignored);
-  if (below || !is_hub_name(model)) return file_error(model, "cannot be opened", error.value());
+  if (below || !parse_hub_model(model)) return file_error(model, "cannot be opened", error.value());
   return not_found("There is no folder " + model +
                    " here, and it was not pulled from the hub; run `troupe pull " + model +
                    "` first. (For `troupe plan`, `troupe pull " + model +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "runtime/result.h"
@@ -9,7 +10,13 @@ namespace troupe {
 /// kNotFound unless a folder or a file is there; a model's name on the hub is told how to get it.
 Status check_model_path(const std::string& model);
 
-/// Whether it has the form of such a name: "deepseek-ai/DeepSeek-V3". A path may have it, too.
-bool is_hub_name(const std::string& model);
+/// A model of the hub: "deepseek-ai/DeepSeek-V3", or "org/name@v1.0".
+struct HubModel {
+  std::string name;
+  std::string revision = "main";  ///< a branch, a tag or a commit
+};
+
+/// None: it has not the form of one. A path may have it, too.
+std::optional<HubModel> parse_hub_model(const std::string& model);
 
 }  // namespace troupe

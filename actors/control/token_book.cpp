@@ -131,7 +131,7 @@ Result<JoinToken> TokenBook::create(const std::string& ca_hash, bool once,
       std::erase_if(tokens, [&](const KeptToken& t) { return t.expired(now_s) || t.used_s != 0; });
     if (tokens.size() >= kTokensKeptMax)
       return resource_exhausted("There are " + std::to_string(kTokensKeptMax) +
-                                " tokens already; delete some with `troupe token delete`.");
+                                " tokens already; revoke some with `troupe token revoke`.");
     if (place_of(tokens, kept.name) != tokens.end())
       return unavailable("A token of this name is there already; try again.");
     tokens.push_back(kept);

@@ -24,10 +24,10 @@ def small_files():
             "model.safetensors": SMALL[::-1]}
 
 
-def pull(cache, *hubs, words=(), env=None, **options):
+def pull(cache, *hubs, model="org/model", words=(), env=None, **options):
     places = [word for hub in hubs for word in ("--endpoint", getattr(hub, "url", hub))]
     env = {"HF_TOKEN": "", "HF_ENDPOINT": "", **(env or {})}
-    return run("pull", "org/model", "--cache", cache, *places, *words, env=env, **options)
+    return run("pull", model, "--cache", cache, *places, *words, env=env, **options)
 
 
 def holds(done, cache, files):
@@ -59,7 +59,7 @@ def test_a_model_comes_whole_and_once(hub, tmp_path):
     before = hub.bytes
     holds(pull(tmp_path, hub), tmp_path, hub.files)
     assert hub.bytes == before
-    revision = pull(tmp_path, hub, words=["--revision", "v1.0"])
+    revision = pull(tmp_path, hub, model="org/model@v1.0")
     assert revision.stdout == f"{tmp_path}/org/model@v1.0\n" and hub.bytes == before
 
 
@@ -165,9 +165,9 @@ def test_refusals(hub, tmp_path):
     failed(pull(tmp_path, hub), tmp_path, "401", "HF_TOKEN")
     holds(pull(tmp_path, hub, env={"HF_TOKEN": "secret"}), tmp_path, hub.files)
     other = tmp_path / "other"
-    unknown = pull(other, hub, words=["--revision", "x/y"], env={"HF_TOKEN": "secret"})
-    failed(unknown, other, "404", "--revision")
-    assert pull(other, hub, words=["--revision", "../x"]).returncode == 2
+    unknown = pull(other, hub, model="org/model@x/y", env={"HF_TOKEN": "secret"})
+    failed(unknown, other, "404", "behind its @")
+    assert pull(other, hub, model="org/model@../x").returncode == 2
     assert run("pull", "no-name").returncode == 2
     assert pull(other, "ftp://x").returncode == 2
 
@@ -261,21 +261,22 @@ def test_a_folder_is_replaced_where_the_disk_cannot_swap_two(hub, tmp_path):
     holds(pull(cache, hub, env=env), cache, hub.files)
 
 
-def test_a_pulled_model_answers_by_its_name(tmp_path, monkeypatch):
+@pytest.mark.parametrize("model", ["org/model", "org/model@v1.0"])
+def test_a_pulled_model_answers_by_its_name(model, tmp_path, monkeypatch):
     files = {p.name: p.read_bytes() for p in DEMO.iterdir() if p.is_file()}
     with Hub(files, lfs=["model.safetensors"]) as hub:
         env = {"TROUPE_CACHE": str(tmp_path), "HF_ENDPOINT": hub.url, "HF_TOKEN": ""}
-        assert run("pull", "org/model", env=env).returncode == 0
-    done = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+        assert run("pull", model, env=env).returncode == 0
+    done = run("tokenize", "--model", model, stdin="brandy\n", env=env)
     assert done.returncode == 0 and done.stdout == run("tokenize", "--model", DEMO, stdin="brandy\n").stdout
     (tmp_path / "here" / "org").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")  # a folder of that name changes nothing
-    again = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+    again = run("tokenize", "--model", model, stdin="brandy\n", env=env)
     assert again.stdout == done.stdout, again.stderr
     monkeypatch.chdir(tmp_path)
     shutil.rmtree(tmp_path / "org")
-    gone = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
-    assert gone.returncode == 1 and "troupe pull org/model" in one_sentence(gone.stderr)
+    gone = run("tokenize", "--model", model, stdin="brandy\n", env=env)
+    assert gone.returncode == 1 and f"troupe pull {model}" in one_sentence(gone.stderr)
 
 
 def test_two_at_once(hub, tmp_path):

@@ -94,9 +94,9 @@ def test_tokens_that_let_nobody_in(head, tmp_path):
     refused(head, folder, good[:40], "cut off", code=2)
     refused(head, folder, "secret", "K10", code=2)
     refused(head, folder, token(tmp_path / "other"), "another cluster")
-    assert run("token", "delete", name_of(good), "--state-dir", head.state_dir).returncode == 0
+    assert run("token", "revoke", name_of(good), "--state-dir", head.state_dir).returncode == 0
     refused(head, folder, good, "knows no token", "deleted")
-    again = run("token", "delete", name_of(good), "--state-dir", head.state_dir)
+    again = run("token", "revoke", name_of(good), "--state-dir", head.state_dir)
     assert again.returncode == 1 and "There is no token" in one_sentence(again.stderr)
     time.sleep(max(0, created + 2.1 - time.monotonic()))
     refused(head, folder, brief, "expired")

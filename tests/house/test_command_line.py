@@ -27,7 +27,7 @@ FLAGS = {
     "rebalance": "",
     "stop": "",
     "generate": f"--model --prompt --prompt-ids --chat --json --prompt-logprobs {ENGINE} {SAMPLING}",
-    "pull": "--endpoint --revision --include --exclude --cache",
+    "pull": "--endpoint --include --exclude --cache",
     "tokenize": "--model --decode --add-special-tokens --json",
     "chat": f"--model --system {ENGINE} {SAMPLING.replace('--logprobs', '')}",
     "completion": "",

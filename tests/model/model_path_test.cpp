@@ -13,13 +13,18 @@ namespace {
 
 TEST_CASE("names of the hub are told from paths") {
   for (const char* name : {"deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-0.6B", "a/b", "a_1/b.c-d"})
-    CHECK_MESSAGE(is_hub_name(name), name);
+    CHECK_MESSAGE(parse_hub_model(name), name);
   for (const char* path : {"", "/", "DeepSeek-V3", "/models/DeepSeek-V3", "./a", "../a", "a/",
                            "a/b/c", "~/a", "a/.b", "a b/c", "mod\xe9l/a"})
-    CHECK_MESSAGE(!is_hub_name(path), path);
+    CHECK_MESSAGE(!parse_hub_model(path), path);
+  for (const char* path : {"a/b@", "a/b@..", "a/b@../x", "a/b@x/y/z", "a/b@c@d", "a@b/c"})
+    CHECK_MESSAGE(!parse_hub_model(path), path);
+  CHECK(parse_hub_model("a/b")->revision == "main");
+  CHECK(parse_hub_model("a/b@refs/pr-1")->name == "a/b");
+  CHECK(parse_hub_model("a/b@refs/pr-1")->revision == "refs/pr-1");
   const std::string folder = "model_path_test_folder";
   std::filesystem::create_directory(folder);
-  CHECK(is_hub_name(folder + "/DeepSek-V3"));
+  CHECK(parse_hub_model(folder + "/DeepSek-V3"));
   // One that somebody misspelt behind a folder that is there.
   const Status there = check_model_path(folder + "/DeepSek-V3");
   std::filesystem::remove(folder);

@@ -18,6 +18,7 @@ namespace {
 
 struct PullCommandOptions {
   pull::PullOptions pull;
+  std::string model;
   std::vector<std::string> endpoints;
   std::string cache;
   double timeout = 30;
@@ -70,16 +71,14 @@ class PullLine {
   std::thread thread_;
 };
 
-bool is_revision(const std::string& text) {
-  return is_hub_name("x/" + text) || (text.find('/') != std::string::npos && is_hub_name(text));
-}
-
 Status prepare(PullCommandOptions& o) {
-  if (!is_hub_name(o.pull.name))
-    return invalid_argument("'" + o.pull.name +
-                            "' is no model; expected ORG/NAME, such as deepseek-ai/DeepSeek-V3.");
-  if (!is_revision(o.pull.revision))
-    return invalid_argument("--revision '" + o.pull.revision + "' is no branch, tag or commit.");
+  auto named = parse_hub_model(o.model);
+  if (!named)
+    return invalid_argument("'" + o.model +
+                            "' is no model; expected ORG/NAME or ORG/NAME@REVISION, such as "
+                            "deepseek-ai/DeepSeek-V3.");
+  o.pull.name = std::move(named->name);
+  o.pull.revision = std::move(named->revision);
   if (o.endpoints.empty()) {
     const char* endpoint = std::getenv("HF_ENDPOINT");
     o.endpoints.push_back(endpoint && *endpoint ? endpoint : "https://huggingface.co");
@@ -124,7 +123,7 @@ Command pull_command() {
       .description = "Fetch a checkpoint from the hub into the cache, and print its folder",
       .examples =
           "  troupe pull deepseek-ai/DeepSeek-V2-Lite-Chat\n"
-          "  troupe pull ORG/NAME --revision v1.0 --exclude 'original/*'\n"
+          "  troupe pull ORG/NAME@v1.0 --exclude 'original/*'\n"
           "  troupe pull ORG/NAME --endpoint http://mirror.lan:8080 --endpoint "
           "https://huggingface.co\n"
           "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n\n"
@@ -132,15 +131,15 @@ Command pull_command() {
           "whole.\n"
           "A token for models that need one: $HF_TOKEN; it is told to the first endpoint only.",
       .flags = {{.name = "NAME",
-                 .target = &o->pull.name,
-                 .help = "The model: ORG/NAME",
+                 .target = &o->model,
+                 .help = "The model: ORG/NAME, or ORG/NAME@REVISION, a branch, a tag or a commit "
+                         "(default: main)",
                  .required = true},
                 {.name = "--endpoint",
                  .target = &o->endpoints,
                  .help = "Where from; may be repeated: mirrors, in the order in which they are "
                          "tried (default: $HF_ENDPOINT, else https://huggingface.co)",
                  .one_value_each = true},
-                {"--revision", &o->pull.revision, "A branch, a tag or a commit (default: main)"},
                 {.name = "--include",
                  .target = &o->pull.include,
                  .help = "Only files like this, such as '*.safetensors'; may be repeated",

@@ -91,11 +91,11 @@ Command list_command() {
           .run = [json](const Call& call) { return list(call.common, *json); }};
 }
 
-Command delete_command() {
+Command revoke_command() {
   auto name = std::make_shared<std::string>();
-  return {.name = "delete",
+  return {.name = "revoke",
           .description = "Let nobody in by a token any more; members stay",
-          .examples = "  troupe token delete 1f00ab34",
+          .examples = "  troupe token revoke 1f00ab34",
           .flags = {{.name = "NAME",
                      .target = name.get(),
                      .help = "As `troupe token list` names it",
@@ -112,8 +112,8 @@ Command token_command() {
           .examples =
               "  troupe token create --once\n"
               "  troupe token list\n"
-              "  troupe token delete 1f00ab34",
-          .below = {create_command(), list_command(), delete_command()}};
+              "  troupe token revoke 1f00ab34",
+          .below = {create_command(), list_command(), revoke_command()}};
 }
 
 }  // namespace troupe::cli

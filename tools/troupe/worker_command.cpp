@@ -171,7 +171,7 @@ int run(const CommonOptions& common, const WorkerCommandOptions& o) {
   ServiceNotifier notifier;
   // Files may come later, as on a mount; the folder of a hub's name does not.
   const std::string model = pull::model_folder(o.model);
-  if (is_hub_name(model))
+  if (parse_hub_model(model))
     if (const Status there = check_model_path(model); !there.ok()) return fail(there.error());
   if (!o.token.empty())
     if (const Status enrolled = enrol_worker(o.token, o.head, join_path_of(common, o));

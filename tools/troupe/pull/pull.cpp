@@ -205,8 +205,9 @@ fs::path default_cache() {
 
 std::string model_folder(const std::string& model) {
   std::error_code failed;
-  if (!is_hub_name(model) || fs::exists(model, failed)) return model;
-  const fs::path folder = pulled_folder(default_cache(), model);
+  const auto named = parse_hub_model(model);
+  if (!named || fs::exists(model, failed)) return model;
+  const fs::path folder = pulled_folder(default_cache(), named->name, named->revision);
   return fs::is_directory(folder, failed) ? folder.string() : model;
 }
 
