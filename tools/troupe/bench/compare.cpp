@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "tools/troupe/bench/printed.h"
 #include "tools/troupe/bench/summary.h"
