@@ -7,7 +7,8 @@ set(TROUPE_PACKAGE_DOCS "${CMAKE_INSTALL_DATAROOTDIR}/doc/troupe")
 foreach(component deb archive)
   install(FILES LICENSE NOTICE README.md DESTINATION "${TROUPE_PACKAGE_DOCS}"
     COMPONENT ${component} EXCLUDE_FROM_ALL)
-  install(FILES configs/deploy/systemd/troupe-head.service configs/deploy/systemd/troupe-worker.service
+  install(FILES configs/deploy/systemd/troupe-head.service
+                configs/deploy/systemd/troupe-worker.service
     DESTINATION lib/systemd/system COMPONENT ${component} EXCLUDE_FROM_ALL)
   install(DIRECTORY configs/ DESTINATION "${TROUPE_PACKAGE_DOCS}/examples" COMPONENT ${component}
     EXCLUDE_FROM_ALL PATTERN systemd EXCLUDE)
