@@ -115,7 +115,8 @@ def test_a_model_that_cannot_chat_says_so_and_shows_what_it_can(cluster, tmp_pat
         config.write_text(json.dumps(kept))
     up = cluster.up(model)
     wait_until(lambda: "/v1/completions" in up.log(), "it says what to send")
-    assert up.log().count("warn") == 1 and kind in up.log() and "/v1/chat/completions" not in up.log()
+    warnings = [line for line in up.log().splitlines() if "warn" in line]  # a busy machine has more
+    assert sum(kind in line for line in warnings) == 1 and "/v1/chat/completions" not in up.log()
     curl = up.log().split("curl ", 1)[1].split("\n'", 1)[0]
     body = re.search(r"-d '(.*)'", curl)[1]
     assert post(cluster.base_url, "/v1/completions", json.loads(body))[0] == 200
