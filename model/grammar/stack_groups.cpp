@@ -62,9 +62,9 @@ bool Stacks::dominates(std::uint32_t a, std::uint32_t b) const {
 }
 
 /// `(a|aa){0,9000}` may be anywhere between half of a text's length and all of it: the one with the
-/// most runs left stands for all. Two nodes may say the same, one in a circle and one that stands on
-/// that circle: then the first stays, which is the one of the circle in every graph, since the other
-/// was made after it.
+/// most runs left stands for all. Two nodes may say the same, one in a circle and one that stands
+/// on that circle: then the first stays, which is the one of the circle in every graph, since the
+/// other was made after it.
 void Stacks::drop_dominated(std::vector<Item>& items) const {
   // So many are compared with each other; more have other reasons.
   constexpr std::size_t kComparedMax = 64;

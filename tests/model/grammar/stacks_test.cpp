@@ -100,8 +100,8 @@ TEST_CASE("ways that differ in what was cut off alone are one") {
 }
 
 TEST_CASE("of two ways that say the same one stays") {
-  // The counted part and the rule are one circle where they begin. A run more, which may be nothing,
-  // stands on that circle and says what the part itself does.
+  // The counted part and the rule are one circle where they begin. A run more, which may be
+  // nothing, stands on that circle and says what the part itself does.
   const std::string part(70, '-');
   const std::string counted = R"(root ::= (root "x" | [ab]*){70,} ";" | "z")";
   const std::string long_runs = "root ::= (root \"" + part + "\" | [ab]*)+ \";\" | \"z\"";
