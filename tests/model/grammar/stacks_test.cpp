@@ -107,6 +107,8 @@ TEST_CASE("of two ways that say the same one stays") {
   const std::string long_runs = "root ::= (root \"" + part + "\" | [ab]*)+ \";\" | \"z\"";
   // A run that is half read has no way on but its own.
   const std::string halves = R"(root ::= (root "x" | [ab]* ("cd")?){70,} ";" | "z")";
+  const std::string lost = R"(root ::= (root | r "x" | "a"){1,} "y" | "z"
+r ::= (r "c"? | "a"* ("cd")?){70,} ";" | "z")";
   const std::string two_rules = R"(root ::= (s "x" | "a"* "b"?){70,} ";" | "z"
 s ::= root "y" | root "x" | "s")";
   struct Case {
@@ -120,6 +122,8 @@ s ::= root "y" | root "x" | "s")";
                                                        {halves, "acd;"},
                                                        {halves, "abcdbcd;"},
                                                        {halves, "zxacd;"},
+                                                       {lost, "cd;ca;xy"},
+                                                       {lost, "cd;ca;ca;xay"},
                                                        {long_runs, "aa;"},
                                                        {long_runs, "aa;" + part + "bb;"},
                                                        {two_rules, "aab;"},
