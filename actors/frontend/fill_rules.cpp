@@ -49,6 +49,8 @@ void ModelFrontend::begin_after_thought(const GenerationRequest& request, TokenR
   if (calls && *calls < vocab_size()) rules.grammar_token = *calls;
 }
 
+/// Compiled only to refuse what is wrong with it while somebody waits to hear of that: the text
+/// alone travels, so that any shard which takes the answer over compiles what the others did.
 Status ModelFrontend::fill_grammar(const GenerationRequest& request, TokenRules& rules) const {
   if (request.grammar.empty()) return {};
   const std::string& field = request.grammar_field;

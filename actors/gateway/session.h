@@ -327,7 +327,8 @@ class Session final : public HttpWire<Stream> {
     }
   };
 
-  /// Whether a request has a grammar written, which has its own turns, and whose it is.
+  /// Whether a request has a grammar written, which has its own turns, and whose it is. Its body is
+  /// read once more in its turn: what was read of it is many times as large, and would wait there.
   struct GrammarTurn {
     bool wanted = false;
     Asker asker;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,10 +24,11 @@ std::string file_path(const std::string& folder, std::uint64_t number);
 
 /// What the head that reads it is, and has been.
 struct Reader {
-  std::string model;     ///< one word, see journal_model(); empty: any
-  std::string cluster;   ///< one word; empty: any
-  std::string numerics;  ///< their name, if it has to be these; empty: any
-  std::string last_numerics;  ///< of files that do not say; empty: not known
+  std::string model;                        ///< one word, see journal_model(); empty: any
+  std::string cluster;                      ///< one word; empty: any
+  std::string numerics;                     ///< their name, if it has to be these; empty: any
+  std::string last_numerics;                ///< of files that do not say; empty: not known
+  std::optional<std::uint32_t> masks = {};  ///< CompiledGrammar::kMasksVersion; none: any
 };
 struct Contents {
   Journal journal;
@@ -39,7 +41,7 @@ struct Contents {
 /// All files, in their order. What is damaged is passed over; what cannot be computed again ends
 /// with an error of its own that says why:
 /// - requests of another model or cluster, or of a file that does not say of which it is;
-/// - of other numerics those that could go on;
+/// - of other numerics those that could go on, of other masks those with a grammar among them;
 /// - those whose acceptance is damaged, and whose tokens contradict each other.
 /// What it says outlives a power cut from then on, or a note says that it may not.
 /// A folder that is not there is empty. Errors: kCorrupt (written by a newer version), kUnavailable

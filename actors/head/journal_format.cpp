@@ -70,7 +70,8 @@ Result<std::string> write(const Heading& heading) {
           " numerics=" + (heading.numerics.empty() ? "-" : heading.numerics) +
           " term=" + std::to_string(heading.term) +
           " request=" + std::to_string(heading.next_request) +
-          " sequence=" + std::to_string(heading.next_sequence) + " file=" + hex(heading.file);
+          " sequence=" + std::to_string(heading.next_sequence) + " file=" + hex(heading.file) +
+          " masks=" + std::to_string(heading.masks);
   line += std::string(kCheck) + hex(hash_of(line));
   if (!is_word(heading.model) || !is_word(cluster) || line.size() + 1 > kHeadingBytes)
     return invalid_argument("A journal cannot be of the model '" + heading.model +
@@ -111,7 +112,8 @@ std::optional<Line> read_line(std::string_view bytes) {
   if (!read_number(fields["term"], heading.term) ||
       !read_number(fields["request"], heading.next_request) ||
       !read_number(fields["sequence"], heading.next_sequence) ||
-      !read_number(fields["file"], heading.file, 16))
+      !read_number(fields["file"], heading.file, 16) ||
+      (fields.contains("masks") && !read_number(fields["masks"], heading.masks)))
     return std::nullopt;
   return out;
 }

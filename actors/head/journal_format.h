@@ -40,6 +40,7 @@ struct Heading {
   std::uint64_t next_request = 1;
   std::uint64_t next_sequence = 1;
   std::uint64_t file = 0;  ///< a number drawn for this file
+  std::uint32_t masks = 0;  ///< CompiledGrammar::kMasksVersion; 0: of before there were versions
 };
 
 /// kHeadingBytes, or kInvalidArgument: a word is too long, or none.

@@ -30,6 +30,10 @@ Error other_numerics(const std::string& before, const std::string& now) {
   return unavailable("The head was started again with other numerics (" + now + " instead of " +
                      before + "), which give other tokens; send the request again.");
 }
+Error other_masks() {
+  return unavailable("The head was started again with another version of Troupe, whose grammars "
+                     "allow other tokens; send the request again.");
+}
 Error no_heading() {
   return corrupt("The head's journal was damaged where it says of which model it is; send the "
                  "request again.");
@@ -65,6 +69,7 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   if (foreign_) return;
   journal_.reserve(heading.next_request, heading.next_sequence);
   use_numerics(heading.numerics);
+  use_masks(heading.masks);
 }
 
 /// From here on, what was computed was computed with them.
@@ -73,6 +78,12 @@ void JournalGatherer::use_numerics(const std::string& numerics) {
   if (these.empty() || these == numerics_) return;
   if (!numerics_.empty()) end_running(other_numerics(numerics_, these));
   numerics_ = these;
+}
+
+/// The same for what answers with a grammar were held to.
+void JournalGatherer::use_masks(std::uint32_t masks) {
+  if (masks_ && masks != *masks_) end_running(other_masks(), true);
+  masks_ = masks;
 }
 
 Status JournalGatherer::add(const FrameReader::Frame& frame, bool damaged) {
@@ -176,6 +187,7 @@ std::vector<std::string> JournalGatherer::finish() {
     end_running(other_numerics(std::exchange(numerics_, reader_.numerics), reader_.numerics));
   if (!numerics_.empty() && !parse_numerics(numerics_))
     end_running(other_numerics(numerics_, "those that this version knows"));
+  if (reader_.masks) use_masks(*reader_.masks);
   for (const std::uint64_t request : contradicted_)
     if (journal_.request(request)) end(request, contradiction());
   add_salvaged();
@@ -216,11 +228,14 @@ void JournalGatherer::end(std::uint64_t request, const Error& why) {
   journal_.append(JournalEnded{request, journal_.last_end_unix_ms(), why});
 }
 
-/// What could go on.
-void JournalGatherer::end_running(const Error& why) {
+/// What could go on; or those of it alone whose answers have a grammar.
+void JournalGatherer::end_running(const Error& why, bool with_grammar) {
   std::vector<std::uint64_t> running;
-  for (const auto& [id, request] : journal_.all())
-    if (!request.ended) running.push_back(id);
+  for (const auto& [id, request] : journal_.all()) {
+    const auto& rules = request.prepared->sampling.rules;
+    const bool meant = !with_grammar || (rules && !rules->grammar.empty());
+    if (!request.ended && meant) running.push_back(id);
+  }
   for (const std::uint64_t id : running) end(id, why);
 }
 

@@ -45,6 +45,7 @@ class JournalGatherer {
 
  private:
   void use_numerics(const std::string& numerics);
+  void use_masks(std::uint32_t masks);
   Status leave_out(bool hint, const Error& why);
   void add_record(const JournalRecord& record, bool damaged);
   void add_foreign(const JournalRecord& record);
@@ -53,7 +54,7 @@ class JournalGatherer {
   void keep_name(const JournalAccepted& accepted);
   void add_salvaged();
   void end(std::uint64_t request, const Error& why);
-  void end_running(const Error& why);
+  void end_running(const Error& why, bool with_grammar = false);
 
   const Reader& reader_;
   Journal journal_;
@@ -64,6 +65,7 @@ class JournalGatherer {
   std::uint64_t term_ = 0;        ///< the newest so far
   bool outdated_ = false;         ///< this file is of an earlier life than the one before it
   std::string numerics_;          ///< of what was read so far; empty: not known
+  std::optional<std::uint32_t> masks_;    ///< the same
   std::set<std::uint64_t> contradicted_;  ///< requests
   /// Of requests whose acceptance is damaged: what could be read of their names.
   std::vector<std::shared_ptr<const RequestName>> salvaged_;

@@ -5,6 +5,7 @@
 
 #include "actors/head/head_crashes.h"
 #include "actors/head/journal_folder.h"
+#include "model/grammar/compiled_grammar.h"
 #include "runtime/counted.h"
 #include "runtime/log.h"
 
@@ -48,7 +49,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
   const auto numerics = options.wanted ? options.wanted : known.numerics;
   auto found = journal_folder::read(*options.files, options.folder,
                                     {options.model, options.cluster, name_of(numerics),
-                                     name_of(known.numerics)});
+                                     name_of(known.numerics), CompiledGrammar::kMasksVersion});
   if (!found.ok()) return found.error();
   const auto crashes = read_head_crashes(*options.files, options.folder);
   if (!crashes.ok()) return crashes.error();
@@ -60,6 +61,7 @@ Result<OpenJournal> open_journal(const OpenJournal::Options& options, KnownState
                                   name_of(numerics ? numerics : known.numerics),
                                   std::max(options.incarnation.value, found->term),
                                   found->journal.next_request(), found->journal.next_sequence()};
+  heading.masks = CompiledGrammar::kMasksVersion;
   const OpenJournal::GoingOn goes_on = going_on(found->journal);
   return OpenJournal{std::move(found->journal), goes_on, found->next_file,
                      {options.files, options.folder, std::move(heading), std::move(found->damaged),

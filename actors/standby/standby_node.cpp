@@ -8,6 +8,7 @@
 #include "actors/control/server_lane.h"
 #include "actors/head/journal_writer.h"
 #include "actors/standby/standby_mail.h"
+#include "model/grammar/compiled_grammar.h"
 #include "runtime/log.h"
 
 namespace troupe {
@@ -76,8 +77,12 @@ Status StandbyNode::Impl::start(StandbyOptions options, std::unique_ptr<HeadLink
   link = std::move(head_link);
   link->listen(mail.of_head());
   journal = std::make_unique<JournalWriter>(JournalWriter::Options{
-      {std::make_shared<DiskFiles>(), options.journal_folder, {.model = options.journal_model}, {},
-       options.random, true},
+      {std::make_shared<DiskFiles>(),
+       options.journal_folder,
+       {.model = options.journal_model, .masks = CompiledGrammar::kMasksVersion},
+       {},
+       options.random,
+       true},
       [this, self](JournalKept kept) { host.post().tell(self, kept); },
       [this, self](JournalFailed failed) { host.post().tell(self, std::move(failed)); }});
   const Status listening =

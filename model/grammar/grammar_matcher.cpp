@@ -108,7 +108,7 @@ GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
 bool GrammarMatcher::accept(TokenId token) {
   Impl& m = *impl_;
   if (token < 0 || token >= m.tokens->vocab_size()) return false;
-  const std::uint32_t before = m.stacks.mark();
+  const Stacks::Mark before = m.stacks.mark();
   Items next = m.by_id(token);
   const Items by_text = m.by_text(token);
   next.items.insert(next.items.end(), by_text.items.begin(), by_text.items.end());

@@ -30,6 +30,7 @@ Result<std::string> JsonSchema::write() {
     if (!again_) return *root;
     writer_ = before;
     again_ = recursive_ = false;
+    shared_.clear();
     std::erase_if(rules_, [](const auto& entry) { return !entry.second.never; });
   }
   fail(all, "too many values would have to be in themselves without end.");

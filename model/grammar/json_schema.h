@@ -176,7 +176,10 @@ class JsonSchema {
   Text arrays(const Flat& flat);
   std::vector<Set> leading_items(const Set& plain);
   Set listed_values(const Set& schemas);
-  Set kinds(unsigned types, const Node& place, bool fine);
+  bool type_alone(const Set& schemas);
+  const Set& kinds(unsigned types, bool fine);
+  Set item_kinds(const Set& schemas, const Range& count, std::size_t& least);
+  Set kinds_by_member(const Set& schemas);
   Text unique_items(const Flat& flat, const Range& count, bool prefixed);
   Text any_order(const Set& values, const Range& count);
   Set item_schemas(const Set& plain, std::size_t index);
@@ -217,6 +220,7 @@ class JsonSchema {
   Text member_chain(const Members& members, const Node& place, const Brackets& around);
   const TextAutomaton* name_pattern(const Node& schema, const std::string& text,
                                     TextAutomaton::Reading reading);
+  std::string shared_rule(std::string_view hint, const std::string& expression);
   /// What must hold of the member with this name. Nothing: whether a pattern is meant is not clear.
   std::optional<Set> member_schemas(const Set& plain, const std::string& name);
   std::vector<std::string> member_names(const Set& plain);
@@ -235,6 +239,9 @@ class JsonSchema {
   std::unordered_map<std::string, Regex> patterns_;
   std::map<std::pair<std::string, TextAutomaton::Reading>, TextAutomaton> name_patterns_;
   std::unordered_map<std::string, const Node*> ids_;
+  std::map<std::pair<unsigned, bool>, Set> kinds_;
+  /// Rules by their expressions.
+  std::unordered_map<std::string, std::string> shared_;
   bool recursive_ = false;  ///< some set's rule needs itself
   bool again_ = false;      ///< a rule was named that turned out to be never
   std::size_t& steps_;

@@ -204,7 +204,7 @@ void JsonSchema::other_members(const Flat& flat, Members& out, Form form) {
     if (failed()) return;
     if (text) out.other += (out.other.empty() ? "" : " | ") + member(*name, *text, form);
   }
-  if (!out.other.empty()) out.other = writer_.rule("other", out.other);
+  if (!out.other.empty()) out.other = shared_rule("other", out.other);
 }
 
 /// A name of a kind that no schema lists.
@@ -276,6 +276,13 @@ JsonSchema::Brackets JsonSchema::brackets(char open, char close) {
   return {sign(open), sign(','), sign(close), writer_.json_space() + " "};
 }
 
+/// Written once: objects that end with the same members share that.
+std::string JsonSchema::shared_rule(std::string_view hint, const std::string& expression) {
+  std::string& name = shared_[expression];
+  if (name.empty()) name = writer_.rule(hint, expression);
+  return name;
+}
+
 /// Members in order, each once, then others. After `taken` of them, `more` is what begins with
 /// member k or one behind it, `rest` what may follow a member.
 JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& place,
@@ -323,12 +330,12 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
         if (rest[next]) begin = member.text + " " + *rest[next];
         if (!member.required) begin = either(begin, more[taken]);
       }
-      if (begin) more_here[taken] = writer_.rule("more", *begin);
+      if (begin) more_here[taken] = shared_rule("more", *begin);
       Text follow;
       if (open_end && taken >= count.min) follow = end;
       if (more_here[taken]) follow = either(follow, comma + *more_here[taken]);
       if (follow && (k > 0 || known == 0))
-        rest_here[taken] = writer_.rule("rest", space + "(" + *follow + ")");
+        rest_here[taken] = shared_rule("rest", space + "(" + *follow + ")");
     }
     more = std::move(more_here);
     rest = std::move(rest_here);

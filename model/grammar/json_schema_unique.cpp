@@ -68,9 +68,20 @@ JsonSchema::Set JsonSchema::listed_values(const Set& schemas) {
   return values;
 }
 
-/// Schemas of kinds of values that have none in common.
-JsonSchema::Set JsonSchema::kinds(unsigned types, const Node& place, bool fine) {
-  Set out;
+/// Whether the schemas say nothing but which types there may be: lists of these share their kinds.
+bool JsonSchema::type_alone(const Set& schemas) {
+  const Flat flat = flatten(schemas);
+  return flat.groups.empty() && std::all_of(flat.plain.begin(), flat.plain.end(), [](auto* plain) {
+           return plain->keys == std::vector<std::string>{"type"};
+         });
+}
+
+/// Schemas of kinds of values that have none in common, the same ones for all lists.
+const JsonSchema::Set& JsonSchema::kinds(unsigned types, bool fine) {
+  const auto [at, added] = kinds_.try_emplace({types, fine});
+  Set& out = at->second;
+  if (!added) return out;
+  const Node& place = document_.root();
   const auto constant = [&](Kind kind, bool yes) {
     Node& node = document_.make(kind, place);
     node.boolean = yes;
@@ -83,7 +94,7 @@ JsonSchema::Set JsonSchema::kinds(unsigned types, const Node& place, bool fine) 
     const Node* below = nullptr;
     const auto number = [&](const Node* from, const Node* to) {
       std::vector<std::pair<std::string, const Node*>> members = {
-          {"type", &made_text(place, "number")}};
+          {"type", &made_text(place, types & kFraction ? "number" : "integer")}};
       if (from) members.emplace_back("minimum", from);
       if (to) members.emplace_back("exclusiveMaximum", to);
       out.push_back(&made(place, std::move(members)));
@@ -116,10 +127,60 @@ JsonSchema::Set JsonSchema::kinds(unsigned types, const Node& place, bool fine) 
   return out;
 }
 
+/// The kinds of objects by the member that tells most: one that must be there rather than another,
+/// a free text rather than a number. It must be there then. None: no member tells enough.
+JsonSchema::Set JsonSchema::kinds_by_member(const Set& schemas) {
+  const Flat flat = flatten(schemas);
+  const auto required = required_names(flat.plain);
+  std::string best;
+  int best_rank = 0;
+  unsigned best_types = 0;
+  for (const std::string& name : member_names(flat.plain)) {
+    const auto own = member_schemas(flat.plain, name);
+    if (failed()) return {};
+    if (!own || name_fits(name, name_schemas(flat.plain)) != Answer::kYes) continue;
+    const Flat member = flatten(*own);
+    const bool listed =
+        std::any_of(member.plain.begin(), member.plain.end(),
+                    [](const Node* plain) { return plain->find("enum") || plain->find("const"); });
+    if (failed() || member.never || listed || !member.groups.empty()) continue;
+    const bool text = (member.types & kString) != 0 && string_rules(member.plain).free();
+    const unsigned types = text ? kString : member.types & (kInteger | kFraction);
+    const int rank = types == 0 ? 0 : (required.contains(name) ? 3 : 1) + (text ? 1 : 0);
+    if (rank <= best_rank) continue;
+    best = name;
+    best_rank = rank;
+    best_types = types;
+  }
+  Set out;
+  if (best_rank == 0) return out;
+  const Node& place = *flat.plain.front();
+  const Node& needed = made_list(place, {&made_text(place, best)});
+  for (const Node* kind : kinds(best_types, false))
+    out.push_back(
+        &made(place, {{"required", &needed}, {"properties", &made(place, {{best, kind}})}}));
+  return out;
+}
+
+/// The schemas of a list's kinds of items; `least`: so many must be of use.
+JsonSchema::Set JsonSchema::item_kinds(const Set& schemas, const Range& count, std::size_t& least) {
+  constexpr unsigned kCompared = kNull | kBoolean | kInteger | kFraction | kString;
+  constexpr std::size_t kKindsMin = 4;            ///< fewer would make no list that is of use
+  constexpr std::size_t kFineBytesMax = 100'000;  ///< of rules so far
+  const Flat items = flatten(schemas);
+  const unsigned types = items.types & kCompared;
+  const NumberRange range = number_range(items.plain);
+  const bool numbers = (types & (kInteger | kFraction)) != 0;
+  const bool many = types == 0 || (types & kString) != 0 || (numbers && !(range.min && range.max));
+  least = std::max(count.min, many ? kKindsMin : 0);
+  if (types == 0) return (items.types & kObject) ? kinds_by_member(schemas) : Set{};
+  const bool free = string_rules(items.plain).free();
+  return kinds(types, free && count.min == 0 && count.max == Regex::kUnbounded &&
+                          writer_.rules().size() < kFineBytesMax);
+}
+
 JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, bool prefixed) {
   constexpr std::size_t kAnyOrderMax = 6;
-  constexpr std::size_t kKindsMin = 4;             ///< fewer would make no list that is of use
-  constexpr std::size_t kFineBytesMax = 100'000;   ///< of rules so far
   constexpr std::size_t kKindsBytesMax = 200'000;  ///< of rules for one list
   const Node& place = *flat.plain.front();
   const Set schemas = item_schemas(flat.plain, 0);
@@ -132,14 +193,12 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, 
   for (const Node* one : values)
     list.known.push_back({"", writer_.rule("item", constant(*one)), false});
   if (values.empty()) {
-    constexpr unsigned kCompared = kNull | kBoolean | kInteger | kFraction | kString;
-    const unsigned types = flatten(schemas).types & kCompared;
+    std::size_t least = 0;
     const std::size_t before = writer_.rules().size();
-    const bool fine = string_rules(flatten(schemas).plain).free() && count.min == 0 &&
-                      count.max == Regex::kUnbounded && writer_.rules().size() < kFineBytesMax;
-    for (const Node* kind : kinds(types, place, fine)) {
-      Set all = schemas;
-      all.push_back(kind);
+    const bool kinds_say_all = type_alone(schemas);
+    for (const Node* kind : item_kinds(schemas, count, least)) {
+      Set all{kind};
+      if (!kinds_say_all) all.insert(all.end(), schemas.begin(), schemas.end());
       const Text text = value(all);
       if (failed()) return "";
       if (text) list.known.push_back({"", *text, false});
@@ -148,11 +207,7 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, 
         return "";
       }
     }
-    const NumberRange range = number_range(flatten(schemas).plain);
-    const bool numbers = (types & (kInteger | kFraction)) != 0;
-    const bool many = (types & kString) != 0 || (numbers && !(range.min && range.max));
-    const std::size_t least = std::max(count.min, many ? kKindsMin : 0);
-    if (types == 0 || list.known.size() < least) {
+    if (list.known.size() < least) {
       unsupported(place, "uniqueItems", "for items of this kind");
       return "";
     }

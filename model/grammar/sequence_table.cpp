@@ -35,7 +35,7 @@ std::uint32_t SequenceTable::find(std::span<const std::uint32_t> sequence) const
 std::uint32_t SequenceTable::intern(std::span<const std::uint32_t> sequence) {
   std::size_t slot = slot_of(sequence);
   if (slots_[slot] != 0) return slots_[slot] - 1;
-  if (2 * (size() + 1) > slots_.size()) {
+  if (slots_for(size() + 1) > slots_.size()) {
     grow();
     slot = slot_of(sequence);
   }

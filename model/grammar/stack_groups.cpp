@@ -62,7 +62,9 @@ bool Stacks::dominates(std::uint32_t a, std::uint32_t b) const {
 }
 
 /// `(a|aa){0,9000}` may be anywhere between half of a text's length and all of it: the one with the
-/// most runs left stands for all.
+/// most runs left stands for all. Two nodes may say the same, one in a circle and one that stands
+/// on that circle: then the first stays, which is the one of the circle in every graph, since the
+/// other was made after it.
 void Stacks::drop_dominated(std::vector<Item>& items) const {
   // So many are compared with each other; more have other reasons.
   constexpr std::size_t kComparedMax = 64;
@@ -71,10 +73,13 @@ void Stacks::drop_dominated(std::vector<Item>& items) const {
     while (last < items.size() && items[last].state == items[first].state) ++last;
     const bool compared = last - first > 1 && last - first <= kComparedMax;
     for (std::size_t i = first; i < last; ++i) {
+      const std::uint32_t node = items[i].node;
       bool dominated = false;
-      for (std::size_t k = first; compared && k < last && !dominated; ++k)
-        dominated = k != i && items[k].node > kEnd && items[i].node > kEnd &&
-                    dominates(items[k].node, items[i].node);
+      for (std::size_t k = first; compared && node > kEnd && k < last && !dominated; ++k) {
+        const std::uint32_t other = items[k].node;
+        dominated = k != i && other > kEnd && dominates(other, node) &&
+                    (k < i || !dominates(node, other));
+      }
       if (!dominated) kept.push_back(items[i]);
     }
   }
@@ -310,14 +315,18 @@ std::uint32_t Stacks::without_counts(std::uint32_t n) {
   return known(n);
 }
 
-void Stacks::rewind(std::uint32_t mark) {
-  if (mark == groups_.size()) return;
-  nodes_.resize(group_nodes_[mark]);
+void Stacks::rewind(Mark mark) {
+  if (mark.groups == groups_.size()) return;
+  nodes_.resize(group_nodes_[mark.groups]);
   edges_.resize(nodes_.back().edges_end);
-  group_nodes_.resize(mark);
-  circles_.resize(mark);
-  if (uncounted_.size() > mark) uncounted_.resize(mark);
-  groups_.shrink(mark);
+  group_nodes_.resize(mark.groups);
+  circles_.resize(mark.groups);
+  widest_ = mark.widest;
+  // Of a group that stays, the one without counts may be among those that go.
+  if (uncounted_.size() > mark.groups) uncounted_.resize(mark.groups);
+  const auto gone = [&](std::uint32_t group) { return group != kUnknown && group >= mark.groups; };
+  std::replace_if(uncounted_.begin(), uncounted_.end(), gone, kUnknown);
+  groups_.shrink(mark.groups);
 }
 
 void Stacks::compact(std::vector<Item>& items, std::size_t edges_max) {
@@ -342,6 +351,7 @@ void Stacks::compact(std::vector<Item>& items, std::size_t edges_max) {
   }
   for (Item& item : items) item.node = rename(item.node);
   std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
   *this = std::move(kept);
 }
 

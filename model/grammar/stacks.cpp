@@ -90,7 +90,10 @@ Items Stacks::finish() {
     if (!too_much()) make_reached(item.node - kFresh);
     item.node = fresh_[item.node - kFresh].node;
   }
-  if (too_much()) return {};
+  if (too_much()) {
+    work_done_ = work_end_ + 1;  // in whatever order the rest would have come
+    return {};
+  }
   std::sort(out.items.begin(), out.items.end());
   out.items.erase(std::unique(out.items.begin(), out.items.end()), out.items.end());
   drop_dominated(out.items);

@@ -79,9 +79,13 @@ class Stacks {
   /// 10 to 40 ns each. A function of what they were asked, whatever the graph holds already.
   std::uint64_t work() const { return work_done_; }
 
-  /// For undoing: forgets the nodes that were made since.
-  std::uint32_t mark() const { return groups_.size(); }
-  void rewind(std::uint32_t mark);
+  /// For undoing: forgets the nodes that were made since, as if they had never been.
+  struct Mark {
+    std::uint32_t groups = 0;
+    std::size_t widest = 0;
+  };
+  Mark mark() const { return {groups_.size(), widest_}; }
+  void rewind(Mark mark);
   /// Keeps only what the items stand on, and of each node the first edges, so many: some ways on
   /// are lost, what is left leads to an end as before. Renames the nodes.
   void compact(std::vector<Item>& items, std::size_t edges_max);

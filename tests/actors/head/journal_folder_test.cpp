@@ -114,6 +114,47 @@ TEST_CASE("requests of another model, cluster or numerics end with an error that
   CHECK(error_of(contents->journal, 2).empty() == finished.empty());
 }
 
+TEST_CASE("answers with a grammar go on under the masks that they began with alone") {
+  struct Case {
+    const char* grammar;
+    std::uint32_t before;
+    std::optional<std::uint32_t> now;
+    bool goes_on;
+  };
+  constexpr const char* kGrammar = "root ::= [a-z]*";
+  for (const auto& [grammar, before, now, goes_on] :
+       std::vector<Case>{{kGrammar, 2, 2, true},
+                         {kGrammar, 2, 3, false},
+                         {kGrammar, 0, 3, false},  // of a version that wrote none down
+                         {kGrammar, 2, std::nullopt, true},
+                         {"", 2, 3, true}}) {
+    for (const bool second_file : {false, true}) {
+      CAPTURE(grammar);
+      CAPTURE(before);
+      auto rules = std::make_shared<TokenRules>();
+      rules->grammar = grammar;
+      auto ruled = std::make_shared<PreparedRequest>(*prepared(1));
+      ruled->sampling.rules = rules;
+      std::vector<JournalRecord> records = story(1);
+      std::get<JournalAccepted>(records.front()).prepared = ruled;
+      journal_format::Heading of_file = heading();
+      of_file.masks = before;
+      ForgetfulFiles files;
+      files.put(kFolder + "/1.log", file_of(records, of_file));
+      of_file.term = 8;
+      if (now) of_file.masks = *now;
+      if (second_file) files.put(kFolder + "/2.log", file_of(finished_story(2, 3), of_file));
+      journal_folder::Reader as = reader();
+      as.masks = now;
+      const auto contents = read(files, as);
+      REQUIRE(contents.ok());
+      const std::string error = error_of(contents->journal, 1);
+      CHECK(error.empty() == goes_on);
+      if (!goes_on) CHECK(has(error, "whose grammars allow other tokens"));
+    }
+  }
+}
+
 TEST_CASE("files of version 1 know their model alone, and some the numerics behind it") {
   ForgetfulFiles files;
   files.put(kFolder + "/1.log", old_file_of(story(1), "model-bf16"));

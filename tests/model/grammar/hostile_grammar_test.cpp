@@ -34,7 +34,7 @@ Standing standing_after(const std::string& grammar, std::string_view text) {
   const grammar::Item start{automaton.callees[0].start, grammar::Stacks::kEnd};
   grammar::Items at = stacks.close({&start, 1});
   for (const char c : text) at = stacks.step(at.items, static_cast<std::uint8_t>(c));
-  return {at.items.size(), stacks.mark(), at.ended};
+  return {at.items.size(), stacks.mark().groups, at.ended};
 }
 
 }  // namespace

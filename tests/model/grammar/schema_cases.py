@@ -143,6 +143,17 @@ CASES = [
     ({"type": "array", "items": {"type": ["null", "boolean", "integer"], "maximum": 99}, "uniqueItems": True,
      "maxItems": 3}, [[None, True, 3], [False, True], []], [[None, None], [3, 3], [None, False, 1, 2]]),
     ({"type": "array", "items": {"const": "x"}, "uniqueItems": True}, [[], ["x"]], [["x", "x"]]),
+    # Objects differ in a member: one that must be there, and a text rather than a number.
+    ({"type": "array", "uniqueItems": True, "items": {
+        "type": "object", "properties": {"port": {"type": "integer"}, "name": {"type": "string"},
+                                         "on": {"type": "boolean"}}, "required": ["name"]}},
+     [[], [{"port": 1, "name": "a"}, {"port": 1, "name": "b", "on": True}], [{"name": "-"}, {"name": "x"}]],
+     [[{"name": "a"}, {"name": "a"}], [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}], [{"port": 1}]]),
+    ({"type": "array", "uniqueItems": True, "minItems": 2, "maxItems": 3, "items": {
+        "type": "object", "properties": {"kind": {"enum": ["x", "y"]}, "id": {"type": "integer"}},
+        "additionalProperties": False}},
+     [[{"id": 1}, {"id": 2}], [{"kind": "x", "id": 7}, {"kind": "x", "id": 8}, {"id": 1000}]],
+     [[{"id": 1}], [{"kind": "x"}, {"kind": "y"}], [{"id": 1}, {"id": 1}]]),
     ({"type": "number", "multipleOf": 0.5}, [0, 0.5, -1.5, 12, 3.0], [0.3, 0.25, 1.55]),
     ({"type": "number", "multipleOf": 0.25, "minimum": 1, "exclusiveMaximum": 2},
      [1, 1.25, 1.5], [1.3, 2, 0.25]),
@@ -177,6 +188,8 @@ REFUSED = [
     ([], "#: a schema must be"),
     ({"properties": {"a": {"uniqueItems": True, "type": "array", "items": {"type": "object"}}}},
      '#/properties/a: "uniqueItems" is not supported'),
+    ({"items": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}, "uniqueItems": True,
+      "type": "array"}, '#: "uniqueItems" is not supported for items of this kind'),
     ({"items": {"type": "string", "pattern": "^ab"}, "uniqueItems": True}, '"uniqueItems" is not supported'),
     ({"items": {"type": "string"}, "uniqueItems": True, "minItems": 90}, '"uniqueItems" is not supported'),
     ({"contains": {"type": "string"}, "uniqueItems": True}, '#: "contains" is not supported beside'),
