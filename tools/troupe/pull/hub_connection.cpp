@@ -131,7 +131,8 @@ Status HubConnection::status_of(const http::HttpHead& head, const std::string& t
                    "; accept the model's licence there, if it has one, and set HF_TOKEN to a token "
                    "that may read it.");
   if (head.status == 404 || head.status == 410)
-    return not_found("There is no " + what + code + "; check the name and what stands behind its @.");
+    return not_found("There is no " + what + code +
+                     "; check the name and what stands behind its @.");
   if (head.status == 408 || head.status == 429 || head.status >= 500)
     return unavailable("The endpoint cannot give " + what + " now" + code + "; try again later.");
   return corrupt("The endpoint gives no " + what + code + ".");
