@@ -174,12 +174,21 @@ void StandbyLink::known(const Member& member, std::uint64_t number, SupervisorTu
 /// that life has heard, and grants it nothing.
 void StandbyLink::end_if_known(SupervisorTurn& turn) {
   if (state_ != State::kLeaving) return;
-  const auto known = [&](const Told& told) {
-    const auto aware = std::ranges::count_if(
-        told.members, [&](const WorkerLife& life) { return aware_.contains(life); });
-    return 2 * static_cast<std::size_t>(aware) > told.members.size() || told.members.empty();
-  };
-  if (std::ranges::all_of(told_, known)) gone(turn);
+  if (std::ranges::all_of(told_, [&](const Told& told) { return most_know(told); })) gone(turn);
+}
+
+/// Whether more than half of those members know what is so now.
+bool StandbyLink::most_know(const Told& told) const {
+  const auto aware = std::ranges::count_if(
+      told.members, [&](const WorkerLife& life) { return aware_.contains(life); });
+  return 2 * static_cast<std::size_t>(aware) > told.members.size() || told.members.empty();
+}
+
+/// A worker that has not heard of it grants it nothing, and what it has not heard it cannot use.
+StandbyLink::State StandbyLink::shown() const {
+  if (state_ != State::kReady) return state_;
+  const bool granted = !told_.empty() && told_.front().complete && most_know(told_.front());
+  return granted ? State::kReady : State::kCopying;
 }
 
 /// Nobody may take over.

@@ -26,6 +26,8 @@ class StandbyLink {
  public:
   enum class State : std::uint8_t { kNobody, kCopying, kReady, kLeaving };
   State state() const { return state_; }
+  /// As people are told it: ready only when it would be granted to take over at once.
+  State shown() const;
   const std::string& address() const { return address_; }
   /// It hears this head.
   bool listens() const { return session_ != 0; }
@@ -64,6 +66,7 @@ class StandbyLink {
   void tell(const Lives& members, std::uint32_t next_node, SupervisorTurn& turn);
   void tell_workers(SupervisorTurn& turn) const;
   void leave(const std::string& why, SupervisorTurn& turn);
+  bool most_know(const Told& told) const;
   void end_if_known(SupervisorTurn& turn);
   void gone(SupervisorTurn& turn);
   Successor successor() const;

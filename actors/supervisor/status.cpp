@@ -207,7 +207,7 @@ Json proofs_json(const Supervisor& supervisor) {
 
 Json standby_json(const StandbyLink& standby) {
   if (standby.state() == StandbyLink::State::kNobody) return nullptr;
-  return {{"address", standby.address()}, {"state", to_string(standby.state())}};
+  return {{"address", standby.address()}, {"state", to_string(standby.shown())}};
 }
 
 }  // namespace
